@@ -23,6 +23,7 @@ usage() {
 Usage:
   ./run.sh demo                             speak a sentence through a real server, on a machine without a GPU
   ./run.sh demo --serve                     and then serve OpenAI's speech API until Ctrl-C
+  ./run.sh check [KEY=VALUE ...]            compare what $CHECKPOINT speaks, as served and in float32; look for NaN
   ./run.sh test [pytest options]            lint, types and all tests
   ./run.sh START STOP [streaming|offline [OPTIONS]]   stages START to STOP; stages 4 to 6 get the options:
      0  checkpoint          fetch it into $CHECKPOINT (SOURCE: auto, huggingface, modelscope, made, a directory)
@@ -150,6 +151,14 @@ demo() {
   exec "$PYTHON" scripts/demo.py "$@" # exec: a signal to this process ends the demo and what it started
 }
 
+check() { # of the demo voice where no other checkpoint is named or here
+  environment
+  [[ "$CHECKPOINT" != "checkpoints/$PUBLISHED" || -e "$CHECKPOINT" ]] || CHECKPOINT=demo_voice
+  need_checkpoint
+  exec "$PYTHON" -m cosyvoice_runtime.check --reference demo_voice/reference.flac \
+    --reference-text "$(< demo_voice/reference.txt)" "checkpoint_dir=$CHECKPOINT" "$@"
+}
+
 run_tests() {
   environment --test
   say "lint"
@@ -166,6 +175,7 @@ run_tests() {
 
 case "${1:-}" in
   demo) shift; [[ "$*" =~ ^(--serve)?$ ]] || refuse "demo takes no option but --serve"; demo "$@" ;;
+  check) shift; check "$@" ;;
   test) shift; run_tests "$@" ;;
   [0-9]*) stages "$1" "${2:-$1}" "${@:3}" ;;
   -h | --help | help) usage ;;

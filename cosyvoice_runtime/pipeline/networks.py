@@ -67,6 +67,7 @@ class Placing:
         lm_dtype, flow_dtype, vocoder_dtype: of torch; None is float32.
         threads: of one operation of ONNX Runtime.
         weight_format: of the speech LM on ONNX Runtime, ``float32``, ``int8`` or ``int8_rows``.
+        flow_weights, page_format: of the flow on ONNX Runtime, as of the settings of token2wav.
         exported: directory where the graphs of ONNX Runtime are kept; a folder for each checkpoint.
         lookahead_frames: mel frames the vocoder waits for; None is its default.
         ode_steps: of the flow.
@@ -87,6 +88,8 @@ class Placing:
     lookahead_frames: int | None = None
     ode_steps: int = NUM_STEPS
     solver: str = EULER
+    flow_weights: str = "float32"
+    page_format: str = "float32"
 
     def __post_init__(self) -> None:
         require_runtime(self.runtime)
@@ -106,16 +109,32 @@ def open_networks(layout: Layout, config: ModelConfig, placing: Placing) -> Netw
         CheckpointError: a file is missing or damaged.
         InvalidInput: the runtime can't run the checkpoint's networks, or torch has no such device.
     """
+    lm, open_batch = open_lm(layout, config, placing)
+    return Networks(lm, open_batch, open_token2wav(layout, config, placing))
+
+
+def open_lm(layout: Layout, config: ModelConfig, placing: Placing) -> tuple[Any, OpenBatch]:
+    """The speech LM and what draws from it; raises as :func:`open_networks`."""
+    _require_runs(layout, placing)
+    return (_lm_on_torch if placing.runtime == "torch" else _lm_on_onnx_runtime)(layout, config, placing)
+
+
+def open_token2wav(layout: Layout, config: ModelConfig, placing: Placing) -> AnyToken2Wav:
+    """Flow and vocoder; raises as :func:`open_networks`."""
+    _require_runs(layout, placing)
+    return (_wave_on_torch if placing.runtime == "torch" else _wave_on_onnx_runtime)(layout, config, placing)
+
+
+def _require_runs(layout: Layout, placing: Placing) -> None:
     if placing.runtime == "onnx" and "onnx" not in layout.family.backends:
         raise InvalidInput("runtime", "onnx", f"torch with a checkpoint of {layout.family.name}")
     logger.info("loading %s for runtime %s on %s", layout.directory, placing.runtime, placing.device)
-    return (_on_torch if placing.runtime == "torch" else _on_onnx_runtime)(layout, config, placing)
 
 
 # Each imports what it computes with: the other is not needed then, and may not be installed.
 
 
-def _on_torch(layout: Layout, config: ModelConfig, placing: Placing) -> Networks:
+def _lm_on_torch(layout: Layout, config: ModelConfig, placing: Placing) -> tuple[Any, OpenBatch]:
     import torch
 
     _require_device(placing.device)
@@ -123,17 +142,31 @@ def _on_torch(layout: Layout, config: ModelConfig, placing: Placing) -> Networks
     from cosyvoice_runtime.checkpoint.as_torch import load_tensors
     from cosyvoice_runtime.lm.decoder import BatchDecoder
     from cosyvoice_runtime.lm.families import load_speech_lm
+
+    tensors = load_tensors(layout, "llm", config)
+    lm = load_speech_lm(config.speech_lm, tensors, placing.device, placing.lm_dtype or torch.float32)
+    return lm, lambda positions: BatchDecoder(lm, slots=1, max_len=positions)
+
+
+def _wave_on_torch(layout: Layout, config: ModelConfig, placing: Placing) -> AnyToken2Wav:
+    import torch
+
+    _require_device(placing.device)
+
     from cosyvoice_runtime.pipeline.chunked_token2wav import Precision
     from cosyvoice_runtime.pipeline.token2wav_families import load_token2wav
 
-    device, float32 = placing.device, torch.float32
-    tensors = load_tensors(layout, "llm", config)
-    lm = load_speech_lm(config.speech_lm, tensors, device, placing.lm_dtype or float32)
+    float32 = torch.float32
     precision = Precision(placing.flow_dtype or float32, placing.vocoder_dtype or float32)
-    token2wav = load_token2wav(
-        layout, config, device, precision, placing.ode_steps, placing.lookahead_frames, placing.solver
+    return load_token2wav(
+        layout,
+        config,
+        placing.device,
+        precision,
+        placing.ode_steps,
+        placing.lookahead_frames,
+        placing.solver,
     )
-    return Networks(lm, lambda positions: BatchDecoder(lm, slots=1, max_len=positions), token2wav)
 
 
 def _require_device(device: torch.device | str) -> None:
@@ -149,12 +182,21 @@ def _require_device(device: torch.device | str) -> None:
         raise InvalidInput("device", str(device), f"expected one that torch can use: {reason}") from error
 
 
-def _on_onnx_runtime(layout: Layout, config: ModelConfig, placing: Placing) -> Networks:
-    """With graphs that are written when they are not there yet, or older than the checkpoint or the code."""
-    from cosyvoice_runtime.onnx_cpu.flow import OnnxFlow, OnnxFlowStream
+def _lm_on_onnx_runtime(layout: Layout, config: ModelConfig, placing: Placing) -> tuple[Any, OpenBatch]:
+    """With files that are written when they are not there yet, or older than the checkpoint or the code."""
     from cosyvoice_runtime.onnx_cpu.lm import OnnxSpeechLM, open_batch
     from cosyvoice_runtime.onnx_cpu.lm_export import export_lm
     from cosyvoice_runtime.onnx_cpu.lm_files import LmFiles
+
+    folder = placing.folder_of(layout.directory) / f"speech_lm-{placing.weight_format}"
+    _tell(folder, export_lm(layout.directory, folder, placing.weight_format))
+    lm = OnnxSpeechLM(config.speech_lm, LmFiles(folder), placing.threads)
+    return lm, lambda positions: open_batch(lm, 1, positions)
+
+
+def _wave_on_onnx_runtime(layout: Layout, config: ModelConfig, placing: Placing) -> AnyToken2Wav:
+    """As :func:`_lm_on_onnx_runtime`."""
+    from cosyvoice_runtime.onnx_cpu.flow import OnnxFlow, OnnxFlowStream
     from cosyvoice_runtime.onnx_cpu.vocoder import OnnxVocoder
     from cosyvoice_runtime.onnx_cpu.wave_export import export_wave
     from cosyvoice_runtime.onnx_cpu.wave_files import wave_directory
@@ -162,14 +204,13 @@ def _on_onnx_runtime(layout: Layout, config: ModelConfig, placing: Placing) -> N
     from cosyvoice_runtime.wave.token2wav import Token2Wav
 
     folder, threads = placing.folder_of(layout.directory), placing.threads
-    lm_folder = folder / f"speech_lm-{placing.weight_format}"
-    for reason in (
-        *export_lm(layout.directory, lm_folder, placing.weight_format),
-        *export_wave(layout.directory, folder, EstimatorFormats()),
-    ):
-        logger.info("%s: made because: %s", folder, reason)
-    lm = OnnxSpeechLM(config.speech_lm, LmFiles(lm_folder), threads)
+    formats = EstimatorFormats(placing.flow_weights, placing.page_format)
+    _tell(folder, export_wave(layout.directory, folder, formats))
     flow = OnnxFlow(config.flow, wave_directory(folder), placing.ode_steps, threads, placing.solver)
     vocoder = OnnxVocoder(config.vocoder, wave_directory(folder), threads)
-    token2wav = Token2Wav(OnnxFlowStream(flow, FLOW_PAGES), vocoder, placing.lookahead_frames)
-    return Networks(lm, lambda positions: open_batch(lm, 1, positions), token2wav)
+    return Token2Wav(OnnxFlowStream(flow, FLOW_PAGES), vocoder, placing.lookahead_frames)
+
+
+def _tell(folder: Path, reasons: list[str]) -> None:
+    for reason in reasons:
+        logger.info("%s: made because: %s", folder, reason)

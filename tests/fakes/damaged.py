@@ -5,7 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import onnx
 import torch
+from onnx import numpy_helper
 
 from cosyvoice_runtime.checkpoint.checksums import write_checksums
 from cosyvoice_runtime.checkpoint.layout import Layout
@@ -19,6 +21,22 @@ def damaged(
     tensors = torch.load(copy / file)
     tensors[tensor][rows] = value
     torch.save(tensors, copy / file)
+    return _listed(copy)
+
+
+def damaged_graph(checkpoint: Path, copy: Path, file: str, initializer: str, value: float) -> Path:
+    """The same of an extractor's graph."""
+    shutil.copytree(checkpoint, copy)
+    model = onnx.load(copy / file)
+    [found] = [each for each in model.graph.initializer if each.name == initializer]
+    array = numpy_helper.to_array(found).copy()
+    array[...] = value
+    found.CopyFrom(numpy_helper.from_array(array, initializer))
+    onnx.save(model, copy / file)
+    return _listed(copy)
+
+
+def _listed(copy: Path) -> Path:
     layout = Layout(copy)
     write_checksums(layout.directory, layout.names())
     return copy

@@ -148,6 +148,20 @@ def test_checkpoint_of_any_family_is_found(checkout, family, stage):
     assert called(checkout, stage)
 
 
+def test_check_is_of_the_checkpoint_that_is_named_or_here_and_else_of_the_demo_voice(checkout):
+    spoken = "--reference demo_voice/reference.flac --reference-text The boat sailed."
+    begun = f"-m cosyvoice_runtime.check {spoken} checkpoint_dir="
+    assert called(checkout, "check", "device=cpu") == [f"{begun}checkpoint device=cpu"]
+    (checkout / "demo_voice/cosyvoice2.yaml").touch()
+    assert called(checkout, "check", CHECKPOINT="") == [f"{begun}demo_voice"]
+    published = checkout / "checkpoints/CosyVoice2-0.5B"
+    published.mkdir(parents=True)
+    (published / "cosyvoice2.yaml").touch()
+    assert called(checkout, "check", CHECKPOINT="") == [f"{begun}checkpoints/CosyVoice2-0.5B"]
+    done = run(checkout, "check", CHECKPOINT="elsewhere")
+    assert (done.returncode, done.stderr.count("elsewhere")) == (1, 1)
+
+
 def test_demo_serves_when_it_is_told_to(checkout):
     assert called(checkout, "demo") == ["scripts/demo.py"]
     assert called(checkout, "demo", "--serve") == ["scripts/demo.py --serve"]
