@@ -2,7 +2,9 @@
 #   docker build .                                         NVIDIA's container with TensorRT-LLM
 #   docker build --build-arg FLAVOUR=vllm .                the one with vLLM, for engine vllm
 #   docker build --build-arg BASE=cpu .                    no GPU
+#   docker build --target sbom --output sbom .             bill of materials and licences; --build-arg SBOM_OF=cpu, front
 ARG BASE=nvidia
+ARG SBOM_OF=nvidia
 ARG FLAVOUR=trtllm
 ARG PYTHON=python:3.12.12-slim-bookworm@sha256:593bd06efe90efa80dc4eee3948be7c0fde4134606dd40d8dd8dbcade98e669c
 
@@ -10,7 +12,8 @@ ARG PYTHON=python:3.12.12-slim-bookworm@sha256:593bd06efe90efa80dc4eee3948be7c0f
 FROM ${PYTHON} AS wheel
 WORKDIR /source
 COPY requirements/cpu.txt requirements/cpu.txt
-RUN python3 -m pip install --no-cache-dir --no-deps --constraint requirements/cpu.txt setuptools
+RUN sed -n '/^setuptools==/,/^ *#/p' requirements/cpu.txt > /tmp/setuptools.txt \
+    && python3 -m pip install --no-cache-dir --no-deps --require-hashes --requirement /tmp/setuptools.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY cosyvoice_runtime cosyvoice_runtime
 COPY client client
@@ -19,8 +22,10 @@ RUN python3 -m pip wheel --no-deps --no-build-isolation --wheel-dir /wheels .
 FROM nvcr.io/nvidia/tritonserver:26.07-${FLAVOUR}-python-py3 AS nvidia
 ARG FLAVOUR
 ENV PIP_BREAK_SYSTEM_PACKAGES=1
-COPY scripts/container_packages.py requirements/nvidia.txt requirements/nvidia-${FLAVOUR}.txt /packages/
-RUN python3 /packages/container_packages.py /packages/nvidia.txt /packages/nvidia-${FLAVOUR}.txt
+COPY scripts/container_packages.py requirements/cpu.txt requirements/nvidia.txt requirements/nvidia-${FLAVOUR}.txt \
+    /packages/
+RUN python3 /packages/container_packages.py --lock /packages/cpu.txt \
+        /packages/nvidia.txt /packages/nvidia-${FLAVOUR}.txt
 COPY --from=wheel /wheels /packages/wheels
 RUN python3 -m pip install --no-cache-dir --no-deps /packages/wheels/*.whl \
     && python3 -c "import cosyvoice_client, cosyvoice_runtime.pipeline.cli, cosyvoice_runtime.supervisor" \
@@ -44,10 +49,8 @@ ENV PATH=/opt/venv/bin:$PATH
 # OpenAI's speech API, which needs neither Triton nor torch.
 FROM ${PYTHON} AS front
 WORKDIR /opt/cosyvoice
-COPY requirements/cpu.txt requirements/front.txt requirements/
-# safetensors: uploaded voices are written as the server reads them.
-RUN python3 -m pip install --no-cache-dir --no-deps --constraint requirements/cpu.txt \
-        --requirement requirements/front.txt safetensors \
+COPY requirements/front.txt requirements/front.txt
+RUN python3 -m pip install --no-cache-dir --no-deps --require-hashes --requirement requirements/front.txt \
     && install --directory --owner=10001 --group=10001 voices
 COPY cosyvoice_runtime cosyvoice_runtime
 COPY client client
@@ -61,6 +64,17 @@ HEALTHCHECK --interval=30s --timeout=10s --retries=3 \
     CMD ["python3", "-c", "from http.client import HTTPConnection as C; c = C('127.0.0.1', 8080); \
 c.request('GET', '/health'); assert c.getresponse().status == 200"]
 CMD ["python3", "-m", "cosyvoice_front"]
+
+# What the Python packages of a stage are, and their licences.
+FROM ${SBOM_OF} AS inventory
+USER root
+WORKDIR /inventory
+COPY requirements/sbom.txt requirements/sbom.txt
+COPY scripts/sbom.py scripts/sbom.py
+RUN PIP_CONSTRAINT= python3 scripts/sbom.py /sbom
+
+FROM scratch AS sbom
+COPY --from=inventory /sbom /
 
 FROM ${BASE} AS server
 WORKDIR /opt/cosyvoice

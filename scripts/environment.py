@@ -39,7 +39,8 @@ REQUIREMENTS = ROOT / "requirements"
 BINDINGS = "bindings"
 TORCH = "torch"
 CLIENTS = "clients"
-TORCH_WANTED = [*(f"--constraint={REQUIREMENTS / name}.txt" for name in ("cpu", TORCH)), TORCH]
+TORCH_WANTED = ["-r", str(REQUIREMENTS / "torch.in")]
+"""Without hashes: an index with CPU builds has others, and what torch asks for depends on the build."""
 GLIBC = (2, 35)
 FREE_GIB = 1.5
 """Without torch."""
@@ -74,6 +75,9 @@ REASONS = {
     ),
     r"No matching distribution found for|No solution found": (
         "the package index does not have a package listed here"
+    ),
+    r"DO NOT MATCH THE HASHES|Hash mismatch": (
+        "the package index has another file than the one that is locked here: nothing of it was installed"
     ),
 }
 """What pip and uv say, and what it means."""
@@ -250,17 +254,18 @@ def find_uv(venv: Path) -> Installer:
 
 def _install_all(installer: Installer, venv: Path, parts: list[str]) -> None:
     print(f"  {installer.name} installs", flush=True)
-    listed = [part for part in parts if part != BINDINGS]
-    files = [argument for part in listed for argument in ("-r", str(REQUIREMENTS / f"{part}.txt"))]
+    locked = [part for part in parts if part not in (BINDINGS, CLIENTS)]
+    files = [argument for part in locked for argument in ("-r", str(REQUIREMENTS / f"{part}.txt"))]
+    if TORCH in parts and not has_torch(venv):
+        check_torch_room(installer, venv)
     # Only torch's own requirements depend on its build (CUDA libraries); all others are listed, and what
     # nvidia-pytriton asks for beside its server is not wanted.
+    _install(installer, ["--no-deps", "--require-hashes", *files])
     if TORCH in parts:
-        if not has_torch(venv):
-            check_torch_room(installer, venv)
         _install(installer, TORCH_WANTED)
-    _install(installer, ["--no-deps", *files])
     _install(installer, ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
     if CLIENTS in parts:
+        _install(installer, ["--no-deps", "-r", str(REQUIREMENTS / f"{CLIENTS}.txt")])
         _install_for_node()
     if BINDINGS in parts:
         _install_side_by_side(installer, venv / BINDINGS, REQUIREMENTS / f"{BINDINGS}.txt")
@@ -346,7 +351,9 @@ def reason_of(output: str, failure: str) -> str:
 
 
 def digest_of(part: str) -> str:
-    content = (REQUIREMENTS / f"{part}.txt").read_bytes() + (ROOT / "pyproject.toml").read_bytes()
+    names = [f"{part}.txt", "torch.in"] if part == TORCH else [f"{part}.txt"]
+    paths = [*(REQUIREMENTS / name for name in names), ROOT / "pyproject.toml"]
+    content = b"".join(path.read_bytes() for path in paths)
     return hashlib.sha256(content + str(ROOT).encode()).hexdigest()
 
 

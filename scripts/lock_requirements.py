@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the lock files of requirements/ anew from the .in files beside them. Needs uv.
+"""Write the lock files of requirements/ anew from the .in files beside them, with hashes. Needs uv.
 
 python3 scripts/lock_requirements.py             after a change of an .in file; other pins stay
 python3 scripts/lock_requirements.py --upgrade   newer versions of what the direct dependencies need
@@ -21,11 +21,13 @@ CPU = ["--constraints", "requirements/cpu.txt"]
 TORCH = ["--constraints", "requirements/torch.txt"]
 PARTS = {
     "cpu": [],
-    "torch": CPU,
+    "torch": [*CPU, "--no-emit-package", "torch"],
     "front": CPU,
     "test": [*CPU, *TORCH, "--constraints", "requirements/front.txt"],
+    "sbom": CPU,
 }
-"""Files, those that others follow first, and what uv is told for them alone."""
+"""Files, those that others follow first, and what uv is told for them alone. torch itself is in no lock file:
+where a package index has builds of it for one kind of machine, they have hashes of their own."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -46,7 +48,16 @@ def lock(uv: str, part: str, how: list[str]) -> int:
     """Exit status of uv; it keeps the versions that the file holds as far as they still fit."""
     output = f"requirements/{part}.txt"
     header = ["--custom-compile-command", "scripts/lock_requirements.py"]
-    command = [uv, "pip", "compile", "--config-file", "requirements/uv.toml", "--quiet", *header]
+    command = [
+        uv,
+        "pip",
+        "compile",
+        "--config-file",
+        "requirements/uv.toml",
+        "--quiet",
+        "--generate-hashes",
+        *header,
+    ]
     return subprocess.run(
         [*command, *PLATFORM, *how, "--output-file", output, f"requirements/{part}.in"], cwd=ROOT
     ).returncode

@@ -61,6 +61,7 @@ def steps(dockerfile: str, wanted: str, folder: Path) -> Iterator[str]:
         "/packages/wheels": f"{folder / 'wheels'}",
         "/packages/container_packages.py": "scripts/container_packages.py",
         "/packages/nvidia": "requirements/nvidia",
+        "/packages/cpu.txt": "requirements/cpu.txt",
         "--wheel-dir /wheels": f"--wheel-dir {folder / 'wheels'}",
         "${FLAVOUR}": FLAVOUR,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import shlex
+import zipfile
 from importlib.metadata import distribution
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +21,7 @@ from tritonclient.grpc.service_pb2_grpc import GRPC_GENERATED_VERSION
 
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.pinned import CONTAINER as TRTLLM_CONTAINER
 from cosyvoice_runtime.serving.lm.engines.vllm.installed import CONTAINER as VLLM_CONTAINER
+from cosyvoice_runtime.sha256 import sha256_of
 
 FLAVOURS = ("trtllm", "vllm")
 REQUIREMENTS = ROOT / "requirements"
@@ -41,7 +43,7 @@ def test_containers_are_the_ones_that_the_engines_are_written_for():
 def test_every_image_is_pinned(base):
     stages = docker_image.bases(BASE=base)
     assert stages[FINAL] == base
-    images = {image for image in stages.values() if image not in stages}
+    images = {image for image in stages.values() if image not in stages} - {"scratch"}
     assert len(images) == 2
     for image in images:
         assert re.search(r":(\d+\.\d+\.\d+-[\w-]+@sha256:[0-9a-f]{64}|\d+\.\d+-\w+-python-py3)$", image), (
@@ -73,9 +75,9 @@ def test_nothing_is_installed_unpinned():
     assert pip_installs()
     for arguments in pip_installs():
         assert "--no-deps" in arguments
-        constrained = "--constraint" in arguments
         named = [word for word in arguments if not word.startswith("-") and not word.endswith(".txt")]
-        assert all(constrained or "==" in word or word.endswith(".whl") for word in named), arguments
+        assert all(word.endswith(".whl") for word in named), arguments
+        assert named or "--require-hashes" in arguments
 
 
 def test_nothing_is_fetched_by_other_means():
@@ -85,7 +87,7 @@ def test_nothing_is_fetched_by_other_means():
 
 def test_server_runs_without_root():
     users = {entry.stage: entry.values for entry in of("USER")}
-    assert users == {FINAL: ("10001",), "front": ("10001",)}
+    assert users == {FINAL: ("10001",), "front": ("10001",), "inventory": ("root",)}
     assert "useradd --uid 10001" in final("RUN").values[0]
 
 
@@ -112,6 +114,30 @@ def loaded(name: str) -> ModuleType:
 @pytest.fixture
 def script() -> ModuleType:
     return loaded("container_packages")
+
+
+@pytest.mark.parametrize("stage", ["nvidia", "cpu", "front"])
+def test_bill_of_materials_is_of_any_image_and_in_none(stage):
+    stages = docker_image.bases(SBOM_OF=stage)
+    assert stages["inventory"] == stage
+    assert "inventory" not in stages.values()
+    [written] = of("COPY", "sbom")
+    assert written.values == ("/sbom", "/")
+    assert of("RUN", "inventory")[0].values[0].endswith("python3 scripts/sbom.py /sbom")
+
+
+def test_bill_of_materials_is_written_by_pinned_programs_beside_what_it_describes(tmp_path):
+    made, installed, *described = loaded("sbom").commands(tmp_path, "/opt/venv/bin/python", tmp_path / "out")
+    assert made[-2:] == ["--without-pip", tmp_path]
+    assert {"--no-deps", "--require-hashes", REQUIREMENTS / "sbom.txt"} <= set(installed)
+    assert all(words[0] == tmp_path / "bin" / "python" for words in described)
+    assert all("/opt/venv/bin/python" in str(words) for words in described)
+
+
+def test_bill_of_materials_that_can_not_be_written_is_an_error(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert loaded("sbom").main([str(tmp_path / "file")]) == 1
+    assert capsys.readouterr().err.startswith("sbom: [Errno 17] File exists")
 
 
 def test_replay_runs_every_step_of_nvidias_image(tmp_path):
@@ -144,8 +170,8 @@ def installed_beside(
     """What the script installs in a container with these packages."""
     asked: list[str] = []
     monkeypatch.setattr(script, "installed", present.get)
-    monkeypatch.setattr(script, "install", lambda packages: asked.extend(packages) or 0)
-    assert script.main([str(file) for file in files]) == 0
+    monkeypatch.setattr(script, "install", lambda packages, _: asked.extend(packages) or 0)
+    assert script.main([*map(str, files), "--lock", str(REQUIREMENTS / "cpu.txt")]) == 0
     return asked
 
 
@@ -195,11 +221,43 @@ def _at_least(pin, version: str) -> bool:
     return bool(bounds) and max(bounds) >= Version(version)
 
 
+def test_lock_file_has_hashes_of_all_that_a_container_may_lack(script):
+    files = [REQUIREMENTS / "nvidia.txt", *(REQUIREMENTS / f"nvidia-{flavour}.txt" for flavour in FLAVOURS)]
+    wanted = [f"{pin.name}=={pin.version}" for file in files for pin in script.pins(file)]
+    entries = script.locked(wanted, REQUIREMENTS / "cpu.txt")
+    assert len(entries) == len(wanted)
+    assert all(re.fullmatch(r"\S+==\S+(?: \\\n    --hash=sha256:\w{64})+\n", entry) for entry in entries)
+
+
+@pytest.mark.parametrize("missing", ["nothing==1.0", "numpy==2.3.5", "nump==1.26.4"])
+def test_package_that_is_not_locked_so_is_an_error(script, missing):
+    with pytest.raises(SystemExit, match=f"cpu.txt does not lock {missing}"):
+        script.locked(["numpy==1.26.4", missing], REQUIREMENTS / "cpu.txt")
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_container_gets_the_locked_file_or_none(script, tmp_path, monkeypatch, right):
+    """pip itself, with a wheel in a folder in place of an index."""
+    wheel = tmp_path / "here" / "tiny-1.0-py3-none-any.whl"
+    wheel.parent.mkdir()
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("tiny.py", "")
+        archive.writestr("tiny-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
+        archive.writestr("tiny-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        archive.writestr("tiny-1.0.dist-info/RECORD", "")
+    for name, value in {"NO_INDEX": "1", "FIND_LINKS": wheel.parent, "TARGET": tmp_path / "there"}.items():
+        monkeypatch.setenv(f"PIP_{name}", str(value))
+    lock = tmp_path / "lock.txt"
+    lock.write_text(f"tiny==1.0 \\\n    --hash=sha256:{sha256_of(wheel) if right else '0' * 64}\n    # via\n")
+    assert (script.install(["Tiny==1.0"], lock) == 0) is right
+    assert (tmp_path / "there" / "tiny.py").exists() is right
+
+
 def test_requirement_that_pins_nothing_is_an_error(script, tmp_path):
     path = tmp_path / "requirements.txt"
     path.write_text("wetext>=0.1\n")
     with pytest.raises(SystemExit, match=r"wetext>=0\.1 is not pinned"):
-        script.main([str(path)])
+        script.main([str(path), "--lock", str(path)])
 
 
 def test_real_requirements_are_read_and_real_packages_found(script):

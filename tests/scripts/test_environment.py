@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-COMPILED = ("cpu", "torch", "front", "test")
+COMPILED = ("cpu", "torch", "front", "test", "sbom")
 DIRECT = re.compile(r"(?P<name>[\w.-]+)==(?P<version>[\w.]+)  # \w.+")
 LOCKED = re.compile(r"(?P<name>[\w.-]+)(\[\w+\])?([<>]=?[\w.<>=,]+,)?==(?P<version>[\w.]+)(  # .+)?")
 
@@ -38,20 +38,38 @@ environment = load_script("environment")
 def read(path: Path, pattern: re.Pattern[str]) -> dict[str, str]:
     """Versions by normalised name of every line that is no comment."""
     lines = [
-        line for line in path.read_text().splitlines() if line and not line.lstrip().startswith(("#", "-r"))
+        line.removesuffix(" \\")
+        for line in path.read_text().splitlines()
+        if line and not line.lstrip().startswith(("#", "-r", "--hash=sha256:"))
     ]
     matches = [pattern.fullmatch(line) for line in lines]
     assert all(matches), f"{path.name} holds a line that is not read"
     return {canonicalize_name(match["name"]): match["version"] for match in matches}
 
 
+def direct(part: str) -> dict[str, str]:
+    return read(ROOT / "requirements" / f"{part}.in", DIRECT)
+
+
 def pins(part: str) -> dict[str, str]:
-    return read(ROOT / "requirements" / f"{part}.txt", LOCKED)
+    """Of torch itself, which is in no lock file, as its .in file has it."""
+    locked = read(ROOT / "requirements" / f"{part}.txt", LOCKED)
+    return locked | direct(part) if part == environment.TORCH else locked
 
 
 @pytest.mark.parametrize("part", COMPILED)
 def test_direct_dependencies_are_locked_at_their_version_and_say_what_they_are_for(part):
-    assert read(ROOT / "requirements" / f"{part}.in", DIRECT).items() <= pins(part).items()
+    assert direct(part).items() <= pins(part).items()
+
+
+@pytest.mark.parametrize("part", COMPILED)
+def test_every_locked_package_has_hashes_but_torch_which_is_none(part):
+    """An index with CPU builds of torch has other hashes; all else is the same file everywhere."""
+    text = (ROOT / "requirements" / f"{part}.txt").read_text()
+    locked = re.findall(r"^[\w.-]+(?:\[\w+\])?==\S+", text, re.MULTILINE)
+    hashed = re.findall(r"^(\S+==\S+)(?: \\\n    --hash=sha256:[0-9a-f]{64})+\n    #", text, re.MULTILINE)
+    assert hashed == locked
+    assert not [pin for pin in locked if pin.startswith("torch==")]
 
 
 def parts(*arguments: str) -> list[str]:
@@ -85,7 +103,7 @@ def test_locked_versions_are_all_that_the_packages_need():
 def test_lock_files_leave_the_package_index_to_the_machine(part):
     text = (ROOT / "requirements" / f"{part}.txt").read_text()
     assert "://" not in text
-    assert "--" not in text
+    assert "--" not in text.replace("--hash=sha256:", "")
 
 
 def test_a_cpu_needs_no_torch():
@@ -275,10 +293,36 @@ def test_uv_on_the_path_installs_from_where_pip_would(venv):
     environment.install(venv, ["cpu", "torch"])
     assert [line.split(":")[0] for line in calls(venv)] == ["uv index=http"] * 4
     assert all("index=http://mirror/simple links=: pip install --python" in line for line in calls(venv))
-    asked, torch, others, _ = calls(venv)
+    asked, others, torch, _ = calls(venv)
     assert asked.replace(" --dry-run", "") == torch
-    assert torch.endswith("requirements/torch.txt torch")
-    assert "--no-deps -r" in others
+    assert torch.endswith("-r " + str(ROOT / "requirements" / "torch.in"))
+    assert "--no-deps --require-hashes -r" in others
+
+
+def test_all_but_torch_and_other_people_s_clients_are_held_to_their_hashes(venv, monkeypatch):
+    monkeypatch.setattr(environment, "_install_for_node", lambda: None)
+    environment.install(venv, ["cpu", "torch", "front", "test", environment.BINDINGS, environment.CLIENTS])
+    hashed = [line for line in calls(venv) if "--require-hashes" in line]
+    assert len(hashed) == 1
+    assert re.findall(r"requirements/([\w.]+)", hashed[0]) == [
+        "cpu.txt",
+        "torch.txt",
+        "front.txt",
+        "test.txt",
+    ]
+    assert [line for line in calls(venv) if line.endswith("requirements/clients.txt")]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.",
+        "error: Failed to download `idna==3.20`\n  Caused by: Hash mismatch for `idna==3.20`",
+    ],
+)
+def test_a_file_that_is_another_than_the_locked_one_is_told(said):
+    told = environment.reason_of(said, "pip failed")
+    assert told.startswith("pip failed: the package index has another file than the one that is locked here")
 
 
 def test_settings_of_uv_itself_win_over_those_of_pip(venv, monkeypatch):
