@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # One entry to everything; see usage below.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")"
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" # where it lies, not where a link to it does
 
 FAMILY="${FAMILY:-cosyvoice2}"
 case "$FAMILY" in
@@ -75,6 +75,23 @@ find_voice() { # find_voice FILE_OPTION TEXT_OPTION: a recording to speak like, 
 }
 
 refuse() { echo "run.sh: $*" >&2; exit 2; }
+
+is_ascii() { local LC_ALL=C; [[ "$1" != *[^\ -~]* ]]; }
+
+need_ascii() { # need_ascii NAME PATH: Python in the models' processes reads no other paths, whatever the locale
+  is_ascii "$2" || refuse "$(printf '%s is %q: a path may have letters, digits and signs of ASCII alone' "$1" "$2")"
+}
+
+need_place() { # need_place NAME PATH: for Python's environment, whose installer takes these signs for its own
+  need_ascii "$1" "$2"
+  [[ "$2" != *[\$#:]* ]] || refuse "$(printf "%s is %q: this path may have no '$', '#' or ':'" "$1" "$2")"
+}
+
+need_paths() {
+  need_place "the directory of run.sh" "$PWD"
+  [[ "$VENV" == system ]] || need_place VENV "$VENV"
+  need_ascii CHECKPOINT "$CHECKPOINT"
+}
 
 environment() { # environment [--test]
   [[ "$TORCH" != no ]] || set -- --no-torch "$@"
@@ -173,6 +190,7 @@ run_tests() {
     --durations 15 "$@"
 }
 
+case "${1:-}" in demo | test | check | [0-9]*) need_paths ;; esac
 case "${1:-}" in
   demo) shift; [[ "$*" =~ ^(--serve)?$ ]] || refuse "demo takes no option but --serve"; demo "$@" ;;
   check) shift; check "$@" ;;

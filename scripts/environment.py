@@ -92,6 +92,10 @@ class NoRoomError(SetupError):
     """The disk has less free than what is going to be installed takes."""
 
 
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
+
+
 class Installer(NamedTuple):
     """A program that installs packages: ``command`` takes the arguments of ``pip install``."""
 
@@ -107,6 +111,12 @@ def main(arguments: list[str] | None = None) -> int:
     except SetupError as error:
         print(f"environment: {error}", file=sys.stderr)
         return 1
+    except OSError as error:
+        print(f"environment: {error}: --venv (VENV of run.sh) names another place", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("environment: interrupted; the same command goes on with it", file=sys.stderr)
+        return INTERRUPTED
     return 0
 
 
@@ -319,20 +329,20 @@ def _install_side_by_side(installer: Installer, folder: Path, requirements: Path
 
 def _install(installer: Installer, arguments: list[str]) -> None:
     """Run the installer and show what it works on."""
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [*installer.command, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         env=installer.environment | {"PIP_PROGRESS_BAR": "off", "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
-    )
-    assert process.stdout is not None
-    lines: list[str] = []
-    for line in process.stdout:
-        lines.append(line)
-        if match := PROGRESS.match(line):
-            print(f"  {match[1] or match[2]}", flush=True)
-    if process.wait():
+    ) as process:
+        assert process.stdout is not None
+        lines: list[str] = []
+        for line in process.stdout:
+            lines.append(line)
+            if match := PROGRESS.match(line):
+                print(f"  {match[1] or match[2]}", flush=True)
+    if process.returncode:
         raise SetupError(reason_of("".join(lines), f"{installer.name} failed"))
 
 

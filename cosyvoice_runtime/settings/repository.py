@@ -7,6 +7,7 @@ import shutil
 import uuid
 from pathlib import Path
 
+from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.settings.deployment import Settings
 from cosyvoice_runtime.settings.template import TemplateError, fill, placeholders, require_used
 
@@ -28,14 +29,16 @@ def render(templates: Path, settings: Settings) -> Files:
 
     Raises:
         TemplateError: there is no model, a placeholder has no setting, or a setting no placeholder.
-        InvalidInput: there are no settings for a model.
+        InvalidInput: there are no settings for a model, or its process could not read a path.
     """
     models = sorted(path.parent for path in templates.glob(f"*/{CONFIGURATION}"))
     if not models:
         raise TemplateError(f"{templates}: no <model>/{CONFIGURATION} in it")
     files: Files = {}
     for model in models:
-        files.update(_render_model(model, settings.for_model(model.name).placeholders()))
+        values = settings.for_model(model.name).placeholders()
+        _require_ascii_paths(model.name, values)
+        files.update(_render_model(model, values))
     return files
 
 
@@ -94,6 +97,13 @@ def _render_model(model: Path, values: dict[str, str]) -> Files:
         files[model.name / path] = content
     require_used(used, values, model.name)
     return files
+
+
+def _require_ascii_paths(model: str, values: dict[str, str]) -> None:
+    """Python in the models' processes reads paths as ASCII, whatever the locale."""
+    for key, value in values.items():
+        if value.startswith("/") and not value.isascii():
+            raise InvalidInput(f"{model}.{key}", value, "a path in ASCII, which may be a link to it")
 
 
 def _require_repository(output: Path) -> None:

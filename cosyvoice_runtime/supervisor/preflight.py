@@ -6,15 +6,18 @@ import re
 from pathlib import Path
 
 from cosyvoice_runtime.settings import ServerSettings
-from cosyvoice_runtime.settings.template import placeholders
+from cosyvoice_runtime.settings.template import placeholders, unescape
 from cosyvoice_runtime.supervisor import shared_memory
 from cosyvoice_runtime.supervisor.errors import PreflightError
+from cosyvoice_runtime.supervisor.places import code_problems, not_writable
 from cosyvoice_runtime.supervisor.server_ports import ServerPorts
 from cosyvoice_runtime.supervisor.triton import Triton
 
+TRITON_FOLDER = Path("/tmp")
+"""Its python backend makes a folder there and ends the server where it can't, whatever TMPDIR says."""
 MODEL_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
 """Names of models' folders; Triton's python backend writes them into a command of a shell."""
-CHECKPOINT = re.compile(r'key:\s*"checkpoint_dir"\s*,?\s*value:?\s*\{\s*string_value:\s*"([^"]*)"')
+PARAMETER = r'key:\s*"%s"\s*,?\s*value:?\s*\{\s*string_value:\s*"((?:[^"\\]|\\.)*)"'
 
 
 def check(triton: Triton, ports: ServerPorts, settings: ServerSettings, repository: Path) -> None:
@@ -27,6 +30,9 @@ def check(triton: Triton, ports: ServerPorts, settings: ServerSettings, reposito
         *_shared_memory_problems(settings.min_shared_memory_mib),
         *ports.problems,
         *repository_problems(repository),
+        *code_problems(triton.interpreter.executable),
+        *not_writable("server.log_file", settings.log_file.absolute().parent),
+        *not_writable("tritonserver", TRITON_FOLDER),
     ]
     if problems:
         raise PreflightError(problems)
@@ -55,15 +61,22 @@ def _model_problems(configuration: Path) -> list[str]:
     problems = []
     if not any(entry.name.isdecimal() for entry in model.iterdir() if entry.is_dir()):
         problems.append(f"{model} has no version directory such as {model.name}/1")
-    checkpoint = CHECKPOINT.search(text)
-    if checkpoint and not Path(checkpoint[1]).is_dir():
-        problems.append(f"{model.name}: its checkpoint_dir {checkpoint[1]} is no directory")
-    return problems
+    checkpoint, voices = _parameter(text, "checkpoint_dir"), _parameter(text, "voices_dir")
+    if checkpoint and not Path(checkpoint).is_dir():
+        problems.append(f"{model.name}: its checkpoint_dir {checkpoint} is no directory")
+    return problems + (not_writable(f"{model.name}.voices_dir", Path(voices)) if voices else [])
+
+
+def _parameter(configuration: str, key: str) -> str | None:
+    found = re.search(PARAMETER % key, configuration)
+    return unescape(found[1]) if found else None
 
 
 def _shared_memory_problems(wanted_mib: int) -> list[str]:
     if not shared_memory.DIRECTORY.is_dir():
         return [f"{shared_memory.DIRECTORY} is missing: the server shares memory with its models there"]
+    if problems := not_writable("the server", shared_memory.DIRECTORY):
+        return problems
     free = shared_memory.free_mib()
     if free < wanted_mib:
         needed = f"{free} MiB free and {wanted_mib} are needed"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import errno
 import importlib.util
 import json
 import os
 import re
+import signal
+import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -379,3 +382,39 @@ def test_pip_that_is_asked_for_installs_alone(venv):
     environment.install(venv, ["cpu"], "pip")
     assert len(calls(venv)) == 2
     assert not (venv / "bin" / "uv").exists()
+
+
+HANGING_PYTHON = """#!/bin/sh
+if [ "$1" = -I ]; then exec {python} "$@"; fi
+echo began
+exec sleep 600
+"""
+
+
+def test_interrupt_while_it_installs_is_a_line(tmp_path):
+    python = tmp_path / "python3.11"
+    python.write_text(HANGING_PYTHON.format(python=sys.executable))
+    python.chmod(0o755)
+    script = ROOT / "scripts" / "environment.py"
+    command = [sys.executable, script, "--no-torch", "--venv", tmp_path / "venv", "--python", python]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    ) as made:
+        assert b"made with" in made.stdout.readline()
+        os.killpg(made.pid, signal.SIGINT)
+        error = made.communicate()[1]
+    assert (made.returncode, error) == (
+        130,
+        b"environment: interrupted; the same command goes on with it\n",
+    )
+
+
+def test_environment_on_a_read_only_disk_is_a_line(tmp_path, capsys, monkeypatch):
+    def make(*_):
+        raise OSError(errno.EROFS, "Read-only file system", str(tmp_path))
+
+    monkeypatch.setattr(environment, "make", make)
+    assert environment.main(["--venv", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert f"Read-only file system: '{tmp_path}': --venv (VENV of run.sh) names another place" in said

@@ -162,6 +162,51 @@ def test_check_is_of_the_checkpoint_that_is_named_or_here_and_else_of_the_demo_v
     assert (done.returncode, done.stderr.count("elsewhere")) == (1, 1)
 
 
+@pytest.mark.parametrize("name", ["a b", "a'b", 'a"b', "a&b", "a;touch made", "a`touch made`", "a%b", "a\\b"])
+def test_any_other_sign_of_ascii_may_be_in_the_path(checkout, name):
+    moved = checkout.rename(checkout.with_name(name))
+    assert called(moved, "2") == ["scripts/render_model_repo.py --output build checkpoint_dir=checkpoint"]
+    assert not list(moved.parent.rglob("made"))
+
+
+@pytest.mark.parametrize("name", ["模型", "a\nb", "a\x7fb", "a$HOME", "a#b", "a:b"])
+@pytest.mark.parametrize("place", ["directory", "VENV"])
+def test_path_that_would_fail_later_is_refused_in_a_line_at_once(checkout, name, place):
+    if place == "directory":
+        done = run(checkout.rename(checkout.with_name(name)), "0", "3")
+    else:
+        done = run(checkout, "0", "3", **{place: name})
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    signs = "no '$', '#' or ':'" if name in ("a$HOME", "a#b", "a:b") else "ASCII alone"
+    assert signs in done.stderr
+    assert ("the directory of run.sh" if place == "directory" else place) in done.stderr
+
+
+def test_checkpoint_lies_under_a_path_in_ascii(checkout):
+    done = run(checkout, "0", "3", CHECKPOINT="checkpoints/模型")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "CHECKPOINT is" in done.stderr
+    assert "ASCII alone" in done.stderr
+
+
+@pytest.mark.parametrize("folder", ["bin", "with space"])
+def test_link_to_it_runs_where_it_lies(checkout, tmp_path_factory, folder):
+    link = tmp_path_factory.mktemp(folder) / "cosyvoice"
+    link.symlink_to(checkout / "run.sh")
+    environment = {
+        "PATH": f"{checkout / 'bin'}:{os.environ['PATH']}",
+        "VENV": "system",
+        "MODEL_REPO": "build",
+    }
+    command = ["bash", link, "2"]
+    done = subprocess.run(
+        command, env={**environment, "CHECKPOINT": "checkpoint"}, cwd="/", capture_output=True, text=True
+    )
+    assert "python scripts/render_model_repo.py --output build checkpoint_dir=checkpoint" in done.stdout
+
+
 def test_demo_serves_when_it_is_told_to(checkout):
     assert called(checkout, "demo") == ["scripts/demo.py"]
     assert called(checkout, "demo", "--serve") == ["scripts/demo.py --serve"]

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +15,35 @@ import pytest
 
 from cosyvoice_runtime import processes
 from cosyvoice_runtime.settings import ServerSettings
+from cosyvoice_runtime.settings.template import escape
 from cosyvoice_runtime.supervisor import Server, shared_memory
+from cosyvoice_runtime.supervisor.places import code_problems, not_writable
 from cosyvoice_runtime.supervisor.preflight import repository_problems
 
+MODELS = Path(__file__).parent / "model_repo"
+REMEDY = f"mount a volume or a tmpfs there that user {os.geteuid()} may write to, or name another place"
+READ_ONLY = """
+set -e
+mount --bind "$1" "$1"
+for place in / /tmp /var/tmp; do
+    ! mountpoint -q $place || mount -o remount,bind,ro $place
+done
+shift
+exec "$@"
+"""
+"""A shell that lets a command write to its first argument and nowhere else."""
+START = """
+import sys
+from pathlib import Path
+from cosyvoice_runtime.settings import ServerSettings
+from cosyvoice_runtime.supervisor import PreflightError, Server
+
+ports = dict(http_port=0, grpc_port=0, metrics_port=0, model_metrics_port=0)
+try:
+    Server(Path(sys.argv[1]), ServerSettings(**ports, log_file=Path(sys.argv[2]))).start()
+except PreflightError as error:
+    print(error)
+"""
 EVIL = "a b'\"&;touch made;$(touch made)`touch made`\n模型"
 """A folder's name with all that a shell acts upon."""
 TMPFILES = shutil.which("systemd-tmpfiles")
@@ -50,6 +77,16 @@ def clean_by_age(folder: Path, rules: Path) -> None:
         rules.write_text(f"e {folder} - - - 0\n")
         subprocess.run([TMPFILES, "--clean", rules], check=True)
     assert not (folder / "old").exists()
+
+
+def may_mount() -> bool:
+    return subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
+
+
+def read_only(command: list[object], writable: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command that can write to one folder, and to shared memory, alone."""
+    shell = ["unshare", "--mount", "sh", "-c", READ_ONLY, "sh", str(writable)]
+    return subprocess.run([*shell, *map(str, command)], capture_output=True, text=True)
 
 
 def test_paths_reach_no_shell(server, folder, count):
@@ -90,3 +127,39 @@ def test_model_whose_name_a_shell_would_act_upon_is_refused(repository, name):
     [problem] = repository_problems(repository)
     assert repr(str(repository / name)) in problem
     assert "a model's name has letters, digits, '.', '_' and '-' of ASCII alone" in problem
+
+
+@pytest.mark.skipif(not may_mount(), reason="no right to mount")
+def test_machine_that_is_read_only_says_what_to_mount(repository, tmp_path):
+    (tmp_path / "writable").mkdir()
+    command = [sys.executable, "-c", START, repository, tmp_path / "server.log"]
+    answer = read_only(command, tmp_path / "writable")
+    assert answer.stdout.splitlines() == [
+        f"server.log_file writes to {tmp_path}, which can't be written: {REMEDY}",
+        f"tritonserver writes to /tmp, which can't be written: {REMEDY}",
+    ]
+
+
+def test_folder_that_is_to_be_made_is_writable_where_the_one_around_it_is(tmp_path):
+    assert not_writable("voices", tmp_path / "a" / "b") == []
+    (tmp_path / "file").touch()
+    [problem] = not_writable("voices", tmp_path / "file" / "voices")
+    assert problem.startswith(f"voices writes to {tmp_path}/file/voices, which can't be written")
+
+
+@pytest.mark.parametrize("name", ['a"b', "a\\b", "a b", "a;b"])
+def test_checkpoint_is_found_whatever_signs_its_path_has(repository, tmp_path, name):
+    (tmp_path / name).mkdir()
+    configuration = repository / "chain" / "config.pbtxt"
+    for path, problems in ((tmp_path / name, 0), (tmp_path / f"{name}-other", 1)):
+        line = f'parameters {{ key: "checkpoint_dir" value: {{ string_value: "{escape(str(path))}" }} }}\n'
+        configuration.write_text((MODELS / "chain" / "config.pbtxt").read_text() + line)
+        assert len(repository_problems(repository)) == problems
+
+
+@pytest.mark.parametrize(
+    ("executable", "count"), [("/opt/a b/python", 0), ("/opt/模型/python", 1), ("/opt/a:b/python", 1)]
+)
+def test_interpreter_that_models_could_not_find_is_named(executable, count):
+    problems = code_problems(Path(executable))
+    assert [problem.startswith(executable) for problem in problems] == [True] * count
