@@ -28,18 +28,14 @@ without the leading batch dimension of 1. `cosyvoice2_offline` has the tensors o
 response is the whole waveform.
 
 The names and shapes of the tensors of [FunAudioLLM's repository](https://github.com/FunAudioLLM/CosyVoice) \
-are kept, so its clients work unchanged, each with the deployment that it asks for. Its `DECOUPLED_MODE` is \
-the setting `cosyvoice2.decoupled` here.
+are kept, so its clients work unchanged, in both modes at once: `client_grpc.py --mode streaming`, \
+`client_grpc.py --mode offline` and `client_http.py`, with `--model-name cosyvoice2`. With \
+`--use-spk2info-cache True` the default voice speaks. A reference needs its `--reference-text`.
 
-| its command | works with |
-|---|---|
-| `client_grpc.py --mode streaming --model-name cosyvoice2` | the default, `cosyvoice2.decoupled=true` |
-| `client_grpc.py --mode offline --model-name cosyvoice2` | `cosyvoice2.decoupled=false` |
-| `client_http.py --model-name cosyvoice2` | `cosyvoice2.decoupled=false` |
-
-With `--use-spk2info-cache True` the default voice speaks. A reference needs its `--reference-text`. \
-`cosyvoice2_offline` answers once in both deployments. Over HTTP a model that streams is for \
-`/generate_stream` alone; `/infer` and `/generate` refuse it at once, and serve `cosyvoice2_offline`.
+`cosyvoice2` answers a stream of gRPC and `/generate_stream` with chunks. To a unary call (`ModelInfer`, \
+`/infer`, `/generate`) it answers once, with the whole: the gateway hands the request to \
+`cosyvoice2_offline`. The reference's `DECOUPLED_MODE` is the setting `cosyvoice2.decoupled` here, which \
+only a server without gateways needs. Any other model that streams refuses `/infer` and `/generate` at once.
 """
 SETTINGS = """# Settings
 

@@ -123,6 +123,7 @@ class _Calls(grpc.GenericRpcHandler):
         self._shedder = LoadShedder.of(options)
         self._departures = departures
         self._stages = frozenset(options.stages)
+        self._whole = options.whole_models
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
         method = handler_call_details.method
@@ -151,17 +152,28 @@ class _Calls(grpc.GenericRpcHandler):
         """One answer for one request. A client that leaves takes its request along."""
         if method == MODEL_READY and self._is_unknown(message):
             return bytes(service_pb2.ModelReadyResponse(ready=False).SerializeToString())
-        admitted, call_id = self._admit(method, message, named), new_call_id()
+        admitted = self._admit(method, message, named)
+        for model in admitted.models & self._whole.keys():
+            asked = self._whole[model]
+            # The last of two names counts, in a request as in an answer.
+            message += service_pb2.ModelInferRequest(model_name=asked).SerializeToString()
+            instead = Admitted(admitted.size, frozenset([asked]))
+            answer = await self._answer_of(method, message, named, instead)
+            return answer + bytes(service_pb2.ModelInferResponse(model_name=model).SerializeToString())
+        answer = await self._answer_of(method, message, named, admitted)
+        return _without_paths(answer) if method == MODEL_CONFIG else answer
+
+    async def _answer_of(self, method: str, message: bytes, named: Metadata, admitted: Admitted) -> bytes:
+        call_id = new_call_id()
         call = self._channel.unary_unary(method)(message, metadata=[*named, (CALL_HEADER, call_id)])
         answering = asyncio.create_task(self._counted(call, admitted.size))
         try:
-            answer = await asyncio.shield(answering)
+            return await asyncio.shield(answering)
         except grpc.aio.AioRpcError as error:
             raise RefusedError(*_told(error)) from None
         finally:
             if not answering.done():
                 self._departures.see_off(call_id, admitted.models, _end(answering))
-        return _without_paths(answer) if method == MODEL_CONFIG else answer
 
     def _is_unknown(self, message: bytes) -> bool:
         """Whether no client may ask the model that is meant; such a one is not ready."""

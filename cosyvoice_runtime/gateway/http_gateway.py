@@ -24,6 +24,7 @@ from cosyvoice_runtime.gateway.patience import Patience
 from cosyvoice_runtime.gateway.pending_bytes import PendingBytes
 from cosyvoice_runtime.gateway.policy import MAX_NAME_LENGTH, Policy, RefusedError, closed, invalid
 from cosyvoice_runtime.gateway.seldom_log import log_accepts_seldom
+from cosyvoice_runtime.gateway.whole_answer import in_the_name_of
 from cosyvoice_runtime.gateway.wording import RESTARTING, models_status, reworded, reworded_in_stream
 from cosyvoice_runtime.headers import CALL_HEADER, CLIENT_HEADER, LEFT_HEADER
 
@@ -137,7 +138,10 @@ class HttpGateway:
         model, whole = request.match_info["model"], path.endswith("/infer")
         question = BodyQuestion(model, whole, _header_bytes(request) if whole else None, said)
         body, asked = await self._body_check.check(question, body)
-        if path.endswith("/generate"):
+        instead = None if path.endswith("/generate_stream") else self._options.whole_models.get(model)
+        if instead is not None:
+            path = _path_of(instead, request)
+        elif path.endswith("/generate"):
             await self._require_one_answer(path)
         if self._shedder is not None:
             self._shedder.check(asked)
@@ -147,19 +151,26 @@ class HttpGateway:
         try:
             answer = await asyncio.shield(asking)
             await _require_success(answer)
-            return await self._pass_on(request, answer)
+            if instead is None:
+                return await self._pass_on(request, _passed_on(answer.headers), _parts(answer))
+            renamed, longer_by = in_the_name_of(model, await answer.read())
+            headers = _passed_on(answer.headers)
+            if HEADER_LENGTH in headers:
+                headers[HEADER_LENGTH] = str(int(headers[HEADER_LENGTH]) + longer_by)
+            return await self._pass_on(request, headers, _whole(renamed))
         finally:
             if not _is_read(asking):
                 self._departures.see_off(call_id, [path], _drain(asking))
 
-    async def _pass_on(self, request: web.Request, answer: ClientResponse) -> web.StreamResponse:
-        response = web.StreamResponse(headers=_passed_on(answer.headers))
+    async def _pass_on(
+        self, request: web.Request, headers: dict[str, str], parts: AsyncIterator[bytes]
+    ) -> web.StreamResponse:
+        response = web.StreamResponse(headers=headers)
         await response.prepare(request)
         assert request.transport is not None
         # With its connection a client's request ends, and what waits to be sent by it is dropped.
         limit_s, give_up = self._options.stalled_client_timeout_s, request.transport.abort
         patience = Patience(limit_s, str(request.remote), give_up)
-        parts = _events(answer) if answer.content_type == "text/event-stream" else answer.content.iter_any()
         async for part in parts:
             with patience.during(len(part)):
                 await response.write(part)
@@ -226,6 +237,22 @@ def _is_read(asking: asyncio.Task[ClientResponse]) -> bool:
 async def _drain(asking: asyncio.Task[ClientResponse]) -> None:
     async for _ in (await asking).content.iter_any():
         continue
+
+
+def _path_of(model: str, request: web.Request) -> str:
+    """Of the same request to another model."""
+    version = request.match_info.get("version")
+    at = "" if version is None else f"/versions/{version}"
+    return f"{MODEL.format(model=model)}{at}/{request.path.rpartition('/')[2]}"
+
+
+def _parts(answer: ClientResponse) -> AsyncIterator[bytes]:
+    """An answer as it comes."""
+    return _events(answer) if answer.content_type == "text/event-stream" else answer.content.iter_any()
+
+
+async def _whole(answer: bytes) -> AsyncIterator[bytes]:
+    yield answer
 
 
 async def _events(answer: ClientResponse) -> AsyncIterator[bytes]:

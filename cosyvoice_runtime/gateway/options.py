@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class GatewayOptions:
             them into shared memory, which never shrinks.
         shared: directory that the processes of the server's run share; empty for a gateway that leaves
             refusals to the models.
+        whole_models: by the name of a model that streams, the one that gives its answer to a unary call.
         arrival_timeout_s: longest time for a request to come.
         stalled_client_timeout_s: longest time for which a client may take nothing of what is for it.
     """
@@ -31,6 +33,7 @@ class GatewayOptions:
     max_pending_bytes: int
     stages: tuple[str, ...] = ()
     shared: str = ""
+    whole_models: Mapping[str, str] = field(default_factory=dict)
     arrival_timeout_s: float = 60.0
     stalled_client_timeout_s: float = 60.0
 

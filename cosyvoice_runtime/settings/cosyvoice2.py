@@ -39,8 +39,8 @@ class CosyVoice2Settings(ModelSettings):
 
     decoupled: Flag = Field(
         True,
-        description="Stream from cosyvoice2; false: it answers once, over HTTP and unary gRPC too, "
-        "as cosyvoice2_offline always does.",
+        description="Stream from cosyvoice2; false: it answers once, whatever is asked, as "
+        "cosyvoice2_offline always does. Behind the gateways unary calls are answered once in any case.",
     )
     voices_dir: Path = Field(
         Path("voices"), description="Directory of the registered voices; made when missing."

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.gateway.options import GatewayOptions
+from cosyvoice_runtime.gateway.whole_answer import whole_models
 from cosyvoice_runtime.headers import HANDED_ON, PROBE_HEADER
 from cosyvoice_runtime.run_variables import GRPC_URL_VARIABLE, PROBE_KEY_VARIABLE
 from cosyvoice_runtime.settings import ServerSettings
@@ -292,6 +293,7 @@ class Server:
                 max_request_bytes=self.settings.max_request_mib << 20,
                 max_pending_bytes=(shared_memory.free_mib() << 20) // PENDING_SHARE,
                 shared=str(self._run_dir / METRICS),
+                whole_models=whole_models(preflight.models_of(self._repository)),
                 arrival_timeout_s=self.settings.arrival_timeout_s,
                 stalled_client_timeout_s=self.settings.stalled_client_timeout_s,
             )

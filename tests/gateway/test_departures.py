@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -81,14 +82,14 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
 
 
 @asynccontextmanager
-async def gateway_before(triton: FakeTriton, folder: Path) -> AsyncIterator[grpc.aio.Channel]:
+async def gateway_before(triton: FakeTriton, folder: Path, **options: Any) -> AsyncIterator[grpc.aio.Channel]:
     """A client's channel to a gateway in front of it."""
     server = grpc.aio.server()
     service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(triton, server)
     server.add_insecure_port(f"unix:{folder}/grpc")
     await server.start()
     address = f"127.0.0.1:{ServerPorts.choose(FREE).grpc}"
-    gateway = GrpcGateway(GatewayOptions(address, f"{folder}/grpc", (MODEL,), MIB, MIB))
+    gateway = GrpcGateway(GatewayOptions(address, f"{folder}/grpc", (MODEL,), MIB, MIB, **options))
     await gateway.start()
     async with grpc.aio.insecure_channel(address) as channel:
         yield channel
@@ -162,6 +163,19 @@ def test_single_answer_that_nobody_waits_for_any_more_is_stopped_by_a_word(tmp_p
             await until(lambda: triton.stopped)
             assert triton.told == [(MODEL, triton.begun[0])]
         assert triton.cancelled == []
+
+    asyncio.run(check())
+
+
+def test_model_that_answers_once_in_anothers_place_is_the_one_that_is_told(tmp_path):
+    async def check() -> None:
+        triton = FakeTriton()
+        async with gateway_before(triton, tmp_path, whole_models={MODEL: "whole"}) as channel:
+            answer = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelInfer(request())
+            await until(lambda: triton.begun)
+            answer.cancel()
+            await until(lambda: triton.stopped)
+            assert triton.told == [("whole", triton.begun[0])]
 
     asyncio.run(check())
 

@@ -8,12 +8,14 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import ClientPayloadError, ClientSession, ClientTimeout, web
 from hours import Hours
+from yarl import URL
 
-from cosyvoice_runtime.gateway.http_gateway import HttpGateway
+from cosyvoice_runtime.gateway.http_gateway import HEADER_LENGTH, HttpGateway
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.headers import CALL_HEADER, LEFT_HEADER
 from cosyvoice_runtime.settings import ServerSettings
@@ -53,14 +55,14 @@ def test_server_is_asked_for_no_compression_and_gets_no_headers_but_four(tmp_pat
 
 @asynccontextmanager
 async def gateway_before(
-    answer: Callable[..., Awaitable[web.StreamResponse]], folder: Path, **limits: float
+    answer: Callable[..., Awaitable[web.StreamResponse]], folder: Path, **options: Any
 ) -> AsyncIterator[str]:
     """Address of a gateway in front of a server that answers so."""
     server = web.ServerRunner(web.Server(answer, handler_cancellation=True))
     await server.setup()
     await web.UnixSite(server, folder / "http").start()
     address = f"127.0.0.1:{ServerPorts.choose(FREE).http}"
-    gateway = HttpGateway(GatewayOptions(address, str(folder / "http"), ("m",), MIB, MIB, **limits))
+    gateway = HttpGateway(GatewayOptions(address, str(folder / "http"), ("m",), MIB, MIB, **options))
     await gateway.start()
     yield address
     await gateway.close()
@@ -131,6 +133,36 @@ def test_model_is_told_that_the_client_has_left_and_nothing_is_cancelled(
             while not triton.ended:
                 await asyncio.sleep(0.005)
         assert (triton.ended, triton.cancelled) == (triton.begun, [])
+
+    asyncio.run(check())
+
+
+def test_unary_calls_go_to_the_model_that_answers_once_and_streams_do_not(tmp_path: Path):
+    async def check() -> None:
+        seen: list[str] = []
+
+        async def answer(request: web.BaseRequest) -> web.Response:
+            seen.append(request.path)
+            return web.Response(body=b'{"model_name":"m_offline"}xyz', headers={HEADER_LENGTH: "26"})
+
+        async with (
+            gateway_before(answer, tmp_path, whole_models={"m": "m_offline"}) as address,
+            ClientSession() as client,
+        ):
+            for path in ("m/infer", "m/versions/3/infer", "m/generate", "m/generate_stream", "%6D/infer"):
+                url = URL(f"http://{address}/v2/models/{path}", encoded=True)
+                async with client.post(url, data=b"{}") as got:
+                    streamed = path.endswith("stream")
+                    name = "m_offline" if streamed else "m"
+                    assert await got.read() == b'{"model_name":"%b"}xyz' % name.encode()
+                    assert got.headers[HEADER_LENGTH] == ("26" if streamed else "18")
+        assert seen == [
+            "/v2/models/m_offline/infer",
+            "/v2/models/m_offline/versions/3/infer",
+            "/v2/models/m_offline/generate",
+            "/v2/models/m/generate_stream",
+            "/v2/models/m_offline/infer",
+        ]
 
     asyncio.run(check())
 
