@@ -130,9 +130,11 @@ def _add_probes(app: FastAPI) -> None:
 
 def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(ApiError)
-    async def refused(_request: Request, error: ApiError) -> Response:
+    async def refused(request: Request, error: ApiError) -> Response:
         # What is left of a body that nobody read would be taken for the next request.
-        headers = error.headers() | ({"connection": "close"} if error.status in (408, 413) else {})
+        headers = error.headers(request.headers) | (
+            {"connection": "close"} if error.status in (408, 413) else {}
+        )
         return JSONResponse(error.body(), error.status, headers)
 
     @app.exception_handler(HTTPException)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from pydantic import ValidationError
+from starlette.datastructures import Headers
 
 from cosyvoice_client import ClientError, ServerTimeoutError, UnavailableError
+from cosyvoice_front.retries import retry_after_ms
 from cosyvoice_front.shown import shown
 
 INVALID, SERVER = "invalid_request_error", "server_error"
@@ -60,12 +62,20 @@ class ApiError(Exception):
         """``{"error": {...}}``."""
         return {"error": {"message": str(self), "type": self.type, "param": self.param, "code": self.code}}
 
-    def headers(self) -> dict[str, str]:
-        """When to come back, in both spellings that clients read."""
+    def headers(self, asked: Headers) -> dict[str, str]:
+        """When to come back, in both spellings that clients read.
+
+        Args:
+            asked: headers of the request.
+        """
         if self.retry_after_ms is None:
             return {}
-        seconds = -(-self.retry_after_ms // 1000)
-        return {"retry-after-ms": str(self.retry_after_ms), "retry-after": str(seconds)}
+        wait_ms = retry_after_ms(self.retry_after_ms, asked)
+        return {"retry-after-ms": str(wait_ms), "retry-after": str(-(-wait_ms // 1000))}
+
+    def retry(self) -> dict[str, int]:
+        """The same as a field of a websocket's message."""
+        return {} if self.retry_after_ms is None else {"retry_after_ms": self.retry_after_ms}
 
 
 class GoneError(Exception):

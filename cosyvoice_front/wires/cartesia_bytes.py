@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
@@ -26,7 +27,7 @@ class CartesiaResponse(StreamedResponse):
         try:
             await super().__call__(scope, receive, send)
         except ApiError as error:
-            await refusal(error)(scope, receive, send)
+            await refusal(error, Headers(scope=scope))(scope, receive, send)
 
 
 async def speak_bytes(front: Front, request: Request) -> Response:
@@ -36,7 +37,7 @@ async def speak_bytes(front: Front, request: Request) -> Response:
         content = read_object(await request.body(), "body")
         return await _speech(front, read(BytesBody, content), owner)
     except ApiError as error:
-        return refusal(error)
+        return refusal(error, request.headers)
 
 
 async def _speech(front: Front, body: BytesBody, owner: str) -> Response:
@@ -62,6 +63,6 @@ def _media_type(body: BytesBody) -> str:
     return content_type(output.container, output.sample_rate)
 
 
-def refusal(error: ApiError) -> Response:
+def refusal(error: ApiError, asked: Headers) -> Response:
     body = http_error(error, request_id.current.get())
-    return JSONResponse(body, error.status, error.headers())
+    return JSONResponse(body, error.status, error.headers(asked))

@@ -180,4 +180,4 @@ def socket_error(error: ApiError, context_id: str | None, request_id: str) -> di
     content = http_error(error, request_id)
     named = {} if context_id is None else {"context_id": context_id}
     text = f"{content['title']}: {content['message']}"
-    return {"type": "error", "status_code": error.status, "error": text, **content, **named}
+    return {"type": "error", "status_code": error.status, "error": text, **content, **named, **error.retry()}

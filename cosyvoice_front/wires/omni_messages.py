@@ -82,4 +82,5 @@ def error_message(error: ApiError, request_id: str) -> dict[str, Any]:
         "param": error.param,
         "status_code": error.status,
         "request_id": request_id,
+        **error.retry(),
     }

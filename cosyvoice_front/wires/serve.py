@@ -78,7 +78,9 @@ async def serve(websocket: WebSocket, front: Front, make_wire: MakeWire) -> None
         owner = owner_by_any(front, websocket)
         wire = make_wire(websocket, front, owner, socket)
     except ApiError as error:
-        await websocket.send_denial_response(JSONResponse(error.body(), error.status, error.headers()))
+        await websocket.send_denial_response(
+            JSONResponse(error.body(), error.status, error.headers(websocket.headers))
+        )
         return
     await websocket.accept(headers=[(b"x-ai-generated", b"true")])
     try:

@@ -8,7 +8,7 @@ import json
 import openai
 import pytest
 from decoded import events
-from fake_upstream import FakeUpstream, tone
+from fake_upstream import FakeUpstream
 from raw_http import ASKED, ask, send
 
 from cosyvoice_client import RefusedError, ServerTimeoutError, UnavailableError
@@ -237,22 +237,6 @@ def test_openai_client_raises_the_right_class(client, upstream, fields, error, e
         client.audio.speech.create(**{**ASKED, **fields})
     assert caught.value.request_id
     assert caught.value.body["message"]
-
-
-def test_openai_client_tries_again_when_the_server_is_full(front, upstream):
-    refusals = [UnavailableError("full"), None]
-
-    class Fickle(FakeUpstream):
-        async def speak(self, request, request_id="", name=None):
-            upstream.requests.append(request)
-            if error := refusals.pop(0):
-                raise error
-            yield (await anext(FakeUpstream([tone(0.1)]).speak(request)))
-
-    upstream.speak = Fickle().speak
-    with openai.OpenAI(base_url=f"{front.url}/v1", api_key="none", max_retries=1) as client:
-        assert client.audio.speech.create(**ASKED).content
-    assert len(upstream.requests) == 2
 
 
 def test_neighbours_do_not_notice(front, upstream):
