@@ -34,7 +34,7 @@ class Lifeline:
 
     Args:
         prefix: start of the names of the server's shared memory regions.
-        run_dir: the server's temporary folder.
+        run_dir: the folder of the run.
     """
 
     def __init__(self, prefix: str, run_dir: Path) -> None:
