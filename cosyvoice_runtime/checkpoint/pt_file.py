@@ -99,6 +99,10 @@ class _Archive:
         listed = self._archive.infolist()
         if len(listed) > MAX_RECORDS or len({one.filename for one in listed}) < len(listed):
             raise DamagedPickle("too many records, or two of one name")
+        if any("/code/" in one.filename for one in listed):
+            raise DamagedPickle(
+                "it is a program of TorchScript; write torch.save(network.state_dict(), path)"
+            )
         return {one.filename: self._record(one) for one in listed}
 
     def _record(self, listed: zipfile.ZipInfo) -> Record:

@@ -79,7 +79,7 @@ def pick(path: Path, part: Part, schema: Schema, content: Any) -> dict[str, Arra
             raise CheckpointError(_no_network(part, content, leaves))
         beginning = _chosen(networks, schema)
         network = networks[beginning]
-        _require_whole(network, schema, leaves, beginning)
+        _require_whole(network, schema, leaves)
     except CheckpointError as error:
         raise CheckpointError(f"{path}: refused: {error}") from error
     network |= _unknown(network, beginning, leaves)
@@ -113,7 +113,7 @@ def _networks(leaves: Iterable[Leaf], schema: Schema) -> dict[str, Network]:
     """
     networks: defaultdict[str, Network] = defaultdict(dict)
     for leaf in leaves:
-        if not isinstance(leaf.value, np.ndarray) or len(leaf.name) > MAX_NAME:
+        if not isinstance(leaf.value, np.ndarray | Skipped) or len(leaf.name) > MAX_NAME:
             continue
         for cut in (0, *(match.end() for match in re.finditer(r"\.", leaf.name))):
             beginning, name = leaf.name[:cut], leaf.name[cut:]
@@ -125,7 +125,13 @@ def _networks(leaves: Iterable[Leaf], schema: Schema) -> dict[str, Network]:
 
 
 def _same(one: Leaf, other: Leaf) -> bool:
-    return one is other or np.array_equal(one.value, other.value, equal_nan=True)
+    if one is other or isinstance(one.value, Skipped) or isinstance(other.value, Skipped):
+        return one.value is other.value
+    return np.array_equal(one.value, other.value, equal_nan=True)
+
+
+def _read(network: Network) -> set[str]:
+    return {name for name, leaf in network.items() if isinstance(leaf.value, np.ndarray)}
 
 
 def _chosen(networks: dict[str, Network], schema: Schema) -> str:
@@ -135,9 +141,10 @@ def _chosen(networks: dict[str, Network], schema: Schema) -> str:
         CheckpointError: several are complete and differ.
     """
     needed = schema.keys() - {TEXT_HEAD}
-    whole = [beginning for beginning, network in networks.items() if needed <= network.keys()]
+    read = {beginning: _read(network) for beginning, network in networks.items()}
+    whole = [beginning for beginning, names in read.items() if needed <= names]
     if not whole:
-        return max(networks, key=lambda beginning: len(networks[beginning]))
+        return max(networks, key=lambda beginning: (len(read[beginning]), len(networks[beginning])))
     for other in whole[1:]:
         if not all(_same(networks[whole[0]][name], networks[other][name]) for name in needed):
             raise CheckpointError(
@@ -147,12 +154,15 @@ def _chosen(networks: dict[str, Network], schema: Schema) -> str:
     return whole[0]
 
 
-def _require_whole(network: Network, schema: Schema, leaves: list[Leaf], beginning: str) -> None:
+def _require_whole(network: Network, schema: Schema, leaves: list[Leaf]) -> None:
     """
     Raises:
-        CheckpointError: tensors are divided among files, beside an unmerged adapter, or of a kind that is not
-            read.
+        CheckpointError: tensors are of a kind that is not read, divided among files, or beside an unmerged
+            adapter.
     """
+    for name, leaf in network.items():
+        if isinstance(leaf.value, Skipped):
+            raise CheckpointError(f"tensor {name} is of {leaf.value.name}, which is not read")
     if empty := next((name for name, leaf in network.items() if not leaf.value.size), None):
         raise CheckpointError(
             f"tensor {empty} is empty, as in one of several files of a divided network; DeepSpeed's "
@@ -164,9 +174,6 @@ def _require_whole(network: Network, schema: Schema, leaves: list[Leaf], beginni
             "it holds an adapter beside the layers that it changes; merge it (peft: "
             "model.merge_and_unload()) and write the state dict of the result"
         )
-    for leaf in leaves:
-        if isinstance(leaf.value, Skipped) and leaf.name.removeprefix(beginning) in missing:
-            raise CheckpointError(f"tensor {leaf.name} is of {leaf.value.name}, which is not read")
 
 
 def _unknown(network: Network, beginning: str, leaves: Iterable[Leaf]) -> Network:

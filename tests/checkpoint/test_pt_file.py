@@ -271,6 +271,13 @@ def test_compressed_records_are_refused(tmp_path: Path) -> None:
         read_pt(path)
 
 
+def test_programs_of_torchscript_are_refused_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "a.pt"
+    torch.jit.save(torch.jit.script(nn.Linear(1, 1)), path)
+    with pytest.raises(CheckpointError, match="it is a program of TorchScript; write"):
+        read_pt(path)
+
+
 def test_encrypted_records_are_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "a.pt", {"a": torch.zeros(8)})
     content = bytearray(path.read_bytes())

@@ -16,6 +16,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from torch import nn
+from torch.distributed.tensor import DeviceMesh, Replicate, distribute_tensor
 from torch.optim.swa_utils import AveragedModel
 
 from cosyvoice_runtime.audio.audio import Audio
@@ -117,6 +118,17 @@ def deepspeed(state: State) -> dict[str, Any]:
     }
 
 
+def distributed(state: State) -> dict[str, Any]:
+    """A mesh of one process, as FSDP leaves it where nobody gathers the parts."""
+    store = torch.distributed.HashStore()
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        mesh = DeviceMesh("cpu", [0])
+        return {name: distribute_tensor(tensor, mesh, [Replicate()]) for name, tensor in state.items()}
+    finally:
+        torch.distributed.destroy_process_group()
+
+
 def compiled_within(state: State) -> State:
     """``torch.compile`` of layers, and activation checkpoints within."""
     return {
@@ -176,6 +188,10 @@ FORMS: dict[str, tuple[Callable[[State], Any], str]] = {
     "one tensor under two names": (
         lambda state: {**state, **{f"module.{name}": tensor for name, tensor in state.items()}},
         "",
+    ),
+    "shapes beside": (
+        lambda state: {"shapes": {name: tensor.shape for name, tensor in state.items()}, "weights": state},
+        "skipped 'shapes' (",
     ),
     "by modules": (
         lambda state: {
@@ -323,6 +339,15 @@ REFUSED: dict[str, tuple[Callable[[State], Any], str]] = {
     "sparse": (
         lambda state: {**state, NAME: torch.zeros(64).to_sparse()},
         f"refused: tensor {NAME} is of torch._utils._rebuild_sparse_tensor, which is not read",
+    ),
+    "parts of a mesh": (distributed, "is of torch._tensor._rebuild_from_type_v2, which is not read"),
+    "a precision that is not read": (
+        lambda state: {name: tensor.to(torch.float8_e4m3fn) for name, tensor in state.items()},
+        "is of torch._utils._rebuild_tensor_v3, which is not read",
+    ),
+    "no numbers": (
+        lambda state: {name: tensor.to("meta") for name, tensor in state.items()},
+        "is of torch._utils._rebuild_meta_tensor_no_storage, which is not read",
     ),
     "Hugging Face's names": (
         lambda state: {
