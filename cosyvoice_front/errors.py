@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from typing import Any
 
 from pydantic import ValidationError
@@ -10,6 +12,8 @@ from starlette.datastructures import Headers
 from cosyvoice_client import ClientError, ServerTimeoutError, UnavailableError
 from cosyvoice_front.retries import retry_after_ms
 from cosyvoice_front.shown import shown
+
+logger = logging.getLogger(__name__)
 
 INVALID, SERVER = "invalid_request_error", "server_error"
 OVERLOADED = 503
@@ -29,6 +33,11 @@ REFUSALS = ("invalid_argument", "not_found")
 """Kinds of the client library's errors that are the request's own fault."""
 WITHDRAWN = "cancelled"
 """Kind of the error by which the server ends an utterance whose text doesn't go on."""
+
+
+THE_SERVERS_OWN = re.compile(r"; try again(?: later| in [\d.]+ s)?$")
+"""The end of what the server says that is busy. Else gRPC speaks, of inner addresses and names."""
+AWAY = "The speech server is away; try again later."
 
 
 class ApiError(Exception):
@@ -177,6 +186,9 @@ def of_client(error: ClientError, server: str, retry_after_ms: int) -> ApiError:
     message = str(error).removeprefix(f"{server}: ")
     if isinstance(error, UnavailableError):
         told_s = error.retry_after_s
+        if not THE_SERVERS_OWN.search(message):
+            logger.warning("%s, clients are told: %s", error, AWAY)
+            message = AWAY
         return overloaded(message, retry_after_ms if told_s is None else round(1000 * told_s))
     if isinstance(error, ServerTimeoutError):
         return ApiError(504, message, type=SERVER, code="timeout", retry_after_ms=retry_after_ms)

@@ -119,7 +119,7 @@ def test_keys(start_front, tmp_path):
 
 
 def test_server_that_is_busy_before_the_first_audio(front, upstream):
-    upstream.error = UnavailableError("upstream:8001: busy")
+    upstream.error = UnavailableError("upstream:8001: busy; try again later")
     answer = ask(front)
     assert "busy" in refusal(answer, 503)
     assert "retry-after-ms" in answer.headers

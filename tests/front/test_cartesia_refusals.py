@@ -128,7 +128,7 @@ def test_message_of_another_context_needs_its_fields_only_once(front, upstream):
 @pytest.mark.parametrize(
     ("error", "status"),
     [
-        (UnavailableError("upstream:8001: busy"), 503),
+        (UnavailableError("upstream:8001: busy; try again later"), 503),
         (RefusedError("upstream:8001: voice: 'x' is unknown", "not_found"), 404),
         (RefusedError("upstream:8001: secret", "internal"), 500),
     ],

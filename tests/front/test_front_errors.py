@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 
 import openai
 import pytest
 from decoded import events
 from fake_upstream import FakeUpstream
+from front_server import running_front
 from raw_http import ASKED, ask, send
 
 from cosyvoice_client import RefusedError, ServerTimeoutError, UnavailableError
@@ -175,6 +177,22 @@ def test_server_that_does_not_answer_is_not_ready(front, upstream):
     upstream.error = UnavailableError("no connection")
     assert send(front, "GET", "/health/ready").status == 503
     assert send(front, "GET", "/health").status == 200
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "inner-name.invalid"])
+def test_inner_addresses_stay_inside_while_the_server_is_away(caplog, host):
+    with socket.socket() as unused, running_front(grpc_url=f"{host}:{_port(unused)}") as front:
+        for answer in (send(front, "GET", "/health/ready"), ask(front)):
+            assert (answer.status, answer.error["code"]) == (503, "overloaded")
+            assert answer.error["message"] == "The speech server is away; try again later."
+            assert answer.headers["retry-after"] == "1"
+    assert host in caplog.text
+
+
+def _port(unused: socket.socket) -> int:
+    """A port on which nobody listens while the socket is open."""
+    unused.bind(("127.0.0.1", 0))
+    return unused.getsockname()[1]
 
 
 def test_server_that_can_t_speak_yet_is_not_ready(front, upstream):

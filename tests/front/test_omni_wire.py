@@ -241,11 +241,14 @@ def test_wrong_message_is_refused_alone(front, message, named):
 
 @pytest.mark.parametrize("after", [0, 1])
 def test_error_ends_its_utterance(front, upstream, after):
-    upstream.error, upstream.error_after = UnavailableError("upstream:8001: busy"), after
+    upstream.error, upstream.error_after = UnavailableError("upstream:8001: busy; try again later"), after
     with open_omni(front) as wire:
         wire.send(config(), text("One. Two."))
         error = wire.error()
-        assert error.items() >= {"message": "busy", "status_code": 503, "partial_audio": after > 0}.items()
+        assert (
+            error.items()
+            >= {"message": "busy; try again later", "status_code": 503, "partial_audio": after > 0}.items()
+        )
         wire.send(text("Three."), DONE)
         done, session = told(wire.until("session.done"))[-2:]
         assert (done["type"], done["error"]) == ("audio.done", True)
