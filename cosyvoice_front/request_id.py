@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
-import uuid
 from contextvars import ContextVar
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from cosyvoice_runtime.headers import REQUEST_HEADER, request_name
+
 logger = logging.getLogger(__name__)
 
-HEADER = "x-request-id"
-GIVEN = re.compile(r"[\w.:-]{1,128}", re.ASCII)
-"""What is taken as it comes; anything else could forge lines of the log."""
 FORMAT = "%(asctime)s %(levelname)-7s [%(request_id)s] %(message)s"
 
 STARTS = ("http.response.start", "websocket.accept", "websocket.http.response.start")
@@ -35,7 +32,7 @@ class RequestIds:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        name = _name(Headers(scope=scope).get(HEADER))
+        name = request_name(Headers(scope=scope).get(REQUEST_HEADER))
         current.set(name)
         started, status = time.monotonic(), 0
 
@@ -43,7 +40,7 @@ class RequestIds:
             nonlocal status
             if message["type"] in STARTS:
                 status = message.get("status", 101)
-                MutableHeaders(scope=message)[HEADER] = name
+                MutableHeaders(scope=message)[REQUEST_HEADER] = name
             await send(message)
 
         try:
@@ -74,7 +71,3 @@ def set_up_logging() -> None:
     handler = logging.StreamHandler()
     handler.addFilter(NamedRecords())
     logging.basicConfig(level=logging.INFO, format=FORMAT, handlers=[handler])
-
-
-def _name(given: str | None) -> str:
-    return given if given and GIVEN.fullmatch(given) else f"req_{uuid.uuid4().hex}"

@@ -12,6 +12,7 @@ import signal
 import sys
 from typing import Any
 
+from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.gateway.options import GatewayOptions
 
 
@@ -23,10 +24,10 @@ def main() -> int:
 
 
 async def _serve(protocol: str, options: GatewayOptions) -> int:
-    gateway = _gateway(protocol, options)
     try:
+        gateway = _gateway(protocol, options)
         await gateway.start()
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, InvalidInput) as error:
         print(str(error), flush=True)
         return 1
     print("open", flush=True)

@@ -14,8 +14,10 @@ import numpy as np
 from tritonclient.grpc import service_pb2
 from tritonclient.utils import serialize_byte_tensor
 
+from cosyvoice_runtime.audit_log import AuditLog
 from cosyvoice_runtime.direct import DIRECT
 from cosyvoice_runtime.errors import STATUSES, ClientGoneError, with_status
+from cosyvoice_runtime.gateway.audit import CallAudit
 from cosyvoice_runtime.gateway.call_limit import CallLimit
 from cosyvoice_runtime.gateway.client_call import ClientCall
 from cosyvoice_runtime.gateway.departures import Departures, new_call_id
@@ -41,7 +43,7 @@ from cosyvoice_runtime.gateway.tensor_check import check_grpc
 from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
 from cosyvoice_runtime.gateway.wire_fields import check_fields
 from cosyvoice_runtime.gateway.wording import reworded, reworded_in_stream
-from cosyvoice_runtime.headers import CALL_HEADER, CLIENT_HEADER, LEFT_HEADER
+from cosyvoice_runtime.headers import CALL_HEADER, CLIENT_HEADER, LEFT_HEADER, REQUEST_HEADER, request_name
 
 logger = logging.getLogger(__name__)
 
@@ -124,14 +126,18 @@ class _Calls(grpc.GenericRpcHandler):
         self._departures = departures
         self._stages = frozenset(options.stages)
         self._whole = options.whole_models
+        self._audit = AuditLog(options.audit_file, "server.audit_file")
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
         method = handler_call_details.method
 
         async def answer(_: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
             try:
-                with nullcontext() if method in HEALTH_CALLS else self._limit.place():
-                    await self._answer(method, ClientCall(context, self._stalled_timeout_s), _named(context))
+                client, named = ClientCall(context, self._stalled_timeout_s), _named(context)
+                audit = self._audited(method, context.peer(), dict(named))
+                context.set_trailing_metadata([(REQUEST_HEADER, dict(named)[REQUEST_HEADER])])
+                with nullcontext() if method in HEALTH_CALLS else self._limit.place(), audit.call():
+                    await self._answer(method, client, named, audit)
             except RefusedError as refusal:
                 await context.abort(grpc.StatusCode[refusal.status], str(refusal))
             except ClientGoneError:
@@ -140,27 +146,34 @@ class _Calls(grpc.GenericRpcHandler):
         # Calls of one message, too: gRPC itself would wait for ever for it, and for its answer to be taken.
         return grpc.stream_stream_rpc_method_handler(answer)
 
-    async def _answer(self, method: str, client: ClientCall, named: Metadata) -> None:
+    def _audited(self, method: str, peer: str, named: dict[str, str]) -> CallAudit:
+        client, name = named.get(CLIENT_HEADER), named[REQUEST_HEADER]
+        return CallAudit(self._audit, method, peer, client, name)
+
+    async def _answer(self, method: str, client: ClientCall, named: Metadata, audit: CallAudit) -> None:
         if method not in OPEN_CALLS:
             raise closed(method)
         if method == STREAM_INFER:
-            await self._stream(client, named)
+            await self._stream(client, named, audit)
         elif (message := await client.read(self._arrival_timeout_s)) is not None:
-            await client.write(await self._ask(method, message, named))
+            answer = await self._ask(method, message, named, audit)
+            await client.write(answer)
 
-    async def _ask(self, method: str, message: bytes, named: Metadata) -> bytes:
+    async def _ask(self, method: str, message: bytes, named: Metadata, audit: CallAudit) -> bytes:
         """One answer for one request. A client that leaves takes its request along."""
         if method == MODEL_READY and self._is_unknown(message):
             return bytes(service_pb2.ModelReadyResponse(ready=False).SerializeToString())
-        admitted = self._admit(method, message, named)
+        admitted = self._admit(method, message, named, audit)
         for model in admitted.models & self._whole.keys():
             asked = self._whole[model]
             # The last of two names counts, in a request as in an answer.
             message += service_pb2.ModelInferRequest(model_name=asked).SerializeToString()
             instead = Admitted(admitted.size, frozenset([asked]))
             answer = await self._answer_of(method, message, named, instead)
+            audit.spoke(answer)
             return answer + bytes(service_pb2.ModelInferResponse(model_name=model).SerializeToString())
         answer = await self._answer_of(method, message, named, admitted)
+        audit.spoke(answer)
         return _without_paths(answer) if method == MODEL_CONFIG else answer
 
     async def _answer_of(self, method: str, message: bytes, named: Metadata, admitted: Admitted) -> bytes:
@@ -187,10 +200,10 @@ class _Calls(grpc.GenericRpcHandler):
         finally:
             self._pending.give_back(size)
 
-    def _admit(self, method: str, message: bytes, named: Metadata) -> Admitted:
+    def _admit(self, method: str, message: bytes, named: Metadata, audit: CallAudit) -> Admitted:
         name = method.rpartition("/")[2]
         if method == INFER:
-            return self._admit_inference(message, named)
+            return self._admit_inference(message, named, audit)
         if len(message) > SMALL_BYTES:
             text = f"message: larger than {SMALL_BYTES} bytes, the limit of all but inference"
             raise RefusedError("RESOURCE_EXHAUSTED", text)
@@ -199,23 +212,32 @@ class _Calls(grpc.GenericRpcHandler):
             self._policy.check_model(request.name, request.version)
         return Admitted(0, frozenset())
 
-    def _admit_inference(self, message: bytes, named: Metadata) -> Admitted:
-        request = _parsed(service_pb2.ModelInferRequest, message)
-        check_grpc(request, self._policy)
-        if self._shedder is not None:
-            self._shedder.check(UtteranceRequest.of_grpc(request, dict(named).get(CLIENT_HEADER)))
-        return Admitted(self._pending.take(len(message)), frozenset([request.model_name]))
+    def _admit_inference(self, message: bytes, named: Metadata, audit: CallAudit) -> Admitted:
+        request_id = ""
+        try:
+            request = _parsed(service_pb2.ModelInferRequest, message)
+            check_grpc(request, self._policy)
+            request_id = request.id
+            asked = UtteranceRequest.of_grpc(request, dict(named).get(CLIENT_HEADER))
+            if self._shedder is not None:
+                self._shedder.check(asked)
+            admitted = Admitted(self._pending.take(len(message)), frozenset([request.model_name]))
+        except RefusedError as refusal:
+            audit.refused(request_id, refusal)
+            raise
+        audit.asked(asked)
+        return admitted
 
-    async def _stream(self, client: ClientCall, named: Metadata) -> None:
+    async def _stream(self, client: ClientCall, named: Metadata, audit: CallAudit) -> None:
         call_id = new_call_id()
-        requests = _Requests(client, partial(self._admit_inference, named=named))
+        requests = _Requests(client, partial(self._admit_inference, named=named, audit=audit))
         first = await requests.next(self._arrival_timeout_s)
         if first is None:
             return  # nothing got through, of which the server need not know
         call = self._channel.stream_stream(STREAM_INFER)(metadata=[*named, (CALL_HEADER, call_id)])
         server = ServerStream(call, self._pending)
         try:
-            await _exchange(client, requests, server, first)
+            await _exchange(client, requests, server, first, audit)
         except grpc.aio.AioRpcError as error:
             raise RefusedError(*_told(error)) from None
         finally:
@@ -256,7 +278,11 @@ class _Requests:
 
 
 async def _exchange(
-    client: ClientCall, requests: _Requests, server: ServerStream, first: tuple[bytes, Admitted]
+    client: ClientCall,
+    requests: _Requests,
+    server: ServerStream,
+    first: tuple[bytes, Admitted],
+    audit: CallAudit,
 ) -> None:
     """Pass on what comes from either side, from the first request until the server has ended the stream.
 
@@ -267,7 +293,7 @@ async def _exchange(
     passing = asyncio.create_task(_pass_on(requests, server, first))
     try:
         while (response := await server.read()) is not None:
-            await client.write(_told_in_stream(response))
+            await client.write(_told_in_stream(response, audit))
     finally:
         passing.cancel()
         await asyncio.gather(passing, return_exceptions=True)
@@ -323,14 +349,17 @@ def _told(error: grpc.aio.AioRpcError) -> tuple[str, str]:
 
 
 def _named(context: Any) -> list[tuple[str, str]]:
-    """Who asks, if that is said: all that reaches the server of a client's metadata."""
-    name = dict(context.invocation_metadata() or ()).get(CLIENT_HEADER)
-    return [] if name is None else [(CLIENT_HEADER, str(name)[:MAX_NAME_LENGTH])]
+    """The request's name, and who asks, if that is said: all that the server gets of a client's metadata."""
+    said = dict(context.invocation_metadata() or ())
+    client, request = said.get(CLIENT_HEADER), said.get(REQUEST_HEADER)
+    named = [(REQUEST_HEADER, request_name(None if request is None else str(request)))]
+    return named if client is None else [(CLIENT_HEADER, str(client)[:MAX_NAME_LENGTH]), *named]
 
 
-def _told_in_stream(response: bytes) -> bytes:
+def _told_in_stream(response: bytes, audit: CallAudit) -> bytes:
     """Almost all responses are audio and are passed on as they are."""
     parsed = service_pb2.ModelStreamInferResponse.FromString(response)
+    audit.answered(parsed)
     if not parsed.error_message:
         return response
     parsed.error_message = reworded_in_stream(parsed.error_message)

@@ -13,6 +13,8 @@ from typing import Any
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, UnixConnector, web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from cosyvoice_runtime.audit_log import AuditLog
+from cosyvoice_runtime.gateway.audit import CallAudit
 from cosyvoice_runtime.gateway.body_check import BodyCheck, BodyQuestion
 from cosyvoice_runtime.gateway.connections import IDLE_S, Connections, is_ours
 from cosyvoice_runtime.gateway.departures import Departures, new_call_id
@@ -26,7 +28,7 @@ from cosyvoice_runtime.gateway.policy import MAX_NAME_LENGTH, Policy, RefusedErr
 from cosyvoice_runtime.gateway.seldom_log import log_accepts_seldom
 from cosyvoice_runtime.gateway.whole_answer import in_the_name_of
 from cosyvoice_runtime.gateway.wording import RESTARTING, models_status, reworded, reworded_in_stream
-from cosyvoice_runtime.headers import CALL_HEADER, CLIENT_HEADER, LEFT_HEADER
+from cosyvoice_runtime.headers import CALL_HEADER, CLIENT_HEADER, LEFT_HEADER, REQUEST_HEADER, request_name
 
 logger = logging.getLogger(__name__)
 logging.getLogger("aiohttp.server").addFilter(is_ours)
@@ -50,6 +52,7 @@ LENGTH = re.compile(r"[0-9]{1,10}")
 PASSED_ON = ("Content-Type", HEADER_LENGTH)
 """Headers that go to the server and come from it."""
 MODEL = "/v2/models/{model}"
+NAME = web.RequestKey("name", str)
 ABOUT_A_MODEL = ("", "/ready", "/config", "/stats")
 INFERENCE = ("/infer", "/generate", "/generate_stream")
 STOP_INFER: dict[str, Any] = {
@@ -76,6 +79,7 @@ class HttpGateway:
         self._answered_once: set[str] = set()
         self._departures = Departures(self._stop)
         self._body_check = BodyCheck()
+        self._audit = AuditLog(options.audit_file, "server.audit_file")
         self._listening: asyncio.Server | None = None
         middlewares = [_errors_as_json, _no_pages]
         app = web.Application(client_max_size=options.max_request_bytes, middlewares=middlewares)
@@ -86,6 +90,7 @@ class HttpGateway:
                 app.router.add_get(prefix + path, self._ask)
             for path in INFERENCE:
                 app.router.add_post(prefix + path, self._infer)
+        app.on_response_prepare.append(_name_answer)
         self._runner = web.AppRunner(app, handler_cancellation=True)
 
     async def start(self) -> None:
@@ -131,10 +136,16 @@ class HttpGateway:
             return web.Response(body=await answer.read(), headers=_passed_on(answer.headers))
 
     async def _infer(self, request: web.Request) -> web.StreamResponse:
+        client, route = _client(request).get(CLIENT_HEADER), f"{request.method} {request.path}"
+        audit = CallAudit(self._audit, route, str(request.remote), client, _request_name(request))
+        with audit.call():
+            return await self._answered(request, audit)
+
+    async def _answered(self, request: web.Request, audit: CallAudit) -> web.StreamResponse:
         path = self._checked_path(request)
         body = await self._body(request)
         call_id = new_call_id()
-        said = _client(request) | {CALL_HEADER: call_id}
+        said = _client(request) | {CALL_HEADER: call_id, REQUEST_HEADER: _request_name(request)}
         model, whole = request.match_info["model"], path.endswith("/infer")
         question = BodyQuestion(model, whole, _header_bytes(request) if whole else None, said)
         body, asked = await self._body_check.check(question, body)
@@ -147,6 +158,8 @@ class HttpGateway:
             self._shedder.check(asked)
         headers = _passed_on(request.headers) | said
         taken = self._pending.take(len(body))
+        audit.asked(asked)
+        audit.spoke(None)
         asking = asyncio.create_task(self._asked(path, body, headers, taken))
         try:
             answer = await asyncio.shield(asking)
@@ -345,6 +358,17 @@ def _client(request: web.Request) -> dict[str, str]:
     name = request.headers.get(CLIENT_HEADER)
     sayable = name is not None and name.isascii() and name.isprintable()
     return {CLIENT_HEADER: name[:MAX_NAME_LENGTH]} if name and sayable else {}
+
+
+def _request_name(request: web.Request) -> str:
+    """By which logs name it, and its answer."""
+    if NAME not in request:
+        request[NAME] = request_name(request.headers.get(REQUEST_HEADER))
+    return request[NAME]
+
+
+async def _name_answer(request: web.Request, answer: web.StreamResponse) -> None:
+    answer.headers[REQUEST_HEADER] = _request_name(request)
 
 
 def _without_paths(config: dict[str, Any]) -> dict[str, Any]:

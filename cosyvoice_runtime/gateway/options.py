@@ -24,6 +24,7 @@ class GatewayOptions:
         whole_models: by the name of a model that streams, the one that gives its answer to a unary call.
         arrival_timeout_s: longest time for a request to come.
         stalled_client_timeout_s: longest time for which a client may take nothing of what is for it.
+        audit_file: of the audit log; empty for none.
     """
 
     address: str
@@ -36,6 +37,7 @@ class GatewayOptions:
     whole_models: Mapping[str, str] = field(default_factory=dict)
     arrival_timeout_s: float = 60.0
     stalled_client_timeout_s: float = 60.0
+    audit_file: str = ""
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))

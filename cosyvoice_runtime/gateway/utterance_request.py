@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cosyvoice_runtime.headers import CLIENT_HEADER
 
 EVENT = "text_event"
 OPEN = "open"
+TEXT, VOICE = "target_text", "voice"
+LENGTH_BYTES = 4
 OPEN_BYTES = len(OPEN).to_bytes(4, "little") + OPEN.encode()
 """A tensor of that one string."""
 
@@ -21,11 +23,17 @@ class UtteranceRequest:
         model: that is asked.
         client: name of who asks, if that is said: by a header, or else by a parameter.
         takes_place: whether an utterance begins with it. Other messages are for one that is being spoken.
+        request_id: Triton's, if it has one.
+        voice: that is named; None without, or where a binary tensor of HTTP holds it.
+        characters: of its text; None where a binary tensor of HTTP holds it.
     """
 
     model: str
     client: str | None
     takes_place: bool = True
+    request_id: str = field(default="", compare=False)
+    voice: str | None = field(default=None, compare=False)
+    characters: int | None = field(default=None, compare=False)
 
     @classmethod
     def of_grpc(cls, request: Any, header: str | None) -> UtteranceRequest:
@@ -33,20 +41,45 @@ class UtteranceRequest:
         client = header
         if client is None and request.parameters:
             client = _name_in({key: _value(chosen) for key, chosen in request.parameters.items()})
-        return cls(request.model_name, client, _opens_grpc(request))
+        voice, characters = _spoken(_texts_grpc(request))
+        return cls(request.model_name, client, _opens_grpc(request), request.id, voice, characters)
 
     @classmethod
     def of_infer(cls, model: str, request: Mapping[str, Any], header: str | None) -> UtteranceRequest:
         """Of a body for ``infer``, which brings no text in pieces: what to say about one is the model's."""
         client = _name_in(request.get("parameters", {})) if header is None else header
         inputs = request.get("inputs", ())
-        return cls(model, client, all(tensor.get("name") != EVENT for tensor in inputs))
+        voice, characters = _spoken({tensor.get("name"): tensor.get("data") for tensor in inputs})
+        opens = all(tensor.get("name") != EVENT for tensor in inputs)
+        return cls(model, client, opens, request.get("id", ""), voice, characters)
 
     @classmethod
     def of_generate(cls, model: str, request: Mapping[str, Any], header: str | None) -> UtteranceRequest:
         """Of a body for ``generate`` or ``generate_stream``."""
         client = _name_in(request) if header is None else header
-        return cls(model, client, EVENT not in request or request[EVENT] in (OPEN, [OPEN]))
+        opens = EVENT not in request or request[EVENT] in (OPEN, [OPEN])
+        return cls(model, client, opens, str(request.get("id", "")), *_spoken(request))
+
+
+def _spoken(inputs: Mapping[Any, Any]) -> tuple[str | None, int | None]:
+    """Voice and number of characters, where they can be read."""
+    text = _text(inputs.get(TEXT))
+    return _text(inputs.get(VOICE)), None if text is None else len(text)
+
+
+def _text(value: Any) -> str | None:
+    while isinstance(value, list) and len(value) == 1:
+        [value] = value
+    return value if isinstance(value, str) else None
+
+
+def _texts_grpc(request: Any) -> dict[str, str]:
+    raw, texts = request.raw_input_contents, {}
+    for index, tensor in enumerate(request.inputs):
+        if tensor.name in (TEXT, VOICE):
+            data = raw[index][LENGTH_BYTES:] if raw else b"".join(tensor.contents.bytes_contents)
+            texts[tensor.name] = data.decode("utf-8", "replace")
+    return texts
 
 
 def _opens_grpc(request: Any) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field, model_validator
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.settings.rule import Accepted, Flag, GrpcAddress, Names
+from cosyvoice_runtime.settings.rule import Flag, GrpcAddress, Names, OptionalPath
 from cosyvoice_runtime.settings.section import Section
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ OPENAI_VOICES = (
 EVERY_ORIGIN = "*"
 """Among the origins: pages of any."""
 ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/?#A-Z@*]+")
-OptionalPath = Annotated[str, Accepted("a path, or nothing")]
 
 
 class FrontSettings(Section):

@@ -65,6 +65,7 @@ FlagOrAuto = Annotated[
 GrpcAddress = Annotated[str, BeforeValidator(_read_grpc_address), Accepted("host:port or unix:/path")]
 """Written with http:// or grpc:// before it and a slash behind it, too."""
 Names = Annotated[tuple[str, ...], BeforeValidator(_split_commas), Accepted("names with commas between")]
+OptionalPath = Annotated[str, Accepted("a path, or nothing")]
 
 
 def limit(field: FieldInfo) -> str:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from cosyvoice_runtime.settings.rule import Names
+from cosyvoice_runtime.settings.rule import Names, OptionalPath
 from cosyvoice_runtime.settings.section import Section
 
 EVERY_MODEL = ("*",)
@@ -38,6 +38,11 @@ class ServerSettings(Section):
         le=1_048_576,
         description="Size at which that file is copied to one that ends in .1, over the one before, "
         "and emptied.",
+    )
+    audit_file: OptionalPath = Field(
+        "",
+        description="File to which the gateways add a line of JSON for each utterance and each refused "
+        "request, without its text. Without it: no audit log.",
     )
     entry_models: Names = Field(
         ("cosyvoice2", "cosyvoice2_offline"),

@@ -296,6 +296,7 @@ class Server:
                 whole_models=whole_models(preflight.models_of(self._repository)),
                 arrival_timeout_s=self.settings.arrival_timeout_s,
                 stalled_client_timeout_s=self.settings.stalled_client_timeout_s,
+                audit_file=self.settings.audit_file,
             )
             self._gateways.append(
                 GatewayProcess(protocol, options, self._python, self._log, lifeline, own, self.settings)

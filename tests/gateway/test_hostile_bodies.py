@@ -166,20 +166,23 @@ def test_long_json_is_read_beside_the_loop_and_passed_on_as_it_came(tmp_path: Pa
     assert asyncio.run(ask()) == (200, [body])
 
 
+NAMED = {"X-Request-Id": "call-7"}
+
+
 def test_long_generate_says_who_asks(tmp_path: Path):
     asked = {"reference_wav": [0.5] * 100_000, "x-call-id": "mine"}
 
     async def ask() -> dict[str, object]:
         seen = Seen()
         async with gateway(tmp_path, seen) as (client, url):
-            path, headers = f"{url}/v2/models/m/generate_stream", {"X-Client-Id": "me"}
+            path, headers = f"{url}/v2/models/m/generate_stream", {"X-Client-Id": "me", **NAMED}
             async with client.post(path, json=asked, headers=headers) as answer:
                 await answer.read()
         return json.loads(seen.bodies[0])
 
     said = asyncio.run(ask())
     assert len(str(said.pop("x-call-id"))) == 32
-    assert said == {"reference_wav": asked["reference_wav"], "x-client-id": "me"}
+    assert said == {"reference_wav": asked["reference_wav"], "x-client-id": "me", "x-request-id": "call-7"}
 
 
 LONG_AND_WRONG = {

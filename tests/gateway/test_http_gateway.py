@@ -17,7 +17,7 @@ from yarl import URL
 
 from cosyvoice_runtime.gateway.http_gateway import HEADER_LENGTH, HttpGateway
 from cosyvoice_runtime.gateway.options import GatewayOptions
-from cosyvoice_runtime.headers import CALL_HEADER, LEFT_HEADER
+from cosyvoice_runtime.headers import CALL_HEADER, LEFT_HEADER, REQUEST_HEADER
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor.server_ports import ServerPorts
 
@@ -26,7 +26,7 @@ TIMEOUT_S = 30.0
 FREE = ServerSettings(http_port=0, grpc_port=0, metrics_port=0, model_metrics_port=0)
 
 
-def test_server_is_asked_for_no_compression_and_gets_no_headers_but_four(tmp_path: Path):
+def test_server_is_asked_for_no_compression_and_gets_no_headers_but_five(tmp_path: Path):
     async def ask() -> web.BaseRequest:
         seen: list[web.BaseRequest] = []
 
@@ -50,6 +50,7 @@ def test_server_is_asked_for_no_compression_and_gets_no_headers_but_four(tmp_pat
         "content-type",
         "x-client-id",
         "x-call-id",
+        "x-request-id",
     }
 
 
@@ -185,10 +186,12 @@ def test_who_asks_is_said_in_the_body_where_the_server_hands_on_no_headers(tmp_p
             url = f"http://{address}/v2/models/m/generate_stream"
             async with client.post(url, json=body, headers={"X-Client-Id": "me"}) as response:
                 await response.read()
+                assert response.headers[REQUEST_HEADER] == seen[0][REQUEST_HEADER]
         return seen[0]
 
     said = asyncio.run(ask())
     assert len(said.pop(CALL_HEADER)) == 32
+    assert len(said.pop(REQUEST_HEADER)) == 36
     assert said == {"target_text": "Hello.", "speed": 1.1, "x-client-id": "me"}
 
 

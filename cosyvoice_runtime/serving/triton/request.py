@@ -29,7 +29,7 @@ from cosyvoice_runtime.errors import (
     status_of,
     with_status,
 )
-from cosyvoice_runtime.headers import CALL_HEADER, CLIENT_HEADER, LEFT_HEADER, PROBE_HEADER
+from cosyvoice_runtime.headers import CALL_HEADER, CLIENT_HEADER, LEFT_HEADER, PROBE_HEADER, REQUEST_HEADER
 from cosyvoice_runtime.run_variables import PROBE_KEY_VARIABLE
 
 logger = logging.getLogger(__name__)
@@ -40,15 +40,19 @@ CODE_NAMES = {"INVALID_ARGUMENT": "INVALID_ARG", "UNIMPLEMENTED": "UNSUPPORTED"}
 """Triton's names of gRPC's statuses, where they differ."""
 
 
-def fault(error: BaseException, model: str) -> pb_utils.TritonError:
-    """The error to send for an exception of a model that answers once."""
-    return _triton_error(status_of(error), _message(error, model))
+def fault(error: BaseException, model: str, request: str = "") -> pb_utils.TritonError:
+    """The error to send for an exception of a model that answers once.
+
+    Args:
+        request: name of the request, if one alone is at fault.
+    """
+    return _triton_error(status_of(error), _message(error, model, request))
 
 
-def stream_fault(error: BaseException, model: str) -> pb_utils.TritonError:
+def stream_fault(error: BaseException, model: str, request: str = "") -> pb_utils.TritonError:
     """The same for a stream, whose reader finds the status at the beginning of the text."""
     status = status_of(error)
-    return _triton_error(status, with_status(status, _message(error, model)))
+    return _triton_error(status, with_status(status, _message(error, model, request)))
 
 
 def _triton_error(status: str, message: str) -> pb_utils.TritonError:
@@ -56,18 +60,23 @@ def _triton_error(status: str, message: str) -> pb_utils.TritonError:
     return pb_utils.TritonError(message, code)
 
 
-def _message(error: BaseException, model: str) -> str:
+def _message(error: BaseException, model: str, request: str) -> str:
     """The text; an exception that nobody raised on purpose is logged in full."""
     if isinstance(error, PASSED_ON):
         return str(error)
     # A CheckpointError names files of this machine, which clients need not know.
     if isinstance(error, CosyVoiceError) and not isinstance(error, CheckpointError):
         return f"{model}: {error}"
-    logger.error("unexpected failure in %s", model, exc_info=error)
+    logger.error("unexpected failure in %s, request %s", model, request or "-", exc_info=error)
     return f"{model}: internal error ({type(error).__name__}); the server's log has the details"
 
 
 Array = npt.NDArray[Any]
+
+
+def name_of(request: Any) -> str:
+    """By which logs name a request: its id, or else what its gateway calls it; empty without either."""
+    return str(request.request_id() or Inputs(request).request_name or "")
 
 
 class Inputs:
@@ -90,6 +99,11 @@ class Inputs:
     def call(self) -> str | None:
         """The call that it came by, if a gateway says so."""
         return self._said(CALL_HEADER)
+
+    @property
+    def request_name(self) -> str | None:
+        """What the gateway calls it."""
+        return self._said(REQUEST_HEADER)
 
     @property
     def left_call(self) -> str | None:
@@ -173,6 +187,7 @@ class Reply:
     def __init__(self, request: Any, model: str, streamed: bool = True) -> None:
         self._sender = request.get_response_sender()
         self._model = model
+        self._name = name_of(request)
         self._streamed = streamed
         self._fault = stream_fault if streamed else fault
         self._outputs = frozenset(request.requested_output_names())
@@ -222,12 +237,15 @@ class Reply:
         if isinstance(error, ClientGoneError):  # a model that is not decoupled can't end without a response
             error = None if self._streamed else WithdrawnError("the client has left")
         if error is not None and self._answered:  # the server takes no second response, nor needs one
-            logger.error("the response of %s could not be sent", self._model, exc_info=error)
+            text = "the response of %s to request %s could not be sent"
+            logger.error(text, self._model, self._name or "-", exc_info=error)
             error = None
         if error is None:
             self._pass_on(None, final)
         else:
-            response = pb_utils.InferenceResponse(output_tensors=[], error=self._fault(error, self._model))
+            response = pb_utils.InferenceResponse(
+                output_tensors=[], error=self._fault(error, self._model, self._name)
+            )
             self._pass_on(response, final)
 
     def __enter__(self) -> Reply:
@@ -252,10 +270,10 @@ class Reply:
             self._sender.send(response, flags=flags)
 
 
-def respond(model: str, outputs: dict[str, npt.NDArray[Any]] | BaseException) -> Any:
+def respond(model: str, outputs: dict[str, npt.NDArray[Any]] | BaseException, request: str = "") -> Any:
     """The one response of a model that is not decoupled: its outputs, or the error instead."""
     if isinstance(outputs, BaseException):
-        return pb_utils.InferenceResponse(output_tensors=[], error=fault(outputs, model))
+        return pb_utils.InferenceResponse(output_tensors=[], error=fault(outputs, model, request))
     return pb_utils.InferenceResponse([pb_utils.Tensor(name, array) for name, array in outputs.items()])
 
 
@@ -263,4 +281,4 @@ def answer(request: Any, model: str, outputs: dict[str, npt.NDArray[Any]] | Base
     """Send that response before or after ``execute`` returns, which has None in its place."""
     final = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
     with SEND_LOCK:
-        request.get_response_sender().send(respond(model, outputs), flags=final)
+        request.get_response_sender().send(respond(model, outputs, name_of(request)), flags=final)

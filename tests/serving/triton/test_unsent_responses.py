@@ -51,7 +51,7 @@ def test_request_ends_without_its_only_response_which_the_log_tells(caplog):
     with Reply(request, "cosyvoice2_offline", streamed=False) as reply:
         reply.send_only(waveform=np.zeros((1, 5), np.float32))
     assert request.sender.ended
-    assert "the response of cosyvoice2_offline could not be sent" in caplog.text
+    assert "the response of cosyvoice2_offline to request - could not be sent" in caplog.text
     assert "shared memory" in caplog.text
 
 

@@ -1,0 +1,156 @@
+"""What the audit log is told of a client's call: a line for each utterance, and for each refused request."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from tritonclient.grpc import service_pb2
+
+from cosyvoice_runtime.audit_log import ERROR, LEFT, OK, REFUSED, AuditLog
+from cosyvoice_runtime.errors import ClientGoneError, split_status
+from cosyvoice_runtime.gateway.policy import RefusedError
+from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
+
+FAULTS = ("INTERNAL", "UNKNOWN", "DEADLINE_EXCEEDED", "DATA_LOSS")
+"""Statuses of errors that are no refusal."""
+FINAL = "triton_final_response"
+
+
+@dataclass
+class _Utterance:
+    """
+    Attributes:
+        open: messages of the client without a last response yet; a text in pieces has several.
+    """
+
+    asked: UtteranceRequest
+    characters: int | None
+    seconds: float | None = 0.0
+    open: int = 1
+    started: float = field(default_factory=time.monotonic)
+
+
+class CallAudit:
+    """One call of gRPC, or one request of HTTP.
+
+    Args:
+        client: name of who asks, if that is said.
+        request_id: of a request that brings none of its own.
+    """
+
+    def __init__(
+        self, log: AuditLog, route: str, peer: str, client: str | None = None, request_id: str = ""
+    ) -> None:
+        self._log = log
+        self._route = route
+        self._peer = peer
+        self._client = client
+        self._request_id = request_id
+        self._started = time.monotonic()
+        self._utterances: dict[str, _Utterance] = {}
+        self._told = False
+
+    def asked(self, asked: UtteranceRequest) -> None:
+        """A request gets through: it begins an utterance, or brings more text of one."""
+        self._told = True
+        known = self._utterances.get(asked.request_id)
+        if known is None:
+            self._utterances[asked.request_id] = _Utterance(asked, asked.characters)
+        else:
+            known.open += 1
+            known.characters = (known.characters or 0) + (asked.characters or 0)
+
+    def refused(self, request_id: str, refusal: RefusedError) -> None:
+        """A request doesn't get through."""
+        self._told = True
+        ending = ERROR if refusal.status in FAULTS else REFUSED
+        self._write(request_id, None, None, ending, self._started)
+
+    def answered(self, response: Any) -> None:
+        """A ``ModelStreamInferResponse`` goes to the client."""
+        if not self._log.on:
+            return
+        inner = response.infer_response
+        utterance = self._utterances.get(inner.id)
+        if utterance is None:
+            return
+        utterance.seconds = (utterance.seconds or 0.0) + seconds_of(inner)
+        if response.error_message:
+            status, _ = split_status(response.error_message)
+            self._end(inner.id, ERROR if status in FAULTS else REFUSED)
+        elif inner.parameters[FINAL].bool_param if FINAL in inner.parameters else False:
+            utterance.open -= 1
+            if not utterance.open:
+                self._end(inner.id, OK)
+
+    def spoke(self, answer: bytes | None) -> None:
+        """A ``ModelInferResponse``, the whole answer, goes to the client; None if it is not looked into."""
+        for utterance in self._utterances.values() if self._log.on else ():
+            seen = answer is not None
+            utterance.seconds = (
+                seconds_of(service_pb2.ModelInferResponse.FromString(answer)) if seen else None
+            )
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """What is left open at the end of the block ends with it, as the block does."""
+        try:
+            yield
+        except (ClientGoneError, asyncio.CancelledError, ConnectionError):
+            self._end_all(LEFT)
+            raise
+        except RefusedError as refusal:
+            self._end_all(ERROR if refusal.status in FAULTS else REFUSED)
+            if not self._told:
+                self.refused("", refusal)
+            raise
+        except Exception:
+            self._end_all(ERROR)
+            raise
+        self._end_all(OK)
+
+    def _end_all(self, ending: str) -> None:
+        for request_id in list(self._utterances):
+            self._end(request_id, ending)
+
+    def _end(self, request_id: str, ending: str) -> None:
+        ended = self._utterances.pop(request_id)
+        self._write(request_id, ended.asked, ended, ending, ended.started)
+
+    def _write(
+        self,
+        request_id: str,
+        asked: UtteranceRequest | None,
+        utterance: _Utterance | None,
+        ending: str,
+        started: float,
+    ) -> None:
+        seconds = None if utterance is None else utterance.seconds
+        self._log.write(
+            request_id=request_id or self._request_id,
+            client=self._client if asked is None else asked.client,
+            peer=self._peer,
+            route=self._route,
+            model=None if asked is None else asked.model,
+            voice=None if asked is None else asked.voice,
+            characters=None if utterance is None else utterance.characters,
+            seconds=None if seconds is None else round(seconds, 3),
+            ending=ending,
+            duration_ms=round(1000 * (time.monotonic() - started)),
+        )
+
+
+def seconds_of(response: Any) -> float:
+    """Seconds of speech in a ``ModelInferResponse``; 0 without."""
+    sizes = {output.name: index for index, output in enumerate(response.outputs)}
+    raw = response.raw_output_contents
+    if not {"waveform", "sample_rate"} <= sizes.keys() or len(raw) != len(response.outputs):
+        return 0.0
+    [rate] = np.frombuffer(raw[sizes["sample_rate"]], "<i4")[:1] or [0]
+    return len(raw[sizes["waveform"]]) / 4 / int(rate) if rate else 0.0
