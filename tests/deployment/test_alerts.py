@@ -93,6 +93,8 @@ CASES = [
     Case("RequestsFailed", requests(completed=1000, failed=1), 1),
     Case("RequestsFailed", one("cosyvoice_requests_total", 'ending="failed"', "0x30 2x30"), 0),
     Case("RequestsFailed", requests(completed=94, refused=6, invalid=9, cancelled=9), 0),
+    Case("NotFinite", one("cosyvoice_not_finite_total", 'stage="flow"', "0x50 1x10"), 1),
+    Case("NotFinite", one("cosyvoice_not_finite_total", 'stage="flow"', "0x60"), 0),
     Case("SpeechLmPagesComputedAgain", one("cosyvoice_lm_evictions_total", 'model="b"', "0+1x60"), 1),
     Case("SpeechLmPagesComputedAgain", one("cosyvoice_lm_evictions_total", 'model="b"', "7x60"), 0),
     Case("FlowPagesComputedAgain", one("cosyvoice_token2wav_recomputes_total", 'model="b"', "0+1x60"), 1),

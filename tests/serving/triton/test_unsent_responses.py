@@ -12,8 +12,10 @@ from triton_python_backend_utils import (
 )
 
 from cosyvoice_runtime.lm import FinishReason
+from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.request_count import RequestCount
 from cosyvoice_runtime.serving.lm.model import TokenReply
+from cosyvoice_runtime.serving.not_finite import NotFiniteCount
 from cosyvoice_runtime.serving.triton.request import Reply
 
 
@@ -60,7 +62,7 @@ def test_request_whose_end_cannot_be_sent_is_in_work_no_longer(tmp_path):
     request.sender = FullServer(decoupled=True)
     count = RequestCount("tensorrt_llm", tmp_path)
     count.enter()
-    reply = TokenReply(request, 0, count)
+    reply = TokenReply(request, 0, count, NotFiniteCount(Metrics("tensorrt_llm", tmp_path), {}))
     with pytest.raises(RuntimeError, match="shared memory"):
         reply.send([1], FinishReason.STOP)
     with pytest.raises(RuntimeError, match="shared memory"):
