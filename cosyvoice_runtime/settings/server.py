@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from cosyvoice_runtime.settings.rule import Names, OptionalPath
+from cosyvoice_runtime.settings.rule import Flag, Names, OptionalPath
 from cosyvoice_runtime.settings.section import Section
 
 EVERY_MODEL = ("*",)
@@ -82,6 +82,11 @@ class ServerSettings(Section):
     probe_timeout_s: float = Field(60.0, ge=0.1, le=3600.0, description="Longest time of one probe.")
     probe_interval_s: float = Field(
         30.0, ge=0.0, le=86400.0, description="Time between two rounds of probes; 0 for none after the start."
+    )
+    probe_numbers: Flag = Field(
+        True,
+        description="Whether probes, those at the start as well, look at the numbers in answers: no NaN, no "
+        "infinity, speech that is neither silent nor clipped.",
     )
     max_failed_probes: int = Field(
         3,

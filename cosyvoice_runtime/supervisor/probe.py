@@ -19,6 +19,7 @@ from cosyvoice_runtime.errors import CosyVoiceError, split_status
 from cosyvoice_runtime.headers import PROBE_HEADER
 from cosyvoice_runtime.supervisor.errors import PreflightError
 from cosyvoice_runtime.supervisor.guarded_call import Check, guarded, keep_waiting
+from cosyvoice_runtime.supervisor.probe_numbers import fault
 
 FILE_NAME = "probe.json"
 BUSY = "UNAVAILABLE"
@@ -53,21 +54,25 @@ class Probe:
 
     ``data`` is a list in row-major order, repeated until the shape is full, or one value for all elements.
     ``key`` tells the entry models that this is no client, whose place it must not take; empty for none.
+    ``numbers``: those in the answer are looked at (``probe_numbers.py``).
     """
 
     model: str
     inputs: Mapping[str, np.ndarray[Any, Any]]
     key: str = ""
+    numbers: bool = False
 
     @classmethod
-    def read(cls, path: Path, key: str = "") -> Probe:
+    def read(cls, path: Path, key: str = "", numbers: bool = False) -> Probe:
         """
         Raises:
             PreflightError: the file holds no probe.
         """
         try:
             inputs = json.loads(path.read_text(encoding="utf-8"))["inputs"]
-            return cls(path.parent.name, {name: _array(value) for name, value in inputs.items()}, key)
+            return cls(
+                path.parent.name, {name: _array(value) for name, value in inputs.items()}, key, numbers
+            )
         except (ValueError, KeyError, TypeError) as error:
             raise PreflightError([f"{path} is no probe ({error!r})"]) from error
 
@@ -81,18 +86,23 @@ class Probe:
             check: ends the waiting with what it raises.
 
         Raises:
-            ProbeError: another error, no output at all, or no end within the timeout.
+            ProbeError: another error, no output at all, no end within the timeout, or wrong numbers.
         """
         try:
             with grpc.insecure_channel(url, CHANNEL_OPTIONS) as channel:
-                outputs = self._infer(service_pb2_grpc.GRPCInferenceServiceStub(channel), timeout_s, check)
+                responses = self._infer(service_pb2_grpc.GRPCInferenceServiceStub(channel), timeout_s, check)
         except grpc.RpcError as error:
             raise self._failure(error) from error
-        if not outputs:
+        if responses is None:
+            return
+        if not any(len(response.outputs) for response in responses):
             raise ProbeError(f"{self.model}: an answer without any output")
+        wrong = fault(responses) if self.numbers else None
+        if wrong:
+            raise ProbeError(f"{self.model}: {wrong}")
 
-    def _infer(self, server: Any, timeout_s: float, check: Check) -> int:
-        """Number of outputs; a refusal counts as one."""
+    def _infer(self, server: Any, timeout_s: float, check: Check) -> list[Any] | None:
+        """The responses; None for a refusal."""
         deadline = time.monotonic() + timeout_s
         # Only a stream can ask a decoupled model; only a plain call gets the status of Triton's own errors.
         infer = self._stream if self._is_decoupled(server, timeout_s, check) else self._call
@@ -104,30 +114,31 @@ class Probe:
         with guarded(check, call.cancel):
             return call.result().config.model_transaction_policy.decoupled
 
-    def _call(self, server: Any, timeout_s: float, check: Check) -> int:
+    def _call(self, server: Any, timeout_s: float, check: Check) -> list[Any] | None:
         call = server.ModelInfer.future(self._request(), timeout=timeout_s, metadata=self._metadata())
         with guarded(check, call.cancel):
             try:
-                return len(call.result().outputs)
+                return [call.result()]
             except grpc.RpcError as error:
                 if error.code().name == BUSY:
-                    return 1
+                    return None
                 raise
 
-    def _stream(self, server: Any, timeout_s: float, check: Check) -> int:
+    def _stream(self, server: Any, timeout_s: float, check: Check) -> list[Any] | None:
         # Without the header triton_grpc_error, which would give errors a status of gRPC: Triton 24.10 aborts
         # once in a thousand streams that it ends so. The model's own status stands first in its message.
         call = server.ModelStreamInfer(iter([self._request()]), timeout=timeout_s, metadata=self._metadata())
         with guarded(check, call.cancel):
-            return sum(self._outputs(response) for response in call)
+            responses = [self._response(response) for response in call]
+        return None if None in responses else responses
 
-    def _outputs(self, response: Any) -> int:
+    def _response(self, response: Any) -> Any | None:
         if not response.error_message:
-            return len(response.infer_response.outputs)
+            return response.infer_response
         status, message = split_status(response.error_message)
         if status != BUSY:
             raise ProbeError(f"{self.model}: {message}")
-        return 1
+        return None
 
     def _request(self) -> Any:
         return service_pb2.ModelInferRequest(
@@ -145,9 +156,11 @@ class Probe:
         return ProbeError(f"{self.model}: {error.details()}")
 
 
-def read_probes(repository: Path, key: str = "") -> dict[str, ProbeFunction]:
+def read_probes(repository: Path, key: str = "", numbers: bool = False) -> dict[str, ProbeFunction]:
     """The probe of every model that has one."""
-    return {path.parent.name: Probe.read(path, key) for path in sorted(repository.glob(f"*/{FILE_NAME}"))}
+    return {
+        path.parent.name: Probe.read(path, key, numbers) for path in sorted(repository.glob(f"*/{FILE_NAME}"))
+    }
 
 
 def _array(value: Mapping[str, Any]) -> np.ndarray[Any, Any]:

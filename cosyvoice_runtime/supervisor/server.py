@@ -99,7 +99,9 @@ class Server:
         self._repository = repository
         self._python = python
         self._probe_key = secrets.token_hex(16)
-        self._probes = read_probes(repository, self._probe_key) if probes is None else probes
+        if probes is None:
+            probes = read_probes(repository, self._probe_key, self.settings.probe_numbers)
+        self._probes = probes
         self._ports = ServerPorts.choose(self.settings)
         self._log = LogFile(self.settings.log_file, self.settings.max_log_mib << 20)
         self._run_dir = shared_memory.new_directory()

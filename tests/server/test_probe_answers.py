@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import grpc
 import numpy as np
@@ -58,13 +59,13 @@ def probe() -> Iterator[Callable[..., FakeTriton]]:
     """``probe(decoupled, *answers)`` probes a server that answers so, and returns it."""
     servers: list[grpc.Server] = []
 
-    def run(decoupled: bool, *answers: Answer) -> FakeTriton:
+    def run(decoupled: bool, *answers: Answer, probed: Probe = PROBE) -> FakeTriton:
         fake = FakeTriton(decoupled, list(answers))
         servers.append(grpc.server(ThreadPoolExecutor(2)))
         service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(fake, servers[-1])
         port = servers[-1].add_insecure_port("127.0.0.1:0")
         servers[-1].start()
-        PROBE(f"127.0.0.1:{port}", 60.0)
+        probed(f"127.0.0.1:{port}", 60.0)
         return fake
 
     yield run
@@ -118,3 +119,49 @@ def test_answer_without_output_is_a_failure(probe, answers):
 def test_server_that_cannot_be_reached_is_not_a_busy_one():
     with pytest.raises(ProbeError, match="count: "):
         PROBE("127.0.0.1:9", 10.0)
+
+
+LOOKING = replace(PROBE, numbers=True)
+SINE = np.sin(np.arange(960, dtype=np.float32))
+QUIET = np.zeros(960, np.float32)
+
+
+def floats(name: str, *values: float) -> service_pb2.ModelInferResponse:
+    array = np.array(values, np.float32)
+    output = service_pb2.ModelInferResponse.InferOutputTensor(name=name, datatype="FP32", shape=array.shape)
+    return service_pb2.ModelInferResponse(outputs=[output], raw_output_contents=[array.tobytes()])
+
+
+@pytest.mark.parametrize("decoupled", [True, False])
+@pytest.mark.parametrize(
+    ("name", "values", "told"),
+    [
+        ("prompt_spk_embedding", [0.1, float("nan")], "count: NaN or infinity in prompt_spk_embedding; "),
+        ("prompt_spk_embedding", [0.1, float("-inf")], "count: NaN or infinity in prompt_spk_embedding; "),
+        ("waveform", [*SINE, float("inf")], "count: NaN or infinity in waveform; "),
+        ("waveform", QUIET, "count: all samples of waveform are 0: the flow or the vocoder gives no sound; "),
+        ("waveform", 0.99 * np.sign(SINE), "count: most samples of waveform are clipped"),
+    ],
+)
+def test_wrong_numbers_are_a_failure_where_they_are_looked_at(probe, decoupled, name, values, told):
+    with pytest.raises(ProbeError, match=told) as caught:
+        probe(decoupled, floats(name, *values), probed=LOOKING)
+    assert "./run.sh check" in str(caught.value)
+    probe(decoupled, floats(name, *values))
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [floats("waveform", *SINE)],
+        [floats("waveform", *QUIET), floats("waveform", *SINE)],
+        [floats("waveform", *SINE), floats("waveform")],
+        [floats("waveform", *(1.1 * SINE.clip(-0.9, 0.9)))],
+        [floats("waveform")],
+        [floats("prompt_spk_embedding", 0.0, 0.0)],
+        [OUTPUT],
+    ],
+    ids=["speech", "a pause first", "an empty end", "loud", "nothing to say", "zeros of others", "integers"],
+)
+def test_sound_numbers_are_none(probe, answers):
+    probe(True, *answers, probed=LOOKING)
