@@ -100,6 +100,11 @@ def connections(header_timeout_s: float, stall_s: float) -> type[HttpToolsProtoc
             if not self._is_read_again():
                 super().on_message_complete()
 
+        def _should_upgrade(self) -> bool:
+            """A websocket begins with GET of HTTP/1.1; whatever else names one is a request as any."""
+            begin = self.parser.get_method(), self.parser.get_http_version()
+            return begin == (b"GET", "1.1") and super()._should_upgrade()
+
         def _is_read_again(self) -> bool:
             """Whether the parser stops at an upgrade that is none here."""
             return self.parser.should_upgrade() and not self._should_upgrade()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from contextvars import ContextVar
 
@@ -14,6 +15,8 @@ from cosyvoice_runtime.headers import REQUEST_HEADER, request_name
 logger = logging.getLogger(__name__)
 
 FORMAT = "%(asctime)s %(levelname)-7s [%(request_id)s] %(message)s"
+STEERING = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Control characters, line ends of Unicode, and those that turn the direction of writing."""
 
 STARTS = ("http.response.start", "websocket.accept", "websocket.http.response.start")
 """Messages of ASGI that bring the headers of an answer."""
@@ -58,6 +61,13 @@ class NamedRecords(logging.Filter):
         return True
 
 
+class OneLine(logging.Formatter):
+    """Shows line ends and other characters that steer a terminal as escapes, so that nobody forges a line."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - as logging calls it
+        return STEERING.sub(lambda found: ascii(found[0])[1:-1], super().formatMessage(record))
+
+
 class WithoutHandshakes(logging.Filter):
     """Leaves out uvicorn's line for each websocket: it shows the query, where a key may stand."""
 
@@ -70,4 +80,5 @@ def set_up_logging() -> None:
     logging.getLogger("uvicorn.error").addFilter(WithoutHandshakes())
     handler = logging.StreamHandler()
     handler.addFilter(NamedRecords())
-    logging.basicConfig(level=logging.INFO, format=FORMAT, handlers=[handler])
+    handler.setFormatter(OneLine(FORMAT))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])

@@ -98,7 +98,8 @@ def read_speech(body: bytes, settings: FrontSettings) -> SpeechBody:
         ApiError: naming the field at fault.
     """
     try:
-        speech = SpeechBody.model_validate(read_object(body, "body"))
+        given = {name: value for name, value in read_object(body, "body").items() if value is not None}
+        speech = SpeechBody.model_validate(given)
     except ValidationError as error:
         raise of_validation(error) from None
     check_text(speech.input, settings.max_input_characters, "input")

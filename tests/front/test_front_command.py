@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 
 import pytest
@@ -46,8 +47,11 @@ def test_front_serves_until_it_is_told_to_stop(signal_, status):
         request = urllib.request.Request(f"{url}/v1/", headers={"x-request-id": "in-the-log"})
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
             assert answer.status == 200
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"{url}/x%0Aforged%1b[2J%E2%80%A8%E5%B0%8F", timeout=TIMEOUT_S)
         front.send_signal(signal_)
         told = front.stderr.read()
     assert "[in-the-log] GET /v1/ 200" in told
+    assert r"GET /x\nforged\x1b[2J\u2028\u5c0f 404" in told.replace("小", r"\u5c0f")
     assert "Traceback" not in told
     assert front.returncode == status

@@ -89,6 +89,16 @@ def test_upgrade_is_ignored_and_one_request_is_one_answer(front, upstream, upgra
     assert len(upstream.requests) == 2
 
 
+def test_post_that_names_a_websocket_is_answered(front):
+    asked = posted(b"Connection: Upgrade, close\r\nUpgrade: websocket\r\n")
+    assert [status for status, _ in answers(front, asked)] == [200]
+
+
+def test_http_1_0_that_names_a_websocket_is_answered(front):
+    asked = b"GET /tts/websocket HTTP/1.0\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    assert [status for status, _ in answers(front, asked)] == [404]
+
+
 def test_body_of_an_upgrade_is_no_request_of_its_own(front, upstream):
     head, body = posted(H2C, posted(b"")).split(b"\r\n\r\n", 1)
     found = answers(front, head + b"\r\n\r\n", body, LAST)

@@ -13,6 +13,7 @@ import pytest
 import soundfile
 from decoded import FRAME_SAMPLES, audio_of, decode, events
 from fake_upstream import tone
+from raw_http import send
 
 from cosyvoice_client import SAMPLE_RATE
 from cosyvoice_client.encoders import FORMATS
@@ -263,3 +264,13 @@ def test_text_with_a_word_is_spoken(client, upstream, text):
 def get(front, path):
     with urllib.request.urlopen(f"{front.url}{path}", timeout=60) as answer:
         return json.load(answer)
+
+
+def test_field_that_is_null_is_as_none(front, upstream):
+    nothing = dict.fromkeys(
+        ["voice", "language", "speed", "response_format", "seed", "stream", "sample_rate"]
+    )
+    body = json.dumps({**ASKED, **nothing}).encode()
+    assert send(front, body=body).headers["content-type"] == "audio/mpeg"
+    assert send(front, body=json.dumps({**ASKED, "model": None}).encode()).error["param"] == "model"
+    assert (upstream.requests[0].speed, upstream.requests[0].language) == (1.0, None)
