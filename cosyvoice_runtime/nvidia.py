@@ -24,6 +24,9 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 OLDEST_DRIVERS = {11: 450, 12: 525, 13: 580}
 """Branch of the driver that runs all releases of a CUDA (NVIDIA, "CUDA Compatibility", minor version
 compatibility), by its major version."""
+FUSED_FROM = (9, 0)
+"""Compute capability from which the kernels fit: older GPUs have less shared memory, and cannot start a
+kernel before the one before ends."""
 SMI_S = 20.0
 """After which ``nvidia-smi`` is not waited for: a driver that hangs blocks whoever asks it."""
 
@@ -53,6 +56,17 @@ class TorchBuild(NamedTuple):
 
     version: str
     cuda: Version | None
+
+
+class GpuFacts(NamedTuple):
+    """
+    Attributes:
+        gib: its memory.
+        capability: compute capability.
+    """
+
+    gib: float
+    capability: Version
 
 
 class Obstacle(NamedTuple):
@@ -130,6 +144,14 @@ def obstacle_to_torch() -> Obstacle | None:
         name = torch.cuda.get_device_name()
         return Obstacle(f"{name} has compute capability {_dotted(capability)}, {limit}; {_OLDER_BUILD}")
     return None
+
+
+def gpus_of_torch() -> tuple[GpuFacts, ...]:
+    """Every GPU that torch can use, by number."""
+    import torch
+
+    every = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
+    return tuple(GpuFacts(each.total_memory / 2**30, (each.major, each.minor)) for each in every)
 
 
 def driver_name() -> str:

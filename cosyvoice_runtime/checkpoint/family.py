@@ -66,6 +66,8 @@ class Family:
             an instruction; empty where none is needed.
         silent_tokens: speech codes without sound, of which only the first few of a run are spoken.
         speech_lm: what it takes.
+        second_mib: pages of a finished second of speech in 16 bits and in 8, with the published flow;
+            0 where nothing is kept in pages.
         engines: values of ``tensorrt_llm.engine`` that can run the speech LM.
         backends: values of ``token2wav.backend`` that can run flow and vocoder; alike.
     """
@@ -85,6 +87,7 @@ class Family:
     usual_instruction: str
     silent_tokens: frozenset[int]
     speech_lm: SpeechLmNeeds
+    second_mib: tuple[float, float]
     engines: tuple[str, ...]
     backends: tuple[str, ...]
 
@@ -125,6 +128,7 @@ COSYVOICE2 = Family(
     usual_instruction="",
     silent_tokens=frozenset(),
     speech_lm=QWEN2_NEEDS,
+    second_mib=(110.7, 57.7),
     engines=("torch", "onnx", "tensorrt_llm", "vllm"),
     backends=("torch", "onnx", "tensorrt"),
 )
@@ -144,6 +148,7 @@ COSYVOICE3 = Family(
     usual_instruction=f"You are a helpful assistant.{END_OF_PROMPT}",
     silent_tokens=frozenset({1, 2, 28, 29, 55, 248, 494, 2241, 2242, 2322, 2323}),
     speech_lm=QWEN2_NEEDS,
+    second_mib=(88.3, 46.7),
     engines=("torch", "onnx", "tensorrt_llm", "vllm"),
     backends=("torch", "onnx", "tensorrt"),
 )
@@ -163,6 +168,7 @@ COSYVOICE_300M = Family(
     usual_instruction="",
     silent_tokens=frozenset(),
     speech_lm=TRANSFORMER_NEEDS,
+    second_mib=(0.0, 0.0),
     engines=("torch",),
     backends=("torch",),
 )

@@ -15,12 +15,10 @@ import torch
 from cosyvoice_runtime.checkpoint.config import EncoderConfig, EstimatorConfig, SpeechLMConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.nvidia import FUSED_FROM
 from cosyvoice_runtime.wave.solvers import EULER
 
 Kernels = Literal["auto", "fused", "plain"]
-FUSED_FROM = (9, 0)
-"""Compute capability from which the kernels fit: older GPUs have less shared memory, and cannot start a
-kernel before the one before ends."""
 DRAWN_FROM = (8, 0)
 """Compute capability from which the Triton language supports GPUs."""
 ROWS_OF_A_PROGRAM = 32

@@ -24,6 +24,7 @@ from cosyvoice_runtime.settings.model import CPU, OWN, SHARED, gpu_number
 from cosyvoice_runtime.settings.rule import AUTO
 from cosyvoice_runtime.settings.section import Section, unknown_key
 from cosyvoice_runtime.settings.server import ServerSettings
+from cosyvoice_runtime.settings.slots import OTHERS_GIB, on_one_gpu, with_carried_slots
 from cosyvoice_runtime.settings.tensorrt_llm import TensorrtLlmSettings
 from cosyvoice_runtime.settings.token2wav import Token2WavSettings
 
@@ -31,8 +32,6 @@ logger = logging.getLogger(__name__)
 
 SHARED_SECTIONS = {"cosyvoice2_offline": "cosyvoice2"}
 """Models that are configured by another model's section."""
-OTHERS_GIB = 1.0
-"""Of a GPU, for what no setting knows of: the driver, a desktop, another program."""
 NO_MODELS = ("server", "front")
 """Sections of processes beside the models."""
 
@@ -102,7 +101,9 @@ class Settings(BaseModel):
         """
         require_gpus(self.sections(), machine.obstacle)
         sections: dict[str, Any] = {name: each.resolved(machine) for name, each in self.sections().items()}
-        sections["token2wav"] = _beside(sections["token2wav"], sections["tensorrt_llm"])
+        lm = with_carried_slots(self.tensorrt_llm, sections["token2wav"], machine)
+        sections["tensorrt_llm"] = lm
+        sections["token2wav"] = _beside(sections["token2wav"], lm, machine)
         sections["cosyvoice2"] = _begun(sections["cosyvoice2"], sections["token2wav"])
         for name, section in sections.items():
             sections[name] = _housed(section, sections["token2wav"])
@@ -151,12 +152,12 @@ class Settings(BaseModel):
         return owners
 
 
-def _beside(token2wav: Token2WavSettings, lm: TensorrtLlmSettings) -> Token2WavSettings:
+def _beside(token2wav: Token2WavSettings, lm: TensorrtLlmSettings, machine: Machine) -> Token2WavSettings:
     """How much of its GPUs token2wav leaves to others, the speech LM first of all."""
     if token2wav.gpu_reserve_gib:
         return token2wav
-    shared = _on_one_gpu(token2wav, lm)
-    return token2wav.replace(gpu_reserve_gib=OTHERS_GIB + (lm.gpu_gib if shared else 0.0))
+    taken = lm.gib_on(machine.facts_of(gpu_number(lm.device))) if on_one_gpu(token2wav, lm) else 0.0
+    return token2wav.replace(gpu_reserve_gib=OTHERS_GIB + taken)
 
 
 def _housed(section: Section, token2wav: Token2WavSettings) -> Section:
@@ -175,12 +176,12 @@ def _shares(section: TensorrtLlmSettings | ExtractorSettings, token2wav: Token2W
         return section.backend == "onnx" and token2wav.device.startswith(CPU)
     if section.engine == "onnx":
         return token2wav.backend == "onnx"
-    return section.engine == token2wav.backend == "torch" and _on_one_gpu(token2wav, section)
+    return section.engine == token2wav.backend == "torch" and on_one_gpu(token2wav, section)
 
 
 def _divided(token2wav: Token2WavSettings, lm: TensorrtLlmSettings) -> Token2WavSettings:
     """What divides a GPU has all of it: another process's speech LM would take turns with every part."""
-    if lm.process == OWN and _on_one_gpu(token2wav, lm):
+    if lm.process == OWN and on_one_gpu(token2wav, lm):
         return token2wav.replace(hurried_share=0.0)
     return token2wav
 
@@ -199,10 +200,6 @@ def _begun(cosyvoice2: CosyVoice2Settings, token2wav: Token2WavSettings) -> Cosy
         at_start = "true" if on_gpu else "false"
     growth = cosyvoice2.hop_growth or (GPU_HOP_GROWTH if on_gpu else cosyvoice2.growth)
     return cosyvoice2.replace(first_hop_tokens=first_hop, hop_growth=growth, grammars_at_start=at_start)
-
-
-def _on_one_gpu(token2wav: Token2WavSettings, lm: TensorrtLlmSettings) -> bool:
-    return bool({gpu_number(lm.device)} & {gpu_number(device) for device in token2wav.devices} - {None})
 
 
 def split_assignment(text: str) -> tuple[str, str]:

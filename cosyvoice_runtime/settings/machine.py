@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from cosyvoice_runtime.nvidia import Obstacle, has_driver, obstacle_to_torch
+from cosyvoice_runtime.nvidia import GpuFacts, Obstacle, gpus_of_torch, has_driver, obstacle_to_torch
 
 CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
@@ -21,6 +21,7 @@ class Machine:
         torch: it is installed.
         onnx: the package that writes ONNX files is installed.
         obstacle: what keeps torch from the GPU of a machine that has NVIDIA's driver.
+        gpus: by number, as far as they are known.
     """
 
     cores: int
@@ -28,12 +29,18 @@ class Machine:
     torch: bool = True
     onnx: bool = True
     obstacle: Obstacle | None = None
+    gpus: tuple[GpuFacts, ...] = ()
 
     @classmethod
     def here(cls) -> Machine:
         obstacle = obstacle_to_torch()
         gpu = obstacle is None and has_driver()
-        return cls(usable_cores(), gpu, installed("torch"), installed("onnx"), obstacle)
+        gpus = gpus_of_torch() if gpu else ()
+        return cls(usable_cores(), gpu, installed("torch"), installed("onnx"), obstacle, gpus)
+
+    def facts_of(self, number: int | None) -> GpuFacts | None:
+        """Of a GPU; None where they aren't known, and for a CPU."""
+        return self.gpus[number] if number is not None and number < len(self.gpus) else None
 
 
 def installed(package: str) -> bool:

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.nvidia import FUSED_FROM
 from cosyvoice_runtime.settings.model import (
     CPU,
     SHARED,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from cosyvoice_runtime.checkpoint.family import SpeechLmNeeds
+    from cosyvoice_runtime.nvidia import GpuFacts
     from cosyvoice_runtime.settings.machine import Machine
 
 
@@ -86,7 +88,8 @@ class TensorrtLlmSettings(NetworkSettings):
     )
     max_slots: Annotated[int, Field(ge=1, le=1024), OR_AUTO] = Field(
         AUTO_NUMBER,
-        description="Requests decoded together; auto is 16 on a CPU and 64 on a GPU, 16 with CosyVoice-300M.",
+        description="Requests decoded together; auto is 16 on a CPU and with CosyVoice-300M, 64 on a GPU; or "
+        "32 or 16 where token2wav is on it too and would keep less than 6.5 s of finished speech for each.",
     )
     max_tokens: int = Field(
         2048,
@@ -182,9 +185,14 @@ class TensorrtLlmSettings(NetworkSettings):
 
     @property
     def gpu_gib(self) -> float:
-        """About what the published model takes of its GPU, once ``auto`` is resolved."""
+        """:meth:`gib_on` a GPU of which nothing is known."""
+        return self.gib_on(None)
+
+    def gib_on(self, gpu: GpuFacts | None) -> float:
+        """About what the published model takes of a GPU, once ``auto`` is resolved."""
         wide, needs = 2 if self.dtype == "float32" else 1, self._needs
-        fused = needs.fused_gib if self._may_fuse else 0.0
+        fits = gpu is None or gpu.capability >= FUSED_FROM
+        fused = needs.fused_gib if self._may_fuse and fits else 0.0
         cache_gib = self.kv_cache_tokens * needs.position_bytes / 2**30
         return round(wide * (needs.network_gib + cache_gib) + fused, 1)
 

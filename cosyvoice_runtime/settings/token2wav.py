@@ -121,8 +121,8 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     )
     flow_memory_share: Annotated[float, Field(ge=0.01, le=1.0), OR_AUTO] = Field(
         AUTO_NUMBER,
-        description="Share of the device's memory that they may take (115 MiB a second as published in "
-        "float16, 86 with CosyVoice3; page_format=int8 takes half); auto is 0.4 on a CPU and 0.8 on a GPU, "
+        description="Share of the device's memory that they may take (111 MiB a second as published in "
+        "float16, 88 with CosyVoice3; page_format=int8 takes half); auto is 0.4 on a CPU and 0.8 on a GPU, "
         "less what others need there.",
     )
     gpu_reserve_gib: Annotated[float, Field(ge=0.5, le=1000.0), OR_AUTO] = Field(

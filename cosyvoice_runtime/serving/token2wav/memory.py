@@ -11,7 +11,7 @@ from cosyvoice_runtime.checkpoint.config import FlowConfig
 logger = logging.getLogger(__name__)
 
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
-MIB, GIB = 2**20, 2**30
+MIB = 2**20
 TYPICAL_S = 15.0
 """A reference of five seconds and ten seconds of speech, to tell what the pages are good for."""
 

@@ -31,9 +31,10 @@ from cosyvoice_runtime.serving.token2wav.device import as_current, on_own_stream
 from cosyvoice_runtime.serving.token2wav.memory import page_count
 from cosyvoice_runtime.serving.token2wav.runtime import TurnsBeside, WaveRuntime, warm_up
 from cosyvoice_runtime.serving.token2wav.torch_graphs import capture_graphs, turns_beside
-from cosyvoice_runtime.serving.token2wav.torch_memory import room, turn_rows, work_bytes
+from cosyvoice_runtime.serving.token2wav.torch_memory import room, turn_rows
 from cosyvoice_runtime.serving.token2wav.torch_token2wav import TorchToken2Wav
 from cosyvoice_runtime.settings import Token2WavSettings
+from cosyvoice_runtime.settings.gpu_memory import work_bytes
 from cosyvoice_runtime.settings.token2wav import EIGHT_BIT_PAGES
 from cosyvoice_runtime.unplanned_attention import attend_unplanned
 from cosyvoice_runtime.vocoder import HiFT, HiFTStream

@@ -9,6 +9,7 @@ import torch
 
 from cosyvoice_runtime.serving.token2wav import memory, torch_memory
 from cosyvoice_runtime.settings import Token2WavSettings
+from cosyvoice_runtime.settings.gpu_memory import work_bytes
 
 GIB = 2**30
 GPU = torch.device("cuda:0")
@@ -62,10 +63,10 @@ def test_a_small_gpu_keeps_pages_rather_than_graphs_of_large_batches(monkeypatch
 
 
 def test_larger_batches_leave_fewer_pages() -> None:
-    room = [torch_memory.work_bytes(rows) for rows in (1, 8, 16, 32)]
+    room = [work_bytes(rows) for rows in (1, 8, 16, 32)]
     assert room == sorted(room)
     assert room[1] < room[2] < room[3]
-    assert torch_memory.work_bytes(16, lanes=2) == 2 * room[2]
+    assert work_bytes(16, lanes=2) == 2 * room[2]
 
 
 def test_crowded_gpu_is_told_with_what_is_free(
