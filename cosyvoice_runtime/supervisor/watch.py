@@ -22,6 +22,7 @@ from cosyvoice_runtime.supervisor.errors import (
     WatchError,
     WornOutError,
 )
+from cosyvoice_runtime.supervisor.growing_pause import GrowingPause
 from cosyvoice_runtime.supervisor.guarded_call import Check
 from cosyvoice_runtime.supervisor.http_call import ControlError
 from cosyvoice_runtime.supervisor.models import Models
@@ -67,6 +68,7 @@ class Watch:
         self._on_failure = on_failure
         self._expected = expected
         self._allowances = defaultdict[str, Allowance](lambda: Allowance(settings.max_reloads))
+        self._pauses = defaultdict[str, GrowingPause](GrowingPause)
         self._unproven: dict[str, float] = {}
         """Models loaded again and not probed yet, and when their reload began."""
         self._looked = 0.0
@@ -113,7 +115,10 @@ class Watch:
         if dead := self._dead():
             self._require_no_request_lost()
             for model in self._models.in_order(dead):
-                self._replace(model, "its process died")
+                if self._unproven.pop(model, None) is not None:
+                    self._not_back(model, "it died again before it answered")
+                if self._pauses[model].over:
+                    self._replace(model, "its process died")
         elif self._unproven:
             self._prove(self._models.in_order(self._unproven))
         elif failed := self._rounds.silent(1):
@@ -136,6 +141,8 @@ class Watch:
             return
         probed = silent[0]
         models = self._models.in_order({self._models.home(probed), probed})
+        if not all(self._pauses[model].over for model in models):
+            return
         for model in models:
             # Else Triton waits for the requests of the stuck process before it loads the model again.
             self._process.kill_stubs(model)
@@ -160,7 +167,7 @@ class Watch:
         try:
             self._models.replace(model, self._require_no_loss)
         except ControlError as error:
-            logger.error("%s did not come back: %s", model, error)
+            self._not_back(model, error)
             self._require_answers(f"{model} did not come back", self._require_use)
         except SupervisorError:
             # Triton answers no unload of a model before its load has ended, and a stop begins with unloads.
@@ -179,13 +186,20 @@ class Watch:
         try:
             self._models.probe(model, self._require_all)
         except ProbeError as error:
-            logger.error("%s did not come back: %s", model, error)
+            self._not_back(model, error)
             del self._unproven[model]
             return
+        self._pauses[model].succeeded()
         self._rounds.start_again()
         self.reloads[model] += 1
         seconds = time.monotonic() - self._unproven.pop(model)
         logger.info("%s is back after %.1f s, reload %d", model, seconds, self.reloads[model])
+
+    def _not_back(self, model: str, reason: object) -> None:
+        pause_s = self._pauses[model].failed()
+        logger.error(
+            "%s did not come back, and is loaded in %g s at the earliest: %s", model, pause_s, reason
+        )
 
     def _require_freshness(self) -> None:
         """Raises when the models were reloaded often and nobody uses the server just now."""

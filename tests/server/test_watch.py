@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cosyvoice_runtime.settings import ServerSettings
+from cosyvoice_runtime.supervisor import watch
 from cosyvoice_runtime.supervisor.errors import (
     LostRequestsError,
     RepairError,
@@ -20,6 +21,7 @@ from cosyvoice_runtime.supervisor.errors import (
     WatchError,
     WornOutError,
 )
+from cosyvoice_runtime.supervisor.growing_pause import FIRST_S, LONGEST_S, GrowingPause
 from cosyvoice_runtime.supervisor.guarded_call import Check
 from cosyvoice_runtime.supervisor.http_call import ControlError
 from cosyvoice_runtime.supervisor.probe import ProbeError, ProbeSilentError
@@ -222,18 +224,105 @@ def test_reload_that_never_ends_is_given_up_when_the_server_is_to_stop(watched):
     assert one.process.killed == ["a"]  # Triton answers no unload before
 
 
-def test_reload_that_fails_is_tried_again_until_it_was_tried_too_often(watched):
+@pytest.fixture
+def short_pauses(monkeypatch):
+    """Pauses of a thousandth of what they are."""
+    monkeypatch.setattr(watch, "GrowingPause", lambda: GrowingPause(FIRST_S / 1000, LONGEST_S / 1000))
+
+
+def test_reload_that_fails_is_tried_again_until_it_was_tried_too_often(watched, short_pauses):
     one = watched(max_reloads=3)
-
-    def refuse(check: Check) -> None:
-        raise ControlError("no room")
-
     one.models.on_reload = refuse
     one.start().process.living["b"] = 0
     assert isinstance(one.failure(), RepairError)
     assert one.models.reloads == ["b"] * 3
     assert 'cosyvoice_restarts_total{process="b"} 3.0' in one.counts.page()
     assert 'cosyvoice_restarts_total{process="a"} 0.0' in one.counts.page()
+
+
+class Clock:
+    """Stands still but for what is added."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    """Of the pauses."""
+    made = Clock()
+    monkeypatch.setattr(watch, "GrowingPause", lambda: GrowingPause(clock=made))
+    return made
+
+
+def nothing_is_reloaded(one: Watched, looks: int = 5) -> None:
+    """For a number of further looks."""
+    before = len(one.models.reloads)
+    for _ in range(looks):
+        one.process.asked.clear()
+        assert one.process.asked.wait(TIMEOUT_S)
+    assert len(one.models.reloads) == before
+
+
+@pytest.mark.parametrize("how", ["does not load", "dies silently", "dies in its probe"])
+def test_model_that_does_not_come_back_is_tried_again_after_pauses_that_grow(watched, clock, how):
+    one = watched()
+    if how == "does not load":
+        one.models.on_reload = refuse
+
+    def die(model: str, check: Check) -> None:
+        one.process.living["b"] = 0
+        if how == "dies silently":
+            wait_for_ever(check)
+        raise ProbeError("no answer")
+
+    one.models.on_probe = die
+    one.start().process.living["b"] = 0
+    for number, pause_s in enumerate((1, 2, 4, 8, 16, 30, 30), start=1):
+        eventually(lambda number=number: len(one.models.reloads) == number)
+        nothing_is_reloaded(one)
+        clock.now += pause_s
+    assert one.failures == []
+
+
+def test_another_model_that_dies_meanwhile_is_reloaded_at_once(watched, clock):
+    one = watched()
+    one.models.on_reload = refuse
+    one.start().process.living["b"] = 0
+    assert one.models.reloading.wait(TIMEOUT_S)
+    one.process.living["a"] = 0
+    eventually(lambda: one.models.reloads == ["b", "a"])
+    nothing_is_reloaded(one)
+
+
+def test_pause_ends_at_once_with_a_stop(watched, clock):
+    one = watched()
+    one.models.on_reload = refuse
+    one.start().process.living["b"] = 0
+    assert one.models.reloading.wait(TIMEOUT_S)
+    assert one.close_in_time()
+    assert one.failures == []
+
+
+def test_model_that_came_back_is_reloaded_at_once_the_next_time(watched, clock):
+    one = watched()
+    one.models.on_reload = refuse
+    one.start().process.living["b"] = 0
+    for number, pause_s in enumerate((1, 2, 4), start=1):
+        eventually(lambda number=number: len(one.models.reloads) == number)
+        if number == 3:
+            one.models.on_reload = lambda check: None
+        nothing_is_reloaded(one)
+        clock.now += pause_s
+    eventually(lambda: one.watch.reloads["b"] == 1)
+    one.process.living["b"] = 0
+    eventually(lambda: one.watch.reloads["b"] == 2)
+
+
+def refuse(check: Check) -> None:
+    raise ControlError("no room")
 
 
 @pytest.mark.parametrize("error", [ProbeError("no answer"), RuntimeError("the probe is broken")])
