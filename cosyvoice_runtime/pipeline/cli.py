@@ -207,8 +207,13 @@ def _on_one_line(text: str) -> str:
 
 def add_voice(options: argparse.Namespace) -> None:
     """Keep a voice under a name."""
-    layout = Layout(options.checkpoint)
-    _require_free(checked_name(options.name), layout)  # before anything is loaded
+    layout, name = Layout(options.checkpoint), checked_name(options.name)
+    _require_free(name, layout)  # before anything is loaded
+    if VoiceRecords(options.voices.expanduser()).read(name):
+        limit = (
+            "another name is needed: a client has sent a voice of this name, with a recording and a consent"
+        )
+        raise InvalidInput("voice", name, limit)
     extractors = Extractors(layout, options.threads, options.published_prompt_rate)
     voice = extractors.voice(_reference(options.file), options.text)
     _store(options).register(options.name, voice)

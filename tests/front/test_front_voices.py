@@ -222,6 +222,14 @@ def test_command_line_removes_what_the_api_has_kept(front, upstream, tmp_path, b
     assert delete(front, "mine").status == 404
 
 
+def test_command_line_gives_no_other_voice_the_name_and_the_consent_of_a_client_s(front, tmp_path, capsys):
+    upload(front)
+    options = ["--voices", str(tmp_path / "voices"), "--checkpoint", str(tmp_path), "--text", "Hm.", "a.wav"]
+    command = ["voices", "add", "--name", "mine", *options]
+    assert main(command) == 1
+    assert "another name is needed: a client has sent a voice of this name" in capsys.readouterr().err
+
+
 def test_command_line_removes_a_record_whose_voice_the_server_has_lost(front, upstream, tmp_path):
     upload(front)
     upstream.store.delete("mine")
