@@ -123,8 +123,6 @@ def obstacle(environment: Mapping[str, str] = os.environ) -> Obstacle | None:
         return Obstacle(f"NVIDIA's driver is here but not its {LIBRARY}; {_CONTAINER}")
     if driver.cuda < (build.cuda[0], 0):
         return Obstacle(_too_old(driver._replace(name=driver_name()), build.version, build.cuda))
-    if not any(node for pattern in NODES for node in DEVICES.glob(pattern)):
-        return Obstacle(f"NVIDIA's driver is here but no GPU in {DEVICES}; {_CONTAINER}")
     return None
 
 
@@ -133,10 +131,14 @@ def obstacle_to_torch() -> Obstacle | None:
     known = obstacle()
     if known is not None or cuda_of_driver() is None:
         return known
-    import torch
-
+    try:
+        import torch
+    except (ImportError, OSError) as error:  # the latter of a library of CUDA
+        return Obstacle(f"torch can't be imported ({error})")
     if not torch.cuda.is_available():
-        return Obstacle(f"torch {torch.__version__} finds no GPU ({_complaint_of_torch()})")
+        reachable = any(node for pattern in NODES for node in DEVICES.glob(pattern))
+        hint = "" if reachable else f"; none is in {DEVICES}: {_CONTAINER}"
+        return Obstacle(f"torch {torch.__version__} finds no GPU ({_complaint_of_torch()}){hint}")
     capability = torch.cuda.get_device_capability()
     targets = torch.cuda.get_arch_list()
     if targets and not any(_runs(target, capability) for target in targets):

@@ -83,7 +83,6 @@ def test_driver_of_the_major_version_or_a_newer_one_is_no_obstacle(machine, cuda
             r"torch 2.13.0\+cpu is a build for CPUs",
             False,
         ),
-        ((13, 0), CUDA_13, ("nvidiactl",), "no GPU in .*--gpus all", False),
         (None, CUDA_13, (), r"not its libcuda\.so\.1; a container is given GPUs by --gpus all", False),
     ],
 )
@@ -142,14 +141,31 @@ def test_gpu_that_torch_has_no_code_for_is_an_obstacle(machine, monkeypatch, cap
         )
 
 
-def test_torch_itself_has_the_last_word(machine, monkeypatch):
-    machine((13, 0), CUDA_13)
+@pytest.mark.parametrize(
+    ("node", "hint"),
+    [
+        ("nvidia0", ""),
+        ("dxg", ""),
+        ("nvidiactl", "; none is in {}: a container is given GPUs by --gpus all"),
+    ],
+)
+def test_torch_itself_has_the_last_word(machine, monkeypatch, tmp_path, node, hint):
+    machine((13, 0), CUDA_13, (node,))
 
     def init() -> None:
         raise RuntimeError("CUDA unknown error\nmore")
 
     monkeypatch.setattr(torch, "cuda", SimpleNamespace(is_available=lambda: False, init=init))
-    assert obstacle_to_torch().text == f"torch {torch.__version__} finds no GPU (CUDA unknown error)"
+    told = f"torch {torch.__version__} finds no GPU (CUDA unknown error){hint.format(tmp_path)}"
+    assert obstacle_to_torch().text == told
+
+
+def test_gpu_that_torch_finds_needs_no_node(machine, monkeypatch):
+    """A sandbox may name its devices in another way."""
+    machine((13, 0), CUDA_13, ())
+    told = {"is_available": lambda: True, "get_device_capability": lambda: (9, 0), "get_arch_list": list}
+    monkeypatch.setattr(torch, "cuda", SimpleNamespace(**told))
+    assert obstacle_to_torch() is None
 
 
 def test_installed_torch_is_read_without_importing_it():
@@ -162,7 +178,7 @@ def test_installed_torch_is_read_without_importing_it():
     [
         ((12, 8), "13.0", "NVIDIA's driver 570.133.20 supports CUDA 12.8, torch 2.13.0 needs CUDA 13.0"),
         ((13, 0), None, "torch 2.13.0 is a build for CPUs"),
-        ((13, 0), "13.0", "NVIDIA's driver is here but no GPU in /dev"),
+        ((13, 0), "13.0", "torch 2.13.0 finds no GPU (No CUDA GPUs are available)"),
     ],
 )
 def test_a_real_library_is_asked(tmp_path, cuda, torch_cuda, told):
