@@ -22,6 +22,7 @@ from cosyvoice_runtime.nvidia import (
     obstacle_to_torch,
     torch_build,
 )
+from cosyvoice_runtime.settings import Machine
 from nvidia_fake import fake_driver, fake_torch
 
 CUDA_13, CUDA_12 = TorchBuild("2.13.0+cu130", (13, 0)), TorchBuild("2.13.0+cu126", (12, 6))
@@ -158,6 +159,13 @@ def test_torch_itself_has_the_last_word(machine, monkeypatch, tmp_path, node, hi
     monkeypatch.setattr(torch, "cuda", SimpleNamespace(is_available=lambda: False, init=init))
     told = f"torch {torch.__version__} finds no GPU (CUDA unknown error){hint.format(tmp_path)}"
     assert obstacle_to_torch().text == told
+
+
+def test_torch_that_is_broken_is_an_obstacle(machine, monkeypatch):
+    machine((13, 0), CUDA_13)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert obstacle_to_torch().text.startswith("torch can't be imported (")
+    assert not Machine.here().gpu
 
 
 def test_gpu_that_torch_finds_needs_no_node(machine, monkeypatch):
