@@ -28,6 +28,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -159,6 +160,7 @@ def make(venv: Path, parts: list[str], python: str | None, installer: str | None
         return
     started = time.monotonic()
     check_platform()
+    check_temporary()
     check_room(venv, FREE_GIB)
     if not (venv / "bin" / "pip").exists():
         base = find_python(python)
@@ -180,6 +182,14 @@ def check_platform() -> None:
     library, version = platform.libc_ver()
     if library != "glibc" or tuple(map(int, version.split("."))) < GLIBC:
         raise SetupError(f"glibc {GLIBC[0]}.{GLIBC[1]} or newer is needed, this is {library} {version}")
+
+
+def check_temporary() -> None:
+    """Raises: SetupError: setuptools takes a '$' in the path of temporary files for a variable."""
+    if "$" in tempfile.gettempdir():
+        raise SetupError(
+            f"TMPDIR is {tempfile.gettempdir()!r}: its path may have no '$' while packages install"
+        )
 
 
 def check_room(venv: Path, needed_gib: float, hint: str = "") -> None:

@@ -418,3 +418,11 @@ def test_environment_on_a_read_only_disk_is_a_line(tmp_path, capsys, monkeypatch
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert f"Read-only file system: '{tmp_path}': --venv (VENV of run.sh) names another place" in said
+
+
+def test_temporary_files_under_a_path_that_breaks_the_installer_are_refused_at_once(monkeypatch):
+    monkeypatch.setattr(environment.tempfile, "tempdir", "/a b;'c'#模")
+    environment.check_temporary()
+    monkeypatch.setattr(environment.tempfile, "tempdir", "/a$b")
+    with pytest.raises(base_python.SetupError, match=r"TMPDIR is '/a\$b': its path may have no '\$'"):
+        environment.check_temporary()
