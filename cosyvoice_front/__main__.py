@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import ipaddress
 import logging
 import os
+import socket
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +18,7 @@ from cosyvoice_front.keys import Keys
 from cosyvoice_front.request_id import set_up_logging
 from cosyvoice_front.server_client import Upstream
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
+from cosyvoice_runtime.listening import bound, is_loopback, own_addresses
 from cosyvoice_runtime.settings import FrontSettings, Settings
 
 logger = logging.getLogger("cosyvoice_front")
@@ -32,25 +33,26 @@ def main(arguments: list[str] | None = None) -> int:
         settings = Settings.read(options.settings, os.environ)
         check(settings.front)
         server = uvicorn.Server(uvicorn_config(settings))
+        listening = sockets(settings.front)
     except CosyVoiceError as error:
         logger.error("%s", error)
         return 2
     with suppress(KeyboardInterrupt):  # which uvicorn raises after Ctrl-C, when it has ended
-        server.run()
+        server.run(listening)
     return 0 if server.started else 1  # after SIGTERM uvicorn ends the process by it
 
 
 def check(settings: FrontSettings) -> None:
     """
     Raises:
-        InvalidInput: it would listen to strangers without asking for keys, the keys can't be read, or no
-            voice can be kept.
+        InvalidInput: it would listen to strangers without asking for keys, the keys can't be read, no voice
+            can be kept, or its host is none of this machine.
     """
     if settings.voices_dir:
         check_writable(Path(settings.voices_dir))
     if settings.api_keys_file:
         Keys.of(settings)
-    elif not is_loopback(settings.host):
+    elif not all(is_loopback(address) for address in own_addresses(settings.host, "front.host")):
         limit = "set front.api_keys_file (python -m cosyvoice_front.keys makes keys), or listen on 127.0.0.1"
         raise InvalidInput("front.host", settings.host, limit)
 
@@ -70,11 +72,21 @@ def check_writable(voices: Path) -> None:
         raise InvalidInput("front.voices_dir", str(voices), limit)
 
 
-def is_loopback(host: str) -> bool:
+def sockets(settings: FrontSettings) -> list[socket.socket]:
+    """Bound to all addresses of the host, at one port.
+
+    Raises:
+        InvalidInput: the port can't be used.
+    """
+    opened: list[socket.socket] = []
+    port = settings.port
     try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+        for address in own_addresses(settings.host, "front.host"):
+            opened.append(bound(address, port))
+            port = opened[0].getsockname()[1]
+    except OSError as error:
+        raise InvalidInput("front.port", port, f"a free one is needed ({error.strerror})") from error
+    return opened
 
 
 def uvicorn_config(settings: Settings, upstream: Upstream | None = None) -> uvicorn.Config:

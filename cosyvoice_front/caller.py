@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
 
 from cosyvoice_front import audit
 from cosyvoice_front.errors import foreign_host, foreign_page
+from cosyvoice_runtime.browsers import is_fixed, parts
 from cosyvoice_runtime.settings.front import EVERY_ORIGIN
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def _check_page(front: Front, call: HTTPConnection) -> None:
     if not front.keys.asked:
         _check_host(front, host)
     is_named = origin in origins or EVERY_ORIGIN in origins
-    if origin is not None and _parts(origin)[0] != host and not is_named:
+    if origin is not None and parts(origin)[0] != host and not is_named:
         raise foreign_page(origin)
 
 
@@ -71,24 +70,6 @@ def _check_host(front: Front, host: str) -> None:
     Raises:
         ApiError: it is a name that may lead here without anybody's knowing.
     """
-    name = _parts(host, "//")[1]
-    if not (_is_fixed(name) or name in front.settings.front.allowed_hosts):
+    name = parts(host, "//")[1]
+    if not (is_fixed(name) or name in front.settings.front.allowed_hosts):
         raise foreign_host(host)
-
-
-def _is_fixed(name: str) -> bool:
-    """Whether nobody else can say where a name leads: addresses, and this machine's own."""
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return name == "localhost"
-    return True
-
-
-def _parts(address: str, prefix: str = "") -> tuple[str, str]:
-    """Name and port as they stand in an address, and the name alone; empty where it is none."""
-    try:
-        parts = urlsplit(prefix + address)
-        return parts.netloc, parts.hostname or ""
-    except ValueError:
-        return "", ""

@@ -22,6 +22,7 @@ from pathlib import Path
 from cosyvoice_client import SpeechClient, SpeechRequest, Timeline, read_reference, recorded
 from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.errors import CosyVoiceError
+from cosyvoice_runtime.listening import EVERYWHERE, local_url
 from cosyvoice_runtime.onnx_cpu.measured_threads import with_measured_threads
 from cosyvoice_runtime.settings import (
     FrontSettings,
@@ -156,13 +157,13 @@ def serve(grpc_url: str, require_server: Callable[[], None]) -> None:
 
 
 def listens(host: str, port: int) -> bool:
-    with suppress(OSError), socket.create_connection((host, port), timeout=POLL_S):
+    with suppress(OSError), socket.create_connection((EVERYWHERE.get(host, host), port), timeout=POLL_S):
         return True
     return False
 
 
 def tell_address(front: FrontSettings) -> None:
-    address = f"http://{front.host}:{front.port}"
+    address = f"http://{local_url(front.host, front.port)}"
     if front.page:
         print(f"page to speak from: {address}/")
     print(f"OpenAI's speech API: {address}/v1 (Ctrl-C ends it)", flush=True)

@@ -13,8 +13,8 @@ import os
 import sys
 
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
+from cosyvoice_runtime.listening import local_url
 from cosyvoice_runtime.settings import ServerSettings, Settings
-from cosyvoice_runtime.supervisor.server_ports import local_url
 
 PORTS = ("http", "grpc")
 

@@ -44,6 +44,7 @@ from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
 from cosyvoice_runtime.gateway.wire_fields import check_fields
 from cosyvoice_runtime.gateway.wording import reworded, reworded_in_stream
 from cosyvoice_runtime.headers import CALL_HEADER, CLIENT_HEADER, LEFT_HEADER, REQUEST_HEADER, request_name
+from cosyvoice_runtime.listening import own_addresses, split_port, with_port
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +97,9 @@ class GrpcGateway:
             RuntimeError: the address can't be used.
         """
         note_parents(asyncio.get_running_loop())
-        self._server.add_insecure_port(self._options.address)
+        host, port = split_port(self._options.address)
+        for address in own_addresses(host, "server.host"):
+            self._server.add_insecure_port(with_port(address, port))
         await self._server.start()
 
     async def close(self) -> None:

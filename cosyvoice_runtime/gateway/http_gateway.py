@@ -14,6 +14,7 @@ from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, U
 from aiohttp.http_exceptions import HttpProcessingError
 
 from cosyvoice_runtime.audit_log import AuditLog
+from cosyvoice_runtime.browsers import PageError, refuse_pages
 from cosyvoice_runtime.gateway.audit import CallAudit
 from cosyvoice_runtime.gateway.body_check import BodyCheck, BodyQuestion
 from cosyvoice_runtime.gateway.connections import IDLE_S, Connections, is_ours
@@ -29,6 +30,7 @@ from cosyvoice_runtime.gateway.seldom_log import log_accepts_seldom
 from cosyvoice_runtime.gateway.whole_answer import in_the_name_of
 from cosyvoice_runtime.gateway.wording import RESTARTING, models_status, reworded, reworded_in_stream
 from cosyvoice_runtime.headers import CALL_HEADER, CLIENT_HEADER, LEFT_HEADER, REQUEST_HEADER, request_name
+from cosyvoice_runtime.listening import bound, own_addresses, split_port
 
 logger = logging.getLogger(__name__)
 logging.getLogger("aiohttp.server").addFilter(is_ours)
@@ -80,8 +82,8 @@ class HttpGateway:
         self._departures = Departures(self._stop)
         self._body_check = BodyCheck()
         self._audit = AuditLog(options.audit_file, "server.audit_file")
-        self._listening: asyncio.Server | None = None
-        middlewares = [_errors_as_json, _no_pages]
+        self._listening: list[asyncio.Server] = []
+        middlewares = [_errors_as_json, self._no_pages]
         app = web.Application(client_max_size=options.max_request_bytes, middlewares=middlewares)
         for path in ("/v2", "/v2/health/live", "/v2/health/ready", "/v2/models/stats"):
             app.router.add_get(path, self._ask)
@@ -117,15 +119,26 @@ class HttpGateway:
         )
         loop = asyncio.get_running_loop()
         log_accepts_seldom(loop, logger)
-        host, _, port = self._options.address.rpartition(":")
-        self._listening = await loop.create_server(connections, host.strip("[]"), int(port), backlog=BACKLOG)
+        host, port = split_port(self._options.address)
+        for address in own_addresses(host, "server.host"):
+            listening = await loop.create_server(connections, sock=bound(address, port), backlog=BACKLOG)
+            self._listening.append(listening)
 
     async def close(self) -> None:
-        if self._listening is not None:
-            self._listening.close()
+        for listening in self._listening:
+            listening.close()
         await self._runner.cleanup()
         await self._departures.over(SETTLE_S)
         await self._server.close()
+
+    @web.middleware
+    async def _no_pages(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        try:
+            refuse_pages(request.headers.get("Host"), request.headers.get("Origin"), self._options.names)
+        except PageError as error:
+            raise RefusedError("PERMISSION_DENIED", str(error)) from None
+        answer: web.StreamResponse = await handler(request)
+        return answer
 
     async def _ask(self, request: web.Request) -> web.Response:
         path = self._checked_path(request)
@@ -307,15 +320,6 @@ async def _errors_as_json(request: web.Request, handler: Any) -> web.StreamRespo
     except ClientError as error:
         logger.warning("tritonserver: %r", error)
         return _refusal(RefusedError("UNAVAILABLE", RESTARTING))
-
-
-@web.middleware
-async def _no_pages(request: web.Request, handler: Any) -> web.StreamResponse:
-    """A browser says which page asks whenever that costs something; the reader may be at this machine."""
-    if "Origin" in request.headers:
-        raise RefusedError("PERMISSION_DENIED", "Origin: pages of browsers are not served here")
-    answer: web.StreamResponse = await handler(request)
-    return answer
 
 
 def _refusal(refusal: RefusedError) -> web.Response:

@@ -6,13 +6,14 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
 class GatewayOptions:
     """
     Attributes:
-        address: ``host:port`` where clients come.
+        address: ``host:port`` where clients come; the host may be a name that leads to several addresses.
         server: path of tritonserver's Unix socket.
         open_models: that clients may ask.
         max_request_bytes: size of the largest request.
@@ -25,6 +26,7 @@ class GatewayOptions:
         arrival_timeout_s: longest time for a request to come.
         stalled_client_timeout_s: longest time for which a client may take nothing of what is for it.
         audit_file: of the audit log; empty for none.
+        names: by which clients of HTTP may call, beside localhost and addresses; None for any.
     """
 
     address: str
@@ -38,11 +40,14 @@ class GatewayOptions:
     arrival_timeout_s: float = 60.0
     stalled_client_timeout_s: float = 60.0
     audit_file: str = ""
+    names: tuple[str, ...] | None = None
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> GatewayOptions:
-        values = json.loads(text)
-        return cls(**values | {name: tuple(values[name]) for name in ("open_models", "stages")})
+        values: dict[str, Any] = json.loads(text)
+        return cls(
+            **values | {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+        )

@@ -19,7 +19,16 @@ class ServerSettings(Section):
 
     name: ClassVar[str] = "server"
 
-    host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
+    host: str = Field(
+        "127.0.0.1",
+        description="Address to listen on, or a name that leads to some; 0.0.0.0 for every interface by "
+        "IPv4, :: by IPv6 as well.",
+    )
+    allowed_hosts: Names = Field(
+        (),
+        description="Names by which HTTP and metrics may be called where the server listens on this machine "
+        "alone, as a proxy passes them on; localhost and addresses always may be.",
+    )
     http_port: int = Field(8000, ge=0, le=65535, description="Port of HTTP; 0 takes a free one.")
     grpc_port: int = Field(8001, ge=0, le=65535, description="Port of gRPC; 0 takes a free one.")
     metrics_port: int = Field(

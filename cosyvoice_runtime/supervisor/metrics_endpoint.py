@@ -1,20 +1,21 @@
-"""One page of metrics for Prometheus over HTTP."""
+"""Pages of metrics for Prometheus over HTTP."""
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingTCPServer
 from typing import Any
 
+from cosyvoice_runtime.browsers import PageError, refuse_pages
 from cosyvoice_runtime.gateway.seldom_log import SeldomLog
+from cosyvoice_runtime.listening import bound
 from cosyvoice_runtime.supervisor.http_call import ControlError
 
 logger = logging.getLogger(__name__)
@@ -23,48 +24,62 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 CLOSE_INTERVAL_S = 0.05
 MAX_READERS = 32
 """At once: each has a thread and a file of the supervisor's, which needs both for other things."""
+Page = Callable[[], str]
 
 
 class MetricsEndpoint:
     """Answers ``/metrics`` from threads of its own until closed.
 
     Args:
-        page: makes the page; what it raises as :class:`ControlError` is answered with 503.
+        addresses: to listen at, each of them with every port.
+        pages: makes the page of each port; what it raises as :class:`ControlError` is answered with 503.
+        names: by which it may be called, beside localhost and addresses; None for any.
 
     Raises:
-        OSError: the port can't be used.
+        OSError: a port can't be used.
     """
 
-    def __init__(self, host: str, port: int, page: Callable[[], str]) -> None:
-        self._server = _PageServer(host, port, page)
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(CLOSE_INTERVAL_S,), name="metrics", daemon=True
-        )
-        self._thread.start()
+    def __init__(
+        self, addresses: Sequence[str], pages: Mapping[int, Page], names: Collection[str] | None = None
+    ) -> None:
+        self._servers: list[_PageServer] = []
+        try:
+            for port, page in pages.items():
+                self._servers += [_PageServer(bound(address, port), page, names) for address in addresses]
+        except OSError:
+            for server in self._servers:
+                server.server_close()
+            raise
+        self._threads = [
+            threading.Thread(
+                target=server.serve_forever, args=(CLOSE_INTERVAL_S,), name="metrics", daemon=True
+            )
+            for server in self._servers
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def close(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        for server, thread in zip(self._servers, self._threads, strict=True):
+            server.shutdown()
+            thread.join()
+            server.server_close()
 
 
 class _PageServer(ThreadingTCPServer):
     # Not http.server's: that one looks up the name of its host, which takes seconds where no DNS answers.
-    allow_reuse_address = True
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, host: str, port: int, page: Callable[[], str]) -> None:
-        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    def __init__(self, listening: socket.socket, page: Page, names: Collection[str] | None) -> None:
         self.page = page
+        self.names = names
         self._readers: dict[Any, None] = {}
         self._seldom = SeldomLog(logger)
-        super().__init__((host, port), _Handler)
-
-    @property
-    def is_local(self) -> bool:
-        """Whether it can be reached from this machine alone."""
-        return ipaddress.ip_address(str(self.server_address[0])).is_loopback
+        super().__init__(listening.getsockname(), _Handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listening
+        self.server_activate()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """The oldest reader makes room: one that has taken so long says nothing, or takes nothing."""
@@ -96,8 +111,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def do_GET(self) -> None:
-        if self._asks_for_a_page():
-            self.send_error(HTTPStatus.FORBIDDEN, "pages of browsers are not served")
+        try:
+            refuse_pages(self.headers.get("Host"), self.headers.get("Origin"), self.server.names)
+        except PageError as error:
+            self.send_error(HTTPStatus.FORBIDDEN, explain=str(error))
             return
         if self.path.partition("?")[0] != "/metrics":
             self.send_error(HTTPStatus.NOT_FOUND, "only /metrics is here")
@@ -114,21 +131,5 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(page)
 
-    def _asks_for_a_page(self) -> bool:
-        """Whether a page in a browser asks: of another site, or whose name has come to mean this machine."""
-        host = self.headers.get("Host", "localhost").lower()
-        named = host.partition(":")[0] if host.count(":") < 2 else host.strip("[").partition("]")[0]
-        return "Origin" in self.headers or (
-            self.server.is_local and named != "localhost" and not _is_address(named)
-        )
-
     def log_message(self, format: str, *values: Any) -> None:
         logger.debug(format, *values)
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.whole_answer import whole_models
 from cosyvoice_runtime.headers import HANDED_ON, PROBE_HEADER
+from cosyvoice_runtime.listening import is_loopback
 from cosyvoice_runtime.run_variables import GRPC_URL_VARIABLE, PROBE_KEY_VARIABLE
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.settings.rendered import home_of
@@ -278,7 +279,6 @@ class Server:
             # The gateways say who asks and who has left. They pass on no other header: the key is a probe's.
             f"--http-header-forward-pattern=(?i)({'|'.join(HANDED_ON)})",
             f"--grpc-header-forward-pattern=(?i)({'|'.join((*HANDED_ON, PROBE_HEADER))})",
-            *self._ports.arguments,
             *self._sockets.arguments,
         ]
 
@@ -299,6 +299,7 @@ class Server:
                 arrival_timeout_s=self.settings.arrival_timeout_s,
                 stalled_client_timeout_s=self.settings.stalled_client_timeout_s,
                 audit_file=self.settings.audit_file,
+                names=self._names(),
             )
             self._gateways.append(
                 GatewayProcess(protocol, options, self._python, self._log, lifeline, own, self.settings)
@@ -317,7 +318,7 @@ class Server:
     def _inflight_requests(self, check: Check = keep_waiting) -> dict[str, int]:
         if self._process is None:
             return {}
-        queued = queued_requests(self.triton_metrics_url, check)
+        queued = queued_requests(self._sockets.metrics_url, check)
         return {model: count + queued[model] for model, count in self._process.inflight().items()}
 
     def _count_start(self) -> SupervisorMetrics:
@@ -329,13 +330,22 @@ class Server:
         return self._own
 
     def _serve_metrics(self, process: ServerProcess, own: SupervisorMetrics) -> MetricsEndpoint:
-        def page() -> str:
-            return triton_metrics(self.triton_metrics_url) + process.metrics() + own.page()
+        def tritons_page() -> str:
+            return triton_metrics(self._sockets.metrics_url)
 
+        def page() -> str:
+            return tritons_page() + process.metrics() + own.page()
+
+        pages = {self._ports.model_metrics: page, self._ports.metrics: tritons_page}
         try:
-            return MetricsEndpoint(self._ports.host, self._ports.model_metrics, page)
+            return MetricsEndpoint(self._ports.addresses, pages, self._names())
         except OSError as error:
-            raise StartError(f"model_metrics_port {self._ports.model_metrics}: {error.strerror}") from error
+            raise StartError(f"metrics can't be served on {self._ports.host}: {error}") from error
+
+    def _names(self) -> tuple[str, ...] | None:
+        """By which clients may call; None for any, where they come from other machines."""
+        here = all(is_loopback(address) for address in self._ports.addresses)
+        return self.settings.allowed_hosts if here else None
 
     def _end(self, process: ServerProcess, exit_timeout_s: Callable[[], float]) -> None:
         if self._metrics is not None:

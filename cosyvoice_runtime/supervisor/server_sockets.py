@@ -24,6 +24,14 @@ class ServerSockets:
         return self.folder / "grpc:1"  # tritonserver writes a port behind every address
 
     @property
+    def metrics(self) -> Path:
+        return self.folder / "triton_metrics"
+
+    @property
+    def metrics_url(self) -> str:
+        return f"unix:{self.metrics}"
+
+    @property
     def http_url(self) -> str:
         return f"unix:{self.http}"
 
@@ -39,4 +47,6 @@ class ServerSockets:
             "--http-port=1",
             f"--grpc-address={self.grpc_url.removesuffix(':1')}",
             "--grpc-port=1",
+            f"--metrics-address={self.metrics_url}",
+            "--metrics-port=1",
         ]

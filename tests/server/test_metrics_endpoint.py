@@ -30,7 +30,7 @@ def serve() -> Iterator[Callable[[Callable[[], str]], str]]:
 
     def start(page: Callable[[], str]) -> str:
         ports = ServerPorts.choose(FREE_PORTS)
-        endpoints.append(MetricsEndpoint(ports.host, ports.model_metrics, page))
+        endpoints.append(MetricsEndpoint(ports.addresses, {ports.model_metrics: page}, names=()))
         return ports.url(ports.model_metrics)
 
     yield start
@@ -109,7 +109,7 @@ def test_page_that_cannot_be_made_is_unavailable(serve):
 def test_closed_endpoint_gives_its_port_back():
     ports = ServerPorts.choose(FREE_PORTS)
     for text in ("first", "second"):
-        endpoint = MetricsEndpoint(ports.host, ports.model_metrics, lambda text=text: text)
+        endpoint = MetricsEndpoint(ports.addresses, {ports.model_metrics: lambda text=text: text})
         assert get(ports.url(ports.model_metrics)) == text
         endpoint.close()
 
