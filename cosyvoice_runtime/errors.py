@@ -26,6 +26,9 @@ OUTPUTS = {
 """What each stage of the networks gives, for reading."""
 
 
+CHECK_TELLS = "./run.sh check names the layer"
+
+
 class CosyVoiceError(Exception):
     """Base of every error this library raises on purpose."""
 

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
-from cosyvoice_runtime.errors import SPEECH_LM, CosyVoiceError, InvalidInput, NotFiniteError
+from cosyvoice_runtime.errors import CHECK_TELLS, SPEECH_LM, CosyVoiceError, InvalidInput, NotFiniteError
 from cosyvoice_runtime.lm.prompt import PromptPart, Table, num_positions
 from cosyvoice_runtime.lm.sampling import NOT_FINITE, RUNAWAY_S, Barred, SamplerState, SamplingOptions
 from cosyvoice_runtime.lm.text_stream import StreamState, TextStream
@@ -210,7 +210,7 @@ class Generation:
         Sets `finish_reason` when the utterance ends with it.
         """
         if token == NOT_FINITE:
-            self.finish(FinishReason.ERROR, NotFiniteError(SPEECH_LM))
+            self.finish(FinishReason.ERROR, NotFiniteError(SPEECH_LM, CHECK_TELLS))
             return None
         self.sampler.history.append(token)
         if self.stream is not None and self.stream.state is StreamState.DECODING:

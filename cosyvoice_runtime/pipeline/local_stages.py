@@ -6,7 +6,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from cosyvoice_runtime.arrays import Floats
+from cosyvoice_runtime.errors import CHECK_TELLS, NotFiniteError
 from cosyvoice_runtime.lm.generation import FinishReason, Generation, TokenLimits
 from cosyvoice_runtime.lm.prompt import Prompt, num_positions
 from cosyvoice_runtime.lm.running_batch import RunningBatch
@@ -98,6 +101,8 @@ class LocalStages:
         state = self._states[utterance_id]
         self._token2wav.push(state, tokens, last)
         [samples] = self._token2wav.advance([state])
+        if not np.isfinite(samples).all():
+            raise NotFiniteError(self._token2wav.broken_stage(state), CHECK_TELLS)
         if last:
             self.drop(utterance_id)
         return samples

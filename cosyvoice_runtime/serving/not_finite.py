@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from cosyvoice_runtime.errors import FLOW, SPEECH_LM, VOCODER, NotFiniteError
+from cosyvoice_runtime.errors import CHECK_TELLS, FLOW, SPEECH_LM, VOCODER, NotFiniteError
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.settings import TensorrtLlmSettings, Token2WavSettings
 
@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 METRIC = "cosyvoice_not_finite_total"
 ABOUT = "Answers that were refused because a network gave NaN or infinity, by the first such stage."
-DAMAGED = "its weights may be damaged: ./run.sh check names the layer"
+DAMAGED = f"its weights may be damaged: {CHECK_TELLS}"
 
 
 class NotFiniteCount:

@@ -101,7 +101,10 @@ def test_non_finite_logits_end_that_utterance_alone(make: MakeDecoder, poisoned:
     generations = [decoder.add(prompt, options(max_tokens=9)) for prompt in prompts]
     finish(decoder)
     assert generations[1].finish_reason is FinishReason.ERROR
-    assert str(generations[1].error) == "speech_lm: NaN or infinity in the logits"
+    assert (
+        str(generations[1].error)
+        == "speech_lm: NaN or infinity in the logits; ./run.sh check names the layer"
+    )
     assert generations[1].tokens == []
     for index in (0, 2):
         alone = speak_alone(make, poisoned, prompts[index], options(max_tokens=9))

@@ -265,7 +265,10 @@ def test_broken_logits_under_ras_end_that_utterance_alone(open_engine, trtllm, v
     ras = dataclasses.replace(GREEDY, strategy="ras")
     broken, other = engine.add(Prompt([1]), ras), engine.add(Prompt([2]), ras)
     seen = run(engine, {broken, other})
-    assert str(seen[broken][-1].error) == "speech_lm: NaN or infinity in the logits"
+    assert (
+        str(seen[broken][-1].error)
+        == "speech_lm: NaN or infinity in the logits; ./run.sh check names the layer"
+    )
     assert seen[broken][-1].finish_reason is FinishReason.ERROR
     assert (tokens(seen[other]), seen[other][-1].finish_reason) == (coded(2, 4), FinishReason.STOP)
 

@@ -147,7 +147,10 @@ def test_broken_logits_end_that_utterance_alone(open_engine, vllm, lengths):
     seen = run(engine, {broken, other})
     assert tokens(seen[broken]) == coded(1, 2)
     assert seen[broken][-1].finish_reason is FinishReason.ERROR
-    assert str(seen[broken][-1].error) == "speech_lm: NaN or infinity in the logits"
+    assert (
+        str(seen[broken][-1].error)
+        == "speech_lm: NaN or infinity in the logits; ./run.sh check names the layer"
+    )
     assert (tokens(seen[other]), seen[other][-1].finish_reason) == (coded(2, 4), FinishReason.STOP)
 
 
