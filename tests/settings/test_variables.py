@@ -6,11 +6,15 @@ import logging
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.settings import Settings
+from cosyvoice_runtime.settings import Machine, Settings
+from cosyvoice_runtime.settings.repository import render
+
+ROOT = Path(__file__).parents[2]
 
 
 def service(
@@ -112,3 +116,26 @@ def test_processes_say_what_they_ignore(command, tmp_path):
     )
     assert answer.stderr.count("COSYVOICE_SERVICE_HOST") == 1
     assert "there is no such setting" not in answer.stderr
+
+
+@pytest.mark.parametrize("locale", ["C", "POSIX", "C.UTF-8"])
+@pytest.mark.parametrize("name", ["设置.toml", "a b'\"&;$x.toml"])
+def test_file_of_settings_is_read_whatever_its_path_and_the_locale(tmp_path, locale, name):
+    (tmp_path / name).write_text('[cosyvoice2]\ndefault_voice = "小明"\n', encoding="utf-8")
+    read = "import os; from cosyvoice_runtime.settings import Settings\n"
+    read += "print(ascii(Settings.read([], os.environ).cosyvoice2.default_voice))"
+    variables = {"LC_ALL": locale, "COSYVOICE_SETTINGS": str(tmp_path / name), "PATH": os.environ["PATH"]}
+    answer = subprocess.run([sys.executable, "-c", read], env=variables, capture_output=True, text=True)
+    assert (answer.stdout, answer.stderr) == (f"{'小明'!a}\n", "")
+
+
+def test_path_beyond_ascii_that_a_model_would_read_is_refused_by_its_setting(tmp_path):
+    (tmp_path / "检").mkdir()
+    settings = Settings.read([f"voices_dir={tmp_path / '检'}", "device=cpu"]).resolved(Machine.here())
+    with pytest.raises(
+        InvalidInput, match=r"cosyvoice2\.voices_dir: .* a path in ASCII, which may be a link"
+    ):
+        render(ROOT / "model_repo", settings)
+    (tmp_path / "link").symlink_to(tmp_path / "检")
+    linked = Settings.read([f"voices_dir={tmp_path / 'link'}", "device=cpu"]).resolved(Machine.here())
+    assert render(ROOT / "model_repo", linked)
