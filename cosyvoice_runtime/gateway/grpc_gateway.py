@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import nullcontext
+from contextlib import aclosing, nullcontext
 from functools import partial
 from typing import Any
 
@@ -21,12 +21,15 @@ from cosyvoice_runtime.gateway.audit import CallAudit
 from cosyvoice_runtime.gateway.call_limit import CallLimit
 from cosyvoice_runtime.gateway.client_call import ClientCall
 from cosyvoice_runtime.gateway.departures import Departures, new_call_id
+from cosyvoice_runtime.gateway.health_watch import HealthWatch
 from cosyvoice_runtime.gateway.load_shedder import LoadShedder
 from cosyvoice_runtime.gateway.open_files import most_connections
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.pending_bytes import PendingBytes
 from cosyvoice_runtime.gateway.policy import (
     HEALTH_CALLS,
+    HEALTH_CHECK,
+    HEALTH_WATCH,
     INFER,
     MAX_NAME_LENGTH,
     MODEL_CONFIG,
@@ -58,6 +61,8 @@ NAMES_A_MODEL = {
 SMALL_BYTES = 65_536
 """Of a message whose fields can't take much memory; what asks for no inference is not larger."""
 UNLIMITED = ("grpc.max_receive_message_length", -1)
+HEALTH_TIMEOUT_S = 10.0
+"""For the server's answer to those who watch whether it is there."""
 SETTLE_S = 2.0
 """Longest wait at the end for calls that clients have left."""
 FINAL = "triton_final_response"
@@ -129,6 +134,7 @@ class _Calls(grpc.GenericRpcHandler):
         self._departures = departures
         self._stages = frozenset(options.stages)
         self._whole = options.whole_models
+        self._health = HealthWatch(partial(channel.unary_unary(HEALTH_CHECK), b"", timeout=HEALTH_TIMEOUT_S))
         self._audit = AuditLog(options.audit_file, "server.audit_file")
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
@@ -158,9 +164,14 @@ class _Calls(grpc.GenericRpcHandler):
             raise closed(method)
         if method == STREAM_INFER:
             await self._stream(client, named, audit)
-        elif (message := await client.read(self._arrival_timeout_s)) is not None:
-            answer = await self._ask(method, message, named, audit)
-            await client.write(answer)
+        elif (message := await client.read(self._arrival_timeout_s)) is None:
+            return
+        elif method == HEALTH_WATCH:
+            async with aclosing(self._health.states()) as states:
+                async for state in states:
+                    await client.write(state)
+        else:
+            await client.write(await self._ask(method, message, named, audit))
 
     async def _ask(self, method: str, message: bytes, named: Metadata, audit: CallAudit) -> bytes:
         """One answer for one request. A client that leaves takes its request along."""

@@ -11,9 +11,12 @@ from cosyvoice_runtime.errors import shorten
 SERVICE = "/inference.GRPCInferenceService"
 INFER, STREAM_INFER = f"{SERVICE}/ModelInfer", f"{SERVICE}/ModelStreamInfer"
 MODEL_CONFIG, MODEL_READY = f"{SERVICE}/ModelConfig", f"{SERVICE}/ModelReady"
+HEALTH = "/grpc.health.v1.Health"
+HEALTH_CHECK, HEALTH_WATCH = f"{HEALTH}/Check", f"{HEALTH}/Watch"
 OPEN_CALLS = frozenset(
     {
-        "/grpc.health.v1.Health/Check",
+        HEALTH_CHECK,
+        HEALTH_WATCH,
         f"{SERVICE}/ServerLive",
         f"{SERVICE}/ServerReady",
         f"{SERVICE}/ServerMetadata",
@@ -26,7 +29,7 @@ OPEN_CALLS = frozenset(
     }
 )
 """gRPC's methods that clients may call; whatever else tritonserver has now or will have is closed."""
-HEALTH_CALLS = frozenset({"/grpc.health.v1.Health/Check", f"{SERVICE}/ServerLive", f"{SERVICE}/ServerReady"})
+HEALTH_CALLS = frozenset({HEALTH_CHECK, f"{SERVICE}/ServerLive", f"{SERVICE}/ServerReady"})
 """Answered even when a gateway takes no other call."""
 MAX_NAME_LENGTH = 256
 VERSION = re.compile(r"\d{0,9}")

@@ -198,6 +198,15 @@ def test_open_call_answers(calls, name):
     assert SECRET_PATH not in str(answer)
 
 
+def test_health_is_told_to_who_asks_and_to_who_watches(server):
+    with grpc.insecure_channel(server.grpc_url) as channel:
+        health = "/grpc.health.v1.Health"
+        serving = channel.unary_unary(f"{health}/Check")(b"", timeout=TIMEOUT_S)
+        watch = channel.unary_stream(f"{health}/Watch")(b"", timeout=TIMEOUT_S)
+        assert serving == next(watch) == b"\x08\x01"
+        watch.cancel()
+
+
 @pytest.mark.parametrize("name", CLOSED_CALLS)
 def test_closed_call_is_refused(calls, name):
     status, text = refusal(getattr(calls, name), request(name)())
