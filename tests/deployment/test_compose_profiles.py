@@ -121,7 +121,8 @@ def test_front_keeps_uploaded_voices_where_the_server_has_its_own(front):
     [steps] = docker_image.of("RUN", "front")
     [owned] = re.findall(r"install --directory --owner=(\d+) --group=\d+ (\S+)", steps.values[0])
     assert owned == (docker_image.of("USER", "front")[0].values[0], Path(directory).name)
-    assert " safetensors " in steps.values[0]
+    assert "--requirement requirements/front.txt" in steps.values[0]
+    assert re.search(r"^safetensors==", (ROOT / "requirements/front.txt").read_text(), re.MULTILINE)
 
 
 def test_front_asks_for_the_keys_of_a_file_of_the_host(front):
