@@ -9,9 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
+from cosyvoice_runtime import nvidia
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.nvidia import Obstacle
+from cosyvoice_runtime.pipeline.cli import main
 from cosyvoice_runtime.settings import Machine, Settings, TensorrtLlmSettings, Token2WavSettings, gpu_asked
 from nvidia_fake import fake_driver, fake_torch
 
@@ -120,3 +123,20 @@ def test_model_says_at_its_start_what_has_changed_since_stage_2(section, monkeyp
         gpu_asked.check_at_start(section(device="cuda:0"))
     gpu_asked.check_at_start(section(device="cpu"))
     assert caplog.messages == [NO_GPU]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="torch can use this machine's GPU")
+def test_command_line_refuses_a_gpu_with_the_reason(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(nvidia, "obstacle_to_torch", lambda: OBSTACLE)
+    command = [
+        "speak",
+        "Hello.",
+        "--checkpoint",
+        str(ROOT / "demo_voice"),
+        "--device",
+        "cuda",
+        "-o",
+        str(tmp_path / "x.wav"),
+    ]
+    assert main(command) == 1
+    assert f"expected one that torch can use: {OLD_DRIVER}" in capsys.readouterr().err
