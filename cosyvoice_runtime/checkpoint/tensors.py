@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,14 +15,13 @@ from cosyvoice_runtime.checkpoint.pt_file import read_pt
 from cosyvoice_runtime.checkpoint.safetensors_file import read_safetensors
 from cosyvoice_runtime.checkpoint.schema import Schema, part_schema
 from cosyvoice_runtime.checkpoint.trained_file import TEXT_HEAD as TEXT_HEAD
+from cosyvoice_runtime.checkpoint.trained_file import TEXT_TABLE as TEXT_TABLE
 from cosyvoice_runtime.checkpoint.trained_file import leaves_of, pick
 from cosyvoice_runtime.errors import CheckpointError
 
 Tensors = dict[str, Array]
-AnyTensor = TypeVar("AnyTensor", bound="Described")
 
 DTYPES = ("float32", "float16", "bfloat16")
-TEXT_TABLE = "llm.model.model.embed_tokens.weight"
 
 
 class Described(Protocol):
@@ -39,8 +38,8 @@ def load_tensors(layout: Layout, part: Part, config: ModelConfig) -> Tensors:
     """Tensors of one network as arrays, in the published names and the stored dtype; of float64 as float32.
 
     Files are memory-mapped where their format allows it. They may be as training writes them: see
-    :mod:`~cosyvoice_runtime.checkpoint.trained_file`. An ``llm`` file without the tied text head gets it
-    from the text table.
+    :mod:`~cosyvoice_runtime.checkpoint.trained_file`. An ``llm`` file with one of the tied text table and
+    text head gets the other from it.
 
     Raises:
         CheckpointError: the file is missing or damaged, holds two networks, or a tensor is missing,
@@ -62,15 +61,7 @@ def network_tensors(path: Path, part: Part, schema: Schema) -> Tensors:
     Raises:
         CheckpointError: the file is damaged, or holds none or two of them.
     """
-    tensors = pick(path, part, schema, _content(path))
-    return with_text_head(tensors) if part == "llm" else tensors
-
-
-def with_text_head(tensors: Mapping[str, AnyTensor]) -> dict[str, AnyTensor]:
-    """Tensors of the speech LM; its text table is also its text head where that is missing."""
-    if TEXT_HEAD in tensors or TEXT_TABLE not in tensors:
-        return dict(tensors)
-    return {**tensors, TEXT_HEAD: tensors[TEXT_TABLE]}
+    return pick(path, part, schema, _content(path))
 
 
 def load_speakers(layout: Layout) -> dict[str, Tensors]:

@@ -24,8 +24,9 @@ from cosyvoice_runtime.errors import CheckpointError, shorten
 
 logger = logging.getLogger(__name__)
 
+TEXT_TABLE = "llm.model.model.embed_tokens.weight"
 TEXT_HEAD = "llm.model.lm_head.weight"
-"""Tied to the text table and unused in speech synthesis, so it may be missing."""
+"""Tied to the text table and unused in speech synthesis. Some programs write one of the two names."""
 MAX_DEPTH = 8
 """Of dictionaries in dictionaries that are looked into."""
 MAX_NAME = 500
@@ -40,6 +41,8 @@ UNREAD = re.compile(r"(?:.*\.)?(inv_freq|position_ids|num_batches_tracked|lora_\
 ADAPTER = "lora_"
 UNMERGED = re.compile(r"\.(?:base_layer|base|original_module|modules_to_save)\.")
 """Within the names that a layer has while an adapter is around it."""
+
+MERGE = "merge it (peft: model.merge_and_unload()) and write the state dict of the result"
 
 
 class Leaf(NamedTuple):
@@ -121,6 +124,10 @@ def _networks(leaves: Iterable[Leaf], schema: Schema) -> dict[str, Network]:
                 other = networks[beginning].setdefault(name, leaf)
                 if not _same(other, leaf):
                     raise CheckpointError(f"tensor {name} is there twice and differs")
+    for network in networks.values():
+        for name, tied in ((TEXT_HEAD, TEXT_TABLE), (TEXT_TABLE, TEXT_HEAD)):
+            if name in network:
+                network.setdefault(tied, network[name])
     return networks
 
 
@@ -140,13 +147,12 @@ def _chosen(networks: dict[str, Network], schema: Schema) -> str:
     Raises:
         CheckpointError: several are complete and differ.
     """
-    needed = schema.keys() - {TEXT_HEAD}
     read = {beginning: _read(network) for beginning, network in networks.items()}
-    whole = [beginning for beginning, names in read.items() if needed <= names]
+    whole = [beginning for beginning, names in read.items() if schema.keys() <= names]
     if not whole:
         return max(networks, key=lambda beginning: (len(read[beginning]), len(networks[beginning])))
     for other in whole[1:]:
-        if not all(_same(networks[whole[0]][name], networks[other][name]) for name in needed):
+        if not all(_same(networks[whole[0]][name], networks[other][name]) for name in schema):
             raise CheckpointError(
                 f"it holds networks that differ, behind {' and '.join(repr(each) for each in whole)}; "
                 "keep the one that is to speak, as docs/library.md#weights-of-ones-own tells"
@@ -168,12 +174,8 @@ def _require_whole(network: Network, schema: Schema, leaves: list[Leaf]) -> None
             f"tensor {empty} is empty, as in one of several files of a divided network; DeepSpeed's "
             "zero_to_fp32.py writes the whole"
         )
-    missing = schema.keys() - network.keys() - {TEXT_HEAD}
-    if missing and any(UNMERGED.search(leaf.name) for leaf in leaves):
-        raise CheckpointError(
-            "it holds an adapter beside the layers that it changes; merge it (peft: "
-            "model.merge_and_unload()) and write the state dict of the result"
-        )
+    if schema.keys() - network.keys() and any(UNMERGED.search(leaf.name) for leaf in leaves):
+        raise CheckpointError(f"it holds an adapter beside the layers that it changes; {MERGE}")
 
 
 def _unknown(network: Network, beginning: str, leaves: Iterable[Leaf]) -> Network:
@@ -201,6 +203,8 @@ def _no_network(part: Part, content: Any, leaves: list[Leaf]) -> str:
     tensors = [leaf for leaf in leaves if isinstance(leaf.value, np.ndarray)]
     if not tensors:
         return f"it holds no tensors by name, but {_told(leaves) or 'nothing'}"
+    if ADAPTER in _told(tensors):
+        return f"it holds an adapter and no {part}; {MERGE}"
     return f"none of its {len(tensors)} tensors is one of {part}, but {_told(tensors)}"
 
 

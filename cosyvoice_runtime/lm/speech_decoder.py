@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.schema import llm_schema
-from cosyvoice_runtime.checkpoint.tensors import schema_problems, with_text_head
+from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, schema_problems
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.lm.kv_cache import CacheView
 from cosyvoice_runtime.lm.prompt import PromptPart
@@ -143,7 +143,10 @@ class SpeechDecoder(nn.Module):
 
 def check_tensors(config: SpeechLMConfig, tensors: Mapping[str, Tensor]) -> None:
     """Raise `CheckpointError` naming the first missing, unknown or misshapen tensor."""
-    problems = schema_problems(with_text_head(tensors), llm_schema(config))
+    schema = llm_schema(config)
+    if TEXT_HEAD not in tensors:  # which is never used
+        schema.pop(TEXT_HEAD, None)
+    problems = schema_problems(tensors, schema)
     if problems:
         raise CheckpointError(f"llm: {problems[0]}")
 

@@ -104,7 +104,7 @@ def test_stored_dtype_is_kept(checkpoint: Path, dtype: torch.dtype) -> None:
     ("part", "name"),
     [
         ("llm", "llm_decoder.bias"),
-        ("llm", TEXT_TABLE),
+        ("llm", "speech_embedding.weight"),
         ("flow", "encoder.after_norm.weight"),
         ("hift", "conv_post.bias"),
     ],

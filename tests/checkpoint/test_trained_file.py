@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors import safe_open
+from safetensors.torch import save_file, save_model
 from torch import nn
 from torch.distributed.tensor import DeviceMesh, Replicate, distribute_tensor
 from torch.optim.swa_utils import AveragedModel
@@ -24,7 +25,7 @@ from cosyvoice_runtime.checkpoint import Layout, load_config, verify_checkpoint
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.layout import PARTS, Part
 from cosyvoice_runtime.checkpoint.making import make_checkpoint
-from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD
+from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, TEXT_TABLE
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
@@ -312,6 +313,10 @@ REFUSED: dict[str, tuple[Callable[[State], Any], str]] = {
         f"refused: tensor {NAME} is there twice and differs",
     ),
     "adapter of peft": (adapted, "refused: it holds an adapter beside the layers that it changes; merge it"),
+    "adapter alone": (
+        lambda state: {f"{name.removesuffix('.weight')}.lora_A.weight": torch.ones(1) for name in state},
+        "refused: it holds an adapter and no llm; merge it",
+    ),
     "adapter of one's own": (lambda state: adapted(state, "base"), "refused: it holds an adapter beside"),
     "missing": (lambda state: {"model": without(state, NAME), "epoch": 1}, f"tensor {NAME} is missing"),
     "shape": (
@@ -391,9 +396,22 @@ def test_network_of_another_part_is_named(checkpoint: Path) -> None:
         load(checkpoint, "llm")
 
 
-def test_text_head_may_be_missing_behind_any_beginning(checkpoint: Path) -> None:
+@pytest.mark.parametrize("name", [TEXT_HEAD, TEXT_TABLE])
+def test_one_of_the_tied_tensors_may_be_missing_behind_any_beginning(checkpoint: Path, name: str) -> None:
     expected = original(checkpoint, "llm")
-    torch.save({"ema": prefixed("module.")(without(expected, TEXT_HEAD))}, checkpoint / "llm.pt")
+    torch.save({"ema": prefixed("module.")(without(expected, name))}, checkpoint / "llm.pt")
+    assert_equal(load(checkpoint, "llm"), expected)
+
+
+def test_safetensors_without_names_of_shared_memory_is_read(checkpoint: Path) -> None:
+    """``save_model``, which Hugging Face's trainers use, keeps one name of each tensor, here the head's."""
+    expected = original(checkpoint, "llm")
+    (checkpoint / "llm.pt").unlink()
+    network = Tree(expected)
+    network.get_submodule("llm.model.lm_head").weight = network.get_parameter(TEXT_TABLE)
+    save_model(network, str(checkpoint / "llm.safetensors"))
+    with safe_open(checkpoint / "llm.safetensors", "pt") as file:
+        assert TEXT_TABLE not in file.keys()  # noqa: SIM118 - no mapping
     assert_equal(load(checkpoint, "llm"), expected)
 
 
