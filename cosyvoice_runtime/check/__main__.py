@@ -55,7 +55,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--reference", type=Path, required=True, help="recording to speak like, 0.5 to 30 s")
     parser.add_argument("--reference-text", default="", help="what it says")
     parser.add_argument("settings", nargs="*", metavar="KEY=VALUE")
-    return parser.parse_args(arguments)
+    return parser.parse_intermixed_args(arguments)
 
 
 if __name__ == "__main__":

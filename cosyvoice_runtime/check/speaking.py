@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -58,7 +58,7 @@ def drawn(lm: Any, prompt: Prompt, forced: Sequence[int] | None = None) -> tuple
     recorded = Recorded(network, forced)
     batch = RunningBatch(lm.config, cache, HostSteps(recorded, cache, 1, lm.config.fill_id))
     generation = batch.add(prompt, options)
-    with _without_gradients():
+    with _exactly():
         while generation.finish_reason is None:
             batch.step()
     return generation.tokens, np.stack(recorded.logits)
@@ -66,7 +66,7 @@ def drawn(lm: Any, prompt: Prompt, forced: Sequence[int] | None = None) -> tuple
 
 def mel_of(token2wav: Any, voice: FlowPrompt, tokens: Sequence[int]) -> Floats:
     """The mel ``[bins, T]`` of speech tokens after a voice's prompt, the whole of it at once."""
-    with _without_gradients():
+    with _exactly():
         if hasattr(token2wav, "regulated"):
             state = token2wav.open(voice, SEED)
             token2wav.push(state, tokens, last=True)
@@ -82,7 +82,7 @@ def mel_of(token2wav: Any, voice: FlowPrompt, tokens: Sequence[int]) -> Floats:
 
 def samples_of(token2wav: Any, mel: Floats) -> Floats:
     """The waveform ``[n]`` of a mel."""
-    with _without_gradients():
+    with _exactly():
         if hasattr(token2wav, "regulated"):
             return _sampled_phase(token2wav.vocoder, mel)
         vocoder = token2wav.vocoder
@@ -149,9 +149,13 @@ def _on_host(values: Any) -> Array:
     return np.asarray(values.float().cpu() if hasattr(values, "cpu") else values)
 
 
-def _without_gradients() -> Any:
+@contextmanager
+def _exactly() -> Iterator[None]:
+    """Without gradients and, on a GPU, without TF32 in place of float32."""
     if not installed("torch"):
-        return nullcontext()
+        yield
+        return
     import torch
 
-    return torch.inference_mode()
+    with torch.inference_mode(), torch.backends.cudnn.flags(allow_tf32=False):
+        yield

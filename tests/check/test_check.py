@@ -41,7 +41,14 @@ def wrong(rows: list[Row]) -> dict[str, str]:
 
 
 def test_the_demo_voice_is_sound(capsys):
-    arguments = ["--reference", str(REFERENCE), "--reference-text", WORDS, f"checkpoint_dir={DEMO_VOICE}"]
+    arguments = [
+        f"checkpoint_dir={DEMO_VOICE}",
+        "--reference",
+        str(REFERENCE),
+        "--reference-text",
+        WORDS,
+        "device=cpu",
+    ]
     assert main(arguments) == 0
     said = capsys.readouterr()
     assert re.findall(r"^\| (\w+) +\|.*\| ok +\|$", said.out, re.MULTILINE) == STAGES
