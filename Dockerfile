@@ -6,6 +6,8 @@
 ARG BASE=nvidia
 ARG SBOM_OF=nvidia
 ARG FLAVOUR=trtllm
+# Commit of the source, for the label of the image.
+ARG COMMIT=
 ARG PYTHON=python:3.12.12-slim-bookworm@sha256:593bd06efe90efa80dc4eee3948be7c0fde4134606dd40d8dd8dbcade98e669c
 
 # This project as a wheel: NVIDIA's containers have a setuptools of their own, which must stay.
@@ -63,6 +65,10 @@ EXPOSE 8080
 HEALTHCHECK --interval=30s --timeout=10s --retries=3 \
     CMD ["python3", "-c", "from http.client import HTTPConnection as C; c = C('127.0.0.1', 8080); \
 c.request('GET', '/health'); assert c.getresponse().status == 200"]
+ARG COMMIT
+LABEL org.opencontainers.image.title="cosyvoice2" \
+      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.revision="${COMMIT}"
 CMD ["python3", "-m", "cosyvoice_front"]
 
 # What the Python packages of a stage are, and their licences.
@@ -94,4 +100,8 @@ EXPOSE 8000 8001 8003
 # Speaks a few tokens. The first start downloads weights and may build engines.
 HEALTHCHECK --interval=60s --timeout=30s --start-period=2h --retries=3 \
     CMD ["python3", "scripts/health.py"]
+ARG COMMIT
+LABEL org.opencontainers.image.title="cosyvoice2" \
+      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.revision="${COMMIT}"
 CMD ["bash", "run.sh", "0", "3"]

@@ -60,6 +60,23 @@ def test_profile_has_one_server_that_is_built_here(profile):
     assert service["networks"]["default"]["aliases"] == ["server"]
 
 
+@pytest.mark.parametrize("profile", [*PROFILES, "front"])
+def test_images_are_named_by_version_and_by_what_a_build_adds_to_it(profile):
+    given = {"TAG": "0.1.0-2f46f21", "COMMIT": "2f46f217"}
+    [service] = services(profile, given).values()
+    assert service["image"].startswith("cosyvoice2:0.1.0-2f46f21-")
+    assert service["build"]["args"]["COMMIT"] == "2f46f217"
+    [service] = services(profile).values()
+    assert service["image"].startswith(f"cosyvoice2:{__version__}-")
+
+
+def test_front_s_audit_log_is_the_container_s_unless_a_file_is_named(front):
+    name = "COSYVOICE_FRONT__AUDIT_FILE"
+    assert front["environment"][name] == "-"
+    [named] = services("front", {name: "/log/audit"}).values()
+    assert named["environment"][name] == "/log/audit"
+
+
 def test_monitoring_goes_with_any_profile():
     ports = [port for service in services("monitoring").values() for port in service["ports"]]
     for profile in PROFILES:

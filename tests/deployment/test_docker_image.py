@@ -19,6 +19,7 @@ from packaging.version import Version
 from tritonclient.grpc import service_pb2
 from tritonclient.grpc.service_pb2_grpc import GRPC_GENERATED_VERSION
 
+from cosyvoice_runtime import __version__
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.pinned import CONTAINER as TRTLLM_CONTAINER
 from cosyvoice_runtime.serving.lm.engines.vllm.installed import CONTAINER as VLLM_CONTAINER
 from cosyvoice_runtime.sha256 import sha256_of
@@ -83,6 +84,16 @@ def test_nothing_is_installed_unpinned():
 def test_nothing_is_fetched_by_other_means():
     for entry in of("RUN"):
         assert not re.search(r"\b(git|curl|wget|apt-get|apt|conda)\b", entry.values[0])
+
+
+@pytest.mark.parametrize("stage", ["front", "server"])
+def test_image_says_its_version_and_its_commit(stage):
+    [label] = docker_image.of("LABEL", stage)
+    said = dict(zip(label.values[::2], (value.strip('"') for value in label.values[1::2]), strict=True))
+    assert said["org.opencontainers.image.version"] == __version__
+    assert said["org.opencontainers.image.revision"] == "${COMMIT}"
+    assert docker_image.arguments()["COMMIT"] == ""
+    assert "COMMIT" in [entry.values[0] for entry in docker_image.of("ARG", stage)]
 
 
 def test_server_runs_without_root():
