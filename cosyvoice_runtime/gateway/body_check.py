@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import os
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -83,14 +84,16 @@ class BodyCheck:
 
 
 async def _ask_process(question: BodyQuestion, body: bytes) -> bytes:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", __name__),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
+    line = json.dumps(dataclasses.asdict(question)).encode() + b"\n"
+    # A file in memory: through a pipe this loop would have to carry the body.
+    with open(os.memfd_create("body"), "w+b") as said:
+        await asyncio.to_thread(said.writelines, (line, body))
+        said.seek(0)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", __name__), stdin=said, stdout=asyncio.subprocess.PIPE
+        )
     try:
-        line = json.dumps(dataclasses.asdict(question)).encode() + b"\n"
-        answer, _ = await process.communicate(line + body)
+        answer, _ = await process.communicate()
     finally:
         if process.returncode is None:
             process.kill()
