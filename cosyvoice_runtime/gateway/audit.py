@@ -20,6 +20,8 @@ from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
 FAULTS = ("INTERNAL", "UNKNOWN", "DEADLINE_EXCEEDED", "DATA_LOSS")
 """Statuses of errors that are no refusal."""
 FINAL = "triton_final_response"
+MOST_OPEN = 1024
+"""Utterances of a call. Of clients that ask for no final responses an end is not seen before the call's."""
 
 
 @dataclass
@@ -58,9 +60,13 @@ class CallAudit:
 
     def asked(self, asked: UtteranceRequest) -> None:
         """A request gets through: it begins an utterance, or brings more text of one."""
+        if not self._log.on:
+            return
         self._told = True
         known = self._utterances.get(asked.request_id)
         if known is None:
+            if len(self._utterances) >= MOST_OPEN:
+                self._end(next(iter(self._utterances)), OK)
             self._utterances[asked.request_id] = _Utterance(asked, asked.characters)
         else:
             known.open += 1

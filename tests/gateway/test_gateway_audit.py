@@ -17,9 +17,12 @@ from aiohttp import ClientSession, web
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import serialize_byte_tensor
 
+from cosyvoice_runtime.audit_log import AuditLog
+from cosyvoice_runtime.gateway.audit import MOST_OPEN, CallAudit
 from cosyvoice_runtime.gateway.grpc_gateway import GrpcGateway
 from cosyvoice_runtime.gateway.http_gateway import HttpGateway
 from cosyvoice_runtime.gateway.options import GatewayOptions
+from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor.server_ports import ServerPorts
 
@@ -175,6 +178,18 @@ def test_errors_of_the_models_are_told_apart(folder, text, ending):
     bad, good = streamed(folder, asked(text, "a"), asked("secret", "b"))
     assert facts(bad) == ("a", None, len(text), 0.0, ending)
     assert facts(good) == ("b", None, 6, 1.0, "ok")
+
+
+@pytest.mark.parametrize(("on", "written"), [(True, 10), (False, 0)])
+def test_call_that_never_ends_keeps_no_more_than_so_many_utterances(folder, on, written):
+    log = folder / "audit"
+    audit = CallAudit(AuditLog(str(log) if on else "", "server.audit_file"), STREAM, "peer")
+    for number in range(MOST_OPEN + 10):
+        audit.asked(UtteranceRequest(MODEL, None, request_id=str(number)))
+    assert [line["request_id"] for line in (lines(log) if on else [])] == [str(n) for n in range(written)]
+    with audit.call():
+        pass
+    assert len(lines(log) if on else []) == (MOST_OPEN + 10) * on
 
 
 def test_request_that_does_not_get_through_is_a_line(folder):
