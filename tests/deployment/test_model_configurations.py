@@ -19,6 +19,7 @@ from triton_python_backend_utils import InferenceRequest
 from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
+from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.request_count import RequestCount
 from cosyvoice_runtime.pipeline.request import AudioChunk
 from cosyvoice_runtime.serving.extractors import (
@@ -29,6 +30,7 @@ from cosyvoice_runtime.serving.extractors import (
 )
 from cosyvoice_runtime.serving.lm.model import SpeechLmModel, TokenReply
 from cosyvoice_runtime.serving.lm.request import RequestReader
+from cosyvoice_runtime.serving.not_finite import NotFiniteCount
 from cosyvoice_runtime.serving.speech.listeners import outputs as speech_outputs
 from cosyvoice_runtime.serving.speech.open_utterances import TextMessage
 from cosyvoice_runtime.serving.speech.speech_inputs import SpeechInputs
@@ -75,6 +77,7 @@ REFERENCE = {
     "reference_sample_rate": 16_000,
     "reference_text": "Words.",
 }
+NOT_FINITE = NotFiniteCount(Metrics("tensorrt_llm"), {})
 VOCABULARY = MergedVocabulary(text_tokens=1000, speech_rows=6564)
 LM = {
     "input_ids": [VOCABULARY.sos_id, 5, 6, VOCABULARY.task_id],
@@ -201,7 +204,7 @@ def read_tokens(request: InferenceRequest) -> Any:
     model.vocabulary = VOCABULARY
     model.reader = RequestReader(VOCABULARY, 100, 1000)
     model.scheduler = SimpleNamespace(submit=lambda read, reply: submitted.append(read))
-    model.count = RequestCount("tensorrt_llm")
+    model.count, model.not_finite = RequestCount("tensorrt_llm"), NOT_FINITE
     model.execute([request])
     return submitted[0]
 
@@ -253,7 +256,7 @@ def test_model_asks_for_nothing_that_is_declared_optional(configs, model):
 
 
 def sent_tokens(request: InferenceRequest) -> None:
-    reply = TokenReply(request, VOCABULARY.speech_offset, RequestCount("tensorrt_llm"))
+    reply = TokenReply(request, VOCABULARY.speech_offset, RequestCount("tensorrt_llm"), NOT_FINITE)
     reply.send([1, 2, 3], None)
     reply.send([], FinishReason.STOP)
     reply.finish()
