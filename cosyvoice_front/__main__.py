@@ -18,10 +18,14 @@ from cosyvoice_front.keys import Keys
 from cosyvoice_front.request_id import set_up_logging
 from cosyvoice_front.server_client import Upstream
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
+from cosyvoice_runtime.file_limit import file_limit_problem
 from cosyvoice_runtime.listening import bound, is_loopback, own_addresses
 from cosyvoice_runtime.settings import FrontSettings, Settings
 
 logger = logging.getLogger("cosyvoice_front")
+
+NEEDED_FILES = 256
+"""Its own, and a connection for each of a few listeners."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -45,9 +49,12 @@ def main(arguments: list[str] | None = None) -> int:
 def check(settings: FrontSettings) -> None:
     """
     Raises:
+        CosyVoiceError: too few files may be open.
         InvalidInput: it would listen to strangers without asking for keys, the keys can't be read, no voice
             can be kept, or its host is none of this machine.
     """
+    if problem := file_limit_problem(NEEDED_FILES):
+        raise CosyVoiceError(problem)
     if settings.voices_dir:
         check_writable(Path(settings.voices_dir))
     if settings.api_keys_file:

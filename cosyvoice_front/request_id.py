@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from contextvars import ContextVar
 
@@ -11,12 +10,11 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cosyvoice_runtime.headers import REQUEST_HEADER, request_name
+from cosyvoice_runtime.log_lines import log_lines
 
 logger = logging.getLogger(__name__)
 
 FORMAT = "%(asctime)s %(levelname)-7s [%(request_id)s] %(message)s"
-STEERING = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Control characters, line ends of Unicode, and those that turn the direction of writing."""
 
 STARTS = ("http.response.start", "websocket.accept", "websocket.http.response.start")
 """Messages of ASGI that bring the headers of an answer."""
@@ -61,13 +59,6 @@ class NamedRecords(logging.Filter):
         return True
 
 
-class OneLine(logging.Formatter):
-    """Shows line ends and other characters that steer a terminal as escapes, so that nobody forges a line."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - as logging calls it
-        return STEERING.sub(lambda found: ascii(found[0])[1:-1], super().formatMessage(record))
-
-
 class WithoutHandshakes(logging.Filter):
     """Leaves out uvicorn's line for each websocket: it shows the query, where a key may stand."""
 
@@ -78,7 +69,4 @@ class WithoutHandshakes(logging.Filter):
 def set_up_logging() -> None:
     """Log to standard error, each line with the request that it is about."""
     logging.getLogger("uvicorn.error").addFilter(WithoutHandshakes())
-    handler = logging.StreamHandler()
-    handler.addFilter(NamedRecords())
-    handler.setFormatter(OneLine(FORMAT))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    log_lines(logging.INFO, FORMAT, NamedRecords())

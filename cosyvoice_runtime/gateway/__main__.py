@@ -14,10 +14,11 @@ from typing import Any
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.gateway.options import GatewayOptions
+from cosyvoice_runtime.log_lines import log_lines
 
 
 def main() -> int:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    log_lines(logging.INFO, "%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the supervisor drains first
     options = GatewayOptions.from_json(sys.stdin.readline())
     return asyncio.run(_serve(sys.argv[1], options))

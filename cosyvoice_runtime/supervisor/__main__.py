@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from cosyvoice_runtime.errors import CosyVoiceError
+from cosyvoice_runtime.log_lines import log_lines
 from cosyvoice_runtime.settings import Settings
 from cosyvoice_runtime.supervisor.allowance import Allowance
 from cosyvoice_runtime.supervisor.errors import (
@@ -40,7 +41,7 @@ Exit codes: 0 stopped when told to, 2 wrong arguments, 3 not started because it 
 
 def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s")
+    log_lines(logging.INFO, "%(asctime)s %(levelname)-7s %(message)s")
     try:
         settings = Settings.read(options.settings, os.environ)
     except CosyVoiceError as error:

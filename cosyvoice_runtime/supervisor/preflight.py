@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from cosyvoice_runtime.file_limit import file_limit_problem
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.settings.template import placeholders, unescape
 from cosyvoice_runtime.supervisor import shared_memory
@@ -18,6 +19,8 @@ TRITON_FOLDER = Path("/tmp")
 MODEL_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
 """Names of models' folders; Triton's python backend writes them into a command of a shell."""
 PARAMETER = r'key:\s*"%s"\s*,?\s*value:?\s*\{\s*string_value:\s*"((?:[^"\\]|\\.)*)"'
+NEEDED_FILES = 512
+"""Of tritonserver with its models, and of each gateway without many clients."""
 
 
 def check(triton: Triton, ports: ServerPorts, settings: ServerSettings, repository: Path) -> None:
@@ -28,6 +31,7 @@ def check(triton: Triton, ports: ServerPorts, settings: ServerSettings, reposito
     problems = [
         *triton.problems(),
         *_shared_memory_problems(settings.min_shared_memory_mib),
+        *_file_problems(),
         *ports.problems,
         *repository_problems(repository),
         *code_problems(triton.interpreter.executable),
@@ -70,6 +74,11 @@ def _model_problems(configuration: Path) -> list[str]:
 def _parameter(configuration: str, key: str) -> str | None:
     found = re.search(PARAMETER % key, configuration)
     return unescape(found[1]) if found else None
+
+
+def _file_problems() -> list[str]:
+    problem = file_limit_problem(NEEDED_FILES)
+    return [problem] if problem else []
 
 
 def _shared_memory_problems(wanted_mib: int) -> list[str]:

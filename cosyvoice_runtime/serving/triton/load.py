@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 import json
-import logging
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+from cosyvoice_runtime.log_lines import log_lines
 
 if TYPE_CHECKING:
     from cosyvoice_runtime.settings.model import ModelSettings
@@ -39,7 +40,7 @@ def read_parameters(arguments: Mapping[str, str]) -> dict[str, dict[str, str]]:
     close_shared_memory()
     parameters: dict[str, dict[str, str]] = json.loads(arguments["model_config"])["parameters"]
     level = parameters["log_level"]["string_value"].upper()
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
+    log_lines(level, "%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
     return parameters
 
 
