@@ -13,6 +13,7 @@ from pathlib import Path
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor.errors import StartError
+from cosyvoice_runtime.supervisor.growing_pause import GrowingPause
 from cosyvoice_runtime.supervisor.guarded_call import CHECK_INTERVAL_S, Check
 from cosyvoice_runtime.supervisor.lifeline import Lifeline
 from cosyvoice_runtime.supervisor.log_file import LogFile
@@ -21,8 +22,8 @@ from cosyvoice_runtime.supervisor.supervisor_metrics import SupervisorMetrics
 logger = logging.getLogger(__name__)
 
 OPEN, ALIVE = "open", "alive"
-PAUSE_S = 0.2
-"""Before a gateway that ended is started again."""
+PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
+"""Before a gateway that ended is started again: the longer the more often it has not opened."""
 RETRY_S = 1.0
 """Before the next try, where the machine had no room for it."""
 OPEN_TIMEOUT_S = 120.0
@@ -67,6 +68,7 @@ class GatewayProcess:
         counts.knows(self._name)
         self._settings = settings
         self._closing = threading.Event()
+        self._pause = GrowingPause(PAUSE_S, LONGEST_PAUSE_S)
         self._process = self._start()
         self._thread = threading.Thread(target=self._keep, name=self._name, daemon=True)
 
@@ -119,7 +121,7 @@ class GatewayProcess:
             self._watch(self._process, pause_s)
             code = self._process.wait()
             self._lifeline.drop(self._process.pid)
-            if self._closing.wait(PAUSE_S):
+            if self._closing.wait(self._pause.failed()):
                 return
             logger.error(
                 "the gateway of %s ended with exit code %d and is started again", self._protocol, code
@@ -144,6 +146,8 @@ class GatewayProcess:
             said = os.read(process.stdout.fileno(), ANSWER_BYTES).decode(errors="replace").split("\n")
             if said == [""]:
                 return  # that was its end
+            if OPEN in said:
+                self._pause.succeeded()
             for line in {*said} - {"", OPEN, ALIVE}:  # why it can't open again
                 logger.error("the gateway of %s: %s", self._protocol, line)
             pause_s = self._pause_s

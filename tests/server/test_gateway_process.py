@@ -96,6 +96,29 @@ def gateway(
     assert lifeline._sessions == set()
 
 
+OPENS_ONCE = 'test -e "$0.opened" && exit 1; touch "$0.opened"; echo open; exit 1'
+OPENS_AGAIN = "echo open; exit 1"
+
+
+@pytest.mark.parametrize(
+    ("gateway", "pauses"),
+    [(OPENS_ONCE, [0.2, 0.4, 0.8, 1.6]), (OPENS_AGAIN, [0.2] * 4)],
+    indirect=["gateway"],
+)
+def test_pauses_grow_before_one_that_does_not_open_again(gateway, pauses, eventually):
+    waited: list[float] = []
+    wait = gateway._closing.wait
+
+    def shortly(seconds: float) -> bool:
+        waited.append(seconds)
+        return wait(0.01)
+
+    gateway._closing.wait = shortly
+    gateway.wait_until_open(lambda: None)
+    eventually(lambda: len(waited) >= len(pauses))
+    assert waited[: len(pauses)] == pauses
+
+
 @pytest.mark.parametrize("gateway", ["true"], indirect=True)
 def test_start_does_not_wait_for_one_that_never_opens(gateway):
     looks = []
