@@ -19,7 +19,7 @@ from cosyvoice_front.request_id import set_up_logging
 from cosyvoice_front.server_client import Upstream
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.file_limit import file_limit_problem
-from cosyvoice_runtime.listening import bound, is_loopback, own_addresses
+from cosyvoice_runtime.listening import bound, is_loopback, own_addresses, with_port
 from cosyvoice_runtime.settings import FrontSettings, Settings
 
 logger = logging.getLogger("cosyvoice_front")
@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         settings = Settings.read(options.settings, os.environ)
         check(settings.front)
-        server = uvicorn.Server(uvicorn_config(settings))
+        server = TellingServer(uvicorn_config(settings))
         listening = sockets(settings.front)
     except CosyVoiceError as error:
         logger.error("%s", error)
@@ -44,6 +44,16 @@ def main(arguments: list[str] | None = None) -> int:
     with suppress(KeyboardInterrupt):  # which uvicorn raises after Ctrl-C, when it has ended
         server.run(listening)
     return 0 if server.started else 1  # after SIGTERM uvicorn ends the process by it
+
+
+class TellingServer(uvicorn.Server):
+    """Tells its address when clients may come, which uvicorn doesn't for sockets that it is given."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for each in sockets or ():
+            host, port = each.getsockname()[:2]
+            logger.info("running on http://%s", with_port(host, port))
 
 
 def check(settings: FrontSettings) -> None:
