@@ -52,8 +52,7 @@ class Uploads:
         families = [family.with_published_prompts() if published else family for family in FAMILIES]
         self._mels = [family.mel for family in families]
         self._records = VoiceRecords(directory)
-        with self._records.locked():  # fails now rather than with the first voice
-            pass
+        self._records.make()  # fails now rather than with the first voice
 
     def usable(self, name: str, owner: str) -> bool:
         """Whether a key may speak with what has this name; the server may have voices that nobody sent."""

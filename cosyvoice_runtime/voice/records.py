@@ -28,6 +28,17 @@ class VoiceRecords:
     def __init__(self, directory: Path) -> None:
         self._records = directory / "uploads"
         self._recordings = self._records / "recordings"
+        self._lock = self._records / "lock"
+
+    def make(self) -> None:
+        """Make the directory when it is missing. No lock is taken: another process may hold it.
+
+        Raises:
+            OSError: the directory can't be written.
+        """
+        self._recordings.mkdir(parents=True, exist_ok=True)
+        with open(self._lock, "ab"):
+            pass
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -37,8 +48,8 @@ class VoiceRecords:
             TimeoutError: another process holds them for longer than :data:`LOCK_WAIT_S`.
             OSError: the directory can't be written.
         """
-        self._recordings.mkdir(parents=True, exist_ok=True)
-        with exclusive_lock(self._records / "lock", wait_s=LOCK_WAIT_S):
+        self.make()
+        with exclusive_lock(self._lock, wait_s=LOCK_WAIT_S):
             yield
 
     def read(self, name: str) -> dict[str, Any] | None:

@@ -33,6 +33,7 @@ def test_help_of_a_script(
     if path.name in ON_A_GPU:
         pytest.importorskip("triton", reason="needs a GPU's packages")
     monkeypatch.setattr(sys, "argv", [str(path), "--help"])
+    monkeypatch.syspath_prepend(path.parent)
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(path), run_name="__main__")
     assert ended.value.code == 0
