@@ -75,8 +75,15 @@ Array = npt.NDArray[Any]
 
 
 def name_of(request: Any) -> str:
-    """By which logs name a request: its id, or else what its gateway calls it; empty without either."""
-    return str(request.request_id() or Inputs(request).request_name or "")
+    """By which logs name a request: its id, or else what its gateway calls it.
+
+    It is empty without either, and where the request can't be read, which its own error tells.
+    """
+    try:
+        return str(request.request_id() or Inputs(request).request_name or "")
+    except Exception:
+        logger.debug("a request without a name that can be read", exc_info=True)
+        return ""
 
 
 class Inputs:
@@ -280,5 +287,6 @@ def respond(model: str, outputs: dict[str, npt.NDArray[Any]] | BaseException, re
 def answer(request: Any, model: str, outputs: dict[str, npt.NDArray[Any]] | BaseException) -> None:
     """Send that response before or after ``execute`` returns, which has None in its place."""
     final = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+    name = name_of(request) if isinstance(outputs, BaseException) else ""
     with SEND_LOCK:
-        request.get_response_sender().send(respond(model, outputs, name_of(request)), flags=final)
+        request.get_response_sender().send(respond(model, outputs, name), flags=final)

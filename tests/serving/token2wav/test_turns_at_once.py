@@ -104,7 +104,7 @@ def test_error_found_at_the_end_ends_the_utterance_though_more_of_it_is_under_wa
     scheduler.submit(chunk("good", [3], last=True), outcomes.of("good"))
     run(scheduler, gpu)
     errors = dict(outcomes.delivered)
-    assert errors["bad"].startswith("waveform: NaN")
+    assert errors["bad"].startswith("vocoder: NaN")
     assert "ended before this was computed" in errors["later"]
     assert errors["good"] == [3]
     assert gpu.open_states == set()
