@@ -20,10 +20,14 @@ from numpy.lib.stride_tricks import as_strided
 from cosyvoice_runtime.arrays import Array
 
 MAX_DIMENSIONS = 16
+MAX_SIZE = 2**63
+"""Of a tensor, as torch counts. Products of longer numbers take for ever."""
 MAX_OPERATIONS = 1_000_000
 """A checkpoint of a thousand tensors takes some 40,000; each may take hundreds of bytes of memory."""
 MAX_KEY = 2**31
 """Of a number as a key. Larger ones can be chosen so that all have one hash, and take for ever."""
+MAX_KEY_CHARACTERS = 1000
+"""Of a name as a key: one text may be the key of many dictionaries, and is copied for each of them."""
 DTYPES: dict[str, np.dtype[Any]] = {
     "FloatStorage": np.dtype(np.float32),
     "DoubleStorage": np.dtype(np.float64),
@@ -244,22 +248,26 @@ def _expected(value: Any, kind: type) -> Any:
 
 
 def _set_all(target: Any, items: list[Any]) -> None:
-    """Keys are names or numbers: the hash of a tuple can take for ever, so what is under one is skipped."""
+    """Keys are short names or numbers, and an entry under any other is skipped: a tuple's hash can take for ever."""
     if isinstance(target, Skipped):
         return
     target = _expected(target, dict)
     for key, value in zip(items[::2], items[1::2], strict=True):
-        if type(key) is str or (type(key) is int and 0 <= key < MAX_KEY):
+        if _is_key(key):
             target[key] = value
         else:
             target[f"a key of type {type(key).__name__}"] = Skipped("entry")
 
 
-def _ordered_dictionary(items: Any = ()) -> dict[Any, Any]:
-    made: dict[Any, Any] = {}
-    for key, value in _expected(items, type(items) if items == () else list):
-        _set_all(made, [key, value])
-    return made
+def _is_key(key: Any) -> bool:
+    if type(key) is str:
+        return len(key) <= MAX_KEY_CHARACTERS
+    return type(key) is int and 0 <= key < MAX_KEY
+
+
+def _ordered_dictionary() -> dict[Any, Any]:
+    """Empty: its items follow. A list of them in the call could be copied by each of many calls."""
+    return {}
 
 
 def _tensor(
@@ -284,7 +292,9 @@ def _tensor(
 
 def _sizes(numbers: Any) -> tuple[int, ...]:
     numbers = _expected(numbers, tuple)
-    if len(numbers) > MAX_DIMENSIONS or not all(type(number) is int and number >= 0 for number in numbers):
+    if len(numbers) > MAX_DIMENSIONS or not all(
+        type(number) is int and 0 <= number < MAX_SIZE for number in numbers
+    ):
         raise DamagedPickle("sizes that are none")
     return numbers
 

@@ -226,16 +226,33 @@ def test_a_tensor_beyond_its_storage_is_refused(
         load_tensors(tensor_pickle(offset, shape, strides), no_storages)
 
 
+def test_numbers_longer_than_torch_counts_are_not_multiplied() -> None:
+    """Two of a million bytes each take seven seconds."""
+    with pytest.raises(DamagedPickle, match="sizes that are none"):
+        load_tensors(tensor_pickle(0, (2**63, 0), (1, 1)), no_storages)
+
+
 HUGE = b"\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x1f"
 """2 ** 61 - 1, whose multiples all have the same hash."""
 
 
-@pytest.mark.parametrize("key", [b"(K\x01t", b"]", b"}", b"\x88", b"N", HUGE])
-def test_only_names_and_small_numbers_are_keys(key: bytes) -> None:
+LONG = b"X\xe9\x03\x00\x00" + b"a" * 1001
+"""A text that takes a dictionary four bytes to name again."""
+
+
+@pytest.mark.parametrize("key", [b"(K\x01t", b"]", b"}", b"\x88", b"N", HUGE, LONG])
+def test_only_short_names_and_small_numbers_are_keys(key: bytes) -> None:
     """The hash of tuples within tuples takes for ever: twice as long with each of a few bytes."""
     [(name, value)] = load_tensors(b"\x80\x02}" + key + b"K\x01s.", no_storages).items()
     assert name.startswith("a key of type ")
     assert value == Skipped("entry")
+
+
+def test_a_dictionary_copies_no_list() -> None:
+    """Or a list of 20,000 items would be a gigabyte after a thousand calls of five bytes each."""
+    items = b"](X\x01\x00\x00\x00aK\x01\x86e"
+    with pytest.raises(DamagedPickle):
+        load_tensors(b"\x80\x02ccollections\nOrderedDict\n" + items + b"\x85R.", no_storages)
 
 
 def rewritten(path: Path, change: Callable[[str, bytes], bytes | None], **options: Any) -> Path:
