@@ -71,5 +71,5 @@ def _check_host(front: Front, host: str) -> None:
         ApiError: it is a name that may lead here without anybody's knowing.
     """
     name = parts(host, "//")[1]
-    if not (is_fixed(name) or name in front.settings.front.allowed_hosts):
+    if not (is_fixed(name) or name in map(str.lower, front.settings.front.allowed_hosts)):
         raise foreign_host(host)

@@ -134,7 +134,7 @@ async def _form(request: Request) -> AsyncIterator[FormData]:
     Raises:
         ApiError: the body is no form that holds files.
     """
-    if not request.headers.get("content-type", "").startswith(FORM):
+    if not request.headers.get("content-type", "").lower().startswith(FORM):
         raise invalid("audio_sample", f"audio_sample: expected a sound file, in a body of type {FORM}.")
     parser = MultiPartParser(request.headers, request.stream(), max_files=1, max_fields=8)
     parser.spool_max_size = request.app.state.front.settings.front.max_body_mib << 20

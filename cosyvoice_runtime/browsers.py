@@ -32,7 +32,7 @@ def refuse_pages(host: str | None, origin: str | None, names: Collection[str] | 
     if names is None or host is None:
         return
     name = parts(host, "//")[1]
-    if not (is_fixed(name) or name in names):
+    if not (is_fixed(name) or name in map(str.lower, names)):
         allowed = "by localhost, by an address, or by a name in server.allowed_hosts"
         raise PageError(
             f"Host: {shorten(host)} is not accepted; a server of this machine is called {allowed}"

@@ -14,6 +14,7 @@ HERE = [
     "[::1]:8000",
     "10.1.2.3",
     "our.name:8000",
+    "in.capitals",
 ]
 ELSEWHERE = [
     "evil.example",
@@ -24,7 +25,7 @@ ELSEWHERE = [
     "[",
     "",
 ]
-NAMES = ("our.name",)
+NAMES = ("our.name", "In.Capitals")
 
 
 @pytest.mark.parametrize("host", [*HERE, None])

@@ -161,16 +161,21 @@ class HttpGateway:
         said = _client(request) | {CALL_HEADER: call_id, REQUEST_HEADER: _request_name(request)}
         model, whole = request.match_info["model"], path.endswith("/infer")
         question = BodyQuestion(model, whole, _header_bytes(request) if whole else None, said)
-        body, asked = await self._body_check.check(question, body)
-        instead = None if path.endswith("/generate_stream") else self._options.whole_models.get(model)
-        if instead is not None:
-            path = _path_of(instead, request)
-        elif path.endswith("/generate"):
-            await self._require_one_answer(path)
-        if self._shedder is not None:
-            self._shedder.check(asked)
-        headers = _passed_on(request.headers) | said
+        # Before the check, where long bodies wait for their turn.
         taken = self._pending.take(len(body))
+        try:
+            body, asked = await self._body_check.check(question, body)
+            instead = None if path.endswith("/generate_stream") else self._options.whole_models.get(model)
+            if instead is not None:
+                path = _path_of(instead, request)
+            elif path.endswith("/generate"):
+                await self._require_one_answer(path)
+            if self._shedder is not None:
+                self._shedder.check(asked)
+        except BaseException:
+            self._pending.give_back(taken)
+            raise
+        headers = _passed_on(request.headers) | said
         audit.asked(asked)
         audit.spoke(None)
         asking = asyncio.create_task(self._asked(path, body, headers, taken))

@@ -219,3 +219,16 @@ def test_page_of_a_browser_is_refused_and_who_names_none_is_served(tmp_path: Pat
         return statuses
 
     assert asyncio.run(ask()) == [403, 403, 200, 200]
+
+
+def test_bodies_that_wait_to_be_read_are_counted(tmp_path: Path):
+    long = gzip.compress(b'{"inputs": [' + b" " * (MIB - 100) + b"]}")
+
+    async def ask() -> list[int]:
+        async with gateway(tmp_path, Seen()) as (client, url):
+            answers = await asyncio.gather(*(post(client, url, long, "gzip") for _ in range(4)))
+            later = await post(client, url, long, "gzip")
+        return sorted(status for status, _ in [*answers, later])
+
+    # One has room; it is given back.
+    assert asyncio.run(ask()) == [200, 200, 503, 503, 503]
