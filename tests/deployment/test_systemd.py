@@ -109,6 +109,12 @@ def test_units_are_hardened(unit):
     assert said["WorkingDirectory"] == [CHECKOUT]
 
 
+def test_server_keeps_its_gpus():
+    """ProtectClock allows the clock's device before systemd 253, and by that forbids all others."""
+    hiding = {"PrivateDevices", "ProtectClock", "DeviceAllow", "DevicePolicy"}
+    assert not directives("cosyvoice-server").keys() & hiding
+
+
 @pytest.fixture
 def systemd_analyze() -> str:
     path = shutil.which("systemd-analyze")

@@ -222,6 +222,18 @@ def test_command_line_removes_what_the_api_has_kept(front, upstream, tmp_path, b
     assert delete(front, "mine").status == 404
 
 
+def test_command_line_removes_a_reference_without_a_name_by_its_key(front, upstream, tmp_path):
+    upload(front)
+    [entry] = upstream.store.entries()
+    voice = upstream.store.get("mine")
+    assert delete(front, "mine").status == 200
+    upstream.store.put(voice)
+    remove = ["voices", "--voices", str(tmp_path / "voices"), "remove", entry.key]
+    assert main(remove) == 0
+    assert remains(tmp_path / "voices") == []
+    assert main(remove) == 1
+
+
 def test_command_line_gives_no_other_voice_the_name_and_the_consent_of_a_client_s(front, tmp_path, capsys):
     upload(front)
     options = ["--voices", str(tmp_path / "voices"), "--checkpoint", str(tmp_path), "--text", "Hm.", "a.wav"]
