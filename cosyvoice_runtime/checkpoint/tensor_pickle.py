@@ -248,7 +248,7 @@ def _expected(value: Any, kind: type) -> Any:
 
 
 def _set_all(target: Any, items: list[Any]) -> None:
-    """Keys are short names or numbers, and an entry under any other is skipped: a tuple's hash can take for ever."""
+    """Keys are short names or numbers; other entries are skipped, as a tuple's hash can take for ever."""
     if isinstance(target, Skipped):
         return
     target = _expected(target, dict)
