@@ -10,6 +10,7 @@ from cosyvoice_runtime.arrays import Floats, Ids
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.checkpoint.family import COSYVOICE2, Family
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.settings.front import DEFAULT_VOICE
 from cosyvoice_runtime.voice import Voice, VoiceStore, voice_key
 from cosyvoice_runtime.voice.build import assemble_voice, extractor_samples, prompt_mel
 
@@ -29,8 +30,8 @@ class VoiceBook:
 
     Args:
         speakers: voices that the checkpoint brings.
-        default: name of the voice of requests that say nothing; the checkpoint's first speaker if it has
-            no voice of this name.
+        default: name of the voice of requests that say nothing, registered or a speaker. The usual name
+            stands for the checkpoint's first speaker where no voice has it.
         on_lookup: told of each reference whether its voice was known.
         family: of the checkpoint, which says what a prompt is.
         nobody: speaks in probes and measurements where there is no default voice.
@@ -70,9 +71,10 @@ class VoiceBook:
         Raises:
             InvalidInput: field ``voice``: the deployment has no default voice.
         """
-        if self._default in self._speakers or not self._speakers:
-            return self.named(self._default)
-        return next(iter(self._speakers.values()))
+        is_unset = self._default == DEFAULT_VOICE and self._default not in self._speakers
+        if is_unset and self._speakers and not self._store.names_of(self._default):
+            return next(iter(self._speakers.values()))
+        return self.named(self._default)
 
     def any(self) -> Voice:
         """The default voice or, without one, nobody's.
