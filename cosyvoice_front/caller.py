@@ -58,7 +58,7 @@ def _check_page(front: Front, call: HTTPConnection) -> None:
     if front.keys.asked and not (origins and call.scope["type"] == "websocket"):
         return  # a page has no key by itself, and browsers keep answers of HTTP from pages that may not ask
     host, origin = call.headers.get("host", ""), call.headers.get("origin")
-    if not front.keys.asked:
+    if not front.keys.asked and "host" in call.headers:  # every browser sends it, HTTP/1.0 may not
         _check_host(front, host)
     is_named = origin in origins or EVERY_ORIGIN in origins
     if origin is not None and parts(origin)[0] != host and not is_named:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.checkpoint.sections import load_config
-from cosyvoice_runtime.errors import CosyVoiceError, EngineFileError
+from cosyvoice_runtime.errors import CosyVoiceError, EngineFileError, InvalidInput
 from cosyvoice_runtime.preflight.outcome import FAILED
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.flags import BuildOptions, build_flags
 from cosyvoice_runtime.serving.served_family import require_served
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
             MAKERS[name](settings, options)
     except CosyVoiceError as error:
         print(f"build_engines: {error}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, InvalidInput) else 1  # as stage 3 ends with wrong settings
     return 0
 
 

@@ -15,7 +15,7 @@ import os
 import sys
 from pathlib import Path
 
-from cosyvoice_runtime.errors import CosyVoiceError
+from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.onnx_cpu.measured_threads import with_measured_threads
 from cosyvoice_runtime.serving.served_family import require_served
 from cosyvoice_runtime.settings import Machine, Settings
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
         changed = write(files, options.output)
     except CosyVoiceError as error:
         print(f"render_model_repo: {error}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, InvalidInput) else 1  # as stage 3 ends with wrong settings
     print(f"{options.output}: {len(files)} files {'written' if changed else 'unchanged, nothing to do'}")
     return 0
 

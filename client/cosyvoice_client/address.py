@@ -26,9 +26,17 @@ def grpc_address(url: str) -> str:
     if UNIX.fullmatch(url):
         return url
     found = NETWORK.fullmatch(url)
-    if not found or not 0 < int(found[1].rpartition(":")[2]) < 1 << 16:
+    if not found or not _has_port(found[1]):
         raise InvalidArgumentError(f"{url}: {EXPECTED} is expected")
     return found[1]
+
+
+def _has_port(address: str) -> bool:
+    """Whether its port is one, and what stands in brackets an address of IPv6."""
+    try:
+        return bool(urlsplit(f"//{address}").port)
+    except ValueError:
+        return False
 
 
 def is_here(address: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,11 @@ class VoiceNames:
         """Name and key in a file; the key is empty where there is no name of a voice."""
         if not path.is_file():
             return "", ""
-        content: dict[str, Any] = read_object(path) or {}
+        try:
+            content: dict[str, Any] = read_object(path) or {}
+        except PermissionError:
+            logger.error("%s can't be read by user %d, so that this voice has no name", path, os.geteuid())
+            return "", ""
         key = content.get("voice")
         if isinstance(key, str) and KEY.fullmatch(key):
             return name_of(path, content), key

@@ -36,6 +36,7 @@ UNSURE = [
     "http://user:word@server:8001",
     "::1:8001",
     "[::1]",
+    "[1:2]:8001",
     "unix:socket",
     "server:8001 other:8001",
     "",

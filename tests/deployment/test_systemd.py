@@ -85,7 +85,7 @@ def test_server_writes_where_its_unit_lets_it():
 
 def test_front_writes_the_server_s_voices_and_its_own_log_alone():
     said, read = directives("cosyvoice-front"), settings("cosyvoice-front").front
-    assert said["ReadWritePaths"] == [read.voices_dir]
+    assert said["ReadWritePaths"] == [f"-{read.voices_dir}"]
     assert read.voices_dir == str(settings("cosyvoice-server").cosyvoice2.voices_dir)
     assert Path(read.audit_file).parent == Path("/var/log", *said["LogsDirectory"])
     assert not said.keys() & {"StateDirectory", "CacheDirectory"}

@@ -177,6 +177,12 @@ def test_body_for_http_1_0_ends_with_the_connection(front, connection):
     assert len(body) == 2 * len(front.upstream.samples)
 
 
+def test_http_1_0_names_no_host(front):
+    with connect(front) as client:
+        client.sendall(b"GET /v1/models HTTP/1.0\r\n\r\n")
+        assert read_all(client).startswith(b"HTTP/1.1 200 ")
+
+
 def test_error_for_http_1_0_says_its_length(front):
     with connect(front) as client:
         client.sendall(posted(b"", b"{}").replace(b"HTTP/1.1", b"HTTP/1.0", 1))

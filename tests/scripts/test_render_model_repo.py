@@ -33,6 +33,6 @@ def test_chosen_values_are_told(tmp_path):
 
 def test_unknown_setting_is_an_error(tmp_path):
     answer = render(tmp_path, "max_bach=2")
-    assert answer.returncode == 1
+    assert answer.returncode == 2
     assert "did you mean max_batch?" in answer.stderr
     assert not (tmp_path / "out").exists()

@@ -203,6 +203,25 @@ def test_names_of_any_script_are_known_to_a_python_whose_paths_are_ascii(tmp_pat
     assert answer.stdout == f"{names!a} {[True] * 4}\n", answer.stderr
 
 
+def test_name_that_this_user_can_not_read_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Root may read everything, so reading is refused here."""
+    store, voice = open_store(tmp_path), make_voice(1)
+    for name in ("mine", "roots"):
+        store.register(name, voice)
+    read_bytes = Path.read_bytes
+
+    def refused(path: Path) -> bytes:
+        if path.stem == "roots":
+            raise PermissionError(13, "Permission denied", str(path))
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", refused)
+    assert [entry.names for entry in store.entries()] == [("mine",)]
+    assert f"roots.json can't be read by user {os.geteuid()}" in caplog.text
+
+
 def test_name_moves_to_the_voice_registered_last(store: VoiceStore) -> None:
     store.register("ann", make_voice(1))
     store.register("ann", make_voice(2))
