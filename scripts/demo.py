@@ -66,6 +66,8 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # it ends as Ctrl-C does
     try:
+        if options.serve:
+            require_free(Settings.read([], os.environ).front)
         repository = make_repository(options.checkpoint)
         ports = ServerSettings(
             http_port=0,
@@ -129,12 +131,10 @@ def serve(grpc_url: str, require_server: Callable[[], None]) -> None:
     """Run the front before this server, with the voices of the server's own directory, until Ctrl-C.
 
     Raises:
-        DemoError: its port is taken, or it ends by itself.
+        DemoError: it ends by itself.
     """
     given = [f"front.grpc_url={grpc_url}", f"front.voices_dir={BUILD / 'voices'}"]
     front = Settings.read(given, os.environ).front
-    if listens(front.host, front.port):
-        raise DemoError(f"front.port: something else listens on {front.host}:{front.port} already")
     with subprocess.Popen([sys.executable, "-m", "cosyvoice_front", *given], cwd=ROOT) as process:
         try:
             while process.poll() is None and front.port and not listens(front.host, front.port):
@@ -154,6 +154,16 @@ def serve(grpc_url: str, require_server: Callable[[], None]) -> None:
             raise
     if process.returncode:
         raise DemoError(f"the front has ended with status {process.returncode}")
+
+
+def require_free(front: FrontSettings) -> None:
+    """
+    Raises:
+        DemoError: something else listens where the front is going to.
+    """
+    if listens(front.host, front.port):
+        taken = f"front.port: something else listens on {front.host}:{front.port} already"
+        raise DemoError(f"{taken}; COSYVOICE_FRONT__PORT=8081 ./run.sh demo --serve takes another port")
 
 
 def listens(host: str, port: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import socket
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -24,12 +25,19 @@ def demo() -> ModuleType:
     return module
 
 
-def test_port_that_somebody_listens_on_is_named(demo: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_port_that_somebody_listens_on_is_told_before_anything_is_made(
+    demo: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         monkeypatch.setenv("COSYVOICE_FRONT__PORT", str(port))
-        with pytest.raises(demo.DemoError, match=rf"front\.port: .* 127\.0\.0\.1:{port} already"):
-            demo.serve("127.0.0.1:1", lambda: None)
+        monkeypatch.setattr(demo.signal, "signal", lambda *_: None)
+        monkeypatch.setattr(demo, "make_repository", None)
+        monkeypatch.setattr(sys, "argv", ["demo.py", "--serve"])
+        assert demo.main() == 1
+    told = capsys.readouterr().err
+    assert f"something else listens on 127.0.0.1:{port} already" in told
+    assert "COSYVOICE_FRONT__PORT=" in told
 
 
 def test_front_that_ends_by_itself_is_no_success(demo: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
