@@ -51,7 +51,7 @@ class TellingServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        for each in sockets or ():
+        for each in (sockets or ()) if self.started else ():
             host, port = each.getsockname()[:2]
             logger.info("running on http://%s", with_port(host, port))
 

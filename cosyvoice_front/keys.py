@@ -119,7 +119,7 @@ def _stamp(path: Path) -> Stamp:
 
 
 def main() -> int:
-    if len(sys.argv) != 2 or not re.fullmatch(r"[\w.-]{1,64}", sys.argv[1]):
+    if len(sys.argv) != 2 or not re.fullmatch(r"\w[\w.-]{0,63}", sys.argv[1]):
         print("usage: python -m cosyvoice_front.keys NAME >> FILE", file=sys.stderr)
         return 2
     key = f"sk-{secrets.token_urlsafe(32)}"

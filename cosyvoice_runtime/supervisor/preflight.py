@@ -54,6 +54,12 @@ def models_of(repository: Path) -> list[str]:
     return sorted(path.parent.name for path in repository.glob("*/config.pbtxt"))
 
 
+def checkpoint_of(repository: Path) -> str:
+    """The directory of the checkpoint that a repository serves; empty when none of its models tells one."""
+    texts = (path.read_text(encoding="utf-8") for path in sorted(repository.glob("*/config.pbtxt")))
+    return next(filter(None, (_parameter(text, "checkpoint_dir") for text in texts)), "")
+
+
 def _model_problems(configuration: Path) -> list[str]:
     model = configuration.parent
     if not MODEL_NAME.fullmatch(model.name):

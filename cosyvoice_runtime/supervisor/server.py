@@ -186,6 +186,7 @@ class Server:
         tell_unused_gpu(self._repository, self._python)
         preflight.check(triton, self._ports, self.settings, self._repository)
         logger.info("%s", triton.origin)
+        logger.info("%s serves %s", self._repository, preflight.checkpoint_of(self._repository))
         own = self._count_start()
         variables = {GRPC_URL_VARIABLE: self._sockets.grpc_url, PROBE_KEY_VARIABLE: self._probe_key}
         self._process = ServerProcess(triton, self._log, self._run_dir, variables)

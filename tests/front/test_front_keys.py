@@ -98,6 +98,15 @@ def test_made_key_opens(tmp_path):
     assert Keys(tmp_path / "keys").owner_of(key) == "anna"
 
 
+@pytest.mark.parametrize("name", ["--help", "-", "a b", ""])
+def test_no_key_is_made_for_what_is_no_name(name):
+    made = subprocess.run(
+        [sys.executable, "-m", "cosyvoice_front.keys", name], capture_output=True, text=True
+    )
+    assert (made.returncode, made.stdout) == (2, "")
+    assert "NAME >> FILE" in made.stderr
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_strangers_are_never_let_in_without_keys(host, keys_file):
     with pytest.raises(InvalidInput, match=r"front\.host.*api_keys_file"):
