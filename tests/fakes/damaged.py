@@ -18,7 +18,7 @@ def damaged(
 ) -> Path:
     """A copy of a checkpoint in which rows of a tensor are this value; its checksums are of what it holds."""
     shutil.copytree(checkpoint, copy)
-    tensors = torch.load(copy / file)
+    tensors = torch.load(copy / file, weights_only=True)
     tensors[tensor][rows] = value
     torch.save(tensors, copy / file)
     return _listed(copy)
