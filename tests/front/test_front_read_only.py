@@ -9,17 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from read_only import READ_ONLY
+
 HERE = Path(__file__).parent
-READ_ONLY = """
-set -e
-mount --bind "$1" "$1"
-for place in / /tmp /var/tmp; do
-    ! mountpoint -q $place || mount -o remount,bind,ro $place
-done
-shift
-exec "$@"
-"""
-"""A shell that lets a command write to its first argument and nowhere else."""
 UPLOAD = """
 import sys
 import tempfile

@@ -19,19 +19,10 @@ from cosyvoice_runtime.settings.template import escape
 from cosyvoice_runtime.supervisor import Server, shared_memory
 from cosyvoice_runtime.supervisor.places import code_problems, not_writable
 from cosyvoice_runtime.supervisor.preflight import repository_problems
+from read_only import READ_ONLY
 
 MODELS = Path(__file__).parent / "model_repo"
 REMEDY = f"mount a volume or a tmpfs there that user {os.geteuid()} may write to, or name another place"
-READ_ONLY = """
-set -e
-mount --bind "$1" "$1"
-for place in / /tmp /var/tmp; do
-    ! mountpoint -q $place || mount -o remount,bind,ro $place
-done
-shift
-exec "$@"
-"""
-"""A shell that lets a command write to its first argument and nowhere else."""
 START = """
 import sys
 from pathlib import Path
