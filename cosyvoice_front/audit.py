@@ -9,19 +9,18 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cosyvoice_client import SpeechRequest
 from cosyvoice_front import request_id
 from cosyvoice_front.errors import OVERLOADED, ApiError, GoneError
+from cosyvoice_front.noted_answer import NotedAnswer
 from cosyvoice_front.spoken import Tally
 from cosyvoice_runtime.audit_log import ERROR, LEFT, OK, REFUSED, AuditLog
 from cosyvoice_runtime.settings.front import DEFAULT_VOICE
 
 METRICS = "/metrics"
 """Prometheus reads it every few seconds, of which nobody wants a line each time."""
-STATUS_TYPES = ("http.response.start", "websocket.accept", "websocket.http.response.start")
-"""Messages of ASGI that say how a request ends."""
 
 
 @dataclass
@@ -129,19 +128,12 @@ class AuditedRequests:
             return
         entry = AuditEntry((scope.get("client") or ("",))[0])
         enter(entry)
-        status = 0
-
-        async def noted(message: Message) -> None:
-            nonlocal status
-            if message["type"] in STATUS_TYPES:
-                status = message.get("status", 101)
-            await send(message)
-
+        answer = NotedAnswer(send)
         try:
-            await self._app(scope, receive, noted)
+            await self._app(scope, receive, answer)
         finally:
-            entry.status = status or entry.status
-            entry.end(ending_of(status))
+            entry.status = answer.status or entry.status
+            entry.end(ending_of(answer.status))
             if entry.route and not (entry.route.endswith(METRICS) and entry.ending == OK):
                 entry.write(self._log)
 

@@ -16,17 +16,16 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cosyvoice_front.errors import ApiError, GoneError
+from cosyvoice_front.noted_answer import NotedAnswer
 from cosyvoice_front.spoken import Tally
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 FIRST_AUDIO_BUCKETS_S = (0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
 FAULTS = (500, 504)
 """Of ours or of the server's, which is silent; every other status refuses a request."""
-STATUS_TYPES = ("http.response.start", "websocket.accept", "websocket.http.response.start")
-"""Messages of ASGI that say how a request ends."""
 
 
 class Metrics:
@@ -115,15 +114,8 @@ class CountedRequests:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        status = 0
-
-        async def noted(message: Message) -> None:
-            nonlocal status
-            if message["type"] in STATUS_TYPES:
-                status = message.get("status", 101)
-            await send(message)
-
+        answer = NotedAnswer(send)
         try:
-            await self._app(scope, receive, noted)
+            await self._app(scope, receive, answer)
         finally:
-            self._requests.labels(getattr(scope.get("route"), "path", "none"), status).inc()
+            self._requests.labels(getattr(scope.get("route"), "path", "none"), answer.status).inc()
