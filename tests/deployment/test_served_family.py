@@ -84,7 +84,7 @@ def test_stage_says_so(cosyvoice300m: Path, tmp_path: Path, script: list[str]) -
     command = [sys.executable, ROOT / "scripts" / script[0], *script[1:], f"checkpoint_dir={cosyvoice300m}"]
     command += ["device=cpu", "token2wav.backend=onnx"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert (
         "token2wav.backend: 'onnx' is not accepted; torch with a checkpoint of cosyvoice300m" in done.stderr
     )

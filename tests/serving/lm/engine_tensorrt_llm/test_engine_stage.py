@@ -58,7 +58,7 @@ def test_every_tensor_of_the_conversion_is_told(script, settings, tmp_path, monk
     made = Manifest.read(tmp_path / "speech_lm").options
     assert (made["layout"], made["weight_only"], made["tp_size"]) == ("speech", "int8", 2)
     options[3] = "5"
-    assert script.main([*options, *settings, *kind]) == 1
+    assert script.main([*options, *settings, *kind]) == 2
     assert "tp_size: 5 is not accepted; one of 1, 2: every GPU has as many heads" in capsys.readouterr().err
 
 
