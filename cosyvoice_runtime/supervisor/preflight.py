@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -10,10 +11,10 @@ from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.settings.template import placeholders, unescape
 from cosyvoice_runtime.supervisor import shared_memory
 from cosyvoice_runtime.supervisor.errors import PreflightError
-from cosyvoice_runtime.supervisor.places import code_problems, not_writable
 from cosyvoice_runtime.supervisor.server_ports import ServerPorts
 from cosyvoice_runtime.supervisor.triton import Triton
 
+CODE = Path(__file__).resolve().parents[2]
 TRITON_FOLDER = Path("/tmp")
 """Its python backend makes a folder there and ends the server where it can't, whatever TMPDIR says."""
 MODEL_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
@@ -58,6 +59,34 @@ def checkpoint_of(repository: Path) -> str:
     """The directory of the checkpoint that a repository serves; empty when none of its models tells one."""
     texts = (path.read_text(encoding="utf-8") for path in sorted(repository.glob("*/config.pbtxt")))
     return next(filter(None, (_parameter(text, "checkpoint_dir") for text in texts)), "")
+
+
+def not_writable(user: str, folder: Path) -> list[str]:
+    """A sentence if nothing can be written into a folder, or into the one where it is to be made.
+
+    Args:
+        user: the setting, or the program, that writes there.
+    """
+    existing = next(place for place in (folder, *folder.parents) if place.exists())
+    if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
+        return []
+    remedy = f"mount a volume or a tmpfs there that user {os.geteuid()} may write to"
+    return [f"{user} writes to {folder}, which can't be written: {remedy}, or name another place"]
+
+
+def code_problems(executable: Path) -> list[str]:
+    """Why the models' processes could not find an interpreter and this code, a sentence each.
+
+    Python in them reads paths as ASCII, whatever the locale, and finds the interpreter by PATH.
+    """
+    problems = []
+    if not str(CODE).isascii():
+        problems.append(f"{CODE}: the code has to lie under a path in ASCII")
+    if not str(executable).isascii() or os.pathsep in str(executable):
+        problems.append(
+            f"{executable}: the interpreter has to lie under a path in ASCII without '{os.pathsep}'"
+        )
+    return problems
 
 
 def _model_problems(configuration: Path) -> list[str]:

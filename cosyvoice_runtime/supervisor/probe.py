@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,12 @@ import numpy as np
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor, triton_to_np_dtype
 
+from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.direct import DIRECT
 from cosyvoice_runtime.errors import CosyVoiceError, split_status
 from cosyvoice_runtime.headers import PROBE_HEADER
 from cosyvoice_runtime.supervisor.errors import PreflightError
 from cosyvoice_runtime.supervisor.guarded_call import Check, guarded, keep_waiting
-from cosyvoice_runtime.supervisor.probe_numbers import fault
 
 FILE_NAME = "probe.json"
 BUSY = "UNAVAILABLE"
@@ -30,6 +30,12 @@ CHANNEL_OPTIONS = (
     # A connection of its own: a shared one waits before it tries again to reach a server that was restarted.
     ("grpc.use_local_subchannel_pool", 1),
 )
+WAVEFORM = "waveform"
+LOUD = 0.9, 1.0
+"""Between which the peak of samples lies that were clipped."""
+CLIPPED = 0.5
+"""Share of samples at the peak from which nothing of the speech is left."""
+REMEDY = "./run.sh check compares every stage with float32; server.probe_numbers=false starts all the same"
 ProbeFunction = Callable[[str, float, Check], None]
 """Called with gRPC ``host:port``, a timeout in seconds and a check that ends the waiting with what it raises;
 raises :class:`ProbeError`."""
@@ -54,7 +60,7 @@ class Probe:
 
     ``data`` is a list in row-major order, repeated until the shape is full, or one value for all elements.
     ``key`` tells the entry models that this is no client, whose place it must not take; empty for none.
-    ``numbers``: those in the answer are looked at (``probe_numbers.py``).
+    ``numbers``: those in the answer are looked at (:func:`fault`).
     """
 
     model: str
@@ -179,3 +185,32 @@ def _tensor(name: str, array: np.ndarray[Any, Any]) -> Any:
 def _content(array: np.ndarray[Any, Any]) -> bytes:
     """Elements in row-major order, texts with their length before them."""
     return serialize_byte_tensor(array).item() if array.dtype == np.object_ else array.tobytes()
+
+
+def fault(responses: Iterable[Any]) -> str | None:
+    """What is wrong with the numbers of ``ModelInferResponse``, all to one request; None when nothing is."""
+    for name, values in _floats(responses).items():
+        if not np.isfinite(values).all():
+            return f"NaN or infinity in {name}; {REMEDY}"
+        if name == WAVEFORM and values.size and not values.any():
+            return f"all samples of {name} are 0: the flow or the vocoder gives no sound; {REMEDY}"
+        if name == WAVEFORM and _is_clipped(values):
+            return f"most samples of {name} are clipped: the flow or the vocoder is far too loud; {REMEDY}"
+    return None
+
+
+def _is_clipped(samples: Floats) -> bool:
+    levels = np.abs(samples)
+    peak = levels.max(initial=0.0)
+    return bool(LOUD[0] <= peak <= LOUD[1] and (levels >= 0.999 * peak).mean() > CLIPPED)
+
+
+def _floats(responses: Iterable[Any]) -> dict[str, Floats]:
+    """Outputs of floats by name, those of several responses one after another."""
+    parts: dict[str, list[Floats]] = {}
+    for response in responses:
+        for output, content in zip(response.outputs, response.raw_output_contents, strict=False):
+            dtype = triton_to_np_dtype(output.datatype)
+            if dtype is not None and np.issubdtype(dtype, np.floating):
+                parts.setdefault(output.name, []).append(np.frombuffer(content, dtype))
+    return {name: np.concatenate(found) for name, found in parts.items()}

@@ -31,10 +31,8 @@ from cosyvoice_runtime.supervisor.errors import (
     SupervisorError,
 )
 from cosyvoice_runtime.supervisor.gateway_process import GatewayProcess
-from cosyvoice_runtime.supervisor.gpu import tell_unused_gpu
 from cosyvoice_runtime.supervisor.guarded_call import Check, keep_waiting
 from cosyvoice_runtime.supervisor.http_call import ControlError
-from cosyvoice_runtime.supervisor.interpreter import Interpreter
 from cosyvoice_runtime.supervisor.lifeline import Lifeline
 from cosyvoice_runtime.supervisor.log_file import LogFile
 from cosyvoice_runtime.supervisor.metrics_endpoint import MetricsEndpoint
@@ -44,7 +42,7 @@ from cosyvoice_runtime.supervisor.process import METRICS, ServerProcess
 from cosyvoice_runtime.supervisor.server_ports import ServerPorts
 from cosyvoice_runtime.supervisor.server_sockets import ServerSockets
 from cosyvoice_runtime.supervisor.supervisor_metrics import TRITONSERVER, SupervisorMetrics
-from cosyvoice_runtime.supervisor.triton import find_triton
+from cosyvoice_runtime.supervisor.triton import Interpreter, find_triton, tell_unused_gpu
 from cosyvoice_runtime.supervisor.triton_metrics import queued_requests, triton_metrics
 from cosyvoice_runtime.supervisor.watch import Watch
 

@@ -22,10 +22,10 @@ KILLED_SUPERVISOR = """
 import os, signal, sys
 from pathlib import Path
 
-from cosyvoice_runtime.supervisor.interpreter import Interpreter
+from cosyvoice_runtime.supervisor.triton import Interpreter
 from cosyvoice_runtime.supervisor.log_file import LogFile
 from cosyvoice_runtime.supervisor.process import ServerProcess
-from cosyvoice_runtime.supervisor.triton import ContainerTriton
+from cosyvoice_runtime.supervisor.triton import Triton
 
 spawn = ServerProcess._spawn
 
@@ -35,7 +35,7 @@ def spawn_and_die(*arguments):
 
 ServerProcess._spawn = spawn_and_die
 folder = Path(sys.argv[1])
-triton = ContainerTriton(folder / "tritonserver", Interpreter.inspect(Path(sys.executable)))
+triton = Triton(folder / "tritonserver", Interpreter.inspect(Path(sys.executable)))
 ServerProcess(triton, LogFile(folder / "log", 1 << 20), folder / "run", {}).start(folder, [])
 """
 

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cosyvoice_runtime.supervisor.interpreter import Interpreter
 from cosyvoice_runtime.supervisor.log_file import LogFile
 from cosyvoice_runtime.supervisor.process import ServerProcess
-from cosyvoice_runtime.supervisor.triton import Triton
+from cosyvoice_runtime.supervisor.triton import Interpreter, Triton
 from eventually import eventually
 
 ECHO = [sys.executable, "-u", "-c", "import sys\nfor line in sys.stdin: print(line, end='')"]

@@ -11,13 +11,13 @@ import pytest
 
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor import PreflightError, Server
-from cosyvoice_runtime.supervisor.interpreter import Interpreter
 from cosyvoice_runtime.supervisor.preflight import repository_problems
 from cosyvoice_runtime.supervisor.server_ports import FREE_PORTS, ServerPorts
 from cosyvoice_runtime.supervisor.triton import (
     QUEUES,
     QUEUES_VARIABLE,
-    ContainerTriton,
+    Interpreter,
+    Triton,
     WheelTriton,
     find_triton,
 )
@@ -64,7 +64,7 @@ def test_container_server_is_used_where_the_package_is_missing(tmp_path):
         find_triton(without_package, binary)
     binary.touch()
     triton = find_triton(without_package, binary)
-    assert isinstance(triton, ContainerTriton)
+    assert triton == Triton(binary, without_package)
     assert triton.problems() == []
     assert isinstance(find_triton(HERE, binary), WheelTriton)
 

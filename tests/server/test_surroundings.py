@@ -17,8 +17,7 @@ from cosyvoice_runtime import processes
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.settings.template import escape
 from cosyvoice_runtime.supervisor import Server, shared_memory
-from cosyvoice_runtime.supervisor.places import code_problems, not_writable
-from cosyvoice_runtime.supervisor.preflight import repository_problems
+from cosyvoice_runtime.supervisor.preflight import code_problems, not_writable, repository_problems
 from read_only import READ_ONLY
 
 MODELS = Path(__file__).parent / "model_repo"
