@@ -1,7 +1,7 @@
 """How far a precision's numbers may be from those in float32.
 
 The errors of the demo voice, read with this check, times ten at least, or less 20 dB; those at full size lie
-within as well (benchmarks/results/README.md, "What half precision changes"; docs/onnx.md, "Numbers").
+within as well (benchmarks/results/README.md, "What half precision changes"; docs/engines.md, "Faster and less exact").
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 SOURCE = (
-    "ten times the errors of the demo voice and of full size in benchmarks/results/README.md and docs/onnx.md"
+    "ten times the errors of the demo voice and of full size in benchmarks/results/README.md and docs/engines.md"
 )
 
 

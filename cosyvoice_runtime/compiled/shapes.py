@@ -1,4 +1,4 @@
-"""The sizes that engines are built for and that are captured as CUDA graphs; docs/tensorrt.md says why.
+"""The sizes that engines are built for and that are captured as CUDA graphs; docs/engines.md says why.
 
 Everything is counted in utterances and speech tokens; how many rows and frames a graph gets follows.
 """

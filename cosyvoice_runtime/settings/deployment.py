@@ -112,7 +112,7 @@ class Settings(BaseModel):
         if self.tensorrt_llm.engine == "tensorrt_llm" and self.cosyvoice2.sampling == "ras":
             logger.warning(
                 "tensorrt_llm.engine is tensorrt_llm and cosyvoice2.sampling ras: engine torch is the faster "
-                "one for ras (docs/tensorrt_llm.md); tensorrt_llm is for cosyvoice2.sampling nucleus"
+                "one for ras (docs/engines.md); tensorrt_llm is for cosyvoice2.sampling nucleus"
             )
         return Settings(**sections)
 

@@ -22,6 +22,10 @@ PAGES = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 }
+LINKING = PAGES | {
+    page: (ROOT / page).read_text(encoding="utf-8")
+    for page in ("CHANGELOG.md", "benchmarks/results/README.md", "demo_voice/README.md")
+}
 COMMANDS = sorted(
     {
         line.split(" # ")[0].strip()
@@ -60,6 +64,12 @@ def place(command: str) -> str:
     return KNOWN[max(fitting, key=len)]
 
 
+def anchors(page: Path) -> list[str]:
+    """Anchors that GitHub gives the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
+
+
 def run(command: list[str], folder: Path) -> None:
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
@@ -87,18 +97,26 @@ def test_no_command_is_listed_that_no_page_has() -> None:
         )
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", LINKING)
 def test_links_lead_somewhere(page: str) -> None:
-    for link in re.findall(r"\]\((?!http)([^)#]*)(?:#[^)]*)?\)", PAGES[page]):
+    for link in re.findall(r"\]\((?!http)([^)#]*)(?:#[^)]*)?\)", LINKING[page]):
         assert not link or (ROOT / page).parent.joinpath(link).exists(), link
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", LINKING)
 def test_links_to_headings_lead_to_one(page: str) -> None:
-    for link, anchor in re.findall(r"\]\((?!http)([^)#]*)#([^)]+)\)", PAGES[page]):
+    for link, anchor in re.findall(r"\]\((?!http)([^)#]*)#([^)]+)\)", LINKING[page]):
         target = (ROOT / page).parent.joinpath(link) if link else ROOT / page
-        headings = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE)
-        assert anchor in [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
+        assert anchor in anchors(target), f"{link}#{anchor}"
+
+
+@pytest.mark.parametrize("folder", ["cosyvoice_runtime", "cosyvoice_front", "client", "scripts", "deploy"])
+def test_pages_that_code_names_exist(folder: str) -> None:
+    for path in (path for path in (ROOT / folder).rglob("*") if path.is_file()):
+        text = path.read_bytes().decode("utf-8", "ignore")
+        for page, anchor in re.findall(r"(?<![/\w])(docs/\w+\.md)(?:#([\w-]+))?", text):
+            assert (ROOT / page).exists() or "Triton" in text or "TensorRT-LLM" in text, f"{path}: {page}"
+            assert not anchor or anchor in anchors(ROOT / page), f"{path}: {page}#{anchor}"
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -1,1 +1,1 @@
-"""The engine ``tensorrt_llm``: NVIDIA's executor in this process. Not executed yet: docs/tensorrt_llm.md."""
+"""The engine ``tensorrt_llm``: NVIDIA's executor in this process. Not executed yet: docs/engines.md."""

@@ -42,7 +42,7 @@ def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
     if settings.ras_callback:
         logger.warning(
             "ras costs this engine a step of its own for every token of all requests; engine torch is the "
-            "faster one for ras (docs/tensorrt_llm.md), this one for nucleus"
+            "faster one for ras (docs/engines.md), this one for nucleus"
         )
     config = load_config(settings.checkpoint_dir).speech_lm
     built = BuiltEngine.open(settings, config)

@@ -1,1 +1,1 @@
-"""The engine ``vllm``: vLLM's engine core in this process (docs/vllm.md)."""
+"""The engine ``vllm``: vLLM's engine core in this process (docs/engines.md)."""
