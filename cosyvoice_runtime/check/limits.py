@@ -1,16 +1,14 @@
 """How far a precision's numbers may be from those in float32.
 
 The errors of the demo voice, read with this check, times ten at least, or less 20 dB; those at full size lie
-within as well (benchmarks/results/README.md, "What half precision changes"; docs/engines.md, "Faster and less exact").
+within as well (benchmarks/results/README.md, "What half precision changes").
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-SOURCE = (
-    "ten times the errors of the demo voice and of full size in benchmarks/results/README.md and docs/engines.md"
-)
+SOURCE = "ten times the errors of the demo voice and of full size in benchmarks/results/README.md"
 
 
 class Limit(NamedTuple):
