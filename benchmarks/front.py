@@ -1,7 +1,8 @@
 """What the front adds, what it holds, and what clients leave behind that hang up.
 
-The server is the one of chain_overhead.py: instant models that stream 1 s of audio every 100 ms. The front is
-a process of its own before it. When tritonserver ends before its time, the end of its log is printed.
+The server is made for it: instant models take the places of the speech LM and token2wav, and stream 1 s of
+audio every 100 ms. The front is a process of its own before it. When tritonserver ends before its time, the
+end of its log is printed.
 
     python benchmarks/front.py --requests 50 --streams 1 50 200 --aborts 1000
     taskset -c 2-15 python benchmarks/front.py --front-cores 0,1    # nothing shares the front's cores
@@ -15,6 +16,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,11 +28,17 @@ from pathlib import Path
 
 import numpy as np
 
-from chain_overhead import DIRECTORY_VARIABLE, TEXT, serve
 from cosyvoice_client import AsyncSpeechClient, SpeechRequest, Timeline
 from cosyvoice_runtime import processes
+from cosyvoice_runtime.checkpoint.making import make_checkpoint
+from cosyvoice_runtime.settings import Machine, ServerSettings, Settings
+from cosyvoice_runtime.settings.repository import render, write
 from cosyvoice_runtime.supervisor import Server
 from measuring.work_left import gauges
+
+TEMPLATES = Path(__file__).resolve().parent.parent / "model_repo"
+INSTANT_MODELS = Path(__file__).resolve().parent / "instant_models"
+TEXT = "The train to the coast leaves from platform four."
 
 SAMPLE_BYTES = 2 * 24_000
 """Of a second of pcm."""
@@ -49,7 +57,6 @@ def main() -> None:
     parser.add_argument("--front-cores", type=cores, help="that the front runs on, such as 0,1; default: all")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        os.environ[DIRECTORY_VARIABLE] = folder
         places = f"max_inflight_utterances={max(*options.streams, 64)}"
         with (
             serve(Path(folder), places) as server,
@@ -57,6 +64,31 @@ def main() -> None:
             front(server.grpc_url, options.front_cores) as (port, process),
         ):
             asyncio.run(measure(options, server, port, process))
+
+
+def serve(folder: Path, *assignments: str) -> Server:
+    """The repository as it is rendered, with instant models in place of two, and with further settings."""
+    checkpoint = make_checkpoint(folder / "checkpoint", "tiny", seed=0)
+    given = [
+        f"checkpoint_dir={checkpoint}",
+        f"voices_dir={folder}/voices",
+        "max_hop_tokens=25",
+        "process=own",
+    ]
+    settings = Settings.read([*given, *assignments])
+    repository = folder / "repository"
+    write(render(TEMPLATES, settings.resolved(Machine.here())), repository)
+    for model in INSTANT_MODELS.glob("*.py"):
+        shutil.copy(model, repository / model.stem / "1" / "model.py")
+    ports = ServerSettings(
+        http_port=0,
+        grpc_port=0,
+        metrics_port=0,
+        model_metrics_port=0,
+        log_file=folder / "server.log",
+        probe_interval_s=0.0,
+    )
+    return Server(repository, ports)
 
 
 def cores(text: str) -> set[int]:

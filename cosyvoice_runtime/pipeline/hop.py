@@ -17,7 +17,7 @@ from cosyvoice_runtime.wave.any_token2wav import MORE_THAN_ANY
 
 CUT_FROM_S = 5.0
 """Of a reference: a fifth of it is cut at most. A third of two to three seconds costs 1.1 +- 1.0 points of
-word errors, and of likeness nothing that shows (``benchmarks/heard_prompts.py``)."""
+word errors, and of likeness nothing that shows."""
 LEAST_GROWTH = CPU_HOP_GROWTH
 """A chunk may always take half of what its listener has to play."""
 LEAST_WAIT_S = 0.001

@@ -46,7 +46,7 @@ class GpuDivision:
 
     A step is 150 small kernels in a row, launched so that each waits on the multiprocessors for the one
     before. On a whole GPU that makes a turn take two to four times as long; within a quarter of it, a turn
-    beside does not notice, and sixteen sequences still step in a millisecond (benchmarks/gpu_parts.py).
+    beside does not notice, and sixteen sequences still step in a millisecond.
     While no turn is under way the speech LM has the whole GPU.
 
     What is best for first audio is not best for all speech: with few utterances in progress the part for

@@ -2,7 +2,7 @@
 
 ``euler`` follows the velocity at a step's start, over the published cosine schedule. ``adams_bashforth`` (of
 second order) follows the line through this velocity and the one before, over even times: seven evaluations
-come as near to the exact solution as ten of ``euler``, and five as six (``benchmarks/flow_steps.py``).
+come as near to the exact solution as ten of ``euler``, and five as six.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from moments import note, now
 
 from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
@@ -29,17 +28,15 @@ class TritonPythonModel:
             if Inputs(request).scalar("stop", default=False):
                 reply.finish()
             else:
-                self.pool.submit(self.speak, reply, request.request_id(), now())
+                self.pool.submit(self.speak, reply)
 
-    def speak(self, reply, utterance, received):
-        sent, started = [], time.perf_counter()
+    def speak(self, reply):
+        started = time.perf_counter()
         with reply:
             for group in range(TOKENS // GROUP_TOKENS):
                 time.sleep(max(0.0, started + group * PERIOD_S - time.perf_counter()))
-                sent.append(now())
                 self.send(reply, GROUP_TOKENS, "")
             self.send(reply, 0, "stop")
-        note("tensorrt_llm", utterance=utterance, received=received, sent=sent)
 
     def send(self, reply, tokens, reason):
         reply.send(
