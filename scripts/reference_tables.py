@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""Write the tables of docs/: tensors from their schema, settings from their definitions, stages from run.sh.
+"""Write what stands in one table of the code and is read elsewhere.
 
-reference_tables.py           write
-reference_tables.py --check   only say whether they are up to date
+Tensors come from their schema and settings from their fields, into docs/ and into the templates of
+model_repo/; the stages come from run.sh into docs/.
+
+    reference_tables.py           write
+    reference_tables.py --check   only say whether they are up to date
 """
 
 from __future__ import annotations
@@ -17,10 +20,13 @@ from cosyvoice_runtime.serving.triton.schema import SCHEMAS, TensorSpec
 from cosyvoice_runtime.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCS = ROOT / "docs"
+DOCS, TEMPLATES = ROOT / "docs", ROOT / "model_repo"
 MODELS = ("cosyvoice2", "tensorrt_llm", "audio_tokenizer", "speaker_embedding", "token2wav")
 STAGE = re.compile(r"^ +(?P<number>\d)  (?P<name>\S.*?)  +(?P<doc>\S.*)$", re.MULTILINE)
 PROGRAM = r"^stage_{}\(\)(?P<body>.*?)(?:^\}}|\}}$)"
+WRITTEN = "# What follows is written by scripts/reference_tables.py.\n"
+BLOCKS = re.compile(rf"^({re.escape(WRITTEN)})?input \[\n.*\Z", re.DOTALL | re.MULTILINE)
+"""Inputs, outputs and parameters, which end each template."""
 TENSORS = """# Tensors
 
 Made by `scripts/reference_tables.py` from `cosyvoice_runtime/serving/triton/schema.py`. Shapes are \
@@ -85,6 +91,28 @@ def stages() -> str:
     return STAGES + "\n".join(rows) + "\n"
 
 
+def configuration(model: str) -> str:
+    """The template of a model's configuration, with the tensors and the settings that the model has."""
+    template = (TEMPLATES / model / "config.pbtxt").read_text(encoding="utf-8")
+    schema, fields = SCHEMAS[model], Settings().for_model(model).field_names()
+    parameters = [
+        f'parameters {{ key: "{field}" value: {{ string_value: "${{{field}}}" }} }}\n' for field in fields
+    ]
+    blocks = f"{WRITTEN}input [\n{_ports(schema.inputs)}\n]\noutput [\n{_ports(schema.outputs)}\n]\n\n"
+    return BLOCKS.sub(lambda _: blocks + "".join(parameters), template)
+
+
+def _ports(specs: Sequence[TensorSpec]) -> str:
+    return ",\n".join(f"  # {spec.meaning}\n  {{ {_port(spec)} }}" for spec in specs)
+
+
+def _port(spec: TensorSpec) -> str:
+    dims = ", ".join(map(str, spec.dims))
+    ragged = " allow_ragged_batch: true" if spec.ragged else ""
+    optional = " optional: true" if spec.optional else ""
+    return f'name: "{spec.name}" data_type: TYPE_{spec.type} dims: [ {dims} ]{ragged}{optional}'
+
+
 def _tensor_table(model: str) -> str:
     rows = ["| tensor | | type | shape | meaning |", "|---|---|---|---|---|"]
     rows += _rows(SCHEMAS[model].inputs, "in")
@@ -105,14 +133,20 @@ def main() -> int:
     )
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
-    pages = {"tensors.md": tensors(), "settings.md": settings(), "stages.md": stages()}
-    stale = [name for name, text in pages.items() if not _holds(DOCS / name, text)]
+    files = {
+        DOCS / "tensors.md": tensors(),
+        DOCS / "settings.md": settings(),
+        DOCS / "stages.md": stages(),
+        **{TEMPLATES / model / "config.pbtxt": configuration(model) for model in SCHEMAS},
+    }
+    stale = {path.relative_to(ROOT): text for path, text in files.items() if not _holds(path, text)}
+    names = ", ".join(map(str, stale))
     if stale and options.check:
-        print(f"out of date: {', '.join(stale)}; run scripts/reference_tables.py", file=sys.stderr)
+        print(f"out of date: {names}; run scripts/reference_tables.py", file=sys.stderr)
         return 1
-    for name in stale:
-        (DOCS / name).write_text(pages[name], encoding="utf-8")
-    print(f"written: {', '.join(stale)}" if stale else "up to date")
+    for path, text in stale.items():
+        (ROOT / path).write_text(text, encoding="utf-8")
+    print(f"written: {names}" if stale else "up to date")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The tensors of every model: encoding, decoding, ``config.pbtxt`` and the docs agree with this table.
+"""The tensors of every model: requests are made from this table, and ``config.pbtxt`` and the docs written.
 
 Shapes are without the batch dimension, which is 1 in every request of this repository's own.
 """
@@ -34,6 +34,7 @@ class TensorSpec:
         type: Triton's name of it, without ``TYPE_``.
         dims: -1 for a size that a request chooses.
         optional: whether a request may lack it.
+        ragged: whether requests of several sizes share a batch of Triton's.
     """
 
     name: str
@@ -41,6 +42,7 @@ class TensorSpec:
     dims: tuple[int, ...]
     meaning: str
     optional: bool = False
+    ragged: bool = False
 
     def encode(self, value: Any) -> Array:
         """A value as a tensor in a batch of one: a number, a bool, a string, or an array in its shape."""
@@ -150,7 +152,7 @@ COSYVOICE2 = ModelSchema(
         ),
     ],
     [
-        TensorSpec("waveform", "FP32", (-1,), "the next chunk"),
+        TensorSpec("waveform", "FP32", (-1,), "the next chunk; of cosyvoice2_offline the whole speech"),
         TensorSpec(
             "finish_reason",
             "STRING",
@@ -280,7 +282,7 @@ TENSORRT_LLM = ModelSchema(
 AUDIO_TOKENIZER = ModelSchema(
     "audio_tokenizer",
     [
-        TensorSpec("reference_wav", "FP32", (-1,), "16 kHz, mono, 0.5 to 30 s"),
+        TensorSpec("reference_wav", "FP32", (-1,), "16 kHz, mono, 0.5 to 30 s", ragged=True),
         TensorSpec("reference_wav_len", "INT32", (1,), "valid samples; all by default", optional=True),
     ],
     [
@@ -291,7 +293,7 @@ AUDIO_TOKENIZER = ModelSchema(
 SPEAKER_EMBEDDING = ModelSchema(
     "speaker_embedding",
     [
-        TensorSpec("reference_wav", "FP32", (-1,), "16 kHz, mono, 0.5 to 30 s"),
+        TensorSpec("reference_wav", "FP32", (-1,), "16 kHz, mono, 0.5 to 30 s", ragged=True),
         TensorSpec("reference_wav_len", "INT32", (1,), "valid samples; all by default", optional=True),
     ],
     [
@@ -311,6 +313,7 @@ TOKEN2WAV = ModelSchema(
             (-1,),
             "the utterance's next tokens; may be none, to open it or to end it",
             optional=True,
+            ragged=True,
         ),
         TensorSpec(
             "tokens_of",
@@ -363,15 +366,10 @@ TOKEN2WAV = ModelSchema(
             (-1,),
             "the voice, when voice_key is not known here (or not any more): tokens,",
             optional=True,
+            ragged=True,
         ),
-        TensorSpec(
-            "prompt_speech_feat",
-            "FP32",
-            (-1, -1),
-            "its log-mel,",
-            optional=True,
-        ),
-        TensorSpec("prompt_spk_embedding", "FP32", (-1,), "and its speaker", optional=True),
+        TensorSpec("prompt_speech_feat", "FP32", (-1, -1), "its log-mel,", optional=True, ragged=True),
+        TensorSpec("prompt_spk_embedding", "FP32", (-1,), "and its speaker", optional=True, ragged=True),
     ],
     [
         TensorSpec(
