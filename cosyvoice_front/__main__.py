@@ -113,10 +113,10 @@ def uvicorn_config(settings: Settings, upstream: Upstream | None = None) -> uvic
         create_app(settings, upstream),
         host=front.host,
         port=front.port,
-        http=connections(front.header_timeout_s, front.stalled_client_timeout_s),
+        http=connections(front.arrival_timeout_s, front.stalled_client_timeout_s),
         loop="uvloop",
         ws=PunctualSocket,
-        ws_max_size=front.max_body_mib << 20,  # wires say how large each message may be
+        ws_max_size=front.max_request_mib << 20,  # wires say how large each message may be
         ws_ping_timeout=None,  # pongs wait behind audio: socket.py tells who doesn't read
         ws_per_message_deflate=False,  # it costs time, and makes base64 of speech hardly smaller
         timeout_keep_alive=front.keep_alive_timeout_s,  # type: ignore[arg-type]  # a float does as well

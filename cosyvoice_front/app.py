@@ -65,7 +65,7 @@ def create_app(settings: Settings, upstream: Upstream | None = None) -> FastAPI:
     front = settings.front
     if front.page:
         add_page(app)
-    app.add_middleware(BodyLimits, most_bytes=front.max_body_mib << 20, timeout_s=front.body_timeout_s)
+    app.add_middleware(BodyLimits, most_bytes=front.max_request_mib << 20, timeout_s=front.arrival_timeout_s)
     # Around all there is, the answer to what nobody foresaw included, which add_middleware would not be.
     counted = CountedRequests(Cors(app.build_middleware_stack(), front.cors_origins), metrics)
     app.middleware_stack = RequestIds(WithoutSlash(AuditedRequests(counted, audit)))

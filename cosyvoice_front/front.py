@@ -20,7 +20,7 @@ from cosyvoice_front.limits import Limits
 from cosyvoice_front.metrics import Metrics
 from cosyvoice_front.pause import is_wordless, pause
 from cosyvoice_front.rate import RATE
-from cosyvoice_front.recording import decode_data, read_recording
+from cosyvoice_front.recording import MAX_BYTES, decode_data, read_recording
 from cosyvoice_front.response import StreamedResponse
 from cosyvoice_front.server_client import SpeechServer, Upstream
 from cosyvoice_front.speech import SpeechBody
@@ -31,6 +31,8 @@ from cosyvoice_runtime.settings import Settings
 
 logger = logging.getLogger(__name__)
 
+ENCODER_THREADS = 2
+"""Threads that encode audio, one of which has time for a hundred utterances."""
 HEADERS = {
     "Cache-Control": "no-cache",
     "X-Accel-Buffering": "no",
@@ -114,8 +116,7 @@ class Front:
         """
         if ref_audio is None:
             return None
-        most = self.settings.front.max_recording_mib << 20
-        data = decode_data(ref_audio, most, "ref_audio")
+        data = decode_data(ref_audio, MAX_BYTES, "ref_audio")
         return await asyncio.to_thread(read_recording, data, ref_text, "ref_audio")
 
 
@@ -132,7 +133,7 @@ async def open_front(
     """
     front = settings.front
     server = SpeechServer(upstream, front) if upstream else SpeechServer.connect(front)
-    pool = ThreadPoolExecutor(front.encoder_threads, thread_name_prefix="encoder")
+    pool = ThreadPoolExecutor(ENCODER_THREADS, thread_name_prefix="encoder")
     keys = Keys.of(front)
     try:
         voices = await asyncio.to_thread(_open_voices, settings)

@@ -13,6 +13,7 @@ from cosyvoice_client.reference import RATES, resample
 from cosyvoice_front.errors import invalid, too_large
 
 MAX_SECONDS = 30.0
+MAX_BYTES = 10 << 20
 """What the speech tokenizer was made for."""
 MAX_CHANNELS = 2
 MAX_FILE_RATE = 192_000

@@ -102,7 +102,7 @@ def read_speech(body: bytes, settings: FrontSettings) -> SpeechBody:
         speech = SpeechBody.model_validate(given)
     except ValidationError as error:
         raise of_validation(error) from None
-    check_text(speech.input, settings.max_input_characters, "input")
+    check_text(speech.input, settings.max_text_characters, "input")
     if speech.model not in settings.models:
         raise model_not_found(speech.model)
     if not SPEEDS[0] <= speech.speed <= SPEEDS[1]:

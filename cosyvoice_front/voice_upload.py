@@ -15,7 +15,7 @@ from starlette.requests import Request
 from cosyvoice_client import Reference, SpeechRequest
 from cosyvoice_front import audit, request_id
 from cosyvoice_front.errors import ApiError, invalid, overloaded, too_large
-from cosyvoice_front.recording import read_recording
+from cosyvoice_front.recording import MAX_BYTES, read_recording
 from cosyvoice_front.speech import for_its_sound
 from cosyvoice_front.spoken import Tally
 from cosyvoice_front.upload import new_upload
@@ -70,7 +70,7 @@ async def add_voice(front: Front, owner: str, request: Request) -> dict[str, Any
     if not front.settings.cosyvoice2.reference_days:
         message = "This server takes no voices: it keeps no references (cosyvoice2.reference_days is 0)."
         raise invalid(None, message, "no_uploads")
-    form = await VoiceForm.read(request, front.settings.front.max_recording_mib << 20)
+    form = await VoiceForm.read(request, MAX_BYTES)
     audit.current().voice = form.name
     if front.voices.is_taken(form.name):
         raise invalid("name", f"name: {form.name!r} is taken.", "voice_exists")
@@ -137,7 +137,7 @@ async def _form(request: Request) -> AsyncIterator[FormData]:
     if not request.headers.get("content-type", "").lower().startswith(FORM):
         raise invalid("audio_sample", f"audio_sample: expected a sound file, in a body of type {FORM}.")
     parser = MultiPartParser(request.headers, request.stream(), max_files=1, max_fields=8)
-    parser.spool_max_size = request.app.state.front.settings.front.max_body_mib << 20
+    parser.spool_max_size = request.app.state.front.settings.front.max_request_mib << 20
     try:
         form = await parser.parse()
     except MultiPartException as error:

@@ -17,6 +17,10 @@ from cosyvoice_front.live.together import cancelled, ended
 
 logger = logging.getLogger(__name__)
 
+MAX_CONTEXTS = 32
+"""Texts that a websocket speaks at once, or that wait to be spoken."""
+MAX_WAITING_KIB = 256
+"""Most text of a websocket that waits to be spoken."""
 TellOf = Callable[[str, Happening], Awaitable[None]]
 
 
@@ -65,10 +69,9 @@ class Session:
         Raises:
             ApiError: there are too many.
         """
-        settings = self._front.settings.front
-        if len(self._contexts) >= settings.max_contexts:
+        if len(self._contexts) >= MAX_CONTEXTS:
             message = f"{len(self._contexts)} contexts are open, the limit."
-            raise rate_limited(message, settings.retry_after_ms)
+            raise rate_limited(message, self._front.settings.front.retry_after_ms)
 
         async def tell(happening: Happening) -> None:
             if self._contexts.get(name) is context:
@@ -89,10 +92,9 @@ class Session:
         Raises:
             ApiError: more text waits than may.
         """
-        limit = self._front.settings.front.max_buffered_kib
         waiting = sum(other.unspoken_bytes for other in self._contexts.values())
-        if waiting + len(text.encode("utf-8", "surrogatepass")) > limit << 10:
-            raise too_large(f"{limit} KiB of text that waits to be spoken")
+        if waiting + len(text.encode("utf-8", "surrogatepass")) > MAX_WAITING_KIB << 10:
+            raise too_large(f"{MAX_WAITING_KIB} KiB of text that waits to be spoken")
         context.push(text)
 
     async def cancel(self, name: str) -> bool:

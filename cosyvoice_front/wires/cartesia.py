@@ -23,7 +23,7 @@ from cosyvoice_front.live.word_times import TimedWord
 from cosyvoice_front.shown import shown
 from cosyvoice_front.wires.cartesia_messages import Input, Opening, socket_error, version_of
 from cosyvoice_front.wires.messages import read, read_text
-from cosyvoice_front.wires.serve import NORMAL, ClosedError
+from cosyvoice_front.wires.serve import BUFFER_DELAY_MS, MAX_MESSAGE_BYTES, NORMAL, ClosedError
 from cosyvoice_front.wires.socket import Socket
 
 REMEMBERED = 256
@@ -65,7 +65,7 @@ class Cartesia:
         return self._front.settings.front.idle_socket_timeout_s
 
     def most_bytes(self, _message: str | bytes) -> int:
-        return self._front.settings.front.max_message_kib << 10
+        return MAX_MESSAGE_BYTES
 
     async def take(self, message: str | bytes) -> None:
         content = read_text(message)
@@ -111,9 +111,8 @@ class Cartesia:
             raise invalid("context_id", message, "context_ended")
 
     async def _open(self, name: str, content: dict[str, Any]) -> Context:
-        settings = self._front.settings.front
         opening = read(Opening, content)
-        opening.check_model(settings)
+        opening.check_model(self._front.settings.front)
         voice = await self._front.voices.server_name(opening.voice.id, self._owner)
         delay_ms = opening.max_buffer_delay_ms
         context = self.session.open(
@@ -122,7 +121,7 @@ class Cartesia:
                 opening.request(voice),
                 opening.output_format.encoder(),
                 bool(opening.add_timestamps),
-                (settings.max_buffer_delay_ms if delay_ms is None else delay_ms) / 1000,
+                (BUFFER_DELAY_MS if delay_ms is None else delay_ms) / 1000,
             ),
         )
         self._progress[name] = Progress(opening)

@@ -42,7 +42,7 @@ async def speak_bytes(front: Front, request: Request) -> Response:
 
 async def _speech(front: Front, body: BytesBody, owner: str) -> Response:
     settings = front.settings.front
-    check_text(body.transcript, settings.max_input_characters, "transcript")
+    check_text(body.transcript, settings.max_text_characters, "transcript")
     body.check_model(settings)
     voice = await front.voices.server_name(body.voice.id, owner)
     request, tally = body.request(voice, body.transcript), Tally()

@@ -22,7 +22,7 @@ from cosyvoice_front.rate import RATE
 from cosyvoice_front.shown import shown
 from cosyvoice_front.wires.messages import read, read_text
 from cosyvoice_front.wires.omni_messages import Config, InputText, error_message
-from cosyvoice_front.wires.serve import NORMAL, POLICY, ClosedError
+from cosyvoice_front.wires.serve import BUFFER_DELAY_MS, MAX_MESSAGE_BYTES, NORMAL, POLICY, ClosedError
 from cosyvoice_front.wires.socket import Socket
 
 CONFIG = "session.config"
@@ -63,13 +63,13 @@ class Omni:
     @property
     def patience_s(self) -> float:
         settings = self._front.settings.front
-        return settings.config_timeout_s if self._config is None else settings.idle_socket_timeout_s
+        return settings.arrival_timeout_s if self._config is None else settings.idle_socket_timeout_s
 
     def most_bytes(self, message: str | bytes) -> int:
         """A configuration may bring a recording, and is as large as the body of a request may be."""
         settings = self._front.settings.front
         is_config = isinstance(message, str) and CONFIG in message[:200]
-        return settings.max_body_mib << 20 if is_config else settings.max_message_kib << 10
+        return settings.max_request_mib << 20 if is_config else MAX_MESSAGE_BYTES
 
     async def take(self, message: str | bytes) -> None:
         content = read_text(message)
@@ -124,13 +124,12 @@ class Omni:
             await self.session.fail(name, error)
 
     def _begin(self, config: Config) -> Utterance:
-        settings = self._front.settings.front
         delay_ms = config.max_buffer_delay_ms
         manner = Manner(
             config.request(self._voice, self._reference),
             make_encoder(config.response_format, config.sample_rate, RATE),
             config.word_timestamps,
-            (settings.max_buffer_delay_ms if delay_ms is None else delay_ms) / 1000,
+            (BUFFER_DELAY_MS if delay_ms is None else delay_ms) / 1000,
         )
         utterance = Utterance(self._count, config)
         try:

@@ -20,6 +20,10 @@ logger = logging.getLogger(__name__)
 
 NORMAL, POLICY = 1000, 1008
 """Codes of a close (RFC 6455, section 7.4.1): all is said; the client has broken a rule."""
+MAX_MESSAGE_BYTES = 128 << 10
+"""Largest message that brings no recording."""
+BUFFER_DELAY_MS = 3000
+"""How long streamed text without an end waits for more, unless the request says so."""
 
 
 class Wire(Protocol):

@@ -71,28 +71,11 @@ class FrontSettings(Section):
         "",
         description="The server's directory of voices, where uploaded ones are kept. Without it: no uploads.",
     )
-    max_input_characters: int = Field(4096, ge=1, le=10_000, description="Longest text of one request.")
-    max_body_mib: int = Field(16, ge=1, le=1024, description="Largest body of a request.")
-    max_message_kib: int = Field(
-        128,
-        ge=1,
-        le=16_384,
-        description="Largest message of a websocket, but for one that may bring a recording.",
-    )
-    max_buffered_kib: int = Field(
-        256, ge=1, le=16_384, description="Most text of a websocket that waits to be spoken."
-    )
-    max_contexts: int = Field(32, ge=1, le=10_000, description="Texts that a websocket speaks at once.")
-    max_buffer_delay_ms: int = Field(
-        3000,
-        ge=0,
-        le=60_000,
-        description="How long streamed text without an end waits for more, unless the request says so.",
-    )
+    max_text_characters: int = Field(4096, ge=1, le=10_000, description="Longest text of one request.")
+    max_request_mib: int = Field(16, ge=1, le=1024, description="Largest body of a request.")
     voices_per_key: int = Field(
         100, ge=0, le=100_000, description="Uploaded voices that one key may keep; 0 is no limit."
     )
-    max_recording_mib: int = Field(10, ge=1, le=1024, description="Largest recording of a voice.")
     max_streams: int = Field(256, ge=1, le=100_000, description="Utterances at once; one more gets 503.")
     requests_per_minute: int = Field(
         0, ge=0, le=1_000_000, description="Of one key, in this process; 0 is no limit."
@@ -115,9 +98,6 @@ class FrontSettings(Section):
     stalled_client_timeout_s: float = Field(
         60.0, ge=0.1, le=3600.0, description="Longest time that a client may leave audio unread."
     )
-    header_timeout_s: float = Field(
-        10.0, ge=0.1, le=3600.0, description="Longest time for a request's headers to come."
-    )
     keep_alive_timeout_s: float = Field(
         75.0,
         ge=0.1,
@@ -125,11 +105,12 @@ class FrontSettings(Section):
         description="Longest time that a connection stays open between two requests: longer than a "
         "proxy keeps it.",
     )
-    body_timeout_s: float = Field(
-        30.0, ge=0.1, le=3600.0, description="Longest time for a request's body to come."
-    )
-    config_timeout_s: float = Field(
-        10.0, ge=0.1, le=3600.0, description="Longest time for a websocket's session.config to come."
+    arrival_timeout_s: float = Field(
+        30.0,
+        ge=0.1,
+        le=3600.0,
+        description="Longest time for a request's headers to come, for its body, and for a websocket's "
+        "session.config.",
     )
     idle_timeout_s: float = Field(
         20.0,
@@ -146,7 +127,6 @@ class FrontSettings(Section):
         description="File to which a line of JSON is added for each request, without its text; - is standard "
         "output. Without it: no audit log.",
     )
-    encoder_threads: int = Field(2, ge=1, le=256, description="Threads that encode audio.")
     drain_timeout_s: float = Field(
         60.0, ge=0.0, le=86400.0, description="Longest time that utterances get to finish at the end."
     )

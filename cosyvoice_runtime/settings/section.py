@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.settings.removed import REMOVED
 from cosyvoice_runtime.settings.rule import limit, to_text
 
 if TYPE_CHECKING:
@@ -110,7 +111,10 @@ class Section(BaseModel):
 
 
 def unknown_key(key: str, value: object, known: tuple[str, ...]) -> InvalidInput:
-    """Error for a key that no section has, with the nearest one that exists."""
-    near = difflib.get_close_matches(key.rpartition(".")[2], known, n=1)
+    """Error for a key that no section has, with what to do instead or with the nearest one that exists."""
+    name = key.rpartition(".")[2]
+    if name in REMOVED:
+        return InvalidInput(key, value, f"there is no such setting any more; {REMOVED[name]}")
+    near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
     return InvalidInput(key, value, f"there is no such setting; {hint}")

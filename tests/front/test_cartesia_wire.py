@@ -11,6 +11,8 @@ from fake_upstream import tone
 from websockets.exceptions import InvalidStatus
 from wire_client import VERSION, asked, audio_in, open_cartesia, open_wire, words_in
 
+from cosyvoice_front.wires import cartesia
+
 
 def of(messages, name):
     return [message for message in messages if message.get("context_id") == name]
@@ -119,8 +121,8 @@ def test_text_without_an_end_waits_only_as_long_as_asked(front):
     assert "flush_done" not in kinds(messages)  # nobody asked for it
 
 
-def test_settings_say_how_long_text_waits_unless_asked(start_front):
-    front = start_front(max_buffer_delay_ms=50)
+def test_text_waits_for_the_usual_time_unless_asked(front, monkeypatch):
+    monkeypatch.setattr(cartesia, "BUFFER_DELAY_MS", 50)
     with open_cartesia(front) as wire:
         wire.send(asked("and then", max_buffer_delay_ms=None, **{"continue": True}))
         assert len(audio_in(wire.until("chunk"))) == samples_of("and then")

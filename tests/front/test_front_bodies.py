@@ -13,7 +13,7 @@ import soundfile
 from raw_http import ASKED, ask, connect, read_all, send
 
 from cosyvoice_front.errors import ApiError
-from cosyvoice_front.recording import read_recording
+from cosyvoice_front.recording import MAX_BYTES, read_recording
 
 GET_HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 HEAD = b"POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\n"
@@ -34,7 +34,7 @@ def test_hundred_megabytes_are_refused_by_their_announcement(front):
 
 
 def test_endless_body_is_refused_when_it_is_too_long(start_front):
-    front = start_front(max_body_mib=1)
+    front = start_front(max_request_mib=1)
     with connect(front) as connection:
         connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
         for _ in range(17):
@@ -43,7 +43,7 @@ def test_endless_body_is_refused_when_it_is_too_long(start_front):
 
 
 def test_largest_body_is_taken(start_front):
-    front = start_front(max_body_mib=1)
+    front = start_front(max_request_mib=1)
     body = json.dumps(ASKED).encode()
     assert send(front, body=body.ljust(1 << 20)).status == 200
     assert send(front, body=body.ljust((1 << 20) + 1)).status == 413
@@ -57,7 +57,7 @@ def test_length_that_is_no_number_is_refused(front, length):
 
 
 def test_body_that_does_not_come_is_not_waited_for(start_front):
-    front = start_front(body_timeout_s=0.1)
+    front = start_front(arrival_timeout_s=0.1)
     with connect(front) as connection:
         connection.sendall(HEAD + b"Content-Length: 100\r\n\r\n{")
         answer = read_all(connection)
@@ -65,7 +65,7 @@ def test_body_that_does_not_come_is_not_waited_for(start_front):
 
 
 def test_headers_that_do_not_come_are_not_waited_for(start_front):
-    front = start_front(header_timeout_s=0.1)
+    front = start_front(arrival_timeout_s=0.1)
     with connect(front) as silent, connect(front) as slow:
         slow.sendall(HEAD)
         assert read_all(silent) == b""
@@ -73,7 +73,7 @@ def test_headers_that_do_not_come_are_not_waited_for(start_front):
 
 
 def test_headers_of_a_later_request_are_not_waited_for(start_front):
-    front = start_front(header_timeout_s=1.0)
+    front = start_front(arrival_timeout_s=1.0)
     with connect(front) as connection:
         connection.sendall(GET_HEALTH)
         assert b" 200 " in connection.recv(4096)
@@ -82,7 +82,7 @@ def test_headers_of_a_later_request_are_not_waited_for(start_front):
 
 
 def test_empty_lines_do_not_keep_a_connection(start_front):
-    front = start_front(header_timeout_s=1.0)
+    front = start_front(arrival_timeout_s=1.0)
     with connect(front) as connection:
         connection.sendall(GET_HEALTH)
         assert b" 200 " in connection.recv(4096)
@@ -92,7 +92,7 @@ def test_empty_lines_do_not_keep_a_connection(start_front):
 
 def test_rest_of_a_body_after_its_answer_is_not_waited_for(start_front, tmp_path):
     (tmp_path / "keys").write_text(f"anna sha256:{'0' * 64}\n")
-    front = start_front(header_timeout_s=1.0, api_keys_file=tmp_path / "keys")
+    front = start_front(arrival_timeout_s=1.0, api_keys_file=tmp_path / "keys")
     with connect(front) as connection:
         connection.sendall(HEAD + b"Content-Length: 100\r\n\r\n{")
         assert b" 401 " in connection.recv(4096)
@@ -150,7 +150,7 @@ def test_trailers_that_do_not_end_close_the_connection(front):
 def test_speech_may_take_longer_than_headers_and_body(start_front, upstream):
     import asyncio
 
-    front = start_front(header_timeout_s=1.0, body_timeout_s=1.0)
+    front = start_front(arrival_timeout_s=1.0)
     upstream.gates = asyncio.Semaphore(0)
     with connect(front) as connection:
         body = json.dumps({**ASKED, "response_format": "pcm"}).encode()
@@ -189,9 +189,8 @@ def test_flac_whose_header_lies_gives_no_more_than_it_says():
     assert len(read_recording(bytes(data), "", "ref_audio").samples) <= total
 
 
-def test_too_much_base64_is_refused_before_it_is_decoded(start_front):
-    front = start_front(max_recording_mib=1)
-    answer = ask(front, ref_audio=base64.b64encode(bytes((1 << 20) + 10)).decode())
+def test_too_much_base64_is_refused_before_it_is_decoded(front):
+    answer = ask(front, ref_audio=base64.b64encode(bytes(MAX_BYTES + 10)).decode())
     assert (answer.status, answer.error["param"]) == (413, "ref_audio")
 
 

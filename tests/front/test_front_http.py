@@ -212,8 +212,8 @@ def test_connection_between_requests_outlives_those_of_proxies():
 
 
 def test_idle_connection_is_closed_after_its_own_time_alone(start_front):
-    patient = start_front(header_timeout_s=0.2, keep_alive_timeout_s=60)
-    hasty = start_front(header_timeout_s=60, keep_alive_timeout_s=0.2)
+    patient = start_front(arrival_timeout_s=0.2, keep_alive_timeout_s=60)
+    hasty = start_front(arrival_timeout_s=60, keep_alive_timeout_s=0.2)
     with connect(patient) as kept, connect(hasty) as closed:
         for connection in (kept, closed):
             connection.sendall(LAST.replace(b"Connection: close\r\n", b""))

@@ -46,7 +46,7 @@ def test_message_of_nested_values_leaves_the_socket_open(front):
 
 
 def test_text_of_commas_alone_is_taken(start_front):
-    front = start_front(max_input_characters=10_000)
+    front = start_front(max_text_characters=10_000)
     marks = ",[{" * 3333
     assert ask(front, input=marks, instructions=marks[:4096]).status == 200
 

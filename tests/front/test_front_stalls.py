@@ -19,6 +19,7 @@ from websockets.frames import Close, Frame, Opcode
 from wire_client import asked, audio_in, open_cartesia, open_omni
 
 from cosyvoice_client import RefusedError
+from cosyvoice_front.live import session
 from cosyvoice_front.live.word_times import WordTimes
 
 HANDSHAKE = (
@@ -147,7 +148,7 @@ def test_last_pong_comes_when_the_client_reads_on(front, monkeypatch):
             data += part
 
 
-def test_encoder_of_an_utterance_too_many_is_closed(start_front, upstream, monkeypatch):
+def test_encoder_of_an_utterance_too_many_is_closed(front, upstream, monkeypatch):
     from cosyvoice_client.encoders import CodecEncoder
 
     open_encoders: set[int] = set()
@@ -163,7 +164,7 @@ def test_encoder_of_an_utterance_too_many_is_closed(start_front, upstream, monke
 
     monkeypatch.setattr(CodecEncoder, "__init__", started)
     monkeypatch.setattr(CodecEncoder, "close", closed)
-    front = start_front(max_contexts=1)
+    monkeypatch.setattr(session, "MAX_CONTEXTS", 1)
     upstream.gates = asyncio.Semaphore(0)
     with open_omni(front) as wire:
         wire.send({**CONFIG, "response_format": "opus"})

@@ -212,7 +212,7 @@ def test_configuration_comes_first(front, message):
 
 
 def test_configuration_comes_in_time(start_front):
-    front = start_front(config_timeout_s=0.1)
+    front = start_front(arrival_timeout_s=0.1)
     with open_omni(front) as wire:
         error = wire.error()
         assert (error["status_code"], error["code"]) == (408, "timeout")

@@ -111,7 +111,7 @@ def test_client_that_leaves_the_proxy_leaves_the_front(front, upstream, proxy):
 
 
 def test_largest_body_that_the_front_takes_comes_through(post):
-    most = FrontSettings().max_body_mib << 20
+    most = FrontSettings().max_request_mib << 20
     body = json.dumps({**ASKED, "ignored": ""}).encode()
     body = body.replace(b'"ignored": ""', b'"ignored": "%b"' % (b"x" * (most - len(body))))
     assert len(body) == most
@@ -151,8 +151,8 @@ def test_stream_of_grpc_goes_both_ways_at_once_and_names_nobody(proxy, triton):
 def test_samples_allow_more_than_the_front_does():
     settings = FrontSettings()
     nginx, caddy = ((DEPLOY / name).read_text("utf-8") for name in ("nginx.conf", "Caddyfile"))
-    assert f"client_max_body_size {settings.max_body_mib + 1}m;" in nginx
-    assert f"max_size {settings.max_body_mib + 1}MiB" in caddy
+    assert f"client_max_body_size {settings.max_request_mib + 1}m;" in nginx
+    assert f"max_size {settings.max_request_mib + 1}MiB" in caddy
     silence_s = max(settings.idle_socket_timeout_s, settings.silence_timeout_s)
     assert f"proxy_read_timeout {silence_s + 10:.0f}s;" in nginx
     assert f"response_header_timeout {silence_s + 10:.0f}s" in caddy

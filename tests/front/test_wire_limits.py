@@ -13,7 +13,9 @@ from wire_client import asked, audio_in, open_cartesia, open_omni, open_wire, wo
 from cosyvoice_client import RefusedError
 from cosyvoice_front.__main__ import uvicorn_config
 from cosyvoice_front.keys import digest
+from cosyvoice_front.live import session
 from cosyvoice_front.request_id import set_up_logging
+from cosyvoice_front.wires import cartesia
 from cosyvoice_runtime.settings import Settings
 
 KEY = "sk-anna"
@@ -115,8 +117,8 @@ def test_somebody_else_s_voice_does_not_exist(start_front, keys_file, tmp_path):
         assert wire.error()["code"] == "voice_not_found"
 
 
-def test_message_of_the_limit_is_taken_and_a_larger_one_is_not(start_front, upstream):
-    front = start_front(max_message_kib=1)
+def test_message_of_the_limit_is_taken_and_a_larger_one_is_not(front, monkeypatch):
+    monkeypatch.setattr(cartesia, "MAX_MESSAGE_BYTES", 1024)
     with open_cartesia(front) as wire:
         wire.send("x" * 1024)
         assert wire.error()["status_code"] == 400  # it has been read
@@ -137,7 +139,7 @@ def test_default_limit_of_a_message(front):
 
 
 def test_message_beyond_a_body_closes_the_socket(start_front):
-    front = start_front(max_body_mib=1)
+    front = start_front(max_request_mib=1)
     with open_cartesia(front) as wire:
         # Of a text of so many bytes the head alone: the rest could be under way when the socket is closed.
         wire.connection.socket.sendall(b"\x81\xff" + ((1 << 20) + 1).to_bytes(8, "big") + bytes(4))
@@ -146,8 +148,8 @@ def test_message_beyond_a_body_closes_the_socket(start_front):
     assert caught.value.rcvd.code == 1009
 
 
-def test_waiting_text_is_limited_over_all_contexts(start_front, upstream):
-    front = start_front(max_buffered_kib=1)
+def test_waiting_text_is_limited_over_all_contexts(front, upstream, monkeypatch):
+    monkeypatch.setattr(session, "MAX_WAITING_KIB", 1)
     upstream.gates = asyncio.Semaphore(0)
     with open_cartesia(front) as wire:
         wire.send(asked("Long. " * 100, **{"continue": True}))
@@ -162,8 +164,8 @@ def test_waiting_text_is_limited_over_all_contexts(start_front, upstream):
         wire.until("done")
 
 
-def test_contexts_are_limited(start_front, upstream):
-    front = start_front(max_contexts=2)
+def test_contexts_are_limited(front, upstream, monkeypatch):
+    monkeypatch.setattr(session, "MAX_CONTEXTS", 2)
     upstream.gates = asyncio.Semaphore(0)
     with open_cartesia(front) as wire:
         wire.send(*[asked("One. Two.", context_id=name) for name in ("one", "two", "three")])

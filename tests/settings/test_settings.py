@@ -19,6 +19,7 @@ from cosyvoice_runtime.settings import (
     TensorrtLlmSettings,
     Token2WavSettings,
 )
+from cosyvoice_runtime.settings.removed import REMOVED
 from cosyvoice_runtime.text.validate import MAX_TARGET_CHARACTERS
 
 CPU = Machine(cores=8, gpu=False)
@@ -486,6 +487,21 @@ def test_toml_list_and_boolean_like_values_are_read(tmp_path):
 def test_wrong_setting_is_named_with_its_limit(assignment, message):
     with pytest.raises(InvalidInput, match=message):
         Settings.read([assignment])
+
+
+def test_setting_of_an_earlier_version_is_refused_with_what_to_do():
+    with pytest.raises(
+        InvalidInput, match=r"front\.max_body_mib: '8' .*any more; it is front\.max_request_mib"
+    ):
+        Settings.read(environment={"COSYVOICE_FRONT__MAX_BODY_MIB": "8"})
+    with pytest.raises(InvalidInput, match=r"max_contexts: '8' .*any more; leave it out, it is 32"):
+        Settings.read(["max_contexts=8"])
+
+
+def test_no_setting_has_the_name_of_a_removed_one():
+    assert not {name for section in Settings().sections().values() for name in section.field_names()} & {
+        *REMOVED
+    }
 
 
 def test_unknown_environment_variable_is_an_error():

@@ -1,0 +1,23 @@
+"""Settings of earlier versions, and what to do where one is still given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+RENAMED = "it is {} now"
+CONSTANT = "leave it out, it is {} everywhere"
+
+REMOVED: Mapping[str, str] = {
+    "body_timeout_s": RENAMED.format("front.arrival_timeout_s"),
+    "config_timeout_s": RENAMED.format("front.arrival_timeout_s"),
+    "encoder_threads": CONSTANT.format("2"),
+    "header_timeout_s": RENAMED.format("front.arrival_timeout_s"),
+    "max_body_mib": RENAMED.format("front.max_request_mib"),
+    "max_buffer_delay_ms": "leave it out, a request says it; without that it is 3000",
+    "max_buffered_kib": CONSTANT.format("256"),
+    "max_contexts": CONSTANT.format("32"),
+    "max_input_characters": RENAMED.format("front.max_text_characters"),
+    "max_message_kib": CONSTANT.format("128"),
+    "max_recording_mib": CONSTANT.format("10"),
+}
+"""What to do, by the name without its section."""
