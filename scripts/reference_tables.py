@@ -54,12 +54,9 @@ of range; the addresses that Kubernetes sets for a Service named `cosyvoice` or 
 model repository is rendered (stage 2), and the choice is logged. Section \
 `cosyvoice2` configures `cosyvoice2_offline` as well.
 """
-STAGES = """# Stages
-
-Made by `scripts/reference_tables.py` from `run.sh`. `./run.sh START STOP` runs stages START to STOP; a \
-stage whose result is up to date says so and leaves it alone. Stages 4 to 6 run in another shell than \
-stage 3, and take further options: `./run.sh 5 5 streaming --concurrency 16`.
-"""
+STAGES = re.compile(
+    r"(?<=<!-- stages, by scripts/reference_tables.py -->\n).*?(?=<!-- end of stages -->)", re.DOTALL
+)
 
 
 def tensors() -> str:
@@ -77,10 +74,10 @@ def settings() -> str:
     return text
 
 
-def stages() -> str:
-    """What each stage of run.sh does, needs and starts."""
+def environment() -> str:
+    """The page of the environment, with what each stage of run.sh does, needs and starts."""
     script = (ROOT / "run.sh").read_text(encoding="utf-8")
-    rows = ["\n| stage | | what it does | starts |", "|---|---|---|---|"]
+    rows = ["| stage | | what it does | starts |", "|---|---|---|---|"]
     for match in STAGE.finditer(script):
         body = re.search(PROGRAM.format(match["number"]), script, re.DOTALL | re.MULTILINE)
         if body is None:
@@ -88,7 +85,8 @@ def stages() -> str:
         programs = re.findall(r"[\w/]+\.py|-m [\w.]+", body["body"])
         started = ", ".join(f"`{program.replace('-m ', 'python -m ')}`" for program in programs)
         rows.append(f"| {match['number']} | {match['name']} | {match['doc']} | {started} |")
-    return STAGES + "\n".join(rows) + "\n"
+    table = "\n".join(rows) + "\n"
+    return STAGES.sub(lambda _: table, (DOCS / "environment.md").read_text(encoding="utf-8"))
 
 
 def configuration(model: str) -> str:
@@ -136,7 +134,7 @@ def main() -> int:
     files = {
         DOCS / "tensors.md": tensors(),
         DOCS / "settings.md": settings(),
-        DOCS / "stages.md": stages(),
+        DOCS / "environment.md": environment(),
         **{TEMPLATES / model / "config.pbtxt": configuration(model) for model in SCHEMAS},
     }
     stale = {path.relative_to(ROOT): text for path, text in files.items() if not _holds(path, text)}

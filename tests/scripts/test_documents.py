@@ -37,7 +37,7 @@ COMMANDS = sorted(
 )
 KNOWN = {
     beginning: place
-    for row in PAGES["docs/commands.md"].splitlines()
+    for row in PAGES["docs/executed.md"].split("## Commands of these pages")[1].splitlines()
     if (cells := row.split(" | ")) and row.startswith("| `")
     for beginning in re.findall(r"`([^`]+)`", cells[0])
     for place in cells[1:]
@@ -60,7 +60,7 @@ def place(command: str) -> str:
     """Where the command has been run; the longest beginning counts."""
     text = " ".join(parts(command)[1])
     fitting = [beginning for beginning in KNOWN if f"{text} ".startswith(f"{beginning} ")]
-    assert fitting, f"docs/commands.md has no row for: {command}"
+    assert fitting, f"docs/executed.md has no row for: {command}"
     return KNOWN[max(fitting, key=len)]
 
 
