@@ -3,6 +3,7 @@
 
     python benchmarks/request_path.py            print them
     python benchmarks/request_path.py --write    and put them into the page
+    python benchmarks/request_path.py --files    and name the files of each process
 
 Each process of the server traces itself (request_path/traced_process.py), without a word of it in the
 server's code. The voice is known and everything loaded before the request. A function counts that runs for
@@ -71,7 +72,7 @@ class Tracer:
 
     Attributes:
         threads: names of Python's threads in each process, after a trace.
-        idle: calls that each thread makes without requests, too, which no trace has.
+        idle: what each thread calls and makes without requests, too; no trace has it.
     """
 
     def __init__(self, listener: socket.socket) -> None:
@@ -110,16 +111,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--house", action="store_true", help="only the sizes of the code, without a server")
+    parser.add_argument("--files", action="store_true", help="also name the files of each process")
     parser.add_argument("--write", action="store_true", help="put the tables into docs/request.md")
     options = parser.parse_args(arguments)
-    for mark, text in {"house": house()}.items() if options.house else {MARK: measure()}.items():
+    for mark, text in {"house": house()}.items() if options.house else {MARK: measure(options.files)}.items():
         print(text)
         if options.write:
             put(PAGE, mark, text)
 
 
-def measure() -> str:
-    """Start a server, trace it, and describe what was seen."""
+def measure(files: bool = False) -> str:
+    """Start a server, trace it, and describe what was seen.
+
+    Args:
+        files: also print their modules' names.
+    """
     with tempfile.TemporaryDirectory(prefix="path-") as name, socket.socket(socket.AF_UNIX) as listener:
         folder = Path(name)
         listener.bind(f"{folder}/socket")
@@ -132,19 +138,21 @@ def measure() -> str:
         os.environ |= {"PYTHONPATH": name, "REQUEST_PATH_SOCKET": f"{folder}/socket"}
         try:
             with server:
-                return asyncio.run(ask(server.url, Tracer(listener)))
+                return asyncio.run(ask(server.url, Tracer(listener), files))
         finally:
             del os.environ["PYTHONPATH"], os.environ["REQUEST_PATH_SOCKET"]
 
 
-async def ask(url: str, tracer: Tracer) -> str:
+async def ask(url: str, tracer: Tracer, files: bool) -> str:
     async with AsyncSpeechClient(url) as client:
         for _ in range(2):  # what is loaded once is loaded then
             await speak(client)
         idle = await tracer.during(asyncio.sleep(0), SETTLE_S)
-        tracer.idle = {(event.place, event.subject) for event in idle if event.what == "call"}
+        tracer.idle = {(event.place, event.subject) for event in idle if event.what in ("call", "class")}
         seen = await tracer.during(speak(client), SETTLE_S)
         roads = Counter([tuple(await later_road(client, tracer)) for _ in range(ROADS)])
+    named = {f"{event.place[0]}: {event.subject.split(':')[0]}" for event in seen if event.what == "call"}
+    print(*sorted(named) if files else [], sep="\n")
     [(road, _)] = roads.most_common(1)
     columns = "process", "files", "without networks", "functions", "classes", "threads at work", "threads"
     processes = sorted(name_of(each) for each in descendants(os.getpid()) if each.pid != os.getpid())
