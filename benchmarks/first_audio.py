@@ -2,7 +2,7 @@
 """Where the time to the first audio goes: each request through a server of its own is traced.
 
     python benchmarks/first_audio.py checkpoint_dir=checkpoints/CosyVoice2-0.5B
-    python benchmarks/first_audio.py --requests 30 checkpoint_dir=checkpoints/tiny cosyvoice2.cut_prompts=true
+    python benchmarks/first_audio.py --requests 30 checkpoint_dir=checkpoints/tiny
     python benchmarks/first_audio.py --clients 16 --requests 160 checkpoint_dir=checkpoints/CosyVoice2-0.5B
 
 KEY=VALUE are settings, as for run.sh; the rest comes from variables. The processes write down when something

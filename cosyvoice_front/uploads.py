@@ -48,9 +48,7 @@ class Uploads:
         self._voices = directory
         self._limits = limits
         self._most_of_a_key = most_of_a_key
-        published = limits.published_prompt_rate
-        families = [family.with_published_prompts() if published else family for family in FAMILIES]
-        self._mels = [family.mel for family in families]
+        self._mels = [family.mel for family in FAMILIES]
         self._records = VoiceRecords(directory)
         self._records.make()  # fails now rather than with the first voice
 
@@ -179,7 +177,7 @@ class Uploads:
             self._voices,
             checkpoint_id,
             max_voices=self._limits.max_voices,
-            max_bytes=self._limits.max_voices_mib << 20,
+            max_bytes=self._limits.max_voice_bytes,
         )
 
 

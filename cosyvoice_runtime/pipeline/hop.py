@@ -85,7 +85,7 @@ class HopPolicy:
             max_hop_tokens=settings.max_hop_tokens,
             token_rate=flow.token_rate,
             growth=settings.growth,
-            cut_from_tokens=_cut_from_tokens(flow, settings.cut_prompts),
+            cut_from_tokens=None if flow.fixed_chunks else round(CUT_FROM_S * flow.token_rate),
             fixed_chunks=flow.fixed_chunks,
             early_blocks=settings.early_blocks and not flow.fixed_chunks,
         )
@@ -165,9 +165,3 @@ class HopPolicy:
         """First block boundary at or after ``end`` new tokens."""
         prompt_tokens = 0 if self.fixed_chunks else prompt_tokens
         return -(-(prompt_tokens + end) // self.block_tokens) * self.block_tokens - prompt_tokens
-
-
-def _cut_from_tokens(flow: FlowConfig, cut_prompts: str) -> int | None:
-    if cut_prompts == "auto":
-        return None if flow.fixed_chunks else round(CUT_FROM_S * flow.token_rate)
-    return 0 if cut_prompts == "true" else None

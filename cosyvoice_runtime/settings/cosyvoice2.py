@@ -58,7 +58,6 @@ class CosyVoice2Settings(ModelSettings):
         le=1_000_000,
         description="Voices kept on disk; the one unused for longest makes room.",
     )
-    max_voices_mib: int = Field(2048, ge=1, le=1_048_576, description="Size of the voices kept on disk.")
     reference_days: float = Field(
         30.0,
         ge=0.0,
@@ -82,11 +81,6 @@ class CosyVoice2Settings(ModelSettings):
         description="Put CosyVoice3's usual instruction before words that come without one, as from clients "
         "that can't send any; false refuses them. Of text that comes in pieces, an instruction of one's "
         "own must be in the first piece.",
-    )
-    published_prompt_rate: Flag = Field(
-        False,
-        description="Read references for CosyVoice-300M at 24 kHz and take them for 22.05 kHz, as the "
-        "published code does by mistake: for comparison with it. Other families are read at their rate.",
     )
     max_inflight_utterances: Annotated[int, Field(ge=1, le=4096), OR_AUTO] = Field(
         AUTO_NUMBER,
@@ -120,11 +114,6 @@ class CosyVoice2Settings(ModelSettings):
         "back and CosyVoice3's 0.1 s; auto is 12 with token2wav on a GPU, 0.06 or 0.38 s heard, and 18, 0.3 "
         "or 0.62 s, on a CPU. CosyVoice-300M's chunks are as published.",
     )
-    cut_prompts: FlagOrAuto = Field(
-        AUTO,
-        description="Start a reference up to 1 s later in token2wav, for a first chunk of just "
-        "first_hop_tokens; auto does so with references of 5 s and more.",
-    )
     grammars_at_start: FlagOrAuto = Field(
         AUTO,
         description="Read what numbers are called in Chinese and English when the model starts "
@@ -134,11 +123,6 @@ class CosyVoice2Settings(ModelSettings):
         False,
         description="Where the first chunk takes two blocks of the flow, compute the first while the speech "
         "LM still makes the tokens of the second: on a CPU a single client may hear it sooner.",
-    )
-    head_start: Flag = Field(
-        True,
-        description="Hold the first chunk back while the second would otherwise come too late: "
-        "on a slow or crowded machine speech begins later and has no gap.",
     )
     hop_tokens: int = Field(
         25, ge=1, le=1000, description="Speech tokens of a chunk (25 a second); not of CosyVoice-300M's."
@@ -172,23 +156,16 @@ class CosyVoice2Settings(ModelSettings):
         le=10.0,
         description="Divisor of the positive logits of tokens already spoken; 1 leaves them alone.",
     )
-    ras_window_tokens: int = Field(
-        10,
-        ge=1,
-        le=1000,
-        description="Latest tokens in which repetition-aware sampling looks for the one drawn.",
-    )
-    ras_threshold: float = Field(
-        0.1,
-        ge=0.0,
-        le=1.0,
-        description="Share of the window at which the drawn token counts as repeated.",
-    )
 
     @model_validator(mode="after")
     def _hop_within_its_maximum(self) -> Self:
         require_order(self, "hop_tokens", "max_hop_tokens")
         return self
+
+    @property
+    def max_voice_bytes(self) -> int:
+        """Size of the voices kept on disk; one of 30 s has half a MiB."""
+        return self.max_voices << 21
 
     @property
     def first_hop(self) -> int:

@@ -10,7 +10,9 @@ CONSTANT = "leave it out, it is {} everywhere"
 REMOVED: Mapping[str, str] = {
     "body_timeout_s": RENAMED.format("front.arrival_timeout_s"),
     "config_timeout_s": RENAMED.format("front.arrival_timeout_s"),
+    "cut_prompts": CONSTANT.format("auto"),
     "encoder_threads": CONSTANT.format("2"),
+    "head_start": CONSTANT.format("true"),
     "header_timeout_s": RENAMED.format("front.arrival_timeout_s"),
     "max_body_mib": RENAMED.format("front.max_request_mib"),
     "max_buffer_delay_ms": "leave it out, a request says it; without that it is 3000",
@@ -19,5 +21,9 @@ REMOVED: Mapping[str, str] = {
     "max_input_characters": RENAMED.format("front.max_text_characters"),
     "max_message_kib": CONSTANT.format("128"),
     "max_recording_mib": CONSTANT.format("10"),
+    "max_voices_mib": "leave it out, max_voices voices of 2 MiB have room",
+    "published_prompt_rate": "cosyvoice_runtime.pipeline.cli has it, to compare with the published code",
+    "ras_threshold": CONSTANT.format("0.1"),
+    "ras_window_tokens": CONSTANT.format("10"),
 }
 """What to do, by the name without its section."""

@@ -377,11 +377,8 @@ def test_trial_is_a_text_that_every_family_can_speak(family, transcript):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("published", [False, True])
-def test_voice_that_the_server_made_is_found_however_it_reads_recordings(tmp_path, family, published):
-    if published:
-        family = family.with_published_prompts()
-    uploads = Uploads(tmp_path, CosyVoice2Settings(published_prompt_rate=published))
+def test_voice_that_the_server_made_is_found_however_it_reads_recordings(tmp_path, family):
+    uploads = Uploads(tmp_path, CosyVoice2Settings())
     reference = Reference(tone(2.0), "A tone.", 24_000)
     store = VoiceStore(tmp_path, CHECKPOINT)
     store.put(voice_of(reference, family.mel))

@@ -63,16 +63,19 @@ def test_chunks_go_out_at_the_first_tokens_and_whole_blocks_after_them(
 
 
 @pytest.mark.parametrize(
-    ("cut_prompts", "tokens", "left"),
-    [("auto", 124, 124), ("auto", 130, 107), ("true", 30, 7), (True, 30, 7), ("false", 300, 300)],
+    ("cut", "tokens", "left"),
+    [({}, 124, 124), ({}, 130, 107), ({"cut_from_tokens": 0}, 30, 7), ({"cut_from_tokens": None}, 300, 300)],
 )
-def test_long_references_are_cut_for_an_early_first_chunk(cut_prompts, tokens, left):
-    hop = HopPolicy.of(CONFIG, CosyVoice2Settings(cut_prompts=cut_prompts, first_hop_tokens=18))
+def test_long_references_are_cut_for_an_early_first_chunk(cut, tokens, left):
+    hop = HopPolicy.of(CONFIG, CosyVoice2Settings(first_hop_tokens=18))
+    hop = dataclasses.replace(hop, **cut)
     mel, embedding = np.zeros((2 * tokens, 80), np.float32), np.ones(4, np.float32)
     voice = Voice("0" * 64, "", np.zeros(tokens, np.int32), mel, embedding, "c" * 64)
     flow_voice = hop.flow_voice(voice)
     assert len(flow_voice.speech_tokens) == left
-    assert cut_prompts == "false" or left == tokens or hop.first_tokens(left) == 18 + hop.lookahead_tokens
+    assert (
+        hop.cut_from_tokens is None or left == tokens or hop.first_tokens(left) == 18 + hop.lookahead_tokens
+    )
 
 
 @pytest.mark.parametrize("tokens", [0, -1])

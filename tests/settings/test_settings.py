@@ -55,12 +55,11 @@ def test_nothing_is_auto_once_resolved_but_what_only_a_running_model_knows(machi
         for name, section in resolved.sections().items()
         for key, text in section.placeholders().items()
     }
-    # How fast the machine is shows while it runs; how a speech LM takes text says its checkpoint, and how
-    # long a reference is the request; which kernels a GPU can run knows the process that has it.
+    # How fast the machine is shows while it runs; how a speech LM takes text says its checkpoint; which
+    # kernels a GPU can run knows the process that has it.
     assert [key for key, text in placeholders.items() if text == "auto"] == [
         "cosyvoice2.max_inflight_utterances",
         "cosyvoice2.text_feeding",
-        "cosyvoice2.cut_prompts",
         "tensorrt_llm.kernels",
         "token2wav.kernels",
     ]

@@ -114,7 +114,7 @@ def load_speech_service(
         blocks=_blocks(settings, config.speech_lm),
         text_timeout_s=settings.text_timeout_s,
         watermark=find_watermark(settings.watermark),
-        head_start=settings.head_start,
+        head_start=True,
     )
 
 
@@ -207,8 +207,6 @@ def default_sampling(settings: CosyVoice2Settings) -> SamplingOptions:
         top_p=settings.top_p,
         temperature=settings.temperature,
         repetition_penalty=settings.repetition_penalty,
-        window=settings.ras_window_tokens,
-        tau=settings.ras_threshold,
         ceiling=settings.max_tokens,
     )
 
@@ -226,13 +224,11 @@ def _voices(
         settings.voices_dir,
         identity,
         max_voices=settings.max_voices,
-        max_bytes=settings.max_voices_mib << 20,
+        max_bytes=settings.max_voice_bytes,
         keeps_unnamed=settings.reference_days > 0,
     )
     forget_in_time(store, settings.reference_days * DAY_S)
     family = layout.family
-    if settings.published_prompt_rate:
-        family = family.with_published_prompts()
     frames_per_token = family.prompt_frames_per_token
     speakers = import_speakers(load_speakers(layout), tokenizer.decode, identity, frames_per_token)
     list_speakers(settings.voices_dir, speakers)
