@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tritonclient.grpc as triton
 import tritonclient.grpc.aio as triton_aio
 from numpy.typing import NDArray
-from tritonclient.utils import InferenceServerException
+from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 from cosyvoice_client.errors import server_error
 from cosyvoice_runtime.direct import DIRECT
-from measuring.wave_chunks import MODEL, Tensors, wave_chunk, wave_inputs
 
 TOKENS, VOCABULARY, CHUNK = (40, 160), 4096, 40
 """Fewest and most of an utterance; codes that every family has; tokens of a chunk."""
@@ -23,7 +24,9 @@ MEL_BINS, SPEAKER_DIM = 80, 192
 WINDOW, HOP, FLOOR_DB = 1024, 256, -60.0
 """Samples of a spectrum and between two; what is quieter than the loudest by more is as good as silent."""
 
+MODEL = "token2wav"
 Samples = NDArray[np.float32]
+Tensors = dict[str, NDArray[Any]]
 
 
 class GivenTokens:
@@ -100,3 +103,27 @@ def _voice(speaker: NDArray[Any]) -> Tensors:
         "prompt_speech_feat": np.zeros((1, 0, MEL_BINS), np.float32),
         "prompt_spk_embedding": speaker[None],
     }
+
+
+def wave_chunk(
+    name: str, tokens: Sequence[int] | NDArray[np.int32], position: int, last: bool, voice_key: str
+) -> Tensors:
+    """Inputs that every call of token2wav has."""
+    return {
+        "utterance_id": np.array([[name.encode()]], np.object_),
+        "speech_tokens": np.array([tokens], np.int32),
+        "position": np.array([[position]], np.int32),
+        "last": np.array([[last]]),
+        "voice_key": np.array([[voice_key.encode()]], np.object_),
+        "noise_seed": np.array([[1]], np.int64),
+        "speed": np.array([[1]], np.float32),
+    }
+
+
+def wave_inputs(tensors: Mapping[str, NDArray[Any]]) -> list[triton.InferInput]:
+    """Inputs of a call, for a client of gRPC."""
+    inputs = []
+    for name, array in tensors.items():
+        inputs.append(triton.InferInput(name, array.shape, np_to_triton_dtype(array.dtype)))
+        inputs[-1].set_data_from_numpy(array)
+    return inputs

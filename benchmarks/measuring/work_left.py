@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+import urllib.request
 from collections.abc import Sequence
 
-from measuring.page import read_page
-
+TIMEOUT_S = 10.0
 IN_PROGRESS = (
     "cosyvoice_inflight_utterances",
     "cosyvoice_lm_active_slots",
@@ -42,3 +42,13 @@ def gauges(page: str, names: Sequence[str]) -> dict[str, float]:
     if missing:
         raise SystemExit(f"{page} has no {', '.join(missing)}")
     return {name: float(value) for name, value in found if float(value)}
+
+
+def read_page(url: str) -> str:
+    """Text of a page, which no proxy of the environment is asked for.
+
+    Raises:
+        OSError: there is no answer.
+    """
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=TIMEOUT_S) as page:
+        return str(page.read().decode())
