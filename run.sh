@@ -24,7 +24,7 @@ Usage:
   ./run.sh demo                             speak a sentence through a real server, on a machine without a GPU
   ./run.sh demo --serve                     and then serve OpenAI's speech API until Ctrl-C
   ./run.sh check [KEY=VALUE ...]            compare what $CHECKPOINT speaks, as served and in float32; look for NaN
-  ./run.sh test [pytest options]            lint, types and all tests
+  ./run.sh test [--quick] [pytest options]  lint, types and all tests; quick: without slow ones and servers
   ./run.sh START STOP [streaming|offline [OPTIONS]]   stages START to STOP; stages 4 to 6 get the options:
      0  checkpoint          fetch it into $CHECKPOINT (SOURCE: auto, huggingface, modelscope, made, a directory)
      1  engines             convert and build what the engines in the settings need
@@ -184,10 +184,11 @@ run_tests() {
   say "types"
   "$PYTHON" -m mypy
   say "tests"
-  # No more processes than cores: Triton takes a model that is silent for a second for dead.
+  [[ "${1:-}" != --quick ]] || set -- -m "not slow and not server and not gpu" "${@:2}"
+  local processes=$(($(nproc) + 1)) # one more than cores: tests of servers mostly wait
   # A process whose test hangs is not started again: it would run that test once more.
-  OMP_NUM_THREADS=1 "$PYTHON" -m pytest -n auto --maxprocesses 4 --max-worker-restart 0 --dist loadfile \
-    --durations 15 "$@"
+  OMP_NUM_THREADS=1 "$PYTHON" -m pytest -n "$((processes < 4 ? processes : 4))" --max-worker-restart 0 \
+    --dist loadfile --no-loadscope-reorder --durations 15 "$@"
 }
 
 case "${1:-}" in demo | test | check | [0-9]*) need_paths ;; esac

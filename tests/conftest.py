@@ -9,8 +9,7 @@ times as many (``examples``). A failure prints a line that reproduces it, and it
 ``.hypothesis`` and tried first from then on. An example that found a fault goes into its test as
 ``@example``.
 
-``pytest -m "not slow and not server"`` takes less than three minutes on two cores; ``pytest -m gpu``
-needs a GPU.
+``./run.sh test --quick`` leaves out what is ``slow`` or starts a ``server``; ``pytest -m gpu`` needs a GPU.
 """
 
 from __future__ import annotations
@@ -113,7 +112,11 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark by folder and fixture: ``server`` for what starts a real tritonserver, ``slow``, ``gpu``."""
+    """Mark by folder and fixture: ``server`` for what starts a real tritonserver, ``slow``, ``gpu``.
+
+    Files with servers come first, then those with slow tests: a process of the tests that gets a long file
+    last would work alone at the end.
+    """
     for place in (*SERVER_PLACES, *SLOW):
         if not (Path(__file__).parent / place.partition("::")[0]).exists():
             raise pytest.UsageError(f"tests/conftest.py marks {place}, which does not exist")
@@ -125,6 +128,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("gpu")
         if name.startswith(SLOW):
             item.add_marker("slow")
+    marked = {
+        mark: {item.path for item in items if item.get_closest_marker(mark)} for mark in ("server", "slow")
+    }
+    items.sort(key=lambda item: (item.path not in marked["server"], item.path not in marked["slow"]))
 
 
 @pytest.fixture(scope="session")

@@ -114,6 +114,11 @@ def test_where_a_checkpoint_brings_no_voice_a_recording_is_spoken_like(checkout,
     assert said in line
 
 
+def test_quick_tests_are_those_without_servers_and_what_is_slow(checkout):
+    assert "not slow and not server" not in called(checkout, "test", "-x")[-1]
+    assert called(checkout, "test", "--quick", "-x")[-1].endswith("-m not slow and not server and not gpu -x")
+
+
 @pytest.mark.parametrize(
     ("family", "published"),
     [
