@@ -8,18 +8,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from cosyvoice_runtime.preflight import python_api, tensorrt_api
-from cosyvoice_runtime.preflight.driver import check_driver
-from cosyvoice_runtime.preflight.outcome import Outcome, exit_code, table
-from cosyvoice_runtime.preflight.versions import check_cuda, check_versions
-from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.pinned import PINNED as TENSORRT_LLM
-from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.preflight.converted import check_converted
-from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.preflight.flags import check_flags
-from cosyvoice_runtime.serving.lm.engines.vllm import python_api as vllm_api
-from cosyvoice_runtime.serving.lm.engines.vllm.installed import PINNED as VLLM
+from cosyvoice_runtime.preflight import tensorrt_llm, vllm
+from cosyvoice_runtime.preflight.outcome import exit_code, table
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,26 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--strict", action="store_true", help="a warning is a failure")
     options = parser.parse_args(arguments)
-    outcomes = list(check_vllm() if options.engine == "vllm" else check_tensorrt_llm(options.checkpoint))
+    outcomes = list(vllm.check() if options.engine == "vllm" else tensorrt_llm.check(options.checkpoint))
     sys.stdout.write(table(outcomes) + "\n")
     return exit_code(outcomes, options.strict)
-
-
-def check_tensorrt_llm(checkpoint: Path | None) -> Iterator[Outcome]:
-    """All that an engine's build and its server need; TensorRT's own networks included."""
-    yield from check_versions(TENSORRT_LLM)
-    yield from check_cuda(TENSORRT_LLM)
-    yield from check_driver(TENSORRT_LLM)
-    yield from check_flags()
-    yield from python_api.check_python_api((*python_api.USED, *tensorrt_api.USED))
-    yield from check_converted(checkpoint)
-
-
-def check_vllm() -> Iterator[Outcome]:
-    """All that a server on vLLM needs."""
-    yield from check_versions(VLLM)
-    yield from check_driver(VLLM)
-    yield from python_api.check_python_api(vllm_api.USED)
 
 
 if __name__ == "__main__":

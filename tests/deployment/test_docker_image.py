@@ -20,7 +20,7 @@ from tritonclient.grpc import service_pb2
 from tritonclient.grpc.service_pb2_grpc import GRPC_GENERATED_VERSION
 
 from cosyvoice_runtime import __version__
-from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.pinned import CONTAINER as TRTLLM_CONTAINER
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.installed import CONTAINER as TRTLLM_CONTAINER
 from cosyvoice_runtime.serving.lm.engines.vllm.installed import CONTAINER as VLLM_CONTAINER
 from cosyvoice_runtime.sha256 import sha256_of
 

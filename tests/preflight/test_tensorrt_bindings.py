@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from cosyvoice_runtime.preflight.tensorrt_api import METHODS
-from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.pinned import LIBRARIES
+from cosyvoice_runtime.preflight.tensorrt_llm import TENSORRT_METHODS
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.installed import LIBRARIES
 from cuda_fake import FakeCuda
 from empty_library import write_library
 from tensorrt_bindings import RELEASES, ask
 from tensorrt_fake import fake_tensorrt
 
 CHECK = """
-from cosyvoice_runtime.preflight.python_api import check_python_api
-from cosyvoice_runtime.preflight.tensorrt_api import USED
-print(json.dumps([[outcome.check, outcome.verdict.value] for outcome in check_python_api(USED)]))
+from cosyvoice_runtime.preflight.symbols import check_symbols
+from cosyvoice_runtime.preflight.tensorrt_llm import TENSORRT_USED
+print(json.dumps([[outcome.check, outcome.verdict.value] for outcome in check_symbols(TENSORRT_USED)]))
 """
 DESCRIBE = """
-from cosyvoice_runtime.preflight.signatures import overloads
+from cosyvoice_runtime.preflight.symbols import overloads
 kinds = {name: kind for name, kind in vars(trt).items() if isinstance(kind, type)}
 enums = {
     name: {member: int(value) for member, value in kind.__members__.items()}
@@ -81,7 +81,7 @@ def test_stand_in_has_no_enum_member_that_the_release_lacks(described, fake):
 
 
 def test_stand_in_takes_no_parameter_that_the_release_does_not_take(described, fake):
-    for owner, methods in METHODS.items():
+    for owner, methods in TENSORRT_METHODS.items():
         for method in methods:
             taken = inspect.signature(getattr(getattr(fake, owner), method)).parameters
             known = described["methods"][f"{owner}.{method}"]

@@ -10,17 +10,16 @@ import pytest
 
 from cosyvoice_runtime import compiled
 from cosyvoice_runtime.preflight.outcome import Verdict
-from cosyvoice_runtime.preflight.python_api import Symbol, check_python_api
-from cosyvoice_runtime.preflight.signatures import overloads
-from cosyvoice_runtime.preflight.tensorrt_api import METHODS, TENSORRT, USED
+from cosyvoice_runtime.preflight.symbols import Symbol, check_symbols, overloads
+from cosyvoice_runtime.preflight.tensorrt_llm import TENSORRT, TENSORRT_METHODS, TENSORRT_USED
 from cuda_fake import FakeCuda
 from tensorrt_fake import fake_tensorrt
 
 
-def failures(used=USED) -> dict[str, str]:
+def failures(used=TENSORRT_USED) -> dict[str, str]:
     return {
         outcome.check: f"{outcome.verdict.value} {outcome.text}"
-        for outcome in check_python_api(used)
+        for outcome in check_symbols(used)
         if outcome.verdict is not Verdict.PASS
     }
 
@@ -45,7 +44,7 @@ def test_overloads_that_pybind11_numbers_are_read():
 
 def test_parameter_or_method_that_is_gone_fails(monkeypatch):
     monkeypatch.setitem(sys.modules, TENSORRT, pytest.importorskip("tensorrt_rtx_bindings"))
-    wrong = [Symbol(TENSORRT, "Builder.create_network", ("kinds",)), Symbol(TENSORRT, "Runtime.load")]
+    wrong = [Symbol(TENSORRT, "Builder.create_network", "kinds"), Symbol(TENSORRT, "Runtime.load")]
     assert failures(wrong) == {
         "tensorrt.Builder.create_network": "FAIL takes no kinds",
         "tensorrt.Runtime.load": "FAIL does not exist",
@@ -55,12 +54,12 @@ def test_parameter_or_method_that_is_gone_fails(monkeypatch):
 def test_every_method_that_the_engines_call_is_listed():
     """Whatever the fake offers and the code of the engines names is in the list."""
     fake = fake_tensorrt(FakeCuda())
-    owners = [getattr(fake, name) for name in METHODS]
+    owners = [getattr(fake, name) for name in TENSORRT_METHODS]
     offered = {name for owner in owners for name in vars(owner) if not name.startswith("_")}
     sources = Path(compiled.__file__).parent.glob("*.py")
     nodes = [node for path in sources for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
     named = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-    listed = {name for methods in METHODS.values() for name in methods}
-    listed |= {name for symbol in USED for name in symbol.attributes}
+    listed = {name for methods in TENSORRT_METHODS.values() for name in methods}
+    listed |= {name for symbol in TENSORRT_USED for name in symbol.attributes.split()}
     shared = {"cuda", "inputs", "outputs", "shapes", "check", "serialize"}  # names of other objects as well
     assert (offered & named) - shared <= listed

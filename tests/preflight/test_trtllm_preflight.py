@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,19 +18,20 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from cosyvoice_runtime.preflight import driver, versions
+from cosyvoice_runtime.preflight import container
 from cosyvoice_runtime.preflight.__main__ import main
-from cosyvoice_runtime.preflight.signatures import overloads
+from cosyvoice_runtime.preflight.container import Answer, ask
+from cosyvoice_runtime.preflight.symbols import overloads
+from cosyvoice_runtime.preflight.tensorrt_llm import known_flags
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import ConversionOptions, convert
-from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.pinned import LIBRARIES
-from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.preflight import flags
-from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.preflight.flags import known_flags
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.installed import LIBRARIES
 from cuda_fake import FakeCuda
 from tensorrt_fake import fake_tensorrt
 from trtllm_fake import FakeTrtllm, install, network
 
 GPU = "NVIDIA H100 80GB HBM3, {driver}, 81559 MiB"
 BINDINGS = "tensorrt_llm.bindings.executor"
+TIMEOUT_S = 60.0
 
 
 @pytest.fixture
@@ -36,9 +39,9 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeTrtllm:
     """The pinned container, with a GPU."""
     fake = install(monkeypatch, tmp_path / "fake")
     vars(sys.modules["tensorrt"]).update(vars(fake_tensorrt(FakeCuda(), LIBRARIES["tensorrt"])))
-    monkeypatch.setattr(versions, "sys", SimpleNamespace(version_info=(3, 12, 3)))
+    monkeypatch.setattr(container, "sys", SimpleNamespace(version_info=(3, 12, 3)))
     monkeypatch.setattr(torch.version, "cuda", "13.1")
-    monkeypatch.setattr(driver, "cuda_of_driver", lambda: (13, 1))
+    monkeypatch.setattr(container, "cuda_of_driver", lambda: (13, 1))
     command(tmp_path, "nvidia-smi", f"echo '{GPU.format(driver='590.48.01')}'")
     return fake
 
@@ -110,7 +113,7 @@ def test_without_a_checkpoint_something_is_unchecked(fake, capsys):
 
 
 def test_other_versions_fail(report, monkeypatch):
-    monkeypatch.setattr(versions, "sys", SimpleNamespace(version_info=(3, 99, 1)))
+    monkeypatch.setattr(container, "sys", SimpleNamespace(version_info=(3, 99, 1)))
     monkeypatch.setattr(numpy, "__version__", "2.3.5")
     monkeypatch.setattr(torch.version, "cuda", "12.9")
     monkeypatch.setattr(sys.modules["tensorrt"], "__version__", "11.4.0.106")
@@ -143,18 +146,37 @@ def test_container_without_gpu_fails(report, fake, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("module", "program", "check", "told"),
+    ("timeout", "program", "check", "told"),
     [
-        (driver, "nvidia-smi", "gpu", "FAIL nvidia-smi has not answered within 0.2 s; "),
-        (flags, "trtllm-build", "trtllm-build", "FAIL has not answered within 0.2 s"),
+        ("container.TIMEOUT_S", "nvidia-smi", "gpu", "FAIL nvidia-smi has not answered within 0.2 s; "),
+        (
+            "tensorrt_llm.BUILD_TIMEOUT_S",
+            "trtllm-build",
+            "trtllm-build",
+            "FAIL has not answered within 0.2 s",
+        ),
     ],
 )
-def test_program_that_hangs_fails(report, tmp_path, monkeypatch, module, program, check, told):
-    monkeypatch.setattr(module, "TIMEOUT_S", 0.2)
+def test_program_that_hangs_fails(report, tmp_path, monkeypatch, timeout, program, check, told):
+    monkeypatch.setattr(f"cosyvoice_runtime.preflight.{timeout}", 0.2)
     command(tmp_path, program, "exec sleep 600")
     status, wrong = report()
     assert (status, list(wrong)) == (1, [check])
     assert wrong[check].startswith(told)
+
+
+def test_program_that_can_not_be_killed_is_left(monkeypatch):
+    """As one is that waits in the kernel for a driver that hangs (state D)."""
+    asked: list[subprocess.Popen[str]] = []
+    monkeypatch.setattr(subprocess.Popen, "kill", lambda program: asked.append(program))
+    answers: list[Answer] = []
+    asking = threading.Thread(target=lambda: answers.append(ask(["sleep", "600"], 0.1)), daemon=True)
+    asking.start()
+    asking.join(TIMEOUT_S)
+    monkeypatch.undo()
+    for program in asked:
+        program.kill()
+    assert answers == [Answer("", "has not answered within 0.1 s")]
 
 
 @pytest.mark.parametrize(
@@ -174,7 +196,7 @@ def test_driver_is_new_enough_or_the_compatibility_package_stands_in(
     report, tmp_path, monkeypatch, version, cuda, status, text
 ):
     command(tmp_path, "nvidia-smi", f"echo '{GPU.format(driver=version)}'")
-    monkeypatch.setattr(driver, "cuda_of_driver", lambda: cuda)
+    monkeypatch.setattr(container, "cuda_of_driver", lambda: cuda)
     found, wrong = report()
     assert found == status
     assert (wrong == {}) if text is None else wrong["driver"].startswith(text)
@@ -182,7 +204,7 @@ def test_driver_is_new_enough_or_the_compatibility_package_stands_in(
 
 def test_driver_of_the_same_cuda_is_a_failure_where_somebody_insists(report, tmp_path, monkeypatch):
     command(tmp_path, "nvidia-smi", f"echo '{GPU.format(driver='580.95.05')}'")
-    monkeypatch.setattr(driver, "cuda_of_driver", lambda: (13, 0))
+    monkeypatch.setattr(container, "cuda_of_driver", lambda: (13, 0))
     status, wrong = report(None, "--strict")
     assert (status, list(wrong)) == (1, ["driver"])
     assert wrong["driver"].endswith(
@@ -194,12 +216,12 @@ def test_driver_of_the_same_cuda_is_a_failure_where_somebody_insists(report, tmp
 def test_remedy_for_an_older_driver_passes_the_preflight(report, tmp_path, monkeypatch):
     """It names a driver, which is then accepted, and no other container, which is not."""
     command(tmp_path, "nvidia-smi", f"echo '{GPU.format(driver='570.133.20')}'")
-    monkeypatch.setattr(driver, "cuda_of_driver", lambda: (12, 8))
+    monkeypatch.setattr(container, "cuda_of_driver", lambda: (12, 8))
     remedy = re.search(
         r"update it to (\d+) or newer, at best to 590\.44, or on a data-centre", report()[1]["driver"]
     )
     command(tmp_path, "nvidia-smi", f"echo '{GPU.format(driver=remedy[1])}'")
-    monkeypatch.setattr(driver, "cuda_of_driver", lambda: (13, 0))
+    monkeypatch.setattr(container, "cuda_of_driver", lambda: (13, 0))
     assert report()[0] == 0
 
 

@@ -6,7 +6,7 @@ import pytest
 from engine_drivers import speak, torch_settings
 
 from cosyvoice_runtime.lm import SamplingOptions
-from cosyvoice_runtime.preflight.python_api import EXECUTOR, USED
+from cosyvoice_runtime.preflight.tensorrt_llm import EXECUTOR, USED
 from cosyvoice_runtime.serving.lm.engine import prepare_engine
 from trtllm_fake.converted_lm import ConvertedLM
 from trtllm_fake.executor import read_checkpoint
@@ -57,7 +57,7 @@ def test_ras_is_not_disturbed_by_neighbours_that_tensorrt_llm_draws_for(settings
 def test_preflight_looks_at_every_parameter_that_is_passed(settings, make_scheduler, trtllm):
     ras, greedy = (SamplingOptions(strategy, min_tokens=0, max_tokens=4) for strategy in ("ras", "greedy"))
     speak(make_scheduler(prepare_engine(settings)), [ras, greedy, greedy, ras])
-    looked_at = {symbol.name: set(symbol.parameters) for symbol in USED if symbol.module == EXECUTOR}
+    looked_at = {symbol.name: set(symbol.parameters.split()) for symbol in USED if symbol.module == EXECUTOR}
     passed = {name: used for name, used in trtllm.used.items() if name in looked_at}
     assert "Request" in passed
     bias_only_in_merged = {"embedding_bias"} if settings.engine_dir.name == "speech" else set()

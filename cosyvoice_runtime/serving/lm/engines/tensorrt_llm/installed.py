@@ -1,11 +1,18 @@
-"""NVIDIA's libraries, as they are installed."""
+"""The container that engines are built and run in, and NVIDIA's libraries as they are installed.
+
+Versions: Triton's compatibility matrix (``docs/introduction/compatibility.md``, r26.07). It is the last with
+``trtllm-build``: TensorRT-LLM removed the engine workflow after 1.2.
+"""
 
 from __future__ import annotations
 
 import importlib
 
 from cosyvoice_runtime.errors import EngineFileError
-from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.pinned import CONTAINER, LIBRARIES
+
+CONTAINER = "nvcr.io/nvidia/tritonserver:26.07-trtllm-python-py3"
+LIBRARIES = {"tensorrt_llm": "1.2.1", "tensorrt": "10.14.1.48"}
+"""Versions of the libraries that an engine is bound to."""
 
 
 def library_versions() -> dict[str, str]:

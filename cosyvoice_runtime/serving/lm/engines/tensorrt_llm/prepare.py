@@ -16,8 +16,8 @@ from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.serving.lm.engine import OpenEngine
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.built_engine import BuiltEngine
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.engine import TrtllmEngine
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.installed import CONTAINER
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.library_sampler import LibrarySampler
-from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.pinned import CONTAINER
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.requests import RequestMaker
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.statistics import TrtllmStatistics
 from cosyvoice_runtime.serving.lm.visible_gpu import see_only

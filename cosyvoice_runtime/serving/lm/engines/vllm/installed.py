@@ -5,19 +5,11 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.preflight.container import Container
 
 VERSION = "0.24.0"
 """It requires torch 2.11.0 (the ``Requires-Dist`` of its wheel)."""
 CONTAINER = "nvcr.io/nvidia/tritonserver:26.07-vllm-python-py3"
-PINNED = Container(
-    image=CONTAINER,
-    python=(3, 12),
-    cuda=(13, 3),
-    driver=(610, 43),
-    libraries={"vllm": VERSION},
-)
-"""Versions of Triton's compatibility matrix (``docs/introduction/compatibility.md``, r26.07)."""
+"""The image that has it."""
 
 
 def require_vllm() -> None:

@@ -20,8 +20,7 @@ from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.flags import (
     command,
 )
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.convert import BIAS_FILE
-from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.installed import library_versions
-from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.pinned import CONTAINER
+from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.installed import CONTAINER, library_versions
 from cosyvoice_runtime.settings.model import MANIFEST
 from cosyvoice_runtime.sha256 import sha256_of
 

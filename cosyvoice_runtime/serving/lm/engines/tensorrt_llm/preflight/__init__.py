@@ -1,1 +1,0 @@
-"""Checks of a converted checkpoint and of the build's flags before a build starts."""
