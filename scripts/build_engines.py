@@ -106,7 +106,7 @@ def make_vllm(settings: TensorrtLlmSettings) -> None:
     from cosyvoice_runtime.serving.lm.engines.vllm.export import export
 
     tell(settings.engine_dir, export(settings.checkpoint_dir, settings.engine_dir, settings.dtype))
-    check_vllm(settings)
+    check_vllm()
 
 
 def make_tensorrt_llm(settings: TensorrtLlmSettings, tp_size: int) -> None:
@@ -117,7 +117,7 @@ def make_tensorrt_llm(settings: TensorrtLlmSettings, tp_size: int) -> None:
     converted = settings.engine_dir.with_name(f"{settings.engine_dir.name}_checkpoint")
     wanted = conversion_options(settings, tp_size)
     tell(converted, convert(settings.checkpoint_dir, converted, wanted, show))
-    require = partial(require_preflight, ["--checkpoint", str(converted)], settings)
+    require = partial(require_preflight, ["--checkpoint", str(converted)])
     engine = settings.engine_dir
     tell(engine, build(converted, engine, build_options(settings), before=require))
 
@@ -133,12 +133,12 @@ def build_options(settings: TensorrtLlmSettings) -> BuildOptions:
     return BuildOptions(settings.max_slots, longest, max(longest, BuildOptions.max_num_tokens))
 
 
-def check_vllm(settings: TensorrtLlmSettings) -> None:
+def check_vllm() -> None:
     """A server's start takes half a minute: what would fail in it is looked for first, where vLLM is."""
     if importlib.util.find_spec("vllm") is None:
         print("vllm: not installed here, so nothing is checked")
     else:
-        require_preflight(["--engine", "vllm"], settings)
+        require_preflight(["--engine", "vllm"])
 
 
 def preflight(arguments: list[str]) -> int:
@@ -148,14 +148,13 @@ def preflight(arguments: list[str]) -> int:
     return main(arguments)
 
 
-def require_preflight(arguments: list[str], settings: TensorrtLlmSettings) -> None:
+def require_preflight(arguments: list[str]) -> None:
     """A build takes minutes: what would fail in it or after it is looked for first.
 
     Raises:
         EngineFileError: something would.
     """
-    strict = ["--strict"] if settings.strict_preflight else []
-    if preflight([*arguments, *strict]) == FAILED:
+    if preflight(arguments) == FAILED:
         raise EngineFileError("the preflight failed, so nothing is built; its table says why")
 
 
@@ -170,18 +169,17 @@ def make_networks(settings: Token2WavSettings) -> None:
 
     from cosyvoice_runtime.compiled.cuda import Cuda
     from cosyvoice_runtime.compiled.engine_files import build, engine_of
-    from cosyvoice_runtime.compiled.export import vocoder
     from cosyvoice_runtime.compiled.export.graph_files import export_graph, graph_of
     from cosyvoice_runtime.compiled.token2wav_engines import shapes_of
 
     directory, shapes = settings.backend_dir, shapes_of(settings, load_config(settings.checkpoint_dir))
+    # The first of several; a server refuses the engine on GPUs of another kind.
+    cuda = Cuda(torch.device(settings.devices[0]))
     for name, profiles in shapes.profiles().items():
-        # The first of several; a server refuses the engine on GPUs of another kind.
-        devices = settings.vocoder_devices if name == vocoder.NAME else settings.devices
         tell(
             graph_of(directory, name), export_graph(settings.checkpoint_dir, directory, name, settings.dtype)
         )
-        tell(engine_of(directory, name), build(directory, name, profiles, Cuda(torch.device(devices[0]))))
+        tell(engine_of(directory, name), build(directory, name, profiles, cuda))
 
 
 def make_wave_graphs(settings: Token2WavSettings) -> None:

@@ -19,7 +19,7 @@ from cosyvoice_runtime.checkpoint.published_sizes import (
     speech_lm_sizes,
     vocoder_sizes,
 )
-from cosyvoice_runtime.errors import CheckpointError, InvalidInput
+from cosyvoice_runtime.errors import CheckpointError
 
 if TYPE_CHECKING:
     from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig, LookAheadConfig
@@ -217,16 +217,6 @@ class FlowConfig:
     def frames(self, tokens: int) -> int:
         """Mel frames of so many tokens."""
         return self.frames_per_token * tokens
-
-    def waits_for(self, tokens: int | None) -> int:
-        """Tokens after a block that the flow waits for: as many as given, or with None all that it sees.
-
-        Raises:
-            InvalidInput: more than the network looks ahead.
-        """
-        if tokens is not None and tokens > self.lookahead_tokens:
-            raise InvalidInput("lookahead_tokens", tokens, f"at most {self.lookahead_tokens}, as published")
-        return self.lookahead_tokens if tokens is None else tokens
 
 
 @dataclass(frozen=True)

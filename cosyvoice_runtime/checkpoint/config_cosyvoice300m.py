@@ -17,7 +17,7 @@ from cosyvoice_runtime.checkpoint.config import (
     VocoderConfig,
 )
 from cosyvoice_runtime.checkpoint.published_sizes import Section, require, vocoder_sizes
-from cosyvoice_runtime.errors import CheckpointError, InvalidInput
+from cosyvoice_runtime.errors import CheckpointError
 
 MOST_POSITIONS = 5000
 """Of the published table of relative positions."""
@@ -171,17 +171,6 @@ class RegulatedFlowConfig(FlowConfig):
             CheckpointError: it is another family's.
         """
         return _of_this_family(self.estimator, ResamplingEstimatorConfig)
-
-    def waits_for(self, tokens: int | None) -> int:
-        """Tokens that the next chunk speaks again.
-
-        Raises:
-            InvalidInput: a number is given.
-        """
-        if tokens is not None:
-            limit = "exact: this checkpoint's chunks have a schedule of their own"
-            raise InvalidInput("lookahead_tokens", tokens, limit)
-        return self.lookahead_tokens
 
     def frames(self, tokens: int) -> int:
         return int(tokens / self.token_rate * self.sample_rate / self.mel_hop)

@@ -47,5 +47,5 @@ def open_extractor(settings: ExtractorSettings, name: str) -> ExtractorModel:
     require_current(graph.parent, wanted_graph(settings.checkpoint_dir, name, "float32"))
     engine = open_engine(settings.backend_dir, name, [extractors.PROFILE], cuda)
     ports = GraphPorts.read(graph)
-    network = TensorRTNetwork(engine, lanes=settings.tensorrt_contexts)
+    network = TensorRTNetwork(engine)
     return EngineModel(FittedNetwork(network, ports), ports, cuda.device)

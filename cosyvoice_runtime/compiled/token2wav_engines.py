@@ -95,14 +95,12 @@ def open_engines(settings: Token2WavSettings, config: ModelConfig, eager: EagerC
 
 
 def _open_tensorrt(settings: Token2WavSettings, shapes: Shapes, eager: EagerCalls) -> Token2WavEngines:
-    [vocoder_device] = settings.vocoder_devices
-
     def network(name: str, captured: list[Sizes]) -> FittedNetwork:
-        cuda = Cuda(torch.device(vocoder_device if name == vocoder.NAME else settings.device))
+        cuda = Cuda(torch.device(settings.device))
         engine = open_engine(settings.backend_dir, name, shapes.profiles()[name], cuda)
         ports = GraphPorts.read(graph_of(settings.backend_dir, name))
         shapes_to_capture = [ports.input_shapes(sizes) for sizes in captured]
-        compiled = TensorRTNetwork(engine, shapes_to_capture, settings.tensorrt_contexts, eager)
+        compiled = TensorRTNetwork(engine, shapes_to_capture, eager=eager)
         return FittedNetwork(compiled, ports)
 
     return Token2WavEngines(

@@ -56,26 +56,11 @@ class LookAhead(nn.Module):
         self.tokens = tokens
         self.right = WindowedLinear(width, channels, tokens + 1)
         self.left = CausalConv(channels, width, 3, layout)
-        self._known: Tensor | None = None
-
-    def restrict(self, tokens: int, block: int) -> None:
-        """Look no further than ``tokens`` past the end of each block of ``block`` tokens."""
-        place, tap = torch.arange(block)[:, None], torch.arange(self.tokens + 1)
-        self._known = (place + tap < block + tokens).to(self.right.weight.device)
 
     def forward(self, x: Tensor, past: Past) -> Tensor:
         """``x [B, T + tokens, C]`` to ``[B, T, C]``; the first token begins a block."""
-        ahead = F.leaky_relu(self._look(x), LOOKAHEAD_SLOPE)
+        ahead = F.leaky_relu(self.right(x), LOOKAHEAD_SLOPE)
         return self.left(ahead, past) + x[:, : ahead.shape[1]]
-
-    def _look(self, x: Tensor) -> Tensor:
-        if self._known is None:
-            return self.right(x)
-        windows = x.unfold(1, self.tokens + 1, 1).transpose(2, 3)
-        place = torch.arange(windows.shape[1], device=x.device) % len(self._known)
-        return F.linear(
-            (windows * self._known[place, :, None]).flatten(2), self.right.weight, self.right.bias
-        )
 
 
 class RelativeLayerSizes(Protocol):

@@ -163,19 +163,6 @@ class Flow(FlowInputs):
         looks_back = encoder.token_layout.attentions + encoder.frame_layout.attentions
         return self.paged_encoder is not None or not looks_back
 
-    def wait_for(self, tokens: int | None) -> None:
-        """Wait for fewer tokens after each block than the network looks ahead; None: for all of them.
-
-        A block then ends as an utterance does, with zeros in place of what is not waited for, however many
-        tokens are there: any schedule gives the same mel.
-
-        Raises:
-            InvalidInput: more than the checkpoint's network looks ahead.
-        """
-        self.lookahead_tokens = self.config.waits_for(tokens)
-        if self.lookahead_tokens < self.config.lookahead_tokens:
-            self.network.encoder.look_ahead.restrict(self.lookahead_tokens, self.config.encoder.chunk_tokens)
-
     @torch.inference_mode()
     def generate(
         self,

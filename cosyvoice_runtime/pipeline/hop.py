@@ -79,7 +79,7 @@ class HopPolicy:
         """What the settings say, for a checkpoint's flow."""
         return cls(
             block_tokens=flow.encoder.chunk_tokens,
-            lookahead_tokens=flow.waits_for(settings.flow_lookahead),
+            lookahead_tokens=flow.lookahead_tokens,
             min_first_tokens=settings.first_hop,
             hop_tokens=settings.hop_tokens,
             max_hop_tokens=settings.max_hop_tokens,

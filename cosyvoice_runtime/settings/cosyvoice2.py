@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from cosyvoice_runtime.settings.model import FlowLookahead, ModelSettings, require_order, whole_or_exact
+from cosyvoice_runtime.settings.model import ModelSettings, require_order
 from cosyvoice_runtime.settings.rule import (
     AUTO,
     AUTO_NUMBER,
-    EXACT,
     OR_AUTO,
     Accepted,
     Flag,
@@ -136,7 +135,6 @@ class CosyVoice2Settings(ModelSettings):
         "0.5 no more than the machine makes in half of that. Larger chunks make more speech in all. auto is "
         "2 with token2wav on a GPU and 0.5 on a CPU.",
     )
-    lookahead_tokens: FlowLookahead = EXACT
     max_tokens: int = Field(
         2048,
         ge=1,
@@ -176,11 +174,6 @@ class CosyVoice2Settings(ModelSettings):
     def growth(self) -> float:
         """``hop_growth`` as it is given, or for a CPU."""
         return self.hop_growth or CPU_HOP_GROWTH
-
-    @property
-    def flow_lookahead(self) -> int | None:
-        """Speech tokens, or None for as many as the checkpoint's flow looks ahead."""
-        return whole_or_exact(self.lookahead_tokens)
 
     def resolved(self, machine: Machine) -> Self:
         lexicon = self.lexicon if self.lexicon == "none" else str(Path(self.lexicon).absolute())

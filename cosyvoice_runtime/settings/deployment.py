@@ -108,7 +108,6 @@ class Settings(BaseModel):
         for name, section in sections.items():
             sections[name] = _housed(section, sections["token2wav"])
         sections["token2wav"] = _divided(sections["token2wav"], sections["tensorrt_llm"])
-        self._require_one_lookahead()
         if self.tensorrt_llm.engine == "tensorrt_llm" and self.cosyvoice2.sampling == "ras":
             logger.warning(
                 "tensorrt_llm.engine is tensorrt_llm and cosyvoice2.sampling ras: engine torch is the faster "
@@ -130,13 +129,6 @@ class Settings(BaseModel):
                 if before == AUTO and chosen[key] != AUTO:
                     reason = f": {why[key]}" if key in why else ""
                     logger.info("%s.%s: auto is %s%s", name, key, chosen[key], reason)
-
-    def _require_one_lookahead(self) -> None:
-        """cosyvoice2 sends what token2wav waits for."""
-        sent, awaited = self.cosyvoice2.lookahead_tokens, self.token2wav.lookahead_tokens
-        if sent != awaited:
-            limit = f"as token2wav.lookahead_tokens, which is {awaited}"
-            raise InvalidInput("cosyvoice2.lookahead_tokens", sent, limit)
 
     def _owners(self, key: str, text: str) -> list[str]:
         section, _, name = key.rpartition(".")

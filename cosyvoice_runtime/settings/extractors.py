@@ -12,7 +12,6 @@ from cosyvoice_runtime.settings.model import (
     BACKEND_DIR,
     SHARED,
     BatchedSettings,
-    Contexts,
     Device,
     Process,
     require_device,
@@ -49,7 +48,6 @@ class ExtractorSettings(BatchedSettings):
         "0 keeps it.",
     )
     device: Device = Field(AUTO, description="Where backend tensorrt runs the network.")
-    tensorrt_contexts: Contexts = 1
 
     @model_validator(mode="after")
     def _tensorrt_runs_on_a_gpu(self) -> Self:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ONNX = "onnx"
-DEVICES = ("device", "vocoder_device")
 ON_GPUS_ALONE = {"engine": ("tensorrt_llm", "vllm"), "backend": ("tensorrt",), "kernels": ("fused",)}
 """Values that need a GPU, by field."""
 
@@ -67,9 +66,8 @@ def _is_open(texts: Mapping[str, str]) -> bool:
 
 
 def _asked(texts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for field in DEVICES:
-        if texts.get(field, "").startswith(CUDA):
-            yield field, texts[field]
+    if texts.get("device", "").startswith(CUDA):
+        yield "device", texts["device"]
     for field, values in ON_GPUS_ALONE.items():
         if texts.get(field) in values:
             yield field, texts[field]

@@ -20,15 +20,6 @@ CUDA = "cuda"
 CPU, GPU = "cpu", rf"{CUDA}(:[0-9]+)?"
 """Patterns of a device's name."""
 Device = Annotated[str, Field(pattern=rf"^({AUTO}|{CPU}|{GPU})$"), Accepted(f"cpu, cuda or cuda:N or {AUTO}")]
-FlowLookahead = Annotated[
-    str,
-    Field(
-        pattern=rf"^({EXACT}|[0-9])$",
-        description="Speech tokens after a block that the flow waits for, the same in cosyvoice2 and "
-        "token2wav; exact is what it was trained with (3 as published), fewer speak sooner.",
-    ),
-    Accepted(f"{EXACT}, or a whole number from 0 to 9"),
-]
 BACKEND_DIR = Path("engines/networks")
 MANIFEST = "manifest.json"
 """Written last into each directory that stage 1 makes."""
@@ -36,17 +27,6 @@ Process = Literal["auto", "own", "shared"]
 OWN: Literal["own"] = "own"
 SHARED: Literal["shared"] = "shared"
 """The process that computes: the model's own, or token2wav's."""
-
-
-Contexts = Annotated[
-    int,
-    Field(
-        ge=1,
-        le=16,
-        description="Backend tensorrt: calls of a network that run at once, each with contexts, memory and "
-        "CUDA graphs of its own; of use where a batch is too long for one call.",
-    ),
-]
 
 
 class ModelSettings(Section):

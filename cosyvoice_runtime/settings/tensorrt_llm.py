@@ -129,11 +129,6 @@ class TensorrtLlmSettings(NetworkSettings):
         description="Engine tensorrt_llm: draw ras requests in a callback (0.7 to 3 ms more a step); "
         "false refuses them.",
     )
-    strict_preflight: Flag = Field(
-        False,
-        description="Engines tensorrt_llm and vllm: stage 1 stops at a warning of the preflight, too. It is "
-        "about what should run, such as an older driver of the same major version of CUDA.",
-    )
     max_queue_size: int = Field(
         256,
         ge=1,

@@ -14,8 +14,6 @@ from cosyvoice_runtime.settings.model import (
     CUDA,
     GPU,
     BatchedSettings,
-    Contexts,
-    FlowLookahead,
     NetworkSettings,
     gpu_number,
     require_device,
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 
     from cosyvoice_runtime.settings.machine import Machine
 
-SAME = "same"
 EIGHT_BIT_PAGES = "int8"
 """Of backend torch."""
 ONNX_GRAPHS = "onnx_cpu"
@@ -45,11 +42,6 @@ Devices = Annotated[
     str,
     Field(pattern=rf"^({AUTO}|{CPU}(,{CPU})*|{GPU}(,{GPU})*)$"),
     Accepted(f"cpu, cuda, cuda:N, several of a kind with commas or {AUTO}"),
-]
-VocoderDevices = Annotated[
-    str,
-    Field(pattern=rf"^({SAME}|{CPU}(,{CPU})*|{GPU}(,{GPU})*)$"),
-    Accepted(f"{SAME}, or as many as device has, of its kind, with commas"),
 ]
 Lookahead = Annotated[
     str, Field(pattern=rf"^({EXACT}|[0-9]{{1,2}})$"), Accepted(f"{EXACT}, or a whole number from 0 to 99")
@@ -66,11 +58,6 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         AUTO,
         description="Where the networks run; each device has copies of them, and an utterance stays on one. "
         "With backend onnx, cpu,cpu is one copy for two utterances at a time; auto is that on several cores.",
-    )
-    vocoder_device: VocoderDevices = Field(
-        SAME,
-        description="Where the vocoder of each device runs: same is beside the flow, "
-        "another leaves the flow its device's time and memory.",
     )
     max_batch: Annotated[int, Field(ge=1, le=1024), OR_AUTO] = Field(
         AUTO_NUMBER,
@@ -102,8 +89,6 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         description="Mel frames that the vocoder holds back; "
         "exact (CosyVoice2's needs 21, CosyVoice3's 5) leaves no join, fewer speak sooner.",
     )
-    lookahead_tokens: FlowLookahead = EXACT
-    max_states: int = Field(128, ge=1, le=4096, description="Utterances whose state is kept between chunks.")
     idle_timeout_s: float = Field(
         60.0,
         ge=0.1,
@@ -118,12 +103,6 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         AUTO_NUMBER,
         description="Most seconds of finished speech, prompts included, kept for utterances and voices "
         "together on a device; auto is 512 on a CPU and 4096 on a GPU.",
-    )
-    flow_memory_share: Annotated[float, Field(ge=0.01, le=1.0), OR_AUTO] = Field(
-        AUTO_NUMBER,
-        description="Share of the device's memory that they may take (111 MiB a second as published in "
-        "float16, 88 with CosyVoice3; page_format=int8 takes half); auto is 0.4 on a CPU and 0.8 on a GPU, "
-        "less what others need there.",
     )
     gpu_reserve_gib: Annotated[float, Field(ge=0.5, le=1000.0), OR_AUTO] = Field(
         AUTO_NUMBER,
@@ -187,7 +166,6 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     backend_dir: Path = Field(
         BACKEND_DIR, description="Directory of graphs and engines; unused by backend torch."
     )
-    tensorrt_contexts: Contexts = 1
     backend_max_seconds: int = Field(
         60,
         ge=10,
@@ -216,10 +194,6 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         if self.dtype == "bfloat16":
             raise InvalidInput(f"{self.name}.dtype", self.dtype, f"float32 or float16 with {self.backend}")
         require_device(self, self.device, "cpu" if self.backend == "onnx" else "cuda", self.backend)
-        if self.lookahead_tokens != EXACT:
-            raise InvalidInput(
-                f"{self.name}.lookahead_tokens", self.lookahead_tokens, f"{EXACT} with {self.backend}"
-            )
         return self
 
     @model_validator(mode="after")
@@ -231,41 +205,19 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
             raise InvalidInput(f"{self.name}.device", self.device, limit)
         return self
 
-    @model_validator(mode="after")
-    def _vocoders_fit_the_devices(self) -> Self:
-        if self.vocoder_device != SAME and not self._as_many_vocoders():
-            limit = f"{SAME}, or as many as device has and of its kind: {self.device}"
-            raise InvalidInput(f"{self.name}.vocoder_device", self.vocoder_device, limit)
-        return self
-
-    def _as_many_vocoders(self) -> bool:
-        kinds = {device[:3] for device in (*self.devices, *self.vocoder_devices) if device != AUTO}
-        return len(self.vocoder_devices) == len(self.devices) and len(kinds) == 1
-
     @property
     def devices(self) -> tuple[str, ...]:
         """Each device by itself."""
         return tuple(self.device.split(","))
 
-    @property
-    def vocoder_devices(self) -> tuple[str, ...]:
-        """Of the vocoder that belongs to each device."""
-        return self.devices if self.vocoder_device == SAME else tuple(self.vocoder_device.split(","))
-
     def on_each_device(self) -> list[Self]:
-        """A copy for each device with its vocoder's."""
-        pairs = zip(self.devices, self.vocoder_devices, strict=True)
-        return [self.replace(device=device, vocoder_device=vocoder) for device, vocoder in pairs]
+        """A copy for each device."""
+        return [self.replace(device=device) for device in self.devices]
 
     @property
     def lookahead(self) -> int | None:
         """Mel frames, or None for as many as the checkpoint's vocoder needs."""
         return whole_or_exact(self.lookahead_frames)
-
-    @property
-    def flow_lookahead(self) -> int | None:
-        """Speech tokens, or None for as many as the checkpoint's flow looks ahead."""
-        return whole_or_exact(self.lookahead_tokens)
 
     @property
     def most_batch(self) -> int:
@@ -288,16 +240,15 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
 
     @property
     def most_flow_memory(self) -> float:
-        """``flow_memory_share`` as it is given, or for the kind of the device."""
-        return self.flow_memory_share or (0.8 if self.device.startswith(CUDA) else 0.4)
+        """Most of the device's memory that finished speech may take, as a share."""
+        return 0.8 if self.device.startswith(CUDA) else 0.4
 
     def _with_a_backend(self, machine: Machine) -> Self:
         """A copy whose backend is chosen for the device, and the other way round."""
         backend = self._choice(machine).runtime if self.backend == AUTO else self.backend
         device = self.device
         if backend == "onnx" and device == AUTO:
-            schedulers = CPU_SCHEDULERS if self.vocoder_device == SAME else 1
-            device = ",".join([CPU] * min(schedulers, machine.cores))
+            device = ",".join([CPU] * min(CPU_SCHEDULERS, machine.cores))
         if backend != "onnx" and self.weight_format != "float32":
             limit = f"float32 with backend {backend}; other formats are backend onnx's"
             raise InvalidInput(f"{self.name}.weight_format", self.weight_format, limit)
@@ -326,7 +277,6 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         for_torch = [
             *changed(f"{self.name}.dtype", self.dtype, "float32"),
             *changed(f"{self.name}.kernels", self.kernels, "plain"),
-            *changed(f"{self.name}.lookahead_tokens", self.lookahead_tokens, EXACT),
             *changed(f"{self.name}.page_format", self.page_format, "float32", "float16", "float8"),
         ]
         device = resolved_device(self.device, machine)
@@ -343,6 +293,5 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
             max_batch=network.most_batch,
             max_turn_ms=network.longest_turn_ms,
             max_flow_pages=network.most_flow_pages,
-            flow_memory_share=network.most_flow_memory,
             backend_dir=self.backend_dir.absolute(),
         )

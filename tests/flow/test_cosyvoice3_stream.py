@@ -32,14 +32,6 @@ def test_any_batch_of_streams_equals_whole_utterances(utterances):
     check_streams(FlowStream(FLOW, num_pages=60), utterances, TOLERANCE)
 
 
-@settings(max_examples=examples(5, fresh=20))
-@given(UTTERANCES)
-def test_any_batch_of_streams_equals_whole_utterances_with_less_lookahead(utterances):
-    flow = random_flow(config=COSYVOICE3)
-    flow.wait_for(1)
-    check_streams(FlowStream(flow, num_pages=60), utterances, TOLERANCE)
-
-
 def test_replayed_calls_equal_whole_utterances():
     stream, capture = FlowStream(FLOW, num_pages=60), TracingCapture()
     assert stream.capture(CallBuckets(rows=(1, 3), blocks=(4,), before=(7,)), capture) == 2

@@ -24,41 +24,6 @@ def test_any_batch_of_streams_equals_whole_utterances(utterances):
     check_streams(FlowStream(FLOW, num_pages=60), utterances, TOLERANCE)
 
 
-@pytest.mark.parametrize("tokens", [0, 1, 2])
-@settings(max_examples=examples(5, fresh=20))
-@given(UTTERANCES)
-def test_any_batch_of_streams_equals_whole_utterances_with_less_lookahead(tokens, utterances):
-    flow = random_flow()
-    flow.wait_for(tokens)
-    check_streams(FlowStream(flow, num_pages=60), utterances, TOLERANCE)
-
-
-def test_less_lookahead_gives_the_frames_sooner_and_changes_those_before_a_block_ends():
-    impatient = random_flow()
-    impatient.wait_for(1)
-    tokens, prompt = random_tokens(60, 1), random_prompt(0, 1)
-    mels = []
-    for flow, first in ((FLOW, 28), (impatient, 26)):
-        stream = FlowStream(flow, num_pages=9)
-        state = stream.open(prompt)
-        state.push(tokens[: first - 1])
-        assert stream.advance([state])[0].shape[1] == 0
-        state.push(tokens[first - 1 : first])
-        mels.append(stream.advance([state])[0])
-        stream.close(state)
-    assert [mel.shape[1] for mel in mels] == [50, 50]
-    assert not torch.allclose(*mels, atol=1e-2)
-
-
-def test_whole_lookahead_is_the_default_and_more_than_the_network_sees_is_refused():
-    flow = random_flow()
-    flow.wait_for(CONFIG.lookahead_tokens)
-    prompt, tokens = random_prompt(10, 1), random_tokens(40, 1)
-    torch.testing.assert_close(flow.generate([prompt], [tokens]), FLOW.generate([prompt], [tokens]))
-    with pytest.raises(InvalidInput, match=r"lookahead_tokens: 4.*at most 3"):
-        flow.wait_for(4)
-
-
 def test_batch_of_whole_utterances_equals_single_runs():
     prompts = [random_prompt(length, length) for length in (0, 13, 30)]
     tokens = [random_tokens(length, length) for length in (40, 9, 22)]

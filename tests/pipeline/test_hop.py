@@ -88,14 +88,6 @@ def test_chunks_that_do_not_depend_on_the_prompt_leave_it_whole():
     assert HopPolicy.of(FIXED.flow, CosyVoice2Settings()).cut_from_tokens is None
 
 
-def test_less_lookahead_sends_the_first_chunk_sooner():
-    whole, less = (
-        HopPolicy.of(CONFIG, CosyVoice2Settings(lookahead_tokens=tokens)).first_tokens(0)
-        for tokens in ("exact", "1")
-    )
-    assert (whole, less) == (28, 26)
-
-
 def test_client_about_to_run_dry_gets_the_next_block():
     assert POLICY.chunk_end(0, 25, 52, cushion_s=0.1) is None
     assert POLICY.chunk_end(0, 25, 53, cushion_s=0.1) == 50

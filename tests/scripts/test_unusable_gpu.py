@@ -80,7 +80,6 @@ def test_no_torch_is_a_choice_that_is_told(stage, tmp_path):
         (["token2wav.device=cuda:0,cuda:1"], "token2wav.device"),
         (["token2wav.backend=torch", "token2wav.device=cuda"], "token2wav.device"),
         (["tensorrt_llm.engine=torch", "tensorrt_llm.device=cuda"], "tensorrt_llm.device"),
-        (["token2wav.device=cuda:0", "token2wav.vocoder_device=cuda:1"], "token2wav.device"),
         (["engine=tensorrt_llm"], "tensorrt_llm.engine"),
         (["engine=vllm"], "tensorrt_llm.engine"),
         (["token2wav.backend=tensorrt"], "token2wav.backend"),

@@ -149,7 +149,7 @@ def test_no_gpu_is_divided_that_another_process_computes_on(assignments, share):
 def test_token2wav_leaves_the_speech_lm_its_memory_on_a_gpu_of_both(assignments, reserve):
     resolved = Settings.read(assignments).resolved(GPU).token2wav
     assert resolved.gpu_reserve_gib == pytest.approx(reserve, abs=0.1)
-    assert (resolved.max_flow_pages, resolved.flow_memory_share) == (4096, 0.8)
+    assert (resolved.max_flow_pages, resolved.most_flow_memory) == (4096, 0.8)
 
 
 @pytest.mark.parametrize(
@@ -195,25 +195,8 @@ def test_token2wav_runs_on_several_devices(text, devices, dtype):
     resolved = Settings.read([f"token2wav.device={text}"]).resolved(GPU).token2wav
     assert (resolved.devices, resolved.dtype) == (devices, dtype)
     each = resolved.on_each_device()
-    assert [(one.device, one.vocoder_devices) for one in each] == [(device, (device,)) for device in devices]
+    assert [one.device for one in each] == [*devices]
     assert Token2WavSettings.from_parameters(parameters(resolved.placeholders())) == resolved
-
-
-def test_vocoders_run_on_devices_of_their_own():
-    resolved = Settings.read(["token2wav.device=cuda:0,cuda:1", "token2wav.vocoder_device=cuda:2,cuda:3"])
-    each = resolved.resolved(GPU).token2wav.on_each_device()
-    assert [(one.device, one.vocoder_devices) for one in each] == [
-        ("cuda:0", ("cuda:2",)),
-        ("cuda:1", ("cuda:3",)),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("device", "vocoder"), [("cuda:0", "cuda:0,cuda:1"), ("cuda:0,cuda:1", "cuda:1"), ("cuda:0", "cpu")]
-)
-def test_as_many_vocoders_as_devices_and_of_their_kind(device, vocoder):
-    with pytest.raises(InvalidInput, match=rf"token2wav\.vocoder_device: '{vocoder}'.*of its kind: {device}"):
-        Token2WavSettings(device=device, vocoder_device=vocoder)
 
 
 @pytest.mark.parametrize("device", ["cuda,cuda", "cuda,cuda:0", "cuda:1,cuda:2,cuda:1"])
@@ -261,7 +244,6 @@ ALONE = "stage 1 needs the package onnx"
         ("cosyvoice2.yaml", [], NO_TORCH, "onnx", "onnx", "the faster one"),
         ("cosyvoice2.yaml", [], NO_ONNX, "torch", "torch", ALONE),
         ("cosyvoice2.yaml", [], Machine(1, False, torch=False, onnx=False), "onnx", "onnx", "torch is not"),
-        ("cosyvoice2.yaml", ["lookahead_tokens=1"], CPU, "onnx", "torch", "lookahead_tokens=1 needs it"),
         ("cosyvoice2.yaml", ["dtype=bfloat16"], CPU, "torch", "torch", "token2wav.dtype=bfloat16 needs it"),
         ("cosyvoice2.yaml", ["device=cuda:1"], GPU, "torch", "torch", "the device is cuda:1"),
         ("cosyvoice3.yaml", [], CPU, "onnx", "onnx", "the faster one"),
@@ -312,7 +294,6 @@ def test_engines_that_a_file_names_win_over_the_machine(tmp_path):
         (["token2wav.backend=onnx"], 8, "cpu,cpu"),
         (["token2wav.backend=onnx"], 1, "cpu"),
         (["token2wav.backend=onnx", "token2wav.device=cpu"], 8, "cpu"),
-        (["token2wav.backend=auto", "token2wav.vocoder_device=cpu"], 8, "cpu"),
         (["token2wav.backend=torch"], 8, "cpu"),
     ],
 )
@@ -400,14 +381,6 @@ def test_on_a_gpu_the_speech_lm_shares_a_process_where_the_gpu_is_one():
 def test_extractor_with_an_engine_has_a_process_of_its_own():
     with pytest.raises(InvalidInput, match=r"audio_tokenizer\.process: 'shared'.*own with backend tensorrt"):
         Settings.read(["audio_tokenizer.process=shared", "audio_tokenizer.backend=tensorrt"])
-
-
-def test_both_models_wait_for_the_same_lookahead():
-    assert Settings.read(["lookahead_tokens=1"]).resolved(CPU).token2wav.flow_lookahead == 1
-    with pytest.raises(InvalidInput, match=r"cosyvoice2\.lookahead_tokens: 'exact'.*which is 1"):
-        Settings.read(["token2wav.lookahead_tokens=1"]).resolved(CPU)
-    with pytest.raises(InvalidInput, match="exact with tensorrt"):
-        Settings.read(["lookahead_tokens=1", "token2wav.backend=tensorrt"])
 
 
 def test_list_in_a_settings_file_is_several_devices(tmp_path):

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 MOST_LEARNED = 128
-"""Most utterances at a time without a limit in the settings; ``token2wav.max_states`` keeps as many."""
+"""Most utterances at a time without a limit in the settings."""
 FIRST_MARGIN, LEAST_MARGIN, MOST_MARGIN = 2.0, 1.5, 4.0
 """Speed that a listener is given, in seconds of speech a second: at the start, and what it may become. One is
 what he hears; the rest makes up for those who begin, whose first chunk goes before."""

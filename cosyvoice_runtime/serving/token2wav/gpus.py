@@ -50,9 +50,7 @@ def _gpu_of(device: str, settings: Token2WavSettings, shared: SharedGpus) -> Sha
 
 def _in_parts(settings: Token2WavSettings) -> bool:
     """Whether turns can be computed on parts of a GPU: their calls are captured there."""
-    captured = (
-        settings.backend == TORCH and settings.cuda_graphs and settings.vocoder_devices == settings.devices
-    )
+    captured = settings.backend == TORCH and settings.cuda_graphs
     return (
         captured and type(load_config(settings.checkpoint_dir).flow) is FlowConfig
     )  # a subclass has no pages

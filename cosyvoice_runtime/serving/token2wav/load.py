@@ -25,6 +25,9 @@ from cosyvoice_runtime.settings.gpu_asked import check_at_start
 if TYPE_CHECKING:
     from cosyvoice_runtime.gpu_parts import GpuParts
 
+MAX_STATES = 4096
+"""Utterances at a time, of which the entry models let as many in as they have places for."""
+
 logger = logging.getLogger(__name__)
 
 BACKEND_HELP = "What runs the networks, as its label says: 1."
@@ -106,7 +109,7 @@ def start_scheduler(
     service = WaveService(
         runtime.token2wav,
         memory.voices,
-        settings.max_states,
+        MAX_STATES,
         settings.idle_timeout_s,
         partial(_show_usage, metrics, memory),
         beside=[turns.token2wav for turns in runtime.beside],

@@ -117,13 +117,8 @@ def turns_beside(
         all of it, and what captures the calls of the division for few utterances in progress: those of the
         other one will do until it has.
     """
-    one_device = token2wav.torch_flow.flow.device == token2wav.torch_vocoder.device
-    if not (settings.cuda_graphs and one_device):
-        logger.info(
-            "hurried chunks wait for turns: cuda_graphs=%s, vocoder_device=%s",
-            settings.cuda_graphs,
-            settings.vocoder_device,
-        )
+    if not settings.cuda_graphs:
+        logger.info("hurried chunks wait for turns: cuda_graphs=false")
         return [], None
     started = time.monotonic()
     buckets = _buckets(token2wav.torch_flow.flow, rows, solver)

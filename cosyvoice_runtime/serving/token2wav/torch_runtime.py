@@ -124,17 +124,15 @@ def _open_paged(settings: Token2WavSettings, config: ModelConfig, parts: GpuPart
 def _open_chunked(settings: Token2WavSettings, config: ModelConfig, parts: GpuParts | None) -> Opened:  # noqa: ARG001
     """Chunks are computed one after another: rows of a batch would be heard in each other's norms."""
     require_own_schedule("lookahead_frames", settings.lookahead)
-    config.flow.waits_for(settings.flow_lookahead)
     if settings.page_format == EIGHT_BIT_PAGES:
         raise InvalidInput(
             "token2wav.page_format", settings.page_format, "auto: this checkpoint has no pages"
         )
-    [vocoder_device] = settings.vocoder_devices
     dtype = getattr(torch, settings.dtype)
     token2wav = ChunkedToken2Wav.from_checkpoint(
         Layout(settings.checkpoint_dir),
         config,
-        Devices(settings.device, vocoder_device),
+        Devices(settings.device, settings.device),
         Precision(dtype, dtype),
         settings.ode_steps,
         settings.solver,
@@ -172,16 +170,12 @@ def _load(settings: Token2WavSettings, parts: GpuParts | None) -> tuple[TorchTok
         config.flow, load_tensors(layout, "flow", config), device, dtype, settings.ode_steps, engines,
         settings.solver,
     )  # fmt: skip
-    flow.wait_for(settings.flow_lookahead)
     flow.codes_pages = settings.page_format == EIGHT_BIT_PAGES
     decoder = None if engines is None else engines.decoding()
-    [on] = settings.vocoder_devices
-    vocoder = HiFT.from_tensors(config.vocoder, load_tensors(layout, "hift", config), on, dtype, decoder)
-    if flow.device != vocoder.device:
-        logger.info("flow on %s, vocoder on %s", flow.device, vocoder.device)
+    vocoder = HiFT.from_tensors(config.vocoder, load_tensors(layout, "hift", config), device, dtype, decoder)
     pages, parts = _planned(flow, settings, parts)
     second: torch.cuda.Stream | None = None
-    if parts is not None and settings.cuda_graphs and vocoder.device == flow.device:
+    if parts is not None and settings.cuda_graphs:
         second = parts.turns[0].second
     wave = HiFTStream(vocoder, own_stream=second)
     return TorchToken2Wav(FlowStream(flow, pages, eager), wave, settings.lookahead), parts

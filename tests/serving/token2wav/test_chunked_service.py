@@ -31,7 +31,7 @@ FRAME = 256
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Token2WavSettings:
     made = make_checkpoint(tmp_path_factory.mktemp("made") / "tiny", "tiny", seed=5, family="cosyvoice300m")
     # A turn that is over at once: whatever may be cut is cut.
-    given = Token2WavSettings(checkpoint_dir=made, ode_steps=3, threads=1, max_turn_ms=1.0, max_states=4)
+    given = Token2WavSettings(checkpoint_dir=made, ode_steps=3, threads=1, max_turn_ms=1.0)
     return given.resolved(Machine(cores=1, gpu=False))
 
 

@@ -13,7 +13,7 @@ from cosyvoice_runtime.serving.sole_use import SoleUse
 from cosyvoice_runtime.serving.token2wav.gpus import gpus_of, shared_gpus
 from cosyvoice_runtime.settings import TensorrtLlmSettings, Token2WavSettings
 
-TWO = {"device": "cuda:0,cuda:1", "vocoder_device": "same"}
+TWO = {"device": "cuda:0,cuda:1"}
 WHOLE = SoleUse()
 """Of the speech LM and token2wav, in these tests."""
 
@@ -58,11 +58,10 @@ def test_every_gpu_is_divided_where_the_speech_lm_is_on_none(of_two, divisions):
         {"hurried_share": 0.0},
         {"first_chunks_beside": False},
         {"cuda_graphs": False},
-        {"vocoder_device": "cuda:1,cuda:0"},
         {"backend": "tensorrt"},
         {"device": "cpu"},
     ],
-    ids=["no share", "no lanes", "no graphs", "vocoder elsewhere", "engines", "no GPU"],
+    ids=["no share", "no lanes", "no graphs", "engines", "no GPU"],
 )
 def test_gpu_is_whole_where_nothing_computes_beside_turns(of_two, divisions, changes):
     gpus = gpus_of(of_two.replace(**changes), {})

@@ -8,7 +8,6 @@ from contextlib import closing
 from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -38,12 +37,11 @@ def test_loaded_service_holds_nothing(settings, tmp_path):
     assert set(shown.values()) == {0}
 
 
-@pytest.mark.parametrize("placed", [{}, {"vocoder_device": "cpu,cpu"}])
-def test_utterances_on_two_devices_equal_each_alone(settings, shared_token2wav, tmp_path, placed):
+def test_utterances_on_two_devices_equal_each_alone(settings, shared_token2wav, tmp_path):
     prompt = prompt_tensors(shared_token2wav, 40)
     waves: dict[int, list[np.ndarray]] = {row: [] for row in range(4)}
     tokens = {row: speech_tokens(40 + 10 * row, row) for row in waves}
-    two = settings.replace(device="cpu,cpu", **placed)
+    two = settings.replace(device="cpu,cpu")
     with closing(load_wave_service(two, Metrics("token2wav", tmp_path))) as service:
         for part in range(2):
             for row, wave in waves.items():

@@ -104,8 +104,6 @@ def test_where_vllm_is_its_preflight_has_to_pass(script, settings, monkeypatch, 
     assert script.main([*settings, "tensorrt_llm.engine=vllm"]) == 1
     assert checks == [["--engine", "vllm"]]
     assert "the preflight failed" in capsys.readouterr().err
-    assert script.main([*settings, "tensorrt_llm.engine=vllm", "strict_preflight=true"]) == 1
-    assert checks[1:] == [["--engine", "vllm", "--strict"]]
 
 
 def test_missing_checkpoint_is_an_error_and_leaves_nothing(script, settings, tmp_path, capsys):
