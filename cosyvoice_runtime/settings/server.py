@@ -103,9 +103,6 @@ class ServerSettings(Section):
         le=100,
         description="Failed probes in a row after which a model is reloaded, or a gateway started again.",
     )
-    watch_interval_s: float = Field(
-        1.0, ge=0.05, le=60.0, description="Time between two looks at the processes of the models."
-    )
     max_reloads: int = Field(
         20,
         ge=0,

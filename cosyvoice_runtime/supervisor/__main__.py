@@ -14,7 +14,6 @@ from pathlib import Path
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.log_lines import log_lines
 from cosyvoice_runtime.settings import Settings
-from cosyvoice_runtime.supervisor.allowance import Allowance
 from cosyvoice_runtime.supervisor.errors import (
     UNDRAINED_EXIT_CODE,
     PreflightError,
@@ -24,6 +23,7 @@ from cosyvoice_runtime.supervisor.errors import (
     WornOutError,
 )
 from cosyvoice_runtime.supervisor.server import Server
+from cosyvoice_runtime.supervisor.tries import Allowance
 
 logger = logging.getLogger("supervisor")
 

@@ -7,17 +7,17 @@ import os
 import select
 import subprocess
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor.errors import StartError
-from cosyvoice_runtime.supervisor.growing_pause import GrowingPause
-from cosyvoice_runtime.supervisor.guarded_call import CHECK_INTERVAL_S, Check
 from cosyvoice_runtime.supervisor.lifeline import Lifeline
 from cosyvoice_runtime.supervisor.log_file import LogFile
 from cosyvoice_runtime.supervisor.supervisor_metrics import SupervisorMetrics
+from cosyvoice_runtime.supervisor.tries import GrowingPause
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +26,7 @@ PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
 """Before a gateway that ended is started again: the longer the more often it has not opened."""
 RETRY_S = 1.0
 """Before the next try, where the machine had no room for it."""
+CHECK_INTERVAL_S = 0.1
 OPEN_TIMEOUT_S = 120.0
 """For which one that was started again is not asked: on a busy machine its imports take long."""
 END_TIMEOUT_S = 3.0
@@ -72,7 +73,7 @@ class GatewayProcess:
         self._process = self._start()
         self._thread = threading.Thread(target=self._keep, name=self._name, daemon=True)
 
-    def wait_until_open(self, check: Check) -> None:
+    def wait_until_open(self, check: Callable[[], None]) -> None:
         """Return when clients may come; from then on it is kept up.
 
         Args:

@@ -16,7 +16,7 @@ from typing import Any
 from cosyvoice_runtime.browsers import PageError, refuse_pages
 from cosyvoice_runtime.gateway.seldom_log import SeldomLog
 from cosyvoice_runtime.listening import bound
-from cosyvoice_runtime.supervisor.http_call import ControlError
+from cosyvoice_runtime.supervisor.control import ControlError
 
 logger = logging.getLogger(__name__)
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
+import os
+import platform
+import signal
+import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from functools import partial
+from contextlib import suppress
+from pathlib import Path
 
+from cosyvoice_runtime import processes
 from cosyvoice_runtime.settings import ServerSettings
-from cosyvoice_runtime.supervisor.control import Control
+from cosyvoice_runtime.supervisor.control import Control, ControlError
 from cosyvoice_runtime.supervisor.errors import StartError
-from cosyvoice_runtime.supervisor.guarded_call import CHECK_INTERVAL_S, Check
-from cosyvoice_runtime.supervisor.http_call import ControlError
 from cosyvoice_runtime.supervisor.probe import ProbeError, ProbeFunction
-from cosyvoice_runtime.supervisor.stalled_load import StalledLoad
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +28,11 @@ IDLE_LOOKS = 2
 """A request on its way from Triton's queue to its model is counted by neither, for less than an interval."""
 REPORT_INTERVAL_S = 10.0
 LOAD_ATTEMPTS = 3
-"""Of a load that stalls (``stalled_load.py``); any other failure stands."""
+"""Of a load that stalls (:class:`StalledLoad`); any other failure stands."""
+STALLED_S = 5.0
+"""A process that is ending may be waited for as long as it likes; one that lives on for this long is not."""
+WAIT4 = {"x86_64": "61", "aarch64": "260"}.get(platform.machine())
+"""Number of the system call that waits for the end of a process."""
 
 
 class Models:
@@ -45,7 +52,7 @@ class Models:
         control: Control,
         probes: Mapping[str, ProbeFunction],
         grpc_url: str,
-        inflight: Callable[[Check], Mapping[str, int]],
+        inflight: Callable[[], Mapping[str, int]],
         server: Callable[[], int],
         settings: ServerSettings,
         home: Callable[[str], str] = lambda model: model,
@@ -60,158 +67,183 @@ class Models:
         self._entries = [name for name in names if name in settings.entry_models]
         self._children = [name for name in names if name not in settings.entry_models]
 
-    @property
-    def probed(self) -> list[str]:
-        """Models that have a probe, those that call others last."""
-        return self.in_order(self._probes)
+    def in_order(self, names: Collection[str] | None = None) -> list[str]:
+        """These models, by default all, those that call others last."""
+        ordered = [*self._children, *self._entries]
+        return ordered if names is None else [name for name in ordered if name in names]
 
-    def load_all(self, check: Check) -> None:
+    def load_all(self) -> None:
         """Load every model, the ones that call others last.
 
         Raises:
             StartError: a model does not load.
-            Exception: what ``check`` raises, soon after.
         """
-        for name in (*self._children, *self._entries):
+        for name in self.in_order():
             if name not in self._probes:
                 logger.warning("%s has no probe: only that it loads is known of it", name)
-        load = partial(self._load, check=check)
         # Not all at once: this tritonserver has aborted when a slow machine started so many processes.
         for group in (self._children, self._entries):
-            for name, seconds in _side_by_side(load, "load", group, check):
-                logger.info("%s loaded after %.1f s", name, seconds)
+            _side_by_side(self._load, "load", group)
 
-    def probe_all(self, check: Check) -> None:
+    def probe_all(self) -> None:
         """Probe every model, in the order in which they are loaded.
 
         Raises:
             StartError: a model does not answer.
-            Exception: what ``check`` raises, soon after.
         """
-        probe = partial(self.probe, check=check)
         # Entry models one by one: a slow machine has a place for one utterance, and refuses another.
         for group in (self._children, *([name] for name in self._entries)):
-            for name, seconds in _side_by_side(probe, "answer", group, check):
-                logger.info("%s answered after %.1f s", name, seconds)
+            _side_by_side(self.probe, "answer", group)
 
-    def probe(self, name: str, check: Check) -> None:
+    def probe(self, name: str) -> None:
         """
         Raises:
             ProbeError: the model does not answer as it should.
-            Exception: what ``check`` raises, soon after.
         """
         if name in self._probes:
-            self._probes[name](self._grpc_url, self._settings.probe_timeout_s, check)
+            self._probes[name](self._grpc_url, self._settings.probe_timeout_s)
 
-    def require_server(self, check: Check) -> None:
+    def require_server(self) -> None:
         """
         Raises:
             ControlError: tritonserver itself answers nothing, whatever its models do.
-            Exception: what ``check`` raises, soon after.
         """
-        self._control.require_live(check)
+        self._control.require_live()
 
-    def in_order(self, names: Collection[str]) -> list[str]:
-        """These models, those that call others last."""
-        return [name for name in (*self._children, *self._entries) if name in names]
-
-    def replace(self, name: str, check: Check) -> None:
+    def replace(self, name: str) -> None:
         """Start new processes of a model in place of its dead ones.
 
         Raises:
             ControlError: it can't be loaded.
-            Exception: what ``check`` raises, soon after.
         """
-        self._control.unload(name, check)
-        self._load(name, check)
+        self._control.unload(name)
+        self._load(name)
 
-    def idle(self, check: Check) -> bool:
+    def idle(self) -> bool:
         """Whether no model has a request queued or in work.
 
         Raises:
             ControlError: the server can't be asked.
-            Exception: what ``check`` raises, soon after.
         """
-        return not any(self._inflight(check).values())
+        return not any(self._inflight().values())
 
-    def unload_all(self, check: Check) -> None:
+    def unload_all(self, hurry: threading.Event) -> None:
         """Refuse new requests, first those that cause others, and wait until those in flight are answered.
 
         Raises:
-            ControlError: the server can't be asked, or ``check`` raised it while requests were in flight.
+            ControlError: they are not in time, the server can't be asked, or ``hurry`` was set.
         """
-        for group in (self._entries, self._children):
-            for name in group:
-                self._control.unload(name, check)
-            self._wait_until_idle(group, check)
+        limit_s = self._settings.drain_timeout_s
+        deadline = time.monotonic() + limit_s
+        try:
+            for group in (self._entries, self._children):
+                for name in group:
+                    self._control.unload(name, max(0.1, deadline - time.monotonic()))
+                self._wait_until_idle(group, deadline, hurry)
+        except ControlError as error:
+            if hurry.is_set():
+                raise ControlError("told not to wait") from error
+            if time.monotonic() >= deadline:
+                raise ControlError(f"not done within {limit_s:g} s: {error}") from error
+            raise
 
-    def _load(self, name: str, check: Check) -> None:
+    def _load(self, name: str) -> None:
         for attempts_left in reversed(range(LOAD_ATTEMPTS)):
             stalled = StalledLoad(self._server(), name)
             try:
-                self._control.load(name, self._settings.start_timeout_s, _each(check, stalled.look))
+                self._control.load(name, self._settings.start_timeout_s, stalled.look)
                 break
             except ControlError as error:
                 if not (stalled.ended and attempts_left):
                     raise
                 logger.warning("%s: Triton gave up its process, which was slow: once more (%s)", name, error)
 
-    def _wait_until_idle(self, group: Sequence[str], check: Check) -> None:
+    def _wait_until_idle(self, group: Sequence[str], deadline: float, hurry: threading.Event) -> None:
         idle_looks = 0
         while idle_looks < IDLE_LOOKS:
-            busy = self._busy(group, check)
-            if busy:
-                _require_patience(check, busy)
+            busy = self._busy(group)
+            if busy and time.monotonic() >= deadline:
+                raise ControlError(f"still in use: {', '.join(busy)}")
             idle_looks = 0 if busy else idle_looks + 1
-            time.sleep(DRAIN_INTERVAL_S)
+            if hurry.wait(DRAIN_INTERVAL_S):
+                raise ControlError("told not to wait")
 
-    def _busy(self, group: Sequence[str], check: Check) -> list[str]:
+    def _busy(self, group: Sequence[str]) -> list[str]:
         """Models not unloaded, unless they tell themselves that they have nothing left to do.
 
         A finished request counts as in flight for Triton as long as its client keeps the stream open.
         """
-        states = self._control.states(check)
+        states = self._control.states()
         loaded = [name for name in group if states.get(name, "UNAVAILABLE") != "UNAVAILABLE"]
-        inflight = self._inflight(check)
+        inflight = self._inflight()
         return [name for name in loaded if inflight.get(name, 1)]
 
 
-def _each(*checks: Check) -> Check:
-    """All of them as one."""
+class StalledLoad:
+    """A load that Triton gave up without telling: its process is ended, and Triton tells of a failure.
 
-    def check() -> None:
-        for each in checks:
-            each()
+    A model's process that is silent for a second while it starts, as on a machine with more work than cores,
+    counts as dead for Triton (python_backend 24.10, ``StubLauncher::ReceiveMessageFromStub``). Triton then
+    waits for the end of that process before it tells anybody (``StubLauncher::Launch``,
+    ``WaitForStubProcess``), but the process lives and waits for Triton. Every later load waits behind it.
 
-    return check
+    Args:
+        server: process id of tritonserver.
+        model: what is being loaded.
+
+    Attributes:
+        ended: whether a process was ended.
+    """
+
+    def __init__(self, server: int, model: str) -> None:
+        self.ended = False
+        self._server = server
+        self._model = model
+        self._awaited: dict[int, float] = {}
+
+    def look(self) -> None:
+        """To be called again and again while the load is waited for."""
+        now = time.monotonic()
+        seen = awaited_processes(self._server, self._model)
+        self._awaited = {pid: self._awaited.get(pid, now) for pid in seen}
+        for pid, since in self._awaited.items():
+            if now - since >= STALLED_S:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                self.ended = True
 
 
-def _require_patience(check: Check, busy: Sequence[str]) -> None:
-    try:
-        check()
-    except ControlError as error:
-        raise ControlError(f"{error}; still in use: {', '.join(busy)}") from None
+def awaited_processes(server: int, model: str) -> list[int]:
+    """Living processes of a model for whose end the server waits; none where /proc doesn't tell."""
+    awaited = set()
+    for thread in Path(f"/proc/{server}/task").glob("*/syscall"):
+        with suppress(OSError):  # the thread has ended, or this process may not look into others
+            number, *arguments = thread.read_text().split()
+            if number == WAIT4:
+                awaited.add(int(arguments[0], 16))
+    return [
+        process.pid for process in processes.living() if process.pid in awaited and process.model == model
+    ]
 
 
-def _side_by_side(
-    action: Callable[[str], None], verb: str, names: Sequence[str], check: Check
-) -> Iterator[tuple[str, float]]:
-    """Run an action for several models at once; yields each with its duration when it is done."""
+def _side_by_side(action: Callable[[str], None], verb: str, names: Sequence[str]) -> None:
+    """Run an action for several models at once, and tell how long each took.
+
+    Raises:
+        StartError: it fails for one of them.
+    """
     started = time.monotonic()
-    report_at = started + REPORT_INTERVAL_S
     pool = ThreadPoolExecutor(PARALLEL_LOADS, thread_name_prefix=verb)
     try:
         pending: dict[Future[None], str] = {pool.submit(action, name): name for name in names}
         while pending:
-            done = wait(pending, CHECK_INTERVAL_S, FIRST_COMPLETED).done
-            check()  # first: why the server is gone says more than that an action failed with it
+            done = wait(pending, REPORT_INTERVAL_S, FIRST_COMPLETED).done
             for future in done:
                 name = pending.pop(future)
                 _require_success(future, f"{name} did not {verb}")
-                yield name, time.monotonic() - started
-            if time.monotonic() > report_at:
+                logger.info("%s %sed after %.1f s", name, verb, time.monotonic() - started)
+            if not done:
                 logger.info("still waiting for %s to %s", ", ".join(pending.values()), verb)
-                report_at += REPORT_INTERVAL_S
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 

@@ -19,7 +19,6 @@ from cosyvoice_runtime.direct import DIRECT
 from cosyvoice_runtime.errors import CosyVoiceError, split_status
 from cosyvoice_runtime.headers import PROBE_HEADER
 from cosyvoice_runtime.supervisor.errors import PreflightError
-from cosyvoice_runtime.supervisor.guarded_call import Check, guarded, keep_waiting
 
 FILE_NAME = "probe.json"
 BUSY = "UNAVAILABLE"
@@ -36,9 +35,8 @@ LOUD = 0.9, 1.0
 CLIPPED = 0.5
 """Share of samples at the peak from which nothing of the speech is left."""
 REMEDY = "./run.sh check compares every stage with float32; server.probe_numbers=false starts all the same"
-ProbeFunction = Callable[[str, float, Check], None]
-"""Called with gRPC ``host:port``, a timeout in seconds and a check that ends the waiting with what it raises;
-raises :class:`ProbeError`."""
+ProbeFunction = Callable[[str, float], None]
+"""Called with gRPC ``host:port`` and a timeout in seconds; raises :class:`ProbeError`."""
 
 
 class ProbeError(CosyVoiceError):
@@ -82,21 +80,20 @@ class Probe:
         except (ValueError, KeyError, TypeError) as error:
             raise PreflightError([f"{path} is no probe ({error!r})"]) from error
 
-    def __call__(self, url: str, timeout_s: float, check: Check = keep_waiting) -> None:
-        """Send the request and wait for its last response.
+    def __call__(self, url: str, timeout_s: float) -> None:
+        """Send the request and wait for its last response, or for the end of the server.
 
         A refusal for want of room is an answer as well: whoever is busy works.
 
         Args:
             url: ``host:port`` of gRPC.
-            check: ends the waiting with what it raises.
 
         Raises:
             ProbeError: another error, no output at all, no end within the timeout, or wrong numbers.
         """
         try:
             with grpc.insecure_channel(url, CHANNEL_OPTIONS) as channel:
-                responses = self._infer(service_pb2_grpc.GRPCInferenceServiceStub(channel), timeout_s, check)
+                responses = self._infer(service_pb2_grpc.GRPCInferenceServiceStub(channel), timeout_s)
         except grpc.RpcError as error:
             raise self._failure(error) from error
         if responses is None:
@@ -107,35 +104,28 @@ class Probe:
         if wrong:
             raise ProbeError(f"{self.model}: {wrong}")
 
-    def _infer(self, server: Any, timeout_s: float, check: Check) -> list[Any] | None:
+    def _infer(self, server: Any, timeout_s: float) -> list[Any] | None:
         """The responses; None for a refusal."""
         deadline = time.monotonic() + timeout_s
-        # Only a stream can ask a decoupled model; only a plain call gets the status of Triton's own errors.
-        infer = self._stream if self._is_decoupled(server, timeout_s, check) else self._call
-        return infer(server, max(0.0, deadline - time.monotonic()), check)
-
-    def _is_decoupled(self, server: Any, timeout_s: float, check: Check) -> bool:
         request = service_pb2.ModelConfigRequest(name=self.model)
-        call = server.ModelConfig.future(request, timeout=timeout_s)
-        with guarded(check, call.cancel):
-            return call.result().config.model_transaction_policy.decoupled
+        config = server.ModelConfig(request, timeout=timeout_s).config
+        # Only a stream can ask a decoupled model; only a plain call gets the status of Triton's own errors.
+        infer = self._stream if config.model_transaction_policy.decoupled else self._call
+        return infer(server, max(0.0, deadline - time.monotonic()))
 
-    def _call(self, server: Any, timeout_s: float, check: Check) -> list[Any] | None:
-        call = server.ModelInfer.future(self._request(), timeout=timeout_s, metadata=self._metadata())
-        with guarded(check, call.cancel):
-            try:
-                return [call.result()]
-            except grpc.RpcError as error:
-                if error.code().name == BUSY:
-                    return None
-                raise
+    def _call(self, server: Any, timeout_s: float) -> list[Any] | None:
+        try:
+            return [server.ModelInfer(self._request(), timeout=timeout_s, metadata=self._metadata())]
+        except grpc.RpcError as error:
+            if error.code().name == BUSY:
+                return None
+            raise
 
-    def _stream(self, server: Any, timeout_s: float, check: Check) -> list[Any] | None:
+    def _stream(self, server: Any, timeout_s: float) -> list[Any] | None:
         # Without the header triton_grpc_error, which would give errors a status of gRPC: Triton 24.10 aborts
         # once in a thousand streams that it ends so. The model's own status stands first in its message.
         call = server.ModelStreamInfer(iter([self._request()]), timeout=timeout_s, metadata=self._metadata())
-        with guarded(check, call.cancel):
-            responses = [self._response(response) for response in call]
+        responses = [self._response(response) for response in call]
         return None if None in responses else responses
 
     def _response(self, response: Any) -> Any | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
+import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO
 
@@ -32,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 ERROR_LINE = re.compile(r"^(?:E\d{4} [^\]]*\] |error: |failed to )(.*)", re.MULTILINE)
 KILL_WAIT_S = 5.0
+DEATH_INTERVAL_S = 0.1
 METRICS = "metrics"
 MODELS = "models"
 
@@ -39,14 +41,28 @@ MODELS = "models"
 class ServerProcess:
     """Runs tritonserver in a session of its own, so that all its processes can be found and killed.
 
+    When tritonserver ends, however that came, its models' processes are killed at once: they hold its
+    sockets, so that clients and the supervisor's own calls would wait for answers.
+
     Args:
         run_dir: made for it, closed to other users, and removed when it has ended.
         variables: environment of the server and its models, beside what they need to run at all.
+        on_end: called with the exit code, negative for a signal, when it has ended by itself.
     """
 
-    def __init__(self, triton: Triton, log: LogFile, run_dir: Path, variables: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        triton: Triton,
+        log: LogFile,
+        run_dir: Path,
+        variables: Mapping[str, str],
+        on_end: Callable[[int], None] | None = None,
+    ) -> None:
+        self.ended = threading.Event()
         self._triton = triton
         self._variables = dict(variables)
+        self._on_end = on_end
+        self._end = threading.Thread(target=self._await_end, name="server", daemon=True)
         self._log = log
         self._prefix = shared_memory.new_prefix()
         self._run_dir = run_dir
@@ -85,26 +101,43 @@ class ServerProcess:
         with self._log.open() as log:
             self._process = self._spawn(command, log, self._run_dir)
         self._lifeline.hold(self.session)
+        self._end.start()
         logger.info("tritonserver runs as process %d, its log is %s", self.session, self._log.path)
 
-    def exit_code(self) -> int | None:
-        """None while it runs; negative for a signal."""
-        return self._process.poll() if self._process else None
-
     def running(self) -> bool:
-        return self._process is not None and self.exit_code() is None
+        return self._process is not None and self._process.poll() is None
 
-    def count_stubs(self) -> Counter[str]:
-        """Living processes of each model."""
-        return processes.count_stubs(self.session)
+    def kill(self) -> None:
+        """End it at once, and so every call of it."""
+        if self._process is not None:
+            self._process.kill()
 
-    def stubs(self) -> list[int]:
-        """Process ids of the models' living processes."""
-        return [each.pid for each in self._members() if each.model]
+    def stubs(self, model: str) -> list[int]:
+        """Process ids of a model's living processes."""
+        return [each.pid for each in self._members() if each.model == model]
+
+    def await_death(self, model: str) -> None:
+        """Return when a process of a model has ended, at once where it has none."""
+        pids = self.stubs(model)
+        try:
+            with ExitStack() as files:
+                ended = select.poll()
+                for pid in pids:
+                    process = os.pidfd_open(pid)
+                    files.callback(os.close, process)
+                    ended.register(process, select.POLLIN)
+                if pids:
+                    ended.poll()
+        except ProcessLookupError:  # it has just ended
+            return
+        except OSError:  # a kernel or a sandbox without pidfd
+            while all(map(processes.is_alive, pids)):
+                time.sleep(DEATH_INTERVAL_S)
 
     def kill_stubs(self, model: str) -> None:
-        """End the processes of a model, stuck ones as well."""
-        self._kill_all(lambda: [each for each in self._members() if each.model == model])
+        """End the processes of a model, stuck ones as well, but none that is started from now on."""
+        for pid in self.stubs(model):
+            _kill(pid)
 
     def inflight(self) -> dict[str, int]:
         """Requests in work, of each model that tells."""
@@ -112,11 +145,11 @@ class ServerProcess:
 
     def take_lost(self) -> dict[str, int]:
         """Requests that processes of models had in work when they died since the last call, by model."""
-        return {} if self._run_dir is None else take_lost_counts(self._run_dir / METRICS)
+        return take_lost_counts(self._run_dir / METRICS)
 
     def work_done(self, model: str) -> float:
         """What a model has counted so far, of all that it counts; a model that works counts more."""
-        return 0.0 if self._run_dir is None else sum_of_counters(self._run_dir / METRICS, model)
+        return sum_of_counters(self._run_dir / METRICS, model)
 
     def metrics(self) -> str:
         """What the models tell of themselves, as a page for Prometheus."""
@@ -126,18 +159,17 @@ class ServerProcess:
         """Error messages in the log of this run."""
         return ERROR_LINE.findall(self._log.text())
 
-    def stop(self, exit_timeout_s: Callable[[], float]) -> None:
-        """End the server, kill what does not end in time, and remove what it leaves.
-
-        Args:
-            exit_timeout_s: asked again and again, for it may become less meanwhile; 0 kills it at once.
-        """
-        if exit_timeout_s() and self.running():
+    def stop(self, exit_timeout_s: float) -> None:
+        """End the server, kill what does not end in time, and remove what it leaves."""
+        self._on_end = None
+        if exit_timeout_s and self.running():
             self._terminate(exit_timeout_s)
         if self._process is not None:
-            self._kill_all(self._members)  # those of the models ignore SIGTERM and may outlive the server
+            self._kill_all()  # those of the models ignore SIGTERM
             with suppress(subprocess.TimeoutExpired):  # of which `_kill_all` has told
                 self._process.wait(KILL_WAIT_S)
+        if self._end.ident is not None:
+            self._end.join(KILL_WAIT_S)
         self._log.end()
         swept = shared_memory.sweep(self._prefix)
         if swept:
@@ -159,23 +191,26 @@ class ServerProcess:
             start_new_session=True,
         )
 
-    def _terminate(self, exit_timeout_s: Callable[[], float]) -> None:
+    def _await_end(self) -> None:
+        assert self._process is not None
+        code = self._process.wait()
+        self._kill_all()
+        self.ended.set()
+        if self._on_end is not None:
+            self._on_end(code)
+
+    def _terminate(self, timeout_s: float) -> None:
         assert self._process is not None
         self._process.terminate()
-        begun = time.monotonic()
-        while self.running():
-            if time.monotonic() - begun > exit_timeout_s():
-                waited_s = time.monotonic() - begun
-                logger.warning("tritonserver did not end within %.1f s and is killed", waited_s)
-                return
-            time.sleep(0.02)
+        if not self.ended.wait(timeout_s):
+            logger.warning("tritonserver did not end within %.1f s and is killed", timeout_s)
 
     def _members(self) -> list[processes.Process]:
         return processes.session_members(self.session)
 
-    def _kill_all(self, find: Callable[[], list[processes.Process]]) -> None:
+    def _kill_all(self) -> None:
         deadline = time.monotonic() + KILL_WAIT_S
-        while members := find():
+        while members := self._members():
             for member in members:
                 _kill(member.pid)
             if time.monotonic() > deadline:

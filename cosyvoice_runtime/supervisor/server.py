@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,18 +22,16 @@ from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.settings.rendered import home_of
 from cosyvoice_runtime.settings.server import EVERY_MODEL
 from cosyvoice_runtime.supervisor import preflight, shared_memory
-from cosyvoice_runtime.supervisor.control import Control
+from cosyvoice_runtime.supervisor.control import Control, ControlError, queued_requests, triton_metrics
 from cosyvoice_runtime.supervisor.errors import (
     LostRequestsError,
+    ServerDiedError,
     ServerSilentError,
     StartError,
     StopRequestedError,
     SupervisorError,
 )
 from cosyvoice_runtime.supervisor.gateway_process import GatewayProcess
-from cosyvoice_runtime.supervisor.guarded_call import Check, keep_waiting
-from cosyvoice_runtime.supervisor.http_call import ControlError
-from cosyvoice_runtime.supervisor.lifeline import Lifeline
 from cosyvoice_runtime.supervisor.log_file import LogFile
 from cosyvoice_runtime.supervisor.metrics_endpoint import MetricsEndpoint
 from cosyvoice_runtime.supervisor.models import Models
@@ -43,7 +41,6 @@ from cosyvoice_runtime.supervisor.server_ports import ServerPorts
 from cosyvoice_runtime.supervisor.server_sockets import ServerSockets
 from cosyvoice_runtime.supervisor.supervisor_metrics import TRITONSERVER, SupervisorMetrics
 from cosyvoice_runtime.supervisor.triton import Interpreter, find_triton, tell_unused_gpu
-from cosyvoice_runtime.supervisor.triton_metrics import queued_requests, triton_metrics
 from cosyvoice_runtime.supervisor.watch import Watch
 
 if TYPE_CHECKING:
@@ -54,7 +51,8 @@ logger = logging.getLogger(__name__)
 LIVE_INTERVAL_S = 0.05
 SIGNAL_INTERVAL_S = 0.5
 """For which a signal waits at most."""
-HURRIED_EXIT_S = 0.5
+END_S = 0.5
+"""For which a server whose call failed may turn out to have ended."""
 PENDING_SHARE = 8
 """Part of the shared memory that large requests of one protocol may take: the entry models have a region
 each, and a region grows by more than what is asked for."""
@@ -114,6 +112,7 @@ class Server:
         self._failure: SupervisorError | None = None
         self._stop_requested = threading.Event()
         self._ending = threading.Event()
+        self._starting = False
         self._hurry = threading.Event()
         self._models = Models(
             preflight.models_of(repository),
@@ -187,15 +186,25 @@ class Server:
         logger.info("%s serves %s", self._repository, preflight.checkpoint_of(self._repository))
         own = self._count_start()
         variables = {GRPC_URL_VARIABLE: self._sockets.grpc_url, PROBE_KEY_VARIABLE: self._probe_key}
-        self._process = ServerProcess(triton, self._log, self._run_dir, variables)
+        process = ServerProcess(triton, self._log, self._run_dir, variables, self._on_end)
+        self._process, self._starting = process, True
+        left_s = max(0.0, started + self.settings.start_timeout_s - time.monotonic())
+        limit = threading.Timer(left_s, process.kill)
         try:
-            self._bring_up(self._process, own, started + self.settings.start_timeout_s)
-        except (OSError, RuntimeError) as error:  # the latter: there is no room for a thread
-            self._end(self._process, self._exit_timeout_s)
-            raise StartError(f"the server can't be started: {error}") from error
-        except BaseException:
-            self._end(self._process, self._exit_timeout_s)
-            raise
+            self._bring_up(process, own, limit)
+            self._starting = False
+            self._require_no_stop()
+        except BaseException as error:
+            reason = self._why_not_up(process, started)
+            self._end(process)
+            if isinstance(error, (OSError, RuntimeError)):  # the latter: there is no room for a thread
+                reason = reason or StartError(f"the server can't be started: {error}")
+            if reason is None or not isinstance(error, Exception):
+                raise
+            raise reason from error
+        finally:
+            limit.cancel()
+            self._starting = False
         logger.info(
             "all models answer after %.1f s: gRPC %s, HTTP %s, metrics %s",
             time.monotonic() - started,
@@ -224,6 +233,8 @@ class Server:
             self._hurry.set()
         self._stop_requested.set()
         self._ending.set()
+        if self._process is not None and (self._starting or self._hurry.is_set()):
+            self._process.kill()
 
     def stop(self) -> None:
         """Let requests in flight finish, then end the server and remove all it leaves behind."""
@@ -234,37 +245,41 @@ class Server:
         # Lost requests wait for nothing but the end of the server, and so does everybody who comes meanwhile;
         # a server that answers nothing ends no request either.
         lost = isinstance(self._failure, (LostRequestsError, ServerSilentError))
-        self.drained = not lost and self._process.running() and self._drain(self._process)
-        self._end(self._process, (lambda: 0.0) if lost else self._exit_timeout_s)
+        self.drained = not lost and self._process.running() and self._drain()
+        self._end(self._process, 0.0 if lost else self.settings.exit_timeout_s)
         self._process = None
         logger.info(
             "server stopped, %s", "every request answered" if self.drained else "requests were cut off"
         )
 
-    def _exit_timeout_s(self) -> float:
-        return HURRIED_EXIT_S if self._hurry.is_set() else self.settings.exit_timeout_s
+    def _why_not_up(self, process: ServerProcess, started: float) -> SupervisorError | None:
+        """Why a call failed while the server started, where that says more than the call's own error."""
+        if self._stop_requested.is_set():
+            return StopRequestedError("told to stop while starting")
+        if time.monotonic() - started >= self.settings.start_timeout_s:
+            return StartError(f"not up within {self.settings.start_timeout_s:.0f} s")
+        if process.ended.wait(END_S):
+            reasons = process.errors() or [f"see {self.settings.log_file}"]
+            return StartError("tritonserver ended while starting: " + "; ".join(reasons))
+        return None
 
-    def _bring_up(self, process: ServerProcess, own: SupervisorMetrics, deadline: float) -> None:
-        def check() -> None:
-            if not process.running():
-                reasons = process.errors() or [f"see {self.settings.log_file}"]
-                raise StartError("tritonserver ended while starting: " + "; ".join(reasons))
-            if self._stop_requested.is_set():
-                raise StopRequestedError("told to stop while starting")
-            if time.monotonic() > deadline:
-                raise StartError(f"not up within {self.settings.start_timeout_s:.0f} s")
+    def _require_no_stop(self) -> None:
+        if self._stop_requested.is_set():
+            raise StopRequestedError("told to stop while starting")
 
+    def _bring_up(self, process: ServerProcess, own: SupervisorMetrics, limit: threading.Timer) -> None:
         process.start(self._repository, self._arguments())
+        limit.start()
         self._metrics = self._serve_metrics(process, own)
-        while not self._control.live(check):
-            check()
+        while not self._control.live():
+            self._require_no_stop()
+            if not process.running():
+                raise StartError("tritonserver ended")
             self._stop_requested.wait(LIVE_INTERVAL_S)
-        self._open_gateways(process.lifeline, own, check)
-        self._models.load_all(check)
-        # Before the probes: a process that dies after its own is missed, too.
-        expected = process.count_stubs()
-        self._models.probe_all(check)
-        self._watch = Watch(process, self._models, self.settings, own, self._fail, expected)
+        self._open_gateways(process, own)
+        self._models.load_all()
+        self._models.probe_all()
+        self._watch = Watch(process, self._models, self.settings, own, self._fail)
 
     def _arguments(self) -> list[str]:
         return [
@@ -281,7 +296,7 @@ class Server:
             *self._sockets.arguments,
         ]
 
-    def _open_gateways(self, lifeline: Lifeline, own: SupervisorMetrics, check: Check) -> None:
+    def _open_gateways(self, process: ServerProcess, own: SupervisorMetrics) -> None:
         for protocol, port, socket in (
             ("grpc", self._ports.grpc, self._sockets.grpc),
             ("http", self._ports.http, self._sockets.http),
@@ -301,8 +316,16 @@ class Server:
                 names=self._names(),
             )
             self._gateways.append(
-                GatewayProcess(protocol, options, self._python, self._log, lifeline, own, self.settings)
+                GatewayProcess(
+                    protocol, options, self._python, self._log, process.lifeline, own, self.settings
+                )
             )
+
+        def check() -> None:
+            self._require_no_stop()
+            if not process.running():
+                raise StartError("tritonserver ended")
+
         for gateway in self._gateways:
             gateway.wait_until_open(check)
 
@@ -314,10 +337,10 @@ class Server:
         listed = self.settings.open_models
         return tuple(preflight.models_of(self._repository)) if listed == EVERY_MODEL else listed
 
-    def _inflight_requests(self, check: Check = keep_waiting) -> dict[str, int]:
+    def _inflight_requests(self) -> dict[str, int]:
         if self._process is None:
             return {}
-        queued = queued_requests(self._sockets.metrics_url, check)
+        queued = queued_requests(self._sockets.metrics_url)
         return {model: count + queued[model] for model, count in self._process.inflight().items()}
 
     def _count_start(self) -> SupervisorMetrics:
@@ -346,7 +369,7 @@ class Server:
         here = all(is_loopback(address) for address in self._ports.addresses)
         return self.settings.allowed_hosts if here else None
 
-    def _end(self, process: ServerProcess, exit_timeout_s: Callable[[], float]) -> None:
+    def _end(self, process: ServerProcess, exit_timeout_s: float = 0.0) -> None:
         if self._metrics is not None:
             self._metrics.close()
             self._metrics = None
@@ -354,24 +377,19 @@ class Server:
             self._gateways.pop().close()
         process.stop(exit_timeout_s)
 
-    def _drain(self, process: ServerProcess) -> bool:
-        deadline = time.monotonic() + self.settings.drain_timeout_s
-
-        def check() -> None:
-            if not process.running():
-                raise ControlError("tritonserver ended")
-            if self._hurry.is_set():
-                raise ControlError("told not to wait")
-            if time.monotonic() > deadline:
-                raise ControlError(f"not done within {self.settings.drain_timeout_s:g} s")
-
+    def _drain(self) -> bool:
         try:
-            self._models.unload_all(check)
+            self._models.unload_all(self._hurry)
         except ControlError as error:
             logger.warning("requests in flight were not waited for: %s", error)
             return False
         return True
 
+    def _on_end(self, code: int) -> None:
+        if not self._stop_requested.is_set():
+            self._fail(ServerDiedError(f"tritonserver ended by itself with exit code {code}; see its log"))
+
     def _fail(self, failure: SupervisorError) -> None:
-        self._failure = failure
+        if self._failure is None:
+            self._failure = failure
         self._ending.set()

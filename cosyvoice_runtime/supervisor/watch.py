@@ -9,43 +9,42 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from cosyvoice_runtime.processes import is_alive
+from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.settings import ServerSettings
-from cosyvoice_runtime.supervisor.allowance import WINDOW_S, Allowance
+from cosyvoice_runtime.supervisor.control import ControlError
 from cosyvoice_runtime.supervisor.errors import (
     LostRequestsError,
     RepairError,
-    ServerDiedError,
     ServerSilentError,
-    StopRequestedError,
     SupervisorError,
     WatchError,
     WornOutError,
 )
-from cosyvoice_runtime.supervisor.growing_pause import GrowingPause
-from cosyvoice_runtime.supervisor.guarded_call import Check
-from cosyvoice_runtime.supervisor.http_call import ControlError
 from cosyvoice_runtime.supervisor.models import Models
-from cosyvoice_runtime.supervisor.probe import ProbeError
-from cosyvoice_runtime.supervisor.probe_rounds import ProbeRounds
+from cosyvoice_runtime.supervisor.probe import ProbeSilentError
 from cosyvoice_runtime.supervisor.process import ServerProcess
 from cosyvoice_runtime.supervisor.supervisor_metrics import SupervisorMetrics
+from cosyvoice_runtime.supervisor.tries import WINDOW_S, Allowance, GrowingPause
 
 logger = logging.getLogger(__name__)
 
-DEATH_INTERVAL_S = 0.1
-"""Time between two looks whether known processes live, which takes a fiftieth of a millisecond each."""
+IDLE_INTERVAL_S = 1.0
+"""Between two looks whether a server whose models were reloaded often is used."""
+END_S = 0.5
+"""For which a server that answers nothing may turn out to have ended."""
+CLOSE_S, CLOSE_INTERVAL_S = 5.0, 0.1
 
 
 class Watch:
-    """A thread that looks at a server until it is closed or the server can't be kept up.
+    """Keeps the models of a server up until it is closed or the server can't be kept up.
 
-    Triton itself never restarts a model's process, and goes on calling the model ready.
+    Triton itself never restarts a model's process, and goes on calling the model ready. So a thread waits for
+    the end of each model's processes, and one loads the dead models again, those that call others last. One
+    sends probes: a model that does not answer them is killed, and then comes back as every dead one.
 
     Args:
         counts: of what is reloaded and of probes that fail.
-        on_failure: called once, with the reason, when the server can't be kept up or the watch itself fails.
-        expected: processes of each model.
+        on_failure: called with the reason when the server can't be kept up or the watch itself fails.
 
     Attributes:
         reloads: how often each model was brought back.
@@ -58,7 +57,6 @@ class Watch:
         settings: ServerSettings,
         counts: SupervisorMetrics,
         on_failure: Callable[[SupervisorError], None],
-        expected: Counter[str],
     ) -> None:
         self.reloads: Counter[str] = Counter()
         self._process = process
@@ -66,89 +64,70 @@ class Watch:
         self._settings = settings
         self._counts = counts
         self._on_failure = on_failure
-        self._expected = expected
+        self._loads: Counter[str] = Counter()
+        self._loading: str | None = None
+        self._dead: dict[str, str] = {}
+        """Models that are to be loaded again, and why."""
+        self._silent: dict[str, str] = {}
+        """Models that were ended because they answered no probe, which is told of them."""
+        self._unproven: dict[str, float] = {}
+        """Models that were loaded again and answered no probe yet, and when their reload began."""
+        self._proofs = 0
+        self._failed_probes: Counter[str] = Counter()
         self._allowances = defaultdict[str, Allowance](lambda: Allowance(settings.max_reloads))
         self._pauses = defaultdict[str, GrowingPause](GrowingPause)
-        self._unproven: dict[str, float] = {}
-        """Models loaded again and not probed yet, and when their reload began."""
-        self._looked = 0.0
         self._closed = threading.Event()
-        self._rounds = ProbeRounds(
-            models.probed, self._probe, process.work_done, counts.probe_failed, settings.probe_interval_s
-        )
-        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
-        self._thread.start()
+        self._wake = threading.Event()
+        for model in models.in_order():
+            self._expect(model)
+        self._repairs = self._in_thread(self._repair)
+        if settings.probe_interval_s:
+            self._in_thread(self._send_probes)
 
     def close(self) -> None:
         """Stop watching; a reload under way is given up."""
         self._closed.set()
-        self._thread.join()
+        self._wake.set()
+        deadline = time.monotonic() + CLOSE_S
+        while self._repairs.is_alive() and time.monotonic() < deadline:
+            if model := self._loading:  # Triton answers no unload of a model before its load has ended
+                self._process.kill_stubs(model)
+            self._repairs.join(CLOSE_INTERVAL_S)
 
-    def _run(self) -> None:
-        try:
-            while self._wait():
-                self._look()
-        except StopRequestedError:
-            pass
-        except WornOutError as error:
+    def _in_thread(self, work: Callable[..., None], *arguments: object) -> threading.Thread:
+        def run() -> None:
+            try:
+                work(*arguments)
+            except SupervisorError as error:
+                self._fail(error)
+            except Exception as error:
+                logger.exception("the watch over the models failed, so the server is stopped")
+                self._fail(WatchError(f"the watch over the models failed: {error!r}"))
+
+        thread = threading.Thread(target=run, name=f"watch {work.__name__}", daemon=True)
+        thread.start()
+        return thread
+
+    def _fail(self, error: SupervisorError) -> None:
+        if not self._over:
             self._on_failure(error)
-        except SupervisorError as error:
-            logger.error("%s", error)
-            self._on_failure(error)
-        except Exception as error:
-            logger.exception("the watch over the models failed, so the server is stopped")
-            self._on_failure(WatchError(f"the watch over the models failed: {error!r}"))
-        finally:
-            self._rounds.close()
 
-    def _wait(self) -> bool:
-        """Until the next look is due, or a model's process ends; False when told to stop."""
-        stubs = self._process.stubs()
-        due = time.monotonic() + self._settings.watch_interval_s
-        while all(is_alive(pid) for pid in stubs) and (left_s := due - time.monotonic()) > 0:
-            if self._closed.wait(min(left_s, DEATH_INTERVAL_S)):
-                return False
-        return not self._closed.is_set()
+    @property
+    def _over(self) -> bool:
+        """Whether the server is being stopped, or has ended, so that its models are nobody's concern."""
+        return self._closed.is_set() or self._process.ended.is_set()
 
-    def _look(self) -> None:
-        self._require_server()
-        if dead := self._dead():
-            self._require_no_request_lost()
-            for model in self._models.in_order(dead):
-                if self._unproven.pop(model, None) is not None:
-                    self._not_back(model, "it died again before it answered")
-                if self._pauses[model].over:
-                    self._replace(model, "its process died")
-        elif self._unproven:
-            self._prove(self._models.in_order(self._unproven))
-        elif failed := self._rounds.silent(1):
-            with suppress(_AnotherDeathError):  # which the next look sees
-                self._require_answers(f"{failed[0]} failed a probe", self._require_all)
-                self._end_silent()
-        else:
-            self._require_freshness()
+    def _expect(self, model: str) -> None:
+        self._loads[model] += 1
+        self._in_thread(self._await_death, model, self._loads[model])
 
-    def _dead(self) -> set[str]:
-        return set(self._expected - self._process.count_stubs())
-
-    def _end_silent(self) -> None:
-        """Replace the first model that failed too many probes: others may fail because they call it.
-
-        Whether it or the process that computes for it is stuck can't be told, so both are replaced.
-        """
-        silent = self._rounds.silent(self._settings.max_failed_probes)
-        if not silent:
+    def _await_death(self, model: str, load: int) -> None:
+        self._process.await_death(model)
+        if self._over or load != self._loads[model]:
             return
-        probed = silent[0]
-        models = self._models.in_order({self._models.home(probed), probed})
-        if not all(self._pauses[model].over for model in models):
-            return
-        for model in models:
-            # Else Triton waits for the requests of the stuck process before it loads the model again.
-            self._process.kill_stubs(model)
         self._require_no_request_lost()
-        for model in models:
-            self._replace(model, f"{probed} failed {self._settings.max_failed_probes} probes in a row")
+        self._dead[model] = self._silent.pop(model, "its process died")
+        self._wake.set()
 
     def _require_no_request_lost(self) -> None:
         """Raises when clients wait for answers that a dead process owed: no reload ends their streams."""
@@ -157,43 +136,72 @@ class Watch:
             if lost.get(model):
                 raise LostRequestsError(f"{model} died with {lost[model]} requests in flight")
 
-    def _replace(self, model: str, reason: str) -> None:
+    def _repair(self) -> None:
+        while not self._over:
+            self._wake.wait(self._until_next_look_s())
+            self._wake.clear()
+            loaded = [self._reload(model) for model in self._models.in_order({*self._dead})]
+            if any(loaded):
+                self._proofs += 1
+                self._in_thread(self._prove, self._models.in_order({*self._unproven}), self._proofs)
+            self._require_freshness()
+
+    def _until_next_look_s(self) -> float | None:
+        """None for as long as nothing happens."""
+        waits = [self._pauses[model].left_s for model in list(self._dead)]
+        return min([*waits, IDLE_INTERVAL_S] if self._is_worn() else waits, default=None)
+
+    def _reload(self, model: str) -> bool:
+        """Load a dead model unless it has to pause; returns: whether it is there again."""
+        if self._unproven.pop(model, None) is not None:
+            self._not_back(model, "it died again before it answered")
+        if self._pauses[model].left_s or self._over:
+            return False
         if not self._allowances[model].take():
             times = self._settings.max_reloads
             raise RepairError(f"{model} was reloaded {times} times within {WINDOW_S:.0f} s")
-        logger.error("%s is reloaded: %s", model, reason)
+        logger.error("%s is reloaded: %s", model, self._dead[model])
         self._counts.started_again(model)
         started = time.monotonic()
+        self._loads[model] += 1  # what is left of its processes ends now
+        self._loading = model
         try:
-            self._models.replace(model, self._require_no_loss)
+            self._models.replace(model)
         except ControlError as error:
-            self._not_back(model, error)
-            self._require_answers(f"{model} did not come back", self._require_use)
-        except SupervisorError:
-            # Triton answers no unload of a model before its load has ended, and a stop begins with unloads.
-            self._process.kill_stubs(model)
-            raise
-        else:
-            self._unproven[model] = started
+            if not self._over:
+                self._not_back(model, error)
+                self._require_answers(f"{model} did not come back")
+            return False
+        finally:
+            self._loading = None
+        self._unproven[model] = started
+        del self._dead[model]
+        self._expect(model)
+        return True
 
-    def _prove(self, models: Sequence[str]) -> None:
-        """Probe models that were loaded again; put off when another one has died, which they may call."""
-        with suppress(_AnotherDeathError):
-            for model in models:
-                self._prove_one(model)
+    def _prove(self, models: Sequence[str], proof: int) -> None:
+        """Probe models that were loaded again, which count as back then."""
+        for model in models:
+            try:
+                self._models.probe(model)
+            except CosyVoiceError as error:
+                if self._dead or self._loading or proof != self._proofs:
+                    return  # another one has died, which it may call: all are probed after the next load
+                if self._unproven.pop(model, None) is not None:
+                    self._not_back(model, error)
+            else:
+                self._is_back(model)
 
-    def _prove_one(self, model: str) -> None:
-        try:
-            self._models.probe(model, self._require_all)
-        except ProbeError as error:
-            self._not_back(model, error)
-            del self._unproven[model]
+    def _is_back(self, model: str) -> None:
+        started = self._unproven.pop(model, None)
+        if started is None:
             return
         self._pauses[model].succeeded()
-        self._rounds.start_again()
+        self._failed_probes.clear()
         self.reloads[model] += 1
-        seconds = time.monotonic() - self._unproven.pop(model)
+        seconds = time.monotonic() - started
         logger.info("%s is back after %.1f s, reload %d", model, seconds, self.reloads[model])
+        self._wake.set()
 
     def _not_back(self, model: str, reason: object) -> None:
         pause_s = self._pauses[model].failed()
@@ -201,55 +209,66 @@ class Watch:
             "%s did not come back, and is loaded in %g s at the earliest: %s", model, pause_s, reason
         )
 
+    def _is_worn(self) -> bool:
+        limit = self._settings.restart_after_reloads
+        return bool(limit) and self.reloads.total() >= limit
+
     def _require_freshness(self) -> None:
         """Raises when the models were reloaded often and nobody uses the server just now."""
-        limit, reloads = self._settings.restart_after_reloads, self.reloads.total()
         with suppress(ControlError):  # a server that can't be asked is not known to be idle
-            if limit and reloads >= limit and self._models.idle(self._require_use):
-                raise WornOutError(f"its models were reloaded {reloads} times, and nothing is in flight")
+            if self._is_worn() and not (self._dead or self._unproven) and self._models.idle():
+                times = self.reloads.total()
+                raise WornOutError(f"its models were reloaded {times} times, and nothing is in flight")
 
-    def _require_answers(self, reason: str, check: Check) -> None:
+    def _send_probes(self) -> None:
+        while not self._closed.wait(self._settings.probe_interval_s):
+            for model in self._models.in_order():
+                self._send_probe(model)
+
+    def _send_probe(self, model: str) -> None:
+        """Probe a model; one that does not answer in time, and meanwhile answers others, is busy."""
+        if self._over:
+            return
+        before = self._process.work_done(model)
+        try:
+            self._models.probe(model)
+        except Exception as error:
+            if self._over:
+                return
+            if isinstance(error, ProbeSilentError) and self._process.work_done(model) > before:
+                logger.info("%s is too busy for a probe", model)
+            else:
+                self._note_failed_probe(model, error)
+                return
+        self._failed_probes.pop(model, None)
+
+    def _note_failed_probe(self, model: str, error: Exception) -> None:
+        self._counts.probe_failed(model)
+        self._failed_probes[model] += 1
+        failed = self._failed_probes[model]
+        unexpected = None if isinstance(error, CosyVoiceError) else error
+        logger.warning("probe %d of %s failed: %s", failed, model, error, exc_info=unexpected)
+        self._require_answers(f"{model} failed a probe")
+        if failed >= self._settings.max_failed_probes and not (self._dead or self._unproven):
+            self._end_silent(model, f"{model} failed {failed} probes in a row")
+
+    def _end_silent(self, model: str, reason: str) -> None:
+        """End a model that answers no probe; that ends its requests, for which Triton would wait.
+
+        Whether it or the process that computes for it is stuck can't be told, so both are ended.
+        """
+        self._failed_probes.clear()  # of others, too, which may fail because they call it
+        both = self._models.in_order({self._models.home(model), model})
+        self._silent |= dict.fromkeys(both, reason)
+        for each in both:
+            self._process.kill_stubs(each)
+
+    def _require_answers(self, reason: str) -> None:
         """Raises when tritonserver itself answers nothing: what looks like a model's fault is none then."""
         try:
-            self._models.require_server(check)
+            self._models.require_server()
         except ControlError as error:
-            self._require_use()  # it may just have ended
-            raise ServerSilentError(f"{reason}, and tritonserver itself answers nothing: {error}") from error
-
-    def _probe(self, model: str) -> None:
-        self._models.probe(model, self._require_use)
-
-    def _require_no_loss(self) -> None:
-        """Raises when it makes no sense to wait for a load, or somebody's answers will never come."""
-        self._require_use()
-        if self._looks_again():
-            self._require_no_request_lost()
-
-    def _require_all(self) -> None:
-        """Raises when it makes no sense to wait for a model that may call others."""
-        self._require_use()
-        if self._looks_again() and self._dead():
-            raise _AnotherDeathError
-
-    def _looks_again(self) -> bool:
-        """Whether it is time for another look at the processes, which is now then."""
-        now = time.monotonic()
-        if now - self._looked <= self._settings.watch_interval_s:
-            return False
-        self._looked = now
-        return True
-
-    def _require_use(self) -> None:
-        """Raises when it makes no sense to wait for the server any more."""
-        if self._closed.is_set():
-            raise StopRequestedError("told to stop")
-        self._require_server()
-
-    def _require_server(self) -> None:
-        if not self._process.running():
-            code = self._process.exit_code()
-            raise ServerDiedError(f"tritonserver ended by itself with exit code {code}; see its log")
-
-
-class _AnotherDeathError(Exception):
-    """A model died while another one was probed."""
+            if not self._process.ended.wait(END_S):
+                raise ServerSilentError(
+                    f"{reason}, and tritonserver itself answers nothing: {error}"
+                ) from error

@@ -64,7 +64,6 @@ def settings(tmp_path: Path) -> ServerSettings:
         start_timeout_s=600.0,
         probe_timeout_s=60.0,
         probe_interval_s=0.0,
-        watch_interval_s=0.1,
         exit_timeout_s=5.0,
     )
 

@@ -111,7 +111,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         open_models=(OPEN,),
         max_request_mib=LIMIT_MIB,
         probe_interval_s=0.0,
-        watch_interval_s=0.1,
     )
     with Server(repository, settings) as server:
         yield server

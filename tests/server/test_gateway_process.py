@@ -19,7 +19,6 @@ from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor import gateway_process
 from cosyvoice_runtime.supervisor.errors import StartError
 from cosyvoice_runtime.supervisor.gateway_process import GatewayProcess
-from cosyvoice_runtime.supervisor.guarded_call import keep_waiting
 from cosyvoice_runtime.supervisor.lifeline import Lifeline
 from cosyvoice_runtime.supervisor.log_file import LogFile
 from cosyvoice_runtime.supervisor.supervisor_metrics import SupervisorMetrics
@@ -135,12 +134,12 @@ def test_start_does_not_wait_for_one_that_never_opens(gateway):
 @pytest.mark.parametrize("gateway", ["echo the port is taken"], indirect=True)
 def test_one_that_says_why_it_can_not_open_is_quoted(gateway):
     with pytest.raises(StartError, match=r"http can't be served at 127\.0\.0\.1:1: the port is taken"):
-        gateway.wait_until_open(keep_waiting)
+        gateway.wait_until_open(lambda: None)
 
 
 @pytest.mark.parametrize("gateway", ["echo open"], indirect=True)
 def test_one_that_can_not_be_started_again_is_tried_until_it_can(gateway, monkeypatch, caplog):
-    gateway.wait_until_open(keep_waiting)
+    gateway.wait_until_open(lambda: None)
     start, tries, started = gateway._start, [], threading.Event()
 
     def no_room_at_first():
@@ -160,7 +159,7 @@ def test_one_that_can_not_be_started_again_is_tried_until_it_can(gateway, monkey
 
 @pytest.mark.parametrize("gateway", ["echo open"], indirect=True)
 def test_one_that_is_closed_while_it_is_started_again_ends(gateway, monkeypatch):
-    gateway.wait_until_open(keep_waiting)
+    gateway.wait_until_open(lambda: None)
     start, end, started, ended = gateway._start, gateway._end, threading.Event(), threading.Event()
 
     def start_slowly():
@@ -186,7 +185,7 @@ def test_one_that_is_closed_while_it_is_started_again_ends(gateway, monkeypatch)
 @pytest.mark.parametrize("settings", [ASKED])
 @pytest.mark.parametrize("gateway", [f"echo open; {HANGS}"], indirect=True)
 def test_one_that_gives_no_answer_is_started_again(gateway, tmp_path, counts, eventually, caplog):
-    gateway.wait_until_open(keep_waiting)
+    gateway.wait_until_open(lambda: None)
     assert 'cosyvoice_restarts_total{process="http gateway"} 0.0' in counts.page()
     eventually(lambda: (tmp_path / "log").read_text().count("hangs") >= 2)
     assert "the gateway of http gives no answer and is killed" in caplog.text
@@ -197,7 +196,7 @@ def test_one_that_gives_no_answer_is_started_again(gateway, tmp_path, counts, ev
 @pytest.mark.parametrize("settings", [PATIENT])
 @pytest.mark.parametrize("gateway", [f"echo open; {ANSWERS}"], indirect=True)
 def test_one_that_answers_is_asked_again_and_again(gateway, tmp_path, eventually, caplog):
-    gateway.wait_until_open(keep_waiting)
+    gateway.wait_until_open(lambda: None)
     eventually(lambda: (tmp_path / "log").read_text().count("answered") >= 5)
     assert caplog.text == ""
 
@@ -205,7 +204,7 @@ def test_one_that_answers_is_asked_again_and_again(gateway, tmp_path, eventually
 @pytest.mark.parametrize("settings", [FORGIVING])
 @pytest.mark.parametrize("gateway", [f"echo open; read one; read two; {ANSWERS}"], indirect=True)
 def test_one_that_answers_late_is_left_alone(gateway, tmp_path, eventually, caplog):
-    gateway.wait_until_open(keep_waiting)
+    gateway.wait_until_open(lambda: None)
     eventually(lambda: "answered" in (tmp_path / "log").read_text())
     assert caplog.text == ""
 
@@ -217,7 +216,7 @@ def test_one_that_answers_late_is_left_alone(gateway, tmp_path, eventually, capl
     indirect=True,
 )
 def test_one_that_starts_again_is_asked_once_it_is_open(gateway, tmp_path, eventually, monkeypatch):
-    gateway.wait_until_open(keep_waiting)
+    gateway.wait_until_open(lambda: None)
     killed, asks, opened_when_asked = gateway._process, gateway._answers_once, []
 
     def ask(process):
@@ -234,7 +233,7 @@ def test_one_that_starts_again_is_asked_once_it_is_open(gateway, tmp_path, event
 @pytest.mark.parametrize("settings", [UNASKED, PATIENT])
 @pytest.mark.parametrize("gateway", [f"echo open; {HANGS}"], indirect=True)
 def test_one_that_hangs_is_closed_in_time(gateway, tmp_path, eventually):
-    gateway.wait_until_open(keep_waiting)
+    gateway.wait_until_open(lambda: None)
     eventually(lambda: "hangs" in (tmp_path / "log").read_text())
     closing = threading.Thread(target=gateway.close, daemon=True)
     closing.start()
@@ -275,4 +274,4 @@ def many_files() -> Iterator[None]:
 @pytest.mark.parametrize("gateway", ["echo open"], indirect=True)
 def test_one_in_a_process_with_many_files_is_heard(many_files, gateway):
     assert gateway._process.stdout.fileno() > 1023
-    gateway.wait_until_open(keep_waiting)
+    gateway.wait_until_open(lambda: None)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from cosyvoice_runtime.settings import ServerSettings
-from cosyvoice_runtime.supervisor.allowance import WINDOW_S
-from cosyvoice_runtime.supervisor.growing_pause import FIRST_S, LONGEST_S, GrowingPause
+from cosyvoice_runtime.supervisor.tries import FIRST_S, LONGEST_S, WINDOW_S, GrowingPause
 
 
 class Clock:
@@ -19,10 +18,10 @@ def test_first_try_waits_for_nothing_and_each_further_one_twice_as_long():
     pause = GrowingPause(clock=clock)
     pauses = []
     for _ in range(8):
-        assert pause.over
+        assert not pause.left_s
         pauses.append(pause.failed())
         clock.now += pauses[-1] - 0.01
-        assert not pause.over
+        assert pause.left_s
         clock.now += 0.01
     assert pauses == [1, 2, 4, 8, 16, 30, 30, 30]
 
@@ -32,7 +31,7 @@ def test_success_starts_again():
     for _ in range(5):
         pause.failed()
     pause.succeeded()
-    assert pause.over
+    assert not pause.left_s
     assert pause.failed() == FIRST_S
 
 

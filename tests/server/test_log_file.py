@@ -122,4 +122,4 @@ def test_log_of_a_server_is_kept_to_its_size_while_it_runs(tmp_path: Path):
         eventually(lambda: not log.path.read_text())
         assert process.errors() == []
     finally:
-        process.stop(lambda: 0.0)
+        process.stop(0.0)

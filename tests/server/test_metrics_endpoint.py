@@ -15,7 +15,7 @@ import pytest
 
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor import Server
-from cosyvoice_runtime.supervisor.http_call import ControlError
+from cosyvoice_runtime.supervisor.control import ControlError
 from cosyvoice_runtime.supervisor.metrics_endpoint import MAX_READERS, MetricsEndpoint
 from cosyvoice_runtime.supervisor.server_ports import ServerPorts
 

@@ -12,7 +12,6 @@ from leftovers import leftovers
 
 from cosyvoice_runtime import processes
 from cosyvoice_runtime.supervisor import RepairError, Server, ServerDiedError
-from cosyvoice_runtime.supervisor.guarded_call import Check, keep_waiting
 from cosyvoice_runtime.supervisor.probe import ProbeError
 
 SERVICE_S = 60.0
@@ -49,8 +48,8 @@ def test_silent_model_is_reloaded_after_failed_probes(repository, settings, coun
     works = threading.Event()
     works.set()
 
-    def probe(url: str, timeout_s: float, check: Check) -> None:
-        if threading.current_thread().name != "prober":
+    def probe(url: str, timeout_s: float) -> None:
+        if not threading.current_thread().name.endswith("_send_probes"):
             works.set()  # the watch asks after the reload
         elif not works.is_set():
             raise ProbeError("count: no answer")
@@ -81,7 +80,7 @@ def test_server_whose_load_hangs_answers_all_the_same(repository, settings, even
         model.write_text(HANGING_MODEL)
         kill_model(server, "count")
         eventually(lambda: HANGING in settings.log_file.read_text())
-        server._models.require_server(keep_waiting)
+        server._models.require_server()
 
 
 def test_model_that_keeps_dying_ends_the_server(repository, settings, eventually):

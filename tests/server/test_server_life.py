@@ -14,15 +14,13 @@ from leftovers import leftovers
 from cosyvoice_runtime import processes
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor import Server, StartError
-from cosyvoice_runtime.supervisor.control import Control
+from cosyvoice_runtime.supervisor.control import Control, ControlError
 from cosyvoice_runtime.supervisor.errors import StopRequestedError
 from cosyvoice_runtime.supervisor.gateway_process import GatewayProcess
-from cosyvoice_runtime.supervisor.guarded_call import Check
-from cosyvoice_runtime.supervisor.http_call import ControlError
 from cosyvoice_runtime.supervisor.log_file import LogFile
+from cosyvoice_runtime.supervisor.models import awaited_processes
 from cosyvoice_runtime.supervisor.probe import ProbeError
 from cosyvoice_runtime.supervisor.process import ServerProcess
-from cosyvoice_runtime.supervisor.stalled_load import awaited_processes
 
 
 def write_model(repository: Path, name: str, body: str) -> None:
@@ -65,7 +63,7 @@ def test_model_that_fails_to_load_is_named_with_its_own_error(repository, settin
 
 
 def test_model_that_loads_but_does_not_answer_fails_the_start(repository, settings):
-    def fail(url: str, timeout_s: float, check: Check) -> None:
+    def fail(url: str, timeout_s: float) -> None:
         raise ProbeError(f"count: no answer from {url} in {timeout_s:.0f} s")
 
     server = Server(repository, settings, probes={"count": fail})

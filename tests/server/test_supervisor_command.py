@@ -36,7 +36,6 @@ class Command:
         self.output = folder / "supervisor.log"
         arguments = [
             "server.entry_models=chain",
-            "server.watch_interval_s=0.1",
             "http_port=0",
             "grpc_port=0",
             "metrics_port=0",
