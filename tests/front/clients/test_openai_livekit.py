@@ -17,7 +17,7 @@ TEXT = "Hello there."
 RATE = 24_000
 ONCE = agents.APIConnectOptions(max_retry=0)
 DELAY_SAMPLES = {"mp3": 1105, "aac": 1024}
-"""What these codecs put in front of the sound (tests/front/decoded.py)."""
+"""What these codecs put in front of the sound (tests/fakes/decoded.py)."""
 FRAME_SAMPLES = 1152
 
 

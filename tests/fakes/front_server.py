@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import uvicorn
-from fake_upstream import FakeUpstream
 
 from cosyvoice_front.__main__ import uvicorn_config
 from cosyvoice_runtime.settings import Settings
+from fake_upstream import FakeUpstream
 
 T = TypeVar("T")
 TIMEOUT_S = 60.0

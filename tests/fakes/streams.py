@@ -6,11 +6,11 @@ import itertools
 
 import torch
 from hypothesis import strategies as st
-from small_flow import random_prompt, random_tokens
 
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.wave.paged_flow import Mel, PagedFlow
 from cosyvoice_runtime.wave.prompt import FlowPrompt
+from small_flow import random_prompt, random_tokens
 
 lengths = st.tuples(st.integers(0, 80), st.integers(1, 90))
 UTTERANCES = st.lists(st.tuples(lengths, st.lists(st.integers(1, 90), max_size=4)), min_size=1, max_size=4)

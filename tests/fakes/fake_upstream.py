@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator, Sequence
 
 import numpy as np
 import numpy.typing as npt
-from fake_text import FakeTextSpeech
 
 from cosyvoice_client import SAMPLE_RATE, AudioChunk, ClientError, SpeechRequest
+from fake_text import FakeTextSpeech
 
 Samples = npt.NDArray[np.float32]
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from front_server import TIMEOUT_S, RunningFront
 from websockets.sync.client import ClientConnection, connect
+
+from front_server import TIMEOUT_S, RunningFront
 
 VERSION = "2026-03-01"
 FORMAT = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24_000}
