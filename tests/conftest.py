@@ -99,6 +99,10 @@ SLOW = (
 """Beginnings of the names of tests that take long, with all their parameters together."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write", action="store_true", help="record tests/golden_audio.json again")
+
+
 def pytest_configure() -> None:
     """Each process of the tests looks for free ports among its own: servers choose theirs side by side.
 
