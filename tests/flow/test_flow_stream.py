@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
-from small_flow import CONFIG, random_flow, random_prompt, random_tokens
-from streams import UTTERANCES, check_streams
 
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 from cosyvoice_runtime.flow.flow import Flow, FlowNetwork
 from cosyvoice_runtime.flow.stream import FlowStream
 from examples import examples
+from small_flow import CONFIG, random_flow, random_prompt, random_tokens
+from streams import UTTERANCES, check_streams
 
 TOLERANCE = 1e-5
 FLOW = random_flow()

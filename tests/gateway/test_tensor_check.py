@@ -71,6 +71,7 @@ BAD_REQUESTS = {
     "many dimensions": lambda request: request.inputs[0].shape.extend([1] * 20),
     "short content": lambda request: request.raw_input_contents.__setitem__(0, b"123"),
     "odd content": lambda request: request.raw_input_contents.__setitem__(0, bytes(17)),
+    "contents too many": lambda request: request.raw_input_contents.append(b""),
     "contents missing": lambda request: request.raw_input_contents.pop(),
     "contents twice": lambda request: request.inputs[0].contents.fp32_contents.append(1),
     "type": lambda request: setattr(request.inputs[0], "datatype", "FP33"),
@@ -88,6 +89,12 @@ BAD_REQUESTS = {
 def test_bad_grpc_request_is_refused_with_field_value_and_limit(kind):
     with pytest.raises(RefusedError, match=r"\w.*: .*(is not accepted; .|is unknown here; .)"):
         check_grpc(changed(BAD_REQUESTS[kind]), POLICY)
+
+
+def test_longest_id_and_a_tensor_of_nothing_get_through():
+    request = grpc_request(x=np.zeros(0, np.float32))
+    request.id = "x" * 256
+    check_grpc(request, POLICY)
 
 
 def test_binary_tensors_of_http_are_measured():

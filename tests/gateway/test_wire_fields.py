@@ -92,11 +92,15 @@ def test_numbers_that_take_no_more_memory_than_bytes_are_limited_by_these_alone(
 def test_fields_of_all_parts_count_together():
     strings = of_input(field(5, field(8, b"") * 1024))
     assert refusal(strings * 4).startswith(f"message: {MAX_FIELDS + 1} fields or more")
+    left = MAX_FIELDS - 3 * (1024 + 2) - 2  # an input and its contents are fields, too
+    check_fields(strings * 3 + of_input(field(5, field(8, b"") * left)), REQUEST.DESCRIPTOR)
+    refusal(strings * 3 + of_input(field(5, field(8, b"") * (left + 1))))
 
 
 NO_FIELDS = {
     "no length": b"\x2a",
     "cut off": b"\x2a\x05a",
+    "cut off by a byte": b"\x1a\x02a",
     "no end": b"\x80" * 11,
     "group": b"\x0b\x0c",
     "four bytes": b"\x0d\0\0",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.cache_pages import PAGE, CachePool
-from cosyvoice_runtime.serving.lm.cache_room import shared_pool
+from cosyvoice_runtime.serving.lm.cache_room import check_cache_room, check_shared_room, shared_pool
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 
 
@@ -33,3 +34,12 @@ def test_pages_are_for_steps_that_read_them_and_for_slots_that_do_not_all_fit(
     asked = settings(slots, longest, cache)
     assert shared_pool(asked, steps_read_pages=True) == read
     assert shared_pool(asked, steps_read_pages=False) == copied
+
+
+@pytest.mark.parametrize("check", [check_cache_room, check_shared_room])
+def test_cache_that_just_suffices_for_the_longest_request_of_one_slot_is_accepted(check) -> None:
+    check(settings(1, 256, 256), max_positions=256)
+    with pytest.raises(InvalidInput, match="kv_cache_tokens"):
+        check(settings(1, 256, 255), max_positions=256)
+    with pytest.raises(InvalidInput, match="max_sequence_tokens"):
+        check(settings(1, 256, 256), max_positions=255)

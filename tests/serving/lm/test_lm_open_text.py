@@ -24,6 +24,7 @@ from cosyvoice_runtime.serving.lm import named_jobs
 from cosyvoice_runtime.serving.lm.engine import ENGINES, TAKE_OPEN_TEXT, prepare_engine
 from cosyvoice_runtime.serving.lm.request import Request, RequestReader, read_text
 from cosyvoice_runtime.serving.lm.scheduler import Scheduler
+from cosyvoice_runtime.serving.lm.text_inbox import TextInbox
 from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
 from eventually import eventually
 
@@ -268,3 +269,12 @@ def test_id_that_is_not_one_of_text_is_named():
     assert read_text([0, 99], VOCABULARY) == [0, 99]
     with pytest.raises(InvalidInput, match=r"more_text: '100 at position 1' .* text ids are 0 to 99"):
         read_text([5, 100], VOCABULARY)
+
+
+def test_text_may_fill_its_room_and_no_more():
+    text = TextInbox(room=3)
+    text.put([1, 2], ended=False)
+    text.put([3], ended=False)
+    with pytest.raises(InvalidInput, match="at most 3"):
+        text.put([4], ended=False)
+    assert text.take() == ([1, 2, 3], False)

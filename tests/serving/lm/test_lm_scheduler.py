@@ -555,6 +555,7 @@ def test_tokens_are_counted_step_by_step_while_the_streams_run(scheduler, engine
         before = counts[-1] if counts else 0
         counts.append(loads.wait_for(lambda load, before=before: load.tokens > before).tokens)
     assert counts == [2, 4, 6]
+    assert loads.wait_for(lambda load: load.tokens == 6).steps == 3
     assert not any(reader.ends for reader in readers)
     open_gate(engine)
 
