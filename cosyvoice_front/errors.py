@@ -37,6 +37,8 @@ WITHDRAWN = "cancelled"
 
 THE_SERVERS_OWN = re.compile(r"; try again(?: later| in [\d.]+ s)?$")
 """The end of what the server says that is busy. Else gRPC speaks, of inner addresses and names."""
+RETRY_AFTER_MS = 1000
+"""When clients are told to come back after a refusal, unless the server says when."""
 AWAY = "The speech server is away; try again later."
 
 
@@ -142,18 +144,19 @@ def timed_out(message: str) -> ApiError:
     return ApiError(408, message, code="timeout")
 
 
-def rate_limited(message: str, retry_after_ms: int) -> ApiError:
+def rate_limited(message: str, retry_after_ms: int | None = None) -> ApiError:
     return ApiError(
         429,
         message,
         type="rate_limit_error",
         code="rate_limit_exceeded",
-        retry_after_ms=retry_after_ms,
+        retry_after_ms=retry_after_ms or RETRY_AFTER_MS,
     )
 
 
-def overloaded(message: str, retry_after_ms: int) -> ApiError:
-    return ApiError(OVERLOADED, message, type=SERVER, code="overloaded", retry_after_ms=retry_after_ms)
+def overloaded(message: str, retry_after_ms: int | None = None) -> ApiError:
+    wait_ms = retry_after_ms or RETRY_AFTER_MS
+    return ApiError(OVERLOADED, message, type=SERVER, code="overloaded", retry_after_ms=wait_ms)
 
 
 def broken() -> ApiError:
@@ -176,12 +179,11 @@ def of_validation(error: ValidationError) -> ApiError:
     return invalid(field, f"{field}: {shown(problem['input'])}: {problem['msg']}.")
 
 
-def of_client(error: ClientError, server: str, retry_after_ms: int) -> ApiError:
+def of_client(error: ClientError, server: str) -> ApiError:
     """What the speech server, or the way to it, reported.
 
     Args:
         server: its address, which the client's errors begin with and nobody outside needs to know.
-        retry_after_ms: when to come back, unless the server has said when there is a turn.
     """
     message = str(error).removeprefix(f"{server}: ")
     if isinstance(error, UnavailableError):
@@ -189,9 +191,9 @@ def of_client(error: ClientError, server: str, retry_after_ms: int) -> ApiError:
         if not THE_SERVERS_OWN.search(message):
             logger.warning("%s, clients are told: %s", error, AWAY)
             message = AWAY
-        return overloaded(message, retry_after_ms if told_s is None else round(1000 * told_s))
+        return overloaded(message, None if told_s is None else round(1000 * told_s))
     if isinstance(error, ServerTimeoutError):
-        return ApiError(504, message, type=SERVER, code="timeout", retry_after_ms=retry_after_ms)
+        return ApiError(504, message, type=SERVER, code="timeout", retry_after_ms=RETRY_AFTER_MS)
     if error.kind == WITHDRAWN:
         return timed_out(message)
     if error.kind not in REFUSALS:

@@ -132,7 +132,7 @@ async def open_front(
         InvalidInput: the file of keys can't be read.
     """
     front = settings.front
-    server = SpeechServer(upstream, front) if upstream else SpeechServer.connect(front)
+    server = SpeechServer(upstream) if upstream else SpeechServer.connect(front)
     pool = ThreadPoolExecutor(ENCODER_THREADS, thread_name_prefix="encoder")
     keys = Keys.of(front)
     try:

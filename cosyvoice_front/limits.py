@@ -89,10 +89,10 @@ class Limits:
         settings = self._settings
         if self.streams >= settings.max_streams:
             message = f"{self.streams} utterances are in progress, the limit; try again later."
-            raise overloaded(message, settings.retry_after_ms)
+            raise overloaded(message)
         if settings.streams_per_key and used.streams >= settings.streams_per_key:
             message = f"This key has {used.streams} utterances in progress, its limit."
-            raise rate_limited(message, settings.retry_after_ms)
+            raise rate_limited(message)
         self._check_minute(used)
         self._check_day(used, characters)
 

@@ -61,15 +61,14 @@ class SpeechServer:
     The server, when it is full, knows whose turn it is by the owner of the key.
     """
 
-    def __init__(self, upstream: Upstream, settings: FrontSettings) -> None:
+    def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
-        self._retry_after_ms = settings.retry_after_ms
 
     @classmethod
     def connect(cls, settings: FrontSettings) -> SpeechServer:
         """To be called in the event loop that uses it."""
         client = AsyncSpeechClient(settings.grpc_url, timeout_s=settings.silence_timeout_s, proxy=False)
-        return cls(client, settings)
+        return cls(client)
 
     async def speak(
         self, request: SpeechRequest, request_id: str, owner: str
@@ -112,11 +111,11 @@ class SpeechServer:
         except ClientError as error:
             raise self.told(error) from error
         if not ready:
-            raise overloaded("The speech server is not ready.", self._retry_after_ms)
+            raise overloaded("The speech server is not ready.")
 
     def told(self, error: ClientError) -> ApiError:
         """The error, as clients of this API are told it."""
-        return of_client(error, self._upstream.url, self._retry_after_ms)
+        return of_client(error, self._upstream.url)
 
     async def close(self) -> None:
         await self._upstream.close()

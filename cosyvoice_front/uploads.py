@@ -30,8 +30,6 @@ from cosyvoice_runtime.voice.store import StoreFullError
 
 logger = logging.getLogger(__name__)
 
-RETRY_AFTER_MS = 1000
-
 
 class Uploads:
     """Safe for threads and for several fronts that share the directory.
@@ -182,7 +180,7 @@ class Uploads:
 
 
 def _busy() -> ApiError:
-    return overloaded("The voices are being changed; try again.", RETRY_AFTER_MS)
+    return overloaded("The voices are being changed; try again.")
 
 
 def _failed(error: Exception) -> ApiError:

@@ -90,7 +90,7 @@ async def add_voice(front: Front, owner: str, request: Request) -> dict[str, Any
         await _analyse(front, owner, reference)
     if not await asyncio.to_thread(uploads.add, record, form.recording, reference):
         message = "The server has not kept the voice, or not until it got its name; send it again."
-        raise overloaded(message, front.settings.front.retry_after_ms)
+        raise overloaded(message)
     return record.shown()
 
 

@@ -71,7 +71,7 @@ class Session:
         """
         if len(self._contexts) >= MAX_CONTEXTS:
             message = f"{len(self._contexts)} contexts are open, the limit."
-            raise rate_limited(message, self._front.settings.front.retry_after_ms)
+            raise rate_limited(message)
 
         async def tell(happening: Happening) -> None:
             if self._contexts.get(name) is context:

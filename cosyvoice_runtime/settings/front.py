@@ -86,12 +86,6 @@ class FrontSettings(Section):
     characters_per_day: int = Field(
         0, ge=0, le=10**12, description="Of one key and day (UTC), in this process; 0 is no limit."
     )
-    retry_after_ms: int = Field(
-        1000,
-        ge=1,
-        le=120_000,
-        description="When clients are told to come back after a refusal, unless the server says when.",
-    )
     silence_timeout_s: float = Field(
         60.0, ge=0.1, le=3600.0, description="Longest wait for the server's next chunk."
     )

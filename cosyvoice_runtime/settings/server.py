@@ -136,6 +136,3 @@ class ServerSettings(Section):
         le=600.0,
         description="Longest time from SIGTERM until what is left of the server is killed.",
     )
-    min_shared_memory_mib: int = Field(
-        64, ge=1, le=1_048_576, description="Free space in /dev/shm below which the server does not start."
-    )

@@ -124,11 +124,6 @@ class TensorrtLlmSettings(NetworkSettings):
         le=0.95,
         description="Engine tensorrt_llm: most of the free GPU memory that kv_cache_tokens may take.",
     )
-    ras_callback: Flag = Field(
-        True,
-        description="Engine tensorrt_llm: draw ras requests in a callback (0.7 to 3 ms more a step); "
-        "false refuses them.",
-    )
     max_queue_size: int = Field(
         256,
         ge=1,

@@ -20,6 +20,8 @@ TRITON_FOLDER = Path("/tmp")
 MODEL_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
 """Names of models' folders; Triton's python backend writes them into a command of a shell."""
 PARAMETER = r'key:\s*"%s"\s*,?\s*value:?\s*\{\s*string_value:\s*"((?:[^"\\]|\\.)*)"'
+NEEDED_SHARED_MIB = 64
+"""Free space of shared memory below which the server does not start."""
 NEEDED_FILES = 512
 """Of tritonserver with its models, and of each gateway without many clients."""
 
@@ -31,7 +33,7 @@ def check(triton: Triton, ports: ServerPorts, settings: ServerSettings, reposito
     """
     problems = [
         *triton.problems(),
-        *_shared_memory_problems(settings.min_shared_memory_mib),
+        *_shared_memory_problems(),
         *_file_problems(),
         *ports.problems,
         *repository_problems(repository),
@@ -116,13 +118,13 @@ def _file_problems() -> list[str]:
     return [problem] if problem else []
 
 
-def _shared_memory_problems(wanted_mib: int) -> list[str]:
+def _shared_memory_problems() -> list[str]:
     if not shared_memory.DIRECTORY.is_dir():
         return [f"{shared_memory.DIRECTORY} is missing: the server shares memory with its models there"]
     if problems := not_writable("the server", shared_memory.DIRECTORY):
         return problems
     free = shared_memory.free_mib()
-    if free < wanted_mib:
-        needed = f"{free} MiB free and {wanted_mib} are needed"
+    if free < NEEDED_SHARED_MIB:
+        needed = f"{free} MiB free and {NEEDED_SHARED_MIB} are needed"
         return [f"{shared_memory.DIRECTORY} has {needed}: enlarge it (docker: --shm-size)"]
     return []

@@ -13,6 +13,7 @@ from compose_file import PROFILES, ROOT, mebibytes, read, seconds, server, servi
 
 from cosyvoice_runtime import __version__
 from cosyvoice_runtime.settings import Machine, Settings
+from cosyvoice_runtime.supervisor.preflight import NEEDED_SHARED_MIB
 
 GPU_PROFILES = ("gpu", "disaggregated")
 MACHINES = {"cpu": Machine(cores=8, gpu=False)}
@@ -180,7 +181,7 @@ def test_mounted_files_exist(name):
 def test_server_gets_the_time_and_the_memory_it_needs(profile):
     section, service = settings_of(profile).server, server(profile)
     assert seconds(service["stop_grace_period"]) > section.drain_timeout_s + section.exit_timeout_s + 10
-    assert mebibytes(service["shm_size"]) >= 4 * section.min_shared_memory_mib
+    assert mebibytes(service["shm_size"]) >= 4 * NEEDED_SHARED_MIB
     assert service["init"] is True
 
 

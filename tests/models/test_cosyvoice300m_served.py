@@ -20,7 +20,6 @@ from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.pipeline import SpeechRequest as LibraryRequest
 from cosyvoice_runtime.pipeline import Synthesizer
-from cosyvoice_runtime.settings import FrontSettings
 from cosyvoice_runtime.supervisor import Server
 
 RATE = 22_050
@@ -110,7 +109,7 @@ def test_speed_is_heard_in_streams_too(server, synthesizer, streaming):
 def test_front_speaks_at_the_rate_of_openais_api(server, synthesizer):
     async def heard() -> list[AudioChunk]:
         upstream = AsyncSpeechClient(server.grpc_url, timeout_s=TIMEOUT_S)
-        front = SpeechServer(upstream, FrontSettings())
+        front = SpeechServer(upstream)
         try:
             return [chunk async for chunk in front.speak(asked(CASES["speaker"]), "front", EVERYBODY)]
         finally:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cosyvoice_runtime.settings import ServerSettings
-from cosyvoice_runtime.supervisor import PreflightError, Server
+from cosyvoice_runtime.supervisor import PreflightError, Server, preflight
 from cosyvoice_runtime.supervisor.preflight import repository_problems
 from cosyvoice_runtime.supervisor.server_ports import FREE_PORTS, ServerPorts
 from cosyvoice_runtime.supervisor.triton import (
@@ -104,8 +104,8 @@ def test_url_reaches_the_server_from_this_machine(host, url):
     assert ServerPorts(host, 1, 2, 3, 4).url(7) == url
 
 
-def test_too_little_shared_memory_is_measured(repository, settings):
-    settings = settings.replace(min_shared_memory_mib=1_048_576)
+def test_too_little_shared_memory_is_measured(repository, settings, monkeypatch):
+    monkeypatch.setattr(preflight, "NEEDED_SHARED_MIB", 1_048_576)
     with pytest.raises(PreflightError, match=r"/dev/shm has \d+ MiB free and 1048576 are needed: enlarge it"):
         Server(repository, settings).start()
 
@@ -138,8 +138,8 @@ def test_missing_checkpoint_is_named(repository):
     ]
 
 
-def test_all_problems_are_told_at_once(tmp_path, settings):
-    settings = settings.replace(min_shared_memory_mib=1_048_576)
+def test_all_problems_are_told_at_once(tmp_path, settings, monkeypatch):
+    monkeypatch.setattr(preflight, "NEEDED_SHARED_MIB", 1_048_576)
     with pytest.raises(PreflightError) as caught:
         Server(tmp_path, settings).start()
     assert len(caught.value.problems) == 2

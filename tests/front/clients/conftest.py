@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from fake_upstream import FakeUpstream
 from known_key import KEY
 
 from cosyvoice_client import RefusedError, UnavailableError
+from cosyvoice_front import errors
 from cosyvoice_front.keys import digest
+from fake_upstream import FakeUpstream
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,11 +21,12 @@ RETRY_MS = 1
 
 
 @pytest.fixture
-def front(start_front, tmp_path: Path) -> RunningFront:
+def front(start_front, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunningFront:
     """A front that asks for a key and wants to be asked again soon."""
+    monkeypatch.setattr(errors, "RETRY_AFTER_MS", RETRY_MS)
     keys = tmp_path / "keys"
     keys.write_text(f"anna sha256:{digest(KEY)}\n")
-    return start_front(api_keys_file=keys, retry_after_ms=RETRY_MS)
+    return start_front(api_keys_file=keys)
 
 
 @pytest.fixture

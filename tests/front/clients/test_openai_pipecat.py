@@ -7,6 +7,8 @@ import asyncio
 import numpy as np
 import pytest
 from known_key import KEY
+
+from cosyvoice_front import errors as front_errors
 from raw_http import begin
 
 reason = "python3 scripts/environment.py --clients installs it"
@@ -93,8 +95,9 @@ def test_full_server_is_asked_again(front, crowded):
     assert len(crowded.requests) == 3
 
 
-def test_key_beyond_its_limit(start_front, upstream):
-    front = start_front(streams_per_key=1, retry_after_ms=1)
+def test_key_beyond_its_limit(start_front, upstream, monkeypatch):
+    monkeypatch.setattr(front_errors, "RETRY_AFTER_MS", 1)
+    front = start_front(streams_per_key=1)
     upstream.gates = asyncio.Semaphore(0)
     with begin(front) as other:
         assert other.recv(4096)

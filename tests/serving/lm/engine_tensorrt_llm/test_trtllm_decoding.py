@@ -31,7 +31,7 @@ def bias_of(vocabulary: EngineVocabulary, head_bias: torch.Tensor) -> torch.Tens
 
 
 def make(layout: str, prompt: Prompt, options: SamplingOptions, bias: torch.Tensor | None):
-    maker = RequestMaker(bindings, vocabulary(layout), bias, max_positions=1000, ras=False)
+    maker = RequestMaker(bindings, vocabulary(layout), bias, max_positions=1000)
     return maker.make(prompt, options, TokenLimits.of(options, len(prompt.text)), 7, 1)
 
 

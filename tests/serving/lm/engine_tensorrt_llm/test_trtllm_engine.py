@@ -152,14 +152,6 @@ def test_ras_is_drawn_by_the_library_alone(engine, trtllm):
     assert request.sampling_config.temperature is None
 
 
-def test_without_the_callback_ras_is_refused_and_says_so(open_engine, trtllm):
-    engine = open_engine(ras_callback=False)
-    assert trtllm.executors[-1].config.logits_post_processor_config is None
-    with pytest.raises(InvalidInput, match=r"strategy: 'ras' .* while ras_callback is false"):
-        engine.add(Prompt([3]), SamplingOptions("ras", min_tokens=0, max_tokens=9))
-    assert trtllm.requests == []
-
-
 def test_failed_request_ends_alone_and_tells_nothing_of_the_server(engine, trtllm, lengths, caplog):
     lengths |= {2: 3}
     trtllm.refuse = lambda request: "" if request.max_tokens < 50 else "out of blocks"

@@ -81,9 +81,6 @@ def test_fp8_engine_is_taken_where_the_settings_say_so(trtllm, trtllm_settings, 
 def test_price_of_ras_is_told(trtllm, settings, caplog):
     prepare_engine(settings.replace(device="cuda"))
     assert "engine torch is the faster one for ras" in caplog.text
-    caplog.clear()
-    prepare_engine(settings.replace(device="cuda", ras_callback=False))
-    assert "faster" not in caplog.text
 
 
 def test_weights_from_elsewhere_are_told(trtllm, settings, tmp_path, caplog):

@@ -39,11 +39,10 @@ def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
         limit = f"the module tensorrt_llm is not installed; NVIDIA's container {CONTAINER} has it"
         raise InvalidInput("tensorrt_llm.engine", settings.engine, limit)
     see_only(settings.device, settings.engine)
-    if settings.ras_callback:
-        logger.warning(
-            "ras costs this engine a step of its own for every token of all requests; engine torch is the "
-            "faster one for ras (docs/engines.md), this one for nucleus"
-        )
+    logger.warning(
+        "ras costs this engine a step of its own for every token of all requests; engine torch is the "
+        "faster one for ras (docs/engines.md), this one for nucleus"
+    )
     config = load_config(settings.checkpoint_dir).speech_lm
     built = BuiltEngine.open(settings, config)
     config = replace(config, text_vocab_size=built.vocabulary.text_tokens)
@@ -54,11 +53,6 @@ def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
 
 def executor_config(bindings: Any, settings: TensorrtLlmSettings, sampler: LibrarySampler) -> Any:
     """How the executor batches, caches and calls back."""
-    drawing: dict[str, Any] = {}
-    if settings.ras_callback:
-        drawing["logits_post_processor_config"] = bindings.LogitsPostProcessorConfig(
-            processor_batched=sampler
-        )
     return bindings.ExecutorConfig(
         max_beam_width=1,
         # The other policy may pause a stream to make room for another one.
@@ -73,7 +67,7 @@ def executor_config(bindings: Any, settings: TensorrtLlmSettings, sampler: Libra
         ),
         max_batch_size=settings.max_slots,
         parallel_config=bindings.ParallelConfig(device_ids=[0]),
-        **drawing,
+        logits_post_processor_config=bindings.LogitsPostProcessorConfig(processor_batched=sampler),
     )
 
 
@@ -90,13 +84,11 @@ def _open(
         model_type=bindings.ModelType.DECODER_ONLY,
         executor_config=executor_config(bindings, settings, sampler),
     )
-    requests = RequestMaker(
-        bindings, built.vocabulary, built.bias, built.max_positions, settings.ras_callback
-    )
+    requests = RequestMaker(bindings, built.vocabulary, built.bias, built.max_positions)
     logger.info(
-        "engine tensorrt_llm: layout %s, %d slots; nucleus and greedy are drawn by TensorRT-LLM, ras %s",
+        "engine tensorrt_llm: layout %s, %d slots; nucleus and greedy are drawn by TensorRT-LLM, ras "
+        "by this library in a callback",
         built.vocabulary.layout,
         settings.max_slots,
-        "by this library in a callback" if settings.ras_callback else "is refused",
     )
     return TrtllmEngine(bindings, executor, config, requests, sampler, statistics, settings.max_slots)

@@ -31,14 +31,12 @@ class RequestMaker:
         bindings: module ``tensorrt_llm.bindings.executor``.
         bias: see `BuiltEngine`.
         max_positions: of one request.
-        ras: whether a `LibrarySampler` is registered.
     """
 
     bindings: Any
     vocabulary: EngineVocabulary
     bias: Tensor | None
     max_positions: int
-    ras: bool
 
     def make(
         self, prompt: Prompt, options: SamplingOptions, limits: TokenLimits, seed: int, client: int
@@ -101,9 +99,6 @@ class RequestMaker:
 
     def _check_sampling(self, options: SamplingOptions) -> None:
         if drawn_by_library(options):
-            if not self.ras:
-                limit = "engine tensorrt_llm draws by nucleus or greedily while ras_callback is false"
-                raise InvalidInput("strategy", options.strategy, limit)
             return
         if options.strategy == "nucleus" and options.top_k > MAX_TOP_K:
             limit = f"at most {MAX_TOP_K} in engine tensorrt_llm, or 0 for no limit"
