@@ -147,7 +147,7 @@ def numbers(kind: type) -> Callable[[str], list[Any]]:
 
 
 def read_utterances(options: argparse.Namespace) -> list[Utterance]:
-    """What is to be spoken."""
+    """Texts to be spoken."""
     if options.manifest is not None:
         return read_manifest(options.manifest)
     if options.split_name is not None:
@@ -227,7 +227,7 @@ async def chunks(
 
 
 def planned(options: argparse.Namespace) -> Iterator[Level]:
-    """What tells the levels apart."""
+    """Name of what tells the levels apart."""
     for clients in options.concurrency or []:
         yield {"clients": clients, "listen": options.listen}
     for rate in options.rate or []:

@@ -132,7 +132,7 @@ class CpuServer:
         return re.findall(r"gRPC (\S+),", self._said.read_text())[-1]
 
     def cpu_seconds(self) -> float:
-        """What all its processes have computed."""
+        """CPU time of all its processes."""
         return sum(map(cpu_seconds, descendants(self._process.pid)))
 
     def memory(self) -> dict[str, dict[str, float]]:

@@ -39,7 +39,7 @@ from cosyvoice_runtime.processes import living
 
 HEARD = ("en_words", "en_short")
 SPOKEN = ("en_short", "en_number", "en_question", "en_long")
-"""What the others ask for: long enough to leave in the middle."""
+"""Text of the others, long enough to leave in the middle."""
 SHARES = {
     "before the first chunk": 30,
     "after some chunks": 30,
@@ -59,7 +59,7 @@ RETRY_S = 1.0
 
 @dataclass(frozen=True)
 class Holdings:
-    """What the processes of a server hold.
+    """Threads, files and memory that the processes of a server hold.
 
     Attributes:
         server: process id of tritonserver.
@@ -76,7 +76,7 @@ class Holdings:
 
     @classmethod
     def of(cls, server: int | None) -> Holdings:
-        """Of the tritonserver with this process id, or of the only one on this machine."""
+        """The processes of the tritonserver with this process id, or of the only one on this machine."""
         servers = [each for each in living() if Path(each.command[0]).name == "tritonserver"]
         found = [each for each in servers if server in (None, each.pid)]
         if len(found) != 1:

@@ -49,7 +49,7 @@ STEPS = (
     (TAKEN, SENT, "all of it within cosyvoice2"),
     (ASKED, HEARD, "all of it"),
 )
-"""What begins and ends them. What client and server do is told apart while there is one client."""
+"""Steps that begin and end them. Steps of client and server are told apart while there is one client."""
 
 
 def main() -> None:

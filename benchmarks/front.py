@@ -1,4 +1,4 @@
-"""What the front adds, what it holds, and what clients leave behind that hang up.
+"""Latency that the front adds, streams that it holds, and traces of clients that hang up.
 
 The server is made for it: instant models take the places of the speech LM and token2wav, and stream 1 s of
 audio every 100 ms. The front is a process of its own before it. When tritonserver ends before its time, the
@@ -41,7 +41,7 @@ INSTANT_MODELS = Path(__file__).resolve().parent / "instant_models"
 TEXT = "The train to the coast leaves from platform four."
 
 SAMPLE_BYTES = 2 * 24_000
-"""Of a second of pcm."""
+"""Bytes of a second of pcm."""
 AT_A_TIME = 50
 SETTLE_S = 10.0
 RUNNING = re.compile(r"running on http://127\.0\.0\.1:(\d+)")

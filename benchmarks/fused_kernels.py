@@ -44,7 +44,7 @@ AnyTiles = Tiles | DiTTiles
 SAME = "float16"
 """Format of pages as the network computes."""
 ERROR_UTTERANCES = 2
-"""Of the comparison with float32, whose pages take twice the memory."""
+"""Pages of the comparison with float32, which take twice the memory."""
 
 
 class Chunk:
@@ -258,7 +258,7 @@ CANDIDATES: Candidates = {
 
 
 def layer_tiles(frames: int) -> list[Tile]:
-    """Of a linear layer of so many frames; few of them wait for its weights."""
+    """Time of a linear layer of so many frames; few of them wait for its weights."""
     rows = (16, 32, 64) if frames <= 250 else (64, 128)
     columns = (16, 32, 64) if frames <= 250 else (64, 128)
     return [

@@ -43,7 +43,7 @@ from measuring.sizes import FAMILIES, add_network
 
 MAX_LEN = 2048
 TEXT_ROWS = 1024
-"""Of the text table, which a step doesn't read."""
+"""Bytes of the text table, which a step doesn't read."""
 
 
 def with_few_words(config: ModelConfig) -> ModelConfig:
@@ -68,7 +68,7 @@ def in_pages(lm: SpeechLM, contexts: list[int]) -> KVCache:
 
 
 class Step:
-    """What a step of sequences of these contexts reads.
+    """Bytes that a step of sequences of these contexts reads.
 
     Args:
         paged: slots share pages, taken in turns.
@@ -280,7 +280,7 @@ def variants(batch: int, best: StepTiles, fields: Sequence[str]) -> Iterator[tup
 def compiled(
     config: ModelConfig, bases: dict[int, StepTiles], fields: Sequence[str], processes: int
 ) -> dict[tuple[int, StepTiles], str]:
-    """What went wrong with each variant; the compiled kernels are cached."""
+    """Errors of each variant; the compiled kernels are cached."""
     tried = [(batch, tiles) for batch, base in bases.items() for _, tiles in variants(batch, base, fields)]
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
         problems = pool.map(compile_one, [(config, *each) for each in tried], chunksize=1)

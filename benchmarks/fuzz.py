@@ -31,7 +31,7 @@ from fuzzing.request import Request
 from fuzzing.sender import Answer, Sender
 
 BUSY = re.compile(r"in progress|wait|at once|slots|come back|in \d")
-"""Of a server that has enough to do, which is no fault."""
+"""Statuses of a server that has enough to do, which is no fault."""
 CRASH = re.compile(r"being started|Socket closed|Connection reset|recvmsg|failed to connect")
 GENERIC = re.compile(
     r"Traceback|File \"|shared.?memory region|/dev/shm|Stub|internal error|(?:/[\w.-]+){2}|\.(?:cc|py):\d"
@@ -54,7 +54,7 @@ class Finding:
 
 @dataclass
 class Outcome:
-    """What came of all requests."""
+    """Outcomes of all requests."""
 
     answers: Counter[str] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
@@ -77,7 +77,7 @@ class Outcome:
 
 
 def fault(answer: Answer) -> str | None:
-    """What is wrong with an answer, if anything."""
+    """The fault of an answer, if it has one."""
     if answer.status == "HANG":
         return "hang"
     if answer.status == "LOST" or CRASH.search(answer.text):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a recogniser hears of speech whose tokens come from weights in 8 bits, beside weights in float32.
+"""A recogniser's words for speech whose tokens come from weights in 8 bits, beside weights in float32.
 
     pip install pocketsphinx
     python benchmarks/heard_weights.py --sentences 200

@@ -184,7 +184,7 @@ def used(settings: Settings) -> Iterator[tuple[str, Any]]:
 
 
 def read_utterances(options: argparse.Namespace) -> list[Utterance]:
-    """What is to be spoken."""
+    """Texts to be spoken."""
     reference = None
     if options.prompt_speech_path is not None:
         reference = VoiceReference(options.prompt_speech_path, options.prompt_text)

@@ -1,4 +1,4 @@
-"""What half precision changes: each network in bfloat16 and float16 against itself in float32.
+"""Changes by half precision: each network in bfloat16 and float16 against itself in float32.
 
     python benchmarks/precision.py --size full --device cuda
     python benchmarks/precision.py --checkpoint demo_voice

@@ -150,7 +150,7 @@ class Soak:
             await self._back(model, until)
 
     def read_otherwise(self) -> list[str]:
-        """What failed if too many requests were not repeated by their seed."""
+        """The failed check if too many requests were not repeated by their seed."""
         otherwise, heard = self.outcomes["read otherwise"], self.outcomes["listen"]
         if otherwise <= self._most_read_otherwise * heard:
             return []
@@ -286,7 +286,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def soak(options: argparse.Namespace) -> list[str]:
-    """What failed."""
+    """The checks that failed."""
     sentences = [text for text in SENTENCES.values() if len(text) <= options.longest]
     texts = [options.instruction + text for text in sentences]
     server = server_here(options)

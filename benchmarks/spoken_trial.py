@@ -126,7 +126,7 @@ class Trial:
         ]
 
     def tokens(self, name: str, text: str) -> tuple[list[int], str]:
-        """What the speech LM says, drawn as published, and why it ended."""
+        """Tokens of the speech LM, drawn as published, and why they ended."""
         [prompt] = lm_prompts(
             SpeechRequest(text, self.voice(name)), self.synthesizer.front_end, self.synthesizer.tokenizer
         )

@@ -214,7 +214,7 @@ def measure(setup: Setup) -> dict:
 
 
 def machine(device: str) -> str:
-    """What the figures were taken on."""
+    """The machine that the figures were taken on."""
     if device == "cuda":
         return f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
     return f"{platform.processor() or platform.machine()}, torch {torch.__version__}"

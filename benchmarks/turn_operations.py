@@ -203,7 +203,7 @@ class Turns:
         return WaveChunk(name, given, position, False, self.prompt.key, 1, speed, self.prompt)
 
     def counted(self, chunks: list[WaveChunk]) -> tuple[Counted, Counted]:
-        """Of the launch, and of what follows."""
+        """Operations of the launch, and of what follows."""
         launching, ending = Counted(), Counted()
         self.counting = launching
         with launching:

@@ -1,4 +1,4 @@
-"""What the audit log is told of a request to the front."""
+"""Facts of a request to the front for the audit log."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class BodyLimits:
 
 
 def declared_length(scope: Scope) -> int:
-    """What ``Content-Length`` says; 0 without."""
+    """The number of ``Content-Length``; 0 without."""
     text = Headers(scope=scope).get("content-length", "0")
     if not (text.isascii() and text.isdigit()):
         raise invalid(None, "Content-Length is no number.")

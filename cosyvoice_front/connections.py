@@ -14,7 +14,7 @@ from websockets.protocol import State
 from cosyvoice_front.errors import headers_too_large
 
 MOST_HEADER_BYTES = 64 << 10
-"""Of a request's first line and headers, and of whatever else is neither: the parser keeps them all."""
+"""Most bytes of a request's first line and headers, and of anything else: the parser keeps them all."""
 
 
 def connections(header_timeout_s: float, stall_s: float) -> type[HttpToolsProtocol]:

@@ -1,4 +1,4 @@
-"""What goes wrong, as OpenAI's API says it."""
+"""Errors, as OpenAI's API says them."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def of_validation(error: ValidationError) -> ApiError:
 
 
 def of_client(error: ClientError, server: str) -> ApiError:
-    """What the speech server, or the way to it, reported.
+    """The API's error for one that the speech server, or the way to it, reported.
 
     Args:
         server: its address, which the client's errors begin with and nobody outside needs to know.

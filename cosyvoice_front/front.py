@@ -109,7 +109,7 @@ class Front:
         return self.server.speak(request, request_id.current.get(), owner)
 
     async def reference(self, ref_audio: str | None, ref_text: str) -> Reference | None:
-        """What a request brings to speak like; None without.
+        """The recording to speak like that a request brings; None without.
 
         Raises:
             ApiError: it can't be used.

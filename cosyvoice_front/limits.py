@@ -17,7 +17,7 @@ DAY_S = 86_400
 
 @dataclass
 class Used:
-    """What one key has asked for.
+    """Requests and characters that one key has asked for.
 
     Attributes:
         asked: times of the requests of the last minute.

@@ -1,4 +1,4 @@
-"""What a text sounds like that has nothing to say."""
+"""The sound of a text that has nothing to say."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from cosyvoice_front.errors import invalid, too_large
 
 MAX_SECONDS = 30.0
 MAX_BYTES = 10 << 20
-"""What the speech tokenizer was made for."""
+"""Longest recording that the speech tokenizer was made for."""
 MAX_CHANNELS = 2
 MAX_FILE_RATE = 192_000
 """The highest rate of recorders. With the other two it bounds what a small file can grow to."""

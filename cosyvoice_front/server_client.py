@@ -18,7 +18,7 @@ READY_TIMEOUT_S = 5.0
 
 
 class TextSpeech(Protocol):
-    """What :class:`~cosyvoice_client.TextSpeech` does, as far as it is needed here."""
+    """The part of :class:`~cosyvoice_client.TextSpeech` that is needed here."""
 
     async def push(self, text: str) -> None:
         """More of the text."""
@@ -34,7 +34,7 @@ class TextSpeech(Protocol):
 
 
 class Upstream(Protocol):
-    """What :class:`~cosyvoice_client.AsyncSpeechClient` does, as far as it is needed here."""
+    """The part of :class:`~cosyvoice_client.AsyncSpeechClient` that is needed here."""
 
     url: str
 

@@ -18,7 +18,7 @@ from cosyvoice_runtime.settings import FrontSettings
 
 MAX_INSTRUCTIONS = 4096
 SPEEDS = (0.5, 2.0)
-"""What the vocoder can do; OpenAI's API goes further."""
+"""Speeds that the vocoder can do; OpenAI's API goes further."""
 SEEDS = 2**63
 
 
@@ -42,7 +42,7 @@ class VoiceId(BaseModel):
 
 
 class SpeechBody(BaseModel):
-    """What is to be spoken and how. Fields that are not known here are ignored, as clients send their own."""
+    """A request to speak. Fields that are not known here are ignored, as clients send their own."""
 
     model_config = ConfigDict(strict=True)
 

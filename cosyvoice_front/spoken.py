@@ -26,7 +26,7 @@ HAPPINESS = ("", "stop", "length", "repetition")
 
 
 class Tally:
-    """What has been spoken so far.
+    """Speech that has been spoken so far.
 
     Attributes:
         heard: is told the seconds of each chunk, before they count here.

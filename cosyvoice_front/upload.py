@@ -1,4 +1,4 @@
-"""What is kept of a voice that a client has sent, beside the voice itself."""
+"""The record of a voice that a client has sent, kept beside the voice itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Upload:
-    """What is kept beside a voice.
+    """The record kept beside a voice.
 
     Attributes:
         owner: name of the key that sent it.

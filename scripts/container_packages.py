@@ -26,7 +26,7 @@ from pip._vendor.packaging.specifiers import SpecifierSet  # the container may l
 LINE = re.compile(r"(?P<name>[\w.-]+)(?P<bounds>[<>~!][^=]?=?[^=]*,)?==(?P<version>[\w.]+)")
 
 ENTRY = re.compile(r"^(\S+==\S+)((?: \\\n +--hash=\S+)+\n)", re.MULTILINE)
-"""Of a lock file: a pin, and its hashes on lines of their own."""
+"""A pin of a lock file, and its hashes on lines of their own."""
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -47,7 +47,7 @@ FREE_GIB = 1.5
 """Without torch."""
 CPU_TORCH_GIB = {"uv": 1.0, "pip": 1.5}
 CUDA_TORCH_GIB = {"uv": 5.0, "pip": 10.0}
-"""What torch takes beside that, while uv or pip installs it: a CPU build, and one with the libraries of CUDA.
+"""Further room that torch takes while uv or pip installs it: a CPU build, and one with the libraries of CUDA.
 
 Those of torch 2.13 on PyPI have 2.6 GiB as files and 4.6 installed. uv unpacks while it fetches, and links
 what is in its cache; pip keeps each file twice until all are unpacked.
@@ -81,7 +81,7 @@ REASONS = {
         "the package index has another file than the one that is locked here: nothing of it was installed"
     ),
 }
-"""What pip and uv say, and what it means."""
+"""Messages of pip and uv, and their meaning."""
 PROGRESS = re.compile(
     r"(?:Collecting|Processing|Downloading|Requirement already satisfied:) (?:\S*/)?(\S+)"
     r"|((?:Prepared|Installed) .+)"
@@ -318,7 +318,7 @@ def _pip_settings(venv: Path) -> dict[str, str]:
 
 
 def _uv_variables(venv: Path) -> dict[str, str]:
-    """What pip is configured with, as variables of uv, and pip's way to choose: the newest of all indexes."""
+    """Pip's configuration as variables of uv, and pip's way to choose: the newest of all indexes."""
     settings = _pip_settings(venv)
     variables = {"UV_INDEX_STRATEGY": "unsafe-best-match"}
     for key in sorted(settings, key=lambda key: key.startswith(":env:")):  # variables win over files

@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PLATFORM = ["--python-platform", "x86_64-manylinux_2_35", "--python-version", "3.11"]
-"""Of the server's package; Python 3.12 needs the same versions."""
+"""Python of the server's package; Python 3.12 needs the same versions."""
 CPU = ["--constraints", "requirements/cpu.txt"]
 TORCH = ["--constraints", "requirements/torch.txt"]
 PARTS = {

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CONTAINER = ROOT / "requirements" / "container.txt"
 FLAVOUR = "trtllm"
 SOURCE = ("requirements", "pyproject.toml", "README.md", "LICENSE", "cosyvoice_runtime", "client", "scripts")
-"""What the image copies from here."""
+"""Files that the image copies from here."""
 
 
 def main(arguments: list[str] | None = None) -> int:

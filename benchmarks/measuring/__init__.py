@@ -1,1 +1,1 @@
-"""What the benchmarks share: texts, load, figures, reports."""
+"""Texts, load, figures and reports that the benchmarks share."""

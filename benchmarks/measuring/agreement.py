@@ -22,7 +22,7 @@ from cosyvoice_runtime.serving.lm.engine import LmEngine
 
 @dataclass(frozen=True)
 class Spoken:
-    """What an engine said, and why it ended."""
+    """Tokens of an engine, and why they ended."""
 
     tokens: list[int]
     finish_reason: FinishReason

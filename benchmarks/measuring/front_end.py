@@ -1,4 +1,4 @@
-"""What comes before the speech LM, without a server."""
+"""The work before the speech LM, without a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an offline speech recogniser hears, and how far that is from the text."""
+"""Words that an offline speech recogniser hears, and their distance from the text."""
 
 from __future__ import annotations
 

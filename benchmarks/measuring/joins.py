@@ -1,4 +1,4 @@
-"""What chunk joins and the end do to a waveform."""
+"""Effects of chunk joins and of the end on a waveform."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def differences(page: Path, name: str, text: str, tolerance: float) -> list[str]
 
 
 def _split(page: Path, name: str) -> list[str]:
-    """What is before the part, the part, and what is behind it; the marks don't belong to it."""
+    """The text before the part, the part, and the text behind it; the marks don't belong to it."""
     return re.split(rf"(?<=<!-- {name} -->)|(?=<!-- /{name} -->)", page.read_text("utf-8"))
 
 

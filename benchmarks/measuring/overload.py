@@ -1,4 +1,4 @@
-"""What a server does with more requests than it can take, in figures."""
+"""Figures of a server with more requests than it can take."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _waits_s(samples: Sequence[Sample]) -> list[float]:
 
 
 def verdicts(levels: Sequence[Level]) -> list[str]:
-    """What is asked of a server under load, and whether it was so."""
+    """Promises of a server under load, and whether they held."""
     found = []
     by_factor = {level["factor"]: level for level in levels if "factor" in level}
     if by_factor.get(0.5, {}).get("ttfb_ms") and by_factor.get(2.0, {}).get("ttfb_ms"):

@@ -41,7 +41,7 @@ def markdown(report: dict[str, Any]) -> str:
 
 
 def load_name(level: dict[str, Any]) -> str:
-    """What a level is called, by its number of clients or of requests per second."""
+    """Name of a level, by its number of clients or of requests per second."""
     if "clients" in level:
         who = "listener" if level.get("listen") else "client"
         return f"{level['clients']} {who}" + ("" if level["clients"] == 1 else "s")

@@ -22,7 +22,7 @@ MOST_GROWTH = 1.15
 
 @dataclass(frozen=True)
 class Holding:
-    """What all processes of a server hold together; memory in MiB."""
+    """Sums of what all processes of a server hold; memory in MiB."""
 
     memory_mib: float
     threads: int
@@ -45,7 +45,7 @@ class ServerProcesses:
         self._server()
 
     def holding(self) -> Holding:
-        """What they hold now."""
+        """The sums that they hold now."""
         server = self._server()
         pids = [process.pid for process in session_members(server.session)]
         [prefix] = [word.removeprefix(REGION_PREFIX) for word in server.command if REGION_PREFIX in word]
@@ -122,7 +122,7 @@ def cpu_seconds(process: Process) -> float:
 
 
 def growths(series: Sequence[Holding]) -> list[str]:
-    """What grew from the second third of the series to the last, beyond what may be chance.
+    """Growth from the second third of the series to the last, beyond what may be chance.
 
     The most counts: a server that is being started anew holds little.
     """

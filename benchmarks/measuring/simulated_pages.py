@@ -8,7 +8,7 @@ from cosyvoice_runtime.serving.token2wav.usual_pages import UsualPages
 
 
 class SimulatedPages:
-    """What `Openings` asks of a `VoiceCache`, of one voice.
+    """The part of a `VoiceCache` that `Openings` asks, for one voice.
 
     Attributes:
         num_pages: all there are.

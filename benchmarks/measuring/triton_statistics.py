@@ -1,4 +1,4 @@
-"""What Triton counted between two moments."""
+"""Triton's counts between two moments."""
 
 from __future__ import annotations
 

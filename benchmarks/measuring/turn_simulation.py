@@ -40,7 +40,7 @@ WARM_UP_S = 3.0
 
 
 PAGES, PAGES_OF_VOICE = 1034, 8
-"""Of an H200 with 140 GB, and of those the voice's."""
+"""Pages of an H200 with 140 GB, and of those the voice's."""
 PART = 4
 """Blocks of a call that computes an utterance's lost pages again."""
 
@@ -91,7 +91,7 @@ class Division:
 
 
 PAST_MS, LONGEST_PAST_MS = (1.06, 1.06, 1.27, 1.47), (0.3, 0.48, 0.8, 1.11)
-"""What each second adds that was spoken before, for 1 to 4 blocks: of the mean of 16 rows, of the longest."""
+"""Time that each earlier second adds, for 1 to 4 blocks: of the mean of 16 rows, of the longest."""
 OF_MANY = Division(
     {
         1: (19, 24, 29, 30),
@@ -349,7 +349,7 @@ class Simulation:
         return length_ms / 1e3
 
     def _again_s(self, shares: Sequence[Share], chunks: Sequence[WaveChunk]) -> float:
-        """What it takes to compute blocks again whose pages were lost."""
+        """Time to compute blocks again whose pages were lost."""
         under_way = {int(name) for lane in self._lanes for name in lane.names}
         again_s = 0.0
         for (job, tokens), chunk in zip(shares, chunks, strict=True):

@@ -1,4 +1,4 @@
-"""What a server still has in work, by its metrics page."""
+"""The work that a server still has, by its metrics page."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def work_left(page: str, settle_s: float) -> dict[str, float]:
 
 
 def gauges(page: str, names: Sequence[str]) -> dict[str, float]:
-    """Those of these names that are not zero, with their labels.
+    """Metrics of these names that are not zero, with their labels.
 
     Raises:
         SystemExit: the page lacks one of them.

@@ -1,4 +1,4 @@
-"""What is to be spoken: manifests, data sets, built-in sentences."""
+"""Texts to be spoken: manifests, data sets, built-in sentences."""
 
 from __future__ import annotations
 

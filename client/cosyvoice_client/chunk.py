@@ -1,4 +1,4 @@
-"""What comes back."""
+"""A chunk of speech as a server sends it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 SAMPLE_RATE = 24_000
 TOKEN_RATE = 25
-"""Of a server that does not say its own."""
+"""Sample rate assumed of a server that does not say its own."""
 
 
 @dataclass(frozen=True, eq=False)

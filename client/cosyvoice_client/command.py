@@ -1,4 +1,4 @@
-"""What both commands share: options, progress, exit codes."""
+"""Options, progress and exit codes of both commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands do with speech: write, play and report it as it comes."""
+"""Commands write, play and report speech as it comes."""
 
 from __future__ import annotations
 
@@ -184,4 +184,4 @@ def tell(line: str) -> None:
 
 
 def _ignore(line: str) -> None:
-    """What a quiet command says."""
+    """A quiet command's report says nothing."""

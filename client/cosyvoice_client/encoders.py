@@ -26,7 +26,7 @@ FORMATS: tuple[Format, ...] = get_args(Format)
 MARK = "AI-generated"
 """Of synthetic speech, for machines, in the comment of every format that carries one."""
 UNKNOWN_SIZE = 0xFFFFFFFF
-"""Of a wav file whose end is not known yet; readers then read to the end."""
+"""Size in the header of a wav file whose end is not known yet; readers then read to the end."""
 CONTENT_TYPES: dict[str, str] = {
     "mp3": "audio/mpeg",
     "opus": "audio/ogg",
@@ -89,7 +89,7 @@ class Encoder(Protocol):
     instant: bool
 
     def feed(self, samples: Samples) -> bytes:
-        """What mono samples ``[n]`` in [-1, 1] make certain; may be nothing."""
+        """Bytes that mono samples ``[n]`` in [-1, 1] make certain; may be none."""
 
     def finish(self) -> bytes:
         """The rest."""

@@ -1,4 +1,4 @@
-"""What can go wrong, by what a caller can do about it."""
+"""Errors, by what a caller can do about them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RefusedError(ClientError):
 
 
 RETRY_AFTER = re.compile(r"; try again in (\d+(?:\.\d+)?) s$")
-"""What a server that is full says at the end of its message."""
+"""End of a full server's message, with the seconds to wait."""
 
 
 class UnavailableError(ClientError):

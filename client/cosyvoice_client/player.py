@@ -165,7 +165,7 @@ class Player:
 
     @property
     def name(self) -> str:
-        """What plays."""
+        """Name of the program or library that plays."""
         return self._output.name
 
     def __call__(self, samples: Samples) -> None:

@@ -1,4 +1,4 @@
-"""What is to be spoken and how, as the tensors that both models take."""
+"""A request to speak, as the tensors that both models take."""
 
 from __future__ import annotations
 

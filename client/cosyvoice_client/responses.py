@@ -1,4 +1,4 @@
-"""What comes back through a stream of gRPC, with the errors of this package."""
+"""Responses of a gRPC stream, with the errors of this package."""
 
 from __future__ import annotations
 

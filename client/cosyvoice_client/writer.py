@@ -25,7 +25,7 @@ Opener = Callable[[str | Path, int], AbstractContextManager[Write]]
 STDOUT = "-"
 Encoded = Literal["mp3", "opus", "aac"]
 ENCODED: dict[str, Encoded] = {".mp3": "mp3", ".opus": "opus", ".ogg": "opus", ".aac": "aac"}
-"""What PyAV writes, by suffix."""
+"""Containers and codecs that PyAV writes, by suffix."""
 PYAV = "av==18.1.0"
 """As in requirements/front.txt."""
 

@@ -1,4 +1,4 @@
-"""What a listener is told of a context."""
+"""Events that a listener is told of a context."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class WordTimes:
         self._bars: deque[int] = deque()
         self._sound = Sound()
         self._told_s = 0.0
-        """Of the segment's sound, what the words that have been told take."""
+        """Share of the segment's sound that the told words take."""
         self._units = 0.0
         self._spoken_units = PACE * speed * TRUSTED_S
         self._spoken_s = TRUSTED_S
@@ -54,7 +54,7 @@ class WordTimes:
         self._words += self._reader.read(text)
 
     def bar(self, position: int) -> None:
-        """What follows this many characters is another segment than what stands before; a word ends here."""
+        """A segment ends after this many characters, and a word with it."""
         self._words += self._reader.finish()
         if not self._bars or self._bars[-1] < position:
             self._bars.append(position)
@@ -86,7 +86,7 @@ class WordTimes:
         return told
 
     def finish(self) -> list[TimedWord]:
-        """What is left of the text, when no more audio comes."""
+        """The words left of the text, when no more audio comes."""
         self._words += self._reader.finish()
         return self._spread(list(self._words))
 

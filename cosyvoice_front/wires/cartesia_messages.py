@@ -22,7 +22,7 @@ from cosyvoice_runtime.settings import FrontSettings
 VERSION_HEADER, VERSION_PARAMETER = "cartesia-version", "cartesia_version"
 VERSIONS = ("2025-04-16", "2026-03-01")
 MODELS = "sonic"
-"""What the names of Cartesia's own models begin with; here they are names of the only one."""
+"""Beginning of the names of Cartesia's own models; here they are names of the only one."""
 MOST_DELAY_MS = 5000
 TITLES = {
     400: "Invalid request",
@@ -51,7 +51,7 @@ def _absent(value: object) -> object:
 
 Rate = Annotated[int, AfterValidator(_rate)]
 Unsupported = Annotated[Any, AfterValidator(_absent)]
-"""What would be missed if it were ignored."""
+"""Fields that a client would miss if they were ignored."""
 
 
 class Voice(Message):
@@ -134,7 +134,7 @@ class BytesBody(Speaking):
 
 
 class Input(Message):
-    """What every message to a context may say."""
+    """Fields of every message to a context."""
 
     context_id: str | None = Field(None, min_length=1, max_length=256)
     transcript: str = ""
@@ -144,7 +144,7 @@ class Input(Message):
 
 
 class Opening(Speaking):
-    """What the first message to a context says beside that."""
+    """Further fields of the first message to a context."""
 
     output_format: RawFormat
     add_timestamps: bool | None = False
