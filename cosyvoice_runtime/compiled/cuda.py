@@ -1,14 +1,36 @@
-"""What engines need of CUDA; one place, so that tests without a GPU can stand in for it."""
+"""What engines need of CUDA, and the GPU that they are built for; tests without a GPU stand in for both."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from cosyvoice_runtime.cuda_graphs import uncollected
+from cosyvoice_runtime.errors import EngineFileError
+
+FIRST = torch.device("cuda", 0)
+
+
+class Gpu(NamedTuple):
+    """Name as CUDA gives it, and compute capability (``"9.0"``)."""
+
+    name: str
+    compute_capability: str
+
+
+def present_gpu(device: torch.device = FIRST) -> Gpu:
+    """A GPU that this process sees.
+
+    Raises:
+        EngineFileError: it sees none.
+    """
+    if not torch.cuda.is_available():
+        raise EngineFileError("this process sees no GPU")
+    properties = torch.cuda.get_device_properties(device)
+    return Gpu(properties.name, f"{properties.major}.{properties.minor}")
 
 
 class Cuda:

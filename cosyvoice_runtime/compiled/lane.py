@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.compiled.network import Inputs, whole
+from cosyvoice_runtime.compiled.ports import Inputs
 from cosyvoice_runtime.compiled.tensorrt_engine import Shapes, TensorRTContext, TensorRTEngine
 from cosyvoice_runtime.cuda_graphs import EagerCalls
 from cosyvoice_runtime.flow.layers import Gathered
@@ -151,3 +151,8 @@ def _write(value: Tensor | Gathered, out: Tensor) -> None:
         out.copy_(value)
     else:
         value.into(out)
+
+
+def whole(value: Tensor | Gathered) -> Tensor:
+    """The tensor itself, or what it is gathered to."""
+    return value if isinstance(value, Tensor) else value.whole()

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import onnx
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cosyvoice_runtime.compiled.network import CompiledNetwork, Inputs, Tensors
 from cosyvoice_runtime.compiled.shapes import Sizes
 from cosyvoice_runtime.flow.layers import Gathered
 
 Dims = tuple[int | str, ...]
 BATCH = "batch"
+Tensors = Mapping[str, Tensor]
+Inputs = Mapping[str, Tensor | Gathered]
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,19 @@ class GraphPorts:
             for dim, size in zip(dims, inputs[name].shape, strict=True)
             if isinstance(dim, str)
         }
+
+
+class CompiledNetwork(Protocol):
+    """A graph from :mod:`cosyvoice_runtime.compiled.export`, ready to run; safe for several threads."""
+
+    def run(self, inputs: Inputs) -> dict[str, Tensor]:
+        """All outputs by name, on the inputs' device; nothing of the inputs is kept or changed."""
+
+    def run_all(self, calls: Iterable[Inputs]) -> list[dict[str, Tensor]]:
+        """The outputs of each call, as :meth:`run` gives them; some of the calls may run at once.
+
+        Inputs are asked for when there is room for their call, and not before.
+        """
 
 
 class FittedNetwork:

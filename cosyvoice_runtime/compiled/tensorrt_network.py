@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from torch import Tensor
 
 from cosyvoice_runtime.compiled.lane import Lane
-from cosyvoice_runtime.compiled.network import Inputs
+from cosyvoice_runtime.compiled.ports import Inputs
 from cosyvoice_runtime.compiled.tensorrt_engine import Shapes, TensorRTEngine
 from cosyvoice_runtime.cuda_graphs import EagerCalls
 

@@ -11,14 +11,13 @@ import torch
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.compiled.cuda import Cuda
 from cosyvoice_runtime.compiled.engine_files import open_engine
+from cosyvoice_runtime.compiled.engine_modules import EngineDecoder, EngineDiT, EngineEncoder, EngineEstimator
 from cosyvoice_runtime.compiled.export import encoder, estimator, vocoder
 from cosyvoice_runtime.compiled.export.graph_files import graph_of, networks_of, wanted_graph
-from cosyvoice_runtime.compiled.flow_parts import EngineDiT, EngineEncoder, EngineEstimator
 from cosyvoice_runtime.compiled.manifest import require_current
 from cosyvoice_runtime.compiled.ports import FittedNetwork, GraphPorts
 from cosyvoice_runtime.compiled.shapes import FlowShape, Shapes, Sizes, VocoderShape
 from cosyvoice_runtime.compiled.tensorrt_network import TensorRTNetwork
-from cosyvoice_runtime.compiled.vocoder_part import EngineDecoder
 from cosyvoice_runtime.cuda_graphs import EagerCalls
 from cosyvoice_runtime.flow.dit import DiT
 from cosyvoice_runtime.flow.encoder import FlowEncoder

@@ -9,18 +9,17 @@ from pathlib import Path
 
 import onnx
 import torch
-from small_flow import CONFIG, COSYVOICE3, random_flow
-from small_hift import CAUSAL, PUBLISHED, small_hift
 
 from cosyvoice_runtime.checkpoint.config import FlowConfig, VocoderConfig
 from cosyvoice_runtime.checkpoint.making.architecture import TINY
 from cosyvoice_runtime.compiled.export import encoder, estimator, vocoder
 from cosyvoice_runtime.compiled.export.parts import decoder_graph, flow_graphs
-from cosyvoice_runtime.compiled.network import CompiledNetwork
-from cosyvoice_runtime.compiled.ports import FittedNetwork, GraphPorts
+from cosyvoice_runtime.compiled.ports import CompiledNetwork, FittedNetwork, GraphPorts
 from cosyvoice_runtime.compiled.shapes import Shapes
 from cosyvoice_runtime.compiled.token2wav_engines import Token2WavEngines
 from module_weights import weights_of
+from small_flow import CONFIG, COSYVOICE3, random_flow
+from small_hift import CAUSAL, PUBLISHED, small_hift
 
 FLOWS: dict[str, FlowConfig] = {"cosyvoice2": CONFIG, "cosyvoice3": COSYVOICE3}
 VOCODERS: dict[str, VocoderConfig] = {"cosyvoice2": PUBLISHED, "cosyvoice3": CAUSAL}

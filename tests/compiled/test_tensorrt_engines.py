@@ -11,15 +11,12 @@ from typing import Any
 import pytest
 import torch
 from small_engines import SHAPES, engines, write_graphs
-from small_flow import random_flow, random_prompt, random_tokens
-from small_hift import PUBLISHED, random_mel, small_hift
 from torch import Tensor
 
 from cosyvoice_runtime.compiled.cuda import Cuda
-from cosyvoice_runtime.compiled.network import Tensors
-from cosyvoice_runtime.compiled.ports import FittedNetwork, GraphPorts
+from cosyvoice_runtime.compiled.engine_files import build_engine
+from cosyvoice_runtime.compiled.ports import FittedNetwork, GraphPorts, Tensors
 from cosyvoice_runtime.compiled.shapes import VocoderShape
-from cosyvoice_runtime.compiled.tensorrt_build import build_engine
 from cosyvoice_runtime.compiled.tensorrt_engine import TensorRTEngine
 from cosyvoice_runtime.compiled.tensorrt_network import TensorRTNetwork
 from cosyvoice_runtime.cuda_graphs import EagerCalls
@@ -27,6 +24,8 @@ from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.flow.stream import FlowStream
 from cuda_fake import FakeCuda, FakeStream
 from onnx_network import OnnxNetwork
+from small_flow import random_flow, random_prompt, random_tokens
+from small_hift import PUBLISHED, random_mel, small_hift
 from tensorrt_fake import fake_tensorrt
 
 VERSIONS = ["10.14.1.48", "11.4.1"]

@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from onnx_graphs import write_encoder, write_tokenizer
 from small_engines import VOCODERS, shapes_of, write_graphs
 
 import tensorrt_fake
+from cosyvoice_runtime.compiled.engine_files import build_engine
 from cosyvoice_runtime.compiled.export import extractors
-from cosyvoice_runtime.compiled.tensorrt_build import build_engine
 from cuda_fake import FakeCuda
+from onnx_graphs import write_encoder, write_tokenizer
 
 trt = pytest.importorskip("tensorrt_rtx_bindings")
 pytestmark = pytest.mark.filterwarnings("ignore:Use Deprecated in TensorRT-RTX")  # timing caches

@@ -9,7 +9,8 @@ import onnxruntime
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.compiled.network import Inputs, whole
+from cosyvoice_runtime.compiled.lane import whole
+from cosyvoice_runtime.compiled.ports import Inputs
 from cosyvoice_runtime.errors import EngineFileError
 
 

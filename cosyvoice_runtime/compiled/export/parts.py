@@ -11,11 +11,10 @@ import onnx
 from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.config import EstimatorConfig, FlowConfig, VocoderConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import CausalVocoderConfig, DiTConfig
-from cosyvoice_runtime.compiled.export.causal_vocoder import CausalDecoderGraph
 from cosyvoice_runtime.compiled.export.dit import dit_graph
 from cosyvoice_runtime.compiled.export.encoder import encoder_graph
 from cosyvoice_runtime.compiled.export.estimator import estimator_graph
-from cosyvoice_runtime.compiled.export.vocoder import DecoderGraph
+from cosyvoice_runtime.compiled.export.vocoder import CausalDecoderGraph, DecoderGraph
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.wave import flow_weights, flow_weights_cosyvoice3
 

@@ -1,4 +1,4 @@
-"""The vocoder's decoder as a graph; mirrors :mod:`cosyvoice_runtime.vocoder.hift`.
+"""The vocoder's decoder as a graph; mirrors :mod:`cosyvoice_runtime.vocoder.hift` and ``causal``.
 
 F0 and the harmonic source have no graph. Phase is the running sum of F0 and both are float64, which TensorRT
 lacks: float32 loses 7e-7 of F0 (measured), and after 10 s the ninth harmonic may be off by 0.1 rad. Time is
@@ -232,3 +232,22 @@ class DecoderGraph:
     def _clip(self, signal: Value, low: float, high: float) -> Value:
         graph = self.graph
         return graph.node("Clip", signal, graph.constant(low, FLOAT), graph.constant(high, FLOAT))
+
+
+class CausalDecoderGraph(DecoderGraph):
+    """CosyVoice3's decoder of convolutions that look back; the first looks ahead and not back."""
+
+    def _first_conv(self, name: str, mel: Value) -> Value:
+        return self._conv(name, mel, (0, self.config.first_kernel - 1))
+
+    def _upsampled(self, name: str, hidden: Value, stage: UpsamplingStage) -> Value:
+        """Each step as often as the stage says, then a convolution."""
+        graph = self.graph
+        repeated = graph.concat([graph.unsqueeze(hidden, 3)] * stage.rate, 3)
+        return self._conv(name, graph.reshape(repeated, (0, 0, -1)), (stage.kernel - 1, 0))
+
+    def _source_conv(self, name: str, spectrum: Value, stage: UpsamplingStage) -> Value:
+        return self._conv(name, spectrum, (stage.source_stride - 1, 0), stage.source_stride)
+
+    def _length_keeping(self, name: str, signal: Value, kernel: int, dilation: int = 1) -> Value:
+        return self._conv(name, signal, (dilation * (kernel - 1), 0), dilation=dilation)

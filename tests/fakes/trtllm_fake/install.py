@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from cosyvoice_runtime.compiled.gpu import Gpu
+from cosyvoice_runtime.compiled.cuda import Gpu
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm import built_engine, library_sampler
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build import engine_build as build
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.installed import LIBRARIES

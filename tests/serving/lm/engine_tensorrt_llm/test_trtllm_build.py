@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cosyvoice_runtime.compiled.gpu import Gpu
+from cosyvoice_runtime.compiled.cuda import Gpu
 from cosyvoice_runtime.compiled.manifest import Manifest
 from cosyvoice_runtime.errors import EngineFileError, InvalidInput
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build import engine_build as build_module

@@ -11,7 +11,7 @@ import pytest
 import torch
 from engine_drivers import refusal
 
-from cosyvoice_runtime.compiled.gpu import Gpu
+from cosyvoice_runtime.compiled.cuda import Gpu
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.serving.lm.engine import prepare_engine
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm import built_engine

@@ -12,7 +12,7 @@ from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.checkpoint.as_torch import read_tensors
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
-from cosyvoice_runtime.compiled.gpu import present_gpu
+from cosyvoice_runtime.compiled.cuda import present_gpu
 from cosyvoice_runtime.compiled.manifest import Manifest, require_current
 from cosyvoice_runtime.errors import CheckpointError, EngineFileError, InvalidInput
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import EngineVocabulary

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
-from cosyvoice_runtime.compiled.gpu import Gpu, present_gpu
+from cosyvoice_runtime.compiled.cuda import Gpu, present_gpu
 from cosyvoice_runtime.compiled.manifest import Manifest, stale_reasons
 from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.flags import (

@@ -1,6 +1,6 @@
-"""FlowEncoder and estimator of the flow as compiled networks, called as the torch modules are.
+"""Encoder and estimator of the flow, and the vocoder's decoder, as compiled networks called as modules are.
 
-The incremental flow stays what it is: pages hold the past. These modules read it into whole tensors for the
+The incremental flow stays what it is: pages hold the past. Its modules read it into whole tensors for the
 network, and write back what the network hands on. The start of an utterance is a past of zeros behind the
 mask.
 """
@@ -16,15 +16,16 @@ from torch import Tensor, nn
 from cosyvoice_runtime.checkpoint.config import FlowConfig
 from cosyvoice_runtime.compiled.export.dit import STARTS
 from cosyvoice_runtime.compiled.ports import FittedNetwork
-from cosyvoice_runtime.compiled.shapes import FlowShape, Shapes
+from cosyvoice_runtime.compiled.shapes import FlowShape, Shapes, VocoderShape
 from cosyvoice_runtime.flow.dit import DiT
 from cosyvoice_runtime.flow.encoder import FlowEncoder
 from cosyvoice_runtime.flow.estimator import Estimator
 from cosyvoice_runtime.flow.layers import Before, Gathered, Past
 from cosyvoice_runtime.flow.lookahead_encoder import LookAheadEncoder
+from cosyvoice_runtime.vocoder.rows import Rows
 from cosyvoice_runtime.wave.page_store import GUIDANCE_ROWS
 
-Fit = Callable[[FlowShape], FlowShape]
+FitFlow = Callable[[FlowShape], FlowShape]
 """The shape to compile or pad a call to; fewer rows split it."""
 
 
@@ -32,7 +33,7 @@ class EngineEncoder(nn.Module):
     """In place of :class:`~cosyvoice_runtime.flow.encoder.FlowEncoder`."""
 
     def __init__(
-        self, network: FittedNetwork, encoder: FlowEncoder | LookAheadEncoder, shapes: Shapes, fit: Fit
+        self, network: FittedNetwork, encoder: FlowEncoder | LookAheadEncoder, shapes: Shapes, fit: FitFlow
     ) -> None:
         super().__init__()
         self.token_layout, self.frame_layout = encoder.token_layout, encoder.frame_layout
@@ -71,7 +72,9 @@ class EngineEncoder(nn.Module):
 class EngineEstimator(nn.Module):
     """In place of :class:`~cosyvoice_runtime.flow.estimator.Estimator`."""
 
-    def __init__(self, network: FittedNetwork, estimator: Estimator | DiT, shapes: Shapes, fit: Fit) -> None:
+    def __init__(
+        self, network: FittedNetwork, estimator: Estimator | DiT, shapes: Shapes, fit: FitFlow
+    ) -> None:
         super().__init__()
         self.layout = estimator.layout
         self._network, self._shapes, self._fit = network, shapes, fit
@@ -121,6 +124,21 @@ class EngineDiT(EngineEstimator):
     def _places(self, past: Past, x: Tensor) -> dict[str, Tensor]:
         starts = past.starts
         return {STARTS: torch.zeros(len(x), dtype=torch.int64, device=x.device) if starts is None else starts}
+
+
+class EngineDecoder(nn.Module):
+    """In place of :class:`~cosyvoice_runtime.vocoder.hift.Decoder`."""
+
+    def __init__(
+        self, network: FittedNetwork, shapes: Shapes, fit: Callable[[VocoderShape], VocoderShape]
+    ) -> None:
+        super().__init__()
+        self._network, self._shapes, self._fit = network, shapes, fit
+
+    def forward(self, mel: Tensor, source: Tensor, rows: Rows) -> Tensor:
+        target = self._fit(VocoderShape(len(rows), rows.width))
+        inputs = {"mel": mel.float(), "source": source, "frames": rows.lengths()}
+        return self._network.run(inputs, self._shapes.decoder(target))["wave"]
 
 
 def _mask(visible: Tensor | None, past: Past, before: Before, rows: int, new: int) -> Tensor:
