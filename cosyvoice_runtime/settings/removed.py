@@ -34,5 +34,6 @@ REMOVED: Mapping[str, str] = {
     "strict_preflight": "`python -m cosyvoice_runtime.preflight --strict` stops at warnings",
     "tensorrt_contexts": CONSTANT.format("1"),
     "vocoder_device": "leave it out; token2wav.device takes several GPUs, which gains more",
+    "watch_interval_s": "leave it out, the death of a process is told at once",
 }
 """What to do, by the name without its section."""

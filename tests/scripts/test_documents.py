@@ -128,6 +128,19 @@ def test_paths_named_in_the_text_exist(page: str) -> None:
         assert (ROOT / path).exists(), path
 
 
+def test_settings_named_in_pages_and_deployments_exist() -> None:
+    sections = {name: section.field_names() for name, section in Settings().sections().items()}
+    setting = re.compile(rf"(?<![\w/.])({'|'.join(sections)})\.([a-z]+_\w+)\b(?!\.)")
+    deployments = [
+        ROOT / "docker-compose.yml",
+        *(path for path in (ROOT / "deploy").rglob("*") if path.is_file()),
+    ]
+    texts = PAGES | {str(path): path.read_text(encoding="utf-8") for path in deployments}
+    for source, text in texts.items():
+        for section, name in setting.findall(text):
+            assert name in sections[section], f"{source}: {section}.{name}"
+
+
 def test_speaking_without_a_server_works_as_written(tmp_path: Path) -> None:
     (tmp_path / "demo_voice").symlink_to(ROOT / "demo_voice")
     programs = Path(sys.executable).parent
