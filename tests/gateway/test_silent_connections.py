@@ -35,24 +35,27 @@ async def opened(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWrit
     return await asyncio.open_connection(host, int(port))
 
 
-@pytest.mark.parametrize("kind", ["silent", "half a line", "half a head"])
-def test_connection_whose_headers_do_not_come_is_closed_and_one_that_has_asked_is_kept(tmp_path, kind):
-    async def check() -> None:
-        async with gateway_before(answer_all, tmp_path, arrival_timeout_s=LIMIT_S) as address:
-            asked, used = await opened(address)
-            for _ in range(2):
-                used.write(HEALTH)
-                assert b" 200 " in await asked.readline()
-                await asked.readuntil(b"{}")
-                reader, writer = await opened(address)
-                writer.write(SILENCES[kind])
-                assert await asyncio.wait_for(reader.read(), TIMEOUT_S) == b""
-                writer.close()
-            used.write(SILENCES[kind] or b"\r\n")  # the next request comes in half, too
-            assert await asyncio.wait_for(asked.read(), TIMEOUT_S) == b""
-            used.close()
+def test_connection_whose_headers_do_not_come_is_closed_and_one_that_has_asked_is_kept(tmp_path):
+    async def check(address: str, said: bytes) -> None:
+        asked, used = await opened(address)
+        for _ in range(2):
+            used.write(HEALTH)
+            assert b" 200 " in await asked.readline()
+            await asked.readuntil(b"{}")
+            reader, writer = await opened(address)
+            writer.write(said)
+            assert await asyncio.wait_for(reader.read(), TIMEOUT_S) == b""
+            writer.close()
+        used.write(said or b"\r\n")  # the next request comes in half, too
+        assert await asyncio.wait_for(asked.read(), TIMEOUT_S) == b""
+        used.close()
 
-    asyncio.run(check())
+    async def check_all() -> None:
+        async with gateway_before(answer_all, tmp_path, arrival_timeout_s=LIMIT_S) as address:
+            kinds = ("silent", "half a line", "half a head")
+            await asyncio.gather(*(check(address, SILENCES[kind]) for kind in kinds))
+
+    asyncio.run(check_all())
 
 
 def test_headers_byte_by_byte_have_no_more_time(tmp_path):
