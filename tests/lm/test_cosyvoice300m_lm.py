@@ -68,8 +68,11 @@ def ending() -> TransformerLM:
     return TransformerLM.from_tensors(TINY.speech_lm, {**tensors, "llm_decoder.bias": bias})
 
 
-@pytest.mark.parametrize("pool", [None, CachePool(16, 12)], ids=["slots", "few pages"])
-@pytest.mark.parametrize("capture", [TracingCapture(), play_back], ids=["traced", "played back"])
+@pytest.mark.parametrize(
+    ("capture", "pool"),
+    [(TracingCapture(), None), (play_back, CachePool(16, 12))],
+    ids=["traced in slots", "played back in few pages"],
+)
 def test_captured_steps_draw_the_tokens_of_eager_ones(
     ending: TransformerLM, capture: GraphCapture, pool: CachePool | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,10 +115,10 @@ def test_captured_steps_draw_the_tokens_of_eager_ones(one_table, tensors, monkey
     """From the same random numbers, which those of captured steps are counted from."""
     monkeypatch.setattr(cached_lm, "sample_batch", counted_sample_batch)
     lm, capture, drawn = SpeechLM.from_tensors(one_table, tensors), TracingCapture(), []
-    for options in ({}, {"capture": capture, "prefill_batch": 3}):
-        decoder = BatchDecoder(lm, slots=3, max_len=100, **options)
+    for options in ({}, {"capture": capture, "prefill_batch": 2}):
+        decoder = BatchDecoder(lm, slots=2, max_len=60, **options)
         running = [
-            decoder.add(Prompt([1, 2, row]), SamplingOptions(seed=row, max_tokens=20)) for row in range(3)
+            decoder.add(Prompt([1, 2, row]), SamplingOptions(seed=row, max_tokens=20)) for row in range(2)
         ]
         while any(generation.finish_reason is None for generation in running):
             decoder.step()

@@ -51,7 +51,7 @@ def nothing_is_held(decoder: BatchDecoder) -> bool:
 
 
 def test_pages_of_the_last_one_are_zeros_before_anybody_comes(lm: SpeechLM) -> None:
-    decoder = BatchDecoder(lm, 2, MAX_LEN, TracingCapture(), pool=PLENTY)
+    decoder = BatchDecoder(lm, 2, MAX_LEN, play_back, pool=PLENTY)
     decoder.add(Prompt(TEXT[:4]), SamplingOptions(seed=1, max_ratio=4))
     decoder.step()
     cache = decoder._cache

@@ -30,12 +30,12 @@ class Passes:
     """Captured passes over a cache in which some slots have spoken."""
 
     def __init__(
-        self, lm: SpeechLM, spoken: dict[int, int] | None = None, capture=play_back, feed=None
+        self, lm: SpeechLM, spoken: dict[int, int] | None = None, capture=play_back, feed=None, batch=4
     ) -> None:
         self.lm = lm
         self.cache = KVCache(lm.config, SLOTS, MAX_LEN)
         self.tables = SlotTables(lm.config, SLOTS, MAX_LEN, lm.device)
-        self.passes = GraphedPrefills(lm, self.cache, 4, draw_plain, self.tables, capture, feed)
+        self.passes = GraphedPrefills(lm, self.cache, batch, draw_plain, self.tables, capture, feed)
         for slot, length in (spoken or {}).items():
             embeddings = lm.speech_embedding(torch.arange(length) % 70)
             lm.prefill(embeddings, 0, self.cache.view(slot, slot + 1))
@@ -73,12 +73,13 @@ def test_captured_passes_read_nothing_on_the_host(
 ) -> None:
     """Traced, they repeat the operations alone; what the host decided while capturing stays."""
     monkeypatch.setattr(prefill_graphs, "PROMPT_SIZES", (24,))
-    compare(lm, {1: 7}, sizes, TracingCapture())
+    monkeypatch.setattr(prefill_graphs, "TEXT_SPANS", ())
+    compare(lm, {1: 7}, sizes, TracingCapture(), batch=2)
 
 
-def compare(lm: SpeechLM, spoken: dict[int, int], sizes: dict[int, int], capture) -> None:
+def compare(lm: SpeechLM, spoken: dict[int, int], sizes: dict[int, int], capture, batch: int = 4) -> None:
     """One pass for slots of these sizes, and each fed and drawn for alone."""
-    captured, eager = Passes(lm, spoken, capture), Passes(lm, spoken)
+    captured, eager = Passes(lm, spoken, capture, batch=batch), Passes(lm, spoken)
     group = [captured.prefill(slot, size, slot) for slot, size in sizes.items()]
     ids = captured.passes.run(group)
     for row, (slot, prefill) in enumerate(zip(sizes, group, strict=True)):
