@@ -32,5 +32,5 @@ def finer_bucket(rows: int) -> int:
 
 
 def finer_buckets(max_rows: int) -> list[int]:
-    """Those of :func:`finer_bucket` up to ``max_rows``, which is the last one."""
+    """Sizes of :func:`finer_bucket` up to ``max_rows``, which is the last one."""
     return sorted({min(finer_bucket(rows), max_rows) for rows in range(1, max_rows + 1)})

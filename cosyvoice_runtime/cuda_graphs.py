@@ -26,7 +26,7 @@ ONE_AT_A_TIME = threading.Lock()
 
 
 class ReplayedGraph(Protocol[T_co]):
-    """What was captured, as it is used."""
+    """A captured call, as it is used."""
 
     @property
     def replay(self) -> Callable[[], object]:

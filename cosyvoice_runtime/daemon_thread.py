@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 async def in_daemon_thread(call: Callable[[], T]) -> T:
-    """What a call returns, in a thread that neither the end of the loop nor that of the process waits for.
+    """The result of a call in a thread that neither the end of the loop nor that of the process waits for.
 
     Raises:
         Exception: the call did.

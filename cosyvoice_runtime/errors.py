@@ -23,7 +23,7 @@ OUTPUTS = {
     SPEECH_TOKENIZER: "what the speech tokens are made of",
     SPEAKER_ENCODER: "the speaker embedding",
 }
-"""What each stage of the networks gives, for reading."""
+"""Output of each stage of the networks, for reading."""
 
 
 CHECK_TELLS = "./run.sh check names the layer"
@@ -123,7 +123,7 @@ class CheckpointError(CosyVoiceError):
 
 
 class StorageError(CosyVoiceError):
-    """What should be kept can't be written or read: the disk is full, or a directory can't be used."""
+    """A file can't be written or read: the disk is full, or a directory can't be used."""
 
 
 class EngineFileError(CosyVoiceError):

@@ -85,7 +85,7 @@ class EventLoopThread:
 
 
 class _Steps(Generic[T]):
-    """Those of an asynchronous generator, one after the other."""
+    """Items of an asynchronous generator, one after the other."""
 
     def __init__(self, items: AsyncGenerator[T, None]) -> None:
         self._items = items

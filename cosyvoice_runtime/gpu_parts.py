@@ -143,7 +143,7 @@ def _part(driver: Any, device: torch.device, resource: Any, users: int) -> list[
 
 
 def _checked(answer: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What a call of the driver gives after its status."""
+    """Values that a call of the driver gives after its status."""
     status, *results = answer
     if int(status):
         raise GpuPartsError(f"the driver refuses to divide the GPU: {status.name}")

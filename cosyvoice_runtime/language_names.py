@@ -1,4 +1,4 @@
-"""What people and clients call languages, as tags of BCP 47."""
+"""Names that people and clients give languages, as tags of BCP 47."""
 
 from __future__ import annotations
 

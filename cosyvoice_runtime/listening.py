@@ -59,7 +59,7 @@ def with_port(host: str, port: int) -> str:
 
 
 def split_port(address: str) -> tuple[str, int]:
-    """What :func:`with_port` has joined."""
+    """Host and port that :func:`with_port` has joined."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 

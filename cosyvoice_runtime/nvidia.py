@@ -19,7 +19,7 @@ from typing import NamedTuple
 LIBRARY = "libcuda.so.1"
 KERNEL_MODULE = Path("/proc/driver/nvidia/version")
 DEVICES, NODES = Path("/dev"), ("nvidia[0-9]*", "dxg")
-"""What a process opens to reach a GPU, on Linux and in Windows' subsystem for it."""
+"""Devices that a process opens to reach a GPU, on Linux and in Windows' subsystem for it."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 OLDEST_DRIVERS = {11: 450, 12: 525, 13: 580}
 """Branch of the driver that runs all releases of a CUDA (NVIDIA, "CUDA Compatibility", minor version
@@ -70,7 +70,7 @@ class GpuFacts(NamedTuple):
 
 
 class Obstacle(NamedTuple):
-    """What keeps torch from the GPU of a machine that has NVIDIA's driver.
+    """The reason that keeps torch from the GPU of a machine that has NVIDIA's driver.
 
     Attributes:
         text: the facts and what to do.
@@ -108,7 +108,7 @@ def torch_build() -> TorchBuild | None:
 
 
 def obstacle(environment: Mapping[str, str] = os.environ) -> Obstacle | None:
-    """What can be told without opening the GPU; None where that is nothing, or there is no driver."""
+    """Facts that are known without opening the GPU; None where that is nothing, or there is no driver."""
     driver = Driver("", cuda_of_driver())
     if driver.cuda is None and not KERNEL_MODULE.exists():
         return None

@@ -1,4 +1,4 @@
-"""What of a text can be spoken at all, as the front and the server both have to know."""
+"""The part of a text that can be spoken at all, as the front and the server both have to know."""
 
 from __future__ import annotations
 

@@ -17,9 +17,9 @@ STAGED_BYTES = 2**16
 STAGES = 32
 """Transfers under way from a thread's memory before it waits for the oldest of them."""
 LANDED_BYTES = 2**12
-"""Of the smallest memory that values arrive in; it is kept for others, as is that of each double size."""
+"""Bytes of the smallest memory that values arrive in; it and each double size are kept for others."""
 MOST_LANDED_BYTES = 2**24
-"""Of the largest; values beyond it get memory of their own, which is not kept."""
+"""Size of the largest memory that is kept; values beyond it get memory of their own, which is not kept."""
 MOST_VIEWS = 256
 """Of one piece of pinned memory that are kept."""
 
@@ -193,7 +193,7 @@ class _Landing:
         self._arrived.record(torch.cuda.current_stream(values.device))
 
     def taken(self) -> npt.NDArray[Any]:
-        """What has arrived; memory that is kept is free for others then."""
+        """Values that have arrived; memory that is kept is free for others then."""
         wait_for(self._arrived)
         if self._size > MOST_LANDED_BYTES:
             return self._values

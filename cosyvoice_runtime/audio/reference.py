@@ -1,4 +1,4 @@
-"""What reference audio must be before a voice is made from it."""
+"""Conditions that reference audio meets before a voice is made from it."""
 
 from __future__ import annotations
 

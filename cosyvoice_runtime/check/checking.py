@@ -59,7 +59,7 @@ class Check:
         self._broken: set[str] = set()
 
     def rows(self) -> Iterator[Row]:
-        """What is found, as soon as it is.
+        """Findings, as soon as they are made.
 
         Raises:
             CosyVoiceError: the checkpoint or the reference can't be read.
@@ -154,10 +154,10 @@ class Check:
         return lm_prompts(SpeechRequest(SENTENCE, self._voice), front_end, tokenizer)[0]
 
     def _other_tokens(self) -> list[int]:
-        """What is said where the speech LM says nothing."""
+        """Tokens that stand in where the speech LM says nothing."""
         return self._voice.speech_tokens[:TOKENS].tolist() or list(range(TOKENS))
 
     def _other_mel(self) -> Floats:
-        """What is vocoded where the flow gives nothing: the reference itself, or silence."""
+        """Mel that is vocoded where the flow gives nothing: the reference itself, or silence."""
         mel: Floats = self._voice.prompt_mel.T
         return np.ascontiguousarray(mel) if mel.size else np.zeros((mel.shape[0], TOKENS), np.float32)

@@ -1,4 +1,4 @@
-"""What one precision gave beside what float32 gave, with how far they may be apart."""
+"""Results of one precision beside those of float32, with how far they may be apart."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cosyvoice_runtime.check.limits import CLIPPED, LIMITS, SILENT
 
 
 class RoundResult(NamedTuple):
-    """What one precision gave.
+    """Results of one precision.
 
     Attributes:
         tokens: that it said; of a second precision, those of the first.
@@ -55,14 +55,14 @@ def of_logits(spoken: RoundResult, expected: RoundResult | None, format_: str) -
 
 
 def of_mel(spoken: RoundResult, expected: RoundResult | None, format_: str) -> Comparison:
-    """Of the mel of the same tokens."""
+    """Finding about the mel of the same tokens."""
     if expected is None:
         return Comparison(f"finite, {spoken.mel.min():.1f} to {spoken.mel.max():.1f}")
     return _compared(spoken.mel, expected.mel, LIMITS[format_].mel)
 
 
 def of_samples(spoken: RoundResult, expected: RoundResult | None, format_: str) -> Comparison:
-    """Of the samples of the same mel, and of whether anything can be heard at all."""
+    """Finding about the samples of the same mel, and of whether anything can be heard at all."""
     peak = float(np.abs(spoken.samples).max())
     level, share = CLIPPED
     clipped = float((np.abs(spoken.samples) >= level).mean())

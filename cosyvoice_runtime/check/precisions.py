@@ -35,7 +35,7 @@ class PrecisionRound(NamedTuple):
 
 
 def served(settings: Settings, exported: Path) -> PrecisionRound:
-    """What resolved settings serve.
+    """Precisions that resolved settings serve.
 
     Args:
         exported: directory for graphs of ONNX Runtime.
@@ -78,7 +78,7 @@ def float32(like: PrecisionRound, exported: Path) -> PrecisionRound | None:
 
 
 def not_run(settings: Settings) -> list[str]:
-    """What is served and is not compared, a line each."""
+    """Parts that are served and not compared, a line each."""
     lm, wave = settings.tensorrt_llm, settings.token2wav
     chosen = {"tensorrt_llm.engine": lm.engine, "token2wav.backend": wave.backend}
     lines = [

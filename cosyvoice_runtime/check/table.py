@@ -1,4 +1,4 @@
-"""What was found, as one table."""
+"""Findings as one table."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ ABSENT = object()
 
 @dataclass(frozen=True)
 class Manifest:
-    """What an engine was built from.
+    """Sources that an engine was built from.
 
     Attributes:
         sources: SHA-256 of weight and ONNX files, by their names.
@@ -76,7 +76,7 @@ class Manifest:
 
 
 def differences(built: Manifest, wanted: Manifest) -> list[str]:
-    """What keeps an engine from being the wanted one, a sentence each; empty if nothing does."""
+    """Differences that keep an engine from being the wanted one, a sentence each; empty if nothing does."""
     return [
         *_changed("source", built.sources, wanted.sources),
         *_changed("version of", built.tools, wanted.tools),

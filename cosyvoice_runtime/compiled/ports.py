@@ -35,7 +35,7 @@ class GraphPorts:
         return cls(_dims(graph.input), _dims(graph.output))
 
     def input_shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
-        """What the inputs look like at these sizes."""
+        """Shapes of the inputs at these sizes."""
         return {
             name: tuple(sizes[size] if isinstance(size, str) else size for size in dims)
             for name, dims in self.inputs.items()

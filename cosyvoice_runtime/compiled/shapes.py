@@ -58,7 +58,7 @@ class VocoderShape:
 
 @dataclass(frozen=True)
 class Shapes:
-    """What the engines of a deployment are built for.
+    """Sizes that the engines of a deployment are built for.
 
     Attributes:
         max_rows: utterances in one call.
@@ -145,7 +145,7 @@ class Shapes:
         return sorted(shapes, key=lambda shape: shape.rows * shape.frames)
 
     def fit_flow(self, shape: FlowShape) -> FlowShape:
-        """What to pad a call to: the smallest captured shape that holds it, or itself if none does.
+        """Size to pad a call to: the smallest captured shape that holds it, or itself if none does.
 
         With fewer rows than the call, it is split: long utterances run one at a time.
         """

@@ -89,7 +89,7 @@ class TensorRTContext:
             _require(self._context.set_input_shape(name, shape), f"shape of {name}", shape)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Of an input or output, once all input shapes are set."""
+        """Shape of an input or output, once all input shapes are set."""
         return tuple(self._context.get_tensor_shape(name))
 
     def scratch_bytes(self) -> int:

@@ -70,7 +70,7 @@ class Token2WavEngines:
 
 
 def shapes_of(settings: Token2WavSettings, config: ModelConfig) -> Shapes:
-    """What the engines of these settings are built for."""
+    """Sizes that the engines of these settings are built for."""
     return Shapes(config, settings.most_batch, settings.backend_max_seconds * config.flow.token_rate)
 
 

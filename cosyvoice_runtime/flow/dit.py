@@ -143,7 +143,7 @@ class DiT(nn.Module):
         self.time = None
 
     def mask(self, visible: Tensor) -> Tensor:
-        """What :meth:`forward` takes, of bool ``[B, 1, T, S]``, which every block would convert anew."""
+        """Mask for :meth:`forward`, of bool ``[B, 1, T, S]``, which every block would convert anew."""
         return visible_bias(visible, self.projection.weight.dtype)
 
     def forward(

@@ -64,7 +64,7 @@ class LookAhead(nn.Module):
 
 
 class RelativeLayerSizes(Protocol):
-    """Of a layer of relative attention."""
+    """Sizes of a layer of relative attention."""
 
     @property
     def width(self) -> int: ...
@@ -171,10 +171,10 @@ class PagedEncoder(Protocol):
     """Attends in the layers of a :class:`FlowEncoder`, over pasts in pages, without masks."""
 
     def tokens(self, places: PagePlaces) -> RelativeAttention:
-        """Of the first stack, in one call."""
+        """Relative attention of the first stack, in one call."""
 
     def frames(self, places: PagePlaces) -> RelativeAttention:
-        """Of the second."""
+        """Relative attention of the second stack, in one call."""
 
 
 class FlowEncoder(nn.Module):

@@ -63,7 +63,7 @@ class ResnetBlock(nn.Module):
 
 
 class BlockSizes(Protocol):
-    """Of a transformer block."""
+    """Sizes of a transformer block."""
 
     @property
     def channels(self) -> int: ...
@@ -133,7 +133,7 @@ class Estimator(nn.Module):
         self.projection = nn.Linear(channels, mel_bins)
 
     def time_biases(self, t: Tensor) -> Tensor:
-        """What every stage adds for time ``t [B]`` in [0, 1]: ``[stages, B, C]``.
+        """Addends of every stage for time ``t [B]`` in [0, 1]: ``[stages, B, C]``.
 
         Depends on the time alone, so a solver with fixed steps computes it once per model.
         """
@@ -145,7 +145,7 @@ class Estimator(nn.Module):
         """Nothing: they are small."""
 
     def mask(self, visible: Tensor) -> Tensor:
-        """What :meth:`forward` takes, of bool ``[B, 1, T, S]``, which every layer would convert anew."""
+        """Mask for :meth:`forward`, of bool ``[B, 1, T, S]``, which every layer would convert anew."""
         return visible_bias(visible, self.projection.weight.dtype)
 
     def forward(
@@ -193,7 +193,7 @@ NUM_STEPS = 10
 
 @dataclass(frozen=True)
 class Conditions:
-    """What guides the solver, for each row.
+    """Conditions that guide the solver, for each row.
 
     Attributes:
         mu: ``[B, T, mel]`` token encoding.
@@ -228,10 +228,10 @@ def start_noise(mel_bins: int) -> Tensor:
 
 
 class VelocityNetwork(Protocol):
-    """What the solver's steps ask of an estimator."""
+    """Interface of an estimator for the solver's steps."""
 
     def mask(self, visible: Tensor) -> Tensor:
-        """What a call takes, of bool ``[B, 1, T, S]``."""
+        """The mask that a call takes, of bool ``[B, 1, T, S]``."""
 
     def __call__(self, *inputs: Tensor | Past | None) -> Tensor:
         """Velocity ``[B, T, mel]``, of what the estimator takes."""
@@ -243,7 +243,7 @@ class TimedNetwork(VelocityNetwork, Protocol):
     projection: nn.Linear
 
     def time_biases(self, t: Tensor) -> Tensor:
-        """What the network takes for times ``[B]``: ``[N, B, C]``."""
+        """Embeddings that the network takes for times ``[B]``: ``[N, B, C]``."""
 
 
 class FlowSolver:
@@ -295,12 +295,12 @@ class FlowSolver:
         return x
 
     def guided(self, conditions: Conditions) -> Conditions:
-        """What :meth:`step` takes: the rows with and without guidance, in the network's type."""
+        """Inputs of :meth:`step`: the rows with and without guidance, in the network's type."""
         both = conditions.with_unconditioned()
         return Conditions(*(x.to(self.dtype) for x in (both.mu, both.speaker, both.prompt)))
 
     def mask(self, visible: Tensor | None) -> Tensor | None:
-        """What :meth:`step` takes: the mask of both guidance rows as the network wants it."""
+        """Input of :meth:`step`: the mask of both guidance rows as the network wants it."""
         return None if visible is None else self.estimator.mask(torch.cat([visible, visible]))
 
     def step(

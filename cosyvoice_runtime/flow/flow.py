@@ -33,7 +33,7 @@ from cosyvoice_runtime.wave.solvers import EULER
 
 @dataclass(frozen=True)
 class FlowAttention:
-    """What the layers see: masks of the three stacks (None: everything) and what the encoder saw before."""
+    """View of the layers: masks of the three stacks (None: everything) and what the encoder saw before."""
 
     tokens: Tensor | None
     frames: Tensor | None
@@ -87,7 +87,7 @@ class FlowNetwork(nn.Module):
 
 
 class CompiledFlow(Protocol):
-    """What stands in for the large parts of a :class:`FlowNetwork`.
+    """Engines in place of the large parts of a :class:`FlowNetwork`.
 
     Attributes:
         max_frames: of one utterance, prompt included.

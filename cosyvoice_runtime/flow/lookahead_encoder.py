@@ -1,4 +1,4 @@
-"""What CosyVoice3's flow has in place of an encoder: each token's embedding, mixed with those of the next."""
+"""CosyVoice3's flow in place of an encoder: each token's embedding, mixed with those of the next."""
 
 from __future__ import annotations
 

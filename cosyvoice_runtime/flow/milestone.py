@@ -6,7 +6,7 @@ import torch
 
 
 class Milestone:
-    """What the current stream of a device has been given until now. Asked no more once it is done.
+    """The work that the current stream of a device has been given until now. Asked no more once it is done.
 
     Used by one thread at a time.
     """
@@ -16,7 +16,7 @@ class Milestone:
         self._event: torch.cuda.Event | None = torch.cuda.current_stream(device).record_event()
 
     def before_next(self) -> None:
-        """What the current stream is given next comes after it."""
+        """The current stream's next work comes after it."""
         if self._event is None:
             return
         if self._event.query():

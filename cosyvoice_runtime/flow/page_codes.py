@@ -50,7 +50,7 @@ def keep(
 
 
 def kept(pages: Tensor, scales: Tensor | None, attention: int, table: Tensor, dtype: torch.dtype) -> Tensor:
-    """What :func:`keep` stored in the pages ``table [R, W]``: ``[R, W * frames, 2, H, D]``."""
+    """Values that :func:`keep` stored in the pages ``table [R, W]``: ``[R, W * frames, 2, H, D]``."""
     stored = pages[:, attention][table]
     if scales is None:
         return stored.to(dtype).flatten(1, 2)
@@ -58,7 +58,7 @@ def kept(pages: Tensor, scales: Tensor | None, attention: int, table: Tensor, dt
 
 
 def as_kept(x: Tensor) -> Tensor:
-    """What pages give back of heads ``[..., D]``."""
+    """Values that pages give back of heads ``[..., D]``."""
     return decoded(*coded(x), x.dtype)
 
 

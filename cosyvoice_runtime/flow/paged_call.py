@@ -48,7 +48,7 @@ class BatchShape:
         return cls(len(spans), max(counts), max(before), masked=uneven or max(counts) > chunk_tokens)
 
     def pages(self, chunk_tokens: int) -> int:
-        """Of a row's table: those before and those of its new tokens."""
+        """Number of pages in a row's table: those before and those of its new tokens."""
         return self.before + -(-self.tokens // chunk_tokens)
 
 
@@ -83,7 +83,7 @@ class RowIndices:
 
 
 class PagedInputs:
-    """What the rows of a call bring with them.
+    """State that the rows of a call bring with them.
 
     Args:
         spans: of the first rows; the others are without an utterance.
@@ -166,7 +166,7 @@ def _pack_rows(
 
 @dataclass(frozen=True)
 class Started:
-    """What all steps of the solver share.
+    """Tensors that all steps of the solver share.
 
     Attributes:
         conditions, mask: for both guidance rows.
@@ -336,7 +336,7 @@ class PagedCall:
 
     @property
     def _scales(self) -> Tensor | None:
-        """Of the estimator's flattened pages."""
+        """Scales of the estimator's flattened pages."""
         scales = self._pool.estimator_scales
         return None if scales is None else scales.flatten(0, 2)
 
@@ -357,7 +357,7 @@ class PagedCall:
         new_tails: Tensor,
         attention: Callable[[PagePlaces], RelativeAttention] | None,
     ) -> PagedPast:
-        """Of a part of the network that has one row for an utterance and one step."""
+        """Past of a part of the network that has one row for an utterance and one step."""
         places = pages.flatten(0, 2), *self._places(geometry), self._inputs.shape.before
         relative = None
         if attention is not None:

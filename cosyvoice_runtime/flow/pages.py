@@ -91,7 +91,7 @@ class PagePool(PageStore):
 
     @property
     def _pages(self) -> list[Tensor]:
-        """What is kept of keys and values."""
+        """Tensors that keep keys and values."""
         scales = [] if self.estimator_scales is None else [self.estimator_scales]
         return [self.token_pages, self.frame_pages, self.estimator_pages, *scales]
 

@@ -38,7 +38,7 @@ class FlowParts:
 
 
 def parts_of(config: FlowConfig) -> FlowParts:
-    """Those of the configuration's family."""
+    """Parts of the configuration's family."""
     return _PARTS[type(config.estimator)]
 
 

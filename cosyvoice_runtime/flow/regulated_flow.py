@@ -48,7 +48,7 @@ class RegulatedFlowNetwork(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class Overlap:
-    """What a chunk leaves for the next one: its start and its last frames.
+    """State that a chunk leaves for the next one: its start and its last frames.
 
     Attributes:
         noise, mu: float32 ``[prompt frames + overlap, mel]``.

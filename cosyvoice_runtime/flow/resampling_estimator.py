@@ -89,7 +89,7 @@ class ResamplingStage(nn.Module):
         self.conv = conv
 
     def forward(self, x: Tensor, time: Tensor, past: Past) -> tuple[Tensor, Tensor]:
-        """What the last convolution gives, and what it was given, ``[B, T, channels]``."""
+        """Output of the last convolution, and its input, ``[B, T, channels]``."""
         x = self.resnet(x, time)
         for block in self.blocks:
             x = block(x, None, past)
@@ -130,7 +130,7 @@ class ResamplingEstimator(nn.Module):
         return F.mish(self.time_out(F.silu(self.time_in(sinusoid))))[None]
 
     def mask(self, visible: Tensor) -> Tensor:
-        """What :meth:`forward` would take; every row sees all of itself here."""
+        """The mask that :meth:`forward` would take; every row sees all of itself here."""
         return visible_bias(visible, self.projection.weight.dtype)
 
     def forward(

@@ -1,4 +1,4 @@
-"""What the audit log is told of a client's call: a line for each utterance, and for each refused request."""
+"""Lines of the audit log about a client's call: a line for each utterance, and for each refused request."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
 from cosyvoice_runtime.headers import CLIENT_HEADER
 
 LONG_JSON_BYTES = 262_144
-"""What takes Python some ten milliseconds to read, during which it does nothing else."""
+"""Size that takes Python some ten milliseconds to read, during which it does nothing else."""
 PROCESSES = 2
 """At once; further long bodies wait for their turn."""
 REFUSED = "refused"

@@ -59,7 +59,7 @@ NAMES_A_MODEL = {
 }
 """Requests about one model."""
 SMALL_BYTES = 65_536
-"""Of a message whose fields can't take much memory; what asks for no inference is not larger."""
+"""Size of a message whose fields can't take much memory; what asks for no inference is not larger."""
 UNLIMITED = ("grpc.max_receive_message_length", -1)
 HEALTH_TIMEOUT_S = 10.0
 """For the server's answer to those who watch whether it is there."""
@@ -263,7 +263,7 @@ class _Calls(grpc.GenericRpcHandler):
 
 
 class _Requests:
-    """What a client asks in a stream. What is wrong with one request is told in its place.
+    """Requests of a client's stream. An error of one request is told in its place.
 
     Args:
         admit: looks at a request; raises RefusedError.

@@ -271,7 +271,7 @@ async def _drain(asking: asyncio.Task[ClientResponse]) -> None:
 
 
 def _path_of(model: str, request: web.Request) -> str:
-    """Of the same request to another model."""
+    """Path of the same request to another model."""
     version = request.match_info.get("version")
     at = "" if version is None else f"/versions/{version}"
     return f"{MODEL.format(model=model)}{at}/{request.path.rpartition('/')[2]}"
@@ -344,7 +344,7 @@ async def _require_success(answer: ClientResponse) -> None:
 
 
 def _error_text(body: bytes) -> str:
-    """Of an error, or of an event with one."""
+    """Text of an error, or of an event with one."""
     try:
         return str(json.loads(body.removeprefix(b"data: "))["error"])
     except (ValueError, KeyError, TypeError):

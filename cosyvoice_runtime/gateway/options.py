@@ -1,4 +1,4 @@
-"""What a gateway is told when it starts."""
+"""Options that a gateway is given when it starts."""
 
 from __future__ import annotations
 

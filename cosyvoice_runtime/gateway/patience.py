@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 SLOWEST_BYTES_PER_S = 2**15
 """Two thirds of what speech in 16 bits is played at."""
 LARGEST_BUFFER = 2**24
-"""What a client may have received and not looked at, in bytes."""
+"""Bytes that a client may have received and not looked at."""
 
 
 class Patience:

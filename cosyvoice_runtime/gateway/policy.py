@@ -1,4 +1,4 @@
-"""What is open to clients."""
+"""Calls and models that are open to clients."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ MAX_ID_LENGTH = 256
 MAX_DIMENSIONS = 8
 MAX_ELEMENTS = 2**31 - 1
 MAX_STRINGS = 1024
-"""Of a tensor; all that the models take have one."""
+"""Most strings of a tensor; all that the models take have one."""
 ITEM_BYTES = {
     "BOOL": 1, "UINT8": 1, "INT8": 1, "UINT16": 2, "INT16": 2, "FP16": 2, "BF16": 2,
     "UINT32": 4, "INT32": 4, "FP32": 4, "UINT64": 8, "INT64": 8, "FP64": 8,

@@ -1,4 +1,4 @@
-"""What of a request says whether it may be refused for want of room, and who is refused."""
+"""Facts of a request that say whether it may be refused for want of room, and who is refused."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class UtteranceRequest:
 
     @classmethod
     def of_grpc(cls, request: Any, header: str | None) -> UtteranceRequest:
-        """Of a ``ModelInferRequest`` that has been checked."""
+        """Facts of a ``ModelInferRequest`` that has been checked."""
         client = header
         if client is None and request.parameters:
             client = _name_in({key: _value(chosen) for key, chosen in request.parameters.items()})
@@ -46,7 +46,7 @@ class UtteranceRequest:
 
     @classmethod
     def of_infer(cls, model: str, request: Mapping[str, Any], header: str | None) -> UtteranceRequest:
-        """Of a body for ``infer``, which brings no text in pieces: what to say about one is the model's."""
+        """Facts of a body for ``infer``, which brings no text in pieces: errors about one are the model's."""
         client = _name_in(request.get("parameters", {})) if header is None else header
         inputs = request.get("inputs", ())
         voice, characters = _spoken({tensor.get("name"): tensor.get("data") for tensor in inputs})
@@ -55,7 +55,7 @@ class UtteranceRequest:
 
     @classmethod
     def of_generate(cls, model: str, request: Mapping[str, Any], header: str | None) -> UtteranceRequest:
-        """Of a body for ``generate`` or ``generate_stream``."""
+        """Facts of a body for ``generate`` or ``generate_stream``."""
         client = _name_in(request) if header is None else header
         opens = EVENT not in request or request[EVENT] in (OPEN, [OPEN])
         return cls(model, client, opens, str(request.get("id", "")), *_spoken(request))

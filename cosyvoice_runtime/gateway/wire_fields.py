@@ -21,10 +21,10 @@ from cosyvoice_runtime.gateway.tensor_check import (
 )
 
 MAX_FIELDS = 4096
-"""Of a message with all that it holds; a request with every input has about a hundred."""
+"""Most fields of a message with all that it holds; a request with every input has about a hundred."""
 MAX_UNKNOWN = 16
 MAX_INTEGERS = 65_536
-"""Of a tensor whose content stands in a list: a byte each may become eight."""
+"""Most integers of a tensor whose content stands in a list: a byte each may become eight."""
 MAX_COUNTS = {
     "inputs": MAX_TENSORS,
     "outputs": MAX_TENSORS,

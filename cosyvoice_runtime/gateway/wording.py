@@ -35,7 +35,7 @@ TRY_AGAIN = re.compile(r"; try again (?:later|in [\d.]+ s)$")
 NO_SUCH_VERSION = re.compile(r"version (\d+) is not found")
 FAULT_OF_THE_REQUEST = re.compile(r"input|output|shape|batch|datatype|data type|parse|parameter", re.I)
 TELLTALE = re.compile(r"Traceback|File \"|(?:/[\w.-]+){2}|0x[0-9a-f]{6,}|\w+\.(?:cc|cpp|h|py):\d+")
-"""What no client needs to know: paths, addresses and lines of code."""
+"""Words that no client needs to know: paths, addresses and lines of code."""
 REQUEST_ID = re.compile(r"^\[request id: [^\]]*\] ")
 
 

@@ -1,4 +1,4 @@
-"""What several kernels compute inside."""
+"""Functions that several kernels compute inside."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def _bias(conv: nn.Conv1d | nn.ConvTranspose1d) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class ResBlockWeights:
-    """Of a residual block: of each pair of convolutions, and float32 ``[pairs, C]`` of what comes before."""
+    """Weights of a residual block's pairs of convolutions, and float32 ``[pairs, C]`` of their inputs."""
 
     firsts: tuple[RowConvWeights, ...]
     seconds: tuple[RowConvWeights, ...]
@@ -169,7 +169,7 @@ class FusedDecoder(nn.Module):
 
     @classmethod
     def of(cls, decoder: Decoder) -> FusedDecoder:
-        """Of a decoder on a GPU that the kernels fit (``kernels/choice.py``)."""
+        """The fused form of a decoder on a GPU that the kernels fit (``kernels/choice.py``)."""
         return cls(decoder, chained=True)
 
     def forward(self, mel: Tensor, source: Tensor, rows: Rows) -> Tensor:
@@ -209,7 +209,7 @@ class FusedDecoder(nn.Module):
         return outs.mean(0)
 
     def _source(self, index: int, spectrum: Tensor, lengths: Tensor) -> Tensor:
-        """What a stage hears of the source: ``[B, S, C]``."""
+        """Input of a stage from the source: ``[B, S, C]``."""
         stage, block, weights = (
             self.plain.stages[index], self._source_blocks[index], self._source_downs[index],
         )  # fmt: skip

@@ -54,7 +54,7 @@ class DiTBlockWeights:
 
 @dataclass(frozen=True)
 class Modulation:
-    """What the time gives to one part of a block: float32 ``[steps, C]`` each.
+    """Numbers of the time for one part of a block: float32 ``[steps, C]`` each.
 
     Attributes:
         gain, shift: of its norm, the gain one more than the network's scale.

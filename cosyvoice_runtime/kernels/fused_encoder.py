@@ -78,7 +78,7 @@ class FusedStack:
 
 
 def _weights(layers: Iterable[Module], page_frames: int, pages: int) -> list[RelativeWeights]:
-    """Of a stack's layers, in the order of their numbers, for tables of so many pages."""
+    """Weights of a stack's layers, in the order of their numbers, for tables of so many pages."""
     found = {}
     for layer in layers:
         assert isinstance(layer, EncoderLayer)
@@ -87,7 +87,7 @@ def _weights(layers: Iterable[Module], page_frames: int, pages: int) -> list[Rel
 
 
 def relative_weights(layer: EncoderLayer, page_frames: int, pages: int) -> RelativeWeights:
-    """Of a layer, in float32 before they are rounded."""
+    """Weights of a layer, in float32 before they are rounded."""
     position = layer.position.weight
     ahead, back = page_frames, pages * page_frames
     sinusoid = relative_positions(ahead, back, position.shape[1], position.device).flip(0)

@@ -57,7 +57,7 @@ class BlockWeights:
 
 @dataclass(frozen=True, eq=False)
 class StageWeights:
-    """Of a residual block and its transformer blocks.
+    """Weights of a residual block and its transformer blocks.
 
     Attributes:
         first: the first convolution and beside it the shortcut.
@@ -220,7 +220,7 @@ class FusedSolver:
 
 
 def multiprocessors_of(device: torch.device) -> int:
-    """Of the whole GPU; the interpreter on a CPU has room for everything."""
+    """Multiprocessors of the whole GPU; the interpreter on a CPU has room for everything."""
     return (
         torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1 << 20
     )

@@ -23,7 +23,7 @@ from cosyvoice_runtime.lm.network import DecoderLayer, SpeechLM
 
 @dataclass(frozen=True, eq=False)
 class LayerWeights:
-    """Of a decoder layer: linear weights in the type of activations, norms' weights and biases in float32.
+    """Weights of a decoder layer: linear ones in the activations' type, norms' weights and biases in float32.
 
     Tensor cores take both in one type; float16 holds all digits of bfloat16.
     """

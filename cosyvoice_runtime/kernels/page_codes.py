@@ -103,7 +103,7 @@ def coding_of(places: PagePlaces) -> int:
 
 
 def scales_of(places: PagePlaces) -> Tensor:
-    """What a kernel takes for scales: of pages that have none, any memory."""
+    """The tensor that a kernel takes for scales: of pages that have none, any memory."""
     return places.pages if places.scales is None else places.scales
 
 

@@ -13,7 +13,7 @@ from cosyvoice_runtime.kernels.paged_attention import softmax_add
 from cosyvoice_runtime.kernels.prefill_heads import PromptPlaces
 
 ROWS, KEYS, WARPS = 16, 64, 4
-"""Of a program, which takes one head: positions that are fed, and keys at a time."""
+"""Sizes of a program, which takes one head: positions that are fed, and keys at a time."""
 
 
 @launched

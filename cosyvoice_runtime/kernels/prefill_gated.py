@@ -11,7 +11,7 @@ from cosyvoice_runtime.kernels.arithmetic import silu
 from cosyvoice_runtime.kernels.launch import cdiv, launched
 
 COLUMNS, WARPS = 1024, 4
-"""Of a program."""
+"""Sizes of a program."""
 
 
 @launched

@@ -1,4 +1,4 @@
-"""What a product adds to the residual of prompts, and its norm for the next product."""
+"""The addition of a product to the residual of prompts, and its norm for the next product."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from cosyvoice_runtime.kernels.tiles import Tile
 
 @dataclass(frozen=True, eq=False)
 class RelativeWeights:
-    """What a layer adds to its queries, and what it multiplies them with for their distance to a key.
+    """Addends of a layer's queries, and their factors for their distance to a key.
 
     Attributes:
         content_bias, position_bias: float32 ``[H, D]``.

@@ -67,7 +67,7 @@ def _scored(
 
 @triton.jit
 def _mass_of_most(bits, mass, most):
-    """What the ``most`` most probable ids have together."""
+    """Probability that the ``most`` most probable ids have together."""
     low = tl.full([], 0, tl.int32)  # at least so many have these bits or more
     high = tl.full([], ABOVE_ONE, tl.int32)
     for _ in range(BITS_OF_PROBABILITY):

@@ -18,7 +18,7 @@ _SOLVERS: dict[type, Callable[[Flow, bool], PagedSolver]] = {
 
 
 def fused_solver(flow: Flow, chained: bool = True) -> PagedSolver:
-    """Of a flow on a GPU that the kernels fit (``kernels/choice.py``); for the whole of that GPU.
+    """Fused solver of a flow on a GPU that the kernels fit (``kernels/choice.py``), for all of that GPU.
 
     Args:
         chained: kernels start while the one before ends.

@@ -224,5 +224,5 @@ def load_squares(squares, s, inside, PARTS: tl.constexpr, PADDED_PARTS: tl.const
 
 @triton.jit
 def inverse_norm(parts, WIDTH: tl.constexpr, EPS: tl.constexpr, SHRINK: tl.constexpr):
-    """What RMSNorm multiplies by, ``[S, 1]``, of inputs ``SHRINK`` times their size."""
+    """Factor of RMSNorm, ``[S, 1]``, of inputs ``SHRINK`` times their size."""
     return tl.rsqrt(tl.sum(parts, axis=1) / WIDTH + EPS)[:, None] / SHRINK

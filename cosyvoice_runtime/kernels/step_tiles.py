@@ -11,7 +11,7 @@ from cosyvoice_runtime.kernels.tiles import up_to
 
 @dataclass(frozen=True)
 class StepTile:
-    """What one program of a kernel computes, and with what.
+    """Sizes that one program of a kernel computes, and its resources.
 
     Attributes:
         rows: of the weight; of each of two weights where a kernel takes pairs. At least 16 where they are

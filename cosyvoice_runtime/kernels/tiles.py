@@ -12,7 +12,7 @@ N = TypeVar("N", int, float)
 
 @dataclass(frozen=True)
 class Tile:
-    """What one program of a kernel computes, and with what.
+    """Sizes that one program of a kernel computes, and its resources.
 
     Attributes:
         rows, columns: of the output; in attention, columns are the keys at a time.
@@ -143,20 +143,20 @@ def tiles_for(frames: int, multiprocessors: int) -> Tiles:
 
 
 def up_to(limits: Mapping[N, T], amount: float, more: T) -> T:
-    """What belongs to the least limit that an amount does not exceed; ``more`` beyond all of them."""
+    """The entry of the least limit that an amount does not exceed; ``more`` beyond all of them."""
     return next((limits[limit] for limit in sorted(limits) if amount <= limit), more)
 
 
 FEW_VALUES = 1_200_000
-"""Of an output of the vocoder's convolutions, as those of one to four utterances have."""
+"""Most values of a small output of the vocoder's convolutions, as those of one to four utterances have."""
 FEW, NARROW, WIDE = Tile(64, 64, 64, stages=4), Tile(128, 64, 64, stages=4), Tile(64, 128, 64, stages=4)
 """For few values, for less than 128 columns and for more; the fastest of nine on an H200 for 1 to 32 windows
 of 86 mel frames, or within a tenth of it."""
 
 
 RELATIVE = Tile(0, 0, stages=2)
-"""Of the encoder's attention: a block of queries and a page of keys at a time. Eight warps or three stages
-take as long, one stage a tenth longer."""
+"""Tile of the encoder's attention: a block of queries and a page of keys at a time. Eight warps or three
+stages take as long, one stage a tenth longer."""
 JOIN = Tile(16, 0)
 """Of what joins parts of it."""
 RELATIVE_PROGRAMS, RELATIVE_SPLITS = 256, 8

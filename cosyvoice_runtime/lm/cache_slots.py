@@ -17,7 +17,7 @@ class CacheFullError(CosyVoiceError):
 
 
 class CacheUse(NamedTuple):
-    """What of the cache is in use.
+    """Use of the cache.
 
     Attributes:
         pages, held: of the pool, and those that slots hold.

@@ -66,7 +66,7 @@ class UnderWay(NamedTuple):
 
 
 class StepDraws(NamedTuple):
-    """What draws after a prompt, and what in a captured step."""
+    """The sampler after a prompt, and the one in a captured step."""
 
     prompt: DrawSlots
     step: DrawSlots
@@ -204,7 +204,7 @@ class DeviceSteps:
 
 
 def _turn(sequence: Generation, drawing: int) -> Turn:
-    """What the next step does for a sequence, with so many draws under way."""
+    """Work of the next step for a sequence, with so many draws under way."""
     if drawing:
         last = len(sequence.tokens) + drawing >= sequence.limits.max_tokens
         goes_on = not (last or sequence.must_fill)  # else it is the fill marker that is under way

@@ -258,4 +258,4 @@ Drawn = tuple[Generation, int, int]
 
 
 Emission = tuple[Generation, int | None, FinishReason | None]
-"""What a step brought to one utterance: a speech token, its end, or both (its last token)."""
+"""Outcome of a step for one utterance: a speech token, its end, or both (its last token)."""

@@ -16,7 +16,7 @@ MANTISSA = (1 << 53) - 1
 
 
 class ExponentialNoise:
-    """What ``torch.empty(size).exponential_(generator=torch.Generator().manual_seed(seed))`` holds.
+    """Values of ``torch.empty(size).exponential_(generator=torch.Generator().manual_seed(seed))``.
 
     The generator is the Mersenne Twister MT19937, seeded with the lower 32 bits. Two of its words are one
     value: 53 bits of uniform distribution in double precision, of which the logarithm is rounded to float32.

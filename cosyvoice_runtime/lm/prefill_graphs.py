@@ -53,7 +53,7 @@ class SpanlessPrefill(Protocol):
 
 
 class Column(IntEnum):
-    """What comes to the device for each prompt, before its codes."""
+    """Columns that come to the device for each prompt, before its codes."""
 
     SLOT = 0
     LENGTH = 1
@@ -81,7 +81,7 @@ class Shape(NamedTuple):
 
 
 class Need(NamedTuple):
-    """What prompts need together: the most of each."""
+    """Needs of prompts together: the most of each."""
 
     rows: int
     positions: int
@@ -117,7 +117,7 @@ class CapturedPrefills(Protocol):
 
 
 class NoPrefills:
-    """Of a speech LM that reads more than ids: its prompts are launched operation by operation."""
+    """Stand-in for a speech LM that reads more than ids: its prompts are launched operation by operation."""
 
     any = False
 

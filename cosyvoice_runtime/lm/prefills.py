@@ -36,7 +36,7 @@ Fits = Callable[[Sequence[Prefill]], bool]
 
 
 class Prefills:
-    """What sequences have to be fed before their next draw.
+    """Inputs that sequences have to be fed before their next draw.
 
     Args:
         batch: prompts fed in one pass at most.
@@ -81,7 +81,7 @@ class Prefills:
                 yield prefill
 
     def _next(self, sequence: Generation) -> Prefill | None:
-        """What a sequence has to be fed, if anything: all of it if the cache holds nothing of it."""
+        """Input that a sequence has to be fed, if any: all of it if the cache holds nothing of it."""
         parts = sequence.take_feed()
         if parts is None and not (sequence.unfed or sequence.pending):
             return None

@@ -1,4 +1,4 @@
-"""What the speech LM is fed: runs of ids, each read through one of its embedding tables, and who speaks."""
+"""Prompts of the speech LM: runs of ids, each read through one of its embedding tables, and who speaks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cosyvoice_runtime.errors import InvalidInput
 
 
 class Table(Enum):
-    """What a part of a prompt is read through: :data:`TABLES`, or a projection."""
+    """Table that a part of a prompt is read through: :data:`TABLES`, or a projection."""
 
     CONTROL = "control"
     TEXT = "text"

@@ -45,7 +45,7 @@ class Residents:
         return sequence.slot in self._pages.holding
 
     def going_on(self, sequences: list[Generation], running: Sequence[Generation]) -> list[Generation]:
-        """Those of the sequences, in order, that have room for one more position; a full one has none.
+        """Sequences, in order, that have room for one more position; a full one has none.
 
         One that needs a page and finds none free takes others' pages; who has lost its own is left out.
         """

@@ -70,7 +70,7 @@ class RunningBatch:
 
     @property
     def cache_use(self) -> CacheUse:
-        """What of the cache is in use now."""
+        """Present use of the cache."""
         return self._cache.use
 
     def add(self, prompt: Prompt, options: SamplingOptions = DEFAULT_OPTIONS) -> Generation:

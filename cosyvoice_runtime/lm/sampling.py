@@ -144,7 +144,7 @@ class Barred(IntEnum):
 
 
 class SamplerState:
-    """What one utterance's draws depend on.
+    """Options and seed that one utterance's draws depend on.
 
     Attributes:
         seed: of ``noise``; drawn afresh if the options name none.
@@ -169,7 +169,7 @@ class SamplerState:
 
 
 class Choices(NamedTuple):
-    """What draws choose from.
+    """Candidates that draws choose from.
 
     Attributes:
         scores: [B, V], whose softmax is what probability each id has.

@@ -22,7 +22,7 @@ class SilenceFilter:
         self._run = 0
 
     def __call__(self, tokens: Sequence[int]) -> list[int]:
-        """Those of the next tokens that are spoken."""
+        """Tokens among the next ones that are spoken."""
         if not self._silent:
             return list(tokens)
         return [token for token in tokens if self._is_spoken(token)]

@@ -31,11 +31,11 @@ WHOLE_MASS = 2**30
 
 TableRow = npt.NDArray[np.generic]
 RowOf = Callable[[Generation, int], TableRow]
-"""Of a table with so many columns, for one sequence."""
+"""Row of a table with so many columns, for one sequence."""
 
 
 class Turn(IntEnum):
-    """What a step does with a slot."""
+    """Work of a step for a slot."""
 
     IDLE = 0
     """Nothing: no sequence, or one that has nothing to feed."""
@@ -45,7 +45,7 @@ class Turn(IntEnum):
 
 
 def turn_after_feed(sequence: Generation) -> Turn:
-    """Of a prompt, a text, or all of a sequence that is fed again: its block may have been complete."""
+    """Work after a prompt, a text, or a sequence that is fed again: its block may have been complete."""
     return Turn.FILL if sequence.must_fill else Turn.DRAW
 
 
@@ -81,7 +81,7 @@ class Factor(IntEnum):
 
 
 class SlotTables:
-    """What the draws of each slot depend on; a draw brings it forward.
+    """State that the draws of each slot depend on; a draw brings it forward.
 
     Attributes:
         counts: [S, columns of `Count`] int64.

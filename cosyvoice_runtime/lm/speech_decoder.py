@@ -1,4 +1,4 @@
-"""What the speech LMs of all families have in common: a decoder over a cache, with speech ids in and out."""
+"""The common part of the speech LMs of all families: a decoder over a cache, with speech ids in and out."""
 
 from __future__ import annotations
 

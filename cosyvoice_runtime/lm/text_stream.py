@@ -104,7 +104,7 @@ class TextStream:
         self.ended = True
 
     def take(self) -> list[PromptPart] | None:
-        """What to feed before the next draw; None while decoding, or while more text is needed."""
+        """Ids to feed before the next draw; None while decoding, or while more text is needed."""
         if not self.ready:
             return None
         if self._opens_with_speech():

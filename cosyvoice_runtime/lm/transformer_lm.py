@@ -42,7 +42,7 @@ _RENAMES = [
 
 
 class Distances(NamedTuple):
-    """What queries may see, and how far it is; the same for all layers.
+    """Positions that queries may see, and their distance; the same for all layers.
 
     behind: [B, 1, T, span] int64, positions from each key to the query, 0 for those that come later; mask:
     like it, 0 or -inf.
@@ -142,7 +142,7 @@ class TransformerLM(SpeechDecoder):
         tensors: Mapping[str, Tensor],
         place: Callable[[Tensor], Tensor],
     ) -> dict[str, Tensor]:
-        """Of the same shapes under other names; projections that lie apart in ``llm.pt`` are one."""
+        """Weights of the same shapes under other names; projections that lie apart in ``llm.pt`` are one."""
         state = fused_projections(renamed(as_arrays(tensors), _RENAMES))
         return {_of_layer(name): place(torch.from_numpy(array)) for name, array in state.items()}
 

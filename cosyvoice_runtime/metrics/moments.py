@@ -41,7 +41,7 @@ def now() -> float:
 
 
 def begin() -> None:
-    """What this task notes from now on belongs to a request of its own."""
+    """Notes of this task from now on belong to a request of its own."""
     if _FOLDER:
         _request.set(f"{os.getpid()}.{next(_numbers)}")
 

@@ -21,7 +21,7 @@ NUMBER = struct.Struct("dd")
 
 
 def number_key(family: str, name: str, labels: dict[str, str], description: str) -> str:
-    """What a number's key says."""
+    """Name and labels in a number's key."""
     return json.dumps([family, name, labels, description], sort_keys=True)
 
 

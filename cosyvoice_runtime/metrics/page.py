@@ -1,4 +1,4 @@
-"""What the models tell of themselves, read from their files."""
+"""Metrics of the models, read from their files."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def read_request_counts(directory: Path) -> dict[str, int]:
 
 
 def take_lost_counts(directory: Path) -> dict[str, int]:
-    """The same of processes that died, which are told once: nobody will answer these requests any more."""
+    """Metrics of processes that died, which are told once: nobody will answer these requests any more."""
     files = dead_gauges(directory)
     counts = _counts(samples_of(files))
     for file in files:

@@ -41,7 +41,7 @@ _COUNTRIES = {
     "S": "Singapore",
     "SG": "Singapore",
 }
-"""What stands before a dollar sign."""
+"""Characters before a dollar sign."""
 _COUNTRY = "|".join(sorted(_COUNTRIES, key=len, reverse=True))
 _CURRENCY = rf"(?:(?<![A-Za-z0-9])({_COUNTRY})(?=\$))?((?<![A-Za-z])R\$|[$€£¥])"
 _ADDRESS = (

@@ -132,7 +132,7 @@ class TextFrontEnd:
         )
 
     def missing_instruction(self, field: str, *texts: str) -> str:
-        """What a prompt of these texts lacks before them: empty where none is needed or one of them has it.
+        """Instruction that these texts lack before them: empty where none is needed or one of them has it.
 
         Raises:
             InvalidInput: naming ``field``, in which the first text was: it lacks one, and none is added.

@@ -20,7 +20,7 @@ class TaggedText(NamedTuple):
     words: str
 
     def language(self, asked: str) -> str:
-        """What the tag says, unless another language is asked for."""
+        """The language of the tag, unless another language is asked for."""
         return self.tag.strip("<|>") if self.tag and language_tag(asked) == AUTO else asked
 
 

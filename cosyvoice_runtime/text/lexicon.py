@@ -16,7 +16,7 @@ from cosyvoice_runtime.speakable import visible
 FIELD = "lexicon"
 MAX_WORDS = 10_000
 MAX_CHARACTERS = 200
-"""Of a word, and of what is spoken for it."""
+"""Most characters of a word, and of the words spoken for it."""
 
 _CONTROL_TOKEN = re.compile(r"<\||\|>")
 _EAST_ASIAN = re.compile(

@@ -130,7 +130,7 @@ class Normaliser:
 
 
 def _readers(mode: Mode, grammars: Mapping[str, Grammar]) -> dict[str, Read]:
-    """What reads numbers and the like in words, by language."""
+    """Readers of numbers and the like in words, by language."""
     if mode == "none":
         return {}
     if mode == "rules":

@@ -9,7 +9,7 @@ Read = Callable[[str], str]
 """Reads one expression in words."""
 
 Rule = tuple[re.Pattern[str], Callable[[re.Match[str]], str]]
-"""What is looked for, and what takes its place."""
+"""A pattern, and its replacement."""
 
 
 def rule(pattern: str, replacement: Callable[[re.Match[str]], str] | str) -> Rule:

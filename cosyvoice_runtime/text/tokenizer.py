@@ -134,7 +134,7 @@ MAX_TARGET_TOKENS = 1_000
 """Of one segment; the flow's noise ends at 300 s of speech, 7.5 speech tokens for each of these."""
 
 MAX_PROMPT_TOKENS = 1_000
-"""Of a transcript or an instruction; a 30 s reference has about 200."""
+"""Most tokens of a transcript or an instruction; a 30 s reference has about 200."""
 
 
 class TokenEncoder(Protocol):

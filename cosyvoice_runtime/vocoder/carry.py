@@ -1,4 +1,4 @@
-"""What utterances carry from one window of the vocoder to the next, in memory of one size for all."""
+"""State that utterances carry from one window of the vocoder to the next, in memory of one size for all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.wave.context import context
 
 DOUBLE = torch.float64.itemsize // torch.float32.itemsize
-"""Of the numbers below that one in float64 takes."""
+"""Numbers in float32 that one in float64 takes."""
 
 
 class CarryLayout:
@@ -56,7 +56,7 @@ class CarryLayout:
 
 @cache
 def carry_layout(config: VocoderConfig, device: torch.device) -> CarryLayout:
-    """Of a vocoder on a device: one for all its utterances."""
+    """Layout of what a vocoder on a device carries: one for all its utterances."""
     return CarryLayout(config, device)
 
 

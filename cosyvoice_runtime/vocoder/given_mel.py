@@ -116,7 +116,7 @@ def _frames(piece: Tensor | MelCut) -> Tensor:
 
 
 def _batch(piece: Tensor | MelCut) -> int | None:
-    """What it is cut from."""
+    """The mel that it is cut from."""
     return id(piece.batch) if isinstance(piece, MelCut) else None
 
 

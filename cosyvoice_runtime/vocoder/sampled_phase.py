@@ -20,7 +20,7 @@ from cosyvoice_runtime.vocoder.source import FROM_THE_START, HarmonicSource, Pha
 
 @dataclass(frozen=True, eq=False)
 class RandomStart:
-    """What a call of the vocoder draws.
+    """Draws of a call of the vocoder.
 
     Attributes:
         phases: float64 ``[1, harmonics]`` in radians, -pi to pi; 0 for the first.

@@ -70,7 +70,7 @@ class SourceNoise:
         return self._held.nbytes
 
     def _let_go(self, frame: int) -> None:
-        """Of the frames before this one."""
+        """Let go of the frames before this one."""
         self._held = self._held[self.hop * (frame - self._first) :]
         self._first = frame
 

@@ -40,13 +40,13 @@ class WindowLengths(NamedTuple):
 
     @staticmethod
     def row(state: VocoderState, window: Window) -> tuple[int, ...]:
-        """Of an utterance."""
+        """Numbers of an utterance's window."""
         received = state.held + state.fresh.shape[1]
         return window.frames, window.decoded, window.past, window.end, state.held, received
 
     @staticmethod
     def idle_row(width: int) -> tuple[int, ...]:
-        """Of a row without an utterance."""
+        """Numbers of a row without an utterance."""
         return width, width, 0, 0, 0, width
 
     @classmethod
@@ -178,7 +178,7 @@ def compute_windows(hift: HiFT, inputs: WindowInputs, rows: Rows, decoded: Rows)
 def _carry_on(
     hift: HiFT, inputs: WindowInputs, mel: Tensor, source: Tensor, f0: Tensor, cycles: Tensor
 ) -> Tensor:
-    """What the next window takes over: frames from the emitted ones on that it looks back on."""
+    """State that the next window takes over: frames from the emitted ones on that it looks back on."""
     end, hop = inputs.lengths.end[:, None], hift.config.hop
     first = (end - context(hift.config).left).clamp(min=0)
     frames, samples = (

@@ -65,7 +65,7 @@ def build_voice(
 
 
 def extractor_samples(audio: Audio) -> Floats:
-    """What the speech tokenizer and the speaker encoder read: 16 kHz samples, float32 ``[n]``.
+    """Input of the speech tokenizer and the speaker encoder: 16 kHz samples, float32 ``[n]``.
 
     Raises:
         InvalidInput: the audio is no usable reference.

@@ -13,7 +13,7 @@ from cosyvoice_runtime.arrays import Array
 
 BLOCK_BYTES = 1 << 20
 KEY = re.compile(r"[0-9a-f]{64}")
-"""What :func:`content_hash` returns."""
+"""Form of a :func:`content_hash`."""
 
 
 def content_hash(*parts: str | int | Array) -> str:

@@ -20,7 +20,7 @@ Outcome = Array | Exception
 def extract_rows(
     extract: BatchExtractor, references: Sequence[Audio | Exception], stage: str
 ) -> list[Outcome]:
-    """What ``extract`` makes of each reference, or why there is nothing; an exception stays what it is.
+    """Result of ``extract`` for each reference, or its error; an exception stays what it is.
 
     All references go in one batch. If that fails, each goes alone, so that only the culprit fails.
 

@@ -1,4 +1,4 @@
-"""What turns reference audio into a voice."""
+"""Networks that turn reference audio into a voice."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ BATCH = "batch"
 
 @dataclass(frozen=True)
 class Port:
-    """What an input must accept or an output deliver.
+    """Type and shape that an input must accept or an output deliver.
 
     ``types``: ONNX Runtime's names (``tensor(float)``). ``shape``: sizes; :data:`BATCH` may be fixed at
     1, any other name must be dynamic; None leaves rank and sizes open.

@@ -1,4 +1,4 @@
-"""What clients have sent with their voices: whose a voice is, who consented, and the recording."""
+"""Records that clients have sent with their voices: whose a voice is, who consented, and the recording."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def list_speakers(directory: Path, names: Collection[str]) -> None:
 
 
 def listed_speakers(directory: Path) -> list[str]:
-    """What :func:`list_speakers` has left; nothing when no server has been there."""
+    """List that :func:`list_speakers` has left; nothing when no server has been there."""
     try:
         return list(map(str, json.loads((directory / LIST).read_bytes())))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What the networks need to know of a speaker."""
+"""A speaker as the networks need it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What speaks tokens, whatever its flow can keep."""
+"""Interface of everything that speaks tokens, whatever its flow can keep."""
 
 from __future__ import annotations
 

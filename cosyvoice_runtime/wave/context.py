@@ -12,7 +12,7 @@ from cosyvoice_runtime.wave.geometry import VocoderContext, centred_context
 
 @cache
 def context(config: VocoderConfig) -> VocoderContext:
-    """What surrounds a frame, as the family's networks look around."""
+    """Frames around a frame that the family's networks read."""
     if isinstance(config, CausalVocoderConfig):
         return causal_context(config)
     return centred_context(config)

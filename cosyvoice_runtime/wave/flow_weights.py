@@ -22,7 +22,7 @@ RELATIVE_ATTENTION_RENAMES = [
     (r"\.self_attn\.pos_bias_u$", ".content_bias"),
     (r"\.self_attn\.pos_bias_v$", ".position_bias"),
 ]
-"""Of the encoder's attention."""
+"""Names of the encoder's attention."""
 BLOCK_RENAMES = [
     (r"\.res_conv\.", ".shortcut."),
     (r"\.norm1\.", ".norm_attention."),
@@ -32,7 +32,7 @@ BLOCK_RENAMES = [
     (r"\.ff\.net\.0\.proj\.", ".widen."),
     (r"\.ff\.net\.2\.", ".narrow."),
 ]
-"""Of the estimator's shortcuts and transformer blocks."""
+"""Names of the estimator's shortcuts and transformer blocks."""
 _RENAMES = [
     *OUTER_RENAMES,
     (r"\b(embed|up_embed)\.out\.0\.", r"\1.linear."),
@@ -78,7 +78,7 @@ def from_published(tensors: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def own_name(name: str) -> str:
-    """What a tensor with this published name is called here."""
+    """Name here of a tensor with this published name."""
     return _renamed(name, _RENAMES)
 
 

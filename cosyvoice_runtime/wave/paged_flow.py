@@ -101,7 +101,7 @@ class FlowState:
 
 
 class FlowWork(NamedTuple):
-    """What the utterance in a row of a batch has to compute next."""
+    """The next work of the utterance in a row of a batch."""
 
     row: int
     state: FlowState
@@ -109,7 +109,7 @@ class FlowWork(NamedTuple):
 
 
 Compute = Callable[[Sequence[FlowWork]], Sequence[Mel]]
-"""What computes work side by side: new frames ``[T, mel]`` of each, padding included."""
+"""Function that computes several utterances together: new frames ``[T, mel]`` of each, padding included."""
 
 
 class PagedFlow(VoiceFlow):
@@ -183,7 +183,7 @@ class PagedFlow(VoiceFlow):
         """Wait for what has been begun, before pages that it may still use are given away."""
 
     def begun(self) -> Callable[[], None]:
-        """What waits for all that has been begun until now."""
+        """A function that waits for all that has been begun until now."""
         return _done
 
     def first_parts(self, spans: Sequence[TokenSpan]) -> Sequence[TokenSpan]:
@@ -273,7 +273,7 @@ class PagedFlow(VoiceFlow):
         return self.flow.config.encoder.chunk_tokens
 
     def advanced(self, states: Sequence[FlowState]) -> list[Mel]:
-        """What :meth:`advance` gives."""
+        """Result of :meth:`advance`."""
         self._begin_again(states)
         mels: list[list[Mel]] = [[] for _ in states]
         while work := self._next_work(states):
@@ -313,7 +313,7 @@ class PagedFlow(VoiceFlow):
         state.tokens_done, state.tails = prefix.tokens_done, prefix.tails
 
     def _next_work(self, states: Sequence[FlowState]) -> list[FlowWork]:
-        """What can be computed now: of states with pages, at most what a call takes."""
+        """Work that can be computed now: of states with pages, at most what a call takes."""
         spans = [(row, state, state.next_span()) for row, state in enumerate(states)]
         work = [FlowWork(row, state, span) for row, state, span in spans if span is not None]
         paged = [item for item in work if item.state.pages is not None]

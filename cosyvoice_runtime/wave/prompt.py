@@ -1,4 +1,4 @@
-"""What the flow is given: a voice and speech tokens, checked."""
+"""Prompt of the flow: a voice and speech tokens, checked."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class TokenSpan:
 
 
 class FlowInputs:
-    """What a flow takes, whatever it runs on.
+    """Inputs of a flow, whatever it runs on.
 
     Attributes:
         max_frames: of one utterance, prompt included; engines may be built for fewer.

@@ -36,7 +36,7 @@ class UtteranceNoise(Protocol):
 
 
 class Carry(Protocol):
-    """What a window leaves to the next."""
+    """State that a window leaves to the next."""
 
     @property
     def mel(self) -> Any:
@@ -136,7 +136,7 @@ class VocoderState:
         self.is_last = is_last
 
     def window(self, more: bool = False) -> Window:
-        """What to compute next. Nothing is to be emitted if ``emit`` is 0.
+        """The next window to compute. Nothing is to be emitted if ``emit`` is 0.
 
         Args:
             more: mel that is here already comes next, so that nothing has to be guessed.

@@ -13,7 +13,7 @@ from cosyvoice_runtime.wave.prompt import FlowInputs, FlowPrompt
 
 @dataclass(frozen=True, eq=False)
 class FlowPrefix:
-    """What the flow computes from a voice alone, held for every utterance that uses it.
+    """The flow's state of a voice alone, held for every utterance that uses it.
 
     Attributes:
         ready: where it is computed by a GPU: tells when that has been done.
@@ -42,7 +42,7 @@ class VoiceFlow(ABC):
 
     @property
     def flow(self) -> FlowInputs:
-        """What the networks take."""
+        """Inputs of the networks."""
         return self._given
 
     @property
@@ -73,7 +73,7 @@ class VoiceFlow(ABC):
 
     @abstractmethod
     def prefix(self, prompt: FlowPrompt) -> FlowPrefix:
-        """What can be computed from a voice alone. Pair with :meth:`close`."""
+        """State that can be computed from a voice alone. Pair with :meth:`close`."""
 
     @abstractmethod
     def close(self, held: Any) -> None:

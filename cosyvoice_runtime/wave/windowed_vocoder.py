@@ -40,7 +40,7 @@ FRAMES_AHEAD = 200
 
 
 class WindowWave(NamedTuple):
-    """What came of a window.
+    """Result of a window.
 
     Attributes:
         wave: from the first frame to emit on, to the window's end or further.
@@ -88,7 +88,7 @@ class WindowedVocoder(ABC):
 
     @abstractmethod
     def start(self) -> Carry:
-        """What is carried before the first window."""
+        """State before the first window."""
 
     @abstractmethod
     def utterance_noise(self, seed: int) -> UtteranceNoise:
@@ -159,7 +159,7 @@ class WindowedVocoder(ABC):
     def advanced(
         self, states: Sequence[VocoderState], mels: Sequence[Any], last: Sequence[bool]
     ) -> list[Wave]:
-        """What :meth:`advance` gives."""
+        """Result of :meth:`advance`."""
         for state, mel in zip(states, mels, strict=True):
             state.check(mel)
         waves: list[list[Wave]] = [[] for _ in states]

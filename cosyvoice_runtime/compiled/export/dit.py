@@ -91,7 +91,7 @@ class HeadTurn:
 
 
 class TransformerPast(Protocol):
-    """What a graph of the transformer asks for the frames before its input."""
+    """Inputs that a graph of the transformer asks for the frames before its input."""
 
     def extend(self, x: Value, frames: int, channels: int) -> Value:
         """Put the ``frames`` frames before ``x [B, T, C]`` in front of it."""

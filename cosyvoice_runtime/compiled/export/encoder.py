@@ -17,7 +17,7 @@ from cosyvoice_runtime.wave.past_layout import PastLayout
 
 NAME = "flow_encoder"
 LEFT_TAPS = 3
-"""Of the look-ahead layer's second convolution."""
+"""Taps of the look-ahead layer's second convolution."""
 UPSAMPLE_TAPS = 5
 LOOKAHEAD_SLOPE = 0.01
 LAYER_NORM_EPS = 1e-12

@@ -50,7 +50,7 @@ def estimator_graph(
 
 
 class EstimatorPast(Protocol):
-    """What a graph of an estimator asks for the frames before its input."""
+    """Inputs that a graph of an estimator asks for the frames before its input."""
 
     def extend(self, x: Value, frames: int, channels: int) -> Value:
         """Put the ``frames`` frames before ``x [B, T, C]`` in front of it."""

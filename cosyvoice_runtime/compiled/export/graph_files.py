@@ -28,7 +28,7 @@ NETWORKS: dict[str, Part] = {encoder.NAME: "flow", estimator.NAME: "flow", vocod
 
 
 def networks_of(config: ModelConfig) -> list[str]:
-    """Those of :data:`NETWORKS` that a checkpoint has.
+    """Names of :data:`NETWORKS` that a checkpoint has.
 
     Raises:
         CheckpointError: its flow has no graphs.
@@ -43,7 +43,7 @@ def graph_of(directory: Path, name: str) -> Path:
 
 
 def wanted_graph(checkpoint_dir: Path, name: str, dtype: str) -> Manifest:
-    """What a graph of this checkpoint is written from.
+    """Sources that a graph of this checkpoint is written from.
 
     Args:
         dtype: of the networks; the extractors have the published one.

@@ -19,7 +19,7 @@ visible (padding) gets finite weights and no NaN, which would spread through the
 
 
 NORM_EPS = 1e-5
-"""Of a LayerNorm, unless said otherwise."""
+"""Epsilon of a LayerNorm, unless said otherwise."""
 
 
 def linear(graph: Graph, name: str, x: Value) -> Value:
@@ -77,7 +77,7 @@ def windows(graph: Graph, x: Value, taps: int) -> Value:
 
 
 def hidden_scores(graph: Graph, visible: Value) -> Value:
-    """What to add to attention scores: float32 in the shape of the bool mask ``visible``."""
+    """Addends of attention scores: float32 in the shape of the bool mask ``visible``."""
     shown, hidden = graph.constant(0.0, FLOAT), graph.constant(HIDDEN_SCORE, FLOAT)
     return graph.node("Where", visible, shown, hidden, onnx_type=FLOAT)
 
