@@ -7,7 +7,6 @@ import os
 import select
 import subprocess
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,7 +25,6 @@ PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
 """Before a gateway that ended is started again: the longer the more often it has not opened."""
 RETRY_S = 1.0
 """Before the next try, where the machine had no room for it."""
-CHECK_INTERVAL_S = 0.1
 OPEN_TIMEOUT_S = 120.0
 """For which one that was started again is not asked: on a busy machine its imports take long."""
 END_TIMEOUT_S = 3.0
@@ -68,29 +66,27 @@ class GatewayProcess:
         self._name = f"{protocol} gateway"
         counts.knows(self._name)
         self._settings = settings
+        self._interval_s = settings.probe_interval_s or None
         self._closing = threading.Event()
         self._pause = GrowingPause(PAUSE_S, LONGEST_PAUSE_S)
         self._process = self._start()
         self._thread = threading.Thread(target=self._keep, name=self._name, daemon=True)
 
-    def wait_until_open(self, check: Callable[[], None]) -> None:
+    def wait_until_open(self) -> None:
         """Return when clients may come; from then on it is kept up.
 
-        Args:
-            check: raises when waiting makes no sense any more.
-
         Raises:
-            StartError: the address can't be used.
+            StartError: the address can't be used, or it was killed.
         """
-        stdout = self._process.stdout
-        assert stdout is not None
-        while not _speaks(self._process, CHECK_INTERVAL_S):
-            check()
-        answer = stdout.readline().strip()
+        assert self._process.stdout is not None
+        answer = self._process.stdout.readline().strip()
         if answer != OPEN:
             where = f"{self._protocol} can't be served at {self._options.address}"
             raise StartError(f"{where}: {answer or 'see the log'}")
         self._thread.start()
+
+    def kill(self) -> None:
+        self._process.kill()
 
     def close(self) -> None:
         """End it; connections of clients end with it."""
@@ -117,7 +113,7 @@ class GatewayProcess:
         return process
 
     def _keep(self) -> None:
-        pause_s = self._pause_s
+        pause_s = self._interval_s
         while not self._closing.is_set():  # what was being started meanwhile is ended by close()
             self._watch(self._process, pause_s)
             code = self._process.wait()
@@ -129,12 +125,7 @@ class GatewayProcess:
             )
             self._counts.started_again(self._name)
             self._start_again()
-            pause_s = OPEN_TIMEOUT_S if self._pause_s else None
-
-    @property
-    def _pause_s(self) -> float | None:
-        """Before each question; None for no questions."""
-        return self._settings.probe_interval_s or None
+            pause_s = OPEN_TIMEOUT_S if self._interval_s else None
 
     def _watch(self, process: subprocess.Popen[str], pause_s: float | None) -> None:
         """Return when it has ended; one that does not answer is killed.
@@ -151,7 +142,7 @@ class GatewayProcess:
                 self._pause.succeeded()
             for line in {*said} - {"", OPEN, ALIVE}:  # why it can't open again
                 logger.error("the gateway of %s: %s", self._protocol, line)
-            pause_s = self._pause_s
+            pause_s = self._interval_s
         logger.error("the gateway of %s gives no answer and is killed", self._protocol)
         process.kill()
 
@@ -160,14 +151,14 @@ class GatewayProcess:
 
         It is asked at least twice: after a pause of all processes, of a container say, time is up at once.
         """
-        return any(self._answers_once(process) for _ in range(max(2, self._settings.max_failed_probes)))
-
-    def _answers_once(self, process: subprocess.Popen[str]) -> bool:
         assert process.stdin is not None
-        with suppress(OSError, ValueError):  # it has just ended, or close() has closed its input
-            process.stdin.write("?\n")
-            process.stdin.flush()
-        return _speaks(process, self._settings.probe_timeout_s)
+        for _ in range(max(2, self._settings.max_failed_probes)):
+            with suppress(OSError, ValueError):  # it has just ended, or close() has closed its input
+                process.stdin.write("?\n")
+                process.stdin.flush()
+            if _speaks(process, self._settings.probe_timeout_s):
+                return True
+        return False
 
     def _start_again(self) -> None:
         while not self._closing.is_set():

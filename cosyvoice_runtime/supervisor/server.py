@@ -38,7 +38,6 @@ from cosyvoice_runtime.supervisor.models import Models
 from cosyvoice_runtime.supervisor.probe import ProbeFunction, read_probes
 from cosyvoice_runtime.supervisor.process import METRICS, ServerProcess
 from cosyvoice_runtime.supervisor.server_ports import ServerPorts
-from cosyvoice_runtime.supervisor.server_sockets import ServerSockets
 from cosyvoice_runtime.supervisor.supervisor_metrics import TRITONSERVER, SupervisorMetrics
 from cosyvoice_runtime.supervisor.triton import Interpreter, find_triton, tell_unused_gpu
 from cosyvoice_runtime.supervisor.watch import Watch
@@ -66,6 +65,28 @@ def wait_awake(event: threading.Event) -> None:
     """
     while not event.wait(SIGNAL_INTERVAL_S):
         pass
+
+
+class Sockets:
+    """tritonserver's own Unix sockets, in a folder that only the server's own user may enter.
+
+    The supervisor, the models among each other and the gateways come this way, and need no key.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.http = folder / "http"
+        self.grpc = folder / "grpc:1"  # tritonserver writes a port behind every address
+        self.metrics = folder / "triton_metrics"
+
+    @property
+    def arguments(self) -> list[str]:
+        """Arguments of tritonserver."""
+        addresses = {"http": self.http, "grpc": str(self.grpc).removesuffix(":1"), "metrics": self.metrics}
+        return [
+            argument
+            for name, address in addresses.items()
+            for argument in (f"--{name}-address=unix:{address}", f"--{name}-port=1")
+        ]
 
 
 class Server:
@@ -102,8 +123,8 @@ class Server:
         self._ports = ServerPorts.choose(self.settings)
         self._log = LogFile(self.settings.log_file, self.settings.max_log_mib << 20)
         self._run_dir = shared_memory.new_directory()
-        self._sockets = ServerSockets(self._run_dir)
-        self._control = Control(self._sockets.http_url)
+        self._sockets = Sockets(self._run_dir)
+        self._control = Control(f"unix:{self._sockets.http}")
         self._gateways: list[GatewayProcess] = []
         self._process: ServerProcess | None = None
         self._metrics: MetricsEndpoint | None = None
@@ -118,7 +139,7 @@ class Server:
             preflight.models_of(repository),
             self._control,
             self._probes,
-            self._sockets.grpc_url,
+            f"unix:{self._sockets.grpc}",
             self._inflight_requests,
             lambda: self.session,
             self.settings,
@@ -185,11 +206,11 @@ class Server:
         logger.info("%s", triton.origin)
         logger.info("%s serves %s", self._repository, preflight.checkpoint_of(self._repository))
         own = self._count_start()
-        variables = {GRPC_URL_VARIABLE: self._sockets.grpc_url, PROBE_KEY_VARIABLE: self._probe_key}
+        variables = {GRPC_URL_VARIABLE: f"unix:{self._sockets.grpc}", PROBE_KEY_VARIABLE: self._probe_key}
         process = ServerProcess(triton, self._log, self._run_dir, variables, self._on_end)
         self._process, self._starting = process, True
         left_s = max(0.0, started + self.settings.start_timeout_s - time.monotonic())
-        limit = threading.Timer(left_s, process.kill)
+        limit = threading.Timer(left_s, self._kill, [process])
         try:
             self._bring_up(process, own, limit)
             self._starting = False
@@ -234,17 +255,19 @@ class Server:
         self._stop_requested.set()
         self._ending.set()
         if self._process is not None and (self._starting or self._hurry.is_set()):
-            self._process.kill()
+            self._kill(self._process)
 
     def stop(self) -> None:
         """Let requests in flight finish, then end the server and remove all it leaves behind."""
         if self._process is None:
             return
-        if self._watch is not None:
-            self._watch.close()
         # Lost requests wait for nothing but the end of the server, and so does everybody who comes meanwhile;
         # a server that answers nothing ends no request either.
         lost = isinstance(self._failure, (LostRequestsError, ServerSilentError))
+        if lost:
+            self._process.kill()
+        if self._watch is not None:
+            self._watch.close()
         self.drained = not lost and self._process.running() and self._drain()
         self._end(self._process, 0.0 if lost else self.settings.exit_timeout_s)
         self._process = None
@@ -321,13 +344,8 @@ class Server:
                 )
             )
 
-        def check() -> None:
-            self._require_no_stop()
-            if not process.running():
-                raise StartError("tritonserver ended")
-
         for gateway in self._gateways:
-            gateway.wait_until_open(check)
+            gateway.wait_until_open()
 
     def _stages(self) -> tuple[str, ...]:
         models = preflight.models_of(self._repository)
@@ -340,7 +358,7 @@ class Server:
     def _inflight_requests(self) -> dict[str, int]:
         if self._process is None:
             return {}
-        queued = queued_requests(self._sockets.metrics_url)
+        queued = queued_requests(f"unix:{self._sockets.metrics}")
         return {model: count + queued[model] for model, count in self._process.inflight().items()}
 
     def _count_start(self) -> SupervisorMetrics:
@@ -353,7 +371,7 @@ class Server:
 
     def _serve_metrics(self, process: ServerProcess, own: SupervisorMetrics) -> MetricsEndpoint:
         def tritons_page() -> str:
-            return triton_metrics(self._sockets.metrics_url)
+            return triton_metrics(f"unix:{self._sockets.metrics}")
 
         def page() -> str:
             return tritons_page() + process.metrics() + own.page()
@@ -376,6 +394,12 @@ class Server:
         while self._gateways:
             self._gateways.pop().close()
         process.stop(exit_timeout_s)
+
+    def _kill(self, process: ServerProcess) -> None:
+        """End all that waits, or is waited for; what is left of it :meth:`_end` removes."""
+        process.kill()
+        for gateway in list(self._gateways):
+            gateway.kill()
 
     def _drain(self) -> bool:
         try:
