@@ -1,16 +1,20 @@
-"""The pickle inside a ``.pt`` file, read by a machine that knows tensors and containers and nothing else.
+"""The pickle inside a ``.pt`` file, read by Python's unpickler, which finds tensors and containers alone.
 
-Python's own unpickler calls what a file names. This one never looks up a name: the few that ``torch.save``
-writes for tensors stand for functions of this module. An object of any other class, which training leaves
-beside the tensors, is its name and nothing more (:class:`Skipped`).
+Before it runs, every instruction is looked at: those that ``torch.save`` does not need are refused or
+replaced. No name of the file is looked up: the few that ``torch.save`` writes for tensors stand for functions
+of this module. An object of any other class, which training leaves beside the tensors, is its name and
+nothing more (:class:`Skipped`).
 """
 
 from __future__ import annotations
 
 import math
+import pickle
 import pickletools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from io import BytesIO
+from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
 import ml_dtypes
@@ -21,35 +25,45 @@ from cosyvoice_runtime.arrays import Array
 
 MAX_DIMENSIONS = 16
 MAX_SIZE = 2**63
-"""Of a tensor, as torch counts. Products of longer numbers take for ever."""
+"""Limit of a tensor's sizes, as torch counts. Products of longer numbers take for ever."""
 MAX_OPERATIONS = 1_000_000
 """A checkpoint of a thousand tensors takes some 40,000; each may take hundreds of bytes of memory."""
 MAX_KEY = 2**31
-"""Of a number as a key. Larger ones can be chosen so that all have one hash, and take for ever."""
-MAX_KEY_CHARACTERS = 1000
-"""Of a name as a key: one text may be the key of many dictionaries, and is copied for each of them."""
-DTYPES: dict[str, np.dtype[Any]] = {
-    "FloatStorage": np.dtype(np.float32),
-    "DoubleStorage": np.dtype(np.float64),
-    "HalfStorage": np.dtype(np.float16),
-    "BFloat16Storage": np.dtype(ml_dtypes.bfloat16),
-    "LongStorage": np.dtype(np.int64),
-    "IntStorage": np.dtype(np.int32),
-    "ShortStorage": np.dtype(np.int16),
-    "CharStorage": np.dtype(np.int8),
-    "ByteStorage": np.dtype(np.uint8),
-    "BoolStorage": np.dtype(np.bool_),
+"""Limit of a number as a key. Larger ones can be chosen so that all have one hash, and take for ever."""
+MAX_CHARACTERS = 1000
+"""Limit of a name: one text may be named by many keys and classes, and is copied for each of them."""
+COPIED = {
+    "PROTO", "MARK", "NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1",
+    "LONG4", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "EMPTY_LIST",
+    "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "APPEND", "APPENDS", "SETITEM",
+    "SETITEMS", "ADDITEMS", "BINPUT", "LONG_BINPUT", "MEMOIZE", "BINGET", "LONG_BINGET", "GLOBAL",
+    "STACK_GLOBAL", "REDUCE", "BINPERSID", "POP", "POP_MARK",
+}  # fmt: skip
+"""Instructions that the unpickler gets as they are."""
+A_BYTES_OBJECT = b"cbuiltins\nbytes\n"
+REPLACED = {
+    "EMPTY_DICT": b"ccollections\nOrderedDict\n)R",  # a Dictionary: an attack's keys take for ever
+    "EMPTY_SET": b"cbuiltins\nset\n",  # as an attack's items do
+    "FROZENSET": b"1cbuiltins\nfrozenset\n",
+    "BINBYTES": A_BYTES_OBJECT,
+    "SHORT_BINBYTES": A_BYTES_OBJECT,
+    "BINBYTES8": A_BYTES_OBJECT,
+    "BYTEARRAY8": A_BYTES_OBJECT,
+    "NEWOBJ": b"R",
+    "NEWOBJ_EX": b"0R",
+    "BUILD": b"0",  # attributes are set nowhere
+    "FRAME": b"",
 }
-"""Classes of ``torch`` that a storage is written as."""
+"""Instructions that the unpickler gets others for."""
 
 
 class DamagedPickle(Exception):
-    """What is no pickle of ``torch.save``."""
+    """The bytes are no pickle of ``torch.save``."""
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """Stands for what is no tensor, container, number or text, and was neither looked up nor called.
+    """A thing that is no tensor, container, number or text, and was neither looked up nor called.
 
     Attributes:
         name: of the class or function, as the pickle says it.
@@ -57,188 +71,132 @@ class Skipped:
 
     name: str
 
+    def __call__(self, *_: Any) -> Skipped:
+        """An object of it."""
+        return self
+
+    def extend(self, _: Any) -> None:
+        """Items are dropped."""
+
+    def add(self, _: Any) -> None:
+        """An item is dropped."""
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """An item is dropped."""
+
+
+class Dictionary(dict[Any, Any]):
+    """A dictionary whose keys are short names or numbers.
+
+    Other entries are skipped, as a tuple's hash can take for ever.
+    """
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        """Items of a call would be copied by each of many calls."""
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if _is_key(key):
+            super().__setitem__(key, value)
+        else:
+            super().__setitem__(f"a key of type {type(key).__name__}", Skipped("entry"))
+
 
 class Storages(Protocol):
     """The numbers beside a pickle."""
 
     def __call__(self, name: str, dtype: np.dtype[Any], count: int) -> Array:
-        """Those of a storage, ``[count]``.
+        """The numbers of a storage, ``[count]``.
 
         Raises:
             DamagedPickle: there are not as many.
         """
 
 
-class Global(NamedTuple):
-    """A name that the pickle says."""
+class Storage(NamedTuple):
+    """A storage, of which tensors are views."""
 
-    module: str
-    name: str
+    values: Array
 
 
-def load_tensors(pickle: bytes, storages: Storages) -> Any:
-    """What a pickle of ``torch.save`` holds: arrays for tensors, and :class:`Skipped` for strange objects.
+def load_tensors(data: bytes, storages: Storages) -> Any:
+    """Read a pickle of ``torch.save``: arrays for tensors, and :class:`Skipped` for strange objects.
 
     Raises:
         DamagedPickle: it is cut off, is of another program, or describes tensors that can't be.
     """
-    return _Machine(storages).run(pickle)
+    try:
+        return _Unpickler(_harmless(data), storages).load()
+    except (
+        pickle.UnpicklingError, AttributeError, EOFError, LookupError, OverflowError, TypeError, ValueError
+    ) as error:  # fmt: skip
+        raise DamagedPickle(f"not as torch.save writes it: {error}") from error
 
 
-class _Machine:
-    """A stack, where on it the items of a list, tuple or dictionary begin, and a memory of what was on it."""
+def _harmless(data: bytes) -> bytes:
+    """The pickle with instructions that make tensors and containers alone.
 
-    def __init__(self, storages: Storages) -> None:
-        self._storages = storages
-        self._stack: list[Any] = []
-        self._marks: list[int] = []
-        self._memo: dict[int, Any] = {}
-
-    def run(self, pickle: bytes) -> Any:
-        try:
-            for done, (name, argument) in enumerate(_operations(pickle)):
-                if done == MAX_OPERATIONS:
-                    raise DamagedPickle(f"more than {MAX_OPERATIONS} instructions")
-                if name == "STOP":
-                    return self._pop()
-                self._do(name, argument)
-        except (LookupError, TypeError, ValueError, OverflowError) as error:
-            raise DamagedPickle(f"not as torch.save writes it: {error}") from error
-        raise DamagedPickle("it is cut off")
-
-    def _do(self, name: str, argument: Any) -> None:
-        if name in VALUES:
-            self._stack.append(VALUES[name](argument))
-        elif name in ACTIONS:
-            ACTIONS[name](self, argument)
-        else:
+    Raises:
+        DamagedPickle: there are too many, or ``torch.save`` does not write one of them.
+    """
+    written = bytearray()
+    operations = pairwise(pickletools.genops(data))
+    for count, ((operation, argument, begin), (_, _, end)) in enumerate(operations):
+        name = operation.name
+        if count == MAX_OPERATIONS:
+            raise DamagedPickle(f"more than {MAX_OPERATIONS} instructions")
+        if name not in COPIED and name not in REPLACED:
             raise DamagedPickle(f"the instruction {name}, which torch.save does not write")
+        if name == "LONG_BINPUT" and (argument or 0) > MAX_OPERATIONS:  # its memory is as long
+            raise DamagedPickle(f"a memo of {argument} places")
+        written += REPLACED[name] if name in REPLACED else data[begin:end]
+    return bytes(written + pickle.STOP)
 
-    def _top(self) -> Any:
-        if len(self._stack) <= (self._marks[-1] if self._marks else 0):
-            raise DamagedPickle("nothing is there to be taken")
-        return self._stack[-1]
 
-    def _pop(self) -> Any:
-        self._top()
-        return self._stack.pop()
+class _Unpickler(pickle.Unpickler):
+    """Python's unpickler with the functions of this module for names, and storages read by us.
 
-    def _mark(self, _: Any) -> None:
-        self._marks.append(len(self._stack))
+    Arrays are read-only until the end: an instruction that sets an item would copy what it is given.
+    """
 
-    def _pop_to_mark(self) -> list[Any]:
-        place = self._marks.pop()
-        items = self._stack[place:]
-        del self._stack[place:]
-        return items
+    def __init__(self, data: bytes, storages: Storages) -> None:
+        super().__init__(BytesIO(data))
+        self._storages = storages
+        self._tensors: list[Array] = []
 
-    def _drop(self, _: Any) -> None:
-        self._pop()
+    def load(self) -> Any:
+        content = super().load()
+        for tensor in self._tensors:
+            tensor.flags.writeable = True
+        return content
 
-    def _drop_to_mark(self, _: Any) -> None:
-        self._pop_to_mark()
+    def find_class(self, module: str, name: str) -> Any:
+        if len(module) + len(name) > MAX_CHARACTERS:
+            raise DamagedPickle(f"a name of more than {MAX_CHARACTERS} characters")
+        if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
+            return self._tensor
+        return NAMES.get((module, name), Skipped(f"{module}.{name}"))
 
-    def _tuple(self, count: int) -> None:
-        items = [self._pop() for _ in range(count)]
-        self._stack.append(tuple(items[::-1]))
-
-    def _tuple_to_mark(self, _: Any) -> None:
-        self._stack.append(tuple(self._pop_to_mark()))
-
-    def _append(self, _: Any) -> None:
-        self._extend([self._pop()])
-
-    def _appends(self, _: Any) -> None:
-        self._extend(self._pop_to_mark())
-
-    def _extend(self, items: list[Any]) -> None:
-        if not isinstance(self._top(), Skipped):
-            _expected(self._top(), list).extend(items)
-
-    def _add_items(self, _: Any) -> None:
-        self._pop_to_mark()
-        _expected(self._top(), Skipped)
-
-    def _set_item(self, _: Any) -> None:
-        value, key = self._pop(), self._pop()
-        _set_all(self._top(), [key, value])
-
-    def _set_items(self, _: Any) -> None:
-        items = self._pop_to_mark()
-        _set_all(self._top(), items)
-
-    def _put(self, place: int) -> None:
-        self._memo[place] = self._top()
-
-    def _memoize(self, _: Any) -> None:
-        self._memo[len(self._memo)] = self._top()
-
-    def _get(self, place: int) -> None:
-        self._stack.append(self._memo[place])
-
-    def _global(self, argument: str) -> None:
-        module, _, name = argument.partition(" ")
-        self._stack.append(_global(Global(module, name)))
-
-    def _stack_global(self, _: Any) -> None:
-        name, module = self._pop(), self._pop()
-        self._stack.append(_global(Global(_expected(module, str), _expected(name, str))))
-
-    def _reduce(self, _: Any) -> None:
-        arguments, function = self._pop(), self._pop()
-        strange = next((one for one in (function, *_arguments(arguments)) if isinstance(one, Skipped)), None)
-        if strange is None and function not in FUNCTIONS:
-            raise DamagedPickle(f"a call of {type(function).__name__}")
-        self._stack.append(strange or FUNCTIONS[function](*arguments))
-
-    def _new_object(self, values: int) -> None:
-        """An object, of a class and values that it is made of."""
-        for _ in range(values):
-            self._pop()
-        self._stack.append(_expected(self._pop(), Skipped))
-
-    def _object_to_mark(self, _: Any) -> None:
-        items = self._pop_to_mark()
-        self._stack.append(_expected(items[0], Skipped))
-
-    def _instance_to_mark(self, argument: str) -> None:
-        self._pop_to_mark()
-        self._stack.append(Skipped(argument.replace(" ", ".")))
-
-    def _frozen_set(self, _: Any) -> None:
-        self._pop_to_mark()
-        self._stack.append(Skipped("frozenset"))
-
-    def _build(self, _: Any) -> None:
-        """Attributes of a dictionary, which a state dict has for its versions, or of an object: not read."""
-        self._pop()
-        if not isinstance(self._top(), Skipped):
-            _expected(self._top(), dict)
-
-    def _persistent(self, _: Any) -> None:
-        kind, storage, name, _device, count = _expected(self._pop(), tuple)
-        if kind != "storage" or not isinstance(storage, Global | Skipped):
+    def persistent_load(self, reference: Any) -> Storage | Skipped:
+        kind, dtype, name, _device, count = _expected(reference, tuple)
+        if kind != "storage" or not isinstance(dtype, np.dtype | Skipped):
             raise DamagedPickle("a reference to something other than a storage")
+        if isinstance(dtype, Skipped):
+            return dtype
+        return Storage(self._storages(_expected(name, str), dtype, _expected(count, int)))
+
+    def _tensor(self, storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> Array | Skipped:
         if isinstance(storage, Skipped):
-            self._stack.append(storage)
-            return
-        self._stack.append(self._storages(_expected(name, str), DTYPES[storage.name], _expected(count, int)))
+            return storage
+        tensor = _view(_expected(storage, Storage).values, offset, shape, strides).view()
+        tensor.flags.writeable = False
+        self._tensors.append(tensor)
+        return tensor
 
 
-def _operations(pickle: bytes) -> Iterator[tuple[str, Any]]:
-    for operation, argument, _ in pickletools.genops(pickle):
-        yield operation.name, argument
-
-
-def _global(name: Global) -> Global | Skipped:
-    if name in FUNCTIONS or (name.module == "torch" and name.name in DTYPES):
-        return name
-    return Skipped(f"{name.module}.{name.name}")
-
-
-def _arguments(value: Any) -> tuple[Any, ...]:
-    """Of a call; a class that stands there as an object was made by it."""
-    return (value,) if isinstance(value, Skipped) else _expected(value, tuple)
+def _parameter(tensor: Any, *_: Any) -> Array | Skipped:
+    return tensor if isinstance(tensor, Skipped) else _expected(tensor, np.ndarray)
 
 
 def _expected(value: Any, kind: type) -> Any:
@@ -247,39 +205,19 @@ def _expected(value: Any, kind: type) -> Any:
     return value
 
 
-def _set_all(target: Any, items: list[Any]) -> None:
-    """Keys are short names or numbers; other entries are skipped, as a tuple's hash can take for ever."""
-    if isinstance(target, Skipped):
-        return
-    target = _expected(target, dict)
-    for key, value in zip(items[::2], items[1::2], strict=True):
-        if _is_key(key):
-            target[key] = value
-        else:
-            target[f"a key of type {type(key).__name__}"] = Skipped("entry")
-
-
 def _is_key(key: Any) -> bool:
     if type(key) is str:
-        return len(key) <= MAX_KEY_CHARACTERS
+        return len(key) <= MAX_CHARACTERS
     return type(key) is int and 0 <= key < MAX_KEY
 
 
-def _ordered_dictionary() -> dict[Any, Any]:
-    """Empty: its items follow. A list of them in the call could be copied by each of many calls."""
-    return {}
-
-
-def _tensor(
-    storage: Any, offset: Any, shape: Any, strides: Any, _gradient: Any, _hooks: Any, _more: Any = None
-) -> Array:
+def _view(storage: Array, offset: Any, shape: Any, strides: Any) -> Array:
     """A view of a storage.
 
     Raises:
         DamagedPickle: the view reaches beyond the storage, or has more elements.
     """
-    storage, shape, strides = _expected(storage, np.ndarray), _sizes(shape), _sizes(strides)
-    start = _sizes((offset,))[0]
+    shape, strides, [start] = _sizes(shape), _sizes(strides), _sizes((offset,))
     if len(shape) != len(strides):
         raise DamagedPickle(f"a tensor of {len(shape)} dimensions with {len(strides)} strides")
     count = math.prod(shape)
@@ -287,7 +225,8 @@ def _tensor(
     if start + reach > len(storage) or count > len(storage):
         raise DamagedPickle(f"a tensor of shape {shape} in a storage of {len(storage)}")
     steps = [stride * storage.itemsize for stride in strides] if count else None
-    return as_strided(storage[start : start + reach] if count else storage[:0].reshape(shape), shape, steps)
+    base = storage[start : start + reach] if count else storage[:0].reshape(shape)
+    return as_strided(base, shape, steps)
 
 
 def _sizes(numbers: Any) -> tuple[int, ...]:
@@ -299,61 +238,19 @@ def _sizes(numbers: Any) -> tuple[int, ...]:
     return numbers
 
 
-def _parameter(tensor: Any, _gradient: Any, _hooks: Any, _state: Any = None) -> Array:
-    return _expected(tensor, np.ndarray)
-
-
-FUNCTIONS: dict[Global, Callable[..., Any]] = {
-    Global("collections", "OrderedDict"): _ordered_dictionary,
-    Global("torch._utils", "_rebuild_tensor_v2"): _tensor,
-    Global("torch._utils", "_rebuild_parameter"): _parameter,
-    Global("torch._utils", "_rebuild_parameter_with_state"): _parameter,
+NAMES: dict[tuple[str, str], np.dtype[Any] | Callable[..., Any]] = {
+    ("collections", "OrderedDict"): Dictionary,
+    ("torch._utils", "_rebuild_parameter"): _parameter,
+    ("torch._utils", "_rebuild_parameter_with_state"): _parameter,
+    ("torch", "FloatStorage"): np.dtype(np.float32),
+    ("torch", "DoubleStorage"): np.dtype(np.float64),
+    ("torch", "HalfStorage"): np.dtype(np.float16),
+    ("torch", "BFloat16Storage"): np.dtype(ml_dtypes.bfloat16),
+    ("torch", "LongStorage"): np.dtype(np.int64),
+    ("torch", "IntStorage"): np.dtype(np.int32),
+    ("torch", "ShortStorage"): np.dtype(np.int16),
+    ("torch", "CharStorage"): np.dtype(np.int8),
+    ("torch", "ByteStorage"): np.dtype(np.uint8),
+    ("torch", "BoolStorage"): np.dtype(np.bool_),
 }
-"""What the names in a pickle stand for here."""
-
-VALUES: dict[str, Callable[[Any], Any]] = {
-    "NONE": lambda _: None,
-    "NEWTRUE": lambda _: True,
-    "NEWFALSE": lambda _: False,
-    "EMPTY_DICT": lambda _: {},
-    "EMPTY_LIST": lambda _: [],
-    "EMPTY_TUPLE": lambda _: (),
-    "EMPTY_SET": lambda _: Skipped("set"),
-    **dict.fromkeys(("BININT", "BININT1", "BININT2", "LONG1", "LONG4", "BINFLOAT"), lambda value: value),
-    **dict.fromkeys(("BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"), lambda value: value),
-    **dict.fromkeys(("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"), lambda _: Skipped("bytes")),
-}
-"""Instructions that put something on the stack."""
-
-ACTIONS: dict[str, Callable[[_Machine, Any], None]] = {
-    "PROTO": lambda _machine, _argument: None,
-    "FRAME": lambda _machine, _argument: None,
-    "MARK": _Machine._mark,
-    "TUPLE": _Machine._tuple_to_mark,
-    "TUPLE1": lambda machine, _: machine._tuple(1),
-    "TUPLE2": lambda machine, _: machine._tuple(2),
-    "TUPLE3": lambda machine, _: machine._tuple(3),
-    "APPEND": _Machine._append,
-    "APPENDS": _Machine._appends,
-    "SETITEM": _Machine._set_item,
-    "SETITEMS": _Machine._set_items,
-    "BINPUT": _Machine._put,
-    "LONG_BINPUT": _Machine._put,
-    "MEMOIZE": _Machine._memoize,
-    "BINGET": _Machine._get,
-    "LONG_BINGET": _Machine._get,
-    "GLOBAL": _Machine._global,
-    "STACK_GLOBAL": _Machine._stack_global,
-    "REDUCE": _Machine._reduce,
-    "NEWOBJ": lambda machine, _: machine._new_object(1),
-    "NEWOBJ_EX": lambda machine, _: machine._new_object(2),
-    "OBJ": _Machine._object_to_mark,
-    "INST": _Machine._instance_to_mark,
-    "ADDITEMS": _Machine._add_items,
-    "FROZENSET": _Machine._frozen_set,
-    "POP": _Machine._drop,
-    "POP_MARK": _Machine._drop_to_mark,
-    "BUILD": _Machine._build,
-    "BINPERSID": _Machine._persistent,
-}
-"""The other instructions that pickles of training have, of protocols 2 to 5. Objects are made by none."""
+"""What names in a pickle stand for here; a class of storages stands for its dtype."""
