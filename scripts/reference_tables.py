@@ -45,14 +45,16 @@ only a server without gateways needs. Any other model that streams refuses `/inf
 """
 SETTINGS = """# Settings
 
-Made by `scripts/reference_tables.py` from `cosyvoice_runtime/settings/`. Each layer wins over the one \
-before it: the defaults below, the TOML file that `COSYVOICE_SETTINGS` names, variables `COSYVOICE_KEY` \
-or `COSYVOICE_SECTION__KEY`, and `KEY=VALUE` or `SECTION.KEY=VALUE` on a command line. A key without a \
-section sets it in every section that has it. A key that no section has is an error, as is a value out \
-of range; the addresses that Kubernetes sets for a Service named `cosyvoice` or `cosyvoice-front` \
-(`COSYVOICE_PORT=tcp://10.0.0.1:8080`) are none and ignored. `auto` is chosen for the machine when the \
-model repository is rendered (stage 2), and the choice is logged. Section \
-`cosyvoice2` configures `cosyvoice2_offline` as well.
+Made by `scripts/reference_tables.py` from `cosyvoice_runtime/settings/`. A heading names the sections that \
+have the settings below it.
+
+Each layer wins over the one before it: the defaults below, the TOML file that `COSYVOICE_SETTINGS` names, \
+variables `COSYVOICE_KEY` or `COSYVOICE_SECTION__KEY`, and `KEY=VALUE` or `SECTION.KEY=VALUE` on a command \
+line. A key without a section sets it in every section that has it. A key that no section has is an error, \
+as is a value out of range. The addresses that Kubernetes sets for a Service named `cosyvoice` or \
+`cosyvoice-front` (`COSYVOICE_PORT=tcp://10.0.0.1:8080`) are ignored. `auto` is chosen for the machine when \
+the model repository is rendered (stage 2), and the choice is logged. Section `cosyvoice2` configures \
+`cosyvoice2_offline` as well.
 """
 STAGES = re.compile(
     r"(?<=<!-- stages, by scripts/reference_tables.py -->\n).*?(?=<!-- end of stages -->)", re.DOTALL
@@ -65,12 +67,19 @@ def tensors() -> str:
 
 
 def settings() -> str:
-    """Every setting, its default and its limit."""
-    text = SETTINGS
+    """Every setting, its default and its limit; a row that several sections share stands in one table."""
+    sections: dict[str, list[str]] = {}
     for name, section in Settings().sections().items():
-        rows = [f"| `{row.name}` | {row.default} | {row.limit} | {row.doc} |" for row in section.describe()]
+        for row in section.describe():
+            text = f"| `{row.name}` | {row.default} | {row.limit} | {row.doc} |"
+            sections.setdefault(text, []).append(name)
+    tables: dict[str, list[str]] = {}
+    for row, names in sections.items():
+        tables.setdefault(", ".join(names), []).append(row)
+    text = SETTINGS
+    for names in sorted(tables, key=lambda names: (-names.count(","), list(tables).index(names))):
         header = ["| setting | default | accepted | meaning |", "|---|---|---|---|"]
-        text += "\n".join([f"\n## {name}", "", *header, *rows, ""])
+        text += "\n".join([f"\n## {names}", "", *header, *tables[names], ""])
     return text
 
 
