@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -145,32 +143,3 @@ def causal_conv(
         tile.rows, columns, depth, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
-
-
-def causal_conv_plain(
-    x: Tensor,
-    weights: ConvWeights,
-    places: Places,
-    step: int,
-    out: Tensor,
-    activation: Activation | None = None,
-) -> None:
-    """As :func:`causal_conv`."""
-    width = x.shape[1]
-    taps = weights.weight.shape[1] // width
-    at = slice(weights.tail, weights.tail + (taps - 1) * width)
-    before = places.tails[:, step, at].unflatten(1, (taps - 1, width))
-    x = x.float() if activation is None else activated(x, activation)
-    extended = torch.cat([before.float(), x.view(places.rows, places.new_frames, width)], dim=1)
-    windows = extended.unfold(1, taps, 1).transpose(2, 3).flatten(2)
-    out.copy_(F.linear(windows, weights.weight.float(), weights.bias).flatten(0, 1))
-    for row in range(places.rows):
-        length = int(places.lengths[row % len(places.lengths)])
-        kept = extended[row, length : length + taps - 1].flatten()
-        places.new_tails[row, step, at] = kept.to(places.new_tails.dtype)
-
-
-def activated(x: Tensor, activation: Activation) -> Tensor:
-    """float32 ``[M, C]``: LayerNorm, Mish and the addition."""
-    normed = F.layer_norm(x.float(), x.shape[1:], activation.scale, activation.shift, EPSILON)
-    return F.mish(normed) + activation.added

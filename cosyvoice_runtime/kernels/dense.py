@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from math import gcd
 
-import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -66,9 +65,3 @@ def dense(
         tile.ahead, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
-
-
-def dense_plain(hidden: Tensor, weight: Tensor, bias: Tensor, out: Tensor, active: bool = False) -> None:
-    """As :func:`dense`."""
-    y = F.linear(hidden.float(), weight.float(), bias)
-    out.copy_(F.gelu(y, approximate="tanh") if active else y)

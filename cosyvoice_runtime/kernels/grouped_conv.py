@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor, nn
@@ -121,21 +119,3 @@ def grouped_conv(
         channels, span, taps, added, tile.rows, tile.stages, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
-
-
-def grouped_conv_plain(
-    x: Tensor, weights: GroupedConvWeights, places: Places, step: int, out: Tensor, added: bool = False
-) -> None:
-    """As :func:`grouped_conv`."""
-    channels = x.shape[1]
-    spans, taps, span, _ = weights.weight.shape
-    at = slice(weights.tail, weights.tail + (taps - 1) * channels)
-    before = places.tails[:, step, at].unflatten(1, (taps - 1, channels))
-    extended = torch.cat([before, x.to(before.dtype).view(places.rows, places.new_frames, channels)], dim=1)
-    weight = weights.weight.float().permute(0, 3, 2, 1).reshape(channels, span, taps)
-    conved = F.conv1d(extended.float().transpose(1, 2), weight, weights.bias, groups=spans)
-    y = F.mish(conved).transpose(1, 2).flatten(0, 1)
-    out.copy_(out + y if added else y)
-    for row in range(places.rows):
-        length = int(places.lengths[row % len(places.lengths)])
-        places.new_tails[row, step, at] = extended[row, length : length + taps - 1].flatten()

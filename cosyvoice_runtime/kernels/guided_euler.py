@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -89,26 +88,3 @@ def guided_euler(
         hidden.shape[1], bins, EPSILON, tile.rows, next_power_of_2(bins), chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
-
-
-def guided_euler_plain(
-    hidden: Tensor,
-    scale: Tensor,
-    shift: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    size: Tensor,
-    rate: float,
-    mel: Tensor,
-    packed: Tensor,
-) -> None:
-    """As :func:`guided_euler`."""
-    activated = F.mish(F.layer_norm(hidden, hidden.shape[1:], scale, shift, EPSILON))
-    take_step_plain(F.linear(activated, weight.float(), bias), size, rate, mel, packed)
-
-
-def take_step_plain(both: Tensor, size: Tensor, rate: float, mel: Tensor, packed: Tensor) -> None:
-    """As the kernels' end, from the velocities ``[2 M, mel]`` of both guidance rows."""
-    conditioned, unconditioned = both.chunk(2)
-    mel += size * ((1 + rate) * conditioned - rate * unconditioned)
-    packed[:, : mel.shape[1]] = mel.repeat(2, 1)

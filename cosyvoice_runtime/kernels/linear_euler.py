@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from math import gcd
 
-import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, wait_for_previous
-from cosyvoice_runtime.kernels.guided_euler import take_step, take_step_plain
+from cosyvoice_runtime.kernels.guided_euler import take_step
 from cosyvoice_runtime.kernels.launch import cdiv, launched
 from cosyvoice_runtime.kernels.tiles import Tile
 
@@ -72,10 +71,3 @@ def linear_euler(
         channels, bins, tile.rows, tile.columns, gcd(tile.depth, channels), tile.stages, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
-
-
-def linear_euler_plain(
-    hidden: Tensor, weight: Tensor, bias: Tensor, size: Tensor, rate: float, mel: Tensor, packed: Tensor
-) -> None:
-    """As :func:`linear_euler`."""
-    take_step_plain(F.linear(hidden.float(), weight.float(), bias), size, rate, mel, packed)

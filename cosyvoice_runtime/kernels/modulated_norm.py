@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -44,8 +43,3 @@ def modulated_norm(
         x, gain, shift, out, rows, channels, NORM_EPS, tile.rows, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
-
-
-def modulated_norm_plain(x: Tensor, gain: Tensor, shift: Tensor, out: Tensor) -> None:
-    """As :func:`modulated_norm`."""
-    out.copy_(F.layer_norm(x, x.shape[1:], eps=NORM_EPS) * gain + shift)

@@ -13,14 +13,9 @@ from torch import Tensor
 from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, normalise, wait_for_previous
 from cosyvoice_runtime.kernels.launch import launched, next_power_of_2
-from cosyvoice_runtime.kernels.norm_qkv import EPSILON, norm_qkv_plain
+from cosyvoice_runtime.kernels.norm_qkv import EPSILON
 from cosyvoice_runtime.kernels.page_codes import coded_rows, coding_of, scales_of
-from cosyvoice_runtime.kernels.paged_attention import (
-    load_keys,
-    paged_attention_plain,
-    softmax_update,
-    store_part,
-)
+from cosyvoice_runtime.kernels.paged_attention import load_keys, softmax_update, store_part
 from cosyvoice_runtime.kernels.tiles import Tile
 
 
@@ -129,19 +124,3 @@ def norm_attention(
         coding_of(places), chained,
         num_warps=tile.warps, maxnreg=tile.registers, launch_pdl=chained > 0,
     )  # fmt: skip
-
-
-def norm_attention_plain(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    places: Places,
-    attention: int,
-    step: int,
-    mixed: Tensor,
-    weights: Tensor,
-) -> None:
-    """As :func:`norm_attention`."""
-    queries = mixed.new_empty(mixed.shape[1:])
-    norm_qkv_plain(x, weight, bias, queries, places, attention, step)
-    paged_attention_plain(queries, places, attention, step, mixed, weights)

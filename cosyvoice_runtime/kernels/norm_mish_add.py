@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -59,8 +58,3 @@ def norm_mish_add(
         channels, EPSILON, tile.rows, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
-
-
-def norm_mish_add_plain(x: Tensor, scale: Tensor, shift: Tensor, shortcut: Tensor, out: Tensor) -> None:
-    """As :func:`norm_mish_add`."""
-    out.copy_(F.mish(F.layer_norm(x, x.shape[1:], scale, shift, EPSILON)) + shortcut)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -123,17 +122,6 @@ def norm_qkv(
         coding, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
-
-
-def norm_qkv_plain(
-    x: Tensor, weight: Tensor, bias: Tensor, queries: Tensor, places: Places, attention: int, step: int
-) -> None:
-    """As :func:`norm_qkv`."""
-    inner = queries.shape[1]
-    packed = F.linear(F.layer_norm(x, x.shape[1:], eps=EPSILON), weight.float(), bias)
-    queries.copy_(packed[:, :inner])
-    heads = packed[:, inner:].unflatten(1, (2, *places.pages.shape[-2:]))
-    places.store(attention, heads.unflatten(0, (places.rows, places.new_frames)), step)
 
 
 def packed_qkv(norm: torch.nn.LayerNorm, qkv: torch.nn.Linear, head_dim: int) -> tuple[Tensor, Tensor]:

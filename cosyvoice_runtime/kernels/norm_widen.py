@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -69,8 +68,3 @@ def norm_widen(
         channels, width, EPSILON, tile.rows, columns, repeat, tile.stages, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
-
-
-def norm_widen_plain(x: Tensor, weight: Tensor, bias: Tensor, hidden: Tensor) -> None:
-    """As :func:`norm_widen`."""
-    hidden.copy_(F.gelu(F.linear(F.layer_norm(x, x.shape[1:], eps=EPSILON), weight.float(), bias)))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from cosyvoice_runtime.flow.places import PagePlaces, Places
+from cosyvoice_runtime.flow.places import Places
 from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, wait_for_previous
 from cosyvoice_runtime.kernels.launch import launched, next_power_of_2
 from cosyvoice_runtime.kernels.page_codes import VALUE_UNIT, coding_of, load_scales, scales_of, widened
@@ -189,30 +188,3 @@ def paged_attention(
         heads, head_dim, places.page_frames, size, size, splits, coding_of(places), chained,
         num_warps=tile.warps, num_stages=tile.stages, launch_pdl=chained > 0,
     )  # fmt: skip
-
-
-def paged_attention_plain(
-    queries: Tensor, places: Places, attention: int, step: int, mixed: Tensor, weights: Tensor
-) -> None:
-    """As :func:`paged_attention`; unsplit: part 0 holds the result, the other parts have weight 0."""
-    heads, head_dim = places.pages.shape[-2:]
-    q = queries.float().view(places.rows, places.new_frames, heads, head_dim)
-    seen = places.seen(attention, step)
-    scores = torch.einsum("rthd,rshd->rhts", q, seen[:, :, 0])
-    visible = visible_in_pages(places)
-    visible = visible.repeat(places.rows // len(visible), 1, 1)[:, None]
-    shares = torch.softmax(scores.masked_fill(~visible, -torch.inf) * 0.6931471805599453, dim=-1)
-    mixed[0] = torch.einsum("rhts,rshd->rthd", shares, seen[:, :, 1]).flatten(2).flatten(0, 1).to(mixed.dtype)
-    mixed[1:] = 0
-    weights[0] = 0
-    weights[1:] = -torch.inf
-
-
-def visible_in_pages(places: PagePlaces) -> Tensor:
-    """bool ``[B, T, S]``: keys of the table's pages that each utterance's new frames see."""
-    size, device = places.page_frames, places.unused.device
-    key = torch.arange(places.table.shape[1] * size, device=device)
-    start = places.before * size
-    exists = (key >= places.unused[:, None] * size) & (key < start + places.lengths[:, None])
-    block = torch.arange(places.new_frames, device=device) // size
-    return exists[:, None, :] & (key // size <= places.before + block[:, None])

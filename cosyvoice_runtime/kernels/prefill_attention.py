@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -74,17 +73,3 @@ def prefill_attention(packed: Tensor, places: PromptPlaces, mixed: Tensor) -> No
         places.keys.stride(0), places.keys.stride(1),
         heads, kv_heads, head_dim, places.page, head_dim**-0.5 * LOG2_E, ROWS, KEYS, num_warps=WARPS,
     )  # fmt: skip
-
-
-def prefill_attention_plain(packed: Tensor, places: PromptPlaces, mixed: Tensor) -> None:
-    """As :func:`prefill_attention`."""
-    positions = packed.shape[1]
-    kv_heads = places.keys.shape[1]
-    q = packed[:, :, : -2 * kv_heads].float().unflatten(2, (kv_heads, -1))
-    keys, values = places.gathered()
-    t, j = (torch.arange(size, device=q.device) for size in (positions, keys.shape[2]))
-    fed = (places.starts + places.lengths).clamp(max=places.max_len)
-    visible = (j <= (t + places.starts[:, None])[:, :, None]) & (j < fed[:, None, None])
-    scores = torch.einsum("btkgd,bkpd->btkgp", q, keys) * q.shape[-1] ** -0.5
-    chances = torch.softmax(scores.masked_fill(~visible[:, :, None, None], -torch.inf), dim=-1)
-    mixed.copy_(torch.einsum("btkgp,bkpd->btkgd", chances, values).flatten(2, 3))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -80,12 +78,3 @@ def prefill_embed(
         positions, codes.stride(0), tables.control_from, tables.speech_from,
         channels, epsilon, next_power_of_2(channels), num_warps=WARPS,
     )  # fmt: skip
-
-
-def prefill_embed_plain(
-    codes: Tensor, tables: CodeTables, gain: Tensor, epsilon: float, x: Tensor, normed: Tensor
-) -> None:
-    """As :func:`prefill_embed`."""
-    together = torch.cat([tables.text, tables.control, tables.speech])
-    x.copy_(F.embedding(codes.flatten(), together))
-    normed.copy_(F.rms_norm(x, x.shape[1:], gain.float(), epsilon))

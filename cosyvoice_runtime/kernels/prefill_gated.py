@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -35,9 +34,3 @@ def prefill_gated(gate_up: Tensor, inner: Tensor) -> None:
     """
     rows, size = inner.shape
     _prefill_gated[(cdiv(size, COLUMNS), rows)](gate_up, inner, size, COLUMNS, num_warps=WARPS)
-
-
-def prefill_gated_plain(gate_up: Tensor, inner: Tensor) -> None:
-    """As :func:`prefill_gated`."""
-    gate, up = gate_up.float().chunk(2, dim=1)
-    inner.copy_(F.silu(gate) * up)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -95,22 +94,3 @@ def prefill_heads(packed: Tensor, bias: Tensor, rotation: RotaryTable, places: P
         places.keys.stride(0), places.keys.stride(1),
         heads - 2 * kv_heads, kv_heads, head_dim, places.page, ROWS, num_warps=WARPS,
     )  # fmt: skip
-
-
-def prefill_heads_plain(packed: Tensor, bias: Tensor, rotation: RotaryTable, places: PromptPlaces) -> None:
-    """As :func:`prefill_heads`."""
-    _, positions, _, head_dim = packed.shape
-    kv_heads = places.keys.shape[1]
-    t = torch.arange(positions, device=packed.device)
-    where = t + places.starts[:, None]
-    known = where.clamp(max=places.max_len - 1)
-    values = packed.float() + bias.float().unflatten(0, (-1, head_dim))
-    first, second = values[:, :, :-kv_heads].chunk(2, dim=3)
-    cosine, sine = (table[known, None] for table in (rotation.cosines, rotation.sines))
-    turned = torch.cat([first * cosine - second * sine, second * cosine + first * sine], dim=3)
-    packed.copy_(torch.cat([turned, values[:, :, -kv_heads:]], dim=2))
-    rows, columns = ((t < places.lengths[:, None]) & (where < places.max_len)).nonzero(as_tuple=True)
-    fed = known[rows, columns]
-    pages, found = places.tables.written[rows, fed // places.page].long(), packed[rows, columns]
-    places.keys[pages, :, fed % places.page] = found[:, -2 * kv_heads : -kv_heads].to(places.keys.dtype)
-    places.values[pages, :, fed % places.page] = found[:, -kv_heads:].to(places.values.dtype)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -37,9 +36,3 @@ def prefill_residual(product: Tensor, gain: Tensor, epsilon: float, x: Tensor, n
     _prefill_residual[(rows,)](
         product, gain, x, normed, channels, epsilon, next_power_of_2(channels), num_warps=WARPS
     )
-
-
-def prefill_residual_plain(product: Tensor, gain: Tensor, epsilon: float, x: Tensor, normed: Tensor) -> None:
-    """As :func:`prefill_residual`."""
-    x += product
-    normed.copy_(F.rms_norm(x, x.shape[1:], gain.float(), epsilon))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -22,7 +21,6 @@ from cosyvoice_runtime.kernels.paged_attention import (
     pages_of_part,
     softmax_add,
     store_part,
-    visible_in_pages,
 )
 from cosyvoice_runtime.kernels.residual_linear import joined_parts
 from cosyvoice_runtime.kernels.tiles import Tile
@@ -133,36 +131,6 @@ def relative_attention(
         heads, head_dim, places.page_frames, head_dim**-0.5 * LOG2_E, size, splits, tile.stages,
         num_warps=tile.warps,
     )  # fmt: skip
-
-
-def relative_attention_plain(
-    queries: Tensor,
-    weights: RelativeWeights,
-    places: PagePlaces,
-    attention: int,
-    mixed: Tensor,
-    shares: Tensor,
-) -> None:
-    """As :func:`relative_attention`; unsplit: part 0 holds the result, the other parts have weight 0."""
-    page = places.page_frames
-    q, device = queries.float(), queries.device
-    heads = q.shape[2]
-    seen = places.seen(attention)
-    scores = torch.einsum("rthd,rshd->rhts", q + weights.content_bias, seen[:, :, 0])
-    by_distance = weights.by_distance.float().unflatten(1, (heads, -1))
-    by_position = torch.einsum("rthd,nhd->rhtn", q + weights.position_bias, by_distance)
-    query = places.before * page + torch.arange(q.shape[1], device=device)
-    distance = query[:, None] - torch.arange(seen.shape[1], device=device)
-    distance = (distance + page - 1).clamp(min=0)  # what lies further ahead is not visible
-    scores += by_position.gather(3, distance.expand(*scores.shape[:2], -1, -1))
-    visible = visible_in_pages(places)[:, None]
-    chances = torch.softmax((scores * q.shape[3] ** -0.5).masked_fill(~visible, -torch.inf), dim=-1)
-    mixed[0] = (
-        torch.einsum("rhts,rshd->rthd", chances, seen[:, :, 1]).flatten(2).flatten(0, 1).to(mixed.dtype)
-    )
-    mixed[1:] = 0
-    shares[0] = 0
-    shares[1:] = -torch.inf
 
 
 @launched

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from math import gcd
 
-import torch
-import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -123,15 +121,3 @@ def residual_linear(
         tile.rows, columns, depth, tile.ahead, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
-
-
-def residual_linear_plain(
-    hidden: Tensor, weights: Tensor, weight: Tensor, bias: Tensor, x: Tensor, gate: Tensor | None = None
-) -> None:
-    """As :func:`residual_linear`."""
-    joined = hidden[0].float()
-    if len(hidden) > 1:
-        shares = torch.softmax(weights * 0.6931471805599453, dim=0)
-        joined = (hidden.float().unflatten(2, (shares.shape[2], -1)) * shares[..., None]).sum(0).flatten(1)
-    new = F.linear(joined, weight.float(), bias)
-    x += new if gate is None else gate * new

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -120,39 +118,3 @@ def _divisor(width: int, most: int) -> int:
 
 def _or(tensor: Tensor | None, unused: Tensor) -> Tensor:
     return unused if tensor is None else tensor
-
-
-def row_conv_plain(
-    x: Tensor,
-    weights: RowConvWeights,
-    lengths: Tensor,
-    residual: Tensor | None = None,
-    out: Tensor | None = None,
-    alpha: Tensor | None = None,
-    active: Tensor | None = None,
-) -> None:
-    """As :func:`row_conv`."""
-    shaped = active if out is None else out
-    assert shaped is not None
-    taps, steps = len(weights.weight), shaped.shape[1]
-    last = weights.first + (taps - 1) * weights.dilation + steps - x.shape[1]
-    padded = F.pad(x.float(), (0, 0, -weights.first, last))
-    windows = [padded[:, weights.dilation * tap :][:, :steps] for tap in range(taps)]
-    y = torch.cat(windows, dim=2) @ weights.weight.flatten(0, 1).float() + weights.bias
-    y = trimmed(y if residual is None else y + residual.float(), lengths)
-    if out is not None:
-        out.copy_(y)
-    if active is not None and alpha is not None:
-        active.copy_(snake_plain(y, alpha))
-
-
-def trimmed(signal: Tensor, lengths: Tensor) -> Tensor:
-    """``[B, S, C]`` with zeros from each row's end on."""
-    steps = torch.arange(signal.shape[1], device=signal.device)
-    return signal.masked_fill((steps >= lengths[:, None])[..., None], 0)
-
-
-def snake_plain(signal: Tensor, alpha: Tensor) -> Tensor:
-    """``x + sin(alpha x)^2 / alpha`` of float32 ``[..., C]``."""
-    wave = torch.sin(signal * alpha)
-    return signal + wave * wave / (alpha + 1e-9)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from cosyvoice_runtime.kernels.arithmetic import NOT_CHAINED, let_next_start, snake, wait_for_previous
 from cosyvoice_runtime.kernels.launch import cdiv, launched
-from cosyvoice_runtime.kernels.row_conv import snake_plain, trimmed
 
 ELEMENTS = 4096
 """Of one program."""
@@ -69,14 +67,3 @@ def snakes(
         channels, len(alphas), x.shape[1] < steps, of_program, chained,
         launch_pdl=chained > 0,
     )  # fmt: skip
-
-
-def snakes_plain(
-    x: Tensor, added: Tensor, alphas: Tensor, lengths: Tensor, out: Tensor, actives: Tensor
-) -> None:
-    """As :func:`snakes`."""
-    if x.shape[1] < out.shape[1]:
-        x = torch.cat([x[:, 1:2], x], dim=1)
-    out.copy_(trimmed(x.float() + added.float(), lengths))
-    for active, alpha in zip(actives, alphas, strict=True):
-        active.copy_(snake_plain(trimmed(x.float() + added.float(), lengths), alpha))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -120,18 +119,3 @@ def step_attention(
         heads, kv_heads, head_dim, page, max(16, next_power_of_2(heads // kv_heads)), keys, len(mixed),
         SHRINK, chained, num_warps=warps, launch_pdl=chained > 0,
     )  # fmt: skip
-
-
-def step_attention_plain(queries: Tensor, cache: CacheLayer, mixed: Tensor, shares: Tensor) -> None:
-    """As :func:`step_attention`; unsplit: part 0 holds the result, the other parts have weight 0."""
-    _, kv_heads, _, head_dim = cache.keys.shape
-    q = queries.float().unflatten(1, (kv_heads, -1, head_dim))
-    keys, values = cache.gathered()
-    scores = torch.einsum("skgd,skpd->skgp", q, keys)
-    later = torch.arange(keys.shape[2], device=q.device) > cache.positions[:, None]
-    scores = scores.masked_fill(later[:, None, None], -torch.inf)
-    weights = torch.softmax(scores * 0.6931471805599453, dim=-1)
-    mixed[0] = torch.einsum("skgp,skpd->skgd", weights, values).flatten(1) * SHRINK
-    mixed[1:] = 0
-    shares[0] = 0
-    shares[1:] = -torch.inf

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -93,9 +92,3 @@ def step_embed(
         tokens, table, gain, x, scaled.values, scaled.squares, batch,
         channels, parts, channels // parts, SHRINK, chained, num_warps=1,
     )  # fmt: skip
-
-
-def step_embed_plain(tokens: Tensor, table: Tensor, gain: Tensor, x: Tensor, scaled: Scaled) -> None:
-    """As :func:`step_embed`."""
-    x.copy_(F.embedding(tokens, table))
-    scaled.take(x, gain)

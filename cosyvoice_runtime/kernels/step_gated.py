@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -74,9 +73,3 @@ def step_gated(
         tile.rows, tile.columns, tile.piece, tile.groups, tile.stages, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
-
-
-def step_gated_plain(scaled: Scaled, weight: Tensor, epsilon: float, inner: Tensor) -> None:
-    """As :func:`step_gated`."""
-    gate, up = F.linear(scaled.normed(epsilon), weight.float()).chunk(2, dim=1)
-    inner.copy_(F.silu(gate) * up * SHRINK)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -153,27 +152,3 @@ def step_qkv(
         rows, tile.columns, tile.piece, tile.groups, tile.stages, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
-
-
-def step_qkv_plain(
-    scaled: Scaled,
-    weight: Tensor,
-    bias: Tensor,
-    rotation: RotaryTable,
-    epsilon: float,
-    queries: Tensor,
-    cache: CacheLayer,
-) -> None:
-    """As :func:`step_qkv`."""
-    _, kv_heads, _, head_dim = cache.keys.shape
-    packed = F.linear(scaled.normed(epsilon), weight.float(), bias).unflatten(1, (-1, head_dim))
-    heads = packed.shape[1] - 2 * kv_heads
-    first, second = packed[:, : heads + kv_heads].chunk(2, dim=2)
-    cosine, sine = (table[cache.positions, None] for table in (rotation.cosines, rotation.sines))
-    turned = torch.cat([first * cosine - second * sine, second * cosine + first * sine], dim=2)
-    queries.copy_((turned[:, :heads] * (head_dim**-0.5 * LOG2_E)).flatten(1))
-    slots = torch.arange(len(packed), device=packed.device)
-    pages = cache.tables.written[slots, cache.positions // cache.page].long()
-    rows = cache.positions % cache.page
-    cache.keys[pages, :, rows] = turned[:, heads:].to(cache.keys.dtype)
-    cache.values[pages, :, rows] = packed[:, heads + kv_heads :].to(cache.values.dtype)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import torch
-import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -154,16 +152,3 @@ def step_residual(
         SHRINK, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
-
-
-def step_residual_plain(
-    inputs: Tensor, shares: Tensor, weight: Tensor, gain: Tensor, x: Tensor, scaled: Scaled
-) -> None:
-    """As :func:`step_residual`."""
-    joined = inputs[0].float()
-    if len(inputs) > 1:
-        weights = torch.softmax(shares * 0.6931471805599453, dim=0)
-        by_head = inputs.float().unflatten(2, (weights.shape[2], -1))
-        joined = (by_head * weights[..., None]).sum(dim=0).flatten(1)
-    x += F.linear(joined, weight.float()) / SHRINK
-    scaled.take(x, gain)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from math import gcd
 
-import torch
-import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -99,25 +97,3 @@ def turned_qkv(
         tile.rows, columns, gcd(tile.depth, width), tile.stages, tile.ahead, coding, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
-
-
-def turned_qkv_plain(
-    hidden: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    rotation: Rotation,
-    queries: Tensor,
-    places: Places,
-    attention: int,
-    step: int,
-) -> None:
-    """As :func:`turned_qkv`."""
-    heads, head_dim = places.pages.shape[-2:]
-    packed = F.linear(hidden.float(), weight.float(), bias)
-    split = packed.view(places.rows, places.new_frames, 3, heads, head_dim)
-    position = (places.before - places.unused)[:, None] * places.page_frames
-    position = position + torch.arange(places.new_frames, device=hidden.device)
-    position = position.repeat(places.rows // len(position), 1).clamp(max=rotation.cos.shape[1] - 1)
-    Rotation(rotation.cos[0, position], rotation.sin[0, position]).turn_(split[:, :, :2, 0])
-    queries.copy_(split[:, :, 0].flatten(2).flatten(0, 1))
-    places.store(attention, split[:, :, 1:], step)

@@ -6,23 +6,26 @@ import copy
 
 import pytest
 import torch
-from small_places import STEPS, frames_of, random_places, same, two
+from plain_kernels import (
+    dense_plain,
+    grouped_conv_plain,
+    linear_euler_plain,
+    modulated_norm_plain,
+    residual_linear_plain,
+    turned_qkv_plain,
+)
 from torch import nn
 
 from cosyvoice_runtime.flow.dit import Rotation
-from cosyvoice_runtime.kernels.dense import dense, dense_plain
+from cosyvoice_runtime.kernels.dense import dense
 from cosyvoice_runtime.kernels.fused_dit import modulations
-from cosyvoice_runtime.kernels.grouped_conv import (
-    LEAST_SPAN,
-    GroupedConvWeights,
-    grouped_conv,
-    grouped_conv_plain,
-)
-from cosyvoice_runtime.kernels.linear_euler import linear_euler, linear_euler_plain
-from cosyvoice_runtime.kernels.modulated_norm import modulated_norm, modulated_norm_plain
-from cosyvoice_runtime.kernels.residual_linear import residual_linear, residual_linear_plain
+from cosyvoice_runtime.kernels.grouped_conv import LEAST_SPAN, GroupedConvWeights, grouped_conv
+from cosyvoice_runtime.kernels.linear_euler import linear_euler
+from cosyvoice_runtime.kernels.modulated_norm import modulated_norm
+from cosyvoice_runtime.kernels.residual_linear import residual_linear
 from cosyvoice_runtime.kernels.tiles import Tile
-from cosyvoice_runtime.kernels.turned_qkv import turned_qkv, turned_qkv_plain
+from cosyvoice_runtime.kernels.turned_qkv import turned_qkv
+from small_places import STEPS, frames_of, random_places, same, two
 
 CHANNELS, HEADS, HEAD_DIM, PAGE = 32, 4, 16, 6
 INNER = HEADS * HEAD_DIM

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import pytest
 import torch
-from gpu_close import CALLS, close, full, half
-from small_places import random_places, two
+from plain_kernels import (
+    dense_plain,
+    grouped_conv_plain,
+    linear_euler_plain,
+    modulated_norm_plain,
+    paged_attention_plain,
+    residual_linear_plain,
+    turned_qkv_plain,
+)
 from torch import nn
 
 from cosyvoice_runtime.flow.dit import Rotation
 from cosyvoice_runtime.flow.places import Places
-from cosyvoice_runtime.kernels.dense import dense, dense_plain
+from cosyvoice_runtime.kernels.dense import dense
 from cosyvoice_runtime.kernels.dit_tiles import FEW, MANY, SOME, DiTTiles
-from cosyvoice_runtime.kernels.grouped_conv import GroupedConvWeights, grouped_conv, grouped_conv_plain
-from cosyvoice_runtime.kernels.linear_euler import linear_euler, linear_euler_plain
-from cosyvoice_runtime.kernels.modulated_norm import modulated_norm, modulated_norm_plain
-from cosyvoice_runtime.kernels.paged_attention import paged_attention, paged_attention_plain
-from cosyvoice_runtime.kernels.residual_linear import residual_linear, residual_linear_plain
-from cosyvoice_runtime.kernels.turned_qkv import turned_qkv, turned_qkv_plain
+from cosyvoice_runtime.kernels.grouped_conv import GroupedConvWeights, grouped_conv
+from cosyvoice_runtime.kernels.linear_euler import linear_euler
+from cosyvoice_runtime.kernels.modulated_norm import modulated_norm
+from cosyvoice_runtime.kernels.paged_attention import paged_attention
+from cosyvoice_runtime.kernels.residual_linear import residual_linear
+from cosyvoice_runtime.kernels.turned_qkv import turned_qkv
 from cosyvoice_runtime.wave.prompt import MAX_FRAMES
+from gpu_close import CALLS, close, full, half
+from small_places import random_places, two
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 

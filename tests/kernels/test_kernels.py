@@ -6,18 +6,28 @@ import copy
 
 import pytest
 import torch
-from small_places import STEPS, frames_of, kept, random_places, same, two
+from plain_kernels import (
+    causal_conv_plain,
+    guided_euler_plain,
+    norm_attention_plain,
+    norm_mish_add_plain,
+    norm_qkv_plain,
+    norm_widen_plain,
+    paged_attention_plain,
+    residual_linear_plain,
+)
 from torch import Tensor
 
-from cosyvoice_runtime.kernels.causal_conv import Activation, ConvWeights, causal_conv, causal_conv_plain
-from cosyvoice_runtime.kernels.guided_euler import guided_euler, guided_euler_plain
-from cosyvoice_runtime.kernels.norm_attention import norm_attention, norm_attention_plain
-from cosyvoice_runtime.kernels.norm_mish_add import norm_mish_add, norm_mish_add_plain
-from cosyvoice_runtime.kernels.norm_qkv import norm_qkv, norm_qkv_plain, packed_qkv
-from cosyvoice_runtime.kernels.norm_widen import norm_widen, norm_widen_plain
-from cosyvoice_runtime.kernels.paged_attention import paged_attention, paged_attention_plain
-from cosyvoice_runtime.kernels.residual_linear import residual_linear, residual_linear_plain
+from cosyvoice_runtime.kernels.causal_conv import Activation, ConvWeights, causal_conv
+from cosyvoice_runtime.kernels.guided_euler import guided_euler
+from cosyvoice_runtime.kernels.norm_attention import norm_attention
+from cosyvoice_runtime.kernels.norm_mish_add import norm_mish_add
+from cosyvoice_runtime.kernels.norm_qkv import norm_qkv, packed_qkv
+from cosyvoice_runtime.kernels.norm_widen import norm_widen
+from cosyvoice_runtime.kernels.paged_attention import paged_attention
+from cosyvoice_runtime.kernels.residual_linear import residual_linear
 from cosyvoice_runtime.kernels.tiles import Tile
+from small_places import STEPS, frames_of, kept, random_places, same, two
 
 CHANNELS, HEADS, HEAD_DIM, PAGE = 32, 2, 16, 6
 INNER = HEADS * HEAD_DIM

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import pytest
 import torch
-from gpu_close import CALLS, TOLERANCE, close, full, half
-from small_places import kept, random_places, two
+from plain_kernels import (
+    causal_conv_plain,
+    norm_attention_plain,
+    norm_qkv_plain,
+    norm_widen_plain,
+    paged_attention_plain,
+    residual_linear_plain,
+)
 
 from cosyvoice_runtime.flow.places import Places
-from cosyvoice_runtime.kernels.causal_conv import Activation, ConvWeights, causal_conv, causal_conv_plain
-from cosyvoice_runtime.kernels.norm_attention import norm_attention, norm_attention_plain
-from cosyvoice_runtime.kernels.norm_qkv import norm_qkv, norm_qkv_plain
-from cosyvoice_runtime.kernels.norm_widen import norm_widen, norm_widen_plain
-from cosyvoice_runtime.kernels.paged_attention import paged_attention, paged_attention_plain
-from cosyvoice_runtime.kernels.residual_linear import residual_linear, residual_linear_plain
+from cosyvoice_runtime.kernels.causal_conv import Activation, ConvWeights, causal_conv
+from cosyvoice_runtime.kernels.norm_attention import norm_attention
+from cosyvoice_runtime.kernels.norm_qkv import norm_qkv
+from cosyvoice_runtime.kernels.norm_widen import norm_widen
+from cosyvoice_runtime.kernels.paged_attention import paged_attention
+from cosyvoice_runtime.kernels.residual_linear import residual_linear
 from cosyvoice_runtime.kernels.tiles import JOINT, LARGE, LEAN, MEDIUM, SMALL, Tiles
+from gpu_close import CALLS, TOLERANCE, close, full, half
+from small_places import kept, random_places, two
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 

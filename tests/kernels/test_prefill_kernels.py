@@ -6,23 +6,30 @@ import dataclasses
 
 import pytest
 import torch
-from small_caches import MAX_LEN, own_slots, random_layer, shared_pages
+from plain_kernels import (
+    prefill_attention_plain,
+    prefill_embed_plain,
+    prefill_gated_plain,
+    prefill_heads_plain,
+    prefill_residual_plain,
+)
 from torch import Tensor
 
 from capture_fake import play_back
 from cosyvoice_runtime.checkpoint.making.architecture import TINY
 from cosyvoice_runtime.free_pages import FIRST_PAGE, WASTE_PAGE
 from cosyvoice_runtime.kernels.fused_prefill import FusedPrefill
-from cosyvoice_runtime.kernels.prefill_attention import prefill_attention, prefill_attention_plain
-from cosyvoice_runtime.kernels.prefill_embed import CodeTables, prefill_embed, prefill_embed_plain
-from cosyvoice_runtime.kernels.prefill_gated import prefill_gated, prefill_gated_plain
-from cosyvoice_runtime.kernels.prefill_heads import PromptPlaces, prefill_heads, prefill_heads_plain
-from cosyvoice_runtime.kernels.prefill_residual import prefill_residual, prefill_residual_plain
+from cosyvoice_runtime.kernels.prefill_attention import prefill_attention
+from cosyvoice_runtime.kernels.prefill_embed import CodeTables, prefill_embed
+from cosyvoice_runtime.kernels.prefill_gated import prefill_gated
+from cosyvoice_runtime.kernels.prefill_heads import PromptPlaces, prefill_heads
+from cosyvoice_runtime.kernels.prefill_residual import prefill_residual
 from cosyvoice_runtime.kernels.step_qkv import RotaryTable
 from cosyvoice_runtime.lm import Prompt, SamplingOptions, prefill_graphs
 from cosyvoice_runtime.lm.decoder import BatchDecoder
 from cosyvoice_runtime.lm.kv_cache import KVCache
 from cosyvoice_runtime.lm.network import SpeechLM
+from small_caches import MAX_LEN, own_slots, random_layer, shared_pages
 
 CHANNELS, HEADS, KV_HEADS, HEAD_DIM, EPSILON = 48, 6, 2, 16, 1e-6
 WIDTH = HEADS * HEAD_DIM

@@ -10,9 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from small_flow import COSYVOICE3, random_flow, random_prompt, random_tokens
-from small_places import random_places, same
-from streams import check_captured
+from plain_kernels import relative_attention_plain, visible_in_pages
 from torch import Tensor
 
 from capture_fake import ComputedAgain
@@ -29,14 +27,15 @@ from cosyvoice_runtime.kernels.relative_attention import (
     RelativeWeights,
     join,
     relative_attention,
-    relative_attention_plain,
-    visible_in_pages,
 )
 from cosyvoice_runtime.kernels.solvers import fused_solver
 from cosyvoice_runtime.kernels.tiles import JOIN, RELATIVE, Tile, relative_splits
 from cosyvoice_runtime.serving.token2wav import torch_graphs
 from cosyvoice_runtime.wave.past_layout import PastLayout
 from cosyvoice_runtime.wave.prompt import TokenSpan
+from small_flow import COSYVOICE3, random_flow, random_prompt, random_tokens
+from small_places import random_places, same
+from streams import check_captured
 
 HEADS, HEAD_DIM, LAYERS, LAYER = 2, 16, 3, 1
 INNER = HEADS * HEAD_DIM

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from plain_kernels import row_conv_plain, snakes_plain, trimmed
 from torch import Tensor, nn
 
 from cosyvoice_runtime.kernels.fused_decoder import convolution, strided, upsampling
-from cosyvoice_runtime.kernels.row_conv import RowConvWeights, row_conv, row_conv_plain, trimmed
-from cosyvoice_runtime.kernels.snakes import snakes, snakes_plain
+from cosyvoice_runtime.kernels.row_conv import RowConvWeights, row_conv
+from cosyvoice_runtime.kernels.snakes import snakes
 from cosyvoice_runtime.kernels.tiles import Tile
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")

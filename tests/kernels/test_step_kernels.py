@@ -6,22 +6,30 @@ import dataclasses
 
 import pytest
 import torch
-from small_caches import MAX_LEN, own_slots, random_layer, shared_pages
+from plain_kernels import (
+    step_attention_plain,
+    step_embed_plain,
+    step_gated_plain,
+    step_head_plain,
+    step_qkv_plain,
+    step_residual_plain,
+)
 from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.making.architecture import TINY
 from cosyvoice_runtime.free_pages import FIRST_PAGE, WASTE_PAGE
 from cosyvoice_runtime.kernels.fused_step import FusedStep
-from cosyvoice_runtime.kernels.step_attention import step_attention, step_attention_plain
-from cosyvoice_runtime.kernels.step_embed import SHRINK, Scaled, step_embed, step_embed_plain
-from cosyvoice_runtime.kernels.step_gated import step_gated, step_gated_plain
-from cosyvoice_runtime.kernels.step_head import step_head, step_head_plain
-from cosyvoice_runtime.kernels.step_qkv import CacheLayer, RotaryTable, step_qkv, step_qkv_plain
-from cosyvoice_runtime.kernels.step_residual import step_residual, step_residual_plain
+from cosyvoice_runtime.kernels.step_attention import step_attention
+from cosyvoice_runtime.kernels.step_embed import SHRINK, Scaled, step_embed
+from cosyvoice_runtime.kernels.step_gated import step_gated
+from cosyvoice_runtime.kernels.step_head import step_head
+from cosyvoice_runtime.kernels.step_qkv import CacheLayer, RotaryTable, step_qkv
+from cosyvoice_runtime.kernels.step_residual import step_residual
 from cosyvoice_runtime.kernels.step_tiles import ONE, TWO, StepTile, StepTiles, step_tiles
 from cosyvoice_runtime.lm.cache_pages import PAGE
 from cosyvoice_runtime.lm.kv_cache import KVCache
 from cosyvoice_runtime.lm.network import SpeechLM
+from small_caches import MAX_LEN, own_slots, random_layer, shared_pages
 
 CHANNELS, HEADS, KV_HEADS, HEAD_DIM = 48, 6, 2, 16
 WIDTH = HEADS * HEAD_DIM

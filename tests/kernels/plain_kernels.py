@@ -1,0 +1,406 @@
+"""What each fused kernel computes, in operations of torch: the tests compare both."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from cosyvoice_runtime.flow.dit import NORM_EPS, Rotation
+from cosyvoice_runtime.flow.places import PagePlaces, Places
+from cosyvoice_runtime.kernels.arithmetic import LOG2_E
+from cosyvoice_runtime.kernels.causal_conv import Activation, ConvWeights
+from cosyvoice_runtime.kernels.grouped_conv import GroupedConvWeights
+from cosyvoice_runtime.kernels.norm_qkv import EPSILON
+from cosyvoice_runtime.kernels.prefill_embed import CodeTables
+from cosyvoice_runtime.kernels.prefill_heads import PromptPlaces
+from cosyvoice_runtime.kernels.relative_attention import RelativeWeights
+from cosyvoice_runtime.kernels.row_conv import RowConvWeights
+from cosyvoice_runtime.kernels.step_embed import SHRINK, Scaled
+from cosyvoice_runtime.kernels.step_qkv import CacheLayer, RotaryTable
+
+
+def causal_conv_plain(
+    x: Tensor,
+    weights: ConvWeights,
+    places: Places,
+    step: int,
+    out: Tensor,
+    activation: Activation | None = None,
+) -> None:
+    """As :func:`causal_conv`."""
+    width = x.shape[1]
+    taps = weights.weight.shape[1] // width
+    at = slice(weights.tail, weights.tail + (taps - 1) * width)
+    before = places.tails[:, step, at].unflatten(1, (taps - 1, width))
+    x = x.float() if activation is None else activated(x, activation)
+    extended = torch.cat([before.float(), x.view(places.rows, places.new_frames, width)], dim=1)
+    windows = extended.unfold(1, taps, 1).transpose(2, 3).flatten(2)
+    out.copy_(F.linear(windows, weights.weight.float(), weights.bias).flatten(0, 1))
+    for row in range(places.rows):
+        length = int(places.lengths[row % len(places.lengths)])
+        kept = extended[row, length : length + taps - 1].flatten()
+        places.new_tails[row, step, at] = kept.to(places.new_tails.dtype)
+
+
+def dense_plain(hidden: Tensor, weight: Tensor, bias: Tensor, out: Tensor, active: bool = False) -> None:
+    """As :func:`dense`."""
+    y = F.linear(hidden.float(), weight.float(), bias)
+    out.copy_(F.gelu(y, approximate="tanh") if active else y)
+
+
+def grouped_conv_plain(
+    x: Tensor, weights: GroupedConvWeights, places: Places, step: int, out: Tensor, added: bool = False
+) -> None:
+    """As :func:`grouped_conv`."""
+    channels = x.shape[1]
+    spans, taps, span, _ = weights.weight.shape
+    at = slice(weights.tail, weights.tail + (taps - 1) * channels)
+    before = places.tails[:, step, at].unflatten(1, (taps - 1, channels))
+    extended = torch.cat([before, x.to(before.dtype).view(places.rows, places.new_frames, channels)], dim=1)
+    weight = weights.weight.float().permute(0, 3, 2, 1).reshape(channels, span, taps)
+    conved = F.conv1d(extended.float().transpose(1, 2), weight, weights.bias, groups=spans)
+    y = F.mish(conved).transpose(1, 2).flatten(0, 1)
+    out.copy_(out + y if added else y)
+    for row in range(places.rows):
+        length = int(places.lengths[row % len(places.lengths)])
+        places.new_tails[row, step, at] = extended[row, length : length + taps - 1].flatten()
+
+
+def guided_euler_plain(
+    hidden: Tensor,
+    scale: Tensor,
+    shift: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    size: Tensor,
+    rate: float,
+    mel: Tensor,
+    packed: Tensor,
+) -> None:
+    """As :func:`guided_euler`."""
+    activated = F.mish(F.layer_norm(hidden, hidden.shape[1:], scale, shift, EPSILON))
+    take_step_plain(F.linear(activated, weight.float(), bias), size, rate, mel, packed)
+
+
+def take_step_plain(both: Tensor, size: Tensor, rate: float, mel: Tensor, packed: Tensor) -> None:
+    """As the kernels' end, from the velocities ``[2 M, mel]`` of both guidance rows."""
+    conditioned, unconditioned = both.chunk(2)
+    mel += size * ((1 + rate) * conditioned - rate * unconditioned)
+    packed[:, : mel.shape[1]] = mel.repeat(2, 1)
+
+
+def linear_euler_plain(
+    hidden: Tensor, weight: Tensor, bias: Tensor, size: Tensor, rate: float, mel: Tensor, packed: Tensor
+) -> None:
+    """As :func:`linear_euler`."""
+    take_step_plain(F.linear(hidden.float(), weight.float(), bias), size, rate, mel, packed)
+
+
+def modulated_norm_plain(x: Tensor, gain: Tensor, shift: Tensor, out: Tensor) -> None:
+    """As :func:`modulated_norm`."""
+    out.copy_(F.layer_norm(x, x.shape[1:], eps=NORM_EPS) * gain + shift)
+
+
+def norm_attention_plain(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    places: Places,
+    attention: int,
+    step: int,
+    mixed: Tensor,
+    weights: Tensor,
+) -> None:
+    """As :func:`norm_attention`."""
+    queries = mixed.new_empty(mixed.shape[1:])
+    norm_qkv_plain(x, weight, bias, queries, places, attention, step)
+    paged_attention_plain(queries, places, attention, step, mixed, weights)
+
+
+def norm_mish_add_plain(x: Tensor, scale: Tensor, shift: Tensor, shortcut: Tensor, out: Tensor) -> None:
+    """As :func:`norm_mish_add`."""
+    out.copy_(F.mish(F.layer_norm(x, x.shape[1:], scale, shift, EPSILON)) + shortcut)
+
+
+def norm_qkv_plain(
+    x: Tensor, weight: Tensor, bias: Tensor, queries: Tensor, places: Places, attention: int, step: int
+) -> None:
+    """As :func:`norm_qkv`."""
+    inner = queries.shape[1]
+    packed = F.linear(F.layer_norm(x, x.shape[1:], eps=EPSILON), weight.float(), bias)
+    queries.copy_(packed[:, :inner])
+    heads = packed[:, inner:].unflatten(1, (2, *places.pages.shape[-2:]))
+    places.store(attention, heads.unflatten(0, (places.rows, places.new_frames)), step)
+
+
+def norm_widen_plain(x: Tensor, weight: Tensor, bias: Tensor, hidden: Tensor) -> None:
+    """As :func:`norm_widen`."""
+    hidden.copy_(F.gelu(F.linear(F.layer_norm(x, x.shape[1:], eps=EPSILON), weight.float(), bias)))
+
+
+def paged_attention_plain(
+    queries: Tensor, places: Places, attention: int, step: int, mixed: Tensor, weights: Tensor
+) -> None:
+    """As :func:`paged_attention`; unsplit: part 0 holds the result, the other parts have weight 0."""
+    heads, head_dim = places.pages.shape[-2:]
+    q = queries.float().view(places.rows, places.new_frames, heads, head_dim)
+    seen = places.seen(attention, step)
+    scores = torch.einsum("rthd,rshd->rhts", q, seen[:, :, 0])
+    visible = visible_in_pages(places)
+    visible = visible.repeat(places.rows // len(visible), 1, 1)[:, None]
+    shares = torch.softmax(scores.masked_fill(~visible, -torch.inf) * 0.6931471805599453, dim=-1)
+    mixed[0] = torch.einsum("rhts,rshd->rthd", shares, seen[:, :, 1]).flatten(2).flatten(0, 1).to(mixed.dtype)
+    mixed[1:] = 0
+    weights[0] = 0
+    weights[1:] = -torch.inf
+
+
+def prefill_attention_plain(packed: Tensor, places: PromptPlaces, mixed: Tensor) -> None:
+    """As :func:`prefill_attention`."""
+    positions = packed.shape[1]
+    kv_heads = places.keys.shape[1]
+    q = packed[:, :, : -2 * kv_heads].float().unflatten(2, (kv_heads, -1))
+    keys, values = places.gathered()
+    t, j = (torch.arange(size, device=q.device) for size in (positions, keys.shape[2]))
+    fed = (places.starts + places.lengths).clamp(max=places.max_len)
+    visible = (j <= (t + places.starts[:, None])[:, :, None]) & (j < fed[:, None, None])
+    scores = torch.einsum("btkgd,bkpd->btkgp", q, keys) * q.shape[-1] ** -0.5
+    chances = torch.softmax(scores.masked_fill(~visible[:, :, None, None], -torch.inf), dim=-1)
+    mixed.copy_(torch.einsum("btkgp,bkpd->btkgd", chances, values).flatten(2, 3))
+
+
+def prefill_embed_plain(
+    codes: Tensor, tables: CodeTables, gain: Tensor, epsilon: float, x: Tensor, normed: Tensor
+) -> None:
+    """As :func:`prefill_embed`."""
+    together = torch.cat([tables.text, tables.control, tables.speech])
+    x.copy_(F.embedding(codes.flatten(), together))
+    normed.copy_(F.rms_norm(x, x.shape[1:], gain.float(), epsilon))
+
+
+def prefill_gated_plain(gate_up: Tensor, inner: Tensor) -> None:
+    """As :func:`prefill_gated`."""
+    gate, up = gate_up.float().chunk(2, dim=1)
+    inner.copy_(F.silu(gate) * up)
+
+
+def prefill_heads_plain(packed: Tensor, bias: Tensor, rotation: RotaryTable, places: PromptPlaces) -> None:
+    """As :func:`prefill_heads`."""
+    _, positions, _, head_dim = packed.shape
+    kv_heads = places.keys.shape[1]
+    t = torch.arange(positions, device=packed.device)
+    where = t + places.starts[:, None]
+    known = where.clamp(max=places.max_len - 1)
+    values = packed.float() + bias.float().unflatten(0, (-1, head_dim))
+    first, second = values[:, :, :-kv_heads].chunk(2, dim=3)
+    cosine, sine = (table[known, None] for table in (rotation.cosines, rotation.sines))
+    turned = torch.cat([first * cosine - second * sine, second * cosine + first * sine], dim=3)
+    packed.copy_(torch.cat([turned, values[:, :, -kv_heads:]], dim=2))
+    rows, columns = ((t < places.lengths[:, None]) & (where < places.max_len)).nonzero(as_tuple=True)
+    fed = known[rows, columns]
+    pages, found = places.tables.written[rows, fed // places.page].long(), packed[rows, columns]
+    places.keys[pages, :, fed % places.page] = found[:, -2 * kv_heads : -kv_heads].to(places.keys.dtype)
+    places.values[pages, :, fed % places.page] = found[:, -kv_heads:].to(places.values.dtype)
+
+
+def prefill_residual_plain(product: Tensor, gain: Tensor, epsilon: float, x: Tensor, normed: Tensor) -> None:
+    """As :func:`prefill_residual`."""
+    x += product
+    normed.copy_(F.rms_norm(x, x.shape[1:], gain.float(), epsilon))
+
+
+def relative_attention_plain(
+    queries: Tensor,
+    weights: RelativeWeights,
+    places: PagePlaces,
+    attention: int,
+    mixed: Tensor,
+    shares: Tensor,
+) -> None:
+    """As :func:`relative_attention`; unsplit: part 0 holds the result, the other parts have weight 0."""
+    page = places.page_frames
+    q, device = queries.float(), queries.device
+    heads = q.shape[2]
+    seen = places.seen(attention)
+    scores = torch.einsum("rthd,rshd->rhts", q + weights.content_bias, seen[:, :, 0])
+    by_distance = weights.by_distance.float().unflatten(1, (heads, -1))
+    by_position = torch.einsum("rthd,nhd->rhtn", q + weights.position_bias, by_distance)
+    query = places.before * page + torch.arange(q.shape[1], device=device)
+    distance = query[:, None] - torch.arange(seen.shape[1], device=device)
+    distance = (distance + page - 1).clamp(min=0)  # what lies further ahead is not visible
+    scores += by_position.gather(3, distance.expand(*scores.shape[:2], -1, -1))
+    visible = visible_in_pages(places)[:, None]
+    chances = torch.softmax((scores * q.shape[3] ** -0.5).masked_fill(~visible, -torch.inf), dim=-1)
+    mixed[0] = (
+        torch.einsum("rhts,rshd->rthd", chances, seen[:, :, 1]).flatten(2).flatten(0, 1).to(mixed.dtype)
+    )
+    mixed[1:] = 0
+    shares[0] = 0
+    shares[1:] = -torch.inf
+
+
+def residual_linear_plain(
+    hidden: Tensor, weights: Tensor, weight: Tensor, bias: Tensor, x: Tensor, gate: Tensor | None = None
+) -> None:
+    """As :func:`residual_linear`."""
+    joined = hidden[0].float()
+    if len(hidden) > 1:
+        shares = torch.softmax(weights * 0.6931471805599453, dim=0)
+        joined = (hidden.float().unflatten(2, (shares.shape[2], -1)) * shares[..., None]).sum(0).flatten(1)
+    new = F.linear(joined, weight.float(), bias)
+    x += new if gate is None else gate * new
+
+
+def row_conv_plain(
+    x: Tensor,
+    weights: RowConvWeights,
+    lengths: Tensor,
+    residual: Tensor | None = None,
+    out: Tensor | None = None,
+    alpha: Tensor | None = None,
+    active: Tensor | None = None,
+) -> None:
+    """As :func:`row_conv`."""
+    shaped = active if out is None else out
+    assert shaped is not None
+    taps, steps = len(weights.weight), shaped.shape[1]
+    last = weights.first + (taps - 1) * weights.dilation + steps - x.shape[1]
+    padded = F.pad(x.float(), (0, 0, -weights.first, last))
+    windows = [padded[:, weights.dilation * tap :][:, :steps] for tap in range(taps)]
+    y = torch.cat(windows, dim=2) @ weights.weight.flatten(0, 1).float() + weights.bias
+    y = trimmed(y if residual is None else y + residual.float(), lengths)
+    if out is not None:
+        out.copy_(y)
+    if active is not None and alpha is not None:
+        active.copy_(snake_plain(y, alpha))
+
+
+def snake_plain(signal: Tensor, alpha: Tensor) -> Tensor:
+    """``x + sin(alpha x)^2 / alpha`` of float32 ``[..., C]``."""
+    wave = torch.sin(signal * alpha)
+    return signal + wave * wave / (alpha + 1e-9)
+
+
+def snakes_plain(
+    x: Tensor, added: Tensor, alphas: Tensor, lengths: Tensor, out: Tensor, actives: Tensor
+) -> None:
+    """As :func:`snakes`."""
+    if x.shape[1] < out.shape[1]:
+        x = torch.cat([x[:, 1:2], x], dim=1)
+    out.copy_(trimmed(x.float() + added.float(), lengths))
+    for active, alpha in zip(actives, alphas, strict=True):
+        active.copy_(snake_plain(trimmed(x.float() + added.float(), lengths), alpha))
+
+
+def step_attention_plain(queries: Tensor, cache: CacheLayer, mixed: Tensor, shares: Tensor) -> None:
+    """As :func:`step_attention`; unsplit: part 0 holds the result, the other parts have weight 0."""
+    _, kv_heads, _, head_dim = cache.keys.shape
+    q = queries.float().unflatten(1, (kv_heads, -1, head_dim))
+    keys, values = cache.gathered()
+    scores = torch.einsum("skgd,skpd->skgp", q, keys)
+    later = torch.arange(keys.shape[2], device=q.device) > cache.positions[:, None]
+    scores = scores.masked_fill(later[:, None, None], -torch.inf)
+    weights = torch.softmax(scores * 0.6931471805599453, dim=-1)
+    mixed[0] = torch.einsum("skgp,skpd->skgd", weights, values).flatten(1) * SHRINK
+    mixed[1:] = 0
+    shares[0] = 0
+    shares[1:] = -torch.inf
+
+
+def step_embed_plain(tokens: Tensor, table: Tensor, gain: Tensor, x: Tensor, scaled: Scaled) -> None:
+    """As :func:`step_embed`."""
+    x.copy_(F.embedding(tokens, table))
+    scaled.take(x, gain)
+
+
+def step_gated_plain(scaled: Scaled, weight: Tensor, epsilon: float, inner: Tensor) -> None:
+    """As :func:`step_gated`."""
+    gate, up = F.linear(scaled.normed(epsilon), weight.float()).chunk(2, dim=1)
+    inner.copy_(F.silu(gate) * up * SHRINK)
+
+
+def step_head_plain(scaled: Scaled, weight: Tensor, bias: Tensor, epsilon: float, logits: Tensor) -> None:
+    """As :func:`step_head`."""
+    logits.copy_(F.linear(scaled.normed(epsilon), weight.float(), bias))
+
+
+def step_qkv_plain(
+    scaled: Scaled,
+    weight: Tensor,
+    bias: Tensor,
+    rotation: RotaryTable,
+    epsilon: float,
+    queries: Tensor,
+    cache: CacheLayer,
+) -> None:
+    """As :func:`step_qkv`."""
+    _, kv_heads, _, head_dim = cache.keys.shape
+    packed = F.linear(scaled.normed(epsilon), weight.float(), bias).unflatten(1, (-1, head_dim))
+    heads = packed.shape[1] - 2 * kv_heads
+    first, second = packed[:, : heads + kv_heads].chunk(2, dim=2)
+    cosine, sine = (table[cache.positions, None] for table in (rotation.cosines, rotation.sines))
+    turned = torch.cat([first * cosine - second * sine, second * cosine + first * sine], dim=2)
+    queries.copy_((turned[:, :heads] * (head_dim**-0.5 * LOG2_E)).flatten(1))
+    slots = torch.arange(len(packed), device=packed.device)
+    pages = cache.tables.written[slots, cache.positions // cache.page].long()
+    rows = cache.positions % cache.page
+    cache.keys[pages, :, rows] = turned[:, heads:].to(cache.keys.dtype)
+    cache.values[pages, :, rows] = packed[:, heads + kv_heads :].to(cache.values.dtype)
+
+
+def step_residual_plain(
+    inputs: Tensor, shares: Tensor, weight: Tensor, gain: Tensor, x: Tensor, scaled: Scaled
+) -> None:
+    """As :func:`step_residual`."""
+    joined = inputs[0].float()
+    if len(inputs) > 1:
+        weights = torch.softmax(shares * 0.6931471805599453, dim=0)
+        by_head = inputs.float().unflatten(2, (weights.shape[2], -1))
+        joined = (by_head * weights[..., None]).sum(dim=0).flatten(1)
+    x += F.linear(joined, weight.float()) / SHRINK
+    scaled.take(x, gain)
+
+
+def turned_qkv_plain(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    rotation: Rotation,
+    queries: Tensor,
+    places: Places,
+    attention: int,
+    step: int,
+) -> None:
+    """As :func:`turned_qkv`."""
+    heads, head_dim = places.pages.shape[-2:]
+    packed = F.linear(hidden.float(), weight.float(), bias)
+    split = packed.view(places.rows, places.new_frames, 3, heads, head_dim)
+    position = (places.before - places.unused)[:, None] * places.page_frames
+    position = position + torch.arange(places.new_frames, device=hidden.device)
+    position = position.repeat(places.rows // len(position), 1).clamp(max=rotation.cos.shape[1] - 1)
+    Rotation(rotation.cos[0, position], rotation.sin[0, position]).turn_(split[:, :, :2, 0])
+    queries.copy_(split[:, :, 0].flatten(2).flatten(0, 1))
+    places.store(attention, split[:, :, 1:], step)
+
+
+def visible_in_pages(places: PagePlaces) -> Tensor:
+    """bool ``[B, T, S]``: keys of the table's pages that each utterance's new frames see."""
+    size, device = places.page_frames, places.unused.device
+    key = torch.arange(places.table.shape[1] * size, device=device)
+    start = places.before * size
+    exists = (key >= places.unused[:, None] * size) & (key < start + places.lengths[:, None])
+    block = torch.arange(places.new_frames, device=device) // size
+    return exists[:, None, :] & (key // size <= places.before + block[:, None])
+
+
+def trimmed(signal: Tensor, lengths: Tensor) -> Tensor:
+    """``[B, S, C]`` with zeros from each row's end on."""
+    steps = torch.arange(signal.shape[1], device=signal.device)
+    return signal.masked_fill((steps >= lengths[:, None])[..., None], 0)
+
+
+def activated(x: Tensor, activation: Activation) -> Tensor:
+    """float32 ``[M, C]``: LayerNorm, Mish and the addition."""
+    normed = F.layer_norm(x.float(), x.shape[1:], activation.scale, activation.shift, EPSILON)
+    return F.mish(normed) + activation.added
