@@ -37,6 +37,7 @@ from cosyvoice_runtime.onnx_cpu.measured_threads import with_measured_threads
 from cosyvoice_runtime.settings import Machine, Settings
 from cosyvoice_runtime.settings.repository import render, write
 from measuring.machine import ROOT, provenance
+from measuring.own_server import UP, OwnServer
 from measuring.report import load_name, table
 from measuring.server_processes import cpu_seconds, descendants, memory_by_process
 from measuring.workload import Utterance
@@ -46,11 +47,7 @@ if TYPE_CHECKING:
 
 DEMO_VOICE = ROOT / "demo_voice"
 Level = dict[str, Any]
-UP = "all models answer"
-QUIET = ("http_port=0", "grpc_port=0", "metrics_port=0", "model_metrics_port=0", "server.probe_interval_s=0")
-"""Ports that are free, and no probes of servers that wait for their turn."""
 PLACES = ("cosyvoice2.max_inflight_utterances=64",)
-START_TIMEOUT_S = 300.0
 SETTLE_S = 2.0
 """After the last answer: what many made the server take goes back a second later."""
 LEAST_WORDS = 5
@@ -86,12 +83,11 @@ class Variant:
         return {f"COSYVOICE_{key.upper().replace('.', '__')}": value for key, value in pairs}
 
 
-class CpuServer:
-    """A variant's server, started by the supervisor's command; in a context that ends it.
+class CpuServer(OwnServer):
+    """A variant's server.
 
     Attributes:
-        start_s: until all models answer.
-        start_cpu_s: what all its processes have computed by then.
+        start_cpu_s: what all its processes have computed until all models answer.
     """
 
     def __init__(self, variant: Variant, checkpoint: Path, folder: Path) -> None:
@@ -106,39 +102,21 @@ class CpuServer:
         subprocess.run([sys.executable, ROOT / "scripts" / "build_engines.py", *given], check=True)
         settings = with_measured_threads(Settings.read([*PLACES, *given]), Machine.here())
         write(render(ROOT / "model_repo", settings), repository)
-        self._command = [sys.executable, "-m", "cosyvoice_runtime.supervisor", str(repository), *QUIET]
-        self._command += [f"log_file={folder / 'tritonserver.log'}"]
-        self._said = folder / "supervisor.log"
+        super().__init__(repository, folder)
 
     def __enter__(self) -> Self:
-        started = time.monotonic()
-        with self._said.open("wb") as said:
-            self._process = subprocess.Popen(self._command, stdout=said, stderr=subprocess.STDOUT)
-        while UP not in self._said.read_text():
-            if self._process.poll() is not None or time.monotonic() - started > START_TIMEOUT_S:
-                self._process.terminate()
-                raise RuntimeError(f"the server does not start: {self._said.read_text()}")
-            time.sleep(0.02)
-        self.start_s = time.monotonic() - started
+        super().__enter__()
         self.start_cpu_s = self.cpu_seconds()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._process.terminate()
-        self._process.wait()
-
-    @property
-    def url(self) -> str:
-        return re.findall(r"gRPC (\S+),", self._said.read_text())[-1]
-
     def cpu_seconds(self) -> float:
         """CPU time of all its processes."""
-        return sum(map(cpu_seconds, descendants(self._process.pid)))
+        return sum(map(cpu_seconds, descendants(self.process.pid)))
 
     def memory(self) -> dict[str, dict[str, float]]:
         """MiB of each process by its name, once it is quiet."""
         time.sleep(SETTLE_S)
-        return memory_by_process(self._process.pid)
+        return memory_by_process(self.process.pid)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -18,7 +18,7 @@ def provenance() -> dict[str, Any]:
     """Time, commit, command and machine."""
     return {
         "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "commit": _commit(),
+        "commit": commit_of(ROOT),
         "command": shlex.join([Path(sys.executable).name, *sys.argv]),
         "machine": {
             "cpu": _cpu(),
@@ -33,12 +33,12 @@ def provenance() -> dict[str, Any]:
     }
 
 
-def _commit() -> str | None:
-    """The commit, marked where files differ from it; None outside a repository."""
-    lines = _lines("git", "-C", str(ROOT), "rev-parse", "HEAD")
+def commit_of(checkout: Path) -> str | None:
+    """The commit of a checkout, marked where files differ from it; None outside a repository."""
+    lines = _lines("git", "-C", str(checkout), "rev-parse", "HEAD")
     if not lines:
         return None
-    changed = _lines("git", "-C", str(ROOT), "status", "--porcelain")
+    changed = _lines("git", "-C", str(checkout), "status", "--porcelain")
     return lines[0] + (" with changes" if changed else "")
 
 
