@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 from small_engines import FLOWS, SHAPES, VOCODERS, engines
-from small_flow import random_flow, random_prompt, random_tokens
-from small_hift import published_tensors, random_mel
 from torch import Tensor
 
 from cosyvoice_runtime.compiled.token2wav_engines import Token2WavEngines
@@ -19,6 +17,8 @@ from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.vocoder import HiFT, open_state, stream
 from cosyvoice_runtime.wave.past_layout import PastLayout
 from onnx_network import OnnxNetwork
+from small_flow import random_flow, random_prompt, random_tokens
+from small_hift import published_tensors, random_mel
 
 TOLERANCE = 1e-4
 HOPS = [[25, 25, 60, 7], [3, 47, 50, 25], [120, 1, 1, 1]]

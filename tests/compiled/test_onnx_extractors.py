@@ -6,12 +6,12 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from onnx_graphs import write_encoder, write_tokenizer
 
 from cosyvoice_runtime.compiled.export.extractors import prepare
 from cosyvoice_runtime.compiled.ports import GraphPorts
 from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
 from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer
+from onnx_graphs import write_encoder, write_tokenizer
 
 RECORDINGS = [np.random.default_rng(row).standard_normal(16_000, np.float32) for row in range(3)]
 

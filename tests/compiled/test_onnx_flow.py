@@ -8,7 +8,6 @@ import onnx
 import pytest
 import torch
 from dense_past import DensePast
-from small_flow import CONFIG, COSYVOICE3, random_flow
 from torch import Tensor
 
 from cosyvoice_runtime.compiled.export.encoder import encoder_graph
@@ -17,6 +16,7 @@ from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.layers import NoPast, visible_keys
 from module_weights import weights_of
 from onnx_network import OnnxNetwork
+from small_flow import CONFIG, COSYVOICE3, random_flow
 
 TOLERANCE = {"float32": 1e-4, "float16": 3e-2}
 CONFIGS = {"cosyvoice2": CONFIG, "cosyvoice3": COSYVOICE3}

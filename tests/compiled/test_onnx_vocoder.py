@@ -8,12 +8,12 @@ import onnx
 import pytest
 import torch
 import torch.nn.functional as F
-from small_hift import CAUSAL, CONFIGS, OTHER_CAUSAL, random_mel, small_hift
 
 from cosyvoice_runtime.compiled.export.parts import decoder_graph
 from cosyvoice_runtime.vocoder.rows import Rows
 from module_weights import weights_of
 from onnx_network import OnnxNetwork
+from small_hift import CAUSAL, CONFIGS, OTHER_CAUSAL, random_mel, small_hift
 
 ANY_CONFIG = {**CONFIGS, "causal": CAUSAL, "other causal": OTHER_CAUSAL}
 TOLERANCE = {"float32": 1e-5, "float16": 2e-3}

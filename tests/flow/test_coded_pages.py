@@ -5,8 +5,6 @@ from collections.abc import Sequence
 import pytest
 import torch
 from hypothesis import given, settings
-from small_flow import CONFIG, COSYVOICE3, random_flow, random_prompt, random_tokens
-from streams import UTTERANCES, pieces_of, spoken
 from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import FlowConfig
@@ -15,6 +13,8 @@ from cosyvoice_runtime.flow.page_codes import LARGEST_CODE, as_kept, coded, deco
 from cosyvoice_runtime.flow.pages import PagePool
 from cosyvoice_runtime.flow.stream import FlowStream
 from examples import examples
+from small_flow import CONFIG, COSYVOICE3, random_flow, random_prompt, random_tokens
+from streams import UTTERANCES, pieces_of, spoken
 
 FAMILIES = pytest.mark.parametrize("config", [CONFIG, COSYVOICE3], ids=["cosyvoice2", "cosyvoice3"])
 LOST = 3e-3

@@ -5,14 +5,14 @@ import logging
 import pytest
 import torch
 from hypothesis import given, settings
-from small_flow import random_flow, random_prompt, random_tokens
-from streams import UTTERANCES, check_streams
 
 from capture_fake import TracingCapture
 from cosyvoice_runtime.flow.graphed_calls import CallBuckets
 from cosyvoice_runtime.flow.paged_call import BatchShape
 from cosyvoice_runtime.flow.stream import FlowStream
 from examples import examples
+from small_flow import random_flow, random_prompt, random_tokens
+from streams import UTTERANCES, check_streams
 
 TOLERANCE = 1e-5
 FLOW = random_flow()

@@ -8,12 +8,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_flow import random_flow, random_prompt, random_tokens
 
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.wave.paged_flow import FlowState
 from cosyvoice_runtime.wave.prompt import TokenSpan
 from examples import examples
+from small_flow import random_flow, random_prompt, random_tokens
 
 TOLERANCE = 1e-5
 FLOW = random_flow()

@@ -7,14 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from small_flow import random_flow, random_prompt, random_tokens
-from streams import pieces_of, spoken
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.estimator import Conditions, FlowSolver
 from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.onnx_cpu.solver import CpuSolver
 from cosyvoice_runtime.wave.solvers import ADAMS_BASHFORTH, EULER
+from small_flow import random_flow, random_prompt, random_tokens
+from streams import pieces_of, spoken
 
 START = 2.0
 EXACT = (START + 1) / math.e

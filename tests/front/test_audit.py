@@ -7,14 +7,14 @@ import json
 import os
 
 import pytest
-from raw_http import ask, begin, send
 from test_front_keys import write_keys
-from wire_client import asked, open_cartesia, open_omni
 
 from cosyvoice_client import UnavailableError
 from cosyvoice_front.__main__ import main
 from cosyvoice_runtime.audit_log import AuditLog
 from cosyvoice_runtime.errors import InvalidInput
+from raw_http import ask, begin, send
+from wire_client import asked, open_cartesia, open_omni
 
 FIELDS = [
     "time", "request_id", "key", "peer", "route", "voice", "characters", "seconds", "ending", "status",

@@ -6,12 +6,12 @@ import json
 
 import numpy as np
 import pytest
-from decoded import decode
-from raw_http import send
-from wire_client import FORMAT, VERSION
 
 from cosyvoice_client import UnavailableError
 from cosyvoice_front.keys import digest
+from decoded import decode
+from raw_http import send
+from wire_client import FORMAT, VERSION
 
 BODY = {
     "model_id": "sonic-3",

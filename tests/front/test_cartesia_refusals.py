@@ -6,10 +6,10 @@ import asyncio
 import json
 
 import pytest
-from fake_text import samples_of
-from wire_client import asked, audio_in, open_cartesia
 
 from cosyvoice_client import RefusedError, UnavailableError
+from fake_text import samples_of
+from wire_client import asked, audio_in, open_cartesia
 
 
 @pytest.mark.parametrize(

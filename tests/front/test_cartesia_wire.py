@@ -6,12 +6,12 @@ import asyncio
 
 import numpy as np
 import pytest
-from fake_text import samples_of
-from fake_upstream import tone
 from websockets.exceptions import InvalidStatus
-from wire_client import VERSION, asked, audio_in, open_cartesia, open_wire, words_in
 
 from cosyvoice_front.wires import cartesia
+from fake_text import samples_of
+from fake_upstream import tone
+from wire_client import VERSION, asked, audio_in, open_cartesia, open_wire, words_in
 
 
 def of(messages, name):

@@ -10,10 +10,10 @@ from io import BytesIO
 import numpy as np
 import pytest
 import soundfile
-from raw_http import ASKED, ask, connect, read_all, send
 
 from cosyvoice_front.errors import ApiError
 from cosyvoice_front.recording import MAX_BYTES, read_recording
+from raw_http import ASKED, ask, connect, read_all, send
 
 GET_HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 HEAD = b"POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\n"

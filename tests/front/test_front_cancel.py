@@ -6,6 +6,7 @@ import asyncio
 from functools import partial
 
 import pytest
+
 from fake_upstream import tone
 from raw_http import ASKED, begin
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from raw_http import ASKED, send
 from test_front_keys import write_keys
 from websockets.exceptions import InvalidStatus
-from wire_client import asked, open_cartesia, open_omni
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.settings import Settings
+from raw_http import ASKED, send
+from wire_client import asked, open_cartesia, open_omni
 
 APP = "https://app.example"
 SPEECH = json.dumps(ASKED).encode()

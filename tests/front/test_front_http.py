@@ -10,9 +10,9 @@ import subprocess
 from io import BytesIO
 
 import pytest
-from raw_http import ASKED, ask, connect, read_all, send
 
 from cosyvoice_runtime.settings import FrontSettings
+from raw_http import ASKED, ask, connect, read_all, send
 
 SPEECH = json.dumps({**ASKED, "response_format": "pcm"}).encode()
 H2C = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABk\r\n"

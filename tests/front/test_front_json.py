@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from raw_http import ask, send
-from wire_client import OPENING, asked, open_cartesia, open_omni
 
 from cosyvoice_front.errors import ApiError
 from cosyvoice_front.json_object import MOST_VALUES, read_object
 from cosyvoice_front.shown import MOST_SHOWN, shown
+from raw_http import ask, send
+from wire_client import OPENING, asked, open_cartesia, open_omni
 
 DEEP = b"[" * 150 + b"]" * 150
 NESTED = {

@@ -9,8 +9,6 @@ import sys
 
 import openai
 import pytest
-from raw_http import ASKED, ask, send
-from wire_client import asked, open_cartesia
 
 from cosyvoice_client import UnavailableError
 from cosyvoice_front.__main__ import check
@@ -19,6 +17,8 @@ from cosyvoice_front.keys import Keys, digest
 from cosyvoice_front.limits import Limits
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.settings import FrontSettings
+from raw_http import ASKED, ask, send
+from wire_client import asked, open_cartesia
 
 
 def write_keys(path, **keys):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from raw_http import ask, send
 from wire_client import OPENING, VERSION, open_cartesia, open_omni
 

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from raw_http import ask, begin, send
 from test_front_keys import write_keys
-from wire_client import asked, open_cartesia, open_omni
 
 from cosyvoice_client import RefusedError, UnavailableError
+from raw_http import ask, begin, send
+from wire_client import asked, open_cartesia, open_omni
 
 ENDINGS = "cosyvoice_front_utterances_total"
 

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Sequence
 
 import numpy as np
 import soxr
-from decoded import decode
-from fake_upstream import tone
 
 from cosyvoice_client import AudioChunk
 from cosyvoice_front.rate import RATE, at_front_rate
+from decoded import decode
+from fake_upstream import tone
 
 OTHER = 22_050
 CHUNKS = [

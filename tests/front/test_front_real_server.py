@@ -11,10 +11,6 @@ from pathlib import Path
 
 import openai
 import pytest
-from decoded import FRAME_SAMPLES, audio_of, decode, events
-from front_server import running_front
-from raw_http import send
-from wire_client import asked, audio_in, open_cartesia, open_omni, words_in
 
 from cosyvoice_client import AsyncSpeechClient, SpeechClient, SpeechRequest
 from cosyvoice_client.encoders import FORMATS
@@ -22,6 +18,10 @@ from cosyvoice_client.http_client import HttpSpeechClient
 from cosyvoice_runtime.settings import Machine, ServerSettings, Settings
 from cosyvoice_runtime.settings.repository import render, write
 from cosyvoice_runtime.supervisor import Server
+from decoded import FRAME_SAMPLES, audio_of, decode, events
+from front_server import running_front
+from raw_http import send
+from wire_client import asked, audio_in, open_cartesia, open_omni, words_in
 
 ROOT = Path(__file__).parents[2]
 TEXT = "The train to the coast leaves from platform four."

@@ -6,12 +6,12 @@ import json
 
 import openai
 import pytest
-from fake_upstream import FakeUpstream, tone
-from raw_http import ASKED, send
-from wire_client import asked, open_cartesia, open_omni
 
 from cosyvoice_client import UnavailableError
 from cosyvoice_front.errors import overloaded
+from fake_upstream import FakeUpstream, tone
+from raw_http import ASKED, send
+from wire_client import asked, open_cartesia, open_omni
 
 FULL = "12 utterances are in progress, the limit; try again in {:g} s"
 

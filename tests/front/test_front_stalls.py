@@ -12,15 +12,15 @@ from contextlib import contextmanager, suppress
 from unittest.mock import Mock
 
 import pytest
-from fake_text import FakeTextSpeech
-from fake_upstream import tone
-from raw_http import ask, begin, connect, read_all, send
 from websockets.frames import Close, Frame, Opcode
-from wire_client import asked, audio_in, open_cartesia, open_omni
 
 from cosyvoice_client import RefusedError
 from cosyvoice_front.live import session
 from cosyvoice_front.live.word_times import WordTimes
+from fake_text import FakeTextSpeech
+from fake_upstream import tone
+from raw_http import ask, begin, connect, read_all, send
+from wire_client import asked, audio_in, open_cartesia, open_omni
 
 HANDSHAKE = (
     b"GET /tts/websocket?cartesia_version=2026-03-01 HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"

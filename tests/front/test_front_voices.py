@@ -12,8 +12,6 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 import soundfile
-from fake_upstream import FakeUpstream, tone
-from raw_http import ask, send
 from test_front_keys import write_keys
 
 from cosyvoice_client import Reference, RefusedError
@@ -29,6 +27,8 @@ from cosyvoice_runtime.text.frontend import TextFrontEnd
 from cosyvoice_runtime.voice import Voice, VoiceStore, names, records, voice_key
 from cosyvoice_runtime.voice.atomic import replace_file
 from cosyvoice_runtime.voice.speakers import list_speakers
+from fake_upstream import FakeUpstream, tone
+from raw_http import ask, send
 
 CHECKPOINT = "0" * 64
 

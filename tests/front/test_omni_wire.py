@@ -8,13 +8,13 @@ import json
 
 import numpy as np
 import pytest
-from decoded import FRAME_SAMPLES, decode
-from fake_text import samples_of
 from websockets.exceptions import ConnectionClosed
-from wire_client import open_omni
 
 from cosyvoice_client import UnavailableError
 from cosyvoice_client.encoders import FORMATS
+from decoded import FRAME_SAMPLES, decode
+from fake_text import samples_of
+from wire_client import open_omni
 
 DONE, CANCEL, CLOSE = {"type": "input.done"}, {"type": "input.cancel"}, {"type": "session.close"}
 

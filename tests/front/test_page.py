@@ -7,10 +7,10 @@ import runpy
 from html.parser import HTMLParser
 
 import pytest
-from raw_http import send
 
 from cosyvoice_front.page_files import FOLDER
 from cosyvoice_runtime.settings import Settings
+from raw_http import send
 
 FILES = sorted(path.name for path in FOLDER.iterdir())
 SCRIPTS = {path.name: path.read_text("utf-8") for path in FOLDER.glob("*.js")}

@@ -8,11 +8,11 @@ from io import BytesIO
 import numpy as np
 import pytest
 import soundfile
-from chromium import OTHER_HOST
-from fake_upstream import tone
 
+from chromium import OTHER_HOST
 from cosyvoice_client import RefusedError, UnavailableError
 from cosyvoice_client.writer import pcm16
+from fake_upstream import tone
 
 SENTENCES = "The first one is here. The second follows it. And this is the third."
 

@@ -11,13 +11,13 @@ import numpy as np
 import openai
 import pytest
 import soundfile
-from decoded import FRAME_SAMPLES, audio_of, decode, events
-from fake_upstream import tone
-from raw_http import send
 
 from cosyvoice_client import SAMPLE_RATE
 from cosyvoice_client.encoders import FORMATS
 from cosyvoice_runtime.settings.front import OPENAI_VOICES
+from decoded import FRAME_SAMPLES, audio_of, decode, events
+from fake_upstream import tone
+from raw_http import send
 
 CONTENT_TYPES = {
     "mp3": "audio/mpeg",

@@ -12,13 +12,13 @@ from typing import Any
 
 import grpc
 import pytest
-from raw_http import ASKED
-from tls_proxy import DEPLOY, TIMEOUT_S, TlsProxy, tls_proxy
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from websockets.sync.client import connect
-from wire_client import WireClient
 
 from cosyvoice_runtime.settings import FrontSettings
+from raw_http import ASKED
+from tls_proxy import DEPLOY, TIMEOUT_S, TlsProxy, tls_proxy
+from wire_client import WireClient
 
 CHUNKS = 3
 

@@ -6,9 +6,7 @@ import asyncio
 import logging
 
 import pytest
-from fake_text import samples_of
 from websockets.exceptions import ConnectionClosed, InvalidStatus
-from wire_client import asked, audio_in, open_cartesia, open_omni, open_wire, words_in
 
 from cosyvoice_client import RefusedError
 from cosyvoice_front.__main__ import uvicorn_config
@@ -17,6 +15,8 @@ from cosyvoice_front.live import session
 from cosyvoice_front.request_id import set_up_logging
 from cosyvoice_front.wires import cartesia
 from cosyvoice_runtime.settings import Settings
+from fake_text import samples_of
+from wire_client import asked, audio_in, open_cartesia, open_omni, open_wire, words_in
 
 KEY = "sk-anna"
 PATHS = ["/tts/websocket?cartesia_version=2026-03-01", "/v1/audio/speech/stream"]

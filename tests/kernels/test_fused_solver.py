@@ -6,9 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_flow import CONFIG, COSYVOICE3, random_flow, random_prompt, random_tokens
-from small_places import random_places
-from streams import check_captured
 
 from capture_fake import ComputedAgain
 from cosyvoice_runtime.checkpoint.config import FlowConfig
@@ -21,6 +18,9 @@ from cosyvoice_runtime.kernels.dit_tiles import DiTTiles
 from cosyvoice_runtime.kernels.solvers import fused_solver
 from cosyvoice_runtime.kernels.tiles import LEAN, UNSPLIT, Tile, Tiles, tiles_for
 from cosyvoice_runtime.wave.prompt import TokenSpan
+from small_flow import CONFIG, COSYVOICE3, random_flow, random_prompt, random_tokens
+from small_places import random_places
+from streams import check_captured
 
 TILES = Tiles(
     qkv=Tile(16, 16),

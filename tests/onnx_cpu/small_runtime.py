@@ -6,8 +6,6 @@ from pathlib import Path
 
 import onnx
 import torch
-from small_flow import CONFIG, COSYVOICE3, random_network
-from small_hift import small_hift
 
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.flow.flow import Flow
@@ -21,6 +19,8 @@ from cosyvoice_runtime.vocoder import HiFT
 from cosyvoice_runtime.wave.solvers import EULER
 from cosyvoice_runtime.wave.stored_arrays import within
 from module_weights import weights_of
+from small_flow import CONFIG, COSYVOICE3, random_network
+from small_hift import small_hift
 
 FLOAT32 = EstimatorFormats()
 FLOWS = {"cosyvoice2": CONFIG, "cosyvoice3": COSYVOICE3}

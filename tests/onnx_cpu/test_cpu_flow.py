@@ -7,9 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from small_flow import CONFIG, random_prompt, random_tokens
 from small_runtime import FLOWS, flows
-from streams import UTTERANCES, pieces_of, spoken
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.estimator import _accumulated, time_steps
@@ -19,6 +17,8 @@ from cosyvoice_runtime.onnx_cpu.solver import accumulated_times
 from cosyvoice_runtime.onnx_cpu.wave_graphs import EstimatorFormats
 from cosyvoice_runtime.wave.solvers import ADAMS_BASHFORTH
 from examples import examples
+from small_flow import CONFIG, random_prompt, random_tokens
+from streams import UTTERANCES, pieces_of, spoken
 
 TOLERANCE = 1e-4
 HALF_TOLERANCE = 5e-4

@@ -7,12 +7,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_hift import CAUSAL, CONFIGS, OTHER_CAUSAL, random_mel
 from small_runtime import vocoders
 
 from cosyvoice_runtime.onnx_cpu.vocoder import OnnxVocoder
 from cosyvoice_runtime.vocoder import HiFT, HiFTStream, context
 from examples import examples
+from small_hift import CAUSAL, CONFIGS, OTHER_CAUSAL, random_mel
 
 ANY_CONFIG = {**CONFIGS, "causal": CAUSAL, "other causal": OTHER_CAUSAL}
 TOLERANCE = 1e-5

@@ -5,6 +5,7 @@ from itertools import islice
 import pytest
 import torch
 from reference_streaming import ReferenceVocoder, chunk_ends, single_precision_source, vocode
+
 from small_hift import PUBLISHED, random_mel, small_hift
 
 HOP = PUBLISHED.hop

@@ -9,8 +9,8 @@ from contextlib import aclosing
 
 import numpy as np
 import pytest
-from coded_stages import CodedStages
 
+from coded_stages import CodedStages
 from cosyvoice_runtime.errors import CosyVoiceError, StageError
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt

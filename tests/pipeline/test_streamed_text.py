@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from coded_stages import TOKEN_SAMPLES, CodedStages
 
+from coded_stages import TOKEN_SAMPLES, CodedStages
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint import load_config
 from cosyvoice_runtime.checkpoint.family import COSYVOICE3

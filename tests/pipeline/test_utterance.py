@@ -10,8 +10,8 @@ from contextlib import aclosing
 
 import numpy as np
 import pytest
-from coded_stages import TOKEN_SAMPLES, CodedStages
 
+from coded_stages import TOKEN_SAMPLES, CodedStages
 from cosyvoice_runtime.errors import CosyVoiceError, StageError
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.pipeline.hop import HopPolicy

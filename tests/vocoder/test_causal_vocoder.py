@@ -7,12 +7,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_hift import CAUSAL, OTHER_CAUSAL, random_mel, small_hift, streamed
 
 from capture_fake import TracingCapture
 from cosyvoice_runtime.vocoder import HiFT, context, open_state, stream
 from cosyvoice_runtime.vocoder.graphed_windows import GraphedWindows
 from examples import examples
+from small_hift import CAUSAL, OTHER_CAUSAL, random_mel, small_hift, streamed
 
 CONFIGS = {"published": CAUSAL, "other": OTHER_CAUSAL}
 ROUNDING = 1e-6

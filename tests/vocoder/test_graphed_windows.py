@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from small_hift import OTHER, random_mel, small_hift, whole
 
 from capture_fake import TracingCapture
 from cosyvoice_runtime.vocoder import SourceNoise, context, open_state, stream
 from cosyvoice_runtime.vocoder.graphed_windows import GraphedWindows
+from small_hift import OTHER, random_mel, small_hift, whole
 
 ROUNDING = 1e-7
 LONGEST = 60

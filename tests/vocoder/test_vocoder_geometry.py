@@ -2,13 +2,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from small_hift import CONFIGS, PUBLISHED, random_mel, small_hift
 
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.vocoder.rows import Rows
 from cosyvoice_runtime.wave.context import context
 from cosyvoice_runtime.wave.geometry import stages
+from small_hift import CONFIGS, PUBLISHED, random_mel, small_hift
 
 
 def test_published_kernels_need_15_frames_around_and_21_ahead() -> None:

@@ -1,8 +1,8 @@
 import pytest
 import torch
-from small_hift import CONFIGS, PUBLISHED, random_mel, small_hift, whole
 
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
+from small_hift import CONFIGS, PUBLISHED, random_mel, small_hift, whole
 
 
 @pytest.mark.parametrize("frames", [1, 2, 17])

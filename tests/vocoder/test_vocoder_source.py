@@ -3,10 +3,10 @@ from math import pi
 import pytest
 import torch
 import torch.nn.functional as F
-from small_hift import PUBLISHED, small_hift
 
 from cosyvoice_runtime.vocoder.rows import Rows
 from cosyvoice_runtime.vocoder.source import HarmonicSource, PhaseCarry
+from small_hift import PUBLISHED, small_hift
 
 HOP = PUBLISHED.hop
 

@@ -6,13 +6,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_hift import CONFIGS, OTHER, PUBLISHED, random_mel, small_hift, streamed, whole
 
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.vocoder import HiFTStream, SourceNoise, context, open_state, stream
 from cosyvoice_runtime.wave.windowed_vocoder import FRAMES_AHEAD
 from examples import examples
+from small_hift import CONFIGS, OTHER, PUBLISHED, random_mel, small_hift, streamed, whole
 
 ROUNDING = 1e-7
 """Of the float32 waveform, where the decoder is float64."""

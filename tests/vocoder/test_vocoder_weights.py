@@ -1,10 +1,10 @@
 import pytest
 import torch
-from small_hift import PUBLISHED, published_tensors
 from torch.nn.utils.parametrizations import weight_norm
 
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.wave.vocoder_weights import DIRECTION, GAIN, plain_weights
+from small_hift import PUBLISHED, published_tensors
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
-from small_hift import OTHER, random_mel, small_hift, whole
 
 from cosyvoice_runtime.vocoder import open_state, stream
+from small_hift import OTHER, random_mel, small_hift, whole
 
 
 def test_a_decoder_in_float32_leaves_the_mel_that_waits_as_it_was():

@@ -5,10 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fake_voices import CHECKPOINT, make_audio
 from hypothesis import given
 from hypothesis import strategies as st
-from onnx_graphs import write_encoder, write_tokenizer
 
 from cosyvoice_runtime.arrays import Floats, Ids
 from cosyvoice_runtime.audio.audio import Audio
@@ -19,6 +17,8 @@ from cosyvoice_runtime.voice import Voice, build_voice, voice_key
 from cosyvoice_runtime.voice.digest import content_hash, file_hash
 from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
 from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer
+from fake_voices import CHECKPOINT, make_audio
+from onnx_graphs import write_encoder, write_tokenizer
 
 
 def tokens_of(count: int) -> Ids:

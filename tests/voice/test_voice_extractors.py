@@ -7,15 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fake_voices import make_audio
 from onnx import TensorProto
-from onnx_graphs import write_encoder, write_tokenizer
 
 from cosyvoice_runtime.audio.fbank import centred_fbank
 from cosyvoice_runtime.audio.log_mel import log_mel_spectrogram
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput, NotFiniteError
 from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
 from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer
+from fake_voices import make_audio
+from onnx_graphs import write_encoder, write_tokenizer
 
 WAVEFORMS = [make_audio(seed, seconds).samples for seed, seconds in enumerate([1.0, 0.7, 1.0, 0.513, 1.0])]
 

@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
-from fake_voices import CHECKPOINT, make_voice
 
 from cosyvoice_runtime.voice import VoiceStore
 from cosyvoice_runtime.voice.retention import DAY_S, forget_in_time
 from eventually import eventually
+from fake_voices import CHECKPOINT, make_voice
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from fake_voices import CHECKPOINT
 
 from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.pt_file import read_pt
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.voice import Voice
 from cosyvoice_runtime.voice.speakers import import_speakers, list_speakers, listed_speakers
+from fake_voices import CHECKPOINT
 
 
 def decode(ids: list[int]) -> str:

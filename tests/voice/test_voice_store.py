@@ -16,7 +16,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fake_voices import CHECKPOINT, make_voice, same_voice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
@@ -28,6 +27,7 @@ from cosyvoice_runtime.voice import store as voice_store
 from cosyvoice_runtime.voice.set_aside import MAX_KEPT
 from cosyvoice_runtime.voice.store import StoreFullError
 from cosyvoice_runtime.voice.voice_file import encode_voice
+from fake_voices import CHECKPOINT, make_voice, same_voice
 
 
 def open_store(directory: Path, **limits: int) -> VoiceStore:

@@ -6,8 +6,9 @@ import asyncio
 
 import numpy as np
 import pytest
-from fake_text import samples_of
 from known_key import KEY
+
+from fake_text import samples_of
 
 REASON = "python3 scripts/environment.py --clients installs it"
 loguru = pytest.importorskip("loguru", reason=REASON, exc_type=ImportError)

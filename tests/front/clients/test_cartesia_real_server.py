@@ -7,8 +7,9 @@ import time
 import pytest
 import test_cartesia_livekit as livekit
 import test_cartesia_pipecat as pipecat
-from front_server import running_front
 from test_front_real_server import TIMEOUT_S, server, speaking, voices  # noqa: F401
+
+from front_server import running_front
 
 TEXT = "The train to the coast leaves from platform four. It is on time, they say."
 LONG = " ".join([TEXT] * 4)

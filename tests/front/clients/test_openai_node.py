@@ -11,8 +11,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from decoded import FRAME_SAMPLES, audio_of, decode, events
 from known_key import KEY
+
+from decoded import FRAME_SAMPLES, audio_of, decode, events
 
 ROOT = Path(__file__).parents[3]
 REASON = "python3 scripts/environment.py --clients installs it, with npm"

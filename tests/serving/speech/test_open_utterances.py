@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from coded_stages import TOKEN_SAMPLES, CodedStages
 from test_speech_service import VOICE, Ear
 from triton_python_backend_utils import InferenceRequest
 
+from coded_stages import TOKEN_SAMPLES, CodedStages
 from cosyvoice_runtime.checkpoint import load_config
 from cosyvoice_runtime.errors import StageError, StageLostError, status_of
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions

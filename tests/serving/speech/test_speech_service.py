@@ -11,9 +11,9 @@ from types import MappingProxyType
 
 import numpy as np
 import pytest
-from coded_stages import TOKEN_SAMPLES, CodedStages
 from triton_python_backend_utils import InferenceRequest
 
+from coded_stages import TOKEN_SAMPLES, CodedStages
 from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, Family
 from cosyvoice_runtime.errors import ClientGoneError, CosyVoiceError, StageLostError, status_of
 from cosyvoice_runtime.headers import PROBE_HEADER

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_voices import CHECKPOINT, make_voice
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
 from cosyvoice_runtime.settings.front import DEFAULT_VOICE
 from cosyvoice_runtime.voice import Voice, VoiceStore
+from fake_voices import CHECKPOINT, make_voice
 
 REGISTERED, FIRST, SECOND = make_voice(1), make_voice(2), make_voice(3)
 SPEAKERS = {"first": FIRST, "second": SECOND}

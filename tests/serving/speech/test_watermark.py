@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from coded_stages import CodedStages
 from hypothesis import given
 from hypothesis import strategies as st
 from test_speech_service import TEXT, VOICE, Ear, groups
 from triton_python_backend_utils import InferenceRequest
 
+from coded_stages import CodedStages
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.metrics import Metrics
