@@ -125,10 +125,6 @@ class StreamedDecoder:
             signal = hidden.of(layers.residual(read, wide, plain) + hidden.value)
         return signal
 
-    def _alpha(self, name: str) -> Array:
-        alpha: Array = self.graph.weights[f"{name}.alpha"] + SMALLEST_ALPHA
-        return alpha
-
     def _waved(self, scaled: Value) -> Value:
         wave = self.graph.node("Sin", scaled)
         return scaled + wave * wave
@@ -178,3 +174,19 @@ class StreamedDecoder:
         )
         floor = graph.constant(MIN_ENVELOPE, FLOAT)
         return wave.of(wave.value / graph.node("Max", envelope.value, floor))
+
+
+class CausalStreamedDecoder(StreamedDecoder):
+    """CosyVoice3's decoder of convolutions that look back; the first looks ahead and not back."""
+
+    def _first_kernel(self) -> Kernel:
+        return Kernel(self.config.first_kernel, 0)
+
+    def _upsampled(self, name: str, hidden: Signal, stage: UpsamplingStage) -> Signal:
+        return self._conv(name, self.layers.repeated(hidden, stage.rate), self._kernel(stage.kernel))
+
+    def _source_kernel(self, stage: UpsamplingStage) -> Kernel:
+        return Kernel(stage.source_kernel, stage.source_stride - 1, stage.source_stride)
+
+    def _kernel(self, taps: int, dilation: int = 1) -> Kernel:
+        return Kernel(taps, dilation * (taps - 1), dilation=dilation)

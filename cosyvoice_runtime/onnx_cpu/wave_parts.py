@@ -18,8 +18,7 @@ from cosyvoice_runtime.onnx_cpu import (
     flow_times_graph,
     flow_transformer_graph,
 )
-from cosyvoice_runtime.onnx_cpu.causal_decoder_graph import CausalStreamedDecoder
-from cosyvoice_runtime.onnx_cpu.hift_decoder_graph import StreamedDecoder
+from cosyvoice_runtime.onnx_cpu.hift_decoder_graph import CausalStreamedDecoder, StreamedDecoder
 from cosyvoice_runtime.onnx_cpu.wave_graphs import EstimatorFormats
 from cosyvoice_runtime.wave import flow_weights, flow_weights_cosyvoice3
 
