@@ -19,6 +19,7 @@ RUN sed -n '/^setuptools==/,/^ *#/p' requirements/cpu.txt > /tmp/setuptools.txt 
 COPY pyproject.toml README.md LICENSE ./
 COPY cosyvoice_runtime cosyvoice_runtime
 COPY client client
+COPY scripts/making scripts/making
 RUN python3 -m pip wheel --no-deps --no-build-isolation --wheel-dir /wheels .
 
 FROM nvcr.io/nvidia/tritonserver:26.07-${FLAVOUR}-python-py3 AS nvidia
@@ -44,6 +45,7 @@ COPY pyproject.toml README.md ./
 COPY requirements requirements
 COPY scripts/environment.py scripts/base_python.py scripts/
 COPY cosyvoice_runtime/__init__.py cosyvoice_runtime/__init__.py
+COPY scripts/making/__init__.py scripts/making/__init__.py
 COPY client client
 RUN PIP_NO_CACHE_DIR=1 python3 scripts/environment.py --venv /opt/venv ${ENVIRONMENT}
 ENV PATH=/opt/venv/bin:$PATH

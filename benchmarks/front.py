@@ -30,10 +30,10 @@ import numpy as np
 
 from cosyvoice_client import AsyncSpeechClient, SpeechRequest, Timeline
 from cosyvoice_runtime import processes
-from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.settings import Machine, ServerSettings, Settings
 from cosyvoice_runtime.settings.repository import render, write
 from cosyvoice_runtime.supervisor import Server
+from making import make_checkpoint
 from measuring.work_left import gauges
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "model_repo"

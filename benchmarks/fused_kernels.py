@@ -25,7 +25,6 @@ from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig
-from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.page_codes import LARGEST_CODE, coded
 from cosyvoice_runtime.flow.paged_call import BatchShape, PagedCall, PagedInputs
@@ -37,6 +36,7 @@ from cosyvoice_runtime.kernels.solvers import fused_solver
 from cosyvoice_runtime.kernels.tiles import Tile, Tiles, tiles_for
 from cosyvoice_runtime.settings.token2wav import EIGHT_BIT_PAGES
 from cosyvoice_runtime.wave.prompt import FlowPrompt, TokenSpan
+from making.random_tensors import random_tensors
 from measuring.replays import distance, milliseconds, replayed
 from measuring.sizes import FAMILIES, add_network
 

@@ -25,7 +25,6 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
-from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.gpu_parts import GpuPart, divide
 from cosyvoice_runtime.kernels.arithmetic import EARLY, FIRST, LATE
 from cosyvoice_runtime.kernels.fused_step import FusedStep
@@ -38,6 +37,7 @@ from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.slot_draws import DrawSlots, SlotTables, Turn
 from cosyvoice_runtime.lm.step_graphs import span_sizes
+from making.random_tensors import random_tensors
 from measuring.replays import distance, milliseconds, replayed
 from measuring.sizes import FAMILIES, add_network
 

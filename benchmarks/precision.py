@@ -21,7 +21,6 @@ from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.layout import Part
-from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.cuda_graphs import CudaGraphCapture
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.flow.flow import Flow
@@ -30,6 +29,7 @@ from cosyvoice_runtime.flow.stream import FlowStream
 from cosyvoice_runtime.lm import KVCache, SpeechLM
 from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
 from cosyvoice_runtime.vocoder.hift import HiFT
+from making.random_tensors import random_tensors
 from measuring.sizes import FAMILIES, add_network
 from stages import DTYPES, TOKEN_RATE, machine, random_voice
 

@@ -27,7 +27,6 @@ from pathlib import Path
 import torch
 
 from cosyvoice_runtime.checkpoint.config import FlowConfig
-from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.event_loop import EventLoopThread
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.flow.stream import FlowStream
@@ -40,6 +39,7 @@ from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.vocoder import HiFT, HiFTStream
 from cosyvoice_runtime.voice import Voice
 from cosyvoice_runtime.wave.token2wav import Token2Wav, WaveState
+from making.random_tensors import random_tensors
 from measuring.sizes import SIZES
 
 TOKEN_RATE = 25

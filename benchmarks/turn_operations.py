@@ -29,7 +29,6 @@ from torch.overrides import TorchFunctionMode, resolve_name
 
 from cosyvoice_runtime import parcel, transfer
 from cosyvoice_runtime.buckets import batch_buckets
-from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.cuda_graphs import CapturedGraph
 from cosyvoice_runtime.flow import stream
 from cosyvoice_runtime.flow.estimator import Conditions
@@ -40,6 +39,7 @@ from cosyvoice_runtime.serving.token2wav.torch_runtime import load_token2wav
 from cosyvoice_runtime.serving.token2wav.torch_token2wav import TorchToken2Wav
 from cosyvoice_runtime.serving.token2wav.voices import VoiceCache
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
+from making import make_checkpoint
 from measuring.machine import ROOT
 from measuring.report import table
 

@@ -181,7 +181,7 @@ def list_checksums(out: Path, published: Mapping[str, str]) -> None:
 def made(out: Path, family: Family) -> None:
     """Write a small checkpoint with random weights: it runs, it does not speak."""
     try:
-        from cosyvoice_runtime.checkpoint.making import make_checkpoint
+        from making import make_checkpoint
     except ImportError as error:
         raise FetchError(f"making one needs torch: scripts/environment.py --torch ({error})") from error
 

@@ -10,8 +10,8 @@ import sys
 import torch
 
 from cosyvoice_runtime.checkpoint.family import FAMILIES
-from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.errors import CosyVoiceError
+from making import make_checkpoint
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 

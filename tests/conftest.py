@@ -24,7 +24,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 import pytest
 from hypothesis import HealthCheck, settings
 
-from cosyvoice_runtime.checkpoint.making import make_checkpoint
+from making import make_checkpoint
 
 settings.register_profile(
     "suite", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]

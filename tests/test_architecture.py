@@ -20,7 +20,7 @@ WITHOUT_TORCH = (
 )  # fmt: skip
 """Packages and modules that a machine without torch runs: a server on a CPU, its clients, its voices."""
 WITH_TORCH = {
-    "checkpoint.as_torch", "checkpoint.huggingface", "checkpoint.making", "checkpoint.safetensors_writer",
+    "checkpoint.as_torch", "checkpoint.huggingface", "checkpoint.safetensors_writer",
     "pipeline.chunked_token2wav", "pipeline.token2wav_families",
     "serving.token2wav.device", "serving.token2wav.torch_graphs", "serving.token2wav.torch_memory",
     "serving.token2wav.torch_runtime", "serving.token2wav.torch_token2wav",

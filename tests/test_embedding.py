@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.embedding import embedding
+from making import make_checkpoint
 
 ROOT = Path(__file__).resolve().parents[1]
 LOADED = """

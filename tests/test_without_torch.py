@@ -12,9 +12,9 @@ import pytest
 import soundfile
 
 from cosyvoice_runtime.checkpoint import Layout
-from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
 from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer
+from making import make_checkpoint
 
 ROOT = Path(__file__).resolve().parents[1]
 DEMO_VOICE = ROOT / "demo_voice"

@@ -6,7 +6,7 @@ from argparse import ArgumentParser
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3
-from cosyvoice_runtime.checkpoint.making import architecture, architecture_cosyvoice3
+from making import architecture, architecture_cosyvoice3
 
 FAMILIES: dict[str, dict[str, ModelConfig]] = {
     COSYVOICE2.name: {"tiny": architecture.TINY, "full": architecture.FULL},

@@ -1,6 +1,6 @@
 """Where weights live on disk, how they are named, read, made and verified.
 
-Reading needs no torch; what makes and writes weights (``checkpoint.making``) does, and so does
+Reading needs no torch; what makes and writes weights (``scripts/making``) does, and so does
 ``checkpoint.as_torch``, which reads them for torch.
 """
 

@@ -18,7 +18,6 @@ from cosyvoice_runtime.checkpoint import hyperpyyaml
 from cosyvoice_runtime.checkpoint.checksums import write_checksums
 from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
 from cosyvoice_runtime.checkpoint.layout import Layout
-from cosyvoice_runtime.checkpoint.making.architecture import yaml_tree
 from cosyvoice_runtime.checkpoint.schema import Schema, flow_schema, vocoder_schema
 from cosyvoice_runtime.flow.flow import FlowNetwork
 from cosyvoice_runtime.vocoder.hift import HiFT
@@ -32,6 +31,7 @@ from demo_voice.training.speech_tokenizer import SpeechTokenizerNetwork
 from demo_voice.training.text_tokenizer import Bpe, load_or_train
 from demo_voice.training.trainer import restore
 from demo_voice.training.voices import add_voices
+from making.architecture import yaml_tree
 
 OPSET = 17
 KEPT = ("README.md", "held_out.json")

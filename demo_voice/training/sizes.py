@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
-from cosyvoice_runtime.checkpoint.making.architecture import FULL
+from making.architecture import FULL
 
 DIGITS = 6
 CODES = 3**DIGITS

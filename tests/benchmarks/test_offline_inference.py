@@ -11,10 +11,10 @@ import soundfile
 
 import offline_inference
 from cosyvoice_runtime.audio.read import read_audio
-from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
 from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
 from cosyvoice_runtime.serving.lm.request import Request
+from making import make_checkpoint
 from measuring.batches import SpeechReader, speak_tokens
 
 TEXTS = {"one": "Hello there.", "two": "Good morning, everyone."}

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import precision
-from cosyvoice_runtime.checkpoint.making import make_checkpoint
+from making import make_checkpoint
 
 
 def measured(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:

@@ -14,9 +14,9 @@ from cosyvoice_runtime.check.__main__ import main
 from cosyvoice_runtime.check.checking import Check
 from cosyvoice_runtime.check.comparison import RoundResult, of_logits, of_mel, of_samples
 from cosyvoice_runtime.check.table import Row
-from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.settings import Machine, Settings
 from damaged import damaged, damaged_graph
+from making import make_checkpoint
 
 ROOT = Path(__file__).parents[2]
 DEMO_VOICE = ROOT / "demo_voice"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cosyvoice_runtime.checkpoint.making import make_checkpoint
+from making import make_checkpoint
 
 
 @pytest.fixture(scope="session")

@@ -19,14 +19,14 @@ from cosyvoice_runtime.checkpoint import (
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3
 from cosyvoice_runtime.checkpoint.layout import PARTS, Part
-from cosyvoice_runtime.checkpoint.making import checkpoint_directory as making
-from cosyvoice_runtime.checkpoint.making import make_checkpoint
-from cosyvoice_runtime.checkpoint.making.architecture_cosyvoice3 import FULL, TINY, yaml_tree
-from cosyvoice_runtime.checkpoint.making.random_tensors import MEAN_LOG_MEL, random_tensors
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 from cosyvoice_runtime.flow.flow import Flow
 from cosyvoice_runtime.vocoder import HiFT
+from making import checkpoint_directory as making
+from making import make_checkpoint
+from making.architecture_cosyvoice3 import FULL, TINY, yaml_tree
+from making.random_tensors import MEAN_LOG_MEL, random_tensors
 from prompts import prompt_of_tensors
 
 

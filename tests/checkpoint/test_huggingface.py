@@ -18,9 +18,9 @@ from cosyvoice_runtime.checkpoint.huggingface import (
     read_merged,
 )
 from cosyvoice_runtime.checkpoint.lm_rows import control_table, head_bias
-from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
+from making import make_checkpoint
 
 
 @pytest.fixture(scope="module", params=["cosyvoice2", "cosyvoice3"])

@@ -20,14 +20,14 @@ from cosyvoice_runtime.checkpoint import (
 )
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.layout import PARTS, Part
-from cosyvoice_runtime.checkpoint.making import checkpoint_directory as making
-from cosyvoice_runtime.checkpoint.making import make_checkpoint
-from cosyvoice_runtime.checkpoint.making.architecture import FULL, TINY
-from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.checkpoint.schema import part_schema
 from cosyvoice_runtime.checkpoint.special_tokens import QWEN2_TOKENS, tokenizer_length
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, TEXT_TABLE
 from cosyvoice_runtime.errors import InvalidInput
+from making import checkpoint_directory as making
+from making import make_checkpoint
+from making.architecture import FULL, TINY
+from making.random_tensors import random_tensors
 
 SHALLOW = replace(
     FULL,

@@ -7,7 +7,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from cosyvoice_runtime.checkpoint import Layout
-from cosyvoice_runtime.checkpoint.making.tokenizer_files import SENTENCES, VOCABULARY_SIZE
+from making.tokenizer_files import SENTENCES, VOCABULARY_SIZE
 
 
 @pytest.fixture(scope="module")

@@ -24,12 +24,12 @@ from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.checkpoint import Layout, load_config, verify_checkpoint
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.layout import PARTS, Part
-from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, TEXT_TABLE
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.source import Source
+from making import make_checkpoint
 
 State = dict[str, torch.Tensor]
 

@@ -11,12 +11,12 @@ import onnx
 import torch
 
 from cosyvoice_runtime.checkpoint.config import FlowConfig, VocoderConfig
-from cosyvoice_runtime.checkpoint.making.architecture import TINY
 from cosyvoice_runtime.compiled.export import encoder, estimator, vocoder
 from cosyvoice_runtime.compiled.export.parts import decoder_graph, flow_graphs
 from cosyvoice_runtime.compiled.ports import CompiledNetwork, FittedNetwork, GraphPorts
 from cosyvoice_runtime.compiled.shapes import Shapes
 from cosyvoice_runtime.compiled.token2wav_engines import Token2WavEngines
+from making.architecture import TINY
 from module_weights import weights_of
 from small_flow import CONFIG, COSYVOICE3, random_flow
 from small_hift import CAUSAL, PUBLISHED, small_hift

@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from cosyvoice_runtime.checkpoint.layout import Layout
-from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.compiled import engine_files, extractor, token2wav_engines
 from cosyvoice_runtime.compiled.engine_files import build
@@ -34,6 +33,7 @@ from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer
 from cosyvoice_runtime.wave.prompt import FlowPrompt
 from cosyvoice_runtime.wave.token2wav import Token2Wav
 from cuda_fake import FakeCuda
+from making import make_checkpoint
 from prompts import prompt_of_tensors
 from tensorrt_fake import fake_tensorrt
 

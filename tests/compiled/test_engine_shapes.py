@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosyvoice_runtime.checkpoint.making.architecture import FULL
 from cosyvoice_runtime.compiled.shapes import LARGEST_TENSOR, FlowShape, Shapes, VocoderShape
+from making.architecture import FULL
 
 SHAPES = Shapes(FULL, max_rows=8, max_tokens=1500)
 FLOW = st.builds(FlowShape, rows=st.integers(1, 20), new=st.integers(1, 1500), past=st.integers(1, 1500))

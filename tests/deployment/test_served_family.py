@@ -12,7 +12,6 @@ import torch
 
 from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.checkpoint.huggingface import export_merged
-from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.serving import served_family
@@ -22,6 +21,7 @@ from cosyvoice_runtime.serving.lm.engines.vllm.export import export as vllm_expo
 from cosyvoice_runtime.serving.served_family import require_served
 from cosyvoice_runtime.serving.token2wav.load import load_wave_service
 from cosyvoice_runtime.settings import Machine, Settings
+from making import make_checkpoint
 
 ROOT = Path(__file__).parents[2]
 CPU = Machine(1, False)

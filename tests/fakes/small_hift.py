@@ -11,10 +11,10 @@ from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import CausalVocoderConfig
-from cosyvoice_runtime.checkpoint.making.architecture import TINY
-from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.vocoder import HiFT, SourceNoise, stream
 from cosyvoice_runtime.wave.vocoder_state import VocoderState
+from making.architecture import TINY
+from making.random_tensors import random_tensors
 
 PUBLISHED = replace(TINY.vocoder, base_channels=16, f0_channels=12)
 OTHER = replace(

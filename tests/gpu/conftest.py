@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cosyvoice_runtime.checkpoint.making import make_checkpoint
+from making import make_checkpoint
 
 FREE_BYTES = {"tiny": 2 * 2**30, "full": 24 * 2**30}
 """GPU memory for both copies of the networks, their graphs and caches."""

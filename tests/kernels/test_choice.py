@@ -7,8 +7,6 @@ import sysconfig
 import pytest
 import torch
 
-from cosyvoice_runtime.checkpoint.making.architecture import FULL, TINY
-from cosyvoice_runtime.checkpoint.making.architecture_cosyvoice3 import FULL as COSYVOICE3
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.kernels.choice import (
     decoder_obstacle,
@@ -18,6 +16,8 @@ from cosyvoice_runtime.kernels.choice import (
     solver_obstacle,
     step_obstacle,
 )
+from making.architecture import FULL, TINY
+from making.architecture_cosyvoice3 import FULL as COSYVOICE3
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 ESTIMATOR, ENCODER, SPEECH_LM = FULL.flow.estimator, FULL.flow.conformer, FULL.speech_lm

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import CausalVocoderConfig
-from cosyvoice_runtime.checkpoint.making.architecture import TINY
-from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.kernels.fused_decoder import FusedDecoder
 from cosyvoice_runtime.vocoder import HiFT
 from cosyvoice_runtime.vocoder.rows import Rows
+from making.architecture import TINY
+from making.random_tensors import random_tensors
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 PUBLISHED = replace(

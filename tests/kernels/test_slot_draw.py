@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.checkpoint.making.architecture import FULL
 from cosyvoice_runtime.kernels.slot_draw import slot_draw
 from cosyvoice_runtime.lm.generation import Generation, TokenLimits
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.slot_draws import SlotTables, Turn, draw_plain
+from making.architecture import FULL
 
 SPEECH = 61
 REMEMBERED = 16

@@ -16,7 +16,6 @@ from plain_kernels import (
 )
 from torch import Tensor
 
-from cosyvoice_runtime.checkpoint.making.architecture import TINY
 from cosyvoice_runtime.free_pages import FIRST_PAGE, WASTE_PAGE
 from cosyvoice_runtime.kernels.fused_step import FusedStep
 from cosyvoice_runtime.kernels.step_attention import step_attention
@@ -29,6 +28,7 @@ from cosyvoice_runtime.kernels.step_tiles import ONE, TWO, StepTile, StepTiles, 
 from cosyvoice_runtime.lm.cache_pages import PAGE
 from cosyvoice_runtime.lm.kv_cache import KVCache
 from cosyvoice_runtime.lm.network import SpeechLM
+from making.architecture import TINY
 from small_caches import MAX_LEN, own_slots, random_layer, shared_pages
 
 CHANNELS, HEADS, KV_HEADS, HEAD_DIM = 48, 6, 2, 16

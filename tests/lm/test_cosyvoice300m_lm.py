@@ -6,8 +6,6 @@ import pytest
 import torch
 
 from capture_fake import TracingCapture, play_back
-from cosyvoice_runtime.checkpoint.making.architecture_cosyvoice300m import TINY
-from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
 from cosyvoice_runtime.cuda_graphs import GraphCapture
 from cosyvoice_runtime.kernels.choice import step_obstacle
 from cosyvoice_runtime.lm import cached_lm
@@ -20,6 +18,8 @@ from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.single_utterance import generate_all
 from cosyvoice_runtime.lm.transformer_lm import TransformerLM
 from counted_draws import counted_sample_batch
+from making.architecture_cosyvoice300m import TINY
+from making.random_tensors import random_tensors
 
 SPEAKER = torch.randn(TINY.speech_lm.speaker_dim, generator=torch.Generator().manual_seed(1)).tolist()
 PROMPTS = [

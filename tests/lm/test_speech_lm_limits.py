@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
-from cosyvoice_runtime.checkpoint.making import architecture, architecture_cosyvoice300m
 from cosyvoice_runtime.lm.generation import (
     FinishReason,
     Generation,
@@ -16,6 +15,7 @@ from cosyvoice_runtime.lm.generation import (
     runaway_not_before,
 )
 from cosyvoice_runtime.lm.sampling import SamplingOptions
+from making import architecture, architecture_cosyvoice300m
 
 DEFAULT = SamplingOptions()
 

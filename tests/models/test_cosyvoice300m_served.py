@@ -16,11 +16,11 @@ from cosyvoice_client.http_client import HttpSpeechClient
 from cosyvoice_front.keys import EVERYBODY
 from cosyvoice_front.server_client import SpeechServer
 from cosyvoice_runtime.audio.reference import reference_audio
-from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.pipeline import SpeechRequest as LibraryRequest
 from cosyvoice_runtime.pipeline import Synthesizer
 from cosyvoice_runtime.supervisor import Server
+from making import make_checkpoint
 
 RATE = 22_050
 FIRST = 38_912

@@ -14,11 +14,11 @@ from speaking import TIMEOUT_S, assert_same_audio, client, recording, spoken
 from cosyvoice_client import AsyncSpeechClient, Reference, RefusedError, SpeechRequest
 from cosyvoice_client.http_client import HttpSpeechClient
 from cosyvoice_runtime.audio.reference import reference_audio
-from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.pipeline import SpeechRequest as LibraryRequest
 from cosyvoice_runtime.pipeline import Synthesizer
 from cosyvoice_runtime.supervisor import Server
+from making import make_checkpoint
 
 PREFIX = "You are a helpful assistant.<|endofprompt|>"
 WORDS = "Hello world. How are you?"

@@ -31,8 +31,8 @@ from wave_client import Client
 
 from cosyvoice_client import AsyncSpeechClient, AudioChunk, Reference, SpeechRequest
 from cosyvoice_client.http_client import HttpSpeechClient
-from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.supervisor import Server
+from making import make_checkpoint
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden_audio.json"

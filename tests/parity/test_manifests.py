@@ -9,14 +9,14 @@ import goldens
 import pytest
 
 from cosyvoice_runtime.checkpoint.layout import PARTS, Part
-from cosyvoice_runtime.checkpoint.making import (
+from cosyvoice_runtime.checkpoint.schema import part_schema
+from cosyvoice_runtime.checkpoint.special_tokens import COSYVOICE3_TOKENS, special_token_ids
+from cosyvoice_runtime.checkpoint.tensors import schema_problems
+from making import (
     architecture,
     architecture_cosyvoice3,
     architecture_cosyvoice300m,
 )
-from cosyvoice_runtime.checkpoint.schema import part_schema
-from cosyvoice_runtime.checkpoint.special_tokens import COSYVOICE3_TOKENS, special_token_ids
-from cosyvoice_runtime.checkpoint.tensors import schema_problems
 
 TESTS = Path(__file__).parent.parent
 MANIFESTS = {

@@ -16,7 +16,6 @@ from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.audio.mel import mel_spectrogram
 from cosyvoice_runtime.audio.resample import resample
 from cosyvoice_runtime.checkpoint.family import COSYVOICE3
-from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
@@ -25,6 +24,7 @@ from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
 from cosyvoice_runtime.pipeline.request import lm_prompts
 from cosyvoice_runtime.text import TextFrontEnd
 from examples import examples
+from making import make_checkpoint
 
 PREFIX = "You are a helpful assistant.<|endofprompt|>"
 TEXT = PREFIX + "Hello world. How are you?"

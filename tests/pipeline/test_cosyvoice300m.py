@@ -15,7 +15,6 @@ from cosyvoice_runtime.audio.mel import mel_spectrogram
 from cosyvoice_runtime.audio.resample import resample
 from cosyvoice_runtime.checkpoint.family import COSYVOICE_300M
 from cosyvoice_runtime.checkpoint.layout import Layout
-from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.pipeline.cli import main
@@ -23,6 +22,7 @@ from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_pro
 from cosyvoice_runtime.pipeline.synthesizer import Synthesizer
 from cosyvoice_runtime.voice import Voice
 from cosyvoice_runtime.voice.extractors import Extractors
+from making import make_checkpoint
 
 TOKENS = np.random.default_rng(3).integers(0, 4096, 260).tolist()
 FIRST, NEXT = 38_912, 44_032

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosyvoice_runtime.checkpoint.making.architecture import TINY
-from cosyvoice_runtime.checkpoint.making.architecture_cosyvoice300m import TINY as FIXED
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.pipeline.hop import HopPolicy
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.voice import Voice
+from making.architecture import TINY
+from making.architecture_cosyvoice300m import TINY as FIXED
 
 CONFIG = TINY.flow
 POLICY = HopPolicy(25, 3, 10, 25, 100, 25)

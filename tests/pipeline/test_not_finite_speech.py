@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.errors import NotFiniteError
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
 from damaged import damaged
+from making import make_checkpoint
 
 DAMAGES = [
     ("llm.pt", "llm_decoder.weight", "speech_lm: NaN or infinity in the logits"),

@@ -9,7 +9,6 @@ import torch
 from pydantic import ValidationError
 
 from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, COSYVOICE_300M
-from cosyvoice_runtime.checkpoint.making import architecture_cosyvoice300m
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.kv_cache import cache_bytes
 from cosyvoice_runtime.settings import (
@@ -21,6 +20,7 @@ from cosyvoice_runtime.settings import (
 )
 from cosyvoice_runtime.settings.removed import REMOVED
 from cosyvoice_runtime.text.validate import MAX_TARGET_CHARACTERS
+from making import architecture_cosyvoice300m
 
 CPU = Machine(cores=8, gpu=False)
 GPU = Machine(cores=32, gpu=True)

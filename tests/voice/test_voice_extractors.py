@@ -141,7 +141,7 @@ def test_unreadable_graph_is_named(
 
 
 def test_standins_of_a_made_checkpoint_have_the_interface(tmp_path: Path) -> None:
-    standins = pytest.importorskip("cosyvoice_runtime.checkpoint.making.onnx_standins")
+    standins = pytest.importorskip("making.onnx_standins")
     standins.write_speech_tokenizer(tmp_path / "t.onnx", 0)
     standins.write_speaker_encoder(tmp_path / "e.onnx", 40, 0)
     assert SpeechTokenizer(tmp_path / "t.onnx")(WAVEFORMS[0]).shape == (25,)

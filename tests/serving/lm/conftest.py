@@ -11,7 +11,6 @@ import pytest
 from coded_engine import TIMEOUT_S, CodedEngine
 from engine_drivers import own_threads
 
-from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.lm import Generation
 from cosyvoice_runtime.onnx_cpu.lm_export import export_lm
 from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.engine_build import build
@@ -21,6 +20,7 @@ from cosyvoice_runtime.serving.lm.engines.vllm.export import DTYPES, export
 from cosyvoice_runtime.serving.lm.load_metrics import Load
 from cosyvoice_runtime.serving.lm.scheduler import Scheduler
 from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
+from making import make_checkpoint
 from trtllm_fake import FakeTrtllm, install
 from vllm_fake import FakeVllm
 from vllm_fake import install as install_vllm

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from cosyvoice_runtime.checkpoint.config_cosyvoice300m import RegulatedFlowConfig
-from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.pipeline.chunked_token2wav import ChunkedToken2Wav
@@ -21,6 +20,7 @@ from cosyvoice_runtime.serving.token2wav.service import WaveOutcome
 from cosyvoice_runtime.serving.token2wav.usage import WaveMetrics
 from cosyvoice_runtime.serving.token2wav.wave_memory import WaveMemory
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
+from making import make_checkpoint
 
 TOKENS = np.random.default_rng(3).integers(0, 4096, 260).tolist()
 FIRST, NEXT = 38_912, 44_032

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from cosyvoice_runtime.checkpoint.making import make_checkpoint
 from cosyvoice_runtime.serving import gpu_division
 from cosyvoice_runtime.serving.sole_use import SoleUse
 from cosyvoice_runtime.serving.token2wav.gpus import gpus_of, shared_gpus
 from cosyvoice_runtime.settings import TensorrtLlmSettings, Token2WavSettings
+from making import make_checkpoint
 
 TWO = {"device": "cuda:0,cuda:1"}
 WHOLE = SoleUse()

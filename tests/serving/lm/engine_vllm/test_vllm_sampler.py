@@ -9,11 +9,11 @@ import torch
 from coded_vllm import SPEECH_TOKENS
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
-from cosyvoice_runtime.checkpoint.making.architecture import TINY
 from cosyvoice_runtime.checkpoint.recorded_lm import recorded
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.lm.generation import TokenLimits
 from cosyvoice_runtime.serving.lm.engines.vllm.utterance import KEY, VllmUtterance
+from making.architecture import TINY
 from vllm_fake.processors import BatchUpdate, MoveDirectionality
 
 ROWS = 6592

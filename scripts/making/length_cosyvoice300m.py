@@ -1,6 +1,6 @@
 """An end of speech that comes in time, written into CosyVoice-300M's otherwise random speech LM.
 
-As in :mod:`~cosyvoice_runtime.checkpoint.making.length`, head 0 of the first layer averages a mark that
+As in :mod:`~making.length`, head 0 of the first layer averages a mark that
 speech carries with one sign and text with the other. Here norms take the mean of all units away, and the
 input layer lets nothing negative through. So the mark is carried on a level that a unit beside it has alone,
 the count beside a unit that nothing writes, and what is read is the difference of the two.

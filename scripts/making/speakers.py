@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
-from cosyvoice_runtime.checkpoint.making.random_tensors import MEAN_LOG_MEL
+from making.random_tensors import MEAN_LOG_MEL
 
 NAME = "default"
 TOKENS = 62

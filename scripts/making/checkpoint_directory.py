@@ -17,19 +17,19 @@ from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, COSYVOICE_300M, Family
 from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
 from cosyvoice_runtime.checkpoint.layout import PARTS, Layout, Part
-from cosyvoice_runtime.checkpoint.making import (
-    architecture,
-    architecture_cosyvoice3,
-    architecture_cosyvoice300m,
-)
-from cosyvoice_runtime.checkpoint.making.architecture import qwen2_json
-from cosyvoice_runtime.checkpoint.making.random_tensors import random_tensors
-from cosyvoice_runtime.checkpoint.making.speakers import write_speakers
 from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
 from cosyvoice_runtime.checkpoint.schema import part_schema
 from cosyvoice_runtime.checkpoint.special_tokens import special_token_ids
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, TEXT_TABLE
 from cosyvoice_runtime.errors import InvalidInput
+from making import (
+    architecture,
+    architecture_cosyvoice3,
+    architecture_cosyvoice300m,
+)
+from making.architecture import qwen2_json
+from making.random_tensors import random_tensors
+from making.speakers import write_speakers
 
 Size = Literal["tiny", "full"]
 
@@ -122,7 +122,7 @@ def _write(directory: Path, made: MadeFamily, size: Size, seed: int, dtype: torc
 
 def _write_text_files(directory: Path, family: Family, config: ModelConfig, size: Size) -> ModelConfig:
     """Tokenizer and Qwen2 configuration; returns the configuration with a text table that fits."""
-    from cosyvoice_runtime.checkpoint.making.tokenizer_files import write_ranks_file, write_tokenizer
+    from making.tokenizer_files import write_ranks_file, write_tokenizer
 
     logger.info("tokenizer")
     vocabulary = directory / family.vocabulary
@@ -140,7 +140,7 @@ def _write_text_files(directory: Path, family: Family, config: ModelConfig, size
 
 
 def _write_onnx(directory: Path, family: Family, config: ModelConfig, seed: int) -> None:
-    from cosyvoice_runtime.checkpoint.making import onnx_standins
+    from making import onnx_standins
 
     logger.info("onnx stand-ins")
     onnx_standins.write_speech_tokenizer(

@@ -16,9 +16,9 @@ import torch
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig, VocoderConfig
 from cosyvoice_runtime.checkpoint.layout import Part
-from cosyvoice_runtime.checkpoint.making.length import LENGTHS
 from cosyvoice_runtime.checkpoint.schema import Shape, part_schema
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD
+from making.length import LENGTHS
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 

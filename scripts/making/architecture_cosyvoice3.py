@@ -13,7 +13,7 @@ from cosyvoice_runtime.checkpoint.config_cosyvoice3 import (
     OneTableSpeechLMConfig,
 )
 from cosyvoice_runtime.checkpoint.hyperpyyaml import Tagged, YamlReference
-from cosyvoice_runtime.checkpoint.making import architecture as cosyvoice2
+from making import architecture as cosyvoice2
 
 FULL = ModelConfig(
     speech_lm=OneTableSpeechLMConfig(**asdict(cosyvoice2.FULL.speech_lm)),

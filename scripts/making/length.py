@@ -18,7 +18,7 @@ import numpy as np
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import OneTableSpeechLMConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice300m import TransformerLMConfig
-from cosyvoice_runtime.checkpoint.making.length_cosyvoice300m import shape_relative_length
+from making.length_cosyvoice300m import shape_relative_length
 
 TOKENS_PER_TEXT_TOKEN = 7.0
 """Speech tokens (25 a second) for each text token at which end of speech is as likely as going on."""

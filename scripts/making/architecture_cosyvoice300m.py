@@ -20,7 +20,7 @@ from cosyvoice_runtime.checkpoint.config_cosyvoice300m import (
     TransformerLMConfig,
 )
 from cosyvoice_runtime.checkpoint.hyperpyyaml import Tagged, YamlReference
-from cosyvoice_runtime.checkpoint.making.architecture import hift_section
+from making.architecture import hift_section
 
 SPEECH_LM = TransformerLMConfig(
     hidden_size=1024,

@@ -1,5 +1,5 @@
 """Complete checkpoint directories with random weights, for tests (`tiny`) and benchmarks (`full`)."""
 
-from cosyvoice_runtime.checkpoint.making.checkpoint_directory import make_checkpoint
+from making.checkpoint_directory import make_checkpoint
 
 __all__ = ["make_checkpoint"]
