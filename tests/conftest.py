@@ -97,7 +97,6 @@ SLOW = (
     "serving/lm/engine_vllm/test_vllm_end_to_end.py",
     "serving/lm/test_lm_engines.py::test_every_engine_and_strategy_is_measured",
     "serving/speech/test_admission.py",
-    "serving/speech/test_stage_ways.py",
     "serving/speech/test_watermark.py",
     "serving/token2wav/test_failed_batch.py",
     "serving/token2wav/test_given_up_pages.py",

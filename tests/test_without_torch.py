@@ -111,7 +111,7 @@ async def answered(**inputs):
     assert response.error() is None, response.error()
     outputs = {tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()}
     assert outputs["waveform"].reshape(-1)[::960].tolist() == list(range(60))
-    return stages.sounds[0].voice
+    return stages.voices[0]
 
 voice = asyncio.run(answered())
 assert voice.speech_tokens.dtype == np.int32 and len(voice.speech_tokens)

@@ -24,7 +24,9 @@ LOOK_S = 0.02
 
 def environment(checkout: Path) -> dict[str, str]:
     """Variables with which Python, in models' processes too, imports from a checkout."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (checkout, checkout / "client")))}
+    given = os.environ.get("PYTHONPATH")
+    paths = [str(checkout), str(checkout / "client"), *([given] if given else [])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 class OwnServer:

@@ -15,7 +15,7 @@ from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED
 from cosyvoice_runtime.serving.token2wav.gpus import shared_gpus
 from cosyvoice_runtime.serving.token2wav.load import load_wave_service
 from cosyvoice_runtime.settings import Settings
-from cosyvoice_runtime.settings.model import SHARED, gpu_number
+from cosyvoice_runtime.settings.model import gpu_number
 from cosyvoice_runtime.voice import Voice
 from measuring.batches import Speech, Spoken, WaveCalls, speak_together, speak_tokens, speak_waves
 
@@ -46,7 +46,7 @@ class ScheduledStages:
     def __init__(self, settings: Settings, together: bool) -> None:
         self._settings = settings
         lm, wave = settings.tensorrt_llm, settings.token2wav
-        gpus = shared_gpus(lm, wave) if together and lm.process == SHARED else NOT_SHARED
+        gpus = shared_gpus(lm, wave) if together else NOT_SHARED
         gpu = gpus.get(gpu_number(lm.device))
         self._lm = Scheduler(
             prepare_engine(lm, gpu), UNLIMITED, lm.idle_timeout_s, lambda _: None, shared=gpu

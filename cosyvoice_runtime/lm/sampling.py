@@ -23,6 +23,8 @@ from cosyvoice_runtime.lm.noise import ExponentialNoise
 
 STRATEGIES = ("ras", "nucleus", "greedy")
 
+REPEATS_TOLERANCE = 1e-6
+"""Of a count of tokens, more than a float32's error."""
 _RANGES: dict[str, tuple[type, float, float]] = {
     "top_k": (int, 0, math.inf),
     "top_p": (float, 1e-6, 1.0),
@@ -107,6 +109,14 @@ class SamplingOptions:
             raise InvalidInput("max_tokens", self.max_tokens, f"at most {self.ceiling}")
 
     @property
+    def most_repeats(self) -> int:
+        """How often a drawn token is among the last ``window`` ones at least when RAS draws again.
+
+        A ``tau`` of 0.1 that came as float32 counts like 0.1 in float64, where ten times it is 1.
+        """
+        return math.ceil(self.window * self.tau - REPEATS_TOLERANCE)
+
+    @property
     def candidates(self) -> float:
         """Most tokens that a draw chooses from."""
         if self.strategy == "greedy":
@@ -165,7 +175,7 @@ class SamplerState:
         options = self.options
         if options.strategy != "ras":
             return False
-        return self.history[-options.window :].count(token) >= options.window * options.tau
+        return self.history[-options.window :].count(token) >= options.most_repeats
 
 
 class Choices(NamedTuple):

@@ -9,7 +9,6 @@ B: rows drawn for, S: slots, V: speech rows of the head, H: ids remembered of ea
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Protocol
@@ -266,7 +265,7 @@ def _counts(sequence: Generation, rows: int) -> list[int]:
         Count.CANDIDATES: min(options.candidates, rows),
         Count.OF_CANDIDATES: not ras,
         Count.WINDOW: options.window,
-        Count.REPEATS: math.ceil(options.window * options.tau) if ras else options.window + 1,
+        Count.REPEATS: options.most_repeats if ras else options.window + 1,
         Count.LIVE: True,
     }
     return [int(values[column]) for column in Count]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from cosyvoice_runtime.checkpoint.config import FlowConfig
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.pipeline.flow_prompt import cut_prompt
-from cosyvoice_runtime.pipeline.request import SpeechRequest
+from cosyvoice_runtime.pipeline.request import Utterance
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.settings.cosyvoice2 import CPU_HOP_GROWTH
 from cosyvoice_runtime.voice.voice import Voice
@@ -90,14 +90,14 @@ class HopPolicy:
             early_blocks=settings.early_blocks and not flow.fixed_chunks,
         )
 
-    def of_request(self, request: SpeechRequest) -> HopPolicy:
-        """Where chunks are heard, a request that is answered as a whole is one chunk.
+    def of_utterance(self, utterance: Utterance) -> HopPolicy:
+        """Where chunks are heard, an utterance that is answered as a whole is one chunk.
 
         So is one of another speed: chunks that are stretched don't overlap by what they are faded over.
         """
-        if self.fixed_chunks and (request.speed != 1.0 or not request.streaming):
+        if self.fixed_chunks and (utterance.speed != 1.0 or not utterance.streaming):
             return dataclasses.replace(self, min_first_tokens=MORE_THAN_ANY)
-        streaming = request.streaming
+        streaming = utterance.streaming
         return dataclasses.replace(self, early_blocks=self.early_blocks and streaming, runs_dry=streaming)
 
     def chunk_end(self, prompt_tokens: int, previous_end: int, received: int, cushion_s: float) -> int | None:

@@ -19,6 +19,7 @@ from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
 from cosyvoice_runtime.pipeline.networks import OpenBatch
 from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
 from cosyvoice_runtime.pipeline.text_segment import MOST_TEXT, TextPieces
+from cosyvoice_runtime.voice.voice import Voice
 from cosyvoice_runtime.wave.any_token2wav import AnyToken2Wav
 
 
@@ -26,6 +27,7 @@ class LocalStages:
     """A batch of one in both networks, computed on the event loop's thread.
 
     Args:
+        voice: that is spoken with, as the flow gets it.
         silent_tokens: speech codes of which only the first few of a run are spoken.
     """
 
@@ -33,10 +35,12 @@ class LocalStages:
         self,
         open_batch: OpenBatch,
         token2wav: AnyToken2Wav,
+        voice: Voice,
         silent_tokens: Collection[int] = (),
     ) -> None:
         self._open_batch = open_batch
         self._token2wav = token2wav
+        self._voice = voice
         self._silent_tokens = silent_tokens
         self._states: dict[str, Any] = {}
 
@@ -46,7 +50,6 @@ class LocalStages:
         sampling: SamplingOptions,
         utterance_id: str,  # noqa: ARG002
         first_tokens: int,  # noqa: ARG002
-        ahead: WaveSettings | None = None,  # noqa: ARG002
     ) -> AsyncGenerator[TokenGroup, None]:
         room = TokenLimits.of(sampling, len(prompt.text)).max_tokens
         batch = self._open_batch(num_positions(prompt.parts()) + room)
@@ -60,7 +63,6 @@ class LocalStages:
         sampling: SamplingOptions,
         utterance_id: str,  # noqa: ARG002
         first_tokens: int,  # noqa: ARG002
-        ahead: WaveSettings | None = None,  # noqa: ARG002
     ) -> AsyncGenerator[TokenGroup, None]:
         room = MOST_TEXT + TokenLimits.of(sampling, MOST_TEXT).max_tokens
         batch = self._open_batch(num_positions(prompt.parts()) + room)
@@ -96,7 +98,7 @@ class LocalStages:
         cushion_s: float,  # noqa: ARG002
     ) -> Floats:
         if position == 0 and utterance_id not in self._states:
-            prompt = flow_prompt(settings.voice)
+            prompt = flow_prompt(self._voice)
             self._states[utterance_id] = self._token2wav.open(prompt, settings.noise_seed, settings.speed)
         state = self._states[utterance_id]
         self._token2wav.push(state, tokens, last)
@@ -116,9 +118,10 @@ class LocalStages:
 class GivenTokens(LocalStages):
     """Speech tokens that are there already, in place of those of a speech LM."""
 
-    def __init__(self, tokens: Iterable[int], token2wav: AnyToken2Wav) -> None:
+    def __init__(self, tokens: Iterable[int], token2wav: AnyToken2Wav, voice: Voice) -> None:
         self._tokens = tokens
         self._token2wav = token2wav
+        self._voice = voice
         self._states = {}
 
     async def generate(
@@ -127,7 +130,6 @@ class GivenTokens(LocalStages):
         sampling: SamplingOptions,  # noqa: ARG002
         utterance_id: str,  # noqa: ARG002
         first_tokens: int,  # noqa: ARG002
-        ahead: WaveSettings | None = None,  # noqa: ARG002
     ) -> AsyncGenerator[TokenGroup, None]:
         for token in self._tokens:
             yield TokenGroup([token])

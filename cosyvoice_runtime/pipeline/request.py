@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from numbers import Integral
 
@@ -74,6 +76,37 @@ class SpeechRequest:
             raise InvalidInput("cross_lingual", True, "it can't be combined with instruct_text")
 
 
+@dataclass(frozen=True)
+class Utterance:
+    """How a text is spoken: all that its driver has to know besides the text.
+
+    Attributes:
+        voice_key: of the voice's tensors, as the flow gets them.
+        prompt_tokens: speech tokens of the flow's prompt.
+        seed: from which the seeds of all segments are derived.
+        speed: 0.5 to 2; 1 is the voice's own.
+        sampling: how speech tokens are drawn; its own ``seed`` is not used.
+        streaming: whether somebody listens meanwhile.
+    """
+
+    voice_key: str
+    prompt_tokens: int
+    seed: int
+    speed: float
+    sampling: SamplingOptions
+    streaming: bool
+
+    @classmethod
+    def of(cls, request: SpeechRequest, voice: Voice) -> Utterance:
+        """
+        Args:
+            voice: the request's, as the flow gets it.
+        """
+        seed = fresh_seed() if request.seed is None else int(request.seed)
+        count = len(voice.speech_tokens)
+        return cls(voice.prompt_key, count, seed, request.speed, request.sampling, request.streaming)
+
+
 @dataclass(frozen=True, eq=False)
 class AudioChunk:
     """A stretch of speech.
@@ -97,6 +130,21 @@ class AudioChunk:
     def seconds(self) -> float:
         """How long it is."""
         return len(self.samples) / self.sample_rate
+
+
+async def with_characters(
+    chunks: AsyncGenerator[AudioChunk, None], text: str, segments: int
+) -> AsyncGenerator[AudioChunk, None]:
+    """The chunks of a text that was there as a whole; the last one says how long that is.
+
+    Args:
+        segments: of the text.
+    """
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            if chunk.finish_reason is not None and chunk.segment == segments - 1:
+                chunk = dataclasses.replace(chunk, spoken_characters=len(text))
+            yield chunk
 
 
 def lm_prompts(request: SpeechRequest, front_end: TextFrontEnd, tokenizer: TextTokenizer) -> list[Prompt]:

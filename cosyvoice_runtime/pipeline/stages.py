@@ -11,7 +11,6 @@ from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.pipeline.text_segment import TextPieces
-from cosyvoice_runtime.voice.voice import Voice
 
 
 @dataclass(frozen=True)
@@ -24,20 +23,21 @@ class TokenGroup:
 
 @dataclass(frozen=True)
 class WaveSettings:
-    """How an utterance sounds; the same in every call for it.
+    """How a segment sounds; the same in every call for it.
 
     Attributes:
+        voice_key: of the utterance's voice, as the flow gets it.
         continues: it is a later segment of what somebody listens to.
     """
 
-    voice: Voice
+    voice_key: str
     noise_seed: int
     speed: float = 1.0
     continues: bool = False
 
 
 class Stages(Protocol):
-    """The speech LM and token2wav. Both raise the error of the stage."""
+    """The speech LM and token2wav for one request, whose voice they know."""
 
     def generate(
         self,
@@ -45,16 +45,10 @@ class Stages(Protocol):
         sampling: SamplingOptions,
         utterance_id: str,
         first_tokens: int,
-        ahead: WaveSettings | None = None,
     ) -> AsyncGenerator[TokenGroup, None]:
         """Speech tokens as they are drawn, at least ``first_tokens`` in the first group.
 
         Closing the generator before its end stops the speech LM; it returns at once and never raises.
-
-        Args:
-            ahead: the first :meth:`wave` will be of ``first_tokens`` or of all that there are, with these
-                settings and no cushion: it may be begun as soon as they are there. Who reads the tokens asks
-                for it, or drops the utterance.
         """
 
     def generate_from_pieces(
@@ -64,9 +58,8 @@ class Stages(Protocol):
         sampling: SamplingOptions,
         utterance_id: str,
         first_tokens: int,
-        ahead: WaveSettings | None = None,
     ) -> AsyncGenerator[TokenGroup, None]:
-        """The same for text that comes in pieces; the prompt's own text is empty.
+        """Speech tokens of text that comes in pieces, as :meth:`generate`; the prompt's own text is empty.
 
         Length limits follow from the length of all text, within ``ceiling`` and ``max_tokens``.
         """

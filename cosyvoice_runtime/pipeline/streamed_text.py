@@ -1,63 +1,40 @@
-"""The driver of an utterance whose text arrives while it is spoken."""
+"""Text that arrives while it is spoken: its feeder and the driver's chunks together."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
 from typing import Any
 
 from cosyvoice_runtime.lm.sampling import SamplingOptions
-from cosyvoice_runtime.pipeline.hop import HopPolicy
-from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest
-from cosyvoice_runtime.pipeline.stages import Stages
+from cosyvoice_runtime.pipeline.request import AudioChunk
 from cosyvoice_runtime.pipeline.text_feeder import TextFeeder
-from cosyvoice_runtime.pipeline.utterance import Speech
 
 
 async def speak_arriving(
-    request: SpeechRequest,
-    feeder: TextFeeder,
-    stages: Stages,
-    hop: HopPolicy,
-    sample_rate: int,
-    cushion_s: Callable[[], float],
+    feeder: TextFeeder, chunks: AsyncGenerator[AudioChunk, None]
 ) -> AsyncGenerator[AudioChunk, None]:
-    """Speak what the feeder is given, each chunk as soon as it is there, from the first clause on.
-
-    The same clauses and marks with the same seed give the same audio, whenever they come. Closing the
-    generator, or an error, frees the utterance in all stages.
+    """The chunks of what a feeder passes on, each as soon as it is there, from the first clause on.
 
     Args:
-        request: how to speak; its text is not read.
-        cushion_s: seconds of audio that the listener still has to play.
+        feeder: its sink is what the chunks are spoken from.
 
     Raises:
-        Exception: what the feeder or a stage raised.
+        Exception: what the feeder or the driver raised.
     """
-    request = dataclasses.replace(request, sampling=_within_ceiling(request.sampling))
-    speech = Speech(request, stages, hop, cushion_s)
-    chunks = _chunks(speech, feeder, sample_rate)
     async with aclosing(beside(_read(feeder), chunks)) as spoken:
         async for chunk in spoken:
             feeder.source.spoke()
-            yield chunk
+            ended = chunk.finish_reason is not None
+            characters = feeder.characters[chunk.segment] if ended else None
+            yield dataclasses.replace(chunk, spoken_characters=characters)
 
 
 async def _read(feeder: TextFeeder) -> None:
     await feeder.run()
     await feeder.source.until_cancelled()
-
-
-async def _chunks(speech: Speech, feeder: TextFeeder, sample_rate: int) -> AsyncGenerator[AudioChunk, None]:
-    index = 0
-    while (segment := await feeder.next_segment()) is not None:
-        async with aclosing(speech.segment(index, segment.prompt, segment.pieces)) as chunks:
-            async for samples, reason in chunks:
-                characters = None if reason is None else segment.characters
-                yield AudioChunk(samples, sample_rate, index, reason, characters)
-        index += 1
 
 
 async def beside(
@@ -107,7 +84,7 @@ async def _end(work: asyncio.Future[Any]) -> None:
         raise cancelled
 
 
-def _within_ceiling(sampling: SamplingOptions) -> SamplingOptions:
+def within_ceiling(sampling: SamplingOptions) -> SamplingOptions:
     """A limit that was asked for holds for every segment beside that of its length."""
     limits = [limit for limit in (sampling.max_tokens, sampling.ceiling) if limit is not None]
     return dataclasses.replace(sampling, max_tokens=None, ceiling=min(limits, default=None))

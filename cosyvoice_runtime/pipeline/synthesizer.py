@@ -25,10 +25,17 @@ from cosyvoice_runtime.pipeline.hop import HopPolicy
 from cosyvoice_runtime.pipeline.incoming_text import FIELD, GivenText, TextMark
 from cosyvoice_runtime.pipeline.local_stages import GivenTokens, LocalStages
 from cosyvoice_runtime.pipeline.networks import EXPORTED, NUM_STEPS, Networks, Placing, open_networks
-from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_prompts
+from cosyvoice_runtime.pipeline.request import (
+    AudioChunk,
+    SpeechRequest,
+    Utterance,
+    lm_prompts,
+    with_characters,
+)
 from cosyvoice_runtime.pipeline.stages import Stages
-from cosyvoice_runtime.pipeline.streamed_text import speak_arriving
+from cosyvoice_runtime.pipeline.streamed_text import speak_arriving, within_ceiling
 from cosyvoice_runtime.pipeline.text_feeder import TextFeeder
+from cosyvoice_runtime.pipeline.text_segment import SegmentQueue
 from cosyvoice_runtime.pipeline.utterance import Playback, speak
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer, read_tokenizer
@@ -161,7 +168,7 @@ class Synthesizer:
         self._require_own(request.voice)
         request = self._within_positions(request)
         prompts = lm_prompts(request, self.front_end, self.tokenizer)
-        return self._chunks(request, prompts, self._stages())
+        return self._chunks(request, prompts, self._stages(self._flow_voice(request)))
 
     def synthesize_pieces(
         self, pieces: Iterable[str | TextMark], request: SpeechRequest, interleaved: bool | None = None
@@ -181,12 +188,11 @@ class Synthesizer:
         request, text = self._within_positions(request), GivenText(pieces)
         if interleaved is None:
             interleaved = self.lm.config.interleaves_text
-        blocks = self.lm.config if interleaved else None
-        feeder = TextFeeder.of(request, text, self.front_end, self.tokenizer, self.hop, blocks)
-        heard = Playback(now=lambda: 0.0)
-        spoken = speak_arriving(
-            request, feeder, self._stages(), self.hop, self.sample_rate, lambda: heard.cushion_s
-        )
+        blocks, segments = self.lm.config if interleaved else None, SegmentQueue()
+        feeder = TextFeeder.of(request, text, self.front_end, self.tokenizer, self.hop, segments, blocks)
+        request = dataclasses.replace(request, sampling=within_ceiling(request.sampling))
+        heard, stages = Playback(now=lambda: 0.0), self._stages(self._flow_voice(request))
+        spoken = speak_arriving(feeder, self._spoken(request, segments, stages, heard))
         return _at_least_one(_iterate(spoken, heard), text)
 
     def synthesize_tokens(self, tokens: Iterable[int], request: SpeechRequest) -> Iterator[AudioChunk]:
@@ -196,7 +202,8 @@ class Synthesizer:
             InvalidInput: at once: another checkpoint made the voice.
         """
         self._require_own(request.voice)
-        return self._chunks(request, [Prompt([])], GivenTokens(tokens, self.token2wav))
+        stages = GivenTokens(tokens, self.token2wav, self._flow_voice(request))
+        return self._chunks(request, [Prompt([])], stages)
 
     def _require_own(self, voice: Voice) -> None:
         voice.require_made_with(self.extractors.checkpoint_id, voice.key)
@@ -211,17 +218,25 @@ class Synthesizer:
         ceiling = min(request.sampling.ceiling or most, most)
         return dataclasses.replace(request, sampling=dataclasses.replace(request.sampling, ceiling=ceiling))
 
-    def _stages(self) -> LocalStages:
-        return LocalStages(self._open_batch, self.token2wav, self.family.silent_tokens)
+    def _stages(self, voice: Voice) -> LocalStages:
+        return LocalStages(self._open_batch, self.token2wav, voice, self.family.silent_tokens)
+
+    def _flow_voice(self, request: SpeechRequest) -> Voice:
+        return self.hop.flow_voice(request.voice)
 
     def _chunks(
         self, request: SpeechRequest, prompts: Sequence[Prompt], stages: Stages
     ) -> Iterator[AudioChunk]:
         heard = Playback(now=lambda: 0.0)  # nothing is played yet: chunks grow, alike on every machine
-        chunks = _iterate(
-            speak(request, prompts, stages, self.hop, self.sample_rate, lambda: heard.cushion_s), heard
-        )
+        spoken = self._spoken(request, SegmentQueue.of(prompts), stages, heard)
+        chunks = _iterate(with_characters(spoken, request.text, len(prompts)), heard)
         return chunks if request.streaming else _whole_segments(chunks)
+
+    def _spoken(
+        self, request: SpeechRequest, segments: SegmentQueue, stages: Stages, heard: Playback
+    ) -> AsyncGenerator[AudioChunk, None]:
+        utterance = Utterance.of(request, self._flow_voice(request))
+        return speak(utterance, segments, stages, self.hop, self.sample_rate, lambda: heard.cushion_s)
 
 
 def _hop(hop: HopPolicy, first_hop: int | None) -> HopPolicy:

@@ -15,7 +15,7 @@ from cosyvoice_runtime.lm.text_stream import TextStream
 from cosyvoice_runtime.pipeline.hop import HopPolicy
 from cosyvoice_runtime.pipeline.incoming_text import TextMark, TextSource
 from cosyvoice_runtime.pipeline.request import SpeechRequest, prompt_layout
-from cosyvoice_runtime.pipeline.text_segment import TextPieces, TextSegment
+from cosyvoice_runtime.pipeline.text_segment import SegmentSink
 from cosyvoice_runtime.text import Clause, ClauseStream, SplitLimits, TextFrontEnd, TextTokenizer
 
 ANY_TOKEN = 0
@@ -30,6 +30,10 @@ class TextFeeder:
         blocks: of a speech LM that takes text between its speech; None to make each clause a segment.
         first_tokens: speech tokens that the first chunk of a segment needs.
         on_segment: called when a segment begins.
+
+    Attributes:
+        sink: takes the segments.
+        characters: of the text up to the end of each segment; those of the last segment grow until it ends.
     """
 
     def __init__(
@@ -37,18 +41,20 @@ class TextFeeder:
         source: TextSource,
         clauses: ClauseStream,
         layout: Callable[[str], Prompt],
+        sink: SegmentSink,
         blocks: SpeechLMConfig | None,
         first_tokens: int,
         on_segment: Callable[[], None] = lambda: None,
     ) -> None:
         self.source = source
         self._clauses = clauses
+        self.characters: list[int] = []
         self._layout = layout
+        self.sink = sink
         self._blocks = blocks
         self._first_tokens = first_tokens
         self._on_segment = on_segment
-        self._segments: asyncio.Queue[TextSegment | None] = asyncio.Queue()
-        self._open: TextSegment | None = None
+        self._length: int | None = None  # text ids of the segment that takes more
 
     @classmethod
     def of(
@@ -58,6 +64,7 @@ class TextFeeder:
         front_end: TextFrontEnd,
         tokenizer: TextTokenizer,
         hop: HopPolicy,
+        sink: SegmentSink,
         blocks: SpeechLMConfig | None,
         on_segment: Callable[[], None] = lambda: None,
     ) -> TextFeeder:
@@ -68,11 +75,8 @@ class TextFeeder:
         """
         layout = prompt_layout(request, front_end, tokenizer)
         first_tokens = hop.first_tokens(len(hop.flow_voice(request.voice).speech_tokens))
-        return cls(source, front_end.clauses(request.language), layout, blocks, first_tokens, on_segment)
-
-    async def next_segment(self) -> TextSegment | None:
-        """The next segment, as soon as it has a clause; None after the last."""
-        return await self._segments.get()
+        clauses = front_end.clauses(request.language)
+        return cls(source, clauses, layout, sink, blocks, first_tokens, on_segment)
 
     async def run(self) -> None:
         """Pass on text until its end.
@@ -89,30 +93,36 @@ class TextFeeder:
                 self._end_segment()
             else:
                 self._add(await asyncio.to_thread(self._laid_out, self._clauses.push, mark))
-        self._segments.put_nowait(None)
+        self.sink.done()
 
     def _laid_out(self, split: Callable[..., list[Clause]], *text: str) -> list[tuple[Prompt, int]]:
         return [(self._layout(clause.text), clause.characters) for clause in split(*text)]
 
     def _add(self, clauses: Sequence[tuple[Prompt, int]]) -> None:
         for prompt, characters in clauses:
-            if self._open is not None and self._open.length + len(prompt.text) > LONGEST_SEGMENT:
+            if self._length is not None and self._length + len(prompt.text) > LONGEST_SEGMENT:
                 self._end_segment()
-            if self._open is None:
+            if self._length is None:
                 self._begin(prompt, characters)
             else:
-                self._open.add(prompt.text, characters)
+                self._extend(prompt.text, characters)
 
     def _begin(self, prompt: Prompt, characters: int) -> None:
         self._on_segment()
+        self.characters.append(characters)
         if self._blocks is None:
-            self._segments.put_nowait(TextSegment(prompt, None, characters))
+            self.sink.begin(prompt)
             return
-        self._open = TextSegment(dataclasses.replace(prompt, text=()), TextPieces())
-        self._open.add(prompt.text, characters)
-        self._segments.put_nowait(self._open)
+        self.sink.begin(dataclasses.replace(prompt, text=()), in_pieces=True)
+        self._length = 0
+        self._extend(prompt.text, characters)
         if not self._is_enough(prompt, self._blocks):
             self._end_segment()
+
+    def _extend(self, text: Sequence[int], characters: int) -> None:
+        self.sink.add(text)
+        self._length = (self._length or 0) + len(text)
+        self.characters[-1] = characters
 
     def _is_enough(self, prompt: Prompt, blocks: SpeechLMConfig) -> bool:
         """Whether this text alone brings the first chunk; after a prompt of speech that needs more of it."""
@@ -127,6 +137,6 @@ class TextFeeder:
         return spoken >= self._first_tokens
 
     def _end_segment(self) -> None:
-        if self._open is not None and self._open.pieces is not None:
-            self._open.pieces.end()
-        self._open = None
+        if self._length is not None:
+            self.sink.end()
+        self._length = None

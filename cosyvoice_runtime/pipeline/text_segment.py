@@ -1,14 +1,36 @@
-"""One segment of an utterance whose text arrives while it is spoken."""
+"""Segments of an utterance's text on their way to the speech LM, as a whole or in pieces."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from cosyvoice_runtime.lm.prompt import Prompt
 
 MOST_TEXT = 256
 """Text ids of a segment that comes in pieces: more than the longest segment and the longest clause."""
+
+
+class SegmentSink(Protocol):
+    """Takes the segments of an utterance in their order. Nothing here waits."""
+
+    def begin(self, prompt: Prompt, in_pieces: bool = False) -> None:
+        """Begin the next segment.
+
+        Args:
+            in_pieces: its text follows by :meth:`add` and :meth:`end`; the prompt's own text is empty then.
+        """
+
+    def add(self, ids: Sequence[int]) -> None:
+        """Add text ids to the segment that was begun last."""
+
+    def end(self) -> None:
+        """Say that the text of the segment that was begun last is complete."""
+
+    def done(self) -> None:
+        """Say that no further segment follows."""
 
 
 class TextPieces:
@@ -30,7 +52,7 @@ class TextPieces:
         self._news.set()
 
     def leave(self) -> None:
-        """Nobody reads them any more: whoever waits for more gets an end."""
+        """End the wait of :meth:`get`: the speech LM reads no further text."""
         self._left = True
         self._news.set()
 
@@ -48,24 +70,49 @@ class TextPieces:
         return ids if ids and not self._left else None
 
 
+@dataclass(frozen=True)
 class TextSegment:
     """
     Attributes:
         prompt: what the speech LM reads; its text is empty when that comes in pieces.
         pieces: the text, when it comes so.
-        length: text ids so far.
-        characters: of all text of the utterance, those spoken when the segment is; grows until it ends.
     """
 
-    def __init__(self, prompt: Prompt, pieces: TextPieces | None, characters: int = 0) -> None:
-        self.prompt = prompt
-        self.pieces = pieces
-        self.length = len(prompt.text)
-        self.characters = characters
+    prompt: Prompt
+    pieces: TextPieces | None = None
 
-    def add(self, text: Sequence[int], characters: int) -> None:
-        """Add a clause to a segment whose text comes in pieces."""
-        assert self.pieces is not None
-        self.pieces.put(text)
-        self.length += len(text)
-        self.characters = characters
+
+class SegmentQueue:
+    """A :class:`SegmentSink` from which the driver takes the segments. Used in one event loop."""
+
+    def __init__(self) -> None:
+        self._segments: asyncio.Queue[TextSegment | None] = asyncio.Queue()
+        self._open: TextPieces | None = None
+
+    @classmethod
+    def of(cls, prompts: Sequence[Prompt]) -> SegmentQueue:
+        """A queue with all segments of a text that is there as a whole."""
+        queue = cls()
+        for prompt in prompts:
+            queue.begin(prompt)
+        queue.done()
+        return queue
+
+    def begin(self, prompt: Prompt, in_pieces: bool = False) -> None:
+        self._open = TextPieces() if in_pieces else None
+        self._segments.put_nowait(TextSegment(prompt, self._open))
+
+    def add(self, ids: Sequence[int]) -> None:
+        assert self._open is not None, "text without a segment that takes it"
+        self._open.put(ids)
+
+    def end(self) -> None:
+        if self._open is not None:
+            self._open.end()
+
+    def done(self) -> None:
+        self._segments.put_nowait(None)
+
+    async def next(self) -> TextSegment | None:
+        """The next segment, as soon as it has begun; None after the last."""
+        return await self._segments.get()

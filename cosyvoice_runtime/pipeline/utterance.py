@@ -1,4 +1,4 @@
-"""The one driver of an utterance: text prompts in, chunks of waveform out, by way of the stages."""
+"""The driver of an utterance: text segments in, chunks of waveform out, by way of the stages."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ import numpy as np
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.errors import CosyVoiceError, StageError
 from cosyvoice_runtime.lm.generation import FinishReason
-from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.metrics import moments
 from cosyvoice_runtime.pipeline.hop import HopPolicy
-from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, derived_seed, fresh_seed
+from cosyvoice_runtime.pipeline.request import AudioChunk, Utterance, derived_seed
 from cosyvoice_runtime.pipeline.stages import Stages, TokenGroup, WaveSettings
-from cosyvoice_runtime.pipeline.text_segment import TextPieces
+from cosyvoice_runtime.pipeline.text_segment import SegmentQueue, TextSegment
 
 UNHEARD_S = 0.05
 """Pauses within speech that are no underrun until they add up to more: a plosive's closure is as long."""
@@ -75,11 +74,6 @@ class TokenFeed:
         self._groups = groups
         self._news = asyncio.Event()
         self._error: Exception | None = None
-
-    @property
-    def begun(self) -> bool:
-        """Whether anything has come."""
-        return bool(self.tokens) or self.finish_reason is not None
 
     async def more(self, longest_s: float | None = None) -> None:
         """Wait for further tokens or for their end.
@@ -139,91 +133,69 @@ OFFLINE_CUSHION_S = 8.0
 
 
 async def speak(
-    request: SpeechRequest,
-    prompts: Sequence[Prompt],
+    utterance: Utterance,
+    segments: SegmentQueue,
     stages: Stages,
     hop: HopPolicy,
     sample_rate: int,
     cushion_s: Callable[[], float],
 ) -> AsyncGenerator[AudioChunk, None]:
-    """Speak a request, segment of text after segment, each chunk as soon as it is there.
+    """Speak segments of text one after another, each chunk as soon as it is there.
 
-    Closing the generator, or an error, frees the utterance in all stages.
+    The same segments with the same seed give the same audio, whenever they come. Closing the generator, or an
+    error, frees the utterance in all stages.
 
     Args:
-        prompts: what the speech LM reads for each segment.
         cushion_s: seconds of audio that the listener still has to play.
 
     Raises:
         Exception: what a stage raised.
     """
-    speech = Speech(request, stages, hop, cushion_s)
-    for index, prompt in enumerate(prompts):
-        async with aclosing(speech.segment(index, prompt)) as chunks:
+    hop = hop.of_utterance(utterance)
+    cushion_s = cushion_s if utterance.streaming else lambda: OFFLINE_CUSHION_S
+    index = 0
+    while (segment := await segments.next()) is not None:
+        sampling = dataclasses.replace(
+            utterance.sampling, seed=derived_seed(utterance.seed, "sampling", index)
+        )
+        noise = derived_seed(utterance.seed, "noise", index)
+        settings = WaveSettings(utterance.voice_key, noise, utterance.speed, continues=index > 0)
+        speech = SegmentSpeech(stages, hop, settings, utterance.prompt_tokens, cushion_s)
+        async with aclosing(speech.chunks(segment, sampling)) as chunks:
             async for samples, reason in chunks:
-                whole = reason is not None and index == len(prompts) - 1
-                characters = len(request.text) if whole else None
-                yield AudioChunk(samples, sample_rate, index, reason, characters)
-
-
-class Speech:
-    """A request's segments, each with seeds of its own.
-
-    Args:
-        cushion_s: seconds of audio that the listener still has to play.
-    """
-
-    def __init__(
-        self, request: SpeechRequest, stages: Stages, hop: HopPolicy, cushion_s: Callable[[], float]
-    ) -> None:
-        self._request = request
-        self._seed = fresh_seed() if request.seed is None else request.seed
-        self._stages = stages
-        self._hop = hop.of_request(request)
-        self._cushion_s = cushion_s if request.streaming else lambda: OFFLINE_CUSHION_S
-        self._voice = hop.flow_voice(request.voice)
-
-    def segment(
-        self, index: int, prompt: Prompt, pieces: TextPieces | None = None
-    ) -> AsyncGenerator[tuple[Floats, FinishReason | None], None]:
-        """Samples, float32 ``[n]``, of each chunk of a segment; the reason comes with the last one.
-
-        Args:
-            pieces: the text, when it comes in pieces.
-        """
-        request = self._request
-        sampling = dataclasses.replace(request.sampling, seed=derived_seed(self._seed, "sampling", index))
-        seed = derived_seed(self._seed, "noise", index)
-        settings = WaveSettings(self._voice, seed, request.speed, continues=index > 0)
-        segment = SegmentSpeech(self._stages, self._hop, settings, self._cushion_s)
-        return segment.chunks(prompt, sampling, pieces)
+                yield AudioChunk(samples, sample_rate, index, reason)
+        index += 1
 
 
 class SegmentSpeech:
     """One segment of text on its way from speech tokens to waveform."""
 
     def __init__(
-        self, stages: Stages, hop: HopPolicy, settings: WaveSettings, cushion_s: Callable[[], float]
+        self,
+        stages: Stages,
+        hop: HopPolicy,
+        settings: WaveSettings,
+        prompt_tokens: int,
+        cushion_s: Callable[[], float],
     ) -> None:
         self._stages = stages
         self._hop = hop
         self._settings = settings
         self._cushion_s = cushion_s
-        self._prompt_tokens = len(settings.voice.speech_tokens)
+        self._prompt_tokens = prompt_tokens
         self._id = uuid.uuid4().hex
         moments.also(self._id)
         self._passed_on = 0
         self._chunk_end = 0
         self._early_tokens = hop.early_tokens(self._prompt_tokens)
         self._early: list[Floats] = []
-        self._ahead = False  # the first chunk may be begun before it is asked for
         self._open = False
 
     async def chunks(
-        self, prompt: Prompt, sampling: SamplingOptions, pieces: TextPieces | None = None
+        self, segment: TextSegment, sampling: SamplingOptions
     ) -> AsyncGenerator[tuple[Floats, FinishReason | None], None]:
         """Samples, float32 ``[n]``, of each chunk; the reason comes with the last one."""
-        feed = TokenFeed(self._tokens(prompt, sampling, pieces))
+        feed = TokenFeed(self._tokens(segment, sampling))
         try:
             async with feed:
                 while feed.finish_reason is None:
@@ -236,20 +208,17 @@ class SegmentSpeech:
                 samples = await self._wave(feed.tokens, len(feed.tokens), last=True)
                 yield self._with_early(samples), feed.finish_reason
         finally:
-            if pieces is not None:
-                pieces.leave()
-            if self._open or (self._ahead and feed.begun):
+            if segment.pieces is not None:
+                segment.pieces.leave()
+            if self._open:
                 self._stages.drop(self._id)
 
-    def _tokens(
-        self, prompt: Prompt, sampling: SamplingOptions, pieces: TextPieces | None
-    ) -> AsyncGenerator[TokenGroup, None]:
+    def _tokens(self, segment: TextSegment, sampling: SamplingOptions) -> AsyncGenerator[TokenGroup, None]:
         first_tokens = self._early_tokens or self._hop.first_tokens(self._prompt_tokens)
-        ahead = None if self._early_tokens or self._cushion_s() else self._settings
-        self._ahead = ahead is not None
+        prompt, pieces = segment.prompt, segment.pieces
         if pieces is None:
-            return self._stages.generate(prompt, sampling, self._id, first_tokens, ahead)
-        return self._stages.generate_from_pieces(prompt, pieces, sampling, self._id, first_tokens, ahead)
+            return self._stages.generate(prompt, sampling, self._id, first_tokens)
+        return self._stages.generate_from_pieces(prompt, pieces, sampling, self._id, first_tokens)
 
     def _is_early(self, received: int) -> bool:
         """Whether the early block can be computed before the rest of the first chunk is there."""
@@ -274,8 +243,7 @@ class SegmentSpeech:
     async def _wave(self, tokens: Sequence[int], end: int, last: bool = False) -> Floats:
         """Make the tokens before ``end`` audible."""
         new, position = tokens[self._passed_on : end], self._passed_on
-        self._ahead = False
-        self._open = True  # from the moment of sending: nobody knows whether a lost call opened it
+        self._open = True  # from the moment of asking: it is open before the answer comes
         try:
             samples = await self._stages.wave(
                 self._id, new, position, last, self._settings, self._cushion_s()
@@ -283,7 +251,7 @@ class SegmentSpeech:
         except StageError:
             self._open = position > 0  # a refused opening leaves nothing behind
             raise
-        moments.note("cosyvoice2 has audio")
+        moments.note("the driver has audio")
         self._open = not last
         self._passed_on = end
         return samples

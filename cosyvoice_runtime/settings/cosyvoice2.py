@@ -15,7 +15,6 @@ from cosyvoice_runtime.settings.rule import (
     Accepted,
     Flag,
     FlagOrAuto,
-    GrpcAddress,
 )
 
 if TYPE_CHECKING:
@@ -86,13 +85,8 @@ class CosyVoice2Settings(ModelSettings):
         description="Utterances spoken at once, by both entry models together; one more is refused with "
         "UNAVAILABLE. auto: as many as the machine keeps up with, measured while it runs.",
     )
-    grpc_url: GrpcAddress = Field(
-        "127.0.0.1:8001",
-        description="Where the models call each other in a server without the supervisor, "
-        "which names its own gRPC port.",
-    )
     child_timeout_s: float = Field(
-        30.0, ge=0.1, le=3600.0, description="Longest silence of another model before the utterance fails."
+        30.0, ge=2.0, le=3600.0, description="Longest silence of a network before the utterance fails."
     )
     text_feeding: Literal["auto", "interleaved", "clauses"] = Field(
         AUTO,

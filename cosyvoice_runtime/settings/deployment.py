@@ -12,19 +12,20 @@ from pydantic import BaseModel, ConfigDict
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.settings.cosyvoice2 import GPU_FIRST_HOP, GPU_HOP_GROWTH, CosyVoice2Settings
 from cosyvoice_runtime.settings.environment import FILE_VARIABLE, read_environment
-from cosyvoice_runtime.settings.extractors import (
-    AudioTokenizerSettings,
-    ExtractorSettings,
-    SpeakerEmbeddingSettings,
-)
+from cosyvoice_runtime.settings.extractors import AudioTokenizerSettings, SpeakerEmbeddingSettings
 from cosyvoice_runtime.settings.front import FrontSettings
 from cosyvoice_runtime.settings.gpu_asked import require_gpus, tell_unused_gpu
 from cosyvoice_runtime.settings.machine import Machine
-from cosyvoice_runtime.settings.model import CPU, OWN, SHARED, gpu_number
+from cosyvoice_runtime.settings.model import gpu_number
 from cosyvoice_runtime.settings.rule import AUTO
 from cosyvoice_runtime.settings.section import Section, unknown_key
 from cosyvoice_runtime.settings.server import ServerSettings
-from cosyvoice_runtime.settings.slots import OTHERS_GIB, on_one_gpu, with_carried_slots
+from cosyvoice_runtime.settings.slots import (
+    OTHERS_GIB,
+    divide_one_gpu,
+    on_one_gpu,
+    with_carried_slots,
+)
 from cosyvoice_runtime.settings.tensorrt_llm import TensorrtLlmSettings
 from cosyvoice_runtime.settings.token2wav import Token2WavSettings
 
@@ -105,8 +106,6 @@ class Settings(BaseModel):
         sections["tensorrt_llm"] = lm
         sections["token2wav"] = _beside(sections["token2wav"], lm, machine)
         sections["cosyvoice2"] = _begun(sections["cosyvoice2"], sections["token2wav"])
-        for name, section in sections.items():
-            sections[name] = _housed(section, sections["token2wav"])
         sections["token2wav"] = _divided(sections["token2wav"], sections["tensorrt_llm"])
         if self.tensorrt_llm.engine == "tensorrt_llm" and self.cosyvoice2.sampling == "ras":
             logger.warning(
@@ -152,28 +151,9 @@ def _beside(token2wav: Token2WavSettings, lm: TensorrtLlmSettings, machine: Mach
     return token2wav.replace(gpu_reserve_gib=OTHERS_GIB + taken)
 
 
-def _housed(section: Section, token2wav: Token2WavSettings) -> Section:
-    """The section with its process chosen.
-
-    Two processes on one GPU would take turns. On a CPU one process saves memory. On torch the speech LM and
-    token2wav would wait for each other's Python there; ONNX Runtime needs little of it.
-    """
-    if not isinstance(section, TensorrtLlmSettings | ExtractorSettings) or section.process != AUTO:
-        return section
-    return section.replace(process=SHARED if _shares(section, token2wav) else OWN)
-
-
-def _shares(section: TensorrtLlmSettings | ExtractorSettings, token2wav: Token2WavSettings) -> bool:
-    if isinstance(section, ExtractorSettings):
-        return section.backend == "onnx" and token2wav.device.startswith(CPU)
-    if section.engine == "onnx":
-        return token2wav.backend == "onnx"
-    return section.engine == token2wav.backend == "torch" and on_one_gpu(token2wav, section)
-
-
 def _divided(token2wav: Token2WavSettings, lm: TensorrtLlmSettings) -> Token2WavSettings:
-    """What divides a GPU has all of it: another process's speech LM would take turns with every part."""
-    if lm.process == OWN and on_one_gpu(token2wav, lm):
+    """Turns divide a GPU only if no engine computes there that knows nothing of the division."""
+    if on_one_gpu(token2wav, lm) and not divide_one_gpu(lm, token2wav):
         return token2wav.replace(hurried_share=0.0)
     return token2wav
 

@@ -10,10 +10,8 @@ from pydantic import Field, model_validator
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.settings.model import (
     BACKEND_DIR,
-    SHARED,
     BatchedSettings,
     Device,
-    Process,
     require_device,
     resolved_device,
 )
@@ -33,11 +31,6 @@ class ExtractorSettings(BatchedSettings):
     )
     backend_dir: Path = Field(
         BACKEND_DIR, description="Directory of graphs and engines; unused by backend onnx."
-    )
-    process: Process = Field(
-        AUTO,
-        description="Backend onnx: the process that computes. shared is token2wav's, which saves memory; "
-        "auto takes it where that one is on a CPU.",
     )
     idle_s: float = Field(
         0.0,
@@ -59,13 +52,6 @@ class ExtractorSettings(BatchedSettings):
     def _onnx_rests(self) -> Self:
         if self.idle_s and self.backend != "onnx":
             raise InvalidInput(f"{self.name}.idle_s", self.idle_s, f"0 with backend {self.backend}")
-        return self
-
-    @model_validator(mode="after")
-    def _onnx_shares_a_process(self) -> Self:
-        if self.process == SHARED and self.backend != "onnx":
-            limit = f"auto or own with backend {self.backend}"
-            raise InvalidInput(f"{self.name}.process", self.process, limit)
         return self
 
     def resolved(self, machine: Machine) -> Self:

@@ -23,10 +23,6 @@ Device = Annotated[str, Field(pattern=rf"^({AUTO}|{CPU}|{GPU})$"), Accepted(f"cp
 BACKEND_DIR = Path("engines/networks")
 MANIFEST = "manifest.json"
 """Written last into each directory that stage 1 makes."""
-Process = Literal["auto", "own", "shared"]
-OWN: Literal["own"] = "own"
-SHARED: Literal["shared"] = "shared"
-"""The process that computes: the model's own, or token2wav's."""
 
 
 class ModelSettings(Section):

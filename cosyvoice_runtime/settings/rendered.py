@@ -6,15 +6,14 @@ import re
 from pathlib import Path
 
 from cosyvoice_runtime.settings.extractors import AudioTokenizerSettings, SpeakerEmbeddingSettings
-from cosyvoice_runtime.settings.model import SHARED
 from cosyvoice_runtime.settings.repository import CONFIGURATION
 from cosyvoice_runtime.settings.template import TemplateError, unescape
 from cosyvoice_runtime.settings.tensorrt_llm import TensorrtLlmSettings
 from cosyvoice_runtime.settings.token2wav import Token2WavSettings
 
 HOST = Token2WavSettings.name
-GUESTS = (TensorrtLlmSettings.name, AudioTokenizerSettings.name, SpeakerEmbeddingSettings.name)
-"""Models that may compute in the host's process."""
+HOSTED = (TensorrtLlmSettings.name, AudioTokenizerSettings.name, SpeakerEmbeddingSettings.name)
+"""Models that are computed in the host's process; their own are proxies."""
 PARAMETER = re.compile(
     r'^parameters \{ key: "(\w+)" value: \{ string_value: "((?:[^"\\]|\\.)*)" \} \}$', re.MULTILINE
 )
@@ -40,17 +39,11 @@ def read_parameters(model: Path) -> dict[str, dict[str, str]]:
     return {key: {"string_value": unescape(value)} for key, value in found}
 
 
-def guests_of(repository: Path) -> list[str]:
-    """Models that compute in token2wav's process beside it."""
-    if not (repository / HOST).exists():
-        return []
-    return [model for model in GUESTS if (repository / model).exists() and _is_shared(repository / model)]
+def hosted_models(repository: Path) -> list[str]:
+    """The models of a repository that token2wav's process computes besides its own."""
+    return [model for model in HOSTED if (repository / model).exists()]
 
 
 def home_of(repository: Path, model: str) -> str:
     """The model in whose process a model computes, itself as a rule."""
-    return HOST if model in guests_of(repository) else model
-
-
-def _is_shared(model: Path) -> bool:
-    return read_parameters(model).get("process", {}).get("string_value") == SHARED
+    return HOST if model in hosted_models(repository) else model

@@ -65,3 +65,8 @@ def seconds_of_pages(
 def on_one_gpu(token2wav: Token2WavSettings, lm: TensorrtLlmSettings) -> bool:
     """Whether the speech LM's GPU is one of token2wav's."""
     return bool({gpu_number(lm.device)} & {gpu_number(device) for device in token2wav.devices} - {None})
+
+
+def divide_one_gpu(lm: TensorrtLlmSettings, token2wav: Token2WavSettings) -> bool:
+    """Whether the speech LM and token2wav divide a GPU between them: both compute on torch there."""
+    return lm.engine == token2wav.backend == "torch" and on_one_gpu(token2wav, lm)

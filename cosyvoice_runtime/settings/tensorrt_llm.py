@@ -12,9 +12,7 @@ from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.nvidia import FUSED_FROM
 from cosyvoice_runtime.settings.model import (
     CPU,
-    SHARED,
     NetworkSettings,
-    Process,
     require_order,
     resolved_device,
 )
@@ -44,17 +42,11 @@ class TensorrtLlmSettings(NetworkSettings):
         description="What runs the network; onnx is ONNX Runtime on a CPU, with files from stage 1. auto is "
         "torch on a GPU; on a CPU onnx, or torch for CosyVoice-300M and for settings that onnx doesn't take.",
     )
-    process: Process = Field(
-        AUTO,
-        description="Engines torch and onnx: the process that computes. shared is token2wav's: "
-        "on a GPU both work at the same time and not in turns, on a CPU it saves memory, and on torch costs "
-        "time with several clients; auto takes it where they have a GPU in common or are both on onnx.",
-    )
     gpu_share: float = Field(
         0.25,
         ge=0.0,
         le=0.75,
-        description="Engine torch in token2wav's process on a GPU: most of its multiprocessors that are the "
+        description="Engine torch on a GPU that token2wav has, too: most of its multiprocessors that are the "
         "speech LM's own while token2wav computes, or with several token2wav.turn_lanes the least; 0: they "
         "take shifts, as on GPUs that can't be divided.",
     )
@@ -150,12 +142,6 @@ class TensorrtLlmSettings(NetworkSettings):
             raise InvalidInput(
                 f"{self.name}.kernels", self.kernels, "auto or plain, unless engine is torch with cuda_graphs"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _engine_shares_a_process(self) -> Self:
-        if self.process == SHARED and self.engine not in ("torch", "onnx", AUTO):
-            raise InvalidInput(f"{self.name}.process", self.process, f"auto or own with engine {self.engine}")
         return self
 
     @model_validator(mode="after")

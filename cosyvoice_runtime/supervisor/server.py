@@ -17,7 +17,7 @@ from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.whole_answer import whole_models
 from cosyvoice_runtime.headers import HANDED_ON, PROBE_HEADER
 from cosyvoice_runtime.listening import is_loopback
-from cosyvoice_runtime.run_variables import GRPC_URL_VARIABLE, PROBE_KEY_VARIABLE
+from cosyvoice_runtime.run_variables import PROBE_KEY_VARIABLE
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.settings.rendered import home_of
 from cosyvoice_runtime.settings.server import EVERY_MODEL
@@ -206,7 +206,7 @@ class Server:
         logger.info("%s", triton.origin)
         logger.info("%s serves %s", self._repository, preflight.checkpoint_of(self._repository))
         own = self._count_start()
-        variables = {GRPC_URL_VARIABLE: f"unix:{self._sockets.grpc}", PROBE_KEY_VARIABLE: self._probe_key}
+        variables = {PROBE_KEY_VARIABLE: self._probe_key}
         process = ServerProcess(triton, self._log, self._run_dir, variables, self._on_end)
         self._process, self._starting = process, True
         left_s = max(0.0, started + self.settings.start_timeout_s - time.monotonic())

@@ -105,7 +105,7 @@ TINY = ModelConfig(
 
 
 def rates_and_sizes(config: ModelConfig) -> dict[str, Any]:
-    """What stands at the top of every family's file."""
+    """The lines at the top of every family's file."""
     return {
         "sample_rate": config.vocoder.sample_rate,
         "llm_input_size": config.speech_lm.hidden_size,
@@ -152,7 +152,7 @@ def qwen2_json(config: SpeechLMConfig, token_ids: Mapping[str, int]) -> dict[str
 
 
 def llm_section(config: SpeechLMConfig, class_name: str) -> Tagged:
-    """Of the speech LM, by the name of its published class."""
+    """The speech LM's part, by the name of its published class."""
     return Tagged(
         f"!new:cosyvoice.llm.llm.{class_name}",
         {
@@ -178,7 +178,7 @@ def _flow(config: FlowConfig) -> Tagged:
 
 
 def flow_arguments(config: FlowConfig) -> dict[str, Any]:
-    """Of the flow's class, but for its parts."""
+    """The arguments of the flow's class, but for its parts."""
     return {
         "input_size": config.token_width,
         "output_size": config.mel_bins,
@@ -212,7 +212,7 @@ def _encoder(config: EncoderConfig, token_width: int) -> Tagged:
 
 
 def decoder_section(config: FlowConfig, estimator: Tagged) -> Tagged:
-    """Of the solver."""
+    """The solver's part."""
     solver = {
         "sigma_min": 1e-06,
         "solver": "euler",
@@ -252,7 +252,7 @@ def _estimator(config: EstimatorConfig, mel_bins: int) -> Tagged:
 
 
 def hift_section(config: VocoderConfig, class_name: str, f0_class_name: str, **more: int) -> Tagged:
-    """Of the vocoder, by the names of its published classes; ``more`` arguments of its class."""
+    """The vocoder's part, by the names of its published classes; ``more`` arguments of its class."""
     f0_predictor = {"num_class": 1, "in_channels": config.mel_bins, "cond_channels": config.f0_channels}
     return Tagged(
         f"!new:cosyvoice.hifigan.generator.{class_name}",

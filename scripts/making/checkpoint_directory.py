@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class MadeFamily:
-    """What is made of a family: its sizes, and the content of its yaml file for an architecture."""
+    """A family's sizes, and the content of its yaml file for an architecture."""
 
     family: Family
     tiny: ModelConfig

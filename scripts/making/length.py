@@ -31,7 +31,7 @@ END_BIAS = 9.0
 """Near the largest of 6561 logits of standard deviation 2."""
 OTHER_STOPS_BIAS = -20.0
 CONSTANT_LEVEL = 0.5
-"""Of the constant unit after the final norm, about."""
+"""Size of the constant unit after the final norm, about."""
 
 Array = np.ndarray[tuple[int, ...], np.dtype[Any]]
 

@@ -32,7 +32,7 @@ TABLES = {
     "text_encoder_affine_layer.bias": -MARK_SIZE * TOKENS_PER_TEXT_TOKEN,
     "spk_embed_affine_layer.bias": 0.0,
 }
-"""What writes each kind of position, and its mark."""
+"""The unit that writes each kind of position, and its mark."""
 FIRST = "llm.encoders.0."
 
 Array = np.ndarray[tuple[int, ...], np.dtype[Any]]
@@ -92,5 +92,5 @@ def _layer(name: str, tensor: Array, config: TransformerLMConfig) -> None:
 
 
 def _norm(name: str) -> float:
-    """Of units that are compared: as if there were no gain and no bias."""
+    """Units that are compared: as if there were no gain and no bias."""
     return 1.0 if name.endswith("weight") else 0.0

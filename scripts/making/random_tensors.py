@@ -109,7 +109,7 @@ def _gain(name: str, shape: Shape, vocoder: VocoderConfig) -> Array:
 
 
 def _level_shift(name: str, shape: Shape, vocoder: VocoderConfig, seed: int) -> Array:
-    """What a constant mel at the mean level would add to each output of a weight-normed convolution."""
+    """The share of a constant mel at the mean level in each output of a weight-normed convolution."""
     weight = name.replace("bias", "parametrizations.weight")
     channels = shape[0]
     kernel = vocoder.first_kernel if name.startswith("conv_pre") else vocoder.first_f0_kernel

@@ -10,6 +10,10 @@ import numpy as np
 from cosyvoice_runtime.errors import StageLostError
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
+from cosyvoice_runtime.pipeline.streamed_text import beside
+from cosyvoice_runtime.pipeline.text_segment import SegmentQueue
+from cosyvoice_runtime.pipeline.utterance import speak
+from cosyvoice_runtime.voice.voice import Voice
 
 TOKEN_SAMPLES = 960
 
@@ -32,6 +36,7 @@ class CodedStages:
         self.calls: list[tuple[list[int], bool]] = []
         self.calls_of: dict[str, list[tuple[list[int], bool]]] = defaultdict(list)
         self.sounds: list[WaveSettings] = []
+        self.voices: list[Voice] = []
         self.cushions: list[float] = []
         self.stopped: list[str] = []
         self.dropped: list[str] = []
@@ -59,7 +64,12 @@ class CodedStages:
         await asyncio.sleep(0)
         self.groups = self.after_return or self.groups
 
-    async def generate(self, prompt, sampling, utterance_id, first_tokens, ahead=None):
+    def call(self, order, voice, held):
+        """As `Engine.call`, with the driver in this event loop."""
+        self.voices.append(voice)
+        return CodedCall(self, order)
+
+    async def generate(self, prompt, sampling, utterance_id, first_tokens):
         self.prompts.append((prompt, sampling))
         self.first_tokens.append(first_tokens)
         ended = False
@@ -76,7 +86,7 @@ class CodedStages:
             if not ended:
                 self.stopped.append(utterance_id)
 
-    async def generate_from_pieces(self, prompt, pieces, sampling, utterance_id, first_tokens, ahead=None):
+    async def generate_from_pieces(self, prompt, pieces, sampling, utterance_id, first_tokens):
         self.prompts.append((prompt, sampling))
         ended = False
         try:
@@ -104,3 +114,16 @@ class CodedStages:
 
     def drop(self, utterance_id):
         self.dropped.append(utterance_id)
+
+
+class CodedCall(SegmentQueue):
+    """An utterance that coded stages speak until one of them is lost."""
+
+    def __init__(self, stages: CodedStages, order) -> None:
+        super().__init__()
+        self._stages, self._order = stages, order
+
+    def chunks(self):
+        order = self._order
+        spoken = speak(order.utterance, self, self._stages, order.hop, order.sample_rate, lambda: 0.0)
+        return beside(self._stages.lost(), spoken)

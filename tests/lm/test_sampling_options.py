@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cosyvoice_runtime.errors import InvalidInput
@@ -53,3 +54,9 @@ def test_message_tells_the_range() -> None:
 
 def test_whole_numbers_pass_as_numbers() -> None:
     assert SamplingOptions(temperature=1, top_p=1).top_p == 1
+
+
+@pytest.mark.parametrize(("window", "tau", "repeats"), [(10, 0.1, 1), (10, 0.11, 2), (20, 0.1, 2)])
+@pytest.mark.parametrize("kind", [float, np.float32])
+def test_a_threshold_that_came_as_float32_is_met_by_as_many_repeats(window, tau, repeats, kind):
+    assert SamplingOptions(window=window, tau=float(kind(tau))).most_repeats == repeats

@@ -20,6 +20,7 @@ from eventually import eventually
 pytest.importorskip("tritonclient.grpc", reason="needs the environment of scripts/environment.py")
 
 from cosyvoice_runtime.settings import Machine, ServerSettings, Settings
+from cosyvoice_runtime.settings.rendered import HOST, HOSTED
 from cosyvoice_runtime.settings.repository import render, write
 from cosyvoice_runtime.supervisor import Server
 
@@ -35,11 +36,12 @@ Gauge = Callable[..., float]
 
 @pytest.fixture(scope="session")
 def render_models(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> RenderModels:
-    """``render_models(names, **{"section.key": value})`` writes a repository of these models."""
+    """``render_models(names, **{"section.key": value})`` writes a repository with these models."""
 
     def render_models(names: Iterable[str], **texts: object) -> Path:
         directory = tmp_path_factory.mktemp("models")
-        for name in names:
+        engine = {HOST} if set(names) & set(HOSTED) else set()
+        for name in {*names} | engine:
             shutil.copytree(MODEL_REPO / name, directory / "templates" / name)
         # Not by the machine's speed, which a test must not depend on.
         # On torch, as the library that servers are compared with, unless a test says otherwise.

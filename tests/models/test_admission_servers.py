@@ -21,7 +21,7 @@ from tritonclient.utils import InferenceServerException
 
 from cosyvoice_client import AsyncSpeechClient, AudioChunk, SpeechRequest, UnavailableError
 from cosyvoice_runtime import processes
-from cosyvoice_runtime.run_variables import GRPC_URL_VARIABLE, PROBE_KEY_VARIABLE
+from cosyvoice_runtime.run_variables import PROBE_KEY_VARIABLE
 from cosyvoice_runtime.serving.speech.tickets import PATIENCE_S
 from cosyvoice_runtime.serving.speech.turns import FIRST_WAIT_S, LONGEST_WAIT_S
 from cosyvoice_runtime.supervisor import Server
@@ -99,7 +99,7 @@ def test_probe_takes_no_place_and_its_key_opens_none_to_clients(full: Server, me
     known = environment_of(full, "cosyvoice2")
     probe = Probe.read(PROBE, known[PROBE_KEY_VARIABLE])
     refused, completed = ended("refused"), ended("completed")
-    probe(known[GRPC_URL_VARIABLE], 120.0)
+    probe(f"unix:{full._sockets.grpc}", 120.0)
     assert (ended("refused"), ended("completed")) == (refused, completed + 1)
     probe(full.grpc_url, 120.0)  # answered: a refusal is an answer
     assert (ended("refused"), ended("completed")) == (refused + 1, completed + 1)

@@ -30,7 +30,6 @@ def server(render_models, tmp_path_factory) -> Iterator[Supervised]:
     texts = {
         "cosyvoice2.voices_dir": tmp_path_factory.mktemp("voices"),
         "token2wav.max_flow_pages": 64,
-        "process": "shared",
     }
     repository = render_models(ALL_MODELS, **texts)
     with Supervised(repository, "server.open_models=*", "server.max_reloads=100") as server:

@@ -21,7 +21,7 @@ from cosyvoice_runtime.supervisor import Server
 def server(serve_all, tmp_path_factory) -> Iterator[Server]:
     """One that loses its stages, each a process, and has brought all of them back before the next test."""
     voices = tmp_path_factory.mktemp("voices")
-    texts = {"cosyvoice2.voices_dir": voices, "cosyvoice2.child_timeout_s": 20, "process": "own"}
+    texts = {"cosyvoice2.voices_dir": voices, "cosyvoice2.child_timeout_s": 20}
     with serve_all(**texts) as server:
         yield server
 

@@ -48,7 +48,6 @@ def server(render_models, tmp_path_factory) -> Iterator[Supervised]:
         "cosyvoice2.child_timeout_s": 600,
         "cosyvoice2.max_inflight_utterances": 8,
         "token2wav.max_flow_pages": 64,
-        "process": "own",
     }
     with Supervised(render_models(ALL_MODELS, **texts)) as server:
         yield server

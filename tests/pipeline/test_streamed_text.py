@@ -19,12 +19,15 @@ from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint import load_config
 from cosyvoice_runtime.checkpoint.family import COSYVOICE3
 from cosyvoice_runtime.errors import ClientGoneError, CosyVoiceError, InvalidInput, WithdrawnError, status_of
-from cosyvoice_runtime.lm import FinishReason, SamplingOptions
+from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
 from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
 from cosyvoice_runtime.pipeline.hop import HopPolicy
 from cosyvoice_runtime.pipeline.incoming_text import MAX_BUFFERED_BYTES, IncomingText, TextMark
+from cosyvoice_runtime.pipeline.request import Utterance
 from cosyvoice_runtime.pipeline.streamed_text import beside, speak_arriving
 from cosyvoice_runtime.pipeline.text_feeder import TextFeeder
+from cosyvoice_runtime.pipeline.text_segment import SegmentQueue
+from cosyvoice_runtime.pipeline.utterance import speak
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.voice import Voice
 
@@ -59,9 +62,26 @@ def feed(tokenizer, blocks):
 
     def feed(source, request: SpeechRequest = PLAIN, interleaved: bool = True) -> TextFeeder:
         front_end = TextFrontEnd(tokenizer)
-        return TextFeeder.of(request, source, front_end, tokenizer, HOP, blocks if interleaved else None)
+        lm = blocks if interleaved else None
+        return TextFeeder.of(request, source, front_end, tokenizer, HOP, Segments(), lm)
 
     return feed
+
+
+class Segments(SegmentQueue):
+    """A queue that keeps what was put into it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[tuple[list[int], bool]] = []
+
+    def begin(self, prompt: Prompt, in_pieces: bool = False) -> None:
+        super().begin(prompt, in_pieces)
+        self.texts.append(([*prompt.text], in_pieces))
+
+    def add(self, ids) -> None:
+        super().add(ids)
+        self.texts[-1][0].extend(ids)
 
 
 async def put(source: IncomingText, *items: str | TextMark) -> None:
@@ -75,11 +95,11 @@ async def put(source: IncomingText, *items: str | TextMark) -> None:
 async def segments(feeder: TextFeeder) -> list[tuple[int, int, list[int] | None]]:
     """Of all: ids of text, characters, and the ids that come in pieces."""
     await feeder.run()
-    found = []
-    while (segment := await feeder.next_segment()) is not None:
-        pieces = None if segment.pieces is None else await segment.pieces.get()
-        found.append((segment.length, segment.characters, pieces))
-    return found
+    texts = feeder.sink.texts
+    return [
+        (len(text), characters, text if in_pieces else None)
+        for (text, in_pieces), characters in zip(texts, feeder.characters, strict=True)
+    ]
 
 
 def planned(feed, *items: str | TextMark, **options) -> list[tuple[int, int, list[int] | None]]:
@@ -129,7 +149,7 @@ def test_instruction_brings_no_speech_so_a_short_clause_after_it_stays_a_segment
         front_end = TextFrontEnd(tokenizer, family=COSYVOICE3)
 
         def feed(source, request: SpeechRequest = request) -> TextFeeder:
-            return TextFeeder.of(request, source, front_end, tokenizer, HOP, blocks)
+            return TextFeeder.of(request, source, front_end, tokenizer, HOP, Segments(), blocks)
 
         return planned(feed, "No. " + SENTENCES[0])
 
@@ -151,7 +171,9 @@ def spoken(stages: CodedStages, feeder: TextFeeder, work=None) -> list:
 
     async def run() -> list:
         chunks = []
-        spoken = speak_arriving(PLAIN, feeder, stages, HOP, 24_000, lambda: 0.0)
+        utterance = Utterance.of(PLAIN, HOP.flow_voice(PLAIN.voice))
+        chunks_of_it = speak(utterance, feeder.sink, stages, HOP, 24_000, lambda: 0.0)
+        spoken = speak_arriving(feeder, chunks_of_it)
         async with aclosing(spoken):
             async for chunk in spoken:
                 chunks.append(chunk)

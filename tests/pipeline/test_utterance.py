@@ -14,9 +14,11 @@ import pytest
 from coded_stages import TOKEN_SAMPLES, CodedStages
 from cosyvoice_runtime.errors import CosyVoiceError, StageError
 from cosyvoice_runtime.lm.generation import FinishReason
+from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.pipeline.hop import HopPolicy
-from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_prompts
+from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, Utterance, lm_prompts
 from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
+from cosyvoice_runtime.pipeline.text_segment import SegmentQueue, TextSegment
 from cosyvoice_runtime.pipeline.utterance import OFFLINE_CUSHION_S, Playback, SegmentSpeech, speak
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.voice import Voice
@@ -62,8 +64,9 @@ class Heard:
     async def hear(self, asked: SpeechRequest, stages: CodedStages, tokenizer, hop: HopPolicy) -> None:
         clock = itertools.count()  # a second passes at every look: the client is always about to run dry
         playback = Playback(lambda: float(next(clock)))
-        prompts = lm_prompts(asked, TextFrontEnd(tokenizer), tokenizer)
-        spoken = speak(asked, prompts, stages, hop, SAMPLE_RATE, lambda: playback.cushion_s)
+        segments = SegmentQueue.of(lm_prompts(asked, TextFrontEnd(tokenizer), tokenizer))
+        utterance = Utterance.of(asked, hop.flow_voice(asked.voice))
+        spoken = speak(utterance, segments, stages, hop, SAMPLE_RATE, lambda: playback.cushion_s)
         async with aclosing(spoken) as chunks:
             async for chunk in chunks:
                 self.chunks.append(chunk)
@@ -126,7 +129,7 @@ def test_every_call_brings_the_same_voice_seed_and_speed(tokenizer):
     stages, _ = hear(groups, tokenizer, request(speed=1.5), held=True)
     assert len(stages.sounds) > 1
     assert set(stages.sounds) == {stages.sounds[0]}
-    assert (stages.sounds[0].speed, stages.sounds[0].voice.key) == (1.5, "0" * 64)
+    assert (stages.sounds[0].speed, stages.sounds[0].voice_key) == (1.5, request().voice.prompt_key)
 
 
 def test_first_chunk_goes_out_while_the_lm_is_still_speaking(tokenizer):
@@ -171,10 +174,12 @@ def test_speech_that_ends_after_its_early_block_is_heard_whole(tokenizer):
 def test_cut_prompt_leaves_token2wav_less_and_the_lm_all_of_it(tokenizer, prompt_tokens, left):
     stages, heard = hear(singles(60), tokenizer, request(prompt_tokens), CUT)
     assert heard.tokens == list(range(60))
-    voice = stages.sounds[0].voice
+    whole = request(prompt_tokens).voice
+    voice = CUT.flow_voice(whole)
+    assert stages.sounds[0].voice_key == voice.prompt_key
     assert voice.speech_tokens.tolist() == list(range(prompt_tokens - left, prompt_tokens))
     assert voice.prompt_mel.shape == (2 * left, 80)
-    assert (voice.key == "0" * 64) == (left == prompt_tokens)
+    assert (voice.prompt_key == whole.prompt_key) == (left == prompt_tokens)
     assert stages.prompts[0][0].prompt_speech == list(range(prompt_tokens))
     assert stages.first_tokens == [25 if left == 3 else 13]
     assert len(stages.calls[0][0]) == stages.first_tokens[0]
@@ -184,9 +189,9 @@ def test_cut_voices_have_keys_of_their_own_however_they_are_heard(tokenizer):
     keys = []
     for prompt_tokens, streaming in ((41, True), (41, False), (62, True)):
         stages, _ = hear(singles(5), tokenizer, request(prompt_tokens, streaming=streaming), CUT)
-        keys.append(stages.sounds[0].voice.key)
-    assert keys[0] == keys[1]
-    assert len({*keys, "0" * 64}) == 3
+        keys += [stages.sounds[0].voice_key, request(prompt_tokens).voice.prompt_key]
+    assert keys[0] == keys[2]
+    assert len(set(keys)) == 4
 
 
 def test_long_text_is_one_answer_of_several_segments_with_seeds_of_their_own(tokenizer):
@@ -269,11 +274,11 @@ async def _heard_while_no_more_tokens_come() -> None:
 
     dry_s = time.monotonic() + 1.3
     hop = dataclasses.replace(HOP, min_first_tokens=25, growth=2.0)
-    settings = WaveSettings(request(prompt_tokens=0).voice, 0, 1.0)
+    settings = WaveSettings("voice", 0, 1.0)
     stages = Paused([])
     stages.hold.set()
-    segment = SegmentSpeech(stages, hop, settings, lambda: max(dry_s - time.monotonic(), 0.0))
-    async with asyncio.timeout(60), aclosing(segment.chunks(None, None)) as chunks:
+    segment = SegmentSpeech(stages, hop, settings, 0, lambda: max(dry_s - time.monotonic(), 0.0))
+    async with asyncio.timeout(60), aclosing(segment.chunks(TextSegment(Prompt([1])), None)) as chunks:
         first, _ = await anext(chunks)
         second, _ = await anext(chunks)
     assert (len(first), len(second)) == (28 * TOKEN_SAMPLES, 25 * TOKEN_SAMPLES)
@@ -281,6 +286,8 @@ async def _heard_while_no_more_tokens_come() -> None:
 
 def test_nobody_looks_at_the_clock_for_a_request_that_is_answered_as_a_whole():
     """Its cushion never falls, so no wait would end with a chunk."""
-    whole, streamed = (HOP.of_request(request(streaming=streaming)) for streaming in (False, True))
+    voice = request().voice
+    utterances = [Utterance.of(request(streaming=streaming), voice) for streaming in (False, True)]
+    whole, streamed = map(HOP.of_utterance, utterances)
     assert streamed.wait_s(15, 10, 600, OFFLINE_CUSHION_S) is not None
     assert whole.wait_s(15, 10, 600, OFFLINE_CUSHION_S) is None

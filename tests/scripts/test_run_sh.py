@@ -171,7 +171,7 @@ def test_check_is_of_the_checkpoint_that_is_named_or_here_and_else_of_the_demo_v
 def test_any_other_sign_of_ascii_may_be_in_the_path(checkout, name):
     moved = checkout.rename(checkout.with_name(name))
     assert called(moved, "2") == ["scripts/render_model_repo.py --output build checkpoint_dir=checkpoint"]
-    assert not list(moved.parent.rglob("made"))
+    assert not [path for path in moved.parent.rglob("made") if path.is_file()]
 
 
 @pytest.mark.parametrize("name", ["模型", "a\nb", "a\x7fb", "a$HOME", "a#b", "a:b"])

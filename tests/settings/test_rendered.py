@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cosyvoice_runtime.settings import Machine, Settings
-from cosyvoice_runtime.settings.rendered import guests_of, home_of, read_parameters
+from cosyvoice_runtime.settings.rendered import home_of, hosted_models, read_parameters
 from cosyvoice_runtime.settings.repository import render, write
 from cosyvoice_runtime.settings.template import TemplateError, escape
 
 MODEL_REPO = Path(__file__).parents[2] / "model_repo"
-GUESTS = ["tensorrt_llm", "audio_tokenizer", "speaker_embedding"]
+HOSTED = ["tensorrt_llm", "audio_tokenizer", "speaker_embedding"]
 
 
 @pytest.fixture
@@ -26,18 +26,18 @@ def repository(tmp_path: Path) -> Path:
 
 
 def test_home_of_a_model_is_what_its_configuration_says(repository):
-    assert guests_of(repository) == GUESTS
+    assert hosted_models(repository) == HOSTED
     assert home_of(repository, "speaker_embedding") == "token2wav"
     assert home_of(repository, "tensorrt_llm") == "token2wav"
     assert home_of(repository, "cosyvoice2") == "cosyvoice2"
 
 
-def test_model_in_a_repository_without_token2wav_computes_by_itself(repository):
-    shutil.rmtree(repository / "token2wav")
-    assert home_of(repository, "speaker_embedding") == "speaker_embedding"
+def test_model_that_a_repository_lacks_is_not_hosted(repository):
+    shutil.rmtree(repository / "speaker_embedding")
+    assert hosted_models(repository) == ["tensorrt_llm", "audio_tokenizer"]
 
 
-@pytest.mark.parametrize("model", ["cosyvoice2", "token2wav", *GUESTS])
+@pytest.mark.parametrize("model", ["cosyvoice2", "token2wav", *HOSTED])
 def test_parameters_are_those_that_triton_reads(repository, model):
     text_format = pytest.importorskip("google.protobuf.text_format", reason="needs protobuf")
     model_config_pb2 = pytest.importorskip("tritonclient.grpc", reason="needs tritonclient").model_config_pb2
@@ -60,4 +60,4 @@ def test_parameters_in_another_form_are_refused(repository):
     path = repository / "tensorrt_llm" / "config.pbtxt"
     path.write_text(path.read_text("utf-8").replace(" } }", "\n} }"), "utf-8")
     with pytest.raises(TemplateError, match=r"tensorrt_llm/config\.pbtxt: each of the parameters"):
-        guests_of(repository)
+        read_parameters(path.parent)

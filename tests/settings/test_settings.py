@@ -121,7 +121,6 @@ def test_a_cache_that_requests_share_need_not_fit_all_of_the_longest(machine, en
     ("assignments", "share"),
     [
         ([], 0.25),
-        (["tensorrt_llm.process=own"], 0.0),
         (["tensorrt_llm.engine=vllm"], 0.0),
         (["tensorrt_llm.engine=vllm", "token2wav.device=cuda:0,cuda:1"], 0.0),
         (["tensorrt_llm.engine=vllm", "token2wav.device=cuda:1"], 0.25),
@@ -129,7 +128,7 @@ def test_a_cache_that_requests_share_need_not_fit_all_of_the_longest(machine, en
         (["tensorrt_llm.device=cpu"], 0.25),
     ],
 )
-def test_no_gpu_is_divided_that_another_process_computes_on(assignments, share):
+def test_no_gpu_is_divided_that_another_engine_computes_on(assignments, share):
     assert Settings.read(assignments).resolved(GPU).token2wav.hurried_share == share
 
 
@@ -349,38 +348,6 @@ def test_a_format_of_pages_that_the_backend_does_not_keep_is_refused(texts, limi
     settings = Settings.read([f"token2wav.{text}" for text in texts])
     with pytest.raises(InvalidInput, match=rf"token2wav.page_format: .* is not accepted; {limit}"):
         settings.resolved(GPU if "device=cuda" in texts else CPU)
-
-
-def processes(machine: Machine, *texts: str) -> dict[str, str]:
-    """Where each model that has a choice computes."""
-    settings = Settings.read(texts).resolved(machine)
-    return {
-        name: section.process for name, section in settings.sections().items() if hasattr(section, "process")
-    }
-
-
-def test_models_of_a_cpu_share_a_process_unless_told_otherwise():
-    models = ("tensorrt_llm", "audio_tokenizer", "speaker_embedding")
-    apart = dict.fromkeys(models, "shared") | {"tensorrt_llm": "own"}
-    assert processes(CPU) == dict.fromkeys(models, "shared")
-    assert processes(CPU, "tensorrt_llm.engine=torch") == apart
-    assert processes(CPU, "token2wav.backend=torch") == apart
-    assert processes(CPU, "tensorrt_llm.engine=torch", "token2wav.backend=torch") == apart
-    assert processes(CPU, "process=own") == dict.fromkeys(models, "own")
-    assert processes(CPU, "process=shared") == dict.fromkeys(models, "shared")
-    assert processes(CPU, "process=shared", "engine=onnx") == dict.fromkeys(models, "shared")
-    assert processes(CPU, "token2wav.backend=onnx") == processes(CPU)
-
-
-def test_on_a_gpu_the_speech_lm_shares_a_process_where_the_gpu_is_one():
-    assert processes(GPU) == {"tensorrt_llm": "shared", "audio_tokenizer": "own", "speaker_embedding": "own"}
-    assert processes(GPU, "token2wav.device=cuda:1")["tensorrt_llm"] == "own"
-    assert processes(GPU, "token2wav.device=cpu")["tensorrt_llm"] == "own"
-
-
-def test_extractor_with_an_engine_has_a_process_of_its_own():
-    with pytest.raises(InvalidInput, match=r"audio_tokenizer\.process: 'shared'.*own with backend tensorrt"):
-        Settings.read(["audio_tokenizer.process=shared", "audio_tokenizer.backend=tensorrt"])
 
 
 def test_list_in_a_settings_file_is_several_devices(tmp_path):

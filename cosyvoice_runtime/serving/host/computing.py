@@ -1,4 +1,4 @@
-"""Models that may share a process, opened to compute: alone, or beside token2wav."""
+"""The models that the engine's process computes for others, opened."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from cosyvoice_runtime.serving.host.batches import Batches
 from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED, SharedGpu, SharedGpus
 from cosyvoice_runtime.serving.token2wav.gpus import shared_gpus
-from cosyvoice_runtime.serving.triton.load import limit_torch, read_settings
+from cosyvoice_runtime.serving.triton.load import limit_torch
 from cosyvoice_runtime.settings import (
     AudioTokenizerSettings,
     SpeakerEmbeddingSettings,
@@ -19,41 +19,32 @@ from cosyvoice_runtime.settings import (
 )
 from cosyvoice_runtime.settings.extractors import ExtractorSettings
 from cosyvoice_runtime.settings.model import BatchedSettings, ModelSettings
-from cosyvoice_runtime.settings.rendered import guests_of, read_parameters
+from cosyvoice_runtime.settings.rendered import hosted_models, read_parameters
 from cosyvoice_runtime.settings.runtime_choice import ONNX
 
 
-def open_alone(name: str, arguments: dict[str, str]) -> Any:
-    """The model for a process of its own, whose batches are Triton's."""
-    kind = KINDS[name]
-    settings = read_settings(arguments, kind.section)
-    if kind.on_torch(settings):
-        limit_torch(settings.threads)
-    return kind.open(settings)
-
-
-def open_guests(
+def open_hosted(
     repository: Path, wave: Token2WavSettings, opened: ExitStack
 ) -> tuple[dict[str, Any], SharedGpus]:
-    """The models that compute in token2wav's process beside it, by name, and the GPU that it shares.
+    """The models that token2wav's process computes besides, by name, and the GPU that it shares with them.
 
     Args:
         wave: of token2wav.
         opened: finalizes each at its end, also if a later one can't be opened.
     """
-    guests: dict[str, Any] = {}
+    hosted: dict[str, Any] = {}
     shared: SharedGpus = NOT_SHARED
-    for name in guests_of(repository):
+    for name in hosted_models(repository):
         settings = KINDS[name].section.from_parameters(read_parameters(repository / name))
         if KINDS[name].on_torch(settings) and wave.backend == ONNX:  # else by its threads
             limit_torch(settings.threads)
         if isinstance(settings, TensorrtLlmSettings):
             shared = shared_gpus(settings, wave)
-            guests[name] = _speech_lm(settings, *shared.values())
+            hosted[name] = _speech_lm(settings, *shared.values())
         elif isinstance(settings, BatchedSettings):
-            guests[name] = Batches(KINDS[name].open(settings), settings)
-        opened.callback(guests[name].finalize)
-    return guests, shared
+            hosted[name] = Batches(KINDS[name].open(settings), settings)
+        opened.callback(hosted[name].finalize)
+    return hosted, shared
 
 
 class Kind(NamedTuple):

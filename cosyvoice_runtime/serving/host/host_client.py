@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
+import stat
+import tempfile
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cosyvoice_runtime.errors import InvalidInput, StageError
+from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput, StageError
 from cosyvoice_runtime.metrics.metrics import shared_directory
 from cosyvoice_runtime.serving.host.frames import (
     Array,
@@ -23,21 +27,38 @@ from cosyvoice_runtime.serving.host.frames import (
 
 logger = logging.getLogger(__name__)
 
-Outcome = dict[str, Array] | StageError
-"""What a model answered."""
 SOCKET = "networks"
 AGAIN_S = 0.05
-"""Time between two tries to reach a host that is not there yet."""
+"""Time between two tries to reach a host that has no room for one more caller."""
 MOST_IDLE = 64
 """Connections that are kept for later calls."""
 MOST_UNREAD_FRAMES = 16
 """Answers that wait for their reader here; those that follow wait in the socket, and then in the host."""
 
 
-def host_socket() -> Path | None:
-    """Where the models of one process answer, in the directory of the server's run; None without one."""
-    directory = shared_directory()
-    return None if directory is None else directory / SOCKET
+def host_socket() -> Path:
+    """Where the models of one process answer, in the directory of the server's run.
+
+    Of a server without the supervisor: in a folder of this user that is named after the server's process.
+    """
+    return (shared_directory() or _folder_of(os.getppid())) / SOCKET
+
+
+def leave_socket(path: Path) -> None:
+    """Remove what :func:`host_socket` names, and a folder that is there for it alone."""
+    path.unlink(missing_ok=True)
+    if shared_directory() is None:
+        with suppress(OSError):  # somebody has put something there
+            path.parent.rmdir()
+
+
+def _folder_of(server: int) -> Path:
+    folder = Path(tempfile.gettempdir()) / f"cosyvoice-{os.getuid()}-{server}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise CosyVoiceError(f"{folder}: it is to be a folder that only this user may enter")
+    return folder
 
 
 def request_frame(
@@ -66,17 +87,20 @@ class HostClient:
         self._path = path
         self._idle: list[HostConnection] = []
 
-    def call(
-        self, model: str, *, waits: bool = False, others: Callable[[Outcome], None] | None = None
-    ) -> HostCall:
-        """
-        Args:
-            waits: for a host that is not there; otherwise the call fails.
-            others: given what other models answer that requests of this call are for.
-        """
-        return HostCall(self, model, waits, others)
+    def call(self, model: str) -> HostCall:
+        return HostCall(self, model)
 
-    async def connect(self, waits: bool) -> HostConnection:
+    def require(self) -> None:
+        """
+        Raises:
+            OSError: the host is not there.
+        """
+        self._idle = [connection for connection in self._idle if connection.idle]
+        if not self._idle:
+            with suppress(BlockingIOError):  # it is there, and many others want it
+                _connected(self._path).close()
+
+    async def connect(self) -> HostConnection:
         """One that no call uses.
 
         Raises:
@@ -87,7 +111,7 @@ class HostClient:
                 return connection
             connection.hang_up()
         loop = asyncio.get_running_loop()
-        unconnected = await self._reach(waits)
+        unconnected = await self._reach()
         _, connection = await loop.create_unix_connection(HostConnection, sock=unconnected)
         return connection
 
@@ -102,15 +126,11 @@ class HostClient:
         while self._idle:
             self._idle.pop().hang_up()
 
-    async def _reach(self, waits: bool) -> socket.socket:
+    async def _reach(self) -> socket.socket:
         while True:
             try:
                 return _connected(self._path)
             except BlockingIOError:  # it is there, and many others want it
-                await asyncio.sleep(AGAIN_S)
-            except (FileNotFoundError, ConnectionRefusedError):
-                if not waits:
-                    raise
                 await asyncio.sleep(AGAIN_S)
 
 
@@ -129,13 +149,9 @@ def _connected(path: Path) -> socket.socket:
 class HostCall:
     """Requests to a model, and its answers. To be left in the end, whatever happens."""
 
-    def __init__(
-        self, client: HostClient, model: str, waits: bool, others: Callable[[Outcome], None] | None
-    ) -> None:
+    def __init__(self, client: HostClient, model: str) -> None:
         self._client = client
         self._model = model
-        self._waits = waits
-        self._others = others
         self._connection: HostConnection | None = None
 
     async def begin(self, request: bytes) -> None:
@@ -144,7 +160,7 @@ class HostCall:
         Raises:
             OSError: the host is not there.
         """
-        self._connection = await self._client.connect(self._waits)
+        self._connection = await self._client.connect()
         self._connection.send(request)
 
     def send(self, request: bytes) -> None:
@@ -164,29 +180,23 @@ class HostCall:
             if frame.header.get("last"):
                 self._client.keep(self._connection)
                 self._connection = None
-            if self._others is not None and frame.header.get("model", self._model) != self._model:
-                self._others(_outcome(frame))
-            elif "tensors" in frame.header or "status" in frame.header or self._connection is not None:
-                outcome = _outcome(frame)
-                if isinstance(outcome, StageError):
-                    raise outcome
-                return outcome
+            if "status" in frame.header:
+                raise StageError(frame.header.get("message", "no details"), frame.header["status"])
+            if "tensors" in frame.header or self._connection is not None:
+                return self._tensors(frame)
         return None
+
+    def _tensors(self, frame: Frame) -> dict[str, Array]:
+        try:
+            return read_tensors(frame)
+        except InvalidInput as error:
+            raise StageError(f"{self._model}: {error}", "INTERNAL") from None
 
     def leave(self) -> None:
         """Cancel the call, unless it has ended."""
         if self._connection is not None:
             self._connection.hang_up()
             self._connection = None
-
-
-def _outcome(frame: Frame) -> Outcome:
-    if "status" in frame.header:
-        return StageError(frame.header.get("message", "no details"), frame.header["status"])
-    try:
-        return read_tensors(frame)
-    except InvalidInput as error:
-        return StageError(f"{frame.header.get('model')}: {error}", "INTERNAL")
 
 
 class HostConnection(asyncio.Protocol):

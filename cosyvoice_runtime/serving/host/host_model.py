@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from cosyvoice_runtime.checkpoint.layout import Layout
-from cosyvoice_runtime.serving.host.computing import open_guests
-from cosyvoice_runtime.serving.host.host_client import host_socket
+from cosyvoice_runtime.serving.engine.speech_engine import SpeechEngine
+from cosyvoice_runtime.serving.host.computing import open_hosted
+from cosyvoice_runtime.serving.host.host_client import host_socket, leave_socket
 from cosyvoice_runtime.serving.host.model_host import ModelHost
-from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED
 from cosyvoice_runtime.serving.token2wav.model import WaveModel
 from cosyvoice_runtime.serving.triton.load import keep_loaded, limit_torch, load_uncollected, read_settings
 from cosyvoice_runtime.settings import TensorrtLlmSettings, Token2WavSettings
-from cosyvoice_runtime.settings.rendered import guests_of
+from cosyvoice_runtime.settings.rendered import hosted_models
 
 ON_TORCH = ("torch", "tensorrt")
 """Backends of which torch computes everything, or what lies between the engines."""
@@ -26,7 +26,7 @@ audio of 16 and 64 clients came 4 and 19 ms sooner (p50), in one run each on an 
 
 
 class Token2WavModel:
-    """token2wav and, if the settings say so, other models beside it.
+    """token2wav's process is the engine: it computes the other networks, too, and drives utterances.
 
     A GPU serves one process at a time, and two take turns of its own; within one process they are ours. On a
     CPU, one process has the libraries in memory once.
@@ -34,14 +34,14 @@ class Token2WavModel:
 
     def initialize(self, arguments: dict[str, str]) -> None:
         settings = read_settings(arguments, Token2WavSettings)
-        socket, repository = host_socket(), Path(arguments["model_repository"]).parent
+        repository = Path(arguments["model_repository"]).parent
         if settings.backend in ON_TORCH:
             load_uncollected()
-            with_lm = socket is not None and TensorrtLlmSettings.name in guests_of(repository)
+            with_lm = TensorrtLlmSettings.name in hosted_models(repository)
             Layout(settings.checkpoint_dir).check_ahead("flow", "hift", *(("llm",) if with_lm else ()))
             limit_torch(settings.threads)
         with ExitStack() as opened:  # threads of a load that fails would keep the process from its end
-            self._open(settings, socket, repository, opened)
+            self._open(settings, repository, opened)
             keep_loaded()
             self._wave.prepare()
             self._opened = opened.pop_all()
@@ -52,16 +52,16 @@ class Token2WavModel:
     def finalize(self) -> None:
         self._opened.close()
 
-    def _open(
-        self, settings: Token2WavSettings, socket: Path | None, repository: Path, opened: ExitStack
-    ) -> None:
-        """The models and, if there are several, their host, which is closed when they have answered."""
+    def _open(self, settings: Token2WavSettings, repository: Path, opened: ExitStack) -> None:
+        """The models and their host, which is closed when they have answered."""
         hosting = opened.enter_context(ExitStack())
-        guests, shared = ({}, NOT_SHARED) if socket is None else open_guests(repository, settings, opened)
+        hosted, shared = open_hosted(repository, settings, opened)
         if shared:
             sys.setswitchinterval(SWITCH_S)
-        self._wave = WaveModel(settings, shared, guests.get(TensorrtLlmSettings.name))
+        self._wave = WaveModel(settings, shared)
         opened.callback(self._wave.finalize)
-        if socket is not None and guests:
-            host = ModelHost(socket, {settings.name: self._wave, **guests})
-            hosting.callback(host.close)
+        lm = hosted.get(TensorrtLlmSettings.name)
+        socket = host_socket()
+        hosting.callback(leave_socket, socket)
+        host = ModelHost(socket, hosted, None if lm is None else SpeechEngine(lm, self._wave))
+        hosting.callback(host.close)

@@ -48,9 +48,9 @@ class LoopCalls:
         self._waiting: deque[Callable[[], None]] = deque()
         self._woken = False
 
-    def add(self, function: Callable[[], None]) -> None:
+    def add(self, function: Callable[..., None], *arguments: object) -> None:
         """Call this soon, after all added before; not at all if the loop has ended."""
-        self._waiting.append(function)
+        self._waiting.append(partial(function, *arguments))
         if not self._woken:  # otherwise the call to come finds it
             self._woken = True
             with suppress(RuntimeError):
@@ -93,7 +93,7 @@ class Answers:
         Args:
             final: whether a request has been answered to its end.
         """
-        self._calls.add(partial(self.take, answer, final))
+        self._calls.add(self.take, answer, final)
 
     def take(self, answer: ModelAnswer | None, final: bool) -> None:
         """The same at once, in the loop."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -31,6 +31,34 @@ class HostedModel(Protocol):
         """Begin each request; its answers may come from other threads. Raises nothing."""
 
 
+class Conversation(Protocol):
+    """A call of several messages in both directions."""
+
+    def take(self, frame: Frame) -> None:
+        """Take a further message of the caller; an error ends the call with it."""
+
+    def leave(self) -> None:
+        """End at once: nobody reads an answer any more."""
+
+
+Answer = Callable[[bytes, bool], None]
+"""Sends a frame to the caller, and says whether it is the last one of the call."""
+
+
+class Converses(Protocol):
+    """Begins conversations."""
+
+    def converses(self, frame: Frame) -> bool:
+        """Whether a call that begins so is one."""
+
+    def begin(self, frame: Frame, calls: LoopCalls, answer: Answer) -> Conversation:
+        """Begin one. In the event loop that ``calls`` is of.
+
+        Raises:
+            Exception: the first message makes no sense.
+        """
+
+
 class ModelHost:
     """Serves models until it is closed.
 
@@ -39,11 +67,15 @@ class ModelHost:
     Args:
         socket: its path; what a dead process left there is removed.
         models: by name.
+        converses: takes calls that are more than requests to a model.
     """
 
-    def __init__(self, socket: Path, models: Mapping[str, HostedModel]) -> None:
+    def __init__(
+        self, socket: Path, models: Mapping[str, HostedModel], converses: Converses | None = None
+    ) -> None:
         socket.unlink(missing_ok=True)
         self._models = models
+        self._converses = converses
         self._callers: set[Caller] = set()
         self._loop = EventLoopThread("networks")
         self._server = self._loop.run(self._serve(socket))
@@ -56,7 +88,9 @@ class ModelHost:
     async def _serve(self, socket: Path) -> asyncio.Server:
         calls = LoopCalls()
         return await asyncio.get_running_loop().create_unix_server(
-            lambda: Caller(self._models, calls, self._callers), str(socket), backlog=MOST_WAITING_CALLERS
+            lambda: Caller(self._models, calls, self._callers, self._converses),
+            str(socket),
+            backlog=MOST_WAITING_CALLERS,
         )
 
     async def _stop(self) -> None:
@@ -73,11 +107,10 @@ class ModelHost:
 class Caller(asyncio.Protocol):
     """A connection, with one call after another. Made in the loop that serves them.
 
-    A call is requests, each for a model (``model``, ``id``, ``tensors``), up to the frame that says ``last``,
-    and answers, up to the one that says ``last``: which ``model`` answers, and its tensors, or ``status`` and
-    ``message`` of an error. If a
-    request says ``tell``, a frame with nothing in it comes as soon as the model has it. A frame with a model
-    and without tensors asks whether that answers here. Whoever hangs up has cancelled the call.
+    A call is a conversation, or requests. Each request is for a model (``model``, ``id``, ``tensors``);
+    the last frame of a call says ``last``. An answer names its ``model`` and has its tensors, or the
+    ``status`` and ``message`` of an error; the last one says ``last``. If a request says ``tell``, an
+    empty frame comes as soon as the model has it. A caller that hangs up has cancelled the call.
 
     Args:
         connected: where it is, until the caller has left.
@@ -86,13 +119,21 @@ class Caller(asyncio.Protocol):
         left: done then.
     """
 
-    def __init__(self, models: Mapping[str, HostedModel], calls: LoopCalls, connected: set[Caller]) -> None:
+    def __init__(
+        self,
+        models: Mapping[str, HostedModel],
+        calls: LoopCalls,
+        connected: set[Caller],
+        converses: Converses | None = None,
+    ) -> None:
         self.left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._models = models
         self._calls = calls
         self._connected = connected
+        self._converses = converses
         self._reader = FrameReader()
         self._answers: Answers | None = None
+        self._conversation: Conversation | None = None
         self._complete = self._finishing = False
 
     def connection_made(self, transport: Any) -> None:
@@ -111,13 +152,15 @@ class Caller(asyncio.Protocol):
     def connection_lost(self, _error: Exception | None) -> None:
         if self._answers is not None:
             self._answers.gone = True
+        if self._conversation is not None:
+            self._conversation.leave()
         self._connected.discard(self)
         self.left.set_result(None)
 
     def finish(self) -> None:
         """Hang up after the call in progress."""
         self._finishing = True
-        if self._answers is None:
+        if self._answers is None and self._conversation is None:
             self._transport.close()
 
     def hang_up(self) -> None:
@@ -125,6 +168,24 @@ class Caller(asyncio.Protocol):
         self._transport.abort()
 
     def _take(self, frame: Frame) -> None:
+        if self._conversation is not None or (self._converses and self._converses.converses(frame)):
+            self._converse(frame)
+        else:
+            self._take_request(frame)
+
+    def _converse(self, frame: Frame) -> None:
+        try:
+            if self._conversation is not None:
+                self._conversation.take(frame)
+            elif self._converses is not None:
+                self._conversation = self._converses.begin(frame, self._calls, self._write)
+        except Exception as error:
+            logger.warning("a call makes no sense", exc_info=error)
+            if self._conversation is not None:
+                self._conversation.leave()
+            self._write(write_frame({**_error(status_of(error), str(error)), "last": True}), True)
+
+    def _take_request(self, frame: Frame) -> None:
         if self._complete:
             raise FrameError("a frame after the last one of a call, which has not been answered yet")
         if self._answers is None:
@@ -141,8 +202,6 @@ class Caller(asyncio.Protocol):
         asked = frame.header["model"]
         try:
             model = self._model(asked)
-            if "tensors" not in frame.header:
-                return
             name = frame.header.get("id", "")
             if not isinstance(name, str):
                 raise InvalidInput("id", name, "a text is expected")
@@ -161,18 +220,23 @@ class Caller(asyncio.Protocol):
     def _answer(self, answer: ModelAnswer | None, last: bool) -> None:
         if last:
             self._answers, self._complete = None, False
-        self._send({"last": True} if last else {}, answer)
-        if last and self._finishing:
-            self._transport.close()
+        self._write(_answer_frame({"last": True} if last else {}, answer), last)
 
-    def _send(self, header: dict[str, Any], answer: ModelAnswer | None = None) -> None:
+    def _send(self, header: dict[str, Any]) -> None:
+        self._write(write_frame(header), False)
+
+    def _write(self, frame: bytes, last: bool) -> None:
+        if last:
+            self._conversation = None
         if self._transport.get_write_buffer_size() > MOST_UNREAD:
             logger.warning(
                 "a caller reads no answers: %d bytes wait", self._transport.get_write_buffer_size()
             )
             self._transport.abort()
         elif not self._transport.is_closing():
-            self._transport.write(_answer_frame(header, answer))
+            self._transport.write(frame)
+        if last and self._finishing:
+            self._transport.close()
 
 
 def _answer_frame(header: dict[str, Any], answer: ModelAnswer | None) -> bytes:

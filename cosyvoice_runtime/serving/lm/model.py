@@ -10,12 +10,11 @@ import numpy as np
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.checkpoint.special_tokens import end_of_prompt_id
-from cosyvoice_runtime.errors import NotFoundError
-from cosyvoice_runtime.lm import FinishReason
+from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
 from cosyvoice_runtime.metrics import Metrics, moments
 from cosyvoice_runtime.metrics.request_count import RequestCount
 from cosyvoice_runtime.serving.lm.engine import prepare_engine
-from cosyvoice_runtime.serving.lm.first_tokens import FirstTokens, TakeTokens
+from cosyvoice_runtime.serving.lm.job import Reader
 from cosyvoice_runtime.serving.lm.load_metrics import LoadMetrics
 from cosyvoice_runtime.serving.lm.request import (
     FIELDS,
@@ -60,7 +59,7 @@ class SpeechLmModel:
         Metrics(NAME).gauge("cosyvoice_lm_engine", "What runs the speech LM: 1.", **engine).set(1)
         self.count = RequestCount(NAME)
         self.not_finite = NotFiniteCount(Metrics(NAME), speech_lm_remedies(settings))
-        self._first_tokens: dict[str, FirstTokens] = {}
+        self.silent_tokens = layout.family.silent_tokens
         self.scheduler = Scheduler(
             prepare_engine(settings, shared),
             settings.max_queue_size,
@@ -79,12 +78,27 @@ class SpeechLmModel:
             except Exception as error:
                 reply.finish(error)
 
-    def first_tokens(self, request_id: str, take: TakeTokens) -> None:
-        """See `FirstTokensSource`."""
-        first = self._first_tokens.get(request_id)
-        if first is None:
-            raise NotFoundError("tokens_of", request_id, "no stream of the speech LM has this id")
-        first.give_to(take)
+    def speak(
+        self,
+        prompt: Prompt,
+        sampling: SamplingOptions,
+        request_id: str,
+        groups: tuple[int, int],
+        reader: Reader,
+        in_pieces: bool,
+    ) -> None:
+        """See `SpokenTokens`."""
+        moments.note("the speech LM has the request", request_id)
+        self.scheduler.submit(self.reader.accept(prompt, sampling, request_id, groups, in_pieces), reader)
+
+    def push_text(self, request_id: str, ids: Sequence[int], ended: bool) -> None:
+        self.scheduler.push_text(request_id, ids, ended)
+
+    def stop(self, request_id: str) -> None:
+        self.scheduler.stop(request_id)
+
+    def told(self, error: Exception) -> Exception:
+        return self.not_finite.told(error)
 
     def finalize(self) -> None:
         self.scheduler.close()
@@ -103,9 +117,6 @@ class SpeechLmModel:
         moments.note("the speech LM has the request", request_id)
         request = self._read(inputs, request_id)
         reply.echo, reply.utterance = request.echo, request_id
-        if request_id and request.streaming:
-            first = FirstTokens(request_id, request.first_tokens, request.silent_tokens)
-            reply.lists(first, self._first_tokens)
         self.scheduler.submit(request, reply)
 
     def _read(self, inputs: Inputs, request_id: str) -> Request:
@@ -125,8 +136,6 @@ class TokenReply:
     ) -> None:
         self.echo: tuple[int, ...] = ()
         self.utterance = ""
-        self._first: FirstTokens | None = None
-        self._listed: dict[str, FirstTokens] = {}
         self._reply = Reply(request, NAME)
         self._speech_offset = speech_offset
         self._count = count
@@ -136,15 +145,8 @@ class TokenReply:
     def cancelled(self) -> bool:
         return self._reply.cancelled
 
-    def lists(self, first: FirstTokens, listed: dict[str, FirstTokens]) -> None:
-        """Let others have its first tokens for as long as it is not finished; not those of an id in use."""
-        if listed.setdefault(self.utterance, first) is first:
-            self._first, self._listed = first, listed
-
     def send(self, tokens: Sequence[int], finish_reason: FinishReason | None) -> None:
         moments.note("the speech LM sends tokens", self.utterance)
-        if self._first is not None:
-            self._first.add(tokens, finish_reason)
         ids = [*self.echo, *(self._speech_offset + token for token in tokens)]
         reason = "" if finish_reason is None else finish_reason.value
         self._reply.send(
@@ -155,9 +157,6 @@ class TokenReply:
 
     def finish(self, error: Exception | None = None) -> None:
         try:
-            if self._first is not None:
-                del self._listed[self.utterance]
-                self._first.end()
             self._reply.finish(None if error is None else self._not_finite.told(error))
         finally:
             self._count.leave()

@@ -11,7 +11,9 @@ from typing import Any
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
-from cosyvoice_runtime.lm.prompt import parted
+from cosyvoice_runtime.lm.generation import TokenLimits
+from cosyvoice_runtime.lm.prompt import num_positions, parted
+from cosyvoice_runtime.pipeline.text_segment import MOST_TEXT
 from cosyvoice_runtime.serving.lm.engine import TAKE_OPEN_TEXT
 
 FIELD = "input_ids"
@@ -196,6 +198,47 @@ class RequestReader:
             self.max_sequence_tokens - len(ids) if text_open else None,
             None if group_tokens is None else self._group("group_tokens", group_tokens),
             frozenset() if group_tokens is None else self.silent_tokens,
+        )
+
+    def accept(
+        self,
+        prompt: Prompt,
+        sampling: SamplingOptions,
+        request_id: str,
+        groups: tuple[int, int],
+        in_pieces: bool,
+    ) -> Request:
+        """The request of an utterance that is driven in this process.
+
+        Args:
+            groups: tokens of the first group and of each later one.
+            in_pieces: the text follows while it runs; its length limits do, too.
+
+        Raises:
+            InvalidInput: it is too long, or the speech LM takes no text in pieces.
+        """
+        if in_pieces:
+            self._check_open(request_id)
+        self._check_speaker(prompt.speaker)
+        limits = TokenLimits.of(sampling, MOST_TEXT if in_pieces else len(prompt.text))
+        length = num_positions(prompt.parts())
+        self._check_lengths(length, limits.max_tokens)
+        if in_pieces:
+            options = dataclasses.replace(
+                sampling, min_tokens=None, max_tokens=None, ceiling=limits.max_tokens
+            )
+        else:
+            options = dataclasses.replace(sampling, **limits._asdict())
+        first, later = (min(tokens, limits.max_tokens) for tokens in groups)
+        return Request(
+            prompt,
+            options,
+            streaming=True,
+            first_tokens=first,
+            id=request_id,
+            text_room=self.max_sequence_tokens - length if in_pieces else None,
+            group_tokens=later,
+            silent_tokens=self.silent_tokens,
         )
 
     def _check_open(self, request_id: str) -> None:

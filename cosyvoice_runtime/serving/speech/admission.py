@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -12,8 +11,6 @@ from cosyvoice_runtime.serving.speech.places import SharedPlaces
 from cosyvoice_runtime.serving.speech.tickets import UNNAMED
 from cosyvoice_runtime.serving.speech.turns import Turns, client_number
 
-SHARE_FOR_S = 0.05
-"""How long a share of the machine is taken for the one now: chunks ask for it with each of their tokens."""
 STAY_SHARE = 0.1
 """Share of the latest utterance in the mean of how long they take."""
 
@@ -36,25 +33,11 @@ class Admission:
         self.capacity = self._turns.capacity
         self.capacity.fix(limit)
         self.now = now
-        self._share_s, self._share_until = 0.0, -math.inf
 
     @property
     def count(self) -> int:
         """Utterances in progress."""
         return self._turns.count
-
-    def expected_s(self, audio_s: float) -> float:
-        """Seconds until so much more speech of one utterance is there, as those in progress share the
-        machine; 0 when its speed isn't known."""
-        speed = self.capacity.speed
-        return audio_s * max(self.count, 1) / speed if speed else 0.0
-
-    def share_s(self) -> float:
-        """Seconds until one more second of an utterance's speech is there, as :meth:`expected_s`."""
-        now = self.now()
-        if now >= self._share_until:
-            self._share_s, self._share_until = self.expected_s(1.0), now + SHARE_FOR_S
-        return self._share_s
 
     @contextmanager
     def place(self, client: str | None = None) -> Iterator[Stay]:

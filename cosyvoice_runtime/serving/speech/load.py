@@ -4,31 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-from functools import lru_cache
 from pathlib import Path
 
-from cosyvoice_runtime.checkpoint import Layout, ModelConfig, load_config, load_speakers
+from cosyvoice_runtime.checkpoint import Layout, load_config, load_speakers
 from cosyvoice_runtime.checkpoint.config import FlowConfig, SpeechLMConfig
 from cosyvoice_runtime.checkpoint.family import Family
-from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.metrics.metrics import shared_directory
 from cosyvoice_runtime.pipeline.hop import HopPolicy
 from cosyvoice_runtime.pipeline.watermark import find_watermark
-from cosyvoice_runtime.run_variables import GRPC_URL_VARIABLE
-from cosyvoice_runtime.serving.host.host_calls import HostCalls
-from cosyvoice_runtime.serving.host.host_client import host_socket
+from cosyvoice_runtime.serving.engine.engine_client import EngineClient
 from cosyvoice_runtime.serving.speech.admission import Admission
 from cosyvoice_runtime.serving.speech.places import PLACES_FILE
 from cosyvoice_runtime.serving.speech.service import SpeechService
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
-from cosyvoice_runtime.serving.triton.stage_calls import StageCalls, StageWay
-from cosyvoice_runtime.serving.triton.stage_client import StageClient
 from cosyvoice_runtime.settings import CosyVoice2Settings
-from cosyvoice_runtime.settings.rendered import GUESTS, HOST, guests_of
 from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer, read_tokenizer
 from cosyvoice_runtime.text.frontend import TokenCounter
 from cosyvoice_runtime.voice import Voice, VoiceStore
@@ -43,51 +35,9 @@ them, too, but with no more. By what it does for one an H200 refused 47 of 64 wh
 logger = logging.getLogger(__name__)
 
 
-def open_stages(settings: CosyVoice2Settings, repository: Path) -> StageClient:
-    """The other models; to be called in the service's event loop.
-
-    Through the server's own gRPC port, or past it where one process computes for several models.
-
-    Args:
-        repository: the rendered one that the server runs.
-    """
-    layout, config = _checkpoint(settings.checkpoint_dir)
-    vocabulary = MergedVocabulary.of(layout, config.speech_lm)
-    url = os.environ.get(GRPC_URL_VARIABLE, settings.grpc_url)
-    text_timeout_s = settings.child_timeout_s + settings.text_timeout_s
-    calls = StageCalls(open_ways(repository, url), settings.child_timeout_s)
-    return StageClient(
-        calls,
-        vocabulary,
-        settings.child_timeout_s,
-        text_timeout_s,
-        layout.family.silent_tokens,
-        HopPolicy.of(config.flow, settings).block_tokens,
-    )
-
-
-def open_ways(repository: Path, url: str) -> dict[str, StageWay]:
-    """How each stage is called.
-
-    Args:
-        url: the server's own gRPC port.
-    """
-    socket, guests = host_socket(), guests_of(repository)
-    ways: dict[str, StageWay] = {}
-    if socket is not None and guests:
-        ways = dict.fromkeys((HOST, *guests), HostCalls(socket, HOST))
-        logger.info("%s are called in the process of %s at %s", " and ".join(ways), HOST, socket)
-    if others := [model for model in (HOST, *GUESTS) if model not in ways]:
-        from cosyvoice_runtime.serving.triton.grpc_calls import GrpcCalls  # memory that hosted stages save
-
-        ways |= dict.fromkeys(others, GrpcCalls(url))
-        logger.info("%s are called through gRPC at %s", " and ".join(others), url)
-    return ways
-
-
 def load_speech_service(
     settings: CosyVoice2Settings,
-    stages: StageClient,
+    engine: EngineClient,
     metrics: SpeechMetrics,
     admission: Admission,
     *,
@@ -97,11 +47,11 @@ def load_speech_service(
     Raises:
         CheckpointError: a file is missing or damaged.
     """
-    layout, config = _checkpoint(settings.checkpoint_dir)
+    layout, config = Layout(settings.checkpoint_dir), load_config(settings.checkpoint_dir)
     tokenizer = read_tokenizer(layout)
     return SpeechService(
-        stages,
-        _voices(settings, layout, config.flow, tokenizer, stages, metrics),
+        engine,
+        _voices(settings, layout, config.flow, tokenizer, engine, metrics),
         front_end_of(settings, tokenizer, layout.family),
         tokenizer,
         HopPolicy.of(config.flow, settings),
@@ -115,6 +65,7 @@ def load_speech_service(
         text_timeout_s=settings.text_timeout_s,
         watermark=find_watermark(settings.watermark),
         head_start=True,
+        timeout_s=settings.child_timeout_s,
     )
 
 
@@ -163,18 +114,18 @@ def open_admission(settings: CosyVoice2Settings) -> Admission:
     return Admission(settings.max_inflight_utterances or None, directory / PLACES_FILE)
 
 
-async def learn_speed(service: SpeechService, admission: Admission, stages: StageClient) -> None:
+async def learn_speed(service: SpeechService, admission: Admission, engine: EngineClient) -> None:
     """Measure how fast the machine speaks as soon as it can, unless that is known.
 
     One of the entry models does it; a process that takes the place of a dead one finds what is known. Without
-    the supervisor the stages can't be called while models load: one utterance at a time is admitted then
-    until the speed has been learned from those that are spoken.
+    the supervisor nobody knows whether the engine is loaded before this model is: one utterance at a time is
+    admitted then until the speed has been learned from those that are spoken.
     """
-    if admission.capacity.speed or GRPC_URL_VARIABLE not in os.environ:
+    if admission.capacity.speed or shared_directory() is None:
         return
     with admission.alone() as first:
         if first:
-            await stages.loaded()
+            await engine.loaded()
             await _measure_speed(service, admission)
         else:
             logger.info("the other entry model measures how fast this machine speaks")
@@ -191,12 +142,6 @@ async def _measure_speed(service: SpeechService, admission: Admission) -> None:
     else:
         speed, limit = admission.capacity.speed, admission.capacity.limit
         logger.info("this machine makes %.2f s of speech a second: %d utterances at a time", speed, limit)
-
-
-@lru_cache(maxsize=1)
-def _checkpoint(directory: Path) -> tuple[Layout, ModelConfig]:
-    """Read once for the stages and the service."""
-    return Layout(directory), load_config(directory)
 
 
 def default_sampling(settings: CosyVoice2Settings) -> SamplingOptions:
@@ -216,7 +161,7 @@ def _voices(
     layout: Layout,
     flow: FlowConfig,
     tokenizer: TextTokenizer,
-    stages: StageClient,
+    engine: EngineClient,
     metrics: SpeechMetrics,
 ) -> VoiceBook:
     identity = checkpoint_id(layout)
@@ -234,7 +179,7 @@ def _voices(
     list_speakers(settings.voices_dir, speakers)
     nobody = Voice.of_nobody(flow.mel_bins, flow.speaker_dim, identity)
     book = VoiceBook(
-        store, speakers, settings.default_voice, stages, identity, metrics.voice_looked_up, family, nobody
+        store, speakers, settings.default_voice, engine, identity, metrics.voice_looked_up, family, nobody
     )
     try:
         book.default()

@@ -6,24 +6,23 @@ import json
 import logging
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from pathlib import Path
 from typing import Any
 
 from cosyvoice_runtime.event_loop import EventLoopThread
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.request_count import RequestCount
+from cosyvoice_runtime.serving.engine.engine_client import EngineClient
+from cosyvoice_runtime.serving.host.host_client import host_socket
 from cosyvoice_runtime.serving.speech.listeners import ChunkListener, WholeListener
 from cosyvoice_runtime.serving.speech.load import (
     learn_speed,
     load_speech_service,
     open_admission,
-    open_stages,
 )
 from cosyvoice_runtime.serving.speech.service import SpeechService
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
 from cosyvoice_runtime.serving.triton.load import keep_loaded, read_settings
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply
-from cosyvoice_runtime.serving.triton.stage_client import StageClient
 from cosyvoice_runtime.settings import CosyVoice2Settings
 
 logger = logging.getLogger(__name__)
@@ -34,7 +33,6 @@ class SpeechModel:
 
     def initialize(self, arguments: Mapping[str, str]) -> None:
         self._settings = read_settings(arguments, CosyVoice2Settings)
-        self._repository = Path(arguments["model_repository"]).parent
         self._name = arguments["model_name"]
         self._streaming = json.loads(arguments["model_config"])["model_transaction_policy"]["decoupled"]
         self._requests = RequestCount(self._name)
@@ -55,22 +53,18 @@ class SpeechModel:
     def finalize(self) -> None:
         """Let what is in progress come to its end."""
         wait(list(self._answers))
-        self._loop.run(self._stages.close())
+        self._loop.run(self._engine.close())
         self._loop.close()
         self._sender.shutdown()
 
-    def open_stages(self) -> StageClient:
-        """The other models, as utterances call them; called in the event loop."""
-        return open_stages(self._settings, self._repository)
-
     async def _load(self) -> SpeechService:
-        self._stages = self.open_stages()
+        self._engine = EngineClient(host_socket(), self._settings.child_timeout_s)
         metrics = SpeechMetrics(Metrics(self._name))
         admission = open_admission(self._settings)
         service = load_speech_service(
-            self._settings, self._stages, metrics, admission, streaming=self._streaming
+            self._settings, self._engine, metrics, admission, streaming=self._streaming
         )
-        await learn_speed(service, admission, self._stages)
+        await learn_speed(service, admission, self._engine)
         metrics.admits(admission.capacity)
         return service
 

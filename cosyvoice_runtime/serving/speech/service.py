@@ -1,4 +1,4 @@
-"""Requests of many clients, each driven through the other models, all in one event loop."""
+"""Requests of many clients, each spoken by the engine, all in one event loop."""
 
 from __future__ import annotations
 
@@ -17,15 +17,21 @@ from cosyvoice_runtime.errors import ClientGoneError, InvalidInput, StageLostErr
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.metrics import moments
-from cosyvoice_runtime.pipeline.head_start import SecondChunk, with_head_start
 from cosyvoice_runtime.pipeline.hop import HopPolicy
 from cosyvoice_runtime.pipeline.incoming_text import IncomingText
-from cosyvoice_runtime.pipeline.request import AudioChunk, SpeechRequest, lm_prompts
-from cosyvoice_runtime.pipeline.stages import Stages
-from cosyvoice_runtime.pipeline.streamed_text import beside, speak_arriving
+from cosyvoice_runtime.pipeline.request import (
+    AudioChunk,
+    SpeechRequest,
+    Utterance,
+    lm_prompts,
+    with_characters,
+)
+from cosyvoice_runtime.pipeline.streamed_text import speak_arriving, within_ceiling
 from cosyvoice_runtime.pipeline.text_feeder import TextFeeder
-from cosyvoice_runtime.pipeline.utterance import Playback, speak
+from cosyvoice_runtime.pipeline.text_segment import SegmentSink
+from cosyvoice_runtime.pipeline.utterance import Playback
 from cosyvoice_runtime.pipeline.watermark import MakeWatermark, marked
+from cosyvoice_runtime.serving.engine.messages import Order
 from cosyvoice_runtime.serving.speech.admission import Admission, Stay
 from cosyvoice_runtime.serving.speech.listeners import ChunkListener
 from cosyvoice_runtime.serving.speech.open_utterances import OpenUtterances, TextEvent, TextMessage
@@ -34,6 +40,7 @@ from cosyvoice_runtime.serving.speech.speech_metrics import RequestTimer, Speech
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
 from cosyvoice_runtime.serving.triton.request import Inputs
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
+from cosyvoice_runtime.voice import Voice
 
 logger = logging.getLogger(__name__)
 
@@ -45,27 +52,40 @@ MEASURED_S = 4
 """Longest utterance that the speed is measured with."""
 
 
-class ServedStages(Stages, Protocol):
-    """Stages in processes of their own, which may end and be started again."""
+class UtteranceCall(SegmentSink, Protocol):
+    """One utterance that is spoken elsewhere, from the segments that it is given."""
+
+    def chunks(self) -> AsyncGenerator[AudioChunk, None]:
+        """The chunks as they come, without ``spoken_characters``. Closing this early cancels the utterance.
+
+        Raises:
+            StageLostError: the engine is away, or ended before the utterance did.
+            CosyVoiceError: the utterance failed.
+        """
+
+
+class Engine(Protocol):
+    """Speaks utterances in a process of its own, which may end and be started again."""
+
+    def call(self, order: Order, voice: Voice, held: Callable[[float], None]) -> UtteranceCall:
+        """A call for one utterance, which begins when its chunks are read.
+
+        Args:
+            voice: the order's, as the flow gets it.
+            held: told the seconds for which a chunk was held back.
+        """
 
     def require(self) -> None:
         """
         Raises:
-            StageLostError: one that every utterance needs is away.
-        """
-
-    async def lost(self) -> None:
-        """Wait until one that every utterance needs ends.
-
-        Raises:
-            StageLostError: it has ended; nothing else ends this.
+            StageLostError: the engine is away.
         """
 
     async def back(self) -> None:
-        """Wait until no stage is away.
+        """Wait until the engine is there.
 
         Raises:
-            StageLostError: one did not come back in time.
+            StageLostError: it did not come back in time.
         """
 
 
@@ -83,11 +103,12 @@ class SpeechService:
         text_timeout_s: longest time in which no text comes and nothing is spoken.
         watermark: begins the mark of an utterance; None for speech without one.
         head_start: whether a first chunk waits until the second will follow in time.
+        timeout_s: longest silence of a network.
     """
 
     def __init__(
         self,
-        stages: ServedStages,
+        engine: Engine,
         voices: VoiceBook,
         front_end: TextFrontEnd,
         tokenizer: TextTokenizer,
@@ -103,12 +124,13 @@ class SpeechService:
         text_timeout_s: float = 30.0,
         watermark: MakeWatermark | None = None,
         head_start: bool = False,
+        timeout_s: float = 30.0,
     ) -> None:
-        self._stages = stages
+        self._engine = engine
         self._voices = voices
         self._front_end = front_end
         self._tokenizer = tokenizer
-        self._hop = dataclasses.replace(hop, share_s=admission.share_s)
+        self._hop = hop
         self._sample_rate = sample_rate
         self._metrics = metrics
         self._admission = admission
@@ -116,10 +138,10 @@ class SpeechService:
         self._sampling = sampling
         self._max_characters = max_characters
         self._blocks = blocks
+        self._timeout_s, self._text_timeout_s = timeout_s, text_timeout_s
         self._open = OpenUtterances(max_characters, text_timeout_s, metrics.now)
         self._watermark = watermark
         self._head_start = head_start and streaming
-        self._second = SecondChunk()
         self._listeners: dict[asyncio.Task[None], ChunkListener] = {}
         self._watch: asyncio.Task[None] | None = None
         self._looker = ThreadPoolExecutor(1, thread_name_prefix="clients that left")
@@ -155,7 +177,7 @@ class SpeechService:
         timer = RequestTimer(self._metrics, Playback(self._metrics.now), text_whole=opening is None)
         with timer:
             with self._place(inputs) as stay:
-                self._stages.require()
+                self._engine.require()
                 if opening is None:
                     await self._while_there(self._speak(inputs, listener, timer, stay), listener)
                 else:
@@ -199,21 +221,18 @@ class SpeechService:
         return audio_s / max(self._metrics.now() - start_s, 1e-6)
 
     async def _seconds_of(self, request: SpeechRequest, prompts: Sequence[Prompt]) -> float:
-        playback = Playback(self._metrics.now)
-        async with aclosing(self._chunks(request, prompts, playback)) as chunks:
-            async for chunk in chunks:
-                playback.sent(chunk.seconds)
-        return playback.seconds
+        async with aclosing(self._chunks(request, prompts)) as chunks:
+            return sum([chunk.seconds async for chunk in chunks])
 
     async def _speak(self, inputs: Inputs, listener: ChunkListener, timer: RequestTimer, stay: Stay) -> None:
-        """Speak; once more from the start if a stage's process ended before anything was heard."""
+        """Speak; once more from the start if the engine ended before anything was heard."""
         try:
             await self._speak_once(inputs, listener, timer, stay)
         except StageLostError as error:
             if not listener.begin_again():
                 raise
             logger.warning("an utterance waits, to start anew: %s", error)
-            await self._stages.back()
+            await self._engine.back()
             await self._speak_once(inputs, listener, timer, stay)
 
     async def _speak_once(
@@ -224,9 +243,8 @@ class SpeechService:
         request, prompts = await self._read(inputs)
         moments.note("text and voice are ready")
         kept_s = 0.0
-        async with aclosing(self._heard(self._chunks(request, prompts, timer.playback))) as chunks:
+        async with aclosing(self._chunks(request, prompts)) as chunks:
             async for chunk in chunks:
-                moments.note("the first chunk may leave")
                 await listener.send(chunk)
                 moments.note("cosyvoice2 has sent audio")
                 stay.spoke(chunk.seconds)
@@ -239,53 +257,43 @@ class SpeechService:
     async def _speak_arriving(
         self, inputs: Inputs, text: IncomingText, listener: ChunkListener, timer: RequestTimer
     ) -> None:
-        """Speak text while it comes; a stage that is lost ends it, even while nothing is asked of it."""
-        making = (text, self._front_end, self._tokenizer, self._hop, self._blocks, timer.text_came)
-        request, feeder = await self._asked(inputs, lambda asked: (asked, TextFeeder.of(asked, *making)))
+        """Speak text while it comes; the engine's end ends it, even while nothing is asked of it."""
+
+        def begun(asked: SpeechRequest) -> tuple[UtteranceCall, TextFeeder]:
+            asked = dataclasses.replace(asked, sampling=within_ceiling(asked.sampling))
+            call, making = self._call(asked, learns=False), (self._front_end, self._tokenizer, self._hop)
+            return call, TextFeeder.of(asked, text, *making, call, self._blocks, timer.text_came)
+
+        call, feeder = await self._asked(inputs, begun)
         await listener.send(AudioChunk(np.zeros(0, np.float32), self._sample_rate, 0))  # it is open
-        rate, playback = self._sample_rate, timer.playback
-        spoken = speak_arriving(request, feeder, self._stages, self._hop, rate, lambda: playback.cushion_s)
-        async with aclosing(
-            beside(self._stages.lost(), self._heard(self._marked(spoken), learns=False))
-        ) as chunks:
+        async with aclosing(self._marked(speak_arriving(feeder, call.chunks()))) as chunks:
             async for chunk in chunks:
                 await listener.send(chunk)
                 timer.sent(chunk.seconds)
 
-    def _chunks(
-        self, request: SpeechRequest, prompts: Sequence[Prompt], playback: Playback
-    ) -> AsyncGenerator[AudioChunk, None]:
-        rate = self._sample_rate
-        spoken = speak(request, prompts, self._stages, self._hop, rate, lambda: playback.cushion_s)
-        return self._marked(spoken)
+    def _chunks(self, request: SpeechRequest, prompts: Sequence[Prompt]) -> AsyncGenerator[AudioChunk, None]:
+        call = self._call(request)
+        for prompt in prompts:
+            call.begin(prompt)
+        call.done()
+        return self._marked(with_characters(call.chunks(), request.text, len(prompts)))
+
+    def _call(self, request: SpeechRequest, learns: bool = True) -> UtteranceCall:
+        voice = self._hop.flow_voice(request.voice)
+        order = Order(
+            Utterance.of(request, voice),
+            self._hop,
+            self._sample_rate,
+            head_start=self._head_start,
+            learns=learns,
+            speed=self._admission.capacity.speed,
+            timeout_s=self._timeout_s,
+            text_timeout_s=self._timeout_s + self._text_timeout_s,
+        )
+        return self._engine.call(order, voice, self._metrics.held_back.add)
 
     def _marked(self, spoken: AsyncGenerator[AudioChunk, None]) -> AsyncGenerator[AudioChunk, None]:
         return spoken if self._watermark is None else marked(spoken, self._watermark(self._sample_rate))
-
-    def _heard(
-        self, chunks: AsyncGenerator[AudioChunk, None], learns: bool = True
-    ) -> AsyncGenerator[AudioChunk, None]:
-        """The chunks, as they are sent to a listener.
-
-        Args:
-            learns: the time to the second chunk is the machine's, not that of whoever writes the text.
-        """
-        if not self._head_start:
-            return chunks
-
-        def took(seconds: float) -> None:
-            if learns:
-                self._second.took(seconds, self._share_s())
-
-        return with_head_start(
-            chunks, lambda: self._second.expected_s(self._share_s()), took, self._metrics.held_back.add
-        )
-
-    def _share_s(self) -> float:
-        """Seconds that a second chunk takes as the machine is shared now."""
-        return self._admission.expected_s(
-            max(self._hop.hop_tokens, self._hop.block_tokens) / self._hop.token_rate
-        )
 
     async def _read(self, inputs: Inputs) -> tuple[SpeechRequest, Sequence[Prompt]]:
         return await self._asked(

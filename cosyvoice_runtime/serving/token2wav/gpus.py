@@ -9,6 +9,7 @@ from cosyvoice_runtime.serving.sole_use import SoleUse
 from cosyvoice_runtime.settings import TensorrtLlmSettings, Token2WavSettings
 from cosyvoice_runtime.settings.model import gpu_number
 from cosyvoice_runtime.settings.runtime_choice import TORCH
+from cosyvoice_runtime.settings.slots import divide_one_gpu
 
 
 def gpus_of(settings: Token2WavSettings, shared: SharedGpus) -> list[SharedGpu]:
@@ -21,13 +22,13 @@ def gpus_of(settings: Token2WavSettings, shared: SharedGpus) -> list[SharedGpu]:
 
 
 def shared_gpus(lm: TensorrtLlmSettings, settings: Token2WavSettings) -> SharedGpus:
-    """The GPU of a speech LM that computes in token2wav's process, by its number; none where it has none.
+    """The GPU that the speech LM and token2wav divide between them, by its number; none where they don't.
 
     Args:
         settings: of token2wav.
     """
     gpu = gpu_number(lm.device)
-    if gpu is None:
+    if gpu is None or not divide_one_gpu(lm, settings):
         return NOT_SHARED
     from cosyvoice_runtime.serving.gpu_division import share_gpu  # a CPU's deployment has no torch
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from cosyvoice_runtime.errors import InvalidInput, WithdrawnError
+from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.request_count import RequestCount
-from cosyvoice_runtime.serving.lm.first_tokens import FirstTokensSource, Spoken
 from cosyvoice_runtime.serving.not_finite import NotFiniteCount, token2wav_remedies
 from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED, SharedGpus
 from cosyvoice_runtime.serving.token2wav.chunk import PromptTensors, WaveChunk
@@ -25,20 +23,10 @@ PROMPT_INPUTS = ("prompt_speech_tokens", "prompt_speech_feat", "prompt_spk_embed
 
 
 class WaveModel:
-    """One chunk of an utterance in, the waveform it makes certain out; see config.pbtxt.
+    """One chunk of an utterance in, the waveform it makes certain out; see config.pbtxt."""
 
-    Args:
-        speech_lm: that computes in this process, whose tokens chunks may be of.
-    """
-
-    def __init__(
-        self,
-        settings: Token2WavSettings,
-        shared: SharedGpus = NOT_SHARED,
-        speech_lm: FirstTokensSource | None = None,
-    ) -> None:
+    def __init__(self, settings: Token2WavSettings, shared: SharedGpus = NOT_SHARED) -> None:
         self.name = settings.name
-        self._speech_lm = speech_lm
         self.count = RequestCount(self.name)
         self.not_finite = NotFiniteCount(Metrics(self.name), token2wav_remedies(settings))
         self.service = load_wave_service(settings, Metrics(self.name), shared)
@@ -52,29 +40,17 @@ class WaveModel:
         for request in requests:
             self.count.enter()
             try:
-                self._begin(request, Inputs(request))
+                self.service.submit(decode(Inputs(request)), partial(self._deliver, request))
             except Exception as error:  # of whatever kind: the other requests go on
                 self._deliver(request, error)
         return [None] * len(requests)
 
-    def _begin(self, request: Any, inputs: Inputs) -> None:
-        chunk, speech = decode(inputs), inputs.text("tokens_of")
-        if speech is None or chunk.cancel:
-            self.service.submit(chunk, partial(self._deliver, request))
-        elif self._speech_lm is None:
-            raise InvalidInput("tokens_of", speech, "the speech LM computes in another process")
-        else:
-            self._speech_lm.first_tokens(speech, partial(self._begin_spoken, request, chunk))
+    def submit(self, chunk: WaveChunk, deliver: Callable[[WaveOutcome], None]) -> None:
+        """See `Waves`."""
+        self.service.submit(chunk, deliver)
 
-    def _begin_spoken(self, request: Any, chunk: WaveChunk, spoken: Spoken | None) -> None:
-        try:
-            if spoken is None or request.get_response_sender().is_cancelled():
-                limit = "the stream ended, or was left, before the chunk's tokens were there"
-                raise WithdrawnError(f"tokens_of: {limit}")
-            chunk = dataclasses.replace(chunk, tokens=spoken.tokens, last=spoken.last)
-            self.service.submit(chunk, partial(self._deliver, request))
-        except Exception as error:  # of whatever kind: the speech LM has other readers
-            self._deliver(request, error)
+    def told(self, error: Exception) -> Exception:
+        return self.not_finite.told(error)
 
     def _deliver(self, request: Any, outcome: WaveOutcome) -> None:
         outputs = (
@@ -93,10 +69,9 @@ def decode(inputs: Inputs) -> WaveChunk:
     utterance_id = inputs.required_text("utterance_id")
     if inputs.scalar("cancel", default=False):
         return WaveChunk.forgetting(utterance_id)
-    spoken_later = inputs.array("tokens_of") is not None
     return WaveChunk(
         utterance_id=utterance_id,
-        tokens=() if spoken_later else inputs.required("speech_tokens").tolist(),
+        tokens=inputs.required("speech_tokens").tolist(),
         position=inputs.scalar("position", required=True),
         last=inputs.scalar("last", required=True),
         voice_key=inputs.required_text("voice_key"),

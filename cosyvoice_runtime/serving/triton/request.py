@@ -46,13 +46,13 @@ def fault(error: BaseException, model: str, request: str = "") -> pb_utils.Trito
     Args:
         request: name of the request, if one alone is at fault.
     """
-    return _triton_error(status_of(error), _message(error, model, request))
+    return _triton_error(status_of(error), message_of(error, model, request))
 
 
 def stream_fault(error: BaseException, model: str, request: str = "") -> pb_utils.TritonError:
     """The same for a stream, whose reader finds the status at the beginning of the text."""
     status = status_of(error)
-    return _triton_error(status, with_status(status, _message(error, model, request)))
+    return _triton_error(status, with_status(status, message_of(error, model, request)))
 
 
 def _triton_error(status: str, message: str) -> pb_utils.TritonError:
@@ -60,8 +60,8 @@ def _triton_error(status: str, message: str) -> pb_utils.TritonError:
     return pb_utils.TritonError(message, code)
 
 
-def _message(error: BaseException, model: str, request: str) -> str:
-    """The text; an exception that nobody raised on purpose is logged in full."""
+def message_of(error: BaseException, model: str, request: str = "") -> str:
+    """The text of an error as a client reads it; an unexpected exception is logged in full."""
     if isinstance(error, PASSED_ON):
         return str(error)
     # A CheckpointError names files of this machine, which clients need not know.

@@ -316,15 +316,6 @@ TOKEN2WAV = ModelSchema(
             ragged=True,
         ),
         TensorSpec(
-            "tokens_of",
-            "STRING",
-            (1,),
-            "in place of speech_tokens, id of a stream of tensorrt_llm in the same process: its first_tokens "
-            "are the chunk's as soon as they are there, and the chunk is the last if it ends before; no "
-            "cancel reaches it until then",
-            optional=True,
-        ),
-        TensorSpec(
             "position", "INT32", (1,), "tokens of the utterance sent before; 0 opens it", optional=True
         ),
         TensorSpec("last", "BOOL", (1,), "no more tokens will come", optional=True),

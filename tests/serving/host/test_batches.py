@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -12,17 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hosted_calls import HostedCalls
 from test_model_host import PATIENCE_S, FinalSender
 from triton_python_backend_utils import InferenceRequest
 
 from cosyvoice_runtime.errors import StageError
 from cosyvoice_runtime.serving.host.batches import Batches
 from cosyvoice_runtime.serving.host.door import Door
-from cosyvoice_runtime.serving.host.host_calls import HostCalls
 from cosyvoice_runtime.serving.host.model_host import ModelHost
 from cosyvoice_runtime.serving.triton.request import Inputs, respond
 from cosyvoice_runtime.serving.triton.schema import AUDIO_TOKENIZER
-from cosyvoice_runtime.serving.triton.stage_calls import StageCalls
 from cosyvoice_runtime.settings import AudioTokenizerSettings
 
 REFERENCE = {"reference_wav": np.arange(3, dtype=np.float32)}
@@ -76,14 +74,13 @@ def batched(tmp_path: Path, lengths: Lengths):
 @asynccontextmanager
 async def extracting(socket: Path) -> AsyncIterator[Callable[[int], asyncio.Future[Any]]]:
     """A function that sends a reference of a length."""
-    ways = {"audio_tokenizer": HostCalls(socket, "token2wav")}
-    calls = StageCalls(ways, PATIENCE_S, lambda _: os.getpid())
+    calls = HostedCalls(socket)
     try:
         yield lambda length: asyncio.ensure_future(
-            calls.call(AUDIO_TOKENIZER, {"reference_wav": np.zeros(length, np.float32)})
+            calls.infer(AUDIO_TOKENIZER, {"reference_wav": np.zeros(length, np.float32)})
         )
     finally:
-        await calls.close()
+        calls.close()
 
 
 def test_what_waits_for_a_batch_model_shares_batches_and_one_too_many_is_refused(batched, lengths):

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hosted_calls import HostedCalls
 from test_model_host import LM, PATIENCE_S, WAVE, CountingLm, EchoWave
 
 from cosyvoice_runtime.errors import StageError
 from cosyvoice_runtime.serving.host import host_client, model_host
 from cosyvoice_runtime.serving.host.frames import LENGTHS, FrameReader, read_tensors, write_frame
-from cosyvoice_runtime.serving.host.host_calls import HostCalls
 from cosyvoice_runtime.serving.host.host_client import HostClient, request_frame
 from cosyvoice_runtime.serving.host.model_host import ModelHost
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply
@@ -188,20 +188,16 @@ def test_answers_that_nobody_asks_for_wait_in_the_socket(tmp_path):
     count = 100
 
     async def use(flood: Flood) -> tuple[int, int]:
-        calls = HostCalls(tmp_path / PATH, "token2wav")
-        responses = calls.stream(TOKEN2WAV, "", WAVE, None)
-        await responses.__anext__()
+        call = HostClient(tmp_path / PATH).call("token2wav")
+        await call.begin(wave())
+        await call.next()
         await asyncio.to_thread(flood.ended.wait, PATIENCE_S)
         await asyncio.sleep(0.1)
-        held = len(responses._call._connection._frames)
+        held = len(call._connection._frames)
         found = 1
-        while True:
-            try:
-                await responses.__anext__()
-            except StopAsyncIteration:
-                await calls.close()
-                return held, found
+        while await call.next() is not None:
             found += 1
+        return held, found
 
     with flooding(tmp_path / PATH, count) as flood:
         held, found = asyncio.run(asyncio.wait_for(use(flood), PATIENCE_S))
@@ -223,9 +219,9 @@ def test_tensors_of_many_mebibytes_come_back(tmp_path):
     prompt = np.random.default_rng(1).standard_normal((100_000, 80)).astype(np.float32)
 
     async def use() -> Any:
-        calls = HostCalls(tmp_path / PATH, "token2wav")
-        outputs = await calls.infer(TOKEN2WAV, WAVE | {"prompt_speech_feat": prompt}, PATIENCE_S)
-        await calls.close()
+        calls = HostedCalls(tmp_path / PATH)
+        outputs = await calls.infer(TOKEN2WAV, WAVE | {"prompt_speech_feat": prompt})
+        calls.close()
         return outputs["waveform"]
 
     try:
@@ -241,15 +237,14 @@ def test_calls_one_after_another_share_a_connection(path, monkeypatch):
     monkeypatch.setattr(host_client, "_connected", lambda path: made.append(path) or connect(path))
 
     async def use() -> int:
-        calls = HostCalls(path, "token2wav")
+        calls = HostedCalls(path)
         for _ in range(5):
-            await calls.infer(TOKEN2WAV, WAVE, PATIENCE_S)
+            await calls.infer(TOKEN2WAV, WAVE)
         one = len(made)
         with pytest.raises(StageError):
-            await calls.infer(TOKEN2WAV, WAVE | {"speech_tokens": []}, PATIENCE_S)
-        assert await calls.ready("token2wav")
-        await asyncio.gather(*(calls.infer(TOKEN2WAV, WAVE, PATIENCE_S) for _ in range(4)))
-        await calls.close()
+            await calls.infer(TOKEN2WAV, WAVE | {"speech_tokens": []})
+        await asyncio.gather(*(calls.infer(TOKEN2WAV, WAVE) for _ in range(4)))
+        calls.close()
         return one
 
     assert asyncio.run(asyncio.wait_for(use(), PATIENCE_S)) == 1
@@ -268,9 +263,9 @@ def test_door_waits_for_a_host_that_many_want_and_not_for_one_that_is_away(path,
     async def use() -> bool:
         monkeypatch.setattr(host_client, "_connected", crowded)
         client = HostClient(path)
-        (await client.connect(waits=False)).hang_up()
+        (await client.connect()).hang_up()
         with pytest.raises(FileNotFoundError):
-            await HostClient(tmp_path / "nobody").connect(waits=False)
+            await HostClient(tmp_path / "nobody").connect()
         return len(tries) == 4
 
     assert asyncio.run(asyncio.wait_for(use(), PATIENCE_S))
@@ -278,28 +273,16 @@ def test_door_waits_for_a_host_that_many_want_and_not_for_one_that_is_away(path,
 
 def test_cancelled_call_takes_its_connection_along(path, lm):
     async def use() -> bool:
-        calls = HostCalls(path, "token2wav")
-        responses = calls.stream(TENSORRT_LLM, "a", LM | {"text_open": True}, None)
-        reading = asyncio.ensure_future(responses.__anext__())
+        calls = HostedCalls(path)
+        responses = calls.stream(TENSORRT_LLM, LM | {"text_open": True}, "a")
+        reading = asyncio.ensure_future(anext(responses))
         assert await asyncio.to_thread(lm.began.acquire, timeout=PATIENCE_S)
         reading.cancel()
-        responses.cancel()
-        outputs = await calls.infer(TOKEN2WAV, WAVE, PATIENCE_S)
+        await asyncio.wait([reading])
+        outputs = await calls.infer(TOKEN2WAV, WAVE)
         while not lm.replies[0].cancelled:
             await asyncio.sleep(0.01)
-        await calls.close()
+        calls.close()
         return "waveform" in outputs
 
     assert asyncio.run(asyncio.wait_for(use(), PATIENCE_S))
-
-
-def test_host_says_which_models_are_ready(path, tmp_path):
-    async def use() -> list[bool]:
-        found = []
-        for place in (path, tmp_path / "nobody"):
-            calls = HostCalls(place, "token2wav")
-            found += [await calls.ready(model) for model in ("token2wav", "piano")]
-            await calls.close()
-        return found
-
-    assert asyncio.run(asyncio.wait_for(use(), PATIENCE_S)) == [True, False, False, False]

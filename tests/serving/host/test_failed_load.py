@@ -57,12 +57,13 @@ def load(monkeypatch, tmp_path: Path) -> Callable[..., host_model.Token2WavModel
         monkeypatch.setitem(computing.KINDS, name, kind._replace(open=lambda _, name=name: Part(name)))
     monkeypatch.setattr(computing, "_speech_lm", lambda *_: Part("tensorrt_llm"))
     monkeypatch.setattr(computing, "read_parameters", lambda _: {})
-    monkeypatch.setattr(computing, "guests_of", lambda _: list(sections))
+    monkeypatch.setattr(computing, "hosted_models", lambda _: list(sections))
     monkeypatch.setattr(host_model, "read_settings", lambda *_: Token2WavSettings(backend="onnx"))
     monkeypatch.setattr(host_model, "keep_loaded", lambda: None)
     monkeypatch.setattr(host_model, "host_socket", lambda: tmp_path / "networks")
     monkeypatch.setattr(host_model, "WaveModel", lambda *_: Part("token2wav"))
     monkeypatch.setattr(host_model, "ModelHost", lambda *_: Part("host"))
+    monkeypatch.setattr(host_model, "hosted_models", lambda _: list(sections))
 
     def load(*broken: str) -> host_model.Token2WavModel:
         monkeypatch.setattr(Part, "log", [], raising=False)

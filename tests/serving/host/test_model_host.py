@@ -7,24 +7,22 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hosted_calls import HostedCalls
 from triton_python_backend_utils import InferenceRequest
 
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError, StageError
 from cosyvoice_runtime.serving.host.door import Door
-from cosyvoice_runtime.serving.host.host_calls import HostCalls
 from cosyvoice_runtime.serving.host.hosted_request import Answers, LoopCalls, ModelAnswer
 from cosyvoice_runtime.serving.host.model_host import ModelHost
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply, answer
 from cosyvoice_runtime.serving.triton.schema import TENSORRT_LLM, TOKEN2WAV
-from cosyvoice_runtime.serving.triton.stage_calls import StageCalls
 from eventually import eventually
 
 PATIENCE_S = 30.0
@@ -100,27 +98,18 @@ def socket(tmp_path: Path, lm: CountingLm):
     host.close()
 
 
-@asynccontextmanager
-async def opened(
-    socket: Path, find: Callable[[str], int | None] = lambda _: os.getpid()
-) -> AsyncIterator[StageCalls]:
-    ways = dict.fromkeys(("tensorrt_llm", "token2wav"), HostCalls(socket, "token2wav"))
-    calls = StageCalls(ways, PATIENCE_S, find)
-    try:
-        yield calls
-    finally:
-        await calls.close()
-
-
-def run(socket: Path, use: Callable[[StageCalls], Any]) -> Any:
+def run(socket: Path, use: Callable[[HostedCalls], Any]) -> Any:
     async def inner() -> Any:
-        async with opened(socket) as calls:
+        calls = HostedCalls(socket)
+        try:
             return await asyncio.wait_for(use(calls), PATIENCE_S)
+        finally:
+            calls.close()
 
     return asyncio.run(inner())
 
 
-async def ids(calls: StageCalls, inputs: Mapping[str, Any] = LM) -> list[int]:
+async def ids(calls: HostedCalls, inputs: Mapping[str, Any] = LM) -> list[int]:
     stream = calls.stream(TENSORRT_LLM, inputs, "id")
     return [outputs["output_ids"].item() async for outputs in stream]
 
@@ -130,14 +119,14 @@ def test_stream_brings_every_response_of_the_model(socket):
 
 
 def test_many_calls_at_a_time_get_their_own_answers(socket):
-    async def use(calls: StageCalls) -> list[list[int]]:
+    async def use(calls: HostedCalls) -> list[list[int]]:
         return await asyncio.gather(*(ids(calls, LM | {"request_output_len": n}) for n in range(1, 40)))
 
     assert run(socket, use) == [list(range(n)) for n in range(1, 40)]
 
 
 def test_call_that_answers_once(socket):
-    outputs = run(socket, lambda calls: calls.call(TOKEN2WAV, WAVE))
+    outputs = run(socket, lambda calls: calls.infer(TOKEN2WAV, WAVE))
     assert outputs["waveform"].tolist() == [[1.0, 2.0, 3.0]]
 
 
@@ -146,7 +135,7 @@ def test_errors_of_models_keep_their_status_and_text(socket):
     for use, status, text in (
         (lambda calls: ids(calls, bad), "INVALID_ARGUMENT", "input_ids: 13 is not accepted"),
         (
-            lambda calls: calls.call(TOKEN2WAV, WAVE | {"speech_tokens": []}),
+            lambda calls: calls.infer(TOKEN2WAV, WAVE | {"speech_tokens": []}),
             "NOT_FOUND",
             "voice_key: 'v' is unk",
         ),
@@ -157,27 +146,26 @@ def test_errors_of_models_keep_their_status_and_text(socket):
 
 
 def test_further_text_reaches_a_running_request_in_order(socket, lm):
-    async def use(calls: StageCalls) -> list[int]:
-        async def further() -> AsyncIterator[dict[str, Any]]:
-            for piece in ([1, 2], [3], [4, 5]):
-                yield {"more_text": piece}
-            await asyncio.to_thread(end)
+    def end() -> None:
+        for _ in range(4):
+            assert lm.began.acquire(timeout=PATIENCE_S)
+        send_id(lm.replies[0], 7, b"stop")
+        lm.replies[0].finish()
 
-        def end() -> None:
-            for _ in range(4):
-                assert lm.began.acquire(timeout=PATIENCE_S)
-            send_id(lm.replies[0], 7, b"stop")
-            lm.replies[0].finish()
-
-        stream = calls.stream(TENSORRT_LLM, LM | {"text_open": True}, "id", further=further())
-        return [outputs["output_ids"].item() async for outputs in stream]
+    async def use(calls: HostedCalls) -> list[int]:
+        further = [{"more_text": piece} for piece in ([1, 2], [3], [4, 5])]
+        stream = calls.stream(TENSORRT_LLM, LM | {"text_open": True}, "id", further)
+        ending = asyncio.ensure_future(asyncio.to_thread(end))
+        found = [outputs["output_ids"].item() async for outputs in stream if outputs]
+        await ending
+        return found
 
     assert run(socket, use) == [7]
     assert lm.texts == [1, 2, 3, 4, 5]
 
 
 def test_model_sees_that_its_caller_has_left(socket, lm):
-    async def use(calls: StageCalls) -> bool:
+    async def use(calls: HostedCalls) -> bool:
         stream = calls.stream(TENSORRT_LLM, LM | {"text_open": True}, "id")
         waiting = asyncio.ensure_future(anext(stream))
         assert await asyncio.to_thread(lm.began.acquire, timeout=PATIENCE_S)
@@ -192,52 +180,12 @@ def test_model_sees_that_its_caller_has_left(socket, lm):
     assert run(socket, use) is False
 
 
-def test_process_that_is_back_is_reached_by_every_call(tmp_path, lm):
-    socket = tmp_path / "networks"
-
-    async def use() -> list[bool]:
-        found = []
-        async with opened(socket) as calls:
-            for _ in range(4):
-                host = await asyncio.to_thread(ModelHost, socket, {"token2wav": EchoWave()})
-                outputs = await asyncio.gather(*(calls.call(TOKEN2WAV, WAVE) for _ in range(3)))
-                found += ["waveform" in each for each in outputs]
-                await asyncio.to_thread(host.close)
-                socket.unlink(missing_ok=True)
-                late = [asyncio.ensure_future(calls.call(TOKEN2WAV, WAVE)) for _ in range(3)]
-                await asyncio.sleep(0.05)
-                host = await asyncio.to_thread(ModelHost, socket, {"token2wav": EchoWave()})
-                found += ["waveform" in each for each in await asyncio.gather(*late)]
-                await asyncio.to_thread(host.close)
-        return found
-
-    assert asyncio.run(asyncio.wait_for(use(), PATIENCE_S)) == [True] * 24
-
-
-def test_process_that_is_about_to_end_is_lost_though_it_still_runs(tmp_path, lm):
-    """Its connections close before it has given back its GPU."""
-    socket = tmp_path / "networks"
-    host = ModelHost(socket, {"tensorrt_llm": lm})
-    named = [True]
-
-    async def use() -> None:
-        async with opened(socket, lambda _: os.getpid() if named else None) as calls:
-            waiting = asyncio.ensure_future(ids(calls, LM | {"text_open": True}))
-            assert await asyncio.to_thread(lm.began.acquire, timeout=PATIENCE_S)
-            named.clear()
-            await asyncio.to_thread(host.close)
-            await waiting
-
-    with pytest.raises(StageError, match="tensorrt_llm is being started again"):
-        asyncio.run(asyncio.wait_for(use(), PATIENCE_S))
-
-
 def test_host_takes_the_place_of_a_dead_one(tmp_path):
     path = tmp_path / "networks"
     path.touch()
     host = ModelHost(path, {"token2wav": EchoWave()})
     try:
-        outputs = run(path, lambda calls: calls.call(TOKEN2WAV, WAVE))
+        outputs = run(path, lambda calls: calls.infer(TOKEN2WAV, WAVE))
     finally:
         host.close()
     assert outputs["waveform"].tolist() == [[1.0, 2.0, 3.0]]
@@ -414,41 +362,3 @@ def test_processes_of_a_cpu_server_import_nothing_large_that_they_do_not_need(mo
     )
     path = os.pathsep.join(sys.path)
     subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, "PYTHONPATH": path})
-
-
-CODE = """
-import sys, time
-from pathlib import Path
-sys.path[:0] = {path!r}
-from test_model_host import CountingLm, EchoWave, ModelHost
-ModelHost(Path({socket!r}), {{"tensorrt_llm": CountingLm(), "token2wav": EchoWave()}})
-print("open", flush=True)
-time.sleep(1000)
-"""
-
-
-def test_end_of_the_process_ends_its_calls_at_once(tmp_path):
-    socket = tmp_path / "networks"
-    code = CODE.format(path=[str(Path(__file__).parent), *sys.path], socket=str(socket))
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
-    assert process.stdout.readline() == b"open\n"
-
-    async def use() -> None:
-        ways = {"tensorrt_llm": HostCalls(socket, "token2wav")}
-        calls = StageCalls(ways, PATIENCE_S, lambda _: process.pid)
-        stream = calls.stream(TENSORRT_LLM, LM | {"text_open": True}, "id")
-        waiting = asyncio.ensure_future(anext(stream))
-        await asyncio.sleep(0.2)
-        process.kill()
-        try:
-            await asyncio.wait_for(waiting, PATIENCE_S)
-        finally:
-            await calls.close()
-
-    try:
-        with pytest.raises(StageError, match="tensorrt_llm is being started again") as caught:
-            asyncio.run(use())
-    finally:
-        process.kill()
-        process.wait()
-    assert caught.value.status == "UNAVAILABLE"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cosyvoice_runtime.errors import CosyVoiceError
-from cosyvoice_runtime.run_variables import GRPC_URL_VARIABLE
+from cosyvoice_runtime.metrics.metrics import DIRECTORY_VARIABLE
 from cosyvoice_runtime.serving.speech.admission import Admission
 from cosyvoice_runtime.serving.speech.capacity import MOST_LEARNED
 from cosyvoice_runtime.serving.speech.load import learn_speed
@@ -53,8 +53,8 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _supervised(monkeypatch):
-    monkeypatch.setenv(GRPC_URL_VARIABLE, "localhost:1")
+def _supervised(monkeypatch, tmp_path):
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path))
 
 
 def test_one_of_two_models_that_start_together_measures_for_both(file):
@@ -116,7 +116,7 @@ def test_fast_machine_is_measured_with_a_crowd_too(file, alone, of_crowd, crowds
 
 
 def test_without_the_supervisor_nothing_is_measured_while_models_load(file, monkeypatch):
-    monkeypatch.delenv(GRPC_URL_VARIABLE)
+    monkeypatch.delenv(DIRECTORY_VARIABLE)
     service = Service()
     asyncio.run(learn_speed(service, Admission(None, file), STAGES))
     assert service.measured == 0

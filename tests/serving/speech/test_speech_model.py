@@ -15,7 +15,7 @@ LEAVING = json.dumps({LEFT_HEADER: "call"})
 
 
 class Service:
-    """Stands for the service and for the stages: remembers calls whose clients have left."""
+    """Stands for the service and for the engine: remembers calls whose clients have left."""
 
     token_rate = 25
 
@@ -33,7 +33,7 @@ class ServedModel(module.SpeechModel):
     """Over a service of its own."""
 
     async def _load(self) -> Any:
-        self._stages = self.service = Service()
+        self._engine = self.service = Service()
         return self.service
 
 

@@ -76,10 +76,17 @@ def test_gpu_is_whole_for_a_flow_whose_calls_are_not_captured(of_two, divisions,
 
 
 def test_gpu_of_the_speech_lm_is_shared_as_the_settings_say(of_two, divisions):
-    lm = TensorrtLlmSettings(device="cuda:1", gpu_share=0.2, gpu_share_of_few=0.4)
+    lm = TensorrtLlmSettings(engine="torch", device="cuda:1", gpu_share=0.2, gpu_share_of_few=0.4)
     assert [*shared_gpus(lm, of_two.replace(turn_lanes=2))] == [1]
     assert [*shared_gpus(lm, of_two.replace(cuda_graphs=False))] == [1]
     assert divisions == [("shared", (1, 0.2, 2, 0.4)), ("shared", (1, 0.2))]
+
+
+@pytest.mark.parametrize("changes", [{"engine": "vllm"}, {"device": "cuda:2"}])
+def test_nothing_is_shared_with_a_speech_lm_that_does_not_divide_a_gpu(of_two, divisions, changes):
+    lm = TensorrtLlmSettings(engine="torch", device="cuda:1").replace(**changes)
+    assert [*shared_gpus(lm, of_two)] == []
+    assert divisions == []
 
 
 def test_nothing_is_shared_with_a_speech_lm_on_a_cpu(of_two, divisions):
