@@ -12,6 +12,7 @@ import pytest
 from read_only import READ_ONLY
 
 HERE = Path(__file__).parent
+FAKES = HERE.parent / "fakes"
 UPLOAD = """
 import sys
 import tempfile
@@ -47,7 +48,11 @@ def test_recording_above_a_mib_is_taken_without_a_place_for_temporary_files(tmp_
     answer = subprocess.run(
         [*command, str(tmp_path)],
         cwd="/",
-        env={**os.environ, "PYTHONPATH": str(HERE), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(FAKES), str(HERE)]),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
         capture_output=True,
         text=True,
     )

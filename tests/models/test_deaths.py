@@ -103,11 +103,10 @@ def killed_while_heard(server: Supervised, name: str) -> None:
     list(chunks)
 
 
-@pytest.mark.parametrize("name", ["tensorrt_llm", "token2wav"])
-def test_stage_that_dies_ends_what_was_heard_with_try_again(server, before, name):
+def test_engine_that_dies_ends_what_was_heard_with_try_again(server, before):
     repairs = back(server) + 1
-    with pytest.raises(UnavailableError, match=f"{name} is being started again; try again later"):
-        killed_while_heard(server, name)
+    with pytest.raises(UnavailableError, match="token2wav is being started again; try again later"):
+        killed_while_heard(server, "token2wav")
     assert_serves(server, before, repairs)
 
 
@@ -122,14 +121,14 @@ def test_entry_model_that_dies_ends_its_streams(server, before):
     assert_same_audio(server.spoken(REQUEST), before)
 
 
-def not_heard_yet(server: Supervised, stage: str, request: SpeechRequest, waits: Callable[[], bool]):
-    """The audio of a request whose stage dies before the first chunk."""
-    server.signal(stage, signal.SIGSTOP)
+def not_heard_yet(server: Supervised, request: SpeechRequest, waits: Callable[[], bool]):
+    """The audio of a request whose engine dies before the first chunk."""
+    server.signal("token2wav", signal.SIGSTOP)
     audio: list[np.ndarray] = []
     listening = threading.Thread(target=lambda: audio.append(server.spoken(request)))
     listening.start()
     server.wait_for(waits)
-    server.signal(stage)
+    server.signal("token2wav")
     listening.join(service_s(server) + PATIENCE_S)
     return audio[0]
 
@@ -139,8 +138,8 @@ def test_utterance_that_nobody_heard_yet_starts_anew_unseen(server, before, metr
         return metric(server, "cosyvoice_inflight_utterances", model="cosyvoice2") == 1
 
     repairs = back(server) + 2
-    assert_same_audio(not_heard_yet(server, "token2wav", REQUEST, waits), before)
+    assert_same_audio(not_heard_yet(server, REQUEST, waits), before)
     again = SpeechRequest(TEXT, reference(230), seed=1)
-    audio = not_heard_yet(server, "audio_tokenizer", again, waits)
+    audio = not_heard_yet(server, again, waits)
     assert_same_audio(audio, server.spoken(again))
     server.wait_for(lambda: back(server) >= repairs, service_s(server))

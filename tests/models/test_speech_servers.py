@@ -39,30 +39,27 @@ def test_utterance_over_the_limit_is_unavailable_and_the_others_finish(serve_all
         assert any("2 utterances are in progress" in str(refusal) for refusal in refusals)
 
 
-@pytest.mark.parametrize("model", ["tensorrt_llm", "token2wav"])
-def test_stage_killed_during_an_utterance_ends_it_with_one_error_and_the_server_recovers(
-    server, eventually, model
-):
+def test_engine_killed_during_an_utterance_ends_it_with_one_error_and_the_server_recovers(server, eventually):
     request = SpeechRequest(TEXT, reference(), seed=1)
     before = spoken_again(server, request, eventually)
     chunks = client(server).speak(SpeechRequest(f"{TEXT} " * 60, seed=1))
     next(chunks)
-    os.kill(stub_of(server, model), signal.SIGKILL)
+    os.kill(stub_of(server, "token2wav"), signal.SIGKILL)
     with pytest.raises(ClientError) as caught:
         list(chunks)
-    assert_tells(caught.value, model)
+    assert_tells(caught.value, "token2wav")
     after = spoken_again(server, request, eventually)
     assert_same_audio(after, before)
 
 
-def test_extractor_killed_spoils_no_voice(server, eventually):
-    """A new voice right after the kill is an error or, when the extractor is back by then, its own audio."""
+def test_engine_killed_spoils_no_voice(server, eventually):
+    """A new voice right after the kill is an error or, when the engine is back by then, its own audio."""
     request = SpeechRequest(TEXT, reference(190), seed=1)
-    os.kill(stub_of(server, "audio_tokenizer"), signal.SIGKILL)
+    os.kill(stub_of(server, "token2wav"), signal.SIGKILL)
     first = outcome(server, request)
     after = spoken_again(server, request, eventually)
     if isinstance(first, ClientError):
-        assert_tells(first, "audio_tokenizer")
+        assert_tells(first, "token2wav")
     else:
         assert_same_audio(first, after)
 

@@ -193,7 +193,7 @@ def test_names_of_any_script_are_known_to_a_python_whose_paths_are_ascii(tmp_pat
         store.register(name, make_voice(1))
     (tmp_path / "names" / "老人.json").write_text(json.dumps({"voice": make_voice(1).key}))
     environment = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
-    folder = Path(__file__).parent
+    folder = Path(__file__).parents[1] / "fakes"
     answer = subprocess.run(
         [sys.executable, "-c", ASCII_PROCESS, tmp_path],
         env={**os.environ, **environment, "PYTHONPATH": str(folder)},
