@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a streaming request passes in a real server with the demo voice, for the tables of docs/request.md.
+"""Trace a streaming request through a real server with the demo voice, for the tables of docs/request.md.
 
     python benchmarks/request_path.py            print them
     python benchmarks/request_path.py --write    and put them into the page
@@ -89,7 +89,7 @@ class Tracer:
             return
 
     async def during(self, work: Awaitable[object], settle_s: float) -> list[Event]:
-        """What the processes do until some time after the work, in order."""
+        """Events of the processes until some time after the work, in order."""
         for lines in self._lines.values():
             print("begin", file=lines, flush=True)
         await work
@@ -231,7 +231,7 @@ def network_calls(events: Iterable[Event], place: Place, begin: float, end: floa
 
 
 def hand_overs(events: Iterable[Event]) -> list[HandOver]:
-    """What one thread gave and another took: a lock's release, an item of a queue, a call, bytes."""
+    """Hand-overs from one thread to another: a lock's release, an item of a queue, a call, bytes."""
     given: dict[tuple[str, str], Event] = {}
     waiting: dict[tuple[Place, str], float] = {}
     found = []

@@ -121,7 +121,7 @@ def _is_finite(output: Any) -> bool:
 
 
 def _has_no_nan(value: Any) -> bool:
-    """The same check for a value within a graph, where negative infinity is a mask's."""
+    """Checks a value within a graph, where negative infinity is a mask's."""
     return not np.issubdtype(value.dtype, np.floating) or bool((value < np.inf).all())
 
 

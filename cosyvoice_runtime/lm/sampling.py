@@ -24,7 +24,7 @@ from cosyvoice_runtime.lm.noise import ExponentialNoise
 STRATEGIES = ("ras", "nucleus", "greedy")
 
 REPEATS_TOLERANCE = 1e-6
-"""Of a count of tokens, more than a float32's error."""
+"""A share of a token that exceeds the error of a float32 threshold."""
 _RANGES: dict[str, tuple[type, float, float]] = {
     "top_k": (int, 0, math.inf),
     "top_p": (float, 1e-6, 1.0),

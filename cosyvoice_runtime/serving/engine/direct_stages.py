@@ -11,13 +11,14 @@ from functools import partial
 from typing import Protocol
 
 from cosyvoice_runtime.arrays import Floats
-from cosyvoice_runtime.errors import CosyVoiceError, NotFoundError, StageError, StageSilentError, status_of
+from cosyvoice_runtime.errors import CosyVoiceError, NotFoundError, StageError, status_of
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.silence import SilenceFilter
 from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
 from cosyvoice_runtime.pipeline.text_segment import TextPieces
+from cosyvoice_runtime.serving.engine.messages import silence_of
 from cosyvoice_runtime.serving.host.hosted_request import LoopCalls
 from cosyvoice_runtime.serving.lm.job import Reader
 from cosyvoice_runtime.serving.token2wav.chunk import MAX_CUSHION_S, PromptTensors, WaveChunk
@@ -167,7 +168,7 @@ class DirectStages:
             async with asyncio.timeout(self._timeout_s):
                 return await outcome
         except TimeoutError:
-            raise _silent(Token2WavSettings.name, self._timeout_s) from None
+            raise silence_of(Token2WavSettings.name, self._timeout_s) from None
 
     async def _groups(
         self,
@@ -193,7 +194,7 @@ class DirectStages:
                     async with asyncio.timeout(timeout_s):
                         group = await reader.next()
                 except TimeoutError:
-                    raise _silent(TensorrtLlmSettings.name, timeout_s) from None
+                    raise silence_of(TensorrtLlmSettings.name, timeout_s) from None
                 except Exception as error:
                     raise as_told(TensorrtLlmSettings.name, self._lm.told(error)) from error
                 yield TokenGroup(keep(group.tokens), group.finish_reason)
@@ -260,10 +261,6 @@ def as_told(model: str, error: Exception) -> StageError:
 def _settle(future: asyncio.Future[WaveOutcome], outcome: WaveOutcome) -> None:
     if not future.done():  # otherwise nobody waits for it any more
         future.set_result(outcome)
-
-
-def _silent(model: str, timeout_s: float) -> StageSilentError:
-    return StageSilentError(f"{model} sent nothing for {timeout_s:g} s; try again later")
 
 
 def _ignore(outcome: WaveOutcome) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cosyvoice_runtime.arrays import Floats, Ids
-from cosyvoice_runtime.errors import StageError, StageLostError, StageSilentError
+from cosyvoice_runtime.errors import StageError, StageLostError
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.pipeline.request import AudioChunk
 from cosyvoice_runtime.serving.engine.messages import (
@@ -23,6 +23,7 @@ from cosyvoice_runtime.serving.engine.messages import (
     order_frame,
     read_chunk,
     read_error,
+    silence_of,
     voice_frame,
 )
 from cosyvoice_runtime.serving.host.frames import Frame, write_frame
@@ -107,7 +108,7 @@ class EngineClient:
                 await call.begin(request_frame(schema.name, "", inputs))
                 outputs = await call.next()
         except TimeoutError:
-            raise _silent(schema.name, self._timeout_s) from None
+            raise silence_of(schema.name, self._timeout_s) from None
         except OSError:
             raise StageLostError(HOST) from None
         finally:
@@ -185,7 +186,7 @@ class EngineCall:
             async with asyncio.timeout(self._timeout_s):
                 return await self._connection.next()
         except TimeoutError:
-            raise _silent(HOST, self._timeout_s) from None
+            raise silence_of(HOST, self._timeout_s) from None
         except OSError:
             raise StageLostError(HOST) from None
 
@@ -206,7 +207,3 @@ class EngineCall:
             self._unsent.append(frame)
         else:
             self._connection.send(frame)
-
-
-def _silent(model: str, timeout_s: float) -> StageSilentError:
-    return StageSilentError(f"{model} sent nothing for {timeout_s:g} s; try again later")

@@ -119,5 +119,10 @@ def read_error(said: Mapping[str, Any]) -> Exception | None:
     return StageSilentError(message) if said.get("silent") else StageError(message, said["status"])
 
 
+def silence_of(model: str, timeout_s: float) -> StageSilentError:
+    """The error of a model that has said nothing for so long."""
+    return StageSilentError(f"{model} sent nothing for {timeout_s:g} s; try again later")
+
+
 def _plain(values: Sequence[Any]) -> list[Any]:
     return np.asarray(values).tolist()
