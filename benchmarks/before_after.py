@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compare two checkouts, or two sets of settings: each is served in turn, in rounds that alternate.
+"""Compare checkouts, or sets of settings, with the first one: each is served in turn, in alternating rounds.
 
     python benchmarks/before_after.py before:../old after:. --checkpoint checkpoints/CosyVoice2-0.5B
     python benchmarks/before_after.py ten:. six:.:token2wav.ode_steps=6 --clients 1,4 --rates none
@@ -8,9 +8,10 @@
 A side is a name, a checkout and, after another colon, settings with commas between them. Its own scripts make
 its engine files and its model repository, its own supervisor serves it, and this checkout's client_server.py
 asks it. With three rounds the order is A B A B A B, so a drift of the machine meets both; a server is started
-anew each time, because two starts of the same code differ, too. Shown are medians of the rounds with the
-lowest and the highest, and the difference in percent. A difference is beyond noise if each round of one side
-is above each of the other's and the medians are further apart than the rounds of either side. That takes
+anew each time, because two starts of the same code differ, too. With more than two sides, each is compared
+with the first. Shown are medians of the rounds with the lowest and the highest, and the difference in
+percent. A difference is beyond noise if each round of one side is above each of the other's and the medians
+are further apart than the rounds of either side. That takes
 three rounds. A refused request has failed: on a small machine, cosyvoice2.max_inflight_utterances=64 lets all
 of them in. The output directory gets before_after.json and before_after.md after every round; with --limit no
 round begins that would not end in time.
@@ -130,7 +131,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("sides", type=Side.read, nargs=2, metavar="NAME:CHECKOUT[:KEY=VALUE,...]")
+    parser.add_argument("sides", type=Side.read, nargs="+", metavar="NAME:CHECKOUT[:KEY=VALUE,...]")
     parser.add_argument("--checkpoint", type=Path, default=ROOT / "demo_voice", help="default: demo_voice/")
     parser.add_argument("--clients", type=levels_of(int), default=[1, 16, 64], metavar="N,N")
     parser.add_argument("--rates", type=levels_of(float), default=[10.0, 20.0], metavar="R,R")
@@ -140,8 +141,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--client", action="append", default=[], metavar="OPTION", help="of client_server.py")
     parser.add_argument("--output-dir", type=Path, default=Path("results/before_after"))
     options = parser.parse_args(arguments)
-    if options.sides[0].name == options.sides[1].name:
-        parser.error("both sides have one name")
+    names = {side.name for side in options.sides}
+    if len(names) < max(len(options.sides), 2):
+        parser.error("at least two sides are compared, each with a name of its own")
     return options
 
 
@@ -189,7 +191,7 @@ def write(options: argparse.Namespace, rounds: Sequence[dict[str, Any]]) -> None
 
 
 def rows(sides: Sequence[str], rounds: Sequence[dict[str, Any]]) -> list[Row]:
-    """A comparison of each figure of each level that both sides have."""
+    """A comparison of each further side with the first, in each figure of each level that both have."""
     found: dict[tuple[str, Figure], dict[str, list[float]]] = {}
     for one in rounds:
         for level in one["levels"]:
@@ -197,10 +199,13 @@ def rows(sides: Sequence[str], rounds: Sequence[dict[str, Any]]) -> list[Row]:
                 values = found.setdefault((load_name(level), figure), {side: [] for side in sides})
                 if (value := figure.read(level["figures"])) is not None:
                     values[one["side"]].append(round(value, 3))
+    first, *others = sides
     return [
-        {"load": load, "figure": figure.name, **compared(*values.values(), figure.more_is_better)}
+        {"load": load, "figure": figure.name, "side": side, **comparison}
         for (load, figure), values in found.items()
-        if all(values.values())
+        for side in others
+        if values[first] and values[side]
+        for comparison in [compared(values[first], values[side], figure.more_is_better)]
     ]
 
 
@@ -224,12 +229,14 @@ def markdown(report: dict[str, Any]) -> str:
     sides, machine = report["sides"], report["machine"]
     hardware = ", ".join([machine["cpu"], f"{machine['cores']} cores", *machine["gpus"]])
     told = [f"{side['name']}: commit {side['commit']}, {' '.join(side['settings'])}" for side in sides]
-    columns = ("load", "figure", *(side["name"] for side in sides), "difference", "verdict")
+    columns = ("load", "figure", sides[0]["name"], "compared with", "", "difference", "verdict")
     lines = [
         [
             row["load"],
             row["figure"],
-            *map(_shown, (row["before"], row["after"])),
+            _shown(row["before"]),
+            row["side"],
+            _shown(row["after"]),
             row["difference"],
             row["verdict"],
         ]

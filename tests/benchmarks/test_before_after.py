@@ -112,8 +112,20 @@ def test_side_is_a_name_a_checkout_and_settings():
     for text in ("no checkout", "a b:.", "name:"):
         with pytest.raises(ValueError, match=text):
             Side.read(text)
-    with pytest.raises(SystemExit, match="2"):
-        before_after.main(["a:.", "a:."])
+    for sides in (["a:.", "a:."], ["a:."], ["a:.", "b:.", "b:."]):
+        with pytest.raises(SystemExit, match="2"):
+            before_after.main(sides)
+
+
+def test_each_further_side_is_compared_with_the_first():
+    figures = {"ttfb_ms": None, "audio_s_per_s": 2.0, "continuous_share": None, "errors": {}, "requests": 2}
+    given = {"a": figures, "b": {**figures, "audio_s_per_s": 3.0}, "c": {**figures, "audio_s_per_s": 1.0}}
+    rounds = [{"side": side, "levels": [{"clients": 1, "figures": one}]} for side, one in given.items()]
+    found = before_after.rows(list(given), rounds)
+    assert [(row["side"], row["before"], row["after"]) for row in found if row["figure"] == "audio s/s"] == [
+        ("b", [2.0], [3.0]),
+        ("c", [2.0], [1.0]),
+    ]
 
 
 def test_code_is_that_of_the_checkout_and_not_what_is_installed(tmp_path):
