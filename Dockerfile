@@ -31,7 +31,7 @@ RUN python3 /packages/container_packages.py --lock /packages/cpu.txt \
         /packages/nvidia.txt /packages/nvidia-${FLAVOUR}.txt
 COPY --from=wheel /wheels /packages/wheels
 RUN python3 -m pip install --no-cache-dir --no-deps /packages/wheels/*.whl \
-    && python3 -c "import cosyvoice_client, cosyvoice_runtime.pipeline.cli, cosyvoice_runtime.supervisor" \
+    && python3 -c "import cosyvoice_client, cosyvoice_runtime.local.cli, cosyvoice_runtime.supervisor" \
     && python3 -c "import cosyvoice_runtime, onnx, onnxruntime, tokenizers, torch, tritonclient.grpc, tritonclient.http"
 
 FROM ${PYTHON} AS cpu

@@ -33,7 +33,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import client_server
-from cosyvoice_runtime.onnx_cpu.measured_threads import with_measured_threads
+from cosyvoice_runtime.engine.measured_threads import with_measured_threads
 from cosyvoice_runtime.settings import Machine, Settings
 from cosyvoice_runtime.settings.repository import render, write
 from measuring.machine import ROOT, provenance

@@ -35,7 +35,7 @@ from benchmarks.measuring.work_left import work_left
 from benchmarks.measuring.workload import add_instruction
 from cosyvoice_client import AsyncSpeechClient, ClientError, SpeechRequest, UnavailableError
 from cosyvoice_client.request import OFFLINE_MODEL, infer_inputs
-from cosyvoice_runtime.processes import living
+from cosyvoice_runtime.process.processes import living
 
 HEARD = ("en_words", "en_short")
 SPOKEN = ("en_short", "en_number", "en_question", "en_long")

@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 
 from cosyvoice_client import AsyncSpeechClient, SpeechRequest, Timeline
-from cosyvoice_runtime import processes
+from cosyvoice_runtime.process import processes
 from cosyvoice_runtime.settings import Machine, ServerSettings, Settings
 from cosyvoice_runtime.settings.repository import render, write
 from cosyvoice_runtime.supervisor import Server

@@ -25,17 +25,17 @@ from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig
-from cosyvoice_runtime.flow.flow import Flow
-from cosyvoice_runtime.flow.page_codes import LARGEST_CODE, coded
-from cosyvoice_runtime.flow.paged_call import BatchShape, PagedCall, PagedInputs
-from cosyvoice_runtime.flow.pages import PagePool
-from cosyvoice_runtime.gpu_parts import GpuPart, divide
-from cosyvoice_runtime.kernels.dit_tiles import DiTTiles, dit_tiles_for
-from cosyvoice_runtime.kernels.fused_solver import multiprocessors_of
-from cosyvoice_runtime.kernels.solvers import fused_solver
-from cosyvoice_runtime.kernels.tiles import Tile, Tiles, tiles_for
+from cosyvoice_runtime.flow.kernels.dit_tiles import DiTTiles, dit_tiles_for
+from cosyvoice_runtime.flow.kernels.fused_solver import multiprocessors_of
+from cosyvoice_runtime.flow.kernels.solvers import fused_solver
+from cosyvoice_runtime.flow.prompt import FlowPrompt, TokenSpan
+from cosyvoice_runtime.flow.torch.flow import Flow
+from cosyvoice_runtime.flow.torch.page_codes import LARGEST_CODE, coded
+from cosyvoice_runtime.flow.torch.paged_call import BatchShape, PagedCall, PagedInputs
+from cosyvoice_runtime.flow.torch.pages import PagePool
+from cosyvoice_runtime.gpu.kernels.tiles import Tile, Tiles, tiles_for
+from cosyvoice_runtime.gpu.partitions.partition import GpuPart, divide
 from cosyvoice_runtime.settings.token2wav import EIGHT_BIT_PAGES
-from cosyvoice_runtime.wave.prompt import FlowPrompt, TokenSpan
 from making.random_tensors import random_tensors
 from measuring.replays import distance, milliseconds, replayed
 from measuring.sizes import FAMILIES, add_network

@@ -25,18 +25,18 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
-from cosyvoice_runtime.gpu_parts import GpuPart, divide
-from cosyvoice_runtime.kernels.arithmetic import EARLY, FIRST, LATE
-from cosyvoice_runtime.kernels.fused_step import FusedStep
-from cosyvoice_runtime.kernels.slot_draw import chained_slot_draw, slot_draw
-from cosyvoice_runtime.kernels.step_tiles import StepTile, StepTiles, step_tiles
+from cosyvoice_runtime.gpu.kernels.arithmetic import EARLY, FIRST, LATE
+from cosyvoice_runtime.gpu.partitions.partition import GpuPart, divide
 from cosyvoice_runtime.lm.cache_pages import PAGE, CachePool
 from cosyvoice_runtime.lm.generation import Generation, TokenLimits
-from cosyvoice_runtime.lm.kv_cache import CacheView, KVCache, PagedKVCache
-from cosyvoice_runtime.lm.network import SpeechLM
+from cosyvoice_runtime.lm.kernels.fused_step import FusedStep
+from cosyvoice_runtime.lm.kernels.slot_draw import chained_slot_draw, slot_draw
+from cosyvoice_runtime.lm.kernels.step_tiles import StepTile, StepTiles, step_tiles
 from cosyvoice_runtime.lm.sampling import SamplingOptions
-from cosyvoice_runtime.lm.slot_draws import DrawSlots, SlotTables, Turn
-from cosyvoice_runtime.lm.step_graphs import span_sizes
+from cosyvoice_runtime.lm.torch.kv_cache import CacheView, KVCache, PagedKVCache
+from cosyvoice_runtime.lm.torch.network import SpeechLM
+from cosyvoice_runtime.lm.torch.slot_draws import DrawSlots, SlotTables, Turn
+from cosyvoice_runtime.lm.torch.step_graphs import span_sizes
 from making.random_tensors import random_tensors
 from measuring.replays import distance, milliseconds, replayed
 from measuring.sizes import FAMILIES, add_network

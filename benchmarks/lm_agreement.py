@@ -22,7 +22,7 @@ from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM
-from cosyvoice_runtime.serving.lm.engine import prepare_engine
+from cosyvoice_runtime.lm.engines.engine import prepare_engine
 from cosyvoice_runtime.settings import Machine, Settings, TensorrtLlmSettings
 from measuring.agreement import agreement, speak
 

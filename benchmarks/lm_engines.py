@@ -25,8 +25,8 @@ import torch
 
 from cosyvoice_runtime.checkpoint import load_config
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
-from cosyvoice_runtime.serving.lm.engine import LmEngine, OpenEngine, prepare_engine
-from cosyvoice_runtime.serving.lm.engines.vllm.export import export
+from cosyvoice_runtime.lm.engines.engine import LmEngine, OpenEngine, prepare_engine
+from cosyvoice_runtime.lm.engines.vllm.export import export
 from cosyvoice_runtime.settings import Machine, Settings, TensorrtLlmSettings
 from making import make_checkpoint
 from measuring import vllm_alone

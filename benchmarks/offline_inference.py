@@ -32,9 +32,9 @@ from torch import Tensor
 from cosyvoice_client.writer import audio_writer
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.audio.read import read_audio
+from cosyvoice_runtime.engine.utterance.request import derived_seed
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm import SamplingOptions
-from cosyvoice_runtime.pipeline.request import derived_seed
 from cosyvoice_runtime.settings import Machine, Settings
 from cosyvoice_runtime.voice import Voice
 from measuring.batches import Speech

@@ -21,14 +21,14 @@ from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.layout import Part
-from cosyvoice_runtime.cuda_graphs import CudaGraphCapture
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
-from cosyvoice_runtime.flow.flow import Flow
-from cosyvoice_runtime.flow.graphed_calls import CallBuckets
-from cosyvoice_runtime.flow.stream import FlowStream
+from cosyvoice_runtime.flow.torch.flow import Flow
+from cosyvoice_runtime.flow.torch.graphed_calls import CallBuckets
+from cosyvoice_runtime.flow.torch.stream import FlowStream
+from cosyvoice_runtime.gpu.cuda_graphs import CudaGraphCapture
 from cosyvoice_runtime.lm import KVCache, SpeechLM
-from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
-from cosyvoice_runtime.vocoder.hift import HiFT
+from cosyvoice_runtime.token2wav.flow_prompt import flow_prompt
+from cosyvoice_runtime.vocoder.torch.hift import HiFT
 from making.random_tensors import random_tensors
 from measuring.sizes import FAMILIES, add_network
 from stages import DTYPES, TOKEN_RATE, machine, random_voice
@@ -68,7 +68,7 @@ def mel(
         flow = Flow.from_tensors(config.flow, tensors, device, dtype)
         stream = FlowStream(flow, num_pages=SECONDS + 4)
         if fused:
-            from cosyvoice_runtime.kernels.solvers import fused_solver  # needs the package triton
+            from cosyvoice_runtime.flow.kernels.solvers import fused_solver  # needs the package triton
 
             buckets = CallBuckets(rows=(1,), blocks=(1,), before=(SECONDS + 3,))
             stream.capture(buckets, CudaGraphCapture(flow.device), fused_solver(flow))

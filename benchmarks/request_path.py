@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from cosyvoice_client import AsyncSpeechClient, SpeechRequest
-from cosyvoice_runtime.processes import living
+from cosyvoice_runtime.process.processes import living
 from cpu import DEMO_VOICE, CpuServer, Variant
 from measuring.house import house
 from measuring.machine import ROOT
@@ -40,8 +40,10 @@ from measuring.server_processes import descendants, name_of
 
 PAGE, MARK = ROOT / "docs" / "request.md", "request_path"
 TRACED = Path(__file__).with_suffix("") / "traced_process.py"
-NETWORKS = ("compiled", "flow", "kernels", "lm", "onnx_cpu", "vocoder", "wave")
+NETWORKS = ("flow.", "gpu.", "lm.", "onnx.", "tensorrt.", "token2wav.", "vocoder.")
 """Folders of cosyvoice_runtime/ that compute."""
+DRIVERS = ("lm.engines.", "lm.scheduler.")
+"""Folders among them that decide what is computed next."""
 SETTINGS = ("device=cpu", "tensorrt_llm.engine=onnx", "token2wav.backend=onnx")
 """One device, and not one for each of several cores; whatever else the machine has."""
 TEXT = "The train to the coast leaves from platform four, and the weather is very good today."
@@ -207,7 +209,8 @@ def counts(events: Sequence[Event]) -> list[str]:
 
 def computes(subject: str) -> bool:
     """Whether a module, or a function of it, belongs to a network."""
-    return subject.split(":")[0].split(".")[1] in NETWORKS
+    module = subject.split(":")[0].removeprefix("cosyvoice_runtime.")
+    return module.startswith(NETWORKS) and not module.startswith(DRIVERS)
 
 
 def road_to(heard: float, events: Sequence[Event]) -> list[str]:

@@ -19,7 +19,7 @@ import argparse
 import statistics
 from collections.abc import Sequence
 
-from cosyvoice_runtime.serving.gpu_division import FEW
+from cosyvoice_runtime.gpu.partitions.division import FEW
 from measuring.report import table
 from measuring.turn_simulation import LENGTHS, OF_FEW, OF_MANY, PAGES, WARM_UP_S, Figures, Simulation
 

@@ -17,9 +17,9 @@ from benchmarks.measuring.heard import Recogniser, distance, words
 from benchmarks.measuring.timbre import Timbres
 from cosyvoice_runtime.audio import resample as arrays
 from cosyvoice_runtime.audio.audio import Audio
+from cosyvoice_runtime.engine.utterance.request import lm_prompts
 from cosyvoice_runtime.lm import SamplingOptions, generate_all
-from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
-from cosyvoice_runtime.pipeline.request import lm_prompts
+from cosyvoice_runtime.local import SpeechRequest, Synthesizer
 from cosyvoice_runtime.voice import Voice
 from demo_voice.training.data import recording
 from demo_voice.training.sizes import CODES, DIGITS

@@ -27,18 +27,18 @@ from pathlib import Path
 import torch
 
 from cosyvoice_runtime.checkpoint.config import FlowConfig
-from cosyvoice_runtime.event_loop import EventLoopThread
-from cosyvoice_runtime.flow.flow import Flow
-from cosyvoice_runtime.flow.stream import FlowStream
+from cosyvoice_runtime.engine.utterance.hop import HopPolicy
+from cosyvoice_runtime.engine.utterance.request import SpeechRequest
+from cosyvoice_runtime.engine.utterance.utterance import Playback, speak
+from cosyvoice_runtime.flow.torch.flow import Flow
+from cosyvoice_runtime.flow.torch.stream import FlowStream
 from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM, generate
-from cosyvoice_runtime.pipeline.hop import HopPolicy
-from cosyvoice_runtime.pipeline.local_stages import GivenTokens
-from cosyvoice_runtime.pipeline.request import SpeechRequest
-from cosyvoice_runtime.pipeline.utterance import Playback, speak
+from cosyvoice_runtime.local.stages import GivenTokens
+from cosyvoice_runtime.process.event_loop import EventLoopThread
 from cosyvoice_runtime.settings import CosyVoice2Settings
-from cosyvoice_runtime.vocoder import HiFT, HiFTStream
+from cosyvoice_runtime.token2wav.token2wav import Token2Wav, WaveState
+from cosyvoice_runtime.vocoder.torch import HiFT, HiFTStream
 from cosyvoice_runtime.voice import Voice
-from cosyvoice_runtime.wave.token2wav import Token2Wav, WaveState
 from making.random_tensors import random_tensors
 from measuring.sizes import SIZES
 

@@ -27,17 +27,17 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 
-from cosyvoice_runtime import parcel, transfer
-from cosyvoice_runtime.buckets import batch_buckets
-from cosyvoice_runtime.cuda_graphs import CapturedGraph
-from cosyvoice_runtime.flow import stream
-from cosyvoice_runtime.flow.estimator import Conditions
-from cosyvoice_runtime.flow.graphed_calls import FEW_PASTS, CallBuckets
-from cosyvoice_runtime.flow.places import Places
-from cosyvoice_runtime.serving.token2wav import PromptTensors, WaveChunk, WaveService
-from cosyvoice_runtime.serving.token2wav.torch_runtime import load_token2wav
-from cosyvoice_runtime.serving.token2wav.torch_token2wav import TorchToken2Wav
-from cosyvoice_runtime.serving.token2wav.voices import VoiceCache
+from cosyvoice_runtime.engine.batches import PromptTensors, WaveChunk, WaveService
+from cosyvoice_runtime.engine.batches.voices import VoiceCache
+from cosyvoice_runtime.engine.runtimes.torch_runtime import load_token2wav
+from cosyvoice_runtime.engine.runtimes.torch_token2wav import TorchToken2Wav
+from cosyvoice_runtime.flow.torch import stream
+from cosyvoice_runtime.flow.torch.estimator import Conditions
+from cosyvoice_runtime.flow.torch.graphed_calls import FEW_PASTS, CallBuckets
+from cosyvoice_runtime.flow.torch.places import Places
+from cosyvoice_runtime.gpu import parcel, transfer
+from cosyvoice_runtime.gpu.buckets import batch_buckets
+from cosyvoice_runtime.gpu.cuda_graphs import CapturedGraph
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
 from making import make_checkpoint
 from measuring.machine import ROOT

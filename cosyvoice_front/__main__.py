@@ -18,8 +18,8 @@ from cosyvoice_front.keys import Keys
 from cosyvoice_front.request_id import set_up_logging
 from cosyvoice_front.server_client import Upstream
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
-from cosyvoice_runtime.file_limit import file_limit_problem
-from cosyvoice_runtime.listening import bound, is_loopback, own_addresses, with_port
+from cosyvoice_runtime.process.file_limit import file_limit_problem
+from cosyvoice_runtime.process.listening import bound, is_loopback, own_addresses, with_port
 from cosyvoice_runtime.settings import FrontSettings, Settings
 
 logger = logging.getLogger("cosyvoice_front")

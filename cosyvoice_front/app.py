@@ -27,7 +27,7 @@ from cosyvoice_front.speech import SpeechBody, read_speech
 from cosyvoice_front.voice_upload import add_voice, remove_voice
 from cosyvoice_front.wires.routes import add_wires
 from cosyvoice_runtime import __version__
-from cosyvoice_runtime.audit_log import AuditLog
+from cosyvoice_runtime.process.audit_log import AuditLog
 from cosyvoice_runtime.settings import Settings
 
 SPEECH_SCHEMA = {"content": {"application/json": {"schema": SpeechBody.model_json_schema()}}}

@@ -16,7 +16,7 @@ from cosyvoice_front import request_id
 from cosyvoice_front.errors import OVERLOADED, ApiError, GoneError
 from cosyvoice_front.noted_answer import NotedAnswer
 from cosyvoice_front.spoken import Tally
-from cosyvoice_runtime.audit_log import ERROR, LEFT, OK, REFUSED, AuditLog
+from cosyvoice_runtime.process.audit_log import ERROR, LEFT, OK, REFUSED, AuditLog
 from cosyvoice_runtime.settings.front import DEFAULT_VOICE
 
 METRICS = "/metrics"

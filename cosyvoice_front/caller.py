@@ -8,7 +8,7 @@ from starlette.requests import HTTPConnection
 
 from cosyvoice_front import audit
 from cosyvoice_front.errors import foreign_host, foreign_page
-from cosyvoice_runtime.browsers import is_fixed, parts
+from cosyvoice_runtime.process.browsers import is_fixed, parts
 from cosyvoice_runtime.settings.front import EVERY_ORIGIN
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from cosyvoice_front.server_client import SpeechServer, Upstream
 from cosyvoice_front.speech import SpeechBody
 from cosyvoice_front.spoken import Tally, as_events, encoded, placed
 from cosyvoice_front.voices import Voices
-from cosyvoice_runtime.audit_log import AuditLog
+from cosyvoice_runtime.process.audit_log import AuditLog
 from cosyvoice_runtime.settings import Settings
 
 logger = logging.getLogger(__name__)

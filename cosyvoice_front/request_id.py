@@ -9,8 +9,8 @@ from contextvars import ContextVar
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cosyvoice_runtime.headers import REQUEST_HEADER, request_name
-from cosyvoice_runtime.log_lines import log_lines
+from cosyvoice_runtime.process.headers import REQUEST_HEADER, request_name
+from cosyvoice_runtime.process.log_lines import log_lines
 
 logger = logging.getLogger(__name__)
 

@@ -2,6 +2,6 @@
 
 import sys
 
-from cosyvoice_runtime.pipeline.cli import main
+from cosyvoice_runtime.local.cli import main
 
 sys.exit(main())

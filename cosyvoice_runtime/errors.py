@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+
+logger = logging.getLogger(__name__)
+
 STATUSES = (
     "INVALID_ARGUMENT",
     "NOT_FOUND",
@@ -152,6 +156,21 @@ def split_status(message: str) -> tuple[str, str]:
     """Status and message of :func:`with_status`; INTERNAL for a text of anybody else, whatever it says."""
     status, separator, rest = message.partition(": ")
     return (status, rest) if separator and status in STATUSES else ("INTERNAL", message)
+
+
+PASSED_ON = (InvalidInput, NotFoundError, OverloadedError, StageError)
+"""Errors whose text says everything."""
+
+
+def message_of(error: BaseException, model: str, request: str = "") -> str:
+    """The text of an error as a client reads it; an unexpected exception is logged in full."""
+    if isinstance(error, PASSED_ON):
+        return str(error)
+    # A CheckpointError names files of this machine, which clients need not know.
+    if isinstance(error, CosyVoiceError) and not isinstance(error, CheckpointError):
+        return f"{model}: {error}"
+    logger.error("unexpected failure in %s, request %s", model, request or "-", exc_info=error)
+    return f"{model}: internal error ({type(error).__name__}); the server's log has the details"
 
 
 def shorten(value: object, length: int = 80) -> str:

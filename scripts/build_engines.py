@@ -24,14 +24,14 @@ from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.errors import CosyVoiceError, EngineFileError, InvalidInput
+from cosyvoice_runtime.lm.engines.tensorrt_llm.build.flags import BuildOptions, build_flags
 from cosyvoice_runtime.preflight.outcome import FAILED
-from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.flags import BuildOptions, build_flags
-from cosyvoice_runtime.serving.served_family import require_served
 from cosyvoice_runtime.settings import Machine, Settings, TensorrtLlmSettings, Token2WavSettings
 from cosyvoice_runtime.settings.extractors import ExtractorSettings
+from cosyvoice_runtime.settings.served_family import require_served
 
 if TYPE_CHECKING:
-    from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import ConversionOptions
+    from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion import ConversionOptions
 
 # Functions import what they make things with: a machine without a GPU has no torch.
 
@@ -96,14 +96,14 @@ def make_speech_lm(settings: TensorrtLlmSettings, tp_size: int) -> None:
 
 
 def make_onnx(settings: TensorrtLlmSettings) -> None:
-    from cosyvoice_runtime.onnx_cpu.lm_export import export_lm
+    from cosyvoice_runtime.lm.onnx.export import export_lm
 
     written = export_lm(settings.checkpoint_dir, settings.engine_dir, settings.weight_format)
     tell(settings.engine_dir, written)
 
 
 def make_vllm(settings: TensorrtLlmSettings) -> None:
-    from cosyvoice_runtime.serving.lm.engines.vllm.export import export
+    from cosyvoice_runtime.lm.engines.vllm.export import export
 
     tell(settings.engine_dir, export(settings.checkpoint_dir, settings.engine_dir, settings.dtype))
     check_vllm()
@@ -111,8 +111,8 @@ def make_vllm(settings: TensorrtLlmSettings) -> None:
 
 def make_tensorrt_llm(settings: TensorrtLlmSettings, tp_size: int) -> None:
     """Convert, then build; the converted checkpoint lies beside the engine."""
-    from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.engine_build import build
-    from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import convert
+    from cosyvoice_runtime.lm.engines.tensorrt_llm.build.engine_build import build
+    from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion import convert
 
     converted = settings.engine_dir.with_name(f"{settings.engine_dir.name}_checkpoint")
     wanted = conversion_options(settings, tp_size)
@@ -123,7 +123,7 @@ def make_tensorrt_llm(settings: TensorrtLlmSettings, tp_size: int) -> None:
 
 
 def conversion_options(settings: TensorrtLlmSettings, tp_size: int) -> ConversionOptions:
-    from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import ConversionOptions
+    from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion import ConversionOptions
 
     return ConversionOptions(settings.vocabulary, settings.dtype, tp_size, settings.weight_only)
 
@@ -167,10 +167,10 @@ def make_networks(settings: Token2WavSettings) -> None:
         return
     import torch
 
-    from cosyvoice_runtime.compiled.cuda import Cuda
-    from cosyvoice_runtime.compiled.engine_files import build, engine_of
-    from cosyvoice_runtime.compiled.export.graph_files import export_graph, graph_of
-    from cosyvoice_runtime.compiled.token2wav_engines import shapes_of
+    from cosyvoice_runtime.tensorrt.cuda import Cuda
+    from cosyvoice_runtime.tensorrt.engine_files import build, engine_of
+    from cosyvoice_runtime.tensorrt.graph_files import export_graph, graph_of
+    from cosyvoice_runtime.tensorrt.token2wav_engines import shapes_of
 
     directory, shapes = settings.backend_dir, shapes_of(settings, load_config(settings.checkpoint_dir))
     # The first of several; a server refuses the engine on GPUs of another kind.
@@ -183,9 +183,9 @@ def make_networks(settings: Token2WavSettings) -> None:
 
 
 def make_wave_graphs(settings: Token2WavSettings) -> None:
-    from cosyvoice_runtime.onnx_cpu.wave_export import export_wave
-    from cosyvoice_runtime.onnx_cpu.wave_files import wave_directory
-    from cosyvoice_runtime.onnx_cpu.wave_graphs import EstimatorFormats
+    from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats
+    from cosyvoice_runtime.token2wav.onnx.export import export_wave
+    from cosyvoice_runtime.token2wav.onnx.files import wave_directory
 
     formats = EstimatorFormats(settings.weight_format, settings.page_format)
     written = export_wave(settings.checkpoint_dir, settings.backend_dir, formats)
@@ -198,10 +198,10 @@ def make_extractor(settings: ExtractorSettings, name: str) -> None:
         return
     import torch
 
-    from cosyvoice_runtime.compiled.cuda import Cuda
-    from cosyvoice_runtime.compiled.engine_files import build, engine_of
-    from cosyvoice_runtime.compiled.export.extractors import PROFILE
-    from cosyvoice_runtime.compiled.export.graph_files import export_graph, graph_of
+    from cosyvoice_runtime.tensorrt.cuda import Cuda
+    from cosyvoice_runtime.tensorrt.engine_files import build, engine_of
+    from cosyvoice_runtime.tensorrt.extractor_graphs import PROFILE
+    from cosyvoice_runtime.tensorrt.graph_files import export_graph, graph_of
 
     directory, cuda = settings.backend_dir, Cuda(torch.device(settings.device))
     tell(graph_of(directory, name), export_graph(settings.checkpoint_dir, directory, name, "float32"))

@@ -21,9 +21,9 @@ from pathlib import Path
 
 from cosyvoice_client import SpeechClient, SpeechRequest, Timeline, read_reference, recorded
 from cosyvoice_runtime.checkpoint import Layout
+from cosyvoice_runtime.engine.measured_threads import with_measured_threads
 from cosyvoice_runtime.errors import CosyVoiceError
-from cosyvoice_runtime.listening import EVERYWHERE, local_url
-from cosyvoice_runtime.onnx_cpu.measured_threads import with_measured_threads
+from cosyvoice_runtime.process.listening import EVERYWHERE, local_url
 from cosyvoice_runtime.settings import (
     FrontSettings,
     Machine,
@@ -112,15 +112,15 @@ def make_repository(checkpoint: Path) -> Path:
 
 
 def export_speech_lm(settings: TensorrtLlmSettings) -> None:
-    from cosyvoice_runtime.onnx_cpu.lm_export import export_lm
+    from cosyvoice_runtime.lm.onnx.export import export_lm
 
     for reason in export_lm(settings.checkpoint_dir, settings.engine_dir, settings.weight_format):
         print(f"{settings.engine_dir}: made because: {reason}")
 
 
 def export_wave_graphs(settings: Token2WavSettings) -> None:
-    from cosyvoice_runtime.onnx_cpu.wave_export import export_wave
-    from cosyvoice_runtime.onnx_cpu.wave_graphs import EstimatorFormats
+    from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats
+    from cosyvoice_runtime.token2wav.onnx.export import export_wave
 
     formats = EstimatorFormats(settings.weight_format, settings.page_format)
     for reason in export_wave(settings.checkpoint_dir, settings.backend_dir, formats):

@@ -15,11 +15,11 @@ import os
 import sys
 from pathlib import Path
 
+from cosyvoice_runtime.engine.measured_threads import with_measured_threads
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
-from cosyvoice_runtime.onnx_cpu.measured_threads import with_measured_threads
-from cosyvoice_runtime.serving.served_family import require_served
 from cosyvoice_runtime.settings import Machine, Settings
 from cosyvoice_runtime.settings.repository import render, write
+from cosyvoice_runtime.settings.served_family import require_served
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "model_repo"
 

@@ -13,7 +13,7 @@ import os
 import sys
 
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
-from cosyvoice_runtime.listening import local_url
+from cosyvoice_runtime.process.listening import local_url
 from cosyvoice_runtime.settings import ServerSettings, Settings
 
 PORTS = ("http", "grpc")

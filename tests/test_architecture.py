@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,18 +13,21 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARY = "cosyvoice_runtime"
 WITHOUT_TORCH = (
-    "arrays", "audio", "checkpoint", "cuda_errors", "errors", "event_loop", "gateway", "metrics", "onnx_cpu",
-    "nvidia", "onnx_memory",
-    "pipeline", "serving.extractors", "serving.gpu_shifts", "serving.host",
-    "serving.lm.scheduler", "serving.served_family", "serving.speech", "serving.token2wav",
-    "serving.triton", "settings", "speakable", "speed", "supervisor", "text", "voice", "wave",
+    "arrays", "audio", "checkpoint", "engine", "errors", "flow", "gateway", "gpu", "language_names",
+    "lm", "local", "manifest", "metrics", "onnx", "process", "serving", "settings", "speakable",
+    "supervisor", "text", "token2wav", "vocoder", "voice",
 )  # fmt: skip
 """Packages and modules that a machine without torch runs: a server on a CPU, its clients, its voices."""
 WITH_TORCH = {
     "checkpoint.as_torch", "checkpoint.huggingface", "checkpoint.safetensors_writer",
-    "pipeline.chunked_token2wav", "pipeline.token2wav_families",
-    "serving.token2wav.device", "serving.token2wav.torch_graphs", "serving.token2wav.torch_memory",
-    "serving.token2wav.torch_runtime", "serving.token2wav.torch_token2wav",
+    "engine.runtimes.device", "engine.runtimes.torch_graphs", "engine.runtimes.torch_memory",
+    "engine.runtimes.torch_runtime", "engine.runtimes.torch_token2wav",
+    "flow.kernels", "flow.torch",
+    "gpu.cuda_graphs", "gpu.kernels", "gpu.parcel", "gpu.partitions.division", "gpu.partitions.partition",
+    "gpu.transfer", "gpu.unplanned_attention", "gpu.untouched_zeros",
+    "lm.engines.tensorrt_llm", "lm.engines.torch", "lm.engines.visible_gpu", "lm.engines.vllm",
+    "lm.kernels", "lm.torch",
+    "token2wav.chunked_token2wav", "token2wav.families", "vocoder.kernels", "vocoder.torch",
 }  # fmt: skip
 """What of them is there for torch: it reads weights for it, or makes and writes them."""
 
@@ -40,18 +44,50 @@ def test_no_two_classes_have_one_name(package: str) -> None:
 
 
 def test_folders_of_the_library_import_each_other_in_one_direction() -> None:
-    """Entry points (``__main__.py``) and imports for type checkers aside."""
-    library = ROOT / "cosyvoice_runtime"
-    imports: dict[str, set[str]] = defaultdict(set)
-    for path in library.rglob("*.py"):
-        if path.name != "__main__.py":
-            folder = path.relative_to(library).parts[0].removesuffix(".py")
-            imports[folder] |= imported_folders(ast.parse(path.read_text("utf-8"))) - {folder}
-    assert imports["serving"] >= {"pipeline", "lm"}
+    imports = imports_of_folders()
+    assert imports["serving.speech"] >= {"voice", "settings"}
     assert {folder for folder in imports if folder in reached(folder, imports)} == set()
 
 
-def imported_folders(module: ast.Module) -> set[str]:
+def test_page_lists_the_folders_from_the_top_down() -> None:
+    """Each imports what stands in its row or below it, and no folder is missing."""
+    page = (ROOT / "docs" / "request.md").read_text("utf-8")
+    rows = re.findall(rf"^\| (`{LIBRARY}/[^|]*) \|[^|]*\|$", page, re.MULTILINE)
+    folders = [re.findall(r"(\w+)/`", row) for row in rows]
+    row_of = {folder: number for number, row in enumerate(folders) for folder in row}
+    imports = {
+        (folder.split(".")[0], other.split(".")[0])
+        for folder, others in imports_of_folders().items()
+        for other in others
+    }
+    houses = {each for pair in imports for each in pair if (ROOT / LIBRARY / each).is_dir()}
+    assert houses == row_of.keys()
+    upwards = [(a, b) for a, b in imports if a in houses and b in houses and row_of[a] > row_of[b]]
+    assert upwards == []
+
+
+def imports_of_folders() -> dict[str, set[str]]:
+    """Folders of the library, and those that their own files import.
+
+    Entry points (``__main__.py``) and imports for type checkers aside. A file in no folder counts as one.
+    """
+    imports: dict[str, set[str]] = defaultdict(set)
+    for path in (ROOT / LIBRARY).rglob("*.py"):
+        if path.name != "__main__.py":
+            folder = folder_of(module_of(path))
+            modules = imported_modules(ast.parse(path.read_text("utf-8")))
+            imports[folder] |= {folder_of(module) for module in modules} - {folder}
+    return imports
+
+
+def folder_of(module: str) -> str:
+    path = Path(*module.split("."))
+    own = path if (ROOT / LIBRARY / path).is_dir() or len(path.parts) == 1 else path.parent
+    return ".".join(own.parts)
+
+
+def imported_modules(module: ast.Module) -> set[str]:
+    """Modules of the library that one imports anywhere, without the name of the library."""
     typing = [node for node in ast.walk(module) if is_for_type_checkers(node)]
     hidden = {id(inner) for node in typing for inner in ast.walk(node)}
     names: list[str] = []
@@ -62,7 +98,13 @@ def imported_folders(module: ast.Module) -> set[str]:
             names += [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
-    return {name.split(".")[1] for name in names if name.startswith("cosyvoice_runtime.")}
+    inner = [name.removeprefix(f"{LIBRARY}.") for name in names if name.startswith(f"{LIBRARY}.")]
+    return {name if is_module(name) else name.rpartition(".")[0] for name in inner} - {""}
+
+
+def is_module(name: str) -> bool:
+    path = ROOT / LIBRARY / Path(*name.split("."))
+    return path.is_dir() or path.with_suffix(".py").exists()
 
 
 def is_for_type_checkers(node: ast.AST) -> bool:

@@ -61,7 +61,7 @@ def test_an_unimportable_torch_is_one(tmp_path: Path) -> None:
 def test_extractors_answer(tmp_path: Path, reference: Path, model: str, output: str, library) -> None:
     program = f"""
 from triton_python_backend_utils import InferenceRequest
-from cosyvoice_runtime.serving import extractors
+from cosyvoice_runtime.serving.hosted import extractors
 from cosyvoice_runtime.settings import AudioTokenizerSettings, SpeakerEmbeddingSettings
 model = extractors.{model}({model}Settings(checkpoint_dir={str(DEMO_VOICE)!r}, threads=1))
 request = InferenceRequest({{"reference_wav": np.load({str(reference)!r})[None]}})
@@ -82,7 +82,7 @@ from coded_stages import CodedStages
 from triton_python_backend_utils import InferenceRequest
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.metrics import Metrics
-from cosyvoice_runtime.pipeline.stages import TokenGroup
+from cosyvoice_runtime.engine.utterance.stages import TokenGroup
 from cosyvoice_runtime.serving.speech.listeners import WholeListener
 from cosyvoice_runtime.serving.speech.load import load_speech_service, open_admission
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
@@ -194,7 +194,7 @@ except SystemExit as end:
 def test_what_runs_on_torch_is_refused_by_its_setting(tmp_path: Path, field: str) -> None:
     program = f"""
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.serving.served_family import require_backend, require_engine
+from cosyvoice_runtime.settings.served_family import require_backend, require_engine
 from cosyvoice_runtime.settings import Settings
 settings = Settings.read(["checkpoint_dir={DEMO_VOICE}", "{field}=torch", "device=cpu"])
 try:
@@ -208,8 +208,8 @@ else:
 
 
 EXPORT = """
-from cosyvoice_runtime.onnx_cpu.wave_export import export_wave
-from cosyvoice_runtime.onnx_cpu.wave_graphs import EstimatorFormats
+from cosyvoice_runtime.token2wav.onnx.export import export_wave
+from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats
 
 assert export_wave(Path(VOICE), Path("networks"), EstimatorFormats())
 """
@@ -217,7 +217,7 @@ TOKEN2WAV = """
 sys.modules["onnx"] = None  # 10 MiB that only those who write graphs need
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.page import read_samples
-from cosyvoice_runtime.serving.token2wav import PromptTensors, WaveChunk, load_wave_service
+from cosyvoice_runtime.engine.batches import PromptTensors, WaveChunk, load_wave_service
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
 from queue import Queue
 
@@ -250,8 +250,8 @@ def test_token2wav_is_converted_and_speaks(tmp_path: Path, family: str) -> None:
 
 
 SPEAK_ALONE = """
-from cosyvoice_runtime.pipeline import networks, synthesizer
-from cosyvoice_runtime.pipeline.cli import main
+from cosyvoice_runtime.local import networks, synthesizer
+from cosyvoice_runtime.local.cli import main
 exported = Path("networks")
 synthesizer.Synthesizer.from_checkpoint.__func__.__kwdefaults__["exported"] = exported
 words = ["speak", "Hello there.", "--checkpoint", VOICE, "--seed", "1", "-o", "spoken.wav"]

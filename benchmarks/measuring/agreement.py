@@ -16,8 +16,8 @@ from cosyvoice_runtime.lm import (
     SpeechLM,
     generate,
 )
+from cosyvoice_runtime.lm.engines.engine import LmEngine
 from cosyvoice_runtime.lm.prompt import PromptPart, Table
-from cosyvoice_runtime.serving.lm.engine import LmEngine
 
 
 @dataclass(frozen=True)

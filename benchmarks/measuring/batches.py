@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cosyvoice_runtime.engine.batches import PromptTensors, WaveChunk
+from cosyvoice_runtime.engine.batches.router import WaveRouter
+from cosyvoice_runtime.engine.batches.service import WaveOutcome
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
-from cosyvoice_runtime.serving.lm.request import Request
-from cosyvoice_runtime.serving.lm.scheduler import Scheduler
-from cosyvoice_runtime.serving.token2wav import PromptTensors, WaveChunk
-from cosyvoice_runtime.serving.token2wav.router import WaveRouter
-from cosyvoice_runtime.serving.token2wav.service import WaveOutcome
+from cosyvoice_runtime.lm.scheduler.request import Request
+from cosyvoice_runtime.lm.scheduler.scheduler import Scheduler
 from cosyvoice_runtime.voice import Voice
 
 Done = Callable[[], None]

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from cosyvoice_runtime.engine.batches.gpus import shared_gpus
+from cosyvoice_runtime.engine.batches.load import load_wave_service
+from cosyvoice_runtime.gpu.partitions.shared_gpu import NOT_SHARED
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
+from cosyvoice_runtime.lm.engines.engine import prepare_engine
+from cosyvoice_runtime.lm.scheduler.scheduler import Scheduler
 from cosyvoice_runtime.metrics import Metrics
-from cosyvoice_runtime.serving.lm.engine import prepare_engine
-from cosyvoice_runtime.serving.lm.scheduler import Scheduler
-from cosyvoice_runtime.serving.shared_gpu import NOT_SHARED
-from cosyvoice_runtime.serving.token2wav.gpus import shared_gpus
-from cosyvoice_runtime.serving.token2wav.load import load_wave_service
 from cosyvoice_runtime.settings import Settings
 from cosyvoice_runtime.settings.model import gpu_number
 from cosyvoice_runtime.voice import Voice

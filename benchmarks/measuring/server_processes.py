@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from cosyvoice_runtime.processes import Process, living, session_members
+from cosyvoice_runtime.process.processes import Process, living, session_members
 
 SHARED_MEMORY = Path("/dev/shm")
 LISTENS = "0A"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from cosyvoice_runtime.serving.token2wav.usual_pages import UsualPages
+from cosyvoice_runtime.engine.batches.usual_pages import UsualPages
 
 
 class SimulatedPages:

@@ -14,17 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from cosyvoice_runtime.serving.gpu_division import CALM, FIRST_LANES_OF_FEW
-from cosyvoice_runtime.serving.sole_use import SoleUse
-from cosyvoice_runtime.serving.token2wav.chunk import WaveChunk
-from cosyvoice_runtime.serving.token2wav.lane import TurnLane, jobs_of, soonest
-from cosyvoice_runtime.serving.token2wav.openings import Openings
-from cosyvoice_runtime.serving.token2wav.pace import TurnPace
-from cosyvoice_runtime.serving.token2wav.service import Speaker
-from cosyvoice_runtime.serving.token2wav.torch_graphs import HURRIED_ROWS
-from cosyvoice_runtime.serving.token2wav.turn import LaunchedTurn, Share, WaveJob
-from cosyvoice_runtime.serving.token2wav.turn_planner import TurnPlanner
-from cosyvoice_runtime.serving.token2wav.waiting_jobs import WaitingJobs
+from cosyvoice_runtime.engine.batches.chunk import WaveChunk
+from cosyvoice_runtime.engine.batches.lane import TurnLane, jobs_of, soonest
+from cosyvoice_runtime.engine.batches.openings import Openings
+from cosyvoice_runtime.engine.batches.pace import TurnPace
+from cosyvoice_runtime.engine.batches.service import Speaker
+from cosyvoice_runtime.engine.batches.turn import LaunchedTurn, Share, WaveJob
+from cosyvoice_runtime.engine.batches.turn_planner import TurnPlanner
+from cosyvoice_runtime.engine.batches.waiting_jobs import WaitingJobs
+from cosyvoice_runtime.engine.runtimes.torch_graphs import HURRIED_ROWS
+from cosyvoice_runtime.gpu.partitions.division import CALM, FIRST_LANES_OF_FEW
+from cosyvoice_runtime.gpu.partitions.sole_use import SoleUse
 from cosyvoice_runtime.settings.token2wav import GPU_BATCH, GPU_TURN_MS
 from measuring.simulated_pages import SimulatedPages
 

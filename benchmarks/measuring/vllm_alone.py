@@ -10,15 +10,15 @@ import torch
 from cosyvoice_runtime.checkpoint import load_config
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.lm.engines.engine import OpenEngine
+from cosyvoice_runtime.lm.engines.visible_gpu import see_only
+from cosyvoice_runtime.lm.engines.vllm.engine import MakeParams, VllmEngine
+from cosyvoice_runtime.lm.engines.vllm.installed import require_vllm
+from cosyvoice_runtime.lm.engines.vllm.prompt_tables import PromptTables
+from cosyvoice_runtime.lm.engines.vllm.startup import engine_args, engine_of, start
+from cosyvoice_runtime.lm.engines.vllm.statistics import VllmStatistics
+from cosyvoice_runtime.lm.engines.vllm.utterance import VllmUtterance
 from cosyvoice_runtime.metrics import Metrics
-from cosyvoice_runtime.serving.lm.engine import OpenEngine
-from cosyvoice_runtime.serving.lm.engines.vllm.engine import MakeParams, VllmEngine
-from cosyvoice_runtime.serving.lm.engines.vllm.installed import require_vllm
-from cosyvoice_runtime.serving.lm.engines.vllm.prompt_tables import PromptTables
-from cosyvoice_runtime.serving.lm.engines.vllm.startup import engine_args, engine_of, start
-from cosyvoice_runtime.serving.lm.engines.vllm.statistics import VllmStatistics
-from cosyvoice_runtime.serving.lm.engines.vllm.utterance import VllmUtterance
-from cosyvoice_runtime.serving.lm.visible_gpu import see_only
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 
 

@@ -20,8 +20,8 @@ from cosyvoice_runtime.check.limits import SOURCE
 from cosyvoice_runtime.check.precisions import not_run
 from cosyvoice_runtime.check.table import table
 from cosyvoice_runtime.errors import CosyVoiceError
-from cosyvoice_runtime.serving.served_family import require_served
 from cosyvoice_runtime.settings import Machine, Settings
+from cosyvoice_runtime.settings.served_family import require_served
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -18,6 +18,7 @@ from cosyvoice_runtime.check.table import Row
 from cosyvoice_runtime.check.watch import NumberWatch
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.verify import verify_checkpoint
+from cosyvoice_runtime.engine.utterance.request import SpeechRequest, lm_prompts
 from cosyvoice_runtime.errors import (
     FLOW,
     OUTPUTS,
@@ -28,12 +29,11 @@ from cosyvoice_runtime.errors import (
     CosyVoiceError,
 )
 from cosyvoice_runtime.lm.prompt import Prompt
-from cosyvoice_runtime.pipeline.flow_prompt import flow_prompt
-from cosyvoice_runtime.pipeline.networks import open_lm, open_token2wav
-from cosyvoice_runtime.pipeline.request import SpeechRequest, lm_prompts
+from cosyvoice_runtime.local.networks import open_lm, open_token2wav
 from cosyvoice_runtime.serving.not_finite import DAMAGED, speech_lm_remedies, token2wav_remedies
 from cosyvoice_runtime.settings import Settings
 from cosyvoice_runtime.text import TextFrontEnd, read_tokenizer
+from cosyvoice_runtime.token2wav.flow_prompt import flow_prompt
 from cosyvoice_runtime.voice.build import assemble_voice, extractor_samples, prompt_mel
 from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
 from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cosyvoice_runtime.errors import FLOW, SPEECH_LM, VOCODER
-from cosyvoice_runtime.pipeline.networks import Placing
+from cosyvoice_runtime.local.networks import Placing
 from cosyvoice_runtime.settings import Settings, TensorrtLlmSettings
 from cosyvoice_runtime.settings.machine import installed
 from cosyvoice_runtime.settings.token2wav import EIGHT_BIT_PAGES

@@ -11,12 +11,12 @@ import numpy as np
 from cosyvoice_runtime.arrays import Array, Floats
 from cosyvoice_runtime.check.watch import NumberWatch
 from cosyvoice_runtime.errors import FLOW, SPEECH_LM, VOCODER
+from cosyvoice_runtime.flow.prompt import FlowPrompt
 from cosyvoice_runtime.lm.host_steps import CachedNetwork, HostSteps
 from cosyvoice_runtime.lm.prompt import Prompt, num_positions
 from cosyvoice_runtime.lm.running_batch import RunningBatch
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.settings.machine import installed
-from cosyvoice_runtime.wave.prompt import FlowPrompt
 
 SEED = 0
 TOKENS = 100
@@ -114,7 +114,7 @@ def _hift(token2wav: Any) -> Any:
 def _sampled_phase(hift: Any, mel: Floats) -> Floats:
     import torch
 
-    from cosyvoice_runtime.vocoder.sampled_phase import RandomStart
+    from cosyvoice_runtime.vocoder.torch.sampled_phase import RandomStart
 
     frames = torch.from_numpy(mel).to(hift.device)[None]
     start = RandomStart.draw(hift.config, frames.shape[2], torch.Generator().manual_seed(SEED)).to(
@@ -126,12 +126,12 @@ def _sampled_phase(hift: Any, mel: Floats) -> Floats:
 
 def _cached(lm: Any, positions: int) -> tuple[Any, CachedNetwork]:
     if hasattr(lm, "session"):
-        from cosyvoice_runtime.onnx_cpu.lm import OnnxCachedLM, OnnxKVCache
+        from cosyvoice_runtime.lm.onnx.speech_lm import OnnxCachedLM, OnnxKVCache
 
         own = OnnxKVCache(lm.config, 1, positions)
         return own, OnnxCachedLM(lm, own)
-    from cosyvoice_runtime.lm.cached_lm import CachedLM
-    from cosyvoice_runtime.lm.kv_cache import KVCache
+    from cosyvoice_runtime.lm.torch.cached_lm import CachedLM
+    from cosyvoice_runtime.lm.torch.kv_cache import KVCache
 
     cache = KVCache(lm.config, 1, positions, lm.device, lm.dtype)
     return cache, CachedLM(lm, cache)

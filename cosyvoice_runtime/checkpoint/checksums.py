@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
+from cosyvoice_runtime.checkpoint.sha256 import sha256_of
 from cosyvoice_runtime.errors import CheckpointError
-from cosyvoice_runtime.sha256 import sha256_of
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.exclusive_lock import exclusive_lock
+from cosyvoice_runtime.process.exclusive_lock import exclusive_lock
 
 
 @contextmanager

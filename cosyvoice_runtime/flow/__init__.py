@@ -1,0 +1,1 @@
+"""The flow: speech tokens and a voice in, mel out."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.gateway.options import GatewayOptions
-from cosyvoice_runtime.log_lines import log_lines
+from cosyvoice_runtime.process.log_lines import log_lines
 
 
 def main() -> int:

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from tritonclient.grpc import service_pb2
 
-from cosyvoice_runtime.audit_log import ERROR, LEFT, OK, REFUSED, AuditLog
 from cosyvoice_runtime.errors import ClientGoneError, split_status
 from cosyvoice_runtime.gateway.policy import RefusedError
 from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
+from cosyvoice_runtime.process.audit_log import ERROR, LEFT, OK, REFUSED, AuditLog
 
 FAULTS = ("INTERNAL", "UNKNOWN", "DEADLINE_EXCEEDED", "DATA_LOSS")
 """Statuses of errors that are no refusal."""

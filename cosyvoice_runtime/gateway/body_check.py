@@ -17,7 +17,7 @@ from typing import Any
 from cosyvoice_runtime.gateway.policy import RefusedError
 from cosyvoice_runtime.gateway.tensor_check import check_generate, check_http
 from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
-from cosyvoice_runtime.headers import CLIENT_HEADER
+from cosyvoice_runtime.process.headers import CLIENT_HEADER
 
 LONG_JSON_BYTES = 262_144
 """Size that takes Python some ten milliseconds to read, during which it does nothing else."""

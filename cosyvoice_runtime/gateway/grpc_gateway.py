@@ -14,8 +14,6 @@ import numpy as np
 from tritonclient.grpc import service_pb2
 from tritonclient.utils import serialize_byte_tensor
 
-from cosyvoice_runtime.audit_log import AuditLog
-from cosyvoice_runtime.direct import DIRECT
 from cosyvoice_runtime.errors import STATUSES, ClientGoneError, with_status
 from cosyvoice_runtime.gateway.audit import CallAudit
 from cosyvoice_runtime.gateway.call_limit import CallLimit
@@ -46,8 +44,16 @@ from cosyvoice_runtime.gateway.tensor_check import check_grpc
 from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
 from cosyvoice_runtime.gateway.wire_fields import check_fields
 from cosyvoice_runtime.gateway.wording import reworded, reworded_in_stream
-from cosyvoice_runtime.headers import CALL_HEADER, CLIENT_HEADER, LEFT_HEADER, REQUEST_HEADER, request_name
-from cosyvoice_runtime.listening import own_addresses, split_port, with_port
+from cosyvoice_runtime.process.audit_log import AuditLog
+from cosyvoice_runtime.process.direct import DIRECT
+from cosyvoice_runtime.process.headers import (
+    CALL_HEADER,
+    CLIENT_HEADER,
+    LEFT_HEADER,
+    REQUEST_HEADER,
+    request_name,
+)
+from cosyvoice_runtime.process.listening import own_addresses, split_port, with_port
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,6 @@ from typing import Any
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, UnixConnector, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from cosyvoice_runtime.audit_log import AuditLog
-from cosyvoice_runtime.browsers import PageError, refuse_pages
 from cosyvoice_runtime.gateway.audit import CallAudit
 from cosyvoice_runtime.gateway.body_check import BodyCheck, BodyQuestion
 from cosyvoice_runtime.gateway.connections import IDLE_S, Connections, is_ours
@@ -29,8 +27,16 @@ from cosyvoice_runtime.gateway.policy import MAX_NAME_LENGTH, Policy, RefusedErr
 from cosyvoice_runtime.gateway.seldom_log import log_accepts_seldom
 from cosyvoice_runtime.gateway.whole_answer import in_the_name_of
 from cosyvoice_runtime.gateway.wording import RESTARTING, models_status, reworded, reworded_in_stream
-from cosyvoice_runtime.headers import CALL_HEADER, CLIENT_HEADER, LEFT_HEADER, REQUEST_HEADER, request_name
-from cosyvoice_runtime.listening import bound, own_addresses, split_port
+from cosyvoice_runtime.process.audit_log import AuditLog
+from cosyvoice_runtime.process.browsers import PageError, refuse_pages
+from cosyvoice_runtime.process.headers import (
+    CALL_HEADER,
+    CLIENT_HEADER,
+    LEFT_HEADER,
+    REQUEST_HEADER,
+    request_name,
+)
+from cosyvoice_runtime.process.listening import bound, own_addresses, split_port
 
 logger = logging.getLogger(__name__)
 logging.getLogger("aiohttp.server").addFilter(is_ours)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cosyvoice_runtime.headers import CLIENT_HEADER
+from cosyvoice_runtime.process.headers import CLIENT_HEADER
 
 EVENT = "text_event"
 OPEN = "open"

@@ -15,18 +15,18 @@ from cosyvoice_runtime.lm.running_batch import RunningBatch
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 
 if TYPE_CHECKING:
-    from cosyvoice_runtime.lm.decoder import BatchDecoder
-    from cosyvoice_runtime.lm.kv_cache import KVCache, cache_bytes
-    from cosyvoice_runtime.lm.network import SpeechLM
-    from cosyvoice_runtime.lm.single_utterance import generate, generate_all
+    from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
+    from cosyvoice_runtime.lm.torch.kv_cache import KVCache, cache_bytes
+    from cosyvoice_runtime.lm.torch.network import SpeechLM
+    from cosyvoice_runtime.lm.torch.single_utterance import generate, generate_all
 
 ON_TORCH = {
-    "BatchDecoder": "decoder",
-    "KVCache": "kv_cache",
-    "SpeechLM": "network",
-    "cache_bytes": "kv_cache",
-    "generate": "single_utterance",
-    "generate_all": "single_utterance",
+    "BatchDecoder": "torch.decoder",
+    "KVCache": "torch.kv_cache",
+    "SpeechLM": "torch.network",
+    "cache_bytes": "torch.kv_cache",
+    "generate": "torch.single_utterance",
+    "generate_all": "torch.single_utterance",
 }
 """Modules by the names that they define."""
 

@@ -13,7 +13,7 @@ from prometheus_client.samples import Sample
 
 from cosyvoice_runtime.metrics.metrics import LIVING_GAUGES
 from cosyvoice_runtime.metrics.request_count import IN_WORK, REFUSED
-from cosyvoice_runtime.processes import is_alive
+from cosyvoice_runtime.process.processes import is_alive
 
 COUNTERS = ("_total", "_count")
 """How names of numbers end that only grow."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from cosyvoice_runtime.nvidia import OLDEST_DRIVERS, cuda_of_driver
+from cosyvoice_runtime.gpu.nvidia import OLDEST_DRIVERS, cuda_of_driver
 from cosyvoice_runtime.preflight.outcome import Outcome, failed, judged, passed, unchecked, warned
 
 Version = tuple[int, int]

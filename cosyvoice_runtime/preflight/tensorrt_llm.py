@@ -12,8 +12,18 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from cosyvoice_runtime.checkpoint.schema import Schema
-from cosyvoice_runtime.compiled.manifest import Manifest
 from cosyvoice_runtime.errors import EngineFileError
+from cosyvoice_runtime.lm.engines.tensorrt_llm.build.flags import (
+    MODEL_CLASS,
+    MODEL_FILE,
+    BuildOptions,
+    Flag,
+    build_flags,
+    command,
+)
+from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion.parameters import quantised_schema
+from cosyvoice_runtime.lm.engines.tensorrt_llm.installed import CONTAINER, LIBRARIES
+from cosyvoice_runtime.manifest import Manifest
 from cosyvoice_runtime.preflight.container import (
     Container,
     ask,
@@ -24,16 +34,6 @@ from cosyvoice_runtime.preflight.container import (
 )
 from cosyvoice_runtime.preflight.outcome import Outcome, failed, judged, unchecked
 from cosyvoice_runtime.preflight.symbols import Symbol, check_symbols
-from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build.flags import (
-    MODEL_CLASS,
-    MODEL_FILE,
-    BuildOptions,
-    Flag,
-    build_flags,
-    command,
-)
-from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.parameters import quantised_schema
-from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.installed import CONTAINER, LIBRARIES
 
 NUMPY = "1.26.4"
 """TensorRT 10.14's Python bindings are compiled for numpy 1: with numpy 2 arrays from them have strides of 0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cosyvoice_runtime.lm.engines.vllm.installed import CONTAINER, VERSION
 from cosyvoice_runtime.preflight.container import Container, check_driver, check_versions
 from cosyvoice_runtime.preflight.outcome import Outcome
 from cosyvoice_runtime.preflight.symbols import Symbol, check_symbols
-from cosyvoice_runtime.serving.lm.engines.vllm.installed import CONTAINER, VERSION
 
 PINNED = Container(
     image=CONTAINER,

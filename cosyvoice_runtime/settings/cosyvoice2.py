@@ -48,7 +48,7 @@ class CosyVoice2Settings(ModelSettings):
     )
     watermark: WatermarkName = Field(
         "none",
-        description="What marks the sound of all speech, see cosyvoice_runtime/pipeline/watermark.py.",
+        description="What marks the sound of all speech, see cosyvoice_runtime/serving/speech/watermark.py.",
     )
     max_voices: int = Field(
         1000,

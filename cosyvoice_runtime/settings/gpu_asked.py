@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.nvidia import Obstacle, obstacle
+from cosyvoice_runtime.gpu.nvidia import Obstacle, obstacle
 from cosyvoice_runtime.settings.model import CUDA
 from cosyvoice_runtime.settings.rule import AUTO
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from cosyvoice_runtime.nvidia import GpuFacts, Obstacle, gpus_of_torch, has_driver, obstacle_to_torch
+from cosyvoice_runtime.gpu.nvidia import GpuFacts, Obstacle, gpus_of_torch, has_driver, obstacle_to_torch
 
 CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 

@@ -27,7 +27,7 @@ REMOVED: Mapping[str, str] = {
     "max_voices_mib": "leave it out, max_voices voices of 2 MiB have room",
     "min_shared_memory_mib": CONSTANT.format("64"),
     "process": "leave it out, token2wav's process computes everything",
-    "published_prompt_rate": "cosyvoice_runtime.pipeline.cli has it, to compare with the published code",
+    "published_prompt_rate": "cosyvoice_runtime.local.cli has it, to compare with the published code",
     "ras_callback": "leave it out; with cosyvoice2.sampling=nucleus requests draw faster",
     "ras_threshold": CONSTANT.format("0.1"),
     "ras_window_tokens": CONSTANT.format("10"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cosyvoice_runtime.checkpoint.layout import Layout
-from cosyvoice_runtime.nvidia import GpuFacts
+from cosyvoice_runtime.gpu.nvidia import GpuFacts
 from cosyvoice_runtime.settings.gpu_memory import (
     GIB,
     room_for_pages,

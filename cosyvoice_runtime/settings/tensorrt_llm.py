@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.nvidia import FUSED_FROM
+from cosyvoice_runtime.gpu.nvidia import FUSED_FROM
 from cosyvoice_runtime.settings.model import (
     CPU,
     NetworkSettings,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from cosyvoice_runtime.checkpoint.family import SpeechLmNeeds
-    from cosyvoice_runtime.nvidia import GpuFacts
+    from cosyvoice_runtime.gpu.nvidia import GpuFacts
     from cosyvoice_runtime.settings.machine import Machine
 
 

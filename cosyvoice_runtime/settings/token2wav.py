@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.flow.solvers import EULER
 from cosyvoice_runtime.settings.model import (
     BACKEND_DIR,
     CPU,
@@ -22,7 +23,6 @@ from cosyvoice_runtime.settings.model import (
 )
 from cosyvoice_runtime.settings.rule import AUTO, AUTO_NUMBER, EXACT, OR_AUTO, Accepted, Flag
 from cosyvoice_runtime.settings.runtime_choice import RuntimeChoice, RuntimeChooser, changed
-from cosyvoice_runtime.wave.solvers import EULER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

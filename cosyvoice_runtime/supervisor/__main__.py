@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from cosyvoice_runtime.errors import CosyVoiceError
-from cosyvoice_runtime.log_lines import log_lines
+from cosyvoice_runtime.process.log_lines import log_lines
 from cosyvoice_runtime.settings import Settings
 from cosyvoice_runtime.supervisor.errors import (
     UNDRAINED_EXIT_CODE,

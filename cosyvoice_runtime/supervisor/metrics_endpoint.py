@@ -13,9 +13,9 @@ from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingTCPServer
 from typing import Any
 
-from cosyvoice_runtime.browsers import PageError, refuse_pages
 from cosyvoice_runtime.gateway.seldom_log import SeldomLog
-from cosyvoice_runtime.listening import bound
+from cosyvoice_runtime.process.browsers import PageError, refuse_pages
+from cosyvoice_runtime.process.listening import bound
 from cosyvoice_runtime.supervisor.control import ControlError
 
 logger = logging.getLogger(__name__)

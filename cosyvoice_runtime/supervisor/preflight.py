@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from cosyvoice_runtime.file_limit import file_limit_problem
+from cosyvoice_runtime.process.file_limit import file_limit_problem
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.settings.template import placeholders, unescape
 from cosyvoice_runtime.supervisor import shared_memory

@@ -15,9 +15,9 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor, triton_to_np_dtype
 
 from cosyvoice_runtime.arrays import Floats
-from cosyvoice_runtime.direct import DIRECT
 from cosyvoice_runtime.errors import CosyVoiceError, split_status
-from cosyvoice_runtime.headers import PROBE_HEADER
+from cosyvoice_runtime.process.direct import DIRECT
+from cosyvoice_runtime.process.headers import PROBE_HEADER
 from cosyvoice_runtime.supervisor.errors import PreflightError
 
 FILE_NAME = "probe.json"

@@ -16,7 +16,6 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO
 
-from cosyvoice_runtime import processes
 from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE
 from cosyvoice_runtime.metrics.page import (
     read_request_counts,
@@ -24,6 +23,7 @@ from cosyvoice_runtime.metrics.page import (
     sum_of_counters,
     take_lost_counts,
 )
+from cosyvoice_runtime.process import processes
 from cosyvoice_runtime.supervisor import shared_memory
 from cosyvoice_runtime.supervisor.lifeline import Lifeline
 from cosyvoice_runtime.supervisor.log_file import LogFile

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.whole_answer import whole_models
-from cosyvoice_runtime.headers import HANDED_ON, PROBE_HEADER
-from cosyvoice_runtime.listening import is_loopback
-from cosyvoice_runtime.run_variables import PROBE_KEY_VARIABLE
+from cosyvoice_runtime.process.headers import HANDED_ON, PROBE_HEADER
+from cosyvoice_runtime.process.listening import is_loopback
+from cosyvoice_runtime.process.run_variables import PROBE_KEY_VARIABLE
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.settings.rendered import home_of
 from cosyvoice_runtime.settings.server import EVERY_MODEL

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.listening import bound, local_url, own_addresses, with_port
+from cosyvoice_runtime.process.listening import bound, local_url, own_addresses, with_port
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor.errors import PreflightError
 

@@ -12,7 +12,7 @@ from prometheus_client import Metric, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from cosyvoice_runtime.nvidia import has_driver
+from cosyvoice_runtime.gpu.nvidia import has_driver
 from cosyvoice_runtime.settings.model import CPU
 from cosyvoice_runtime.settings.rendered import read_parameters
 from cosyvoice_runtime.supervisor.shared_memory import DIRECTORY

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cosyvoice_runtime.nvidia import KERNEL_MODULE, Obstacle, has_driver
+from cosyvoice_runtime.gpu.nvidia import KERNEL_MODULE, Obstacle, has_driver
 from cosyvoice_runtime.settings.gpu_asked import tell_obstacle
 from cosyvoice_runtime.settings.model import CUDA
 from cosyvoice_runtime.settings.rendered import read_parameters
@@ -201,7 +201,7 @@ def _is_on_gpu(model: Path) -> bool:
 
 def _obstacle(python: Path) -> Obstacle | None:
     try:
-        facts = json.loads(_output([python, "-m", "cosyvoice_runtime.nvidia"]))
+        facts = json.loads(_output([python, "-m", "cosyvoice_runtime.gpu.nvidia"]))
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         return Obstacle(f"NVIDIA's driver is here, but {python} could not be asked about it ({error})")
     return facts and Obstacle(**facts)

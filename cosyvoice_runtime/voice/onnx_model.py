@@ -12,7 +12,7 @@ import numpy as np
 
 from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.errors import CheckpointError
-from cosyvoice_runtime.onnx_memory import give_back_heap, share_arena
+from cosyvoice_runtime.onnx.memory import give_back_heap, share_arena
 
 if TYPE_CHECKING:
     import onnxruntime

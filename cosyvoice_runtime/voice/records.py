@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cosyvoice_runtime.exclusive_lock import exclusive_lock
+from cosyvoice_runtime.process.exclusive_lock import exclusive_lock
 from cosyvoice_runtime.voice.atomic import replace_file
 from cosyvoice_runtime.voice.name_files import SUFFIX, path_of, read_object
 

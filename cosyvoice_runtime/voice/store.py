@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput, StorageError
-from cosyvoice_runtime.exclusive_lock import exclusive_lock
+from cosyvoice_runtime.process.exclusive_lock import exclusive_lock
 from cosyvoice_runtime.voice.atomic import replace_file
 from cosyvoice_runtime.voice.digest import KEY
 from cosyvoice_runtime.voice.names import VoiceNames, checked_name

@@ -19,10 +19,10 @@ from cosyvoice_runtime.checkpoint.checksums import write_checksums
 from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.schema import Schema, flow_schema, vocoder_schema
-from cosyvoice_runtime.flow.flow import FlowNetwork
-from cosyvoice_runtime.vocoder.hift import HiFT
-from cosyvoice_runtime.wave.flow_weights import own_name
-from cosyvoice_runtime.wave.vocoder_weights import DIRECTION, GAIN
+from cosyvoice_runtime.flow.torch.flow import FlowNetwork
+from cosyvoice_runtime.flow.weights import own_name
+from cosyvoice_runtime.vocoder.torch.hift import HiFT
+from cosyvoice_runtime.vocoder.weights import DIRECTION, GAIN
 from demo_voice.training.flow import with_phases
 from demo_voice.training.lm import SpeechLMNetwork
 from demo_voice.training.sizes import DEMO

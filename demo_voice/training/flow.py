@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cosyvoice_runtime.flow.flow import FlowNetwork
-from cosyvoice_runtime.flow.layers import NoPast
+from cosyvoice_runtime.flow.torch.flow import FlowNetwork
+from cosyvoice_runtime.flow.torch.layers import NoPast
 from demo_voice.training.data import Corpus, crops
 from demo_voice.training.sizes import CODES, DEMO, PHASES
 from demo_voice.training.trainer import Graphed, Losses, optimizer, restore, save, train

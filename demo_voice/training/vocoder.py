@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cosyvoice_runtime.audio.filters import slaney_filters
-from cosyvoice_runtime.vocoder.hift import HiFT, Snake
-from cosyvoice_runtime.vocoder.rows import Rows
+from cosyvoice_runtime.vocoder.torch.hift import HiFT, Snake
+from cosyvoice_runtime.vocoder.torch.rows import Rows
 from demo_voice.training.data import Corpus, crops
 from demo_voice.training.discriminators import Critics, critics_loss, deception_loss, likeness_loss
 from demo_voice.training.sizes import DEMO

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import disconnects
 from benchmarks.measuring.work_left import IN_PROGRESS
-from cosyvoice_runtime.processes import living
+from cosyvoice_runtime.process.processes import living
 
 LEAVERS = 8
 SEED_OF_FOUR_FATES = "0"

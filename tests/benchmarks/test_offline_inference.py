@@ -12,8 +12,8 @@ import soundfile
 import offline_inference
 from cosyvoice_runtime.audio.read import read_audio
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
-from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
-from cosyvoice_runtime.serving.lm.request import Request
+from cosyvoice_runtime.lm.scheduler.request import Request
+from cosyvoice_runtime.local import SpeechRequest, Synthesizer
 from making import make_checkpoint
 from measuring.batches import SpeechReader, speak_tokens
 

@@ -21,8 +21,8 @@ from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3
 from cosyvoice_runtime.checkpoint.layout import PARTS, Part
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
-from cosyvoice_runtime.flow.flow import Flow
-from cosyvoice_runtime.vocoder import HiFT
+from cosyvoice_runtime.flow.torch.flow import Flow
+from cosyvoice_runtime.vocoder.torch import HiFT
 from making import checkpoint_directory as making
 from making import make_checkpoint
 from making.architecture_cosyvoice3 import FULL, TINY, yaml_tree

@@ -12,8 +12,8 @@ from transformers import Qwen2Config, Qwen2Model
 from cosyvoice_runtime.checkpoint import Layout, ModelConfig, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.special_tokens import special_token_ids
-from cosyvoice_runtime.flow.flow import Flow
-from cosyvoice_runtime.vocoder.hift import HiFT
+from cosyvoice_runtime.flow.torch.flow import Flow
+from cosyvoice_runtime.vocoder.torch.hift import HiFT
 from making.architecture import TINY, qwen2_json
 from making.random_tensors import random_tensors
 from prompts import prompt_of_tensors

@@ -27,8 +27,8 @@ from cosyvoice_runtime.checkpoint.layout import PARTS, Part
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, TEXT_TABLE
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.lm import SamplingOptions
-from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
-from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion.source import Source
+from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion.source import Source
+from cosyvoice_runtime.local import SpeechRequest, Synthesizer
 from making import make_checkpoint
 
 State = dict[str, torch.Tensor]

@@ -10,9 +10,9 @@ import torch
 
 from cosyvoice_runtime.checkpoint import Layout, load_config, verify_checkpoint
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
-from cosyvoice_runtime.flow.flow import Flow, FlowNetwork
+from cosyvoice_runtime.flow.torch.flow import Flow, FlowNetwork
 from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM, generate
-from cosyvoice_runtime.vocoder.hift import HiFT
+from cosyvoice_runtime.vocoder.torch.hift import HiFT
 from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
 from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer
 

@@ -12,9 +12,9 @@ import pytest
 from cosyvoice_runtime.audio.read import read_audio
 from cosyvoice_runtime.audio.resample import resample
 from cosyvoice_runtime.checkpoint import verify_checkpoint
+from cosyvoice_runtime.engine.utterance.request import lm_prompts
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions, generate_all
-from cosyvoice_runtime.pipeline import SpeechRequest, Synthesizer
-from cosyvoice_runtime.pipeline.request import lm_prompts
+from cosyvoice_runtime.local import SpeechRequest, Synthesizer
 from cosyvoice_runtime.voice import Voice
 from demo_voice.training.sizes import CODES, DEMO, DIGITS
 

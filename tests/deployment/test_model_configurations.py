@@ -18,23 +18,23 @@ from triton_python_backend_utils import InferenceRequest
 
 from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
+from cosyvoice_runtime.engine.utterance.request import AudioChunk
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
+from cosyvoice_runtime.lm.scheduler.request import RequestReader
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.request_count import RequestCount
-from cosyvoice_runtime.pipeline.request import AudioChunk
-from cosyvoice_runtime.serving.extractors import (
+from cosyvoice_runtime.serving.hosted.extractors import (
     AudioTokenizer,
     ReferenceModel,
     SpeakerEmbedding,
     references,
 )
-from cosyvoice_runtime.serving.lm.model import SpeechLmModel, TokenReply
-from cosyvoice_runtime.serving.lm.request import RequestReader
+from cosyvoice_runtime.serving.hosted.tensorrt_llm import SpeechLmModel, TokenReply
+from cosyvoice_runtime.serving.hosted.token2wav import WaveModel, decode
 from cosyvoice_runtime.serving.not_finite import NotFiniteCount
 from cosyvoice_runtime.serving.speech.listeners import outputs as speech_outputs
 from cosyvoice_runtime.serving.speech.open_utterances import TextMessage
 from cosyvoice_runtime.serving.speech.speech_inputs import SpeechInputs
-from cosyvoice_runtime.serving.token2wav.model import WaveModel, decode
 from cosyvoice_runtime.serving.triton.request import Inputs
 from cosyvoice_runtime.serving.triton.schema import SCHEMAS
 from cosyvoice_runtime.settings import Settings

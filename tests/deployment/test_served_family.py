@@ -12,15 +12,14 @@ import torch
 
 from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.checkpoint.huggingface import export_merged
+from cosyvoice_runtime.engine.batches.load import load_wave_service
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
+from cosyvoice_runtime.lm.engines.engine import ENGINES, prepare_engine
+from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion import ConversionOptions, convert
+from cosyvoice_runtime.lm.engines.vllm.export import export as vllm_export
 from cosyvoice_runtime.metrics import Metrics
-from cosyvoice_runtime.serving import served_family
-from cosyvoice_runtime.serving.lm.engine import ENGINES, prepare_engine
-from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import ConversionOptions, convert
-from cosyvoice_runtime.serving.lm.engines.vllm.export import export as vllm_export
-from cosyvoice_runtime.serving.served_family import require_served
-from cosyvoice_runtime.serving.token2wav.load import load_wave_service
-from cosyvoice_runtime.settings import Machine, Settings
+from cosyvoice_runtime.settings import Machine, Settings, served_family
+from cosyvoice_runtime.settings.served_family import require_served
 from making import make_checkpoint
 
 ROOT = Path(__file__).parents[2]

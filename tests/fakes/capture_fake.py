@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from cosyvoice_runtime.cuda_graphs import CapturedGraph
+from cosyvoice_runtime.gpu.cuda_graphs import CapturedGraph
 
 T = TypeVar("T")
 

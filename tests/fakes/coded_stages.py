@@ -7,12 +7,12 @@ from collections import defaultdict
 
 import numpy as np
 
+from cosyvoice_runtime.engine.utterance.stages import TokenGroup, WaveSettings
+from cosyvoice_runtime.engine.utterance.streamed_text import beside
+from cosyvoice_runtime.engine.utterance.utterance import speak
 from cosyvoice_runtime.errors import StageLostError
 from cosyvoice_runtime.lm import FinishReason
-from cosyvoice_runtime.pipeline.stages import TokenGroup, WaveSettings
-from cosyvoice_runtime.pipeline.streamed_text import beside
-from cosyvoice_runtime.pipeline.text_segment import SegmentQueue
-from cosyvoice_runtime.pipeline.utterance import speak
+from cosyvoice_runtime.lm.text_segment import SegmentQueue
 from cosyvoice_runtime.voice.voice import Voice
 
 TOKEN_SAMPLES = 960

@@ -9,9 +9,9 @@ import onnxruntime
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.compiled.lane import whole
-from cosyvoice_runtime.compiled.ports import Inputs
 from cosyvoice_runtime.errors import EngineFileError
+from cosyvoice_runtime.tensorrt.lane import whole
+from cosyvoice_runtime.tensorrt.ports import Inputs
 
 
 class OnnxNetwork:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import torch
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
-from cosyvoice_runtime.free_pages import FIRST_PAGE, WASTE_PAGE, ZERO_PAGE
-from cosyvoice_runtime.kernels.layer_pages import LayerPages
+from cosyvoice_runtime.flow.free_pages import FIRST_PAGE, WASTE_PAGE, ZERO_PAGE
 from cosyvoice_runtime.lm.cache_pages import CachePool
-from cosyvoice_runtime.lm.kv_cache import KVCache, PagedKVCache, PageTables
+from cosyvoice_runtime.lm.kernels.layer_pages import LayerPages
+from cosyvoice_runtime.lm.torch.kv_cache import KVCache, PagedKVCache, PageTables
 
 MAX_LEN = 64
 

@@ -8,9 +8,9 @@ import torch
 
 from cosyvoice_runtime.checkpoint.config import EncoderConfig, EstimatorConfig, FlowConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig, LookAheadConfig
-from cosyvoice_runtime.flow.flow import CompiledFlow, Flow, FlowNetwork
-from cosyvoice_runtime.wave.prompt import FlowPrompt
-from cosyvoice_runtime.wave.solvers import EULER
+from cosyvoice_runtime.flow.prompt import FlowPrompt
+from cosyvoice_runtime.flow.solvers import EULER
+from cosyvoice_runtime.flow.torch.flow import CompiledFlow, Flow, FlowNetwork
 from prompts import prompt_of_tensors
 
 CONFIG = FlowConfig(

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import CausalVocoderConfig
-from cosyvoice_runtime.vocoder import HiFT, SourceNoise, stream
-from cosyvoice_runtime.wave.vocoder_state import VocoderState
+from cosyvoice_runtime.vocoder.state import VocoderState
+from cosyvoice_runtime.vocoder.torch import HiFT, SourceNoise, stream
 from making.architecture import TINY
 from making.random_tensors import random_tensors
 

@@ -7,8 +7,8 @@ import dataclasses
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.flow.page_codes import coded, decoded
-from cosyvoice_runtime.flow.places import Places
+from cosyvoice_runtime.flow.torch.page_codes import coded, decoded
+from cosyvoice_runtime.flow.torch.places import Places
 
 STEPS = 2
 ATTENTIONS = 3

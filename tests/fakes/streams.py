@@ -7,9 +7,9 @@ import itertools
 import torch
 from hypothesis import strategies as st
 
-from cosyvoice_runtime.flow.stream import FlowStream
-from cosyvoice_runtime.wave.paged_flow import Mel, PagedFlow
-from cosyvoice_runtime.wave.prompt import FlowPrompt
+from cosyvoice_runtime.flow.paged_flow import Mel, PagedFlow
+from cosyvoice_runtime.flow.prompt import FlowPrompt
+from cosyvoice_runtime.flow.torch.stream import FlowStream
 from small_flow import random_prompt, random_tokens
 
 lengths = st.tuples(st.integers(0, 80), st.integers(1, 90))

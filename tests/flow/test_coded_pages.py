@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import FlowConfig
-from cosyvoice_runtime.flow.flow import Flow
-from cosyvoice_runtime.flow.page_codes import LARGEST_CODE, as_kept, coded, decoded
-from cosyvoice_runtime.flow.pages import PagePool
-from cosyvoice_runtime.flow.stream import FlowStream
+from cosyvoice_runtime.flow.torch.flow import Flow
+from cosyvoice_runtime.flow.torch.page_codes import LARGEST_CODE, as_kept, coded, decoded
+from cosyvoice_runtime.flow.torch.pages import PagePool
+from cosyvoice_runtime.flow.torch.stream import FlowStream
 from examples import examples
 from small_flow import CONFIG, COSYVOICE3, random_flow, random_prompt, random_tokens
 from streams import UTTERANCES, pieces_of, spoken

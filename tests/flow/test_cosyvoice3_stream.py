@@ -7,9 +7,9 @@ import torch
 from hypothesis import given, settings
 
 from capture_fake import TracingCapture
-from cosyvoice_runtime.flow.flow import Flow, FlowNetwork
-from cosyvoice_runtime.flow.graphed_calls import CallBuckets
-from cosyvoice_runtime.flow.stream import FlowStream
+from cosyvoice_runtime.flow.torch.flow import Flow, FlowNetwork
+from cosyvoice_runtime.flow.torch.graphed_calls import CallBuckets
+from cosyvoice_runtime.flow.torch.stream import FlowStream
 from examples import examples
 from small_flow import COSYVOICE3, random_flow, random_prompt, random_tokens
 from streams import UTTERANCES, check_streams

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
-from cosyvoice_runtime.flow.flow import Flow, FlowNetwork
-from cosyvoice_runtime.flow.stream import FlowStream
+from cosyvoice_runtime.flow.torch.flow import Flow, FlowNetwork
+from cosyvoice_runtime.flow.torch.stream import FlowStream
 from examples import examples
 from small_flow import CONFIG, random_flow, random_prompt, random_tokens
 from streams import UTTERANCES, check_streams

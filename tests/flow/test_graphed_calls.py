@@ -7,9 +7,9 @@ import torch
 from hypothesis import given, settings
 
 from capture_fake import TracingCapture
-from cosyvoice_runtime.flow.graphed_calls import CallBuckets
-from cosyvoice_runtime.flow.paged_call import BatchShape
-from cosyvoice_runtime.flow.stream import FlowStream
+from cosyvoice_runtime.flow.torch.graphed_calls import CallBuckets
+from cosyvoice_runtime.flow.torch.paged_call import BatchShape
+from cosyvoice_runtime.flow.torch.stream import FlowStream
 from examples import examples
 from small_flow import random_flow, random_prompt, random_tokens
 from streams import UTTERANCES, check_streams
@@ -155,7 +155,7 @@ def test_utterance_that_looks_back_further_than_all_graphs_runs_eagerly_and_is_c
     stream, capture, caplog
 ):
     """After 7 blocks no captured call fits: what is left is one eager call, beside others' replays."""
-    caplog.set_level(logging.WARNING, logger="cosyvoice_runtime.flow.stream")
+    caplog.set_level(logging.WARNING, logger="cosyvoice_runtime.flow.torch.stream")
     prompt, tokens = random_prompt(10, 1), random_tokens(300, 2)
     state, other = stream.open(prompt), stream.open(prompt)
     state.push(tokens, last=True)

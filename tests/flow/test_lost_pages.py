@@ -9,9 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cosyvoice_runtime.flow.stream import FlowStream
-from cosyvoice_runtime.wave.paged_flow import FlowState
-from cosyvoice_runtime.wave.prompt import TokenSpan
+from cosyvoice_runtime.flow.paged_flow import FlowState
+from cosyvoice_runtime.flow.prompt import TokenSpan
+from cosyvoice_runtime.flow.torch.stream import FlowStream
 from examples import examples
 from small_flow import random_flow, random_prompt, random_tokens
 

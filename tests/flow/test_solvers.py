@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.flow.estimator import Conditions, FlowSolver
-from cosyvoice_runtime.flow.stream import FlowStream
-from cosyvoice_runtime.onnx_cpu.solver import CpuSolver
-from cosyvoice_runtime.wave.solvers import ADAMS_BASHFORTH, EULER
+from cosyvoice_runtime.flow.onnx.solver import CpuSolver
+from cosyvoice_runtime.flow.solvers import ADAMS_BASHFORTH, EULER
+from cosyvoice_runtime.flow.torch.estimator import Conditions, FlowSolver
+from cosyvoice_runtime.flow.torch.stream import FlowStream
 from small_flow import random_flow, random_prompt, random_tokens
 from streams import pieces_of, spoken
 

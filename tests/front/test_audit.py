@@ -11,8 +11,8 @@ from test_front_keys import write_keys
 
 from cosyvoice_client import UnavailableError
 from cosyvoice_front.__main__ import main
-from cosyvoice_runtime.audit_log import AuditLog
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.process.audit_log import AuditLog
 from raw_http import ask, begin, send
 from wire_client import asked, open_cartesia, open_omni
 

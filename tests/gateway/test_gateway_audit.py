@@ -17,12 +17,12 @@ from aiohttp import ClientSession, web
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import serialize_byte_tensor
 
-from cosyvoice_runtime.audit_log import AuditLog
 from cosyvoice_runtime.gateway.audit import MOST_OPEN, CallAudit
 from cosyvoice_runtime.gateway.grpc_gateway import GrpcGateway
 from cosyvoice_runtime.gateway.http_gateway import HttpGateway
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
+from cosyvoice_runtime.process.audit_log import AuditLog
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor.server_ports import ServerPorts
 

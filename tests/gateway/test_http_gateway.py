@@ -17,7 +17,7 @@ from yarl import URL
 
 from cosyvoice_runtime.gateway.http_gateway import HEADER_LENGTH, HttpGateway
 from cosyvoice_runtime.gateway.options import GatewayOptions
-from cosyvoice_runtime.headers import CALL_HEADER, LEFT_HEADER, REQUEST_HEADER
+from cosyvoice_runtime.process.headers import CALL_HEADER, LEFT_HEADER, REQUEST_HEADER
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor.server_ports import ServerPorts
 

@@ -17,7 +17,7 @@ from cosyvoice_runtime.gateway import grpc_gateway
 from cosyvoice_runtime.gateway.grpc_gateway import GrpcGateway
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.policy import INFER, STREAM_INFER
-from cosyvoice_runtime.headers import LEFT_HEADER
+from cosyvoice_runtime.process.headers import LEFT_HEADER
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor.server_ports import ServerPorts
 

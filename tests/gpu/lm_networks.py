@@ -12,8 +12,8 @@ from torch import Tensor
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.lm.cache_pages import PAGE, CachePool
-from cosyvoice_runtime.lm.kv_cache import KVCache, PagedKVCache
-from cosyvoice_runtime.lm.network import SpeechLM
+from cosyvoice_runtime.lm.torch.kv_cache import KVCache, PagedKVCache
+from cosyvoice_runtime.lm.torch.network import SpeechLM
 
 
 class Networks:

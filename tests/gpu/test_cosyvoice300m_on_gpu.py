@@ -11,11 +11,12 @@ from test_lm_graphs import open_engine
 from test_token2wav_graphs import assert_equal, prompt, speech
 
 from cosyvoice_runtime.checkpoint import load_config
-from cosyvoice_runtime.lm import Prompt, SamplingOptions, cached_lm
-from cosyvoice_runtime.pipeline.chunked_token2wav import ChunkedToken2Wav
-from cosyvoice_runtime.serving.lm.engine import LmEngine
-from cosyvoice_runtime.serving.token2wav.torch_runtime import open_runtime
+from cosyvoice_runtime.engine.runtimes.torch_runtime import open_runtime
+from cosyvoice_runtime.lm import Prompt, SamplingOptions
+from cosyvoice_runtime.lm.engines.engine import LmEngine
+from cosyvoice_runtime.lm.torch import cached_lm
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
+from cosyvoice_runtime.token2wav.chunked_token2wav import ChunkedToken2Wav
 from counted_draws import counted_sample_batch
 from making import make_checkpoint
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.serving.token2wav.torch_runtime import load_token2wav
+from cosyvoice_runtime.engine.runtimes.torch_runtime import load_token2wav
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
-from cosyvoice_runtime.vocoder import HiFT
-from cosyvoice_runtime.vocoder.rows import Rows
+from cosyvoice_runtime.vocoder.torch import HiFT
+from cosyvoice_runtime.vocoder.torch.rows import Rows
 
 TOLERANCE = 1e-2
 """|difference| / |waveform|: about what the plain modules differ by in float16."""
@@ -33,7 +33,7 @@ def fused(checkpoint: Path) -> HiFT:
     pytest.importorskip("triton")
     if torch.cuda.get_device_capability() < (9, 0):
         pytest.skip("the GPU's compute capability is below 9.0")
-    from cosyvoice_runtime.kernels.fused_decoder import FusedDecoder
+    from cosyvoice_runtime.vocoder.kernels.fused_decoder import FusedDecoder
 
     hift = vocoder(checkpoint, "float16")
     hift.fuse(FusedDecoder.of(hift.decoder))

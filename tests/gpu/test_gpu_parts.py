@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from cosyvoice_runtime.gpu_parts import GpuPart, GpuParts, GpuPartsError, divide, steps_part
+from cosyvoice_runtime.engine.batches.preparation import Preparation
+from cosyvoice_runtime.gpu.partitions.division import GpuDivision
+from cosyvoice_runtime.gpu.partitions.partition import GpuPart, GpuParts, GpuPartsError, divide, steps_part
+from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
-from cosyvoice_runtime.serving.gpu_division import GpuDivision
-from cosyvoice_runtime.serving.lm.engine import LmEngine, prepare_engine
-from cosyvoice_runtime.serving.shared_gpu import SharedGpu
-from cosyvoice_runtime.serving.token2wav.preparation import Preparation
+from cosyvoice_runtime.lm.engines.engine import LmEngine, prepare_engine
 from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
 
 DEVICE = torch.device("cuda", 0)

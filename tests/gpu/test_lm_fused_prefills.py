@@ -10,15 +10,15 @@ import torch
 from lm_networks import Networks, far, move_pages
 from torch import Tensor
 
-from cosyvoice_runtime.cuda_graphs import CudaGraphCapture
+from cosyvoice_runtime.gpu.cuda_graphs import CudaGraphCapture
+from cosyvoice_runtime.gpu.unplanned_attention import attend_unplanned
 from cosyvoice_runtime.lm.cache_pages import PAGE
-from cosyvoice_runtime.lm.kv_cache import CacheView, KVCache
-from cosyvoice_runtime.lm.network import SpeechLM
-from cosyvoice_runtime.unplanned_attention import attend_unplanned
+from cosyvoice_runtime.lm.torch.kv_cache import CacheView, KVCache
+from cosyvoice_runtime.lm.torch.network import SpeechLM
 
 pytest.importorskip("triton", reason="fused kernels need the package triton")
 
-from cosyvoice_runtime.kernels.fused_prefill import FusedPrefill
+from cosyvoice_runtime.lm.kernels.fused_prefill import FusedPrefill
 
 MAX_LEN = 2048
 CHANCE = 1.3

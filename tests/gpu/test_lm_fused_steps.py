@@ -8,18 +8,18 @@ import pytest
 import torch
 from lm_networks import Networks, far, move_pages
 
-from cosyvoice_runtime.cuda_graphs import CudaGraphCapture
+from cosyvoice_runtime.gpu.cuda_graphs import CudaGraphCapture
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
+from cosyvoice_runtime.lm.engines.engine import LmEngine, prepare_engine
 from cosyvoice_runtime.lm.generation import Generation, TokenLimits
-from cosyvoice_runtime.lm.slot_draws import SlotTables, Turn
-from cosyvoice_runtime.lm.step_graphs import span_sizes
-from cosyvoice_runtime.serving.lm.engine import LmEngine, prepare_engine
+from cosyvoice_runtime.lm.torch.slot_draws import SlotTables, Turn
+from cosyvoice_runtime.lm.torch.step_graphs import span_sizes
 from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
 
 pytest.importorskip("triton", reason="fused kernels need the package triton")
 
-from cosyvoice_runtime.kernels.fused_step import FusedStep
-from cosyvoice_runtime.kernels.slot_draw import chained_slot_draw, slot_draw
+from cosyvoice_runtime.lm.kernels.fused_step import FusedStep
+from cosyvoice_runtime.lm.kernels.slot_draw import chained_slot_draw, slot_draw
 
 MAX_LEN = 1024
 TOLERANCE = 3e-3

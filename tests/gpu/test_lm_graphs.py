@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cosyvoice_runtime.lm import Prompt, SamplingOptions, cached_lm
-from cosyvoice_runtime.serving.lm.engine import LmEngine, TextEngine, prepare_engine
+from cosyvoice_runtime.lm import Prompt, SamplingOptions
+from cosyvoice_runtime.lm.engines.engine import LmEngine, TextEngine, prepare_engine
+from cosyvoice_runtime.lm.torch import cached_lm
 from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
 from counted_draws import counted_sample_batch
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from cosyvoice_runtime.serving.token2wav.torch_runtime import open_runtime
+from cosyvoice_runtime.engine.runtimes.torch_runtime import open_runtime
+from cosyvoice_runtime.flow.prompt import FlowPrompt
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
-from cosyvoice_runtime.wave.prompt import FlowPrompt
-from cosyvoice_runtime.wave.token2wav import Token2Wav
+from cosyvoice_runtime.token2wav.token2wav import Token2Wav
 from prompts import prompt_of_tensors
 
 PAGES = 96

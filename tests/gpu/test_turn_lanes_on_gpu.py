@@ -10,9 +10,9 @@ import pytest
 import torch
 from test_token2wav_graphs import PAGES, ROWS, assert_equal, prompt, speech
 
-from cosyvoice_runtime.gpu_parts import GpuParts, GpuPartsError, divide
-from cosyvoice_runtime.serving.token2wav.runtime import WaveRuntime
-from cosyvoice_runtime.serving.token2wav.torch_runtime import open_runtime
+from cosyvoice_runtime.engine.runtimes.runtime import WaveRuntime
+from cosyvoice_runtime.engine.runtimes.torch_runtime import open_runtime
+from cosyvoice_runtime.gpu.partitions.partition import GpuParts, GpuPartsError, divide
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
 
 FIRST, LATER, CHUNKS, UTTERANCES = 28, 25, 4, 8

@@ -6,18 +6,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cosyvoice_runtime.flow.dit import NORM_EPS, Rotation
-from cosyvoice_runtime.flow.places import PagePlaces, Places
-from cosyvoice_runtime.kernels.arithmetic import LOG2_E
-from cosyvoice_runtime.kernels.causal_conv import Activation, ConvWeights
-from cosyvoice_runtime.kernels.grouped_conv import GroupedConvWeights
-from cosyvoice_runtime.kernels.norm_qkv import EPSILON
-from cosyvoice_runtime.kernels.prefill_embed import CodeTables
-from cosyvoice_runtime.kernels.prefill_heads import PromptPlaces
-from cosyvoice_runtime.kernels.relative_attention import RelativeWeights
-from cosyvoice_runtime.kernels.row_conv import RowConvWeights
-from cosyvoice_runtime.kernels.step_embed import SHRINK, Scaled
-from cosyvoice_runtime.kernels.step_qkv import CacheLayer, RotaryTable
+from cosyvoice_runtime.flow.kernels.causal_conv import Activation, ConvWeights
+from cosyvoice_runtime.flow.kernels.grouped_conv import GroupedConvWeights
+from cosyvoice_runtime.flow.kernels.norm_qkv import EPSILON
+from cosyvoice_runtime.flow.kernels.relative_attention import RelativeWeights
+from cosyvoice_runtime.flow.torch.dit import NORM_EPS, Rotation
+from cosyvoice_runtime.flow.torch.places import PagePlaces, Places
+from cosyvoice_runtime.gpu.kernels.arithmetic import LOG2_E
+from cosyvoice_runtime.lm.kernels.prefill_embed import CodeTables
+from cosyvoice_runtime.lm.kernels.prefill_heads import PromptPlaces
+from cosyvoice_runtime.lm.kernels.step_embed import SHRINK, Scaled
+from cosyvoice_runtime.lm.kernels.step_qkv import CacheLayer, RotaryTable
+from cosyvoice_runtime.vocoder.kernels.row_conv import RowConvWeights
 
 
 def causal_conv_plain(

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.kernels.choice import (
+from cosyvoice_runtime.flow.kernels.choice import (
     decoder_obstacle,
     draw_obstacle,
     encoder_obstacle,

@@ -16,15 +16,15 @@ from plain_kernels import (
 )
 from torch import nn
 
-from cosyvoice_runtime.flow.dit import Rotation
-from cosyvoice_runtime.kernels.dense import dense
-from cosyvoice_runtime.kernels.fused_dit import modulations
-from cosyvoice_runtime.kernels.grouped_conv import LEAST_SPAN, GroupedConvWeights, grouped_conv
-from cosyvoice_runtime.kernels.linear_euler import linear_euler
-from cosyvoice_runtime.kernels.modulated_norm import modulated_norm
-from cosyvoice_runtime.kernels.residual_linear import residual_linear
-from cosyvoice_runtime.kernels.tiles import Tile
-from cosyvoice_runtime.kernels.turned_qkv import turned_qkv
+from cosyvoice_runtime.flow.kernels.dense import dense
+from cosyvoice_runtime.flow.kernels.fused_dit import modulations
+from cosyvoice_runtime.flow.kernels.grouped_conv import LEAST_SPAN, GroupedConvWeights, grouped_conv
+from cosyvoice_runtime.flow.kernels.linear_euler import linear_euler
+from cosyvoice_runtime.flow.kernels.modulated_norm import modulated_norm
+from cosyvoice_runtime.flow.kernels.residual_linear import residual_linear
+from cosyvoice_runtime.flow.kernels.turned_qkv import turned_qkv
+from cosyvoice_runtime.flow.torch.dit import Rotation
+from cosyvoice_runtime.gpu.kernels.tiles import Tile
 from small_places import STEPS, frames_of, random_places, same, two
 
 CHANNELS, HEADS, HEAD_DIM, PAGE = 32, 4, 16, 6

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import CausalVocoderConfig
-from cosyvoice_runtime.kernels.fused_decoder import FusedDecoder
-from cosyvoice_runtime.vocoder import HiFT
-from cosyvoice_runtime.vocoder.rows import Rows
+from cosyvoice_runtime.vocoder.kernels.fused_decoder import FusedDecoder
+from cosyvoice_runtime.vocoder.torch import HiFT
+from cosyvoice_runtime.vocoder.torch.rows import Rows
 from making.architecture import TINY
 from making.random_tensors import random_tensors
 

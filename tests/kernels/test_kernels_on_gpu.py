@@ -13,14 +13,14 @@ from plain_kernels import (
     residual_linear_plain,
 )
 
-from cosyvoice_runtime.flow.places import Places
-from cosyvoice_runtime.kernels.causal_conv import Activation, ConvWeights, causal_conv
-from cosyvoice_runtime.kernels.norm_attention import norm_attention
-from cosyvoice_runtime.kernels.norm_qkv import norm_qkv
-from cosyvoice_runtime.kernels.norm_widen import norm_widen
-from cosyvoice_runtime.kernels.paged_attention import paged_attention
-from cosyvoice_runtime.kernels.residual_linear import residual_linear
-from cosyvoice_runtime.kernels.tiles import JOINT, LARGE, LEAN, MEDIUM, SMALL, Tiles
+from cosyvoice_runtime.flow.kernels.causal_conv import Activation, ConvWeights, causal_conv
+from cosyvoice_runtime.flow.kernels.norm_attention import norm_attention
+from cosyvoice_runtime.flow.kernels.norm_qkv import norm_qkv
+from cosyvoice_runtime.flow.kernels.norm_widen import norm_widen
+from cosyvoice_runtime.flow.kernels.paged_attention import paged_attention
+from cosyvoice_runtime.flow.kernels.residual_linear import residual_linear
+from cosyvoice_runtime.flow.torch.places import Places
+from cosyvoice_runtime.gpu.kernels.tiles import JOINT, LARGE, LEAN, MEDIUM, SMALL, Tiles
 from gpu_close import CALLS, TOLERANCE, close, full, half
 from small_places import kept, random_places, two
 

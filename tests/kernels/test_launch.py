@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from cosyvoice_runtime.kernels import launch
-from cosyvoice_runtime.kernels.launch import Launcher, cdiv, launched, next_power_of_2
+from cosyvoice_runtime.gpu.kernels import launch
+from cosyvoice_runtime.gpu.kernels.launch import Launcher, cdiv, launched, next_power_of_2
 
 STREAM = 77
 

@@ -7,7 +7,7 @@ import torch
 import triton
 import triton.language as tl
 
-from cosyvoice_runtime.kernels.launch import Launcher, launched
+from cosyvoice_runtime.gpu.kernels.launch import Launcher, launched
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 

@@ -16,18 +16,19 @@ from plain_kernels import (
 from torch import Tensor
 
 from capture_fake import play_back
-from cosyvoice_runtime.free_pages import FIRST_PAGE, WASTE_PAGE
-from cosyvoice_runtime.kernels.fused_prefill import FusedPrefill
-from cosyvoice_runtime.kernels.prefill_attention import prefill_attention
-from cosyvoice_runtime.kernels.prefill_embed import CodeTables, prefill_embed
-from cosyvoice_runtime.kernels.prefill_gated import prefill_gated
-from cosyvoice_runtime.kernels.prefill_heads import PromptPlaces, prefill_heads
-from cosyvoice_runtime.kernels.prefill_residual import prefill_residual
-from cosyvoice_runtime.kernels.step_qkv import RotaryTable
-from cosyvoice_runtime.lm import Prompt, SamplingOptions, prefill_graphs
-from cosyvoice_runtime.lm.decoder import BatchDecoder
-from cosyvoice_runtime.lm.kv_cache import KVCache
-from cosyvoice_runtime.lm.network import SpeechLM
+from cosyvoice_runtime.flow.free_pages import FIRST_PAGE, WASTE_PAGE
+from cosyvoice_runtime.lm import Prompt, SamplingOptions
+from cosyvoice_runtime.lm.kernels.fused_prefill import FusedPrefill
+from cosyvoice_runtime.lm.kernels.prefill_attention import prefill_attention
+from cosyvoice_runtime.lm.kernels.prefill_embed import CodeTables, prefill_embed
+from cosyvoice_runtime.lm.kernels.prefill_gated import prefill_gated
+from cosyvoice_runtime.lm.kernels.prefill_heads import PromptPlaces, prefill_heads
+from cosyvoice_runtime.lm.kernels.prefill_residual import prefill_residual
+from cosyvoice_runtime.lm.kernels.step_qkv import RotaryTable
+from cosyvoice_runtime.lm.torch import prefill_graphs
+from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
+from cosyvoice_runtime.lm.torch.kv_cache import KVCache
+from cosyvoice_runtime.lm.torch.network import SpeechLM
 from making.architecture import TINY
 from small_caches import MAX_LEN, own_slots, random_layer, shared_pages
 

@@ -15,24 +15,24 @@ from torch import Tensor
 
 from capture_fake import ComputedAgain
 from cosyvoice_runtime.checkpoint.config import EncoderConfig
-from cosyvoice_runtime.flow.encoder import EncoderLayer, RelativePositions
-from cosyvoice_runtime.flow.flow import Flow
-from cosyvoice_runtime.flow.graphed_calls import FEW_PASTS, MOST_PAGES, PASTS, CallBuckets
-from cosyvoice_runtime.flow.paged_call import BatchShape, PagedCall, PagedInputs
-from cosyvoice_runtime.flow.pages import PagedPast, PagePool
-from cosyvoice_runtime.flow.places import PagePlaces
-from cosyvoice_runtime.flow.stream import FlowStream
-from cosyvoice_runtime.kernels.fused_encoder import FusedEncoder, FusedStack, relative_weights
-from cosyvoice_runtime.kernels.relative_attention import (
+from cosyvoice_runtime.engine.runtimes import torch_graphs
+from cosyvoice_runtime.flow.kernels.fused_encoder import FusedEncoder, FusedStack, relative_weights
+from cosyvoice_runtime.flow.kernels.relative_attention import (
     RelativeWeights,
     join,
     relative_attention,
 )
-from cosyvoice_runtime.kernels.solvers import fused_solver
-from cosyvoice_runtime.kernels.tiles import JOIN, RELATIVE, Tile, relative_splits
-from cosyvoice_runtime.serving.token2wav import torch_graphs
-from cosyvoice_runtime.wave.past_layout import PastLayout
-from cosyvoice_runtime.wave.prompt import TokenSpan
+from cosyvoice_runtime.flow.kernels.solvers import fused_solver
+from cosyvoice_runtime.flow.past_layout import PastLayout
+from cosyvoice_runtime.flow.prompt import TokenSpan
+from cosyvoice_runtime.flow.torch.encoder import EncoderLayer, RelativePositions
+from cosyvoice_runtime.flow.torch.flow import Flow
+from cosyvoice_runtime.flow.torch.graphed_calls import FEW_PASTS, MOST_PAGES, PASTS, CallBuckets
+from cosyvoice_runtime.flow.torch.paged_call import BatchShape, PagedCall, PagedInputs
+from cosyvoice_runtime.flow.torch.pages import PagedPast, PagePool
+from cosyvoice_runtime.flow.torch.places import PagePlaces
+from cosyvoice_runtime.flow.torch.stream import FlowStream
+from cosyvoice_runtime.gpu.kernels.tiles import JOIN, RELATIVE, Tile, relative_splits
 from small_flow import COSYVOICE3, random_flow, random_prompt, random_tokens
 from small_places import random_places, same
 from streams import check_captured

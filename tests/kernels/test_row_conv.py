@@ -7,10 +7,10 @@ import torch
 from plain_kernels import row_conv_plain, snakes_plain, trimmed
 from torch import Tensor, nn
 
-from cosyvoice_runtime.kernels.fused_decoder import convolution, strided, upsampling
-from cosyvoice_runtime.kernels.row_conv import RowConvWeights, row_conv
-from cosyvoice_runtime.kernels.snakes import snakes
-from cosyvoice_runtime.kernels.tiles import Tile
+from cosyvoice_runtime.gpu.kernels.tiles import Tile
+from cosyvoice_runtime.vocoder.kernels.fused_decoder import convolution, strided, upsampling
+from cosyvoice_runtime.vocoder.kernels.row_conv import RowConvWeights, row_conv
+from cosyvoice_runtime.vocoder.kernels.snakes import snakes
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 TILE = Tile(16, 32, 16, stages=2)

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.kernels.slot_draw import slot_draw
 from cosyvoice_runtime.lm.generation import Generation, TokenLimits
+from cosyvoice_runtime.lm.kernels.slot_draw import slot_draw
 from cosyvoice_runtime.lm.sampling import SamplingOptions
-from cosyvoice_runtime.lm.slot_draws import SlotTables, Turn, draw_plain
+from cosyvoice_runtime.lm.torch.slot_draws import SlotTables, Turn, draw_plain
 from making.architecture import FULL
 
 SPEECH = 61

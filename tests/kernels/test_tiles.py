@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cosyvoice_runtime.kernels.tiles import ALONE, JOINT, LARGE, LEAN, MEDIUM, SMALL, UNSPLIT, tiles_for
+from cosyvoice_runtime.gpu.kernels.tiles import ALONE, JOINT, LARGE, LEAN, MEDIUM, SMALL, UNSPLIT, tiles_for
 
 
 @pytest.mark.parametrize(

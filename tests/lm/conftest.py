@@ -12,9 +12,9 @@ from lm_utterances import POISON
 from capture_fake import play_back
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.schema import llm_schema
-from cosyvoice_runtime.lm import cached_lm
-from cosyvoice_runtime.lm.decoder import BatchDecoder
-from cosyvoice_runtime.lm.network import SpeechLM
+from cosyvoice_runtime.lm.torch import cached_lm
+from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
+from cosyvoice_runtime.lm.torch.network import SpeechLM
 from counted_draws import counted_sample_batch
 
 CONFIG = SpeechLMConfig(

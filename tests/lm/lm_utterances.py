@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 import pytest
 from hypothesis import strategies as st
 
-from cosyvoice_runtime.lm.decoder import BatchDecoder
 from cosyvoice_runtime.lm.generation import FinishReason, Generation
-from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
+from cosyvoice_runtime.lm.torch.network import SpeechLM
 
 MakeDecoder = Callable[..., BatchDecoder]
 Request = tuple[Prompt, SamplingOptions]

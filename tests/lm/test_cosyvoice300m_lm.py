@@ -6,17 +6,17 @@ import pytest
 import torch
 
 from capture_fake import TracingCapture, play_back
-from cosyvoice_runtime.cuda_graphs import GraphCapture
-from cosyvoice_runtime.kernels.choice import step_obstacle
-from cosyvoice_runtime.lm import cached_lm
+from cosyvoice_runtime.flow.kernels.choice import step_obstacle
+from cosyvoice_runtime.gpu.cuda_graphs import GraphCapture
 from cosyvoice_runtime.lm.cache_pages import CachePool
-from cosyvoice_runtime.lm.decoder import BatchDecoder
 from cosyvoice_runtime.lm.generation import FinishReason
-from cosyvoice_runtime.lm.kv_cache import KVCache
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
-from cosyvoice_runtime.lm.single_utterance import generate_all
-from cosyvoice_runtime.lm.transformer_lm import TransformerLM
+from cosyvoice_runtime.lm.torch import cached_lm
+from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
+from cosyvoice_runtime.lm.torch.kv_cache import KVCache
+from cosyvoice_runtime.lm.torch.single_utterance import generate_all
+from cosyvoice_runtime.lm.torch.transformer_lm import TransformerLM
 from counted_draws import counted_sample_batch
 from making.architecture_cosyvoice300m import TINY
 from making.random_tensors import random_tensors

@@ -12,14 +12,14 @@ from capture_fake import TracingCapture
 from cosyvoice_runtime.checkpoint.config_cosyvoice3 import OneTableSpeechLMConfig
 from cosyvoice_runtime.checkpoint.schema import llm_schema
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
-from cosyvoice_runtime.lm import cached_lm
-from cosyvoice_runtime.lm.decoder import BatchDecoder
 from cosyvoice_runtime.lm.generation import FinishReason
-from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.silence import MOST_IN_A_RUN, SilenceFilter
 from cosyvoice_runtime.lm.text_stream import TextStream
+from cosyvoice_runtime.lm.torch import cached_lm
+from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
+from cosyvoice_runtime.lm.torch.network import SpeechLM
 from counted_draws import counted_sample_batch
 
 GREEDY = SamplingOptions(strategy="greedy", min_tokens=6, max_tokens=20, runaway_span=0)

@@ -13,13 +13,13 @@ from lm_utterances import TEXT, finish, said, speak_alone, speak_pieces
 
 from capture_fake import TracingCapture, play_back
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
-from cosyvoice_runtime.lm import device_steps
-from cosyvoice_runtime.lm.decoder import BatchDecoder
+from cosyvoice_runtime.gpu.transfer import Fetch
 from cosyvoice_runtime.lm.generation import FinishReason
-from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
-from cosyvoice_runtime.transfer import Fetch
+from cosyvoice_runtime.lm.torch import device_steps
+from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
+from cosyvoice_runtime.lm.torch.network import SpeechLM
 from examples import examples
 
 ahead = partial(BatchDecoder, capture=play_back)

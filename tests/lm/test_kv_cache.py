@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.lm.cache_slots import CacheFullError
-from cosyvoice_runtime.lm.kv_cache import KVCache, cache_bytes
+from cosyvoice_runtime.lm.torch.kv_cache import KVCache, cache_bytes
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

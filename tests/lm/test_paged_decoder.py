@@ -22,15 +22,15 @@ from lm_utterances import (
 )
 
 from capture_fake import TracingCapture, play_back
-from cosyvoice_runtime.free_pages import FIRST_PAGE
-from cosyvoice_runtime.lm import device_steps
+from cosyvoice_runtime.flow.free_pages import FIRST_PAGE
 from cosyvoice_runtime.lm.cache_pages import CachePool
-from cosyvoice_runtime.lm.decoder import BatchDecoder
 from cosyvoice_runtime.lm.generation import FinishReason, Generation
-from cosyvoice_runtime.lm.kv_cache import PagedKVCache
-from cosyvoice_runtime.lm.network import SpeechLM
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.lm.torch import device_steps
+from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
+from cosyvoice_runtime.lm.torch.kv_cache import PagedKVCache
+from cosyvoice_runtime.lm.torch.network import SpeechLM
 from examples import examples
 
 MAX_LEN = 64

@@ -4,17 +4,17 @@ import pytest
 import torch
 
 from capture_fake import TracingCapture, play_back
-from cosyvoice_runtime.cuda_graphs import CapturedGraph
-from cosyvoice_runtime.lm import device_steps, prefill_graphs
-from cosyvoice_runtime.lm.decoder import BatchDecoder
+from cosyvoice_runtime.gpu.cuda_graphs import CapturedGraph
 from cosyvoice_runtime.lm.generation import Generation, TokenLimits
-from cosyvoice_runtime.lm.kv_cache import KVCache
-from cosyvoice_runtime.lm.network import SpeechLM
-from cosyvoice_runtime.lm.prefill_graphs import GraphedPrefills, prompt_shapes
 from cosyvoice_runtime.lm.prefills import Prefill
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
-from cosyvoice_runtime.lm.slot_draws import SlotTables, draw_plain
+from cosyvoice_runtime.lm.torch import device_steps, prefill_graphs
+from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
+from cosyvoice_runtime.lm.torch.kv_cache import KVCache
+from cosyvoice_runtime.lm.torch.network import SpeechLM
+from cosyvoice_runtime.lm.torch.prefill_graphs import GraphedPrefills, prompt_shapes
+from cosyvoice_runtime.lm.torch.slot_draws import SlotTables, draw_plain
 
 SLOTS, MAX_LEN = 6, 96
 SIZES = (16, 24, 64)

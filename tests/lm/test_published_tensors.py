@@ -8,7 +8,7 @@ import torch
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD
 from cosyvoice_runtime.errors import CheckpointError
-from cosyvoice_runtime.lm.network import SpeechLM
+from cosyvoice_runtime.lm.torch.network import SpeechLM
 
 Tensors = dict[str, torch.Tensor]
 NAME = "llm.model.model.layers.1.self_attn.k_proj.bias"

@@ -17,8 +17,8 @@ from torch import Tensor
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
 from cosyvoice_runtime.lm.generation import Generation, TokenLimits
 from cosyvoice_runtime.lm.sampling import NOT_FINITE, SamplingOptions
-from cosyvoice_runtime.lm.slot_draws import SlotTables, Turn, draw_plain
 from cosyvoice_runtime.lm.text_stream import TextStream
+from cosyvoice_runtime.lm.torch.slot_draws import SlotTables, Turn, draw_plain
 from counted_draws import counted_draw
 from examples import examples
 

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from capture_fake import play_back
-from cosyvoice_runtime.cuda_graphs import CapturedGraph
-from cosyvoice_runtime.lm.decoder import BatchDecoder
-from cosyvoice_runtime.lm.kv_cache import KVCache
-from cosyvoice_runtime.lm.slot_draws import SlotTables, draw_plain
-from cosyvoice_runtime.lm.step_graphs import GraphedSteps, batch_sizes, span_sizes
+from cosyvoice_runtime.gpu.cuda_graphs import CapturedGraph
+from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
+from cosyvoice_runtime.lm.torch.kv_cache import KVCache
+from cosyvoice_runtime.lm.torch.slot_draws import SlotTables, draw_plain
+from cosyvoice_runtime.lm.torch.step_graphs import GraphedSteps, batch_sizes, span_sizes
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cosyvoice_client import ClientError, SpeechClient, SpeechRequest
-from cosyvoice_runtime import processes
+from cosyvoice_runtime.process import processes
 
 if TYPE_CHECKING:
     from typing import Self

@@ -20,8 +20,8 @@ from speaking import TEXT, client
 from tritonclient.utils import InferenceServerException
 
 from cosyvoice_client import AsyncSpeechClient, AudioChunk, SpeechRequest, UnavailableError
-from cosyvoice_runtime import processes
-from cosyvoice_runtime.run_variables import PROBE_KEY_VARIABLE
+from cosyvoice_runtime.process import processes
+from cosyvoice_runtime.process.run_variables import PROBE_KEY_VARIABLE
 from cosyvoice_runtime.serving.speech.tickets import PATIENCE_S
 from cosyvoice_runtime.serving.speech.turns import FIRST_WAIT_S, LONGEST_WAIT_S
 from cosyvoice_runtime.supervisor import Server

@@ -17,8 +17,8 @@ from cosyvoice_front.keys import EVERYBODY
 from cosyvoice_front.server_client import SpeechServer
 from cosyvoice_runtime.audio.reference import reference_audio
 from cosyvoice_runtime.lm import SamplingOptions
-from cosyvoice_runtime.pipeline import SpeechRequest as LibraryRequest
-from cosyvoice_runtime.pipeline import Synthesizer
+from cosyvoice_runtime.local import SpeechRequest as LibraryRequest
+from cosyvoice_runtime.local import Synthesizer
 from cosyvoice_runtime.supervisor import Server
 from making import make_checkpoint
 

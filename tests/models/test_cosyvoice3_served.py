@@ -15,8 +15,8 @@ from cosyvoice_client import AsyncSpeechClient, Reference, RefusedError, SpeechR
 from cosyvoice_client.http_client import HttpSpeechClient
 from cosyvoice_runtime.audio.reference import reference_audio
 from cosyvoice_runtime.lm import SamplingOptions
-from cosyvoice_runtime.pipeline import SpeechRequest as LibraryRequest
-from cosyvoice_runtime.pipeline import Synthesizer
+from cosyvoice_runtime.local import SpeechRequest as LibraryRequest
+from cosyvoice_runtime.local import Synthesizer
 from cosyvoice_runtime.supervisor import Server
 from making import make_checkpoint
 

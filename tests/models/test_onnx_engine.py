@@ -12,7 +12,7 @@ from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM, generate
-from cosyvoice_runtime.onnx_cpu.lm_export import export_lm
+from cosyvoice_runtime.lm.onnx.export import export_lm
 from cosyvoice_runtime.supervisor import Server
 
 MOST_TOKENS = 20_000

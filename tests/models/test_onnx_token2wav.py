@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from wave_client import Client, chunk_inputs, prompt_inputs, random_prompt, random_tokens, speak
 
-from cosyvoice_runtime.onnx_cpu.wave_export import export_wave
-from cosyvoice_runtime.onnx_cpu.wave_graphs import EstimatorFormats
-from cosyvoice_runtime.serving.token2wav.torch_runtime import load_token2wav
+from cosyvoice_runtime.engine.runtimes.torch_runtime import load_token2wav
+from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
 from cosyvoice_runtime.supervisor import Server
+from cosyvoice_runtime.token2wav.onnx.export import export_wave
 
 MODEL = "token2wav"
 TOLERANCE = 2e-3

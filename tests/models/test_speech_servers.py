@@ -13,7 +13,7 @@ import pytest
 from speaking import TEXT, assert_same_audio, client, outcome, reference
 
 from cosyvoice_client import ClientError, SpeechRequest, UnavailableError
-from cosyvoice_runtime import processes
+from cosyvoice_runtime.process import processes
 from cosyvoice_runtime.supervisor import Server
 
 

@@ -20,10 +20,10 @@ from supervised import Supervised
 from cosyvoice_client import AsyncSpeechClient, RefusedError, SpeechRequest, UnavailableError
 from cosyvoice_client.request import message_inputs
 from cosyvoice_runtime.audio.reference import reference_audio
+from cosyvoice_runtime.engine.utterance.incoming_text import TextMark
 from cosyvoice_runtime.lm import SamplingOptions
-from cosyvoice_runtime.pipeline import SpeechRequest as LibraryRequest
-from cosyvoice_runtime.pipeline import Synthesizer
-from cosyvoice_runtime.pipeline.incoming_text import TextMark
+from cosyvoice_runtime.local import SpeechRequest as LibraryRequest
+from cosyvoice_runtime.local import Synthesizer
 
 BATCHED_OTHERWISE = 3e-3
 """Of full scale: chunks of several utterances are computed together, which rounds otherwise."""

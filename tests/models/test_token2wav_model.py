@@ -10,11 +10,11 @@ import pytest
 from tritonclient.utils import InferenceServerException
 from wave_client import Client, chunk_inputs, prompt_inputs, random_prompt, random_tokens, speak
 
-from cosyvoice_runtime.serving.token2wav.torch_runtime import load_token2wav
+from cosyvoice_runtime.engine.runtimes.torch_runtime import load_token2wav
+from cosyvoice_runtime.flow.prompt import FlowPrompt
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
 from cosyvoice_runtime.supervisor import Server
-from cosyvoice_runtime.wave.prompt import FlowPrompt
-from cosyvoice_runtime.wave.token2wav import Token2Wav
+from cosyvoice_runtime.token2wav.token2wav import Token2Wav
 
 MODEL = "token2wav"
 TOLERANCE = 1e-3

@@ -11,8 +11,8 @@ import torch
 import tritonclient.grpc as triton
 
 from cosyvoice_runtime.checkpoint.config import FlowConfig
+from cosyvoice_runtime.flow.prompt import FlowPrompt
 from cosyvoice_runtime.supervisor import Server
-from cosyvoice_runtime.wave.prompt import FlowPrompt
 from prompts import prompt_of_tensors
 
 TIMEOUT_S = 300.0

@@ -15,9 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cosyvoice_runtime.flow.flow import Flow
-from cosyvoice_runtime.vocoder import HiFT, change_speed
-from cosyvoice_runtime.wave.prompt import FlowPrompt
+from cosyvoice_runtime.flow.prompt import FlowPrompt
+from cosyvoice_runtime.flow.torch.flow import Flow
+from cosyvoice_runtime.vocoder.torch import HiFT, change_speed
 
 CACHED_FRAMES = 8
 """Frames of mel, source and speech kept between chunks (``mel_cache_len`` of the published code)."""

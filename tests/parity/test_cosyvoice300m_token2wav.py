@@ -9,11 +9,11 @@ import pytest
 import torch
 from goldens import COSYVOICE_300M, Case, Compare
 
-from cosyvoice_runtime.flow.regulated_flow import RegulatedFlow
-from cosyvoice_runtime.pipeline.chunked_token2wav import CACHED_FRAMES, ChunkedToken2Wav, fade
-from cosyvoice_runtime.vocoder import HiFT
-from cosyvoice_runtime.vocoder.sampled_phase import RandomStart
-from cosyvoice_runtime.wave.prompt import FlowPrompt
+from cosyvoice_runtime.flow.prompt import FlowPrompt
+from cosyvoice_runtime.flow.torch.regulated_flow import RegulatedFlow
+from cosyvoice_runtime.token2wav.chunked_token2wav import CACHED_FRAMES, ChunkedToken2Wav, fade
+from cosyvoice_runtime.vocoder.torch import HiFT
+from cosyvoice_runtime.vocoder.torch.sampled_phase import RandomStart
 
 TOLERANCE = 5e-3
 CASES = COSYVOICE_300M.cases("token2wav")

@@ -8,8 +8,8 @@ import pytest
 import torch
 from goldens import COSYVOICE_300M, Case, Compare
 
-from cosyvoice_runtime.vocoder import HiFT
-from cosyvoice_runtime.vocoder.sampled_phase import RandomStart
+from cosyvoice_runtime.vocoder.torch import HiFT
+from cosyvoice_runtime.vocoder.torch.sampled_phase import RandomStart
 
 CONFIG = COSYVOICE_300M.config().vocoder
 CASES = COSYVOICE_300M.cases("hift")

@@ -8,13 +8,13 @@ import pytest
 import torch
 from goldens import COSYVOICE3, Case
 
-from cosyvoice_runtime.flow.dit import DiT, Rotation
-from cosyvoice_runtime.flow.estimator import Conditions, start_noise, time_sinusoid, time_steps
-from cosyvoice_runtime.flow.flow import Flow, FlowNetwork
-from cosyvoice_runtime.flow.layers import NoPast, visible_keys
-from cosyvoice_runtime.flow.parts import state_dict
-from cosyvoice_runtime.flow.stream import FlowStream
-from cosyvoice_runtime.wave.prompt import FlowPrompt
+from cosyvoice_runtime.flow.prompt import FlowPrompt
+from cosyvoice_runtime.flow.torch.dit import DiT, Rotation
+from cosyvoice_runtime.flow.torch.estimator import Conditions, start_noise, time_sinusoid, time_steps
+from cosyvoice_runtime.flow.torch.flow import Flow, FlowNetwork
+from cosyvoice_runtime.flow.torch.layers import NoPast, visible_keys
+from cosyvoice_runtime.flow.torch.parts import state_dict
+from cosyvoice_runtime.flow.torch.stream import FlowStream
 from prompts import prompt_of_tensors
 
 TOLERANCE = 1e-4

@@ -14,11 +14,11 @@ import torch
 from goldens import COSYVOICE3, Case, Compare
 from rounding import compare_waves, rounded, rounding_effect
 
-from cosyvoice_runtime.flow.flow import Flow
-from cosyvoice_runtime.flow.stream import FlowStream
-from cosyvoice_runtime.vocoder import HiFT, HiFTStream, change_speed
-from cosyvoice_runtime.wave.prompt import FlowPrompt
-from cosyvoice_runtime.wave.token2wav import Token2Wav
+from cosyvoice_runtime.flow.prompt import FlowPrompt
+from cosyvoice_runtime.flow.torch.flow import Flow
+from cosyvoice_runtime.flow.torch.stream import FlowStream
+from cosyvoice_runtime.token2wav.token2wav import Token2Wav
+from cosyvoice_runtime.vocoder.torch import HiFT, HiFTStream, change_speed
 from prompts import prompt_of_tensors
 
 TOLERANCE = 1e-3

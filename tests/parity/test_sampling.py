@@ -8,8 +8,9 @@ import pytest
 import torch
 from goldens import Compare
 
-from cosyvoice_runtime.lm import sampling, tensor_sampling
+from cosyvoice_runtime.lm import sampling
 from cosyvoice_runtime.lm.sampling import SamplerState, SamplingOptions, nucleus_sizes
+from cosyvoice_runtime.lm.torch import tensor_sampling
 
 CASES = goldens.cases("ras_sampling")
 

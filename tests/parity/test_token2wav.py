@@ -16,8 +16,8 @@ from goldens import Case, Compare, cases, config, tensors
 from reference_streaming import fade_window, streamed, whole
 from rounding import DRAWS, compare_waves, rounded, rounding_effect
 
-from cosyvoice_runtime.flow.flow import Flow
-from cosyvoice_runtime.vocoder.hift import HiFT
+from cosyvoice_runtime.flow.torch.flow import Flow
+from cosyvoice_runtime.vocoder.torch.hift import HiFT
 from prompts import prompt_of_tensors
 
 Way = Callable[..., list[torch.Tensor]]

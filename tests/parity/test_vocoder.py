@@ -18,8 +18,8 @@ from reference_streaming import single_precision_source, vocode
 from rounding import F0_ROUNDING, compare_waves, rounded, rounding_effect
 from torch import Tensor
 
-from cosyvoice_runtime.vocoder import HiFT, open_state, stream
-from cosyvoice_runtime.vocoder.rows import Rows
+from cosyvoice_runtime.vocoder.torch import HiFT, open_state, stream
+from cosyvoice_runtime.vocoder.torch.rows import Rows
 
 WAVE = 1e-3
 CASES = goldens.cases("hift")

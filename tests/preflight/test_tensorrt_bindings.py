@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from cosyvoice_runtime.lm.engines.tensorrt_llm.installed import LIBRARIES
 from cosyvoice_runtime.preflight.tensorrt_llm import TENSORRT_METHODS
-from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.installed import LIBRARIES
 from cuda_fake import FakeCuda
 from empty_library import write_library
 from tensorrt_bindings import RELEASES, ask

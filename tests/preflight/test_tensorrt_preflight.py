@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cosyvoice_runtime import compiled
+from cosyvoice_runtime import tensorrt as compiled
 from cosyvoice_runtime.preflight.outcome import Verdict
 from cosyvoice_runtime.preflight.symbols import Symbol, check_symbols, overloads
 from cosyvoice_runtime.preflight.tensorrt_llm import TENSORRT, TENSORRT_METHODS, TENSORRT_USED

@@ -18,13 +18,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion import ConversionOptions, convert
+from cosyvoice_runtime.lm.engines.tensorrt_llm.installed import LIBRARIES
 from cosyvoice_runtime.preflight import container
 from cosyvoice_runtime.preflight.__main__ import main
 from cosyvoice_runtime.preflight.container import Answer, ask
 from cosyvoice_runtime.preflight.symbols import overloads
 from cosyvoice_runtime.preflight.tensorrt_llm import known_flags
-from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.conversion import ConversionOptions, convert
-from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.installed import LIBRARIES
 from cuda_fake import FakeCuda
 from tensorrt_fake import fake_tensorrt
 from trtllm_fake import FakeTrtllm, install, network

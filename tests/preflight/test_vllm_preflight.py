@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from cosyvoice_runtime.lm.engines.vllm import startup
 from cosyvoice_runtime.preflight import container
 from cosyvoice_runtime.preflight.__main__ import main
 from cosyvoice_runtime.preflight.vllm import USED
-from cosyvoice_runtime.serving.lm.engines.vllm import startup
 from cosyvoice_runtime.settings import Machine, Settings
 from vllm_fake import install
 

@@ -9,8 +9,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from cosyvoice_runtime.compiled import engine_files
-from cosyvoice_runtime.compiled.export import graph_files
+from cosyvoice_runtime.tensorrt import engine_files, graph_files
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 

@@ -160,9 +160,9 @@ def test_up_to_date_environment_is_left_alone(tmp_path, capsys, monkeypatch):
 
 
 def test_kernels_are_launched_quickly_with_the_triton_language_that_torch_brings():
-    """``kernels/launch.py`` knows its launcher. The module is read: importing it needs a GPU's torch."""
+    """``gpu/kernels/launch.py`` knows its launcher. The module is read: importing it needs a GPU's torch."""
     brought = re.search(r"^torch==.*triton==(\S+)", (ROOT / "requirements" / "torch.in").read_text(), re.M)
-    launch = ast.parse((ROOT / "cosyvoice_runtime" / "kernels" / "launch.py").read_text())
+    launch = ast.parse((ROOT / "cosyvoice_runtime" / "gpu" / "kernels" / "launch.py").read_text())
     constants = {
         ast.unparse(node.targets[0]): ast.literal_eval(node.value)
         for node in launch.body

@@ -25,7 +25,7 @@ from cosyvoice_runtime.checkpoint.checksums import read_checksums
 from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, COSYVOICE_300M, FAMILIES, Family
 from cosyvoice_runtime.checkpoint.hubs import PUBLISHED
 from cosyvoice_runtime.checkpoint.layout import QWEN2_FILES
-from cosyvoice_runtime.sha256 import sha256_of
+from cosyvoice_runtime.checkpoint.sha256 import sha256_of
 from making import make_checkpoint
 
 ROOT = Path(__file__).parents[2]

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from cosyvoice_runtime import nvidia
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.nvidia import Obstacle
-from cosyvoice_runtime.pipeline.cli import main
+from cosyvoice_runtime.gpu import nvidia
+from cosyvoice_runtime.gpu.nvidia import Obstacle
+from cosyvoice_runtime.local.cli import main
 from cosyvoice_runtime.settings import Machine, Settings, TensorrtLlmSettings, Token2WavSettings, gpu_asked
 from nvidia_fake import fake_driver, fake_torch
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from cosyvoice_runtime import processes
+from cosyvoice_runtime.process import processes
 from cosyvoice_runtime.supervisor import shared_memory
 
 

@@ -24,7 +24,7 @@ import pytest
 pytest.importorskip("tritonclient.grpc", reason="needs the environment of scripts/environment.py")
 pytest.importorskip("fastapi", reason="needs the environment of scripts/environment.py --test")
 
-from cosyvoice_runtime import processes
+from cosyvoice_runtime.process import processes
 from refusing_proxy import refusing_proxy
 from system_calls import addresses, traced, written
 

@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the environment of scripts/environment.py --test")
 
-from cosyvoice_runtime import processes
+from cosyvoice_runtime.process import processes
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 60.0

@@ -22,7 +22,7 @@ from count_stream import CountStream
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
-from cosyvoice_runtime import processes
+from cosyvoice_runtime.process import processes
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor import Server, shared_memory
 

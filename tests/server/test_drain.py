@@ -9,7 +9,7 @@ import threading
 from hanging_model import HANGING, HANGING_MODEL
 from leftovers import leftovers
 
-from cosyvoice_runtime import processes
+from cosyvoice_runtime.process import processes
 from cosyvoice_runtime.supervisor import Server
 
 

@@ -13,7 +13,7 @@ SUPERVISOR = (
     "-m cosyvoice_runtime.supervisor tests/server/model_repo server.http_port=0 server.grpc_port=0 "
     + ("server.metrics_port=0 server.model_metrics_port=0 server.log_file=/dev/null")
 )
-ASK = "from cosyvoice_runtime.file_limit import file_limit_problem as ask; print(ask(512)); " + (
+ASK = "from cosyvoice_runtime.process.file_limit import file_limit_problem as ask; print(ask(512)); " + (
     "import resource; print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
 )
 

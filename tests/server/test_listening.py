@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.listening import bound, local_url, own_addresses, split_port, with_port
+from cosyvoice_runtime.process.listening import bound, local_url, own_addresses, split_port, with_port
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor import PreflightError, Server
 from cosyvoice_runtime.supervisor.server_ports import ServerPorts
@@ -75,7 +75,7 @@ def test_a_machine_without_ipv6_is_no_hindrance(monkeypatch, host):
             raise OSError(97, "Address family not supported by protocol")
         return bound(address, port)
 
-    monkeypatch.setattr("cosyvoice_runtime.listening.bound", bound_without_ipv6)
+    monkeypatch.setattr("cosyvoice_runtime.process.listening.bound", bound_without_ipv6)
     assert own_addresses(host, "server.host") == ("127.0.0.1",)
     assert ServerPorts.choose(ServerSettings(host=host, **FREE)).addresses == ("127.0.0.1",)
     with pytest.raises(InvalidInput, match="::' is not accepted"):

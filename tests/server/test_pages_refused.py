@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from cosyvoice_runtime.listening import split_port
+from cosyvoice_runtime.process.listening import split_port
 from cosyvoice_runtime.supervisor import Server
 
 TIMEOUT_S = 60.0

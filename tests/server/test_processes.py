@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cosyvoice_runtime.processes import STUB, Process
+from cosyvoice_runtime.process.processes import STUB, Process
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from hanging_model import HANGING, HANGING_MODEL
 from leftovers import leftovers
 
-from cosyvoice_runtime import processes
+from cosyvoice_runtime.process import processes
 from cosyvoice_runtime.supervisor import RepairError, Server, ServerDiedError
 from cosyvoice_runtime.supervisor.probe import ProbeError
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from leftovers import leftovers
 
-from cosyvoice_runtime import processes
+from cosyvoice_runtime.process import processes
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor import Server, StartError
 from cosyvoice_runtime.supervisor.control import Control, ControlError

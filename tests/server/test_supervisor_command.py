@@ -19,7 +19,7 @@ from hanging_model import HANGING, HANGING_MODEL
 from leftovers import leftovers
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from cosyvoice_runtime import processes
+from cosyvoice_runtime.process import processes
 from cosyvoice_runtime.supervisor.errors import UNDRAINED_EXIT_CODE
 
 Eventually = Callable[..., None]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cosyvoice_runtime import processes
+from cosyvoice_runtime.process import processes
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.settings.template import escape
 from cosyvoice_runtime.supervisor import Server, shared_memory

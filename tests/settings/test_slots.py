@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, COSYVOICE_300M
-from cosyvoice_runtime.flow.flow import Flow, FlowNetwork
-from cosyvoice_runtime.flow.pages import PagePool
-from cosyvoice_runtime.nvidia import GpuFacts
+from cosyvoice_runtime.flow.torch.flow import Flow, FlowNetwork
+from cosyvoice_runtime.flow.torch.pages import PagePool
+from cosyvoice_runtime.gpu.nvidia import GpuFacts
 from cosyvoice_runtime.settings import Machine, Settings
 from cosyvoice_runtime.settings.slots import seconds_of_pages
 from making import architecture, architecture_cosyvoice3

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capture_fake import TracingCapture
-from cosyvoice_runtime.vocoder import HiFT, context, open_state, stream
-from cosyvoice_runtime.vocoder.graphed_windows import GraphedWindows
+from cosyvoice_runtime.vocoder.torch import HiFT, context, open_state, stream
+from cosyvoice_runtime.vocoder.torch.graphed_windows import GraphedWindows
 from examples import examples
 from small_hift import CAUSAL, OTHER_CAUSAL, random_mel, small_hift, streamed
 

@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from cosyvoice_runtime.batched_mel import AnyMel, JoinedMel, MelCut, StretchedMel, joined_mel, mel_tensor
-from cosyvoice_runtime.vocoder.given_mel import GivenMel
+from cosyvoice_runtime.flow.torch.batched_mel import (
+    AnyMel,
+    JoinedMel,
+    MelCut,
+    StretchedMel,
+    joined_mel,
+    mel_tensor,
+)
+from cosyvoice_runtime.vocoder.torch.given_mel import GivenMel
 
 BINS = 3
 

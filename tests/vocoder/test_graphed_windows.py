@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from capture_fake import TracingCapture
-from cosyvoice_runtime.vocoder import SourceNoise, context, open_state, stream
-from cosyvoice_runtime.vocoder.graphed_windows import GraphedWindows
+from cosyvoice_runtime.vocoder.torch import SourceNoise, context, open_state, stream
+from cosyvoice_runtime.vocoder.torch.graphed_windows import GraphedWindows
 from small_hift import OTHER, random_mel, small_hift, whole
 
 ROUNDING = 1e-7

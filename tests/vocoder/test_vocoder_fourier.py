@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from cosyvoice_runtime.vocoder.hift import Fourier
-from cosyvoice_runtime.vocoder.rows import Rows
+from cosyvoice_runtime.vocoder.torch.hift import Fourier
+from cosyvoice_runtime.vocoder.torch.rows import Rows
 
 CPU = torch.device("cpu")
 SIZES = [(16, 4), (8, 2), (12, 5)]

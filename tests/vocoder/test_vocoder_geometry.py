@@ -5,9 +5,9 @@ import torch
 
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.errors import CheckpointError
-from cosyvoice_runtime.vocoder.rows import Rows
-from cosyvoice_runtime.wave.context import context
-from cosyvoice_runtime.wave.geometry import stages
+from cosyvoice_runtime.vocoder.context import context
+from cosyvoice_runtime.vocoder.geometry import stages
+from cosyvoice_runtime.vocoder.torch.rows import Rows
 from small_hift import CONFIGS, PUBLISHED, random_mel, small_hift
 
 

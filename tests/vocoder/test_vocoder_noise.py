@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosyvoice_runtime.vocoder import SourceNoise
+from cosyvoice_runtime.vocoder.torch import SourceNoise
 
 
 @given(

@@ -4,8 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from cosyvoice_runtime.vocoder.rows import Rows
-from cosyvoice_runtime.vocoder.source import HarmonicSource, PhaseCarry
+from cosyvoice_runtime.vocoder.torch.rows import Rows
+from cosyvoice_runtime.vocoder.torch.source import HarmonicSource, PhaseCarry
 from small_hift import PUBLISHED, small_hift
 
 HOP = PUBLISHED.hop

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.vocoder import change_speed
+from cosyvoice_runtime.vocoder.torch import change_speed
 
 
 @pytest.mark.parametrize(("speed", "frames"), [(0.5, 20), (1.3, 7), (2.0, 5)])

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.vocoder import HiFTStream, SourceNoise, context, open_state, stream
-from cosyvoice_runtime.wave.windowed_vocoder import FRAMES_AHEAD
+from cosyvoice_runtime.vocoder.torch import HiFTStream, SourceNoise, context, open_state, stream
+from cosyvoice_runtime.vocoder.windowed_vocoder import FRAMES_AHEAD
 from examples import examples
 from small_hift import CONFIGS, OTHER, PUBLISHED, random_mel, small_hift, streamed, whole
 

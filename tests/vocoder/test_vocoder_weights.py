@@ -3,7 +3,7 @@ import torch
 from torch.nn.utils.parametrizations import weight_norm
 
 from cosyvoice_runtime.errors import CheckpointError
-from cosyvoice_runtime.wave.vocoder_weights import DIRECTION, GAIN, plain_weights
+from cosyvoice_runtime.vocoder.weights import DIRECTION, GAIN, plain_weights
 from small_hift import PUBLISHED, published_tensors
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from cosyvoice_runtime.vocoder import open_state, stream
+from cosyvoice_runtime.vocoder.torch import open_state, stream
 from small_hift import OTHER, random_mel, small_hift, whole
 
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput, StorageError
-from cosyvoice_runtime.exclusive_lock import exclusive_lock
+from cosyvoice_runtime.process.exclusive_lock import exclusive_lock
 from cosyvoice_runtime.voice import Voice, VoiceStore
 from cosyvoice_runtime.voice import store as voice_store
 from cosyvoice_runtime.voice.set_aside import MAX_KEPT

@@ -9,8 +9,8 @@ from functools import partial
 
 import numpy as np
 
+from cosyvoice_runtime.engine.utterance.request import AudioChunk
 from cosyvoice_runtime.lm.generation import FinishReason
-from cosyvoice_runtime.pipeline.request import AudioChunk
 from cosyvoice_runtime.serving.triton.request import Reply
 from cosyvoice_runtime.serving.triton.schema import COSYVOICE2, Tensors
 

@@ -9,17 +9,17 @@ from pathlib import Path
 from cosyvoice_runtime.checkpoint import Layout, load_config, load_speakers
 from cosyvoice_runtime.checkpoint.config import FlowConfig, SpeechLMConfig
 from cosyvoice_runtime.checkpoint.family import Family
+from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.metrics.metrics import shared_directory
-from cosyvoice_runtime.pipeline.hop import HopPolicy
-from cosyvoice_runtime.pipeline.watermark import find_watermark
-from cosyvoice_runtime.serving.engine.engine_client import EngineClient
 from cosyvoice_runtime.serving.speech.admission import Admission
+from cosyvoice_runtime.serving.speech.engine_client import EngineClient
 from cosyvoice_runtime.serving.speech.places import PLACES_FILE
 from cosyvoice_runtime.serving.speech.service import SpeechService
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
+from cosyvoice_runtime.serving.speech.watermark import find_watermark
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer, read_tokenizer
 from cosyvoice_runtime.text.frontend import TokenCounter

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from cosyvoice_runtime.event_loop import EventLoopThread
+from cosyvoice_runtime.engine.host_client import host_socket
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.request_count import RequestCount
-from cosyvoice_runtime.serving.engine.engine_client import EngineClient
-from cosyvoice_runtime.serving.host.host_client import host_socket
+from cosyvoice_runtime.process.event_loop import EventLoopThread
+from cosyvoice_runtime.serving.speech.engine_client import EngineClient
 from cosyvoice_runtime.serving.speech.listeners import ChunkListener, WholeListener
 from cosyvoice_runtime.serving.speech.load import (
     learn_speed,

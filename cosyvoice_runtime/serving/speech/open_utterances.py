@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 
+from cosyvoice_runtime.engine.utterance.incoming_text import IncomingText, TextMark
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError
-from cosyvoice_runtime.pipeline.incoming_text import IncomingText, TextMark
 from cosyvoice_runtime.serving.triton.request import Inputs
 
 UTTERANCE_ID = re.compile(r"[A-Za-z0-9_-]{16,128}")

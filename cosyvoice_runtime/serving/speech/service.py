@@ -13,31 +13,31 @@ from typing import Any, Protocol, TypeVar, cast
 import numpy as np
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
-from cosyvoice_runtime.errors import ClientGoneError, InvalidInput, StageLostError
-from cosyvoice_runtime.lm.prompt import Prompt
-from cosyvoice_runtime.lm.sampling import SamplingOptions
-from cosyvoice_runtime.metrics import moments
-from cosyvoice_runtime.pipeline.hop import HopPolicy
-from cosyvoice_runtime.pipeline.incoming_text import IncomingText
-from cosyvoice_runtime.pipeline.request import (
+from cosyvoice_runtime.engine.messages import Order
+from cosyvoice_runtime.engine.utterance.hop import HopPolicy
+from cosyvoice_runtime.engine.utterance.incoming_text import IncomingText
+from cosyvoice_runtime.engine.utterance.request import (
     AudioChunk,
     SpeechRequest,
     Utterance,
     lm_prompts,
     with_characters,
 )
-from cosyvoice_runtime.pipeline.streamed_text import speak_arriving, within_ceiling
-from cosyvoice_runtime.pipeline.text_feeder import TextFeeder
-from cosyvoice_runtime.pipeline.text_segment import SegmentSink
-from cosyvoice_runtime.pipeline.utterance import Playback
-from cosyvoice_runtime.pipeline.watermark import MakeWatermark, marked
-from cosyvoice_runtime.serving.engine.messages import Order
+from cosyvoice_runtime.engine.utterance.streamed_text import speak_arriving, within_ceiling
+from cosyvoice_runtime.engine.utterance.text_feeder import TextFeeder
+from cosyvoice_runtime.engine.utterance.utterance import Playback
+from cosyvoice_runtime.errors import ClientGoneError, InvalidInput, StageLostError
+from cosyvoice_runtime.lm.prompt import Prompt
+from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.lm.text_segment import SegmentSink
+from cosyvoice_runtime.metrics import moments
 from cosyvoice_runtime.serving.speech.admission import Admission, Stay
 from cosyvoice_runtime.serving.speech.listeners import ChunkListener
 from cosyvoice_runtime.serving.speech.open_utterances import OpenUtterances, TextEvent, TextMessage
 from cosyvoice_runtime.serving.speech.speech_inputs import SpeechInputs
 from cosyvoice_runtime.serving.speech.speech_metrics import RequestTimer, SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
+from cosyvoice_runtime.serving.speech.watermark import MakeWatermark, marked
 from cosyvoice_runtime.serving.triton.request import Inputs
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.voice import Voice

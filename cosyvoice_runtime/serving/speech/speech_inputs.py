@@ -9,9 +9,9 @@ from typing import Any
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.audio.rates import EXTRACTOR_SAMPLE_RATE
 from cosyvoice_runtime.audio.reference import reference_audio
+from cosyvoice_runtime.engine.utterance.request import SpeechRequest
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.sampling import SamplingOptions
-from cosyvoice_runtime.pipeline.request import SpeechRequest
 from cosyvoice_runtime.serving.triton.request import Inputs
 from cosyvoice_runtime.voice import Voice
 

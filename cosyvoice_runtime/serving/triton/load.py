@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from cosyvoice_runtime.log_lines import log_lines
+from cosyvoice_runtime.process.log_lines import log_lines
 
 if TYPE_CHECKING:
     from cosyvoice_runtime.settings.model import ModelSettings

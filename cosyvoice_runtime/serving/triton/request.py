@@ -18,24 +18,24 @@ import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
 
 from cosyvoice_runtime.errors import (
-    CheckpointError,
     ClientGoneError,
-    CosyVoiceError,
     InvalidInput,
-    NotFoundError,
-    OverloadedError,
-    StageError,
     WithdrawnError,
+    message_of,
     status_of,
     with_status,
 )
-from cosyvoice_runtime.headers import CALL_HEADER, CLIENT_HEADER, LEFT_HEADER, PROBE_HEADER, REQUEST_HEADER
-from cosyvoice_runtime.run_variables import PROBE_KEY_VARIABLE
+from cosyvoice_runtime.process.headers import (
+    CALL_HEADER,
+    CLIENT_HEADER,
+    LEFT_HEADER,
+    PROBE_HEADER,
+    REQUEST_HEADER,
+)
+from cosyvoice_runtime.process.run_variables import PROBE_KEY_VARIABLE
 
 logger = logging.getLogger(__name__)
 
-PASSED_ON = (InvalidInput, NotFoundError, OverloadedError, StageError)
-"""Errors whose text says everything."""
 CODE_NAMES = {"INVALID_ARGUMENT": "INVALID_ARG", "UNIMPLEMENTED": "UNSUPPORTED"}
 """Triton's names of gRPC's statuses, where they differ."""
 
@@ -58,17 +58,6 @@ def stream_fault(error: BaseException, model: str, request: str = "") -> pb_util
 def _triton_error(status: str, message: str) -> pb_utils.TritonError:
     code = getattr(pb_utils.TritonError, CODE_NAMES.get(status, status), pb_utils.TritonError.INTERNAL)
     return pb_utils.TritonError(message, code)
-
-
-def message_of(error: BaseException, model: str, request: str = "") -> str:
-    """The text of an error as a client reads it; an unexpected exception is logged in full."""
-    if isinstance(error, PASSED_ON):
-        return str(error)
-    # A CheckpointError names files of this machine, which clients need not know.
-    if isinstance(error, CosyVoiceError) and not isinstance(error, CheckpointError):
-        return f"{model}: {error}"
-    logger.error("unexpected failure in %s, request %s", model, request or "-", exc_info=error)
-    return f"{model}: internal error ({type(error).__name__}); the server's log has the details"
 
 
 Array = npt.NDArray[Any]

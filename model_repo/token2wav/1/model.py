@@ -1,5 +1,5 @@
 """``token2wav``: speech tokens to waveform, chunk by chunk, for many utterances at once."""
 
-from cosyvoice_runtime.serving.host.host_model import Token2WavModel as TritonPythonModel
+from cosyvoice_runtime.serving.hosted.host_model import Token2WavModel as TritonPythonModel
 
 __all__ = ["TritonPythonModel"]

@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from cosyvoice_runtime.compiled.cuda import Gpu
-from cosyvoice_runtime.serving.lm.engines.tensorrt_llm import built_engine, library_sampler
-from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.build import engine_build as build
-from cosyvoice_runtime.serving.lm.engines.tensorrt_llm.installed import LIBRARIES
+from cosyvoice_runtime.lm.engines.tensorrt_llm import built_engine, library_sampler
+from cosyvoice_runtime.lm.engines.tensorrt_llm.build import engine_build as build
+from cosyvoice_runtime.lm.engines.tensorrt_llm.installed import LIBRARIES
+from cosyvoice_runtime.tensorrt.cuda import Gpu
 from trtllm_fake import bindings, network
 from trtllm_fake.bindings import FinishReason, IterationStats, KvCacheStats, Request
 from trtllm_fake.executor import BaseExecutor

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.serving.lm.engines.vllm import installed
+from cosyvoice_runtime.lm.engines.vllm import installed
 from vllm_fake import network, parameters, processors
 from vllm_fake.engine import Active, BaseEngine, Executor
 from vllm_fake.signatures import RELEASE

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from cosyvoice_runtime.serving import resting
-from cosyvoice_runtime.serving.resting import Resting
+from cosyvoice_runtime.serving.hosted import resting
+from cosyvoice_runtime.serving.hosted.resting import Resting
 
 IDLE_S = 30.0
 

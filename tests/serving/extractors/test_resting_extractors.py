@@ -9,7 +9,7 @@ import pytest
 from triton_python_backend_utils import InferenceRequest
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.serving.extractors import AudioTokenizer, SpeakerEmbedding
+from cosyvoice_runtime.serving.hosted.extractors import AudioTokenizer, SpeakerEmbedding
 from cosyvoice_runtime.settings import AudioTokenizerSettings, Machine, SpeakerEmbeddingSettings
 
 RATE = 16_000

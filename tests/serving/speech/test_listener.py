@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from triton_python_backend_utils import TRITONSERVER_RESPONSE_COMPLETE_FINAL, InferenceRequest
 
+from cosyvoice_runtime.engine.utterance.request import AudioChunk
 from cosyvoice_runtime.lm import FinishReason
-from cosyvoice_runtime.pipeline.request import AudioChunk
 from cosyvoice_runtime.serving.speech.listeners import WholeListener
 from cosyvoice_runtime.serving.triton.request import ClientGoneError, Reply
 

@@ -14,11 +14,11 @@ from triton_python_backend_utils import InferenceRequest
 
 from coded_stages import TOKEN_SAMPLES, CodedStages
 from cosyvoice_runtime.checkpoint import load_config
+from cosyvoice_runtime.engine.utterance.hop import HopPolicy
+from cosyvoice_runtime.engine.utterance.stages import TokenGroup
 from cosyvoice_runtime.errors import StageError, StageLostError, status_of
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.metrics import Metrics
-from cosyvoice_runtime.pipeline.hop import HopPolicy
-from cosyvoice_runtime.pipeline.stages import TokenGroup
 from cosyvoice_runtime.serving.speech.admission import Admission
 from cosyvoice_runtime.serving.speech.service import SpeechService
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics

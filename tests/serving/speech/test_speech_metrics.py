@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from cosyvoice_runtime.engine.utterance.utterance import Playback
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.page import read_samples
-from cosyvoice_runtime.pipeline.utterance import Playback
 from cosyvoice_runtime.serving.speech.speech_metrics import RequestTimer, SpeechMetrics
 from standing_clock import StandingClock
 

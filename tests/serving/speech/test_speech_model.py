@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from triton_python_backend_utils import TRITONSERVER_RESPONSE_COMPLETE_FINAL, InferenceRequest
 
-from cosyvoice_runtime.headers import LEFT_HEADER
+from cosyvoice_runtime.process.headers import LEFT_HEADER
 from cosyvoice_runtime.serving.speech import model as module
 
 LEAVING = json.dumps({LEFT_HEADER: "call"})

@@ -1,0 +1,143 @@
+"""One call for one utterance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cosyvoice_runtime.arrays import Array
+from cosyvoice_runtime.audio.speed import check_speed
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.flow.prompt import FlowPrompt
+from cosyvoice_runtime.voice.digest import content_hash
+
+MAX_KEY_LENGTH = 256
+MAX_CUSHION_S = 3600.0
+SEED_LIMIT = 2**63
+MAX_PROMPT_VALUE = 1e4
+"""Log-mels are -12 to 5, embeddings below 100; far beyond them the networks overflow."""
+
+
+@dataclass(frozen=True, eq=False)
+class PromptTensors:
+    """A voice as it arrives with a call, not checked yet.
+
+    Attributes:
+        tokens: integers ``[P]``; P may be 0.
+        mel: float32 ``[frames_per_token * P, mel]``.
+        speaker: float32 ``[D]``.
+    """
+
+    tokens: Array
+    mel: Array
+    speaker: Array
+
+    @cached_property
+    def key(self) -> str:
+        """Content hash, the same as :attr:`~cosyvoice_runtime.voice.Voice.prompt_key`."""
+        return content_hash(self.tokens, self.mel, self.speaker)
+
+    def flow_prompt(self) -> FlowPrompt:
+        """
+        Raises:
+            InvalidInput: an array has another type, or holds NaN or infinity.
+        """
+        if self.tokens.ndim != 1 or not np.issubdtype(self.tokens.dtype, np.integer):
+            raise InvalidInput(
+                "prompt_speech_tokens", _kind(self.tokens), "a row of whole numbers is expected"
+            )
+        for name, array in (("prompt_speech_feat", self.mel), ("prompt_spk_embedding", self.speaker)):
+            if not np.issubdtype(array.dtype, np.floating):
+                raise InvalidInput(name, _kind(array), "floats are expected")
+            if not np.isfinite(array).all():
+                raise InvalidInput(name, "NaN or infinity", "finite values are expected")
+            if array.size and np.abs(array).max() > MAX_PROMPT_VALUE:
+                largest = float(np.abs(array).max())
+                raise InvalidInput(name, largest, f"at most {MAX_PROMPT_VALUE:g} is expected")
+        return FlowPrompt(
+            self.tokens.astype(np.int64), self.mel.astype(np.float32), self.speaker.astype(np.float32)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class WaveChunk:
+    """The next speech tokens of an utterance.
+
+    Attributes:
+        utterance_id: the same for all chunks of one utterance and for no other's.
+        tokens: may be empty: to open an utterance before its first token is there, or at its end.
+        position: tokens of the utterance sent before. 0 opens the utterance; later, it shows that no chunk
+            was lost and that the utterance is still the one that was opened.
+        last: no more tokens will come.
+        voice_key: names the voice, the cut of its prompt included: the hash of its tensors, or any other
+            name, which belongs to the first voice that is sent with it. Read when the utterance is opened, as
+            are the three after it.
+        noise_seed: 0 to 2**63 - 1.
+        speed: 0.5 to 2.
+        prompt: the voice itself; not needed once the voice is known.
+        cancel: forget the utterance; nothing else is read.
+        rest: tokens that come next for certain, when a call is computed in parts: checked with the first one.
+        cushion_s: seconds of audio that the listener still has to play; the less, the more urgent.
+        continues: the utterance is a later part of what somebody listens to: it takes the place of another
+            one, and doesn't wait for pages. Read when it is opened.
+    """
+
+    utterance_id: str
+    tokens: Sequence[int]
+    position: int
+    last: bool
+    voice_key: str
+    noise_seed: int
+    speed: float = 1.0
+    prompt: PromptTensors | None = None
+    cancel: bool = False
+    rest: Sequence[int] = ()
+    cushion_s: float = 0.0
+    continues: bool = False
+
+    @classmethod
+    def forgetting(cls, utterance_id: str) -> WaveChunk:
+        """What has an utterance forgotten."""
+        return cls(utterance_id, (), 0, True, "", 0, cancel=True)
+
+    def check(self) -> None:
+        """Check everything that doesn't depend on the utterance's state; of a cancel, its id alone.
+
+        Raises:
+            InvalidInput: naming the input.
+        """
+        _check_name("utterance_id", self.utterance_id)
+        if self.cancel:
+            return
+        if not isinstance(self.position, int) or self.position < 0:
+            raise InvalidInput("position", self.position, "0 or more tokens")
+        if not isinstance(self.cushion_s, float | int) or not 0 <= self.cushion_s <= MAX_CUSHION_S:
+            raise InvalidInput("cushion", self.cushion_s, f"0 to {MAX_CUSHION_S:g} s")
+        for token in (*self.tokens, *self.rest):
+            if not isinstance(token, int):
+                raise InvalidInput("speech_tokens", token, "whole numbers are expected")
+
+    def check_opening(self) -> None:
+        """Check what is read when the utterance is opened.
+
+        Raises:
+            InvalidInput: naming the input.
+        """
+        _check_name("voice_key", self.voice_key)
+        if not isinstance(self.noise_seed, int) or not 0 <= self.noise_seed < SEED_LIMIT:
+            raise InvalidInput("noise_seed", self.noise_seed, "an integer from 0 to 2**63 - 1")
+        if not isinstance(self.speed, float | int):
+            raise InvalidInput("speed", self.speed, "a number is expected")
+        check_speed(self.speed)
+
+
+def _check_name(field: str, name: object) -> None:
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_KEY_LENGTH:
+        raise InvalidInput(field, name, f"1 to {MAX_KEY_LENGTH} characters are expected")
+
+
+def _kind(array: Array) -> str:
+    return f"{array.dtype} {array.shape}"

@@ -1,0 +1,57 @@
+"""How token2wav has its GPUs: shared with the speech LM, or divided for turns of its own."""
+
+from __future__ import annotations
+
+from cosyvoice_runtime.checkpoint.config import FlowConfig
+from cosyvoice_runtime.checkpoint.sections import load_config
+from cosyvoice_runtime.gpu.partitions.shared_gpu import NOT_SHARED, SharedGpu, SharedGpus
+from cosyvoice_runtime.gpu.partitions.sole_use import SoleUse
+from cosyvoice_runtime.settings import TensorrtLlmSettings, Token2WavSettings
+from cosyvoice_runtime.settings.model import gpu_number
+from cosyvoice_runtime.settings.runtime_choice import TORCH
+from cosyvoice_runtime.settings.slots import divide_one_gpu
+
+
+def gpus_of(settings: Token2WavSettings, shared: SharedGpus) -> list[SharedGpu]:
+    """Of each device in the settings' order.
+
+    Args:
+        shared: of GPUs that another network computes on in this process, by number.
+    """
+    return [_gpu_of(device, settings, shared) for device in settings.devices]
+
+
+def shared_gpus(lm: TensorrtLlmSettings, settings: Token2WavSettings) -> SharedGpus:
+    """The GPU that the speech LM and token2wav divide between them, by its number; none where they don't.
+
+    Args:
+        settings: of token2wav.
+    """
+    gpu = gpu_number(lm.device)
+    if gpu is None or not divide_one_gpu(lm, settings):
+        return NOT_SHARED
+    from cosyvoice_runtime.gpu.partitions.division import share_gpu  # a CPU's deployment has no torch
+
+    if not _in_parts(settings):
+        return {gpu: share_gpu(gpu, lm.gpu_share)}
+    return {gpu: share_gpu(gpu, lm.gpu_share, settings.turn_lanes, lm.gpu_share_of_few)}
+
+
+def _gpu_of(device: str, settings: Token2WavSettings, shared: SharedGpus) -> SharedGpu:
+    gpu = gpu_number(device)
+    if gpu in shared:
+        return shared[gpu]
+    wanted = settings.hurried_share > 0 and settings.first_chunks_beside
+    if gpu is None or not (wanted and _in_parts(settings)):
+        return SoleUse()
+    from cosyvoice_runtime.gpu.partitions.division import own_gpu  # a CPU's deployment has no torch
+
+    return own_gpu(gpu, settings.hurried_share)
+
+
+def _in_parts(settings: Token2WavSettings) -> bool:
+    """Whether turns can be computed on parts of a GPU: their calls are captured there."""
+    captured = settings.backend == TORCH and settings.cuda_graphs
+    return (
+        captured and type(load_config(settings.checkpoint_dir).flow) is FlowConfig
+    )  # a subclass has no pages

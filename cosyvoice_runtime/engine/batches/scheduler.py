@@ -1,0 +1,369 @@
+"""The order in which chunks are computed, most urgent first, on one device or several."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from functools import partial
+
+from cosyvoice_runtime.engine.batches.chunk import WaveChunk
+from cosyvoice_runtime.engine.batches.lane import LaneJobs, TurnLane, jobs_of, lanes_of, soonest
+from cosyvoice_runtime.engine.batches.openings import Openings
+from cosyvoice_runtime.engine.batches.service import WaveOutcome, WaveService
+from cosyvoice_runtime.engine.batches.turn import LaunchedTurn, Share, WaveJob
+from cosyvoice_runtime.engine.batches.turn_planner import TurnPlanner
+from cosyvoice_runtime.engine.batches.waiting_jobs import WaitingJobs
+from cosyvoice_runtime.engine.runtimes.runtime import WaveRuntime
+from cosyvoice_runtime.errors import CosyVoiceError, WithdrawnError
+from cosyvoice_runtime.gpu.cuda_errors import LAST_WORDS_S, end_process, is_fatal
+from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
+from cosyvoice_runtime.gpu.partitions.sole_use import SoleUse
+from cosyvoice_runtime.metrics import moments
+
+logger = logging.getLogger(__name__)
+
+
+class WaveScheduler:
+    """Threads that run the chunks of a :class:`WaveService` in turns, the most urgent first.
+
+    One launches the turns, another waits for what comes of them, so that a GPU may have the next turn before
+    it has done the last. There may be turns beside, in lanes of their own, each with a thread that waits.
+    Chunks of one utterance are computed in the order they came; a cancel withdraws those that came before it.
+    Every chunk that was taken gets an outcome, whatever goes wrong; if the GPU is lost, all get an error and
+    the process ends.
+
+    Args:
+        service: over the runtime's networks, with a lane for each of those beside.
+        runtime: what computes turns, and how it does.
+        max_waiting: chunks that may wait to begin an utterance, and as many of utterances in progress.
+        turn_s: seconds that a turn should last at most; whoever comes meanwhile waits for its end.
+        gpu: how the device is shared.
+        openings: which utterances may begin; None where there are pages for all.
+        on_waiting: told the number of chunks that wait, whenever it has changed.
+        on_turn: told the seconds that a turn took, and whether it was in a lane for hurried chunks.
+        clock: monotonic seconds.
+        end_process: told why this process can't go on.
+    """
+
+    def __init__(
+        self,
+        service: WaveService,
+        runtime: WaveRuntime,
+        max_waiting: int,
+        turn_s: float,
+        gpu: SharedGpu | None = None,
+        openings: Openings | None = None,
+        on_waiting: Callable[[int], None] = lambda _: None,
+        on_turn: Callable[[float, bool], None] = lambda *_: None,
+        clock: Callable[[], float] = time.monotonic,
+        end_process: Callable[[str], None] = end_process,
+    ) -> None:
+        self._service = service
+        self._gpu = gpu or SoleUse()
+        self._at_work = runtime.at_work
+        self._on_gpu = runtime.on_gpu
+        self._unit_tokens = runtime.token2wav.unit_tokens
+        self._lanes = lanes_of(runtime, min(runtime.turns_at_once, self._gpu.turns_at_once))
+        self._planner = TurnPlanner(
+            self._lanes, self._gpu, runtime.on_gpu, self._unit_tokens, turn_s, openings, service.speakers
+        )
+        self._jobs = WaitingJobs(max_waiting, self._begins, on_waiting)
+        self._on_turn = on_turn
+        self._clock = clock
+        self._end_process = end_process
+        # Ids of utterances, for whose next turns something can be drawn while nothing is to be launched.
+        self._undrawn: dict[str, None] = {}
+        self._wake = threading.Condition()
+        self._news = False
+        self._closed = False
+        self._refusal: CosyVoiceError | None = None
+        self._threads = [threading.Thread(target=self._launch_turns, name="token2wav")]
+        for lane in self._lanes:
+            ends = threading.Thread(target=self._finish_turns, args=[lane], name="token2wav-ends")
+            self._threads.append(ends)
+        service.queued_in(self._queued)
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, chunk: WaveChunk, deliver: Callable[[WaveOutcome], None]) -> None:
+        """Queue a chunk; ``deliver`` is called with its outcome from a thread of the scheduler.
+
+        A cancel ends the utterance's waiting chunks before it returns, from the calling thread.
+
+        Raises:
+            InvalidInput: the chunk says something impossible.
+            OverloadedError: too many wait.
+            CosyVoiceError: the GPU is lost, or the scheduler has ended.
+        """
+        moments.note("token2wav has the chunk", chunk.utterance_id)
+        chunk.check()
+        if chunk.cancel:
+            self._withdraw(chunk.utterance_id)
+        with self._wake:
+            if self._refusal is not None:
+                raise copy.copy(self._refusal)
+            due, number = self._clock() + chunk.cushion_s, self._service.number(chunk.utterance_id)
+            job = WaveJob(chunk, deliver, due, number)
+            if self._begins(job):
+                chunk.check_opening()
+            self._jobs.add(job)
+            self._tell()
+
+    @property
+    def load(self) -> int:
+        """Utterances in progress and chunks that wait."""
+        return len(self._service) + len(self._jobs)
+
+    def holds(self, utterance_id: str) -> bool:
+        """Whether chunks of this utterance wait here or it is in progress. Does not wait for a turn."""
+        # In this order: a chunk's job goes only after its utterance is open.
+        with self._wake:
+            if self._jobs.of(utterance_id):
+                return True
+        return utterance_id in self._service
+
+    def close(self) -> None:
+        """Compute what waits, then stop and free everything."""
+        with self._wake:
+            self._closed = True
+            self._tell()
+        for thread in self._threads:
+            thread.join()
+        self._service.close()
+
+    def _begins(self, job: WaveJob) -> bool:
+        return job.begins and job.chunk.utterance_id not in self._service
+
+    def _withdraw(self, utterance_id: str) -> None:
+        """End an utterance's chunks; of one that is being computed, the turn under way is the last."""
+        with self._wake:
+            waiting = self._jobs.of(utterance_id)
+        self._end_all(waiting, WithdrawnError("the utterance was cancelled before this was computed"))
+
+    def _launch_turns(self) -> None:
+        try:
+            with self._at_work():
+                while self._serve_next():
+                    pass  # without jobs at hand, whose audio would stay until the next ones
+        except BaseException as error:
+            self._give_up(error)
+        finally:
+            for each in self._lanes:
+                each.turns.put(None)
+
+    def _tell(self) -> None:
+        """Something has changed; for whoever holds the lock."""
+        self._news = True
+        self._wake.notify()
+
+    def _serve_next(self) -> bool:
+        work = self._next_work()
+        if work is not None:
+            self._serve(*work)
+        return work is not None
+
+    def _next_work(self) -> tuple[TurnLane, list[WaveJob]] | None:
+        """Wait until a turn may be launched; its lane and that one's jobs, or None at the end."""
+        while True:
+            with self._wake:
+                if self._closed and not self._jobs.first_of_each():
+                    self._refusal = self._refusal or CosyVoiceError("token2wav has ended")
+                    return None
+                now = self._clock()
+                wait_s = self._planner.free_in(self._jobs, len(self._service), now)
+                if wait_s is not None and wait_s <= 0:
+                    divided, longest_s = self._divided(now)
+                    delay_s, lane = soonest(divided, now)
+                    if lane is not None and delay_s is not None and delay_s <= 0:
+                        return lane, jobs_of(lane, divided)
+                    wait_s = longest_s if delay_s is None else min(delay_s, longest_s)
+                self._news = False
+                if not self._undrawn:
+                    self._wake.wait(None if wait_s is None else min(wait_s, threading.TIMEOUT_MAX))
+                    continue
+            self._draw_until(math.inf if wait_s is None else now + wait_s)
+
+    def _draw_until(self, end_s: float) -> None:
+        """Draw what launches will take, row by row, until there is something new or nothing left to draw."""
+        while self._undrawn and not self._news and self._clock() < end_s:
+            first = next(iter(self._undrawn))
+            del self._undrawn[first]
+            self._draw_ahead(first)
+
+    def _draw_ahead(self, utterance_id: str) -> None:
+        """What this can't draw, the next launch draws, or fails alone."""
+        try:
+            self._service.draw_ahead(utterance_id)
+        except Exception as error:
+            if is_fatal(error):
+                raise
+            logger.exception("nothing could be drawn ahead for utterance %s", utterance_id)
+
+    def _queued(self) -> set[str]:
+        """Utterances whose chunks have no outcome yet."""
+        with self._wake:
+            return self._jobs.utterances()
+
+    def _jobs_of(self, lane: TurnLane) -> list[WaveJob]:
+        with self._wake:
+            divided, _ = self._divided(self._clock())
+            return jobs_of(lane, divided)
+
+    def _divided(self, now: float) -> tuple[LaneJobs, float]:
+        """Each lane's jobs, and for how long if nothing happens."""
+        ready = [job for job in self._jobs.first_of_each() if not job.awaits_voice]
+        for job in ready:
+            job.number = self._service.number(job.chunk.utterance_id)
+        new = {job for job in ready if self._begins(job)}
+        return self._planner.divided(ready, new, len(self._service), now, ends=self._closed)
+
+    def _serve(self, lane: TurnLane, jobs: list[WaveJob]) -> None:
+        """Launch a turn. An error of no single chunk is the outcome of all that were looked at."""
+        try:
+            self._forget([job for job in jobs if job.chunk.cancel])
+            if all(job.chunk.cancel for job in jobs):
+                return
+            with ExitStack() as held:
+                if held.enter_context(self._gpu.turn()):
+                    jobs = self._jobs_of(lane)  # with those who came while others had the GPU
+                known = self._with_voices(job for job in jobs if not job.chunk.cancel)
+                shares = self._planner.shares(lane, known, self._clock())
+                if shares:
+                    self._launch(lane, shares, held)
+        except Exception as error:
+            if is_fatal(error):
+                raise
+            logger.exception("a turn of token2wav failed")
+            self._end_all(jobs, error)
+
+    def _forget(self, cancels: list[WaveJob]) -> None:
+        """Cancels, which are no part of a turn: there is nothing to compute."""
+        outcomes = self._service.run([job.chunk for job in cancels]) if cancels else []
+        for job, outcome in zip(cancels, outcomes, strict=True):
+            self._end(job, outcome)
+
+    def _with_voices(self, jobs: Iterable[WaveJob]) -> list[WaveJob]:
+        """These jobs, most urgent first, once it is known who needs a voice.
+
+        Without those that wait for another scheduler's, and one that can't be asked ends.
+        """
+        known = []
+        for job in jobs:
+            job.awaits_voice = True  # before it asks: it may be told at once
+            try:
+                if self._service.awaits_voice(job.chunk, partial(self._voice_came, job)):
+                    continue
+                job.needs_voice = self._service.computes_voice(job.chunk)
+            except Exception as error:
+                self._end(job, error)
+            else:
+                job.awaits_voice = False
+                known.append(job)
+        return self._planner.in_order(known, self._clock())
+
+    def _voice_came(self, job: WaveJob) -> None:
+        """Or did not: the job's next turn finds out."""
+        with self._wake:
+            job.awaits_voice = False
+            self._tell()
+
+    def _launch(self, lane: TurnLane, shares: list[Share], held: ExitStack) -> None:
+        moments.note("its turn begins", *(share.job.chunk.utterance_id for share in shares))
+        begun_s = self._clock()
+        if lane.hurried and any(share.job.begins for share in shares):
+            held.enter_context(self._gpu.first_chunk(len(self._service)))
+        with lane.at_launch():
+            outcomes = self._service.launch([share.job.launch(share.tokens) for share in shares], lane.number)
+        turn = LaunchedTurn(shares, outcomes, shares[0].job.needs_voice, held.pop_all())
+        try:
+            moments.note("its turn is launched", *turn.names())
+            with self._wake:
+                lane.begin(turn, self._unit_tokens, begun_s, self._clock())
+        except BaseException:
+            turn.held.close()  # or steps would stand still for ever
+            raise
+        if self._on_gpu:  # which computes meanwhile
+            self._undrawn.update(dict.fromkeys(turn.going_on()))
+
+    def _finish_turns(self, lane: TurnLane) -> None:
+        try:
+            while self._finish_next(lane):
+                pass  # without a turn at hand, whose networks' memory would stay until the next one
+        except BaseException as error:
+            self._give_up(error)
+
+    def _finish_next(self, lane: TurnLane) -> bool:
+        turn = lane.turns.get()
+        if turn is not None:
+            self._finish(lane, turn)
+        return turn is not None
+
+    def _finish(self, lane: TurnLane, turn: LaunchedTurn) -> None:
+        """Wait for a turn and answer those whose chunks it ends."""
+        try:
+            outcomes = turn.outcomes()
+            moments.note("its turn ends", *turn.names())
+            for outcome in outcomes:
+                if isinstance(outcome, Exception) and is_fatal(outcome):
+                    raise outcome
+        except Exception as error:
+            if is_fatal(error):
+                raise
+            logger.exception("a turn of token2wav failed")
+            outcomes = [error] * len(turn.shares)
+        finally:
+            self._note_end(lane, turn)
+        try:
+            for share, outcome in zip(turn.shares, outcomes, strict=True):
+                whole = share.job.take(outcome)
+                if whole is not None:
+                    self._end(share.job, whole)
+        finally:  # only now: another lane's thread may answer what follows
+            with self._wake:
+                lane.let_go(turn)
+                self._tell()
+
+    def _note_end(self, lane: TurnLane, turn: LaunchedTurn) -> None:
+        turn.held.close()
+        with self._wake:
+            took_s = lane.pace.ended(self._clock())
+            self._planner.learn(lane, turn, took_s)
+            self._tell()
+        self._on_turn(took_s, lane.hurried)
+
+    def _end(self, job: WaveJob, outcome: WaveOutcome) -> None:
+        with self._wake:
+            if not self._jobs.remove(job):
+                return
+        try:
+            job.deliver(outcome)
+        except Exception:
+            logger.exception("an outcome of utterance %s could not be delivered", job.chunk.utterance_id)
+
+    def _end_all(self, jobs: Iterable[WaveJob], error: Exception) -> None:
+        for job in jobs:
+            self._end(job, error)
+
+    def _give_up(self, error: BaseException) -> None:
+        """Answer everybody, then end the process: nothing can be computed here any more."""
+        logger.critical("token2wav can't go on", exc_info=error)
+        reason = f"token2wav can't go on ({type(error).__name__}); its process is started anew"
+        with self._wake:
+            self._refusal = CosyVoiceError(reason)
+            waiting = list(self._jobs)
+        # In a thread of their own: somebody who takes no answer must not keep the process.
+        answering = threading.Thread(target=self._end_all, args=(waiting, self._refusal), daemon=True)
+        try:
+            answering.start()
+        except RuntimeError:  # the machine has no thread to spare
+            self._end_all(waiting, self._refusal)
+        else:
+            answering.join(LAST_WORDS_S)
+        with self._wake:
+            self._tell()  # who closes it meanwhile waits for the launching thread
+        self._end_process(reason)

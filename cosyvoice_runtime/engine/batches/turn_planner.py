@@ -1,0 +1,141 @@
+"""Whose chunks the next turn of each lane computes, and how much of each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from cosyvoice_runtime.engine.batches.gpu_turn import (
+    GPU_BLOCKS,
+    plan_hurried_turn,
+    plan_turn_of_gpu,
+    urgent,
+)
+from cosyvoice_runtime.engine.batches.lane import LaneJobs, TurnLane, by_lane, changes_in, lanes_at_work
+from cosyvoice_runtime.engine.batches.openings import Openings
+from cosyvoice_runtime.engine.batches.service import Speaker
+from cosyvoice_runtime.engine.batches.turn import (
+    LaunchedTurn,
+    Share,
+    TurnBudget,
+    WaveJob,
+    in_order,
+    plan_turn,
+)
+from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
+
+LOOK_S = 0.1
+"""After which those who wait for pages look again: another scheduler's utterances may have ended."""
+LOOK_FOR_FIRST_S = 0.002
+"""The same of those who wait for somebody's first chunk, which may not come after all."""
+
+
+class TurnPlanner:
+    """
+    Args:
+        lanes: by their numbers.
+        gpu: how the device is shared.
+        on_gpu: many short rows cost little more than a few.
+        unit_tokens: at whose multiples a chunk may be cut.
+        turn_s: seconds that a turn should last at most; whoever comes meanwhile waits for its end.
+        openings: which utterances may begin and go on; None where there are pages for all.
+        speakers: utterances in progress, the earliest first.
+    """
+
+    def __init__(
+        self,
+        lanes: Sequence[TurnLane],
+        gpu: SharedGpu,
+        on_gpu: bool,
+        unit_tokens: int,
+        turn_s: float,
+        openings: Openings | None = None,
+        speakers: Callable[[], Sequence[Speaker]] = tuple,
+    ) -> None:
+        self._lanes, self._gpu, self._on_gpu, self._openings = lanes, gpu, on_gpu, openings
+        self._unit_tokens, self._speakers = unit_tokens, speakers
+        self._budget = TurnBudget(turn_s, unit_tokens * (GPU_BLOCKS if on_gpu else 1))
+        self._took_s = 0.0
+
+    def free_in(self, jobs: Iterable[WaveJob], speaking: int, now: float) -> float | None:
+        """Seconds until a lane may be launched, as far as that is known, whoever has jobs; 0 or less for now.
+
+        To divide many jobs takes the host longer than to ask this, which is enough while all lanes are busy.
+
+        Args:
+            jobs: all that wait.
+            speaking: utterances in progress.
+        """
+        at_work = lanes_at_work(self._lanes, self._gpu.few(speaking))
+        if self._lanes[0] not in at_work and any(job.needs_voice for job in jobs):
+            at_work.append(self._lanes[0])
+        delays = [lane.pace.delay(now) for lane in at_work]
+        return min((delay for delay in delays if delay is not None), default=None)
+
+    def divided(
+        self, jobs: Sequence[WaveJob], new: Collection[WaveJob], speaking: int, now: float, ends: bool = False
+    ) -> tuple[LaneJobs, float]:
+        """Each lane's jobs, and for how many seconds if nothing happens.
+
+        Args:
+            jobs: at most one of each utterance.
+            new: those of them that would begin one.
+            speaking: utterances in progress.
+            now: by the scheduler's clock.
+            ends: nobody waits for pages or for somebody's first chunk any more.
+        """
+        held = self._without_pages(jobs, new, now, ends)
+        able = [job for job in jobs if job not in held]
+        pressing = [job for job in able if not job.can_wait(now)]
+        again_s = LOOK_S if held else math.inf
+        some_can_wait = len(pressing) < len(able) and not ends
+        if some_can_wait and self._gpu.puts_off(speaking, any(job.begins for job in pressing)):
+            able, again_s = pressing, LOOK_FOR_FIRST_S
+        divided = by_lane(able, self._lanes, now, self._unit_tokens, self._gpu.few(speaking))
+        return divided, min(changes_in(able, self._lanes, now), again_s)
+
+    def _without_pages(
+        self, jobs: Sequence[WaveJob], new: Collection[WaveJob], now: float, ends: bool
+    ) -> Collection[WaveJob]:
+        """Those that wait for pages."""
+        if self._openings is None:
+            return ()
+        held = self._openings.held(() if ends else new, now)
+        if self._on_gpu and not ends:
+            idle = not any(lane.pace.busy for lane in self._lanes)
+            held |= self._openings.saving(jobs, self._speakers, self._unit_tokens, now, idle)
+        return held
+
+    def in_order(self, jobs: Sequence[WaveJob], now: float) -> list[WaveJob]:
+        """The most urgent first."""
+        return in_order(jobs, now + self._soon_s())
+
+    def shares(self, lane: TurnLane, jobs: Sequence[WaveJob], now: float) -> list[Share]:
+        """What the next turn computes; a new voice is computed in a turn of its own, in lane 0.
+
+        Args:
+            jobs: in order.
+        """
+        if jobs and jobs[0].needs_voice and not lane.number:
+            return self._plan(lane, jobs[:1], now)
+        known = [job for job in jobs if not job.needs_voice]
+        return self._plan(lane, known, now) if known else []
+
+    def learn(self, lane: TurnLane, turn: LaunchedTurn, took_s: float) -> None:
+        """Note how long a turn took."""
+        if not (lane.hurried or turn.of_new_voice):
+            self._budget.learn(turn.tokens(self._on_gpu), took_s)
+            self._took_s = took_s
+
+    def _plan(self, lane: TurnLane, jobs: Sequence[WaveJob], now: float) -> list[Share]:
+        if lane.hurried:
+            return plan_hurried_turn(jobs, lane.rows, self._unit_tokens)
+        if not self._on_gpu:
+            return plan_turn(jobs, lane.rows, self._budget.tokens, self._unit_tokens)
+        return plan_turn_of_gpu(
+            urgent(jobs, now), lane.rows, self._budget.tokens, self._unit_tokens, now, self._took_s
+        )
+
+    def _soon_s(self) -> float:
+        """Within which whoever runs dry comes before those who came earlier; on a CPU all do."""
+        return math.inf if self._openings is None or not self._on_gpu else self._openings.soon_s()

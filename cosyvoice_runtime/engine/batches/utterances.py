@@ -1,0 +1,129 @@
+"""Utterances in progress: found by name, bounded in number, dropped when idle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from cosyvoice_runtime.engine.batches.voices import CachedVoice
+from cosyvoice_runtime.errors import NotFoundError, OverloadedError
+
+
+@dataclass(eq=False)
+class OpenUtterance:
+    """
+    Attributes:
+        state: the networks' own.
+        received: speech tokens so far.
+        used_at: when it was called last, by the store's clock.
+        number: of the utterances that were opened before.
+    """
+
+    state: Any
+    voice: CachedVoice
+    used_at: float
+    number: int
+    received: int = 0
+
+
+class Utterances:
+    """The utterances in progress. Changed by one thread at a time; single ones are found by any.
+
+    Args:
+        limit: how many there may be.
+        idle_timeout_s: longest time between two calls for one.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, limit: int, idle_timeout_s: float, clock: Callable[[], float]) -> None:
+        self._limit = limit
+        self._idle_timeout_s = idle_timeout_s
+        self._clock = clock
+        self._utterances: dict[str, OpenUtterance] = {}
+        self._opened = 0
+
+    def __len__(self) -> int:
+        return len(self._utterances)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._utterances
+
+    def names(self) -> list[str]:
+        return list(self._utterances)
+
+    def making_room(self, turn: Collection[str]) -> str | None:
+        """The utterance to give up for another one; None when there is room.
+
+        Whoever was only opened has no token yet and loses nothing: its first token opens it again. So
+        openings never keep out those who speak.
+
+        Args:
+            turn: those that are being computed, which are kept.
+
+        Raises:
+            OverloadedError: as many speak as may.
+        """
+        if len(self._utterances) < self._limit:
+            return None
+        opened = (name for name, one in self._utterances.items() if not one.received and name not in turn)
+        oldest = next(opened, None)
+        if oldest is None:
+            raise OverloadedError(
+                f"utterance_id: {self._limit} utterances are in progress, which is the limit; try again later"
+            )
+        return oldest
+
+    def add(self, name: str, state: Any, voice: CachedVoice) -> OpenUtterance:
+        self._utterances[name] = OpenUtterance(state, voice, self._clock(), self._opened)
+        self._opened += 1
+        return self._utterances[name]
+
+    def get(self, name: str) -> OpenUtterance:
+        """
+        Raises:
+            NotFoundError: it was never opened, or is over.
+        """
+        utterance = self.find(name)
+        if utterance is None:
+            limit = f"it was not opened, has ended or failed, or was idle for {self._idle_timeout_s:g} s"
+            raise NotFoundError("utterance_id", name, limit)
+        return utterance
+
+    def number(self, name: str) -> int:
+        """How many were opened before this one; of one that is not in progress, so far."""
+        utterance = self.find(name)
+        return self._opened if utterance is None else utterance.number
+
+    def find(self, name: str) -> OpenUtterance | None:
+        """The one in progress of this name."""
+        return self._utterances.get(name)
+
+    def by_coming(self) -> list[tuple[str, OpenUtterance]]:
+        """All with their names, the earliest first. For any thread."""
+        return list(self._utterances.copy().items())
+
+    def called_within(self, utterance: OpenUtterance, seconds: float) -> bool:
+        """Whether it has been called so lately."""
+        return utterance.used_at > self._clock() - seconds
+
+    def remove(self, name: str) -> OpenUtterance | None:
+        return self._utterances.pop(name, None)
+
+    def touch(self, names: Iterable[str]) -> None:
+        """These are not idle."""
+        for name in names:
+            if name in self._utterances:
+                self._utterances[name].used_at = self._clock()
+
+    def idle(self) -> list[str]:
+        """Those whose time is over."""
+        end = self._clock() - self._idle_timeout_s
+        return [name for name, utterance in self._utterances.items() if utterance.used_at <= end]
+
+    def idle_in_s(self) -> float | None:
+        """Time until the next one is idle, unless it is called; None without any."""
+        if not self._utterances:
+            return None
+        oldest = min(utterance.used_at for utterance in self._utterances.values())
+        return max(oldest + self._idle_timeout_s - self._clock(), 0.0)

@@ -1,0 +1,266 @@
+"""The speech LM and token2wav of this process, as the driver of an utterance uses them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Protocol
+
+from cosyvoice_runtime.arrays import Floats
+from cosyvoice_runtime.engine.batches.chunk import MAX_CUSHION_S, PromptTensors, WaveChunk
+from cosyvoice_runtime.engine.batches.service import WaveOutcome
+from cosyvoice_runtime.engine.messages import silence_of
+from cosyvoice_runtime.engine.utterance.stages import TokenGroup, WaveSettings
+from cosyvoice_runtime.errors import CosyVoiceError, NotFoundError, StageError, message_of, status_of
+from cosyvoice_runtime.lm.generation import FinishReason
+from cosyvoice_runtime.lm.prompt import Prompt
+from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.lm.scheduler.job import Reader
+from cosyvoice_runtime.lm.silence import SilenceFilter
+from cosyvoice_runtime.lm.text_segment import TextPieces
+from cosyvoice_runtime.process.loop_calls import LoopCalls
+from cosyvoice_runtime.settings import TensorrtLlmSettings, Token2WavSettings
+
+logger = logging.getLogger(__name__)
+
+
+class SpokenTokens(Protocol):
+    """The speech LM."""
+
+    silent_tokens: frozenset[int]
+
+    def speak(
+        self,
+        prompt: Prompt,
+        sampling: SamplingOptions,
+        request_id: str,
+        groups: tuple[int, int],
+        reader: Reader,
+        in_pieces: bool,
+    ) -> None:
+        """Queue a request; all that comes of it goes to the reader, from another thread.
+
+        Args:
+            groups: tokens of the first group that the reader gets, and of each later one.
+            in_pieces: further text follows by :meth:`push_text`.
+
+        Raises:
+            CosyVoiceError: it can't be accepted.
+        """
+
+    def push_text(self, request_id: str, ids: Sequence[int], ended: bool) -> None:
+        """Add text to a request, or say that it ends."""
+
+    def stop(self, request_id: str) -> None:
+        """End a request early; harmless for one that has ended."""
+
+    def told(self, error: Exception) -> Exception:
+        """The error as it is told, counted where it is to be."""
+
+
+class Waves(Protocol):
+    """token2wav."""
+
+    def submit(self, chunk: WaveChunk, deliver: Callable[[WaveOutcome], None]) -> None:
+        """Queue a chunk; its outcome is delivered from another thread.
+
+        Raises:
+            CosyVoiceError: it can't be accepted.
+        """
+
+    def told(self, error: Exception) -> Exception:
+        """The error as it is told, counted where it is to be."""
+
+
+class DirectStages:
+    """`Stages` of one utterance over the schedulers of this process. Used in the loop that ``calls`` is of.
+
+    Args:
+        voice: asked for the voice's tensors where token2wav does not know it.
+        group_tokens: speech tokens between two moments at which the next chunk may go out.
+        timeout_s: longest silence of a network.
+        text_timeout_s: longest silence of the speech LM while more text may come.
+    """
+
+    def __init__(
+        self,
+        lm: SpokenTokens,
+        waves: Waves,
+        calls: LoopCalls,
+        voice: Callable[[], Awaitable[PromptTensors]],
+        group_tokens: int,
+        timeout_s: float,
+        text_timeout_s: float,
+    ) -> None:
+        self._lm = lm
+        self._waves = waves
+        self._calls = calls
+        self._voice = voice
+        self._tensors: PromptTensors | None = None
+        self._group_tokens = group_tokens
+        self._timeout_s = timeout_s
+        self._text_timeout_s = text_timeout_s
+
+    def generate(
+        self, prompt: Prompt, sampling: SamplingOptions, utterance_id: str, first_tokens: int
+    ) -> AsyncGenerator[TokenGroup, None]:
+        return self._groups(prompt, sampling, utterance_id, first_tokens)
+
+    def generate_from_pieces(
+        self,
+        prompt: Prompt,
+        pieces: TextPieces,
+        sampling: SamplingOptions,
+        utterance_id: str,
+        first_tokens: int,
+    ) -> AsyncGenerator[TokenGroup, None]:
+        return self._groups(prompt, sampling, utterance_id, first_tokens, pieces)
+
+    async def wave(
+        self,
+        utterance_id: str,
+        tokens: Sequence[int],
+        position: int,
+        last: bool,
+        settings: WaveSettings,
+        cushion_s: float,
+    ) -> Floats:
+        chunk = WaveChunk(
+            utterance_id,
+            tokens,
+            position,
+            last,
+            settings.voice_key,
+            settings.noise_seed,
+            settings.speed,
+            self._tensors,
+            cushion_s=min(cushion_s, MAX_CUSHION_S),
+            continues=settings.continues,
+        )
+        outcome = await self._outcome(chunk)
+        unknown = isinstance(outcome, NotFoundError) and outcome.field == "voice_key"
+        if unknown and not position:
+            self._tensors = await self._voice()
+            outcome = await self._outcome(replace(chunk, prompt=self._tensors))
+        if isinstance(outcome, Exception):
+            raise as_told(Token2WavSettings.name, self._waves.told(outcome)) from outcome
+        return outcome
+
+    def drop(self, utterance_id: str) -> None:
+        try:
+            self._waves.submit(WaveChunk.forgetting(utterance_id), _ignore)
+        except CosyVoiceError as error:  # with all that it kept
+            logger.warning("token2wav could not be told that an utterance has ended: %s", error)
+
+    async def _outcome(self, chunk: WaveChunk) -> WaveOutcome:
+        outcome: asyncio.Future[WaveOutcome] = asyncio.get_running_loop().create_future()
+        deliver = partial(self._calls.add, _settle, outcome)
+        try:
+            self._waves.submit(chunk, deliver)
+        except Exception as error:
+            return error
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await outcome
+        except TimeoutError:
+            raise silence_of(Token2WavSettings.name, self._timeout_s) from None
+
+    async def _groups(
+        self,
+        prompt: Prompt,
+        sampling: SamplingOptions,
+        utterance_id: str,
+        first_tokens: int,
+        pieces: TextPieces | None = None,
+    ) -> AsyncGenerator[TokenGroup, None]:
+        """Speech tokens as they come; the speech LM is told to stop if this is closed before their end."""
+        reader = GroupReader(self._calls)
+        groups = first_tokens, self._group_tokens
+        try:
+            self._lm.speak(prompt, sampling, utterance_id, groups, reader, pieces is not None)
+        except Exception as error:
+            raise as_told(TensorrtLlmSettings.name, error) from error
+        timeout_s = self._timeout_s if pieces is None else self._text_timeout_s
+        keep = SilenceFilter(self._lm.silent_tokens)
+        feeding = None if pieces is None else asyncio.create_task(self._feed(utterance_id, pieces, reader))
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout(timeout_s):
+                        group = await reader.next()
+                except TimeoutError:
+                    raise silence_of(TensorrtLlmSettings.name, timeout_s) from None
+                except Exception as error:
+                    raise as_told(TensorrtLlmSettings.name, self._lm.told(error)) from error
+                yield TokenGroup(keep(group.tokens), group.finish_reason)
+                if group.finish_reason is not None:
+                    return
+        finally:
+            self._lm.stop(utterance_id)
+            if feeding is not None:
+                feeding.cancel()
+
+    async def _feed(self, utterance_id: str, pieces: TextPieces, reader: GroupReader) -> None:
+        try:
+            while (ids := await pieces.get()) is not None:
+                self._lm.push_text(utterance_id, ids, False)
+            if pieces.complete:
+                self._lm.push_text(utterance_id, [], True)
+        except Exception as error:
+            reader.finish(error)
+
+
+class GroupReader:
+    """Groups of speech tokens on their way from the speech LM's thread to the event loop."""
+
+    def __init__(self, calls: LoopCalls) -> None:
+        self._calls = calls
+        self._groups: deque[TokenGroup | Exception] = deque()
+        self._news = asyncio.Event()
+
+    @property
+    def cancelled(self) -> bool:
+        return False  # it stops its request itself
+
+    def send(self, tokens: Sequence[int], finish_reason: FinishReason | None) -> None:
+        self._calls.add(self._put, TokenGroup(tokens, finish_reason))
+
+    def finish(self, error: Exception | None) -> None:
+        if error is not None:
+            self._calls.add(self._put, error)
+
+    async def next(self) -> TokenGroup:
+        """The next group.
+
+        Raises:
+            Exception: the speech LM's.
+        """
+        while not self._groups:
+            self._news.clear()
+            await self._news.wait()
+        group = self._groups.popleft()
+        if isinstance(group, Exception):
+            raise group
+        return group
+
+    def _put(self, group: TokenGroup | Exception) -> None:
+        self._groups.append(group)
+        self._news.set()
+
+
+def as_told(model: str, error: Exception) -> StageError:
+    """A network's error as its model would have told it."""
+    return StageError(message_of(error, model), status_of(error))
+
+
+def _settle(future: asyncio.Future[WaveOutcome], outcome: WaveOutcome) -> None:
+    if not future.done():  # otherwise nobody waits for it any more
+        future.set_result(outcome)
+
+
+def _ignore(outcome: WaveOutcome) -> None:
+    """Nobody reads it."""

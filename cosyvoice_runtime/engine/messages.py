@@ -1,0 +1,128 @@
+"""What cosyvoice2 and the engine say to each other about one utterance.
+
+The caller sends an :class:`Order`, then its segments, text of segments that comes in pieces, and the voice if
+the engine asks for it. The engine sends chunks, a sign of life each second, and in the end ``last``, with a
+``status`` and a ``message`` where that is an error. A caller that hangs up has cancelled the utterance.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cosyvoice_runtime.engine.frames import Frame, read_tensors, write_frame
+from cosyvoice_runtime.engine.utterance.hop import HopPolicy
+from cosyvoice_runtime.engine.utterance.request import AudioChunk, Utterance
+from cosyvoice_runtime.errors import StageError, StageSilentError, status_of
+from cosyvoice_runtime.lm.generation import FinishReason
+from cosyvoice_runtime.lm.prompt import Prompt
+from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.lm.text_segment import SegmentSink
+from cosyvoice_runtime.voice.voice import Voice
+
+ORDER, BEGIN, TEXT, END, DONE, VOICE = "order", "begin", "text", "end_text", "done", "voice"
+"""Keys of a header, by which a message is known."""
+SIGN_OF_LIFE_S = 1.0
+"""Time between two signs of life of the engine."""
+MOST_MESSAGE = 1 << 16
+
+
+@dataclass(frozen=True)
+class Order:
+    """An utterance, and how the engine is to go about it.
+
+    Attributes:
+        sample_rate: of the chunks.
+        head_start: whether the first chunk waits until the second will follow in time.
+        learns: whether the time to the second chunk is the machine's, and not that of a text's sender.
+        speed: seconds of speech a second that the machine is known to make; 0 when that isn't known.
+        timeout_s: longest silence of a network.
+        text_timeout_s: longest silence of the speech LM while more text may come.
+    """
+
+    utterance: Utterance
+    hop: HopPolicy
+    sample_rate: int
+    head_start: bool = False
+    learns: bool = True
+    speed: float = 0.0
+    timeout_s: float = 30.0
+    text_timeout_s: float = 60.0
+
+
+def order_frame(order: Order) -> bytes:
+    said = {field.name: getattr(order, field.name) for field in dataclasses.fields(order)}
+    hop = {field.name: getattr(order.hop, field.name) for field in dataclasses.fields(order.hop)}
+    del hop["share_s"]
+    return write_frame({ORDER: {**said, "hop": hop, "utterance": dataclasses.asdict(order.utterance)}})
+
+
+def read_order(said: Mapping[str, Any]) -> Order:
+    utterance = dict(said["utterance"])
+    utterance["sampling"] = SamplingOptions(**utterance["sampling"])
+    return Order(**{**said, "utterance": Utterance(**utterance), "hop": HopPolicy(**said["hop"])})
+
+
+def begin_frame(prompt: Prompt, in_pieces: bool) -> bytes:
+    said = {field.name: _plain(getattr(prompt, field.name)) for field in dataclasses.fields(prompt)}
+    return write_frame({BEGIN: said, "in_pieces": in_pieces})
+
+
+def voice_frame(voice: Voice) -> bytes:
+    tensors = {"tokens": voice.speech_tokens, "mel": voice.prompt_mel, "speaker": voice.speaker_embedding}
+    return write_frame({VOICE: True}, tensors)
+
+
+def take_text(frame: Frame, segments: SegmentSink) -> None:
+    """Pass on what a message says about the utterance's text, if anything."""
+    said = frame.header
+    if BEGIN in said:
+        segments.begin(Prompt(**said[BEGIN]), bool(said["in_pieces"]))
+    elif TEXT in said:
+        segments.add(said[TEXT])
+    elif END in said:
+        segments.end()
+    elif DONE in said:
+        segments.done()
+
+
+def chunk_frame(chunk: AudioChunk, held_s: float) -> bytes:
+    reason = None if chunk.finish_reason is None else chunk.finish_reason.value
+    said = {"segment": chunk.segment, "reason": reason, "held_s": held_s}
+    return write_frame(said, {"samples": chunk.samples})
+
+
+def read_chunk(frame: Frame, sample_rate: int) -> AudioChunk:
+    reason = frame.header["reason"]
+    samples = read_tensors(frame)["samples"]
+    ended = None if reason is None else FinishReason(reason)
+    return AudioChunk(samples, sample_rate, frame.header["segment"], ended)
+
+
+def end_frame(error: Exception | None = None) -> bytes:
+    if error is None:
+        return write_frame({"last": True})
+    silent = isinstance(error, StageSilentError)
+    said = {"status": status_of(error), "message": str(error)[:MOST_MESSAGE], "silent": silent}
+    return write_frame({"last": True, **said})
+
+
+def read_error(said: Mapping[str, Any]) -> Exception | None:
+    """What ended an utterance, if that was an error."""
+    if "status" not in said:
+        return None
+    message = said.get("message", "no details")
+    return StageSilentError(message) if said.get("silent") else StageError(message, said["status"])
+
+
+def silence_of(model: str, timeout_s: float) -> StageSilentError:
+    """The error of a model that has said nothing for so long."""
+    return StageSilentError(f"{model} sent nothing for {timeout_s:g} s; try again later")
+
+
+def _plain(values: Sequence[Any]) -> list[Any]:
+    return np.asarray(values).tolist()

@@ -1,0 +1,195 @@
+"""What a GPU repeats, captured once: calls of token2wav by lanes of turns, in fused kernels if those run."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import torch
+
+from cosyvoice_runtime.engine.runtimes.device import as_current, on_own_stream
+from cosyvoice_runtime.engine.runtimes.runtime import HURRIED_BLOCKS, TurnsBeside
+from cosyvoice_runtime.engine.runtimes.torch_token2wav import TorchToken2Wav
+from cosyvoice_runtime.flow.kernels.choice import (
+    decoder_obstacle,
+    encoder_obstacle,
+    fused_chosen,
+    solver_obstacle,
+)
+from cosyvoice_runtime.flow.torch.flow import Flow
+from cosyvoice_runtime.flow.torch.graphed_calls import CallBuckets
+from cosyvoice_runtime.flow.torch.paged_call import PagedSolver
+from cosyvoice_runtime.gpu.buckets import batch_buckets
+from cosyvoice_runtime.gpu.cuda_graphs import CudaGraphCapture, PacedCapture
+from cosyvoice_runtime.gpu.partitions.partition import GpuPart, GpuParts
+from cosyvoice_runtime.gpu.partitions.shared_gpu import Later
+from cosyvoice_runtime.settings import Token2WavSettings
+from cosyvoice_runtime.vocoder.torch import HiFT
+
+logger = logging.getLogger(__name__)
+
+
+def capture_graphs(
+    token2wav: TorchToken2Wav, settings: Token2WavSettings, rows: int, part: GpuPart | None = None
+) -> PagedSolver | None:
+    """Capture what a GPU repeats, if the settings say so; on a part of the GPU, if one is given.
+
+    Returns:
+        what takes the captured steps; None where the plain modules do.
+    """
+    if not settings.cuda_graphs:
+        logger.info("backend torch: every kernel is launched")
+        return None
+    started = time.monotonic()
+    flow, vocoder = token2wav.torch_flow.flow, token2wav.torch_vocoder
+    of_flow = CudaGraphCapture(flow.device, None if part is None else part.stream)
+    apart = vocoder.own_stream is not None or vocoder.device != flow.device
+    of_vocoder = CudaGraphCapture(vocoder.device, vocoder.own_stream) if apart else of_flow
+    fused = _fused_solver(flow, settings)
+    if fused is not None and part is not None:
+        fused = fused.on(part.multiprocessors)
+    if fused is not None:
+        _fuse_encoder(flow, settings)
+    buckets = _buckets(flow, rows, fused)
+    _fuse_decoder(vocoder.hift, settings)
+    calls = token2wav.capture(buckets, of_flow, fused, of_vocoder)
+    logger.info("backend torch: CUDA graphs of %d calls in %.1f s", calls, time.monotonic() - started)
+    return fused
+
+
+def _buckets(flow: Flow, rows: int, solver: PagedSolver | None) -> CallBuckets:
+    """Of a lane that computes any turns; few are wanted where padding costs nothing."""
+    return CallBuckets.up_to(rows, any_past=solver is not None, starts_too=flow.encodes_any_past)
+
+
+HURRIED_ROWS = 4
+"""Hurried chunks in a turn of them alone; more of them wait for each other no longer than for a turn."""
+
+
+class PartLane(NamedTuple):
+    """A lane of turns on a part of the GPU, whose calls are not captured yet."""
+
+    token2wav: TorchToken2Wav
+    part: GpuPart
+    buckets: CallBuckets
+    hurried: bool = False
+
+    def capture(self, solver: PagedSolver | None, rest: Callable[[], None] | None = None) -> None:
+        """
+        Args:
+            rest: called after each captured graph, where others compute meanwhile.
+        """
+        device, part = self.token2wav.torch_flow.flow.device, self.part
+        of_flow, of_vocoder = (
+            PacedCapture(CudaGraphCapture(device, stream, alone=rest is None), rest or _no_rest)
+            for stream in (part.stream, part.second)
+        )
+        fused = None if solver is None else solver.on(part.multiprocessors)
+        self.token2wav.capture(self.buckets, of_flow, fused, of_vocoder)
+
+    def turns(self, of_few: bool | None) -> TurnsBeside:
+        at_launch = partial(torch.cuda.stream, self.part.stream)
+        return TurnsBeside(self.token2wav, self.buckets.rows[-1], at_launch, self.hurried, of_few)
+
+
+def _no_rest() -> None:
+    """Nobody computes meanwhile."""
+
+
+def turns_beside(
+    token2wav: TorchToken2Wav,
+    settings: Token2WavSettings,
+    rows: int,
+    parts: GpuParts,
+    solver: PagedSolver | None,
+) -> tuple[list[TurnsBeside], Later | None]:
+    """What computes turns on the other parts of a GPU, and hurried chunks on that for steps; by division.
+
+    Args:
+        rows: most utterances in a turn.
+        solver: that :func:`capture_graphs` returned.
+
+    Returns:
+        all of it, and what captures the calls of the division for few utterances in progress: those of the
+        other one will do until it has.
+    """
+    if not settings.cuda_graphs:
+        logger.info("hurried chunks wait for turns: cuda_graphs=false")
+        return [], None
+    started = time.monotonic()
+    buckets = _buckets(token2wav.torch_flow.flow, rows, solver)
+    hurried = CallBuckets(batch_buckets(HURRIED_ROWS), range(1, HURRIED_BLOCKS + 1), buckets.before)
+
+    def lanes(parts: GpuParts, turns: Sequence[GpuPart]) -> list[PartLane]:
+        made = [PartLane(token2wav.beside(part.second), part, buckets) for part in turns]
+        if settings.first_chunks_beside:
+            made += [
+                PartLane(token2wav.beside(first.second), first, hurried, hurried=True)
+                for first in parts.first
+            ]
+        return made
+
+    few = parts.of_few
+    of_many, of_few = lanes(parts, parts.turns[1:]), [] if few is None else lanes(few, few.turns)
+    for lane in of_many:
+        lane.capture(solver)
+    logger.info(
+        "beside turns: %d lanes of turns more, hurried chunks %s; %s; captured in %.1f s",
+        len(parts.turns) - 1,
+        "too" if settings.first_chunks_beside else "wait, as first_chunks_beside says",
+        "one division of the GPU" if few is None else "the same for few utterances in progress beside work",
+        time.monotonic() - started,
+    )
+    beside = [lane.turns(None if few is None else False) for lane in of_many]
+    beside += [lane.turns(of_few=True) for lane in of_few]
+    return beside, partial(_capture_later, of_few, solver) if of_few else None
+
+
+def _capture_later(lanes: Sequence[PartLane], solver: PagedSolver | None, rest: Callable[[], None]) -> None:
+    """Capture calls of lanes that nobody uses yet, in a thread of its own while others compute."""
+    started = time.monotonic()
+    device = lanes[0].token2wav.torch_flow.flow.device
+    with as_current(device), on_own_stream(device):
+        for lane in lanes:
+            lane.capture(solver, rest)
+        torch.cuda.current_stream(device).synchronize()
+    logger.info("few utterances in progress: captured beside work in %.1f s", time.monotonic() - started)
+
+
+def _fused_solver(flow: Flow, settings: Token2WavSettings) -> PagedSolver | None:
+    """None where the plain modules take the steps."""
+    obstacle = solver_obstacle(flow.device, flow.dtype, flow.config.blockwise, flow.solver.name)
+    if not fused_chosen(settings.kernels, "the flow's steps", flow.device, obstacle):
+        return None
+    # defines Triton kernels, which only the CUDA build of torch brings
+    from cosyvoice_runtime.flow.kernels.solvers import fused_solver
+
+    return fused_solver(flow)
+
+
+def _fuse_encoder(flow: Flow, settings: Token2WavSettings) -> None:
+    """Let a fused kernel attend in the encoder where it can and the settings say so."""
+    if flow.encodes_any_past:
+        return  # nothing in it attends
+    config = flow.config.conformer
+    obstacle = encoder_obstacle(flow.device, flow.dtype, config)
+    if not fused_chosen(settings.kernels, "attention of the flow's encoder", flow.device, obstacle):
+        return
+    # defines Triton kernels, which only the CUDA build of torch brings
+    from cosyvoice_runtime.flow.kernels.fused_encoder import FusedEncoder
+
+    flow.paged_encoder = FusedEncoder.of(flow)
+
+
+def _fuse_decoder(vocoder: HiFT, settings: Token2WavSettings) -> None:
+    """Let fused kernels take the decoder where they can and the settings say so."""
+    obstacle = decoder_obstacle(vocoder.device, getattr(torch, settings.dtype))
+    if not fused_chosen(settings.kernels, "the vocoder's decoder", vocoder.device, obstacle):
+        return
+    # defines Triton kernels, which only the CUDA build of torch brings
+    from cosyvoice_runtime.vocoder.kernels.fused_decoder import FusedDecoder
+
+    vocoder.fuse(FusedDecoder.of(vocoder.decoder))

@@ -1,0 +1,225 @@
+"""token2wav on torch: its modules, or TensorRT engines in their place."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from cosyvoice_runtime.checkpoint.as_torch import load_tensors
+from cosyvoice_runtime.checkpoint.config import FlowConfig, ModelConfig
+from cosyvoice_runtime.checkpoint.config_cosyvoice300m import RegulatedFlowConfig
+from cosyvoice_runtime.checkpoint.layout import Layout
+from cosyvoice_runtime.checkpoint.sections import load_config
+from cosyvoice_runtime.engine.runtimes.device import as_current, on_own_stream
+from cosyvoice_runtime.engine.runtimes.memory import page_count
+from cosyvoice_runtime.engine.runtimes.runtime import TurnsBeside, WaveRuntime, warm_up
+from cosyvoice_runtime.engine.runtimes.torch_graphs import capture_graphs, turns_beside
+from cosyvoice_runtime.engine.runtimes.torch_memory import room, turn_rows
+from cosyvoice_runtime.engine.runtimes.torch_token2wav import TorchToken2Wav
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.flow.kernels.choice import (
+    fused_chosen,
+)
+from cosyvoice_runtime.flow.torch.flow import Flow
+from cosyvoice_runtime.flow.torch.pages import PagePool
+from cosyvoice_runtime.flow.torch.stream import FlowStream
+from cosyvoice_runtime.gpu.cuda_graphs import EagerCalls, give_back
+from cosyvoice_runtime.gpu.partitions.partition import GpuParts
+from cosyvoice_runtime.gpu.partitions.shared_gpu import Later
+from cosyvoice_runtime.gpu.unplanned_attention import attend_unplanned
+from cosyvoice_runtime.settings import Token2WavSettings
+from cosyvoice_runtime.settings.gpu_memory import work_bytes
+from cosyvoice_runtime.settings.token2wav import EIGHT_BIT_PAGES
+from cosyvoice_runtime.token2wav.any_token2wav import AnyToken2Wav
+from cosyvoice_runtime.token2wav.chunked_token2wav import ChunkedToken2Wav, Devices, Precision
+from cosyvoice_runtime.token2wav.families import require_own_schedule
+from cosyvoice_runtime.vocoder.torch import HiFT, HiFTStream
+
+if TYPE_CHECKING:
+    from cosyvoice_runtime.tensorrt.token2wav_engines import Token2WavEngines
+
+logger = logging.getLogger(__name__)
+
+
+class Opened(NamedTuple):
+    """Networks on a device.
+
+    Attributes:
+        rows: most utterances in a turn.
+        turns_at_once: turns that may be under way.
+        beside: for turns at the same time, or instead while few utterances are in progress.
+        later: makes the latter ready.
+    """
+
+    token2wav: AnyToken2Wav
+    rows: int
+    device: torch.device
+    turns_at_once: int
+    beside: Sequence[TurnsBeside] = ()
+    later: Later | None = None
+
+
+def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> WaveRuntime:
+    """The networks on the one device of the settings, ready to be fast.
+
+    Args:
+        parts: of the device, which is a GPU, if turns have only theirs.
+    """
+    stream = None if parts is None else parts.turns[0].stream
+    with as_current(torch.device(settings.device)):
+        # Otherwise transposed convolutions may add in any order, and the same speech differ in its last bits.
+        torch.backends.cudnn.deterministic = True
+        attend_unplanned()
+        config = load_config(settings.checkpoint_dir)
+        opened = _OPENERS[type(config.flow)](settings, config, parts)
+        token2wav, rows, device, turns_at_once, beside, later = opened
+        on_gpu = device.type == "cuda"
+        if on_gpu:
+            give_back(device)  # what captures warmed up in
+        of_few = None if all(turns.of_few is None for turns in beside) else False
+        # Elsewhere the first batch costs little more than later ones, and a large one takes long.
+        warm_up(token2wav, rows if on_gpu else 1)
+        for turns in beside:
+            if later is None or not turns.of_few:
+                with turns.at_launch():
+                    warm_up(turns.token2wav, turns.rows)
+        if on_gpu:
+            torch.cuda.synchronize(device)  # before other threads launch in streams of their own
+    at_work = partial(on_own_stream, device, stream)
+    return WaveRuntime(
+        name=settings.backend,
+        token2wav=token2wav,
+        rows=rows,
+        on_gpu=on_gpu,
+        at_work=at_work,
+        turns_at_once=turns_at_once,
+        turns_overlap=isinstance(token2wav, TorchToken2Wav)
+        and token2wav.torch_vocoder.own_stream is not None,
+        of_few=of_few,
+        beside=beside,
+        later=later,
+    )
+
+
+def _open_paged(settings: Token2WavSettings, config: ModelConfig, parts: GpuParts | None) -> Opened:  # noqa: ARG001
+    token2wav, parts = _load(settings, parts)
+    flow = token2wav.torch_flow.flow
+    rows = turn_rows(flow, settings, _lanes(parts))
+    on_gpu = flow.device.type == "cuda"
+    beside: list[TurnsBeside] = []
+    later: Later | None = None
+    if on_gpu and settings.backend == "torch":
+        part = None if parts is None else parts.turns[0]
+        solver = capture_graphs(token2wav, settings, rows, part)
+        if parts is not None:
+            beside, later = turns_beside(token2wav, settings, rows, parts, solver)
+    return Opened(token2wav, rows, flow.device, _turns_at_once(settings, on_gpu), beside, later)
+
+
+def _open_chunked(settings: Token2WavSettings, config: ModelConfig, parts: GpuParts | None) -> Opened:  # noqa: ARG001
+    """Chunks are computed one after another: rows of a batch would be heard in each other's norms."""
+    require_own_schedule("lookahead_frames", settings.lookahead)
+    if settings.page_format == EIGHT_BIT_PAGES:
+        raise InvalidInput(
+            "token2wav.page_format", settings.page_format, "auto: this checkpoint has no pages"
+        )
+    dtype = getattr(torch, settings.dtype)
+    token2wav = ChunkedToken2Wav.from_checkpoint(
+        Layout(settings.checkpoint_dir),
+        config,
+        Devices(settings.device, settings.device),
+        Precision(dtype, dtype),
+        settings.ode_steps,
+        settings.solver,
+    )
+    device = token2wav.regulated.device
+    fused_chosen(settings.kernels, "flow and vocoder", device, "this checkpoint's chunks are wholes")
+    logger.info("backend torch: whole chunks, one after another; every kernel is launched")
+    return Opened(token2wav, 1, device, turns_at_once=1)
+
+
+_OPENERS: dict[type, Callable[[Token2WavSettings, ModelConfig, GpuParts | None], Opened]] = {
+    FlowConfig: _open_paged,
+    RegulatedFlowConfig: _open_chunked,
+}
+
+
+def _turns_at_once(settings: Token2WavSettings, on_gpu: bool) -> int:
+    """The next one is on the GPU before the last has ended; memory of engines is that of one call."""
+    return 2 if on_gpu and settings.backend == "torch" else 1
+
+
+def load_token2wav(settings: Token2WavSettings) -> TorchToken2Wav:
+    """The networks on the one device of the settings, and pages."""
+    token2wav, _ = _load(settings, None)
+    return token2wav
+
+
+def _load(settings: Token2WavSettings, parts: GpuParts | None) -> tuple[TorchToken2Wav, GpuParts | None]:
+    """The same with the parts of the GPU that there is memory for."""
+    layout, config = Layout(settings.checkpoint_dir), load_config(settings.checkpoint_dir)
+    device, dtype = settings.device, getattr(torch, settings.dtype)
+    eager = EagerCalls()
+    engines = _open_engines(settings, config, eager)
+    flow = Flow.from_tensors(
+        config.flow, load_tensors(layout, "flow", config), device, dtype, settings.ode_steps, engines,
+        settings.solver,
+    )  # fmt: skip
+    flow.codes_pages = settings.page_format == EIGHT_BIT_PAGES
+    decoder = None if engines is None else engines.decoding()
+    vocoder = HiFT.from_tensors(config.vocoder, load_tensors(layout, "hift", config), device, dtype, decoder)
+    pages, parts = _planned(flow, settings, parts)
+    second: torch.cuda.Stream | None = None
+    if parts is not None and settings.cuda_graphs:
+        second = parts.turns[0].second
+    wave = HiFTStream(vocoder, own_stream=second)
+    return TorchToken2Wav(FlowStream(flow, pages, eager), wave, settings.lookahead), parts
+
+
+LEAST_PAGES = 64
+"""Of a second each, that several lanes of turns must leave: fewer are used up by a few utterances."""
+PAGES_OF_TWO = 256
+"""That calls captured for two divisions of the GPU must leave, or there is one."""
+
+
+def _lanes(parts: GpuParts | None) -> int:
+    return 1 if parts is None else len(parts.turns)
+
+
+def _planned(flow: Flow, settings: Token2WavSettings, parts: GpuParts | None) -> tuple[int, GpuParts | None]:
+    """Pages that the settings allow and the device has room for, beside calls captured for the parts."""
+    pages = _pages(flow, settings, _lanes(parts))
+    if parts is None or parts.of_few is None:
+        return pages, parts
+    beside_two = _pages(flow, settings, 1, divisions=2)
+    if beside_two >= min(PAGES_OF_TWO, pages):
+        return beside_two, parts
+    logger.info("one division of the GPU, however many speak: two leave room for %d pages", beside_two)
+    return pages, dataclasses.replace(parts, of_few=None)
+
+
+def _pages(flow: Flow, settings: Token2WavSettings, lanes: int, divisions: int = 1) -> int:
+    work = work_bytes(turn_rows(flow, settings, lanes), lanes * divisions)
+    bytes_ = room(flow.device, settings.most_flow_memory, settings.gpu_reserve_gib, work)
+    pages = page_count(flow.config, PagePool(flow, 0).page_bytes, bytes_, settings.most_flow_pages)
+    if lanes > 1 and pages < min(LEAST_PAGES, settings.most_flow_pages):
+        limit = f"fewer: beside the CUDA graphs of so many lanes there is room for {pages} pages of speech"
+        raise InvalidInput("token2wav.turn_lanes", lanes, limit)
+    return pages
+
+
+def _open_engines(
+    settings: Token2WavSettings, config: ModelConfig, eager: EagerCalls
+) -> Token2WavEngines | None:
+    """None for the torch modules, which need none."""
+    if settings.backend == "torch":
+        return None
+    # brings onnx, which nothing else here needs
+    from cosyvoice_runtime.tensorrt.token2wav_engines import open_engines
+
+    return open_engines(settings, config, eager)

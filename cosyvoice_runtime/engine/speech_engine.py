@@ -1,0 +1,155 @@
+"""Utterances that callers of this process hear: each is driven beside the networks that compute it."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+
+from cosyvoice_runtime.engine.batches.chunk import PromptTensors
+from cosyvoice_runtime.engine.direct_stages import DirectStages, SpokenTokens, Waves
+from cosyvoice_runtime.engine.frames import Answer, Frame, read_tensors, write_frame
+from cosyvoice_runtime.engine.messages import (
+    ORDER,
+    SIGN_OF_LIFE_S,
+    VOICE,
+    Order,
+    chunk_frame,
+    end_frame,
+    read_order,
+    take_text,
+)
+from cosyvoice_runtime.engine.utterance.head_start import SecondChunk, with_head_start
+from cosyvoice_runtime.engine.utterance.request import AudioChunk
+from cosyvoice_runtime.engine.utterance.utterance import Playback, speak
+from cosyvoice_runtime.lm.text_segment import SegmentQueue
+from cosyvoice_runtime.metrics import moments
+from cosyvoice_runtime.process.loop_calls import LoopCalls
+
+logger = logging.getLogger(__name__)
+
+
+class SpeechEngine:
+    """Drives utterances. Made in one thread, and used in the event loop that first speaks.
+
+    Args:
+        lm, waves: the networks.
+    """
+
+    def __init__(self, lm: SpokenTokens, waves: Waves) -> None:
+        self._lm, self._waves = lm, waves
+        self._second = SecondChunk()
+        self._spoken: set[SpokenUtterance] = set()
+        self._life: asyncio.TimerHandle | None = None
+
+    def converses(self, frame: Frame) -> bool:
+        return ORDER in frame.header
+
+    def begin(self, frame: Frame, calls: LoopCalls, answer: Answer) -> SpokenUtterance:
+        spoken = SpokenUtterance(self, read_order(frame.header[ORDER]), calls, answer)
+        self._spoken.add(spoken)
+        if self._life is None:
+            self._tell_of_life()
+        return spoken
+
+    def end(self, spoken: SpokenUtterance) -> None:
+        """Note that an utterance has ended."""
+        self._spoken.discard(spoken)
+
+    def stages(self, order: Order, spoken: SpokenUtterance, calls: LoopCalls) -> DirectStages:
+        group, timeouts = order.hop.block_tokens, (order.timeout_s, order.text_timeout_s)
+        return DirectStages(self._lm, self._waves, calls, spoken.voice, group, *timeouts)
+
+    def share_s(self, order: Order, audio_s: float = 1.0) -> float:
+        """Seconds until so much speech of one utterance is there, as all share the machine; 0 if unknown."""
+        return audio_s * max(len(self._spoken), 1) / order.speed if order.speed else 0.0
+
+    def heard(
+        self, chunks: AsyncGenerator[AudioChunk, None], order: Order, held: Callable[[float], None]
+    ) -> AsyncGenerator[AudioChunk, None]:
+        """The chunks, as they are sent to a listener: the first one may wait for the second."""
+        if not order.head_start:
+            return chunks
+        hop = order.hop
+        audio_s = max(hop.hop_tokens, hop.block_tokens) / hop.token_rate
+
+        def took(seconds: float) -> None:
+            if order.learns:
+                self._second.took(seconds, self.share_s(order, audio_s))
+
+        return with_head_start(
+            chunks, lambda: self._second.expected_s(self.share_s(order, audio_s)), took, held
+        )
+
+    def _tell_of_life(self) -> None:
+        for spoken in self._spoken:
+            spoken.tell_of_life()
+        later = asyncio.get_running_loop().call_later
+        self._life = later(SIGN_OF_LIFE_S, self._tell_of_life) if self._spoken else None
+
+
+class SpokenUtterance:
+    """One utterance that a caller hears."""
+
+    def __init__(self, engine: SpeechEngine, order: Order, calls: LoopCalls, answer: Answer) -> None:
+        self._engine, self._order, self._answer = engine, order, answer
+        self._segments = SegmentQueue()
+        self._voice: asyncio.Future[PromptTensors] | None = None
+        self._held_s = 0.0
+        self._playback = Playback(asyncio.get_running_loop().time)
+        self._stages = engine.stages(order, self, calls)
+        self._task = asyncio.get_running_loop().create_task(self._speak())
+
+    def take(self, frame: Frame) -> None:
+        """What the caller says further.
+
+        Raises:
+            Exception: it makes no sense here.
+        """
+        if VOICE not in frame.header:
+            take_text(frame, self._segments)
+        elif self._voice is not None and not self._voice.done():
+            tensors = read_tensors(frame)
+            self._voice.set_result(PromptTensors(tensors["tokens"], tensors["mel"], tensors["speaker"]))
+
+    def leave(self) -> None:
+        """Speak no further: the caller has gone."""
+        self._task.cancel()
+
+    def tell_of_life(self) -> None:
+        self._answer(write_frame({}), False)
+
+    async def voice(self) -> PromptTensors:
+        """Ask the caller for the voice's tensors."""
+        self._voice = asyncio.get_running_loop().create_future()
+        self._answer(write_frame({VOICE: True}), False)
+        async with asyncio.timeout(self._order.timeout_s):
+            return await self._voice
+
+    async def _speak(self) -> None:
+        try:
+            await self._send_chunks()
+        except Exception as error:
+            self._answer(end_frame(error), True)
+        else:
+            self._answer(end_frame(), True)
+        finally:
+            self._engine.end(self)
+
+    async def _send_chunks(self) -> None:
+        order = self._order
+        share_s = lambda: self._engine.share_s(order)  # noqa: E731
+        hop = dataclasses.replace(order.hop, share_s=share_s)
+        cushion_s = lambda: self._playback.cushion_s  # noqa: E731
+        chunks = speak(order.utterance, self._segments, self._stages, hop, order.sample_rate, cushion_s)
+        async with aclosing(self._engine.heard(chunks, order, self._was_held)) as heard:
+            async for chunk in heard:
+                self._answer(chunk_frame(chunk, self._held_s), False)
+                self._held_s = 0.0
+                self._playback.sent(chunk.seconds)
+                moments.note("the engine has sent audio")
+
+    def _was_held(self, seconds: float) -> None:
+        self._held_s = seconds

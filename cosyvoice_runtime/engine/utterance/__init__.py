@@ -1,0 +1,1 @@
+"""One utterance, driven from its text to its last chunk."""

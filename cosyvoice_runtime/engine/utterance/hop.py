@@ -1,0 +1,167 @@
+"""Where the chunks of an utterance end, and when they go out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cosyvoice_runtime.checkpoint.config import FlowConfig
+from cosyvoice_runtime.engine.utterance.request import Utterance
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.settings import CosyVoice2Settings
+from cosyvoice_runtime.settings.cosyvoice2 import CPU_HOP_GROWTH
+from cosyvoice_runtime.token2wav.any_token2wav import MORE_THAN_ANY
+from cosyvoice_runtime.token2wav.flow_prompt import cut_prompt
+from cosyvoice_runtime.voice.voice import Voice
+
+CUT_FROM_S = 5.0
+"""Of a reference: a fifth of it is cut at most. A third of two to three seconds costs 1.1 +- 1.0 points of
+word errors, and of likeness nothing that shows."""
+LEAST_GROWTH = CPU_HOP_GROWTH
+"""A chunk may always take half of what its listener has to play."""
+LEAST_WAIT_S = 0.001
+"""By which a cushion is below a limit and not at it."""
+
+
+@dataclass(frozen=True)
+class HopPolicy:
+    """Chunks end where the flow's blocks end and grow with the audio the client still has to play.
+
+    A chunk leaves when all of it is computed. So a client with little left to play gets a block at a time,
+    however many tokens are there already; one that is well supplied can wait for a longer chunk, which costs
+    less work for each second of speech.
+
+    Attributes:
+        block_tokens: tokens of one block of the chunk-causal mask.
+        lookahead_tokens: tokens after a block that must be known.
+        min_first_tokens: fewest tokens of the first chunk.
+        hop_tokens: tokens of a chunk when the client is about to run dry.
+        max_hop_tokens: tokens of a chunk when the client is well supplied.
+        token_rate: tokens per second.
+        growth: seconds of the next chunk for each second that the client still has to play; fewer where the
+            machine makes less than that in half of the time, down to half a second.
+        cut_from_tokens: prompts of so many tokens and more are cut at their start, so that the first chunk
+            needs no more than ``min_first_tokens``; None for none.
+        share_s: asked for the seconds that a second of speech takes as the machine is shared just then; 0 if
+            that isn't known.
+        runs_dry: somebody listens meanwhile, for whom what is here goes out in time.
+        fixed_chunks: whether an utterance sounds different with other chunks. They then begin after the
+            prompt.
+        early_blocks: of a first chunk that ends one block after another that holds new tokens, or needs
+            them, that one is computed while the speech LM goes on.
+
+    Raises:
+        InvalidInput: prompts are to be cut where chunks don't depend on them; a chunk would have no tokens.
+    """
+
+    block_tokens: int
+    lookahead_tokens: int
+    min_first_tokens: int
+    hop_tokens: int
+    max_hop_tokens: int
+    token_rate: int
+    growth: float = CPU_HOP_GROWTH
+    share_s: Callable[[], float] = lambda: 0.0
+    runs_dry: bool = True
+    cut_from_tokens: int | None = None
+    fixed_chunks: bool = False
+    early_blocks: bool = False
+
+    def __post_init__(self) -> None:
+        if self.min_first_tokens < 1:
+            raise InvalidInput("first_hop", self.min_first_tokens, "at least 1 token")
+        if self.cut_from_tokens is not None and self.fixed_chunks:
+            raise InvalidInput("cut_prompts", True, "this checkpoint's chunks don't depend on the prompt")
+
+    @classmethod
+    def of(cls, flow: FlowConfig, settings: CosyVoice2Settings) -> HopPolicy:
+        """What the settings say, for a checkpoint's flow."""
+        return cls(
+            block_tokens=flow.encoder.chunk_tokens,
+            lookahead_tokens=flow.lookahead_tokens,
+            min_first_tokens=settings.first_hop,
+            hop_tokens=settings.hop_tokens,
+            max_hop_tokens=settings.max_hop_tokens,
+            token_rate=flow.token_rate,
+            growth=settings.growth,
+            cut_from_tokens=None if flow.fixed_chunks else round(CUT_FROM_S * flow.token_rate),
+            fixed_chunks=flow.fixed_chunks,
+            early_blocks=settings.early_blocks and not flow.fixed_chunks,
+        )
+
+    def of_utterance(self, utterance: Utterance) -> HopPolicy:
+        """Where chunks are heard, an utterance that is answered as a whole is one chunk.
+
+        So is one of another speed: chunks that are stretched don't overlap by what they are faded over.
+        """
+        if self.fixed_chunks and (utterance.speed != 1.0 or not utterance.streaming):
+            return dataclasses.replace(self, min_first_tokens=MORE_THAN_ANY)
+        streaming = utterance.streaming
+        return dataclasses.replace(self, early_blocks=self.early_blocks and streaming, runs_dry=streaming)
+
+    def chunk_end(self, prompt_tokens: int, previous_end: int, received: int, cushion_s: float) -> int | None:
+        """New tokens up to the end of the chunk that can and should go out now; None is not yet.
+
+        Args:
+            prompt_tokens: speech tokens of the flow's prompt.
+            previous_end: end of the chunk before; 0 before the first.
+            received: new tokens so far.
+            cushion_s: seconds of audio sent and not yet played.
+        """
+        end = self._boundary_after(prompt_tokens, previous_end + self._fewest(previous_end, cushion_s))
+        return end if end + self.lookahead_tokens <= received else None
+
+    def wait_s(self, prompt_tokens: int, previous_end: int, received: int, cushion_s: float) -> float | None:
+        """Seconds until a chunk of what is here should go out though no more tokens come.
+
+        Args:
+            prompt_tokens, previous_end, received, cushion_s: as of :meth:`chunk_end`, which has none yet.
+
+        Returns:
+            None where that takes more tokens, or nobody runs dry.
+        """
+        if not (previous_end and self.runs_dry):
+            return None
+        if self.chunk_end(prompt_tokens, previous_end, received, 0.0) is None:
+            return None
+        blocks = (received - self.lookahead_tokens - previous_end) // self.block_tokens
+        return max(cushion_s - (blocks + 1) * self._block_cushion_s, 0.0) + LEAST_WAIT_S
+
+    def flow_voice(self, voice: Voice) -> Voice:
+        """A voice as the flow gets it, with its prompt cut if that is wanted."""
+        if self.cut_from_tokens is None or len(voice.speech_tokens) < self.cut_from_tokens:
+            return voice
+        return cut_prompt(voice, self.block_tokens, self.min_first_tokens)
+
+    def first_tokens(self, prompt_tokens: int) -> int:
+        """New tokens that the first chunk needs."""
+        return self._boundary_after(prompt_tokens, self.min_first_tokens) + self.lookahead_tokens
+
+    def early_tokens(self, prompt_tokens: int) -> int:
+        """New tokens that the first chunk's early block needs; 0 where there is none.
+
+        Blocks that need none are the voice's own.
+        """
+        tokens = self.first_tokens(prompt_tokens) - self.block_tokens
+        begun = prompt_tokens + tokens > self.lookahead_tokens
+        return max(tokens, 0) if self.early_blocks and begun else 0
+
+    def _fewest(self, previous_end: int, cushion_s: float) -> int:
+        """Tokens of the next chunk, up to a block's end, by what the client can play meanwhile."""
+        if previous_end == 0:
+            return self.min_first_tokens
+        blocks = int(cushion_s / self._block_cushion_s)
+        return max(1, min(max(self.hop_tokens, blocks * self.block_tokens), self.max_hop_tokens))
+
+    @property
+    def _block_cushion_s(self) -> float:
+        """What a client has to play for each block of the next chunk."""
+        share_s = self.share_s()
+        most = max(LEAST_GROWTH, LEAST_GROWTH / share_s) if share_s else self.growth
+        return self.block_tokens / self.token_rate / min(self.growth, most)
+
+    def _boundary_after(self, prompt_tokens: int, end: int) -> int:
+        """First block boundary at or after ``end`` new tokens."""
+        prompt_tokens = 0 if self.fixed_chunks else prompt_tokens
+        return -(-(prompt_tokens + end) // self.block_tokens) * self.block_tokens - prompt_tokens

@@ -1,0 +1,257 @@
+"""The driver of an utterance: text segments in, chunks of waveform out, by way of the stages."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import uuid
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, suppress
+from types import TracebackType
+
+import numpy as np
+
+from cosyvoice_runtime.arrays import Floats
+from cosyvoice_runtime.engine.utterance.hop import HopPolicy
+from cosyvoice_runtime.engine.utterance.request import AudioChunk, Utterance, derived_seed
+from cosyvoice_runtime.engine.utterance.stages import Stages, TokenGroup, WaveSettings
+from cosyvoice_runtime.errors import CosyVoiceError, StageError
+from cosyvoice_runtime.lm.generation import FinishReason
+from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.lm.text_segment import SegmentQueue, TextSegment
+from cosyvoice_runtime.metrics import moments
+
+UNHEARD_S = 0.05
+"""Pauses within speech that are no underrun until they add up to more: a plosive's closure is as long."""
+
+
+class Playback:
+    """A clock that starts with the first chunk and runs dry when chunks come late.
+
+    Args:
+        now: seconds, from any start.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._end: float | None = None
+        self._paused_s = 0.0
+        self.seconds = 0.0
+        """Seconds of audio sent."""
+        self.underruns = 0
+        """Times that the pauses since the last one, of chunks that came after the audio before them had been
+        played, added up to more than ``UNHEARD_S``."""
+
+    @property
+    def cushion_s(self) -> float:
+        """Seconds of audio sent and not yet played."""
+        return 0.0 if self._end is None else max(self._end - self._now(), 0.0)
+
+    def sent(self, seconds: float) -> None:
+        """Note a chunk that was sent just now."""
+        self.seconds += seconds
+        now = self._now()
+        self._paused_s += 0.0 if self._end is None else max(now - self._end, 0.0)
+        if self._paused_s > UNHEARD_S:
+            self._paused_s = 0.0
+            self.underruns += 1
+        self._end = seconds + (now if self._end is None else max(self._end, now))
+
+
+class TokenFeed:
+    """Reads groups of tokens in a task of its own, so that they pile up while audio is made.
+
+    Used in ``async with``; leaving it before the end of the tokens stops the speech LM.
+
+    Attributes:
+        tokens: all that have come so far.
+        finish_reason: why the tokens ended; None while more may come.
+    """
+
+    def __init__(self, groups: AsyncGenerator[TokenGroup, None]) -> None:
+        self.tokens: list[int] = []
+        self.finish_reason: FinishReason | None = None
+        self._groups = groups
+        self._news = asyncio.Event()
+        self._error: Exception | None = None
+
+    async def more(self, longest_s: float | None = None) -> None:
+        """Wait for further tokens or for their end.
+
+        Args:
+            longest_s: not longer than this; None: as long as it takes.
+
+        Raises:
+            CosyVoiceError: the speech LM ended without a reason, or stopped because somebody told it to.
+            Exception: what the speech LM raised.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(longest_s):
+                await self._news.wait()
+        self._news.clear()
+        if self._error is not None:
+            raise self._error
+
+    async def __aenter__(self) -> TokenFeed:
+        self._task = asyncio.create_task(self._read())
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _read(self) -> None:
+        try:
+            async with aclosing(self._groups) as groups:
+                async for group in groups:
+                    self.tokens += group.tokens
+                    self._news.set()
+                    if group.finish_reason is not None:
+                        self._finish(group.finish_reason)
+            if self.finish_reason is None:
+                self._error = CosyVoiceError("the speech LM's answer ended without a reason")
+        except Exception as error:
+            self._error = error
+        finally:
+            self._news.set()
+
+    def _finish(self, reason: FinishReason) -> None:
+        if reason is FinishReason.CANCELLED:  # a client that leaves cancels the task instead
+            raise CosyVoiceError("the speech LM was told to stop before the end of the utterance")
+        if reason is FinishReason.ERROR:
+            raise CosyVoiceError("the speech LM failed without a reason")
+        self.finish_reason = reason
+
+
+OFFLINE_CUSHION_S = 8.0
+"""Cushion assumed for requests answered as a whole: their chunks may be long and may wait."""
+
+
+async def speak(
+    utterance: Utterance,
+    segments: SegmentQueue,
+    stages: Stages,
+    hop: HopPolicy,
+    sample_rate: int,
+    cushion_s: Callable[[], float],
+) -> AsyncGenerator[AudioChunk, None]:
+    """Speak segments of text one after another, each chunk as soon as it is there.
+
+    The same segments with the same seed give the same audio, whenever they come. Closing the generator, or an
+    error, frees the utterance in all stages.
+
+    Args:
+        cushion_s: seconds of audio that the listener still has to play.
+
+    Raises:
+        Exception: what a stage raised.
+    """
+    hop = hop.of_utterance(utterance)
+    cushion_s = cushion_s if utterance.streaming else lambda: OFFLINE_CUSHION_S
+    index = 0
+    while (segment := await segments.next()) is not None:
+        sampling = dataclasses.replace(
+            utterance.sampling, seed=derived_seed(utterance.seed, "sampling", index)
+        )
+        noise = derived_seed(utterance.seed, "noise", index)
+        settings = WaveSettings(utterance.voice_key, noise, utterance.speed, continues=index > 0)
+        speech = SegmentSpeech(stages, hop, settings, utterance.prompt_tokens, cushion_s)
+        async with aclosing(speech.chunks(segment, sampling)) as chunks:
+            async for samples, reason in chunks:
+                yield AudioChunk(samples, sample_rate, index, reason)
+        index += 1
+
+
+class SegmentSpeech:
+    """One segment of text on its way from speech tokens to waveform."""
+
+    def __init__(
+        self,
+        stages: Stages,
+        hop: HopPolicy,
+        settings: WaveSettings,
+        prompt_tokens: int,
+        cushion_s: Callable[[], float],
+    ) -> None:
+        self._stages = stages
+        self._hop = hop
+        self._settings = settings
+        self._cushion_s = cushion_s
+        self._prompt_tokens = prompt_tokens
+        self._id = uuid.uuid4().hex
+        moments.also(self._id)
+        self._passed_on = 0
+        self._chunk_end = 0
+        self._early_tokens = hop.early_tokens(self._prompt_tokens)
+        self._early: list[Floats] = []
+        self._open = False
+
+    async def chunks(
+        self, segment: TextSegment, sampling: SamplingOptions
+    ) -> AsyncGenerator[tuple[Floats, FinishReason | None], None]:
+        """Samples, float32 ``[n]``, of each chunk; the reason comes with the last one."""
+        feed = TokenFeed(self._tokens(segment, sampling))
+        try:
+            async with feed:
+                while feed.finish_reason is None:
+                    await feed.more(self._wait_s(len(feed.tokens)))
+                    if self._is_early(len(feed.tokens)):
+                        self._early.append(await self._wave(feed.tokens, self._early_tokens))
+                    while self._next_chunk(len(feed.tokens)):
+                        end = self._chunk_end + self._hop.lookahead_tokens
+                        yield self._with_early(await self._wave(feed.tokens, end)), None
+                samples = await self._wave(feed.tokens, len(feed.tokens), last=True)
+                yield self._with_early(samples), feed.finish_reason
+        finally:
+            if segment.pieces is not None:
+                segment.pieces.leave()
+            if self._open:
+                self._stages.drop(self._id)
+
+    def _tokens(self, segment: TextSegment, sampling: SamplingOptions) -> AsyncGenerator[TokenGroup, None]:
+        first_tokens = self._early_tokens or self._hop.first_tokens(self._prompt_tokens)
+        prompt, pieces = segment.prompt, segment.pieces
+        if pieces is None:
+            return self._stages.generate(prompt, sampling, self._id, first_tokens)
+        return self._stages.generate_from_pieces(prompt, pieces, sampling, self._id, first_tokens)
+
+    def _is_early(self, received: int) -> bool:
+        """Whether the early block can be computed before the rest of the first chunk is there."""
+        whole = self._hop.first_tokens(self._prompt_tokens)
+        return not self._passed_on and 0 < self._early_tokens <= received < whole
+
+    def _with_early(self, samples: Floats) -> Floats:
+        """After what the early block made audible."""
+        whole = np.concatenate([*self._early, samples]) if self._early else samples
+        self._early = []
+        return whole
+
+    def _wait_s(self, received: int) -> float | None:
+        return self._hop.wait_s(self._prompt_tokens, self._chunk_end, received, self._cushion_s())
+
+    def _next_chunk(self, received: int) -> bool:
+        """Whether another chunk can and should go out now, up to ``_chunk_end``."""
+        end = self._hop.chunk_end(self._prompt_tokens, self._chunk_end, received, self._cushion_s())
+        self._chunk_end = end or self._chunk_end
+        return end is not None
+
+    async def _wave(self, tokens: Sequence[int], end: int, last: bool = False) -> Floats:
+        """Make the tokens before ``end`` audible."""
+        new, position = tokens[self._passed_on : end], self._passed_on
+        self._open = True  # from the moment of asking: it is open before the answer comes
+        try:
+            samples = await self._stages.wave(
+                self._id, new, position, last, self._settings, self._cushion_s()
+            )
+        except StageError:
+            self._open = position > 0  # a refused opening leaves nothing behind
+            raise
+        moments.note("the driver has audio")
+        self._open = not last
+        self._passed_on = end
+        return samples

@@ -1,0 +1,1 @@
+"""ONNX graphs of the flow, written from its weights."""

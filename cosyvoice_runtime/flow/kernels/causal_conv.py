@@ -1,0 +1,145 @@
+"""Causal convolution of three taps, which can norm and activate its input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from cosyvoice_runtime.flow.torch.places import Places
+from cosyvoice_runtime.gpu.kernels.arithmetic import (
+    NOT_CHAINED,
+    let_next_start,
+    mish,
+    normalise,
+    wait_for_previous,
+)
+from cosyvoice_runtime.gpu.kernels.launch import cdiv, launched, next_power_of_2
+from cosyvoice_runtime.gpu.kernels.tiles import Tile
+
+EPSILON = 1e-5
+MOST_DEPTH = 256
+
+
+@dataclass(frozen=True, eq=False)
+class ConvWeights:
+    """
+    Attributes:
+        weight, bias: ``[N, taps * C_in]`` and float32 ``[N]``.
+        tail: offset of its last input frames in the tails.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    tail: int
+
+
+@dataclass(frozen=True, eq=False)
+class Activation:
+    """LayerNorm over channels and Mish, and what is added after: float32 ``[C]`` each."""
+
+    scale: Tensor
+    shift: Tensor
+    added: Tensor
+
+
+@triton.jit
+def _window(
+    x, tails, tail, m, t, channel, inside, scale, shift, added, x_stride,
+    BACK: tl.constexpr, IN: tl.constexpr, TAPS: tl.constexpr, EPS: tl.constexpr, ACTIVE: tl.constexpr,
+):  # fmt: skip
+    """Frames ``BACK`` before those of ``m``, some channels; of the tails where they lie before the input."""
+    known = (channel < IN)[None, :]
+    new = inside & (t >= BACK)
+    a = tl.load(x + (m - BACK)[:, None] * x_stride + channel[None, :], mask=new[:, None] & known, other=0.0)
+    if ACTIVE:
+        a = normalise(a, IN, EPS) * tl.load(scale + channel)[None, :] + tl.load(shift + channel)[None, :]
+        a = mish(a) + tl.load(added + channel)[None, :]
+    a = a.to(tails.dtype.element_ty)
+    if BACK > 0:
+        old = (inside & (t < BACK))[:, None]
+        place = tail + (t - BACK + TAPS - 1) * IN
+        before = tl.load(tails + place[:, None] + channel[None, :], mask=old & known, other=0.0)
+        a = tl.where(old, before, a)
+    return a
+
+
+@launched
+@triton.jit(do_not_specialize=["rows", "frames", "utterances"])
+def _causal_conv(
+    x, tails, new_tails, weight, bias, scale, shift, added, out, lengths,
+    rows, frames, utterances, x_stride, tail_stride, tail_start, out_stride,
+    IN: tl.constexpr, TAPS: tl.constexpr, EPS: tl.constexpr, ACTIVE: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, CHAINED: tl.constexpr,
+):  # fmt: skip
+    BLOCKS: tl.constexpr = (IN + DEPTH - 1) // DEPTH
+    n = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    m = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    k = tl.arange(0, DEPTH)
+    inside = m < rows
+    row = m // frames
+    t = m % frames
+    at = weight + n[None, :] * (TAPS * IN)
+    w = tl.load(at + k[:, None], mask=(k < IN)[:, None], other=0.0)
+    b = tl.load(bias + n)
+    length = tl.load(lengths + row % utterances, mask=inside, other=0).to(tl.int32)
+    tail = row * tail_stride + tail_start
+    wait_for_previous(CHAINED)
+    last = t - length + (TAPS - 1)
+    kept = inside & (last >= 0) & (last < TAPS - 1) & (tl.program_id(0) == 0)
+    sums = tl.zeros([ROWS, COLUMNS], tl.float32)
+    for turn in tl.static_range(TAPS * BLOCKS):
+        channel = (turn % BLOCKS) * DEPTH + k
+        following = w
+        if turn + 1 < TAPS * BLOCKS:  # the next weights are on their way while these are used
+            next_channel = ((turn + 1) % BLOCKS) * DEPTH + k
+            from_tap = at + ((turn + 1) // BLOCKS) * IN
+            following = tl.load(
+                from_tap + next_channel[:, None], mask=(next_channel < IN)[:, None], other=0.0
+            )
+        a = _window(
+            x, tails, tail, m, t, channel, inside, scale, shift, added, x_stride,
+            TAPS - 1 - turn // BLOCKS, IN, TAPS, EPS, ACTIVE,
+        )  # fmt: skip
+        sums = tl.dot(a, w, sums, input_precision="ieee")
+        if turn // BLOCKS == TAPS - 1:
+            place = new_tails + (tail + last * IN)[:, None] + channel[None, :]
+            tl.store(place, a, mask=kept[:, None] & (channel < IN)[None, :])
+        w = following
+    let_next_start(CHAINED)
+    sums += b[None, :]
+    tl.store(out + m[:, None] * out_stride + n[None, :], sums.to(out.dtype.element_ty), mask=inside[:, None])
+
+
+def causal_conv(
+    x: Tensor,
+    weights: ConvWeights,
+    places: Places,
+    step: int,
+    out: Tensor,
+    tile: Tile,
+    activation: Activation | None = None,
+    chained: int = NOT_CHAINED,
+) -> None:
+    """
+    Args:
+        x: ``[M, C_in]`` of all rows' frames; before a row's first frame lie its tails.
+        out: ``[M, N]``, written, of other memory than ``x``.
+        activation: of the input.
+    """
+    rows, channels = x.shape
+    width = len(weights.weight)
+    columns, depth = min(tile.columns, width), min(MOST_DEPTH, next_power_of_2(channels))
+    _, steps, tail_size = places.tails.shape
+    active = activation or Activation(weights.bias, weights.bias, weights.bias)
+    _causal_conv[(width // columns, cdiv(rows, tile.rows))](
+        x, places.tails, places.new_tails, weights.weight, weights.bias,
+        active.scale, active.shift, active.added, out, places.lengths,
+        rows, places.new_frames, len(places.lengths), x.stride(0), steps * tail_size,
+        step * tail_size + weights.tail, out.stride(0),
+        channels, weights.weight.shape[1] // channels, EPSILON, activation is not None,
+        tile.rows, columns, depth, chained,
+        num_warps=tile.warps, launch_pdl=chained > 0,
+    )  # fmt: skip

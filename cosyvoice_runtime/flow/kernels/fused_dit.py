@@ -1,0 +1,225 @@
+"""All steps of the solver of CosyVoice3's flow in fused kernels."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from cosyvoice_runtime.flow.kernels.dense import dense
+from cosyvoice_runtime.flow.kernels.dit_tiles import DiTTiles, dit_tiles_for
+from cosyvoice_runtime.flow.kernels.fused_solver import multiprocessors_of
+from cosyvoice_runtime.flow.kernels.grouped_conv import GroupedConvWeights, grouped_conv
+from cosyvoice_runtime.flow.kernels.linear_euler import linear_euler
+from cosyvoice_runtime.flow.kernels.modulated_norm import modulated_norm
+from cosyvoice_runtime.flow.kernels.norm_qkv import Linear, linear_of, softmax_scale
+from cosyvoice_runtime.flow.kernels.paged_attention import paged_attention
+from cosyvoice_runtime.flow.kernels.residual_linear import residual_linear
+from cosyvoice_runtime.flow.kernels.turned_qkv import turned_qkv
+from cosyvoice_runtime.flow.prompt import MAX_FRAMES
+from cosyvoice_runtime.flow.torch.dit import BLOCK_MODULATIONS, DiT, DiTBlock, GroupedConv, Rotation
+from cosyvoice_runtime.flow.torch.estimator import Conditions, FlowSolver
+from cosyvoice_runtime.flow.torch.flow import Flow
+from cosyvoice_runtime.flow.torch.places import Places
+from cosyvoice_runtime.gpu.kernels.arithmetic import EARLY, LATE, NOT_CHAINED
+
+
+@dataclass(frozen=True, eq=False)
+class DiTBlockWeights:
+    """Weights of a block as the kernels take them; ``attention`` is the layer's number."""
+
+    attention: int
+    qkv: Linear
+    out: Linear
+    widen: Linear
+    narrow: Linear
+
+    @classmethod
+    def of(cls, block: Module, head_dim: int) -> DiTBlockWeights:
+        assert isinstance(block, DiTBlock)
+        weight, bias = block.qkv.weight.float(), block.qkv.bias.float()
+        scale = softmax_scale(weight, head_dim)
+        return cls(
+            attention=block.attention,
+            qkv=((weight * scale[:, None]).to(block.qkv.weight.dtype), bias * scale),
+            out=linear_of(block.out),
+            widen=linear_of(block.widen),
+            narrow=linear_of(block.narrow),
+        )
+
+
+@dataclass(frozen=True)
+class Modulation:
+    """Numbers of the time for one part of a block: float32 ``[steps, C]`` each.
+
+    Attributes:
+        gain, shift: of its norm, the gain one more than the network's scale.
+        gate: of what it adds to the residual.
+    """
+
+    gain: Tensor
+    shift: Tensor
+    gate: Tensor
+
+
+def modulations(biases: Tensor) -> Iterator[tuple[Modulation, Modulation]]:
+    """Of attention and feed-forward of every block, of ``[6 * blocks + 2, steps, C]``."""
+    for start in range(0, len(biases) - 2, BLOCK_MODULATIONS):
+        shift, scale, gate, wide_shift, wide_scale, wide_gate = biases[start : start + BLOCK_MODULATIONS]
+        yield Modulation(1 + scale, shift, gate), Modulation(1 + wide_scale, wide_shift, wide_gate)
+
+
+class DiTMemory:
+    """Memory between the kernels of a call, of M frames in all rows.
+
+    Attributes:
+        packed: ``[M, 4 * mel]`` noisy mel, prompt, mixed tokens and speaker.
+        x: float32 ``[M, C]`` the residual.
+        normed: ``[M, C]`` what a layer reads.
+        queries, wide: ``[M, inner]`` and ``[M, feed-forward]``.
+        mixed, weights: ``[splits, M, inner]`` and ``[splits, M, H]`` from attention.
+    """
+
+    def __init__(self, estimator: DiT, frames: int, splits: int) -> None:
+        like, heads = estimator.input.weight, estimator.layout.heads
+        width, packed = like.shape
+        inner = heads * estimator.head_dim
+        self.packed = like.new_empty(frames, packed)
+        self.x = like.new_empty(frames, width, dtype=torch.float32)
+        self.normed = like.new_empty(frames, width)
+        self.queries = like.new_empty(frames, inner)
+        self.wide = like.new_empty(frames, _feed_forward_width(estimator))
+        self.mixed = like.new_empty(splits, frames, inner)
+        self.weights = like.new_empty(splits, frames, heads, dtype=torch.float32)
+
+
+def _feed_forward_width(estimator: DiT) -> int:
+    block = estimator.blocks[0]
+    assert isinstance(block, DiTBlock)
+    return block.widen.out_features
+
+
+class FusedDiTSolver:
+    """Computes what ``num_steps`` calls of :meth:`FlowSolver.step` compute over paged pasts.
+
+    The last bits differ from the plain way: residuals and norms stay float32 throughout.
+
+    Args:
+        chained: kernels start while the one before ends (programmatic dependent launch; NVIDIA GPUs of
+            compute capability 9.0 and later).
+    """
+
+    def __init__(self, estimator: DiT, solver: FlowSolver, chained: bool) -> None:
+        self._estimator, self._solver, self._chained = estimator, solver, chained
+        device = estimator.input.weight.device
+        self._multiprocessors = multiprocessors_of(device)
+        self._input, self._projection = linear_of(estimator.input), linear_of(estimator.projection)
+        self._convs = [_conv_weights(conv) for conv in estimator.positions]
+        self._blocks = [DiTBlockWeights.of(block, estimator.head_dim) for block in estimator.blocks]
+        biases = solver.time_biases.float()
+        self._modulations = list(modulations(biases))
+        self._final_gain, self._final_shift = 1 + biases[-2], biases[-1]
+        self._rotation = Rotation.of(torch.arange(MAX_FRAMES, device=device)[None], estimator.head_dim)
+
+    @classmethod
+    def of(cls, flow: Flow, chained: bool) -> FusedDiTSolver:
+        estimator = flow.network.estimator
+        assert isinstance(estimator, DiT)
+        return cls(estimator, flow.solver, chained)
+
+    def on(self, multiprocessors: int) -> FusedDiTSolver:
+        """The same weights, with tiles for a part of the GPU that has so many multiprocessors."""
+        other = copy.copy(self)
+        other._multiprocessors = multiprocessors
+        return other
+
+    def solve(
+        self,
+        mel: Tensor,
+        guided: Conditions,
+        places: Places,
+        steps: int | None = None,
+        tiles: DiTTiles | None = None,
+    ) -> None:
+        """Take ``mel`` through the first ``steps``, by default all.
+
+        Nothing here depends on values that only the host knows, so a call can be captured in a CUDA graph.
+
+        Args:
+            mel: float32 ``[B, T, mel]``: noise, and then the solution.
+            guided: from :meth:`FlowSolver.guided`, for ``2 B`` rows.
+        """
+        rows, frames = places.rows, places.new_frames
+        tiles = tiles or dit_tiles_for(rows * frames, self._multiprocessors)
+        chained = (EARLY if tiles.early else LATE) if self._chained else NOT_CHAINED
+        memory = DiTMemory(self._estimator, rows * frames, tiles.splits(places.table.shape[1]))
+        speaker = guided.speaker[:, None, :].expand(-1, frames, -1)
+        noisy = torch.cat([mel, mel]).to(memory.packed.dtype)
+        torch.cat(
+            [noisy, guided.prompt, guided.mu, speaker], dim=-1, out=memory.packed.view(rows, frames, -1)
+        )
+        call = FusedDiTCall(memory, places, tiles, chained, self._rotation)
+        for step in range(self._solver.num_steps)[:steps]:
+            call.enter(self._input, self._convs, step)
+            for weights, (attention, feed_forward) in zip(self._blocks, self._modulations, strict=True):
+                call.attention(weights, attention, step)
+                call.feed_forward(weights, feed_forward, step)
+            call.norm(self._final_gain[step], self._final_shift[step])
+            linear_euler(
+                memory.normed, *self._projection, self._solver.step_sizes[step : step + 1],
+                self._solver.cfg_rate, mel.flatten(0, 1), memory.packed, tiles.leave, chained,
+            )  # fmt: skip
+
+
+def _conv_weights(conv: Module) -> GroupedConvWeights:
+    assert isinstance(conv, GroupedConv)
+    return GroupedConvWeights.of(conv.conv, conv.tail.offset)
+
+
+@dataclass(frozen=True, eq=False)
+class FusedDiTCall:
+    """The estimator's parts on one call's memory.
+
+    Attributes:
+        rotation: of every frame that an utterance can have.
+    """
+
+    memory: DiTMemory
+    places: Places
+    tiles: DiTTiles
+    chained: int
+    rotation: Rotation
+
+    def enter(self, weights: Linear, convs: list[GroupedConvWeights], step: int) -> None:
+        """The residual's start: the input's layer, and on it what the two convolutions make of it."""
+        memory, tiles, chained = self.memory, self.tiles, self.chained
+        first, second = convs
+        dense(memory.packed, *weights, memory.x, tiles.enter, chained=chained)
+        grouped_conv(memory.x, first, self.places, step, memory.normed, tiles.conv, chained=chained)
+        grouped_conv(memory.normed, second, self.places, step, memory.x, tiles.conv, True, chained)
+
+    def norm(self, gain: Tensor, shift: Tensor) -> None:
+        modulated_norm(self.memory.x, gain, shift, self.memory.normed, self.tiles.norm, self.chained)
+
+    def attention(self, block: DiTBlockWeights, modulation: Modulation, step: int) -> None:
+        memory, places, tiles, chained = self.memory, self.places, self.tiles, self.chained
+        layer, parts = block.attention, (memory.mixed, memory.weights)
+        self.norm(modulation.gain[step], modulation.shift[step])
+        turned_qkv(
+            memory.normed, *block.qkv, self.rotation, memory.queries, places, layer, step, tiles.qkv, chained
+        )
+        paged_attention(memory.queries, places, layer, step, *parts, tiles.attention, chained)
+        residual_linear(*parts, *block.out, memory.x, tiles.out, chained, modulation.gate[step])
+
+    def feed_forward(self, block: DiTBlockWeights, modulation: Modulation, step: int) -> None:
+        memory, tiles, chained = self.memory, self.tiles, self.chained
+        self.norm(modulation.gain[step], modulation.shift[step])
+        dense(memory.normed, *block.widen, memory.wide, tiles.widen, True, chained)
+        residual_linear(
+            memory.wide[None], memory.weights, *block.narrow, memory.x, tiles.narrow, chained,
+            modulation.gate[step],
+        )  # fmt: skip

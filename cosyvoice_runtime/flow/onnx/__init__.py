@@ -1,0 +1,1 @@
+"""The flow on ONNX Runtime and numpy."""

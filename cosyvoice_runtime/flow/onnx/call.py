@@ -1,0 +1,190 @@
+"""One call of the flow's networks on ONNX Runtime, for an utterance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from cosyvoice_runtime.arrays import Array, Floats
+from cosyvoice_runtime.flow.onnx.call_part import CallPart, joined
+from cosyvoice_runtime.flow.onnx.pages import CpuPages, CpuTails, stacked_past
+from cosyvoice_runtime.flow.page_store import GUIDANCE_ROWS
+from cosyvoice_runtime.flow.prompt import TokenSpan
+
+if TYPE_CHECKING:
+    from cosyvoice_runtime.flow.onnx.flow import OnnxFlow
+
+Mask = npt.NDArray[np.bool_]
+
+
+class FlowCall:
+    """One call of the networks for an utterance. Utterances side by side would gain a CPU nothing: products
+    are bound by arithmetic with the frames of one.
+
+    Args:
+        held: its pages that are done; ``new``: pages for its new blocks.
+    """
+
+    def __init__(
+        self, flow: OnnxFlow, pool: CpuPages, span: TokenSpan, held: Sequence[int], new: Sequence[int]
+    ) -> None:
+        self.flow, self.pool, self.span, self.held, self.new = flow, pool, span, held, new
+        self.rate = flow.config.frames_per_token
+        self.frames = self.rate * span.count
+
+    def run(self, tails: CpuTails) -> tuple[Floats, CpuTails]:
+        """Mel ``[frames, mel]``, and the utterance's tails after it."""
+        conditions, token_tails, frame_tails = self.encode(tails.tokens, tails.frames)
+        mel, steps, after = self.noise(), CallSteps(self, conditions), np.empty_like(tails.estimator)
+        velocity = None
+        for step in range(self.flow.num_steps):
+            mel, velocity, after[step] = steps.take(mel, step, velocity, tails.estimator[step], place=step)
+        return mel, CpuTails(token_tails, frame_tails, after)
+
+    def encode(self, token_tails: Floats, frame_tails: Floats) -> tuple[Floats, Floats, Floats]:
+        """Conditions of the estimator, and new tails ``[N]`` of both stacks."""
+        pool, span = self.pool, self.span
+        tokens = np.zeros(span.count + self.flow.config.lookahead_tokens, np.int64)
+        present = np.zeros(tokens.shape, np.bool_)
+        tokens[: len(span.tokens)] = span.tokens
+        present[: len(span.tokens)] = True
+        inputs = {
+            "tokens": tokens[None],
+            "present": present[None],
+            "speaker": span.prompt.speaker[None],
+            "visible_tokens": self.visible(pool.block),
+            "visible_frames": self.visible(pool.block_frames),
+            "ends": np.array([span.count], np.int64),
+            "token_tails": token_tails[None],
+            "frame_tails": frame_tails[None],
+        }
+        for prefix, pages in (("token_", pool.tokens), ("frame_", pool.frames)):
+            keys, values = stacked_past(pages, self.held)
+            inputs |= {f"{prefix}keys": keys, f"{prefix}values": values}
+        made = self.flow.encoder.run(inputs)
+        for prefix, pages, frames in (
+            ("token_", pool.tokens, pool.block), ("frame_", pool.frames, pool.block_frames)
+        ):  # fmt: skip
+            if f"new_{prefix}keys" in made:
+                self._store(pages, (made[f"new_{prefix}keys"], made[f"new_{prefix}values"]), frames)
+        conditions = self._conditions(made["mu"], made["voice"])
+        new_frame_tails = made["new_frame_tails"][0] if "new_frame_tails" in made else frame_tails
+        return conditions, made["new_token_tails"][0], new_frame_tails
+
+    def _store(self, pages: Floats, new: Sequence[Floats], frames: int) -> None:
+        """Keep keys and values ``[A, 1, T, H, D]``."""
+        for page, place, count in self.blocks(frames):
+            for side, values in enumerate(new):
+                pages[page, side, :, :count] = values[:, 0, place : place + count]
+
+    def blocks(self, frames: int) -> Iterator[tuple[int, int, int]]:
+        """Page, first new frame and frames of every new block, of ``frames`` unless it is the last one."""
+        end = frames // self.pool.block * self.span.count
+        return (
+            (page, place, min(frames, end - place))
+            for page, place in zip(self.new, range(0, end, frames), strict=True)
+        )
+
+    def _conditions(self, mu: Floats, voice: Floats) -> Floats:
+        """``[R, frames, 3 * mel]``: with guidance, then zeros."""
+        bins = self.flow.config.mel_bins
+        conditions = np.zeros((GUIDANCE_ROWS, self.frames, 3 * bins), np.float32)
+        conditions[0, :, :bins] = mu[0]
+        conditions[0, :, bins : 2 * bins] = voice[0]
+        prompt = self.flow.prompt_frames(self.span, self.frames)
+        conditions[0, : len(prompt), 2 * bins :] = prompt
+        return conditions
+
+    def noise(self) -> Floats:
+        """What the solver starts with, ``[frames, mel]``."""
+        return self.flow.noise(self.span.start, self.frames)
+
+    def visible(self, block: int) -> Mask:
+        """``[1, 1, T, S + T]``: keys up to the query's own block."""
+        before = len(self.held)
+        query = np.arange(block // self.pool.block * self.span.count)
+        key = np.arange(before * block + len(query))
+        seen: Mask = key // block <= before + query[:, None] // block
+        return seen[None, None]
+
+
+class CallSteps:
+    """The solver's steps over a call's frames: of all its blocks at once, or of one after the other, as pages
+    want it.
+
+    Args:
+        conditions: as :meth:`FlowCall.encode` gives them.
+    """
+
+    def __init__(self, call: FlowCall, conditions: Floats) -> None:
+        self._call, self._pages, self._code = call, call.pool.estimator, call.pool.code
+        self._frames = call.pool.block_frames
+        self._before = self._frames * len(call.held)
+        flow, tails = call.flow, (GUIDANCE_ROWS, *call.flow.past_sizes.estimator_tail)
+        _, _, _, sides, heads, _, size = self._pages.shape
+        room = (sides, GUIDANCE_ROWS, heads, self._before + call.frames, size)
+        self._room = np.empty(room, self._code.room)
+        self._times = np.empty_like(flow.time_biases[0])
+        self._tails, self._new_tails = np.empty(tails, np.float32), np.empty(tails, np.float32)
+        shared = self._shared()
+        blocks = list(call.blocks(self._frames))
+        self._parts = [
+            CallPart(call, part, self._before, conditions, shared)
+            for part in ([[block] for block in blocks] if self._code.by_block else [blocks])
+        ]
+
+    def take(
+        self, mel: Floats, step: int, before: Floats | None, tails: Floats, place: int
+    ) -> tuple[Floats, Floats, Floats]:
+        """The solution ``[frames, mel]`` after a step, its velocity, and new tails.
+
+        Args:
+            before: velocity of the step before; None at the first.
+            place: of the step in the pages.
+        """
+        flow, rate = self._call.flow, np.float32(self._call.flow.config.cfg_rate)
+        self._times[:] = flow.time_biases[step]
+        self._new_tails[:] = tails
+        self._gather(place)
+        for part in self._parts:
+            self._tails[:] = self._new_tails
+            part.run(mel)
+            self._keep(part, place)
+        conditioned, unconditioned = joined([part.velocity for part in self._parts])
+        guided = (1 + rate) * conditioned - rate * unconditioned
+        return flow.solver.moved(mel, guided, before, step), guided, self._new_tails.copy()
+
+    def _shared(self) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Inputs and outputs of the estimator that are the same memory for all parts."""
+        inputs: dict[str, Array] = {"time_biases": self._times, "tails": self._tails}
+        outputs: dict[str, Array] = {"new_tails": self._new_tails}
+        for index, memory in enumerate(self._room):
+            side, layer = ("keys", "values")[index % 2], index // 2
+            heads = memory.reshape(1, -1, *memory.shape[2:])
+            inputs[f"{side}.{layer}"] = outputs[f"{side}_after.{layer}"] = heads
+        return inputs, outputs
+
+    def _gather(self, step: int) -> None:
+        """Keys and values of a step to the front of the room."""
+        for place, page in enumerate(self._call.held):
+            self._code.read(self._page(page, step), self._at(place * self._frames, self._frames))
+
+    def _keep(self, part: CallPart, step: int) -> None:
+        """Those that were written behind them; the next part sees them as they are kept."""
+        for page, place, count in part.blocks:
+            written, kept = self._at(self._before + place, count), self._page(page, step)[:, :, :, :count]
+            self._code.write(written, kept)
+            if part is not self._parts[-1]:
+                self._code.read(kept, written)
+
+    def _page(self, page: int, step: int) -> Array:
+        """``[2A, R, H, frames, D]``."""
+        kept: Array = self._pages[page, step].swapaxes(0, 1)
+        return kept
+
+    def _at(self, first: int, frames: int) -> Array:
+        """The same of the room."""
+        return self._room[:, :, :, first : first + frames]

@@ -1,0 +1,73 @@
+"""What comes before the flow's steps, as a graph: tokens and a speaker to conditions of the estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import onnx
+
+from cosyvoice_runtime.arrays import Array
+from cosyvoice_runtime.checkpoint.config import FlowConfig
+from cosyvoice_runtime.flow.export.carried import CarriedTails
+from cosyvoice_runtime.flow.export.encoder import Conformer, look_ahead
+from cosyvoice_runtime.flow.past_layout import PastLayout
+from cosyvoice_runtime.onnx import layers
+from cosyvoice_runtime.onnx.graph import BOOL, FLOAT, INT64, Graph, Value
+from cosyvoice_runtime.onnx.wave_graphs import FLOW_ENCODER
+
+SMALLEST_NORM = 1e-12
+"""Of a speaker embedding, to divide by."""
+
+
+def encoder_graph(weights: Mapping[str, Array], config: FlowConfig) -> onnx.ModelProto:
+    """Inputs: ``tokens`` int64 ``[B, T + lookahead]``, ``speaker`` ``[B, D]``, and all but ``x`` of
+    :func:`cosyvoice_runtime.flow.export.encoder.encoder_graph`. Outputs: ``mu`` ``[B, frames, mel]``,
+    ``voice`` ``[B, mel]``, and what both stacks carry.
+
+    Args:
+        weights: of the flow, by their names in it.
+    """
+    graph = Graph(FLOW_ENCODER, "float32", weights)
+    tokens = graph.input("tokens", INT64, ("batch", "padded"))
+    speaker = graph.input("speaker", FLOAT, ("batch", config.speaker_dim))
+    network = Conformer(graph, config, "encoder.")
+    hidden = network.hidden(_embedded(graph, tokens))
+    mu = layers.linear(graph, "encoder_projection", hidden)
+    _conditions(graph, config, mu, speaker)
+    network.ports()
+    return graph.model()
+
+
+def lookahead_graph(weights: Mapping[str, Array], config: FlowConfig) -> onnx.ModelProto:
+    """As :func:`encoder_graph`, of CosyVoice3's look-ahead layer, of whose inputs it has ``tokens``,
+    ``speaker``, ``present``, ``ends`` and ``token_tails``."""
+    graph = Graph(FLOW_ENCODER, "float32", weights)
+    tokens = graph.input("tokens", INT64, ("batch", "padded"))
+    speaker = graph.input("speaker", FLOAT, ("batch", config.speaker_dim))
+    present = graph.input("present", BOOL, ("batch", "padded"))
+    ends = graph.input("ends", INT64, ("batch",))
+    past = CarriedTails(graph, PastLayout(1, 1), "token_", "batch", ends)
+    embedded = _embedded(graph, tokens) * graph.unsqueeze(graph.cast(present, FLOAT), 2)
+    channels = len(weights["encoder.look_ahead.right.bias"])
+    mixed = look_ahead(graph, "encoder.look_ahead", embedded, config.lookahead_tokens, channels, past)
+    repeated = graph.concat([mixed] * config.frames_per_token, 2)
+    _conditions(graph, config, graph.reshape(repeated, (0, -1, config.mel_bins)), speaker)
+    past.ports()
+    return graph.model()
+
+
+def _embedded(graph: Graph, tokens: Value) -> Value:
+    embedded: Value = graph.node("Gather", graph.weight("token_embedding.weight"), tokens, axis=0)
+    return embedded
+
+
+def _conditions(graph: Graph, config: FlowConfig, mu: Value, speaker: Value) -> None:
+    """Outputs ``mu`` and ``voice``."""
+    graph.output("mu", mu, ("batch", "new_frames", config.mel_bins))
+    voice = layers.linear(graph, "speaker", _normalised(graph, speaker))
+    graph.output("voice", voice, ("batch", config.mel_bins))
+
+
+def _normalised(graph: Graph, x: Value) -> Value:
+    norm = graph.node("ReduceL2", x, graph.integers(1))
+    return x / graph.node("Max", norm, graph.constant(SMALLEST_NORM, FLOAT))

@@ -1,0 +1,230 @@
+"""The flow's estimator as a graph for ONNX Runtime's kernels of a CPU.
+
+What :mod:`cosyvoice_runtime.flow.export.estimator` computes, in fewer and fused operators, for small
+products take no longer than what stands between them: frames of both rows in one matrix, so that a product
+adds its bias; attention in one. (The runtime's one operator for sum and norm takes longer than the two.)
+
+Rows lie side by side within a frame: heads of both are heads of one row, which is all that the runtime's
+attention takes where new keys are written behind those of earlier blocks.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+import onnx
+from onnx import helper
+
+from cosyvoice_runtime.arrays import Array
+from cosyvoice_runtime.checkpoint.config import EstimatorConfig
+from cosyvoice_runtime.flow.onnx.page_codes import EIGHT_BITS, PAGE_FORMAT
+from cosyvoice_runtime.flow.onnx.page_scales_graph import PageScales
+from cosyvoice_runtime.flow.page_store import GUIDANCE_ROWS
+from cosyvoice_runtime.onnx import layers
+from cosyvoice_runtime.onnx.graph import FAR, FLOAT, HALF, ONNX_TYPES, Value
+from cosyvoice_runtime.onnx.integer_product_graph import IntegerProducts
+from cosyvoice_runtime.onnx.runtime_graph import INT32, RuntimeGraph
+from cosyvoice_runtime.onnx.wave_graphs import FLOW_ESTIMATOR, EstimatorFormats
+
+ROBUST = re.compile(r"mid\.|(down|up)\.blocks\.")
+"""Layers that lose little in 8 bits: all but the convolutions next to the mel and the noise."""
+CONV_TAPS = 3
+TAIL = CONV_TAPS - 1
+MOST_EXPONENT = 30.0
+"""Above it mish is its argument, to float32."""
+
+
+def tail_channels(config: EstimatorConfig) -> list[int]:
+    """Input channels of the convolutions, in their order."""
+    channels = config.channels
+    mid = [channels, channels] * config.num_mid_stages
+    return [config.in_channels, channels, channels, *mid, 2 * channels, channels, channels, channels]
+
+
+def estimator_graph(
+    weights: Mapping[str, Array], config: EstimatorConfig, mel_bins: int, formats: EstimatorFormats
+) -> onnx.ModelProto:
+    """Velocity of new frames after frames done before.
+
+    Inputs, of one utterance with guidance and without (R, 2): ``x`` ``[R, T, mel]``; ``conditions``
+    ``[R, T, in - mel]``, all else that the network reads; ``time_biases`` ``[stages, C]``; ``tails``
+    ``[R, 2, N]``, the two frames before the new ones; and those of :class:`BlockMemory`.
+    Outputs: ``velocity`` ``[R, T, mel]``, ``new_tails`` ``[R, 2, N]``, and those of :class:`BlockMemory`.
+
+    Args:
+        weights: of the estimator, by their names in it.
+        formats: that of weights is of the layers that ``ROBUST`` names.
+    """
+    return _EstimatorGraph(weights, config, mel_bins, formats).build()
+
+
+class BlockMemory:
+    """Keys and values of all frames so far, in memory that the caller keeps.
+
+    Inputs: ``last`` int32 ``[1]``, the last new frame; ``total`` int32 ``[1]``, all frames up to it; ``bias``
+    ``[1, 1, T, S + T]``, added to attention's scores; ``keys.0``, ``values.0`` and so on
+    ``[1, R * H, room, D]``, of which the first S frames are there. Outputs ``keys_after.0`` and so on are to
+    be bound to the same memory: new ones are written behind them. All but the first two are in the format of
+    pages, and so are queries: a call sees its own keys and values as later ones will. Those of pages
+    in 8 bits are float16, as which they are read.
+
+    Args:
+        page_format: that format.
+        sizes: heads of a row, and their size.
+    """
+
+    def __init__(self, graph: RuntimeGraph, page_format: str, sizes: tuple[int, int]) -> None:
+        self.graph, self.page_format = graph, page_format
+        self.heads, self.head_dim = GUIDANCE_ROWS * sizes[0], sizes[1]
+        self.page_type = HALF if page_format == EIGHT_BITS else ONNX_TYPES[page_format]
+        self.place = [graph.input(name, INT32, (1,)) for name in ("last", "total")]
+        self.bias = graph.input("bias", self.page_type, (1, 1, "new", "all"))
+        self.layers = 0
+
+    def attend(self, heads: Sequence[Value], of_keys: float = 1.0) -> Value:
+        """Attention of the next layer: ``[1, T, R * H * D]`` of queries, keys and values alike.
+
+        Args:
+            of_keys: what keys have been divided by.
+        """
+        graph, layer = self.graph, self.layers
+        self.layers += 1
+        mixed = graph.attention(
+            [graph.cast(each, self.page_type) for each in heads],
+            [(f"{side}.{layer}", f"{side}_after.{layer}") for side in ("keys", "values")],
+            (1, self.heads, "room", self.head_dim),
+            self.place,
+            self.bias,
+            num_heads=self.heads,
+            kv_num_heads=self.heads,
+            causal=0,
+            scale=of_keys / math.sqrt(self.head_dim),
+        )
+        return graph.wide(mixed)
+
+    def model(self) -> onnx.ModelProto:
+        """The finished graph, which tells the format of pages."""
+        model = self.graph.model()
+        helper.set_model_props(model, {PAGE_FORMAT: self.page_format})
+        return model
+
+
+class _EstimatorGraph:
+    def __init__(
+        self,
+        weights: Mapping[str, Array],
+        config: EstimatorConfig,
+        mel_bins: int,
+        formats: EstimatorFormats,
+    ) -> None:
+        self.config, self.mel_bins, self.formats = config, mel_bins, formats
+        in_8_bits = formats.pages == EIGHT_BITS
+        self._scales = PageScales.of(weights) if in_8_bits else PageScales(weights, {})
+        self.graph = RuntimeGraph(FLOW_ESTIMATOR, "float32", self._scales.weights)
+        self._integers = IntegerProducts(self.graph)
+        self.inner = config.num_heads * config.head_dim
+        self.new_tails: list[Value] = []
+
+    def build(self) -> onnx.ModelProto:
+        graph, config, bins = self.graph, self.config, self.mel_bins
+        x = graph.input("x", FLOAT, (GUIDANCE_ROWS, "new", bins))
+        conditions = graph.input("conditions", FLOAT, (GUIDANCE_ROWS, "new", config.in_channels - bins))
+        time_biases = graph.input("time_biases", FLOAT, (config.num_stages, config.channels))
+        sizes = (config.num_heads, config.head_dim)
+        self.memory = BlockMemory(graph, self.formats.pages, sizes)
+        channels = tail_channels(config)
+        tails_shape = (GUIDANCE_ROWS, TAIL, sum(channels))
+        tails = graph.transpose(graph.input("tails", FLOAT, tails_shape), 1, 0, 2)
+        self.tails = graph.node("Split", tails, graph.integers(*channels), outputs=len(channels), axis=2)
+        velocity = self._network(graph.transpose(graph.concat([x, conditions], 2), 1, 0, 2), time_biases)
+        velocity = graph.transpose(self._by_frame(velocity, bins), 1, 0, 2)
+        graph.output("velocity", velocity, (GUIDANCE_ROWS, "new", bins))
+        graph.output("new_tails", graph.transpose(graph.concat(self.new_tails, 2), 1, 0, 2), tails_shape)
+        return self.memory.model()
+
+    def _network(self, packed: Value, time_biases: Value) -> Value:
+        graph, config = self.graph, self.config
+        stages = config.num_stages
+        biases = graph.node("Split", time_biases, outputs=stages, axis=0, num_outputs=stages)
+        hidden = self._flat(packed, config.in_channels)
+        skip = self._stage("down", hidden, config.in_channels, biases[0])
+        hidden = self._conv("down_conv", skip, config.channels)
+        for index in range(config.num_mid_stages):
+            hidden = self._stage(f"mid.{index}", hidden, config.channels, biases[1 + index])
+        hidden = self._stage("up", graph.concat([hidden, skip], 1), 2 * config.channels, biases[-1])
+        hidden = self._conv_block("final", self._conv("up_conv", hidden, config.channels), config.channels)
+        return self._linear("projection", hidden)
+
+    def _stage(self, name: str, x: Value, channels: int, bias: Value) -> Value:
+        hidden = self._conv_block(f"{name}.resnet.first", x, channels) + bias
+        hidden = self._conv_block(f"{name}.resnet.second", hidden, self.config.channels)
+        x = hidden + self._linear(f"{name}.resnet.shortcut", x)
+        for index in range(self.config.blocks_per_stage):
+            x = self._transformer(f"{name}.blocks.{index}", x)
+        return x
+
+    def _conv_block(self, name: str, x: Value, channels: int) -> Value:
+        convolved = self._conv(f"{name}.conv", x, channels)
+        return self._mish(layers.layer_norm(self.graph, f"{name}.norm", convolved))
+
+    def _conv(self, name: str, x: Value, channels: int) -> Value:
+        """``[T * R, channels]``: each frame beside the two before it, and one product."""
+        graph = self.graph
+        frames = self._by_frame(x, channels)
+        extended = graph.concat([self.tails[len(self.new_tails)], frames], 0)
+        self.new_tails.append(graph.slice(extended, 0, -TAIL, FAR))
+        before = [graph.slice(extended, 0, tap, tap - TAIL) for tap in range(TAIL)]
+        windows = graph.concat([*before, frames], 2)
+        return self._linear(f"{name}.window", self._flat(windows, CONV_TAPS * channels))
+
+    def _transformer(self, name: str, x: Value) -> Value:
+        graph = self.graph
+        mixed = self._attention(name, layers.layer_norm(graph, f"{name}.norm_attention", x))
+        x = x + self._linear(f"{name}.out", mixed)
+        normed = layers.layer_norm(graph, f"{name}.norm_feed_forward", x)
+        widened = self._product(f"{name}.widen", normed)
+        widened = graph.runtime("BiasGelu", widened, graph.weight(f"{name}.widen.bias"))
+        return x + self._linear(f"{name}.narrow", widened)
+
+    def _attention(self, name: str, x: Value) -> Value:
+        graph, inner = self.graph, self.inner
+        packed = self._by_frame(self._product(f"{name}.qkv", x), 3 * inner)
+        parts = graph.node("Split", packed, outputs=3, axis=2, num_outputs=3)
+        side_by_side = [graph.reshape(part, (1, -1, GUIDANCE_ROWS * inner)) for part in parts]
+        return self._flat(self.memory.attend(side_by_side, self._scales.keys.get(name, 1.0)), inner)
+
+    def _mish(self, x: Value) -> Value:
+        """``x * tanh(softplus(x))``, which is ``x * n / (n + 2)`` with ``n = e^x * (e^x + 2)``."""
+        graph = self.graph
+        power = graph.node("Exp", graph.node("Min", x, graph.constant(MOST_EXPONENT, FLOAT)))
+        part = power * (power + 2.0)
+        return x * (part / (part + 2.0))
+
+    def _linear(self, name: str, x: Value) -> Value:
+        bias = self.graph.weight(f"{name}.bias")
+        return self._in_steps(name, x) + bias if self._in_integers(name) else self._gemm(name, x, bias)
+
+    def _product(self, name: str, x: Value) -> Value:
+        """Without the layer's bias."""
+        return self._in_steps(name, x) if self._in_integers(name) else self._gemm(name, x)
+
+    def _in_steps(self, name: str, x: Value) -> Value:
+        return self._integers.product(name, self.graph.weights[f"{name}.weight"], x)
+
+    def _gemm(self, name: str, x: Value, *bias: Value) -> Value:
+        weight = self.graph.weight(f"{name}.weight", self.graph.weights[f"{name}.weight"].T)
+        result: Value = self.graph.node("Gemm", x, weight, *bias)
+        return result
+
+    def _in_integers(self, name: str) -> bool:
+        return self.formats.weights == "int8" and bool(ROBUST.match(name))
+
+    def _flat(self, x: Value, channels: int) -> Value:
+        """``[T, R, C]`` to ``[T * R, C]``."""
+        return self.graph.reshape(x, (-1, channels))
+
+    def _by_frame(self, x: Value, channels: int) -> Value:
+        """``[T * R, C]`` to ``[T, R, C]``."""
+        return self.graph.reshape(x, (-1, GUIDANCE_ROWS, channels))

@@ -1,0 +1,1 @@
+"""The flow on torch."""

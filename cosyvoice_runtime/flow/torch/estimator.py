@@ -1,0 +1,343 @@
+"""Velocity estimator of the flow: a causal U-Net over mel frames without resampling.
+
+One down stage, the mid stages and one up stage, each a residual block of two causal convolutions
+followed by transformer blocks. Attention has no positions at all; order comes from the convolutions.
+
+The solver with classifier-free guidance (CosyVoice2 section 2.3) follows its velocities.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from cosyvoice_runtime.checkpoint.config import EstimatorConfig
+from cosyvoice_runtime.flow.past_layout import PastLayout
+from cosyvoice_runtime.flow.prompt import MAX_FRAMES
+from cosyvoice_runtime.flow.solvers import EULER, even_times, require_solver, slopes
+from cosyvoice_runtime.flow.torch.layers import (
+    CausalConv,
+    NoPast,
+    Past,
+    attend,
+    split_heads,
+    visible_bias,
+)
+
+CONV_TAPS = 3
+TIME_SCALE = 1000.0
+FEED_FORWARD_FACTOR = 4
+
+
+class ConvBlock(nn.Module):
+    """Causal convolution, LayerNorm over channels, Mish."""
+
+    def __init__(self, channels_in: int, channels: int, layout: PastLayout) -> None:
+        super().__init__()
+        self.conv = CausalConv(channels_in, channels, CONV_TAPS, layout)
+        self.norm = nn.LayerNorm(channels)
+
+    def forward(self, x: Tensor, past: Past) -> Tensor:
+        return F.mish(self.norm(self.conv(x, past)))
+
+
+class ResnetBlock(nn.Module):
+    """Two convolution blocks with the time embedding added in between, and a linear shortcut."""
+
+    def __init__(self, channels_in: int, channels: int, time_width: int, layout: PastLayout) -> None:
+        super().__init__()
+        self.time = nn.Linear(time_width, channels)
+        self.first = ConvBlock(channels_in, channels, layout)
+        self.second = ConvBlock(channels, channels, layout)
+        self.shortcut = nn.Linear(channels_in, channels)
+
+    def forward(self, x: Tensor, time_bias: Tensor, past: Past) -> Tensor:
+        """``x [B, T, C]``; ``time_bias [B or 1, C]`` is ``self.time`` of the activated time embedding."""
+        hidden = self.first(x, past) + time_bias[:, None, :]
+        return self.second(hidden, past) + self.shortcut(x)
+
+
+class BlockSizes(Protocol):
+    """Sizes of a transformer block."""
+
+    @property
+    def channels(self) -> int: ...
+
+    @property
+    def num_heads(self) -> int: ...
+
+    @property
+    def head_dim(self) -> int: ...
+
+
+class TransformerBlock(nn.Module):
+    """Pre-norm self-attention and a GELU feed-forward."""
+
+    def __init__(self, config: BlockSizes, layout: PastLayout) -> None:
+        super().__init__()
+        channels, inner = config.channels, config.num_heads * config.head_dim
+        self.heads = config.num_heads
+        self.attention = layout.add_attention()
+        self.norm_attention = nn.LayerNorm(channels)
+        self.qkv = nn.Linear(channels, 3 * inner, bias=False)
+        self.out = nn.Linear(inner, channels)
+        self.norm_feed_forward = nn.LayerNorm(channels)
+        self.widen = nn.Linear(channels, FEED_FORWARD_FACTOR * channels)
+        self.narrow = nn.Linear(FEED_FORWARD_FACTOR * channels, channels)
+
+    def forward(self, x: Tensor, visible: Tensor | None, past: Past) -> Tensor:
+        queries, new = split_heads(self.qkv(self.norm_attention(x)), self.heads)
+        keys, values = past.keys_values(self.attention, new)
+        x = x + self.out(attend(queries, keys, values, visible))
+        return x + self.narrow(F.gelu(self.widen(self.norm_feed_forward(x))))
+
+
+class UNetStage(nn.Module):
+    """A residual block and its transformer blocks."""
+
+    def __init__(self, config: EstimatorConfig, channels_in: int, layout: PastLayout) -> None:
+        super().__init__()
+        self.resnet = ResnetBlock(channels_in, config.channels, config.time_width, layout)
+        self.blocks = nn.ModuleList(TransformerBlock(config, layout) for _ in range(config.blocks_per_stage))
+
+    def forward(self, x: Tensor, time_bias: Tensor, visible: Tensor | None, past: Past) -> Tensor:
+        x = self.resnet(x, time_bias, past)
+        for block in self.blocks:
+            x = block(x, visible, past)
+        return x
+
+
+class Estimator(nn.Module):
+    """dx/dt of the noisy mel x at time t, given the token encoding, the voice and the prompt's mel."""
+
+    def __init__(self, config: EstimatorConfig, mel_bins: int) -> None:
+        super().__init__()
+        channels = config.channels
+        self.layout = PastLayout(config.num_heads, config.head_dim)
+        self.sinusoid_width = config.in_channels
+        self.time_in = nn.Linear(config.in_channels, config.time_width)
+        self.time_out = nn.Linear(config.time_width, config.time_width)
+        self.down = UNetStage(config, config.in_channels, self.layout)
+        self.down_conv = CausalConv(channels, channels, CONV_TAPS, self.layout)
+        self.mid = nn.ModuleList(
+            UNetStage(config, channels, self.layout) for _ in range(config.num_mid_stages)
+        )
+        self.up = UNetStage(config, 2 * channels, self.layout)
+        self.up_conv = CausalConv(channels, channels, CONV_TAPS, self.layout)
+        self.final = ConvBlock(channels, channels, self.layout)
+        self.projection = nn.Linear(channels, mel_bins)
+
+    def time_biases(self, t: Tensor) -> Tensor:
+        """Addends of every stage for time ``t [B]`` in [0, 1]: ``[stages, B, C]``.
+
+        Depends on the time alone, so a solver with fixed steps computes it once per model.
+        """
+        sinusoid = time_sinusoid(t, self.sinusoid_width).to(self.time_in.weight.dtype)
+        embedding = F.mish(self.time_out(F.silu(self.time_in(sinusoid))))
+        return torch.stack([stage.resnet.time(embedding) for stage in (self.down, *self.mid, self.up)])
+
+    def drop_time_layers(self) -> None:
+        """Nothing: they are small."""
+
+    def mask(self, visible: Tensor) -> Tensor:
+        """Mask for :meth:`forward`, of bool ``[B, 1, T, S]``, which every layer would convert anew."""
+        return visible_bias(visible, self.projection.weight.dtype)
+
+    def forward(
+        self,
+        x: Tensor,
+        mu: Tensor,
+        speaker: Tensor,
+        condition: Tensor,
+        time_biases: Tensor,
+        visible: Tensor | None,
+        past: Past,
+    ) -> Tensor:
+        """Velocity of every frame.
+
+        Args:
+            x, mu, condition: ``[B, T, mel]`` noisy mel, token encoding, prompt mel (zeros after it).
+            speaker: ``[B, mel]`` projected speaker embedding.
+            time_biases: ``[stages, B or 1, C]`` from :meth:`time_biases`.
+            visible: ``[B, 1, T, S]`` of :meth:`mask`, or None where every frame sees every key.
+
+        Returns:
+            ``[B, T, mel]``; meaningless on padded frames.
+        """
+        frames = x.shape[1]
+        packed = torch.cat([x, mu, speaker[:, None, :].expand(-1, frames, -1), condition], dim=-1)
+        skip = self.down(packed, time_biases[0], visible, past)
+        hidden = self.down_conv(skip, past)
+        for stage, bias in zip(self.mid, time_biases[1:-1], strict=True):
+            hidden = stage(hidden, bias, visible, past)
+        hidden = self.up(torch.cat([hidden, skip], dim=-1), time_biases[-1], visible, past)
+        hidden = self.up_conv(hidden, past)
+        return self.projection(self.final(hidden, past))
+
+
+def time_sinusoid(t: Tensor, width: int) -> Tensor:
+    """``[B]`` times in [0, 1] to float32 ``[B, width]``: sines, then cosines (DDPM, Ho et al. 2020)."""
+    half = width // 2
+    frequency = torch.exp(torch.arange(half, device=t.device) * (-math.log(10000.0) / (half - 1)))
+    angle = TIME_SCALE * t.float()[:, None] * frequency
+    return torch.cat([angle.sin(), angle.cos()], dim=-1)
+
+
+NUM_STEPS = 10
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Conditions that guide the solver, for each row.
+
+    Attributes:
+        mu: ``[B, T, mel]`` token encoding.
+        speaker: ``[B, mel]`` projected speaker embedding.
+        prompt: ``[B, T, mel]`` the prompt's mel on its frames, zeros after them.
+    """
+
+    mu: Tensor
+    speaker: Tensor
+    prompt: Tensor
+
+    def with_unconditioned(self) -> Conditions:
+        """Twice the rows: these, then the same number with every condition zero."""
+        return Conditions(
+            *(torch.cat([x, torch.zeros_like(x)]) for x in (self.mu, self.speaker, self.prompt))
+        )
+
+
+def time_steps(num_steps: int = NUM_STEPS) -> Tensor:
+    """Cosine schedule ``1 - cos(k / n * pi / 2)``, k = 0..n: float32 ``[n + 1]``."""
+    return 1 - torch.cos(torch.linspace(0, 1, num_steps + 1, dtype=torch.float32) * 0.5 * torch.pi)
+
+
+def start_noise(mel_bins: int) -> Tensor:
+    """Start of every solution, by absolute frame of the utterance: float32 ``[MAX_FRAMES, mel]``.
+
+    The published model draws it once, channel by channel, from torch's CPU generator seeded with 0;
+    a frame's noise is therefore the same in every call.
+    """
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(mel_bins, MAX_FRAMES, generator=generator).T.contiguous()
+
+
+class VelocityNetwork(Protocol):
+    """Interface of an estimator for the solver's steps."""
+
+    def mask(self, visible: Tensor) -> Tensor:
+        """The mask that a call takes, of bool ``[B, 1, T, S]``."""
+
+    def __call__(self, *inputs: Tensor | Past | None) -> Tensor:
+        """Velocity ``[B, T, mel]``, of what the estimator takes."""
+
+
+class TimedNetwork(VelocityNetwork, Protocol):
+    """An estimator that still knows what to make of any time."""
+
+    projection: nn.Linear
+
+    def time_biases(self, t: Tensor) -> Tensor:
+        """Embeddings that the network takes for times ``[B]``: ``[N, B, C]``."""
+
+
+class FlowSolver:
+    """Integrates the estimator's velocity from noise to mel in fixed steps.
+
+    Args:
+        name: one of :data:`~cosyvoice_runtime.flow.solvers.SOLVERS`.
+
+    Raises:
+        InvalidInput: another name.
+    """
+
+    def __init__(
+        self, estimator: TimedNetwork, cfg_rate: float, num_steps: int = NUM_STEPS, name: str = EULER
+    ) -> None:
+        require_solver(name)
+        self.name = name
+        self.estimator: VelocityNetwork = estimator
+        self.cfg_rate = cfg_rate
+        self.num_steps = num_steps
+        parameter = estimator.projection.weight
+        self.dtype = parameter.dtype
+        if name == EULER:
+            self.times, step_sizes = _accumulated(time_steps(num_steps))
+        else:
+            self.times, step_sizes = map(torch.from_numpy, even_times(num_steps))
+        self.step_sizes = step_sizes.to(parameter.device)
+        self._slopes = torch.from_numpy(slopes(name, step_sizes.numpy())).to(parameter.device)
+        with torch.no_grad():
+            self.time_biases = estimator.time_biases(self.times.to(parameter.device))
+
+    def solve(
+        self,
+        noise: Tensor,
+        conditions: Conditions,
+        visible: Tensor | None = None,
+        past: Past | None = None,
+    ) -> Tensor:
+        """Mel ``[B, T, mel]`` float32 from ``noise [B, T, mel]`` float32, with nothing before it.
+
+        Args:
+            visible: bool ``[B, 1, T, T]`` attention mask of a row, the same for both guidance rows.
+            past: how attention sees the input; by default as it is.
+        """
+        guided, mask = self.guided(conditions), self.mask(visible)
+        x, before = noise, torch.zeros_like(noise)
+        for index in torch.arange(self.num_steps, device=x.device).split(1):
+            x = self.step(x, guided, mask, past or NoPast(), index, before)
+        return x
+
+    def guided(self, conditions: Conditions) -> Conditions:
+        """Inputs of :meth:`step`: the rows with and without guidance, in the network's type."""
+        both = conditions.with_unconditioned()
+        return Conditions(*(x.to(self.dtype) for x in (both.mu, both.speaker, both.prompt)))
+
+    def mask(self, visible: Tensor | None) -> Tensor | None:
+        """Input of :meth:`step`: the mask of both guidance rows as the network wants it."""
+        return None if visible is None else self.estimator.mask(torch.cat([visible, visible]))
+
+    def step(
+        self,
+        x: Tensor,
+        guided: Conditions,
+        mask: Tensor | None,
+        past: Past,
+        index: Tensor,
+        before: Tensor,
+    ) -> Tensor:
+        """One step on from ``x [B, T, mel]`` float32.
+
+        Args:
+            guided: from :meth:`guided`; ``past`` has as many rows.
+            mask: from :meth:`mask`.
+            index: number of the step, int64 ``[1]``: a tensor, so that one captured graph serves all steps.
+            before: like ``x``, the velocity of the step before, finite at the first; becomes this one's.
+        """
+        biases = self.time_biases.index_select(1, index)
+        noisy = torch.cat([x, x]).to(self.dtype)
+        velocity = self.estimator(noisy, guided.mu, guided.speaker, guided.prompt, biases, mask, past)
+        conditioned, unconditioned = velocity.float().chunk(2)
+        guidance = (1 + self.cfg_rate) * conditioned - self.cfg_rate * unconditioned
+        if self.name == EULER:
+            return x + self.step_sizes.index_select(0, index) * guidance
+        slope = self._slopes.index_select(0, index) * (guidance - before)
+        before.copy_(guidance)
+        return x + self.step_sizes.index_select(0, index) * (guidance + slope)
+
+
+def _accumulated(schedule: Tensor) -> tuple[Tensor, Tensor]:
+    """Times fed to the estimator and step sizes, in the reference's order of float32 roundings."""
+    time, times, sizes = schedule[0], [], []
+    for following in schedule[1:]:
+        size = following - time
+        times.append(time)
+        sizes.append(size)
+        time = time + size
+    return torch.stack(times), torch.stack(sizes)

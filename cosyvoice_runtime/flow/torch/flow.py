@@ -1,0 +1,269 @@
+"""The flow: speech tokens and a voice in, mel out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from cosyvoice_runtime.checkpoint.config import FlowConfig
+from cosyvoice_runtime.errors import CheckpointError
+from cosyvoice_runtime.flow.prompt import MAX_FRAMES, FlowInputs, FlowPrompt, TokenSpan
+from cosyvoice_runtime.flow.solvers import EULER
+from cosyvoice_runtime.flow.torch.dit import DiT
+from cosyvoice_runtime.flow.torch.embedding import embedding
+from cosyvoice_runtime.flow.torch.encoder import FlowEncoder, PagedEncoder
+from cosyvoice_runtime.flow.torch.estimator import (
+    NUM_STEPS,
+    Conditions,
+    Estimator,
+    FlowSolver,
+    start_noise,
+)
+from cosyvoice_runtime.flow.torch.layers import NoPast, Past, visible_keys
+from cosyvoice_runtime.flow.torch.lookahead_encoder import LookAheadEncoder
+from cosyvoice_runtime.flow.torch.page_codes import NoPastCoded
+from cosyvoice_runtime.flow.torch.parts import parts_of, state_dict
+
+
+@dataclass(frozen=True)
+class FlowAttention:
+    """View of the layers: masks of the three stacks (None: everything) and what the encoder saw before."""
+
+    tokens: Tensor | None
+    frames: Tensor | None
+    estimator: Tensor | None
+    token_past: Past = field(default_factory=NoPast)
+    frame_past: Past = field(default_factory=NoPast)
+
+
+class FlowNetwork(nn.Module):
+    """Everything in ``flow.pt``."""
+
+    def __init__(self, config: FlowConfig) -> None:
+        super().__init__()
+        parts = parts_of(config)
+        self.token_embedding = embedding(config.token_vocab_size, config.token_width)
+        self.speaker = nn.Linear(config.speaker_dim, config.mel_bins)
+        self.encoder = parts.encoder(
+            config.encoder, config.token_width, config.lookahead_tokens, config.frames_per_token
+        )
+        self.encoder_projection = parts.projection(config)
+        self.estimator = parts.estimator(config.estimator, config.mel_bins)
+
+    @property
+    def unet(self) -> Estimator:
+        """The estimator, for what only CosyVoice2 has.
+
+        Raises:
+            CheckpointError: the network is of another family.
+        """
+        if not isinstance(self.estimator, Estimator):
+            kind = type(self.estimator).__name__
+            raise CheckpointError(f"only CosyVoice2's estimator will do; this flow has {kind}")
+        return self.estimator
+
+    @property
+    def conformer(self) -> FlowEncoder:
+        """The encoder, alike.
+
+        Raises:
+            CheckpointError: the network is of another family, or has another encoder in its place.
+        """
+        if not isinstance(self.encoder, FlowEncoder):
+            kind = type(self.encoder).__name__
+            raise CheckpointError(f"only CosyVoice2's encoder will do; this flow has {kind}")
+        return self.encoder
+
+    def replace(self, encoder: nn.Module, estimator: nn.Module) -> None:
+        """Run others in place of the two; their weights are freed."""
+        self.add_module("encoder", encoder)
+        self.add_module("estimator", estimator)
+
+
+class CompiledFlow(Protocol):
+    """Engines in place of the large parts of a :class:`FlowNetwork`.
+
+    Attributes:
+        max_frames: of one utterance, prompt included.
+    """
+
+    @property
+    def max_frames(self) -> int: ...
+
+    def encoding(self, encoder: FlowEncoder | LookAheadEncoder) -> nn.Module:
+        """Called as the encoder is, with its layouts; or the encoder itself."""
+
+    def velocity(self, estimator: Estimator | DiT) -> nn.Module:
+        """Called as the estimator is, with its layout and its ``mask``."""
+
+
+class Flow(FlowInputs):
+    """Network and solver of one checkpoint on one device.
+
+    Whole utterances go through :meth:`generate`; utterances whose tokens arrive over time go through
+    :class:`~cosyvoice_runtime.flow.torch.stream.FlowStream`, which shares the parts of :meth:`solve`.
+
+    Args:
+        compiled: runs encoder and estimator in place of the network's own, which are given up.
+        solver: one of :data:`~cosyvoice_runtime.flow.solvers.SOLVERS`.
+    """
+
+    def __init__(
+        self,
+        config: FlowConfig,
+        network: FlowNetwork,
+        num_steps: int = NUM_STEPS,
+        compiled: CompiledFlow | None = None,
+        solver: str = EULER,
+    ) -> None:
+        super().__init__(config)
+        self.network = network
+        parameter = network.speaker.weight
+        self.device, self.dtype = parameter.device, parameter.dtype
+        self.solver = FlowSolver(network.estimator, config.cfg_rate, num_steps, solver)
+        network.estimator.drop_time_layers()
+        self._noise = start_noise(config.mel_bins).to(self.device)
+        self.paged_encoder: PagedEncoder | None = None
+        """Attends in the encoder of calls whose steps a paged solver takes; None: its own layers do."""
+        self.codes_pages = False
+        """Whether the estimator's keys and values are kept, and seen, in 8 bits; to be set before pages are
+        made."""
+        if compiled is not None:
+            network.replace(compiled.encoding(network.encoder), compiled.velocity(network.estimator))
+            self.solver.estimator = network.estimator
+            self.max_frames = min(self.max_frames, compiled.max_frames)
+
+    @classmethod
+    def from_tensors(
+        cls,
+        config: FlowConfig,
+        tensors: Mapping[str, Tensor],
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        num_steps: int = NUM_STEPS,
+        compiled: CompiledFlow | None = None,
+        solver: str = EULER,
+    ) -> Flow:
+        """Build from ``flow.pt``'s tensors under their published names."""
+        with torch.device("meta"):
+            network = FlowNetwork(config).eval().requires_grad_(False)
+        network.load_state_dict(state_dict(config, tensors), assign=True)
+        return cls(config, network.to(device, dtype), num_steps, compiled, solver)
+
+    @property
+    def encodes_any_past(self) -> bool:
+        """Whether encoding in such calls takes no masks, and no longer where a table has room for more."""
+        encoder = self.network.encoder
+        looks_back = encoder.token_layout.attentions + encoder.frame_layout.attentions
+        return self.paged_encoder is not None or not looks_back
+
+    @torch.inference_mode()
+    def generate(
+        self,
+        prompts: Sequence[FlowPrompt],
+        tokens: Sequence[Sequence[int]],
+        *,
+        streaming: bool = True,
+        finalize: bool = True,
+    ) -> list[Tensor]:
+        """Mel of utterances from their first token on, computed at once.
+
+        Args:
+            tokens: speech tokens of each utterance, without the prompt's.
+            streaming: block-causal attention, which lets the same utterance be computed block by block
+                (:class:`FlowStream`); False is full attention.
+            finalize: the tokens are all there are; otherwise the last ``lookahead_tokens`` are only
+                looked at.
+
+        Returns:
+            float32 ``[mel, T]`` per utterance, without the prompt's frames.
+
+        Raises:
+            InvalidInput: an utterance, prompt included, exceeds 300 s, or a token is out of range.
+        """
+        held_back = 0 if finalize else self.lookahead_tokens
+        spans = []
+        for prompt, new in zip(map(self.check_prompt, prompts), tokens, strict=True):
+            everything = np.concatenate([prompt.tokens, self.check_tokens(new, len(prompt.tokens))])
+            spans.append(TokenSpan(prompt, 0, len(everything) - held_back, everything))
+        mel = self.solve(spans, self.attention_of_whole(spans, streaming))
+        rate = self.config.frames_per_token
+        return [
+            row[rate * len(span.prompt.tokens) : rate * span.count].T
+            for row, span in zip(mel, spans, strict=True)
+        ]
+
+    def solve(self, spans: Sequence[TokenSpan], attention: FlowAttention) -> Tensor:
+        """Mel of utterances from their start: float32 ``[B, frames of the longest, mel]``."""
+        mu = self.encode(*self._padded(spans), attention)
+        frames = mu.shape[1]
+        speaker = torch.from_numpy(np.stack([span.prompt.speaker for span in spans])).to(self.device)
+        prompt = torch.zeros(*mu.shape[:2], self.config.mel_bins)
+        for row, span in enumerate(spans):
+            mel = self.prompt_frames(span, frames)
+            prompt[row, : len(mel)] = torch.from_numpy(mel)
+        noise = self.noise(torch.tensor([span.start for span in spans], device=self.device), frames)
+        conditions = self.conditions(mu, speaker, prompt.to(self.device))
+        past = NoPastCoded() if self.codes_pages else NoPast()
+        return self.solver.solve(noise, conditions, attention.estimator, past)
+
+    def encode(self, tokens: Tensor, present: Tensor, attention: FlowAttention) -> Tensor:
+        """Encoded tokens (mu) that condition the estimator: ``[B, frames, mel]``.
+
+        Args:
+            tokens: int64 ``[B, T + lookahead]``; ``present``: bool, alike, False past an utterance's end.
+        """
+        network = self.network
+        hidden = network.encoder(
+            network.token_embedding(tokens),
+            present,
+            attention.tokens,
+            attention.frames,
+            attention.token_past,
+            attention.frame_past,
+        )
+        mu: Tensor = network.encoder_projection(hidden)
+        return mu
+
+    def conditions(self, mu: Tensor, speaker: Tensor, prompt: Tensor) -> Conditions:
+        """
+        Args:
+            mu: from :meth:`encode`.
+            speaker: float32 ``[B, D]``.
+            prompt: float32 ``[B, frames, mel]`` the prompt's mel, zeros after it.
+        """
+        return Conditions(mu, self.network.speaker(F.normalize(speaker).to(self.dtype)), prompt)
+
+    def noise(self, starts: Tensor, frames: int) -> Tensor:
+        """Start of the solution: float32 ``[B, frames, mel]``, from token ``starts [B]`` of each row on."""
+        frame = self.config.frames_per_token * starts[:, None] + torch.arange(frames, device=starts.device)
+        return self._noise[frame.clamp(max=MAX_FRAMES - 1)]  # rows may be padded beyond the longest utterance
+
+    def attention_of_whole(self, spans: Sequence[TokenSpan], streaming: bool) -> FlowAttention:
+        rate, encoder, estimator = self.config.frames_per_token, self.config.encoder, self.config.blockwise
+        counts = [span.count for span in spans]
+        frames = [rate * count for count in counts]
+
+        def visible(lengths: list[int], block: int) -> Tensor | None:
+            return visible_keys(lengths, block if streaming else None, self.device)
+
+        return FlowAttention(
+            tokens=visible(counts, encoder.chunk_tokens),
+            frames=visible(frames, rate * encoder.chunk_tokens),
+            estimator=visible(frames, estimator.chunk_frames),
+        )
+
+    def _padded(self, spans: Sequence[TokenSpan]) -> tuple[Tensor, Tensor]:
+        length = max(span.count for span in spans) + self.config.lookahead_tokens
+        tokens = torch.zeros(len(spans), length, dtype=torch.int64)
+        present = torch.zeros(len(spans), length, dtype=torch.bool)
+        for row, span in enumerate(spans):
+            tokens[row, : len(span.tokens)] = torch.from_numpy(span.tokens)
+            present[row, : len(span.tokens)] = True
+        return tokens.to(self.device), present.to(self.device)

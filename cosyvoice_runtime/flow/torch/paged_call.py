@@ -1,0 +1,406 @@
+"""One call of the flow that continues utterances at different positions: masks, pages, tails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from cosyvoice_runtime.flow.free_pages import WASTE_PAGE, ZERO_PAGE
+from cosyvoice_runtime.flow.prompt import TokenSpan
+from cosyvoice_runtime.flow.torch.estimator import Conditions
+from cosyvoice_runtime.flow.torch.flow import Flow, FlowAttention
+from cosyvoice_runtime.flow.torch.layers import RelativeAttention
+from cosyvoice_runtime.flow.torch.pages import PagedPast, PageGeometry, PagePool
+from cosyvoice_runtime.flow.torch.places import PagePlaces, Places
+from cosyvoice_runtime.gpu.parcel import Kind, Parcel
+
+
+@dataclass(frozen=True)
+class BatchShape:
+    """Sizes of a call.
+
+    Attributes:
+        rows: utterances.
+        tokens: new tokens of a row.
+        before: finished blocks that a row looks back on.
+        masked: rows may have fewer tokens or blocks, or more tokens than one block; otherwise everything sees
+            everything.
+    """
+
+    rows: int
+    tokens: int
+    before: int
+    masked: bool = True
+
+    @classmethod
+    def of(cls, spans: Sequence[TokenSpan], chunk_tokens: int) -> BatchShape:
+        """The smallest that holds these stretches."""
+        counts = [span.count for span in spans]
+        before = [span.start // chunk_tokens for span in spans]
+        uneven = min(counts) < max(counts) or min(before) < max(before)
+        return cls(len(spans), max(counts), max(before), masked=uneven or max(counts) > chunk_tokens)
+
+    def pages(self, chunk_tokens: int) -> int:
+        """Number of pages in a row's table: those before and those of its new tokens."""
+        return self.before + -(-self.tokens // chunk_tokens)
+
+
+@dataclass(frozen=True, eq=False)
+class RowIndices:
+    """The whole numbers of every row of a call: int64, rows on axis 0.
+
+    They travel to the device as columns of one tensor, because each transfer costs as much as a kernel.
+
+    Attributes:
+        given: ``[B]`` tokens that the row brings, look-ahead included.
+        counts: ``[B]`` tokens to turn into mel.
+        starts: ``[B]`` tokens of the utterance before them.
+        missing: ``[B]`` pages at the start of the table that the row doesn't have.
+        page_table: ``[B, P]``, aligned so that the new blocks of all rows start at the same page.
+        tokens: ``[B, T + lookahead]``.
+    """
+
+    given: Tensor
+    counts: Tensor
+    starts: Tensor
+    missing: Tensor
+    page_table: Tensor
+    tokens: Tensor
+
+    @classmethod
+    def unpack(cls, packed: Tensor, pages: int) -> RowIndices:
+        """Views of ``[B, 4 + P + T + lookahead]``."""
+        numbers, table, tokens = packed.tensor_split([4, 4 + pages], dim=1)
+        given, counts, starts, missing = numbers.unbind(1)
+        return cls(given, counts, starts, missing, table, tokens)
+
+
+class PagedInputs:
+    """State that the rows of a call bring with them.
+
+    Args:
+        spans: of the first rows; the others are without an utterance.
+        pages: of each utterance, those of its earlier blocks and those reserved for this span.
+        again: others will be taken in, again and again.
+
+    Attributes:
+        num_pages: of a row's page table.
+        packed: int64, :class:`RowIndices` in one tensor.
+        speaker: float32 ``[B, D]``.
+        prompt: float32 ``[B, frames, mel]`` the prompt's mel, zeros after it.
+    """
+
+    def __init__(
+        self,
+        flow: Flow,
+        shape: BatchShape,
+        spans: Sequence[TokenSpan] = (),
+        pages: Sequence[Sequence[int]] = (),
+        again: bool = False,
+    ) -> None:
+        config = flow.config
+        self.shape, self._flow = shape, flow
+        self.num_pages = shape.pages(config.encoder.chunk_tokens)
+        frames, given = config.frames_per_token * shape.tokens, shape.tokens + config.lookahead_tokens
+        kinds: list[Kind] = [
+            ((shape.rows, 4 + self.num_pages + given), torch.int64),
+            ((shape.rows, config.speaker_dim), torch.float32),
+            ((shape.rows, frames, config.mel_bins), torch.float32),
+        ]
+        self._parcel = Parcel(flow.device, kinds, again)
+        self.packed, self.speaker, self.prompt = self._parcel.tensors
+        self._no_prompt = True  # its memory holds zeros
+        self.take(spans, pages)
+
+    def take(self, spans: Sequence[TokenSpan], pages: Sequence[Sequence[int]]) -> None:
+        """Overwrite all with what the first rows bring."""
+        packed, speaker, prompt = self._parcel.host()
+        _pack_rows(packed, self.shape, self._flow.config.encoder.chunk_tokens, spans, pages)
+        speaker[:] = 0
+        if spans:
+            speaker[: len(spans)] = [span.prompt.speaker for span in spans]
+        no_prompt = all(span.start >= len(span.prompt.tokens) for span in spans)
+        if no_prompt and self._no_prompt:
+            self._parcel.send(2)
+            return
+        self._no_prompt = False
+        prompt[:] = 0
+        for row, span in enumerate(spans):  # only the first calls of a voice have any
+            frames = self._flow.prompt_frames(span, prompt.shape[1])
+            prompt[row, : len(frames)] = frames
+        self._parcel.send(3)
+        self._no_prompt = no_prompt
+
+    @cached_property
+    def rows(self) -> RowIndices:
+        """Views of the packed tensor: they follow when it is overwritten."""
+        return RowIndices.unpack(self.packed, self.num_pages)
+
+
+def _pack_rows(
+    packed: npt.NDArray[np.int64],
+    shape: BatchShape,
+    block: int,
+    spans: Sequence[TokenSpan],
+    pages: Sequence[Sequence[int]],
+) -> None:
+    """Write :class:`RowIndices`; rows without an utterance compute too, into the waste page."""
+    width = shape.pages(block)
+    table, tokens = packed[:, 4 : 4 + width], packed[:, 4 + width :]
+    packed[:, :4] = tokens.shape[1], shape.tokens, 0, shape.before
+    table[:, : shape.before], table[:, shape.before :], tokens[:] = ZERO_PAGE, WASTE_PAGE, 0
+    for row, (span, held) in enumerate(zip(spans, pages, strict=True)):
+        missing = shape.before - span.start // block
+        packed[row, :4] = len(span.tokens), span.count, span.start, missing
+        table[row] = ZERO_PAGE
+        table[row, missing : missing + len(held)] = held
+        tokens[row, : len(span.tokens)] = span.tokens
+
+
+@dataclass(frozen=True)
+class Started:
+    """Tensors that all steps of the solver share.
+
+    Attributes:
+        conditions, mask: for both guidance rows.
+        table, page: of the first step in the estimator's flattened pages; add a step's number for its own.
+        frame: of each new frame in its page.
+        ends: new frames of each row; None where all are as long as the call.
+        starts: frames of each row's utterance before the new ones.
+        tails_from, tails_to: int64 ``[R]`` as ``table``, pages whose tails are read and written.
+    """
+
+    conditions: Conditions
+    mask: Tensor | None
+    table: Tensor
+    page: Tensor
+    frame: Tensor
+    ends: Tensor | None
+    starts: Tensor
+    tails_from: Tensor
+    tails_to: Tensor
+
+
+class SolverTails(NamedTuple):
+    """Memory for the estimator's tails while a :class:`PagedSolver` takes the steps.
+
+    Attributes:
+        old, new: ``[R, steps, tail_size]``, read and written.
+    """
+
+    old: Tensor
+    new: Tensor
+
+    @classmethod
+    def of(cls, pool: PagePool, rows: int) -> SolverTails:
+        """Zeros for so many utterances."""
+        stored = pool.estimator_tails.flatten(0, 1)
+        old, new = (stored.new_zeros(rows * pool.estimator.rows, *stored.shape[1:]) for _ in range(2))
+        return cls(old, new)
+
+
+class PagedSolver(Protocol):
+    """Takes all of the solver's steps at once, over pasts in pages."""
+
+    def solve(self, mel: Tensor, guided: Conditions, places: Places, steps: int | None = None) -> None:
+        """Take ``mel``, float32 ``[B, T, mel]``, from noise to the solution, or as far as ``steps`` go."""
+
+    def on(self, multiprocessors: int) -> PagedSolver:
+        """The same, with the same weights, for a part of the GPU that has so many multiprocessors."""
+
+
+class PagedCall:
+    """The call's two parts, :meth:`start` and then every :meth:`step`, on memory that stays in place.
+
+    Nothing in them depends on values that only the host knows, so they can be captured as CUDA graphs, and
+    replayed after the inputs have been overwritten.
+
+    Args:
+        mel: where the solver works; by default memory of the call's own.
+        tails: for a :class:`PagedSolver`; by default memory of the call's own.
+
+    Attributes:
+        mel: float32 ``[B, frames, mel]`` what the solver has so far.
+    """
+
+    def __init__(
+        self,
+        flow: Flow,
+        pool: PagePool,
+        inputs: PagedInputs,
+        mel: Tensor | None = None,
+        tails: SolverTails | None = None,
+    ) -> None:
+        self._flow, self._pool, self._inputs = flow, pool, inputs
+        shape, config = inputs.shape, flow.config
+        frames = config.frames_per_token * shape.tokens
+        size = (shape.rows, frames, config.mel_bins)
+        self.mel = torch.zeros(size, device=flow.device) if mel is None else mel
+        self._tails = tails
+        self._before = torch.zeros(size, device=flow.device)
+        self._index = torch.zeros(1, dtype=torch.int64, device=flow.device)
+
+    def run(self) -> Tensor:
+        """All of it, without CUDA graphs; float32 ``[B, frames, mel]``."""
+        started = self.start()
+        for _ in range(self._flow.solver.num_steps):
+            self.step(started)
+        return self.mel
+
+    def start(self, masked: bool = True) -> Started:
+        """Encode the tokens; ``mel`` becomes the solver's noise.
+
+        Args:
+            masked: make the mask that :meth:`step` needs, and a :class:`PagedSolver` does not; nor does
+                the flow's paged encoder, which is taken then.
+        """
+        flow, pool, inputs = self._flow, self._pool, self._inputs
+        read, written = self._tail_pages()
+        tokens, frames = (
+            stored[:, 0, 0].index_select(0, read) for stored in (pool.token_tails, pool.frame_tails)
+        )
+        new_tokens, new_frames = torch.empty_like(tokens), torch.empty_like(frames)
+        encoder = None if masked else flow.paged_encoder
+        token_attention, frame_attention = (encoder.tokens, encoder.frames) if encoder else (None, None)
+        masks = masked or not flow.encodes_any_past
+        visible = self._visible(pool.frames.frames) if masks else None
+        attention = FlowAttention(
+            tokens=self._visible(pool.tokens.frames) if masks else None,
+            frames=visible,
+            estimator=visible,
+            token_past=self._past(pool.token_pages, pool.tokens, tokens, new_tokens, token_attention),
+            frame_past=self._past(pool.frame_pages, pool.frames, frames, new_frames, frame_attention),
+        )
+        place = torch.arange(inputs.rows.tokens.shape[1], device=flow.device)
+        mu = flow.encode(inputs.rows.tokens, place < inputs.rows.given[:, None], attention)
+        pool.token_tails[:, 0, 0].index_copy_(0, written, new_tokens)
+        pool.frame_tails[:, 0, 0].index_copy_(0, written, new_frames)
+        self.mel.copy_(flow.noise(inputs.rows.starts, mu.shape[1]))
+        self._index.zero_()
+        self._before.zero_()
+        guided = flow.solver.guided(flow.conditions(mu, inputs.speaker, inputs.prompt))
+        places = self._places(pool.estimator)
+        mask = flow.solver.mask(visible) if masked else None
+        starts = (inputs.rows.starts * flow.config.frames_per_token).repeat(pool.estimator.rows)
+        tails = (pool.estimator.in_network(pages) for pages in (read, written))
+        return Started(guided, mask, *places, self._ends(pool.estimator), starts, *tails)
+
+    def step(self, started: Started) -> None:
+        """One step of the solver on ``mel``, and on to the next."""
+        pool, solver, index = self._pool, self._flow.solver, self._index
+        tails = pool.estimator_tails.flatten(0, 2)
+        old = tails.index_select(0, started.tails_from + index)
+        new = torch.empty_like(old)
+        past = PagedPast(
+            pages=pool.estimator_pages.flatten(0, 2),
+            scales=self._scales,
+            table=started.table + index,
+            page=started.page + index,
+            frame=started.frame,
+            pages_before=self._inputs.shape.before,
+            tails=old,
+            new_tails=new,
+            lengths=started.ends,
+            starts=started.starts,
+        )
+        self.mel.copy_(solver.step(self.mel, started.conditions, started.mask, past, index, self._before))
+        tails.index_copy_(0, started.tails_to + index, new)
+        index.add_(1).remainder_(solver.num_steps)  # a capture runs it more often than there are steps
+
+    def solver_places(self, started: Started) -> Places:
+        """Where a :class:`PagedSolver` finds the past and leaves the new frames."""
+        inputs, pool = self._inputs, self._pool
+        tails = self._tails or SolverTails.of(pool, inputs.shape.rows)
+        steps = self._flow.solver.num_steps
+        torch.index_select(pool.estimator_tails.flatten(0, 1), 0, started.tails_from // steps, out=tails.old)
+        return Places(
+            pages=pool.estimator_pages.flatten(0, 2),
+            scales=self._scales,
+            table=started.table,
+            page=started.page,
+            frame=started.frame,
+            before=inputs.shape.before,
+            unused=inputs.rows.missing.contiguous(),
+            lengths=inputs.rows.counts * self._flow.config.frames_per_token,
+            tails=tails.old,
+            new_tails=tails.new,
+            tails_to=started.tails_to // steps,
+        )
+
+    @property
+    def _scales(self) -> Tensor | None:
+        """Scales of the estimator's flattened pages."""
+        scales = self._pool.estimator_scales
+        return None if scales is None else scales.flatten(0, 2)
+
+    def _tail_pages(self) -> tuple[Tensor, Tensor]:
+        """The last page before each row's new ones, and the last of those: int64 ``[B]``."""
+        rows, before = self._inputs.rows, self._inputs.shape.before
+        block = self._flow.config.encoder.chunk_tokens
+        last = before + (rows.counts + block - 1) // block - 1
+        written = rows.page_table.gather(1, last[:, None]).squeeze(1)
+        read = rows.page_table[:, before - 1] if before else torch.full_like(written, ZERO_PAGE)
+        return read, written
+
+    def _past(
+        self,
+        pages: Tensor,
+        geometry: PageGeometry,
+        tails: Tensor,
+        new_tails: Tensor,
+        attention: Callable[[PagePlaces], RelativeAttention] | None,
+    ) -> PagedPast:
+        """Past of a part of the network that has one row for an utterance and one step."""
+        places = pages.flatten(0, 2), *self._places(geometry), self._inputs.shape.before
+        relative = None
+        if attention is not None:
+            unused, lengths = self._inputs.rows.missing.contiguous(), self._lengths(geometry.frames)
+            relative = attention(PagePlaces(*places, unused, lengths))
+        return PagedPast(*places, tails, new_tails, self._ends(geometry), relative=relative)
+
+    def _ends(self, geometry: PageGeometry) -> Tensor | None:
+        """New frames of each row of the network; None where all are as long as the call."""
+        if not self._inputs.shape.masked:
+            return None
+        return self._lengths(geometry.frames).repeat(geometry.rows)
+
+    def _lengths(self, page_frames: int) -> Tensor:
+        return self._inputs.rows.counts * (page_frames // self._flow.config.encoder.chunk_tokens)
+
+    def _frames(self, page_frames: int) -> Tensor:
+        """Numbers of the new frames."""
+        per_token = page_frames // self._flow.config.encoder.chunk_tokens
+        return torch.arange(per_token * self._inputs.shape.tokens, device=self._flow.device)
+
+    def _visible(self, page_frames: int) -> Tensor | None:
+        """bool ``[B, 1, T, S]``: keys that exist, up to the query's own block."""
+        shape = self._inputs.shape
+        if not shape.masked:
+            return None
+        query = self._frames(page_frames)
+        position = shape.before * page_frames
+        key = torch.arange(position + len(query), device=query.device)
+        first = self._inputs.rows.missing[:, None] * page_frames
+        end = position + self._lengths(page_frames)[:, None]
+        exists = (key >= first) & (key < end)
+        causal = key // page_frames <= shape.before + query[:, None] // page_frames
+        return exists[:, None, None, :] & causal
+
+    def _places(self, geometry: PageGeometry) -> tuple[Tensor, Tensor, Tensor]:
+        """Page table ``[B', W]``, page ``[B', T]`` and place in it ``[T]`` of new frames, at the first step.
+
+        Guidance rows and steps are flattened into the pages. Padded frames go to waste.
+        """
+        table, before = self._inputs.rows.page_table, self._inputs.shape.before
+        frame = self._frames(geometry.frames)
+        page = table[:, before:][:, frame // geometry.frames]
+        page = torch.where(frame < self._lengths(geometry.frames)[:, None], page, WASTE_PAGE)
+
+        return geometry.in_network(table), geometry.in_network(page), frame % geometry.frames

@@ -1,0 +1,225 @@
+"""NVIDIA's driver, the torch that is installed, and whether the one can use the other.
+
+``python -m cosyvoice_runtime.gpu.nvidia`` prints what keeps torch from the GPU as JSON, or ``null``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+LIBRARY = "libcuda.so.1"
+KERNEL_MODULE = Path("/proc/driver/nvidia/version")
+DEVICES, NODES = Path("/dev"), ("nvidia[0-9]*", "dxg")
+"""Devices that a process opens to reach a GPU, on Linux and in Windows' subsystem for it."""
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+OLDEST_DRIVERS = {11: 450, 12: 525, 13: 580}
+"""Branch of the driver that runs all releases of a CUDA (NVIDIA, "CUDA Compatibility", minor version
+compatibility), by its major version."""
+FUSED_FROM = (9, 0)
+"""Compute capability from which the kernels fit: older GPUs have less shared memory, and cannot start a
+kernel before the one before ends."""
+SMI_S = 20.0
+"""After which ``nvidia-smi`` is not waited for: a driver that hangs blocks whoever asks it."""
+
+Version = tuple[int, int]
+
+
+class Driver(NamedTuple):
+    """
+    Attributes:
+        name: its own version, such as ``570.133.20``; empty where nothing tells it.
+        cuda: the newest CUDA that it supports; None where its library is missing.
+    """
+
+    name: str
+    cuda: Version | None
+
+    def __str__(self) -> str:
+        return f"NVIDIA's driver {self.name}".rstrip()
+
+
+class TorchBuild(NamedTuple):
+    """
+    Attributes:
+        version: with the build's label.
+        cuda: that it was built for; None for a CPU's.
+    """
+
+    version: str
+    cuda: Version | None
+
+
+class GpuFacts(NamedTuple):
+    """
+    Attributes:
+        gib: its memory.
+        capability: compute capability.
+    """
+
+    gib: float
+    capability: Version
+
+
+class Obstacle(NamedTuple):
+    """The reason that keeps torch from the GPU of a machine that has NVIDIA's driver.
+
+    Attributes:
+        text: the facts and what to do.
+        chosen: whether it looks like somebody's choice, and not like a mistake.
+    """
+
+    text: str
+    chosen: bool = False
+
+
+def has_driver() -> bool:
+    """Whether this process can load NVIDIA's driver."""
+    return cuda_of_driver() is not None
+
+
+def cuda_of_driver() -> Version | None:
+    """CUDA version that the ``libcuda`` here supports; None if there is none."""
+    try:
+        library = ctypes.CDLL(LIBRARY)
+    except OSError:
+        return None
+    version = ctypes.c_int()
+    library.cuDriverGetVersion(ctypes.byref(version))
+    return version.value // 1000, version.value % 1000 // 10
+
+
+def torch_build() -> TorchBuild | None:
+    """The torch that is installed, which is not imported: that takes seconds. None where there is none."""
+    spec = find_spec("torch")
+    if spec is None or spec.origin is None:
+        return None
+    text = Path(spec.origin).with_name("version.py").read_text(encoding="utf-8")
+    facts = dict(re.findall(r"^(__version__|cuda)\b[^=\n]*= '([^']*)'", text, re.MULTILINE))
+    return TorchBuild(facts["__version__"], _version(facts["cuda"]) if "cuda" in facts else None)
+
+
+def obstacle(environment: Mapping[str, str] = os.environ) -> Obstacle | None:
+    """Facts that are known without opening the GPU; None where that is nothing, or there is no driver."""
+    driver = Driver("", cuda_of_driver())
+    if driver.cuda is None and not KERNEL_MODULE.exists():
+        return None
+    build, visible = torch_build(), environment.get(VISIBLE)
+    if build is None:
+        return Obstacle("torch is not installed (scripts/environment.py --torch)", chosen=True)
+    if visible is not None and visible.strip() in ("", "-1"):
+        return Obstacle(f"{VISIBLE}={visible} hides every GPU", chosen=True)
+    if build.cuda is None:
+        return Obstacle(f"torch {build.version} is a build for CPUs; {_HOW_TO_GET_CUDA}")
+    if driver.cuda is None:
+        return Obstacle(f"NVIDIA's driver is here but not its {LIBRARY}; {_CONTAINER}")
+    if driver.cuda < (build.cuda[0], 0):
+        return Obstacle(_too_old(driver._replace(name=driver_name()), build.version, build.cuda))
+    return None
+
+
+def obstacle_to_torch() -> Obstacle | None:
+    """:func:`obstacle`, and then torch is asked, which opens the GPU. None without a driver, too."""
+    known = obstacle()
+    if known is not None or cuda_of_driver() is None:
+        return known
+    try:
+        import torch
+    except (ImportError, OSError) as error:  # the latter of a library of CUDA
+        return Obstacle(f"torch can't be imported ({error})")
+    if not torch.cuda.is_available():
+        reachable = any(node for pattern in NODES for node in DEVICES.glob(pattern))
+        hint = "" if reachable else f"; none is in {DEVICES}: {_CONTAINER}"
+        return Obstacle(f"torch {torch.__version__} finds no GPU ({_complaint_of_torch()}){hint}")
+    capability = torch.cuda.get_device_capability()
+    targets = torch.cuda.get_arch_list()
+    if targets and not any(_runs(target, capability) for target in targets):
+        limit = f"torch {torch.__version__} has code for {', '.join(targets)}"
+        name = torch.cuda.get_device_name()
+        return Obstacle(f"{name} has compute capability {_dotted(capability)}, {limit}; {_OLDER_BUILD}")
+    return None
+
+
+def gpus_of_torch() -> tuple[GpuFacts, ...]:
+    """Every GPU that torch can use, by number."""
+    import torch
+
+    every = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
+    return tuple(GpuFacts(each.total_memory / 2**30, (each.major, each.minor)) for each in every)
+
+
+def driver_name() -> str:
+    """The driver's own version; empty where nothing tells it."""
+    if KERNEL_MODULE.exists():
+        found = re.search(r"Module.*?\s(\d+\.[\d.]+)", KERNEL_MODULE.read_text(encoding="utf-8"))
+        if found:
+            return found[1]
+    try:
+        told = subprocess.run(
+            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            timeout=SMI_S,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return told.stdout.partition("\n")[0].strip() if not told.returncode else ""
+
+
+_OLDER_BUILD = "the build of torch for CUDA 12.6 may do (docs/environment.md, GPUs)"
+_HOW_TO_GET_CUDA = "the one on PyPI has CUDA (docs/environment.md, GPUs)"
+_CONTAINER = "a container is given GPUs by --gpus all"
+
+
+def _too_old(driver: Driver, torch: str, cuda: Version) -> str:
+    assert driver.cuda is not None
+    oldest = OLDEST_DRIVERS.get(cuda[0])
+    newer = f"install driver {oldest} or newer" if oldest else "install a newer driver"
+    facts = f"{driver} supports CUDA {_dotted(driver.cuda)}, torch {torch} needs CUDA {_dotted(cuda)}"
+    older = f", or {_OLDER_BUILD}" if driver.cuda[0] == 12 else ""
+    return f"{facts}: {newer}{older}"
+
+
+def _complaint_of_torch() -> str:
+    import torch
+
+    try:
+        torch.cuda.init()
+    except (RuntimeError, AssertionError) as error:
+        return str(error).partition("\n")[0]
+    return f"{VISIBLE}={os.environ.get(VISIBLE, '')}"
+
+
+def _runs(target: str, capability: Sequence[int]) -> bool:
+    """Whether code for ``sm_86`` or ``compute_90`` runs on a GPU: machine code within its major version."""
+    kind, _, number = target.partition("_")
+    major, minor = divmod(int(re.sub(r"\D", "", number)), 10)
+    newer = (major, minor) <= tuple(capability)
+    return newer and (kind == "compute" or major == capability[0])
+
+
+def _version(text: str) -> Version:
+    major, minor = text.split(".")[:2]
+    return int(major), int(minor)
+
+
+def _dotted(version: Sequence[int]) -> str:
+    return ".".join(map(str, version))
+
+
+def main() -> int:
+    found = obstacle_to_torch()
+    print(json.dumps(found and found._asdict()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""TensorRT-LLM's names for the tensors of the speech LM, and the share of each GPU.
+
+Names and layout: TensorRT-LLM, ``docs/source/architecture/checkpoint.md`` and ``models/qwen`` (2025).
+All matrices are (out, in). A rank's ``qkv`` is its rows of q, then k, then v. TensorRT-LLM's ``mlp.fc`` is
+the gate projection and its ``mlp.gate`` the up projection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.huggingface import SILENT
+from cosyvoice_runtime.checkpoint.lm_rows import control_table, head_bias
+from cosyvoice_runtime.checkpoint.schema import Schema, llm_schema
+from cosyvoice_runtime.checkpoint.tensors import TEXT_TABLE
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion.vocabulary import EngineVocabulary
+
+BACKBONE = "llm.model.model"
+EMBEDDING, FINAL_NORM = "transformer.vocab_embedding.weight", "transformer.ln_f.weight"
+HEAD, HEAD_BIAS = "lm_head.weight", "lm_head.bias"
+ROWS, COLUMNS = 0, 1
+
+
+class Part(NamedTuple):
+    """A parameter of a layer: published tensors joined row-wise, cut along ``axis`` (None: replicated)."""
+
+    sources: tuple[str, ...]
+    axis: int | None
+
+
+LAYER: dict[str, Part] = {
+    "attention.qkv.weight": Part(tuple(f"self_attn.{x}_proj.weight" for x in "qkv"), ROWS),
+    "attention.qkv.bias": Part(tuple(f"self_attn.{x}_proj.bias" for x in "qkv"), ROWS),
+    "attention.dense.weight": Part(("self_attn.o_proj.weight",), COLUMNS),
+    "mlp.fc.weight": Part(("mlp.gate_proj.weight",), ROWS),
+    "mlp.gate.weight": Part(("mlp.up_proj.weight",), ROWS),
+    "mlp.proj.weight": Part(("mlp.down_proj.weight",), COLUMNS),
+    "input_layernorm.weight": Part(("input_layernorm.weight",), None),
+    "post_layernorm.weight": Part(("post_attention_layernorm.weight",), None),
+}
+QUANTISED = ("qkv", "dense", "fc", "gate", "proj")
+"""Last names of the matrices that weight-only quantisation changes."""
+
+
+def check_tp_size(config: SpeechLMConfig, tp_size: int) -> None:
+    """Raises: InvalidInput: this many GPUs can't share the network's heads evenly."""
+    shared = (config.num_heads, config.num_kv_heads, config.intermediate_size)
+    sizes = [size for size in range(1, config.num_kv_heads + 1) if not any(width % size for width in shared)]
+    if tp_size not in sizes:
+        limit = f"one of {', '.join(map(str, sizes))}: every GPU has as many heads"
+        raise InvalidInput("tp_size", tp_size, limit)
+
+
+def rank_tensors(
+    config: SpeechLMConfig,
+    vocabulary: EngineVocabulary,
+    tensors: Mapping[str, Tensor],
+    rank: int,
+    tp_size: int,
+) -> Iterator[tuple[str, Tensor]]:
+    """Name and tensor of every parameter on GPU ``rank`` of ``tp_size``, from tensors named as in ``llm.pt``.
+
+    Embedding and norms are on every GPU. The head has a bias in the speech layout only: TensorRT-LLM's stock
+    Qwen2 has none.
+    """
+    yield EMBEDDING, embedding_table(config, vocabulary, tensors)
+    for layer in range(config.num_layers):
+        for name, part in LAYER.items():
+            pieces = [tensors[f"{BACKBONE}.layers.{layer}.{source}"] for source in part.sources]
+            yield f"transformer.layers.{layer}.{name}", _share(pieces, part.axis, rank, tp_size)
+    yield FINAL_NORM, tensors[f"{BACKBONE}.norm.weight"]
+    yield HEAD, _share([head_weight(vocabulary, tensors)], ROWS, rank, tp_size)
+    if vocabulary.layout == "speech":
+        yield HEAD_BIAS, _share([output_bias(config, vocabulary, tensors)], ROWS, rank, tp_size)
+
+
+def rank_schema(config: SpeechLMConfig, vocabulary: EngineVocabulary, tp_size: int) -> Schema:
+    """Names and shapes on each GPU; 195 of them at full size in the merged layout."""
+    published = {name: torch.empty(shape, device="meta") for name, shape in llm_schema(config).items()}
+    parameters = rank_tensors(config, vocabulary, published, 0, tp_size)
+    return {name: tuple(tensor.shape) for name, tensor in parameters}
+
+
+def quantised_schema(schema: Schema, bits: int) -> Schema:
+    """Names and shapes that ``trtllm-build`` makes of them with weight-only quantisation to ``bits`` bits.
+
+    A quantised matrix is (in, out), several weights to a byte, with one scale for each output.
+    """
+    changed: Schema = {}
+    for name, shape in schema.items():
+        module, _, kind = name.rpartition(".")
+        if kind == "weight" and module.rpartition(".")[2] in QUANTISED:
+            out_features, in_features = shape
+            changed[name] = (in_features, out_features * bits // 8)
+            changed[f"{module}.per_channel_scale"] = (out_features,)
+        else:
+            changed[name] = shape
+    return changed
+
+
+def embedding_table(
+    config: SpeechLMConfig, vocabulary: EngineVocabulary, tensors: Mapping[str, Tensor]
+) -> Tensor:
+    """[embedding_rows, hidden]; rows of no id are 0."""
+    text = tensors[TEXT_TABLE]
+    table = text.new_zeros(vocabulary.embedding_rows, text.shape[1])
+    table[vocabulary.text_offset :][: vocabulary.text_tokens] = text[: vocabulary.text_tokens]
+    table[vocabulary.speech] = tensors["speech_embedding.weight"]
+    table[vocabulary.sos_id : vocabulary.task_id + 1] = control_table(config, tensors)
+    return table
+
+
+def head_weight(vocabulary: EngineVocabulary, tensors: Mapping[str, Tensor]) -> Tensor:
+    """[output_rows, hidden]; rows that are no speech id are 0."""
+    rows = tensors["llm_decoder.weight"]
+    weight = rows.new_zeros(vocabulary.output_rows, rows.shape[1])
+    weight[vocabulary.speech] = rows
+    return weight
+
+
+def output_bias(
+    config: SpeechLMConfig, vocabulary: EngineVocabulary, tensors: Mapping[str, Tensor]
+) -> Tensor:
+    """[output_rows]; ``SILENT`` for what must not be emitted."""
+    rows = head_bias(config, tensors)
+    bias = rows.new_full((vocabulary.output_rows,), SILENT)
+    bias[vocabulary.speech] = rows
+    return bias
+
+
+def _share(pieces: list[Tensor], axis: int | None, rank: int, tp_size: int) -> Tensor:
+    shares = pieces if axis is None else [piece.chunk(tp_size, axis)[rank] for piece in pieces]
+    return torch.cat(shares)

@@ -1,0 +1,164 @@
+"""TensorRT-LLM's executor as an `LmEngine`."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Hashable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.errors import CosyVoiceError
+from cosyvoice_runtime.lm import FinishReason, Generation, Prompt, SamplingOptions
+from cosyvoice_runtime.lm.engines.engine import Progress
+from cosyvoice_runtime.lm.engines.tensorrt_llm.library_sampler import LibrarySampler
+from cosyvoice_runtime.lm.engines.tensorrt_llm.requests import RequestMaker, drawn_by_library
+from cosyvoice_runtime.lm.engines.tensorrt_llm.statistics import TrtllmStatistics
+from cosyvoice_runtime.lm.generation import TokenLimits
+
+logger = logging.getLogger(__name__)
+
+WAIT = timedelta(seconds=0.5)
+"""Longest wait for a response. An executor that decodes answers every iteration, so this ends only the wait
+for one that is stuck, so that those who wait or cancel are looked at."""
+
+
+@dataclass
+class TrtllmSequence:
+    """A request in the executor.
+
+    Attributes:
+        client: its name for the `LibrarySampler`.
+        left: nobody waits for it any more; its last response is still to come.
+    """
+
+    generation: Generation
+    client: int
+    left: bool = False
+
+
+class TrtllmEngine:
+    """The executor decodes in a thread of its own; handles are its request ids.
+
+    The executor takes new and cancelled requests between two iterations, at the moment when `step` returns:
+    what comes during an iteration takes effect with the next but one.
+
+    Args:
+        bindings: module ``tensorrt_llm.bindings.executor``.
+        config: with the text ids of the engine's vocabulary.
+    """
+
+    def __init__(
+        self,
+        bindings: Any,
+        executor: Any,
+        config: SpeechLMConfig,
+        requests: RequestMaker,
+        sampler: LibrarySampler,
+        statistics: TrtllmStatistics,
+        slots: int,
+    ) -> None:
+        self.slots = slots
+        self.prefill_batch = slots  # the library plans its own passes
+        self._executor = executor
+        self._config = config
+        self._requests = requests
+        self._sampler = sampler
+        self._statistics = statistics
+        self._offset = requests.vocabulary.speech_offset
+        self._sequences: dict[int, TrtllmSequence] = {}
+        self._clients = itertools.count(1)
+        self._reasons = {
+            bindings.FinishReason.END_ID: FinishReason.STOP,
+            bindings.FinishReason.STOP_WORDS: FinishReason.STOP,
+            bindings.FinishReason.LENGTH: FinishReason.LENGTH,
+        }
+
+    def add(self, prompt: Prompt, options: SamplingOptions) -> int:
+        prompt.check(self._config)
+        limits = TokenLimits.of(options, len(prompt.text))
+        generation = Generation(self._config, options, prompt.prompt_speech, limits)
+        client = next(self._clients)
+        request = self._requests.make(prompt, options, limits, generation.seed, client)
+        if drawn_by_library(options):
+            self._sampler.enter(client, Generation(self._config, options, prompt.prompt_speech, limits))
+        handle: int = self._executor.enqueue_request(request)
+        self._sequences[handle] = TrtllmSequence(generation, client)
+        return handle
+
+    def step(self) -> list[Progress]:
+        responses = self._executor.await_responses(timeout=WAIT)
+        progress = [each for response in responses if (each := self._take(response)) is not None]
+        self._statistics.update(self._executor, now=self._idle)
+        return progress
+
+    def cancel(self, handle: Hashable) -> None:
+        assert isinstance(handle, int)
+        self._sequences[handle].left = True
+        self._executor.cancel_request(handle)
+        if self._idle:
+            self._statistics.rest()  # no step may follow that would read them
+
+    def close(self) -> None:
+        try:
+            for handle in self._sequences:
+                self._executor.cancel_request(handle)  # or the shutdown would wait for their ends
+        finally:
+            self._executor.shutdown()
+            del self._executor
+
+    @property
+    def _idle(self) -> bool:
+        return all(sequence.left for sequence in self._sequences.values())
+
+    def _take(self, response: Any) -> Progress | None:
+        """What a response brings to its utterance, if that is still wanted."""
+        handle = response.request_id
+        sequence = self._sequences.get(handle)
+        if sequence is None:
+            logger.error("TensorRT-LLM answered a request that has ended: %d", handle)
+            return None
+        final = response.has_error() or response.result.is_final
+        error = self._sampler.leave(sequence.client) if final else None
+        progress = None if sequence.left else self._advance(handle, sequence, response, error)
+        if final:
+            del self._sequences[handle]
+        elif progress is not None and progress.finish_reason is not None:
+            self.cancel(handle)
+        return progress
+
+    def _advance(
+        self, handle: int, sequence: TrtllmSequence, response: Any, error: CosyVoiceError | None
+    ) -> Progress:
+        generation, tokens = sequence.generation, []
+        if response.has_error():
+            logger.error("TensorRT-LLM failed on request %d: %s", handle, response.error_msg)
+            error = CosyVoiceError("TensorRT-LLM could not decode this utterance; the server's log says why")
+        else:
+            tokens = self._accept(generation, response.result.output_token_ids[0])
+        if error is not None:
+            generation.finish(FinishReason.ERROR, error)
+        elif response.result.is_final:
+            self._finish(generation, response.result.finish_reasons[0])
+        return Progress(handle, tokens, generation.finish_reason, generation.error)
+
+    def _accept(self, generation: Generation, ids: list[int]) -> list[int]:
+        """The speech among new ids; what comes after the end is dropped."""
+        tokens = []
+        for id_ in ids:
+            token = id_ - self._offset
+            if not 0 <= token < self._config.speech_rows:
+                failure = CosyVoiceError(f"TensorRT-LLM emitted id {id_}, which is no speech")
+                generation.finish(FinishReason.ERROR, failure)
+            elif generation.finish_reason is None and generation.accept(token) is not None:
+                tokens.append(token)
+        return tokens
+
+    def _finish(self, generation: Generation, reason: Any) -> None:
+        if reason in self._reasons:
+            generation.finish(self._reasons[reason])
+        else:
+            failure = CosyVoiceError(f"TensorRT-LLM ended this utterance ({reason.name})")
+            generation.finish(FinishReason.ERROR, failure)

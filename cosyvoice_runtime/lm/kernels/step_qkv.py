@@ -1,0 +1,154 @@
+"""RMSNorm, queries, keys and values of one layer; keys and values go to their position in the cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from cosyvoice_runtime.gpu.kernels.arithmetic import (
+    LOG2_E,
+    NOT_CHAINED,
+    let_next_start,
+    let_next_start_at_once,
+    wait_for_previous,
+)
+from cosyvoice_runtime.gpu.kernels.launch import cdiv, launched, next_power_of_2
+from cosyvoice_runtime.lm.kernels.layer_pages import LayerPages
+from cosyvoice_runtime.lm.kernels.step_embed import SHRINK, Scaled
+from cosyvoice_runtime.lm.kernels.step_rows import (
+    held_pair,
+    inverse_norm,
+    load_pieces,
+    load_squares,
+    streamed_pair,
+)
+from cosyvoice_runtime.lm.kernels.step_tiles import StepTile
+
+
+@dataclass(frozen=True, eq=False)
+class CacheLayer(LayerPages):
+    """One layer of the S slots that a step feeds, and where in them.
+
+    Attributes:
+        positions: ``[S]`` int64, of the token that is fed.
+    """
+
+    positions: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class RotaryTable:
+    """Cosines and sines float32 ``[max_len, D / 2]`` of every position."""
+
+    cosines: Tensor
+    sines: Tensor
+
+    @classmethod
+    def of(cls, max_len: int, head_dim: int, theta: float, device: torch.device) -> RotaryTable:
+        exponents = torch.arange(0, head_dim, 2, device=device, dtype=torch.float32) / head_dim
+        angles = torch.arange(max_len, device=device)[:, None].float() * (1.0 / theta**exponents)
+        return cls(angles.cos(), angles.sin())
+
+
+@triton.jit
+def _store_half(
+    half, d, queries, keys, values, s, inside, row, head, head_stride, SCALE: tl.constexpr,
+    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr,
+):  # fmt: skip
+    if head < HEADS:
+        at = queries + s[:, None] * (HEADS * HEAD_DIM) + head * HEAD_DIM + d[None, :]
+        tl.store(at, (half * SCALE).to(queries.dtype.element_ty), mask=inside[:, None])
+    else:
+        kv = (head - HEADS) % KV_HEADS
+        place = row[:, None] + kv * head_stride + d[None, :]
+        if head < HEADS + KV_HEADS:
+            tl.store(keys + place, half.to(keys.dtype.element_ty), mask=inside[:, None])
+        else:
+            tl.store(values + place, half.to(values.dtype.element_ty), mask=inside[:, None])
+
+
+@launched
+@triton.jit(do_not_specialize=["batch"])
+def _step_qkv(
+    scaled, squares, weight, bias, cosines, sines, positions, pages, queries, keys, values,
+    batch, table_width, page_stride, head_stride,
+    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, SCALE: tl.constexpr,
+    PAGE: tl.constexpr, WIDTH: tl.constexpr, PARTS: tl.constexpr, PADDED_PARTS: tl.constexpr,
+    EPS: tl.constexpr, SHRINK: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
+    STAGES: tl.constexpr, CHAINED: tl.constexpr,
+):  # fmt: skip
+    let_next_start_at_once(CHAINED)
+    PIECES: tl.constexpr = (WIDTH + PIECE - 1) // PIECE
+    HALF: tl.constexpr = HEAD_DIM // 2
+    head = tl.program_id(0) // (HALF // ROWS)
+    d = (tl.program_id(0) % (HALF // ROWS)) * ROWS + tl.arange(0, ROWS)
+    n = head * HEAD_DIM + d
+    s = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = s < batch
+    if STAGES == 0:
+        first = load_pieces(weight, n, PIECES, WIDTH, PIECE, GROUPS)
+        second = load_pieces(weight, n + HALF, PIECES, WIDTH, PIECE, GROUPS)
+    first_bias = tl.load(bias + n)
+    second_bias = tl.load(bias + n + HALF)
+    position = tl.load(positions + s, mask=inside, other=0)
+    page = tl.load(pages + s * table_width + position // PAGE, mask=inside, other=0)
+    row = page.to(tl.int64) * page_stride + position % PAGE * HEAD_DIM
+    turned = inside[:, None] & (head < HEADS + KV_HEADS)
+    cosine = tl.load(cosines + position[:, None] * HALF + d[None, :], mask=turned, other=1.0)
+    sine = tl.load(sines + position[:, None] * HALF + d[None, :], mask=turned, other=0.0)
+    wait_for_previous(CHAINED)
+    parts = load_squares(squares, s, inside, PARTS, PADDED_PARTS)
+    if STAGES:
+        x, y = streamed_pair(weight, n, n + HALF, scaled, s, batch, WIDTH, ROWS, COLUMNS, PIECE, STAGES)
+    else:
+        x, y = held_pair(first, second, scaled, s, inside, WIDTH, ROWS, COLUMNS, PIECE, GROUPS)
+    scale = inverse_norm(parts, WIDTH, EPS, SHRINK)
+    let_next_start(CHAINED)
+    x = x * scale + first_bias[None, :]
+    y = y * scale + second_bias[None, :]
+    _store_half(
+        x * cosine - y * sine, d, queries, keys, values, s, inside, row, head, head_stride,
+        SCALE, HEADS, KV_HEADS, HEAD_DIM,
+    )  # fmt: skip
+    _store_half(
+        y * cosine + x * sine, d + HALF, queries, keys, values, s, inside, row, head, head_stride,
+        SCALE, HEADS, KV_HEADS, HEAD_DIM,
+    )  # fmt: skip
+
+
+def step_qkv(
+    scaled: Scaled,
+    weight: Tensor,
+    bias: Tensor,
+    rotation: RotaryTable,
+    epsilon: float,
+    queries: Tensor,
+    cache: CacheLayer,
+    tile: StepTile,
+    chained: int = NOT_CHAINED,
+) -> None:
+    """
+    Args:
+        weight, bias: ``[(H + 2 kv_heads) * D, C]`` and float32 ``[(H + 2 kv_heads) * D]``.
+        queries: ``[S, H * D]``, written; scaled for a softmax in powers of two.
+        cache: written at its positions.
+    """
+    batch, width = scaled.values.shape
+    parts = scaled.squares.shape[1]
+    _, kv_heads, _, head_dim = cache.keys.shape
+    rows = min(tile.rows, head_dim // 2)
+    grid = (len(weight) // (2 * rows), cdiv(batch, tile.columns))
+    _step_qkv[grid](
+        scaled.values, scaled.squares, weight, bias, rotation.cosines, rotation.sines, cache.positions,
+        cache.tables.written, queries, cache.keys, cache.values,
+        batch, cache.tables.written.stride(0), cache.keys.stride(0), cache.keys.stride(1),
+        queries.shape[1] // head_dim, kv_heads, head_dim, head_dim**-0.5 * LOG2_E,
+        cache.page, width, parts, next_power_of_2(parts), epsilon, SHRINK,
+        rows, tile.columns, tile.piece, tile.groups, tile.stages, chained,
+        num_warps=tile.warps, launch_pdl=chained > 0,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""The speech LM on ONNX Runtime and numpy."""

@@ -1,0 +1,102 @@
+"""The speech LM's files for ONNX Runtime: graph, weights and embeddings, and what they were made from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from cosyvoice_runtime.checkpoint.checksums import damages
+from cosyvoice_runtime.checkpoint.layout import Layout
+from cosyvoice_runtime.checkpoint.sha256 import sha256_of
+from cosyvoice_runtime.errors import EngineFileError
+from cosyvoice_runtime.lm.prompt import TABLES, Table
+from cosyvoice_runtime.manifest import Manifest, own_code, stale_reasons
+
+MODEL, WEIGHTS = "model.onnx", "weights.bin"
+PROMPT_MODEL, PROMPT_WEIGHTS = "prompt.onnx", "prompt.bin"
+BLOCKS, ROWS = "int8", "int8_rows"
+WEIGHT_FORMATS = ("float32", BLOCKS, ROWS)
+"""In 8 bits, numbers of a block of a row share a scale, or those of a whole row."""
+EMBEDDINGS, LAST, TOTAL, LOGITS = "embeddings", "last", "total", "logits"
+"""Ports of the graph."""
+KINDS = ("keys", "values")
+WRITERS = (
+    "onnx/graph.py",
+    "onnx/integer_product_graph.py",
+    "lm/onnx/export.py",
+    "lm/onnx/graph.py",
+    "onnx/runtime_graph.py",
+)
+"""Modules that say what the files hold."""
+
+
+def past_name(layer: int, kind: str) -> str:
+    """Input of a layer's keys or values."""
+    return f"past_{kind}_{layer}"
+
+
+def present_name(layer: int, kind: str) -> str:
+    """Output of a layer's keys or values."""
+    return f"present_{kind}_{layer}"
+
+
+class LmFiles(NamedTuple):
+    """Files in a directory."""
+
+    directory: Path
+
+    @property
+    def model(self) -> Path:
+        return self.directory / MODEL
+
+    @property
+    def weights(self) -> Path:
+        return self.directory / WEIGHTS
+
+    @property
+    def prompt_model(self) -> Path:
+        """Graph for prompts alone; absent where the other one is for them, too."""
+        return self.directory / PROMPT_MODEL
+
+    @property
+    def prompt_weights(self) -> Path:
+        return self.directory / PROMPT_WEIGHTS
+
+    def table(self, table: Table) -> Path:
+        return self.directory / f"{table.value}_embedding.npy"
+
+    @property
+    def required(self) -> list[str]:
+        """Names of those that are always there."""
+        return [path.name for path in (self.model, self.weights, *map(self.table, TABLES))]
+
+
+def require_lm(checkpoint_dir: Path, directory: Path, weight_format: str) -> LmFiles:
+    """The files, if they are those that would be written now, and undamaged.
+
+    Raises:
+        EngineFileError: they are not; says why.
+        CheckpointError: the checkpoint is incomplete.
+    """
+    wanted = wanted_manifest(Layout(checkpoint_dir), weight_format)
+    reasons = why_not_usable(directory, wanted)
+    if reasons:
+        raise EngineFileError(
+            f"the speech LM in {directory} can't be used: {'; '.join(reasons)}; stage 1 makes it"
+        )
+    return LmFiles(directory)
+
+
+def wanted_manifest(layout: Layout, weight_format: str) -> Manifest:
+    """What the manifest of a current export says. It fits every machine."""
+    paths = (layout.weights("llm"), layout.config, layout.qwen2_config)
+    return Manifest(
+        sources={path.relative_to(layout.directory).as_posix(): sha256_of(path) for path in paths},
+        tools=own_code(WRITERS),
+        options={"runtime": "onnx", "weight_format": weight_format},
+    )
+
+
+def why_not_usable(directory: Path, wanted: Manifest) -> list[str]:
+    """What keeps the files from being those that would be written now, a sentence each."""
+    return stale_reasons(directory, wanted) or damages(directory, LmFiles(directory).required)

@@ -1,0 +1,404 @@
+"""The thread that owns the engine: requests wait, join, run together and leave between two tokens."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import cast
+
+from cosyvoice_runtime.errors import (
+    CosyVoiceError,
+    InvalidInput,
+    OverloadedError,
+    WithdrawnError,
+)
+from cosyvoice_runtime.gpu.cuda_errors import LAST_WORDS_S, end_process, is_fatal
+from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
+from cosyvoice_runtime.gpu.partitions.sole_use import SoleUse
+from cosyvoice_runtime.lm import FinishReason
+from cosyvoice_runtime.lm.engines.engine import EngineError, LmEngine, OpenEngine, Progress, TextEngine
+from cosyvoice_runtime.lm.scheduler.job import Delivery, Job, Reader
+from cosyvoice_runtime.lm.scheduler.load_metrics import Load
+from cosyvoice_runtime.lm.scheduler.named_jobs import NamedJobs
+from cosyvoice_runtime.lm.scheduler.request import Request
+from cosyvoice_runtime.lm.scheduler.text_inbox import NewText, TextInbox
+from cosyvoice_runtime.metrics import moments
+
+logger = logging.getLogger(__name__)
+
+LOOK_S = 0.5
+"""Time between two looks for how long sequences have waited for text."""
+STILL_LOOK_S, LONGEST_STILL_S = 0.0005, 0.05
+"""The same for whether a first chunk that has the steps' part of the GPU to itself is done, about a step; and
+after which a step is made beside it, for there may be another one after it, and so on: twice its time."""
+
+
+class Scheduler:
+    """Runs requests through an engine; `submit`, `stop` and `close` may be called by any thread.
+
+    If the engine breaks down, the requests in it end with an `EngineError`, and a fresh engine takes the
+    waiting ones. If there is no fresh engine either, or the GPU is lost, those get the error, too, and the
+    process ends: only another one can serve again.
+
+    Args:
+        open_engine: makes an engine.
+        max_waiting: requests that may wait for a slot.
+        idle_timeout_s: longest time that a reader may take over its tokens before the request loses its slot.
+        watch: told the load every ``job.LOOK_S`` while there are requests, and after the last, by one thread.
+        text_timeout_s: longest time that a request may wait for further text before it loses its slot.
+        shared: of a GPU that token2wav shares; None for one that it does not.
+        clock: seconds.
+        end_process: told why this process can't go on.
+    """
+
+    def __init__(
+        self,
+        open_engine: OpenEngine,
+        max_waiting: int,
+        idle_timeout_s: float,
+        watch: Callable[[Load], None],
+        text_timeout_s: float = 30.0,
+        shared: SharedGpu | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        end_process: Callable[[str], None] = end_process,
+    ) -> None:
+        self._open_engine = open_engine
+        self._engine: LmEngine = open_engine()
+        self._max_waiting = max_waiting
+        self._idle_timeout_s = idle_timeout_s
+        self._text_timeout_s = text_timeout_s
+        self._gpu = shared or SoleUse()
+        self._clock = clock
+        self._end_process = end_process
+        self._changed = threading.Condition()
+        self._waiting: deque[Job] = deque()
+        self._running: dict[object, Job] = {}
+        self._open: dict[object, Job] = {}
+        self._starved: dict[Job, float] = {}
+        self._unheard: list[Job] = []
+        self._looked_s = self._may_idle_s = clock()
+        self._cancelled: list[Job] = []
+        self._named = NamedJobs()
+        self._refusal: CosyVoiceError | None = None
+        self._closing = False
+        self._tokens_per_step = 0
+        self._tokens = self._steps = 0
+        self._step_s = self._stepped_s = 0.0
+        self._finished: Counter[FinishReason] = Counter()
+        self._delivery = Delivery(self._cancel, lambda: watch(self.load))
+        self._thread = threading.Thread(target=self._run, name="speech-lm-scheduler")
+        self._thread.start()
+
+    @property
+    def load(self) -> Load:
+        with self._changed:  # a request that ends meanwhile would count as running and as ended
+            active, waiting, finished = len(self._running), len(self._waiting), Counter(self._finished)
+        per_step = self._tokens_per_step if active else 0
+        return Load(active, waiting, per_step, self._tokens, finished, self._steps, self._step_s)
+
+    def submit(self, request: Request, reader: Reader) -> None:
+        """Queue a request; everything further goes to the reader, its end included.
+
+        Raises:
+            OverloadedError: too many requests wait, or the scheduler is closing.
+            InvalidInput: a request with this id has not ended yet.
+            EngineError: there is no engine any more.
+        """
+        job = Job(request, reader, None if request.text_room is None else TextInbox(request.text_room))
+        with self._changed:
+            self._check_admission(request)
+            self._waiting.append(job)
+            self._named.add(job)
+            self._changed.notify()
+        self._delivery.tell(job)
+
+    def push_text(self, request_id: str, ids: Sequence[int], ended: bool) -> None:
+        """Add text to a request whose text comes while it runs, or say that no more follows.
+
+        Raises:
+            NotFoundError: no such request runs or waits, or has ended before its text did.
+            InvalidInput: its text is complete, ends without any, or is too long by now.
+        """
+        with self._changed:
+            self._named.text(request_id).put(ids, ended)
+            self._changed.notify()
+
+    def stop(self, request_id: str) -> None:
+        """End a request early, with reason ``cancelled``; one that has ended already is left alone.
+
+        Raises:
+            InvalidInput: the id is empty.
+        """
+        if not request_id:
+            raise InvalidInput("request_id", request_id, "the id of the request to stop")
+        with self._changed:
+            job = self._named.find(request_id)
+        if job is not None:
+            self._cancel(job)
+
+    def close(self) -> None:
+        """Take no further requests, let those that wait or run come to their end, and end all threads."""
+        with self._changed:
+            self._closing = True
+            self._refusal = self._refusal or OverloadedError("the server is shutting down; try again later")
+            self._changed.notify()
+        self._thread.join()
+        self._delivery.close()
+
+    def _check_admission(self, request: Request) -> None:
+        if self._refusal is not None:
+            raise copy.copy(self._refusal)  # one that is raised again and again collects tracebacks
+        if len(self._running) + len(self._waiting) >= self._engine.slots + self._max_waiting:
+            limit = f"{self._engine.slots} requests run and {self._max_waiting} wait"
+            raise OverloadedError(f"max_queue_size: {limit}; try again later")
+        self._named.require_free(request.id)
+
+    def _cancel(self, job: Job) -> None:
+        with self._changed:
+            self._cancelled.append(job)
+            self._changed.notify()
+
+    def _run(self) -> None:
+        try:
+            self._serve_and_mend()
+        finally:
+            self._gpu.rest()
+
+    def _serve_and_mend(self) -> None:
+        try:
+            while self._serve():
+                self._gpu.rest()
+                self._close_broken()
+                self._engine = self._open_engine()
+        except BaseException as error:  # also what is no Exception: nobody would answer any more
+            self._give_up(error)
+        else:
+            self._engine.close()
+
+    def _serve(self) -> bool:
+        """Work until there is nothing left to do, ever; True if the engine broke down before.
+
+        Raises:
+            Exception: the GPU is lost, so that no engine can be opened in this process any more.
+        """
+        try:
+            while self._wait_for_work():
+                self._end_cancelled()
+                self._admit()
+                self._pass_text()
+                self._step()
+                self._look_after_starved()
+        except Exception as error:
+            logger.error("the engine of the speech LM broke down", exc_info=error)
+            self._fail(self._running.values(), _breakdown(error))
+            if is_fatal(error):
+                raise
+            return True
+        return False
+
+    def _wait_for_work(self) -> bool:
+        """Sleep until there is something to do; False when there never will be again."""
+        with self._changed:
+            if not self._can_go_on():
+                self._gpu.rest()
+                self._changed.wait_for(self._can_go_on, LOOK_S if self._starved else None)
+            return bool(self._running or self._waiting or self._cancelled)
+
+    def _can_go_on(self) -> bool:
+        running = len(self._running)
+        may_start = bool(self._waiting) and running < self._engine.slots
+        has_text = any(job.text is not None and job.text.has_news for job in self._starved)
+        may_end = self._closing and not running
+        return bool(self._cancelled) or may_start or has_text or may_end or len(self._starved) < running
+
+    def _end_cancelled(self) -> None:
+        while self._cancelled:
+            self._remove(self._cancelled.pop())
+
+    def _remove(self, job: Job, error: CosyVoiceError | None = None) -> None:
+        """Take a job out wherever it is; without effect when it has ended."""
+        if job.finish_reason is None:
+            if job.handle is not None:
+                self._engine.cancel(job.handle)
+            self._finish(job, FinishReason.CANCELLED, error)
+
+    def _admit(self) -> None:
+        """Start waiting requests, not more than one pass feeds: a step is as long as a cancel may wait."""
+        room = min(self._engine.slots - len(self._running), self._engine.prefill_batch)
+        while self._waiting and room:
+            job = self._waiting[0]
+            if not self._has_ended(job):
+                self._start(job)
+                room -= 1
+
+    def _has_ended(self, job: Job) -> bool:
+        """End a waiting request that its reader no longer wants; a reader that fails ends its own alone."""
+        try:
+            if job.reader.cancelled:
+                self._finish(job, FinishReason.CANCELLED)
+        except Exception as error:
+            logger.warning("the reader of a waiting request failed", exc_info=error)
+            self._finish(job, FinishReason.ERROR, _reader_failure(error))
+        return job.finish_reason is not None
+
+    def _start(self, job: Job) -> None:
+        add = self._engine.add if job.text is None else self._text_engine.add_open
+        try:
+            job.handle = add(job.request.prompt, job.request.options)
+        except CosyVoiceError as error:
+            self._finish(job, FinishReason.ERROR, error)
+            return
+        except Exception as error:
+            self._finish(job, FinishReason.ERROR, _breakdown(error))
+            raise
+        with self._changed:
+            self._waiting.remove(job)
+            self._running[job.handle] = job
+        if job.text is not None:
+            self._open[job.handle] = job
+        self._unheard.append(job)
+        self._delivery.tell(job)
+
+    @property
+    def _text_engine(self) -> TextEngine:
+        """The engine, for requests that only such a one gets."""
+        return cast(TextEngine, self._engine)
+
+    def _pass_text(self) -> None:
+        for job in list(self._open.values()):
+            if job.text is not None and job.text.has_news:
+                self._starved.pop(job, None)
+                self._give(job, job.text.take())
+
+    def _give(self, job: Job, text: NewText) -> None:
+        assert job.handle is not None
+        try:
+            if text.ids:
+                self._text_engine.push_text(job.handle, text.ids)
+            if text.ended:
+                self._text_engine.end_text(job.handle)
+        except CosyVoiceError as error:
+            self._remove(job, error)
+
+    def _look_after_starved(self) -> None:
+        """Find those that wait for text, and end those that wait for too long."""
+        if not self._open:
+            return
+        now = self._clock()
+        for job in self._open.values():
+            if job not in self._starved and self._text_engine.waits_for_text(job.handle):
+                self._starved[job] = now
+                job.pause()
+                self._delivery.tell(job)
+        if self._starved and now - self._looked_s >= LOOK_S:
+            self._looked_s = now
+            for job, since_s in list(self._starved.items()):
+                if now - since_s > self._text_timeout_s:
+                    self._remove(job, WithdrawnError(f"no text came for {self._text_timeout_s:g} s"))
+
+    def _step(self) -> None:
+        if len(self._starved) == len(self._running):
+            return
+        hurried = self._someone_waits()
+        if not hurried and self._stands_still():
+            return
+        with self._gpu.step(hurried):
+            started = self._clock()
+            progress = self._engine.step()
+            now = self._stepped_s = self._clock()
+            self._step_s += now - started
+        self._steps += 1
+        self._tokens_per_step = sum([len(each.tokens) for each in progress])
+        self._tokens += self._tokens_per_step
+        for each in progress:
+            self._advance(self._running[each.handle], each, now)
+        if now >= self._may_idle_s:
+            self._end_idle(now)
+
+    def _stands_still(self) -> bool:
+        """Wait a moment if a first chunk is to have the steps' part of the GPU to itself; whether it is."""
+        if not self._gpu.stands_still or self._clock() >= self._stepped_s + LONGEST_STILL_S:
+            return False
+        with self._changed:  # somebody may come meanwhile
+            self._changed.wait(STILL_LOOK_S)
+        return True
+
+    def _end_idle(self, now: float) -> None:
+        """End requests that nobody reads; by `_may_idle_s` no other can have waited for as long."""
+        oldest = now
+        for job in list(self._running.values()):
+            unread_s = job.unread_s(now)
+            if unread_s > self._idle_timeout_s:
+                self._remove(job, CosyVoiceError(f"nobody took new tokens for {self._idle_timeout_s:g} s"))
+            else:
+                oldest = min(oldest, now - unread_s)
+        self._may_idle_s = oldest + self._idle_timeout_s
+
+    def _someone_waits(self) -> bool:
+        """Whether a listener waits for first tokens, and not for text."""
+        self._unheard = [job for job in self._unheard if job.lacks_first and job.finish_reason is None]
+        return any(job not in self._starved for job in self._unheard)
+
+    def _advance(self, job: Job, progress: Progress, now: float) -> None:
+        if progress.finish_reason is not None:
+            self._finish(job, progress.finish_reason, progress.error, progress.tokens)
+            return
+        first = job.awaits_first
+        if first:
+            moments.note("a token is drawn", job.request.id)
+        if job.put(progress.tokens, now):
+            if first:
+                self._gpu.hands_over()
+            self._delivery.tell(job)
+
+    def _finish(
+        self,
+        job: Job,
+        reason: FinishReason,
+        error: CosyVoiceError | None = None,
+        tokens: Sequence[int] = (),
+    ) -> None:
+        with self._changed:
+            if job.handle is None:
+                self._waiting.remove(job)
+            else:
+                del self._running[job.handle]
+                self._open.pop(job.handle, None)
+            self._starved.pop(job, None)
+            self._named.end(job)
+            self._finished[reason] += 1
+        job.put(tokens, self._clock(), reason, error)
+        self._delivery.tell(job)
+
+    def _fail(self, jobs: Iterable[Job], failure: EngineError) -> None:
+        for job in list(jobs):
+            self._finish(job, FinishReason.ERROR, failure)
+
+    def _close_broken(self) -> None:
+        """Let go of what a broken engine holds, as far as it can still do that."""
+        try:
+            self._engine.close()
+        except Exception:
+            logger.exception("the broken engine of the speech LM can't be closed")
+
+    def _give_up(self, error: BaseException) -> None:
+        """Answer everybody and end the process."""
+        logger.critical("the engine of the speech LM can't be started anew", exc_info=error)
+        failure = EngineError("the speech LM's engine broke down and can't be started anew")
+        with self._changed:
+            self._refusal = failure
+        self._fail([*self._running.values(), *self._waiting], failure)
+        self._delivery.close(LAST_WORDS_S)
+        self._end_process(f"{failure} ({type(error).__name__})")
+
+
+def _reader_failure(error: Exception) -> CosyVoiceError:
+    return CosyVoiceError(f"the reader of the speech tokens failed ({type(error).__name__})")
+
+
+def _breakdown(error: Exception) -> EngineError:
+    return EngineError(f"the speech LM's engine broke down ({type(error).__name__})")

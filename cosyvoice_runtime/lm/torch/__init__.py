@@ -1,0 +1,1 @@
+"""The speech LM on torch."""

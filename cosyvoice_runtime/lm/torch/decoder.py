@@ -1,0 +1,71 @@
+"""The running batch of PyTorch's network."""
+
+from __future__ import annotations
+
+import torch
+
+from cosyvoice_runtime.gpu.cuda_graphs import GraphCapture
+from cosyvoice_runtime.lm.cache_pages import CachePool
+from cosyvoice_runtime.lm.generation import Emission
+from cosyvoice_runtime.lm.host_steps import HostSteps
+from cosyvoice_runtime.lm.running_batch import RunningBatch, Steps
+from cosyvoice_runtime.lm.torch.cached_lm import CachedLM
+from cosyvoice_runtime.lm.torch.device_steps import DeviceSteps, StepDraws
+from cosyvoice_runtime.lm.torch.kv_cache import KVCache, PagedKVCache
+from cosyvoice_runtime.lm.torch.prefill_graphs import LogitsPrefill
+from cosyvoice_runtime.lm.torch.slot_draws import DrawSlots, draw_plain
+from cosyvoice_runtime.lm.torch.speech_decoder import SpeechDecoder
+from cosyvoice_runtime.lm.torch.step_graphs import LogitsStep
+
+
+class BatchDecoder(RunningBatch):
+    """Decodes up to ``slots`` utterances together, one token each per `step`.
+
+    Args:
+        lm: the network; cache and decoding take its device and dtype.
+        slots: utterances at a time.
+        max_len: positions per utterance, prompt and generated tokens together.
+        capture: steps, and prompts of ids alone, are captured with it and replayed, on a GPU with
+            `CudaGraphCapture`. They
+            come in few sizes, so this changes logits as much as neighbours do. Draws are captured with them,
+            from other random numbers than the host's, and a token is emitted by the step after its own.
+        prefill_batch: prompts fed in one pass at most. More than one is faster where a pass costs the same
+            for one as for several, as on a GPU.
+        captured_step: what is captured, before the draws; None captures the network's own step.
+        draw: draws after captured passes over prompts.
+        step_draw: draws in captured steps; None takes ``draw``.
+        pool: pages that all utterances share; None: each has ``max_len`` positions of its own, which plain
+            steps read without a copy.
+        captured_prefill: what is captured of prompts, before the draws; None captures the network's own pass.
+    """
+
+    def __init__(
+        self,
+        lm: SpeechDecoder,
+        slots: int,
+        max_len: int,
+        capture: GraphCapture | None = None,
+        prefill_batch: int = 1,
+        captured_step: LogitsStep | None = None,
+        draw: DrawSlots = draw_plain,
+        step_draw: DrawSlots | None = None,
+        pool: CachePool | None = None,
+        captured_prefill: LogitsPrefill | None = None,
+    ) -> None:
+        cache: KVCache
+        if pool is None:
+            cache = KVCache(lm.config, slots, max_len, lm.device, lm.dtype)
+        else:
+            cache = PagedKVCache(lm.config, slots, max_len, pool, lm.device, lm.dtype)
+        steps: Steps
+        if capture is None:
+            steps = HostSteps(CachedLM(lm, cache), cache, prefill_batch, lm.config.fill_id)
+        else:
+            step = captured_step or lm.decode_step
+            draws = StepDraws(draw, step_draw or draw)
+            steps = DeviceSteps(lm, cache, prefill_batch, capture, step, draws, captured_prefill)
+        super().__init__(lm.config, cache, steps)
+
+    @torch.inference_mode()
+    def step(self) -> list[Emission]:
+        return super().step()

@@ -1,0 +1,214 @@
+"""Keys and values of the speech LM on a device, and where a pass finds those of its sequences.
+
+B: sequences of a pass, T: positions fed to each, span: cache positions that are attended to, W: most pages of
+a slot, D: head_dim.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.flow.free_pages import FIRST_PAGE, WASTE_PAGE
+from cosyvoice_runtime.gpu.transfer import integers, move
+from cosyvoice_runtime.gpu.untouched_zeros import untouched_zeros
+from cosyvoice_runtime.lm.cache_pages import CachePool
+from cosyvoice_runtime.lm.cache_slots import CacheSlots
+
+
+def cache_bytes(config: SpeechLMConfig, slots: int, max_len: int, dtype: torch.dtype) -> int:
+    """Memory of a cache with these dimensions (12,288 bytes per position at full size in bfloat16)."""
+    values = config.num_layers * 2 * slots * config.num_kv_heads * max_len * config.head_dim
+    return values * dtype.itemsize
+
+
+class PageTables(NamedTuple):
+    """Pages of each slot in the order of its positions, both [slots, W] int32.
+
+    read: a page of zeros where a slot has none; written: a page for waste there.
+    """
+
+    read: Tensor
+    written: Tensor
+
+    def rows(self, slots: slice | Tensor) -> PageTables:
+        return PageTables(self.read[slots], self.written[slots])
+
+
+class CachePlaces:
+    """Where a pass writes and reads keys and values; the same for all layers.
+
+    Args:
+        data: as `KVCache.data`.
+        pages, rows: int64, broadcast to [B, T]: page of each position that is fed, and its row in it.
+        seen: [B, pages of the span] int32.
+    """
+
+    def __init__(self, data: Tensor, pages: Tensor, rows: Tensor, seen: Tensor, span: int) -> None:
+        self._data = data
+        self._pages, self._rows = pages, rows
+        self._seen, self._span = seen, span
+
+    def write(self, layer: int, keys: Tensor, values: Tensor) -> None:
+        """Store keys and values [B, T, kv_heads, D] of the positions that are fed."""
+        self._data[layer, 0][self._pages, :, self._rows] = keys
+        self._data[layer, 1][self._pages, :, self._rows] = values
+
+    def read(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Keys and values [B, kv_heads, span, D] of the first positions, copied from their pages."""
+        found = self._data[layer][:, :, :, : self._span].transpose(1, 2).index_select(2, self._seen.flatten())
+        found = found.unflatten(2, self._seen.shape).flatten(3, 4)[:, :, :, : self._span]
+        keys, values = found.transpose(1, 2)
+        return keys, values
+
+
+class WholePlaces(CachePlaces):
+    """Of consecutive slots with one page each."""
+
+    def read(self, layer: int) -> tuple[Tensor, Tensor]:
+        """As `CachePlaces.read`, without a copy."""
+        keys, values = self._data[layer, :, :, :, : self._span]
+        return keys, values
+
+
+class CacheView:
+    """Slots of a cache, in any order; sequence ``b`` of a batch lives in the pages of row ``b``.
+
+    Attributes:
+        data: as `KVCache.data`.
+        tables: [B, W] of these slots.
+        max_len: most positions of a slot.
+    """
+
+    def __init__(self, data: Tensor, tables: PageTables, max_len: int) -> None:
+        self.data = data
+        self.tables = tables
+        self.max_len = max_len
+
+    def at(self, positions: Tensor, span: int | None) -> CachePlaces:
+        """Where a pass finds what it needs; can be captured.
+
+        Args:
+            positions: [B, T] int64, fed.
+            span: positions to be read; None where nothing is.
+        """
+        page, span = self.data.shape[4], span or 0
+        pages = self.tables.written.gather(1, positions // page).long()
+        return CachePlaces(self.data, pages, positions % page, self.tables.read[:, : -(-span // page)], span)
+
+
+class WholeView(CacheView):
+    """Consecutive slots, from ``first`` on, whose pages are their own."""
+
+    def __init__(self, data: Tensor, tables: PageTables, max_len: int, first: int) -> None:
+        super().__init__(data, tables, max_len)
+        self._slots = torch.arange(len(tables.read), device=data.device)[:, None]
+        self._own = data[:, :, first : first + len(tables.read)]
+
+    def at(self, positions: Tensor, span: int | None) -> CachePlaces:
+        return WholePlaces(self._own, self._slots, positions, self.tables.read, span or 0)
+
+
+class KVCache(CacheSlots):
+    """Slots on a device, each with a page of ``max_len`` positions that is its own.
+
+    On a CPU it takes memory as it is first written: the system has pages of its own.
+
+    Attributes:
+        data: [layers, 2, pages, kv_heads, positions of a page, head_dim], keys then values.
+        tables: on the device.
+    """
+
+    def __init__(
+        self,
+        config: SpeechLMConfig,
+        slots: int,
+        max_len: int,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__(slots, max_len)
+        own = torch.arange(slots, dtype=torch.int32, device=device)[:, None]
+        self._allocate(config, slots, device, dtype, PageTables(own, own))
+
+    @property
+    def bytes(self) -> int:
+        return self.data.nbytes
+
+    def prepare(self) -> None:
+        """Let the device know the pages that slots hold; to be called before each pass, in order with it.
+
+        Nothing to be done where they never change.
+        """
+
+    def wipe(self, slot: int) -> None:
+        self.data[:, :, slot].zero_()
+
+    def view(self, start: int, stop: int) -> CacheView:
+        """Slots ``start`` to ``stop`` (exclusive), sharing this cache's memory."""
+        if (start, stop) not in self._views:
+            self._views[start, stop] = self._viewed(start, stop)
+        return self._views[start, stop]
+
+    def gathered(self, slots: Tensor) -> CacheView:
+        """These slots [B] int64, sharing this cache's memory; reading them copies."""
+        return CacheView(self.data, self.tables.rows(slots), self.max_len)
+
+    def _viewed(self, start: int, stop: int) -> CacheView:
+        return WholeView(self.data, self.tables.rows(slice(start, stop)), self.max_len, start)
+
+    def _allocate(
+        self,
+        config: SpeechLMConfig,
+        pages: int,
+        device: torch.device | str,
+        dtype: torch.dtype,
+        tables: PageTables,
+    ) -> None:
+        shape = (config.num_layers, 2, pages, config.num_kv_heads, self.pages.page, config.head_dim)
+        # Zeros, not empty: attention weighs a masked position by 0, and 0 * nan is nan.
+        self.data = untouched_zeros(*shape, device=device, dtype=dtype)
+        self.tables = tables
+        self._views: dict[tuple[int, int], CacheView] = {}
+
+
+class PagedKVCache(KVCache):
+    """Slots on a device that share pages. A page that was given back is zeros before a pass sees it again."""
+
+    def __init__(
+        self,
+        config: SpeechLMConfig,
+        slots: int,
+        max_len: int,
+        pool: CachePool,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        CacheSlots.__init__(self, slots, max_len, pool)  # not KVCache's, which gives each slot its own page
+        self._both = torch.empty(2, *self.pages.table.shape, dtype=torch.int32, device=device)
+        self._allocate(config, FIRST_PAGE + pool.pages, device, dtype, PageTables(*self._both))
+        self.prepare()
+
+    def prepare(self) -> None:
+        self.tidy()
+        if self.pages.changed:
+            self.pages.changed = False
+            table = self.pages.table
+            both = torch.from_numpy(np.stack([table, np.maximum(table, WASTE_PAGE)]))
+            move(both, self._both)
+
+    def tidy(self) -> None:
+        """Zero pages that came back: what is no number would reach whoever takes one, behind a mask, too."""
+        returned = self.pages.take_returned()
+        if returned:
+            self.data.index_fill_(2, integers(returned, self.data.device), 0)
+
+    def wipe(self, slot: int) -> None:
+        """Nothing: `prepare` zeroes pages that came back, whatever the reason."""
+
+    def _viewed(self, start: int, stop: int) -> CacheView:
+        return CacheView(self.data, self.tables.rows(slice(start, stop)), self.max_len)

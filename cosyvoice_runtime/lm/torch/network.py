@@ -1,0 +1,225 @@
+"""Qwen2 decoder with speech tokens in and out.
+
+B: sequences, T: positions fed at once, D: head_dim, span: cache positions that are attended to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.flow.torch.embedding import embedding
+from cosyvoice_runtime.gpu.transfer import integers
+from cosyvoice_runtime.lm.prompt import SOS, TASK, PromptPart, Table
+from cosyvoice_runtime.lm.published_tensors import layer_tensors, outer_tensors
+from cosyvoice_runtime.lm.torch.kv_cache import CachePlaces, CacheView
+from cosyvoice_runtime.lm.torch.speech_decoder import SpeechDecoder
+
+
+class Placement(NamedTuple):
+    """How a forward pass turns queries and keys, and what it may see; the same for all layers.
+
+    cos, sin: [B, T, 1, D]; mask: [B, 1, T * queries per kv head, span], 0 or -inf,
+    None for sequences that begin here: each position sees those before it in this pass.
+    """
+
+    cos: Tensor
+    sin: Tensor
+    mask: Tensor | None
+
+
+class CachedAttention(nn.Module):
+    """Grouped-query attention over the cache; biases on q, k and v only (Qwen2)."""
+
+    def __init__(self, config: SpeechLMConfig) -> None:
+        super().__init__()
+        self.heads, self.kv_heads, self.head_dim = config.num_heads, config.num_kv_heads, config.head_dim
+        width = config.num_heads * config.head_dim
+        self.qkv = nn.Linear(config.hidden_size, width + 2 * config.num_kv_heads * config.head_dim)
+        self.output = nn.Linear(width, config.hidden_size, bias=False)
+
+    def forward(self, x: Tensor, layer: int, place: Placement, cache: CachePlaces) -> Tensor:
+        batch, length, _ = x.shape
+        heads = self.qkv(x).view(batch, length, -1, self.head_dim)
+        rotated = _rotate(heads[:, :, : self.heads + self.kv_heads], place.cos, place.sin)
+        queries, keys = rotated[:, :, : self.heads], rotated[:, :, self.heads :]
+        values = heads[:, :, self.heads + self.kv_heads :]
+        cache.write(layer, keys, values)
+        if place.mask is None:
+            mixed = attend_from_start(queries, keys, values)
+        else:
+            mixed = self._cached(queries, *cache.read(layer), place.mask)
+        return self.output(mixed.reshape(batch, length, -1))
+
+    def _cached(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+        """[B, T, heads, D] of what queries [B, T, heads, D] see of the cache."""
+        batch, length, _, _ = queries.shape
+        grouped = self._by_kv_head(queries)
+        mixed = F.scaled_dot_product_attention(grouped, keys, values, attn_mask=mask)
+        mixed = mixed.view(batch, self.kv_heads, -1, length, self.head_dim)
+        return mixed.permute(0, 3, 1, 2, 4)
+
+    def _by_kv_head(self, queries: Tensor) -> Tensor:
+        """[B, T, heads, D] to [B, kv_heads, heads / kv_heads * T, D].
+
+        The queries that share a kv head become one longer query sequence, so keys and values are read
+        once instead of being repeated for each head.
+        """
+        batch, length, _, _ = queries.shape
+        grouped = queries.view(batch, length, self.kv_heads, -1, self.head_dim)
+        return grouped.permute(0, 2, 3, 1, 4).reshape(batch, self.kv_heads, -1, self.head_dim)
+
+
+class GatedMLP(nn.Module):
+    """SwiGLU with gate and up projections in one matrix."""
+
+    def __init__(self, config: SpeechLMConfig) -> None:
+        super().__init__()
+        self.gate_up = nn.Linear(config.hidden_size, 2 * config.intermediate_size, bias=False)
+        self.down = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, up = self.gate_up(x).chunk(2, dim=-1)
+        return self.down(F.silu(gate) * up)
+
+
+class DecoderLayer(nn.Module):
+    """Pre-norm attention and MLP."""
+
+    def __init__(self, config: SpeechLMConfig) -> None:
+        super().__init__()
+        self.attention_norm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.attention = CachedAttention(config)
+        self.mlp_norm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.mlp = GatedMLP(config)
+
+    def forward(self, x: Tensor, layer: int, place: Placement, cache: CachePlaces) -> Tensor:
+        x = x + self.attention(self.attention_norm(x), layer, place, cache)
+        return x + self.mlp(self.mlp_norm(x))
+
+
+class SpeechLM(SpeechDecoder):
+    """Text and speech tokens in, logits over the speech rows out."""
+
+    def __init__(self, config: SpeechLMConfig) -> None:
+        super().__init__(config)
+        self.text_embedding = embedding(config.text_vocab_size, config.hidden_size)
+        self.control_embedding = embedding(2, config.hidden_size)
+        self.speech_embedding = embedding(config.speech_rows, config.hidden_size)
+        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_layers))
+        self.norm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.head = nn.Linear(config.hidden_size, config.speech_rows, bias=config.head_bias)
+
+    @staticmethod
+    def own_tensors(
+        config: SpeechLMConfig, tensors: Mapping[str, Tensor], place: Callable[[Tensor], Tensor]
+    ) -> dict[str, Tensor]:
+        """Projections that lie apart in ``llm.pt`` are one, joined on the device, which is faster at it."""
+        state = {name: place(tensor) for name, tensor in outer_tensors(config, tensors).items()}
+
+        def joined(parts: list[Tensor]) -> Tensor:
+            return torch.cat([place(part) for part in parts])
+
+        for index in range(config.num_layers):
+            for name, tensor in layer_tensors(tensors, index, joined).items():
+                state[f"layers.{index}.{name}"] = place(tensor)
+        return state
+
+    def embed(self, parts: Sequence[PromptPart]) -> Tensor:
+        """Embeddings [T, hidden] of parts, in order."""
+        return torch.cat([self._table(table)(self._ids(ids)) for table, ids in parts])
+
+    def embed_prompt(self, text_ids: Sequence[int], speech_prompt: Sequence[int] = ()) -> Tensor:
+        """Embeddings [T, hidden] of ``[sos] [text] [task_id] [speech]``; transcript and text go first."""
+        text, speech = PromptPart(Table.TEXT, text_ids), PromptPart(Table.SPEECH, speech_prompt)
+        return self.embed([SOS, text, TASK, speech])
+
+    def embed_codes(self, codes: Tensor) -> Tensor:
+        """Embeddings [..., hidden] of `prompt_codes` [...]."""
+        control = codes - self.config.text_vocab_size
+        speech = control - self.control_embedding.num_embeddings
+        found = self.speech_embedding(speech.clamp(min=0))
+        found = torch.where(speech[..., None] < 0, self.control_embedding(control.clamp(0, 1)), found)
+        text = self.text_embedding(codes.clamp(max=self.config.text_vocab_size - 1))
+        return torch.where(control[..., None] < 0, text, found)
+
+    def forward(self, embeddings: Tensor, positions: Tensor, cache: CacheView, span: int | None) -> Tensor:
+        """Run the decoder over new positions, whose keys and values are written to the cache.
+
+        Args:
+            embeddings: [B, T, hidden].
+            positions: [B, T] int64, each below ``span``; sequences may be at different positions.
+            cache: view of B slots that holds everything before these positions.
+            span: cache positions read; those after a query's own position are masked. None: nothing is read,
+                the sequences begin with these positions, in this order.
+
+        Returns:
+            [B, T, hidden] after the final norm.
+        """
+        place, places = self._place(positions, span, embeddings.dtype), cache.at(positions, span)
+        x = embeddings
+        for index, layer in enumerate(self.layers):
+            x = layer(x, index, place, places)
+        return self.norm(x)
+
+    def prefill_codes(
+        self, codes: Tensor, lengths: Tensor, starts: Tensor, cache: CacheView, span: int | None
+    ) -> Tensor:
+        """Feed prompts, padded to one length, each to a slot of ``cache``.
+
+        Shapes depend on those of ``codes`` and ``cache`` and on ``span`` alone and nothing is read back to
+        the host, so it can be captured. What padding leaves behind a prompt, or in a slot that has nothing
+        to feed and passes its next free position, is overwritten before it is ever attended to.
+
+        Args:
+            codes: [B, T] int64, `prompt_codes` and any codes behind them.
+            lengths: [B] int64, codes of each prompt, at least 1.
+            starts: [B] int64, position of each first code.
+            span: as :meth:`forward`; None for whole prompts.
+
+        Returns:
+            float32 logits [B, speech_rows] after the last code of each prompt.
+        """
+        positions = torch.arange(codes.shape[1], device=codes.device) + starts[:, None]
+        hidden = self(self.embed_codes(codes), positions.clamp(max=cache.max_len - 1), cache, span)
+        return self.logits(hidden[torch.arange(len(codes), device=codes.device), lengths - 1])
+
+    def _table(self, table: Table) -> nn.Embedding:
+        return cast(nn.Embedding, getattr(self, f"{table.value}_embedding"))
+
+    def _ids(self, ids: Sequence[int]) -> Tensor:
+        return integers(ids, self.device)
+
+    def _place(self, positions: Tensor, span: int | None, dtype: torch.dtype) -> Placement:
+        config, device = self.config, positions.device
+        exponents = torch.arange(0, config.head_dim, 2, device=device, dtype=torch.float32) / config.head_dim
+        angles = positions[..., None, None].float() * (1.0 / config.rope_theta**exponents)
+        cos, sin = angles.cos(), angles.sin()
+        return Placement(
+            cos=torch.cat([cos, cos], dim=-1).to(dtype),
+            sin=torch.cat([-sin, sin], dim=-1).to(dtype),
+            mask=None if span is None else self._mask(positions, span, dtype),
+        )
+
+    def _mask(self, positions: Tensor, span: int, dtype: torch.dtype) -> Tensor:
+        hidden = torch.arange(span, device=positions.device) > positions[..., None]
+        mask = torch.zeros(hidden.shape, device=hidden.device, dtype=dtype)
+        mask.masked_fill_(hidden, float("-inf"))
+        return mask[:, None].repeat(1, 1, self.config.num_heads // self.config.num_kv_heads, 1)
+
+
+def attend_from_start(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """[B, T, heads, D] of sequences of which nothing went before, keys and values [B, T, kv_heads, D]."""
+    queries, keys, values = (x.transpose(1, 2) for x in (queries, keys, values))
+    mixed = F.scaled_dot_product_attention(queries, keys, values, is_causal=True, enable_gqa=True)
+    return mixed.transpose(1, 2)
+
+
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary position embedding over the two halves of the last axis; ``sin`` carries the sign."""
+    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, dims=-1), sin)

@@ -1,0 +1,277 @@
+"""Prompts, with the draw after them, captured once as CUDA graphs and replayed.
+
+R: prompts of a graph, T: positions of each, S: slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from enum import IntEnum
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from cosyvoice_runtime.gpu.buckets import batch_buckets
+from cosyvoice_runtime.gpu.cuda_graphs import GraphCapture, ReplayedGraph
+from cosyvoice_runtime.gpu.transfer import move
+from cosyvoice_runtime.lm.prefills import PREFILL_POSITIONS, Prefill
+from cosyvoice_runtime.lm.prompt import prompt_codes
+from cosyvoice_runtime.lm.torch.kv_cache import CacheView, KVCache
+from cosyvoice_runtime.lm.torch.network import SpeechLM
+from cosyvoice_runtime.lm.torch.slot_draws import (
+    Count,
+    DrawSlots,
+    Factor,
+    SlotTables,
+    Turn,
+    slot_values,
+    turn_after_feed,
+)
+
+PROMPT_SIZES = (64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
+"""Positions that whole prompts are padded to."""
+TEXT_POSITIONS = 16
+"""Positions that a block of a text that goes on is padded to."""
+TEXT_SPANS = (512, 2048)
+"""Positions of the cache that it attends to; and all."""
+
+LogitsPrefill = Callable[[Tensor, Tensor, Tensor, CacheView, int | None], Tensor]
+"""From codes, lengths, starts, slots and span to logits, as :meth:`SpeechLM.prefill_codes`.
+
+Can be captured.
+"""
+
+
+@runtime_checkable
+class SpanlessPrefill(Protocol):
+    """A :data:`LogitsPrefill` that reads texts as far as each sequence has come, whatever the span."""
+
+    spanless: Literal[True]
+
+
+class Column(IntEnum):
+    """Columns that come to the device for each prompt, before its codes."""
+
+    SLOT = 0
+    LENGTH = 1
+    START = 2
+    TURN = 3
+    COUNTS = 4
+    """The first of `Count`."""
+    FACTORS = COUNTS + len(Count)
+    """The first of `Factor`, as the bits of float32."""
+    CODES = FACTORS + len(Factor)
+
+
+class Shape(NamedTuple):
+    """Prompts of a graph, positions of each, and of the cache that they attend to; None for whole prompts."""
+
+    rows: int
+    positions: int
+    span: int | None = None
+
+    def holds(self, need: Need, max_len: int) -> bool:
+        """Whether these fit, and their padding into sequences of ``max_len`` positions."""
+        seen = need.whole if self.span is None else not need.whole and need.end <= self.span
+        fits = need.rows <= self.rows and need.positions <= self.positions
+        return seen and fits and need.start + self.positions <= max_len
+
+
+class Need(NamedTuple):
+    """Needs of prompts together: the most of each."""
+
+    rows: int
+    positions: int
+    start: int
+    end: int
+
+    @classmethod
+    def of(cls, group: Sequence[Prefill]) -> Need:
+        return cls(
+            len(group),
+            max(prefill.positions for prefill in group),
+            max(prefill.start for prefill in group),
+            max(prefill.end for prefill in group),
+        )
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing went before any of them."""
+        return self.start == 0
+
+
+class CapturedPrefills(Protocol):
+    """Which passes over prompts are captured, and how they run."""
+
+    any: bool
+    """Whether there are such passes."""
+
+    def fits(self, group: Sequence[Prefill]) -> bool:
+        """Whether one of them may take these together."""
+
+    def run(self, group: Sequence[Prefill]) -> Tensor:
+        """As :meth:`GraphedPrefills.run`."""
+
+
+class NoPrefills:
+    """Stand-in for a speech LM that reads more than ids: its prompts are launched operation by operation."""
+
+    any = False
+
+    def fits(self, group: Sequence[Prefill]) -> bool:  # noqa: ARG002
+        return False
+
+    def run(self, group: Sequence[Prefill]) -> Tensor:
+        raise NotImplementedError(f"{len(group)} prompts fit no graph")
+
+
+class GraphedPrefills:
+    """Passes over whole prompts, and over short texts that follow in sequences that have begun.
+
+    There is one captured graph for each number of prompts, padded length and span that differs. A pass
+    feeds, sets the slots' rows of the tables and draws. All graphs are made at the start.
+
+    Args:
+        cache: whose memory the graphs read and write; nobody may use it yet.
+        batch: prompts in one pass at most.
+        draw: draws from the logits.
+        tables: of the cache's slots.
+        feed: what is captured, before the draws; None captures the network's own pass.
+    """
+
+    any = True
+
+    def __init__(
+        self,
+        lm: SpeechLM,
+        cache: KVCache,
+        batch: int,
+        draw: DrawSlots,
+        tables: SlotTables,
+        capture: GraphCapture,
+        feed: LogitsPrefill | None = None,
+    ) -> None:
+        self._lm = lm
+        self._feed = feed or lm.prefill_codes
+        self._cache = cache
+        self._draw = draw
+        self._tables = tables
+        self._capture = capture
+        self._shapes = list(prompt_shapes(min(batch, cache.slots), cache.max_len))
+        most = max(shape.rows * (Column.CODES + shape.positions) for shape in self._shapes)
+        self._fed = torch.zeros(most, dtype=torch.int64, device=cache.data.device)
+        # Largest first: the smaller ones then find their memory in the pool.
+        self._graphs = {
+            shape: self._captured(shape)
+            for shape in reversed(self._shapes)
+            if shape == self._served_by(shape)
+        }
+
+    def __len__(self) -> int:
+        return len(self._graphs)
+
+    def graph(self, shape: Shape) -> ReplayedGraph[Tensor]:
+        """That of a shape, as `prompt_shapes` gives it."""
+        return self._graphs[self._served_by(shape)]
+
+    def fits(self, group: Sequence[Prefill]) -> bool:
+        """Whether one pass may take these together."""
+        return self._shape(group) is not None
+
+    def run(self, group: Sequence[Prefill]) -> Tensor:
+        """Launch the pass of prompts that fit; waits for nothing.
+
+        Returns:
+            ids [R] drawn, as `DrawSlots`, the prompts' first; overwritten by later passes.
+        """
+        shape = self._shape(group)
+        assert shape is not None
+        sequences = [prefill.sequence for prefill in group]
+        self._cache.prepare()
+        self._tables.set_history(sequences)
+        self._cache.lengths[[sequence.slot for sequence in sequences]] = [prefill.end for prefill in group]
+        move(torch.from_numpy(self._rows(group, shape)), self._table(shape))
+        graph = self.graph(shape)
+        graph.replay()
+        return graph.result
+
+    def _shape(self, group: Sequence[Prefill]) -> Shape | None:
+        """The smallest."""
+        need, most = Need.of(group), self._cache.max_len
+        return next((shape for shape in self._shapes if shape.holds(need, most)), None)
+
+    def _served_by(self, shape: Shape) -> Shape:
+        """The shape whose graph does for this one: that of the longest span where spans change nothing."""
+        if shape.span is None or not isinstance(self._feed, SpanlessPrefill):
+            return shape
+        return shape._replace(span=self._cache.max_len)
+
+    def _table(self, shape: Shape) -> Tensor:
+        columns = Column.CODES + shape.positions
+        return self._fed[: shape.rows * columns].view(shape.rows, columns)
+
+    def _rows(self, group: Sequence[Prefill], shape: Shape) -> npt.NDArray[np.int64]:
+        """[R, columns]: the prompts, and slots that have nothing to feed."""
+        rows = np.zeros((shape.rows, Column.CODES + shape.positions), dtype=np.int64)
+        rows[:, Column.LENGTH] = 1
+        rows[:, Column.TURN] = Turn.IDLE
+        taken = {prefill.sequence.slot for prefill in group}
+        idle = [slot for slot in range(self._cache.slots) if slot not in taken][: shape.rows - len(group)]
+        rows[len(group) :, Column.SLOT] = idle
+        rows[len(group) :, Column.START] = self._cache.lengths[idle]
+        for row, prefill in zip(rows, group, strict=False):
+            self._fill(row, prefill)
+        return rows
+
+    def _fill(self, row: npt.NDArray[np.int64], prefill: Prefill) -> None:
+        codes = prompt_codes(prefill.parts, self._lm.config)
+        counts, factors = slot_values(prefill.sequence, self._lm.config.speech_rows)
+        turn = turn_after_feed(prefill.sequence)
+        row[Column.SLOT : Column.COUNTS] = prefill.sequence.slot, len(codes), prefill.start, turn
+        row[Column.COUNTS : Column.FACTORS] = counts
+        row[Column.FACTORS : Column.CODES] = factors.view(np.int32)
+        row[Column.CODES : Column.CODES + len(codes)] = codes
+
+    def _captured(self, shape: Shape) -> ReplayedGraph[Tensor]:
+        table = self._table(shape)
+        slots, lengths, starts, turns = (
+            table[:, column] for column in (Column.SLOT, Column.LENGTH, Column.START, Column.TURN)
+        )
+        counts = table[:, Column.COUNTS : Column.FACTORS]
+        bits = table[:, Column.FACTORS : Column.CODES]
+        codes = table[:, Column.CODES :]
+
+        def prefill() -> Tensor:
+            own, draws = slots.contiguous(), turns.contiguous()
+            view = self._cache.gathered(own)
+            logits = self._feed(codes, lengths, starts, view, shape.span)
+            factors = bits.to(torch.int32).view(torch.float32)
+            self._tables.begin(own, counts, factors, draws != Turn.IDLE)
+            return self._draw(logits, own, draws, self._tables)
+
+        self._reset(table)
+        return self._capture(prefill)
+
+    def _reset(self, table: Tensor) -> None:
+        """Rows that change nothing: captured passes run."""
+        table.zero_()
+        table[:, Column.SLOT] = torch.arange(len(table), device=table.device)
+        table[:, Column.LENGTH] = 1
+
+
+def prompt_shapes(batch: int, max_len: int) -> Iterator[Shape]:
+    """Of passes with up to ``batch`` prompts; those of the fewest rows, positions and span first."""
+    for rows in batch_buckets(batch):
+        for positions in _up_to(min(max_len, PROMPT_SIZES[-1]), PROMPT_SIZES):
+            if rows == 1 or rows * positions <= PREFILL_POSITIONS:
+                yield Shape(rows, positions)
+        for span in _up_to(max_len, TEXT_SPANS):
+            yield Shape(rows, min(TEXT_POSITIONS, max_len), span)
+
+
+def _up_to(most: int, sizes: Sequence[int]) -> list[int]:
+    """Sizes below the last, which is ``most``."""
+    return [*(size for size in sizes if size < most), most]

@@ -1,0 +1,161 @@
+"""The common part of the speech LMs of all families: a decoder over a cache, with speech ids in and out."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.schema import llm_schema
+from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, schema_problems
+from cosyvoice_runtime.errors import CheckpointError
+from cosyvoice_runtime.gpu.transfer import integers
+from cosyvoice_runtime.lm.prompt import PromptPart
+from cosyvoice_runtime.lm.torch.kv_cache import CacheView
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+class SpeechDecoder(nn.Module):
+    """Decoder over a cache.
+
+    Called with embeddings ``[B, T, input width]``, positions int64 ``[B, T]``, a view of the cache of B slots
+    and the cache positions that are read; gives ``[B, T, hidden]`` after the final norm.
+
+    Attributes:
+        config: of its sizes.
+        speech_embedding: of the ids that are fed.
+        head: to the rows that are drawn from.
+    """
+
+    config: SpeechLMConfig
+    speech_embedding: nn.Embedding
+    head: nn.Linear
+
+    def __init__(self, config: SpeechLMConfig) -> None:
+        super().__init__()
+        self.config = config
+
+    @classmethod
+    def from_tensors(
+        cls,
+        config: SpeechLMConfig,
+        tensors: Mapping[str, Tensor],
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> Self:
+        """Network with the weights of ``llm.pt``, given under their published names.
+
+        Raises:
+            CheckpointError: a tensor is missing, unknown or has another shape.
+        """
+        check_tensors(config, tensors)
+        with torch.device("meta"):
+            model = cls(config)
+        state = cls.own_tensors(config, tensors, lambda tensor: tensor.to(device, dtype))
+        model.load_state_dict(state, assign=True)
+        if model.device.type == "cpu":
+            store_by_columns(model)
+        return model.eval().requires_grad_(False)
+
+    @staticmethod
+    @abstractmethod
+    def own_tensors(
+        config: SpeechLMConfig, tensors: Mapping[str, Tensor], place: Callable[[Tensor], Tensor]
+    ) -> Mapping[str, Tensor]:
+        """State of this network from published tensors, which fit the configuration.
+
+        Args:
+            place: takes a tensor to the network's device and dtype.
+        """
+
+    @property
+    def device(self) -> torch.device:
+        return self.head.weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.head.weight.dtype
+
+    @abstractmethod
+    def embed(self, parts: Sequence[PromptPart]) -> Tensor:
+        """Embeddings [T, input width] of parts, in order."""
+
+    def prepare(self, max_len: int) -> None:
+        """Keep what passes over sequences of up to ``max_len`` positions share, before any is captured."""
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """float32 logits [..., speech_rows] of hidden states [..., hidden]."""
+        return self.head(hidden).float()
+
+    def prefill(self, embeddings: Tensor, start: int, cache: CacheView) -> Tensor:
+        """Feed embeddings [T, input width] to the one slot of ``cache``, from position ``start`` on.
+
+        Returns:
+            float32 logits [speech_rows] after the last of them.
+        """
+        positions = torch.arange(start, start + len(embeddings), device=embeddings.device)
+        hidden = self(embeddings[None], positions[None], cache, start + len(embeddings))
+        return self.logits(hidden[0, -1])
+
+    def prefill_batch(self, prompts: Sequence[Tensor], starts: Sequence[int], cache: CacheView) -> Tensor:
+        """`prefill` of several slots in one pass.
+
+        Shorter prompts repeat their last position up to the length of the longest, which writes what is
+        there already.
+
+        Args:
+            prompts: [T, input width] embeddings for each slot of ``cache``, T of its own.
+            starts: position of each prompt's first embedding.
+
+        Returns:
+            float32 logits [B, speech_rows] after the last position of each prompt.
+        """
+        lengths = integers([len(prompt) for prompt in prompts], self.device)
+        steps = torch.arange(max(map(len, prompts)), device=self.device).minimum(lengths[:, None] - 1)
+        embeddings = torch.cat(list(prompts))[steps + (lengths.cumsum(0) - lengths)[:, None]]
+        positions = steps + integers(starts, self.device)[:, None]
+        span = max(start + len(prompt) for start, prompt in zip(starts, prompts, strict=True))
+        return self.logits(self(embeddings, positions, cache, span)[:, -1])
+
+    def decode_step(self, tokens: Tensor, positions: Tensor, cache: CacheView, span: int) -> Tensor:
+        """Feed one speech token per slot.
+
+        Shapes depend on the number of slots and ``span`` alone and nothing is read back to the host, so
+        a step can be captured in a CUDA graph. A slot that has nothing to feed passes any token at its
+        next free position: what is written there is overwritten before it is ever attended to.
+
+        Args:
+            tokens: [S] int64 speech ids.
+            positions: [S] int64, each below ``span``.
+
+        Returns:
+            float32 logits [S, speech_rows].
+        """
+        embeddings = self.speech_embedding(tokens)[:, None]
+        return self.logits(self(embeddings, positions[:, None], cache, span)[:, 0])
+
+
+def check_tensors(config: SpeechLMConfig, tensors: Mapping[str, Tensor]) -> None:
+    """Raise `CheckpointError` naming the first missing, unknown or misshapen tensor."""
+    schema = llm_schema(config)
+    if TEXT_HEAD not in tensors:  # which is never used
+        schema.pop(TEXT_HEAD, None)
+    problems = schema_problems(tensors, schema)
+    if problems:
+        raise CheckpointError(f"llm: {problems[0]}")
+
+
+def store_by_columns(model: nn.Module) -> None:
+    """Lay linear weights out column by column: a CPU multiplies one vector by them in 0.6 of the time.
+
+    It costs nothing with more vectors, and a GPU has no need for it.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            module.weight.data = module.weight.data.t().contiguous().t()

@@ -1,0 +1,296 @@
+"""``cosyvoice``: speak texts without a server, and keep voices."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import logging
+import os
+import sys
+import time
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from cosyvoice_client.chunk import AudioChunk
+from cosyvoice_client.command import INTERRUPTED, TEXT_HELP, add_output
+from cosyvoice_client.delivery import deliver, target
+from cosyvoice_client.errors import ClientError
+from cosyvoice_runtime.audio.audio import Audio
+from cosyvoice_runtime.audio.read import read_audio
+from cosyvoice_runtime.audio.reference import MAX_SECONDS
+from cosyvoice_runtime.checkpoint import Layout, load_speakers
+from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
+from cosyvoice_runtime.lm import SamplingOptions
+from cosyvoice_runtime.local import SpeechRequest, Synthesizer
+from cosyvoice_runtime.local.networks import RUNTIMES, require_runtime
+from cosyvoice_runtime.voice import Voice, VoiceStore
+from cosyvoice_runtime.voice.extractors import Extractors, checkpoint_id
+from cosyvoice_runtime.voice.names import checked_name
+from cosyvoice_runtime.voice.records import VoiceRecords
+from cosyvoice_runtime.voice.removal import remove_voice
+
+DTYPES = ("float32", "bfloat16", "float16")
+DEFAULT_VOICES = Path("~/.cache/cosyvoice/voices")
+NO_CHECKPOINT = ""
+"""For a store of which no voice is spoken with."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    options = parser().parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal's encoding lacks
+    logging.basicConfig(level=options.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
+    try:
+        options.run(options)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except (CosyVoiceError, ClientError, OSError) as error:
+        print(f"cosyvoice: {error}", file=sys.stderr)
+        _drop_output()
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0
+
+
+def _drop_output() -> None:
+    # What standard output could not take, which the interpreter would try and report once more.
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def parser() -> argparse.ArgumentParser:
+    """All commands and options."""
+    root = argparse.ArgumentParser(prog="cosyvoice", description=__doc__)
+    commands = root.add_subparsers(required=True, metavar="COMMAND")
+    _add_speak(commands.add_parser("speak", help="speak a text, or what comes through a pipe"))
+    _add_voices(commands.add_parser("voices", help="list the voices that are kept, add or remove one"))
+    return root
+
+
+def _add_common(command: argparse.ArgumentParser, *, inner: bool = False) -> None:
+    """
+    Args:
+        inner: whether the command belongs to one that has the same options, whose values then stay.
+    """
+    places = argparse.SUPPRESS if inner else DEFAULT_VOICES
+    command.add_argument("--voices", type=Path, default=places, help="directory of kept voices")
+    level = argparse.SUPPRESS if inner else "warning"
+    command.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default=level)
+
+
+def _add_checkpoint(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--checkpoint", type=Path, required=True, help="directory of the checkpoint")
+    command.add_argument("--threads", type=int, default=1, help="CPU threads (default %(default)s)")
+    command.add_argument(
+        "--published-prompt-rate",
+        action="store_true",
+        help="read references for CosyVoice-300M at 24 kHz, by the published code's mistake",
+    )
+
+
+def _add_speak(command: argparse.ArgumentParser) -> None:
+    _add_common(command)
+    _add_checkpoint(command)
+    command.add_argument("--reference", type=Path, help="recording of the voice, 0.5 to 30 s")
+    command.add_argument("--reference-text", default="", help="what the reference says")
+    command.add_argument("--device", default="cpu", help="cpu or cuda (default %(default)s)")
+    command.add_argument(
+        "--runtime",
+        choices=RUNTIMES,
+        default="torch",
+        help="onnx: ONNX Runtime on a CPU (default %(default)s)",
+    )
+    command.add_argument("--dtype", choices=DTYPES, default="float32", help="of speech LM and flow")
+    command.add_argument("text", help=TEXT_HELP)
+    add_output(command)
+    command.add_argument("--voice", help="name of a kept voice or of a speaker in the checkpoint")
+    command.add_argument("--instruct", help="how to speak, in place of the reference's words")
+    command.add_argument("--cross-lingual", action="store_true", help="use only how the reference sounds")
+    command.add_argument("--language", default="auto", help="auto, zh, en, ... (default %(default)s)")
+    command.add_argument("--lexicon", type=Path, help="file of words that are spoken as something else is")
+    command.add_argument("--polyphones", action="store_true", help="tell CosyVoice3 readings of Chinese")
+    command.add_argument("--speed", type=float, default=1.0, help="0.5 to 2 (default %(default)s)")
+    command.add_argument("--seed", type=int, help="repeat an utterance exactly")
+    command.add_argument("--sampling", choices=("ras", "nucleus", "greedy"), default="ras")
+    command.add_argument(
+        "--first-hop", type=int, help="cut the prompt so that this many tokens give the first chunk"
+    )
+    command.add_argument("--lookahead", type=int, help="mel frames the vocoder waits for")
+    command.add_argument("--offline", action="store_true", help="one chunk for each segment of text")
+    command.set_defaults(run=speak)
+
+
+def _add_voices(command: argparse.ArgumentParser) -> None:
+    _add_common(command)
+    command.set_defaults(run=list_voices)
+    actions = command.add_subparsers(metavar="ACTION", help="default: list")
+    _add_list(actions.add_parser("list", help="names, keys and words of all voices"))
+    _add_add(actions.add_parser("add", help="keep the voice of a recording under a name"))
+    _add_remove(actions.add_parser("remove", help="forget a name, and its voice with the last one"))
+
+
+def _add_list(command: argparse.ArgumentParser) -> None:
+    _add_common(command, inner=True)
+
+
+def _add_add(command: argparse.ArgumentParser) -> None:
+    _add_common(command, inner=True)
+    _add_checkpoint(command)
+    command.add_argument("file", type=Path, help="recording of the voice, 0.5 to 30 s")
+    command.add_argument("--text", required=True, help="what the recording says")
+    command.add_argument("--name", required=True, help="letters of any script, digits, dot, dash, underscore")
+    command.set_defaults(run=add_voice)
+
+
+def _add_remove(command: argparse.ArgumentParser) -> None:
+    _add_common(command, inner=True)
+    command.add_argument("name", help="of the voice, or its whole key")
+    command.set_defaults(run=forget_voice)
+
+
+def speak(options: argparse.Namespace) -> None:
+    """Speak into a file or aloud, with a line of progress for each chunk."""
+    target(options)  # before anything is loaded
+    synthesizer = _synthesizer(options)
+    voice = _voice(options, synthesizer)
+    request = partial(
+        SpeechRequest,
+        voice=voice,
+        instruct_text=options.instruct,
+        cross_lingual=options.cross_lingual,
+        language=options.language,
+        speed=options.speed,
+        seed=options.seed,
+        sampling=SamplingOptions(strategy=options.sampling),
+        streaming=not options.offline,
+    )
+    deliver(options, lambda text: _spoken(synthesizer, partial(request, text)))
+
+
+def _spoken(synthesizer: Synthesizer, request: Callable[[], SpeechRequest]) -> Iterator[AudioChunk]:
+    """The chunks of an utterance, as they come from a server."""
+    start = time.perf_counter()
+    try:
+        for chunk in synthesizer.synthesize(request()):
+            reason = chunk.finish_reason.value if chunk.finish_reason else ""
+            arrived_s = time.perf_counter() - start
+            yield AudioChunk(chunk.samples, arrived_s, reason, sample_rate=chunk.sample_rate)
+    except CosyVoiceError as error:
+        raise ClientError(str(error)) from error
+
+
+def list_voices(options: argparse.Namespace) -> None:
+    """Print the voices that are kept."""
+    if options.voices == DEFAULT_VOICES and not options.voices.expanduser().exists():
+        return  # nobody has kept one yet
+    for entry in _kept(options).entries():
+        print(f"{', '.join(entry.names) or '-'}\t{entry.key[:12]}\t{_on_one_line(entry.transcript)}")
+
+
+def _on_one_line(text: str) -> str:
+    """A text without line breaks and what else a terminal would act upon, which is escaped."""
+    acting = ("Cc", "Zl", "Zp")
+    return "".join(
+        character.encode("unicode_escape").decode()
+        if unicodedata.category(character) in acting
+        else character
+        for character in text
+    )
+
+
+def add_voice(options: argparse.Namespace) -> None:
+    """Keep a voice under a name."""
+    layout, name = Layout(options.checkpoint), checked_name(options.name)
+    _require_free(name, layout)  # before anything is loaded
+    if VoiceRecords(options.voices.expanduser()).read(name):
+        limit = (
+            "another name is needed: a client has sent a voice of this name, with a recording and a consent"
+        )
+        raise InvalidInput("voice", name, limit)
+    extractors = Extractors(layout, options.threads, options.published_prompt_rate)
+    voice = extractors.voice(_reference(options.file), options.text)
+    _store(options).register(options.name, voice)
+    print(f"{options.name}: {len(voice.speech_tokens)} speech tokens, key {voice.key[:12]}")
+
+
+def _require_free(name: str, layout: Layout) -> None:
+    if name in load_speakers(layout):  # which come first wherever a voice is looked up
+        raise InvalidInput("voice", name, "another name is needed: a speaker of the checkpoint has this one")
+
+
+def forget_voice(options: argparse.Namespace) -> None:
+    """Forget a voice, and what a client of the API has sent with it."""
+    store = _kept(options)
+    remove_voice(store, VoiceRecords(options.voices.expanduser()), options.name)
+
+
+def _kept(options: argparse.Namespace) -> VoiceStore:
+    directory = options.voices.expanduser()
+    if not directory.exists():
+        raise InvalidInput("voices", str(directory), "there is no such directory")
+    return VoiceStore(directory, NO_CHECKPOINT)
+
+
+def _synthesizer(options: argparse.Namespace) -> Synthesizer:
+    require_runtime(options.runtime)
+    if options.runtime == "onnx":
+        return _on_onnx_runtime(options)
+    import torch  # takes seconds, which voices are kept without
+
+    dtype = getattr(torch, options.dtype)
+    synthesizer = Synthesizer.from_checkpoint(
+        options.checkpoint,
+        device=options.device,
+        lm_dtype=dtype,
+        flow_dtype=dtype,
+        threads=options.threads,
+        lookahead_frames=options.lookahead,
+        first_hop=options.first_hop,
+        lexicon=options.lexicon,
+        polyphones=options.polyphones,
+        published_prompt_rate=options.published_prompt_rate,
+    )
+    torch.set_num_threads(options.threads)
+    return synthesizer
+
+
+def _on_onnx_runtime(options: argparse.Namespace) -> Synthesizer:
+    if options.dtype != "float32":
+        raise InvalidInput("dtype", options.dtype, "float32 with runtime onnx")
+    return Synthesizer.from_checkpoint(
+        options.checkpoint,
+        device=options.device,
+        threads=options.threads,
+        lookahead_frames=options.lookahead,
+        first_hop=options.first_hop,
+        runtime=options.runtime,
+        lexicon=options.lexicon,
+        polyphones=options.polyphones,
+    )
+
+
+def _store(options: argparse.Namespace) -> VoiceStore:
+    return VoiceStore(options.voices.expanduser(), checkpoint_id(Layout(options.checkpoint)))
+
+
+def _reference(path: Path) -> Audio:
+    return read_audio(path, max_seconds=MAX_SECONDS)
+
+
+def _voice(options: argparse.Namespace, synthesizer: Synthesizer) -> Voice:
+    """The voice asked for: of a reference, kept under a name, or a speaker of the checkpoint."""
+    if options.reference is not None:
+        return synthesizer.voice(_reference(options.reference), options.reference_text)
+    speakers = synthesizer.speakers
+    if options.voice is None:
+        if not speakers:
+            raise InvalidInput("voice", None, "give --reference, or --voice: the checkpoint has no speakers")
+        return next(iter(speakers.values()))
+    return speakers.get(options.voice) or _store(options).get(options.voice, speakers)

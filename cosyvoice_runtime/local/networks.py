@@ -1,0 +1,215 @@
+"""The networks of one checkpoint in this process: on torch, or on ONNX Runtime and numpy."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.layout import Layout
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.flow.page_store import FLOW_PAGES
+from cosyvoice_runtime.flow.solvers import EULER
+from cosyvoice_runtime.lm.running_batch import RunningBatch
+from cosyvoice_runtime.token2wav.any_token2wav import AnyToken2Wav
+
+if TYPE_CHECKING:
+    import torch
+
+logger = logging.getLogger(__name__)
+
+RUNTIMES = ("torch", "onnx")
+NUM_STEPS = 10
+"""Euler steps of the published flow."""
+EXPORTED = Path("~/.cache/cosyvoice/networks")
+
+OpenBatch = Callable[[int], RunningBatch]
+"""Room in the speech LM for one utterance of so many positions."""
+
+
+@dataclass(frozen=True, eq=False)
+class Networks:
+    """
+    Attributes:
+        lm: the speech LM, of the kind that its runtime has; its ``config`` is the checkpoint's.
+        open_batch: draws from it.
+    """
+
+    lm: Any
+    open_batch: OpenBatch
+    token2wav: AnyToken2Wav
+
+
+def require_runtime(name: str) -> None:
+    """
+    Raises:
+        InvalidInput: it is unknown, or not installed.
+    """
+    if name not in RUNTIMES:
+        raise InvalidInput("runtime", name, f"one of {', '.join(RUNTIMES)}")
+    if name == "torch" and find_spec("torch") is None:
+        raise InvalidInput("runtime", name, "onnx where torch is not installed")
+
+
+@dataclass(frozen=True)
+class Placing:
+    """Where and how networks run.
+
+    Attributes:
+        runtime: ``torch``, or ``onnx``: ONNX Runtime on a CPU.
+        device: of torch.
+        lm_dtype, flow_dtype, vocoder_dtype: of torch; None is float32.
+        threads: of one operation of ONNX Runtime.
+        weight_format: of the speech LM on ONNX Runtime, ``float32``, ``int8`` or ``int8_rows``.
+        flow_weights, page_format: of the flow on ONNX Runtime, as of the settings of token2wav.
+        exported: directory where the graphs of ONNX Runtime are kept; a folder for each checkpoint.
+        lookahead_frames: mel frames the vocoder waits for; None is its default.
+        ode_steps: of the flow.
+        solver: of the flow, one of :data:`~cosyvoice_runtime.flow.solvers.SOLVERS`.
+
+    Raises:
+        InvalidInput: an unknown runtime, one that is not installed, or a device that it does not have.
+    """
+
+    runtime: str = "torch"
+    device: torch.device | str = "cpu"
+    lm_dtype: torch.dtype | None = None
+    flow_dtype: torch.dtype | None = None
+    vocoder_dtype: torch.dtype | None = None
+    threads: int = 1
+    weight_format: str = "float32"
+    exported: Path = EXPORTED
+    lookahead_frames: int | None = None
+    ode_steps: int = NUM_STEPS
+    solver: str = EULER
+    flow_weights: str = "float32"
+    page_format: str = "float32"
+
+    def __post_init__(self) -> None:
+        require_runtime(self.runtime)
+        if self.runtime == "onnx" and str(self.device) != "cpu":
+            raise InvalidInput("device", self.device, "cpu with runtime onnx")
+
+    def folder_of(self, checkpoint: Path) -> Path:
+        """Where the graphs of a checkpoint lie."""
+        place = checkpoint.resolve()
+        digest = hashlib.sha256(str(place).encode()).hexdigest()
+        return self.exported.expanduser() / f"{place.name}-{digest[:12]}"
+
+
+def open_networks(layout: Layout, config: ModelConfig, placing: Placing) -> Networks:
+    """
+    Raises:
+        CheckpointError: a file is missing or damaged.
+        InvalidInput: the runtime can't run the checkpoint's networks, or torch has no such device.
+    """
+    lm, open_batch = open_lm(layout, config, placing)
+    return Networks(lm, open_batch, open_token2wav(layout, config, placing))
+
+
+def open_lm(layout: Layout, config: ModelConfig, placing: Placing) -> tuple[Any, OpenBatch]:
+    """The speech LM and what draws from it; raises as :func:`open_networks`."""
+    _require_runs(layout, placing)
+    return (_lm_on_torch if placing.runtime == "torch" else _lm_on_onnx_runtime)(layout, config, placing)
+
+
+def open_token2wav(layout: Layout, config: ModelConfig, placing: Placing) -> AnyToken2Wav:
+    """Flow and vocoder; raises as :func:`open_networks`."""
+    _require_runs(layout, placing)
+    return (_wave_on_torch if placing.runtime == "torch" else _wave_on_onnx_runtime)(layout, config, placing)
+
+
+def _require_runs(layout: Layout, placing: Placing) -> None:
+    if placing.runtime == "onnx" and "onnx" not in layout.family.backends:
+        raise InvalidInput("runtime", "onnx", f"torch with a checkpoint of {layout.family.name}")
+    logger.info("loading %s for runtime %s on %s", layout.directory, placing.runtime, placing.device)
+
+
+# Each imports what it computes with: the other is not needed then, and may not be installed.
+
+
+def _lm_on_torch(layout: Layout, config: ModelConfig, placing: Placing) -> tuple[Any, OpenBatch]:
+    import torch
+
+    _require_device(placing.device)
+
+    from cosyvoice_runtime.checkpoint.as_torch import load_tensors
+    from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
+    from cosyvoice_runtime.lm.torch.families import load_speech_lm
+
+    tensors = load_tensors(layout, "llm", config)
+    lm = load_speech_lm(config.speech_lm, tensors, placing.device, placing.lm_dtype or torch.float32)
+    return lm, lambda positions: BatchDecoder(lm, slots=1, max_len=positions)
+
+
+def _wave_on_torch(layout: Layout, config: ModelConfig, placing: Placing) -> AnyToken2Wav:
+    import torch
+
+    _require_device(placing.device)
+
+    from cosyvoice_runtime.token2wav.chunked_token2wav import Precision
+    from cosyvoice_runtime.token2wav.families import load_token2wav
+
+    float32 = torch.float32
+    precision = Precision(placing.flow_dtype or float32, placing.vocoder_dtype or float32)
+    return load_token2wav(
+        layout,
+        config,
+        placing.device,
+        precision,
+        placing.ode_steps,
+        placing.lookahead_frames,
+        placing.solver,
+    )
+
+
+def _require_device(device: torch.device | str) -> None:
+    import torch
+
+    from cosyvoice_runtime.gpu.nvidia import obstacle_to_torch
+
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # the latter of a torch without CUDA
+        found = obstacle_to_torch() if str(device).startswith("cuda") else None
+        reason = found.text if found else str(error).partition("\n")[0]
+        raise InvalidInput("device", str(device), f"expected one that torch can use: {reason}") from error
+
+
+def _lm_on_onnx_runtime(layout: Layout, config: ModelConfig, placing: Placing) -> tuple[Any, OpenBatch]:
+    """With files that are written when they are not there yet, or older than the checkpoint or the code."""
+    from cosyvoice_runtime.lm.onnx.export import export_lm
+    from cosyvoice_runtime.lm.onnx.files import LmFiles
+    from cosyvoice_runtime.lm.onnx.speech_lm import OnnxSpeechLM, open_batch
+
+    folder = placing.folder_of(layout.directory) / f"speech_lm-{placing.weight_format}"
+    _tell(folder, export_lm(layout.directory, folder, placing.weight_format))
+    lm = OnnxSpeechLM(config.speech_lm, LmFiles(folder), placing.threads)
+    return lm, lambda positions: open_batch(lm, 1, positions)
+
+
+def _wave_on_onnx_runtime(layout: Layout, config: ModelConfig, placing: Placing) -> AnyToken2Wav:
+    """As :func:`_lm_on_onnx_runtime`."""
+    from cosyvoice_runtime.flow.onnx.flow import OnnxFlow, OnnxFlowStream
+    from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats
+    from cosyvoice_runtime.token2wav.onnx.export import export_wave
+    from cosyvoice_runtime.token2wav.onnx.files import wave_directory
+    from cosyvoice_runtime.token2wav.token2wav import Token2Wav
+    from cosyvoice_runtime.vocoder.onnx.vocoder import OnnxVocoder
+
+    folder, threads = placing.folder_of(layout.directory), placing.threads
+    formats = EstimatorFormats(placing.flow_weights, placing.page_format)
+    _tell(folder, export_wave(layout.directory, folder, formats))
+    flow = OnnxFlow(config.flow, wave_directory(folder), placing.ode_steps, threads, placing.solver)
+    vocoder = OnnxVocoder(config.vocoder, wave_directory(folder), threads)
+    return Token2Wav(OnnxFlowStream(flow, FLOW_PAGES), vocoder, placing.lookahead_frames)
+
+
+def _tell(folder: Path, reasons: list[str]) -> None:
+    for reason in reasons:
+        logger.info("%s: made because: %s", folder, reason)

@@ -1,0 +1,137 @@
+"""The stages in one process: a speech LM and a token2wav that compute where they are called."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from cosyvoice_runtime.arrays import Floats
+from cosyvoice_runtime.engine.utterance.stages import TokenGroup, WaveSettings
+from cosyvoice_runtime.errors import CHECK_TELLS, NotFiniteError
+from cosyvoice_runtime.lm.generation import FinishReason, Generation, TokenLimits
+from cosyvoice_runtime.lm.prompt import Prompt, num_positions
+from cosyvoice_runtime.lm.running_batch import RunningBatch
+from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.lm.silence import SilenceFilter
+from cosyvoice_runtime.lm.text_segment import MOST_TEXT, TextPieces
+from cosyvoice_runtime.local.networks import OpenBatch
+from cosyvoice_runtime.token2wav.any_token2wav import AnyToken2Wav
+from cosyvoice_runtime.token2wav.flow_prompt import flow_prompt
+from cosyvoice_runtime.voice.voice import Voice
+
+
+class LocalStages:
+    """A batch of one in both networks, computed on the event loop's thread.
+
+    Args:
+        voice: that is spoken with, as the flow gets it.
+        silent_tokens: speech codes of which only the first few of a run are spoken.
+    """
+
+    def __init__(
+        self,
+        open_batch: OpenBatch,
+        token2wav: AnyToken2Wav,
+        voice: Voice,
+        silent_tokens: Collection[int] = (),
+    ) -> None:
+        self._open_batch = open_batch
+        self._token2wav = token2wav
+        self._voice = voice
+        self._silent_tokens = silent_tokens
+        self._states: dict[str, Any] = {}
+
+    def generate(
+        self,
+        prompt: Prompt,
+        sampling: SamplingOptions,
+        utterance_id: str,  # noqa: ARG002
+        first_tokens: int,  # noqa: ARG002
+    ) -> AsyncGenerator[TokenGroup, None]:
+        room = TokenLimits.of(sampling, len(prompt.text)).max_tokens
+        batch = self._open_batch(num_positions(prompt.parts()) + room)
+        generation = batch.add(prompt, sampling)
+        return self._groups(batch, generation)
+
+    def generate_from_pieces(
+        self,
+        prompt: Prompt,
+        pieces: TextPieces,
+        sampling: SamplingOptions,
+        utterance_id: str,  # noqa: ARG002
+        first_tokens: int,  # noqa: ARG002
+    ) -> AsyncGenerator[TokenGroup, None]:
+        room = MOST_TEXT + TokenLimits.of(sampling, MOST_TEXT).max_tokens
+        batch = self._open_batch(num_positions(prompt.parts()) + room)
+        generation = batch.add_stream(
+            sampling, prompt.prompt_text, prompt.prompt_speech, lead_text=prompt.lead_text
+        )
+        return self._groups(batch, generation, pieces)
+
+    async def _groups(
+        self, batch: RunningBatch, generation: Generation, pieces: TextPieces | None = None
+    ) -> AsyncGenerator[TokenGroup, None]:
+        """Each token as a group, then the reason for their end."""
+        keep = SilenceFilter(self._silent_tokens)
+        while generation.finish_reason is None:
+            while pieces is not None and generation.waiting:
+                ids = await pieces.get()
+                batch.end_text(generation) if ids is None else batch.push_text(generation, ids)
+            for _, token, _ in batch.step():
+                if token is not None:
+                    yield TokenGroup(keep([token]))
+            await asyncio.sleep(0)  # whoever waits for tokens looks at this one before the next is drawn
+        if generation.error is not None:
+            raise generation.error
+        yield TokenGroup([], generation.finish_reason)
+
+    async def wave(
+        self,
+        utterance_id: str,
+        tokens: Sequence[int],
+        position: int,
+        last: bool,
+        settings: WaveSettings,
+        cushion_s: float,  # noqa: ARG002
+    ) -> Floats:
+        if position == 0 and utterance_id not in self._states:
+            prompt = flow_prompt(self._voice)
+            self._states[utterance_id] = self._token2wav.open(prompt, settings.noise_seed, settings.speed)
+        state = self._states[utterance_id]
+        self._token2wav.push(state, tokens, last)
+        [samples] = self._token2wav.advance([state])
+        if not np.isfinite(samples).all():
+            raise NotFiniteError(self._token2wav.broken_stage(state), CHECK_TELLS)
+        if last:
+            self.drop(utterance_id)
+        return samples
+
+    def drop(self, utterance_id: str) -> None:
+        state = self._states.pop(utterance_id, None)
+        if state is not None:
+            self._token2wav.close(state)
+
+
+class GivenTokens(LocalStages):
+    """Speech tokens that are there already, in place of those of a speech LM."""
+
+    def __init__(self, tokens: Iterable[int], token2wav: AnyToken2Wav, voice: Voice) -> None:
+        self._tokens = tokens
+        self._token2wav = token2wav
+        self._voice = voice
+        self._states = {}
+
+    async def generate(
+        self,
+        prompt: Prompt,  # noqa: ARG002
+        sampling: SamplingOptions,  # noqa: ARG002
+        utterance_id: str,  # noqa: ARG002
+        first_tokens: int,  # noqa: ARG002
+    ) -> AsyncGenerator[TokenGroup, None]:
+        for token in self._tokens:
+            yield TokenGroup([token])
+            await asyncio.sleep(0)
+        yield TokenGroup([], FinishReason.STOP)

@@ -1,0 +1,271 @@
+"""A checkpoint, ready to speak: text and a voice in, waveform chunks out, in one process."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cosyvoice_runtime.audio.audio import Audio
+from cosyvoice_runtime.checkpoint.family import COSYVOICE2, Family
+from cosyvoice_runtime.checkpoint.layout import Layout
+from cosyvoice_runtime.checkpoint.sections import load_config
+from cosyvoice_runtime.checkpoint.tensors import load_speakers
+from cosyvoice_runtime.engine.utterance.hop import HopPolicy
+from cosyvoice_runtime.engine.utterance.incoming_text import FIELD, GivenText, TextMark
+from cosyvoice_runtime.engine.utterance.request import (
+    AudioChunk,
+    SpeechRequest,
+    Utterance,
+    lm_prompts,
+    with_characters,
+)
+from cosyvoice_runtime.engine.utterance.stages import Stages
+from cosyvoice_runtime.engine.utterance.streamed_text import speak_arriving, within_ceiling
+from cosyvoice_runtime.engine.utterance.text_feeder import TextFeeder
+from cosyvoice_runtime.engine.utterance.utterance import Playback, speak
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.flow.solvers import EULER
+from cosyvoice_runtime.lm import Prompt
+from cosyvoice_runtime.lm.text_segment import SegmentQueue
+from cosyvoice_runtime.local.networks import EXPORTED, NUM_STEPS, Networks, Placing, open_networks
+from cosyvoice_runtime.local.stages import GivenTokens, LocalStages
+from cosyvoice_runtime.process.event_loop import EventLoopThread
+from cosyvoice_runtime.settings import CosyVoice2Settings
+from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer, read_tokenizer
+from cosyvoice_runtime.voice import Voice
+from cosyvoice_runtime.voice.extractors import Extractors
+from cosyvoice_runtime.voice.speakers import import_speakers
+
+if TYPE_CHECKING:
+    import torch
+
+logger = logging.getLogger(__name__)
+
+
+class Synthesizer:
+    """Front end, speech LM, flow and vocoder of one checkpoint.
+
+    Utterances are driven as in the server (``engine/utterance/utterance.py``), one after another.
+
+    Args:
+        hop: where chunks end.
+        speakers: voices that the checkpoint brings, by name.
+        family: of the checkpoint.
+    """
+
+    def __init__(
+        self,
+        tokenizer: TextTokenizer,
+        front_end: TextFrontEnd,
+        networks: Networks,
+        hop: HopPolicy,
+        extractors: Extractors,
+        speakers: Mapping[str, Voice],
+        family: Family = COSYVOICE2,
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.front_end = front_end
+        self.lm = networks.lm
+        self.token2wav = networks.token2wav
+        self._open_batch = networks.open_batch
+        self.hop = hop
+        self.extractors = extractors
+        self.speakers = speakers
+        self.family = family
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        directory: str | Path,
+        *,
+        device: torch.device | str = "cpu",
+        lm_dtype: torch.dtype | None = None,
+        flow_dtype: torch.dtype | None = None,
+        vocoder_dtype: torch.dtype | None = None,
+        threads: int = 1,
+        lookahead_frames: int | None = None,
+        first_hop: int | None = None,
+        ode_steps: int = NUM_STEPS,
+        solver: str = EULER,
+        runtime: str = "torch",
+        weight_format: str = "float32",
+        exported: Path = EXPORTED,
+        lexicon: Path | None = None,
+        polyphones: bool = False,
+        published_prompt_rate: bool = False,
+    ) -> Synthesizer:
+        """Load a directory laid out like a published one; what it holds tells the family.
+
+        Args:
+            lm_dtype, flow_dtype, vocoder_dtype: of the networks; None is float32.
+            threads: of the extractors, when a voice is made, and of the networks with runtime ``onnx``.
+            lookahead_frames: mel frames the vocoder waits for; None is its default.
+            first_hop: cut the voice's prompt so that this many tokens give the first chunk; None leaves the
+                prompt whole (:func:`~cosyvoice_runtime.token2wav.flow_prompt.cut_prompt`).
+            ode_steps: of the flow.
+            solver: of the flow, ``euler`` as published or ``adams_bashforth``, which needs fewer steps.
+            runtime: ``torch``, or ``onnx``: ONNX Runtime and numpy, on a CPU, of CosyVoice2.
+            weight_format: of the speech LM with runtime ``onnx``: ``float32``, ``int8`` or ``int8_rows``.
+            exported: where the graphs of runtime ``onnx`` are kept; they are written at the first start.
+            lexicon: file of words that are spoken as something else is, see :class:`Lexicon`.
+            polyphones: tell the speech LM how Chinese characters are read that have several readings, where
+                it reads units of pronunciation.
+            published_prompt_rate: of :class:`Extractors`, for comparison with the published code.
+
+        Raises:
+            InvalidInput: ``first_hop``, ``threads``, ``lexicon`` or ``polyphones`` can't be served;
+                the runtime is unknown or not installed, or does not run on the device.
+            CheckpointError: a file is missing or damaged, or doesn't fit the others.
+        """
+        layout, config = Layout(directory), load_config(directory)
+        hop = _hop(HopPolicy.of(config.flow, CosyVoice2Settings()), first_hop)
+        family = layout.family
+        placing = Placing(
+            runtime, device, lm_dtype, flow_dtype, vocoder_dtype, threads, weight_format, exported,
+            lookahead_frames, ode_steps, solver,
+        )  # fmt: skip
+        tokenizer = read_tokenizer(layout)
+        words = Lexicon.read(lexicon, family.special_tokens) if lexicon else None
+        extractors = Extractors(layout, threads, published_prompt_rate)
+        return cls(
+            tokenizer,
+            TextFrontEnd(tokenizer, family=family, lexicon=words, polyphones=polyphones),
+            open_networks(layout, config, placing),
+            hop,
+            extractors,
+            import_speakers(
+                load_speakers(layout),
+                tokenizer.decode,
+                extractors.checkpoint_id,
+                family.prompt_frames_per_token,
+            ),
+            family,
+        )
+
+    @property
+    def sample_rate(self) -> int:
+        return self.token2wav.sample_rate
+
+    def voice(self, audio: Audio, transcript: str = "") -> Voice:
+        """The voice of reference audio; raises InvalidInput as :meth:`Extractors.voice`."""
+        return self.extractors.voice(audio, transcript)
+
+    def synthesize(self, request: SpeechRequest) -> Iterator[AudioChunk]:
+        """Speak, segment of text after segment, each chunk as soon as it is there.
+
+        Raises:
+            InvalidInput: at once, naming the field of the request that can't be served; a voice that
+                another checkpoint made is one.
+        """
+        self._require_own(request.voice)
+        request = self._within_positions(request)
+        prompts = lm_prompts(request, self.front_end, self.tokenizer)
+        return self._chunks(request, prompts, self._stages(self._flow_voice(request)))
+
+    def synthesize_pieces(
+        self, pieces: Iterable[str | TextMark], request: SpeechRequest, interleaved: bool | None = None
+    ) -> Iterator[AudioChunk]:
+        """Speak text that comes in pieces, from its first clause on; the request's own text is not read.
+
+        Args:
+            pieces: parts of the text, divided anywhere, and marks between them.
+            interleaved: whether the speech LM gets clauses while it speaks, or each one as a segment; None
+                is what the checkpoint was trained for.
+
+        Raises:
+            InvalidInput: at once, or when the piece that can't be spoken has come, or at the end of a text of
+                which nothing can be.
+        """
+        self._require_own(request.voice)
+        request, text = self._within_positions(request), GivenText(pieces)
+        if interleaved is None:
+            interleaved = self.lm.config.interleaves_text
+        blocks, segments = self.lm.config if interleaved else None, SegmentQueue()
+        feeder = TextFeeder.of(request, text, self.front_end, self.tokenizer, self.hop, segments, blocks)
+        request = dataclasses.replace(request, sampling=within_ceiling(request.sampling))
+        heard, stages = Playback(now=lambda: 0.0), self._stages(self._flow_voice(request))
+        spoken = speak_arriving(feeder, self._spoken(request, segments, stages, heard))
+        return _at_least_one(_iterate(spoken, heard), text)
+
+    def synthesize_tokens(self, tokens: Iterable[int], request: SpeechRequest) -> Iterator[AudioChunk]:
+        """Speak speech tokens that are there already in the request's voice; its text is not read.
+
+        Raises:
+            InvalidInput: at once: another checkpoint made the voice.
+        """
+        self._require_own(request.voice)
+        stages = GivenTokens(tokens, self.token2wav, self._flow_voice(request))
+        return self._chunks(request, [Prompt([])], stages)
+
+    def _require_own(self, voice: Voice) -> None:
+        voice.require_made_with(self.extractors.checkpoint_id, voice.key)
+
+    def _within_positions(self, request: SpeechRequest) -> SpeechRequest:
+        """The request, with no more speech tokens than the speech LM tells apart, for which memory is taken.
+
+        Raises:
+            InvalidInput: it asks for more.
+        """
+        most = self.lm.config.max_positions
+        ceiling = min(request.sampling.ceiling or most, most)
+        return dataclasses.replace(request, sampling=dataclasses.replace(request.sampling, ceiling=ceiling))
+
+    def _stages(self, voice: Voice) -> LocalStages:
+        return LocalStages(self._open_batch, self.token2wav, voice, self.family.silent_tokens)
+
+    def _flow_voice(self, request: SpeechRequest) -> Voice:
+        return self.hop.flow_voice(request.voice)
+
+    def _chunks(
+        self, request: SpeechRequest, prompts: Sequence[Prompt], stages: Stages
+    ) -> Iterator[AudioChunk]:
+        heard = Playback(now=lambda: 0.0)  # nothing is played yet: chunks grow, alike on every machine
+        spoken = self._spoken(request, SegmentQueue.of(prompts), stages, heard)
+        chunks = _iterate(with_characters(spoken, request.text, len(prompts)), heard)
+        return chunks if request.streaming else _whole_segments(chunks)
+
+    def _spoken(
+        self, request: SpeechRequest, segments: SegmentQueue, stages: Stages, heard: Playback
+    ) -> AsyncGenerator[AudioChunk, None]:
+        utterance = Utterance.of(request, self._flow_voice(request))
+        return speak(utterance, segments, stages, self.hop, self.sample_rate, lambda: heard.cushion_s)
+
+
+def _hop(hop: HopPolicy, first_hop: int | None) -> HopPolicy:
+    if first_hop is None:
+        return dataclasses.replace(hop, cut_from_tokens=None)
+    return dataclasses.replace(hop, min_first_tokens=first_hop, cut_from_tokens=0)
+
+
+def _at_least_one(chunks: Generator[AudioChunk, None, None], text: GivenText) -> Iterator[AudioChunk]:
+    """The chunks; without any it is an error, as with a text that is there as a whole."""
+    none = True
+    with closing(chunks):
+        for chunk in chunks:
+            none = False
+            yield chunk
+    if none:
+        raise InvalidInput(FIELD, text.text, "it must hold more than punctuation and symbols")
+
+
+def _iterate(spoken: AsyncGenerator[AudioChunk, None], heard: Playback) -> Generator[AudioChunk, None, None]:
+    with closing(EventLoopThread("synthesizer")) as loop, closing(loop.iterate(spoken)) as chunks:
+        for chunk in chunks:
+            heard.sent(len(chunk.samples) / chunk.sample_rate)
+            yield chunk
+
+
+def _whole_segments(chunks: Iterator[AudioChunk]) -> Iterator[AudioChunk]:
+    """One chunk for each segment of text."""
+    for _, parts in groupby(chunks, attrgetter("segment")):
+        segment = list(parts)
+        samples = np.concatenate([part.samples for part in segment])
+        yield dataclasses.replace(segment[-1], samples=samples)

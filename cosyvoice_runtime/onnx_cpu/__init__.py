@@ -1,1 +1,0 @@
-"""The networks on ONNX Runtime and numpy, without PyTorch."""

@@ -1,0 +1,67 @@
+"""What token2wav's ``model.py`` calls ``TritonPythonModel``."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from cosyvoice_runtime.checkpoint.layout import Layout
+from cosyvoice_runtime.engine.host_client import host_socket, leave_socket
+from cosyvoice_runtime.engine.speech_engine import SpeechEngine
+from cosyvoice_runtime.serving.hosted.computing import open_hosted
+from cosyvoice_runtime.serving.hosted.model_host import ModelHost
+from cosyvoice_runtime.serving.hosted.token2wav import WaveModel
+from cosyvoice_runtime.serving.triton.load import keep_loaded, limit_torch, load_uncollected, read_settings
+from cosyvoice_runtime.settings import TensorrtLlmSettings, Token2WavSettings
+from cosyvoice_runtime.settings.rendered import hosted_models
+
+ON_TORCH = ("torch", "tensorrt")
+"""Backends of which torch computes everything, or what lies between the engines."""
+SWITCH_S = 0.1e-3
+"""Longest time that one thread keeps Python from the others, where the speech LM steps on a GPU. Python's own
+5 ms are longer than a step, of which a listener's first audio needs sixteen. With 0.1 instead of 0.5 ms first
+audio of 16 and 64 clients came 4 and 19 ms sooner (p50), in one run each on an H200."""
+
+
+class Token2WavModel:
+    """token2wav's process is the engine: it computes the other networks, too, and drives utterances.
+
+    A GPU serves one process at a time, and two take turns of its own; within one process they are ours. On a
+    CPU, one process has the libraries in memory once.
+    """
+
+    def initialize(self, arguments: dict[str, str]) -> None:
+        settings = read_settings(arguments, Token2WavSettings)
+        repository = Path(arguments["model_repository"]).parent
+        if settings.backend in ON_TORCH:
+            load_uncollected()
+            with_lm = TensorrtLlmSettings.name in hosted_models(repository)
+            Layout(settings.checkpoint_dir).check_ahead("flow", "hift", *(("llm",) if with_lm else ()))
+            limit_torch(settings.threads)
+        with ExitStack() as opened:  # threads of a load that fails would keep the process from its end
+            self._open(settings, repository, opened)
+            keep_loaded()
+            self._wave.prepare()
+            self._opened = opened.pop_all()
+
+    def execute(self, requests: list[Any]) -> list[None]:
+        return self._wave.execute(requests)
+
+    def finalize(self) -> None:
+        self._opened.close()
+
+    def _open(self, settings: Token2WavSettings, repository: Path, opened: ExitStack) -> None:
+        """The models and their host, which is closed when they have answered."""
+        hosting = opened.enter_context(ExitStack())
+        hosted, shared = open_hosted(repository, settings, opened)
+        if shared:
+            sys.setswitchinterval(SWITCH_S)
+        self._wave = WaveModel(settings, shared)
+        opened.callback(self._wave.finalize)
+        lm = hosted.get(TensorrtLlmSettings.name)
+        socket = host_socket()
+        hosting.callback(leave_socket, socket)
+        host = ModelHost(socket, hosted, None if lm is None else SpeechEngine(lm, self._wave))
+        hosting.callback(host.close)

@@ -1,0 +1,254 @@
+"""The models of a process, served on a Unix socket."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from cosyvoice_runtime.engine.frames import Answer, Frame, FrameError, FrameReader, read_tensors, write_frame
+from cosyvoice_runtime.errors import InvalidInput, NotFoundError, status_of
+from cosyvoice_runtime.process.event_loop import EventLoopThread
+from cosyvoice_runtime.process.loop_calls import LoopCalls
+from cosyvoice_runtime.serving.hosted.hosted_request import Answers, HostedRequest, ModelAnswer
+
+logger = logging.getLogger(__name__)
+
+MOST_WAITING_CALLERS = 1024
+"""Connections that are not taken yet; one more has to try again."""
+MOST_UNREAD = 256 << 20
+"""Bytes of answers that wait for their reader: who leaves more is taken for gone."""
+MOST_MESSAGE = 1 << 16
+END_S = 1.0
+"""For calls in progress, when the host ends: the models have answered their requests before."""
+
+
+class HostedModel(Protocol):
+    """What Triton calls a model."""
+
+    def execute(self, requests: list[Any]) -> object:
+        """Begin each request; its answers may come from other threads. Raises nothing."""
+
+
+class Conversation(Protocol):
+    """A call of several messages in both directions."""
+
+    def take(self, frame: Frame) -> None:
+        """Take a further message of the caller; an error ends the call with it."""
+
+    def leave(self) -> None:
+        """End at once: nobody reads an answer any more."""
+
+
+class Converses(Protocol):
+    """Begins conversations."""
+
+    def converses(self, frame: Frame) -> bool:
+        """Whether a call that begins so is one."""
+
+    def begin(self, frame: Frame, calls: LoopCalls, answer: Answer) -> Conversation:
+        """Begin one. In the event loop that ``calls`` is of.
+
+        Raises:
+            Exception: the first message makes no sense.
+        """
+
+
+class ModelHost:
+    """Serves models until it is closed.
+
+    The socket is in a folder that only the server's own user may enter, so it asks for no key.
+
+    Args:
+        socket: its path; what a dead process left there is removed.
+        models: by name.
+        converses: takes calls that are more than requests to a model.
+    """
+
+    def __init__(
+        self, socket: Path, models: Mapping[str, HostedModel], converses: Converses | None = None
+    ) -> None:
+        socket.unlink(missing_ok=True)
+        self._models = models
+        self._converses = converses
+        self._callers: set[Caller] = set()
+        self._loop = EventLoopThread("networks")
+        self._server = self._loop.run(self._serve(socket))
+        logger.info("%s answer at %s", " and ".join(models), socket)
+
+    def close(self) -> None:
+        self._loop.run(self._stop())
+        self._loop.close()
+
+    async def _serve(self, socket: Path) -> asyncio.Server:
+        calls = LoopCalls()
+        return await asyncio.get_running_loop().create_unix_server(
+            lambda: Caller(self._models, calls, self._callers, self._converses),
+            str(socket),
+            backlog=MOST_WAITING_CALLERS,
+        )
+
+    async def _stop(self) -> None:
+        self._server.close()
+        callers = [*self._callers]
+        for caller in callers:
+            caller.finish()
+        if callers:
+            await asyncio.wait([caller.left for caller in callers], timeout=END_S)
+        for caller in callers:
+            caller.hang_up()
+
+
+class Caller(asyncio.Protocol):
+    """A connection, with one call after another. Made in the loop that serves them.
+
+    A call is a conversation, or requests. Each request is for a model (``model``, ``id``, ``tensors``);
+    the last frame of a call says ``last``. An answer names its ``model`` and has its tensors, or the
+    ``status`` and ``message`` of an error; the last one says ``last``. If a request says ``tell``, an
+    empty frame comes as soon as the model has it. A caller that hangs up has cancelled the call.
+
+    Args:
+        connected: where it is, until the caller has left.
+
+    Attributes:
+        left: done then.
+    """
+
+    def __init__(
+        self,
+        models: Mapping[str, HostedModel],
+        calls: LoopCalls,
+        connected: set[Caller],
+        converses: Converses | None = None,
+    ) -> None:
+        self.left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._models = models
+        self._calls = calls
+        self._connected = connected
+        self._converses = converses
+        self._reader = FrameReader()
+        self._answers: Answers | None = None
+        self._conversation: Conversation | None = None
+        self._complete = self._finishing = False
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        self._connected.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for frame in self._reader.feed(data):
+                self._take(frame)
+        except FrameError as error:
+            logger.warning("a caller is sent away: %s", error)
+            self._send({**_error("INVALID_ARGUMENT", str(error)), "last": True})
+            self._transport.close()
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        if self._answers is not None:
+            self._answers.gone = True
+        if self._conversation is not None:
+            self._conversation.leave()
+        self._connected.discard(self)
+        self.left.set_result(None)
+
+    def finish(self) -> None:
+        """Hang up after the call in progress."""
+        self._finishing = True
+        if self._answers is None and self._conversation is None:
+            self._transport.close()
+
+    def hang_up(self) -> None:
+        """At once."""
+        self._transport.abort()
+
+    def _take(self, frame: Frame) -> None:
+        if self._conversation is not None or (self._converses and self._converses.converses(frame)):
+            self._converse(frame)
+        else:
+            self._take_request(frame)
+
+    def _converse(self, frame: Frame) -> None:
+        try:
+            if self._conversation is not None:
+                self._conversation.take(frame)
+            elif self._converses is not None:
+                self._conversation = self._converses.begin(frame, self._calls, self._write)
+        except Exception as error:
+            logger.warning("a call makes no sense", exc_info=error)
+            if self._conversation is not None:
+                self._conversation.leave()
+            self._write(write_frame({**_error(status_of(error), str(error)), "last": True}), True)
+
+    def _take_request(self, frame: Frame) -> None:
+        if self._complete:
+            raise FrameError("a frame after the last one of a call, which has not been answered yet")
+        if self._answers is None:
+            self._answers = Answers(self._calls, self._answer)
+        if "model" in frame.header:
+            self._begin(frame, self._answers)
+        if frame.header.get("tell"):
+            self._send({})
+        if frame.header.get("last"):
+            self._complete = True
+            self._answers.close()
+
+    def _begin(self, frame: Frame, answers: Answers) -> None:
+        asked = frame.header["model"]
+        try:
+            model = self._model(asked)
+            name = frame.header.get("id", "")
+            if not isinstance(name, str):
+                raise InvalidInput("id", name, "a text is expected")
+            request = HostedRequest(asked, name, read_tensors(frame), answers)
+        except Exception as error:
+            answers.take(ModelAnswer(str(asked), {}, status_of(error), str(error)), final=False)
+        else:
+            model.execute([request])
+
+    def _model(self, name: Any) -> HostedModel:
+        model = self._models.get(name) if isinstance(name, str) else None
+        if model is None:
+            raise NotFoundError("model", name, f"{', '.join(self._models)} answer here")
+        return model
+
+    def _answer(self, answer: ModelAnswer | None, last: bool) -> None:
+        if last:
+            self._answers, self._complete = None, False
+        self._write(_answer_frame({"last": True} if last else {}, answer), last)
+
+    def _send(self, header: dict[str, Any]) -> None:
+        self._write(write_frame(header), False)
+
+    def _write(self, frame: bytes, last: bool) -> None:
+        if last:
+            self._conversation = None
+        if self._transport.get_write_buffer_size() > MOST_UNREAD:
+            logger.warning(
+                "a caller reads no answers: %d bytes wait", self._transport.get_write_buffer_size()
+            )
+            self._transport.abort()
+        elif not self._transport.is_closing():
+            self._transport.write(frame)
+        if last and self._finishing:
+            self._transport.close()
+
+
+def _answer_frame(header: dict[str, Any], answer: ModelAnswer | None) -> bytes:
+    if answer is None:
+        return write_frame(header)
+    header = {"model": answer.model, **header}
+    if answer.status:
+        return write_frame({**header, **_error(answer.status, answer.message)})
+    try:
+        return write_frame(header, answer.outputs)
+    except Exception as error:  # of whatever kind: the caller is to have its end
+        logger.exception("an answer could not be sent")
+        return write_frame({**header, **_error("INTERNAL", str(error))})
+
+
+def _error(status: str, message: str) -> dict[str, str]:
+    """Errors of streams begin with their status already, as Triton keeps none there."""
+    return {"status": status, "message": message.removeprefix(f"{status}: ")[:MOST_MESSAGE]}

@@ -1,0 +1,94 @@
+"""Speech tokens to waveform, chunk by chunk, for many utterances at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from cosyvoice_runtime.engine.batches.chunk import PromptTensors, WaveChunk
+from cosyvoice_runtime.engine.batches.load import load_wave_service
+from cosyvoice_runtime.engine.batches.service import WaveOutcome
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.gpu.partitions.shared_gpu import NOT_SHARED, SharedGpus
+from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.metrics.request_count import RequestCount
+from cosyvoice_runtime.serving.not_finite import NotFiniteCount, token2wav_remedies
+from cosyvoice_runtime.serving.triton.request import Inputs, answer
+from cosyvoice_runtime.settings import Token2WavSettings
+
+PROMPT_INPUTS = ("prompt_speech_tokens", "prompt_speech_feat", "prompt_spk_embedding")
+
+
+class WaveModel:
+    """One chunk of an utterance in, the waveform it makes certain out; see config.pbtxt."""
+
+    def __init__(self, settings: Token2WavSettings, shared: SharedGpus = NOT_SHARED) -> None:
+        self.name = settings.name
+        self.count = RequestCount(self.name)
+        self.not_finite = NotFiniteCount(Metrics(self.name), token2wav_remedies(settings))
+        self.service = load_wave_service(settings, Metrics(self.name), shared)
+
+    def prepare(self) -> None:
+        """See `WaveRouter.prepare`; Python's collector must not look through all that is there meanwhile."""
+        self.service.prepare()
+
+    def execute(self, requests: Sequence[Any]) -> list[None]:
+        """Queue the chunks; their answers come from a thread of its device."""
+        for request in requests:
+            self.count.enter()
+            try:
+                self.service.submit(decode(Inputs(request)), partial(self._deliver, request))
+            except Exception as error:  # of whatever kind: the other requests go on
+                self._deliver(request, error)
+        return [None] * len(requests)
+
+    def submit(self, chunk: WaveChunk, deliver: Callable[[WaveOutcome], None]) -> None:
+        """See `Waves`."""
+        self.service.submit(chunk, deliver)
+
+    def told(self, error: Exception) -> Exception:
+        return self.not_finite.told(error)
+
+    def _deliver(self, request: Any, outcome: WaveOutcome) -> None:
+        outputs = (
+            self.not_finite.told(outcome) if isinstance(outcome, Exception) else {"waveform": outcome[None]}
+        )
+        try:
+            answer(request, self.name, outputs)
+        finally:
+            self.count.leave()
+
+    def finalize(self) -> None:
+        self.service.close()
+
+
+def decode(inputs: Inputs) -> WaveChunk:
+    utterance_id = inputs.required_text("utterance_id")
+    if inputs.scalar("cancel", default=False):
+        return WaveChunk.forgetting(utterance_id)
+    return WaveChunk(
+        utterance_id=utterance_id,
+        tokens=inputs.required("speech_tokens").tolist(),
+        position=inputs.scalar("position", required=True),
+        last=inputs.scalar("last", required=True),
+        voice_key=inputs.required_text("voice_key"),
+        noise_seed=inputs.scalar("noise_seed", required=True),
+        speed=inputs.scalar("speed", required=True),
+        prompt=decode_prompt(inputs),
+        cushion_s=inputs.scalar("cushion", default=0.0),
+        continues=inputs.scalar("continues", default=False),
+    )
+
+
+def decode_prompt(inputs: Inputs) -> PromptTensors | None:
+    mel = inputs.shaped("prompt_speech_feat")
+    if mel is None:
+        return None
+    if mel.ndim < 2 or mel.size != mel.shape[-2] * mel.shape[-1]:
+        raise InvalidInput("prompt_speech_feat", mel.shape, "one matrix of frames and mel bins is expected")
+    # Copies: the request's memory is the server's again after the answer, the voice stays.
+    tokens, feat, speaker = (np.array(inputs.required(name)) for name in PROMPT_INPUTS)
+    return PromptTensors(tokens, feat.reshape(mel.shape[-2:]), speaker)

@@ -1,0 +1,1 @@
+"""Models of the server whose requests the engine answers."""

@@ -1,0 +1,128 @@
+"""A model of the server whose requests another model's process answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from cosyvoice_runtime.engine.frames import Array
+from cosyvoice_runtime.engine.host_client import HostCall, HostClient, request_frame
+from cosyvoice_runtime.errors import ClientGoneError, StageError
+from cosyvoice_runtime.metrics.request_count import RequestCount
+from cosyvoice_runtime.process.event_loop import EventLoopThread
+from cosyvoice_runtime.serving.triton.request import Reply
+
+logger = logging.getLogger(__name__)
+
+LOOK_S = 0.5
+"""Time between two looks whether a client is still there."""
+
+
+class Door:
+    """Passes requests of a model on. Those with one id reach the model in the order they came.
+
+    Args:
+        model: its name.
+        socket: of the :class:`~cosyvoice_runtime.serving.hosted.model_host.ModelHost`.
+        streamed: whether the model is decoupled; others answer once.
+    """
+
+    def __init__(self, model: str, socket: Path, streamed: bool = True) -> None:
+        self._model = model
+        self._streamed = streamed
+        self._count = RequestCount(model)
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._users: Counter[str] = Counter()
+        self._loop = EventLoopThread("door")
+        self._host = HostClient(socket)
+        logger.info("%s is computed in another model's process, at %s", model, socket)
+
+    def execute(self, requests: list[Any]) -> list[None] | None:
+        for request in requests:
+            self._count.enter()
+            reply = Reply(request, self._model, self._streamed)
+            try:
+                frame = self._frame(request)
+            except Exception as error:
+                self._end(reply, error)
+            else:
+                self._loop.start(self._answer(request.request_id(), frame, reply))
+        return None if self._streamed else [None] * len(requests)  # as Triton wants it of each kind
+
+    def finalize(self) -> None:
+        self._loop.run(self._hang_up())
+        self._loop.close()
+
+    async def _hang_up(self) -> None:
+        self._host.close()
+
+    async def _answer(self, name: str, frame: bytes, reply: Reply) -> None:
+        try:
+            await self._pass_on(name, frame, reply)
+        except Exception as error:
+            self._end(reply, error)
+        else:
+            self._end(reply)
+
+    def _end(self, reply: Reply, error: Exception | None = None) -> None:
+        try:
+            reply.finish(error)
+        finally:
+            self._count.leave()
+
+    async def _pass_on(self, name: str, frame: bytes, reply: Reply) -> None:
+        call = self._host.call(self._model)
+        send = reply.send if self._streamed else reply.send_only
+        try:
+            async with self._turn(name):
+                await call.begin(frame)
+                await call.next()  # tells that the model has it
+            while (outputs := await _next(call, reply)) is not None:
+                send(**outputs)
+        except OSError as error:
+            raise self._away() from error
+        finally:
+            call.leave()
+
+    def _away(self) -> StageError:
+        return StageError(f"{self._model}: its process is away; try again later", "UNAVAILABLE")
+
+    @asynccontextmanager
+    async def _turn(self, name: str) -> AsyncIterator[None]:
+        """Requests without a name need no order."""
+        if not name:
+            yield
+            return
+        self._users[name] += 1
+        try:
+            async with self._turns[name]:
+                yield
+        finally:
+            self._users[name] -= 1
+            if not self._users[name]:
+                del self._users[name], self._turns[name]
+
+    def _frame(self, request: Any) -> bytes:
+        tensors = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
+        return request_frame(self._model, request.request_id(), tensors, tell=True)
+
+
+async def _next(call: HostCall, reply: Reply) -> dict[str, Array] | None:
+    """The next answer; None at the end.
+
+    Raises:
+        ClientGoneError: the client has gone meanwhile, which nobody tells.
+    """
+    reading = asyncio.ensure_future(call.next())
+    try:
+        while not (await asyncio.wait({reading}, timeout=LOOK_S))[0]:
+            if reply.cancelled:
+                raise ClientGoneError
+        return reading.result()
+    finally:
+        reading.cancel()

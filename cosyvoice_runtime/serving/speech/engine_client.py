@@ -1,0 +1,209 @@
+"""Calls of the engine, each for one utterance, from the process that has the requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cosyvoice_runtime.arrays import Floats, Ids
+from cosyvoice_runtime.engine.frames import Frame, write_frame
+from cosyvoice_runtime.engine.host_client import HostClient, HostConnection, request_frame
+from cosyvoice_runtime.engine.messages import (
+    DONE,
+    END,
+    TEXT,
+    VOICE,
+    Order,
+    begin_frame,
+    order_frame,
+    read_chunk,
+    read_error,
+    silence_of,
+    voice_frame,
+)
+from cosyvoice_runtime.engine.utterance.request import AudioChunk
+from cosyvoice_runtime.errors import StageError, StageLostError
+from cosyvoice_runtime.lm.prompt import Prompt
+from cosyvoice_runtime.serving.triton.schema import AUDIO_TOKENIZER, SPEAKER_EMBEDDING, ModelSchema, Tensors
+from cosyvoice_runtime.settings.rendered import HOST
+from cosyvoice_runtime.voice.voice import Voice
+
+LOOK_S = 0.1
+"""Time between two looks whether the engine is back, which takes seconds."""
+
+
+class EngineClient:
+    """Made and used in one event loop.
+
+    Args:
+        socket: of the engine.
+        timeout_s: longest silence of it, and longest wait for one that is started again.
+    """
+
+    def __init__(self, socket: Path, timeout_s: float) -> None:
+        self._host = HostClient(socket)
+        self._timeout_s = timeout_s
+
+    def require(self) -> None:
+        """
+        Raises:
+            StageLostError: the engine is away.
+        """
+        try:
+            self._host.require()
+        except OSError:
+            raise StageLostError(HOST) from None
+
+    async def back(self) -> None:
+        """Wait until the engine is there.
+
+        Raises:
+            StageLostError: it did not come in time.
+        """
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self.loaded()
+        except TimeoutError:
+            raise StageLostError(HOST) from None
+
+    async def loaded(self) -> None:
+        """Wait until the engine is there, however long that takes."""
+        while True:
+            try:
+                return self.require()
+            except StageLostError:
+                await asyncio.sleep(LOOK_S)
+
+    def call(self, order: Order, voice: Voice, held: Callable[[float], None]) -> EngineCall:
+        """A call for one utterance, which begins when its chunks are read.
+
+        Args:
+            held: told the seconds for which a chunk was held back.
+        """
+        return EngineCall(self._host, order, voice, held, self._timeout_s)
+
+    async def speech_tokens(self, samples: Floats) -> Ids:
+        """16 kHz samples, float32 ``[n]``, to speech tokens, int32 ``[m]``."""
+        outputs = await self._infer(AUDIO_TOKENIZER, samples)
+        return outputs["prompt_speech_tokens"].reshape(-1).astype(np.int32)
+
+    async def speaker_embedding(self, samples: Floats) -> Floats:
+        """16 kHz samples, float32 ``[n]``, to a speaker embedding, float32 ``[D]``."""
+        outputs = await self._infer(SPEAKER_EMBEDDING, samples)
+        return outputs["prompt_spk_embedding"].reshape(-1).astype(np.float32)
+
+    async def close(self) -> None:
+        """Hang up."""
+        self._host.close()
+
+    async def _infer(self, schema: ModelSchema, samples: Floats) -> Tensors:
+        inputs = schema.encode(reference_wav=samples, reference_wav_len=len(samples))
+        call = self._host.call(schema.name)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await call.begin(request_frame(schema.name, "", inputs))
+                outputs = await call.next()
+        except TimeoutError:
+            raise silence_of(schema.name, self._timeout_s) from None
+        except OSError:
+            raise StageLostError(HOST) from None
+        finally:
+            call.leave()
+        if outputs is None:
+            raise StageError(f"{schema.name}: no answer", "INTERNAL")
+        return outputs
+
+
+class EngineCall:
+    """An utterance as the engine speaks it; a `SegmentSink` that takes its text."""
+
+    def __init__(
+        self,
+        host: HostClient,
+        order: Order,
+        voice: Voice,
+        held: Callable[[float], None],
+        timeout_s: float,
+    ) -> None:
+        self._host = host
+        self._order = order
+        self._voice = voice
+        self._held = held
+        self._timeout_s = timeout_s
+        self._unsent = [order_frame(order)]
+        self._connection: HostConnection | None = None
+
+    def begin(self, prompt: Prompt, in_pieces: bool = False) -> None:
+        self._send(begin_frame(prompt, in_pieces))
+
+    def add(self, ids: Sequence[int]) -> None:
+        self._send(write_frame({TEXT: [*ids]}))
+
+    def end(self) -> None:
+        self._send(write_frame({END: True}))
+
+    def done(self) -> None:
+        self._send(write_frame({DONE: True}))
+
+    async def chunks(self) -> AsyncGenerator[AudioChunk, None]:
+        """The chunks, as they come. Closing this before its end cancels the utterance.
+
+        Raises:
+            StageLostError: the engine is away, or ended before the utterance did.
+            StageError: the utterance failed.
+            StageSilentError: the engine, or a network in it, said nothing for too long.
+        """
+        complete = False
+        try:
+            await self._connect()
+            while not (frame := await self._next()).header.get("last"):
+                if VOICE in frame.header:
+                    self._send(voice_frame(self._voice))
+                elif "segment" in frame.header:
+                    self._held(frame.header["held_s"])
+                    yield read_chunk(frame, self._order.sample_rate)
+            self._raise_error(frame.header)
+            complete = True
+        finally:
+            self._leave(complete)
+
+    async def _connect(self) -> None:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                self._connection = await self._host.connect()
+        except OSError:
+            raise StageLostError(HOST) from None
+        self._connection.send(b"".join(self._unsent))
+        self._unsent.clear()
+
+    async def _next(self) -> Frame:
+        assert self._connection is not None
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await self._connection.next()
+        except TimeoutError:
+            raise silence_of(HOST, self._timeout_s) from None
+        except OSError:
+            raise StageLostError(HOST) from None
+
+    def _raise_error(self, said: Mapping[str, Any]) -> None:
+        error = read_error(said)
+        if error is not None:
+            raise error
+
+    def _leave(self, complete: bool) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None and complete:
+            self._host.keep(connection)
+        elif connection is not None:
+            connection.hang_up()
+
+    def _send(self, frame: bytes) -> None:
+        if self._connection is None:
+            self._unsent.append(frame)
+        else:
+            self._connection.send(frame)

@@ -1,0 +1,63 @@
+"""A mark in the sound of all speech that leaves, for models that find synthetic speech again.
+
+Off by default. A deployment names a class of its own (``cosyvoice2.watermark``), which marks every chunk
+before it goes to any client, so that no route and no format is without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from importlib import import_module
+from typing import Protocol
+
+from cosyvoice_runtime.arrays import Floats
+from cosyvoice_runtime.engine.utterance.request import AudioChunk
+from cosyvoice_runtime.errors import InvalidInput
+
+OFF = "none"
+
+
+class Watermark(Protocol):
+    """The mark of one utterance: it keeps what it needs of the samples before.
+
+    Streamed speech stays equal to offline speech as long as a mark does not depend on how the samples are
+    divided into chunks.
+    """
+
+    def mark(self, samples: Floats) -> Floats:
+        """The next samples, float32 ``[n]`` in [-1, 1], marked: as many of them, in the same range."""
+
+
+MakeWatermark = Callable[[int], Watermark]
+"""Begins an utterance of this many samples per second."""
+
+
+def find_watermark(name: str) -> MakeWatermark | None:
+    """The class that a setting names.
+
+    Args:
+        name: ``MODULE:CLASS``, or ``none``.
+
+    Raises:
+        InvalidInput: there is no such class.
+    """
+    if name == OFF:
+        return None
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InvalidInput("cosyvoice2.watermark", name, f"MODULE:CLASS ({error})") from error
+
+
+async def marked(
+    chunks: AsyncGenerator[AudioChunk, None], watermark: Watermark
+) -> AsyncGenerator[AudioChunk, None]:
+    """An utterance's chunks with its mark; marking runs beside the event loop."""
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            samples = await asyncio.to_thread(watermark.mark, chunk.samples)
+            yield dataclasses.replace(chunk, samples=samples)

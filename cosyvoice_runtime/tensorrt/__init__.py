@@ -1,0 +1,1 @@
+"""Networks as TensorRT engines in place of torch modules: their files, contexts and calls."""

@@ -1,0 +1,117 @@
+"""Graphs in a directory, each with a manifest of what it was written from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+
+from cosyvoice_runtime.checkpoint.as_torch import load_tensors
+from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
+from cosyvoice_runtime.checkpoint.layout import Layout, Part
+from cosyvoice_runtime.checkpoint.sections import load_config
+from cosyvoice_runtime.checkpoint.sha256 import sha256_of
+from cosyvoice_runtime.checkpoint.stored_arrays import as_arrays, within
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.flow.export import encoder, estimator
+from cosyvoice_runtime.manifest import Manifest, own_code, stale_reasons
+from cosyvoice_runtime.onnx.graph import ONNX_TYPES, OPSET
+from cosyvoice_runtime.tensorrt import extractor_graphs as extractors
+from cosyvoice_runtime.tensorrt.parts import decoder_graph, flow_graphs
+from cosyvoice_runtime.vocoder import export as vocoder
+from cosyvoice_runtime.vocoder.weights import plain_weights
+
+WRITERS = (
+    "flow/export/*.py",
+    "onnx/graph.py",
+    "onnx/layers.py",
+    "tensorrt/extractor_graphs.py",
+    "tensorrt/graph_files.py",
+    "tensorrt/parts.py",
+    "vocoder/export.py",
+)
+"""Modules that say what the graphs hold."""
+NETWORKS: dict[str, Part] = {encoder.NAME: "flow", estimator.NAME: "flow", vocoder.NAME: "hift"}
+"""Graphs written here, and the weights that they are written from."""
+"""Graphs that are published, and made fit."""
+
+
+def networks_of(config: ModelConfig) -> list[str]:
+    """Names of :data:`NETWORKS` that a checkpoint has.
+
+    Raises:
+        CheckpointError: its flow has no graphs.
+    """
+    without = () if flow_graphs(config.flow).encoder else (encoder.NAME,)
+    return [name for name in NETWORKS if name not in without]
+
+
+def graph_of(directory: Path, name: str) -> Path:
+    """File of a graph; its manifest lies beside it."""
+    return directory / "onnx" / name / "model.onnx"
+
+
+def wanted_graph(checkpoint_dir: Path, name: str, dtype: str) -> Manifest:
+    """Sources that a graph of this checkpoint is written from.
+
+    Args:
+        dtype: of the networks; the extractors have the published one.
+
+    Raises:
+        CheckpointError: a file of the checkpoint is missing.
+        InvalidInput: a graph can't have this type.
+    """
+    if dtype not in ONNX_TYPES:
+        raise InvalidInput("dtype", dtype, f"graphs are {' or '.join(ONNX_TYPES)}")
+    own = {"dtype": dtype, "opset": OPSET} if name in NETWORKS else {}
+    return Manifest(
+        sources={path.name: sha256_of(path) for path in _sources(Layout(checkpoint_dir), name)},
+        tools=own_code(WRITERS),
+        options=own,
+    )
+
+
+def export_graph(checkpoint_dir: Path, directory: Path, name: str, dtype: str) -> list[str]:
+    """Write a graph unless it is there already; says why it was written.
+
+    Raises:
+        CheckpointError: the checkpoint is incomplete or damaged.
+        InvalidInput: a graph can't have this type.
+    """
+    wanted, target = wanted_graph(checkpoint_dir, name, dtype), graph_of(directory, name)
+
+    def write(building: Path) -> None:
+        _write(checkpoint_dir, name, dtype, building / target.name)
+        wanted.write(building)
+
+    return renew_directory(target.parent, lambda: stale_reasons(target.parent, wanted), write)
+
+
+def _sources(layout: Layout, name: str) -> list[Path]:
+    if name in NETWORKS:
+        return [layout.config, layout.weights(NETWORKS[name])]
+    return [layout.speech_tokenizer if name == extractors.TOKENIZER_NAME else layout.speaker_encoder]
+
+
+def _write(checkpoint_dir: Path, name: str, dtype: str, target: Path) -> None:
+    layout = Layout(checkpoint_dir)
+    if name in NETWORKS:
+        onnx.save(_network(layout, name, dtype), target)
+    else:
+        extractors.prepare(name, _sources(layout, name)[0], target)
+
+
+def _network(layout: Layout, name: str, dtype: str) -> onnx.ModelProto:
+    config = load_config(layout.directory)
+    graphs = flow_graphs(config.flow)
+    tensors = load_tensors(layout, NETWORKS[name], config)
+    if name == vocoder.NAME:
+        weights = plain_weights(config.vocoder, tensors)
+        return decoder_graph(within(weights, "decoder."), config.vocoder, dtype)
+    weights = graphs.from_published(as_arrays(tensors))
+    if name == estimator.NAME:
+        flow = config.flow
+        return graphs.estimator(within(weights, "estimator."), flow.estimator, flow.mel_bins, dtype)
+    assert graphs.encoder is not None, "networks_of does not name it"
+    return graphs.encoder(within(weights, "encoder."), config.flow, dtype)

@@ -1,0 +1,92 @@
+"""From tokens to waveform, as the networks of each family can."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from cosyvoice_runtime.checkpoint.as_torch import load_tensors
+from cosyvoice_runtime.checkpoint.config import FlowConfig, ModelConfig
+from cosyvoice_runtime.checkpoint.config_cosyvoice300m import RegulatedFlowConfig
+from cosyvoice_runtime.checkpoint.layout import Layout
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.flow.page_store import FLOW_PAGES
+from cosyvoice_runtime.flow.solvers import EULER
+from cosyvoice_runtime.flow.torch.estimator import NUM_STEPS
+from cosyvoice_runtime.flow.torch.flow import Flow
+from cosyvoice_runtime.flow.torch.stream import FlowStream
+from cosyvoice_runtime.token2wav.any_token2wav import AnyToken2Wav
+from cosyvoice_runtime.token2wav.chunked_token2wav import ChunkedToken2Wav, Devices, Precision
+from cosyvoice_runtime.token2wav.token2wav import Token2Wav
+from cosyvoice_runtime.vocoder.torch import HiFT, HiFTStream
+
+Device = torch.device | str
+
+
+def load_token2wav(
+    layout: Layout,
+    config: ModelConfig,
+    device: Device,
+    precision: Precision,
+    ode_steps: int = NUM_STEPS,
+    lookahead_frames: int | None = None,
+    solver: str = EULER,
+) -> AnyToken2Wav:
+    """Flow and vocoder of a checkpoint.
+
+    Args:
+        ode_steps: of the flow.
+        solver: of the flow, one of :data:`~cosyvoice_runtime.flow.solvers.SOLVERS`.
+        lookahead_frames: mel frames the vocoder waits for; None is its default.
+
+    Raises:
+        CheckpointError: a file is missing or damaged.
+        InvalidInput: ``lookahead_frames`` where the vocoder waits for none.
+    """
+    load = _LOADERS[type(config.flow)]
+    return load(layout, config, device, precision, ode_steps, lookahead_frames, solver)
+
+
+def _streamed(
+    layout: Layout,
+    config: ModelConfig,
+    device: Device,
+    precision: Precision,
+    steps: int,
+    lookahead_frames: int | None,
+    solver: str,
+) -> AnyToken2Wav:
+    tensors = load_tensors(layout, "flow", config)
+    flow = Flow.from_tensors(config.flow, tensors, device, precision.flow, steps, solver=solver)
+    tensors = load_tensors(layout, "hift", config)
+    vocoder = HiFT.from_tensors(config.vocoder, tensors, device, precision.vocoder)
+    return Token2Wav(FlowStream(flow, FLOW_PAGES), HiFTStream(vocoder), lookahead_frames)
+
+
+def _chunked(
+    layout: Layout,
+    config: ModelConfig,
+    device: Device,
+    precision: Precision,
+    steps: int,
+    lookahead_frames: int | None,
+    solver: str,
+) -> AnyToken2Wav:
+    require_own_schedule("lookahead_frames", lookahead_frames)
+    return ChunkedToken2Wav.from_checkpoint(layout, config, Devices(device, device), precision, steps, solver)
+
+
+def require_own_schedule(field: str, lookahead: int | None) -> None:
+    """
+    Raises:
+        InvalidInput: another look-ahead than the schedule's.
+    """
+    if lookahead is not None:
+        raise InvalidInput(field, lookahead, "exact: this checkpoint's chunks have a schedule of their own")
+
+
+_LOADERS: dict[type, Callable[..., AnyToken2Wav]] = {
+    FlowConfig: _streamed,
+    RegulatedFlowConfig: _chunked,
+}

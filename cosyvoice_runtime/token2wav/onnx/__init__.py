@@ -1,0 +1,1 @@
+"""Files of token2wav for ONNX Runtime: graphs of the flow and the vocoder."""

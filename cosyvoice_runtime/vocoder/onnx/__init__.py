@@ -1,0 +1,1 @@
+"""The vocoder on ONNX Runtime and numpy."""

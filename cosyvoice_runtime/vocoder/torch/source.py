@@ -1,0 +1,190 @@
+"""Harmonic source: sines at the multiples of F0 where a frame is voiced, noise elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import pi
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from cosyvoice_runtime.checkpoint.config import VocoderConfig
+from cosyvoice_runtime.vocoder.state import NoiseMark, UtteranceNoise
+from cosyvoice_runtime.vocoder.torch.rows import Rows
+
+BLOCK = 16
+"""torch's CPU normal generator works in blocks of 16 values; whole blocks can be drawn in any parts."""
+
+
+class SourceNoise:
+    """Standard normal noise of an utterance's own.
+
+    Drawn on the CPU, so that every device hears the same, from a generator nobody else uses.
+    """
+
+    def __init__(self, seed: int, hop: int) -> None:
+        self.hop = hop
+        self._generator = torch.Generator().manual_seed(seed)
+        # An array, which is cut and copied at less cost than a tensor.
+        self._held = np.zeros(0, np.float32)
+        self._first = self._next = 0
+        self._marked: int | None = None
+
+    def peek(self, frames: int) -> npt.NDArray[np.float32]:
+        """The next frames, [hop * frames] standard normal, without using them up."""
+        missing = self._next + frames - self._first - len(self._held) // self.hop
+        if missing > 0:
+            self._let_go(self._next if self._marked is None else min(self._marked, self._next))
+            self._held = np.concatenate([self._held, self._fresh(missing)])
+        start = self.hop * (self._next - self._first)
+        return self._held[start : start + self.hop * frames]
+
+    def skip(self, frames: int) -> None:
+        """Use up frames."""
+        self.peek(frames)
+        self._next += frames
+        if self._marked is None:
+            self._let_go(self._next)
+
+    def draw(self, frames: int) -> Tensor:
+        """The next frames, [hop * frames] float32, used up."""
+        noise = self.peek(frames)
+        self.skip(frames)
+        return torch.from_numpy(noise)
+
+    def mark(self) -> NoiseMark:
+        """Where it is, for :meth:`rewind`, until the next mark."""
+        self._marked = self._next
+        return self._next
+
+    def rewind(self, mark: NoiseMark) -> None:
+        """Be again where it was: the same frames come next."""
+        self._next = mark
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held for frames already drawn."""
+        return self._held.nbytes
+
+    def _let_go(self, frame: int) -> None:
+        """Let go of the frames before this one."""
+        self._held = self._held[self.hop * (frame - self._first) :]
+        self._first = frame
+
+    def _fresh(self, frames: int) -> npt.NDArray[np.float32]:
+        whole_blocks = -(-self.hop // BLOCK) * BLOCK
+        drawn = torch.randn(frames, whole_blocks, generator=self._generator).numpy()
+        return drawn[:, : self.hop].reshape(-1)
+
+
+UNVOICED_NOISE = 1 / 3
+"""Noise of unvoiced frames relative to the sine's amplitude (NSF, arXiv 1904.12088)."""
+
+
+FROM_THE_START = -1
+"""In place of the frame at which the phase goes on, where nothing has been emitted yet."""
+
+
+@dataclass(frozen=True)
+class PhaseCarry:
+    """Phase at which a row goes on.
+
+    Attributes:
+        frame: [B] int64, the row's frame at whose centre ``cycles`` holds; -1 before the first frame.
+        cycles: [B, harmonics] float64, in turns.
+        f0: [B] float64, F0 of that frame in Hz, as it was used.
+    """
+
+    frame: Tensor
+    cycles: Tensor
+    f0: Tensor
+
+
+class HarmonicSource(nn.Module):
+    """Sines of all harmonics, merged to one signal by a learnt linear layer and tanh.
+
+    The phase is that of a piecewise linear interpolation of the phases at the frame centres, constant
+    before the first and after the last centre. It is accumulated over frames in float64; within a frame
+    the few turns since its centre are float32.
+    """
+
+    offsets: Tensor
+
+    def __init__(self, config: VocoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.num_sines = config.num_harmonics + 1
+        self.l_linear = nn.Linear(self.num_sines, 1)
+        offsets = (torch.arange(config.hop, dtype=torch.float64) + 0.5) / config.hop - 0.5
+        self.register_buffer("offsets", offsets.float()[:, None], persistent=False)
+
+    def forward(
+        self, f0: Tensor, noise: Tensor | None, rows: Rows, carry: PhaseCarry | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Source samples of whole frames.
+
+        Args:
+            f0: [B, T] float64, Hz.
+            noise: [B, hop * T] standard normal, or None for a source without noise.
+            rows: ends of the rows.
+            carry: phase to go on from; frames before ``carry.frame`` come out meaningless.
+
+        Returns:
+            source: [B, hop * T] float32 within -1..1.
+            cycles: [B, T, harmonics] float64, phase at the frame centres in turns, 0 <= cycles < 1.
+        """
+        turns = self._turns_per_frame(f0, rows)
+        cycles = self._accumulate(turns, carry)
+        return self.merge(self._sines(turns, cycles), f0, noise), cycles
+
+    def utterance_noise(self, seed: int) -> UtteranceNoise:
+        """The noise of an utterance that begins now."""
+        return SourceNoise(seed, self.config.hop)
+
+    def merge(self, sines: Tensor, f0: Tensor, noise: Tensor | None) -> Tensor:
+        """Source [B, hop * T] of unit sines [B, T, hop, harmonics], F0 [B, T] and noise [B, hop * T]."""
+        voiced = (f0 > self.config.voiced_threshold_hz)[..., None]
+        source = F.linear(sines, self.l_linear.weight).squeeze(-1) * (voiced * self.config.sine_amplitude)
+        if noise is not None:
+            source = source + self._noise_level(voiced) * noise.view_as(source)
+        return torch.tanh(source + self.l_linear.bias).flatten(1)
+
+    def merge_noise(self, noise: Tensor) -> Tensor:
+        """One standard normal value a sample that acts as ``noise``, [B, samples, harmonics], would.
+
+        All harmonics of a sample carry noise of the same amplitude and meet in the linear layer, so only
+        their weighted sum matters.
+        """
+        return noise @ F.normalize(self.l_linear.weight[0], dim=0)
+
+    def _turns_per_frame(self, f0: Tensor, rows: Rows) -> Tensor:
+        harmonics = torch.arange(1, self.num_sines + 1, device=f0.device, dtype=torch.float64)
+        per_sample = (f0.double()[..., None] * harmonics / self.config.sample_rate) % 1
+        turns = per_sample * self.config.hop
+        return rows.trim()(turns.transpose(1, 2)).transpose(1, 2)
+
+    def _accumulate(self, turns: Tensor, carry: PhaseCarry | None) -> Tensor:
+        if carry is None:
+            return turns.cumsum(1) % 1
+        frames = torch.arange(turns.shape[1], device=turns.device)
+        done = frames <= carry.frame[:, None]
+        return (turns.masked_fill(done[..., None], 0).cumsum(1) + carry.cycles[:, None]) % 1
+
+    def _sines(self, turns: Tensor, cycles: Tensor) -> Tensor:
+        """[B, T, hop, harmonics] float32."""
+        speed = F.pad(turns.float(), (0, 0, 0, 1))
+        before, after = speed[:, :-1].clone(), speed[:, 1:]
+        before[:, 0] = 0
+        phase = cycles.float()[:, :, None] + self.offsets.clamp(max=0) * before[:, :, None]
+        phase = phase + self.offsets.clamp(min=0) * after[:, :, None]
+        return torch.sin(2 * pi * (phase - phase.round()))
+
+    def _noise_level(self, voiced: Tensor) -> Tensor:
+        return self._noise_amplitude(voiced) * self.l_linear.weight.norm()
+
+    def _noise_amplitude(self, voiced: Tensor) -> Tensor:
+        unvoiced = self.config.sine_amplitude * UNVOICED_NOISE
+        return torch.where(voiced, self.config.noise_std, unvoiced)

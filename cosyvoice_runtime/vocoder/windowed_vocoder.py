@@ -1,0 +1,209 @@
+"""Chunks of mel to chunks of waveform, for several utterances at once, without seams.
+
+Each chunk is vocoded together with enough frames around it that the result is that of the whole utterance.
+With a smaller lookahead the missing frames are guessed by repeating the newest one. F0, phase and source of
+what was emitted stay as they were used, so that the sines go on without a jump; what remains of the guess's
+error at the join is faded out over a few milliseconds. What computes a window is for the runtimes to say.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from cosyvoice_runtime.checkpoint.config import VocoderConfig
+from cosyvoice_runtime.vocoder.state import Carry, UtteranceNoise, VocoderState, Window
+
+Wave = Any
+"""``[n]`` float32, the runtime's own, which may be on its way."""
+Waveforms = Callable[[], list[npt.NDArray[np.float32]]]
+"""Waits for waveforms ``[n]`` that are on their way to the host."""
+
+
+def keeping(waveforms: Waveforms, memory: object) -> Waveforms:
+    """The same waveforms; memory that they are made of is given to nobody before they are there."""
+    return partial(_waited_for, waveforms, memory)
+
+
+def _waited_for(waveforms: Waveforms, memory: object) -> list[npt.NDArray[np.float32]]:  # noqa: ARG001
+    return waveforms()
+
+
+FRAMES_AHEAD = 200
+"""Whose noise is drawn ahead: as many as four blocks of the flow give."""
+
+
+class WindowWave(NamedTuple):
+    """Result of a window.
+
+    Attributes:
+        wave: from the first frame to emit on, to the window's end or further.
+        carried: to the next window.
+    """
+
+    wave: Wave
+    carried: Carry
+
+
+class WindowedVocoder(ABC):
+    """Vocodes utterances side by side.
+
+    Attributes:
+        config: sizes of the network.
+        fused: whether fused kernels have taken the decoder's place.
+    """
+
+    def __init__(self, config: VocoderConfig) -> None:
+        self.config = config
+
+    @property
+    def fused(self) -> bool:
+        return False
+
+    @abstractmethod
+    def advance(
+        self, states: Sequence[VocoderState], mels: Sequence[Any], last: Sequence[bool]
+    ) -> list[Wave]:
+        """Take the next mel of each utterance and return its next samples: :meth:`advanced`.
+
+        Args:
+            states: one per utterance; advanced in place.
+            mels: [bins, n] each, n >= 0, float32, as :meth:`here` gives it.
+            last: the utterance ends with this chunk.
+
+        Returns:
+            One [hop * m] float32 waveform per utterance: all frames received less its lookahead, less what
+            was returned before; on the last chunk all that is left.
+
+        Raises:
+            ValueError: an utterance goes on after its last chunk, or mel has another shape; no state has
+                changed.
+        """
+
+    @abstractmethod
+    def start(self) -> Carry:
+        """State before the first window."""
+
+    @abstractmethod
+    def utterance_noise(self, seed: int) -> UtteranceNoise:
+        """The noise of an utterance that begins now."""
+
+    def draw_ahead(self, state: VocoderState) -> None:
+        """Draw noise that the next windows take, in time that nobody waits for."""
+        if state.noise is not None:
+            state.noise.peek(FRAMES_AHEAD)
+
+    @abstractmethod
+    def computed(self, states: Sequence[VocoderState], windows: Sequence[Window]) -> Iterable[WindowWave]:
+        """Compute windows side by side."""
+
+    @abstractmethod
+    def here(self, mel: Any) -> Any:
+        """A mel of the flow's, where the vocoder works."""
+
+    @abstractmethod
+    def joined_mel(self, mels: Sequence[Any]) -> Any:
+        """Mels ``[bins, n]``, at least one, one after the other."""
+
+    @abstractmethod
+    def joined(self, waves: Sequence[Wave]) -> Wave:
+        """Waveforms one after the other; of none, a waveform ``[0]``."""
+
+    @abstractmethod
+    def kept(self, wave: Wave) -> Wave:
+        """For the next window."""
+
+    @abstractmethod
+    def blended(self, first: Wave, second: Wave, weight: npt.NDArray[np.float32]) -> Wave:
+        """On the way from the first to the second by ``weight``."""
+
+    @abstractmethod
+    def between(
+        self, mel: Any, left: npt.NDArray[np.int64], right: npt.NDArray[np.int64],
+        weight: npt.NDArray[np.float32],
+    ) -> Any:  # fmt: skip
+        """On the way from a mel's frames ``left`` to its frames ``right``."""
+
+    def beside(self) -> AbstractContextManager[object]:
+        """Context in which it computes what the flow has given, beside what the flow is given next."""
+        return nullcontext()
+
+    @abstractmethod
+    def sent(self, waves: Sequence[Wave]) -> Waveforms:
+        """Let waveforms go to the host."""
+
+    def parts(self, mel: Any) -> Sequence[Any]:
+        """As much of a mel as a call takes, one part after the other."""
+        return (mel,)
+
+    def calls(self, rows: Sequence[int], windows: Mapping[int, Window]) -> Iterator[Sequence[int]]:  # noqa: ARG002
+        """Rows of each call."""
+        yield from [rows] if rows else []
+
+    def open(self, noise_seed: int | None, lookahead: int | None = None) -> VocoderState:
+        """Start an utterance.
+
+        Args:
+            noise_seed: None for a source without noise.
+            lookahead: as :class:`VocoderState` has it.
+        """
+        noise = None if noise_seed is None else self.utterance_noise(noise_seed)
+        return VocoderState(self.config, self.start(), noise, lookahead)
+
+    def advanced(
+        self, states: Sequence[VocoderState], mels: Sequence[Any], last: Sequence[bool]
+    ) -> list[Wave]:
+        """Result of :meth:`advance`."""
+        for state, mel in zip(states, mels, strict=True):
+            state.check(mel)
+        waves: list[list[Wave]] = [[] for _ in states]
+        parts = [self.parts(mel) for mel in mels]
+        for turn in range(max(map(len, parts), default=0)):
+            windows: dict[int, Window] = {}
+            for row, state in enumerate(states):
+                if turn < len(parts[row]):
+                    more = turn + 1 < len(parts[row])
+                    state.take(parts[row][turn], last[row] and not more, self.joined_mel)
+                    windows[row] = state.window(more)
+            for row, wave in self._vocode(states, windows):
+                waves[row].append(wave)
+        return [wave[0] if len(wave) == 1 else self.joined(wave) for wave in waves]
+
+    def _vocode(
+        self, states: Sequence[VocoderState], windows: Mapping[int, Window]
+    ) -> Iterator[tuple[int, Wave]]:
+        """Rows that emit something, and their new samples."""
+        emitting = [row for row, window in windows.items() if window.emit]
+        for rows in self.calls(emitting, windows):
+            outputs = self.computed([states[row] for row in rows], [windows[row] for row in rows])
+            for row, output in zip(rows, outputs, strict=True):
+                yield row, self._advance(states[row], windows[row], output)
+
+    def _advance(self, state: VocoderState, window: Window, output: WindowWave) -> Wave:
+        """Move past what is emitted; the emitted samples."""
+        hop, wave = self.config.hop, output.wave
+        end = hop * window.emit
+        samples = self._join(state.continuation, wave[:end])
+        state.move(window.emit, output.carried)
+        guessed = window.guessed and not state.is_last
+        state.continuation = self.kept(wave[end : end + fade_length(hop)]) if guessed else None
+        return samples
+
+    def _join(self, continuation: Wave, samples: Wave) -> Wave:
+        """Fade from how the previous chunk would have gone on to what is now known to be right."""
+        if continuation is None:
+            return samples
+        length = len(continuation)
+        weight = np.arange(length, dtype=np.float32) / np.float32(length)
+        return self.joined([self.blended(continuation, samples[:length], weight), samples[length:]])
+
+
+def fade_length(hop: int) -> int:
+    """Samples over which a guess gives way to what is right: 5 ms of a 20 ms frame."""
+    return max(1, hop // 4)

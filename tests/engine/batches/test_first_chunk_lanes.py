@@ -1,0 +1,226 @@
+"""First chunks that wait for no other: a lane for them alone, and turns that are put off for them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from coded_gpu import TIMEOUT_S, Gpu, Part
+from coded_waves import OneVoice, chunk, runtime
+
+from cosyvoice_runtime.engine.batches import WaveScheduler, WaveService, turn
+from cosyvoice_runtime.engine.batches.lane import TurnLane
+from cosyvoice_runtime.engine.batches.turn import DUE_S, HURRY_S
+from cosyvoice_runtime.engine.runtimes.runtime import TurnsBeside
+from cosyvoice_runtime.gpu.partitions.sole_use import SoleUse
+from eventually import eventually
+
+ROWS = 2
+
+
+class SpeechLM(SoleUse):
+    """Makes somebody's first tokens if ``expects`` says so; only then is anybody put off.
+
+    Attributes:
+        alone: utterances in progress when each first chunk began that is computed where steps are.
+        beside: first chunks that are being computed there.
+    """
+
+    def __init__(self) -> None:
+        self.expects = False
+        self.alone: list[int] = []
+        self.beside = 0
+        self.speaking: list[int] = []
+        self.first_waits: list[bool] = []
+        self._asked = threading.Condition()
+
+    def puts_off(self, speaking: int, first_waits: bool) -> bool:
+        with self._asked:
+            self.speaking.append(speaking)
+            self.first_waits.append(first_waits)
+            self._asked.notify_all()
+        return self.expects
+
+    @contextmanager
+    def first_chunk(self, utterances: int) -> Iterator[None]:
+        self.alone.append(utterances)
+        self.beside += 1
+        try:
+            yield
+        finally:
+            self.beside -= 1
+
+    def asked(self) -> bool:
+        """Whether whoever asks has asked several times more, soon."""
+        with self._asked:
+            enough = len(self.speaking) + 5
+            return self._asked.wait_for(lambda: len(self.speaking) >= enough, TIMEOUT_S)
+
+
+class Lanes:
+    """A part for turns, and two lanes of hurried chunks."""
+
+    def __init__(self) -> None:
+        self.turns = Gpu()
+        self.hurried, self.first = Part(self.turns), Part(self.turns)
+        self.speech_lm = SpeechLM()
+        beside = [self.hurried, self.first]
+        service = WaveService(self.turns, OneVoice(), max_utterances=8, idle_timeout_s=60.0, beside=beside)
+        self.scheduler = WaveScheduler(
+            service, runtime(self.turns, 4, on_gpu=True, beside=[
+                TurnsBeside(self.hurried, ROWS, lambda: self.hurried, hurried=True),
+                TurnsBeside(self.first, ROWS, lambda: self.first, hurried=True),
+            ]), 16, 1.0, self.speech_lm,
+        )  # fmt: skip
+
+    def end(self) -> None:
+        for lane in (self.turns, self.hurried, self.first):
+            lane.finish_all()
+        self.scheduler.close()
+
+
+@pytest.fixture
+def lanes() -> Iterator[Lanes]:
+    lanes = Lanes()
+    yield lanes
+    lanes.end()
+
+
+@pytest.fixture
+def patient(monkeypatch) -> None:
+    """Turns are put off for as long as a test takes."""
+    monkeypatch.setattr(turn, "LONGEST_PUT_OFF_S", TIMEOUT_S)
+
+
+@pytest.fixture
+def busy(lanes, outcomes) -> Lanes:
+    """With a turn under way, and a hurried one beside it."""
+    lanes.scheduler.submit(chunk("busy", [0]), outcomes.of("busy"))
+    assert lanes.turns.launched(1)
+    lanes.scheduler.submit(chunk("a", [1]), outcomes.of("a"))
+    assert lanes.hurried.launched(1)
+    return lanes
+
+
+def test_first_chunk_does_not_wait_for_another_one(busy, outcomes):
+    busy.scheduler.submit(chunk("b", [2]), outcomes.of("b"))
+    assert busy.first.launched(1)
+    busy.end()
+    assert busy.first.batches == [[[2]]]
+
+
+def test_steps_are_told_of_first_chunks_beside_them_alone(busy, outcomes):
+    assert busy.speech_lm.alone == [1]  # not of the one in the part for turns
+    assert busy.speech_lm.beside == 1
+    busy.hurried.turns[0].set()
+    assert outcomes.wait(1)
+    assert busy.speech_lm.beside == 0
+    busy.scheduler.submit(chunk("a", [2], 1, cushion_s=HURRY_S / 2), outcomes.of("later"))
+    assert busy.hurried.launched(2)
+    busy.end()
+    assert busy.speech_lm.alone == [1]
+
+
+def test_steps_are_told_of_a_first_chunk_that_is_not_the_most_urgent_of_its_turn(busy, outcomes):
+    busy.scheduler.submit(chunk("b", [2]), outcomes.of("b"))
+    assert busy.first.launched(1)
+    busy.first.turns[0].set()
+    assert outcomes.wait(1)
+    busy.scheduler.submit(chunk("c", [3]), outcomes.of("c"))
+    assert busy.first.launched(2)
+    busy.scheduler.submit(chunk("b", [4], 1), outcomes.of("more of b"))
+    busy.scheduler.submit(chunk("d", [5]), outcomes.of("d"))
+    told = len(busy.speech_lm.alone)
+    eventually(lambda: not any("b" in lane.names for lane in busy.scheduler._lanes))
+    busy.hurried.turns[0].set()
+    assert busy.hurried.launched(2)
+    busy.end()
+    assert busy.hurried.batches[1] == [[4], [5]]
+    assert len(busy.speech_lm.alone) == told + 1
+
+
+def test_steps_go_on_if_a_first_chunk_can_not_be_launched_beside_them(lanes, outcomes, monkeypatch):
+    lanes.scheduler.submit(chunk("busy", [0]), outcomes.of("busy"))
+    assert lanes.turns.launched(1)
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("told to fail")
+
+    monkeypatch.setattr(TurnLane, "begin", fails)
+    lanes.scheduler.submit(chunk("a", [1]), outcomes.of("a"))
+    assert outcomes.wait(1)
+    monkeypatch.undo()
+    lanes.end()
+    assert (lanes.speech_lm.alone, lanes.speech_lm.beside) == ([1], 0)
+
+
+def test_later_chunk_waits_for_a_lane_that_is_not_for_first_ones_alone(busy, outcomes):
+    busy.scheduler.submit(chunk("b", [2]), outcomes.of("b"))
+    assert busy.first.launched(1)
+    busy.first.turns[0].set()
+    assert outcomes.wait(1)
+    busy.scheduler.submit(chunk("b", [3], 1, cushion_s=HURRY_S / 2), outcomes.of("later"))
+    busy.scheduler.submit(chunk("c", [4]), outcomes.of("c"))
+    assert busy.first.launched(2)
+    busy.end()
+    assert busy.first.batches == [[[2]], [[4]]]
+
+
+def test_first_chunks_that_find_no_room_beside_wait_for_the_next_lane(busy, outcomes):
+    for token, name in enumerate("bcdefg", 2):
+        busy.scheduler.submit(chunk(name, [token]), outcomes.of(name))
+    assert busy.first.launched(1)
+    busy.end()
+    rows = [row for part in (busy.hurried, busy.first, busy.turns) for batch in part.batches for row in batch]
+    assert sorted(rows) == [[token] for token in range(8)]
+    assert {name for name, _ in outcomes.delivered} == {*"abcdefg", "busy"}
+
+
+def test_turn_that_nobody_waits_for_is_put_off_for_a_first_chunk(patient, lanes, outcomes):
+    lanes.scheduler.submit(chunk("a", [0]), outcomes.of("first of a"))
+    assert lanes.turns.launched(1)
+    lanes.speech_lm.expects = True
+    lanes.turns.turns[0].set()
+    assert outcomes.wait(1)
+    lanes.scheduler.submit(chunk("a", [1], 1, cushion_s=100 * DUE_S), outcomes.of("more of a"))
+    assert lanes.speech_lm.asked()
+    assert len(lanes.turns.turns) == 1
+    lanes.scheduler.submit(chunk("b", [2]), outcomes.of("first of b"))
+    assert lanes.turns.launched(2)  # the part that was kept free
+    assert lanes.turns.batches == [[[0]], [[2]]]
+    lanes.speech_lm.expects = False
+    lanes.end()
+    assert lanes.turns.batches == [[[0]], [[2]], [[1]]]
+    assert lanes.hurried.batches == []
+    assert max(lanes.speech_lm.speaking) == 2
+    assert {*lanes.speech_lm.first_waits} == {False, True}  # while b waited, and before
+
+
+def test_turn_goes_on_when_the_first_chunk_does_not_come(lanes, outcomes):
+    lanes.speech_lm.expects = True
+    lanes.scheduler.submit(chunk("a", [0], cushion_s=100 * DUE_S), outcomes.of("a"))
+    assert lanes.turns.launched(1)  # though tokens are still made
+
+
+def test_who_soon_runs_dry_is_not_put_off(lanes, outcomes):
+    lanes.speech_lm.expects = True
+    lanes.scheduler.submit(chunk("a", [0], cushion_s=DUE_S / 2), outcomes.of("a"))
+    assert lanes.turns.launched(1)
+
+
+def test_nobody_is_put_off_at_the_end(patient, lanes, outcomes):
+    lanes.speech_lm.expects = True
+    lanes.scheduler.submit(chunk("a", [0], last=True, cushion_s=100 * DUE_S), outcomes.of("a"))
+    assert lanes.speech_lm.asked()
+    lanes.end()
+    assert outcomes.delivered == [("a", [0])]
+
+
+def test_cancel_is_not_put_off(lanes, outcomes):
+    lanes.speech_lm.expects = True
+    lanes.scheduler.submit(chunk("a", [0], cushion_s=100 * DUE_S), outcomes.of("a"))
+    lanes.scheduler.submit(chunk("a", cancel=True), outcomes.of("cancel"))
+    assert outcomes.wait(2)
+    assert ("cancel", []) in outcomes.delivered

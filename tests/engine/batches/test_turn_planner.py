@@ -1,0 +1,306 @@
+"""Whose chunks a turn may compute: who is put off, who waits for pages, and what turns teach."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import threading
+from contextlib import ExitStack, closing
+
+import pytest
+from coded_waves import BLOCK, CodedWaves, chunk, runtime
+from spoken import chunks_of, prompt_tensors, speech_tokens
+
+from cosyvoice_runtime.engine.batches import load_wave_service, turn
+from cosyvoice_runtime.engine.batches.lane import jobs_of, lanes_of
+from cosyvoice_runtime.engine.batches.pace import TurnPace, TurnSize
+from cosyvoice_runtime.engine.batches.service import Speaker
+from cosyvoice_runtime.engine.batches.turn import DUE_S, LONGEST_PUT_OFF_S, LaunchedTurn, Share, WaveJob
+from cosyvoice_runtime.engine.batches.turn_planner import LOOK_FOR_FIRST_S, LOOK_S, TurnPlanner
+from cosyvoice_runtime.engine.runtimes.runtime import TurnsBeside
+from cosyvoice_runtime.gpu.partitions.sole_use import SoleUse
+from cosyvoice_runtime.metrics import Metrics
+
+NOW = 100.0
+RICH_S = 2 * DUE_S
+"""Who has so much to play can wait."""
+TURN_S = 1.0
+TIMEOUT_S = 120.0
+
+
+class Gpu(SoleUse):
+    """Puts off whoever can wait, if it is told to.
+
+    Attributes:
+        asked: what it was asked: utterances in progress, and whether a first chunk waits.
+    """
+
+    def __init__(self, puts_off: bool = True) -> None:
+        self._puts_off = puts_off
+        self.asked: list[tuple[int, bool]] = []
+
+    def puts_off(self, utterances: int, first_waits: bool) -> bool:
+        self.asked.append((utterances, first_waits))
+        return self._puts_off
+
+
+class Full:
+    """There are no pages for whoever would begin.
+
+    Attributes:
+        seen: who would.
+        idle: whether nothing was under way when it was asked.
+    """
+
+    def __init__(self, soon_s: float = math.inf) -> None:
+        self.seen: list[list[str]] = []
+        self.idle: list[bool] = []
+        self._soon_s = soon_s
+
+    def held(self, new, now):
+        self.seen.append(names(new))
+        return set(new)
+
+    def saving(self, jobs, speakers, unit_tokens, now, idle):
+        self.idle.append(idle)
+        known = {speaker.name for speaker in speakers()}
+        return {each for each in jobs if each.chunk.utterance_id in known & {"saving"}}
+
+    def soon_s(self) -> float:
+        return self._soon_s
+
+
+def job(name: str, cushion_s: float = 0.0, position: int = 50, arrived: float = NOW, **options) -> WaveJob:
+    tokens = options.pop("tokens", BLOCK)
+    made = chunk(name, [0] * tokens, position, cushion_s=cushion_s, **options)
+    return WaveJob(made, lambda _: None, arrived + cushion_s)
+
+
+def names(jobs) -> list[str]:
+    return [each.chunk.utterance_id for each in jobs]
+
+
+def planner(gpu: SoleUse | None = None, openings: Full | None = None, on_gpu: bool = True) -> TurnPlanner:
+    return TurnPlanner(lanes(), gpu or SoleUse(), on_gpu, BLOCK, TURN_S, openings, speakers)
+
+
+def lanes():
+    """One for turns, one for two hurried chunks."""
+    beside = TurnsBeside(CodedWaves(), 2, ExitStack, hurried=True)
+    return lanes_of(runtime(CodedWaves(), 4, beside=[beside]), turns_at_once=1)
+
+
+def speakers() -> list[Speaker]:
+    names = ("old", "saving", "poor")
+    return [Speaker(name, number, pages=1, lost_pages=0) for number, name in enumerate(names)]
+
+
+def divided(planner: TurnPlanner, jobs, new=(), ends=False):
+    """Whom the lane for turns may have, and for how long."""
+    found, again_s = planner.divided(jobs, new, 3, NOW, ends)
+    return sorted(names(jobs_of(planner._lanes[0], found))), again_s
+
+
+def test_who_can_wait_is_put_off_for_a_little():
+    gpu = Gpu()
+    turns, again_s = divided(planner(gpu), [job("rich", RICH_S), job("first", position=0)])
+    assert turns == ["first"]
+    assert again_s == LOOK_FOR_FIRST_S
+    assert gpu.asked == [(3, True)]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        job("poor", DUE_S / 2),
+        job("waited", RICH_S, arrived=NOW - 1.1 * LONGEST_PUT_OFF_S),
+        job("cancels", RICH_S, cancel=True),
+    ],
+    ids=lambda each: each.chunk.utterance_id,
+)
+def test_nobody_else_is_put_off(other):
+    gpu = Gpu()
+    turns, _ = divided(planner(gpu), [job("rich", RICH_S), other])
+    assert turns == names([other])
+    assert gpu.asked == [(3, False)]
+
+
+def test_nobody_is_put_off_where_nobody_can_wait_or_at_the_end():
+    gpu = Gpu()
+    divided(planner(gpu), [job("poor")])
+    turns, _ = divided(planner(gpu), [job("rich", RICH_S)], ends=True)
+    assert turns == ["rich"]
+    assert gpu.asked == []
+
+
+def test_nobody_is_put_off_by_a_gpu_that_expects_no_first_chunk():
+    turns, again_s = divided(planner(Gpu(puts_off=False)), [job("rich", RICH_S)])
+    assert turns == ["rich"]
+    assert again_s > LOOK_FOR_FIRST_S
+
+
+def test_who_finds_no_pages_waits_and_looks_again():
+    openings, new = Full(), job("new", position=0)
+    turns, again_s = divided(planner(openings=openings), [new, job("old")], [new])
+    assert turns == ["old"]
+    assert again_s == LOOK_S
+    assert openings.seen == [["new"]]
+
+
+@pytest.mark.parametrize(("on_gpu", "expected"), [(True, ["old"]), (False, ["old", "saving"])])
+def test_on_a_gpu_later_ones_leave_pages_to_earlier_ones(on_gpu, expected):
+    turns, again_s = divided(planner(openings=Full(), on_gpu=on_gpu), [job("saving"), job("old")])
+    assert turns == expected
+    assert (again_s == LOOK_S) == on_gpu
+
+
+def test_somebody_has_to_go_on_where_nothing_is_under_way():
+    openings = Full()
+    plan = planner(openings=openings)
+    divided(plan, [job("old")])
+    plan._lanes[1].pace.launched(None, NOW, NOW)
+    divided(plan, [job("old")])
+    assert openings.idle == [True, False]
+
+
+def test_at_the_end_nobody_waits_for_pages():
+    openings, new = Full(), job("new", position=0)
+    turns, _ = divided(planner(openings=openings), [new, job("saving")], [new], ends=True)
+    assert turns == ["new", "saving"]
+    assert openings.seen == [[]]  # and it is told that nobody waits
+
+
+def test_hurried_chunks_that_find_no_row_in_their_lane_may_have_the_other():
+    plan, now_due = planner(), [job(name) for name in "abc"]
+    busy = plan._lanes[0]
+    busy.pace.launched(None, NOW, NOW)
+    found, _ = plan.divided([*now_due, job("rich", RICH_S)], (), 3, NOW)
+    assert [sorted(names(each)) for _, each in found] == [["a", "b", "c"], ["c", "rich"]]
+
+
+def test_new_voice_has_a_turn_of_its_own_in_lane_0_alone():
+    plan = planner()
+    turns, hurried = plan._lanes
+    new, known = job("new", position=0), job("known")
+    new.needs_voice = True
+    assert names(share.job for share in plan.shares(turns, [new, known], NOW)) == ["new"]
+    assert names(share.job for share in plan.shares(hurried, [new, known], NOW)) == ["known"]
+    assert plan.shares(hurried, [new], NOW) == []
+
+
+@pytest.mark.parametrize(
+    ("on_gpu", "order"), [(True, ["poor", "early", "late"]), (False, ["poor", "late", "early"])]
+)
+def test_where_pages_are_short_a_gpu_speaks_to_the_end_in_the_order_of_coming(on_gpu, order):
+    early, late, poor = job("early", 9.0), job("late", 5.0), job("poor", 0.5)
+    late.number, poor.number = 1, 2
+    plan = planner(openings=Full(soon_s=1.0), on_gpu=on_gpu)
+    assert names(plan.in_order([early, late, poor], NOW)) == order
+
+
+def test_turns_of_all_but_hurried_chunks_and_new_voices_teach_how_long_they_may_be():
+    plan = planner(on_gpu=False)
+    turns, hurried = plan._lanes
+
+    def next_tokens() -> int:
+        [share] = plan.shares(turns, [job("long", tokens=9 * BLOCK)], NOW)
+        return share.tokens
+
+    def launched(of_new_voice: bool = False) -> LaunchedTurn:
+        return LaunchedTurn(
+            plan.shares(turns, [job("long", tokens=9 * BLOCK)], NOW), list, of_new_voice, ExitStack()
+        )
+
+    assert next_tokens() == BLOCK
+    plan.learn(hurried, launched(), TURN_S / 8)
+    plan.learn(turns, launched(of_new_voice=True), TURN_S / 8)
+    assert next_tokens() == BLOCK
+    plan.learn(turns, launched(), TURN_S / 8)
+    assert next_tokens() == 2 * BLOCK
+
+
+def test_while_turns_are_long_those_come_along_who_would_run_dry_before_the_next_ends():
+    plan = planner()
+    turns, _ = plan._lanes
+    cushions_s = {"first": 2 * DUE_S, "short": 1.2 * DUE_S, "c": 10.0, "d": 10.0, "e": 10.0}
+    waiting = [
+        job(name, cushion_s, tokens=BLOCK if name == "short" else 2 * BLOCK)
+        for name, cushion_s in cushions_s.items()
+    ]
+
+    def taken() -> list[str]:
+        return names(share.job for share in plan.shares(turns, waiting, NOW))
+
+    assert taken() == ["first", "c", "d", "e"]
+    plan.learn(turns, LaunchedTurn([Share(waiting[0], 2 * BLOCK)], list, False, ExitStack()), 0.7 * DUE_S)
+    assert taken() == ["first", "short", "c", "d"]
+
+
+def test_device_that_is_shared_is_held_and_asked(settings, shared_token2wav, tmp_path, monkeypatch):
+    monkeypatch.setattr(turn, "LONGEST_PUT_OFF_S", TIMEOUT_S)  # however long the first turn takes
+
+    class Shared(Gpu):
+        held = 0
+
+        def turn(self):
+            self.held += 1
+            return super().turn()
+
+    gpu = Shared(puts_off=False)
+    waves, both = [], threading.Event()
+
+    def take(outcome: object) -> None:
+        waves.append(outcome)
+        if len(waves) == 2:
+            both.set()
+
+    prompt = prompt_tensors(shared_token2wav, 40)
+    first, second = chunks_of("a", speech_tokens(50, 0), [25, 50], "v", prompt)
+    with closing(load_wave_service(settings, Metrics("token2wav", tmp_path), {None: gpu})) as service:
+        service.submit(first, take)
+        service.submit(dataclasses.replace(second, cushion_s=2 * TIMEOUT_S), take)
+        assert both.wait(TIMEOUT_S)
+    assert gpu.held >= 2
+    assert gpu.asked
+
+
+def of_two_divisions(few: bool):
+    """A lane for many and one for few utterances, the latter idle; and which of them there are now."""
+
+    class Divided(SoleUse):
+        def few(self, utterances: int) -> bool:
+            return few
+
+    beside = TurnsBeside(CodedWaves(), 2, ExitStack, of_few=True)
+    both = lanes_of(runtime(CodedWaves(), 4, beside=[beside], of_few=False), turns_at_once=1)
+    both[0].pace.launched(None, NOW, NOW)
+    return both, TurnPlanner(both, Divided(), True, BLOCK, TURN_S)
+
+
+def test_a_lane_of_the_other_division_is_not_free():
+    _, many = of_two_divisions(few=False)
+    assert many.free_in([job("any")], 3, NOW) is None
+    _, few = of_two_divisions(few=True)
+    assert few.free_in([job("any")], 3, NOW) == 0
+
+
+def test_new_voices_have_the_first_lane_whatever_the_division():
+    both, few = of_two_divisions(few=True)
+    both[0].pace.ended(NOW)
+    both[1].pace.launched(None, NOW, NOW)
+    new = job("new", position=0)
+    assert few.free_in([new], 3, NOW) is None
+    new.needs_voice = True
+    assert few.free_in([new], 3, NOW) == 0
+
+
+def test_the_first_lane_to_be_free_is_the_one_that_is_waited_for():
+    """One whose turns are known to take long, one for hurried chunks whose turns are short."""
+    both, size = lanes(), TurnSize(1, 1)
+    for lane, seconds in zip(both, (2.0, 1.0), strict=True):
+        lane.pace = TurnPace(2)
+        lane.pace.launched(size, NOW, NOW)
+        lane.pace.ended(NOW + seconds)
+        lane.pace.launched(size, NOW, NOW)
+    assert TurnPlanner(both, SoleUse(), True, BLOCK, TURN_S).free_in([], 3, NOW) == both[1].pace.delay(NOW)
+    assert 0 < both[1].pace.delay(NOW) < 1 < both[0].pace.delay(NOW) < 2

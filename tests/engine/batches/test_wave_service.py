@@ -1,0 +1,441 @@
+"""Batches, errors and ends of utterances, with coded networks."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
+
+import pytest
+from coded_waves import (
+    BAD_TOKEN,
+    BROKEN_TOKEN,
+    LOST_GPU_TOKEN,
+    NAN_TOKEN,
+    PROMPT,
+    CodedWaves,
+    FakeClock,
+    OneVoice,
+    chunk,
+    results,
+)
+
+from cosyvoice_runtime.engine.batches import WaveService
+from cosyvoice_runtime.errors import InvalidInput, NotFoundError, OverloadedError
+from cosyvoice_runtime.gpu.cuda_errors import is_fatal
+
+IDLE_S = 60.0
+TIMEOUT_S = 120.0
+
+
+@pytest.fixture
+def waves() -> CodedWaves:
+    return CodedWaves()
+
+
+@pytest.fixture
+def voices() -> OneVoice:
+    return OneVoice()
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def service(waves, voices, clock):
+    service = WaveService(waves, voices, max_utterances=3, idle_timeout_s=IDLE_S, clock=clock)
+    yield service
+    service.close()
+
+
+def assert_nothing_held(service, waves, voices):
+    assert service.usage().utterances == 0
+    assert waves.open_states == set()
+    assert voices.users == 0
+
+
+def test_one_that_can_not_be_freed_keeps_nobody_elses_voice(caplog):
+    class Stuck(CodedWaves):
+        def close(self, state):
+            if BROKEN_TOKEN in state.pending:
+                raise RuntimeError("stuck")
+            super().close(state)
+
+    waves, voices = Stuck(), OneVoice()
+    service = WaveService(waves, voices, max_utterances=8, idle_timeout_s=60.0)
+    service.run([chunk("a", [BROKEN_TOKEN]), chunk("b", [1], last=True), chunk("c", [2])])
+    service.run([chunk("c", [3], 1, last=True)])
+    assert voices.users == 0
+    assert waves.open_states != set()
+    assert "could not be freed" in caplog.text
+    service.close()
+
+
+def test_chunks_of_many_utterances_are_one_batch_and_each_gets_its_own(service, waves):
+    assert results(service, chunk("a", [1, 2]), chunk("b", [3]), chunk("c")) == [[1, 2], [3], []]
+    assert waves.batches == [[[1, 2], [3], []]]
+    assert service.usage().batches == {3: 1}
+
+
+@pytest.mark.parametrize("tokens", [[], [7, 8]])
+def test_last_chunk_frees_the_utterance(service, waves, voices, tokens):
+    assert results(service, chunk("a", [1, 2])) == [[1, 2]]
+    assert results(service, chunk("a", tokens, position=2, last=True)) == [tokens]
+    assert_nothing_held(service, waves, voices)
+
+
+def test_utterance_opened_without_tokens_goes_on_from_position_0(service):
+    assert results(service, chunk("a")) == [[]]
+    assert results(service, chunk("a", [1], position=0)) == [[1]]
+    assert results(service, chunk("a", [2], position=1)) == [[2]]
+
+
+def test_cancel_frees_the_utterance_and_may_be_repeated(service, waves, voices):
+    results(service, chunk("a", [1]))
+    for _ in range(2):
+        assert results(service, chunk("a", [5], voice_key="", cancel=True)) == [[]]
+    assert_nothing_held(service, waves, voices)
+
+
+@pytest.mark.parametrize(
+    ("bad", "error"),
+    [
+        ({"tokens": [BAD_TOKEN]}, "speech_tokens: 1000 is not accepted; tokens are 0 to 999"),
+        ({"tokens": [NAN_TOKEN]}, "vocoder: NaN or infinity in the samples"),
+        ({"position": 5}, "utterance_id: 'bad' is unknown; it was not opened, has ended or failed"),
+        ({"voice_key": "new"}, "voice_key: 'new' is unknown; send it"),
+        ({"voice_key": ""}, "voice_key: '' is not accepted; 1 to 256 characters"),
+        ({"noise_seed": -1}, "noise_seed: -1 is not accepted; an integer from 0 to"),
+        ({"noise_seed": 2**63}, "noise_seed: 9223372036854775808 is not accepted"),
+        ({"speed": 0.0}, "speed: 0.0 is not accepted"),
+        ({"speed": float("nan")}, "speed: nan is not accepted"),
+        ({"position": -1}, "position: -1 is not accepted; 0 or more tokens"),
+        ({"cushion_s": float("nan")}, "cushion: nan is not accepted; 0 to 3600 s"),
+        ({"tokens": [1.5]}, "speech_tokens: 1.5 is not accepted; whole numbers are expected"),
+        ({"tokens": [None]}, "speech_tokens: None is not accepted; whole numbers are expected"),
+        ({"voice_key": "k" * 257}, "voice_key: 'kkk"),
+        ({"voice_key": None}, "voice_key: None is not accepted"),
+    ],
+)
+def test_bad_row_fails_alone_and_is_freed(service, waves, voices, bad, error):
+    first, failed, third = results(service, chunk("a", [1]), chunk("bad", **bad), chunk("c", [3]))
+    assert (first, third) == ([1], [3])
+    assert failed.startswith(error)
+    again = results(
+        service, chunk("a", [2], 1, last=True), chunk("bad", [9], 1), chunk("c", [4], 1, last=True)
+    )
+    assert again[0] == [2]
+    assert again[1].startswith("utterance_id: 'bad' is unknown")
+    assert again[2] == [4]
+    assert_nothing_held(service, waves, voices)
+
+
+def test_bad_token_in_a_later_chunk_ends_the_utterance(service, waves, voices):
+    results(service, chunk("a", [1]))
+    assert results(service, chunk("a", [BAD_TOKEN], 1))[0].startswith("speech_tokens: 1000")
+    assert_nothing_held(service, waves, voices)
+
+
+def test_a_refusal_that_ends_late_leaves_the_utterance_that_was_opened_meanwhile(service):
+    """Two parts of a chunk whose voice is not known are under way, and the voice comes after the first."""
+    first, second = (service.launch([chunk("a", [1], at, voice_key="new")]) for at in (0, 1))
+    assert isinstance(first()[0], NotFoundError)
+    opened = service.launch([chunk("a", [1], voice_key="new", prompt=PROMPT)])
+    assert isinstance(second()[0], NotFoundError)
+    assert opened()[0].tolist() == [1]
+    assert "a" in service
+
+
+@pytest.mark.parametrize("position", [0, 1, 3])
+def test_lost_or_repeated_chunk_is_refused(service, waves, voices, position):
+    results(service, chunk("a", [1, 2]))
+    [error] = results(service, chunk("a", [3], position))
+    assert error == f"position: {position} is not accepted; 2 tokens of the utterance were received before"
+    assert_nothing_held(service, waves, voices)
+
+
+def test_failed_batch_is_computed_again_row_by_row_and_only_the_guilty_one_fails(service, waves, voices):
+    results(service, chunk("heard", [1]), chunk("a", [5]))
+    outcomes = results(
+        service, chunk("a", [6], 1), chunk("bad", [BROKEN_TOKEN]), chunk("heard", [2], 1, last=True)
+    )
+    assert outcomes == [[6], "this row can't be computed", [2]]
+    assert waves.batches[1:] == [[[6], [BROKEN_TOKEN], [2]], [[6]], [[BROKEN_TOKEN]], [[2]]]
+    assert results(service, chunk("a", [7], 2, last=True)) == [[7]]
+    assert_nothing_held(service, waves, voices)
+
+
+def test_batch_on_a_lost_gpu_is_not_tried_again(service, waves):
+    outcomes = service.run([chunk("a", [LOST_GPU_TOKEN]), chunk("b", [3])])
+    assert all(is_fatal(outcome) for outcome in outcomes)
+    assert waves.batches == [[[LOST_GPU_TOKEN], [3]]]
+
+
+def test_usage_that_can_not_be_told_costs_no_waveform(waves, voices):
+    def broken(_: object) -> None:
+        raise OSError("no space left on device")
+
+    service = WaveService(waves, voices, 3, IDLE_S, broken)
+    assert results(service, chunk("a", [1])) == [[1]]
+    assert results(service, chunk("a", [2], 1, last=True)) == [[2]]
+    service.close()
+
+
+def test_errors_have_types_that_say_what_to_do(service):
+    wrong = [chunk("a", voice_key="new"), chunk("b", noise_seed=-1), chunk("c", position=3)]
+    assert [type(outcome) for outcome in service.run(wrong)] == [NotFoundError, InvalidInput, NotFoundError]
+
+
+def test_openings_without_tokens_make_room_for_utterances(service, waves, voices):
+    for name in ("a", "b", "c", "d", "e"):
+        assert results(service, chunk(name)) == [[]]
+    assert results(service, chunk("f", [1]), chunk("g", [2]), chunk("h", [3])) == [[1], [2], [3]]
+    assert service.usage().utterances == 3
+    [error] = service.run([chunk("i", [4])])
+    assert isinstance(error, OverloadedError)
+    assert results(service, chunk("f", [5], 1, last=True)) == [[5]]
+    assert results(service, chunk("e", [6], last=True)) == [[6]]  # opened anew: nothing was lost with it
+    assert results(service, chunk("g", [], 1, True), chunk("h", [], 1, True)) == [[], []]
+    assert_nothing_held(service, waves, voices)
+
+
+def test_openings_of_one_turn_are_not_given_up_for_each_other(service):
+    outcomes = service.run([chunk(name) for name in "abcd"])
+    assert [isinstance(outcome, OverloadedError) for outcome in outcomes] == [False, False, False, True]
+
+
+def test_utterance_beyond_the_limit_is_refused_and_the_others_go_on(service, waves, voices):
+    results(service, *(chunk(name, [1]) for name in "abc"))
+    [error] = service.run([chunk("d", [1])])
+    assert isinstance(error, OverloadedError)
+    assert "3 utterances are in progress" in str(error)
+    assert results(service, chunk("a", [2], 1, last=True), chunk("d", [5]))[0] == [2]
+    assert results(service, chunk("d", [5])) == [[5]]
+    assert service.usage().utterances == len(waves.open_states) == voices.users == 3
+
+
+def test_idle_utterance_is_dropped_at_the_next_call_for_another(service, waves, voices, clock):
+    results(service, chunk("idle", [1]), chunk("busy", [1]))
+    clock.now = IDLE_S - 1
+    assert results(service, chunk("busy", [2], 1)) == [[2]]
+    clock.now = IDLE_S + 1
+    assert results(service, chunk("busy", [3], 2)) == [[3]]
+    assert service.usage().utterances == len(waves.open_states) == voices.users == 1
+    [error] = results(service, chunk("idle", [2], 1))
+    assert error.endswith("or was idle for 60 s")
+
+
+def test_utterance_called_for_in_time_is_not_idle_however_long_it_lasts(service, clock):
+    for position in range(5):
+        clock.now += IDLE_S - 1
+        assert results(service, chunk("a", [position], position)) == [[position]]
+
+
+def test_utterance_is_not_idle_while_it_is_computed_however_long_that_takes(service, clock):
+    outcomes = service.launch([chunk("a", [1, 2])])
+    clock.now += IDLE_S + 1
+    service.sweep()
+    assert [outcome.tolist() for outcome in outcomes()] == [[1, 2]]
+    assert results(service, chunk("a", [3], 2)) == [[3]]
+
+
+def test_timer_drops_the_last_idle_utterance_without_any_call(waves, voices):
+    opened, dropped = threading.Event(), threading.Event()
+
+    def watch(usage):
+        if usage.utterances:
+            opened.set()
+        elif opened.is_set():
+            dropped.set()
+
+    service = WaveService(waves, voices, max_utterances=3, idle_timeout_s=0.5, on_change=watch)
+    results(service, chunk("a", [1]))
+    assert dropped.wait(TIMEOUT_S)
+    assert_nothing_held(service, waves, voices)
+    service.close()
+
+
+def test_timer_that_could_not_be_started_is_set_by_the_next_change(waves, voices, monkeypatch):
+    dropped = threading.Event()
+    service = WaveService(waves, voices, max_utterances=3, idle_timeout_s=0.05)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Timer, "start", Mock(side_effect=RuntimeError("can't start new thread")))
+        assert results(service, chunk("a", [1])) == [[1]]
+    service._on_change = lambda usage: usage.utterances or dropped.set()
+    assert results(service, chunk("b", [1])) == [[1]]
+    assert dropped.wait(TIMEOUT_S)
+    service.close()
+
+
+def test_close_frees_everything_and_leaves_no_timer(service, waves, voices):
+    results(service, chunk("a", [1]), chunk("b", [1]))
+    timer = service._timer
+    assert timer.is_alive()
+    service.close()
+    assert_nothing_held(service, waves, voices)
+    assert timer.finished.is_set()
+    timer.join(TIMEOUT_S)
+    assert not timer.is_alive()
+
+
+def test_usage_is_told_at_first_and_after_every_call(waves, voices, clock):
+    told = []
+    service = WaveService(waves, voices, 3, IDLE_S, told.append, clock)
+    results(service, chunk("a", [1]), chunk("b", [1]))
+    results(service, chunk("a", [1], 1, last=True))
+    service.close()
+    service.sweep()  # of a timer that rang meanwhile
+    service.close()
+    assert [usage.utterances for usage in told] == [0, 2, 1, 0]
+
+
+class BlockedLaunch(CodedWaves):
+    """A launch that goes on when the test says so."""
+
+    def __init__(self, others: CodedWaves) -> None:
+        super().__init__()
+        self.open_states = others.open_states
+        self.begun, self.goes_on = threading.Event(), threading.Event()
+
+    def launch(self, states):
+        self.begun.set()
+        assert self.goes_on.wait(TIMEOUT_S)
+        return super().launch(states)
+
+
+@pytest.fixture
+def launching(waves):
+    return BlockedLaunch(waves)
+
+
+@pytest.fixture
+def with_two_lanes(waves, voices, clock, launching):
+    service = WaveService(waves, voices, 3, IDLE_S, clock=clock, beside=[launching])
+    yield service
+    launching.goes_on.set()
+    service.close()
+
+
+def in_another_thread(call):
+    """What it gives, once the test asks for that."""
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(call)
+    pool.shutdown(wait=False)
+    return future
+
+
+def stays(future) -> bool:
+    """Whether it does not end: a fault is seen soon enough, and a slow machine sees none."""
+    with pytest.raises(TimeoutError):
+        future.result(0.2)
+    return True
+
+
+def test_end_of_a_batch_does_not_wait_for_a_launch(with_two_lanes, launching, waves, voices):
+    """A first chunk's listener would wait for the launch of others' turn."""
+    service = with_two_lanes
+    outcomes = service.launch([chunk("a", [1], last=True)])
+    launch = in_another_thread(lambda: service.launch([chunk("b", [2], last=True)], lane=1))
+    assert launching.begun.wait(TIMEOUT_S)
+    [wave] = in_another_thread(outcomes).result(TIMEOUT_S)
+    assert wave.tolist() == [1]
+    assert "a" not in service
+    assert service.usage().utterances == len(waves.open_states) == voices.users == 1
+    launching.goes_on.set()
+    [wave] = launch.result(TIMEOUT_S)()
+    assert wave.tolist() == [2]
+    assert_nothing_held(service, waves, voices)
+
+
+@pytest.mark.parametrize("idle", [False, True])
+def test_what_is_being_launched_is_not_freed(with_two_lanes, launching, waves, voices, clock, idle):
+    """Though an earlier part of the utterance fails meanwhile, or its time is over."""
+    service = with_two_lanes
+    service.run([chunk("a", [1])])
+    earlier = service.launch([chunk("a", [NAN_TOKEN], 1)])
+    launch = in_another_thread(lambda: service.launch([chunk("a", [2], 2, last=True)], lane=1))
+    assert launching.begun.wait(TIMEOUT_S)
+    if idle:
+        clock.now += 2 * IDLE_S
+        service.sweep()
+        assert "a" in service
+    [error] = in_another_thread(earlier).result(TIMEOUT_S)
+    assert "NaN" in str(error)
+    assert "a" not in service
+    assert len(waves.open_states) == voices.users == 1
+    launching.goes_on.set()
+    [late] = launch.result(TIMEOUT_S)()
+    assert isinstance(late, NotFoundError)
+    assert_nothing_held(service, waves, voices)
+
+
+def test_launch_that_fails_holds_nothing(waves, voices, clock):
+    class Lost(CodedWaves):
+        def launch(self, states):
+            raise KeyboardInterrupt
+
+    service = WaveService(waves, voices, 3, IDLE_S, clock=clock, beside=[Lost()])
+    service.run([chunk("a", [1])])
+    with pytest.raises(KeyboardInterrupt):
+        service.launch([chunk("a", [2], 1)], lane=1)
+    assert service.run([chunk("a", cancel=True)])[0].size == 0
+    assert_nothing_held(service, waves, voices)
+    service.close()
+
+
+def test_batches_are_launched_one_after_the_other_and_closing_waits_for_that(
+    with_two_lanes, launching, waves
+):
+    service = with_two_lanes
+    first = in_another_thread(lambda: service.launch([chunk("a", [1], last=True)], lane=1))
+    assert launching.begun.wait(TIMEOUT_S)
+    second = in_another_thread(lambda: service.launch([chunk("b", [2], last=True)]))
+    assert stays(second)
+    closing = in_another_thread(service.close)
+    assert stays(closing)
+    assert waves.batches == []
+    launching.goes_on.set()
+    first.result(TIMEOUT_S)()
+    second.result(TIMEOUT_S)()
+    closing.result(TIMEOUT_S)
+    assert (launching.batches, waves.batches) == ([[[1]]], [[[2]]])
+
+
+def test_who_is_told_of_the_usage_holds_up_no_launch(waves, voices, clock):
+    told, goes_on = threading.Event(), threading.Event()
+
+    def tell(usage) -> None:
+        if usage.utterances:
+            told.set()
+            assert goes_on.wait(TIMEOUT_S)
+
+    service = WaveService(waves, voices, 3, IDLE_S, tell, clock=clock)
+    end = in_another_thread(service.launch([chunk("a", [1])]))
+    assert told.wait(TIMEOUT_S)
+    sweep = in_another_thread(service._ring)  # the timer's
+    further = in_another_thread(lambda: service.launch([chunk("a", [2], 1)])).result(TIMEOUT_S)
+    assert all(stays(future) for future in (end, sweep))
+    goes_on.set()
+    assert [wave.tolist() for wave in end.result(TIMEOUT_S)] == [[1]]
+    assert [wave.tolist() for wave in further()] == [[2]]
+    sweep.result(TIMEOUT_S)
+    service.close()
+
+
+def test_utterance_that_ends_while_a_launch_asks_for_it_is_not_found(service):
+    """Of two threads, one takes it away between a look and the next."""
+
+    class Leaving(dict):
+        def __contains__(self, name):
+            there = super().__contains__(name)
+            self.pop(name, None)
+            return there
+
+    service.run([chunk("a", [1])])
+    utterances = service._utterances
+    utterances._utterances = Leaving(utterances._utterances)
+    with pytest.raises(NotFoundError, match="utterance_id"):
+        utterances.get("b")
+    assert utterances.get("a").received == 1

@@ -1,0 +1,428 @@
+"""Utterances that the engine speaks to a caller on its socket: chunks, ends, and callers that leave."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cosyvoice_runtime.engine import host_client, speech_engine
+from cosyvoice_runtime.engine.messages import Order
+from cosyvoice_runtime.engine.speech_engine import SpeechEngine
+from cosyvoice_runtime.engine.utterance.hop import HopPolicy
+from cosyvoice_runtime.engine.utterance.request import AudioChunk, Utterance
+from cosyvoice_runtime.errors import (
+    CosyVoiceError,
+    InvalidInput,
+    NotFoundError,
+    OverloadedError,
+    StageError,
+    StageLostError,
+    StageSilentError,
+    status_of,
+)
+from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
+from cosyvoice_runtime.serving.hosted.model_host import ModelHost
+from cosyvoice_runtime.serving.speech.engine_client import EngineCall, EngineClient
+from cosyvoice_runtime.voice.voice import Voice
+from eventually import eventually
+
+PATIENCE_S = 30.0
+TOKEN_SAMPLES, RATE = 960, 24_000
+HOP = HopPolicy(25, 3, 10, 25, 100, 25)
+VOICE = Voice(
+    "0" * 64, "x", np.arange(15, dtype=np.int32), np.ones((30, 80), np.float32), np.ones(192, np.float32), "c"
+)
+SPEECH = tuple(range(60))
+
+
+class Lm:
+    """Says the given tokens, group by group, from a thread of its own, or those of a text in pieces.
+
+    Attributes:
+        said: tokens of an utterance.
+        refusal: raised in place of an answer.
+        failure: told in the place of the end.
+        holds: it says no more than the first group until it is stopped.
+        prompts: of all requests, with their sampling.
+        stopped: ids of requests that were to end early.
+    """
+
+    silent_tokens: frozenset[int] = frozenset()
+
+    def __init__(self) -> None:
+        self.said: Sequence[int] = SPEECH
+        self.refusal: Exception | None = None
+        self.failure: Exception | None = None
+        self.holds = False
+        self.prompts: list[tuple[Prompt, SamplingOptions]] = []
+        self.stopped: list[str] = []
+        self.texts: list[int] = []
+        self.readers: dict[str, Any] = {}
+
+    def speak(self, prompt, sampling, request_id, groups, reader, in_pieces):
+        if self.refusal is not None:
+            raise self.refusal
+        self.prompts.append((prompt, sampling))
+        self.readers[request_id] = reader
+        if not in_pieces:
+            threading.Thread(target=self._say, args=(reader, groups)).start()
+
+    def _say(self, reader, groups) -> None:
+        first, later = groups
+        reader.send(list(self.said[:first]), None)
+        if self.holds:
+            return
+        for start in range(first, len(self.said), later):
+            reader.send(list(self.said[start : start + later]), None)
+        self._end(reader)
+
+    def _end(self, reader) -> None:
+        if self.failure is None:
+            reader.send([], FinishReason.STOP)
+        reader.finish(self.failure)
+
+    def push_text(self, request_id: str, ids: Sequence[int], ended: bool) -> None:
+        self.texts += ids
+        self.readers[request_id].send([*ids], None)
+        if ended:
+            self._end(self.readers[request_id])
+
+    def stop(self, request_id: str) -> None:
+        self.stopped.append(request_id)
+
+    def told(self, error: Exception) -> Exception:
+        return error
+
+
+class Waves:
+    """Writes each token as samples, from a thread of its own; has to be told a voice once.
+
+    Attributes:
+        error: the outcome of every chunk.
+        holds: it answers nothing.
+        forgotten: utterances that were to be forgotten.
+    """
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+        self.holds = False
+        self.forgotten: list[str] = []
+        self.chunks: list[Any] = []
+        self.voices: dict[str, Any] = {}
+
+    def submit(self, chunk, deliver) -> None:
+        if chunk.cancel:
+            self.forgotten.append(chunk.utterance_id)
+            return
+        chunk.check()
+        self.chunks.append(chunk)
+        if not self.holds:
+            threading.Thread(target=deliver, args=(self._outcome(chunk),)).start()
+
+    def _outcome(self, chunk):
+        if self.error is not None:
+            return self.error
+        if chunk.prompt is not None:
+            assert chunk.prompt.key == chunk.voice_key
+            self.voices[chunk.voice_key] = chunk.prompt
+        if chunk.position == 0 and chunk.voice_key not in self.voices:
+            return NotFoundError("voice_key", chunk.voice_key, "send it")
+        return np.repeat(np.array(chunk.tokens, np.float32), TOKEN_SAMPLES)
+
+    def told(self, error: Exception) -> Exception:
+        return error
+
+
+@pytest.fixture
+def lm() -> Lm:
+    return Lm()
+
+
+@pytest.fixture
+def waves() -> Waves:
+    return Waves()
+
+
+@pytest.fixture
+def path(tmp_path: Path, lm: Lm, waves: Waves) -> Iterator[Path]:
+    host = ModelHost(tmp_path / "networks", {}, SpeechEngine(lm, waves))
+    yield tmp_path / "networks"
+    host.close()
+
+
+def order(timeout_s: float = PATIENCE_S, **options: Any) -> Order:
+    how = {"seed": 7, "speed": 1.0, "sampling": SamplingOptions(top_k=7), "streaming": True} | options
+    utterance = Utterance(VOICE.prompt_key, 15, **how)
+    return Order(utterance, HOP, RATE, timeout_s=timeout_s, text_timeout_s=timeout_s)
+
+
+def run(path: Path, use: Callable[[EngineClient], Awaitable[Any]], timeout_s: float = PATIENCE_S) -> Any:
+    async def inner() -> Any:
+        engine = EngineClient(path, timeout_s)
+        try:
+            return await asyncio.wait_for(use(engine), PATIENCE_S)
+        finally:
+            await engine.close()
+
+    return asyncio.run(inner())
+
+
+def called(engine: EngineClient, prompts: Sequence[Prompt] = (Prompt([5]),), **options: Any) -> EngineCall:
+    call = engine.call(order(**options), VOICE, lambda _: None)
+    for prompt in prompts:
+        call.begin(prompt)
+    call.done()
+    return call
+
+
+async def heard(call: EngineCall) -> list[AudioChunk]:
+    return [chunk async for chunk in call.chunks()]
+
+
+def tokens(chunks: Sequence[AudioChunk]) -> list[int]:
+    samples = np.concatenate([chunk.samples for chunk in chunks])
+    return samples[::TOKEN_SAMPLES].astype(int).tolist()
+
+
+def test_every_token_of_every_segment_is_heard_once_in_order(path, lm):
+    prompts = [Prompt([5, 6], [7], [8, 9], [1], [0.5, 0.25]), Prompt([10])]
+    chunks = run(path, lambda engine: heard(called(engine, prompts)))
+    assert tokens(chunks) == [*SPEECH, *SPEECH]
+    assert [(chunk.segment, chunk.finish_reason) for chunk in chunks if chunk.finish_reason] == [
+        (0, FinishReason.STOP),
+        (1, FinishReason.STOP),
+    ]
+    parts = [prompt.parts() for prompt, _ in lm.prompts]
+    assert str(parts) == str([Prompt(*map(list, astuple(prompt))).parts() for prompt in prompts])
+    assert {sampling.top_k for _, sampling in lm.prompts} == {7}
+    assert len({sampling.seed for _, sampling in lm.prompts}) == 2
+
+
+def test_same_seed_draws_the_same_and_another_one_others(path, lm, waves):
+    for seed in (1, 1, 2):
+        run(path, lambda engine, seed=seed: heard(called(engine, seed=seed)))
+    drawn = [sampling.seed for _, sampling in lm.prompts]
+    noise = [chunk.noise_seed for chunk in waves.chunks if chunk.position == 0 and chunk.voice_key]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert len(set(noise)) == 2
+
+
+def test_many_utterances_at_a_time_hear_their_own(path, lm, waves):
+    async def use(engine: EngineClient) -> list[list[AudioChunk]]:
+        return await asyncio.gather(*(heard(called(engine, [Prompt([5])] * n)) for n in range(1, 9)))
+
+    assert [tokens(chunks) for chunks in run(path, use)] == [[*SPEECH] * n for n in range(1, 9)]
+    assert waves.forgotten == []
+
+
+def test_voice_is_sent_once_and_only_where_it_is_unknown(path, waves):
+    run(path, lambda engine: heard(called(engine)))
+    run(path, lambda engine: heard(called(engine)))
+    sent = [chunk for chunk in waves.chunks if chunk.prompt is not None and chunk.position == 0]
+    assert len(sent) == 1
+    np.testing.assert_array_equal(sent[0].prompt.mel, VOICE.prompt_mel)
+
+
+def test_whole_answers_come_in_long_chunks(path):
+    streamed, whole = (
+        run(path, lambda engine, s=streaming: heard(called(engine, streaming=s)))
+        for streaming in (True, False)
+    )
+    assert len(whole) < len(streamed)
+    assert tokens(whole) == tokens(streamed)
+
+
+def test_text_in_pieces_is_spoken_while_it_comes(path, lm):
+    async def use(engine: EngineClient) -> list[AudioChunk]:
+        call = engine.call(order(), VOICE, lambda _: None)
+        call.begin(Prompt([], [3]), in_pieces=True)
+        call.add(range(40))
+        found = []
+        async with aclosing(call.chunks()) as chunks:
+            async for chunk in chunks:
+                found.append(chunk)
+                if len(found) == 1:
+                    call.add(range(40, 50))
+                    call.end()
+                    call.done()
+        return found
+
+    chunks = run(path, use)
+    assert tokens(chunks) == lm.texts == [*range(50)]
+    assert [chunk.finish_reason for chunk in chunks if chunk.finish_reason] == [FinishReason.STOP]
+
+
+def test_utterance_without_a_segment_ends_without_audio(path):
+    assert run(path, lambda engine: heard(called(engine, ()))) == []
+
+
+@pytest.mark.parametrize("held_by", ["lm", "waves"])
+def test_caller_that_leaves_ends_the_utterance_in_every_network(path, lm, waves, held_by):
+    lm.holds, waves.holds = held_by == "lm", held_by == "waves"
+
+    async def use(engine: EngineClient) -> None:
+        reading = asyncio.ensure_future(heard(called(engine)))
+        while not waves.chunks:
+            await asyncio.sleep(0.01)
+        reading.cancel()
+        await asyncio.wait([reading])
+
+    run(path, use)
+    eventually(lambda: lm.stopped and waves.forgotten)
+    assert lm.stopped == waves.forgotten
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "text"),
+    [
+        (InvalidInput("field", 3, "4 is"), "INVALID_ARGUMENT", "field: 3 is not accepted; 4 is"),
+        (OverloadedError("full", 2.0), "UNAVAILABLE", "full"),
+        (CosyVoiceError("no memory"), "INTERNAL", "tensorrt_llm: no memory"),
+        (RuntimeError("/a/path"), "INTERNAL", "tensorrt_llm: internal error (RuntimeError)"),
+    ],
+)
+@pytest.mark.parametrize("where", ["refusal", "failure"])
+def test_errors_of_the_speech_lm_are_told_as_its_model_tells_them(
+    path, lm, waves, where, error, status, text
+):
+    setattr(lm, where, error)
+    with pytest.raises(StageError) as caught:
+        run(path, lambda engine: heard(called(engine)))
+    assert (status_of(caught.value), text in str(caught.value)) == (status, True)
+    eventually(lambda: bool(waves.forgotten) == bool(waves.chunks))
+
+
+def test_errors_of_token2wav_are_told_as_its_model_tells_them(path, lm, waves):
+    waves.error = InvalidInput("speech_tokens", -1, "0 or more")
+    with pytest.raises(StageError, match="speech_tokens: -1 is not accepted; 0 or more") as caught:
+        run(path, lambda engine: heard(called(engine)))
+    assert status_of(caught.value) == "INVALID_ARGUMENT"
+    eventually(lambda: lm.stopped)
+
+
+@pytest.mark.parametrize(("silent", "name"), [("lm", "tensorrt_llm"), ("waves", "token2wav")])
+def test_network_that_says_nothing_for_too_long_is_named(path, lm, waves, silent, name):
+    lm.holds, waves.holds = silent == "lm", silent == "waves"
+    with pytest.raises(StageSilentError, match=f"{name} sent nothing for 0.3 s; try again later"):
+        run(path, lambda engine: heard(called(engine, timeout_s=0.3)))
+
+
+def test_long_silence_of_an_engine_that_lives_is_no_end(path, lm, monkeypatch):
+    monkeypatch.setattr(speech_engine, "SIGN_OF_LIFE_S", 0.05)
+    lm.holds = True
+
+    async def use(engine: EngineClient) -> bool:
+        reading = asyncio.ensure_future(heard(called(engine)))
+        await asyncio.sleep(1.5)
+        still = not reading.done()
+        reading.cancel()
+        await asyncio.wait([reading])
+        return still
+
+    assert run(path, use, timeout_s=0.5)
+
+
+def test_calls_one_after_another_share_a_connection_unless_one_fails(path, lm, monkeypatch):
+    made: list[Path] = []
+    connect = host_client._connected
+    monkeypatch.setattr(host_client, "_connected", lambda path: made.append(path) or connect(path))
+
+    async def use(engine: EngineClient) -> list[int]:
+        counts = []
+        for error in (None, None, CosyVoiceError("once"), None, None):
+            lm.failure = error
+            try:
+                await heard(called(engine))
+            except StageError:
+                assert error is not None
+            counts.append(len(made))
+        return counts
+
+    assert run(path, use) == [1, 1, 1, 2, 2]
+
+
+def test_message_that_makes_no_sense_ends_its_own_call_alone(path):
+    async def use(engine: EngineClient) -> list[AudioChunk]:
+        good, bad = called(engine), engine.call(order(), VOICE, lambda _: None)
+        bad.add([1, 2])  # of no segment
+        with pytest.raises(StageError):
+            await heard(bad)
+        return await heard(good)
+
+    assert tokens(run(path, use)) == [*SPEECH]
+
+
+def test_engine_that_is_away_is_told_at_once_and_waited_for_on_demand(tmp_path, lm, waves):
+    path = tmp_path / "networks"
+
+    async def use(engine: EngineClient) -> list[AudioChunk]:
+        with pytest.raises(StageLostError, match="token2wav is being started again; try again later"):
+            engine.require()
+        with pytest.raises(StageLostError):
+            await heard(called(engine))
+        waiting = asyncio.ensure_future(engine.back())
+        await asyncio.sleep(0)
+        host = await asyncio.to_thread(ModelHost, path, {}, SpeechEngine(lm, waves))
+        await waiting
+        engine.require()
+        chunks = await heard(called(engine))
+        await asyncio.to_thread(host.close)
+        return chunks
+
+    assert tokens(run(path, use)) == [*SPEECH]
+
+
+CODE = """
+import sys, time
+from pathlib import Path
+sys.path[:0] = {path!r}
+from test_speech_engine import Lm, ModelHost, SpeechEngine, Waves
+lm = Lm()
+lm.holds = True
+ModelHost(Path({socket!r}), {{}}, SpeechEngine(lm, Waves()))
+print("open", flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    code = CODE.format(path=[str(Path(__file__).parent), *sys.path], socket=str(tmp_path / "networks"))
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"open\n"
+    yield process
+    process.kill()
+    process.wait()
+
+
+def first_chunk_then(process: subprocess.Popen[bytes], number: int, path: Path, timeout_s: float) -> None:
+    async def use(engine: EngineClient) -> None:
+        async with aclosing(called(engine).chunks()) as chunks:
+            await anext(chunks)
+            process.send_signal(number)
+            await anext(chunks)
+
+    run(path, use, timeout_s)
+
+
+def test_end_of_the_process_ends_its_utterances_at_once(process, tmp_path):
+    with pytest.raises(StageLostError):
+        first_chunk_then(process, signal.SIGKILL, tmp_path / "networks", PATIENCE_S)
+
+
+def test_process_that_stands_still_is_silent(process, tmp_path):
+    with pytest.raises(StageSilentError, match="token2wav sent nothing for 2 s; try again later"):
+        first_chunk_then(process, signal.SIGSTOP, tmp_path / "networks", 2.0)
+    os.kill(process.pid, signal.SIGCONT)

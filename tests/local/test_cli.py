@@ -1,0 +1,239 @@
+"""The command ``cosyvoice``: what it does, and one line without a traceback where it can't."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from io import BytesIO, TextIOWrapper
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from cosyvoice_runtime.local.cli import main
+from cosyvoice_runtime.voice import Voice, VoiceStore
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]):
+    """``run(*arguments)`` is what a command prints that succeeds."""
+
+    def run(*arguments: object) -> str:
+        assert main([str(argument) for argument in arguments]) == 0
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture
+def refusal(capsys: pytest.CaptureFixture[str]):
+    """``refusal(*arguments)`` is the line that a command ends with."""
+
+    def refusal(*arguments: object) -> str:
+        assert main([str(argument) for argument in arguments]) == 1
+        output, errors = capsys.readouterr()
+        assert output == ""
+        assert errors.startswith("cosyvoice: ")
+        assert errors.count("\n") == 1
+        return errors
+
+    return refusal
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    """Two seconds of noise."""
+    path = tmp_path / "me.wav"
+    soundfile.write(path, 0.1 * np.random.default_rng(0).standard_normal(32_000), 16_000)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--threads", 0], "threads: 0 is not accepted; at least 1"),
+        (["--runtime", "onnx", "--threads", -1], "threads: -1 is not accepted; at least 1"),
+        (["--device", "nonsense"], "device: 'nonsense' is not accepted; expected one that torch can use"),
+        (["--device", "cuda:99"], "device: 'cuda:99' is not accepted; expected one that torch can use"),
+        (["-o", ""], "expected a name ending in one of .wav"),
+        (["-o", "speech.flac", "--first-hop", 0], "first_hop: 0 is not accepted; at least 1 token"),
+    ],
+)
+def test_option_that_can_not_be_used_is_refused_in_one_line(
+    refusal, tiny_checkpoint: Path, tmp_path: Path, monkeypatch, options: list[object], words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert words in refusal("speak", "--checkpoint", tiny_checkpoint, *options, "Hello.")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_threads_of_a_voice_to_be_added_are_at_least_one(
+    refusal, recording: Path, tiny_checkpoint: Path
+) -> None:
+    new = ["add", recording, "--text", "Words.", "--name", "anna", "--checkpoint", tiny_checkpoint]
+    assert "threads: 0 is not accepted" in refusal("voices", *new, "--threads", 0)
+
+
+def test_closed_standard_input_is_named(refusal, tiny_checkpoint: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    said = refusal("speak", "--checkpoint", tiny_checkpoint, "-o", tmp_path / "speech.wav", "-")
+    assert "standard input: it is closed" in said
+
+
+def test_home_in_which_nothing_can_be_kept_is_named(
+    refusal, tiny_checkpoint: Path, tmp_path: Path, monkeypatch
+) -> None:
+    (tmp_path / ".cache").write_text("in the way")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    speech = tmp_path / "speech.wav"
+    said = refusal("speak", "--checkpoint", tiny_checkpoint, "--runtime", "onnx", "Hello.", "-o", speech)
+    assert str(tmp_path / ".cache") in said
+
+
+def test_list_that_standard_output_does_not_take_is_one_line(tmp_path: Path) -> None:
+    silent = np.zeros(2, np.int32), np.zeros((4, 80), np.float32), np.zeros(16, np.float32)
+    VoiceStore(tmp_path, "c").register("anna", Voice("0" * 64, "Words.", *silent, "c"))
+    program = "import sys; from cosyvoice_runtime.local.cli import main; sys.exit(main())"
+    with open("/dev/full", "w") as full:
+        listed = subprocess.run(
+            [sys.executable, "-c", program, "voices", "--voices", tmp_path],
+            stdout=full, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    assert (listed.returncode, listed.stderr) == (1, "cosyvoice: [Errno 28] No space left on device\n")
+
+
+@pytest.mark.parametrize("output", ["missing/speech.wav", "speech.txt"])
+def test_output_is_checked_before_anything_is_loaded(refusal, tmp_path: Path, output: str) -> None:
+    target = tmp_path / output
+    assert str(target) in refusal("speak", "--checkpoint", "nowhere", "Hello.", "-o", target)
+
+
+def test_unknown_voice_is_refused_with_the_speakers_of_the_checkpoint(
+    refusal, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    voice = ["--voices", tmp_path / "voices", "--voice", "nobody", "-o", tmp_path / "speech.wav"]
+    said = refusal("speak", "--checkpoint", tiny_checkpoint, "Hello.", *voice)
+    assert "expected the name or key of a voice that is kept here, or a speaker: default" in said
+
+
+@pytest.mark.parametrize("text", [[], ["--reference-text", "Words."]])
+def test_missing_reference_is_named(refusal, tiny_checkpoint: Path, tmp_path: Path, text: list[str]) -> None:
+    reference = ["--reference", tmp_path / "missing.wav", *text, "-o", tmp_path / "speech.wav"]
+    assert "missing.wav" in refusal("speak", "--checkpoint", tiny_checkpoint, "Hello.", *reference)
+
+
+def test_reference_of_an_hour_is_refused_before_it_is_decoded(
+    refusal, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    recording, options = tmp_path / "hour.flac", ["--checkpoint", tiny_checkpoint, "--voices", tmp_path / "v"]
+    soundfile.write(recording, np.zeros(3600 * 16_000, np.int16), 16_000)
+    spoken = ["--reference", recording, "-o", tmp_path / "speech.wav"]
+    assert "exceeds the 30 s allowed" in refusal("speak", *options, "Hello.", *spoken)
+    kept = ["--text", "Words.", "--name", "anna"]
+    assert "exceeds the 30 s allowed" in refusal("voices", "add", *options, recording, *kept)
+
+
+@pytest.mark.parametrize("action", [[], ["list"], ["remove", "anna"]])
+def test_directory_that_is_not_there_holds_no_voices_and_is_not_made(
+    refusal, tmp_path: Path, action: list[str]
+) -> None:
+    said = refusal("voices", "--voices", tmp_path / "voices", *action)
+    assert "there is no such directory" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_listed_and_made_before_a_voice_is_kept(run, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert run("voices") == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("action", [[], ["list"], ["remove", "anna"]])
+def test_voices_in_a_file_are_refused(refusal, tmp_path: Path, action: list[str]) -> None:
+    (tmp_path / "voices").write_text("in the way")
+    said = refusal("voices", "--voices", tmp_path / "voices", *action)
+    assert "the directory of the voices can't be used" in said
+
+
+def test_voice_is_added_listed_spoken_with_and_removed(
+    run, refusal, recording: Path, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    voices, checkpoint = ["--voices", tmp_path / "voices"], ["--checkpoint", tiny_checkpoint]
+    new = ["--text", "What I say.", "--name", "anna"]
+    assert run("voices", *voices, "add", recording, *new, *checkpoint).startswith("anna: 50 speech tokens")
+    for action in ([*voices], [*voices, "list"], ["list", *voices]):
+        [line] = run("voices", *action).splitlines()
+        assert (line.startswith("anna\t"), line.endswith("\tWhat I say.")) == (True, True)
+    speech = tmp_path / "speech.wav"
+    run("speak", *checkpoint, *voices, "Hello.", "--voice", "anna", "-o", speech, "--seed", 1)
+    assert soundfile.info(speech).frames > 2400
+    run("voices", "remove", "anna", *voices)
+    assert run("voices", *voices) == ""
+    assert "'anna' is not accepted" in refusal("voices", "remove", "anna", *voices)
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "words"),
+    [("missing.wav", "anna", "missing.wav"), ("me.wav", "a/b", "voice: 'a/b'"), ("me.txt", "anna", "me.txt")],
+)
+def test_voice_that_can_not_be_added_is_refused(
+    refusal, tiny_checkpoint: Path, tmp_path: Path, file: str, name: str, words: str
+) -> None:
+    (tmp_path / "me.txt").write_text("no sound")
+    new = [tmp_path / file, "--text", "Words.", "--name", name]
+    said = refusal("voices", "--voices", tmp_path / "v", "add", *new, "--checkpoint", tiny_checkpoint)
+    assert words in said
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("a\udcff b", "valid UTF-8"), ("Ring\a.", "control characters"), ("word " * 201, "1005 characters")],
+)
+def test_words_of_a_reference_that_can_not_be_said_are_refused(
+    refusal, recording: Path, tiny_checkpoint: Path, tmp_path: Path, text: str, words: str
+) -> None:
+    options = ["--checkpoint", tiny_checkpoint, "--voices", tmp_path / "v"]
+    spoken = ["--reference", recording, "--reference-text", text, "-o", tmp_path / "speech.wav"]
+    added = ["add", recording, "--text", text, "--name", "anna"]
+    for said in (refusal("speak", *options, "Hello.", *spoken), refusal("voices", *added, *options)):
+        assert "reference_text: " in said
+        assert words in said
+    assert not (tmp_path / "v").exists()
+
+
+def test_words_of_a_voice_are_listed_on_one_line(run, tmp_path: Path) -> None:
+    silent = np.zeros(2, np.int32), np.zeros((4, 80), np.float32), np.zeros(16, np.float32)
+    VoiceStore(tmp_path, "c").register("anna", Voice("0" * 64, "One\a\ntwo, 三.", *silent, "c"))
+    assert run("voices", "--voices", tmp_path) == "anna\t000000000000\tOne\\x07\\ntwo, 三.\n"
+
+
+def test_voice_can_not_have_the_name_of_a_speaker(
+    refusal, recording: Path, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    new = ["add", recording, "--text", "Words.", "--name", "default", "--checkpoint", tiny_checkpoint]
+    said = refusal("voices", "--voices", tmp_path / "v", *new)
+    assert "voice: 'default' is not accepted; another name is needed: a speaker" in said
+    assert not (tmp_path / "v").exists()
+
+
+def test_lines_of_a_pipe_are_spoken_one_after_the_other(
+    run, tiny_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speech = tmp_path / "speech.wav"
+    spoken = ["speak", "--checkpoint", tiny_checkpoint, "--seed", 1, "-o", speech]
+    apart = []
+    for text in ("One.", "Two."):
+        run(*spoken, text)
+        apart.append(soundfile.read(speech, dtype="int16")[0])
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"One.\n\nTwo.\n")))
+    run(*spoken, "-")
+    assert np.array_equal(soundfile.read(speech, dtype="int16")[0], np.concatenate(apart))
+
+
+def test_line_that_can_not_be_spoken_is_named(
+    refusal, tiny_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"\n!!!\n")))
+    said = refusal("speak", "--checkpoint", tiny_checkpoint, "-o", tmp_path / "speech.wav", "--quiet", "-")
+    assert said.startswith("cosyvoice: line 2: ")

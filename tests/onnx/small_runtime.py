@@ -1,0 +1,57 @@
+"""Small random networks on ONNX Runtime, and the same on torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import torch
+
+from cosyvoice_runtime.checkpoint.config import VocoderConfig
+from cosyvoice_runtime.checkpoint.stored_arrays import within
+from cosyvoice_runtime.flow.onnx.flow import OnnxFlow
+from cosyvoice_runtime.flow.solvers import EULER
+from cosyvoice_runtime.flow.torch.flow import Flow
+from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats, graph_path
+from cosyvoice_runtime.token2wav.onnx.parts import decoder_graph, flow_parts
+from cosyvoice_runtime.vocoder.onnx import f0_graph as hift_f0_graph
+from cosyvoice_runtime.vocoder.onnx.vocoder import OnnxVocoder
+from cosyvoice_runtime.vocoder.torch import HiFT
+from module_weights import weights_of
+from small_flow import CONFIG, COSYVOICE3, random_network
+from small_hift import small_hift
+
+FLOAT32 = EstimatorFormats()
+FLOWS = {"cosyvoice2": CONFIG, "cosyvoice3": COSYVOICE3}
+
+
+def flows(
+    directory: Path,
+    family: str = "cosyvoice2",
+    num_steps: int = 4,
+    formats: EstimatorFormats = FLOAT32,
+    solver: str = EULER,
+) -> tuple[Flow, OnnxFlow]:
+    """The same weights on torch and on ONNX Runtime."""
+    config = FLOWS[family]
+    network = random_network(config=config)
+    weights = weights_of(network)  # before the flow drops some
+    flow = Flow(config, network, num_steps, solver=solver)
+    estimator, parts = within(weights, "estimator."), flow_parts(config)
+    write(directory, parts.encoder(weights, config))
+    write(directory, parts.estimator(estimator, config.estimator, config.mel_bins, formats))
+    write(directory, parts.times(estimator, config.estimator))
+    return flow, OnnxFlow(config, directory, num_steps, 1, solver)
+
+
+def vocoders(directory: Path, config: VocoderConfig) -> tuple[HiFT, OnnxVocoder]:
+    """The same weights on torch and on ONNX Runtime."""
+    hift = small_hift(config, torch.float32)
+    weights = weights_of(hift)
+    write(directory, hift_f0_graph.f0_graph(weights, config))
+    write(directory, decoder_graph(within(weights, "decoder."), config))
+    return hift, OnnxVocoder(config, directory, threads=1)
+
+
+def write(directory: Path, graph: onnx.ModelProto) -> None:
+    onnx.save(graph, graph_path(directory, graph.graph.name))
