@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 from conftest import ALL_MODELS
-from speaking import TEXT, assert_same_audio, reference
+from speaking import TEXT, assert_same_audio, outcome, reference
 from supervised import PATIENCE_S, Supervised
 
-from cosyvoice_client import SpeechClient, SpeechRequest, UnavailableError
+from cosyvoice_client import ClientError, SpeechClient, SpeechRequest, UnavailableError
 
 SERVICE_S = 60.0
 """Longest time without service, on a machine that starts the server in a third of it."""
@@ -108,6 +108,20 @@ def test_engine_that_dies_ends_what_was_heard_with_try_again(server, before):
     with pytest.raises(UnavailableError, match="token2wav is being started again; try again later"):
         killed_while_heard(server, "token2wav")
     assert_serves(server, before, repairs)
+
+
+def test_engine_that_dies_spoils_no_voice(server):
+    """A new voice right after the death is an error or, when the engine is back by then, its own audio."""
+    repairs, request = back(server) + 1, SpeechRequest(TEXT, reference(190), seed=1)
+    server.signal("token2wav")
+    first = outcome(server, request)
+    after = server.spoken_within(request, service_s(server))
+    if isinstance(first, ClientError):
+        assert "token2wav" in str(first)
+        assert "Traceback" not in str(first)
+    else:
+        assert_same_audio(first, after)
+    server.wait_for(lambda: back(server) >= repairs, service_s(server))
 
 
 def test_entry_model_that_dies_ends_its_streams(server, before):

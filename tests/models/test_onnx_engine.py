@@ -1,20 +1,29 @@
-"""``tensorrt_llm`` with engine ``onnx`` on a real server: it draws what the library generates on PyTorch."""
+"""An engine on ONNX Runtime in a real server draws and speaks what the library does on PyTorch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 from token_stream import TokenStream
+from wave_client import Client, chunk_inputs, prompt_inputs, random_prompt, random_tokens, speak
 
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
+from cosyvoice_runtime.engine.runtimes.torch_runtime import load_token2wav
 from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM, generate
 from cosyvoice_runtime.lm.onnx.export import export_lm
+from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats
+from cosyvoice_runtime.settings import Machine, Token2WavSettings
 from cosyvoice_runtime.supervisor import Server
+from cosyvoice_runtime.token2wav.onnx.export import export_wave
 
+TOLERANCE = 2e-3
+"""Of the waveform, full scale 1: roundings of the mel differ, which the running phase adds up."""
 MOST_TOKENS = 20_000
 """More than a tiny network makes before a client has asked to stop."""
 PROMPTS = [Prompt(range(5, 12)), Prompt([1]), Prompt([9, 8], prompt_text=[4], prompt_speech=[7, 0, 6560])]
@@ -23,11 +32,20 @@ PROMPTS = [Prompt(range(5, 12)), Prompt([1]), Prompt([9, 8], prompt_text=[4], pr
 @pytest.fixture(scope="module")
 def server(serve, tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Three slots, weights in float32."""
-    directory = tmp_path_factory.mktemp("onnx") / "speech_lm"
-    export_lm(tiny_checkpoint, directory, "float32")
-    texts = {"tensorrt_llm.engine": "auto", "tensorrt_llm.engine_dir": directory, "weight_format": "float32"}
-    limits = {"max_slots": 3, "max_tokens": MOST_TOKENS, "max_sequence_tokens": MOST_TOKENS + 400}
-    with serve(["tensorrt_llm"], **limits, **texts) as server:
+    directory = tmp_path_factory.mktemp("onnx")
+    export_lm(tiny_checkpoint, directory / "speech_lm", "float32")
+    export_wave(tiny_checkpoint, directory / "networks", EstimatorFormats())
+    texts = {
+        "tensorrt_llm.engine": "auto",
+        "tensorrt_llm.engine_dir": directory / "speech_lm",
+        "tensorrt_llm.weight_format": "float32",
+        "tensorrt_llm.max_slots": 3,
+        "tensorrt_llm.max_tokens": MOST_TOKENS,
+        "tensorrt_llm.max_sequence_tokens": MOST_TOKENS + 400,
+        "token2wav.backend": "auto",
+        "token2wav.backend_dir": directory / "networks",
+    }
+    with serve(["tensorrt_llm", "token2wav"], **texts) as server:
         yield server
 
 
@@ -68,6 +86,26 @@ def test_stopped_request_frees_its_slot(server, vocabulary, metric, eventually):
     running.close()
 
 
+def test_utterances_side_by_side_are_the_librarys(server, tiny_checkpoint):
+    settings = Token2WavSettings(checkpoint_dir=tiny_checkpoint, backend="torch", max_flow_pages=64)
+    library = load_token2wav(settings.resolved(Machine(cores=1, gpu=False)))
+    prompt = random_prompt(library.flow.flow.config, 40, seed=0)
+    rows = [random_tokens(count, count) for count in (70, 31, 95)]
+    with Client(server) as client:
+        for row in rows:  # two of them are computed at a time, and each side needs the voice once
+            opened = chunk_inputs(str(len(row)), [], 0, False) | prompt_inputs(prompt)
+            client.call("token2wav", opened, "waveform")
+        with ThreadPoolExecutor(len(rows)) as pool:
+            waves = pool.map(lambda row: speak(client, str(len(row)), row, [28]), rows)
+            for row, wave in zip(rows, waves, strict=True):
+                state = library.open(prompt, noise_seed=7)
+                library.push(state, row, last=True)
+                [expected] = library.advance([state])
+                library.close(state)
+                np.testing.assert_allclose(wave, expected, atol=TOLERANCE, rtol=0)
+
+
 def test_page_tells_what_runs(server, metric):
     assert metric(server, "cosyvoice_lm_engine", engine="onnx", weights="float32") == 1
     assert metric(server, "cosyvoice_lm_engine", engine="torch") == 0
+    assert metric(server, "cosyvoice_token2wav_backend", backend="onnx") == 1

@@ -194,19 +194,10 @@ def test_lost_chunk_is_refused_and_ends_the_utterance(client):
         client.call(MODEL, chunk_inputs("a", [3], 5, False), "waveform")
 
 
-def test_end_of_idle_utterances(serve, prompt, metric, eventually):
-    settings = {f"{MODEL}.idle_timeout_s": 8.0, f"{MODEL}.max_flow_pages": 60}
-    with serve([MODEL], **settings) as server, Client(server) as client:
-        for name in "ab":
-            client.call(MODEL, chunk_inputs(name, [1], 0, False) | prompt_inputs(prompt), "waveform")
-        eventually(lambda: metric(server, "cosyvoice_token2wav_utterances") == 0)
-        with pytest.raises(InferenceServerException, match="or was idle for 8 s"):
-            client.call(MODEL, chunk_inputs("a", [2], 1, False), "waveform")
-        assert client.call(MODEL, chunk_inputs("c", [], 0, True), "waveform").shape == (0,)
-
-
-def test_lookahead_and_steps_are_the_settings(serve, tiny_checkpoint, prompt):
-    settings = {"ode_steps": 2, "lookahead_frames": "6", "max_flow_pages": 20}
+def test_lookahead_steps_and_longest_silence_are_the_settings(
+    serve, tiny_checkpoint, prompt, metric, eventually
+):
+    settings = {"ode_steps": 2, "lookahead_frames": "6", "max_flow_pages": 20, "idle_timeout_s": 8.0}
     given = Token2WavSettings(checkpoint_dir=tiny_checkpoint, backend="torch", **settings)
     library = load_token2wav(given.resolved(Machine(cores=1, gpu=False)))
     tokens = random_tokens(45, seed=9)  # chunks of at most a block, which no turn cuts
@@ -223,4 +214,9 @@ def test_lookahead_and_steps_are_the_settings(serve, tiny_checkpoint, prompt):
         wave = client.call(MODEL, chunk_inputs("a", tokens[:20], 0, False), "waveform")
         assert len(wave) == len(expected[0]) == 480 * (2 * 10 - 6)
         rest = client.call(MODEL, chunk_inputs("a", tokens[20:], 20, True), "waveform")
-    assert_same(np.concatenate([wave, rest]), np.concatenate(expected))
+        assert_same(np.concatenate([wave, rest]), np.concatenate(expected))
+        client.call(MODEL, chunk_inputs("b", [1], 0, False), "waveform")
+        eventually(lambda: metric(server, "cosyvoice_token2wav_utterances") == 0)
+        with pytest.raises(InferenceServerException, match="or was idle for 8 s"):
+            client.call(MODEL, chunk_inputs("b", [2], 1, False), "waveform")
+        assert client.call(MODEL, chunk_inputs("c", [], 0, True), "waveform").shape == (0,)

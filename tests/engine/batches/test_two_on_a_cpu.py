@@ -230,7 +230,7 @@ def alone(settings, prompts) -> Callable[[Speech], np.ndarray]:
 NAMES = count()
 
 
-@hypothesis_settings(max_examples=examples(6, fresh=30))
+@hypothesis_settings(max_examples=examples(3, fresh=30))
 @given(random=st.randoms(use_true_random=False), threads=st.integers(2, 6))
 def test_utterances_of_two_schedulers_equal_each_alone(pair, alone, prompts, random, threads):
     """Voices that are forgotten and computed again, cancels, and pages that run out."""
