@@ -8,14 +8,10 @@ import pytest
 import torch
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.flow.kernels.choice import (
-    decoder_obstacle,
-    draw_obstacle,
-    encoder_obstacle,
-    fused_chosen,
-    solver_obstacle,
-    step_obstacle,
-)
+from cosyvoice_runtime.flow.kernels.choice import encoder_obstacle, solver_obstacle
+from cosyvoice_runtime.gpu.kernels.choice import fused_chosen
+from cosyvoice_runtime.lm.kernels.choice import draw_obstacle, step_obstacle
+from cosyvoice_runtime.vocoder.kernels.choice import decoder_obstacle
 from making.architecture import FULL, TINY
 from making.architecture_cosyvoice3 import FULL as COSYVOICE3
 

@@ -13,20 +13,17 @@ import torch
 from cosyvoice_runtime.engine.runtimes.device import as_current, on_own_stream
 from cosyvoice_runtime.engine.runtimes.runtime import HURRIED_BLOCKS, TurnsBeside
 from cosyvoice_runtime.engine.runtimes.torch_token2wav import TorchToken2Wav
-from cosyvoice_runtime.flow.kernels.choice import (
-    decoder_obstacle,
-    encoder_obstacle,
-    fused_chosen,
-    solver_obstacle,
-)
+from cosyvoice_runtime.flow.kernels.choice import encoder_obstacle, solver_obstacle
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.graphed_calls import CallBuckets
 from cosyvoice_runtime.flow.torch.paged_call import PagedSolver
 from cosyvoice_runtime.gpu.buckets import batch_buckets
 from cosyvoice_runtime.gpu.cuda_graphs import CudaGraphCapture, PacedCapture
+from cosyvoice_runtime.gpu.kernels.choice import fused_chosen
 from cosyvoice_runtime.gpu.partitions.partition import GpuPart, GpuParts
 from cosyvoice_runtime.gpu.partitions.shared_gpu import Later
 from cosyvoice_runtime.settings import Token2WavSettings
+from cosyvoice_runtime.vocoder.kernels.choice import decoder_obstacle
 from cosyvoice_runtime.vocoder.torch import HiFT
 
 logger = logging.getLogger(__name__)

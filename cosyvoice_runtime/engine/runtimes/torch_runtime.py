@@ -22,13 +22,11 @@ from cosyvoice_runtime.engine.runtimes.torch_graphs import capture_graphs, turns
 from cosyvoice_runtime.engine.runtimes.torch_memory import room, turn_rows
 from cosyvoice_runtime.engine.runtimes.torch_token2wav import TorchToken2Wav
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.flow.kernels.choice import (
-    fused_chosen,
-)
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.pages import PagePool
 from cosyvoice_runtime.flow.torch.stream import FlowStream
 from cosyvoice_runtime.gpu.cuda_graphs import EagerCalls, give_back
+from cosyvoice_runtime.gpu.kernels.choice import fused_chosen
 from cosyvoice_runtime.gpu.partitions.partition import GpuParts
 from cosyvoice_runtime.gpu.partitions.shared_gpu import Later
 from cosyvoice_runtime.gpu.unplanned_attention import attend_unplanned

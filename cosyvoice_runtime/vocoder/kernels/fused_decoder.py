@@ -169,7 +169,7 @@ class FusedDecoder(nn.Module):
 
     @classmethod
     def of(cls, decoder: Decoder) -> FusedDecoder:
-        """The fused form of a decoder on a GPU that the kernels fit (``flow/kernels/choice.py``)."""
+        """The fused form of a decoder on a GPU that the kernels fit (``vocoder/kernels/choice.py``)."""
         return cls(decoder, chained=True)
 
     def forward(self, mel: Tensor, source: Tensor, rows: Rows) -> Tensor:

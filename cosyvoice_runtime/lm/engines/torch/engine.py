@@ -12,8 +12,8 @@ import torch
 
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
-from cosyvoice_runtime.flow.kernels.choice import draw_obstacle, fused_chosen, step_obstacle
 from cosyvoice_runtime.gpu.cuda_graphs import CudaGraphCapture, GraphCapture, give_back
+from cosyvoice_runtime.gpu.kernels.choice import fused_chosen
 from cosyvoice_runtime.gpu.partitions.partition import GpuParts
 from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
 from cosyvoice_runtime.gpu.unplanned_attention import attend_unplanned
@@ -24,6 +24,7 @@ from cosyvoice_runtime.lm.engines.cache_metrics import CacheMetrics
 from cosyvoice_runtime.lm.engines.cache_room import check_shared_room, shared_pool
 from cosyvoice_runtime.lm.engines.engine import OpenEngine, Progress
 from cosyvoice_runtime.lm.engines.torch.step_streams import StepStreams
+from cosyvoice_runtime.lm.kernels.choice import draw_obstacle, step_obstacle
 from cosyvoice_runtime.lm.torch.families import load_speech_lm
 from cosyvoice_runtime.lm.torch.prefill_graphs import LogitsPrefill
 from cosyvoice_runtime.lm.torch.slot_draws import DrawSlots, draw_plain

@@ -1,0 +1,66 @@
+"""Whether fused kernels compute, or the plain modules."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import shutil
+import sysconfig
+from pathlib import Path
+from typing import Literal, get_args
+
+import torch
+
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.gpu.nvidia import FUSED_FROM
+
+Kernels = Literal["auto", "fused", "plain"]
+LEAST_DEPTH = 16
+"""Least values that tensor cores multiply and add at a time."""
+
+_log = logging.getLogger(__name__)
+
+
+def fused_chosen(kernels: str, work: str, device: torch.device, obstacle: str | None) -> bool:
+    """Whether to take the fused kernels; the log says which way runs, and why.
+
+    Args:
+        kernels: "auto" takes them wherever they run, "fused" insists, "plain" never takes them.
+        work: what they compute, for the log.
+        obstacle: why they cannot run, if they cannot.
+
+    Raises:
+        InvalidInput: another word, or "fused" where they cannot run.
+    """
+    if kernels not in get_args(Kernels):
+        raise InvalidInput("kernels", kernels, f"one of {', '.join(get_args(Kernels))}")
+    if kernels == "fused" and obstacle is not None:
+        raise InvalidInput("kernels", kernels, f"the fused kernels cannot run: {obstacle}")
+    if kernels == "plain":
+        obstacle = "asked for"
+    way = "fused" if obstacle is None else f"plain ({obstacle})"
+    _log.info("kernels of %s on %s: %s", work, device, way)
+    return obstacle is None
+
+
+def machine_obstacle(device: torch.device, dtype: torch.dtype, wanted: torch.dtype) -> str | None:
+    """Why fused kernels of one type of numbers cannot run on a device; None if they can."""
+    if device.type != "cuda":
+        return f"they need an NVIDIA GPU, not {device.type}"
+    if dtype != wanted:
+        return f"they are made and measured for {wanted}, not {dtype}".replace("torch.", "")
+    if torch.cuda.get_device_capability(device) < FUSED_FROM:
+        return "the GPU's compute capability is below {}.{}".format(*FUSED_FROM)
+    return triton_obstacle()
+
+
+def triton_obstacle() -> str | None:
+    """Why the Triton language makes no kernel; it has launchers compiled by the machine's C compiler."""
+    if importlib.util.find_spec("triton") is None:
+        return "the package triton is not installed"
+    if not (os.environ.get("CC") or any(map(shutil.which, ("gcc", "clang")))):
+        return "triton finds no C compiler (gcc)"
+    if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
+        return "triton finds no Python.h (Debian's package python3-dev)"
+    return None
