@@ -103,26 +103,12 @@ class ServerSettings(Section):
         le=100,
         description="Failed probes in a row after which a model is reloaded, or a gateway started again.",
     )
-    max_reloads: int = Field(
-        20,
-        ge=0,
-        le=1_000_000,
-        description="Times that one model is reloaded within ten minutes "
-        "before the server gives up and stops.",
-    )
     max_restarts: int = Field(
         5,
         ge=0,
         le=1_000_000,
         description="Times that tritonserver is started again within ten minutes, when it ends by itself "
-        "or answers nothing, or an entry model with requests in flight ends.",
-    )
-    restart_after_reloads: int = Field(
-        10,
-        ge=0,
-        le=1_000_000,
-        description="Reloads of models after which tritonserver is started again as soon as nothing is in "
-        "flight, for each leaves threads and memory behind; 0 for never.",
+        "or answers nothing, an entry model with requests in flight ends, or models needed 20 reloads.",
     )
     drain_timeout_s: float = Field(
         60.0,

@@ -20,22 +20,22 @@ from cosyvoice_runtime.supervisor.errors import (
     ServerDiedError,
     StartError,
     SupervisorError,
-    WornOutError,
 )
 from cosyvoice_runtime.supervisor.server import Server
-from cosyvoice_runtime.supervisor.tries import Allowance
 
 logger = logging.getLogger("supervisor")
 
 RETRY_S = 1.0
-"""Before a server that was up is started again."""
+"""Before the next try where a server that was up could not be started again."""
+WINDOW_S = 600.0
+"""In which a server is started again ``max_restarts`` times at most."""
 EPILOG = """\
 Settings are those of section server (server.http_port=9000); COSYVOICE_SERVER__HTTP_PORT works too.
 SIGTERM or SIGINT drains and stops; a second one stops at once.
 
 Exit codes: 0 stopped when told to, 2 wrong arguments, 3 not started because it could not have run,
-4 the server or a model did not come up, 5 the server died too often, 6 a model had to be reloaded too often,
-7 stopped when told to, with requests cut off, 8 the supervisor itself failed.
+4 the server or a model did not come up, 5 the server died too often, 7 stopped when told to, with requests
+cut off, 8 the supervisor itself failed.
 """
 
 
@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
         logger.error("%s", error)
         return 2
     try:
-        server = Server(options.repository, settings.server, options.python)
+        server = Server(options.repository, settings.server)
         _stop_on_signals(server)
         _keep_up(server)
     except SupervisorError as error:
@@ -59,23 +59,25 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _keep_up(server: Server) -> None:
-    """Run the server until told to stop, again and again when it dies or is worn out."""
-    restarts, was_up = Allowance(server.settings.max_restarts), False
+    """Run the server until told to stop, again and again when it dies."""
+    restarts: list[float] = []
+    was_up = False
     while True:
         try:
             with server:
                 was_up = True
                 server.wait()
             return
-        except WornOutError as error:
-            logger.info("starting again: %s", error)
         except (ServerDiedError, StartError, PreflightError, OSError) as error:
+            restarts = [at for at in restarts if time.monotonic() - at < WINDOW_S]
             # A server that was never up would fail again; one that was may have lost a model on its way, or
             # what it left holds its ports for a moment.
-            if not (was_up and restarts.take()):
+            if not was_up or len(restarts) >= server.settings.max_restarts:
                 raise
+            restarts.append(time.monotonic())
             logger.warning("starting again: %s", error)
-            time.sleep(RETRY_S)
+            if not isinstance(error, ServerDiedError):
+                time.sleep(RETRY_S)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -87,12 +89,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("repository", type=Path, help="rendered model repository")
     parser.add_argument("settings", nargs="*", metavar="KEY=VALUE")
-    parser.add_argument(
-        "--python",
-        type=Path,
-        default=Path(sys.executable),
-        help="interpreter of the models (default: this one)",
-    )
     return parser
 
 

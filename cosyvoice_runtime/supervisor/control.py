@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -19,9 +20,7 @@ from cosyvoice_runtime.errors import CosyVoiceError
 CONNECT_TIMEOUT_S = 2.0
 ANSWER_TIMEOUT_S = 10.0
 LIVE_TIMEOUT_S, LIVE_TRIES = 5.0, 3
-METRICS_TIMEOUT_S = 5.0
-LOOK_INTERVAL_S = 1.0
-UNIX = "unix:"
+LOOK_INTERVAL_S = 5.0
 QUEUED = "nv_inference_pending_request_count"
 
 
@@ -30,18 +29,21 @@ class ControlError(CosyVoiceError):
 
 
 class Control:
-    """Loads and unloads models.
+    """Loads and unloads models, and reads metrics.
 
-    Whoever may load models may run code. These calls go through the server's own socket, which no other user
-    reaches; the gateways pass none of them on. The end of the server, and of its models' processes, which
+    Whoever may load models may run code. These calls go through the server's own sockets, which no other user
+    reaches; the gateways pass none of them on. HTTP has several threads, where the gRPC of Triton 2.51
+    answers no other such call while a model loads. The end of the server, and of its models' processes, which
     inherit its sockets, ends each call.
 
     Args:
-        url: ``unix:`` and the path of the server's socket of HTTP, or ``host:port``.
+        http: the server's socket of HTTP.
+        metrics: the one of its metrics.
     """
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self, http: Path, metrics: Path) -> None:
+        self._http = http
+        self._metrics = metrics
 
     def live(self) -> bool:
         try:
@@ -56,21 +58,19 @@ class Control:
         Raises:
             ControlError: the server answers none of them in time.
         """
-        for _ in range(LIVE_TRIES - 1):
-            if self.live():
-                return
-        self._request("GET", "health/live", LIVE_TIMEOUT_S)
+        if not any(self.live() for _ in range(LIVE_TRIES - 1)):
+            self._request("GET", "health/live", LIVE_TIMEOUT_S)
 
     def states(self) -> dict[str, str]:
         """State of every model of the repository: READY, LOADING, UNLOADING, UNAVAILABLE."""
-        entries = self._request("POST", "repository/index", ANSWER_TIMEOUT_S)
+        entries = self._request("POST", "repository/index")
         return {entry["name"]: entry.get("state", "UNAVAILABLE") for entry in entries}
 
     def load(self, model: str, timeout_s: float, meanwhile: Callable[[], None] | None = None) -> None:
         """Load a model and wait for it.
 
         Args:
-            meanwhile: called every second.
+            meanwhile: called every few seconds.
 
         Raises:
             ControlError: it can't be loaded; holds the model's own error.
@@ -81,67 +81,54 @@ class Control:
         """Refuse new requests to a model; the ones in flight finish (see :meth:`states`)."""
         self._request("POST", f"repository/models/{model}/unload", timeout_s)
 
+    def metrics(self) -> str:
+        """Triton's page of metrics."""
+        status, body = _call(self._metrics, "GET", "/metrics", ANSWER_TIMEOUT_S)
+        if status != 200:
+            raise ControlError(f"metrics: HTTP {status}")
+        return body.decode()
+
+    def queued_requests(self) -> Counter[str]:
+        """Requests that wait in Triton's queue, by model."""
+        families = text_string_to_metric_families(self.metrics())
+        samples = (sample for family in families if family.name == QUEUED for sample in family.samples)
+        counts: Counter[str] = Counter()
+        for sample in samples:
+            counts[sample.labels["model"]] += int(sample.value)
+        return counts
+
     def _request(
-        self, method: str, path: str, timeout_s: float, meanwhile: Callable[[], None] | None = None
+        self,
+        method: str,
+        path: str,
+        timeout_s: float = ANSWER_TIMEOUT_S,
+        meanwhile: Callable[[], None] | None = None,
     ) -> Any:
-        status, body = http_call(self._url, method, f"/v2/{path}", timeout_s, meanwhile)
+        status, body = _call(self._http, method, f"/v2/{path}", timeout_s, meanwhile)
         content = json.loads(body) if body else None
         if status != 200:
             raise ControlError(content["error"] if isinstance(content, dict) else f"HTTP {status}")
         return content
 
 
-def triton_metrics(url: str) -> str:
-    """Triton's page of metrics.
-
-    Raises:
-        ControlError: it can't be read.
-    """
-    status, body = http_call(url, "GET", "/metrics", METRICS_TIMEOUT_S)
-    if status != 200:
-        raise ControlError(f"metrics: HTTP {status}")
-    return body.decode()
-
-
-def queued_requests(url: str) -> Counter[str]:
-    """Requests that wait in Triton's queue, by model.
-
-    Raises:
-        ControlError: the metrics can't be read.
-    """
-    counts: Counter[str] = Counter()
-    for family in text_string_to_metric_families(triton_metrics(url)):
-        if family.name == QUEUED:
-            for sample in family.samples:
-                counts[sample.labels["model"]] += int(sample.value)
-    return counts
-
-
-def http_call(
-    url: str, method: str, path: str, timeout_s: float, meanwhile: Callable[[], None] | None = None
+def _call(
+    path: Path, method: str, target: str, timeout_s: float, meanwhile: Callable[[], None] | None = None
 ) -> tuple[int, bytes]:
-    """Send a request without a body; returns: the answer's status and body.
-
-    Args:
-        url: ``host:port``, or ``unix:`` and the path of a socket.
-        timeout_s: longest silence of the server.
-        meanwhile: called every second until the answer begins.
-
-    Raises:
-        ControlError: there was no answer.
-    """
-    connection = _connection(url, min(timeout_s, CONNECT_TIMEOUT_S))
+    """Send a request without a body to a Unix socket; returns: the answer's status and body."""
+    connection = http.client.HTTPConnection("localhost")
     try:
-        with closing(connection):
-            connection.connect()
-            connection.sock.settimeout(timeout_s)
-            connection.request(method, path)
+        with closing(connection), socket.socket(socket.AF_UNIX) as stream:
+            stream.settimeout(min(timeout_s, CONNECT_TIMEOUT_S))
+            stream.connect(str(path))
+            stream.settimeout(timeout_s)
+            connection.sock = stream
+            connection.request(method, target)
             if meanwhile is not None:
-                _call_until_readable(connection.sock, timeout_s, meanwhile)
+                _call_until_readable(stream, timeout_s, meanwhile)
             response = connection.getresponse()
             return response.status, response.read()
     except (OSError, http.client.HTTPException) as error:
-        raise ControlError(f"no answer to {path}: {error!r}") from error
+        raise ControlError(f"no answer to {target}: {error!r}") from error
 
 
 def _call_until_readable(stream: socket.socket, timeout_s: float, meanwhile: Callable[[], None]) -> None:
@@ -152,20 +139,3 @@ def _call_until_readable(stream: socket.socket, timeout_s: float, meanwhile: Cal
         if time.monotonic() > deadline:
             raise TimeoutError
         meanwhile()
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str, timeout_s: float) -> None:
-        super().__init__("localhost", timeout=timeout_s)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
-
-
-def _connection(url: str, timeout_s: float) -> http.client.HTTPConnection:
-    if url.startswith(UNIX):
-        return _UnixConnection(url.removeprefix(UNIX), timeout_s)
-    return http.client.HTTPConnection(url, timeout=timeout_s)

@@ -7,6 +7,9 @@ from typing import ClassVar
 
 from cosyvoice_runtime.errors import CosyVoiceError
 
+UNDRAINED_EXIT_CODE = 7
+"""The server stopped when told to, but some requests in flight were cut off."""
+
 
 class SupervisorError(CosyVoiceError):
     """Base of the errors below."""
@@ -35,29 +38,13 @@ class StartError(SupervisorError):
 
 
 class ServerDiedError(SupervisorError):
-    """The server process ended by itself, or is of no more use."""
+    """The server process ended by itself, or had better start anew."""
 
     exit_code = 5
 
 
-class LostRequestsError(ServerDiedError):
-    """A model died with requests that Triton never ends by itself: only its own end ends them."""
-
-
-class ServerSilentError(ServerDiedError):
-    """The server process runs and answers nothing, so that no model can be reloaded."""
-
-
-class WornOutError(SupervisorError):
-    """Models were reloaded so often that the server, which nobody uses just now, had better start anew."""
-
-    exit_code = 0
-
-
-class RepairError(SupervisorError):
-    """A model had to be reloaded too often."""
-
-    exit_code = 6
+class ServerStuckError(ServerDiedError):
+    """The server has requests that only its own end ends, so nothing is gained by waiting for them."""
 
 
 class WatchError(SupervisorError):
@@ -70,7 +57,3 @@ class StopRequestedError(SupervisorError):
     """What was under way was given up, because the server was told to stop."""
 
     exit_code = 0
-
-
-UNDRAINED_EXIT_CODE = 7
-"""The server stopped when told to, but some requests in flight were cut off."""

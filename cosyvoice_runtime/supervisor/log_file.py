@@ -15,7 +15,6 @@ INTERVAL_S = 1.0
 """Between two looks at its size."""
 PAUSE_S = 60.0
 """Before the next try when there was no room for a copy."""
-OLDER = ".1"
 
 
 class LogFile:
@@ -23,7 +22,7 @@ class LogFile:
 
     The processes hold it open, tritonserver for months, so it can't be replaced by another one. They append,
     and so go on at its new end; what they write just between copy and cut is lost. They need nobody who
-    takes lines from them: a supervisor that is busy, or gone, holds up no server.
+    takes lines from them: a supervisor that is busy holds up no server.
 
     Args:
         limit: bytes that make it full; both files together take twice as much, and what comes in a second.
@@ -33,9 +32,7 @@ class LogFile:
         self.path = path
         self._limit = limit
         self._start = 0
-        self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._thread: threading.Thread | None = None
 
     def open(self) -> IO[bytes]:
         """For a process to append to."""
@@ -46,21 +43,16 @@ class LogFile:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.open() as log:
             self._start = log.tell()
-        self._closed.clear()
-        thread = threading.Thread(target=self._watch, name="log", daemon=True)
-        thread.start()
-        self._thread = thread  # not one that could not be started
+        self._closed = threading.Event()
+        threading.Thread(target=self._watch, args=[self._closed], name="log", daemon=True).start()
 
     def end(self) -> None:
         """Watch no longer."""
         self._closed.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
 
     def text(self) -> str:
         """What this run has written, as far as it is not in the older file."""
-        with self._lock, self.path.open("rb") as log:
+        with self.path.open("rb") as log:
             log.seek(self._start)
             return log.read().decode(errors="replace")
 
@@ -70,16 +62,14 @@ class LogFile:
         Raises:
             OSError: there is no room for the copy.
         """
-        with self._lock:
-            if self.path.stat().st_size < self._limit:
-                return
-            shutil.copyfile(self.path, self.path.with_name(self.path.name + OLDER))
+        if self.path.stat().st_size >= self._limit:
+            shutil.copyfile(self.path, self.path.with_name(f"{self.path.name}.1"))
             os.truncate(self.path, 0)
             self._start = 0
 
-    def _watch(self) -> None:
+    def _watch(self, closed: threading.Event) -> None:
         pause_s = INTERVAL_S
-        while not self._closed.wait(pause_s):
+        while not closed.wait(pause_s):
             try:
                 self.turn_over()
                 pause_s = INTERVAL_S

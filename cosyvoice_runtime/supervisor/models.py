@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
 import platform
-import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,11 +11,13 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
 
+from cosyvoice_runtime.metrics.page import read_request_counts
 from cosyvoice_runtime.process import processes
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor.control import Control, ControlError
 from cosyvoice_runtime.supervisor.errors import StartError
 from cosyvoice_runtime.supervisor.probe import ProbeError, ProbeFunction
+from cosyvoice_runtime.supervisor.process import ServerProcess, kill
 
 logger = logging.getLogger(__name__)
 
@@ -28,9 +28,7 @@ IDLE_LOOKS = 2
 """A request on its way from Triton's queue to its model is counted by neither, for less than an interval."""
 REPORT_INTERVAL_S = 10.0
 LOAD_ATTEMPTS = 3
-"""Of a load that stalls (:class:`StalledLoad`); any other failure stands."""
-STALLED_S = 5.0
-"""A process that is ending may be waited for as long as it likes; one that lives on for this long is not."""
+"""Of a load that Triton gave up (:func:`awaited_processes`); any other failure stands."""
 WAIT4 = {"x86_64": "61", "aarch64": "260"}.get(platform.machine())
 """Number of the system call that waits for the end of a process."""
 
@@ -41,28 +39,21 @@ class Models:
         names: every model of the repository.
         probes: by model; one without a probe only has to load.
         grpc_url: where probes are sent.
-        inflight: requests queued or in work, of each model that tells.
-        server: process id of tritonserver.
-        home: the model in whose process a model computes.
     """
 
     def __init__(
         self,
         names: Sequence[str],
+        server: ServerProcess,
         control: Control,
         probes: Mapping[str, ProbeFunction],
         grpc_url: str,
-        inflight: Callable[[], Mapping[str, int]],
-        server: Callable[[], int],
         settings: ServerSettings,
-        home: Callable[[str], str] = lambda model: model,
     ) -> None:
-        self.home = home
+        self._server = server
         self._control = control
         self._probes = probes
         self._grpc_url = grpc_url
-        self._inflight = inflight
-        self._server = server
         self._settings = settings
         self._entries = [name for name in names if name in settings.entry_models]
         self._children = [name for name in names if name not in settings.entry_models]
@@ -72,11 +63,11 @@ class Models:
         ordered = [*self._children, *self._entries]
         return ordered if names is None else [name for name in ordered if name in names]
 
-    def load_all(self) -> None:
-        """Load every model, the ones that call others last.
+    def bring_up(self) -> None:
+        """Load every model and probe it, the ones that call others last.
 
         Raises:
-            StartError: a model does not load.
+            StartError: a model does not load, or does not answer.
         """
         for name in self.in_order():
             if name not in self._probes:
@@ -84,13 +75,6 @@ class Models:
         # Not all at once: this tritonserver has aborted when a slow machine started so many processes.
         for group in (self._children, self._entries):
             _side_by_side(self._load, "load", group)
-
-    def probe_all(self) -> None:
-        """Probe every model, in the order in which they are loaded.
-
-        Raises:
-            StartError: a model does not answer.
-        """
         # Entry models one by one: a slow machine has a place for one utterance, and refuses another.
         for group in (self._children, *([name] for name in self._entries)):
             _side_by_side(self.probe, "answer", group)
@@ -119,14 +103,6 @@ class Models:
         self._control.unload(name)
         self._load(name)
 
-    def idle(self) -> bool:
-        """Whether no model has a request queued or in work.
-
-        Raises:
-            ControlError: the server can't be asked.
-        """
-        return not any(self._inflight().values())
-
     def unload_all(self, hurry: threading.Event) -> None:
         """Refuse new requests, first those that cause others, and wait until those in flight are answered.
 
@@ -148,13 +124,25 @@ class Models:
             raise
 
     def _load(self, name: str) -> None:
+        awaited: set[int] = set()
+        ended: set[int] = set()
+
+        def end_stalled() -> None:
+            """End what Triton waits for since the last look, too: it would wait for ever."""
+            seen = awaited_processes(self._server.session, name)
+            for pid in seen & awaited:
+                kill(pid)
+                ended.add(pid)
+            awaited.clear()
+            awaited.update(seen)
+
         for attempts_left in reversed(range(LOAD_ATTEMPTS)):
-            stalled = StalledLoad(self._server(), name)
+            ended.clear()
             try:
-                self._control.load(name, self._settings.start_timeout_s, stalled.look)
+                self._control.load(name, self._settings.start_timeout_s, end_stalled)
                 break
             except ControlError as error:
-                if not (stalled.ended and attempts_left):
+                if not (ended and attempts_left):
                     raise
                 logger.warning("%s: Triton gave up its process, which was slow: once more (%s)", name, error)
 
@@ -175,12 +163,13 @@ class Models:
         """
         states = self._control.states()
         loaded = [name for name in group if states.get(name, "UNAVAILABLE") != "UNAVAILABLE"]
-        inflight = self._inflight()
-        return [name for name in loaded if inflight.get(name, 1)]
+        queued = self._control.queued_requests()
+        in_work = read_request_counts(self._server.metrics)
+        return [name for name in loaded if in_work.get(name, 1) + queued[name]]
 
 
-class StalledLoad:
-    """A load that Triton gave up without telling: its process is ended, and Triton tells of a failure.
+def awaited_processes(server: int, model: str) -> set[int]:
+    """Living processes of a model for whose end tritonserver waits; none where /proc doesn't tell.
 
     A model's process that is silent for a second while it starts, as on a machine with more work than cores,
     counts as dead for Triton (python_backend 24.10, ``StubLauncher::ReceiveMessageFromStub``). Triton then
@@ -189,41 +178,14 @@ class StalledLoad:
 
     Args:
         server: process id of tritonserver.
-        model: what is being loaded.
-
-    Attributes:
-        ended: whether a process was ended.
     """
-
-    def __init__(self, server: int, model: str) -> None:
-        self.ended = False
-        self._server = server
-        self._model = model
-        self._awaited: dict[int, float] = {}
-
-    def look(self) -> None:
-        """To be called again and again while the load is waited for."""
-        now = time.monotonic()
-        seen = awaited_processes(self._server, self._model)
-        self._awaited = {pid: self._awaited.get(pid, now) for pid in seen}
-        for pid, since in self._awaited.items():
-            if now - since >= STALLED_S:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-                self.ended = True
-
-
-def awaited_processes(server: int, model: str) -> list[int]:
-    """Living processes of a model for whose end the server waits; none where /proc doesn't tell."""
     awaited = set()
     for thread in Path(f"/proc/{server}/task").glob("*/syscall"):
         with suppress(OSError):  # the thread has ended, or this process may not look into others
             number, *arguments = thread.read_text().split()
             if number == WAIT4:
                 awaited.add(int(arguments[0], 16))
-    return [
-        process.pid for process in processes.living() if process.pid in awaited and process.model == model
-    ]
+    return {each.pid for each in processes.living() if each.pid in awaited and each.model == model}
 
 
 def _side_by_side(action: Callable[[str], None], verb: str, names: Sequence[str]) -> None:
@@ -240,16 +202,12 @@ def _side_by_side(action: Callable[[str], None], verb: str, names: Sequence[str]
             done = wait(pending, REPORT_INTERVAL_S, FIRST_COMPLETED).done
             for future in done:
                 name = pending.pop(future)
-                _require_success(future, f"{name} did not {verb}")
+                try:
+                    future.result()
+                except (ControlError, ProbeError) as error:
+                    raise StartError(f"{name} did not {verb}: {error}") from error
                 logger.info("%s %sed after %.1f s", name, verb, time.monotonic() - started)
             if not done:
                 logger.info("still waiting for %s to %s", ", ".join(pending.values()), verb)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _require_success(future: Future[None], failure: str) -> None:
-    try:
-        future.result()
-    except (ControlError, ProbeError) as error:
-        raise StartError(f"{failure}: {error}") from error

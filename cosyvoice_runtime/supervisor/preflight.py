@@ -12,7 +12,7 @@ from cosyvoice_runtime.settings.template import placeholders, unescape
 from cosyvoice_runtime.supervisor import shared_memory
 from cosyvoice_runtime.supervisor.errors import PreflightError
 from cosyvoice_runtime.supervisor.server_ports import ServerPorts
-from cosyvoice_runtime.supervisor.triton import Triton
+from cosyvoice_runtime.supervisor.triton import PYTHON, Triton
 
 CODE = Path(__file__).resolve().parents[2]
 TRITON_FOLDER = Path("/tmp")
@@ -37,7 +37,7 @@ def check(triton: Triton, ports: ServerPorts, settings: ServerSettings, reposito
         *_file_problems(),
         *ports.problems,
         *repository_problems(repository),
-        *code_problems(triton.interpreter.executable),
+        *code_problems(PYTHON),
         *not_writable("server.log_file", settings.log_file.absolute().parent),
         *not_writable("tritonserver", TRITON_FOLDER),
     ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import random
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cosyvoice_runtime.errors import InvalidInput
@@ -41,22 +40,24 @@ class ServerPorts:
             PreflightError: the host leads to no address of this machine.
             OSError: no port is free.
         """
-        wanted = {
-            "http": settings.http_port,
-            "grpc": settings.grpc_port,
-            "metrics": settings.metrics_port,
-            "model_metrics": settings.model_metrics_port,
-        }
         try:
             addresses = own_addresses(settings.host, "server.host")
         except InvalidInput as error:
             raise PreflightError([str(error)]) from error
-        free = (port for port in _free_ports(addresses) if port not in wanted.values())
-        chosen = {name: port or next(free) for name, port in wanted.items()}
-        return cls(settings.host, **chosen, addresses=addresses)
+        ports = [settings.http_port, settings.grpc_port, settings.metrics_port, settings.model_metrics_port]
+        # In an order of its own for every server: several may choose at the same time.
+        candidates = random.SystemRandom().sample(FREE_PORTS, len(FREE_PORTS))
+        free = (port for port in candidates if port not in ports and _obstacle(addresses, port) is None)
+        try:
+            http, grpc, metrics, model_metrics = [port or next(free) for port in ports]
+        except StopIteration:
+            text = f"no port from {FREE_PORTS[0]} to {FREE_PORTS[-1]} is free"
+            raise OSError(errno.EADDRINUSE, text) from None
+        return cls(settings.host, http, grpc, metrics, model_metrics, addresses)
 
     @property
     def problems(self) -> list[str]:
+        """Why the server can't listen, one sentence each."""
         named = {
             "http_port": self.http,
             "grpc_port": self.grpc,
@@ -65,7 +66,11 @@ class ServerPorts:
         }
         if len(set(named.values())) < len(named):
             return [f"{', '.join(named)} must differ, they are {list(named.values())}"]
-        return [problem for name, port in named.items() if (problem := self._problem(name, port))]
+        return [
+            f"{name} {port} on {self.host} can't be used ({reason}): stop its user or set {name}"
+            for name, port in named.items()
+            if (reason := _obstacle(self.addresses, port))
+        ]
 
     def listening(self, port: int) -> str:
         """``host:port`` to listen on."""
@@ -75,29 +80,12 @@ class ServerPorts:
         """``host:port`` as clients on this machine write it."""
         return local_url(self.host, port)
 
-    def _problem(self, name: str, port: int) -> str | None:
-        try:
-            _try(self.addresses, port)
-        except OSError as error:
-            return (
-                f"{name} {port} on {self.host} can't be used ({error.strerror}): stop its user or set {name}"
-            )
-        return None
 
-
-def _free_ports(addresses: Sequence[str]) -> Iterator[int]:
-    """In an order of its own for every server: several may choose at the same time."""
-    for port in random.SystemRandom().sample(FREE_PORTS, len(FREE_PORTS)):
-        try:
-            _try(addresses, port)
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                raise
-        else:
-            yield port
-    raise OSError(errno.EADDRINUSE, f"no port from {FREE_PORTS[0]} to {FREE_PORTS[-1]} is free")
-
-
-def _try(addresses: Sequence[str], port: int) -> None:
-    for address in addresses:
-        bound(address, port).close()
+def _obstacle(addresses: tuple[str, ...], port: int) -> str | None:
+    """Why a port can't be used at all of these addresses."""
+    try:
+        for address in addresses:
+            bound(address, port).close()
+    except OSError as error:
+        return error.strerror
+    return None

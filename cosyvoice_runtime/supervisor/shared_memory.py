@@ -9,11 +9,6 @@ from pathlib import Path
 DIRECTORY = Path("/dev/shm")
 
 
-def new_prefix() -> str:
-    """Start of the names of one server's regions, different from every other server's."""
-    return f"cosyvoice_{os.getpid()}_{uuid.uuid4().hex[:8]}_"
-
-
 def new_directory() -> Path:
     """A name for the folder of one server's run, which is not made here.
 
@@ -23,16 +18,13 @@ def new_directory() -> Path:
     return DIRECTORY / f"cosyvoice-server-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
 
+def region_prefix(run_dir: Path) -> str:
+    """Start of the names of a run's regions, different from every other run's."""
+    return f"{run_dir.name.replace('-server', '').replace('-', '_')}_"
+
+
 def regions(prefix: str) -> list[Path]:
     return sorted(DIRECTORY.glob(f"{prefix}*"))
-
-
-def sweep(prefix: str) -> int:
-    """Remove the regions that a dead server left; returns how many."""
-    left = regions(prefix)
-    for region in left:
-        region.unlink(missing_ok=True)
-    return len(left)
 
 
 def free_mib() -> int:

@@ -3,46 +3,51 @@
 from __future__ import annotations
 
 import logging
+import os
+import select
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
 
 from cosyvoice_runtime.errors import CosyVoiceError
+from cosyvoice_runtime.metrics.page import sum_of_counters, take_lost_counts
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor.control import ControlError
 from cosyvoice_runtime.supervisor.errors import (
-    LostRequestsError,
-    RepairError,
-    ServerSilentError,
+    ServerDiedError,
+    ServerStuckError,
     SupervisorError,
     WatchError,
-    WornOutError,
 )
 from cosyvoice_runtime.supervisor.models import Models
 from cosyvoice_runtime.supervisor.probe import ProbeSilentError
 from cosyvoice_runtime.supervisor.process import ServerProcess
 from cosyvoice_runtime.supervisor.supervisor_metrics import SupervisorMetrics
-from cosyvoice_runtime.supervisor.tries import WINDOW_S, Allowance, GrowingPause
 
 logger = logging.getLogger(__name__)
 
-IDLE_INTERVAL_S = 1.0
-"""Between two looks whether a server whose models were reloaded often is used."""
+MOST_RELOADS = 20
+"""Of a server's models, after which it had better start anew: each leaves threads and memory behind."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
+"""Before a model that did not come back is loaded again, each time twice as long."""
 END_S = 0.5
 """For which a server that answers nothing may turn out to have ended."""
 CLOSE_S, CLOSE_INTERVAL_S = 5.0, 0.1
+LOOK_INTERVAL_S = 0.1
+"""Between two looks at processes where the kernel does not tell of their end."""
 
 
 class Watch:
     """Keeps the models of a server up until it is closed or the server can't be kept up.
 
-    Triton itself never restarts a model's process, and goes on calling the model ready. So a thread waits for
-    the end of each model's processes, and one loads the dead models again, those that call others last. One
+    Triton itself never restarts a model's process, and goes on calling the model ready. So one thread waits
+    for the end of the models' processes and loads the dead models again, those that call others last. One
     sends probes: a model that does not answer them is killed, and then comes back as every dead one.
 
     Args:
+        home: the model in whose process a model computes.
         counts: of what is reloaded and of probes that fail.
         on_failure: called with the reason when the server can't be kept up or the watch itself fails.
 
@@ -52,52 +57,53 @@ class Watch:
 
     def __init__(
         self,
-        process: ServerProcess,
+        server: ServerProcess,
         models: Models,
+        home: Callable[[str], str],
         settings: ServerSettings,
         counts: SupervisorMetrics,
         on_failure: Callable[[SupervisorError], None],
     ) -> None:
         self.reloads: Counter[str] = Counter()
-        self._process = process
+        self._server = server
         self._models = models
+        self._home = home
         self._settings = settings
         self._counts = counts
         self._on_failure = on_failure
-        self._loads: Counter[str] = Counter()
+        self._processes = server.stubs()
+        self._tries = 0
+        self._pauses = defaultdict[str, float](float)
+        self._tried = defaultdict[str, float](float)
         self._loading: str | None = None
-        self._dead: dict[str, str] = {}
-        """Models that are to be loaded again, and why."""
-        self._silent: dict[str, str] = {}
-        """Models that were ended because they answered no probe, which is told of them."""
         self._unproven: dict[str, float] = {}
         """Models that were loaded again and answered no probe yet, and when their reload began."""
-        self._proofs = 0
         self._failed_probes: Counter[str] = Counter()
-        self._allowances = defaultdict[str, Allowance](lambda: Allowance(settings.max_reloads))
-        self._pauses = defaultdict[str, GrowingPause](GrowingPause)
+        self._silent: dict[str, str] = {}
+        """Models that were ended because they answered no probe, which is told of them."""
         self._closed = threading.Event()
-        self._wake = threading.Event()
-        for model in models.in_order():
-            self._expect(model)
-        self._repairs = self._in_thread(self._repair)
-        if settings.probe_interval_s:
-            self._in_thread(self._send_probes)
+        self._probe_now = threading.Event()
+        self._woken, self._wake = os.pipe()
+        self._keeping = self._in_thread(self._keep_up)
+        self._in_thread(self._send_probes)
 
     def close(self) -> None:
         """Stop watching; a reload under way is given up."""
         self._closed.set()
-        self._wake.set()
+        self._probe_now.set()
+        os.close(self._wake)
         deadline = time.monotonic() + CLOSE_S
-        while self._repairs.is_alive() and time.monotonic() < deadline:
+        while self._keeping.is_alive() and time.monotonic() < deadline:
             if model := self._loading:  # Triton answers no unload of a model before its load has ended
-                self._process.kill_stubs(model)
-            self._repairs.join(CLOSE_INTERVAL_S)
+                self._server.kill_stubs(model)
+            self._keeping.join(CLOSE_INTERVAL_S)
+        if not self._keeping.is_alive():
+            os.close(self._woken)
 
-    def _in_thread(self, work: Callable[..., None], *arguments: object) -> threading.Thread:
+    def _in_thread(self, work: Callable[[], None]) -> threading.Thread:
         def run() -> None:
             try:
-                work(*arguments)
+                work()
             except SupervisorError as error:
                 self._fail(error)
             except Exception as error:
@@ -115,141 +121,99 @@ class Watch:
     @property
     def _over(self) -> bool:
         """Whether the server is being stopped, or has ended, so that its models are nobody's concern."""
-        return self._closed.is_set() or self._process.ended.is_set()
+        return self._closed.is_set() or not self._server.running()
 
-    def _expect(self, model: str) -> None:
-        self._loads[model] += 1
-        self._in_thread(self._await_death, model, self._loads[model])
+    def _keep_up(self) -> None:
+        while not self._over:
+            dead = self._dead()
+            if dead:
+                self._require_no_request_lost()
+            due = {model: self._tried[model] + self._pauses[model] - time.monotonic() for model in dead}
+            for model in (ready := [model for model in dead if due[model] <= 0]):
+                self._reload(model)
+            if not ready:
+                living = [self._processes[model] for model in self._models.in_order() if model not in dead]
+                wait_for_end(set().union(*living), self._woken, min(due.values(), default=None))
 
-    def _await_death(self, model: str, load: int) -> None:
-        self._process.await_death(model)
-        if self._over or load != self._loads[model]:
-            return
-        self._require_no_request_lost()
-        self._dead[model] = self._silent.pop(model, "its process died")
-        self._wake.set()
+    def _dead(self) -> list[str]:
+        """Models of which a process has ended, or that did not load, in the order of their reload."""
+        living = set().union(*self._server.stubs().values())
+        known = self._processes
+        return [model for model in self._models.in_order() if not known[model] or not known[model] <= living]
 
     def _require_no_request_lost(self) -> None:
         """Raises when clients wait for answers that a dead process owed: no reload ends their streams."""
-        lost = self._process.take_lost()
+        lost = take_lost_counts(self._server.metrics)
         for model in self._settings.entry_models:
             if lost.get(model):
-                raise LostRequestsError(f"{model} died with {lost[model]} requests in flight")
+                raise ServerStuckError(f"{model} died with {lost[model]} requests in flight")
 
-    def _repair(self) -> None:
-        while not self._over:
-            self._wake.wait(self._until_next_look_s())
-            self._wake.clear()
-            loaded = [self._reload(model) for model in self._models.in_order({*self._dead})]
-            if any(loaded):
-                self._proofs += 1
-                self._in_thread(self._prove, self._models.in_order({*self._unproven}), self._proofs)
-            self._require_freshness()
-
-    def _until_next_look_s(self) -> float | None:
-        """None for as long as nothing happens."""
-        waits = [self._pauses[model].left_s for model in list(self._dead)]
-        return min([*waits, IDLE_INTERVAL_S] if self._is_worn() else waits, default=None)
-
-    def _reload(self, model: str) -> bool:
-        """Load a dead model unless it has to pause; returns: whether it is there again."""
-        if self._unproven.pop(model, None) is not None:
-            self._not_back(model, "it died again before it answered")
-        if self._pauses[model].left_s or self._over:
-            return False
-        if not self._allowances[model].take():
-            times = self._settings.max_reloads
-            raise RepairError(f"{model} was reloaded {times} times within {WINDOW_S:.0f} s")
-        logger.error("%s is reloaded: %s", model, self._dead[model])
-        self._counts.started_again(model)
-        started = time.monotonic()
-        self._loads[model] += 1  # what is left of its processes ends now
+    def _reload(self, model: str) -> None:
+        if self._over:
+            return
+        self._tries += 1
+        if self._tries > MOST_RELOADS:
+            raise ServerDiedError(f"its models were reloaded {MOST_RELOADS} times")
+        self._tried[model] = started = time.monotonic()
+        self._pauses[model] = min(max(FIRST_PAUSE_S, 2 * self._pauses[model]), LONGEST_PAUSE_S)
+        logger.error("%s is reloaded: %s", model, self._silent.pop(model, "its process died"))
+        self._counts.restarts.labels(model).inc()
+        self._processes[model] = set()
         self._loading = model
         try:
             self._models.replace(model)
         except ControlError as error:
             if not self._over:
-                self._not_back(model, error)
+                pause_s = self._pauses[model]
+                logger.error("%s did not come back, and is loaded in %g s: %s", model, pause_s, error)
                 self._require_answers(f"{model} did not come back")
-            return False
+            return
         finally:
             self._loading = None
+        self._processes[model] = self._server.stubs()[model]
         self._unproven[model] = started
-        del self._dead[model]
-        self._expect(model)
-        return True
-
-    def _prove(self, models: Sequence[str], proof: int) -> None:
-        """Probe models that were loaded again, which count as back then."""
-        for model in models:
-            try:
-                self._models.probe(model)
-            except CosyVoiceError as error:
-                if self._dead or self._loading or proof != self._proofs:
-                    return  # another one has died, which it may call: all are probed after the next load
-                if self._unproven.pop(model, None) is not None:
-                    self._not_back(model, error)
-            else:
-                self._is_back(model)
-
-    def _is_back(self, model: str) -> None:
-        started = self._unproven.pop(model, None)
-        if started is None:
-            return
-        self._pauses[model].succeeded()
-        self._failed_probes.clear()
-        self.reloads[model] += 1
-        seconds = time.monotonic() - started
-        logger.info("%s is back after %.1f s, reload %d", model, seconds, self.reloads[model])
-        self._wake.set()
-
-    def _not_back(self, model: str, reason: object) -> None:
-        pause_s = self._pauses[model].failed()
-        logger.error(
-            "%s did not come back, and is loaded in %g s at the earliest: %s", model, pause_s, reason
-        )
-
-    def _is_worn(self) -> bool:
-        limit = self._settings.restart_after_reloads
-        return bool(limit) and self.reloads.total() >= limit
-
-    def _require_freshness(self) -> None:
-        """Raises when the models were reloaded often and nobody uses the server just now."""
-        with suppress(ControlError):  # a server that can't be asked is not known to be idle
-            if self._is_worn() and not (self._dead or self._unproven) and self._models.idle():
-                times = self.reloads.total()
-                raise WornOutError(f"its models were reloaded {times} times, and nothing is in flight")
+        self._probe_now.set()
 
     def _send_probes(self) -> None:
-        while not self._closed.wait(self._settings.probe_interval_s):
-            for model in self._models.in_order():
+        while not self._over:
+            reloaded = self._probe_now.wait(self._settings.probe_interval_s or None)
+            self._probe_now.clear()
+            for model in self._models.in_order({*self._unproven} if reloaded else None):
                 self._send_probe(model)
 
     def _send_probe(self, model: str) -> None:
         """Probe a model; one that does not answer in time, and meanwhile answers others, is busy."""
         if self._over:
             return
-        before = self._process.work_done(model)
+        started, before = self._unproven.get(model), sum_of_counters(self._server.metrics, model)
         try:
             self._models.probe(model)
         except Exception as error:
             if self._over:
                 return
-            if isinstance(error, ProbeSilentError) and self._process.work_done(model) > before:
-                logger.info("%s is too busy for a probe", model)
-            else:
+            silent = isinstance(error, ProbeSilentError)
+            if not (silent and sum_of_counters(self._server.metrics, model) > before):
                 self._note_failed_probe(model, error)
                 return
+            logger.info("%s is too busy for a probe", model)
         self._failed_probes.pop(model, None)
+        if started is not None and started == self._unproven.get(model):
+            self._is_back(model, time.monotonic() - self._unproven.pop(model))
+
+    def _is_back(self, model: str, seconds: float) -> None:
+        self._pauses[model] = 0.0
+        self._failed_probes.clear()
+        self.reloads[model] += 1
+        logger.info("%s is back after %.1f s, reload %d", model, seconds, self.reloads[model])
 
     def _note_failed_probe(self, model: str, error: Exception) -> None:
-        self._counts.probe_failed(model)
+        self._counts.failed_probes.labels(model).inc()
         self._failed_probes[model] += 1
         failed = self._failed_probes[model]
         unexpected = None if isinstance(error, CosyVoiceError) else error
         logger.warning("probe %d of %s failed: %s", failed, model, error, exc_info=unexpected)
         self._require_answers(f"{model} failed a probe")
-        if failed >= self._settings.max_failed_probes and not (self._dead or self._unproven):
+        if failed >= self._settings.max_failed_probes and not (self._loading or self._dead()):
             self._end_silent(model, f"{model} failed {failed} probes in a row")
 
     def _end_silent(self, model: str, reason: str) -> None:
@@ -258,17 +222,37 @@ class Watch:
         Whether it or the process that computes for it is stuck can't be told, so both are ended.
         """
         self._failed_probes.clear()  # of others, too, which may fail because they call it
-        both = self._models.in_order({self._models.home(model), model})
-        self._silent |= dict.fromkeys(both, reason)
-        for each in both:
-            self._process.kill_stubs(each)
+        for each in self._models.in_order({self._home(model), model}):
+            self._silent[each] = reason
+            self._server.kill_stubs(each)
 
     def _require_answers(self, reason: str) -> None:
         """Raises when tritonserver itself answers nothing: what looks like a model's fault is none then."""
         try:
             self._models.require_server()
         except ControlError as error:
-            if not self._process.ended.wait(END_S):
-                raise ServerSilentError(
-                    f"{reason}, and tritonserver itself answers nothing: {error}"
-                ) from error
+            if not self._server.ended.wait(END_S):
+                text = f"{reason}, and tritonserver itself answers nothing: {error}"
+                raise ServerStuckError(text) from error
+
+
+def wait_for_end(pids: Iterable[int], woken: int, timeout_s: float | None) -> None:
+    """Return when one of these processes has ended, another thread closed a pipe, or time is up.
+
+    Args:
+        woken: the end of the pipe to read from.
+    """
+    with ExitStack() as files, suppress(ProcessLookupError):  # of one that has just ended
+        events = select.poll()
+        events.register(woken, select.POLLIN)
+        for pid in pids:
+            try:
+                process = os.pidfd_open(pid)
+            except ProcessLookupError:
+                raise
+            except OSError:  # a kernel or a sandbox without pidfd
+                timeout_s = min(timeout_s or LOOK_INTERVAL_S, LOOK_INTERVAL_S)
+            else:
+                files.callback(os.close, process)
+                events.register(process, select.POLLIN)
+        events.poll(None if timeout_s is None else 1000 * timeout_s)

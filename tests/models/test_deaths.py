@@ -26,8 +26,7 @@ def server(render_models, tmp_path_factory) -> Iterator[Supervised]:
     voices = tmp_path_factory.mktemp("voices")
     texts = {"cosyvoice2.voices_dir": voices, "token2wav.max_flow_pages": 64}
     repository = render_models(ALL_MODELS, **texts)
-    settings = ["server.max_restarts=100", "server.max_reloads=100", "server.restart_after_reloads=0"]
-    with Supervised(repository, *settings) as server:
+    with Supervised(repository, "server.max_restarts=100") as server:
         yield server
 
 

@@ -32,7 +32,7 @@ def server(render_models, tmp_path_factory) -> Iterator[Supervised]:
         "token2wav.max_flow_pages": 64,
     }
     repository = render_models(ALL_MODELS, **texts)
-    with Supervised(repository, "server.open_models=*", "server.max_reloads=100") as server:
+    with Supervised(repository, "server.open_models=*") as server:
         yield server
 
 

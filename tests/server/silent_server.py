@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,11 +16,11 @@ TIMEOUT_S = 60.0
 class SilentServer:
     """Takes connections and says nothing; ``called`` is set once something was sent to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         self.called = threading.Event()
         self._connections: list[socket.socket] = []
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.url = f"127.0.0.1:{self._socket.getsockname()[1]}"
+        self.path = folder / "socket"
+        self._socket = socket.create_server(str(self.path), family=socket.AF_UNIX)
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()

@@ -12,7 +12,6 @@ from cosyvoice_runtime.supervisor.errors import (
     ServerDiedError,
     StartError,
     SupervisorError,
-    WornOutError,
 )
 
 DIED, TAKEN, LOST = ServerDiedError("died"), PreflightError(["port 8001 can't be used"]), StartError("lost")
@@ -68,9 +67,3 @@ def test_tries_have_an_end():
     with pytest.raises(PreflightError):
         command._keep_up(server)
     assert server.starts == 1 + RESTARTS
-
-
-def test_worn_out_server_begins_anew_however_often():
-    server = Server(*[("run", WornOutError("reloads"))] * (RESTARTS + 3))
-    command._keep_up(server)
-    assert server.starts == RESTARTS + 4

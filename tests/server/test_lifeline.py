@@ -6,119 +6,75 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from leftovers import leftovers
 
-from cosyvoice_runtime.supervisor.lifeline import Lifeline
+from cosyvoice_runtime.supervisor import shared_memory
+from cosyvoice_runtime.supervisor.lifeline import RUN_VARIABLE
 
 TIMEOUT_S = 60.0
-SLEEP = ["sleep", "600"]
-KILLED_SUPERVISOR = """
-import os, signal, sys
+SUPERVISOR = """
+import os, signal, subprocess, sys
 from pathlib import Path
+from cosyvoice_runtime.supervisor.lifeline import RUN_VARIABLE, Lifeline
 
-from cosyvoice_runtime.supervisor.triton import Interpreter
-from cosyvoice_runtime.supervisor.log_file import LogFile
-from cosyvoice_runtime.supervisor.process import ServerProcess
-from cosyvoice_runtime.supervisor.triton import Triton
-
-spawn = ServerProcess._spawn
-
-def spawn_and_die(*arguments):
-    spawn(*arguments)
+lifeline = Lifeline(Path(sys.argv[1]))
+apart = dict(env={**os.environ, RUN_VARIABLE: sys.argv[1]}, stdout=subprocess.DEVNULL, start_new_session=True)
+server = subprocess.Popen(["sleep", "600"], **apart)
+gateway = subprocess.Popen(["sh", "-c", "kill -s STOP $$"], **apart)
+print(server.pid, gateway.pid, flush=True)
+if sys.argv[2] == "is killed":
     os.kill(os.getpid(), signal.SIGKILL)
-
-ServerProcess._spawn = spawn_and_die
-folder = Path(sys.argv[1])
-triton = Triton(folder / "tritonserver", Interpreter.inspect(Path(sys.executable)))
-ServerProcess(triton, LogFile(folder / "log", 1 << 20), folder / "run", {}).start(folder, [])
+lifeline.release()
 """
 
 
-@contextmanager
-def session() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that sleeps in a session of its own."""
-    with subprocess.Popen(SLEEP, start_new_session=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+@pytest.fixture
+def run_dir() -> Iterator[Path]:
+    folder = shared_memory.new_directory()
+    folder.mkdir()
+    yield folder
+    if folder.exists():
+        folder.rmdir()
 
 
 @pytest.fixture
-def lifeline(tmp_path: Path) -> Iterator[Lifeline]:
-    line = Lifeline(f"cosyvoice_{os.getpid()}_none_", tmp_path / "run")
-    yield line
-    if not line.input.closed:
-        line.release()
+def stranger() -> Iterator[subprocess.Popen[bytes]]:
+    """A process of another run, whose folder's name begins in the same way."""
+    variables = {**os.environ, RUN_VARIABLE: "/dev/shm/cosyvoice-server-"}
+    with subprocess.Popen(["sleep", "600"], env=variables) as process:
+        yield process
+        process.kill()
 
 
-def cut(lifeline: Lifeline) -> None:
-    """What the end of the supervisor does."""
-    lifeline.input.close()
-    lifeline._helper.wait(TIMEOUT_S)
+def supervise(run_dir: Path, end: str) -> list[int]:
+    """Processes of a supervisor that has come to its end."""
+    command = [sys.executable, "-c", SUPERVISOR, str(run_dir), end]
+    return [*map(int, subprocess.run(command, stdout=subprocess.PIPE, timeout=TIMEOUT_S).stdout.split())]
 
 
-def test_all_that_is_told_of_ends_with_the_supervisor(lifeline, tmp_path):
-    (tmp_path / "run").mkdir()
-    with session() as server, session() as gateway:
-        lifeline.hold(server.pid)
-        lifeline.hold(gateway.pid)
-        os.kill(gateway.pid, signal.SIGSTOP)
-        cut(lifeline)
-        assert server.wait(TIMEOUT_S) == gateway.wait(TIMEOUT_S) == -signal.SIGKILL
-    assert not (tmp_path / "run").exists()
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
 
 
-def test_what_had_ended_before_is_left_alone(lifeline):
-    with session() as server, session() as gateway:
-        lifeline.hold(server.pid)
-        lifeline.hold(gateway.pid)
-        lifeline.drop(gateway.pid)
-        cut(lifeline)
-        assert server.wait(TIMEOUT_S) == -signal.SIGKILL
-        assert gateway.poll() is None
+def test_all_processes_and_files_of_a_run_end_with_the_supervisor(run_dir, stranger, eventually):
+    region = shared_memory.DIRECTORY / f"{shared_memory.region_prefix(run_dir)}0"
+    region.touch()
+    pids = supervise(run_dir, "is killed")
+    assert len(pids) == 2
+    eventually(lambda: not any(map(alive, pids)) and not run_dir.exists() and not region.exists())
+    assert stranger.poll() is None
 
 
-def test_nothing_ends_after_the_release(lifeline, tmp_path):
-    (tmp_path / "run").mkdir()
-    with session() as server:
-        lifeline.hold(server.pid)
-        lifeline.release()
-        assert server.poll() is None
-    assert (tmp_path / "run").exists()
-
-
-def test_helper_that_has_ended_is_no_matter(lifeline):
-    lifeline._helper.kill()
-    lifeline._helper.wait()
-    nobody = 1 << 22  # Linux has no greater number
-    lifeline.hold(nobody)
-    lifeline.drop(nobody)
-
-
-def test_supervisor_that_is_killed_while_it_starts_a_server_leaves_none(tmp_path, eventually):
-    server = tmp_path / "tritonserver"
-    server.write_text("#!/bin/sh\nwhile sleep 1; do :; done\n")  # its arguments stay to be seen
-    server.chmod(0o700)
-    with subprocess.Popen([sys.executable, "-c", KILLED_SUPERVISOR, str(tmp_path)]) as supervisor:
-        assert supervisor.wait(TIMEOUT_S) == -signal.SIGKILL
-    eventually(lambda: leftovers(supervisor.pid) == [] and not (tmp_path / "run").exists(), TIMEOUT_S)
-
-
-def test_helper_that_was_stopped_holds_up_no_release(lifeline):
-    with session() as server:
-        lifeline.hold(server.pid)
-        os.kill(lifeline._helper.pid, signal.SIGSTOP)
-        releasing = threading.Thread(target=lifeline.release, daemon=True)
-        releasing.start()
-        releasing.join(TIMEOUT_S)
-        held_up = releasing.is_alive()
-        lifeline._helper.kill()
-        assert server.poll() is None
-    assert not held_up
+def test_nothing_ends_after_an_orderly_end(run_dir):
+    pids = supervise(run_dir, "ends")
+    assert all(map(alive, pids))
+    assert run_dir.exists()
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from cosyvoice_runtime.supervisor import shared_memory
 from cosyvoice_runtime.supervisor.log_file import LogFile
 from cosyvoice_runtime.supervisor.process import ServerProcess
-from cosyvoice_runtime.supervisor.triton import Interpreter, Triton
+from cosyvoice_runtime.supervisor.triton import Triton
 from eventually import eventually
 
 ECHO = [sys.executable, "-u", "-c", "import sys\nfor line in sys.stdin: print(line, end='')"]
@@ -95,27 +96,12 @@ def test_file_that_can_not_be_copied_is_left_alone_and_told_of(
     assert log.path.read_text() == "kept\n"
 
 
-class ScriptedTriton(Triton):
-    """A script in place of a server."""
-
-    @property
-    def origin(self) -> str:
-        return "a script"
-
-    def problems(self) -> list[str]:
-        return []
-
-    def arguments(self, run_dir: Path) -> list[str]:
-        return []
-
-
 def test_log_of_a_server_is_kept_to_its_size_while_it_runs(tmp_path: Path):
     script = tmp_path / "server.sh"
     script.write_text(FLOOD)
     script.chmod(0o755)
-    python = Interpreter(Path(sys.executable), "3", None, None, None)
     log = LogFile(tmp_path / "server.log", 2**16)
-    process = ServerProcess(ScriptedTriton(script, python), log, tmp_path / "run", {})
+    process = ServerProcess(Triton(script), log, shared_memory.new_directory(), {}, lambda code: None)
     process.start(tmp_path, [])
     try:
         eventually(lambda: older(log).exists() and "the last word" in older(log).read_text())

@@ -2,76 +2,57 @@
 
 from __future__ import annotations
 
-import dataclasses
 import socket
 import sys
-from pathlib import Path
 
 import pytest
 
 from cosyvoice_runtime.settings import ServerSettings
-from cosyvoice_runtime.supervisor import PreflightError, Server, preflight
+from cosyvoice_runtime.supervisor import PreflightError, Server, preflight, triton
 from cosyvoice_runtime.supervisor.preflight import repository_problems
 from cosyvoice_runtime.supervisor.server_ports import FREE_PORTS, ServerPorts
 from cosyvoice_runtime.supervisor.triton import (
     QUEUES,
     QUEUES_VARIABLE,
-    Interpreter,
-    Triton,
     WheelTriton,
     find_triton,
 )
 
-HERE = Interpreter.inspect(Path(sys.executable))
-
-
-def wheel_problems(**changes: object) -> list[str]:
-    return find_triton(dataclasses.replace(HERE, **changes)).problems()
-
 
 def test_this_environment_can_run_the_server():
-    assert wheel_problems() == []
+    assert find_triton().problems() == []
 
 
-def test_missing_libpython_is_named_with_its_package():
-    assert wheel_problems(library=None) == [
-        f"{HERE.library_name} is missing, without which the server hangs: install the package "
-        f"libpython{HERE.version} or use a Python built with --enable-shared"
-    ]
+def test_missing_libpython_is_named_with_its_package(monkeypatch):
+    monkeypatch.setattr(triton, "LIBRARY", "libpython3.99.so.1.0")
+    (problem,) = find_triton().problems()
+    assert problem.startswith(
+        "libpython3.99.so.1.0 is missing, without which the server hangs: install the package libpython3."
+    )
 
 
-@pytest.mark.parametrize("version", ["2.0.0", "2.4.1"])
-def test_numpy_2_is_refused(version):
-    (problem,) = wheel_problems(numpy=version)
+@pytest.mark.parametrize("version", ["2.0.0", "2.4.1", "none"])
+def test_numpy_2_and_none_are_refused(version, monkeypatch):
+    monkeypatch.setattr(triton, "_version", lambda package: version)
+    (problem,) = find_triton().problems()
     assert problem.startswith(f"numpy 1.26 is needed, {sys.executable} has {version}")
 
 
-def test_missing_numpy_is_named():
-    (problem,) = wheel_problems(numpy=None)
-    assert "numpy 1.26 is needed" in problem
-    assert "has none" in problem
-
-
-def test_python_without_stub_is_refused_with_the_known_versions():
-    (problem,) = wheel_problems(version="3.99")
+def test_python_without_stub_is_refused_with_the_known_versions(monkeypatch):
+    monkeypatch.setattr(triton, "PYTHON_VERSION", "3.99")
+    (problem,) = find_triton().problems()
     assert problem.startswith("nvidia-pytriton has no Python 3.99, only 3.10")
 
 
-def test_container_server_is_used_where_the_package_is_missing(tmp_path):
+def test_container_server_is_used_where_the_package_is_missing(tmp_path, monkeypatch):
+    assert isinstance(find_triton(), WheelTriton)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     binary = tmp_path / "tritonserver"
-    without_package = dataclasses.replace(HERE, pytriton=None)
     with pytest.raises(PreflightError, match=r"there is no tritonserver: .* lacks nvidia-pytriton and"):
-        find_triton(without_package, binary)
+        find_triton(binary)
     binary.touch()
-    triton = find_triton(without_package, binary)
-    assert triton == Triton(binary, without_package)
-    assert triton.problems() == []
-    assert isinstance(find_triton(HERE, binary), WheelTriton)
-
-
-def test_interpreter_that_does_not_run_is_named(repository, settings):
-    with pytest.raises(PreflightError, match="/nowhere/python is no working Python"):
-        Server(repository, settings, python=Path("/nowhere/python")).start()
+    assert find_triton(binary).binary == binary
+    assert find_triton(binary).problems() == []
 
 
 def test_taken_port_is_named():
@@ -155,4 +136,4 @@ def test_probe_file_without_probe_is_named(repository, settings):
 @pytest.mark.parametrize("inherited", [None, "8"])
 def test_models_have_many_queues_to_a_gpu_unless_somebody_says_how_many(inherited):
     variables = {} if inherited is None else {QUEUES_VARIABLE: inherited}
-    assert find_triton(HERE).environment(variables)[QUEUES_VARIABLE] == (inherited or str(QUEUES))
+    assert find_triton().environment(variables)[QUEUES_VARIABLE] == (inherited or str(QUEUES))

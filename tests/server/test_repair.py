@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 
 import pytest
 from hanging_model import HANGING, HANGING_MODEL
 from leftovers import leftovers
+from tritonclient.utils import InferenceServerException
 
 from cosyvoice_runtime.process import processes
-from cosyvoice_runtime.supervisor import RepairError, Server, ServerDiedError
+from cosyvoice_runtime.supervisor import Server, ServerDiedError, watch
 from cosyvoice_runtime.supervisor.probe import ProbeError
 
 SERVICE_S = 60.0
@@ -45,18 +45,16 @@ def test_killed_entry_model_is_reloaded_while_another_streams(server, count, eve
 
 
 def test_silent_model_is_reloaded_after_failed_probes(repository, settings, count, eventually):
-    works = threading.Event()
-    works.set()
+    silent: set[int] = set()
 
     def probe(url: str, timeout_s: float) -> None:
-        if not threading.current_thread().name.endswith("_send_probes"):
-            works.set()  # the watch asks after the reload
-        elif not works.is_set():
+        if any(map(processes.is_alive, silent)):
             raise ProbeError("count: no answer")
 
     settings = settings.replace(probe_interval_s=0.1, max_failed_probes=1)
     with Server(repository, settings, probes={"count": probe}) as server:
-        works.clear()
+        members = processes.session_members(server.session)
+        silent.update(each.pid for each in members if each.model == "count")
         eventually(lambda: server.reloads["count"] == 1)
         assert count(server, "chain", 2).rest() == [0, 1]
 
@@ -74,24 +72,27 @@ def test_model_that_dies_while_it_is_loaded_again_comes_back(repository, setting
         assert count(server, "chain", 2).rest() == [0, 1]
 
 
-def test_server_whose_load_hangs_answers_all_the_same(repository, settings, eventually):
-    model = repository / "count" / "1" / "model.py"
-    with Server(repository, settings) as server:
-        model.write_text(HANGING_MODEL)
-        kill_model(server, "count")
-        eventually(lambda: HANGING in settings.log_file.read_text())
-        server._models.require_server()
-
-
-def test_model_that_keeps_dying_ends_the_server(repository, settings, eventually):
-    settings = settings.replace(max_reloads=1)
+def test_model_that_keeps_dying_ends_the_server(repository, settings, eventually, monkeypatch):
+    monkeypatch.setattr(watch, "MOST_RELOADS", 1)
     with Server(repository, settings) as server:
         kill_model(server, "count")
         eventually(lambda: server.reloads["count"] == 1)
         kill_model(server, "count")
-        with pytest.raises(RepairError, match="count was reloaded 1 times within 600 s"):
+        with pytest.raises(ServerDiedError, match="its models were reloaded 1 times"):
             server.wait()
     assert leftovers() == []
+
+
+def test_entry_model_that_dies_with_requests_ends_the_server(repository, settings, count):
+    with Server(repository, settings) as server:
+        stream = count(server, "chain", 1000, 50)
+        assert stream.first() == 0
+        kill_model(server, "chain")
+        with pytest.raises(ServerDiedError, match=r"chain died with 1 requests in flight|ended by itself"):
+            server.wait()
+    with pytest.raises(InferenceServerException, match="UNAVAILABLE"):
+        stream.rest()
+    assert not server.drained
 
 
 def test_death_of_the_server_itself_is_reported(repository, settings):

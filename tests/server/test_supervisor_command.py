@@ -155,16 +155,6 @@ def test_server_that_was_started_again_stops_with_exit_code_0(tmp_path, reposito
     assert command.exit_code() == 0
 
 
-def test_server_whose_models_were_reloaded_often_starts_anew_when_idle(tmp_path, repository, eventually):
-    command = Command(tmp_path, repository, "server.restart_after_reloads=1", "server.max_restarts=0")
-    eventually(command.is_up)
-    command.signal_model("count", signal.SIGKILL)
-    eventually(lambda: len(command.addresses()) == 2)
-    assert "its models were reloaded 1 times, and nothing is in flight" in command.output.read_text()
-    command.process.send_signal(signal.SIGTERM)
-    assert command.exit_code() == 0
-
-
 def test_model_that_dies_while_the_server_starts_again_costs_one_more_start(tmp_path, repository, eventually):
     command = Command(tmp_path, repository)
     eventually(command.is_up)
