@@ -15,6 +15,7 @@ times as many (``examples``). A failure prints a line that reproduces it, and it
 from __future__ import annotations
 
 import os
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -149,6 +150,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         mark: {item.path for item in items if item.get_closest_marker(mark)} for mark in ("server", "slow")
     }
     items.sort(key=lambda item: (item.path not in marked["server"], item.path not in marked["slow"]))
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    """PyTorch computes each test with one thread, however many a command in a test before has asked for."""
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

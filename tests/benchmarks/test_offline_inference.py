@@ -18,6 +18,8 @@ from making import make_checkpoint
 from measuring.batches import SpeechReader, speak_tokens
 
 TEXTS = {"one": "Hello there.", "two": "Good morning, everyone."}
+FEW_STEPS = 2
+"""Steps of the flow's solver."""
 TIMES = (
     "data_load",
     "audio_processing",
@@ -41,8 +43,8 @@ def folder(tmp_path_factory):
     return folder
 
 
-def run(folder, checkpoint, batch_size, *more):
-    out = folder / f"batch{batch_size}{len(more)}"
+def run(folder, checkpoint, *more):
+    out = folder / f"out{len(list(folder.iterdir()))}"
     arguments = [
         "--manifest",
         str(folder / "set.txt"),
@@ -51,22 +53,29 @@ def run(folder, checkpoint, batch_size, *more):
         "--token2wav-path",
         str(checkpoint),
     ]
-    arguments += ["--batch-size", str(batch_size), "--token2wav-batch-size", str(batch_size), *more]
-    assert offline_inference.main([*arguments, "--sampling-strategy", "greedy"]) == 0
+    arguments += ["--batch-size", "2", "--token2wav-batch-size", "2", "--sampling-strategy", "greedy", *more]
+    arguments += ["--threads", "1", f"token2wav.ode_steps={FEW_STEPS}"]
+    assert offline_inference.main(arguments) == 0
     audio = {name: soundfile.read(out / f"{name}.wav")[0] for name in TEXTS}
     return audio, json.loads((out / "log.txt").read_text())
 
 
+@pytest.fixture(scope="module")
+def in_turn(folder, tiny_checkpoint):
+    """Speech and log of the two stages, one after the other."""
+    return run(folder, tiny_checkpoint)
+
+
 def test_cosyvoice3_speaks_what_has_no_instruction(folder, tmp_path):
     checkpoint = make_checkpoint(tmp_path / "tiny", "tiny", seed=0, family="cosyvoice3")
-    audio, log = run(folder, checkpoint, 2)
+    audio, log = run(folder, checkpoint)
     assert all(map(len, audio.values()))
     assert sum(log["finish_reasons"].values()) == len(TEXTS)
 
 
-def test_batch_gives_the_same_speech_as_a_synthesizer(folder, tiny_checkpoint):
-    audio, log = run(folder, tiny_checkpoint, 2)
-    synthesizer = Synthesizer.from_checkpoint(tiny_checkpoint)
+def test_batch_gives_the_same_speech_as_a_synthesizer(in_turn, folder, tiny_checkpoint):
+    audio, log = in_turn
+    synthesizer = Synthesizer.from_checkpoint(tiny_checkpoint, ode_steps=FEW_STEPS)
     voice = synthesizer.voice(read_audio(folder / "voice.wav"), "a voice")
     sampling = SamplingOptions("greedy", 50, 0.95, 0.8, 1.1)
     for name, text in TEXTS.items():
@@ -84,14 +93,13 @@ def test_batch_gives_the_same_speech_as_a_synthesizer(folder, tiny_checkpoint):
     assert log["llm_rtf"] == times["llm"] / log["total_audio_duration_seconds"]
 
 
-@pytest.mark.parametrize("batch_size", [1, 2])
-def test_both_stages_at_once_give_the_same_speech(folder, tiny_checkpoint, batch_size):
-    expected, in_turn = run(folder, tiny_checkpoint, batch_size)
-    audio, log = run(folder, tiny_checkpoint, batch_size, "--together")
+def test_both_stages_at_once_give_the_same_speech(in_turn, folder, tiny_checkpoint):
+    expected, before = in_turn
+    audio, log = run(folder, tiny_checkpoint, "--together")
     for name, samples in expected.items():
         assert audio[name].shape == samples.shape
         assert np.abs(audio[name] - samples).max() < 1e-3
-    assert log["speech_tokens"] == in_turn["speech_tokens"]
+    assert log["speech_tokens"] == before["speech_tokens"]
     assert log["llm_time_seconds"] < log["token2wav_time_seconds"] < log["pipeline_time_seconds"]
 
 
@@ -123,7 +131,7 @@ def test_nobody_who_waits_for_a_first_chunk_has_a_part_of_a_gpu(tiny_checkpoint)
 def test_copies_of_a_text_are_spoken_with_seeds_of_their_own(folder, tiny_checkpoint):
     out = folder / "copies"
     line = ["--manifest", str(folder / "set.txt"), "--output-dir", str(out), "--copies", "2"]
-    line += ["--token2wav-path", str(tiny_checkpoint), "--sampling-strategy", "ras"]
+    line += ["--token2wav-path", str(tiny_checkpoint), "--sampling-strategy", "ras", "token2wav.ode_steps=1"]
     assert offline_inference.main(line) == 0
     audio = {path.stem: soundfile.read(path)[0] for path in out.glob("*.wav")}
     assert sorted(audio) == ["one", "one@1", "two", "two@1"]
@@ -160,5 +168,6 @@ def test_texts_without_any_voice_are_refused(folder, tiny_checkpoint, capsys):
     checkpoint = shutil.copytree(tiny_checkpoint, folder / "no_speakers")
     (checkpoint / "spk2info.pt").unlink(missing_ok=True)
     arguments = ["--output-dir", str(folder / "none"), "--token2wav-path", str(checkpoint)]
+    arguments += ["token2wav.ode_steps=1"]
     assert offline_inference.main(arguments) == 1
     assert "prompt_speech_path" in capsys.readouterr().err

@@ -40,7 +40,7 @@ def voices(tmp_path_factory):
 def server(tmp_path_factory, voices):
     folder = tmp_path_factory.mktemp("server")
     texts = [f"checkpoint_dir={ROOT / 'demo_voice'}", f"voices_dir={voices}"]
-    texts += ["tensorrt_llm.engine=torch", "token2wav.backend=torch"]
+    texts += ["tensorrt_llm.engine=torch", "token2wav.backend=torch", "token2wav.ode_steps=2"]
     texts += ["cosyvoice2.max_inflight_utterances=8"]  # a slow machine would learn less, and refuse who comes
     settings = Settings.read(texts).resolved(Machine.here())
     write(render(ROOT / "model_repo", settings), folder / "repository")

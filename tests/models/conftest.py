@@ -19,6 +19,8 @@ from eventually import eventually
 
 pytest.importorskip("tritonclient.grpc", reason="needs the environment of scripts/environment.py")
 
+from speaking import FEW_STEPS
+
 from cosyvoice_runtime.settings import Machine, ServerSettings, Settings
 from cosyvoice_runtime.settings.rendered import HOST, HOSTED
 from cosyvoice_runtime.settings.repository import render, write
@@ -45,7 +47,8 @@ def render_models(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactor
             shutil.copytree(MODEL_REPO / name, directory / "templates" / name)
         # Not by the machine's speed, which a test must not depend on.
         # On torch, as the library that servers are compared with, unless a test says otherwise.
-        texts = {"cosyvoice2.max_inflight_utterances": 64, **ON_TORCH} | texts
+        given = {"cosyvoice2.max_inflight_utterances": 64, "token2wav.ode_steps": FEW_STEPS, **ON_TORCH}
+        texts = given | texts
         assignments = [f"{key}={value}" for key, value in texts.items()]
         settings = Settings.read([f"checkpoint_dir={tiny_checkpoint}", *assignments])
         files = render(directory / "templates", settings.resolved(Machine(cores=1, gpu=False)))

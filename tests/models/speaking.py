@@ -10,6 +10,8 @@ from cosyvoice_runtime.supervisor import Server
 TEXT = "Hello world. How are you?"
 TOLERANCE = 1e-3
 TIMEOUT_S = 600.0
+FEW_STEPS = 2
+"""Steps of the flow's solver in servers of these tests, and in the libraries that they are compared with."""
 
 
 def recording(pitch_hz: float, seconds: float = 1.4, rate: int = 16_000) -> np.ndarray:

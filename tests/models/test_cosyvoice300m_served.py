@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soxr
-from speaking import TIMEOUT_S, assert_same_audio, client, recording, spoken
+from speaking import FEW_STEPS, TIMEOUT_S, assert_same_audio, client, recording, spoken
 
 from cosyvoice_client import AsyncSpeechClient, AudioChunk, Reference, RefusedError, SpeechRequest
 from cosyvoice_client.http_client import HttpSpeechClient
@@ -45,7 +45,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def synthesizer(checkpoint: Path) -> Synthesizer:
-    return Synthesizer.from_checkpoint(checkpoint)
+    return Synthesizer.from_checkpoint(checkpoint, ode_steps=FEW_STEPS)
 
 
 @pytest.fixture(scope="module")

@@ -166,6 +166,7 @@ def test_speech_is_that_of_the_recordings(serve_all, tmp_path, pytestconfig, fam
         "tensorrt_llm.engine_dir": tmp_path / "speech_lm",
         "token2wav.backend": "auto",
         "token2wav.backend_dir": tmp_path / "networks",
+        "token2wav.ode_steps": 10,
     }
     given = [f"{key}={value}" for key, value in settings.items()]
     subprocess.run([sys.executable, ROOT / "scripts" / "build_engines.py", *given], check=True)

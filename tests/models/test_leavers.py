@@ -29,7 +29,8 @@ GOOD = [SpeechRequest(TEXT, seed=seed) for seed in (2, 3)]
 
 @pytest.fixture(scope="module")
 def server(serve_all, tmp_path_factory):
-    with serve_all(**{"cosyvoice2.voices_dir": tmp_path_factory.mktemp("voices")}) as server:
+    texts = {"cosyvoice2.voices_dir": tmp_path_factory.mktemp("voices"), "token2wav.ode_steps": 10}
+    with serve_all(**texts) as server:  # none that has spoken before somebody leaves
         yield server
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from speaking import FEW_STEPS
 from token_stream import TokenStream
 from wave_client import Client, chunk_inputs, prompt_inputs, random_prompt, random_tokens, speak
 
@@ -87,7 +88,9 @@ def test_stopped_request_frees_its_slot(server, vocabulary, metric, eventually):
 
 
 def test_utterances_side_by_side_are_the_librarys(server, tiny_checkpoint):
-    settings = Token2WavSettings(checkpoint_dir=tiny_checkpoint, backend="torch", max_flow_pages=64)
+    settings = Token2WavSettings(
+        checkpoint_dir=tiny_checkpoint, backend="torch", max_flow_pages=64, ode_steps=FEW_STEPS
+    )
     library = load_token2wav(settings.resolved(Machine(cores=1, gpu=False)))
     prompt = random_prompt(library.flow.flow.config, 40, seed=0)
     rows = [random_tokens(count, count) for count in (70, 31, 95)]

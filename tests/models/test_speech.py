@@ -32,7 +32,7 @@ from cosyvoice_runtime.supervisor import Server
 
 LEAK_SHARE = 0.5
 """Of the waveforms of a round, which is how much memory grows if they alone are kept."""
-LEAK_UTTERANCES, ALONE = 80, 10
+LEAK_UTTERANCES, ALONE = 60, 8
 """Of a round, and how many of them come one after the other before the others come together."""
 LEAK_ROUNDS = 3
 """What leaks grows in each of them; an allocator may still grow in the first."""

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc as triton
 from conftest import ALL_MODELS
-from speaking import TEXT, TIMEOUT_S, assert_same_audio, recording, reference
+from speaking import FEW_STEPS, TEXT, TIMEOUT_S, assert_same_audio, recording, reference
 from supervised import Supervised
 
 from cosyvoice_client import AsyncSpeechClient, RefusedError, SpeechRequest, UnavailableError
@@ -55,7 +55,7 @@ def server(render_models, tmp_path_factory) -> Iterator[Supervised]:
 
 @pytest.fixture(scope="module")
 def synthesizer(tiny_checkpoint: Path) -> Synthesizer:
-    return Synthesizer.from_checkpoint(tiny_checkpoint)
+    return Synthesizer.from_checkpoint(tiny_checkpoint, ode_steps=FEW_STEPS)
 
 
 def run(work):

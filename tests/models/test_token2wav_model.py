@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from speaking import FEW_STEPS
 from tritonclient.utils import InferenceServerException
 from wave_client import Client, chunk_inputs, prompt_inputs, random_prompt, random_tokens, speak
 
@@ -28,7 +29,9 @@ ATTEMPTS = 5
 
 @pytest.fixture(scope="module")
 def token2wav(tiny_checkpoint) -> Token2Wav:
-    settings = Token2WavSettings(checkpoint_dir=tiny_checkpoint, backend="torch", max_flow_pages=64)
+    settings = Token2WavSettings(
+        checkpoint_dir=tiny_checkpoint, backend="torch", max_flow_pages=64, ode_steps=FEW_STEPS
+    )
     return load_token2wav(settings.resolved(Machine(cores=1, gpu=False)))
 
 
@@ -197,7 +200,7 @@ def test_lost_chunk_is_refused_and_ends_the_utterance(client):
 def test_lookahead_steps_and_longest_silence_are_the_settings(
     serve, tiny_checkpoint, prompt, metric, eventually
 ):
-    settings = {"ode_steps": 2, "lookahead_frames": "6", "max_flow_pages": 20, "idle_timeout_s": 8.0}
+    settings = {"ode_steps": 3, "lookahead_frames": "6", "max_flow_pages": 20, "idle_timeout_s": 8.0}
     given = Token2WavSettings(checkpoint_dir=tiny_checkpoint, backend="torch", **settings)
     library = load_token2wav(given.resolved(Machine(cores=1, gpu=False)))
     tokens = random_tokens(45, seed=9)  # chunks of at most a block, which no turn cuts

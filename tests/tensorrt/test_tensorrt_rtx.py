@@ -27,8 +27,9 @@ FEW_BLOCKS = {
 """All stages of the decoder, and of each only what is not repeated: building takes a third of the time."""
 
 
-@pytest.mark.parametrize("family", VOCODERS)
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize(
+    ("family", "dtype"), [*((family, "float16") for family in VOCODERS), (next(iter(VOCODERS)), "float32")]
+)
 def test_graphs_of_the_networks_build_with_all_profiles(family: str, dtype: str, tmp_path: Path) -> None:
     few_blocks = replace(VOCODERS[family], **FEW_BLOCKS)
     for path in write_graphs(tmp_path, dtype, family, few_blocks):
