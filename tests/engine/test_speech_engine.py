@@ -112,12 +112,14 @@ class Waves:
     Attributes:
         error: the outcome of every chunk.
         holds: it answers nothing.
+        later_s: time that a chunk takes, but the first one.
         forgotten: utterances that were to be forgotten.
     """
 
     def __init__(self) -> None:
         self.error: Exception | None = None
         self.holds = False
+        self.later_s = 0.0
         self.forgotten: list[str] = []
         self.chunks: list[Any] = []
         self.voices: dict[str, Any] = {}
@@ -129,7 +131,8 @@ class Waves:
         chunk.check()
         self.chunks.append(chunk)
         if not self.holds:
-            threading.Thread(target=deliver, args=(self._outcome(chunk),)).start()
+            later_s = self.later_s if chunk.position else 0.0
+            threading.Timer(later_s, deliver, (self._outcome(chunk),)).start()
 
     def _outcome(self, chunk):
         if self.error is not None:
@@ -162,10 +165,13 @@ def path(tmp_path: Path, lm: Lm, waves: Waves) -> Iterator[Path]:
     host.close()
 
 
-def order(timeout_s: float = PATIENCE_S, **options: Any) -> Order:
+def order(
+    timeout_s: float = PATIENCE_S, head_start: bool = False, speed: float = 0.0, **options: Any
+) -> Order:
     how = {"seed": 7, "speed": 1.0, "sampling": SamplingOptions(top_k=7), "streaming": True} | options
     utterance = Utterance(VOICE.prompt_key, 15, **how)
-    return Order(utterance, HOP, RATE, timeout_s=timeout_s, text_timeout_s=timeout_s)
+    times = {"timeout_s": timeout_s, "text_timeout_s": timeout_s}
+    return Order(utterance, HOP, RATE, head_start=head_start, speed=speed, **times)
 
 
 def run(path: Path, use: Callable[[EngineClient], Awaitable[Any]], timeout_s: float = PATIENCE_S) -> Any:
@@ -264,6 +270,21 @@ def test_text_in_pieces_is_spoken_while_it_comes(path, lm):
     assert [chunk.finish_reason for chunk in chunks if chunk.finish_reason] == [FinishReason.STOP]
 
 
+@pytest.mark.parametrize("waits", [False, True])
+def test_first_chunk_waits_for_a_late_second_one_where_a_head_start_is_asked_for(path, waves, waits):
+    waves.later_s = 0.2
+    held: list[float] = []
+
+    async def use(engine: EngineClient) -> list[AudioChunk]:
+        call = engine.call(order(head_start=waits, speed=1.0), VOICE, held.append)
+        call.begin(Prompt([5]))
+        call.done()
+        return await heard(call)
+
+    assert tokens(run(path, use)) == [*SPEECH]
+    assert (held[0] > 0.1, any(held[1:])) == (waits, False)
+
+
 def test_utterance_without_a_segment_ends_without_audio(path):
     assert run(path, lambda engine: heard(called(engine, ()))) == []
 
@@ -278,9 +299,10 @@ def test_caller_that_leaves_ends_the_utterance_in_every_network(path, lm, waves,
             await asyncio.sleep(0.01)
         reading.cancel()
         await asyncio.wait([reading])
+        # While the client goes on: others speak through it.
+        await asyncio.to_thread(eventually, lambda: lm.stopped and waves.forgotten)
 
     run(path, use)
-    eventually(lambda: lm.stopped and waves.forgotten)
     assert lm.stopped == waves.forgotten
 
 
