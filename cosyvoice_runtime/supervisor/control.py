@@ -1,9 +1,10 @@
-"""What the supervisor asks tritonserver over HTTP: its models' states, loads and unloads, and its metrics."""
+"""What the supervisor asks tritonserver over HTTP: loads and unloads of models, and its metrics."""
 
 from __future__ import annotations
 
 import http.client
 import json
+import re
 import select
 import socket
 import time
@@ -13,15 +14,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from cosyvoice_runtime.errors import CosyVoiceError
 
 CONNECT_TIMEOUT_S = 2.0
 ANSWER_TIMEOUT_S = 10.0
 LIVE_TIMEOUT_S, LIVE_TRIES = 5.0, 3
 LOOK_INTERVAL_S = 5.0
-QUEUED = "nv_inference_pending_request_count"
+QUEUED = re.compile(r'^nv_inference_pending_request_count\{model="([^"]+)".*\} (\d+)$', re.MULTILINE)
 
 
 class ControlError(CosyVoiceError):
@@ -61,11 +60,6 @@ class Control:
         if not any(self.live() for _ in range(LIVE_TRIES - 1)):
             self._request("GET", "health/live", LIVE_TIMEOUT_S)
 
-    def states(self) -> dict[str, str]:
-        """State of every model of the repository: READY, LOADING, UNLOADING, UNAVAILABLE."""
-        entries = self._request("POST", "repository/index")
-        return {entry["name"]: entry.get("state", "UNAVAILABLE") for entry in entries}
-
     def load(self, model: str, timeout_s: float, meanwhile: Callable[[], None] | None = None) -> None:
         """Load a model and wait for it.
 
@@ -78,7 +72,7 @@ class Control:
         self._request("POST", f"repository/models/{model}/load", timeout_s, meanwhile)
 
     def unload(self, model: str, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
-        """Refuse new requests to a model; the ones in flight finish (see :meth:`states`)."""
+        """Refuse new requests to a model; the ones in flight finish."""
         self._request("POST", f"repository/models/{model}/unload", timeout_s)
 
     def metrics(self) -> str:
@@ -90,11 +84,9 @@ class Control:
 
     def queued_requests(self) -> Counter[str]:
         """Requests that wait in Triton's queue, by model."""
-        families = text_string_to_metric_families(self.metrics())
-        samples = (sample for family in families if family.name == QUEUED for sample in family.samples)
         counts: Counter[str] = Counter()
-        for sample in samples:
-            counts[sample.labels["model"]] += int(sample.value)
+        for model, count in QUEUED.findall(self.metrics()):
+            counts[model] += int(count)
         return counts
 
     def _request(

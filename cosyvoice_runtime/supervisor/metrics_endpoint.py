@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import socket
-import sys
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -13,7 +12,6 @@ from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingTCPServer
 from typing import Any
 
-from cosyvoice_runtime.gateway.seldom_log import SeldomLog
 from cosyvoice_runtime.process.browsers import PageError, refuse_pages
 from cosyvoice_runtime.process.listening import bound
 from cosyvoice_runtime.supervisor.control import ControlError
@@ -50,19 +48,15 @@ class MetricsEndpoint:
             for server in self._servers:
                 server.server_close()
             raise
-        self._threads = [
-            threading.Thread(
+        for server in self._servers:
+            serve = threading.Thread(
                 target=server.serve_forever, args=(CLOSE_INTERVAL_S,), name="metrics", daemon=True
             )
-            for server in self._servers
-        ]
-        for thread in self._threads:
-            thread.start()
+            serve.start()
 
     def close(self) -> None:
-        for server, thread in zip(self._servers, self._threads, strict=True):
+        for server in self._servers:
             server.shutdown()
-            thread.join()
             server.server_close()
 
 
@@ -75,7 +69,6 @@ class _PageServer(ThreadingTCPServer):
         self.page = page
         self.names = names
         self._readers: dict[Any, None] = {}
-        self._seldom = SeldomLog(logger)
         super().__init__(listening.getsockname(), _Handler, bind_and_activate=False)
         self.socket.close()
         self.socket = listening
@@ -96,11 +89,7 @@ class _PageServer(ThreadingTCPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
-        error = sys.exception()
-        if isinstance(error, OSError):
-            self._seldom.warning("metrics were not sent to %s: %s", client_address[0], error)
-        else:
-            logger.warning("metrics were not sent to %s", client_address[0], exc_info=True)
+        logger.debug("metrics were not sent to %s", client_address[0], exc_info=True)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -157,15 +157,13 @@ class Models:
                 raise ControlError("told not to wait")
 
     def _busy(self, group: Sequence[str]) -> list[str]:
-        """Models not unloaded, unless they tell themselves that they have nothing left to do.
+        """Models with requests, as they tell themselves.
 
         A finished request counts as in flight for Triton as long as its client keeps the stream open.
         """
-        states = self._control.states()
-        loaded = [name for name in group if states.get(name, "UNAVAILABLE") != "UNAVAILABLE"]
         queued = self._control.queued_requests()
         in_work = read_request_counts(self._server.metrics)
-        return [name for name in loaded if in_work.get(name, 1) + queued[name]]
+        return [name for name in group if in_work.get(name, 0) + queued[name]]
 
 
 def awaited_processes(server: int, model: str) -> set[int]:

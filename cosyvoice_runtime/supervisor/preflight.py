@@ -34,7 +34,7 @@ def check(triton: Triton, ports: ServerPorts, settings: ServerSettings, reposito
     problems = [
         *triton.problems(),
         *_shared_memory_problems(),
-        *_file_problems(),
+        *filter(None, [file_limit_problem(NEEDED_FILES)]),
         *ports.problems,
         *repository_problems(repository),
         *code_problems(PYTHON),
@@ -111,11 +111,6 @@ def _model_problems(configuration: Path) -> list[str]:
 def _parameter(configuration: str, key: str) -> str | None:
     found = re.search(PARAMETER % key, configuration)
     return unescape(found[1]) if found else None
-
-
-def _file_problems() -> list[str]:
-    problem = file_limit_problem(NEEDED_FILES)
-    return [problem] if problem else []
 
 
 def _shared_memory_problems() -> list[str]:
