@@ -39,6 +39,15 @@ def read_parameters(model: Path) -> dict[str, dict[str, str]]:
     return {key: {"string_value": unescape(value)} for key, value in found}
 
 
+def read_parameter(model: Path, key: str) -> str:
+    """One of them; empty where the model, or the parameter, is missing.
+
+    Raises:
+        TemplateError: as :func:`read_parameters`.
+    """
+    return read_parameters(model).get(key, {}).get("string_value", "") if model.is_dir() else ""
+
+
 def hosted_models(repository: Path) -> list[str]:
     """The models of a repository that token2wav's process computes besides its own."""
     return [model for model in HOSTED if (repository / model).exists()]

@@ -10,7 +10,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from cosyvoice_runtime.errors import CosyVoiceError
 
 CONNECT_TIMEOUT_S = 2.0
 ANSWER_TIMEOUT_S = 10.0
-LIVE_TIMEOUT_S, LIVE_TRIES = 5.0, 3
+LIVE_TIMEOUT_S = 5.0
 LOOK_INTERVAL_S = 5.0
 QUEUED = re.compile(r'^nv_inference_pending_request_count\{model="([^"]+)".*\} (\d+)$', re.MULTILINE)
 
@@ -44,21 +44,16 @@ class Control:
         self._http = http
         self._metrics = metrics
 
-    def live(self) -> bool:
-        try:
-            self._request("GET", "health/live", LIVE_TIMEOUT_S)
-        except ControlError:
-            return False
-        return True
+    def live(self, tries: int = 1) -> bool:
+        """Whether the server answers one of several questions.
 
-    def require_live(self) -> None:
-        """Asks over several connections, in case Triton gives one to a thread that waits for a load's end.
-
-        Raises:
-            ControlError: the server answers none of them in time.
+        Each comes by a connection of its own, as Triton may give one to a thread that waits for a load's end.
         """
-        if not any(self.live() for _ in range(LIVE_TRIES - 1)):
-            self._request("GET", "health/live", LIVE_TIMEOUT_S)
+        for _ in range(tries):
+            with suppress(ControlError):
+                self._request("GET", "health/live", LIVE_TIMEOUT_S)
+                return True
+        return False
 
     def load(self, model: str, timeout_s: float, meanwhile: Callable[[], None] | None = None) -> None:
         """Load a model and wait for it.

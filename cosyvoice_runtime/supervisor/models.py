@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 PARALLEL_LOADS = 4
 """Triton's own number of threads that load models."""
 DRAIN_INTERVAL_S = 0.05
+LIVE_TRIES = 3
 IDLE_LOOKS = 2
 """A request on its way from Triton's queue to its model is counted by neither, for less than an interval."""
 REPORT_INTERVAL_S = 10.0
@@ -87,12 +88,9 @@ class Models:
         if name in self._probes:
             self._probes[name](self._grpc_url, self._settings.probe_timeout_s)
 
-    def require_server(self) -> None:
-        """
-        Raises:
-            ControlError: tritonserver itself answers nothing, whatever its models do.
-        """
-        self._control.require_live()
+    def server_answers(self) -> bool:
+        """Whether tritonserver itself answers anything, whatever its models do."""
+        return self._control.live(LIVE_TRIES)
 
     def replace(self, name: str) -> None:
         """Start new processes of a model in place of its dead ones.

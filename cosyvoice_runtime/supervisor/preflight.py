@@ -8,7 +8,8 @@ from pathlib import Path
 
 from cosyvoice_runtime.process.file_limit import file_limit_problem
 from cosyvoice_runtime.settings import ServerSettings
-from cosyvoice_runtime.settings.template import placeholders, unescape
+from cosyvoice_runtime.settings.rendered import read_parameter
+from cosyvoice_runtime.settings.template import TemplateError, placeholders
 from cosyvoice_runtime.supervisor import shared_memory
 from cosyvoice_runtime.supervisor.errors import PreflightError
 from cosyvoice_runtime.supervisor.server_ports import ServerPorts
@@ -19,7 +20,6 @@ TRITON_FOLDER = Path("/tmp")
 """Its python backend makes a folder there and ends the server where it can't, whatever TMPDIR says."""
 MODEL_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
 """Names of models' folders; Triton's python backend writes them into a command of a shell."""
-PARAMETER = r'key:\s*"%s"\s*,?\s*value:?\s*\{\s*string_value:\s*"((?:[^"\\]|\\.)*)"'
 NEEDED_SHARED_MIB = 64
 """Free space of shared memory below which the server does not start."""
 NEEDED_FILES = 512
@@ -59,8 +59,8 @@ def models_of(repository: Path) -> list[str]:
 
 def checkpoint_of(repository: Path) -> str:
     """The directory of the checkpoint that a repository serves; empty when none of its models tells one."""
-    texts = (path.read_text(encoding="utf-8") for path in sorted(repository.glob("*/config.pbtxt")))
-    return next(filter(None, (_parameter(text, "checkpoint_dir") for text in texts)), "")
+    models = models_of(repository)
+    return next(filter(None, (read_parameter(repository / name, "checkpoint_dir") for name in models)), "")
 
 
 def not_writable(user: str, folder: Path) -> list[str]:
@@ -102,15 +102,13 @@ def _model_problems(configuration: Path) -> list[str]:
     problems = []
     if not any(entry.name.isdecimal() for entry in model.iterdir() if entry.is_dir()):
         problems.append(f"{model} has no version directory such as {model.name}/1")
-    checkpoint, voices = _parameter(text, "checkpoint_dir"), _parameter(text, "voices_dir")
+    try:
+        checkpoint, voices = read_parameter(model, "checkpoint_dir"), read_parameter(model, "voices_dir")
+    except TemplateError as error:
+        return [*problems, str(error)]
     if checkpoint and not Path(checkpoint).is_dir():
         problems.append(f"{model.name}: its checkpoint_dir {checkpoint} is no directory")
     return problems + (not_writable(f"{model.name}.voices_dir", Path(voices)) if voices else [])
-
-
-def _parameter(configuration: str, key: str) -> str | None:
-    found = re.search(PARAMETER % key, configuration)
-    return unescape(found[1]) if found else None
 
 
 def _shared_memory_problems() -> list[str]:

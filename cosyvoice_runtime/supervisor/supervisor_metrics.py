@@ -18,7 +18,7 @@ from prometheus_client import (
 
 from cosyvoice_runtime.gpu.nvidia import has_driver
 from cosyvoice_runtime.settings.model import CPU
-from cosyvoice_runtime.settings.rendered import read_parameters
+from cosyvoice_runtime.settings.rendered import read_parameter
 from cosyvoice_runtime.supervisor.shared_memory import DIRECTORY
 
 TRITONSERVER = "tritonserver"
@@ -55,10 +55,10 @@ class SupervisorMetrics:
         for model in models:
             self.failed_probes.labels(model)
         for model in NETWORKS:
-            if device := _parameter(repository / model, "device"):
+            if device := read_parameter(repository / model, "device"):
                 on_cpu.labels(model).set(device.startswith(CPU) and has_driver())
         places = {"log": logs, "shared_memory": DIRECTORY}
-        if voices := _parameter(repository / "cosyvoice2", "voices_dir"):
+        if voices := read_parameter(repository / "cosyvoice2", "voices_dir"):
             places["voices"] = Path(voices)
         for place, folder in places.items():
             room.labels(place).set_function(partial(_free_bytes, folder))
@@ -72,7 +72,3 @@ def _free_bytes(folder: Path) -> int:
     """Room for a folder, which may have to be made."""
     existing = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
     return shutil.disk_usage(existing).free
-
-
-def _parameter(model: Path, key: str) -> str:
-    return read_parameters(model).get(key, {}).get("string_value", "") if model.is_dir() else ""

@@ -79,8 +79,6 @@ class Watch:
         self._unproven: dict[str, float] = {}
         """Models that were loaded again and answered no probe yet, and when their reload began."""
         self._failed_probes: Counter[str] = Counter()
-        self._silent: dict[str, str] = {}
-        """Models that were ended because they answered no probe, which is told of them."""
         self._closed = threading.Event()
         self._probe_now = threading.Event()
         self._woken, self._wake = os.pipe()
@@ -156,7 +154,7 @@ class Watch:
             raise ServerDiedError(f"its models were reloaded {MOST_RELOADS} times")
         self._tried[model] = started = time.monotonic()
         self._pauses[model] = min(max(FIRST_PAUSE_S, 2 * self._pauses[model]), LONGEST_PAUSE_S)
-        logger.error("%s is reloaded: %s", model, self._silent.pop(model, "its process died"))
+        logger.error("%s is reloaded: its process died", model)
         self._counts.restarts.labels(model).inc()
         self._processes[model] = set()
         self._loading = model
@@ -214,26 +212,22 @@ class Watch:
         logger.warning("probe %d of %s failed: %s", failed, model, error, exc_info=unexpected)
         self._require_answers(f"{model} failed a probe")
         if failed >= self._settings.max_failed_probes and not (self._loading or self._dead()):
-            self._end_silent(model, f"{model} failed {failed} probes in a row")
+            logger.error("%s failed %d probes in a row and is ended", model, failed)
+            self._end_silent(model)
 
-    def _end_silent(self, model: str, reason: str) -> None:
+    def _end_silent(self, model: str) -> None:
         """End a model that answers no probe; that ends its requests, for which Triton would wait.
 
         Whether it or the process that computes for it is stuck can't be told, so both are ended.
         """
         self._failed_probes.clear()  # of others, too, which may fail because they call it
         for each in self._models.in_order({self._home(model), model}):
-            self._silent[each] = reason
             self._server.kill_stubs(each)
 
     def _require_answers(self, reason: str) -> None:
         """Raises when tritonserver itself answers nothing: what looks like a model's fault is none then."""
-        try:
-            self._models.require_server()
-        except ControlError as error:
-            if not self._server.ended.wait(END_S):
-                text = f"{reason}, and tritonserver itself answers nothing: {error}"
-                raise ServerStuckError(text) from error
+        if not self._models.server_answers() and not self._server.ended.wait(END_S):
+            raise ServerStuckError(f"{reason}, and tritonserver itself answers nothing")
 
 
 def wait_for_end(pids: Iterable[int], woken: int, timeout_s: float | None) -> None:

@@ -18,7 +18,6 @@ from cosyvoice_runtime.supervisor.probe import ProbeError
 CALLS: dict[str, Callable[[Path], object]] = {
     "load": lambda path: control(path).load("model", 10 * TIMEOUT_S),
     "unload": lambda path: control(path).unload("model"),
-    "live": lambda path: control(path).require_live(),
     "metrics": lambda path: control(path).metrics(),
     "probe": lambda path: Probe("model", {"X": np.ones(1, np.int32)})(f"unix:{path}", 10 * TIMEOUT_S),
 }

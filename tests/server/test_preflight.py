@@ -112,7 +112,7 @@ def test_missing_version_directory_is_named(repository):
 def test_missing_checkpoint_is_named(repository):
     with (repository / "count" / "config.pbtxt").open("a") as configuration:
         configuration.write(
-            'parameters { key: "checkpoint_dir" value { string_value: "/nowhere/checkpoint" } }'
+            'parameters { key: "checkpoint_dir" value: { string_value: "/nowhere/checkpoint" } }\n'
         )
     assert repository_problems(repository) == [
         "count: its checkpoint_dir /nowhere/checkpoint is no directory"
