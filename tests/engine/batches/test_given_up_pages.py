@@ -12,6 +12,7 @@ from spoken import alone, chunks_of, prompt_tensors, speech_tokens
 from cosyvoice_runtime.engine.batches import VoiceCache, WaveService
 from cosyvoice_runtime.engine.batches.page_giving import SILENT_S
 from cosyvoice_runtime.engine.batches.usual_pages import UsualPages
+from cosyvoice_runtime.settings import Token2WavSettings
 
 TOLERANCE = 2e-3
 """Of the waveform, full scale 1: batching changes roundings, which the running phase adds up."""
@@ -20,6 +21,12 @@ TOKENS = {name: speech_tokens(120, seed) for seed, name in enumerate(NAMES)}
 ENDS = (90, 105, 120)
 """Three pages beside the voice's, one more, and two more."""
 ENOUGH = 14
+
+
+@pytest.fixture(scope="session")
+def settings(torch_settings: Token2WavSettings) -> Token2WavSettings:
+    """Who gives up pages is decided above what computes; test_two_on_a_cpu has few pages of the other."""
+    return torch_settings
 
 
 class Speakers:
