@@ -64,8 +64,10 @@ class EngineClient:
         Raises:
             StageLostError: it did not come in time.
         """
+        self._host.close()
         try:
             async with asyncio.timeout(self._timeout_s):
+                await asyncio.sleep(LOOK_S)  # the one that ended may not have closed its last socket yet
                 await self.loaded()
         except TimeoutError:
             raise StageLostError(HOST) from None
