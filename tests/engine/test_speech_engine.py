@@ -166,12 +166,16 @@ def path(tmp_path: Path, lm: Lm, waves: Waves) -> Iterator[Path]:
 
 
 def order(
-    timeout_s: float = PATIENCE_S, head_start: bool = False, speed: float = 0.0, **options: Any
+    timeout_s: float = PATIENCE_S,
+    head_start: bool = False,
+    learns: bool = True,
+    speed: float = 0.0,
+    **options: Any,
 ) -> Order:
     how = {"seed": 7, "speed": 1.0, "sampling": SamplingOptions(top_k=7), "streaming": True} | options
     utterance = Utterance(VOICE.prompt_key, 15, **how)
     times = {"timeout_s": timeout_s, "text_timeout_s": timeout_s}
-    return Order(utterance, HOP, RATE, head_start=head_start, speed=speed, **times)
+    return Order(utterance, HOP, RATE, head_start=head_start, learns=learns, speed=speed, **times)
 
 
 def run(path: Path, use: Callable[[EngineClient], Awaitable[Any]], timeout_s: float = PATIENCE_S) -> Any:
@@ -283,6 +287,23 @@ def test_first_chunk_waits_for_a_late_second_one_where_a_head_start_is_asked_for
 
     assert tokens(run(path, use)) == [*SPEECH]
     assert (held[0] > 0.1, any(held[1:])) == (waits, False)
+
+
+@pytest.mark.parametrize("learns", [False, True])
+def test_text_that_comes_late_does_not_teach_how_long_a_second_chunk_takes(path, lm, waves, learns):
+    """What is learned holds back the first chunk of the next utterance."""
+    lm.said, waves.later_s = SPEECH[:30], 0.6
+    held: list[float] = []
+
+    async def use(engine: EngineClient) -> None:
+        for _ in range(2):
+            call = engine.call(order(head_start=True, learns=learns), VOICE, held.append)
+            call.begin(Prompt([5]))
+            call.done()
+            await heard(call)
+
+    run(path, use)
+    assert (max(held) > 0.3) == learns
 
 
 def test_utterance_without_a_segment_ends_without_audio(path):

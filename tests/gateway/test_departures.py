@@ -12,6 +12,7 @@ import grpc
 import pytest
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
+from cosyvoice_runtime.gateway.departures import Departures
 from cosyvoice_runtime.gateway.grpc_gateway import GrpcGateway
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.process.headers import CALL_HEADER, LEFT_HEADER
@@ -213,3 +214,23 @@ def test_client_can_not_say_that_another_has_left(tmp_path):
             await until(lambda: triton.stopped)
 
     asyncio.run(check())
+
+
+def test_gateway_that_stops_waits_for_the_ends_of_calls_whose_clients_have_left():
+    told: list[tuple[str, str]] = []
+
+    async def leave_and_stop() -> bool:
+        async def stop(asked: str, call: str) -> None:
+            told.append((asked, call))
+
+        async def ending() -> None:
+            await asyncio.sleep(0.05)
+            told.append(("the end", "call"))
+
+        departures = Departures(stop)
+        departures.see_off("call", [MODEL], ending())
+        await departures.over(TIMEOUT_S)
+        return bool(told)
+
+    assert asyncio.run(leave_and_stop())
+    assert told == [(MODEL, "call"), ("the end", "call")]

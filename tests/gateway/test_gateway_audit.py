@@ -6,7 +6,7 @@ import asyncio
 import json
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +99,9 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
             yield service_pb2.ModelStreamInferResponse(infer_response=chunk(opened, 0, final=True))
 
     async def ModelInfer(self, request: Any, context: Any) -> Any:  # noqa: N802
+        if b"break" in (content := b"".join(request.raw_input_contents)):
+            code = grpc.StatusCode.INTERNAL if b"break down" in content else grpc.StatusCode.INVALID_ARGUMENT
+            await context.abort(code, "no voice")
         return chunk(request.id, RATE)
 
 
@@ -219,16 +222,21 @@ def test_client_that_leaves_is_a_line(folder):
     assert facts(left) == ("b", None, 16, 0.0, "client_left")
 
 
-def test_unary_call_is_a_line(folder):
+@pytest.mark.parametrize(
+    ("text", "seconds", "ending"),
+    [("secret", 1.0, "ok"), ("break", 0.0, "refused"), ("break down", 0.0, "error")],
+)
+def test_unary_call_is_a_line(folder, text, seconds, ending):
     log = folder / "audit"
 
     async def ask() -> None:
         async with grpc_gateway(FakeTriton(), folder, log) as channel:
-            await service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelInfer(asked("secret", "u"))
+            with nullcontext() if ending == "ok" else pytest.raises(grpc.RpcError):
+                await service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelInfer(asked(text, "u"))
 
     asyncio.run(ask())
     [line] = lines(log)
-    assert facts(line) == ("u", None, 6, 1.0, "ok")
+    assert facts(line) == ("u", None, len(text), seconds, ending)
 
 
 @pytest.mark.parametrize(
