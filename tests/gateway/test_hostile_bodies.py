@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import os
 import time
 import zlib
 from collections.abc import AsyncIterator
@@ -16,9 +17,13 @@ import pytest
 from aiohttp import ClientSession, web
 from test_http_gateway import gateway_before
 
+from cosyvoice_runtime.gateway import body_check
+from cosyvoice_runtime.gateway.body_check import LONG_JSON_BYTES, BodyCheck, BodyQuestion
 from cosyvoice_runtime.gateway.packed_body import encoding_of, unpack
 from cosyvoice_runtime.gateway.policy import RefusedError
 from cosyvoice_runtime.gateway.tensor_check import MAX_MARKS
+from cosyvoice_runtime.process import processes
+from eventually import eventually
 
 MIB = 2**20
 BODY = b'{"inputs": []}'
@@ -232,3 +237,24 @@ def test_bodies_that_wait_to_be_read_are_counted(tmp_path: Path):
 
     # One has room; it is given back.
     assert asyncio.run(ask()) == [200, 200, 503, 503, 503]
+
+
+def test_long_body_whose_client_has_left_is_not_read_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    reader = tmp_path / "python"
+    reader.write_text("#!/bin/sh\nexec sleep 600\n")
+    reader.chmod(0o755)
+    monkeypatch.setattr(body_check.sys, "executable", str(reader))
+
+    def readers() -> list[int]:
+        mine = (each for each in processes.living() if each.parent == os.getpid())
+        return [each.pid for each in mine if "sleep" in each.command]
+
+    async def ask_and_leave() -> None:
+        question = BodyQuestion("m", True, None, {})
+        asking = asyncio.create_task(BodyCheck().check(question, bytes(LONG_JSON_BYTES + 1)))
+        await asyncio.to_thread(eventually, readers)
+        asking.cancel()
+        await asyncio.wait([asking])
+        await asyncio.to_thread(eventually, lambda: not readers())
+
+    asyncio.run(ask_and_leave())
