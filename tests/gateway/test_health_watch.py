@@ -10,7 +10,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from cosyvoice_runtime.gateway import health_watch
+from cosyvoice_runtime.gateway import grpc_gateway, health_watch
 from cosyvoice_runtime.gateway.grpc_gateway import GrpcGateway
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.policy import HEALTH, HEALTH_CHECK, HEALTH_WATCH
@@ -128,3 +128,18 @@ def test_other_calls_of_the_service_are_closed(tmp_path):
             return str(caught.value.code().name)
 
     assert asyncio.run(check()) == "PERMISSION_DENIED"
+
+
+def test_health_is_told_where_no_further_call_is_taken(tmp_path, monkeypatch):
+    monkeypatch.setattr(grpc_gateway, "MAX_CALLS", 1)
+
+    async def check() -> None:
+        async with gateway_before(FakeTriton(), tmp_path) as channel:
+            call = watch(channel)
+            assert await call.read() == SERVING
+            with pytest.raises(grpc.RpcError):
+                await watch(channel).read()
+            assert await channel.unary_unary(HEALTH_CHECK)(b"") == SERVING
+            call.cancel()
+
+    asyncio.run(check())

@@ -19,6 +19,7 @@ from cosyvoice_runtime.lm.engines.engine import EngineError
 from cosyvoice_runtime.lm.scheduler import scheduler as scheduler_module
 from cosyvoice_runtime.lm.scheduler.load_metrics import Load
 from cosyvoice_runtime.lm.scheduler.scheduler import Scheduler
+from eventually import eventually
 
 ENDLESS = 10**7
 """Tokens of a request that only a stop ends."""
@@ -83,6 +84,19 @@ def test_requests_join_a_running_batch_and_leave_it_between_two_tokens(scheduler
     for reader in readers:
         reader.wait()
     assert engine.steps == [[1], [1, 2], [1, 2], [1, 3], [1, 3], [3]]
+
+
+def test_stream_is_told_its_tokens_while_more_of_them_are_drawn(scheduler, engine):
+    gate = close_gate(engine)
+    reader = submit(scheduler, 1, 900, "a")
+    for _ in range(60):
+        gate.release()
+        wait_for_step(engine)
+    eventually(lambda: len(reader.reasons) > 1, TIMEOUT_S)
+    assert set(reader.reasons) == {None}
+    scheduler.stop("a")
+    open_gate(engine)
+    assert reader.wait().reason is FinishReason.CANCELLED
 
 
 def test_request_that_does_not_stream_gets_everything_at_once(scheduler):
