@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
-from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig
+from cosyvoice_runtime.checkpoint.config_flow import DiTConfig
 from cosyvoice_runtime.flow.kernels.dit_tiles import DiTTiles, dit_tiles_for
 from cosyvoice_runtime.flow.kernels.fused_solver import multiprocessors_of
 from cosyvoice_runtime.flow.kernels.solvers import fused_solver

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import torch
 
-from cosyvoice_runtime.checkpoint.config import FlowConfig
+from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.request import SpeechRequest
 from cosyvoice_runtime.engine.utterance.utterance import Playback, speak

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from cosyvoice_runtime.checkpoint import load_config
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.engines.engine import OpenEngine
 from cosyvoice_runtime.lm.engines.visible_gpu import see_only

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors, read_tensors
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
 from cosyvoice_runtime.checkpoint.json_file import read_json
 from cosyvoice_runtime.checkpoint.layout import Layout
@@ -31,8 +31,8 @@ from cosyvoice_runtime.checkpoint.lm_rows import control_table, head_bias
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.checkpoint.recorded_lm import read_recorded, recorded
 from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
-from cosyvoice_runtime.checkpoint.schema import Schema
 from cosyvoice_runtime.checkpoint.sections import load_config
+from cosyvoice_runtime.checkpoint.shapes import Schema
 from cosyvoice_runtime.checkpoint.special_tokens import special_token_ids
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, TEXT_TABLE
 from cosyvoice_runtime.errors import CheckpointError

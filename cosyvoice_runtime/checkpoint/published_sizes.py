@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cosyvoice_runtime.errors import CheckpointError
+from cosyvoice_runtime.checkpoint.hyperpyyaml import Tagged
+from cosyvoice_runtime.errors import CheckpointError, shorten
 
 Section = Mapping[str, Any]
 """Arguments of one published class, by name."""
@@ -72,3 +73,21 @@ def require(name: str, holds: bool, value: object, expected: str) -> None:
     """Raise CheckpointError unless a key has the one value that is supported."""
     if not holds:
         raise CheckpointError(f"configuration: {name} is {value!r}; only {expected} is supported")
+
+
+def arguments(key: str, node: Any, class_name: str) -> dict[str, Any]:
+    """Arguments of a published class.
+
+    Raises:
+        CheckpointError: the node is no such class.
+    """
+    if not isinstance(node, Tagged) or not isinstance(node.arguments, dict):
+        raise CheckpointError(f"{key}: expected !new:...{class_name} with arguments, found {shorten(node)}")
+    if node.class_name != class_name:
+        raise CheckpointError(f"{key}: {node.tag} is not supported; only {class_name} is")
+    return node.arguments
+
+
+def unwrapped(node: Any) -> Any:
+    """``cfm_params`` is published as ``!new:omegaconf.DictConfig`` with its dictionary under ``content``."""
+    return node.arguments["content"] if isinstance(node, Tagged) else node

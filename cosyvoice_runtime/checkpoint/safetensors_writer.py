@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import torch
 
-from cosyvoice_runtime.checkpoint.schema import Schema
+from cosyvoice_runtime.checkpoint.shapes import Schema
 
 DTYPE_NAMES = {
     torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.float8_e4m3fn: "F8_E4M3",

@@ -10,7 +10,7 @@ from numbers import Integral
 import numpy as np
 import numpy.typing as npt
 
-from cosyvoice_runtime.checkpoint.config import FlowConfig
+from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
 from cosyvoice_runtime.errors import InvalidInput
 
 MAX_FRAMES = 15_000

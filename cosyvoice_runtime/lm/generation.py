@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.errors import CHECK_TELLS, SPEECH_LM, CosyVoiceError, InvalidInput, NotFiniteError
 from cosyvoice_runtime.lm.prompt import PromptPart, Table, num_positions
 from cosyvoice_runtime.lm.sampling import NOT_FINITE, RUNAWAY_S, Barred, SamplerState, SamplingOptions

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from enum import Enum
 
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.prompt import SOS, TASK, PromptPart, Table
 

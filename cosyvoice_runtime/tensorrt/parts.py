@@ -9,8 +9,8 @@ from typing import Any
 import onnx
 
 from cosyvoice_runtime.arrays import Array
-from cosyvoice_runtime.checkpoint.config import EstimatorConfig, FlowConfig, VocoderConfig
-from cosyvoice_runtime.checkpoint.config_cosyvoice3 import CausalVocoderConfig, DiTConfig
+from cosyvoice_runtime.checkpoint.config_flow import DiTConfig, EstimatorConfig, FlowConfig
+from cosyvoice_runtime.checkpoint.config_vocoder import CausalVocoderConfig, VocoderConfig
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.flow import weights as flow_weights
 from cosyvoice_runtime.flow import weights_cosyvoice3 as flow_weights_cosyvoice3

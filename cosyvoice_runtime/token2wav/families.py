@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
-from cosyvoice_runtime.checkpoint.config import FlowConfig, ModelConfig
-from cosyvoice_runtime.checkpoint.config_cosyvoice300m import RegulatedFlowConfig
+from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.config_flow import FlowConfig, RegulatedFlowConfig
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.page_store import FLOW_PAGES

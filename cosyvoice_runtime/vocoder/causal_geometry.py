@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cosyvoice_runtime.checkpoint.config_cosyvoice3 import CausalVocoderConfig
+from cosyvoice_runtime.checkpoint.config_vocoder import CausalVocoderConfig
 from cosyvoice_runtime.vocoder.geometry import (
     EDGE_KERNEL,
     F0_KERNEL,

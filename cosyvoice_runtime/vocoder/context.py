@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from cosyvoice_runtime.checkpoint.config import VocoderConfig
-from cosyvoice_runtime.checkpoint.config_cosyvoice3 import CausalVocoderConfig
+from cosyvoice_runtime.checkpoint.config_vocoder import CausalVocoderConfig, VocoderConfig
 from cosyvoice_runtime.vocoder.causal_geometry import causal_context
 from cosyvoice_runtime.vocoder.geometry import VocoderContext, centred_context
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from cosyvoice_runtime.checkpoint.config import VocoderConfig
+from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
 from cosyvoice_runtime.errors import CheckpointError
 
 EDGE_KERNEL = 7

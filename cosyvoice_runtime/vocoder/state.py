@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from cosyvoice_runtime.checkpoint.config import VocoderConfig
+from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.vocoder.context import context
 from cosyvoice_runtime.vocoder.geometry import VocoderContext

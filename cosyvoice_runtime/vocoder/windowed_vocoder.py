@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cosyvoice_runtime.checkpoint.config import VocoderConfig
+from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
 from cosyvoice_runtime.vocoder.state import Carry, UtteranceNoise, VocoderState, Window
 
 Wave = Any

@@ -5,21 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from cosyvoice_runtime.checkpoint.config import WHOLE_TEXTS, ModelConfig
-from cosyvoice_runtime.checkpoint.config_cosyvoice300m import (
-    CHUNK_TOKENS,
+from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.config_flow import (
+    RegulatedEncoderConfig,
+    RegulatedFlowConfig,
+    ResamplingEstimatorConfig,
+)
+from cosyvoice_runtime.checkpoint.config_lm import (
     LAYER_NORM_EPS,
+    WHOLE_TEXTS,
+    RelativeEncoderConfig,
+    TransformerLMConfig,
+)
+from cosyvoice_runtime.checkpoint.config_vocoder import SampledPhaseVocoderConfig
+from cosyvoice_runtime.checkpoint.hyperpyyaml import Tagged, YamlReference
+from cosyvoice_runtime.checkpoint.sections_cosyvoice300m import (
+    CHUNK_TOKENS,
     MOST_POSITIONS,
     OVERLAP_TOKENS,
     SINUSOID_BASE,
-    RegulatedEncoderConfig,
-    RegulatedFlowConfig,
-    RelativeEncoderConfig,
-    ResamplingEstimatorConfig,
-    SampledPhaseVocoderConfig,
-    TransformerLMConfig,
 )
-from cosyvoice_runtime.checkpoint.hyperpyyaml import Tagged, YamlReference
 from making.architecture import hift_section
 
 SPEECH_LM = TransformerLMConfig(

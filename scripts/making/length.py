@@ -15,9 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
-from cosyvoice_runtime.checkpoint.config_cosyvoice3 import OneTableSpeechLMConfig
-from cosyvoice_runtime.checkpoint.config_cosyvoice300m import TransformerLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import OneTableSpeechLMConfig, SpeechLMConfig, TransformerLMConfig
 from making.length_cosyvoice300m import shape_relative_length
 
 TOKENS_PER_TEXT_TOKEN = 7.0

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from cosyvoice_runtime.checkpoint.config_cosyvoice300m import TransformerLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import TransformerLMConfig
 
 TOKENS_PER_TEXT_TOKEN = 14.0
 """Speech tokens (50 a second) for each text token at which end of speech is as likely as going on."""

@@ -6,8 +6,13 @@ import dataclasses
 
 import torch
 
-from cosyvoice_runtime.checkpoint.config import EncoderConfig, EstimatorConfig, FlowConfig
-from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig, LookAheadConfig
+from cosyvoice_runtime.checkpoint.config_flow import (
+    DiTConfig,
+    EncoderConfig,
+    EstimatorConfig,
+    FlowConfig,
+    LookAheadConfig,
+)
 from cosyvoice_runtime.flow.prompt import FlowPrompt
 from cosyvoice_runtime.flow.solvers import EULER
 from cosyvoice_runtime.flow.torch.flow import CompiledFlow, Flow, FlowNetwork

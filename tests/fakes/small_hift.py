@@ -9,8 +9,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.checkpoint.config import VocoderConfig
-from cosyvoice_runtime.checkpoint.config_cosyvoice3 import CausalVocoderConfig
+from cosyvoice_runtime.checkpoint.config_vocoder import CausalVocoderConfig, VocoderConfig
 from cosyvoice_runtime.vocoder.state import VocoderState
 from cosyvoice_runtime.vocoder.torch import HiFT, SourceNoise, stream
 from making.architecture import TINY

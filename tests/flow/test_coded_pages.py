@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from torch import Tensor
 
-from cosyvoice_runtime.checkpoint.config import FlowConfig
+from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.page_codes import LARGEST_CODE, as_kept, coded, decoded
 from cosyvoice_runtime.flow.torch.pages import PagePool

@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.checkpoint.config import VocoderConfig
-from cosyvoice_runtime.checkpoint.config_cosyvoice3 import CausalVocoderConfig
+from cosyvoice_runtime.checkpoint.config_vocoder import CausalVocoderConfig, VocoderConfig
 from cosyvoice_runtime.vocoder.kernels.fused_decoder import FusedDecoder
 from cosyvoice_runtime.vocoder.torch import HiFT
 from cosyvoice_runtime.vocoder.torch.rows import Rows

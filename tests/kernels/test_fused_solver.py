@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from capture_fake import ComputedAgain
-from cosyvoice_runtime.checkpoint.config import FlowConfig
+from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
 from cosyvoice_runtime.flow.kernels.dit_tiles import DiTTiles
 from cosyvoice_runtime.flow.kernels.solvers import fused_solver
 from cosyvoice_runtime.flow.prompt import TokenSpan

@@ -14,7 +14,7 @@ from plain_kernels import relative_attention_plain, visible_in_pages
 from torch import Tensor
 
 from capture_fake import ComputedAgain
-from cosyvoice_runtime.checkpoint.config import EncoderConfig
+from cosyvoice_runtime.checkpoint.config_flow import EncoderConfig
 from cosyvoice_runtime.engine.runtimes import torch_graphs
 from cosyvoice_runtime.flow.kernels.fused_encoder import FusedEncoder, FusedStack, relative_weights
 from cosyvoice_runtime.flow.kernels.relative_attention import (

@@ -10,7 +10,7 @@ import torch
 from lm_utterances import POISON
 
 from capture_fake import play_back
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.schema import llm_schema
 from cosyvoice_runtime.lm.torch import cached_lm
 from cosyvoice_runtime.lm.torch.decoder import BatchDecoder

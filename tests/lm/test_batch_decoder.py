@@ -20,7 +20,7 @@ from lm_utterances import (
     speak_joining,
 )
 
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.cache_slots import CacheFullError
 from cosyvoice_runtime.lm.generation import FinishReason, Generation

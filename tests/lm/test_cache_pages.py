@@ -19,7 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.flow.free_pages import FIRST_PAGE, WASTE_PAGE, ZERO_PAGE
 from cosyvoice_runtime.lm.cache_pages import CachePool, PageLedger
 from cosyvoice_runtime.lm.cache_slots import CacheSlots

@@ -9,7 +9,7 @@ import torch
 from test_text_stream import flat
 
 from capture_fake import TracingCapture
-from cosyvoice_runtime.checkpoint.config_cosyvoice3 import OneTableSpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import OneTableSpeechLMConfig
 from cosyvoice_runtime.checkpoint.schema import llm_schema
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 from cosyvoice_runtime.lm.generation import FinishReason

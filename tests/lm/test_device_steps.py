@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lm_utterances import TEXT, finish, said, speak_alone, speak_pieces
 
 from capture_fake import TracingCapture, play_back
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.gpu.transfer import Fetch
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.lm.torch.network import SpeechLM

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.lm.generation import Generation, TokenLimits
 from cosyvoice_runtime.lm.sampling import NOT_FINITE, SamplingOptions
 from cosyvoice_runtime.lm.text_stream import TextStream

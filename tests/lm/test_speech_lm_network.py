@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.torch.kv_cache import KVCache
 from cosyvoice_runtime.lm.torch.network import SpeechLM

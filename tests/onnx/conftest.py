@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
-from cosyvoice_runtime.checkpoint.config_cosyvoice3 import OneTableSpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import OneTableSpeechLMConfig, SpeechLMConfig
 from cosyvoice_runtime.checkpoint.schema import llm_schema
 from cosyvoice_runtime.lm import SpeechLM
 from cosyvoice_runtime.lm.onnx.export import FloatArrays, write_lm

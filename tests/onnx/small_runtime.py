@@ -7,7 +7,7 @@ from pathlib import Path
 import onnx
 import torch
 
-from cosyvoice_runtime.checkpoint.config import VocoderConfig
+from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
 from cosyvoice_runtime.checkpoint.stored_arrays import within
 from cosyvoice_runtime.flow.onnx.flow import OnnxFlow
 from cosyvoice_runtime.flow.solvers import EULER

@@ -11,7 +11,7 @@ import torch
 
 from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
 from cosyvoice_runtime.checkpoint.as_torch import all_as_torch
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.tensors import TEXT_TABLE
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm import (

@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 from cosyvoice_runtime.arrays import Array
-from cosyvoice_runtime.checkpoint import config_cosyvoice3, config_cosyvoice300m
+from cosyvoice_runtime.checkpoint import sections_cosyvoice2, sections_cosyvoice3, sections_cosyvoice300m
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 
 Compare = Callable[[str, torch.Tensor | Array, torch.Tensor, float], None]
@@ -97,15 +97,15 @@ def read(path: Path) -> Any:
 
 
 def cosyvoice2_config(sections: dict[str, Any]) -> ModelConfig:
-    return ModelConfig.from_sections(sections, num_up_layers=sections["encoder_up_blocks"])
+    return sections_cosyvoice2.config_from_sections(sections, num_up_layers=sections["encoder_up_blocks"])
 
 
 COSYVOICE2 = Goldens("", "goldens", "encoder", cosyvoice2_config)
 COSYVOICE3 = Goldens(
-    "cosyvoice3", "goldens_cosyvoice3", "pre_lookahead", config_cosyvoice3.config_from_sections
+    "cosyvoice3", "goldens_cosyvoice3", "pre_lookahead", sections_cosyvoice3.config_from_sections
 )
 COSYVOICE_300M = Goldens(
-    "cosyvoice300m", "goldens_cosyvoice300m", "length_regulator", config_cosyvoice300m.config_from_sections
+    "cosyvoice300m", "goldens_cosyvoice300m", "length_regulator", sections_cosyvoice300m.config_from_sections
 )
 
 tensors, settings, cases, config = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cosyvoice_runtime.checkpoint.config import FlowConfig
+from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.gpu.partitions.shared_gpu import NOT_SHARED, SharedGpu, SharedGpus
 from cosyvoice_runtime.gpu.partitions.sole_use import SoleUse

@@ -6,7 +6,7 @@ import logging
 import os
 from pathlib import Path
 
-from cosyvoice_runtime.checkpoint.config import FlowConfig
+from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
 
 logger = logging.getLogger(__name__)
 

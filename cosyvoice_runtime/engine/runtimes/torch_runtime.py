@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
-from cosyvoice_runtime.checkpoint.config import FlowConfig, ModelConfig
-from cosyvoice_runtime.checkpoint.config_cosyvoice300m import RegulatedFlowConfig
+from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.config_flow import FlowConfig, RegulatedFlowConfig
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.engine.runtimes.device import as_current, on_own_stream

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cosyvoice_runtime.checkpoint.config import FlowConfig
+from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
 from cosyvoice_runtime.engine.utterance.request import Utterance
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.settings import CosyVoice2Settings

@@ -9,7 +9,7 @@ import asyncio
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.incoming_text import TextMark, TextSource
 from cosyvoice_runtime.engine.utterance.request import SpeechRequest, prompt_layout

@@ -12,8 +12,8 @@ import numpy as np
 import onnx
 
 from cosyvoice_runtime.arrays import Array
-from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig
-from cosyvoice_runtime.checkpoint.schema_cosyvoice3 import POSITION_GROUPS, POSITION_KERNEL
+from cosyvoice_runtime.checkpoint.config_flow import DiTConfig
+from cosyvoice_runtime.checkpoint.schema_flow import POSITION_GROUPS, POSITION_KERNEL
 from cosyvoice_runtime.flow.export.carried import Carried
 from cosyvoice_runtime.flow.export.estimator import NAME
 from cosyvoice_runtime.flow.past_layout import PastLayout

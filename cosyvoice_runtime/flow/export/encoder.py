@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 from cosyvoice_runtime.arrays import Array
-from cosyvoice_runtime.checkpoint.config import FlowConfig
+from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
 from cosyvoice_runtime.flow.export.carried import Carried, CarriedTails
 from cosyvoice_runtime.flow.past_layout import PastLayout
 from cosyvoice_runtime.onnx import layers

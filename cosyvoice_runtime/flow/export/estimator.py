@@ -8,7 +8,7 @@ from typing import Protocol
 import onnx
 
 from cosyvoice_runtime.arrays import Array
-from cosyvoice_runtime.checkpoint.config import EstimatorConfig
+from cosyvoice_runtime.checkpoint.config_flow import EstimatorConfig
 from cosyvoice_runtime.flow.export.carried import Carried
 from cosyvoice_runtime.flow.past_layout import PastLayout
 from cosyvoice_runtime.onnx import layers

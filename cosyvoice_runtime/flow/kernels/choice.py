@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from cosyvoice_runtime.checkpoint.config import EncoderConfig, EstimatorConfig
-from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig
+from cosyvoice_runtime.checkpoint.config_flow import DiTConfig, EncoderConfig, EstimatorConfig
 from cosyvoice_runtime.flow.solvers import EULER
 from cosyvoice_runtime.gpu.kernels.choice import LEAST_DEPTH, machine_obstacle
 

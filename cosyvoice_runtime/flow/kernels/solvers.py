@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cosyvoice_runtime.checkpoint.config import EstimatorConfig
-from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig
+from cosyvoice_runtime.checkpoint.config_flow import DiTConfig, EstimatorConfig
 from cosyvoice_runtime.flow.kernels.fused_dit import FusedDiTSolver
 from cosyvoice_runtime.flow.kernels.fused_solver import FusedSolver
 from cosyvoice_runtime.flow.torch.flow import Flow

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import onnx
 
 from cosyvoice_runtime.arrays import Array
-from cosyvoice_runtime.checkpoint.config import FlowConfig
+from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
 from cosyvoice_runtime.flow.export.carried import CarriedTails
 from cosyvoice_runtime.flow.export.encoder import Conformer, look_ahead
 from cosyvoice_runtime.flow.past_layout import PastLayout

@@ -18,7 +18,7 @@ import onnx
 from onnx import helper
 
 from cosyvoice_runtime.arrays import Array
-from cosyvoice_runtime.checkpoint.config import EstimatorConfig
+from cosyvoice_runtime.checkpoint.config_flow import EstimatorConfig
 from cosyvoice_runtime.flow.onnx.page_codes import EIGHT_BITS, PAGE_FORMAT
 from cosyvoice_runtime.flow.onnx.page_scales_graph import PageScales
 from cosyvoice_runtime.flow.page_store import GUIDANCE_ROWS

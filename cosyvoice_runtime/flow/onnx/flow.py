@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from cosyvoice_runtime.arrays import Floats
-from cosyvoice_runtime.checkpoint.config import FlowConfig
+from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
 from cosyvoice_runtime.flow.onnx.call import FlowCall
 from cosyvoice_runtime.flow.onnx.pages import CpuPages, PastSizes
 from cosyvoice_runtime.flow.onnx.recompute import recomputed

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cosyvoice_runtime.arrays import Array, Floats
-from cosyvoice_runtime.checkpoint.config import FlowConfig
+from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
 from cosyvoice_runtime.flow.free_pages import FIRST_PAGE
 from cosyvoice_runtime.flow.onnx.page_codes import PAGE_FORMAT, PageCode, page_code
 from cosyvoice_runtime.flow.page_store import GUIDANCE_ROWS, PageStore

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 from cosyvoice_runtime.arrays import Array
-from cosyvoice_runtime.checkpoint.config import EstimatorConfig
+from cosyvoice_runtime.checkpoint.config_flow import EstimatorConfig
 from cosyvoice_runtime.onnx import layers
 from cosyvoice_runtime.onnx.graph import FLOAT, Graph, Value
 from cosyvoice_runtime.onnx.wave_graphs import FLOW_TIMES

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import onnx
 
 from cosyvoice_runtime.arrays import Array
-from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig
-from cosyvoice_runtime.checkpoint.schema_cosyvoice3 import POSITION_KERNEL, TIME_SINUSOID
+from cosyvoice_runtime.checkpoint.config_flow import DiTConfig
+from cosyvoice_runtime.checkpoint.schema_flow import POSITION_KERNEL, TIME_SINUSOID
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.export.dit import (
     BLOCK_MODULATIONS,

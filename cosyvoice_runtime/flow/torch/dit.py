@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig
-from cosyvoice_runtime.checkpoint.schema_cosyvoice3 import POSITION_GROUPS, POSITION_KERNEL, TIME_SINUSOID
+from cosyvoice_runtime.checkpoint.config_flow import DiTConfig
+from cosyvoice_runtime.checkpoint.schema_flow import POSITION_GROUPS, POSITION_KERNEL, TIME_SINUSOID
 from cosyvoice_runtime.flow.past_layout import PastLayout
 from cosyvoice_runtime.flow.torch.estimator import time_sinusoid
 from cosyvoice_runtime.flow.torch.layers import Past, attend, visible_bias

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cosyvoice_runtime.checkpoint.config import EncoderConfig
+from cosyvoice_runtime.checkpoint.config_flow import EncoderConfig
 from cosyvoice_runtime.flow.past_layout import PastLayout
 from cosyvoice_runtime.flow.torch.layers import (
     CausalConv,

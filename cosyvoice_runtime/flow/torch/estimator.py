@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cosyvoice_runtime.checkpoint.config import EstimatorConfig
+from cosyvoice_runtime.checkpoint.config_flow import EstimatorConfig
 from cosyvoice_runtime.flow.past_layout import PastLayout
 from cosyvoice_runtime.flow.prompt import MAX_FRAMES
 from cosyvoice_runtime.flow.solvers import EULER, even_times, require_solver, slopes

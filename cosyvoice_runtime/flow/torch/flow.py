@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cosyvoice_runtime.checkpoint.config import FlowConfig
+from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.flow.prompt import MAX_FRAMES, FlowInputs, FlowPrompt, TokenSpan
 from cosyvoice_runtime.flow.solvers import EULER

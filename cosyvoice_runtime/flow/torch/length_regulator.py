@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cosyvoice_runtime.checkpoint.config_cosyvoice300m import RegulatedFlowConfig
-from cosyvoice_runtime.checkpoint.schema_cosyvoice300m import REGULATOR_LAYERS
+from cosyvoice_runtime.checkpoint.config_flow import RegulatedFlowConfig
+from cosyvoice_runtime.checkpoint.schema_flow import REGULATOR_LAYERS
 
 
 class LengthRegulator(nn.Module):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from cosyvoice_runtime.checkpoint.config_cosyvoice3 import LookAheadConfig
+from cosyvoice_runtime.checkpoint.config_flow import LookAheadConfig
 from cosyvoice_runtime.flow.past_layout import PastLayout
 from cosyvoice_runtime.flow.torch.encoder import LookAhead
 from cosyvoice_runtime.flow.torch.layers import Past

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from cosyvoice_runtime.arrays import Array
-from cosyvoice_runtime.checkpoint.config import EstimatorConfig, FlowConfig
-from cosyvoice_runtime.checkpoint.config_cosyvoice3 import DiTConfig
+from cosyvoice_runtime.checkpoint.config_flow import DiTConfig, EstimatorConfig, FlowConfig
 from cosyvoice_runtime.checkpoint.stored_arrays import as_arrays
 from cosyvoice_runtime.flow import weights as flow_weights
 from cosyvoice_runtime.flow import weights_cosyvoice3 as flow_weights_cosyvoice3

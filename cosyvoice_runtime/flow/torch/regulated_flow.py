@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cosyvoice_runtime.checkpoint.config_cosyvoice300m import RegulatedFlowConfig
+from cosyvoice_runtime.checkpoint.config_flow import RegulatedFlowConfig
 from cosyvoice_runtime.checkpoint.family import PUBLISHED_PROMPT_RATE
 from cosyvoice_runtime.checkpoint.stored_arrays import as_arrays
 from cosyvoice_runtime.errors import InvalidInput

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from cosyvoice_runtime.checkpoint.config_cosyvoice300m import RelativeEncoderConfig
+from cosyvoice_runtime.checkpoint.config_lm import RelativeEncoderConfig
 from cosyvoice_runtime.flow.past_layout import PastLayout
 from cosyvoice_runtime.flow.torch.encoder import EncoderLayer, RelativePositions, ScaledEmbedding
 from cosyvoice_runtime.flow.torch.layers import NoPast

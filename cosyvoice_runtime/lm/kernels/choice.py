@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.gpu.kernels.choice import LEAST_DEPTH, machine_obstacle, triton_obstacle
 
 DRAWN_FROM = (8, 0)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto
 
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.lm.onnx.files import (
     BLOCKS,

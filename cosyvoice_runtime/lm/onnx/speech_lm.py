@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.lm.cache_slots import CacheSlots
 from cosyvoice_runtime.lm.host_steps import HostSteps, fed_slots

@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
-from cosyvoice_runtime.checkpoint.config_cosyvoice3 import OneTableSpeechLMConfig
-from cosyvoice_runtime.checkpoint.config_cosyvoice300m import TransformerLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import OneTableSpeechLMConfig, SpeechLMConfig, TransformerLMConfig
 from cosyvoice_runtime.lm.torch.network import SpeechLM
 from cosyvoice_runtime.lm.torch.speech_decoder import SpeechDecoder
 from cosyvoice_runtime.lm.torch.transformer_lm import TransformerLM

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.flow.free_pages import FIRST_PAGE, WASTE_PAGE
 from cosyvoice_runtime.gpu.transfer import integers, move
 from cosyvoice_runtime.gpu.untouched_zeros import untouched_zeros

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.flow.torch.embedding import embedding
 from cosyvoice_runtime.gpu.transfer import integers
 from cosyvoice_runtime.lm.prompt import SOS, TASK, PromptPart, Table

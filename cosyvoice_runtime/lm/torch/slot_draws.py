@@ -18,7 +18,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.gpu.transfer import integers, moved
 from cosyvoice_runtime.lm.generation import Generation
 from cosyvoice_runtime.lm.sampling import NOT_FINITE, Barred

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.schema import llm_schema
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, schema_problems
 from cosyvoice_runtime.errors import CheckpointError

@@ -7,7 +7,8 @@ import logging
 from pathlib import Path
 
 from cosyvoice_runtime.checkpoint import Layout, load_config, load_speakers
-from cosyvoice_runtime.checkpoint.config import FlowConfig, SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.family import Family
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.engine.messages import Order
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.incoming_text import IncomingText

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cosyvoice_runtime.arrays import Floats
-from cosyvoice_runtime.checkpoint.config import VocoderConfig
-from cosyvoice_runtime.checkpoint.config_cosyvoice3 import CausalVocoderConfig
+from cosyvoice_runtime.checkpoint.config_vocoder import CausalVocoderConfig, VocoderConfig
 from cosyvoice_runtime.vocoder.noise_table import FixedNoise
 from cosyvoice_runtime.vocoder.onnx.source_noise import CpuNoiseTable, CpuSourceNoise
 from cosyvoice_runtime.vocoder.state import UtteranceNoise

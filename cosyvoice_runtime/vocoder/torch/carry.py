@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.checkpoint.config import VocoderConfig
+from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
 from cosyvoice_runtime.vocoder.context import context
 
 DOUBLE = torch.float64.itemsize // torch.float32.itemsize

@@ -12,8 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cosyvoice_runtime.checkpoint.config import VocoderConfig
-from cosyvoice_runtime.checkpoint.config_cosyvoice3 import CausalVocoderConfig
+from cosyvoice_runtime.checkpoint.config_vocoder import CausalVocoderConfig, VocoderConfig
 from cosyvoice_runtime.vocoder.geometry import EDGE_KERNEL, F0_KERNEL, UpsamplingStage
 from cosyvoice_runtime.vocoder.noise_table import FixedNoise
 from cosyvoice_runtime.vocoder.torch.fixed_noise import NoiseTable

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cosyvoice_runtime.checkpoint.config import VocoderConfig
+from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
 from cosyvoice_runtime.vocoder.state import NoiseMark, UtteranceNoise
 from cosyvoice_runtime.vocoder.torch.rows import Rows
 

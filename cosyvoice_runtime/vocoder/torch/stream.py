@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cosyvoice_runtime.audio.speed import check_speed
-from cosyvoice_runtime.checkpoint.config import VocoderConfig
+from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
 from cosyvoice_runtime.flow.torch.batched_mel import (
     AnyMel,
     MelCut,

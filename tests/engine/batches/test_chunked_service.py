@@ -8,7 +8,7 @@ from concurrent.futures import Future
 import numpy as np
 import pytest
 
-from cosyvoice_runtime.checkpoint.config_cosyvoice300m import RegulatedFlowConfig
+from cosyvoice_runtime.checkpoint.config_flow import RegulatedFlowConfig
 from cosyvoice_runtime.engine.batches import PromptTensors, WaveChunk
 from cosyvoice_runtime.engine.batches.load import open_runtime, start_scheduler
 from cosyvoice_runtime.engine.batches.scheduler import WaveScheduler

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.checkpoint.as_torch import read_tensors
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.sha256 import sha256_of
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
 from cosyvoice_runtime.errors import CheckpointError, EngineFileError, InvalidInput

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm import FinishReason, Generation, Prompt, SamplingOptions
 from cosyvoice_runtime.lm.engines.engine import Progress

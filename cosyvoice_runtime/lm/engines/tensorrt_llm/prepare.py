@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from cosyvoice_runtime.checkpoint import load_config
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.engines.engine import OpenEngine
 from cosyvoice_runtime.lm.engines.tensorrt_llm.built_engine import BuiltEngine

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm import FinishReason, Generation, Prompt, SamplingOptions
 from cosyvoice_runtime.lm.engines.engine import Progress

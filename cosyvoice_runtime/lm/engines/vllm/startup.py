@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from cosyvoice_runtime.checkpoint import Layout, load_config
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.lm import Prompt, SamplingOptions, cache_bytes
 from cosyvoice_runtime.lm.engines.cache_room import check_cache_room
 from cosyvoice_runtime.lm.engines.engine import OpenEngine

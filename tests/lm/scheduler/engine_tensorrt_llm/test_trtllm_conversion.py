@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from cosyvoice_runtime.checkpoint import Layout, ModelConfig, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.huggingface import SILENT, export_merged
+from cosyvoice_runtime.checkpoint.sections_cosyvoice2 import config_from_sections
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 from cosyvoice_runtime.lm import KVCache, Prompt, SpeechLM
 from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion import (
@@ -59,7 +60,7 @@ def exact(**options) -> ConversionOptions:
 def published() -> tuple[ModelConfig, dict[str, torch.Tensor]]:
     """The published architecture, and its tensors without memory."""
     sections = json.loads((TESTS / "manifests" / "config.json").read_text())
-    config = ModelConfig.from_sections(sections, sections["encoder_up_blocks"])
+    config = config_from_sections(sections, sections["encoder_up_blocks"])
     shapes = json.loads((TESTS / "manifests" / "llm.json").read_text())
     return config, {name: torch.empty(shape, device="meta") for name, shape in shapes.items()}
 

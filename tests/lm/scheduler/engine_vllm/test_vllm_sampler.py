@@ -8,7 +8,7 @@ import pytest
 import torch
 from coded_vllm import SPEECH_TOKENS
 
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.recorded_lm import recorded
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.lm.engines.vllm.utterance import KEY, VllmUtterance

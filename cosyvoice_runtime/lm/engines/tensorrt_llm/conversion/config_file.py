@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion.vocabulary import EngineVocabulary
 
 QUANT_ALGOS = {"none": None, "int8": "W8A16", "int4": "W4A16", "fp8": "FP8"}

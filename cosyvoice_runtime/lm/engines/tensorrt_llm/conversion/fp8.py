@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint import load_speakers
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.layout import Layout
-from cosyvoice_runtime.checkpoint.schema import Schema
+from cosyvoice_runtime.checkpoint.shapes import Schema
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM, generate
 from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion.parameters import BACKBONE, LAYER, QUANTISED

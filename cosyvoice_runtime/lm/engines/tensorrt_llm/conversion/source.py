@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
-from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.huggingface import SPARE_ROWS, read_merged, recorded_vocabulary
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config

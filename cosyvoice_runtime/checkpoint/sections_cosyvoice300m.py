@@ -1,4 +1,4 @@
-"""What the architecture of CosyVoice-300M, -SFT and -Instruct has in place of CosyVoice2's.
+"""CosyVoice-300M's configuration file, as sizes.
 
 Constants that no configuration has are those of the published code (FunAudioLLM/CosyVoice ``ace7c47``).
 """
@@ -6,179 +6,61 @@ Constants that no configuration has are those of the published code (FunAudioLLM
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-from cosyvoice_runtime.checkpoint.config import (
-    WHOLE_TEXTS,
-    FlowConfig,
-    ModelConfig,
-    SpeechLMConfig,
-    VocoderConfig,
+from cosyvoice_runtime.checkpoint import hyperpyyaml
+from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.config_flow import (
+    RegulatedEncoderConfig,
+    RegulatedFlowConfig,
+    ResamplingEstimatorConfig,
 )
-from cosyvoice_runtime.checkpoint.published_sizes import Section, require, vocoder_sizes
+from cosyvoice_runtime.checkpoint.config_lm import (
+    LAYER_NORM_EPS,
+    TOKEN_RATE,
+    WHOLE_TEXTS,
+    RelativeEncoderConfig,
+    TransformerLMConfig,
+)
+from cosyvoice_runtime.checkpoint.config_vocoder import SampledPhaseVocoderConfig, VocoderConfig
+from cosyvoice_runtime.checkpoint.published_sizes import (
+    Section,
+    arguments,
+    require,
+    unwrapped,
+    vocoder_sizes,
+)
 from cosyvoice_runtime.errors import CheckpointError
 
 MOST_POSITIONS = 5000
 """Of the published table of relative positions."""
 SINUSOID_BASE = 10_000.0
-LAYER_NORM_EPS = 1e-12
-TOKEN_RATE = 50
 CHUNK_TOKENS, OVERLAP_TOKENS = 100, 20
 """Tokens by which a stream goes on, and those after them that its next chunk speaks again."""
 
 
-@dataclass(frozen=True)
-class RelativeEncoderConfig:
-    """Layers of attention with relative positions."""
-
-    width_in: int
-    width: int
-    num_heads: int
-    feed_forward_width: int
-    num_layers: int
-
-    @property
-    def head_dim(self) -> int:
-        return self.width // self.num_heads
-
-
-@dataclass(frozen=True)
-class TransformerLMConfig(SpeechLMConfig):
-    """Decoder with relative positions, which reads encoded text and who speaks.
-
-    ``rope_theta`` is the base of the positions' sinusoids, ``rms_norm_eps`` that of the layers' norms.
-    """
-
-    input_width: int
-    text_width: int
-    speaker_dim: int
-    text_encoder: RelativeEncoderConfig
-
-    @property
-    def decoder(self) -> RelativeEncoderConfig:
-        """The decoder's layers, described as an encoder's."""
-        return RelativeEncoderConfig(
-            self.input_width, self.hidden_size, self.num_heads, self.intermediate_size, self.num_layers
-        )
-
-    @property
-    def token_rate(self) -> int:
-        return TOKEN_RATE
-
-    @property
-    def rotary(self) -> bool:
-        return False
-
-    @property
-    def speaker_values(self) -> int:
-        return self.speaker_dim
-
-    @property
-    def speech_rows(self) -> int:
-        """Rows of the output head: the codes and the end of speech, which the embedding has no row for."""
-        return self.speech_tokens + 1
-
-
-@dataclass(frozen=True)
-class RegulatedEncoderConfig(RelativeEncoderConfig):
-    """Encoder that sees all tokens at once; its output is stretched to mel frames."""
-
-    chunk_tokens: int
-    """Tokens by which a stream goes on."""
-
-
-@dataclass(frozen=True)
-class LevelConfig:
-    """Transformer blocks of one level of the estimator."""
-
-    channels: int
-    num_heads: int
-    head_dim: int
-
-
-@dataclass(frozen=True)
-class ResamplingEstimatorConfig:
-    """U-Net that halves the frames between its levels and predicts the flow's velocity."""
-
-    in_channels: int
-    channels: tuple[int, ...]
-    """Of each level, the outermost first."""
-    num_heads: int
-    head_dim: int
-    blocks_per_stage: int
-    num_mid_stages: int
-
-    @property
-    def time_width(self) -> int:
-        """Width of the time embedding (four times the channels)."""
-        return 4 * self.channels[0]
-
-    @property
-    def down_stages(self) -> tuple[tuple[int, int], ...]:
-        """Channels in and out of each stage on the way in."""
-        return tuple(zip((self.in_channels, *self.channels), self.channels, strict=False))
-
-    @property
-    def up_stages(self) -> tuple[tuple[int, int], ...]:
-        """Channels in, those kept on the way in among them, and out of each stage on the way out."""
-        inner = self.channels[::-1]
-        return tuple((2 * kept, out) for kept, out in zip(inner, (*inner[1:], inner[-1]), strict=True))
-
-    def level(self, channels: int) -> LevelConfig:
-        """Sizes of a level's transformer blocks."""
-        return LevelConfig(channels, self.num_heads, self.head_dim)
-
-
-_P = TypeVar("_P", RegulatedEncoderConfig, ResamplingEstimatorConfig)
-
-
-def _of_this_family(part: object, kind: type[_P]) -> _P:
-    if not isinstance(part, kind):
-        raise CheckpointError(f"{kind.__name__} is needed; the flow has {type(part).__name__}")
-    return part
-
-
-@dataclass(frozen=True)
-class RegulatedFlowConfig(FlowConfig):
-    """Speech tokens and a voice in, mel out, where no whole number of frames belongs to a token.
-
-    ``frames_per_token`` is that number rounded down; how many frames tokens have, :meth:`frames` knows.
-    ``lookahead_tokens`` are those that a stream speaks again in its next chunk.
-    """
-
-    sample_rate: int
-    mel_hop: int
-
-    @property
-    def fixed_chunks(self) -> bool:
-        return True
-
-    @property
-    def whole_encoder(self) -> RegulatedEncoderConfig:
-        """The encoder, of its own class.
-
-        Raises:
-            CheckpointError: it is another family's.
-        """
-        return _of_this_family(self.encoder, RegulatedEncoderConfig)
-
-    @property
-    def resampling_unet(self) -> ResamplingEstimatorConfig:
-        """The estimator, of its own class.
-
-        Raises:
-            CheckpointError: it is another family's.
-        """
-        return _of_this_family(self.estimator, ResamplingEstimatorConfig)
-
-    def frames(self, tokens: int) -> int:
-        return int(tokens / self.token_rate * self.sample_rate / self.mel_hop)
-
-
-@dataclass(frozen=True)
-class SampledPhaseVocoderConfig(VocoderConfig):
-    """HiFT whose phase is summed over samples, from a random start."""
+def read_config(tree: Mapping[str, Any], qwen2: Section) -> ModelConfig:  # noqa: ARG001
+    """Out of ``cosyvoice.yaml``, which says everything."""
+    resolve = hyperpyyaml.Resolver(tree).resolve
+    llm = arguments("llm", resolve(tree.get("llm")), "TransformerLM")
+    flow = arguments("flow", resolve(tree.get("flow")), "MaskedDiffWithXvec")
+    hift = arguments("hift", resolve(tree.get("hift")), "HiFTGenerator")
+    cfm = arguments("flow.decoder", flow.get("decoder"), "ConditionalCFM")
+    regulator = flow.get("length_regulator")
+    return config_from_sections(
+        {
+            "llm": llm,
+            "text_encoder": arguments("llm.text_encoder", llm.get("text_encoder"), "ConformerEncoder"),
+            "llm_transformer": arguments("llm.llm", llm.get("llm"), "TransformerEncoder"),
+            "flow": flow,
+            "flow_encoder": arguments("flow.encoder", flow.get("encoder"), "ConformerEncoder"),
+            "length_regulator": arguments("flow.length_regulator", regulator, "InterpolateRegulator"),
+            "cfm": {**cfm, "cfm_params": unwrapped(cfm.get("cfm_params"))},
+            "estimator": arguments("flow.decoder.estimator", cfm.get("estimator"), "ConditionalDecoder"),
+            "hift": hift,
+            "f0": arguments("hift.f0_predictor", hift.get("f0_predictor"), "ConvRNNF0Predictor"),
+        }
+    )
 
 
 def config_from_sections(sections: Mapping[str, Section]) -> ModelConfig:
@@ -206,7 +88,7 @@ def _speech_lm(sections: Mapping[str, Section]) -> TransformerLMConfig:
     require("llm.llm.input_layer", layer == "linear_legacy", layer, "linear_legacy")
     _require_same("llm.llm.input_size", transformer["input_size"], llm["llm_input_size"])
     _require_same("llm.llm.output_size", transformer["output_size"], llm["llm_output_size"])
-    text_encoder = encoder_sizes("llm.text_encoder", sections["text_encoder"], causal=True)
+    text_encoder = _encoder_sizes("llm.text_encoder", sections["text_encoder"], causal=True)
     _require_same("llm.text_encoder.input_size", text_encoder["width_in"], llm["text_encoder_input_size"])
     heads = transformer["attention_heads"]
     return TransformerLMConfig(
@@ -230,7 +112,7 @@ def _speech_lm(sections: Mapping[str, Section]) -> TransformerLMConfig:
 
 def _flow(sections: Mapping[str, Section], vocoder: VocoderConfig) -> RegulatedFlowConfig:
     flow, cfm, estimator = (sections[name] for name in ("flow", "cfm", "estimator"))
-    encoder = encoder_sizes("flow.encoder", sections["flow_encoder"], causal=False)
+    encoder = _encoder_sizes("flow.encoder", sections["flow_encoder"], causal=False)
     _require_same("flow.encoder.input_size", encoder["width_in"], flow["input_size"])
     scheduler, ratios = cfm["cfm_params"]["t_scheduler"], sections["length_regulator"]["sampling_ratios"]
     require("cfm_params.t_scheduler", scheduler == "cosine", scheduler, "cosine")
@@ -262,7 +144,7 @@ def _flow(sections: Mapping[str, Section], vocoder: VocoderConfig) -> RegulatedF
     )
 
 
-def encoder_sizes(name: str, section: Section, *, causal: bool) -> dict[str, Any]:
+def _encoder_sizes(name: str, section: Section, *, causal: bool) -> dict[str, Any]:
     """Fields of :class:`RelativeEncoderConfig`."""
     for key, value in (
         ("input_layer", "linear"),
