@@ -27,7 +27,7 @@ from torch import Tensor
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.gpu.kernels.arithmetic import EARLY, FIRST, LATE
 from cosyvoice_runtime.gpu.partitions.partition import GpuPart, divide
-from cosyvoice_runtime.lm.cache_pages import PAGE, CachePool
+from cosyvoice_runtime.lm.cache import PAGE, CachePool
 from cosyvoice_runtime.lm.generation import Generation, TokenLimits
 from cosyvoice_runtime.lm.kernels.fused_step import FusedStep
 from cosyvoice_runtime.lm.kernels.slot_draw import chained_slot_draw, slot_draw

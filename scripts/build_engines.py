@@ -24,14 +24,14 @@ from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.errors import CosyVoiceError, EngineFileError, InvalidInput
-from cosyvoice_runtime.lm.engines.tensorrt_llm.build.flags import BuildOptions, build_flags
+from cosyvoice_runtime.lm.engines.tensorrt_llm.build import BuildOptions, build_flags
 from cosyvoice_runtime.preflight.outcome import FAILED
 from cosyvoice_runtime.settings import Machine, Settings, TensorrtLlmSettings, Token2WavSettings
 from cosyvoice_runtime.settings.extractors import ExtractorSettings
 from cosyvoice_runtime.settings.served_family import require_served
 
 if TYPE_CHECKING:
-    from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion import ConversionOptions
+    from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import ConversionOptions
 
 # Functions import what they make things with: a machine without a GPU has no torch.
 
@@ -111,8 +111,8 @@ def make_vllm(settings: TensorrtLlmSettings) -> None:
 
 def make_tensorrt_llm(settings: TensorrtLlmSettings, tp_size: int) -> None:
     """Convert, then build; the converted checkpoint lies beside the engine."""
-    from cosyvoice_runtime.lm.engines.tensorrt_llm.build.engine_build import build
-    from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion import convert
+    from cosyvoice_runtime.lm.engines.tensorrt_llm.build import build
+    from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import convert
 
     converted = settings.engine_dir.with_name(f"{settings.engine_dir.name}_checkpoint")
     wanted = conversion_options(settings, tp_size)
@@ -123,7 +123,7 @@ def make_tensorrt_llm(settings: TensorrtLlmSettings, tp_size: int) -> None:
 
 
 def conversion_options(settings: TensorrtLlmSettings, tp_size: int) -> ConversionOptions:
-    from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion import ConversionOptions
+    from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import ConversionOptions
 
     return ConversionOptions(settings.vocabulary, settings.dtype, tp_size, settings.weight_only)
 

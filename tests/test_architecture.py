@@ -25,7 +25,7 @@ WITH_TORCH = {
     "flow.kernels", "flow.torch",
     "gpu.cuda_graphs", "gpu.kernels", "gpu.parcel", "gpu.partitions.division", "gpu.partitions.partition",
     "gpu.transfer", "gpu.unplanned_attention", "gpu.untouched_zeros",
-    "lm.engines.tensorrt_llm", "lm.engines.torch", "lm.engines.visible_gpu", "lm.engines.vllm",
+    "lm.engines.tensorrt_llm", "lm.engines.torch", "lm.engines.vllm",
     "lm.kernels", "lm.torch",
     "token2wav.chunked_token2wav", "token2wav.families", "vocoder.kernels", "vocoder.torch",
 }  # fmt: skip

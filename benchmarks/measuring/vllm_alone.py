@@ -10,14 +10,11 @@ import torch
 from cosyvoice_runtime.checkpoint import load_config
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.lm.engines.engine import OpenEngine
-from cosyvoice_runtime.lm.engines.visible_gpu import see_only
-from cosyvoice_runtime.lm.engines.vllm.engine import MakeParams, VllmEngine
-from cosyvoice_runtime.lm.engines.vllm.installed import require_vllm
-from cosyvoice_runtime.lm.engines.vllm.prompt_tables import PromptTables
+from cosyvoice_runtime.lm.engines.engine import OpenEngine, see_only
+from cosyvoice_runtime.lm.engines.releases import require_vllm
+from cosyvoice_runtime.lm.engines.vllm.engine import MakeParams, VllmEngine, VllmStatistics, VllmUtterance
+from cosyvoice_runtime.lm.engines.vllm.export import PromptTables
 from cosyvoice_runtime.lm.engines.vllm.startup import engine_args, engine_of, start
-from cosyvoice_runtime.lm.engines.vllm.statistics import VllmStatistics
-from cosyvoice_runtime.lm.engines.vllm.utterance import VllmUtterance
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 

@@ -16,11 +16,10 @@ from cosyvoice_runtime.engine.batches.service import WaveOutcome
 from cosyvoice_runtime.engine.messages import silence_of
 from cosyvoice_runtime.engine.utterance.stages import TokenGroup, WaveSettings
 from cosyvoice_runtime.errors import CosyVoiceError, NotFoundError, StageError, message_of, status_of
-from cosyvoice_runtime.lm.generation import FinishReason
+from cosyvoice_runtime.lm.generation import FinishReason, SilenceFilter
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.scheduler.job import Reader
-from cosyvoice_runtime.lm.silence import SilenceFilter
 from cosyvoice_runtime.lm.text_segment import TextPieces
 from cosyvoice_runtime.process.loop_calls import LoopCalls
 from cosyvoice_runtime.settings import TensorrtLlmSettings, Token2WavSettings

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from cosyvoice_runtime.lm.cache_slots import CacheFullError
+from cosyvoice_runtime.lm.cache import CacheFullError
 from cosyvoice_runtime.lm.generation import Emission, FinishReason, Generation
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.running_batch import RunningBatch

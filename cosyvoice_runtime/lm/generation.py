@@ -1,9 +1,9 @@
-"""One utterance being decoded, and when it ends."""
+"""One utterance being decoded: what it has said, when it ends, and which of its silence is spoken."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -259,3 +259,31 @@ Drawn = tuple[Generation, int, int]
 
 Emission = tuple[Generation, int | None, FinishReason | None]
 """Outcome of a step for one utterance: a speech token, its end, or both (its last token)."""
+
+
+MOST_IN_A_RUN = 5
+"""Silent tokens that are spoken one after another: 0.2 s (FunAudioLLM/CosyVoice ``ace7c47``)."""
+
+
+class SilenceFilter:
+    """Drops what an utterance has of silence beyond the first few tokens of each run.
+
+    The speech LM's own history keeps all it drew.
+
+    Args:
+        silent: speech codes without sound; any of them continues a run.
+    """
+
+    def __init__(self, silent: Collection[int]) -> None:
+        self._silent = silent
+        self._run = 0
+
+    def __call__(self, tokens: Sequence[int]) -> list[int]:
+        """Tokens among the next ones that are spoken."""
+        if not self._silent:
+            return list(tokens)
+        return [token for token in tokens if self._is_spoken(token)]
+
+    def _is_spoken(self, token: int) -> bool:
+        self._run = self._run + 1 if token in self._silent else 0
+        return self._run <= MOST_IN_A_RUN

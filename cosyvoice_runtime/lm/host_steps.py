@@ -7,10 +7,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cosyvoice_runtime.lm.cache_slots import CacheSlots
+from cosyvoice_runtime.lm.cache import CacheSlots
 from cosyvoice_runtime.lm.generation import Drawn, Generation
-from cosyvoice_runtime.lm.prefills import Prefill, Prefills
-from cosyvoice_runtime.lm.residents import Residents
+from cosyvoice_runtime.lm.prefills import Prefill, Prefills, Residents
 from cosyvoice_runtime.lm.sampling import Blocked, IntArray, SamplerState
 
 Logits = Any

@@ -1,14 +1,122 @@
-"""Prompts on their way into the cache, several in one pass."""
+"""Prompts on their way into the cache, and which sequences have room there.
+
+A sequence takes pages as it grows, not for the most that it might say. When the pool is used up, a sequence
+that waits for text gives its pages back, and else the youngest: it keeps its slot and its draws, and all that
+it was fed and has said is fed again when there is room. So the oldest with something to do always goes on.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from cosyvoice_runtime.lm.cache_slots import CacheSlots
+import numpy as np
+
+from cosyvoice_runtime.lm.cache import CacheSlots
 from cosyvoice_runtime.lm.generation import FinishReason, Generation
 from cosyvoice_runtime.lm.prompt import PromptPart, num_positions
-from cosyvoice_runtime.lm.residents import Residents
+from cosyvoice_runtime.lm.sampling import IntArray
+
+
+class Residents:
+    """Gives sequences pages, and takes them from others.
+
+    ``running`` are all sequences with a slot, in the order in which they came.
+    """
+
+    def __init__(self, cache: CacheSlots) -> None:
+        self._cache = cache
+        self._pages = cache.pages
+        self._sequences: list[Generation] = []
+        self._slots = np.zeros(0, dtype=np.int64)
+
+    def slots(self, sequences: Sequence[Generation]) -> IntArray:
+        """[n] of these; not to be written. Mostly they are those of the last call."""
+        if sequences != self._sequences:
+            self._sequences = list(sequences)
+            self._slots = np.array([each.slot for each in sequences], dtype=np.int64)
+        return self._slots
+
+    def hungry(self, running: Iterable[Generation]) -> list[Generation]:
+        """Those, in order, that only a feed can bring forward, of what is there or is still to come."""
+        holding = self._pages.holding
+        return [each for each in running if each.stalled or each.slot not in holding]
+
+    def holds(self, sequence: Generation) -> bool:
+        """Whether what a sequence was fed is in the cache."""
+        return sequence.slot in self._pages.holding
+
+    def going_on(self, sequences: list[Generation], running: Sequence[Generation]) -> list[Generation]:
+        """Sequences, in order, that have room for one more position; a full one has none.
+
+        One that needs a page and finds none free takes others' pages; who has lost its own is left out.
+        """
+        if not sequences or self._have_room(sequences):
+            return sequences
+        return [each for each in sequences if self.holds(each) and self._grown(each, running)]
+
+    def extend(self, sequence: Generation, positions: int, running: Sequence[Generation]) -> bool:
+        """Room for so many positions in all, for a sequence that has pages.
+
+        Sequences that wait for text lose theirs for it.
+
+        Returns:
+            False if that was not enough: then it has lost its own as well.
+        """
+        return self._make_room(sequence, positions, self._waiting(running))
+
+    def admit(self, sequence: Generation, positions: int, running: Sequence[Generation]) -> bool:
+        """Room for so many positions, and for the next, for a sequence without pages.
+
+        A page stays free for each that may need another soon, so that who comes in does not soon put
+        somebody out. Only sequences that wait for text lose their pages for it.
+
+        Returns:
+            False, and nobody loses anything, if even that were not enough.
+        """
+        pages, waiting = self._pages, self._waiting(running)
+        needed = pages.needed(min(positions + 1, self._cache.max_len))
+        # If all that wait for text lost their pages: so many more were free, and so many need no other.
+        given = sum(int(pages.held[each.slot]) for each in waiting)
+        may_grow = sum(int(pages.held[each.slot]) < pages.table.shape[1] for each in waiting)
+        if pages.free + given < needed + pages.can_grow - may_grow:
+            return False
+        while pages.free < needed + pages.can_grow:
+            self._evict(waiting.pop())
+        self._cache.recomputed += sequence.lost
+        sequence.lost = 0
+        return pages.reserve(sequence.slot, positions)
+
+    def _have_room(self, sequences: Sequence[Generation]) -> bool:
+        slots = self.slots(sequences)
+        return not np.count_nonzero(self._cache.lengths[slots] >= self._pages.room[slots])
+
+    def _grown(self, sequence: Generation, running: Sequence[Generation]) -> bool:
+        positions = int(self._cache.lengths[sequence.slot]) + 1
+        if positions > self._cache.max_len:
+            return False
+        if self._pages.reserve(sequence.slot, positions):
+            return True
+        younger = [each for each in running[running.index(sequence) + 1 :] if self.holds(each)]
+        speaking = [each for each in younger if not each.waiting]
+        return self._make_room(sequence, positions, [*speaking, *self._waiting(running)])
+
+    def _make_room(self, sequence: Generation, positions: int, others: list[Generation]) -> bool:
+        """``others`` lose their pages, the last one first, and after them the sequence itself."""
+        while not self._pages.reserve(sequence.slot, positions):
+            loser = others.pop() if others else sequence
+            self._evict(loser)
+            if loser is sequence:
+                return False
+        return True
+
+    def _waiting(self, running: Iterable[Generation]) -> list[Generation]:
+        """Those that hold pages and wait for text."""
+        return [each for each in running if each.waiting and self.holds(each)]
+
+    def _evict(self, sequence: Generation) -> None:
+        sequence.lost = self._cache.evict(sequence.slot)
+
 
 PREFILL_POSITIONS = 2048
 """Most positions, padding included, of several prompts in one pass: a longer one delays running sequences."""

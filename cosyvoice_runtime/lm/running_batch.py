@@ -7,7 +7,7 @@ from typing import Protocol
 
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.lm.cache_slots import CacheSlots, CacheUse
+from cosyvoice_runtime.lm.cache import CacheSlots, CacheUse
 from cosyvoice_runtime.lm.generation import Drawn, Emission, FinishReason, Generation, TokenLimits
 from cosyvoice_runtime.lm.prompt import Prompt, check_speech, check_text, num_positions
 from cosyvoice_runtime.lm.sampling import SamplingOptions

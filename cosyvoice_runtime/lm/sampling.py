@@ -1,7 +1,8 @@
 """Drawing speech tokens: each sequence of a batch by its own options and its own noise.
 
-Candidates are selected where the logits are: here for those of the host, by `tensor_sampling` for those of
-PyTorch. The draws happen here. So a seed gives the same draws on every device.
+Candidates are selected where the logits are: here for logits of the host, by `tensor_sampling` for logits of
+PyTorch. The draws happen here. So a seed gives the same draws on every device, and those that the reference
+draws (`torch.multinomial` on a CPU fills as many values as there are candidates).
 
 B: sequences, V: speech rows of the head, K: candidates.
 """
@@ -13,13 +14,43 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.lm.noise import ExponentialNoise
+
+WORD = 0xFFFFFFFF
+MANTISSA = (1 << 53) - 1
+
+
+class ExponentialNoise:
+    """Values of ``torch.empty(size).exponential_(generator=torch.Generator().manual_seed(seed))``.
+
+    The generator is the Mersenne Twister MT19937, seeded with the lower 32 bits. Two of its words are one
+    value: 53 bits of uniform distribution in double precision, of which the logarithm is rounded to float32.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed & WORD
+
+    @cached_property
+    def _twister(self) -> np.random.RandomState:
+        """Seeded when it is first asked, which takes 0.1 ms: nobody asks where a device draws.
+
+        The legacy class: its seeding is the one of 2002, and numpy has promised to keep its numbers.
+        """
+        return np.random.RandomState(self._seed)
+
+    def __call__(self, size: int) -> npt.NDArray[np.float32]:
+        """The next ``size`` values, float32 [size]."""
+        words = self._twister.randint(0, WORD + 1, (size, 2), dtype=np.uint32)
+        bits = (words[:, 0].astype(np.uint64) << np.uint64(32)) | words[:, 1]
+        uniform = (bits & np.uint64(MANTISSA)) * 2.0**-53
+        return (-np.log1p(-uniform)).astype(np.float32)
+
 
 STRATEGIES = ("ras", "nucleus", "greedy")
 

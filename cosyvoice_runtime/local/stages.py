@@ -11,11 +11,10 @@ import numpy as np
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.engine.utterance.stages import TokenGroup, WaveSettings
 from cosyvoice_runtime.errors import CHECK_TELLS, NotFiniteError
-from cosyvoice_runtime.lm.generation import FinishReason, Generation, TokenLimits
+from cosyvoice_runtime.lm.generation import FinishReason, Generation, SilenceFilter, TokenLimits
 from cosyvoice_runtime.lm.prompt import Prompt, num_positions
 from cosyvoice_runtime.lm.running_batch import RunningBatch
 from cosyvoice_runtime.lm.sampling import SamplingOptions
-from cosyvoice_runtime.lm.silence import SilenceFilter
 from cosyvoice_runtime.lm.text_segment import MOST_TEXT, TextPieces
 from cosyvoice_runtime.local.networks import OpenBatch
 from cosyvoice_runtime.token2wav.any_token2wav import AnyToken2Wav

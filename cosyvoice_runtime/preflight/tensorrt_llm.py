@@ -13,7 +13,8 @@ from safetensors import SafetensorError, safe_open
 
 from cosyvoice_runtime.checkpoint.shapes import Schema
 from cosyvoice_runtime.errors import EngineFileError
-from cosyvoice_runtime.lm.engines.tensorrt_llm.build.flags import (
+from cosyvoice_runtime.lm.engines.releases import LIBRARIES, TRTLLM_CONTAINER
+from cosyvoice_runtime.lm.engines.tensorrt_llm.build import (
     MODEL_CLASS,
     MODEL_FILE,
     BuildOptions,
@@ -21,8 +22,7 @@ from cosyvoice_runtime.lm.engines.tensorrt_llm.build.flags import (
     build_flags,
     command,
 )
-from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion.parameters import quantised_schema
-from cosyvoice_runtime.lm.engines.tensorrt_llm.installed import CONTAINER, LIBRARIES
+from cosyvoice_runtime.lm.engines.tensorrt_llm.parameters import quantised_schema
 from cosyvoice_runtime.manifest import Manifest
 from cosyvoice_runtime.preflight.container import (
     Container,
@@ -39,7 +39,7 @@ NUMPY = "1.26.4"
 """TensorRT 10.14's Python bindings are compiled for numpy 1: with numpy 2 arrays from them have strides of 0
 and ``Weights(array)`` raises. The image is given this version (``requirements/nvidia-trtllm.txt``)."""
 PINNED = Container(
-    image=CONTAINER,
+    image=TRTLLM_CONTAINER,
     python=(3, 12),
     cuda=(13, 1),
     driver=(590, 44),

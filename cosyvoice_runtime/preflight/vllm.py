@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cosyvoice_runtime.lm.engines.vllm.installed import CONTAINER, VERSION
+from cosyvoice_runtime.lm.engines.releases import VLLM_CONTAINER, VLLM_VERSION
 from cosyvoice_runtime.preflight.container import Container, check_driver, check_versions
 from cosyvoice_runtime.preflight.outcome import Outcome
 from cosyvoice_runtime.preflight.symbols import Symbol, check_symbols
 
 PINNED = Container(
-    image=CONTAINER,
+    image=VLLM_CONTAINER,
     python=(3, 12),
     cuda=(13, 3),
     driver=(610, 43),
-    libraries={"vllm": VERSION},
+    libraries={"vllm": VLLM_VERSION},
 )
 """Versions of Triton's compatibility matrix (``docs/introduction/compatibility.md``, r26.07)."""
 USED: tuple[Symbol, ...] = (

@@ -27,7 +27,7 @@ from cosyvoice_runtime.checkpoint.layout import PARTS, Part
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, TEXT_TABLE
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.lm import SamplingOptions
-from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion.source import Source
+from cosyvoice_runtime.lm.engines.tensorrt_llm.source import Source
 from cosyvoice_runtime.local import SpeechRequest, Synthesizer
 from making import make_checkpoint
 

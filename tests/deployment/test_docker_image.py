@@ -21,8 +21,7 @@ from tritonclient.grpc.service_pb2_grpc import GRPC_GENERATED_VERSION
 
 from cosyvoice_runtime import __version__
 from cosyvoice_runtime.checkpoint.sha256 import sha256_of
-from cosyvoice_runtime.lm.engines.tensorrt_llm.installed import CONTAINER as TRTLLM_CONTAINER
-from cosyvoice_runtime.lm.engines.vllm.installed import CONTAINER as VLLM_CONTAINER
+from cosyvoice_runtime.lm.engines.releases import TRTLLM_CONTAINER, VLLM_CONTAINER
 
 FLAVOURS = ("trtllm", "vllm")
 REQUIREMENTS = ROOT / "requirements"

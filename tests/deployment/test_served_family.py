@@ -15,7 +15,7 @@ from cosyvoice_runtime.checkpoint.huggingface import export_merged
 from cosyvoice_runtime.engine.batches.load import load_wave_service
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 from cosyvoice_runtime.lm.engines.engine import ENGINES, prepare_engine
-from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion import ConversionOptions, convert
+from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import ConversionOptions, convert
 from cosyvoice_runtime.lm.engines.vllm.export import export as vllm_export
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.settings import Machine, Settings, served_family

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
-from cosyvoice_runtime.lm.cache_pages import PAGE, CachePool
+from cosyvoice_runtime.lm.cache import PAGE, CachePool
 from cosyvoice_runtime.lm.torch.kv_cache import KVCache, PagedKVCache
 from cosyvoice_runtime.lm.torch.network import SpeechLM
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.gpu.cuda_graphs import CudaGraphCapture
 from cosyvoice_runtime.gpu.unplanned_attention import attend_unplanned
-from cosyvoice_runtime.lm.cache_pages import PAGE
+from cosyvoice_runtime.lm.cache import PAGE
 from cosyvoice_runtime.lm.torch.kv_cache import CacheView, KVCache
 from cosyvoice_runtime.lm.torch.network import SpeechLM
 

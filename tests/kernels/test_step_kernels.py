@@ -17,7 +17,7 @@ from plain_kernels import (
 from torch import Tensor
 
 from cosyvoice_runtime.flow.free_pages import FIRST_PAGE, WASTE_PAGE
-from cosyvoice_runtime.lm.cache_pages import PAGE
+from cosyvoice_runtime.lm.cache import PAGE
 from cosyvoice_runtime.lm.kernels.fused_step import FusedStep
 from cosyvoice_runtime.lm.kernels.step_attention import step_attention
 from cosyvoice_runtime.lm.kernels.step_embed import SHRINK, Scaled, step_embed

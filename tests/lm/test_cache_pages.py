@@ -21,8 +21,7 @@ from hypothesis.stateful import (
 
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.flow.free_pages import FIRST_PAGE, WASTE_PAGE, ZERO_PAGE
-from cosyvoice_runtime.lm.cache_pages import CachePool, PageLedger
-from cosyvoice_runtime.lm.cache_slots import CacheSlots
+from cosyvoice_runtime.lm.cache import CachePool, CacheSlots, PageLedger
 from cosyvoice_runtime.lm.generation import FinishReason, Generation
 from cosyvoice_runtime.lm.host_steps import HostSteps, fed_slots
 from cosyvoice_runtime.lm.prefills import Prefill

@@ -7,7 +7,7 @@ import torch
 
 from capture_fake import TracingCapture, play_back
 from cosyvoice_runtime.gpu.cuda_graphs import GraphCapture
-from cosyvoice_runtime.lm.cache_pages import CachePool
+from cosyvoice_runtime.lm.cache import CachePool
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.kernels.choice import step_obstacle
 from cosyvoice_runtime.lm.prompt import Prompt

@@ -12,10 +12,9 @@ from capture_fake import TracingCapture
 from cosyvoice_runtime.checkpoint.config_lm import OneTableSpeechLMConfig
 from cosyvoice_runtime.checkpoint.schema import llm_schema
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
-from cosyvoice_runtime.lm.generation import FinishReason
+from cosyvoice_runtime.lm.generation import MOST_IN_A_RUN, FinishReason, SilenceFilter
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
-from cosyvoice_runtime.lm.silence import MOST_IN_A_RUN, SilenceFilter
 from cosyvoice_runtime.lm.text_stream import TextStream
 from cosyvoice_runtime.lm.torch import cached_lm
 from cosyvoice_runtime.lm.torch.decoder import BatchDecoder

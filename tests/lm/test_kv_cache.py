@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
-from cosyvoice_runtime.lm.cache_slots import CacheFullError
+from cosyvoice_runtime.lm.cache import CacheFullError
 from cosyvoice_runtime.lm.torch.kv_cache import KVCache, cache_bytes
 
 

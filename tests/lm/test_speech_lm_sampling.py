@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cosyvoice_runtime.lm import sampling
-from cosyvoice_runtime.lm.noise import ExponentialNoise
-from cosyvoice_runtime.lm.sampling import NOT_FINITE, Blocked, SamplerState, SamplingOptions
+from cosyvoice_runtime.lm.sampling import NOT_FINITE, Blocked, ExponentialNoise, SamplerState, SamplingOptions
 from cosyvoice_runtime.lm.torch import tensor_sampling
 
 ROWS = 40

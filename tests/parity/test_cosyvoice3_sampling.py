@@ -9,8 +9,8 @@ from goldens import COSYVOICE3, Case
 
 from cosyvoice_runtime.checkpoint import family
 from cosyvoice_runtime.lm import sampling
+from cosyvoice_runtime.lm.generation import SilenceFilter
 from cosyvoice_runtime.lm.sampling import SamplerState, SamplingOptions, nucleus_sizes
-from cosyvoice_runtime.lm.silence import SilenceFilter
 from cosyvoice_runtime.lm.torch import tensor_sampling
 
 CASES = COSYVOICE3.cases("ras_sampling")

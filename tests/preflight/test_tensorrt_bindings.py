@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cosyvoice_runtime.lm.engines.tensorrt_llm.installed import LIBRARIES
+from cosyvoice_runtime.lm.engines.releases import LIBRARIES
 from cosyvoice_runtime.preflight.tensorrt_llm import TENSORRT_METHODS
 from cuda_fake import FakeCuda
 from empty_library import write_library

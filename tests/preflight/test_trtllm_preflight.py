@@ -18,8 +18,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion import ConversionOptions, convert
-from cosyvoice_runtime.lm.engines.tensorrt_llm.installed import LIBRARIES
+from cosyvoice_runtime.lm.engines.releases import LIBRARIES
+from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import ConversionOptions, convert
 from cosyvoice_runtime.preflight import container
 from cosyvoice_runtime.preflight.__main__ import main
 from cosyvoice_runtime.preflight.container import Answer, ask

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.lm.cache_pages import CachePool
+from cosyvoice_runtime.lm.cache import CachePool
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 
 

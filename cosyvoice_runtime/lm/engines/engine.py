@@ -1,30 +1,30 @@
-"""What the scheduler asks of an engine, and the choice of one."""
+"""What the scheduler asks of an engine, the choice of one, and what several engines share."""
 
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
-from cosyvoice_runtime.errors import CosyVoiceError
+from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
-from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
+from cosyvoice_runtime.lm import FinishReason, Generation, Prompt, RunningBatch, SamplingOptions
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 from cosyvoice_runtime.settings.gpu_asked import check_at_start
 from cosyvoice_runtime.settings.served_family import require_engine
 
 ENGINES = {
-    "torch": "cosyvoice_runtime.lm.engines.torch.engine",
-    "onnx": "cosyvoice_runtime.lm.engines.onnx.engine",
+    "torch": "cosyvoice_runtime.lm.engines.torch",
+    "onnx": "cosyvoice_runtime.lm.engines.onnx",
     "tensorrt_llm": "cosyvoice_runtime.lm.engines.tensorrt_llm.prepare",
     "vllm": "cosyvoice_runtime.lm.engines.vllm.startup",
 }
 """Modules with a function ``prepare(settings) -> OpenEngine``, imported when chosen."""
-
-
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 TAKE_OPEN_TEXT = ("torch", "onnx")
-"""Those that are a :class:`TextEngine`."""
+"""Engines that are a :class:`TextEngine`."""
 
 
 class EngineError(CosyVoiceError):
@@ -109,3 +109,72 @@ def prepare_engine(settings: TensorrtLlmSettings, shared: SharedGpu | None = Non
     prepare = importlib.import_module(ENGINES[settings.engine]).prepare
     open_engine: OpenEngine = prepare(settings) if shared is None else prepare(settings, shared)
     return open_engine
+
+
+class BatchEngine:
+    """`RunningBatch` as a `TextEngine`; its `Generation` objects are the handles.
+
+    Args:
+        prefill_batch: see `LmEngine`.
+    """
+
+    def __init__(self, batch: RunningBatch, prefill_batch: int) -> None:
+        self.slots = batch.free_slots
+        self.prefill_batch = prefill_batch
+        self._batch = batch
+
+    def add(self, prompt: Prompt, options: SamplingOptions) -> Generation:
+        return self._batch.add(prompt, options)
+
+    def add_open(self, prompt: Prompt, options: SamplingOptions) -> Generation:
+        return self._batch.add_stream(
+            options, prompt.prompt_text, prompt.prompt_speech, lead_text=prompt.lead_text
+        )
+
+    def push_text(self, handle: Hashable, ids: Sequence[int]) -> None:
+        self._batch.push_text(cast(Generation, handle), ids)
+
+    def end_text(self, handle: Hashable) -> None:
+        self._batch.end_text(cast(Generation, handle))
+
+    def waits_for_text(self, handle: Hashable) -> bool:
+        return cast(Generation, handle).waiting
+
+    def step(self) -> list[Progress]:
+        return [
+            Progress(generation, [] if token is None else [token], reason, generation.error)
+            for generation, token, reason in self._batch.step()
+        ]
+
+    def cancel(self, handle: Hashable) -> None:
+        self._batch.cancel(cast(Generation, handle))
+
+    def close(self) -> None:
+        del self._batch
+
+
+def see_only(device: str, engine: str) -> None:
+    """Hide every GPU but the one that ``device`` names (``cuda`` or ``cuda:N``) from this process.
+
+    TensorRT-LLM opens the first GPU it sees when it is imported, before an executor can be told another one,
+    and vLLM takes the first for the one worker of its engine: so this has to come first. The GPU is number 0
+    from then on.
+
+    Args:
+        engine: name of the engine that asks.
+
+    Raises:
+        InvalidInput: it is no GPU, or hidden already, or CUDA is in use here and sees others as well.
+    """
+    import torch  # engine onnx does without
+
+    kind, _, number = device.partition(":")
+    if kind != "cuda":
+        raise InvalidInput("tensorrt_llm.device", device, f"engine {engine} needs cuda or cuda:N")
+    index, listed = int(number or 0), os.environ.get(VISIBLE)
+    names = [str(place) for place in range(index + 1)] if listed is None else listed.split(",")
+    if index >= len(names):
+        raise InvalidInput("tensorrt_llm.device", device, f"{VISIBLE} is {listed}")
+    if index and torch.cuda.is_initialized():
+        raise InvalidInput("tensorrt_llm.device", device, "CUDA is in use in this process already")
+    os.environ[VISIBLE] = names[index]

@@ -13,7 +13,7 @@ import numpy as np
 
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.errors import EngineFileError
-from cosyvoice_runtime.lm.cache_slots import CacheSlots
+from cosyvoice_runtime.lm.cache import CacheSlots
 from cosyvoice_runtime.lm.host_steps import HostSteps, fed_slots
 from cosyvoice_runtime.lm.onnx.files import (
     EMBEDDINGS,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cosyvoice_runtime.lm.generation import SilenceFilter
 from cosyvoice_runtime.lm.scheduler.request import Request
-from cosyvoice_runtime.lm.silence import SilenceFilter
 
 MAX_GROUP = 8
 """Tokens that a stream's groups grow to where nobody says how many are wanted."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from cosyvoice_runtime.gpu.cuda_graphs import GraphCapture
-from cosyvoice_runtime.lm.cache_pages import CachePool
+from cosyvoice_runtime.lm.cache import CachePool
 from cosyvoice_runtime.lm.generation import Emission
 from cosyvoice_runtime.lm.host_steps import HostSteps
 from cosyvoice_runtime.lm.running_batch import RunningBatch, Steps

@@ -19,8 +19,7 @@ from torch import Tensor
 from cosyvoice_runtime.gpu.cuda_graphs import EagerCalls, GraphCapture
 from cosyvoice_runtime.gpu.transfer import Fetch, integers
 from cosyvoice_runtime.lm.generation import Drawn, Generation
-from cosyvoice_runtime.lm.prefills import Prefill, Prefills, grouped
-from cosyvoice_runtime.lm.residents import Residents
+from cosyvoice_runtime.lm.prefills import Prefill, Prefills, Residents, grouped
 from cosyvoice_runtime.lm.sampling import IntArray
 from cosyvoice_runtime.lm.torch.cached_lm import CachedLM
 from cosyvoice_runtime.lm.torch.kv_cache import KVCache

@@ -16,8 +16,7 @@ from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.flow.free_pages import FIRST_PAGE, WASTE_PAGE
 from cosyvoice_runtime.gpu.transfer import integers, move
 from cosyvoice_runtime.gpu.untouched_zeros import untouched_zeros
-from cosyvoice_runtime.lm.cache_pages import CachePool
-from cosyvoice_runtime.lm.cache_slots import CacheSlots
+from cosyvoice_runtime.lm.cache import CachePool, CacheSlots
 
 
 def cache_bytes(config: SpeechLMConfig, slots: int, max_len: int, dtype: torch.dtype) -> int:

@@ -20,9 +20,8 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from cosyvoice_runtime.lm.engines.tensorrt_llm import built_engine, library_sampler
-from cosyvoice_runtime.lm.engines.tensorrt_llm.build import engine_build as build
-from cosyvoice_runtime.lm.engines.tensorrt_llm.installed import LIBRARIES
+from cosyvoice_runtime.lm.engines.releases import LIBRARIES
+from cosyvoice_runtime.lm.engines.tensorrt_llm import build, prepare, requests
 from cosyvoice_runtime.tensorrt.cuda import Gpu
 from trtllm_fake import bindings, network
 from trtllm_fake.bindings import FinishReason, IterationStats, KvCacheStats, Request
@@ -124,9 +123,9 @@ def install(monkeypatch: pytest.MonkeyPatch, directory: Path) -> FakeTrtllm:
     _add_module(
         monkeypatch, "tensorrt_llm.models", **_classes(network, "QWenForCausalLM", "PretrainedConfig")
     )
-    for module in (build, built_engine):
+    for module in (build, prepare):
         monkeypatch.setattr(module, "present_gpu", lambda: GPU)
-    monkeypatch.setattr(library_sampler, "on_stream", lambda pointer: nullcontext())
+    monkeypatch.setattr(requests, "on_stream", lambda pointer: nullcontext())
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     _add_command(monkeypatch, directory)
     return fake

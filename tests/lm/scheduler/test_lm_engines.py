@@ -10,8 +10,8 @@ from coded_vllm import exported_model
 import lm_engines
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import FinishReason
+from cosyvoice_runtime.lm.engines import torch as torch_engine
 from cosyvoice_runtime.lm.engines.engine import Progress
-from cosyvoice_runtime.lm.engines.torch import engine as torch_engine
 from cosyvoice_runtime.settings import Machine
 
 TINY = ["max_slots=4", "max_sequence_tokens=256", "max_tokens=50", "dtype=float32"]

@@ -10,8 +10,8 @@ import pytest
 from coded_engine import CodedEngine, CollectingReader, coded_request
 
 from cosyvoice_runtime.lm import FinishReason
-from cosyvoice_runtime.lm.cache_slots import CacheUse
-from cosyvoice_runtime.lm.engines.cache_metrics import CacheMetrics
+from cosyvoice_runtime.lm.cache import CacheUse
+from cosyvoice_runtime.lm.engines.torch import CacheMetrics
 from cosyvoice_runtime.lm.scheduler.load_metrics import Load, LoadMetrics
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.metrics import SharedNumber

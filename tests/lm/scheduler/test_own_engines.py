@@ -13,7 +13,7 @@ from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.errors import EngineFileError, InvalidInput
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions, SpeechLM, generate
-from cosyvoice_runtime.lm.cache_pages import PAGE
+from cosyvoice_runtime.lm.cache import PAGE
 from cosyvoice_runtime.lm.engines.engine import ENGINES, prepare_engine
 from cosyvoice_runtime.lm.scheduler.request import Request
 from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from cosyvoice_runtime.gpu.partitions.division import GpuDivision
-from cosyvoice_runtime.lm.engines.torch import step_streams
-from cosyvoice_runtime.lm.engines.torch.step_streams import StepStreams
+from cosyvoice_runtime.lm.engines import torch as torch_engine
+from cosyvoice_runtime.lm.engines.torch import StepStreams
 
 NAMES = ("many", "few")
 
@@ -33,7 +33,7 @@ class Capture:
 
 @pytest.fixture
 def gpu(monkeypatch) -> GpuDivision:
-    monkeypatch.setattr(step_streams, "CudaGraphCapture", Capture)
+    monkeypatch.setattr(torch_engine, "CudaGraphCapture", Capture)
     monkeypatch.setattr(torch.cuda, "Stream", lambda device: stream("whole"))
     parts = [SimpleNamespace(stream=stream(name)) for name in NAMES]
     return GpuDivision(SimpleNamespace(all_for_steps=parts))

@@ -1,29 +1,114 @@
-"""From settings to executors."""
+"""From settings to executors, of an engine directory that is the one that the settings mean."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import logging
-from dataclasses import replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from cosyvoice_runtime.checkpoint import load_config
+from torch import Tensor
+
+from cosyvoice_runtime.checkpoint import Layout, load_config
+from cosyvoice_runtime.checkpoint.as_torch import read_tensors
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
-from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.lm.engines.engine import OpenEngine
-from cosyvoice_runtime.lm.engines.tensorrt_llm.built_engine import BuiltEngine
-from cosyvoice_runtime.lm.engines.tensorrt_llm.engine import TrtllmEngine
-from cosyvoice_runtime.lm.engines.tensorrt_llm.installed import CONTAINER
-from cosyvoice_runtime.lm.engines.tensorrt_llm.library_sampler import LibrarySampler
-from cosyvoice_runtime.lm.engines.tensorrt_llm.requests import RequestMaker
-from cosyvoice_runtime.lm.engines.tensorrt_llm.statistics import TrtllmStatistics
-from cosyvoice_runtime.lm.engines.visible_gpu import see_only
+from cosyvoice_runtime.checkpoint.sha256 import sha256_of
+from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
+from cosyvoice_runtime.errors import CheckpointError, EngineFileError, InvalidInput
+from cosyvoice_runtime.lm.engines.engine import OpenEngine, see_only
+from cosyvoice_runtime.lm.engines.releases import TRTLLM_CONTAINER, library_versions
+from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import BIAS_FILE, BIAS_NAME, FORMAT
+from cosyvoice_runtime.lm.engines.tensorrt_llm.engine import TrtllmEngine, TrtllmStatistics
+from cosyvoice_runtime.lm.engines.tensorrt_llm.requests import LibrarySampler, RequestMaker
+from cosyvoice_runtime.lm.engines.tensorrt_llm.vocabulary import EngineVocabulary
+from cosyvoice_runtime.manifest import Manifest, require_current
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.settings import TensorrtLlmSettings
+from cosyvoice_runtime.tensorrt.cuda import present_gpu
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class BuiltEngine:
+    """
+    Attributes:
+        bias: float32 [output_rows], to be added to the logits of a request; None where the head has it.
+        max_positions: of one request, prompt and output together.
+    """
+
+    directory: Path
+    vocabulary: EngineVocabulary
+    bias: Tensor | None
+    max_positions: int
+
+    @classmethod
+    def open(cls, settings: TensorrtLlmSettings, config: SpeechLMConfig) -> BuiltEngine:
+        """
+        Raises:
+            EngineFileError: there is no engine, or it was built from other weights, with other libraries,
+                for another GPU, or in another way than the settings say; names every difference.
+            InvalidInput: the settings ask for more than it was built for.
+        """
+        directory = settings.engine_dir
+        manifest = Manifest.read(directory)
+        require_current(directory, _wanted(manifest, settings, config))
+        _check_limit(settings, "max_slots", manifest.options["max_batch_size"])
+        _check_limit(settings, "max_sequence_tokens", manifest.options["max_seq_len"])
+        options = manifest.options
+        vocabulary = EngineVocabulary(**{each.name: options[each.name] for each in fields(EngineVocabulary)})
+        bias = _read_bias(directory / BIAS_FILE, vocabulary) if vocabulary.layout == "merged" else None
+        return cls(directory, vocabulary, bias, settings.max_sequence_tokens)
+
+
+def _wanted(built: Manifest, settings: TensorrtLlmSettings, config: SpeechLMConfig) -> Manifest:
+    """What the manifest would have to say."""
+    layout = Layout(settings.checkpoint_dir)
+    gpu = present_gpu()
+    required = {
+        "format": FORMAT,
+        "dtype": settings.dtype,
+        "weight_only": settings.weight_only,
+        "tp_size": 1,  # one process drives one GPU
+        **asdict(EngineVocabulary.of(settings.vocabulary, tokenizer_length(layout), config)),
+    }
+    return replace(
+        built,
+        sources=_present_sources(built, layout),
+        tools=library_versions(),
+        gpu=gpu.name,
+        compute_capability=gpu.compute_capability,
+        options={**built.options, **required},
+    )
+
+
+def _present_sources(built: Manifest, layout: Layout) -> dict[str, str]:
+    """The engine's source files as they are in the checkpoint."""
+    if layout.weights("llm").name not in built.sources:
+        logger.warning("the engine's weights were converted from a directory other than the checkpoint")
+        return dict(built.sources)
+    paths = {name: layout.directory / name for name in built.sources}
+    return {name: sha256_of(path) for name, path in paths.items() if path.is_file()}
+
+
+def _check_limit(settings: TensorrtLlmSettings, field: str, limit: int) -> None:
+    value = getattr(settings, field)
+    if value > limit:
+        raise InvalidInput(f"tensorrt_llm.{field}", value, f"the engine was built for at most {limit}")
+
+
+def _read_bias(path: Path, vocabulary: EngineVocabulary) -> Tensor:
+    try:
+        bias = read_tensors(path)[BIAS_NAME]
+    except (CheckpointError, KeyError) as error:
+        raise EngineFileError(f"{path}: missing or damaged: {error}") from error
+    if tuple(bias.shape) != (vocabulary.output_rows,):
+        raise EngineFileError(f"{path}: {tuple(bias.shape)} values, not {vocabulary.output_rows}")
+    return bias
+
 
 BINDINGS = "tensorrt_llm.bindings.executor"
 
@@ -36,7 +121,7 @@ def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
         EngineFileError: the engine directory holds no engine, or not the one that the settings mean.
     """
     if importlib.util.find_spec("tensorrt_llm") is None:
-        limit = f"the module tensorrt_llm is not installed; NVIDIA's container {CONTAINER} has it"
+        limit = f"the module tensorrt_llm is not installed; NVIDIA's container {TRTLLM_CONTAINER} has it"
         raise InvalidInput("tensorrt_llm.engine", settings.engine, limit)
     see_only(settings.device, settings.engine)
     logger.warning(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import gc
 import itertools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import Any
 
@@ -15,12 +16,72 @@ from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm import FinishReason, Generation, Prompt, SamplingOptions
 from cosyvoice_runtime.lm.engines.engine import Progress
-from cosyvoice_runtime.lm.engines.vllm.export import not_finite_id
-from cosyvoice_runtime.lm.engines.vllm.prompt_tables import PromptTables
-from cosyvoice_runtime.lm.engines.vllm.statistics import VllmStatistics
-from cosyvoice_runtime.lm.engines.vllm.utterance import VllmUtterance
+from cosyvoice_runtime.lm.engines.vllm import KEY
+from cosyvoice_runtime.lm.engines.vllm.export import PromptTables, not_finite_id
 from cosyvoice_runtime.lm.generation import TokenLimits
 from cosyvoice_runtime.lm.sampling import NOT_FINITE
+from cosyvoice_runtime.metrics import Metrics
+
+
+@dataclass(frozen=True)
+class VllmUtterance:
+    """
+    Attributes:
+        options: with a seed.
+        prompt_speech: codes that the repetition penalty counts as well.
+    """
+
+    options: SamplingOptions
+    prompt_speech: Sequence[int]
+    limits: TokenLimits
+
+    def generation(self, config: SpeechLMConfig) -> Generation:
+        """A fresh record of it, with nothing drawn yet."""
+        return Generation(config, self.options, self.prompt_speech, self.limits)
+
+    def as_extra_args(self) -> dict[str, Any]:
+        """Plain values, which survive the way to another process."""
+        return {
+            KEY: {
+                "options": asdict(self.options),
+                "prompt_speech": list(self.prompt_speech),
+                "limits": list(self.limits),
+            }
+        }
+
+    @classmethod
+    def from_extra_args(cls, extra_args: Mapping[str, Any] | None) -> VllmUtterance:
+        """
+        Raises:
+            ValueError: they are not from :meth:`as_extra_args`.
+        """
+        if not extra_args or KEY not in extra_args:
+            raise ValueError(f"a request to this model needs extra_args[{KEY!r}]")
+        values = extra_args[KEY]
+        options = SamplingOptions(**values["options"])
+        return cls(options, values["prompt_speech"], TokenLimits(*values["limits"]))
+
+
+STEP_BUCKETS_S = (0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
+
+
+class VllmStatistics:
+    """vLLM's own statistics would come with a Prometheus registry and a log of theirs."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._requests = metrics.gauge("cosyvoice_vllm_active_requests", "Requests in vLLM's engine.")
+        self._cache = metrics.gauge("cosyvoice_vllm_kv_cache_usage", "Share of the KV cache in use, 0 to 1.")
+        self._step = metrics.histogram("cosyvoice_vllm_step_seconds", "Duration of a step.", STEP_BUCKETS_S)
+
+    def step(self, seconds: float) -> None:
+        """A step has taken so long."""
+        self._step.observe(seconds)
+
+    def load(self, requests: int, cache_usage: float) -> None:
+        """What is there after a step or a cancellation."""
+        self._requests.set(requests)
+        self._cache.set(cache_usage)
+
 
 MakeParams = Callable[[VllmUtterance, int], Any]
 """``vllm.SamplingParams`` for an utterance and the most ids it may have."""

@@ -1,14 +1,14 @@
 """The speech LM as a directory that vLLM loads: its vocabulary is the speech rows alone.
 
-Text, sos and task id are no part of it: prompts enter as embeddings, whose tables lie beside the model. So
-the output head of CosyVoice2 is 6,592 rows in place of the 158,336 of the merged vocabulary
-(`checkpoint.huggingface`). One without a bias, as CosyVoice3's, gets one of zeros.
+Text, sos and task id are no part of it: prompts enter as embeddings, whose tables lie in a file of their own.
+So the output head of CosyVoice2 is 6,592 rows in place of the 158,336 of the merged vocabulary
+(`checkpoint.huggingface`). A head without a bias, as CosyVoice3's, gets one of zeros.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.checkpoint import Layout, load_config
-from cosyvoice_runtime.checkpoint.as_torch import load_tensors
+from cosyvoice_runtime.checkpoint.as_torch import load_tensors, read_tensors
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.checkpoint.huggingface import PREFIX, SILENT
@@ -27,10 +27,9 @@ from cosyvoice_runtime.checkpoint.schema import llm_schema
 from cosyvoice_runtime.checkpoint.sha256 import sha256_of
 from cosyvoice_runtime.checkpoint.shapes import Schema
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, TEXT_TABLE
-from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.lm.engines.vllm.plugin import ARCHITECTURE
-from cosyvoice_runtime.lm.engines.vllm.utterance import KEY
-from cosyvoice_runtime.lm.prompt import TABLES
+from cosyvoice_runtime.errors import CheckpointError, EngineFileError, InvalidInput
+from cosyvoice_runtime.lm.engines.vllm import ARCHITECTURE, KEY
+from cosyvoice_runtime.lm.prompt import TABLES, PromptPart, Table
 from cosyvoice_runtime.lm.published_tensors import outer_tensors
 from cosyvoice_runtime.manifest import Manifest, stale_reasons
 from cosyvoice_runtime.settings.model import MANIFEST
@@ -151,3 +150,29 @@ def _shapes(tensors: Iterator[tuple[str, Tensor]]) -> Schema:
 def _padded(rows: Tensor, length: int, value: float) -> Tensor:
     padding = rows.new_full((length - len(rows), *rows.shape[1:]), value)
     return torch.cat([rows, padding])
+
+
+class PromptTables:
+    """The three embedding tables on the CPU, from where vLLM copies a prompt to the GPU itself."""
+
+    def __init__(self, tables: dict[Table, Tensor]) -> None:
+        self._tables = tables
+
+    @classmethod
+    def read(cls, directory: Path) -> PromptTables:
+        """
+        Raises:
+            EngineFileError: the file that `export` wrote there is missing or damaged.
+        """
+        path = directory / PROMPT_TABLES
+        try:
+            tensors = read_tensors(path)
+            return cls({table: tensors[table.value] for table in TABLES})
+        except (CheckpointError, KeyError, OSError) as error:
+            raise EngineFileError(f"{path}: missing or damaged: {error}") from error
+
+    def embed(self, parts: Sequence[PromptPart]) -> Tensor:
+        """Embeddings [positions, hidden] of parts, in order."""
+        return torch.cat(
+            [self._tables[table][torch.as_tensor(ids, dtype=torch.int64)] for table, ids in parts]
+        )

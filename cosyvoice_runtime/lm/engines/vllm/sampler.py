@@ -11,8 +11,9 @@ from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDi
 
 from cosyvoice_runtime.checkpoint.recorded_lm import read_recorded
 from cosyvoice_runtime.lm import Generation
+from cosyvoice_runtime.lm.engines.vllm import KEY
+from cosyvoice_runtime.lm.engines.vllm.engine import VllmUtterance
 from cosyvoice_runtime.lm.engines.vllm.export import not_finite_id
-from cosyvoice_runtime.lm.engines.vllm.utterance import KEY, VllmUtterance
 from cosyvoice_runtime.lm.host_steps import blocked_ids
 from cosyvoice_runtime.lm.sampling import NOT_FINITE
 from cosyvoice_runtime.lm.torch.tensor_sampling import sample_batch

@@ -13,15 +13,11 @@ from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.lm import Prompt, SamplingOptions, cache_bytes
 from cosyvoice_runtime.lm.engines.cache_room import check_cache_room
-from cosyvoice_runtime.lm.engines.engine import OpenEngine
-from cosyvoice_runtime.lm.engines.visible_gpu import see_only
-from cosyvoice_runtime.lm.engines.vllm.engine import MakeParams, VllmEngine
-from cosyvoice_runtime.lm.engines.vllm.export import not_finite_id, wanted_manifest
-from cosyvoice_runtime.lm.engines.vllm.installed import require_vllm
-from cosyvoice_runtime.lm.engines.vllm.plugin import register
-from cosyvoice_runtime.lm.engines.vllm.prompt_tables import PromptTables
-from cosyvoice_runtime.lm.engines.vllm.statistics import VllmStatistics
-from cosyvoice_runtime.lm.engines.vllm.utterance import VllmUtterance
+from cosyvoice_runtime.lm.engines.engine import OpenEngine, see_only
+from cosyvoice_runtime.lm.engines.releases import require_vllm
+from cosyvoice_runtime.lm.engines.vllm import register
+from cosyvoice_runtime.lm.engines.vllm.engine import MakeParams, VllmEngine, VllmStatistics, VllmUtterance
+from cosyvoice_runtime.lm.engines.vllm.export import PromptTables, not_finite_id, wanted_manifest
 from cosyvoice_runtime.manifest import require_current
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.settings import TensorrtLlmSettings

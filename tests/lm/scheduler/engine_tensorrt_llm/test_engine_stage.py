@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from cosyvoice_runtime.lm.engines.tensorrt_llm.build.flags import BuildOptions, build_flags
+from cosyvoice_runtime.lm.engines.tensorrt_llm.build import BuildOptions, build_flags
 from cosyvoice_runtime.manifest import Manifest
 from trtllm_fake import FakeTrtllm
 from vllm_fake import install as install_vllm

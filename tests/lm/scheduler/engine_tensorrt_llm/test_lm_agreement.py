@@ -9,9 +9,9 @@ import torch
 
 import lm_agreement
 from cosyvoice_runtime.lm import FinishReason, KVCache, Prompt, SamplingOptions, generate
-from cosyvoice_runtime.lm.engines.tensorrt_llm.build.engine_build import build
-from cosyvoice_runtime.lm.engines.tensorrt_llm.build.flags import BuildOptions
-from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion import LAYOUTS, ConversionOptions, convert
+from cosyvoice_runtime.lm.engines.tensorrt_llm.build import BuildOptions, build
+from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import ConversionOptions, convert
+from cosyvoice_runtime.lm.engines.tensorrt_llm.vocabulary import LAYOUTS
 from cosyvoice_runtime.lm.prompt import PromptPart, Table
 from measuring.agreement import Spoken, agreement
 from trtllm_fake.converted_lm import ConvertedLM

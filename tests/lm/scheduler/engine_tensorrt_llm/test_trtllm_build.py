@@ -10,17 +10,18 @@ import torch
 
 from cosyvoice_runtime.checkpoint.sha256 import sha256_of
 from cosyvoice_runtime.errors import EngineFileError, InvalidInput
-from cosyvoice_runtime.lm.engines.tensorrt_llm.build import engine_build as build_module
-from cosyvoice_runtime.lm.engines.tensorrt_llm.build.engine_build import TIMING_CACHE, build
-from cosyvoice_runtime.lm.engines.tensorrt_llm.build.flags import (
+from cosyvoice_runtime.lm.engines.tensorrt_llm import build as build_module
+from cosyvoice_runtime.lm.engines.tensorrt_llm.build import (
     MODEL_CLASS,
     MODEL_FILE,
+    TIMING_CACHE,
     BuildOptions,
+    build,
     build_flags,
     command,
 )
-from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion import LAYOUTS, ConversionOptions, convert
-from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion.convert import BIAS_FILE
+from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import BIAS_FILE, ConversionOptions, convert
+from cosyvoice_runtime.lm.engines.tensorrt_llm.vocabulary import LAYOUTS
 from cosyvoice_runtime.manifest import Manifest
 from cosyvoice_runtime.tensorrt.cuda import Gpu
 from trtllm_fake import build_command

@@ -19,18 +19,13 @@ from cosyvoice_runtime.checkpoint.huggingface import SILENT, export_merged
 from cosyvoice_runtime.checkpoint.sections_cosyvoice2 import config_from_sections
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 from cosyvoice_runtime.lm import KVCache, Prompt, SpeechLM
-from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion import (
-    LAYOUTS,
-    ConversionOptions,
-    EngineVocabulary,
-    convert,
-)
-from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion.convert import BIAS_FILE
-from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion.parameters import (
+from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import BIAS_FILE, ConversionOptions, convert
+from cosyvoice_runtime.lm.engines.tensorrt_llm.parameters import (
     quantised_schema,
     rank_schema,
     rank_tensors,
 )
+from cosyvoice_runtime.lm.engines.tensorrt_llm.vocabulary import LAYOUTS, EngineVocabulary
 from cosyvoice_runtime.manifest import Manifest
 from trtllm_fake.converted_lm import ConvertedLM
 
@@ -351,7 +346,7 @@ def test_damaged_source_leaves_nothing(any_checkpoint, tmp_path):
 
 
 def test_nothing_imports_tensorrt_llm():
-    module = "cosyvoice_runtime.lm.engines.tensorrt_llm.build.engine_build"
+    module = "cosyvoice_runtime.lm.engines.tensorrt_llm.build"
     code = f"import sys, {module}; print([m for m in sys.modules if m.startswith('tensorrt')])"
     command = [sys.executable, "-c", code]
     answer = subprocess.run(command, capture_output=True, text=True, check=True, env=ENVIRONMENT)

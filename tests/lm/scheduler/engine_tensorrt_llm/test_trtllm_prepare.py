@@ -12,12 +12,10 @@ import torch
 from engine_drivers import refusal
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.lm.engines.engine import prepare_engine
-from cosyvoice_runtime.lm.engines.tensorrt_llm import built_engine
-from cosyvoice_runtime.lm.engines.tensorrt_llm.build.engine_build import build
-from cosyvoice_runtime.lm.engines.tensorrt_llm.build.flags import BuildOptions
-from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion import ConversionOptions, convert
-from cosyvoice_runtime.lm.engines.visible_gpu import see_only
+from cosyvoice_runtime.lm.engines.engine import prepare_engine, see_only
+from cosyvoice_runtime.lm.engines.tensorrt_llm import prepare
+from cosyvoice_runtime.lm.engines.tensorrt_llm.build import BuildOptions, build
+from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import ConversionOptions, convert
 from cosyvoice_runtime.tensorrt.cuda import Gpu
 
 
@@ -66,7 +64,7 @@ def test_engine_of_other_weights_libraries_or_gpus_is_refused(trtllm, settings, 
     assert "source llm.pt was '" in refusal(settings, checkpoint_dir=changed)
     monkeypatch.setattr(sys.modules["tensorrt_llm"], "__version__", "1.3.0")
     assert "version of tensorrt_llm was '1.2.1' when built, now '1.3.0'" in refusal(settings)
-    monkeypatch.setattr(built_engine, "present_gpu", lambda: Gpu("NVIDIA L4", "8.9"))
+    monkeypatch.setattr(prepare, "present_gpu", lambda: Gpu("NVIDIA L4", "8.9"))
     assert "GPU was 'NVIDIA H100 80GB HBM3' when built, now 'NVIDIA L4'" in refusal(settings)
 
 
@@ -101,9 +99,9 @@ def test_engine_without_its_bias_is_refused(trtllm, settings, tmp_path):
 
 def test_gpu_is_chosen_before_tensorrt_llm_is_imported(trtllm, settings, monkeypatch):
     visible = []
-    versions = built_engine.library_versions
+    versions = prepare.library_versions
     monkeypatch.setattr(
-        built_engine,
+        prepare,
         "library_versions",
         lambda: visible.append(os.environ["CUDA_VISIBLE_DEVICES"]) or versions(),
     )

@@ -18,11 +18,11 @@ from cosyvoice_runtime.lm import KVCache, Prompt, SpeechLM
 from cosyvoice_runtime.lm.engines.vllm.export import (
     DTYPES,
     PROMPT_TABLES,
+    PromptTables,
     export,
     not_finite_id,
     output_rows,
 )
-from cosyvoice_runtime.lm.engines.vllm.prompt_tables import PromptTables
 from cosyvoice_runtime.lm.prompt import PromptPart, Table
 
 PROMPTS = [

@@ -13,9 +13,8 @@ from coded_vllm import ExportedLM
 from safetensors.torch import load_file
 
 from cosyvoice_runtime.lm import Prompt
-from cosyvoice_runtime.lm.engines.vllm.export import output_rows
-from cosyvoice_runtime.lm.engines.vllm.plugin import ARCHITECTURE, register
-from cosyvoice_runtime.lm.engines.vllm.prompt_tables import PromptTables
+from cosyvoice_runtime.lm.engines.vllm import ARCHITECTURE, register
+from cosyvoice_runtime.lm.engines.vllm.export import PromptTables, output_rows
 from vllm_fake import network, parameters, processors
 from vllm_fake.engine import BaseEngine, CompletionOutput, Executor
 from vllm_fake.install import FakeVllm

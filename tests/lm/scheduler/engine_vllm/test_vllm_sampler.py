@@ -11,7 +11,8 @@ from coded_vllm import SPEECH_TOKENS
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.recorded_lm import recorded
 from cosyvoice_runtime.lm import SamplingOptions
-from cosyvoice_runtime.lm.engines.vllm.utterance import KEY, VllmUtterance
+from cosyvoice_runtime.lm.engines.vllm import KEY
+from cosyvoice_runtime.lm.engines.vllm.engine import VllmUtterance
 from cosyvoice_runtime.lm.generation import TokenLimits
 from making.architecture import TINY
 from vllm_fake.processors import BatchUpdate, MoveDirectionality

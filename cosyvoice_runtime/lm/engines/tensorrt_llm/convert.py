@@ -15,24 +15,22 @@ from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
 from cosyvoice_runtime.checkpoint.sha256 import sha256_of
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion.config_file import (
-    QUANT_ALGOS,
-    engine_config,
-)
-from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion.fp8 import (
+from cosyvoice_runtime.lm.engines.tensorrt_llm.fp8 import (
     fp8_dtypes,
     fp8_schema,
     fp8_tensors,
     measured_scales,
 )
-from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion.parameters import (
+from cosyvoice_runtime.lm.engines.tensorrt_llm.parameters import (
+    QUANT_ALGOS,
     check_tp_size,
+    engine_config,
     output_bias,
     rank_schema,
     rank_tensors,
 )
-from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion.source import Source
-from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion.vocabulary import EngineVocabulary
+from cosyvoice_runtime.lm.engines.tensorrt_llm.source import Source
+from cosyvoice_runtime.lm.engines.tensorrt_llm.vocabulary import EngineVocabulary
 from cosyvoice_runtime.manifest import Manifest, stale_reasons
 from cosyvoice_runtime.settings.model import MANIFEST
 

@@ -5,25 +5,22 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Hashable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 import torch
 
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
-from cosyvoice_runtime.gpu.cuda_graphs import CudaGraphCapture, GraphCapture, give_back
+from cosyvoice_runtime.gpu.cuda_graphs import CaptureOnParts, CudaGraphCapture, GraphCapture, give_back
 from cosyvoice_runtime.gpu.kernels.choice import fused_chosen
 from cosyvoice_runtime.gpu.partitions.partition import GpuParts
 from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
 from cosyvoice_runtime.gpu.unplanned_attention import attend_unplanned
 from cosyvoice_runtime.lm import BatchDecoder, SpeechLM
-from cosyvoice_runtime.lm.cache_pages import CachePool
-from cosyvoice_runtime.lm.engines.batch_engine import BatchEngine
-from cosyvoice_runtime.lm.engines.cache_metrics import CacheMetrics
+from cosyvoice_runtime.lm.cache import CachePool, CacheUse
 from cosyvoice_runtime.lm.engines.cache_room import check_shared_room, shared_pool
-from cosyvoice_runtime.lm.engines.engine import OpenEngine, Progress
-from cosyvoice_runtime.lm.engines.torch.step_streams import StepStreams
+from cosyvoice_runtime.lm.engines.engine import BatchEngine, OpenEngine, Progress
 from cosyvoice_runtime.lm.kernels.choice import draw_obstacle, step_obstacle
 from cosyvoice_runtime.lm.torch.families import load_speech_lm
 from cosyvoice_runtime.lm.torch.prefill_graphs import LogitsPrefill
@@ -42,6 +39,86 @@ FUSED_HELP = (
 NOT_CAPTURED = "steps are not captured"
 GPU_PREFILL_BATCH = 16
 """Prompts in one pass: 16 of usual length take three times as long as one."""
+
+
+class StepStreams:
+    """One step's work follows the other's, whichever stream they go into.
+
+    Args:
+        shared: the GPU, if token2wav computes on it in this process.
+    """
+
+    def __init__(self, device: torch.device, shared: SharedGpu | None) -> None:
+        self._device, self._shared = device, shared
+        parts = None if shared is None else shared.parts
+        of_parts = [] if parts is None else [part.stream for part in parts.all_for_steps]
+        # Of its own: in one process token2wav's thread works on the same GPU.
+        self._streams = [torch.cuda.Stream(device), *of_parts]
+        self._last = 0
+        self._captured: CaptureOnParts | None = None
+
+    def capture(self, whole: CudaGraphCapture) -> GraphCapture:
+        """For graphs that are replayed in whatever stream is next.
+
+        Those for the part of few utterances in progress are captured beside work, if that has not begun;
+        until then they are replayed on that of many.
+        """
+        _, *of_parts = self._streams
+        if self._shared is None or not of_parts:
+            return whole
+        first, *others = (CudaGraphCapture(self._device, stream) for stream in of_parts)
+        self._captured = CaptureOnParts([whole, first], lambda: self._last)
+        if not self._shared.leave([partial(self._captured.add, capture) for capture in others]):
+            self._captured = CaptureOnParts([whole, first, *others], lambda: self._last)
+        return self._captured
+
+    def next(self) -> AbstractContextManager[object]:
+        """Context of the next step, which waits for the last one's work."""
+        part = None if self._shared is None else self._shared.steps
+        number = 0 if part is None else self._streams.index(part.stream)
+        stream = self._streams[number]
+        if number != self._last:
+            stream.wait_stream(self._streams[self._last])
+            self._last = number
+        return torch.cuda.stream(stream)
+
+    def close(self) -> None:
+        """Wait for all that was launched; nothing more is captured."""
+        if self._captured is not None:
+            self._captured.end()
+        self._streams[self._last].synchronize()
+
+
+class CacheMetrics:
+    """Called with a cache's use after each step, by one thread; told anew, counters go on."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._pages = metrics.gauge("cosyvoice_lm_cache_pages", "Pages of the speech LM's cache.")
+        self._held = metrics.gauge("cosyvoice_lm_cache_pages_in_use", "Pages that requests hold.")
+        self._without = metrics.gauge(
+            "cosyvoice_lm_requests_without_pages", "Requests with a slot that hold no page."
+        )
+        self._evictions = metrics.counter(
+            "cosyvoice_lm_evictions_total", "Requests whose pages others got, and that are fed again."
+        )
+        self._recomputed = metrics.counter(
+            "cosyvoice_lm_recomputed_positions_total", "Positions fed again because of that."
+        )
+        self._told = CacheUse(0, 0, 0, 0, 0)
+
+    def opened(self) -> None:
+        """A new cache counts from 0."""
+        self._told = self._told._replace(evictions=0, recomputed=0)
+
+    def __call__(self, use: CacheUse) -> None:
+        told, self._told = self._told, use
+        if use == told:
+            return
+        self._pages.set(use.pages)
+        self._held.set(use.held)
+        self._without.set(use.without)
+        self._evictions.add(use.evictions - told.evictions)
+        self._recomputed.add(use.recomputed - told.recomputed)
 
 
 class TorchEngine(BatchEngine):

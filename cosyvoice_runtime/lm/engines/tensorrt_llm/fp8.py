@@ -21,8 +21,8 @@ from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.shapes import Schema
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM, generate
-from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion.parameters import BACKBONE, LAYER, QUANTISED
-from cosyvoice_runtime.lm.engines.tensorrt_llm.conversion.source import Source
+from cosyvoice_runtime.lm.engines.tensorrt_llm.parameters import BACKBONE, LAYER, QUANTISED
+from cosyvoice_runtime.lm.engines.tensorrt_llm.source import Source
 from cosyvoice_runtime.text import read_tokenizer
 from cosyvoice_runtime.voice.speakers import import_speakers
 

@@ -1,4 +1,4 @@
-"""From settings to running batches on ONNX Runtime."""
+"""The engine ``onnx``: the speech LM on ONNX Runtime and numpy, on a CPU."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import logging
 from functools import partial
 
 from cosyvoice_runtime.checkpoint.sections import load_config
-from cosyvoice_runtime.lm.engines.batch_engine import BatchEngine
 from cosyvoice_runtime.lm.engines.cache_room import check_cache_room
-from cosyvoice_runtime.lm.engines.engine import OpenEngine
+from cosyvoice_runtime.lm.engines.engine import BatchEngine, OpenEngine
 from cosyvoice_runtime.lm.onnx.files import require_lm
 from cosyvoice_runtime.lm.onnx.speech_lm import PREFILL_BATCH, OnnxSpeechLM, open_batch
 from cosyvoice_runtime.onnx.cpu_features import tell_cpu

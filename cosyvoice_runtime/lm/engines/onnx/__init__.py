@@ -1,1 +1,0 @@
-"""The engine ``onnx``: the speech LM on ONNX Runtime and numpy, on a CPU."""

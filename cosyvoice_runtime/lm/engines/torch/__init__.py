@@ -1,1 +1,0 @@
-"""Engine torch: the library's own batch decoder."""
