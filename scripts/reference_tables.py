@@ -101,9 +101,10 @@ def environment() -> str:
 def configuration(model: str) -> str:
     """The template of a model's configuration, with the tensors and the settings that the model has."""
     template = (TEMPLATES / model / "config.pbtxt").read_text(encoding="utf-8")
-    schema, fields = SCHEMAS[model], Settings().for_model(model).field_names()
+    schema = SCHEMAS[model]
     parameters = [
-        f'parameters {{ key: "{field}" value: {{ string_value: "${{{field}}}" }} }}\n' for field in fields
+        f'parameters {{ key: "{name}" value: {{ string_value: "${{{name}}}" }} }}\n'
+        for name in Settings().parameters_of(model)
     ]
     blocks = f"{WRITTEN}input [\n{_ports(schema.inputs)}\n]\noutput [\n{_ports(schema.outputs)}\n]\n\n"
     return BLOCKS.sub(lambda _: blocks + "".join(parameters), template)

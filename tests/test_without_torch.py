@@ -102,7 +102,7 @@ async def answered(**inputs):
     stages, metrics = Stages(groups), SpeechMetrics(Metrics("cosyvoice2", Path(".")))
     given = [f"checkpoint_dir={VOICE}", "cosyvoice2.voices_dir=voices"]
     settings = Settings.read(given).resolved(Machine(cores=2, gpu=False)).cosyvoice2
-    service = load_speech_service(settings, stages, metrics, open_admission(settings), streaming=False)
+    service = load_speech_service(settings, stages, metrics, open_admission(settings))
     request = InferenceRequest({"target_text": np.array([[b"Hello there."]], np.object_), **inputs})
     with ThreadPoolExecutor(1) as sender:
         reply = Reply(request, "cosyvoice2", False)

@@ -27,7 +27,8 @@ from cosyvoice_runtime.metrics.metrics import shared_directory
 
 logger = logging.getLogger(__name__)
 
-SOCKET = "networks"
+NETWORKS, SPEECH = "networks", "speech"
+"""Names of the sockets: of the process that computes, and of the one that speaks requests."""
 AGAIN_S = 0.05
 """Time between two tries to reach a host that has no room for one more caller."""
 MOST_IDLE = 64
@@ -36,12 +37,12 @@ MOST_UNREAD_FRAMES = 16
 """Answers that wait for their reader here; those that follow wait in the socket, and then in the host."""
 
 
-def host_socket() -> Path:
-    """Where the models of one process answer, in the directory of the server's run.
+def host_socket(name: str = NETWORKS) -> Path:
+    """Where the models of a process answer, in the directory of the server's run.
 
     Of a server without the supervisor: in a folder of this user that is named after the server's process.
     """
-    return (shared_directory() or _folder_of(os.getppid())) / SOCKET
+    return (shared_directory() or _folder_of(os.getppid())) / name
 
 
 def leave_socket(path: Path) -> None:
@@ -62,18 +63,26 @@ def _folder_of(server: int) -> Path:
 
 
 def request_frame(
-    model: str, name: str, tensors: Mapping[str, Array], *, last: bool = True, tell: bool = False
+    model: str,
+    name: str,
+    tensors: Mapping[str, Array],
+    *,
+    parameters: str = "",
+    last: bool = True,
+    tell: bool = False,
 ) -> bytes:
     """
     Args:
         name: of the request.
+        parameters: its own and the headers that came with it, in JSON as Triton gives them.
         last: whether no further request follows in this call.
         tell: whether the host is to say when the model has it.
 
     Raises:
         InvalidInput: it can't be sent.
     """
-    return write_frame({"model": model, "id": name, "last": last, "tell": tell}, tensors)
+    header = {"model": model, "id": name, "parameters": parameters, "last": last, "tell": tell}
+    return write_frame(header, tensors)
 
 
 class HostClient:

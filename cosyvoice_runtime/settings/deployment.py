@@ -31,8 +31,9 @@ from cosyvoice_runtime.settings.token2wav import Token2WavSettings
 
 logger = logging.getLogger(__name__)
 
-SHARED_SECTIONS = {"cosyvoice2_offline": "cosyvoice2"}
-"""Models that are configured by another model's section."""
+ANSWERED_BY = {"cosyvoice2_offline": "cosyvoice2"}
+"""Models whose requests another entry model answers, with its own settings."""
+NEEDED_BY_PROXY = ("log_level",)
 NO_MODELS = ("server", "front")
 """Sections of processes beside the models."""
 
@@ -89,10 +90,15 @@ class Settings(BaseModel):
     def for_model(self, model: str) -> Section:
         """The section that configures a model of the repository."""
         sections = {name: section for name, section in self.sections().items() if name not in NO_MODELS}
-        name = SHARED_SECTIONS.get(model, model)
+        name = ANSWERED_BY.get(model, model)
         if name not in sections:
-            raise InvalidInput("model", model, f"known are {', '.join([*sections, *SHARED_SECTIONS])}")
+            raise InvalidInput("model", model, f"known are {', '.join([*sections, *ANSWERED_BY])}")
         return sections[name]
+
+    def parameters_of(self, model: str) -> dict[str, str]:
+        """What a model of the repository is told, by name of the setting."""
+        values = self.for_model(model).placeholders()
+        return {key: values[key] for key in NEEDED_BY_PROXY} if model in ANSWERED_BY else values
 
     def resolved(self, machine: Machine) -> Settings:
         """A copy without ``auto`` and without relative paths.

@@ -36,7 +36,7 @@ def render(templates: Path, settings: Settings) -> Files:
         raise TemplateError(f"{templates}: no <model>/{CONFIGURATION} in it")
     files: Files = {}
     for model in models:
-        values = settings.for_model(model.name).placeholders()
+        values = settings.parameters_of(model.name)
         _require_ascii_paths(model.name, values)
         files.update(_render_model(model, values))
     return files

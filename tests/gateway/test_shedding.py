@@ -19,6 +19,7 @@ from cosyvoice_runtime.serving.speech.admission import Admission
 from cosyvoice_runtime.serving.speech.places import PLACES_FILE
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor.server_ports import ServerPorts
+from taken_place import taken_place
 
 MIB = 2**20
 FREE = ServerSettings(http_port=0, grpc_port=0, metrics_port=0, model_metrics_port=0)
@@ -58,7 +59,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
 
 @pytest.fixture
 def model(tmp_path: Path) -> Admission:
-    """Has one place; while it is taken by ``alone``, nobody has a turn."""
+    """Has one place; while it is taken by somebody else, nobody has a turn."""
     return Admission(1, tmp_path / PLACES_FILE)
 
 
@@ -102,7 +103,7 @@ def test_stream_that_is_refused_is_none_to_the_server(tmp_path, model):
     async def check() -> None:
         triton = FakeTriton()
         async with grpc_gateway(triton, tmp_path) as channel:
-            with model.alone():
+            with taken_place(tmp_path):
                 stream = STUB(channel).ModelStreamInfer(iter([request(1)]))
                 [response] = [each async for each in stream]
         assert triton.calls == 0
@@ -119,12 +120,12 @@ def test_stream_goes_on_after_a_refusal_in_it(tmp_path, model):
         triton = FakeTriton()
         async with grpc_gateway(triton, tmp_path) as channel:
             stream = STUB(channel).ModelStreamInfer(metadata=[("x-client-id", "me")])
-            with model.alone():
+            with taken_place(tmp_path):
                 await stream.write(request(1))
                 assert (await stream.read()).error_message
             await stream.write(request(2))
             assert (await stream.read()).infer_response.id == "2"
-            with model.alone():
+            with taken_place(tmp_path):
                 await stream.write(request(3))
                 assert (await stream.read()).error_message
             await stream.write(request(4))
@@ -140,7 +141,7 @@ def test_client_that_leaves_after_a_refusal_leaves_nothing_behind(tmp_path, mode
     async def check() -> None:
         triton = FakeTriton()
         async with grpc_gateway(triton, tmp_path) as channel:
-            with model.alone():
+            with taken_place(tmp_path):
                 for number in range(20):
                     stream = STUB(channel).ModelStreamInfer()
                     await stream.write(request(number))
@@ -156,7 +157,7 @@ def test_single_answer_is_refused_with_a_status(tmp_path, model):
     async def check() -> None:
         triton = FakeTriton()
         async with grpc_gateway(triton, tmp_path) as channel:
-            with model.alone(), pytest.raises(grpc.aio.AioRpcError) as caught:
+            with taken_place(tmp_path), pytest.raises(grpc.aio.AioRpcError) as caught:
                 await STUB(channel).ModelInfer(request(1))
         assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.UNAVAILABLE, NO_ROOM)
         assert triton.calls == 0
@@ -181,7 +182,7 @@ def test_http_is_refused_with_503(tmp_path, model, path):
 
     async def check() -> None:
         async with http_gateway(answer, tmp_path) as url:
-            with model.alone():
+            with taken_place(tmp_path):
                 assert await ask(url) == (503, {"error": NO_ROOM})
             assert path not in asked
 
@@ -197,7 +198,7 @@ def test_message_for_an_utterance_that_is_spoken_reaches_the_server(tmp_path, mo
 
     async def check() -> None:
         async with http_gateway(answer, tmp_path) as url, ClientSession() as client:
-            with model.alone():
+            with taken_place(tmp_path):
                 for event in ("push", "open"):
                     body = {"target_text": "a", "utterance_id": "x" * 16, "text_event": event}
                     async with client.post(f"{url}/generate_stream", json=body) as response:

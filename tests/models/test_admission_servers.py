@@ -20,6 +20,7 @@ from speaking import TEXT, client
 from tritonclient.utils import InferenceServerException
 
 from cosyvoice_client import AsyncSpeechClient, AudioChunk, SpeechRequest, UnavailableError
+from cosyvoice_runtime.metrics.metrics import DIRECTORY_VARIABLE
 from cosyvoice_runtime.process import processes
 from cosyvoice_runtime.process.run_variables import PROBE_KEY_VARIABLE
 from cosyvoice_runtime.serving.speech.tickets import PATIENCE_S
@@ -99,7 +100,7 @@ def test_probe_takes_no_place_and_its_key_opens_none_to_clients(full: Server, me
     known = environment_of(full, "cosyvoice2")
     probe = Probe.read(PROBE, known[PROBE_KEY_VARIABLE])
     refused, completed = ended("refused"), ended("completed")
-    probe(f"unix:{full._sockets.grpc}", 120.0)
+    probe(f"unix:{Path(known[DIRECTORY_VARIABLE]).parent}/grpc:1", 120.0)
     assert (ended("refused"), ended("completed")) == (refused, completed + 1)
     probe(full.grpc_url, 120.0)  # answered: a refusal is an answer
     assert (ended("refused"), ended("completed")) == (refused + 1, completed + 1)

@@ -96,10 +96,13 @@ class HostedRequest:
     Args:
         model: that it is for.
         name: of the request; those about one utterance have the same.
+        parameters: in JSON.
     """
 
-    def __init__(self, model: str, name: str, tensors: Mapping[str, Array], answers: Answers) -> None:
-        self._model, self._name = model, name
+    def __init__(
+        self, model: str, name: str, tensors: Mapping[str, Array], answers: Answers, parameters: str = ""
+    ) -> None:
+        self._model, self._name, self._parameters = model, name, parameters
         self._tensors = [HostedTensor(name, array) for name, array in tensors.items()]
         self._answers = answers
         answers.expect()
@@ -111,7 +114,7 @@ class HostedRequest:
         return self._name
 
     def parameters(self) -> str:
-        return ""
+        return self._parameters
 
     def requested_output_names(self) -> list[str]:
         return []  # all

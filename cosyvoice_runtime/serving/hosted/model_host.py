@@ -65,22 +65,28 @@ class ModelHost:
         socket: its path; what a dead process left there is removed.
         models: by name.
         converses: takes calls that are more than requests to a model.
+        loop: that serves the socket, which its owner closes; None for one of its own.
     """
 
     def __init__(
-        self, socket: Path, models: Mapping[str, HostedModel], converses: Converses | None = None
+        self,
+        socket: Path,
+        models: Mapping[str, HostedModel],
+        converses: Converses | None = None,
+        loop: EventLoopThread | None = None,
     ) -> None:
         socket.unlink(missing_ok=True)
         self._models = models
         self._converses = converses
         self._callers: set[Caller] = set()
-        self._loop = EventLoopThread("networks")
+        self._loop, self._owns_loop = loop or EventLoopThread("networks"), loop is None
         self._server = self._loop.run(self._serve(socket))
         logger.info("%s answer at %s", " and ".join(models), socket)
 
     def close(self) -> None:
         self._loop.run(self._stop())
-        self._loop.close()
+        if self._owns_loop:
+            self._loop.close()
 
     async def _serve(self, socket: Path) -> asyncio.Server:
         calls = LoopCalls()
@@ -199,10 +205,8 @@ class Caller(asyncio.Protocol):
         asked = frame.header["model"]
         try:
             model = self._model(asked)
-            name = frame.header.get("id", "")
-            if not isinstance(name, str):
-                raise InvalidInput("id", name, "a text is expected")
-            request = HostedRequest(asked, name, read_tensors(frame), answers)
+            name, parameters = (_header_text(frame, key) for key in ("id", "parameters"))
+            request = HostedRequest(asked, name, read_tensors(frame), answers, parameters)
         except Exception as error:
             answers.take(ModelAnswer(str(asked), {}, status_of(error), str(error)), final=False)
         else:
@@ -234,6 +238,13 @@ class Caller(asyncio.Protocol):
             self._transport.write(frame)
         if last and self._finishing:
             self._transport.close()
+
+
+def _header_text(frame: Frame, key: str) -> str:
+    value = frame.header.get(key, "")
+    if not isinstance(value, str):
+        raise InvalidInput(key, value, "a text is expected")
+    return value
 
 
 def _answer_frame(header: dict[str, Any], answer: ModelAnswer | None) -> bytes:

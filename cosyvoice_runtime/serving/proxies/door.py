@@ -109,7 +109,9 @@ class Door:
 
     def _frame(self, request: Any) -> bytes:
         tensors = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
-        return request_frame(self._model, request.request_id(), tensors, tell=True)
+        return request_frame(
+            self._model, request.request_id(), tensors, parameters=request.parameters() or "", tell=True
+        )
 
 
 async def _next(call: HostCall, reply: Reply) -> dict[str, Array] | None:

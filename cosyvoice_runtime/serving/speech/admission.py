@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from cosyvoice_runtime.serving.speech.places import SharedPlaces
-from cosyvoice_runtime.serving.speech.tickets import UNNAMED
 from cosyvoice_runtime.serving.speech.turns import Turns, client_number
 
 STAY_SHARE = 0.1
@@ -59,16 +58,6 @@ class Admission:
     def beside(self) -> AbstractContextManager[Stay]:
         """No place: for a probe, which must not take a client's. Nothing is learned from it."""
         return nullcontext(Stay(self, learns=False))
-
-    @contextmanager
-    def alone(self) -> Iterator[bool]:
-        """Hold the first place, which is nobody's turn; yields whether it was free."""
-        number = self._places.take(1, UNNAMED)
-        try:
-            yield number is not None
-        finally:
-            if number is not None:
-                self._places.leave(number)
 
     def _take(self, client: int) -> int:
         self._turns.require(client)

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 from concurrent.futures import Executor
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 
@@ -25,7 +26,12 @@ class ChunkListener:
         sender: sends one response at a time, so that the event loop does not wait for the server.
         token_rate: speech tokens of a second, which every answer says.
         call: the one that the request came by, if that is known.
+
+    Attributes:
+        streams: whether it plays while it is spoken to.
     """
+
+    streams: ClassVar[bool] = True
 
     def __init__(self, reply: Reply, sender: Executor, token_rate: int, call: str | None = None) -> None:
         self.call = call
@@ -76,6 +82,8 @@ class ChunkListener:
 
 class WholeListener(ChunkListener):
     """A client that gets everything at once; of several segments the worst reason."""
+
+    streams = False
 
     def __init__(self, reply: Reply, sender: Executor, token_rate: int, call: str | None = None) -> None:
         super().__init__(reply, sender, token_rate, call)

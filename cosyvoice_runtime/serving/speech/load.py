@@ -41,8 +41,6 @@ def load_speech_service(
     engine: EngineClient,
     metrics: SpeechMetrics,
     admission: Admission,
-    *,
-    streaming: bool,
 ) -> SpeechService:
     """
     Raises:
@@ -59,7 +57,6 @@ def load_speech_service(
         config.vocoder.sample_rate,
         metrics,
         admission,
-        streaming=streaming,
         sampling=default_sampling(settings),
         max_characters=settings.max_text_characters,
         blocks=_blocks(settings, config.speech_lm),
@@ -107,29 +104,23 @@ def _blocks(settings: CosyVoice2Settings, speech_lm: SpeechLMConfig) -> SpeechLM
 
 
 def open_admission(settings: CosyVoice2Settings) -> Admission:
-    """The places that the entry models share, in the directory of the server's run."""
+    """The places for utterances, which the gateways see in the directory of the server's run."""
     directory = shared_directory()
-    if directory is None:
-        logger.warning("a server without the supervisor: max_inflight_utterances counts for each entry model")
-        return Admission(settings.max_inflight_utterances or None)
-    return Admission(settings.max_inflight_utterances or None, directory / PLACES_FILE)
+    path = None if directory is None else directory / PLACES_FILE
+    return Admission(settings.max_inflight_utterances or None, path)
 
 
 async def learn_speed(service: SpeechService, admission: Admission, engine: EngineClient) -> None:
     """Measure how fast the machine speaks as soon as it can, unless that is known.
 
-    One of the entry models does it; a process that takes the place of a dead one finds what is known. Without
-    the supervisor nobody knows whether the engine is loaded before this model is: one utterance at a time is
-    admitted then until the speed has been learned from those that are spoken.
+    A process that takes the place of a dead one finds what is known. Without the supervisor nobody knows
+    whether the engine is loaded before this model is: one utterance at a time is admitted then until the
+    speed has been learned from those that are spoken.
     """
     if admission.capacity.speed or shared_directory() is None:
         return
-    with admission.alone() as first:
-        if first:
-            await engine.loaded()
-            await _measure_speed(service, admission)
-        else:
-            logger.info("the other entry model measures how fast this machine speaks")
+    await engine.loaded()
+    await _measure_speed(service, admission)
 
 
 async def _measure_speed(service: SpeechService, admission: Admission) -> None:

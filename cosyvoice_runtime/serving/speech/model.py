@@ -1,4 +1,4 @@
-"""``cosyvoice2`` and ``cosyvoice2_offline``: the same model, in chunks or everything at once."""
+"""``cosyvoice2``, which streams, and ``cosyvoice2_offline``, which it answers, too: the whole at once."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import json
 import logging
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from typing import Any
 
-from cosyvoice_runtime.engine.host_client import host_socket
+from cosyvoice_runtime.engine.host_client import SPEECH, host_socket, leave_socket
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.request_count import RequestCount
 from cosyvoice_runtime.process.event_loop import EventLoopThread
+from cosyvoice_runtime.serving.hosted.model_host import ModelHost
+from cosyvoice_runtime.serving.proxies.guests import OfflineModel
 from cosyvoice_runtime.serving.speech.engine_client import EngineClient
 from cosyvoice_runtime.serving.speech.listeners import ChunkListener, WholeListener
 from cosyvoice_runtime.serving.speech.load import (
@@ -28,59 +31,90 @@ from cosyvoice_runtime.settings import CosyVoice2Settings
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class EntryModel:
+    """A model that clients ask.
+
+    Args:
+        streams: whether its answer comes in chunks.
+    """
+
+    name: str
+    streams: bool
+    metrics: SpeechMetrics
+
+
 class SpeechModel:
     """What ``model.py`` calls ``TritonPythonModel``: one event loop for all utterances in progress."""
 
     def initialize(self, arguments: Mapping[str, str]) -> None:
         self._settings = read_settings(arguments, CosyVoice2Settings)
-        self._name = arguments["model_name"]
-        self._streaming = json.loads(arguments["model_config"])["model_transaction_policy"]["decoupled"]
-        self._requests = RequestCount(self._name)
+        name = arguments["model_name"]
+        decoupled = json.loads(arguments["model_config"])["model_transaction_policy"]["decoupled"]
+        self._entry = EntryModel(name, decoupled, SpeechMetrics(Metrics(name)))
+        self._requests = RequestCount(name)
         self._answers: set[Future[None]] = set()
         self._sender = ThreadPoolExecutor(1, thread_name_prefix="responses")
         self._loop = EventLoopThread("utterances")
         self._service = self._loop.run(self._load())
+        self._host = ModelHost(host_socket(SPEECH), {OfflineModel.name: WholeAnswers(self)}, loop=self._loop)
         keep_loaded()
 
     def execute(self, requests: list[Any]) -> None:
         """Begin each request; its answers come from the event loop."""
         for request in requests:
             self._requests.enter()
-            answer = self._loop.start(self._answer(request))
-            self._answers.add(answer)
-            answer.add_done_callback(self._ended)
+            self.begin(request, self._entry).add_done_callback(lambda _: self._requests.leave())
+
+    def begin(self, request: Any, entry: EntryModel) -> Future[None]:
+        """Begin a request to one of the entry models; done when it has been answered."""
+        answer = self._loop.start(self._answer(request, entry))
+        self._answers.add(answer)
+        answer.add_done_callback(self._ended)
+        return answer
 
     def finalize(self) -> None:
         """Let what is in progress come to its end."""
         wait(list(self._answers))
+        self._host.close()
+        leave_socket(host_socket(SPEECH))
         self._loop.run(self._engine.close())
         self._loop.close()
         self._sender.shutdown()
 
     async def _load(self) -> SpeechService:
         self._engine = EngineClient(host_socket(), self._settings.child_timeout_s)
-        metrics = SpeechMetrics(Metrics(self._name))
         admission = open_admission(self._settings)
-        service = load_speech_service(
-            self._settings, self._engine, metrics, admission, streaming=self._streaming
-        )
+        service = load_speech_service(self._settings, self._engine, self._entry.metrics, admission)
         await learn_speed(service, admission, self._engine)
-        metrics.admits(admission.capacity)
+        self._entry.metrics.admits(admission.capacity)
         return service
 
-    async def _answer(self, request: Any) -> None:
-        with Reply(request, self._name, self._streaming) as reply:
+    async def _answer(self, request: Any, entry: EntryModel) -> None:
+        with Reply(request, entry.name, entry.streams) as reply:
             inputs = Inputs(request)
-            make_listener = ChunkListener if self._streaming else WholeListener
+            make_listener = ChunkListener if entry.streams else WholeListener
             listener = make_listener(reply, self._sender, self._service.token_rate, inputs.call)
             if (left := inputs.left_call) is not None:
                 self._service.leave(left)
                 await listener.acknowledge()
             else:
-                await self._service.answer(inputs, listener)
+                await self._service.answer(inputs, listener, entry.metrics)
 
     def _ended(self, answer: Future[None]) -> None:
         self._answers.discard(answer)
         if not answer.cancelled() and answer.exception() is not None:
             logger.error("an answer could not be ended", exc_info=answer.exception())
-        self._requests.leave()
+
+
+class WholeAnswers:
+    """``cosyvoice2_offline``, whose requests come through its proxy, which counts them."""
+
+    def __init__(self, model: SpeechModel) -> None:
+        name = OfflineModel.name
+        self._model = model
+        self._entry = EntryModel(name, streams=False, metrics=SpeechMetrics(Metrics(name)))
+
+    def execute(self, requests: list[Any]) -> None:
+        for request in requests:
+            self._model.begin(request, self._entry)

@@ -95,7 +95,6 @@ class SpeechService:
     What computes for longer (text, voices, tensors of a request) runs in threads of the loop's pool.
 
     Args:
-        streaming: whether clients get every chunk or everything at once.
         sampling: how speech tokens are drawn where a request says nothing.
         max_characters: longest text.
         blocks: of a speech LM that takes text that comes in pieces between its speech; None to speak such a
@@ -117,7 +116,6 @@ class SpeechService:
         metrics: SpeechMetrics,
         admission: Admission,
         *,
-        streaming: bool,
         sampling: SamplingOptions,
         max_characters: int,
         blocks: SpeechLMConfig | None = None,
@@ -134,14 +132,13 @@ class SpeechService:
         self._sample_rate = sample_rate
         self._metrics = metrics
         self._admission = admission
-        self._streaming = streaming
         self._sampling = sampling
         self._max_characters = max_characters
         self._blocks = blocks
         self._timeout_s, self._text_timeout_s = timeout_s, text_timeout_s
         self._open = OpenUtterances(max_characters, text_timeout_s, metrics.now)
         self._watermark = watermark
-        self._head_start = head_start and streaming
+        self._head_start = head_start
         self._listeners: dict[asyncio.Task[None], ChunkListener] = {}
         self._watch: asyncio.Task[None] | None = None
         self._looker = ThreadPoolExecutor(1, thread_name_prefix="clients that left")
@@ -151,30 +148,36 @@ class SpeechService:
         """Speech tokens of a second at speed 1."""
         return self._hop.token_rate
 
-    async def answer(self, inputs: Inputs, listener: ChunkListener) -> None:
+    async def answer(
+        self, inputs: Inputs, listener: ChunkListener, metrics: SpeechMetrics | None = None
+    ) -> None:
         """Speak a request; the listener's answer ends exactly once on every path.
 
         A message for an utterance that is being spoken is delivered before anything is waited for, so that
         messages arrive in order.
+
+        Args:
+            metrics: of the entry model that was asked, if it is not the service's own.
         """
+        metrics = metrics or self._metrics
         error: BaseException | None = None
         try:
             message = TextMessage.read(inputs)
             if message is not None:
-                self._require_streaming(message)
+                _require_streaming(message, listener)
             if message is None or message.event is TextEvent.OPEN:
-                await self._speak_admitted(inputs, listener, message)
+                await self._speak_admitted(inputs, listener, metrics, message)
             else:
                 self._open.deliver(message)
         except Exception as failure:
             error = failure
-        self._metrics.admits(self._admission.capacity)
+        metrics.admits(self._admission.capacity)
         await listener.finish(error)
 
     async def _speak_admitted(
-        self, inputs: Inputs, listener: ChunkListener, opening: TextMessage | None
+        self, inputs: Inputs, listener: ChunkListener, metrics: SpeechMetrics, opening: TextMessage | None
     ) -> None:
-        timer = RequestTimer(self._metrics, Playback(self._metrics.now), text_whole=opening is None)
+        timer = RequestTimer(metrics, Playback(metrics.now), text_whole=opening is None)
         with timer:
             with self._place(inputs) as stay:
                 self._engine.require()
@@ -184,11 +187,6 @@ class SpeechService:
                     with self._open.open(opening) as text:
                         await self._while_there(self._speak_arriving(inputs, text, listener, timer), listener)
             await listener.complete()  # without a place: who has the answer may ask for the next one at once
-
-    def _require_streaming(self, message: TextMessage) -> None:
-        if not self._streaming:
-            limit = "a model that answers once takes the text with its request"
-            raise InvalidInput("utterance_id", message.utterance_id, limit)
 
     def leave(self, call: str) -> None:
         """Stop speaking to a client that has left, whom the listener itself may not see leave."""
@@ -213,7 +211,7 @@ class SpeechService:
         most = min(most, self._sampling.ceiling or most)
         sampling = dataclasses.replace(self._sampling, max_tokens=most)
         text = self._front_end.family.instructed(MEASURED_TEXT)
-        request = SpeechRequest(text, voice, seed=0, sampling=sampling, streaming=self._streaming)
+        request = SpeechRequest(text, voice, seed=0, sampling=sampling, streaming=True)
         prompts = await asyncio.to_thread(lm_prompts, request, self._front_end, self._tokenizer)
         await self._seconds_of(request, prompts)  # the first one takes longer: it fills caches
         start_s = self._metrics.now()
@@ -240,7 +238,7 @@ class SpeechService:
     ) -> None:
         moments.begin()
         moments.note("cosyvoice2 has the request")
-        request, prompts = await self._read(inputs)
+        request, prompts = await self._read(inputs, listener.streams)
         moments.note("text and voice are ready")
         kept_s = 0.0
         async with aclosing(self._chunks(request, prompts)) as chunks:
@@ -249,7 +247,7 @@ class SpeechService:
                 moments.note("cosyvoice2 has sent audio")
                 stay.spoke(chunk.seconds)
                 kept_s += chunk.seconds
-                if self._streaming:
+                if listener.streams:
                     stay.played(late=timer.sent(kept_s))
                     kept_s = 0.0
         timer.sent(kept_s)  # of a client that gets everything at once, now
@@ -264,7 +262,7 @@ class SpeechService:
             call, making = self._call(asked, learns=False), (self._front_end, self._tokenizer, self._hop)
             return call, TextFeeder.of(asked, text, *making, call, self._blocks, timer.text_came)
 
-        call, feeder = await self._asked(inputs, begun)
+        call, feeder = await self._asked(inputs, listener.streams, begun)
         await listener.send(AudioChunk(np.zeros(0, np.float32), self._sample_rate, 0))  # it is open
         async with aclosing(self._marked(speak_arriving(feeder, call.chunks()))) as chunks:
             async for chunk in chunks:
@@ -284,7 +282,7 @@ class SpeechService:
             Utterance.of(request, voice),
             self._hop,
             self._sample_rate,
-            head_start=self._head_start,
+            head_start=self._head_start and request.streaming,
             learns=learns,
             speed=self._admission.capacity.speed,
             timeout_s=self._timeout_s,
@@ -295,12 +293,13 @@ class SpeechService:
     def _marked(self, spoken: AsyncGenerator[AudioChunk, None]) -> AsyncGenerator[AudioChunk, None]:
         return spoken if self._watermark is None else marked(spoken, self._watermark(self._sample_rate))
 
-    async def _read(self, inputs: Inputs) -> tuple[SpeechRequest, Sequence[Prompt]]:
-        return await self._asked(
-            inputs, lambda asked: (asked, lm_prompts(asked, self._front_end, self._tokenizer))
-        )
+    async def _read(self, inputs: Inputs, streams: bool) -> tuple[SpeechRequest, Sequence[Prompt]]:
+        def prompts(asked: SpeechRequest) -> tuple[SpeechRequest, Sequence[Prompt]]:
+            return asked, lm_prompts(asked, self._front_end, self._tokenizer)
 
-    async def _asked(self, inputs: Inputs, use: Callable[[SpeechRequest], T]) -> T:
+        return await self._asked(inputs, streams, prompts)
+
+    async def _asked(self, inputs: Inputs, streams: bool, use: Callable[[SpeechRequest], T]) -> T:
         """What is made of a request: in one visit to a thread, unless its voice is analysed first.
 
         Raises:
@@ -312,13 +311,13 @@ class SpeechService:
             if asked.reference is not None:
                 return asked, None
             voice = self._voices.kept(asked.voice, probed=inputs.is_probe)
-            return asked, use(asked.request(voice, self._streaming))
+            return asked, use(asked.request(voice, streams))
 
         asked, made = await asyncio.to_thread(read)
         if asked.reference is None:
             return cast(T, made)
         voice = await self._voices.of(asked.reference, asked.reference_text or "")
-        return await asyncio.to_thread(use, asked.request(voice, self._streaming))
+        return await asyncio.to_thread(use, asked.request(voice, streams))
 
     async def _while_there(self, work: Coroutine[Any, Any, None], listener: ChunkListener) -> None:
         """Do the work; cancel it when the client leaves.
@@ -343,6 +342,12 @@ class SpeechService:
             for task in await loop.run_in_executor(self._looker, _gone, dict(self._listeners)):
                 task.cancel()
             await asyncio.sleep(LOOK_FOR_CLIENTS_S)
+
+
+def _require_streaming(message: TextMessage, listener: ChunkListener) -> None:
+    if not listener.streams:
+        limit = "a model that answers once takes the text with its request"
+        raise InvalidInput("utterance_id", message.utterance_id, limit)
 
 
 def _gone(listeners: Mapping[asyncio.Task[None], ChunkListener]) -> list[asyncio.Task[None]]:

@@ -1,4 +1,4 @@
-"""``cosyvoice2``: text and a voice in, speech out, by way of the other models."""
+"""``cosyvoice2``: text and a voice in, speech out, spoken by the engine."""
 
 from cosyvoice_runtime.serving.speech.model import SpeechModel as TritonPythonModel
 

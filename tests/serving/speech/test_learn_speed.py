@@ -57,17 +57,6 @@ def _supervised(monkeypatch, tmp_path):
     monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path))
 
 
-def test_one_of_two_models_that_start_together_measures_for_both(file):
-    async def start() -> None:
-        await asyncio.gather(*(learn_speed(one, admission, STAGES) for one, admission in models))
-
-    models = [(Service(), Admission(None, file)) for _ in range(2)]
-    asyncio.run(start())
-    assert sorted(one.measured for one, _ in models) == [0, 1]
-    assert [admission.capacity.limit for _, admission in models] == [7, 7]
-    assert models[0][1].count == 0
-
-
 def test_model_that_takes_the_place_of_a_dead_one_knows_the_speed(file):
     Admission(None, file).capacity.start(30.0)
     service, admission = Service(), Admission(None, file)

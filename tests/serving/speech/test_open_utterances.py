@@ -100,7 +100,7 @@ def make(tokenizer, tiny_checkpoint, tmp_path: Path, metrics_dir: Path):
         metrics = SpeechMetrics(Metrics("cosyvoice2", metrics_dir))
         store = VoiceStore(tmp_path / "voices", "checkpoint")
         admission = Admission(2, now=itertools.count(100).__next__)
-        options = {"blocks": load_config(tiny_checkpoint).speech_lm, "streaming": True} | options
+        options = {"blocks": load_config(tiny_checkpoint).speech_lm} | options
         return (
             stages,
             SpeechService(
@@ -349,14 +349,14 @@ def test_message_that_can_not_be_used_is_refused_alone(make, event, text, messag
 
 def test_event_without_a_name_and_a_model_that_answers_once_are_refused(make):
     async def work(stages, service):
-        nameless, once = Ear(), Ear()
+        nameless, once = Ear(), Ear(streams=False)
         tensors = {"target_text": "x", "text_event": "push"}
         request = {key: np.array([[value.encode()]], np.object_) for key, value in tensors.items()}
         await service.answer(Inputs(InferenceRequest(request)), nameless)
         await service.answer(message("open"), once)
         return nameless.errors + once.errors
 
-    nameless, once = run(make, work, streaming=False)
+    nameless, once = run(make, work)
     assert str(nameless) == "text_event: 'push' is not accepted; it goes with utterance_id only"
     assert "a model that answers once takes the text with its request" in str(once)
 

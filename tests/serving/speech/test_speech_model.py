@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 from triton_python_backend_utils import TRITONSERVER_RESPONSE_COMPLETE_FINAL, InferenceRequest
 
+from cosyvoice_runtime.engine.host_client import SPEECH, HostClient, host_socket, request_frame
+from cosyvoice_runtime.errors import StageError
+from cosyvoice_runtime.metrics.metrics import DIRECTORY_VARIABLE
 from cosyvoice_runtime.process.headers import LEFT_HEADER
 from cosyvoice_runtime.serving.speech import model as module
 
@@ -41,6 +45,7 @@ class ServedModel(module.SpeechModel):
 def model(request, monkeypatch, tmp_path) -> ServedModel:
     monkeypatch.setattr(module, "read_settings", lambda *_: None)
     monkeypatch.setattr(module, "keep_loaded", lambda: None)
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path))
     served = ServedModel()
     policy = {"model_transaction_policy": {"decoupled": request.param}}
     served.initialize(
@@ -87,3 +92,30 @@ def test_inputs_that_cannot_be_read_are_an_error(model, monkeypatch):
     monkeypatch.setattr(request, "inputs", lambda: 1 / 0)
     [error] = errors_of(model, request)
     assert "cosyvoice2: internal error (ZeroDivisionError)" in error
+
+
+async def offline(parameters: str) -> dict[str, Any] | None:
+    """What the proxy cosyvoice2_offline gets for a request."""
+    client = HostClient(host_socket(SPEECH))
+    call = client.call("cosyvoice2_offline")
+    try:
+        await call.begin(request_frame("cosyvoice2_offline", "", {}, parameters=parameters))
+        return await call.next()
+    finally:
+        call.leave()
+        client.close()
+
+
+def test_cosyvoice2_answers_what_its_proxy_is_asked_with_the_headers_that_came(model):
+    answer = asyncio.run(offline(LEAVING))
+    assert answer is not None
+    assert answer["waveform"].size == 0
+    assert model.service.left == ["call"]
+    model.finalize()
+    assert not host_socket(SPEECH).exists()
+
+
+def test_error_of_a_request_to_the_proxy_is_that_of_its_model(model):
+    with pytest.raises(StageError, match=r"^cosyvoice2_offline: internal error \(JSONDecodeError\)"):
+        asyncio.run(offline("{"))
+    model.finalize()

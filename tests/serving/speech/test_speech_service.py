@@ -40,8 +40,9 @@ TEXT = {"target_text": np.array([[b"Hello there."]], np.object_), "seed": np.arr
 class Ear:
     """A listener that keeps chunks and how the answer ended."""
 
-    def __init__(self, call: str | None = None) -> None:
+    def __init__(self, call: str | None = None, streams: bool = True) -> None:
         self.chunks, self.errors, self.gone = [], [], False
+        self.streams = streams
         self.call = call
         self.waits_for_all = False
         self.heard = asyncio.Event()
@@ -93,7 +94,7 @@ def make(tokenizer, tmp_path: Path):
         return stages, SpeechService(
             stages, voices, TextFrontEnd(tokenizer, family=family), tokenizer, hop, 24_000, speech_metrics,
             Admission(places, now=itertools.count(100).__next__),
-            streaming=True, sampling=SamplingOptions(), max_characters=100,
+            sampling=SamplingOptions(), max_characters=100,
         )  # fmt: skip
 
     return service

@@ -83,14 +83,14 @@ def answer(tiny_checkpoint, tmp_path: Path):
 
     def answer(watermark, streaming: bool = True) -> list:
         async def run() -> Ear:
-            stages, ear = CodedStages(groups(60)), Ear()
+            stages, ear = CodedStages(groups(60)), Ear(streams=streaming)
             tokenizer = TextTokenizer(tiny_checkpoint / "CosyVoice-BlankEN")
             store = VoiceStore(tmp_path / "voices", "checkpoint")
             service = SpeechService(
                 stages, VoiceBook(store, {"one": VOICE}, "one", stages, "checkpoint"),
                 TextFrontEnd(tokenizer), tokenizer, HopPolicy(25, 3, 10, 25, 100, 25),
                 24_000, SpeechMetrics(Metrics("cosyvoice2", tmp_path)), Admission(4),
-                streaming=streaming, sampling=SamplingOptions(), max_characters=100, watermark=watermark,
+                sampling=SamplingOptions(), max_characters=100, watermark=watermark,
             )  # fmt: skip
             await service.answer(Inputs(InferenceRequest(TEXT)), ear)
             assert ear.errors == [None]
