@@ -13,10 +13,9 @@ from cosyvoice_runtime.flow.kernels.relative_attention import RelativeWeights
 from cosyvoice_runtime.flow.torch.dit import NORM_EPS, Rotation
 from cosyvoice_runtime.flow.torch.places import PagePlaces, Places
 from cosyvoice_runtime.gpu.kernels.arithmetic import LOG2_E
-from cosyvoice_runtime.lm.kernels.prefill_embed import CodeTables
-from cosyvoice_runtime.lm.kernels.prefill_heads import PromptPlaces
-from cosyvoice_runtime.lm.kernels.step_embed import SHRINK, Scaled
-from cosyvoice_runtime.lm.kernels.step_qkv import CacheLayer, RotaryTable
+from cosyvoice_runtime.lm.kernels.layer_pages import CacheLayer, PromptPlaces, RotaryTable
+from cosyvoice_runtime.lm.kernels.prefill import CodeTables
+from cosyvoice_runtime.lm.kernels.step_residual import SHRINK, Scaled
 from cosyvoice_runtime.vocoder.kernels.row_conv import RowConvWeights
 
 

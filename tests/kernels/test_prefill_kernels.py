@@ -19,12 +19,15 @@ from capture_fake import play_back
 from cosyvoice_runtime.flow.free_pages import FIRST_PAGE, WASTE_PAGE
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.lm.kernels.fused_prefill import FusedPrefill
-from cosyvoice_runtime.lm.kernels.prefill_attention import prefill_attention
-from cosyvoice_runtime.lm.kernels.prefill_embed import CodeTables, prefill_embed
-from cosyvoice_runtime.lm.kernels.prefill_gated import prefill_gated
-from cosyvoice_runtime.lm.kernels.prefill_heads import PromptPlaces, prefill_heads
-from cosyvoice_runtime.lm.kernels.prefill_residual import prefill_residual
-from cosyvoice_runtime.lm.kernels.step_qkv import RotaryTable
+from cosyvoice_runtime.lm.kernels.layer_pages import PromptPlaces, RotaryTable
+from cosyvoice_runtime.lm.kernels.prefill import (
+    CodeTables,
+    prefill_attention,
+    prefill_embed,
+    prefill_gated,
+    prefill_heads,
+    prefill_residual,
+)
 from cosyvoice_runtime.lm.torch import prefill_graphs
 from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
 from cosyvoice_runtime.lm.torch.kv_cache import KVCache

@@ -19,12 +19,10 @@ from torch import Tensor
 from cosyvoice_runtime.flow.free_pages import FIRST_PAGE, WASTE_PAGE
 from cosyvoice_runtime.lm.cache import PAGE
 from cosyvoice_runtime.lm.kernels.fused_step import FusedStep
+from cosyvoice_runtime.lm.kernels.layer_pages import CacheLayer, RotaryTable
 from cosyvoice_runtime.lm.kernels.step_attention import step_attention
-from cosyvoice_runtime.lm.kernels.step_embed import SHRINK, Scaled, step_embed
-from cosyvoice_runtime.lm.kernels.step_gated import step_gated
-from cosyvoice_runtime.lm.kernels.step_head import step_head
-from cosyvoice_runtime.lm.kernels.step_qkv import CacheLayer, RotaryTable, step_qkv
-from cosyvoice_runtime.lm.kernels.step_residual import step_residual
+from cosyvoice_runtime.lm.kernels.step_normed import step_gated, step_head, step_qkv
+from cosyvoice_runtime.lm.kernels.step_residual import SHRINK, Scaled, step_embed, step_residual
 from cosyvoice_runtime.lm.kernels.step_tiles import ONE, TWO, StepTile, StepTiles, step_tiles
 from cosyvoice_runtime.lm.torch.kv_cache import KVCache
 from cosyvoice_runtime.lm.torch.network import SpeechLM

@@ -9,12 +9,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cosyvoice_runtime.lm.kernels.prefill_attention import prefill_attention
-from cosyvoice_runtime.lm.kernels.prefill_embed import CodeTables, prefill_embed
-from cosyvoice_runtime.lm.kernels.prefill_gated import prefill_gated
-from cosyvoice_runtime.lm.kernels.prefill_heads import PromptPlaces, prefill_heads
-from cosyvoice_runtime.lm.kernels.prefill_residual import prefill_residual
-from cosyvoice_runtime.lm.kernels.step_qkv import RotaryTable
+from cosyvoice_runtime.lm.kernels.layer_pages import PromptPlaces, RotaryTable
+from cosyvoice_runtime.lm.kernels.prefill import (
+    CodeTables,
+    prefill_attention,
+    prefill_embed,
+    prefill_gated,
+    prefill_heads,
+    prefill_residual,
+)
 from cosyvoice_runtime.lm.torch.kv_cache import CacheView
 from cosyvoice_runtime.lm.torch.network import (
     CachedAttention,

@@ -1,9 +1,10 @@
-"""One layer of the speech LM's cache, and the pages of it that a pass's slots have."""
+"""One layer of the speech LM's cache with the pages of a pass's slots, and the rotation of positions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from cosyvoice_runtime.lm.torch.kv_cache import PageTables
@@ -33,3 +34,43 @@ class LayerPages:
             part[pages].float().transpose(1, 2).flatten(2, 3) for part in (self.keys, self.values)
         )
         return keys, values
+
+
+@dataclass(frozen=True, eq=False)
+class CacheLayer(LayerPages):
+    """One layer of the S slots that a step feeds, and where in them.
+
+    Attributes:
+        positions: ``[S]`` int64, of the token that is fed.
+    """
+
+    positions: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class PromptPlaces(LayerPages):
+    """One layer of the slots that prompts are fed to, and where in them.
+
+    Attributes:
+        starts: ``[B]`` int64, position of each prompt's first code; they may lie apart, as lengths may.
+        lengths: ``[B]`` int64, at least 1; what lies behind them is padding.
+        max_len: most positions of a slot.
+    """
+
+    starts: Tensor
+    lengths: Tensor
+    max_len: int
+
+
+@dataclass(frozen=True, eq=False)
+class RotaryTable:
+    """Cosines and sines float32 ``[max_len, D / 2]`` of every position."""
+
+    cosines: Tensor
+    sines: Tensor
+
+    @classmethod
+    def of(cls, max_len: int, head_dim: int, theta: float, device: torch.device) -> RotaryTable:
+        exponents = torch.arange(0, head_dim, 2, device=device, dtype=torch.float32) / head_dim
+        angles = torch.arange(max_len, device=device)[:, None].float() * (1.0 / theta**exponents)
+        return cls(angles.cos(), angles.sin())

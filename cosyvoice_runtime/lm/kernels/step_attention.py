@@ -14,8 +14,8 @@ from cosyvoice_runtime.gpu.kernels.arithmetic import (
     wait_for_previous,
 )
 from cosyvoice_runtime.gpu.kernels.launch import launched, next_power_of_2
-from cosyvoice_runtime.lm.kernels.step_embed import SHRINK
-from cosyvoice_runtime.lm.kernels.step_qkv import CacheLayer
+from cosyvoice_runtime.lm.kernels.layer_pages import CacheLayer
+from cosyvoice_runtime.lm.kernels.step_residual import SHRINK
 
 
 @triton.jit

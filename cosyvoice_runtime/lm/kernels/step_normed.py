@@ -1,10 +1,7 @@
-"""RMSNorm, queries, keys and values of one layer; keys and values go to their position in the cache."""
+"""Linear layers of a step behind an RMSNorm: queries, keys and values, gate and up layers, the head."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -14,44 +11,22 @@ from cosyvoice_runtime.gpu.kernels.arithmetic import (
     NOT_CHAINED,
     let_next_start,
     let_next_start_at_once,
+    silu,
     wait_for_previous,
 )
 from cosyvoice_runtime.gpu.kernels.launch import cdiv, launched, next_power_of_2
-from cosyvoice_runtime.lm.kernels.layer_pages import LayerPages
-from cosyvoice_runtime.lm.kernels.step_embed import SHRINK, Scaled
+from cosyvoice_runtime.lm.kernels.layer_pages import CacheLayer, RotaryTable
+from cosyvoice_runtime.lm.kernels.step_residual import SHRINK, Scaled
 from cosyvoice_runtime.lm.kernels.step_rows import (
+    held,
     held_pair,
     inverse_norm,
     load_pieces,
     load_squares,
+    streamed,
     streamed_pair,
 )
 from cosyvoice_runtime.lm.kernels.step_tiles import StepTile
-
-
-@dataclass(frozen=True, eq=False)
-class CacheLayer(LayerPages):
-    """One layer of the S slots that a step feeds, and where in them.
-
-    Attributes:
-        positions: ``[S]`` int64, of the token that is fed.
-    """
-
-    positions: Tensor
-
-
-@dataclass(frozen=True, eq=False)
-class RotaryTable:
-    """Cosines and sines float32 ``[max_len, D / 2]`` of every position."""
-
-    cosines: Tensor
-    sines: Tensor
-
-    @classmethod
-    def of(cls, max_len: int, head_dim: int, theta: float, device: torch.device) -> RotaryTable:
-        exponents = torch.arange(0, head_dim, 2, device=device, dtype=torch.float32) / head_dim
-        angles = torch.arange(max_len, device=device)[:, None].float() * (1.0 / theta**exponents)
-        return cls(angles.cos(), angles.sin())
 
 
 @triton.jit
@@ -150,5 +125,111 @@ def step_qkv(
         queries.shape[1] // head_dim, kv_heads, head_dim, head_dim**-0.5 * LOG2_E,
         cache.page, width, parts, next_power_of_2(parts), epsilon, SHRINK,
         rows, tile.columns, tile.piece, tile.groups, tile.stages, chained,
+        num_warps=tile.warps, launch_pdl=chained > 0,
+    )  # fmt: skip
+
+
+@launched
+@triton.jit(do_not_specialize=["batch"])
+def _step_gated(
+    scaled, squares, weight, inner, batch,
+    WIDTH: tl.constexpr, INNER: tl.constexpr,
+    PARTS: tl.constexpr, PADDED_PARTS: tl.constexpr, EPS: tl.constexpr, SHRINK: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
+    STAGES: tl.constexpr, CHAINED: tl.constexpr,
+):  # fmt: skip
+    let_next_start_at_once(CHAINED)
+    PIECES: tl.constexpr = (WIDTH + PIECE - 1) // PIECE
+    n = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    s = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = s < batch
+    if STAGES:
+        wait_for_previous(CHAINED)
+        parts = load_squares(squares, s, inside, PARTS, PADDED_PARTS)
+        gate, up = streamed_pair(weight, n, n + INNER, scaled, s, batch, WIDTH, ROWS, COLUMNS, PIECE, STAGES)
+    else:
+        gate_rows = load_pieces(weight, n, PIECES, WIDTH, PIECE, GROUPS)
+        up_rows = load_pieces(weight, n + INNER, PIECES, WIDTH, PIECE, GROUPS)
+        wait_for_previous(CHAINED)
+        parts = load_squares(squares, s, inside, PARTS, PADDED_PARTS)
+        gate, up = held_pair(gate_rows, up_rows, scaled, s, inside, WIDTH, ROWS, COLUMNS, PIECE, GROUPS)
+    scale = inverse_norm(parts, WIDTH, EPS, SHRINK)
+    let_next_start(CHAINED)
+    gate *= scale
+    gated = silu(gate) * (up * scale) * SHRINK
+    at = inner + s[:, None] * INNER + n[None, :]
+    tl.store(at, gated.to(inner.dtype.element_ty), mask=inside[:, None])
+
+
+def step_gated(
+    scaled: Scaled, weight: Tensor, epsilon: float, inner: Tensor, tile: StepTile, chained: int = NOT_CHAINED
+) -> None:
+    """
+    Args:
+        weight: ``[2 * I, C]``, the gate's rows first.
+        inner: ``[S, I]``, written; `SHRINK` times its size.
+    """
+    batch, width = scaled.values.shape
+    parts, size = scaled.squares.shape[1], inner.shape[1]
+    _step_gated[(size // tile.rows, cdiv(batch, tile.columns))](
+        scaled.values, scaled.squares, weight, inner, batch,
+        width, size, parts, next_power_of_2(parts), epsilon, SHRINK,
+        tile.rows, tile.columns, tile.piece, tile.groups, tile.stages, chained,
+        num_warps=tile.warps, launch_pdl=chained > 0,
+    )  # fmt: skip
+
+
+@launched
+@triton.jit(do_not_specialize=["batch"])
+def _step_head(
+    scaled, squares, weight, bias, logits, batch,
+    WIDTH: tl.constexpr, TOKENS: tl.constexpr,
+    PARTS: tl.constexpr, PADDED_PARTS: tl.constexpr, EPS: tl.constexpr, SHRINK: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
+    STAGES: tl.constexpr, CHAINED: tl.constexpr,
+):  # fmt: skip
+    let_next_start_at_once(CHAINED)
+    PIECES: tl.constexpr = (WIDTH + PIECE - 1) // PIECE
+    n = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    s = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = s < batch
+    known = tl.minimum(n, TOKENS - 1)  # the last program's rows end with the table
+    b = tl.load(bias + known)
+    if STAGES:
+        wait_for_previous(CHAINED)
+        parts = load_squares(squares, s, inside, PARTS, PADDED_PARTS)
+        found = streamed(weight, known, scaled, s, batch, WIDTH, ROWS, COLUMNS, PIECE, STAGES)
+    else:
+        rows = load_pieces(weight, known, PIECES, WIDTH, PIECE, GROUPS)
+        wait_for_previous(CHAINED)
+        parts = load_squares(squares, s, inside, PARTS, PADDED_PARTS)
+        found = held(weight, known, rows, scaled, s, inside, WIDTH, ROWS, COLUMNS, PIECE, GROUPS, PIECES)
+    scale = inverse_norm(parts, WIDTH, EPS, SHRINK)
+    let_next_start(CHAINED)
+    at = logits + s[:, None] * TOKENS + n[None, :]
+    mask = inside[:, None] & (n < TOKENS)[None, :]
+    tl.store(at, found * scale + b[None, :], mask=mask)
+
+
+def step_head(
+    scaled: Scaled,
+    weight: Tensor,
+    bias: Tensor,
+    epsilon: float,
+    logits: Tensor,
+    tile: StepTile,
+    chained: int = NOT_CHAINED,
+) -> None:
+    """
+    Args:
+        weight, bias: ``[V, C]`` and float32 ``[V]``.
+        logits: float32 ``[S, V]``, written.
+    """
+    batch, width = scaled.values.shape
+    parts, tokens = scaled.squares.shape[1], logits.shape[1]
+    _step_head[(cdiv(tokens, tile.rows), cdiv(batch, tile.columns))](
+        scaled.values, scaled.squares, weight, bias, logits, batch,
+        width, tokens, parts, next_power_of_2(parts), epsilon, SHRINK,
+        tile.rows, tile.columns, tile.piece, tile.groups, tile.stages, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
