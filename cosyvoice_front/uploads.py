@@ -18,8 +18,8 @@ from cosyvoice_client import Reference
 from cosyvoice_front.errors import ApiError, invalid, overloaded, storage_failed, voice_not_found
 from cosyvoice_front.upload import Upload
 from cosyvoice_runtime.audio.audio import Audio
-from cosyvoice_runtime.checkpoint.family import FAMILIES
 from cosyvoice_runtime.errors import InvalidInput, StorageError
+from cosyvoice_runtime.families import FAMILIES
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.voice import Voice, VoiceStore, voice_key
 from cosyvoice_runtime.voice.names import checked_name

@@ -19,7 +19,7 @@ from cosyvoice_front.recording import MAX_BYTES, read_recording
 from cosyvoice_front.speech import for_its_sound
 from cosyvoice_front.spoken import Tally
 from cosyvoice_front.upload import new_upload
-from cosyvoice_runtime.checkpoint.family import COSYVOICE3
+from cosyvoice_runtime.families import COSYVOICE3
 
 if TYPE_CHECKING:
     from cosyvoice_front.front import Front

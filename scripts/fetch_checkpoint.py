@@ -24,11 +24,9 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 from cosyvoice_runtime.checkpoint import Layout, verify_checkpoint
 from cosyvoice_runtime.checkpoint.checksums import FILE_NAME, require_checksum, write_checksums
-from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE_300M, FAMILIES, Family
 from cosyvoice_runtime.checkpoint.hubs import (
     FetchError,
     File,
@@ -41,25 +39,13 @@ from cosyvoice_runtime.checkpoint.hubs import (
     told,
 )
 from cosyvoice_runtime.errors import CheckpointError, CosyVoiceError
+from cosyvoice_runtime.families import DEFAULT, FAMILIES, Family
 
 DEMO_VOICE = Path(__file__).resolve().parent.parent / "demo_voice"
 UNFINISHED = ".unfinished-download"
 """File in a directory whose download has begun and not ended; it names the family."""
 
 
-class PublishedFile(NamedTuple):
-    """A file that a family needs and its checkpoint does not bring."""
-
-    url: str
-    sha256: str
-
-
-VOCABULARIES = {
-    COSYVOICE_300M: PublishedFile(
-        "https://raw.githubusercontent.com/openai/whisper/v20250625/whisper/assets/multilingual.tiktoken",
-        "b34b360dbb493e781e479794586d661700670d65564001f23024971d1f2fa126",
-    )
-}
 DOWNLOAD_TIMEOUT_S = 60
 
 
@@ -91,7 +77,7 @@ def download(out: Path, family: Family, offer: Offer) -> None:
     Raises:
         FetchError: the hub lacks some, the disk has no room, or the download breaks off.
     """
-    brought = (family.vocabulary,) if family in VOCABULARIES else ()
+    brought = (family.vocabulary,) if family.vocabulary_source else ()
     files = offer.read_files(family, brought)
     require_room(out, files)
     tell(offer, files)
@@ -157,9 +143,9 @@ def add_vocabulary(out: Path, family: Family) -> None:
         FetchError: it can't be had; says which file is to be put where.
     """
     path = out / family.vocabulary
-    if family not in VOCABULARIES or path.exists():
+    if family.vocabulary_source is None or path.exists():
         return
-    url, sha256 = VOCABULARIES[family]
+    url, sha256 = family.vocabulary_source
     try:
         with urllib.request.urlopen(url, timeout=DOWNLOAD_TIMEOUT_S) as answer:
             content = answer.read()
@@ -197,7 +183,7 @@ def published_or_demo_voice(out: Path, family: Family, revision: str | None = No
     try:
         from_hugging_face(out, family, revision)
     except UnreachableError as error:
-        if family is not COSYVOICE2 or revision or not is_vacant(out):
+        if family is not DEFAULT or revision or not is_vacant(out):
             raise
         link(DEMO_VOICE, out)
         print(f"WARNING: {error}. {STAND_IN.format(out=out)}", file=sys.stderr)
@@ -240,7 +226,7 @@ def stands_in(out: Path) -> bool:
     return out.is_symlink() and out.resolve() == DEMO_VOICE
 
 
-def fetch(out: Path, source: str, family: Family = COSYVOICE2, revision: str | None = None) -> None:
+def fetch(out: Path, source: str, family: Family = DEFAULT, revision: str | None = None) -> None:
     """Make ``out`` a checked checkpoint of the family, unless it holds one of any.
 
     Args:
@@ -323,9 +309,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("out", type=Path, help="directory to make")
     parser.add_argument("--source", default="auto", help="default: %(default)s")
-    parser.add_argument(
-        "--family", choices=list(families), default=COSYVOICE2.name, help="default: %(default)s"
-    )
+    parser.add_argument("--family", choices=list(families), default=DEFAULT.name, help="default: %(default)s")
     parser.add_argument("--revision", help="commit, branch or tag of a hub's repository; default: the newest")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")

@@ -9,8 +9,8 @@ import sys
 
 import torch
 
-from cosyvoice_runtime.checkpoint.family import FAMILIES
 from cosyvoice_runtime.errors import CosyVoiceError
+from cosyvoice_runtime.families import DEFAULT, FAMILIES
 from making import make_checkpoint
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -41,8 +41,8 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument(
         "--family",
         choices=[family.name for family in FAMILIES],
-        default="cosyvoice2",
-        help="default: cosyvoice2",
+        default=DEFAULT.name,
+        help="default: %(default)s",
     )
     parser.add_argument(
         "--size",

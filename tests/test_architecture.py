@@ -13,9 +13,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARY = "cosyvoice_runtime"
 WITHOUT_TORCH = (
-    "arrays", "audio", "checkpoint", "engine", "errors", "flow", "gateway", "gpu", "language_names",
-    "lm", "local", "manifest", "metrics", "onnx", "process", "serving", "settings", "speakable",
-    "supervisor", "text", "token2wav", "vocoder", "voice",
+    "arrays", "audio", "checkpoint", "engine", "errors", "families", "flow", "gateway", "gpu",
+    "language_names", "lm", "local", "manifest", "metrics", "onnx", "process", "serving", "settings",
+    "speakable", "supervisor", "text", "token2wav", "vocoder", "voice",
 )  # fmt: skip
 """Packages and modules that a machine without torch runs: a server on a CPU, its clients, its voices."""
 WITH_TORCH = {
@@ -27,7 +27,7 @@ WITH_TORCH = {
     "gpu.transfer", "gpu.unplanned_attention", "gpu.untouched_zeros",
     "lm.engines.tensorrt_llm", "lm.engines.torch", "lm.engines.vllm",
     "lm.kernels", "lm.torch",
-    "token2wav.chunked_token2wav", "token2wav.families", "vocoder.kernels", "vocoder.torch",
+    "token2wav.chunked_token2wav", "token2wav.loading", "vocoder.kernels", "vocoder.torch",
 }  # fmt: skip
 """What of them is there for torch: it reads weights for it, or makes and writes them."""
 

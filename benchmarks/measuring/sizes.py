@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
-from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3
+from cosyvoice_runtime.families import COSYVOICE2, COSYVOICE3
 from making import architecture, architecture_cosyvoice3
 
 FAMILIES: dict[str, dict[str, ModelConfig]] = {

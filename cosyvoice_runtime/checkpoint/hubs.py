@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, COSYVOICE_300M, Family
 from cosyvoice_runtime.checkpoint.layout import SPEAKERS, needed_files
 from cosyvoice_runtime.errors import CosyVoiceError
+from cosyvoice_runtime.families import Family
 
 SPARE_BYTES = 100 << 20
 """Of the disk, beside the files themselves: notes and parts of the hub's client."""
@@ -21,43 +21,6 @@ class FetchError(CosyVoiceError):
 
 class UnreachableError(FetchError):
     """The hub gives no answer, so nothing was written."""
-
-
-class Published(NamedTuple):
-    """A family's checkpoint.
-
-    Attributes:
-        hugging_face, model_scope: names under which the hubs have it.
-        licence: of the weights, as their publisher says (SPDX).
-        commit: of Hugging Face, as other projects pin it; downloads are the newest unless told otherwise.
-    """
-
-    hugging_face: str
-    model_scope: str
-    licence: str
-    commit: str
-
-
-PUBLISHED = {
-    COSYVOICE2: Published(
-        "FunAudioLLM/CosyVoice2-0.5B",
-        "iic/CosyVoice2-0.5B",
-        "Apache-2.0",
-        "eec1ae6c79877dbd9379285cf8789c9e0879293d",
-    ),
-    COSYVOICE3: Published(
-        "FunAudioLLM/Fun-CosyVoice3-0.5B-2512",
-        "FunAudioLLM/Fun-CosyVoice3-0.5B-2512",
-        "Apache-2.0",
-        "29e01c4e8d000f4bcd70751be16fa94bf3d85a18",
-    ),
-    COSYVOICE_300M: Published(
-        "FunAudioLLM/CosyVoice-300M",
-        "iic/CosyVoice-300M",
-        "Apache-2.0",
-        "24c40509c3c5ea6fe06b5f8790ff99e3714a6bee",
-    ),
-}
 
 
 class File(NamedTuple):
@@ -73,7 +36,7 @@ class Offer(NamedTuple):
     Attributes:
         repository: its name there.
         revision: the commit, branch or tag; None is ModelScope's newest.
-        licence: as the hub tells it, otherwise as :data:`PUBLISHED` does.
+        licence: as the hub tells it, otherwise as the family's description does.
         files: all of the repository, by name.
         download: fills a directory with the files of these names.
     """
@@ -118,7 +81,7 @@ def on_hugging_face(family: Family, revision: str | None) -> Offer:
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError
 
-    repository = PUBLISHED[family].hugging_face
+    repository = family.published.hugging_face
     try:
         found: Any = HfApi().repo_info(repository, revision=revision, files_metadata=True)
     except HfHubHTTPError as error:
@@ -129,7 +92,7 @@ def on_hugging_face(family: Family, revision: str | None) -> Offer:
     return Offer(
         repository,
         commit,
-        (found.card_data and found.card_data.get("license")) or PUBLISHED[family].licence,
+        (found.card_data and found.card_data.get("license")) or family.published.licence,
         {each.rfilename: File(each.size or 0, each.lfs and each.lfs.sha256) for each in found.siblings},
         lambda out, names: _ignored(
             snapshot_download(repository, revision=commit, local_dir=out, allow_patterns=names)
@@ -147,7 +110,7 @@ def on_model_scope(family: Family, revision: str | None) -> Offer:
         from modelscope.hub.api import HubApi
     except ImportError as error:
         raise FetchError("the package modelscope is not installed: pip install modelscope") from error
-    repository = PUBLISHED[family].model_scope
+    repository = family.published.model_scope
     try:
         found = HubApi().get_model_files(repository, revision=revision, recursive=True)
     except Exception as error:  # its errors have no common base
@@ -155,7 +118,7 @@ def on_model_scope(family: Family, revision: str | None) -> Offer:
     return Offer(
         repository,
         revision,
-        PUBLISHED[family].licence,
+        family.published.licence,
         {each["Path"]: File(each.get("Size") or 0, each.get("Sha256")) for each in found},
         lambda out, names: _ignored(
             snapshot_download(repository, revision=revision, local_dir=str(out), allow_file_pattern=names)

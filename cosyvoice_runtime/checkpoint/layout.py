@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from cosyvoice_runtime.checkpoint.checksums import read_checksums, require_checksum, warn_once
-from cosyvoice_runtime.checkpoint.family import COSYVOICE2, FAMILIES, Family
 from cosyvoice_runtime.errors import CheckpointError
+from cosyvoice_runtime.families import DEFAULT, FAMILIES, Family
 
 Part = Literal["llm", "flow", "hift"]
 PARTS: tuple[Part, ...] = get_args(Part)
@@ -17,16 +17,6 @@ SPEAKERS = "spk2info.pt"
 SPEAKER_ENCODER = "campplus.onnx"
 WEIGHT_FORMATS = ("safetensors", "pt")
 QWEN2_FILES = ("config.json", "merges.txt", "tokenizer_config.json")
-FILES = (
-    *(family.config_file for family in FAMILIES),
-    *(f"{part}.{suffix}" for part in PARTS for suffix in WEIGHT_FORMATS),
-    *(family.speech_tokenizer for family in FAMILIES),
-    SPEAKER_ENCODER,
-    *dict.fromkeys(family.vocabulary for family in FAMILIES),
-    *(f"CosyVoice-BlankEN/{name}" for name in QWEN2_FILES),
-    SPEAKERS,
-)
-"""Every file of a checkpoint that is read."""
 
 
 class Layout:
@@ -41,12 +31,12 @@ class Layout:
 
     @property
     def family(self) -> Family:
-        """Told by the configuration file; CosyVoice2 where there is none yet.
+        """Told by the configuration file; the default family where there is none yet.
 
         Raises:
             CheckpointError: the directory has the files of several.
         """
-        return next(iter(self._families()), COSYVOICE2)
+        return next(iter(self._families()), DEFAULT)
 
     def require_qwen2(self, what: str) -> None:
         """Refuse a checkpoint whose speech LM is no Qwen2.
@@ -117,8 +107,8 @@ class Layout:
         return self._file(SPEAKERS) if (self.directory / SPEAKERS).is_file() else None
 
     def names(self) -> list[str]:
-        """Those of :data:`FILES` that are there."""
-        return [name for name in FILES if (self.directory / name).is_file()]
+        """Files that are read of a checkpoint of any family, and are there."""
+        return [name for name in read_files() if (self.directory / name).is_file()]
 
     def missing(self) -> list[str]:
         """What a checkpoint of the family must have, or ``SHA256SUMS`` lists, and is not there.
@@ -157,6 +147,19 @@ class Layout:
                     f"{self.directory / name} is a directory; a file is read under this name"
                 )
         raise CheckpointError(f"{' or '.join(names)} is missing in checkpoint directory {self.directory}")
+
+
+def read_files() -> tuple[str, ...]:
+    """Names of the files that are read of a checkpoint of any family."""
+    return (
+        *(family.config_file for family in FAMILIES),
+        *(name for part in PARTS for name in _weight_names(part)),
+        *(family.speech_tokenizer for family in FAMILIES),
+        SPEAKER_ENCODER,
+        *dict.fromkeys(family.vocabulary for family in FAMILIES),
+        *(f"CosyVoice-BlankEN/{name}" for name in QWEN2_FILES),
+        SPEAKERS,
+    )
 
 
 def needed_files(family: Family) -> list[tuple[str, ...]]:

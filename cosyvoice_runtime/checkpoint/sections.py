@@ -6,18 +6,13 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from cosyvoice_runtime.checkpoint import (
-    hyperpyyaml,
-    sections_cosyvoice2,
-    sections_cosyvoice3,
-    sections_cosyvoice300m,
-)
+from cosyvoice_runtime.checkpoint import hyperpyyaml
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.config_lm import WHOLE_TEXTS
-from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, COSYVOICE_300M
 from cosyvoice_runtime.checkpoint.json_file import read_json
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.errors import CheckpointError, shorten
+from cosyvoice_runtime.families import load
 
 LARGEST_NUMBER = 10_000_000
 """Above every published size and constant (rope_theta is 1e6)."""
@@ -36,7 +31,7 @@ def load_config(directory: str | Path) -> ModelConfig:
     files = [layout.config, *([layout.qwen2_config] if layout.family.has_qwen2 else [])]
     qwen2 = read_json(layout.qwen2_config) if layout.family.has_qwen2 else {}
     try:
-        config = CONFIGS[layout.family](tree, qwen2)
+        config: ModelConfig = load(layout.family.read_config)(tree, qwen2)
         check_numbers(config)
     except (CheckpointError, TypeError, ValueError, LookupError, ArithmeticError) as error:
         raise CheckpointError(f"{' with '.join(map(str, files))}: {error}") from error
@@ -61,10 +56,3 @@ def check_numbers(value: Any, name: str = "configuration") -> None:
         raise CheckpointError(
             f"{name} is {shorten(value)}, expected a number above 0, at most {LARGEST_NUMBER}"
         )
-
-
-CONFIGS = {
-    COSYVOICE2: sections_cosyvoice2.read_config,
-    COSYVOICE3: sections_cosyvoice3.read_config,
-    COSYVOICE_300M: sections_cosyvoice300m.read_config,
-}

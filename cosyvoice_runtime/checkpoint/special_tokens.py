@@ -1,9 +1,4 @@
-"""Tokens that CosyVoice adds to the Qwen2 byte-level vocabulary, in the order of their ids.
-
-The published ``vocab.json`` ends at id 151642; the three tokens of Qwen2 follow (listed in the published
-``tokenizer_config.json``), then CosyVoice's own (listed nowhere in the directory): CosyVoice2's up to id
-151662, CosyVoice3's up to id 151923.
-"""
+"""Ids of text tokens beyond the vocabulary's own."""
 
 from __future__ import annotations
 
@@ -11,36 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.checkpoint.json_file import read_json
-from cosyvoice_runtime.checkpoint.pronunciation import UNITS
-from cosyvoice_runtime.checkpoint.whisper_tokens import read_ranks
+from cosyvoice_runtime.families.tokens import END_OF_PROMPT, SPECIAL_TOKENS
+from cosyvoice_runtime.families.whisper_tokens import read_ranks
 
 if TYPE_CHECKING:
     from cosyvoice_runtime.checkpoint.layout import Layout
-
-QWEN2_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
-END_OF_PROMPT = "<|endofprompt|>"
-COSYVOICE2_TOKENS = (
-    END_OF_PROMPT,
-    "[breath]",
-    "<strong>",
-    "</strong>",
-    "[noise]",
-    "[laughter]",
-    "[cough]",
-    "[clucking]",
-    "[accent]",
-    "[quick_breath]",
-    "<laughter>",
-    "</laughter>",
-    "[hissing]",
-    "[sigh]",
-    "[vocalized-noise]",
-    "[lipsmack]",
-    "[mn]",
-)
-SPECIAL_TOKENS = QWEN2_TOKENS + COSYVOICE2_TOKENS
-"""Of CosyVoice2."""
-COSYVOICE3_TOKENS = (*SPECIAL_TOKENS, "<|endofsystem|>", *UNITS)
 
 
 def special_token_ids(vocabulary_size: int, tokens: Sequence[str] = SPECIAL_TOKENS) -> dict[str, int]:

@@ -140,7 +140,7 @@ def _lm_on_torch(layout: Layout, config: ModelConfig, placing: Placing) -> tuple
 
     from cosyvoice_runtime.checkpoint.as_torch import load_tensors
     from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
-    from cosyvoice_runtime.lm.torch.families import load_speech_lm
+    from cosyvoice_runtime.lm.torch.speech_decoder import load_speech_lm
 
     tensors = load_tensors(layout, "llm", config)
     lm = load_speech_lm(config.speech_lm, tensors, placing.device, placing.lm_dtype or torch.float32)
@@ -153,7 +153,7 @@ def _wave_on_torch(layout: Layout, config: ModelConfig, placing: Placing) -> Any
     _require_device(placing.device)
 
     from cosyvoice_runtime.token2wav.chunked_token2wav import Precision
-    from cosyvoice_runtime.token2wav.families import load_token2wav
+    from cosyvoice_runtime.token2wav.loading import load_token2wav
 
     float32 = torch.float32
     precision = Precision(placing.flow_dtype or float32, placing.vocoder_dtype or float32)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cosyvoice_runtime.audio.audio import Audio
-from cosyvoice_runtime.checkpoint.family import COSYVOICE2, Family
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_speakers
@@ -32,6 +31,7 @@ from cosyvoice_runtime.engine.utterance.streamed_text import speak_arriving, wit
 from cosyvoice_runtime.engine.utterance.text_feeder import TextFeeder
 from cosyvoice_runtime.engine.utterance.utterance import Playback, speak
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.families import DEFAULT, Family
 from cosyvoice_runtime.flow.solvers import EULER
 from cosyvoice_runtime.lm import Prompt
 from cosyvoice_runtime.lm.text_segment import SegmentQueue
@@ -69,7 +69,7 @@ class Synthesizer:
         hop: HopPolicy,
         extractors: Extractors,
         speakers: Mapping[str, Voice],
-        family: Family = COSYVOICE2,
+        family: Family = DEFAULT,
     ) -> None:
         self.tokenizer = tokenizer
         self.front_end = front_end

@@ -11,7 +11,7 @@ from cosyvoice_runtime.settings.model import CPU, MANIFEST
 from cosyvoice_runtime.settings.rule import AUTO
 
 if TYPE_CHECKING:
-    from cosyvoice_runtime.checkpoint.family import Family
+    from cosyvoice_runtime.families import Family
     from cosyvoice_runtime.settings.machine import Machine
 
 TORCH: Literal["torch"] = "torch"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from cosyvoice_runtime.checkpoint.family import Family
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.families import Family
 from cosyvoice_runtime.settings import Settings, TensorrtLlmSettings, Token2WavSettings
 from cosyvoice_runtime.settings.machine import installed
 from cosyvoice_runtime.settings.runtime_choice import ONNX, TORCH

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Self
 
-    from cosyvoice_runtime.checkpoint.family import SpeechLmNeeds
+    from cosyvoice_runtime.families.family import SpeechLmNeeds
     from cosyvoice_runtime.gpu.nvidia import GpuFacts
     from cosyvoice_runtime.settings.machine import Machine
 
@@ -193,7 +193,7 @@ class TensorrtLlmSettings(NetworkSettings):
 
     @property
     def _needs(self) -> SpeechLmNeeds:
-        return Layout(self.checkpoint_dir).family.speech_lm
+        return Layout(self.checkpoint_dir).family.speech_lm_needs
 
     def why(self, machine: Machine) -> Mapping[str, str]:
         return {"engine": self._choice(machine).reason} if self.engine == AUTO else {}

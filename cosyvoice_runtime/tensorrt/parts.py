@@ -8,16 +8,17 @@ from typing import Any
 
 import onnx
 
+from cosyvoice_runtime import families
 from cosyvoice_runtime.arrays import Array
-from cosyvoice_runtime.checkpoint.config_flow import DiTConfig, EstimatorConfig, FlowConfig
-from cosyvoice_runtime.checkpoint.config_vocoder import CausalVocoderConfig, VocoderConfig
+from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
+from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
 from cosyvoice_runtime.errors import CheckpointError
+from cosyvoice_runtime.families import load
 from cosyvoice_runtime.flow import weights as flow_weights
-from cosyvoice_runtime.flow import weights_cosyvoice3 as flow_weights_cosyvoice3
+from cosyvoice_runtime.flow import weights_dit
 from cosyvoice_runtime.flow.export.dit import dit_graph
 from cosyvoice_runtime.flow.export.encoder import encoder_graph
 from cosyvoice_runtime.flow.export.estimator import estimator_graph
-from cosyvoice_runtime.vocoder.export import CausalDecoderGraph, DecoderGraph
 
 Weights = Mapping[str, Array]
 
@@ -43,19 +44,21 @@ def flow_graphs(config: FlowConfig) -> FlowGraphs:
     Raises:
         CheckpointError: networks of this family have no graphs.
     """
-    kind = type(config.estimator)
-    if kind not in _FLOWS:
-        raise CheckpointError(f"{kind.__name__} has no graph")
-    return _FLOWS[kind]
+    place = families.flow_parts(config.estimator).tensorrt_graphs
+    if place is None:
+        raise CheckpointError(f"{type(config.estimator).__name__} has no graph")
+    graphs: FlowGraphs = load(place)
+    return graphs
 
 
 def decoder_graph(weights: Weights, config: VocoderConfig, dtype: str) -> onnx.ModelProto:
     """See :class:`DecoderGraph`."""
-    return _DECODERS[type(config)](weights, config, dtype).build()
+    place = families.vocoder_parts(config).tensorrt_decoder
+    if place is None:
+        raise CheckpointError(f"{type(config).__name__} has no graph")
+    graph: onnx.ModelProto = load(place)(weights, config, dtype).build()
+    return graph
 
 
-_FLOWS: dict[type, FlowGraphs] = {
-    EstimatorConfig: FlowGraphs(flow_weights.from_published, encoder_graph, estimator_graph),
-    DiTConfig: FlowGraphs(flow_weights_cosyvoice3.from_published, None, dit_graph),
-}
-_DECODERS = {VocoderConfig: DecoderGraph, CausalVocoderConfig: CausalDecoderGraph}
+UNET = FlowGraphs(flow_weights.from_published, encoder_graph, estimator_graph)
+DIFFUSION_TRANSFORMER = FlowGraphs(weights_dit.from_published, None, dit_graph)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.families import flow_parts, load
 from cosyvoice_runtime.flow.export import encoder, estimator
 from cosyvoice_runtime.flow.torch.dit import DiT
 from cosyvoice_runtime.flow.torch.encoder import FlowEncoder
@@ -19,7 +20,7 @@ from cosyvoice_runtime.manifest import require_current
 from cosyvoice_runtime.settings import Token2WavSettings
 from cosyvoice_runtime.tensorrt.cuda import Cuda
 from cosyvoice_runtime.tensorrt.engine_files import open_engine
-from cosyvoice_runtime.tensorrt.engine_modules import EngineDecoder, EngineDiT, EngineEncoder, EngineEstimator
+from cosyvoice_runtime.tensorrt.engine_modules import EngineDecoder, EngineEncoder, EngineEstimator
 from cosyvoice_runtime.tensorrt.graph_files import graph_of, networks_of, wanted_graph
 from cosyvoice_runtime.tensorrt.network import TensorRTNetwork
 from cosyvoice_runtime.tensorrt.ports import FittedNetwork, GraphPorts
@@ -27,10 +28,6 @@ from cosyvoice_runtime.tensorrt.shapes import FlowShape, Shapes, Sizes, VocoderS
 from cosyvoice_runtime.vocoder import export as vocoder
 
 logger = logging.getLogger(__name__)
-
-
-ESTIMATORS: dict[type, type[EngineEstimator]] = {Estimator: EngineEstimator, DiT: EngineDiT}
-"""By the module whose place they take."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +60,10 @@ class Token2WavEngines:
         return EngineEncoder(self.encoder, encoder, self.shapes, self.fit_flow)
 
     def velocity(self, estimator: Estimator | DiT) -> EngineEstimator:
-        return ESTIMATORS[type(estimator)](self.estimator, estimator, self.shapes, self.fit_flow)
+        place = flow_parts(self.shapes.config.flow.estimator).tensorrt_estimator
+        assert place is not None, "an engine was opened for the estimator"
+        velocity: EngineEstimator = load(place)(self.estimator, estimator, self.shapes, self.fit_flow)
+        return velocity
 
     def decoding(self) -> EngineDecoder:
         """In place of the vocoder's decoder."""

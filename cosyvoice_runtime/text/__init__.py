@@ -1,12 +1,18 @@
 """Text in: normalise, split, tokenise, lay out the prompt of the speech LM."""
 
 from cosyvoice_runtime.text.clauses import Clause, ClauseStream
-from cosyvoice_runtime.text.families import read_tokenizer
 from cosyvoice_runtime.text.frontend import TextFrontEnd
 from cosyvoice_runtime.text.lexicon import Lexicon
 from cosyvoice_runtime.text.segment_stream import EAGER, SegmentStream
 from cosyvoice_runtime.text.split import SplitLimits
-from cosyvoice_runtime.text.tokenizer import TextPrompt, TextTokenizer, cross_lingual, instruct, zero_shot
+from cosyvoice_runtime.text.tokenizer import (
+    TextPrompt,
+    TextTokenizer,
+    cross_lingual,
+    instruct,
+    read_tokenizer,
+    zero_shot,
+)
 
 __all__ = [
     "EAGER",

@@ -6,9 +6,9 @@ from collections.abc import Collection
 from functools import lru_cache
 from typing import Protocol
 
-from cosyvoice_runtime.checkpoint.family import COSYVOICE2, Family
-from cosyvoice_runtime.checkpoint.special_tokens import END_OF_PROMPT
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.families import DEFAULT, Family
+from cosyvoice_runtime.families.tokens import END_OF_PROMPT
 from cosyvoice_runtime.language_names import AUTO
 from cosyvoice_runtime.speakable import is_speakable
 from cosyvoice_runtime.text.clauses import ClauseStream
@@ -75,7 +75,7 @@ class TextFrontEnd:
         normaliser: Mode = "wetext",
         limits: SplitLimits | None = None,
         cached_texts: int = CACHED_TEXTS,
-        family: Family = COSYVOICE2,
+        family: Family = DEFAULT,
         lexicon: Lexicon | None = None,
         polyphones: bool = False,
         adds_instruction: bool = False,

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cosyvoice_runtime.checkpoint.pronunciation import UNITS
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.families.tokens import UNITS
 from cosyvoice_runtime.speakable import visible
 
 FIELD = "lexicon"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from cosyvoice_runtime.checkpoint.pronunciation import PINYIN
+from cosyvoice_runtime.families.tokens import PINYIN
 from cosyvoice_runtime.text.language import runs
 
 Pronounced = Callable[[str, str], str]

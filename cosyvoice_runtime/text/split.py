@@ -8,14 +8,14 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from cosyvoice_runtime.checkpoint.special_tokens import COSYVOICE3_TOKENS
+from cosyvoice_runtime.families.tokens import SPECIAL_TOKENS_AND_UNITS
 from cosyvoice_runtime.text import dots
 from cosyvoice_runtime.text.validate import SPECIAL
 
 _PAUSES = frozenset(",，、;；:：…—–)）।۔؟،")
 _NUMBER_MARKS = frozenset(".,:．，：")
 _JOINER = "\u200d"
-_LONGEST_TOKEN = max(map(len, COSYVOICE3_TOKENS))
+_LONGEST_TOKEN = max(map(len, SPECIAL_TOKENS_AND_UNITS))
 _CHARACTERS_PER_TOKEN = 16
 """Most characters of a part for each unit of its limit: a bound that keeps the cost linear."""
 

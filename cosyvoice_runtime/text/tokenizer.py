@@ -10,8 +10,10 @@ from typing import Any, Protocol
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from cosyvoice_runtime.checkpoint.special_tokens import END_OF_PROMPT, SPECIAL_TOKENS
+from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
+from cosyvoice_runtime.families import load
+from cosyvoice_runtime.families.tokens import END_OF_PROMPT, SPECIAL_TOKENS
 from cosyvoice_runtime.text.validate import MAX_PROMPT_CHARACTERS, require_text
 
 _WORDS = (
@@ -24,6 +26,17 @@ _WORDS = (
     r"|\s+"
 )
 """Qwen2's division into words, within which BPE merges (its published ``tokenizer.json``)."""
+
+
+def read_tokenizer(layout: Layout) -> TextTokenizer:
+    """The tokenizer of a checkpoint.
+
+    Raises:
+        CheckpointError: a file is missing or damaged.
+    """
+    family = layout.family
+    tokenizer: TextTokenizer = load(family.tokenizer)(layout.vocabulary, family.special_tokens)
+    return tokenizer
 
 
 class TextTokenizer:
@@ -55,6 +68,11 @@ class TextTokenizer:
                 raise CheckpointError(
                     f"{config}: {token.content} should have id {expected}, it gets {actual}"
                 )
+
+    @classmethod
+    def beside(cls, vocabulary: Path, special_tokens: Sequence[str]) -> TextTokenizer:
+        """The tokenizer whose files lie beside its vocabulary."""
+        return cls(vocabulary.parent, special_tokens)
 
     def __len__(self) -> int:
         """Number of tokens; ids run from 0 to ``len - 1``."""

@@ -6,8 +6,8 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
-from cosyvoice_runtime.checkpoint.special_tokens import SPECIAL_TOKENS
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.families.tokens import SPECIAL_TOKENS
 
 
 def special_pattern(tokens: Iterable[str]) -> re.Pattern[str]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from cosyvoice_runtime.checkpoint.whisper_tokens import WHISPER_TOKENS, byte_signs, read_ranks
 from cosyvoice_runtime.errors import CheckpointError
+from cosyvoice_runtime.families.whisper_tokens import WHISPER_TOKENS, byte_signs, read_ranks
 from cosyvoice_runtime.text.tokenizer import TextTokenizer
 
 

@@ -12,7 +12,7 @@ from cosyvoice_runtime.audio.mel import MelFormat, mel_spectrogram
 from cosyvoice_runtime.audio.rates import EXTRACTOR_SAMPLE_RATE
 from cosyvoice_runtime.audio.reference import check_reference
 from cosyvoice_runtime.audio.resample import resample
-from cosyvoice_runtime.checkpoint.family import COSYVOICE2, Family
+from cosyvoice_runtime.families import DEFAULT, Family
 from cosyvoice_runtime.voice.digest import content_hash
 from cosyvoice_runtime.voice.voice import Voice
 
@@ -39,7 +39,7 @@ def build_voice(
     speech_tokenizer: Extractor,
     speaker_encoder: Extractor,
     checkpoint_id: str,
-    family: Family = COSYVOICE2,
+    family: Family = DEFAULT,
 ) -> Voice:
     """Run the three extractors, side by side, on reference audio.
 
@@ -86,7 +86,7 @@ def assemble_voice(
     tokens: Ids,
     embedding: Floats,
     checkpoint_id: str,
-    family: Family = COSYVOICE2,
+    family: Family = DEFAULT,
 ) -> Voice:
     """The voice of what the three extractors made of a reference.
 

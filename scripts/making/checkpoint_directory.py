@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 
 from cosyvoice_runtime.checkpoint import hyperpyyaml
 from cosyvoice_runtime.checkpoint.checksums import write_checksums
 from cosyvoice_runtime.checkpoint.config import ModelConfig
-from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, COSYVOICE_300M, Family
 from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
 from cosyvoice_runtime.checkpoint.layout import PARTS, Layout, Part
 from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
@@ -22,11 +21,7 @@ from cosyvoice_runtime.checkpoint.schema import part_schema
 from cosyvoice_runtime.checkpoint.special_tokens import special_token_ids
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, TEXT_TABLE
 from cosyvoice_runtime.errors import InvalidInput
-from making import (
-    architecture,
-    architecture_cosyvoice3,
-    architecture_cosyvoice300m,
-)
+from cosyvoice_runtime.families import DEFAULT, FAMILIES, Family, load
 from making.architecture import qwen2_json
 from making.random_tensors import random_tensors
 from making.speakers import write_speakers
@@ -39,8 +34,7 @@ TABLE_ROWS_MULTIPLE = 64
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class MadeFamily:
+class MadeFamily(NamedTuple):
     """A family's sizes, and the content of its yaml file for an architecture."""
 
     family: Family
@@ -49,24 +43,16 @@ class MadeFamily:
     yaml_tree: Callable[[ModelConfig], dict[str, Any]]
 
 
-MADE = {
-    made.family.name: made
-    for made in (
-        MadeFamily(COSYVOICE2, architecture.TINY, architecture.FULL, architecture.yaml_tree),
-        MadeFamily(
-            COSYVOICE3,
-            architecture_cosyvoice3.TINY,
-            architecture_cosyvoice3.FULL,
-            architecture_cosyvoice3.yaml_tree,
-        ),
-        MadeFamily(
-            COSYVOICE_300M,
-            architecture_cosyvoice300m.TINY,
-            architecture_cosyvoice300m.FULL,
-            architecture_cosyvoice300m.yaml_tree,
-        ),
-    )
-}
+def made_family(name: str) -> MadeFamily:
+    """
+    Raises:
+        InvalidInput: no family has this name.
+    """
+    families = {family.name: family for family in FAMILIES}
+    if name not in families:
+        raise InvalidInput("family", name, f"expected one of {', '.join(families)}")
+    family = families[name]
+    return MadeFamily(family, *(load(f"{family.made}:{each}") for each in ("TINY", "FULL", "yaml_tree")))
 
 
 def make_checkpoint(
@@ -75,7 +61,7 @@ def make_checkpoint(
     seed: int = 0,
     dtype: torch.dtype = torch.float32,
     force: bool = False,
-    family: str = COSYVOICE2.name,
+    family: str = DEFAULT.name,
 ) -> Path:
     """Write a complete checkpoint directory with random weights and return its path.
 
@@ -88,7 +74,7 @@ def make_checkpoint(
         seed: a number >= 0.
         dtype: of the weights: float32, float16 or bfloat16.
         force: replace what ``directory`` holds.
-        family: ``cosyvoice2``, ``cosyvoice3`` or ``cosyvoice300m``.
+        family: name of one.
 
     Raises:
         InvalidInput: unknown size or family, negative seed, or a directory that is not empty.
@@ -97,11 +83,10 @@ def make_checkpoint(
         raise InvalidInput("size", size, "expected 'tiny' or 'full'")
     if seed < 0:
         raise InvalidInput("seed", seed, "expected a number >= 0")
-    if family not in MADE:
-        raise InvalidInput("family", family, f"expected one of {', '.join(MADE)}")
+    made = made_family(family)
     target = Path(directory)
     with fresh_directory(target, force) as building:
-        _write(building, MADE[family], size, seed, dtype)
+        _write(building, made, size, seed, dtype)
         write_checksums(building, Layout(building).names())
     return target
 

@@ -10,13 +10,11 @@ the same at every position, and takes the bias's place.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from cosyvoice_runtime.checkpoint.config_lm import OneTableSpeechLMConfig, SpeechLMConfig, TransformerLMConfig
-from making.length_cosyvoice300m import shape_relative_length
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 
 TOKENS_PER_TEXT_TOKEN = 7.0
 """Speech tokens (25 a second) for each text token at which end of speech is as likely as going on."""
@@ -88,11 +86,3 @@ def _constant_unit(name: str, tensor: Array, config: SpeechLMConfig) -> None:
         tensor[:, CONSTANT] = 0.0
         tensor[list(config.stop_ids), CONSTANT] = OTHER_STOPS_BIAS / CONSTANT_LEVEL
         tensor[config.eos_id, CONSTANT] = END_BIAS / CONSTANT_LEVEL
-
-
-LENGTHS: dict[type, Callable[[str, Array, Any], None]] = {
-    SpeechLMConfig: shape_length,
-    OneTableSpeechLMConfig: shape_length,
-    TransformerLMConfig: shape_relative_length,
-}
-"""By the class of the speech LM's configuration."""

@@ -20,7 +20,7 @@ from cosyvoice_runtime.checkpoint.layout import Part
 from cosyvoice_runtime.checkpoint.schema import part_schema
 from cosyvoice_runtime.checkpoint.shapes import Shape
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD
-from making.length import LENGTHS
+from cosyvoice_runtime.families import load, speech_lm_parts
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 
@@ -53,7 +53,7 @@ def random_tensors(part: Part, config: ModelConfig, seed: int) -> Iterator[tuple
             continue
         array = _tensor(name, shape, config.vocoder, seed)
         if part == "llm":
-            LENGTHS[type(config.speech_lm)](name, array, config.speech_lm)
+            load(speech_lm_parts(config.speech_lm).made_length)(name, array, config.speech_lm)
         yield name, torch.from_numpy(array)
 
 

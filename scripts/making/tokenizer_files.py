@@ -8,8 +8,9 @@ from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
-from cosyvoice_runtime.checkpoint.special_tokens import QWEN2_TOKENS, special_token_ids
-from cosyvoice_runtime.checkpoint.whisper_tokens import byte_signs, write_ranks
+from cosyvoice_runtime.checkpoint.special_tokens import special_token_ids
+from cosyvoice_runtime.families.tokens import QWEN2_TOKENS
+from cosyvoice_runtime.families.whisper_tokens import byte_signs, write_ranks
 
 WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from cosyvoice_runtime.checkpoint import Layout, ModelConfig, hyperpyyaml, load_config, verify_checkpoint
-from cosyvoice_runtime.checkpoint.family import COSYVOICE_300M
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
 from cosyvoice_runtime.checkpoint.tensors import read_tensors
 from cosyvoice_runtime.errors import CheckpointError
+from cosyvoice_runtime.families import COSYVOICE_300M
 from cosyvoice_runtime.text import read_tokenizer
 from making import make_checkpoint
 from making.architecture_cosyvoice300m import FULL, TINY, yaml_tree

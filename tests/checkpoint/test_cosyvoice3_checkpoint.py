@@ -17,14 +17,13 @@ from cosyvoice_runtime.checkpoint import (
     verify_checkpoint,
 )
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
-from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3
 from cosyvoice_runtime.checkpoint.layout import PARTS, Part
 from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
+from cosyvoice_runtime.families import COSYVOICE2, COSYVOICE3
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.vocoder.torch import HiFT
-from making import checkpoint_directory as making
-from making import make_checkpoint
+from making import architecture_cosyvoice3, make_checkpoint
 from making.architecture_cosyvoice3 import FULL, TINY, yaml_tree
 from making.random_tensors import MEAN_LOG_MEL, random_tensors
 from prompts import prompt_of_tensors
@@ -123,7 +122,7 @@ def test_same_seed_same_bytes(made: Path, tmp_path: Path) -> None:
 
 
 def test_full_is_written_as_safetensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(making.MADE, "cosyvoice3", replace(making.MADE["cosyvoice3"], full=TINY))
+    monkeypatch.setattr(architecture_cosyvoice3, "FULL", TINY)
     path = make_checkpoint(tmp_path / "full", "full", dtype=torch.bfloat16, family="cosyvoice3")
     assert {f"{part}.safetensors" for part in PARTS} <= {file.name for file in path.iterdir()}
     assert verify_checkpoint(path) == []

@@ -21,11 +21,11 @@ from cosyvoice_runtime.checkpoint import (
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.layout import PARTS, Part
 from cosyvoice_runtime.checkpoint.schema import part_schema
-from cosyvoice_runtime.checkpoint.special_tokens import QWEN2_TOKENS, tokenizer_length
+from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, TEXT_TABLE
 from cosyvoice_runtime.errors import InvalidInput
-from making import checkpoint_directory as making
-from making import make_checkpoint
+from cosyvoice_runtime.families.tokens import QWEN2_TOKENS
+from making import architecture, make_checkpoint
 from making.architecture import FULL, TINY
 from making.random_tensors import random_tensors
 
@@ -104,7 +104,7 @@ def test_bad_arguments_are_refused(tmp_path: Path, size: str, seed: int) -> None
 def test_full_is_written_as_tied_safetensors_of_the_chosen_dtype(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(making.MADE, "cosyvoice2", replace(making.MADE["cosyvoice2"], full=TINY))
+    monkeypatch.setattr(architecture, "FULL", TINY)
     path = make_checkpoint(tmp_path / "full", "full", seed=1, dtype=torch.bfloat16)
     config = load_config(path)
     assert config == TINY

@@ -20,7 +20,7 @@ from cosyvoice_front.upload import new_upload
 from cosyvoice_front.uploads import Uploads
 from cosyvoice_front.voice_upload import TRIAL
 from cosyvoice_runtime.audio.audio import Audio
-from cosyvoice_runtime.checkpoint.family import COSYVOICE2, FAMILIES
+from cosyvoice_runtime.families import COSYVOICE2, FAMILIES
 from cosyvoice_runtime.local.cli import main
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.text.frontend import TextFrontEnd

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from goldens import COSYVOICE_300M, TESTS, Case, Compare, read
 
+from cosyvoice_runtime import families
 from cosyvoice_runtime.audio.mel import mel_spectrogram
-from cosyvoice_runtime.checkpoint import family
-from cosyvoice_runtime.checkpoint.whisper_tokens import WHISPER_TOKENS, read_ranks, write_ranks
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.families.whisper_tokens import WHISPER_TOKENS, read_ranks, write_ranks
 from cosyvoice_runtime.text.frontend import TextFrontEnd
 from cosyvoice_runtime.text.whisper_tokenizer import WhisperTokenizer
 
@@ -53,7 +53,7 @@ def test_text_ids_equal_reference(case: dict[str, Any], tokenizer: WhisperTokeni
 
 @each_stored_text
 def test_segments_equal_reference_or_are_pinned(case: dict[str, Any], tokenizer: WhisperTokenizer) -> None:
-    front_end = TextFrontEnd(tokenizer, normaliser="rules", family=family.COSYVOICE_300M)
+    front_end = TextFrontEnd(tokenizer, normaliser="rules", family=families.COSYVOICE_300M)
     try:
         segments = front_end.segments(case["text"])
     except InvalidInput:
@@ -63,7 +63,7 @@ def test_segments_equal_reference_or_are_pinned(case: dict[str, Any], tokenizer:
 
 @pytest.mark.parametrize("case", COSYVOICE_300M.cases("audio_frontend"), ids=str)
 def test_prompt_mel(case: Case, compare: Compare) -> None:
-    mel = mel_spectrogram(case["wav"][0].numpy(), family.COSYVOICE_300M.mel)
+    mel = mel_spectrogram(case["wav"][0].numpy(), families.COSYVOICE_300M.mel)
     compare("mel", mel.T[None], case["mel"], 1e-4)
 
 

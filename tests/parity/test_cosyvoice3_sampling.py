@@ -7,7 +7,7 @@ import pytest
 import torch
 from goldens import COSYVOICE3, Case
 
-from cosyvoice_runtime.checkpoint import family
+from cosyvoice_runtime import families
 from cosyvoice_runtime.lm import sampling
 from cosyvoice_runtime.lm.generation import SilenceFilter
 from cosyvoice_runtime.lm.sampling import SamplerState, SamplingOptions, nucleus_sizes
@@ -42,12 +42,12 @@ def test_noise_is_drawn_in_the_reference_order(case: Case) -> None:
 
 
 def test_silent_tokens_are_the_published_ones() -> None:
-    assert family.COSYVOICE3.silent_tokens == set(SILENT)
+    assert families.COSYVOICE3.silent_tokens == set(SILENT)
 
 
 @pytest.mark.parametrize("name", SILENCE)
 @pytest.mark.parametrize("group", [1, 3, 100])
 def test_runs_of_silence_are_thinned_as_in_the_reference(name: str, group: int) -> None:
-    drawn, keep = SILENCE[name]["from_llm"], SilenceFilter(family.COSYVOICE3.silent_tokens)
+    drawn, keep = SILENCE[name]["from_llm"], SilenceFilter(families.COSYVOICE3.silent_tokens)
     heard = [keep(drawn[start : start + group]) for start in range(0, len(drawn), group)]
     assert [token for tokens in heard for token in tokens] == SILENCE[name]["to_flow"]

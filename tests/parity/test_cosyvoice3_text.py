@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from goldens import COSYVOICE3, Case, Compare
 
+from cosyvoice_runtime import families
 from cosyvoice_runtime.audio.mel import mel_spectrogram
-from cosyvoice_runtime.checkpoint import family
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.speakable import is_speakable
 from cosyvoice_runtime.text.frontend import TextFrontEnd
@@ -43,7 +43,7 @@ class StandInTokenizer:
 
 @pytest.mark.parametrize("case", TEXTS, ids=[case["text"][:24] for case in TEXTS])
 def test_normalised_and_split_text_equals_upstream_or_is_pinned(case: dict[str, Any]) -> None:
-    front_end = TextFrontEnd(StandInTokenizer(), normaliser="rules", family=family.COSYVOICE3)
+    front_end = TextFrontEnd(StandInTokenizer(), normaliser="rules", family=families.COSYVOICE3)
     try:
         segments = front_end.segments(case["text"])
     except InvalidInput:
@@ -54,5 +54,5 @@ def test_normalised_and_split_text_equals_upstream_or_is_pinned(case: dict[str, 
 
 @pytest.mark.parametrize("case", COSYVOICE3.cases("audio_frontend"), ids=str)
 def test_mel_equals_reference(case: Case, compare: Compare) -> None:
-    mel = mel_spectrogram(case["wav"][0], family.COSYVOICE3.mel)
+    mel = mel_spectrogram(case["wav"][0], families.COSYVOICE3.mel)
     compare("mel", mel.T[None], case["mel"], 1e-4)

@@ -10,8 +10,9 @@ import pytest
 
 from cosyvoice_runtime.checkpoint.layout import PARTS, Part
 from cosyvoice_runtime.checkpoint.schema import part_schema
-from cosyvoice_runtime.checkpoint.special_tokens import COSYVOICE3_TOKENS, special_token_ids
+from cosyvoice_runtime.checkpoint.special_tokens import special_token_ids
 from cosyvoice_runtime.checkpoint.tensors import schema_problems
+from cosyvoice_runtime.families.tokens import SPECIAL_TOKENS_AND_UNITS
 from making import (
     architecture,
     architecture_cosyvoice3,
@@ -56,4 +57,6 @@ def test_golden_weights_have_names_and_shapes_of_schema(family: goldens.Goldens,
 
 
 def test_special_tokens_of_cosyvoice3_have_the_published_ids() -> None:
-    assert special_token_ids(151643, COSYVOICE3_TOKENS) == published(goldens.COSYVOICE3, "special_tokens")
+    assert special_token_ids(151643, SPECIAL_TOKENS_AND_UNITS) == published(
+        goldens.COSYVOICE3, "special_tokens"
+    )

@@ -15,9 +15,8 @@ from cosyvoice_runtime.lm.prompt import Prompt, PromptPart, Table, num_positions
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.text_stream import TextStream
 from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
-from cosyvoice_runtime.lm.torch.families import load_speech_lm
 from cosyvoice_runtime.lm.torch.kv_cache import KVCache
-from cosyvoice_runtime.lm.torch.speech_decoder import SpeechDecoder
+from cosyvoice_runtime.lm.torch.speech_decoder import SpeechDecoder, load_speech_lm
 
 TOLERANCE = 1e-4
 FAMILIES = [goldens.COSYVOICE2, goldens.COSYVOICE3, goldens.COSYVOICE_300M]

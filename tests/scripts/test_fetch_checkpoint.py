@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,10 +23,10 @@ from huggingface_hub.hf_api import ModelInfo
 
 from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.checkpoint.checksums import read_checksums
-from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, COSYVOICE_300M, FAMILIES, Family
-from cosyvoice_runtime.checkpoint.hubs import PUBLISHED
 from cosyvoice_runtime.checkpoint.layout import QWEN2_FILES
 from cosyvoice_runtime.checkpoint.sha256 import sha256_of
+from cosyvoice_runtime.families import COSYVOICE2, COSYVOICE3, COSYVOICE_300M, FAMILIES, Family
+from cosyvoice_runtime.families.family import PublishedFile
 from making import make_checkpoint
 
 ROOT = Path(__file__).parents[2]
@@ -356,7 +357,7 @@ def test_what_is_read_is_fetched_and_nothing_else_and_each_file_told(
     out = tmp_path / "checkpoint"
     fetching.fetch(out, source, family)
     assert sorted(hub.fetched) == sorted(read_of(family))
-    published = PUBLISHED[family]
+    published = family.published
     repository = published.hugging_face if source == "huggingface" else published.model_scope
     assert {name for name, _ in hub.asked} == {repository}
     told = capsys.readouterr().out
@@ -459,14 +460,13 @@ def published_without_vocabulary(hub: Hub) -> None:
 def test_vocabulary_that_a_family_is_published_without_is_fetched_too(
     fetching: ModuleType,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     published_without_vocabulary: None,
 ) -> None:
     whole = make_checkpoint(tmp_path / "made", "tiny", seed=0, family="cosyvoice300m")
     vocabulary = whole / COSYVOICE_300M.vocabulary
-    there = fetching.PublishedFile(vocabulary.as_uri(), sha256_of(vocabulary))
-    monkeypatch.setitem(fetching.VOCABULARIES, COSYVOICE_300M, there)
-    fetching.fetch(tmp_path / "fetched", "huggingface", COSYVOICE_300M)
+    there = PublishedFile(vocabulary.as_uri(), sha256_of(vocabulary))
+    family = replace(COSYVOICE_300M, vocabulary_source=there)
+    fetching.fetch(tmp_path / "fetched", "huggingface", family)
     assert (tmp_path / "fetched" / COSYVOICE_300M.vocabulary).read_bytes() == vocabulary.read_bytes()
     assert read_checksums(tmp_path / "fetched")[COSYVOICE_300M.vocabulary] == sha256_of(vocabulary)
 
@@ -475,18 +475,17 @@ def test_vocabulary_that_a_family_is_published_without_is_fetched_too(
 def test_vocabulary_that_cannot_be_had_or_is_another_is_told(
     fetching: ModuleType,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     published_without_vocabulary: None,
     exists: bool,
 ) -> None:
     other = tmp_path / "other"
     if exists:
         other.write_bytes(b"another file")
-    there = fetching.PublishedFile(other.as_uri(), "0" * 64)
-    monkeypatch.setitem(fetching.VOCABULARIES, COSYVOICE_300M, there)
+    there = PublishedFile(other.as_uri(), "0" * 64)
+    family = replace(COSYVOICE_300M, vocabulary_source=there)
     said = "is another file" if exists else "put this file there"
     with pytest.raises(fetching.FetchError, match=rf"multilingual\.tiktoken: file://.* {said}"):
-        fetching.fetch(tmp_path / "fetched", "huggingface", COSYVOICE_300M)
+        fetching.fetch(tmp_path / "fetched", "huggingface", family)
     assert not (tmp_path / "fetched" / COSYVOICE_300M.vocabulary).exists()
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cosyvoice_runtime.checkpoint.family import FAMILIES
+from cosyvoice_runtime.families import FAMILIES
 
 ROOT = Path(__file__).resolve().parents[2]
 INSTRUCTION = "You are a helpful assistant.<|endofprompt|>"

@@ -8,8 +8,8 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, COSYVOICE_300M
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.families import COSYVOICE2, COSYVOICE3, COSYVOICE_300M
 from cosyvoice_runtime.lm.torch.kv_cache import cache_bytes
 from cosyvoice_runtime.settings import (
     Machine,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, COSYVOICE_300M
+from cosyvoice_runtime.families import COSYVOICE2, COSYVOICE3, COSYVOICE_300M
 from cosyvoice_runtime.flow.torch.flow import Flow, FlowNetwork
 from cosyvoice_runtime.flow.torch.pages import PagePool
 from cosyvoice_runtime.gpu.nvidia import GpuFacts

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from cosyvoice_runtime.checkpoint.special_tokens import QWEN2_TOKENS
+from cosyvoice_runtime.families.tokens import QWEN2_TOKENS
 
 CORPUS = [
     "The quick brown fox jumps over the lazy dog. Hello, my name is Alice; how about you? I'll say 1999.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from small_tokenizer import WordCounter
 
-from cosyvoice_runtime.checkpoint.family import COSYVOICE_300M
+from cosyvoice_runtime.families import COSYVOICE_300M
 from cosyvoice_runtime.text.clauses import Clause
 from cosyvoice_runtime.text.frontend import TextFrontEnd
 from cosyvoice_runtime.text.split import SplitLimits

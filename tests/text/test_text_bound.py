@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosyvoice_runtime.checkpoint.special_tokens import SPECIAL_TOKENS
+from cosyvoice_runtime.families.tokens import SPECIAL_TOKENS
 from cosyvoice_runtime.text.split import bounded
 from cosyvoice_runtime.text.tokenizer import TextTokenizer
 from cosyvoice_runtime.text.validate import SPECIAL

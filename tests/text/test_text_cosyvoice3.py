@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_tokenizer import WordCounter
 
-from cosyvoice_runtime.checkpoint.family import COSYVOICE3
-from cosyvoice_runtime.checkpoint.pronunciation import UNITS
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.families import COSYVOICE3
+from cosyvoice_runtime.families.tokens import UNITS
 from cosyvoice_runtime.text.frontend import TextFrontEnd
 from cosyvoice_runtime.text.segment_stream import EAGER
 from cosyvoice_runtime.text.split import SplitLimits

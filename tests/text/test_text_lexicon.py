@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from small_tokenizer import WordCounter
 
-from cosyvoice_runtime.checkpoint.special_tokens import COSYVOICE3_TOKENS, SPECIAL_TOKENS
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.families.tokens import SPECIAL_TOKENS, SPECIAL_TOKENS_AND_UNITS
 from cosyvoice_runtime.text.frontend import TextFrontEnd
 from cosyvoice_runtime.text.lexicon import MAX_WORDS, Lexicon
 
@@ -84,7 +84,7 @@ def test_transcript_and_text_in_pieces_are_respelled_too() -> None:
 
 def test_file_has_words_tabs_and_remarks(tmp_path: Path) -> None:
     path = write(tmp_path, "\ufeff# names\n\nHuawei\tHwah way\n报道给予\t报道[j][ǐ]予\n")
-    lexicon = Lexicon.read(path, COSYVOICE3_TOKENS)
+    lexicon = Lexicon.read(path, SPECIAL_TOKENS_AND_UNITS)
     assert len(lexicon) == 2
     assert lexicon("Huawei，报道给予") == "Hwah way，报道[j][ǐ]予"
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosyvoice_runtime.checkpoint.special_tokens import SPECIAL_TOKENS
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
+from cosyvoice_runtime.families.tokens import SPECIAL_TOKENS
 from cosyvoice_runtime.text.grammar import Grammar
 from cosyvoice_runtime.text.lexicon import Lexicon
 from cosyvoice_runtime.text.normalise import MODES, Normaliser

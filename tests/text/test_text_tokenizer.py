@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cosyvoice_runtime.checkpoint.special_tokens import QWEN2_TOKENS, SPECIAL_TOKENS
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
+from cosyvoice_runtime.families.tokens import QWEN2_TOKENS, SPECIAL_TOKENS
 from cosyvoice_runtime.text.tokenizer import TextTokenizer
 
 PIECES = st.one_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,7 +12,6 @@ import torch
 
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.config import ModelConfig
-from cosyvoice_runtime.checkpoint.config_flow import FlowConfig, RegulatedFlowConfig
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.engine.runtimes.device import as_current, on_own_stream
@@ -22,6 +21,7 @@ from cosyvoice_runtime.engine.runtimes.torch_graphs import capture_graphs, turns
 from cosyvoice_runtime.engine.runtimes.torch_memory import room, turn_rows
 from cosyvoice_runtime.engine.runtimes.torch_token2wav import TorchToken2Wav
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.families import flow_parts, load
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.pages import PagePool
 from cosyvoice_runtime.flow.torch.stream import FlowStream
@@ -35,7 +35,7 @@ from cosyvoice_runtime.settings.gpu_memory import work_bytes
 from cosyvoice_runtime.settings.token2wav import EIGHT_BIT_PAGES
 from cosyvoice_runtime.token2wav.any_token2wav import AnyToken2Wav
 from cosyvoice_runtime.token2wav.chunked_token2wav import ChunkedToken2Wav, Devices, Precision
-from cosyvoice_runtime.token2wav.families import require_own_schedule
+from cosyvoice_runtime.token2wav.loading import require_own_schedule
 from cosyvoice_runtime.vocoder.torch import HiFT, HiFTStream
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> 
         torch.backends.cudnn.deterministic = True
         attend_unplanned()
         config = load_config(settings.checkpoint_dir)
-        opened = _OPENERS[type(config.flow)](settings, config, parts)
+        opened: Opened = load(flow_parts(config.flow.estimator).runtime)(settings, config, parts)
         token2wav, rows, device, turns_at_once, beside, later = opened
         on_gpu = device.type == "cuda"
         if on_gpu:
@@ -104,7 +104,7 @@ def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> 
     )
 
 
-def _open_paged(settings: Token2WavSettings, config: ModelConfig, parts: GpuParts | None) -> Opened:  # noqa: ARG001
+def open_paged(settings: Token2WavSettings, config: ModelConfig, parts: GpuParts | None) -> Opened:  # noqa: ARG001
     token2wav, parts = _load(settings, parts)
     flow = token2wav.torch_flow.flow
     rows = turn_rows(flow, settings, _lanes(parts))
@@ -119,7 +119,7 @@ def _open_paged(settings: Token2WavSettings, config: ModelConfig, parts: GpuPart
     return Opened(token2wav, rows, flow.device, _turns_at_once(settings, on_gpu), beside, later)
 
 
-def _open_chunked(settings: Token2WavSettings, config: ModelConfig, parts: GpuParts | None) -> Opened:  # noqa: ARG001
+def open_chunked(settings: Token2WavSettings, config: ModelConfig, parts: GpuParts | None) -> Opened:  # noqa: ARG001
     """Chunks are computed one after another: rows of a batch would be heard in each other's norms."""
     require_own_schedule("lookahead_frames", settings.lookahead)
     if settings.page_format == EIGHT_BIT_PAGES:
@@ -139,12 +139,6 @@ def _open_chunked(settings: Token2WavSettings, config: ModelConfig, parts: GpuPa
     fused_chosen(settings.kernels, "flow and vocoder", device, "this checkpoint's chunks are wholes")
     logger.info("backend torch: whole chunks, one after another; every kernel is launched")
     return Opened(token2wav, 1, device, turns_at_once=1)
-
-
-_OPENERS: dict[type, Callable[[Token2WavSettings, ModelConfig, GpuParts | None], Opened]] = {
-    FlowConfig: _open_paged,
-    RegulatedFlowConfig: _open_chunked,
-}
 
 
 def _turns_at_once(settings: Token2WavSettings, on_gpu: bool) -> int:

@@ -12,8 +12,8 @@ from numbers import Integral
 
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.audio.speed import check_speed
-from cosyvoice_runtime.checkpoint.special_tokens import END_OF_PROMPT
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.families.tokens import END_OF_PROMPT
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt, parted
 from cosyvoice_runtime.lm.sampling import SamplingOptions

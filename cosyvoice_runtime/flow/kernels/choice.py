@@ -5,25 +5,24 @@ from __future__ import annotations
 import torch
 
 from cosyvoice_runtime.checkpoint.config_flow import DiTConfig, EncoderConfig, EstimatorConfig
+from cosyvoice_runtime.families import flow_parts
 from cosyvoice_runtime.flow.solvers import EULER
 from cosyvoice_runtime.gpu.kernels.choice import LEAST_DEPTH, machine_obstacle
-
-_POWERS_OF_TWO = {
-    EstimatorConfig: ("channels", "num_heads", "head_dim"),
-    DiTConfig: ("width", "num_heads", "head_dim", "feed_forward_factor"),
-}
 
 
 def solver_obstacle(
     device: torch.device, dtype: torch.dtype, config: EstimatorConfig | DiTConfig, solver: str = EULER
 ) -> str | None:
     """Why the fused kernels cannot take the flow's steps; None if they can."""
+    parts = flow_parts(config)
+    if parts.fused_solver is None:
+        return f"there are none for a {type(config).__name__}"
     if solver != EULER:
         return f"they take steps of solver {EULER} alone"
     obstacle = machine_obstacle(device, dtype, torch.float16)
     if obstacle is not None:
         return obstacle
-    for name in _POWERS_OF_TWO[type(config)]:
+    for name in parts.powers_of_two:
         size = getattr(config, name)
         if size & (size - 1):
             return f"{name} of the estimator is {size}, no power of two"

@@ -1,19 +1,10 @@
-"""The fused kernels of each family's flow, picked by the class of its configuration."""
+"""The fused kernels of a flow, picked by the class of its configuration."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from cosyvoice_runtime.checkpoint.config_flow import DiTConfig, EstimatorConfig
-from cosyvoice_runtime.flow.kernels.fused_dit import FusedDiTSolver
-from cosyvoice_runtime.flow.kernels.fused_solver import FusedSolver
+from cosyvoice_runtime.families import flow_parts, load
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.paged_call import PagedSolver
-
-_SOLVERS: dict[type, Callable[[Flow, bool], PagedSolver]] = {
-    EstimatorConfig: FusedSolver.of,
-    DiTConfig: FusedDiTSolver.of,
-}
 
 
 def fused_solver(flow: Flow, chained: bool = True) -> PagedSolver:
@@ -22,4 +13,7 @@ def fused_solver(flow: Flow, chained: bool = True) -> PagedSolver:
     Args:
         chained: kernels start while the one before ends.
     """
-    return _SOLVERS[type(flow.config.estimator)](flow, chained)
+    place = flow_parts(flow.config.estimator).fused_solver
+    assert place is not None, "solver_obstacle tells of flows without kernels"
+    solver: PagedSolver = load(place)(flow, chained)
+    return solver

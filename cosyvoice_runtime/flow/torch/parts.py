@@ -1,4 +1,4 @@
-"""The networks of each family's flow, picked by the class of its configuration."""
+"""The networks of flows that are computed in blocks."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from cosyvoice_runtime.arrays import Array
-from cosyvoice_runtime.checkpoint.config_flow import DiTConfig, EstimatorConfig, FlowConfig
+from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
 from cosyvoice_runtime.checkpoint.stored_arrays import as_arrays
+from cosyvoice_runtime.errors import CheckpointError
+from cosyvoice_runtime.families import flow_parts, load
 from cosyvoice_runtime.flow import weights as flow_weights
-from cosyvoice_runtime.flow import weights_cosyvoice3 as flow_weights_cosyvoice3
+from cosyvoice_runtime.flow import weights_dit
 from cosyvoice_runtime.flow.torch.dit import DiT
 from cosyvoice_runtime.flow.torch.encoder import FlowEncoder
 from cosyvoice_runtime.flow.torch.estimator import Estimator
@@ -21,7 +23,7 @@ from cosyvoice_runtime.flow.torch.lookahead_encoder import LookAheadEncoder
 
 
 @dataclass(frozen=True)
-class FlowParts:
+class FlowNetworks:
     """Makers of the parts of a flow.
 
     Attributes:
@@ -37,9 +39,17 @@ class FlowParts:
     from_published: Callable[[Mapping[str, Array]], dict[str, Array]]
 
 
-def parts_of(config: FlowConfig) -> FlowParts:
-    """Parts of the configuration's family."""
-    return _PARTS[type(config.estimator)]
+def parts_of(config: FlowConfig) -> FlowNetworks:
+    """Networks for a configuration, picked by the class of its estimator.
+
+    Raises:
+        CheckpointError: the flow is not computed in blocks.
+    """
+    networks = flow_parts(config.estimator).networks
+    if networks is None:
+        raise CheckpointError(f"{type(config.estimator).__name__} has no blocks")
+    parts: FlowNetworks = load(networks)
+    return parts
 
 
 def state_dict(config: FlowConfig, tensors: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -56,7 +66,5 @@ def _no_projection(config: FlowConfig) -> nn.Module:  # noqa: ARG001
     return nn.Identity()
 
 
-_PARTS = {
-    EstimatorConfig: FlowParts(FlowEncoder, _linear_projection, Estimator, flow_weights.from_published),
-    DiTConfig: FlowParts(LookAheadEncoder, _no_projection, DiT, flow_weights_cosyvoice3.from_published),
-}
+UNET = FlowNetworks(FlowEncoder, _linear_projection, Estimator, flow_weights.from_published)
+DIFFUSION_TRANSFORMER = FlowNetworks(LookAheadEncoder, _no_projection, DiT, weights_dit.from_published)

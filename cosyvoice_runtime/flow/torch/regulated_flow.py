@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config_flow import RegulatedFlowConfig
-from cosyvoice_runtime.checkpoint.family import PUBLISHED_PROMPT_RATE
 from cosyvoice_runtime.checkpoint.stored_arrays import as_arrays
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.families.family import PUBLISHED_PROMPT_RATE
 from cosyvoice_runtime.flow.prompt import MAX_PROMPT_S, FlowInputs, FlowPrompt
 from cosyvoice_runtime.flow.solvers import EULER
 from cosyvoice_runtime.flow.torch.embedding import embedding
@@ -25,7 +25,7 @@ from cosyvoice_runtime.flow.torch.estimator import NUM_STEPS, Conditions, FlowSo
 from cosyvoice_runtime.flow.torch.length_regulator import LengthRegulator
 from cosyvoice_runtime.flow.torch.relative_encoder import RelativeEncoder
 from cosyvoice_runtime.flow.torch.resampling_estimator import ResamplingEstimator
-from cosyvoice_runtime.flow.weights_cosyvoice300m import from_published
+from cosyvoice_runtime.flow.weights_regulated import from_published
 
 
 class RegulatedFlowNetwork(nn.Module):

@@ -22,10 +22,9 @@ from cosyvoice_runtime.lm.cache import CachePool, CacheUse
 from cosyvoice_runtime.lm.engines.cache_room import check_shared_room, shared_pool
 from cosyvoice_runtime.lm.engines.engine import BatchEngine, OpenEngine, Progress
 from cosyvoice_runtime.lm.kernels.choice import draw_obstacle, step_obstacle
-from cosyvoice_runtime.lm.torch.families import load_speech_lm
 from cosyvoice_runtime.lm.torch.prefill_graphs import LogitsPrefill
 from cosyvoice_runtime.lm.torch.slot_draws import DrawSlots, draw_plain
-from cosyvoice_runtime.lm.torch.speech_decoder import SpeechDecoder
+from cosyvoice_runtime.lm.torch.speech_decoder import SpeechDecoder, load_speech_lm
 from cosyvoice_runtime.lm.torch.step_graphs import LogitsStep
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.settings import TensorrtLlmSettings

@@ -13,6 +13,7 @@ from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.schema import llm_schema
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, schema_problems
 from cosyvoice_runtime.errors import CheckpointError
+from cosyvoice_runtime.families import load, speech_lm_parts
 from cosyvoice_runtime.gpu.transfer import integers
 from cosyvoice_runtime.lm.prompt import PromptPart
 from cosyvoice_runtime.lm.torch.kv_cache import CacheView
@@ -159,3 +160,18 @@ def store_by_columns(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, nn.Linear):
             module.weight.data = module.weight.data.t().contiguous().t()
+
+
+def load_speech_lm(
+    config: SpeechLMConfig,
+    tensors: Mapping[str, Tensor],
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> SpeechDecoder:
+    """Network with the weights of ``llm.pt``, given under their published names.
+
+    Raises:
+        CheckpointError: a tensor is missing, unknown or has another shape.
+    """
+    network: SpeechDecoder = load(speech_lm_parts(config).network)(config, tensors, device, dtype)
+    return network

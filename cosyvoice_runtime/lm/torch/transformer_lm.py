@@ -22,7 +22,7 @@ from cosyvoice_runtime.flow.torch.embedding import embedding
 from cosyvoice_runtime.flow.torch.encoder import ScaledEmbedding, relative_positions
 from cosyvoice_runtime.flow.torch.relative_encoder import RelativeEncoder
 from cosyvoice_runtime.flow.weights import fused_projections, renamed
-from cosyvoice_runtime.flow.weights_cosyvoice300m import ENCODER_RENAMES
+from cosyvoice_runtime.flow.weights_regulated import ENCODER_RENAMES
 from cosyvoice_runtime.gpu.transfer import integers
 from cosyvoice_runtime.lm.prompt import PromptPart, Table
 from cosyvoice_runtime.lm.torch.kv_cache import CachePlaces, CacheView

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from cosyvoice_runtime.arrays import Floats, Ids
 from cosyvoice_runtime.audio.audio import Audio
-from cosyvoice_runtime.checkpoint.family import COSYVOICE2, Family
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.families import DEFAULT, Family
 from cosyvoice_runtime.settings.front import DEFAULT_VOICE
 from cosyvoice_runtime.voice import Voice, VoiceStore, voice_key
 from cosyvoice_runtime.voice.build import assemble_voice, extractor_samples, prompt_mel
@@ -45,7 +45,7 @@ class VoiceBook:
         extractors: ReferenceExtractors,
         checkpoint_id: str,
         on_lookup: Callable[[bool], None] = lambda _: None,
-        family: Family = COSYVOICE2,
+        family: Family = DEFAULT,
         nobody: Voice | None = None,
     ) -> None:
         self._store = store

@@ -8,12 +8,14 @@ from typing import Any
 
 import onnx
 
+from cosyvoice_runtime import families
 from cosyvoice_runtime.arrays import Array
-from cosyvoice_runtime.checkpoint.config_flow import DiTConfig, EstimatorConfig, FlowConfig
-from cosyvoice_runtime.checkpoint.config_vocoder import CausalVocoderConfig, VocoderConfig
+from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
+from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
 from cosyvoice_runtime.errors import CheckpointError
+from cosyvoice_runtime.families import load
 from cosyvoice_runtime.flow import weights as flow_weights
-from cosyvoice_runtime.flow import weights_cosyvoice3 as flow_weights_cosyvoice3
+from cosyvoice_runtime.flow import weights_dit
 from cosyvoice_runtime.flow.onnx import (
     encoder_graph as flow_encoder_graph,
 )
@@ -27,7 +29,6 @@ from cosyvoice_runtime.flow.onnx import (
     transformer_graph as flow_transformer_graph,
 )
 from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats
-from cosyvoice_runtime.vocoder.onnx.decoder_graph import CausalStreamedDecoder, StreamedDecoder
 
 Weights = Mapping[str, Array]
 
@@ -54,29 +55,31 @@ def flow_parts(config: FlowConfig) -> CpuFlowGraphs:
     Raises:
         CheckpointError: networks of this family have no graphs.
     """
-    kind = type(config.estimator)
-    if kind not in _FLOWS:
-        raise CheckpointError(f"{kind.__name__} has no graph for ONNX Runtime")
-    return _FLOWS[kind]
+    place = families.flow_parts(config.estimator).onnx_graphs
+    if place is None:
+        raise CheckpointError(f"{type(config.estimator).__name__} has no graph for ONNX Runtime")
+    graphs: CpuFlowGraphs = load(place)
+    return graphs
 
 
 def decoder_graph(weights: Weights, config: VocoderConfig) -> onnx.ModelProto:
     """See :class:`StreamedDecoder`."""
-    return _DECODERS[type(config)](weights, config).build()
+    place = families.vocoder_parts(config).onnx_decoder
+    if place is None:
+        raise CheckpointError(f"{type(config).__name__} has no graph for ONNX Runtime")
+    graph: onnx.ModelProto = load(place)(weights, config).build()
+    return graph
 
 
-_DECODERS = {VocoderConfig: StreamedDecoder, CausalVocoderConfig: CausalStreamedDecoder}
-_FLOWS: dict[type, CpuFlowGraphs] = {
-    EstimatorConfig: CpuFlowGraphs(
-        flow_weights.from_published,
-        flow_encoder_graph.encoder_graph,
-        flow_estimator_graph.estimator_graph,
-        flow_times_graph.times_graph,
-    ),
-    DiTConfig: CpuFlowGraphs(
-        flow_weights_cosyvoice3.from_published,
-        flow_encoder_graph.lookahead_graph,
-        flow_transformer_graph.transformer_graph,
-        flow_transformer_graph.times_graph,
-    ),
-}
+UNET = CpuFlowGraphs(
+    flow_weights.from_published,
+    flow_encoder_graph.encoder_graph,
+    flow_estimator_graph.estimator_graph,
+    flow_times_graph.times_graph,
+)
+DIFFUSION_TRANSFORMER = CpuFlowGraphs(
+    weights_dit.from_published,
+    flow_encoder_graph.lookahead_graph,
+    flow_transformer_graph.transformer_graph,
+    flow_transformer_graph.times_graph,
+)

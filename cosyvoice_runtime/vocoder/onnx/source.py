@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cosyvoice_runtime.arrays import Floats
-from cosyvoice_runtime.checkpoint.config_vocoder import CausalVocoderConfig, VocoderConfig
+from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
+from cosyvoice_runtime.families import load, vocoder_parts
 from cosyvoice_runtime.vocoder.noise_table import FixedNoise
 from cosyvoice_runtime.vocoder.onnx.source_noise import CpuNoiseTable, CpuSourceNoise
 from cosyvoice_runtime.vocoder.state import UtteranceNoise
@@ -128,8 +129,8 @@ class CpuStaircaseSource(CpuSource):
 
 
 def source_of(config: VocoderConfig, weight: Floats, bias: Floats) -> CpuSource:
-    """That of the configuration's family."""
-    return _SOURCES[type(config)](config, weight, bias)
-
-
-_SOURCES = {VocoderConfig: CpuSource, CausalVocoderConfig: CpuStaircaseSource}
+    """The source for a configuration, picked by its class."""
+    place = vocoder_parts(config).onnx_source
+    assert place is not None, "a graph was made for the vocoder"
+    source: CpuSource = load(place)(config, weight, bias)
+    return source

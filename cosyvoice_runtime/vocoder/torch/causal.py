@@ -16,7 +16,7 @@ from cosyvoice_runtime.checkpoint.config_vocoder import CausalVocoderConfig, Voc
 from cosyvoice_runtime.vocoder.geometry import EDGE_KERNEL, F0_KERNEL, UpsamplingStage
 from cosyvoice_runtime.vocoder.noise_table import FixedNoise
 from cosyvoice_runtime.vocoder.torch.fixed_noise import NoiseTable
-from cosyvoice_runtime.vocoder.torch.hift import Decoder, F0Predictor, FrameConv, ResBlock, parts_of
+from cosyvoice_runtime.vocoder.torch.hift import Decoder, F0Predictor, FrameConv, ResBlock
 from cosyvoice_runtime.vocoder.torch.source import HarmonicSource
 
 
@@ -127,6 +127,6 @@ class StaircaseSource(HarmonicSource):
         return self._noise_amplitude(voiced)
 
 
-@parts_of.register
-def _causal_parts(config: CausalVocoderConfig) -> tuple[F0Predictor, HarmonicSource, Decoder]:
+def networks(config: CausalVocoderConfig) -> tuple[F0Predictor, HarmonicSource, Decoder]:
+    """F0 predictor, source and decoder of convolutions that look back."""
     return CausalF0Predictor(config), StaircaseSource(config), CausalDecoder(config)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import singledispatch
 from math import pi
 
 import torch
@@ -11,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
+from cosyvoice_runtime.families import load, vocoder_parts
 from cosyvoice_runtime.vocoder.geometry import EDGE_KERNEL, F0_KERNEL, F0_LAYERS, UpsamplingStage, stages
 from cosyvoice_runtime.vocoder.state import UtteranceNoise
 from cosyvoice_runtime.vocoder.torch.rows import Rows, Trim
@@ -264,9 +264,8 @@ def _polar(head: Tensor) -> Tensor:
     return torch.cat([magnitude * phase.cos(), magnitude * phase.sin()], dim=1)
 
 
-@singledispatch
-def parts_of(config: VocoderConfig) -> tuple[F0Predictor, HarmonicSource, Decoder]:
-    """The networks of a configuration's family, picked by its class."""
+def networks(config: VocoderConfig) -> tuple[F0Predictor, HarmonicSource, Decoder]:
+    """F0 predictor, source and decoder of convolutions that see both sides."""
     return F0Predictor(config), HarmonicSource(config), Decoder(config)
 
 
@@ -278,7 +277,7 @@ class HiFT(nn.Module):
         self.config = config
         self.fused = False
         """Whether fused kernels have taken the decoder's place."""
-        self.f0_predictor, self.m_source, self.decoder = parts_of(config)
+        self.f0_predictor, self.m_source, self.decoder = load(vocoder_parts(config).networks)(config)
 
     @classmethod
     def from_tensors(

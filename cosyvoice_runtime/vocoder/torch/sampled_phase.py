@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config_vocoder import SampledPhaseVocoderConfig, VocoderConfig
-from cosyvoice_runtime.vocoder.torch.hift import Decoder, F0Predictor, parts_of
+from cosyvoice_runtime.vocoder.torch.hift import Decoder, F0Predictor
 from cosyvoice_runtime.vocoder.torch.source import FROM_THE_START, HarmonicSource, PhaseCarry
 
 
@@ -68,8 +68,6 @@ class SampledPhaseSource(HarmonicSource):
         return torch.sin(2 * pi * (phase - phase.round()).float())
 
 
-@parts_of.register
-def _sampled_phase_parts(
-    config: SampledPhaseVocoderConfig,
-) -> tuple[F0Predictor, HarmonicSource, Decoder]:
+def networks(config: SampledPhaseVocoderConfig) -> tuple[F0Predictor, HarmonicSource, Decoder]:
+    """F0 predictor, source whose phase is summed over samples, and decoder."""
     return F0Predictor(config), SampledPhaseSource(config), Decoder(config)

@@ -17,7 +17,6 @@ import pytest
 from coded_stages import TOKEN_SAMPLES, CodedStages
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint import load_config
-from cosyvoice_runtime.checkpoint.family import COSYVOICE3
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.incoming_text import MAX_BUFFERED_BYTES, IncomingText, TextMark
 from cosyvoice_runtime.engine.utterance.request import Utterance
@@ -25,6 +24,7 @@ from cosyvoice_runtime.engine.utterance.streamed_text import beside, speak_arriv
 from cosyvoice_runtime.engine.utterance.text_feeder import TextFeeder
 from cosyvoice_runtime.engine.utterance.utterance import speak
 from cosyvoice_runtime.errors import ClientGoneError, CosyVoiceError, InvalidInput, WithdrawnError, status_of
+from cosyvoice_runtime.families import COSYVOICE3
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
 from cosyvoice_runtime.lm.text_segment import SegmentQueue
 from cosyvoice_runtime.local import SpeechRequest, Synthesizer

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.families import COSYVOICE2, COSYVOICE3
 from cosyvoice_runtime.serving.speech.load import front_end_of
 from cosyvoice_runtime.settings import Machine, Settings
 from cosyvoice_runtime.text.grammar import Grammar

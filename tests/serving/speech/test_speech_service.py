@@ -14,10 +14,10 @@ import pytest
 from triton_python_backend_utils import InferenceRequest
 
 from coded_stages import TOKEN_SAMPLES, CodedStages
-from cosyvoice_runtime.checkpoint.family import COSYVOICE2, COSYVOICE3, Family
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.stages import TokenGroup
 from cosyvoice_runtime.errors import ClientGoneError, CosyVoiceError, StageLostError, status_of
+from cosyvoice_runtime.families import COSYVOICE2, COSYVOICE3, Family
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.process.headers import PROBE_HEADER

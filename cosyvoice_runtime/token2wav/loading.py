@@ -1,16 +1,14 @@
-"""From tokens to waveform, as the networks of each family can."""
+"""Flow and vocoder of a checkpoint, loaded as its family needs."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import torch
 
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.config import ModelConfig
-from cosyvoice_runtime.checkpoint.config_flow import FlowConfig, RegulatedFlowConfig
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.families import flow_parts, load
 from cosyvoice_runtime.flow.page_store import FLOW_PAGES
 from cosyvoice_runtime.flow.solvers import EULER
 from cosyvoice_runtime.flow.torch.estimator import NUM_STEPS
@@ -44,11 +42,12 @@ def load_token2wav(
         CheckpointError: a file is missing or damaged.
         InvalidInput: ``lookahead_frames`` where the vocoder waits for none.
     """
-    load = _LOADERS[type(config.flow)]
-    return load(layout, config, device, precision, ode_steps, lookahead_frames, solver)
+    place = flow_parts(config.flow.estimator).token2wav
+    loaded: AnyToken2Wav = load(place)(layout, config, device, precision, ode_steps, lookahead_frames, solver)
+    return loaded
 
 
-def _streamed(
+def load_streamed(
     layout: Layout,
     config: ModelConfig,
     device: Device,
@@ -57,6 +56,7 @@ def _streamed(
     lookahead_frames: int | None,
     solver: str,
 ) -> AnyToken2Wav:
+    """A flow in blocks, with as many frames a token everywhere."""
     tensors = load_tensors(layout, "flow", config)
     flow = Flow.from_tensors(config.flow, tensors, device, precision.flow, steps, solver=solver)
     tensors = load_tensors(layout, "hift", config)
@@ -64,7 +64,7 @@ def _streamed(
     return Token2Wav(FlowStream(flow, FLOW_PAGES), HiFTStream(vocoder), lookahead_frames)
 
 
-def _chunked(
+def load_chunked(
     layout: Layout,
     config: ModelConfig,
     device: Device,
@@ -73,6 +73,7 @@ def _chunked(
     lookahead_frames: int | None,
     solver: str,
 ) -> AnyToken2Wav:
+    """A flow whose chunks are wholes."""
     require_own_schedule("lookahead_frames", lookahead_frames)
     return ChunkedToken2Wav.from_checkpoint(layout, config, Devices(device, device), precision, steps, solver)
 
@@ -84,9 +85,3 @@ def require_own_schedule(field: str, lookahead: int | None) -> None:
     """
     if lookahead is not None:
         raise InvalidInput(field, lookahead, "exact: this checkpoint's chunks have a schedule of their own")
-
-
-_LOADERS: dict[type, Callable[..., AnyToken2Wav]] = {
-    FlowConfig: _streamed,
-    RegulatedFlowConfig: _chunked,
-}

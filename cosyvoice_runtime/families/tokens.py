@@ -1,6 +1,34 @@
-"""Units of pronunciation that CosyVoice3 reads in brackets, in the order of their ids."""
+"""Tokens that families add to the Qwen2 byte-level vocabulary, in the order of their ids.
+
+The published ``vocab.json`` ends at id 151642; the three tokens of Qwen2 follow (listed in the published
+``tokenizer_config.json``), then those of the family (listed nowhere in the directory).
+"""
 
 from __future__ import annotations
+
+QWEN2_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+END_OF_PROMPT = "<|endofprompt|>"
+SOUND_TOKENS = (
+    END_OF_PROMPT,
+    "[breath]",
+    "<strong>",
+    "</strong>",
+    "[noise]",
+    "[laughter]",
+    "[cough]",
+    "[clucking]",
+    "[accent]",
+    "[quick_breath]",
+    "<laughter>",
+    "</laughter>",
+    "[hissing]",
+    "[sigh]",
+    "[vocalized-noise]",
+    "[lipsmack]",
+    "[mn]",
+)
+SPECIAL_TOKENS = QWEN2_TOKENS + SOUND_TOKENS
+"""Tokens after the vocabulary of a Qwen2, up to id 151662 of the published one."""
 
 ARPABET = """
     AA AA0 AA1 AA2 AE AE0 AE1 AE2 AH AH0 AH1 AH2 AO AO0 AO1 AO2 AW AW0 AW1 AW2 AY AY0 AY1 AY2 B CH D
@@ -20,3 +48,7 @@ PINYIN = """
 """Mandarin initials and finals, finals with their tone."""
 
 UNITS = tuple(f"[{unit}]" for unit in (ARPABET + PINYIN).split())
+"""Units of pronunciation, as texts have them in brackets."""
+SPECIAL_TOKENS_AND_UNITS = (*SPECIAL_TOKENS, "<|endofsystem|>", *UNITS)
+"""Tokens after the vocabulary of a Qwen2 that reads units of pronunciation,
+up to id 151923 of a published one."""
