@@ -16,7 +16,7 @@ from cosyvoice_runtime.gateway.policy import RefusedError
 from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
 from cosyvoice_runtime.metrics import Metric, Metrics
 from cosyvoice_runtime.metrics.request_count import REFUSED, REQUESTS, REQUESTS_ABOUT
-from cosyvoice_runtime.serving.speech.places import PLACES_FILE, SharedPlaces
+from cosyvoice_runtime.serving.speech.board import BOARD_FILE, open_board
 from cosyvoice_runtime.serving.speech.turns import Turns, client_number
 
 
@@ -30,7 +30,7 @@ class LoadShedder:
     """
 
     def __init__(self, directory: Path, models: Collection[str]) -> None:
-        self._turns = Turns(SharedPlaces(directory / PLACES_FILE))
+        self._turns = Turns(open_board(directory / BOARD_FILE))
         self._refusals = {model: RefusalCount(model, directory) for model in models}
 
     @classmethod

@@ -1,4 +1,4 @@
-"""A place for an utterance that somebody else has."""
+"""A place for an utterance that somebody has."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cosyvoice_runtime.serving.speech.places import PLACES_FILE, SharedPlaces
-from cosyvoice_runtime.serving.speech.tickets import UNNAMED
+from cosyvoice_runtime.serving.speech.board import BOARD_FILE, open_board
 
 
 @contextmanager
 def taken_place(folder: Path) -> Iterator[None]:
-    """The first place is taken, whoever's turn it is."""
-    places = SharedPlaces(folder / PLACES_FILE)
-    number = places.take(1, UNNAMED)
-    assert number is not None
+    """One place more is taken, whoever's turn it is."""
+    board = open_board(folder / BOARD_FILE)
+    board["held"] += 1
     try:
         yield
     finally:
-        places.leave(number)
+        board["held"] -= 1

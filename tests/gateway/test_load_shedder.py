@@ -17,7 +17,7 @@ from cosyvoice_runtime.gateway.policy import RefusedError
 from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
 from cosyvoice_runtime.metrics.page import read_samples, sum_of_counters
 from cosyvoice_runtime.serving.speech.admission import Admission
-from cosyvoice_runtime.serving.speech.places import PLACES_FILE
+from cosyvoice_runtime.serving.speech.board import BOARD_FILE
 from taken_place import taken_place
 
 MODEL = "cosyvoice2"
@@ -35,7 +35,7 @@ def shedder_of(directory: Path) -> LoadShedder:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Admission:
-    return Admission(1, tmp_path / PLACES_FILE)
+    return Admission(1, tmp_path / BOARD_FILE)
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_messages_for_an_utterance_that_is_spoken_and_other_models_go_through(sh
 
 def test_nothing_is_refused_by_a_limit_that_nobody_knows_yet(tmp_path):
     """As while the server starts, and the first speech is measured."""
-    model, shedder = Admission(None, tmp_path / PLACES_FILE), shedder_of(tmp_path)
+    model, shedder = Admission(None, tmp_path / BOARD_FILE), shedder_of(tmp_path)
     with taken_place(tmp_path):
         shedder.check(asked())
         model.capacity.start(2.0)
@@ -128,7 +128,7 @@ def test_nothing_is_refused_by_a_limit_that_nobody_knows_yet(tmp_path):
 
 def test_gateway_that_opens_the_table_first_changes_nothing_in_it(tmp_path):
     shedder = shedder_of(tmp_path)
-    model = Admission(2, tmp_path / PLACES_FILE)
+    model = Admission(2, tmp_path / BOARD_FILE)
     shedder.check(asked())
     with model.place(), model.place():
         refusal(shedder)

@@ -16,7 +16,7 @@ from cosyvoice_runtime.gateway.grpc_gateway import GrpcGateway
 from cosyvoice_runtime.gateway.http_gateway import HttpGateway
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.serving.speech.admission import Admission
-from cosyvoice_runtime.serving.speech.places import PLACES_FILE
+from cosyvoice_runtime.serving.speech.board import BOARD_FILE
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor.server_ports import ServerPorts
 from taken_place import taken_place
@@ -60,7 +60,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
 @pytest.fixture
 def model(tmp_path: Path) -> Admission:
     """Has one place; while it is taken by somebody else, nobody has a turn."""
-    return Admission(1, tmp_path / PLACES_FILE)
+    return Admission(1, tmp_path / BOARD_FILE)
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
-from cosyvoice_runtime.serving.speech.places import SharedPlaces
+from cosyvoice_runtime.serving.speech.board import open_board
 from cosyvoice_runtime.serving.speech.turns import Turns, client_number
 
 STAY_SHARE = 0.1
@@ -15,20 +15,21 @@ STAY_SHARE = 0.1
 
 
 class Admission:
-    """Places for utterances, for all processes with the same file.
+    """Places for utterances. One process has them, and its gateways see on the board how many are taken.
 
     Args:
-        limit: places; None for as many as the machine keeps up with. Whoever opens the file last decides.
-        path: file that the processes share; None for a limit of this process alone.
+        limit: places; None for as many as the machine keeps up with.
+        path: of the board, on which the successor of a process that died finds what was learned; None for one
+            of this process alone.
         now: monotonic seconds, the same for all processes.
     """
 
     def __init__(
         self, limit: int | None, path: Path | None = None, now: Callable[[], float] = time.monotonic
     ) -> None:
-        self._places = SharedPlaces(path)
-        self._turns = Turns(self._places, now)
-        self._board = self._places.board
+        self._board = open_board(path)
+        self._board["held"] = 0
+        self._turns = Turns(self._board, now)
         self.capacity = self._turns.capacity
         self.capacity.fix(limit)
         self.now = now
@@ -48,28 +49,25 @@ class Admission:
         Raises:
             OverloadedError: none is free; it says when there may be one.
         """
-        number = self._take(client_number(client))
+        self._take(client_number(client))
         stay = Stay(self)
         try:
             yield stay
         finally:
-            self._leave(number, stay.start_s)
+            self._leave(stay.start_s)
 
     def beside(self) -> AbstractContextManager[Stay]:
         """No place: for a probe, which must not take a client's. Nothing is learned from it."""
         return nullcontext(Stay(self, learns=False))
 
-    def _take(self, client: int) -> int:
+    def _take(self, client: int) -> None:
         self._turns.require(client)
-        place = self._places.take(self.capacity.limit, client)
-        if place is None:  # another process was faster
-            raise self._turns.refusal(client)
+        self._board["held"] += 1
         self._turns.over(client)
-        return place
 
-    def _leave(self, place: int, since_s: float) -> None:
+    def _leave(self, since_s: float) -> None:
         now = self.now()
-        self._places.leave(place)
+        self._board["held"] -= 1
         mean_s = float(self._board["stay_s"]) or now - since_s
         self._board["stay_s"] = mean_s + STAY_SHARE * (now - since_s - mean_s)
         self._board["freed_s"] = now

@@ -15,8 +15,8 @@ from cosyvoice_runtime.families import Family
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.metrics.metrics import shared_directory
 from cosyvoice_runtime.serving.speech.admission import Admission
+from cosyvoice_runtime.serving.speech.board import BOARD_FILE
 from cosyvoice_runtime.serving.speech.engine_client import EngineClient
-from cosyvoice_runtime.serving.speech.places import PLACES_FILE
 from cosyvoice_runtime.serving.speech.service import SpeechService
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
@@ -106,7 +106,7 @@ def _blocks(settings: CosyVoice2Settings, speech_lm: SpeechLMConfig) -> SpeechLM
 def open_admission(settings: CosyVoice2Settings) -> Admission:
     """The places for utterances, which the gateways see in the directory of the server's run."""
     directory = shared_directory()
-    path = None if directory is None else directory / PLACES_FILE
+    path = None if directory is None else directory / BOARD_FILE
     return Admission(settings.max_inflight_utterances or None, path)
 
 

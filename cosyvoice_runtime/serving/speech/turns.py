@@ -6,10 +6,10 @@ import math
 import time
 from collections.abc import Callable
 from hashlib import blake2b
+from typing import Any
 
 from cosyvoice_runtime.errors import OverloadedError
 from cosyvoice_runtime.serving.speech.capacity import Capacity
-from cosyvoice_runtime.serving.speech.places import SharedPlaces
 from cosyvoice_runtime.serving.speech.tickets import UNNAMED, Tickets
 
 SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.1, 15.0
@@ -39,22 +39,21 @@ class Turns:
     A named client waits once, however many requests it has, so that one with many does not get more.
 
     Args:
-        places: of all processes that have opened the same file; so are the turns.
+        board: one record of :data:`~cosyvoice_runtime.serving.speech.board.BOARD`.
         now: monotonic seconds, the same for all processes.
     """
 
-    def __init__(self, places: SharedPlaces, now: Callable[[], float] = time.monotonic) -> None:
-        self.capacity = Capacity(places.board["learned"])
+    def __init__(self, board: Any, now: Callable[[], float] = time.monotonic) -> None:
+        self.capacity = Capacity(board["learned"])
         self.now = now
-        self._places = places
-        self._board = places.board
-        self._tickets = Tickets(places.board["tickets"])
+        self._board = board
+        self._tickets = Tickets(board["tickets"])
         self._step = 0.0
 
     @property
     def count(self) -> int:
         """Utterances in progress."""
-        return self._places.held().total()
+        return int(self._board["held"])
 
     def require(self, client: int) -> None:
         """Find room for one more utterance.
@@ -72,10 +71,6 @@ class Turns:
         kept = self._tickets.ahead(client, ticket, now, kept_until_s) if now < kept_until_s else 0
         if held + kept >= limit:
             raise self._refusal(client, ticket, held)
-
-    def refusal(self, client: int) -> OverloadedError:
-        """What a client is told whose place somebody else has just taken."""
-        return self._refusal(client, self._tickets.find(client, self.now()), self.count)
 
     def over(self, client: int) -> None:
         """The client has had its turn."""

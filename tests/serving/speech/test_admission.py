@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import heapq
 import math
-import subprocess
-import sys
 from collections import Counter
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -14,19 +12,9 @@ import pytest
 
 from cosyvoice_runtime.errors import OverloadedError
 from cosyvoice_runtime.serving.speech.admission import Admission
-from cosyvoice_runtime.serving.speech.places import SharedPlaces
+from cosyvoice_runtime.serving.speech.board import open_board
 from cosyvoice_runtime.serving.speech.turns import LONGEST_WAIT_S, SPREAD_S
 from standing_clock import StandingClock
-
-HOLDER = """
-import sys
-from pathlib import Path
-from cosyvoice_runtime.serving.speech.places import SharedPlaces
-places = SharedPlaces(Path(sys.argv[1]))
-print([places.take(8, 7) for _ in range(2)], flush=True)
-sys.stdin.read()
-"""
-"""A process that takes two places and keeps them."""
 
 
 @pytest.fixture
@@ -36,7 +24,7 @@ def clock() -> StandingClock:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    return tmp_path / "places"
+    return tmp_path / "board"
 
 
 @pytest.fixture
@@ -72,32 +60,15 @@ def test_place_is_free_after_an_error():
     assert admission.count == 0
 
 
-def test_two_processes_share_one_limit(file, clock, places):
-    """Each of the two has opened the file for itself, which is all that makes them two."""
-    one, other = Admission(2, file, clock), Admission(2, file, clock)
-    places.enter_context(one.place())
-    with other.place():
-        assert one.count == other.count == 2
-        refusal(one)
-        refusal(other)
-    clock.time += 10
-    places.enter_context(other.place())
-
-
-def test_places_of_a_killed_process_are_free(file, clock, places):
-    admission = Admission(3, file, clock)
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as holder:
-        assert holder.stdout.readline().split() == [b"[0,", b"1]"]
-        with admission.place():
-            refusal(admission)
-        holder.kill()
-    clock.time += 10
-    assert admission.count == 0
-    for _ in range(3):
-        places.enter_context(admission.place())
-    refusal(admission)
+def test_places_of_a_process_that_died_are_free_for_its_successor(file, clock, places):
+    died = Admission(2, file, clock)
+    died.place().__enter__()
+    successor = Admission(2, file, clock)
+    assert successor.count == 0
+    for _ in range(2):
+        places.enter_context(successor.place())
+    assert open_board(file)["held"] == 2
+    refusal(successor)
 
 
 def test_learned_speed_is_known_to_whoever_comes_later(file):
@@ -265,27 +236,3 @@ def test_those_who_stay_when_a_crowd_leaves_soon_have_their_turns(clock):
             refusal(admission, f"client {number}")
     served = served_by(admission, clock, ["first", "second", "third", "fourth"], seconds=100.0)
     assert min(served) >= 7
-
-
-TAKER = """
-import sys
-from pathlib import Path
-from cosyvoice_runtime.serving.speech.places import SharedPlaces
-places = SharedPlaces(Path(sys.argv[1]))
-print("ready", flush=True)
-while True:
-    places.leave(places.take(1, client=7))
-"""
-
-
-def test_places_can_be_counted_while_another_process_takes_and_leaves_them(tmp_path: Path) -> None:
-    places = SharedPlaces(tmp_path / "places")
-    taker = [sys.executable, "-c", TAKER, str(tmp_path / "places")]
-    with subprocess.Popen(taker, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        try:
-            counts = {places.held().total() for _ in range(50_000)}
-        finally:
-            process.kill()
-    assert counts <= {0, 1}

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from cosyvoice_runtime.serving.speech.board import open_board
 from cosyvoice_runtime.serving.speech.capacity import (
     FIRST_MARGIN,
     LEAST_MARGIN,
@@ -13,12 +14,11 @@ from cosyvoice_runtime.serving.speech.capacity import (
     MOST_MARGIN,
     Capacity,
 )
-from cosyvoice_runtime.serving.speech.places import SharedPlaces
 
 
 @pytest.fixture
 def capacity() -> Capacity:
-    return Capacity(SharedPlaces(None).board["learned"])
+    return Capacity(open_board(None)["learned"])
 
 
 def speak(capacity: Capacity, speed: Callable[[int], float], wanted: int, chunks: int = 200) -> None:
