@@ -19,7 +19,8 @@ from cosyvoice_runtime.process.log_lines import log_lines
 
 def main() -> int:
     log_lines(logging.INFO, "%(asctime)s %(levelname)-7s %(name)s: %(message)s")
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the supervisor drains first
+    # The terminal sends it to every process, and the supervisor drains the server first.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     options = GatewayOptions.from_json(sys.stdin.readline())
     return asyncio.run(_serve(sys.argv[1], options))
 
@@ -33,7 +34,7 @@ async def _serve(protocol: str, options: GatewayOptions) -> int:
         return 1
     print("open", flush=True)
     while await asyncio.to_thread(sys.stdin.readline):
-        print("alive", flush=True)  # by the loop that serves clients: where it hangs, nothing is said
+        print("alive", flush=True)  # The loop that serves clients answers, so a loop that hangs is noticed.
     await gateway.close()
     return 0
 

@@ -18,17 +18,18 @@ from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
 from cosyvoice_runtime.process.audit_log import ERROR, LEFT, OK, REFUSED, AuditLog
 
 FAULTS = ("INTERNAL", "UNKNOWN", "DEADLINE_EXCEEDED", "DATA_LOSS")
-"""Statuses of errors that are no refusal."""
+"""These statuses are errors of the server; all others are refusals."""
 FINAL = "triton_final_response"
 MOST_OPEN = 1024
-"""Utterances of a call. Of clients that ask for no final responses an end is not seen before the call's."""
+"""The most utterances that a call keeps open. Without final responses an utterance ends with its call."""
 
 
 @dataclass
 class _Utterance:
-    """
+    """One utterance of a call, from its first message to its last response.
+
     Attributes:
-        open: messages of the client without a last response yet; a text in pieces has several.
+        open: client messages that have no final response yet; a text in pieces has several.
     """
 
     asked: UtteranceRequest
@@ -39,11 +40,11 @@ class _Utterance:
 
 
 class CallAudit:
-    """One call of gRPC, or one request of HTTP.
+    """The audit of one gRPC call, or of one HTTP request.
 
     Args:
-        client: name of who asks, if that is said.
-        request_id: of a request that brings none of its own.
+        client: name of the client, if it is known.
+        request_id: id for a request that brings none of its own.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class CallAudit:
         self._told = False
 
     def asked(self, asked: UtteranceRequest) -> None:
-        """A request gets through: it begins an utterance, or brings more text of one."""
+        """Note an admitted request: it begins an utterance, or adds text to one."""
         if not self._log.on:
             return
         self._told = True
@@ -73,13 +74,13 @@ class CallAudit:
             known.characters = (known.characters or 0) + (asked.characters or 0)
 
     def refused(self, request_id: str, refusal: RefusedError) -> None:
-        """A request doesn't get through."""
+        """Note a refused request."""
         self._told = True
         ending = ERROR if refusal.status in FAULTS else REFUSED
         self._write(request_id, None, None, ending, self._started)
 
     def answered(self, response: Any) -> None:
-        """A ``ModelStreamInferResponse`` goes to the client."""
+        """Note a ``ModelStreamInferResponse`` that is sent to the client."""
         if not self._log.on:
             return
         inner = response.infer_response
@@ -96,7 +97,7 @@ class CallAudit:
                 self._end(inner.id, OK)
 
     def spoke(self, answer: bytes | None) -> None:
-        """A ``ModelInferResponse``, the whole answer, goes to the client; None if it is not looked into."""
+        """Note a whole answer, a ``ModelInferResponse``; None if its content is not read."""
         for utterance in self._utterances.values() if self._log.on else ():
             seen = answer is not None
             utterance.seconds = (
@@ -105,7 +106,7 @@ class CallAudit:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """What is left open at the end of the block ends with it, as the block does."""
+        """Utterances that are still open at the end of the block end as the block does."""
         try:
             yield
         except (ClientGoneError, asyncio.CancelledError, ConnectionError):
@@ -153,7 +154,7 @@ class CallAudit:
 
 
 def seconds_of(response: Any) -> float:
-    """Seconds of speech in a ``ModelInferResponse``; 0 without."""
+    """The seconds of speech in a ``ModelInferResponse``; 0 if it has none."""
     sizes = {output.name: index for index, output in enumerate(response.outputs)}
     raw = response.raw_output_contents
     if not {"waveform", "sample_rate"} <= sizes.keys() or len(raw) != len(response.outputs):

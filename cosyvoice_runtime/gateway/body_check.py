@@ -1,4 +1,4 @@
-"""The check of a body with JSON: a long one is read in a process of its own, so that nobody waits for it.
+"""The check of a JSON body; a long one is checked in its own process, so that no other request waits.
 
 ``python -m cosyvoice_runtime.gateway.body_check`` is that process: on its standard input come a line with a
 :class:`BodyQuestion` and the body, on its standard output leave a line with what was found and a body.
@@ -20,20 +20,21 @@ from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
 from cosyvoice_runtime.process.headers import CLIENT_HEADER
 
 LONG_JSON_BYTES = 262_144
-"""Size that takes Python some ten milliseconds to read, during which it does nothing else."""
+"""Python needs some ten milliseconds to parse a body of this size, and does nothing else meanwhile."""
 PROCESSES = 2
-"""At once; further long bodies wait for their turn."""
+"""The most checking processes at a time; further long bodies wait."""
 REFUSED = "refused"
 
 
 @dataclass(frozen=True)
 class BodyQuestion:
-    """
+    """A body's destination, by which it is checked.
+
     Attributes:
-        model: that is asked.
-        whole: whether for ``infer``, or else for ``generate`` or ``generate_stream``.
+        model: the model that the request is for.
+        whole: True for ``infer``, False for ``generate`` and ``generate_stream``.
         header_bytes: length of the JSON before binary tensors; None if there are none.
-        said: what the gateway adds for the model.
+        said: parameters that the gateway adds for the model.
     """
 
     model: str
@@ -42,7 +43,7 @@ class BodyQuestion:
     said: dict[str, str]
 
     def check(self, body: bytes) -> tuple[bytes, UtteranceRequest]:
-        """The body for the server and what it asks for.
+        """The body for the server, and the facts of its request.
 
         Raises:
             RefusedError: naming the field.
@@ -52,19 +53,19 @@ class BodyQuestion:
             checked = check_http(body, self.header_bytes)
             return body, UtteranceRequest.of_infer(self.model, checked, client)
         asked = check_generate(body)
-        # tritonserver hands no headers to the model here
+        # tritonserver passes no headers to the model for these requests.
         said = json.dumps(asked | self.said).encode()
         return said, UtteranceRequest.of_generate(self.model, asked, client)
 
 
 class BodyCheck:
-    """Made and used in one event loop."""
+    """Checks bodies for one event loop."""
 
     def __init__(self) -> None:
         self._places = asyncio.Semaphore(PROCESSES)
 
     async def check(self, question: BodyQuestion, body: bytes) -> tuple[bytes, UtteranceRequest]:
-        """As :meth:`BodyQuestion.check`.
+        """Check a body as :meth:`BodyQuestion.check` does, in a process if it is long.
 
         Raises:
             RefusedError: naming the field, or there is no process for it.
@@ -85,7 +86,7 @@ class BodyCheck:
 
 async def _ask_process(question: BodyQuestion, body: bytes) -> bytes:
     line = json.dumps(dataclasses.asdict(question)).encode() + b"\n"
-    # A file in memory: through a pipe this loop would have to carry the body.
+    # The body is passed as a file in memory; through a pipe this loop would have to copy it.
     with open(os.memfd_create("body"), "w+b") as said:
         await asyncio.to_thread(said.writelines, (line, body))
         said.seek(0)

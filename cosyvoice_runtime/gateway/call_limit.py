@@ -1,4 +1,4 @@
-"""A limit on calls in progress."""
+"""The limit on concurrent calls."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from cosyvoice_runtime.gateway.policy import RefusedError
 
 RETRY_S = 5.0
-"""So many calls are an attack or a fault, which don't pass at once."""
+"""This many calls mean an attack or a fault, which lasts for a while."""
 
 
 class CallLimit:
-    """For one event loop."""
+    """Counts the calls of one event loop."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -20,10 +20,10 @@ class CallLimit:
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """For as long as a call is in progress.
+        """Count a call while the block runs.
 
         Raises:
-            RefusedError: too many are.
+            RefusedError: the limit is reached.
         """
         if self._count >= self._limit:
             text = f"{self._limit} calls are in progress, the limit; try again in {RETRY_S:g} s"

@@ -1,4 +1,4 @@
-"""A client's side of a call of gRPC."""
+"""The client's side of a gRPC call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cosyvoice_runtime.gateway.task_parents import parent_of
 
 
 class ClientCall:
-    """Made in the task that answers the call.
+    """Reads from and writes to one client; made in the task that answers the call.
 
     A client that takes nothing can't be told so: a status comes after what it has not read. gRPC has a way to
     reset such a call, which frees all that it holds, but not for servers in asyncio. They do it when they
@@ -24,25 +24,25 @@ class ClientCall:
     the same, the latest until the next one comes.)
 
     Args:
-        context: gRPC's.
-        stalled_timeout_s: longest time for which the client may take nothing.
+        context: the context of the call, from gRPC.
+        stalled_timeout_s: longest time in which the client may read nothing.
     """
 
     def __init__(self, context: Any, stalled_timeout_s: float) -> None:
         self._context = context
-        # What gives up must not hold the context, or else both would wait for the garbage collector.
+        # The callback must not hold the context: the reference cycle would wait for the garbage collector.
         answering = cast("asyncio.Task[None]", asyncio.current_task())
         self._patience = Patience(stalled_timeout_s, context.peer(), partial(_reset, answering))
         self._writing = asyncio.Lock()
 
     async def read(self, within_s: float | None = None) -> bytes | None:
-        """The client's next message; None when it has said all.
+        """The client's next message; None after its last one.
 
         Args:
-            within_s: longest time to wait; None for any.
+            within_s: longest wait; None waits without a limit.
 
         Raises:
-            RefusedError: nothing came.
+            RefusedError: no message came in time.
         """
         try:
             async with asyncio.timeout(within_s):
@@ -53,7 +53,7 @@ class ClientCall:
         return None if message is grpc.aio.EOF else bytes(message)
 
     async def write(self, message: bytes) -> None:
-        """Returns when the client has taken it. One that does not is left by cancelling the task.
+        """Send a message, and return when the client has taken it; a stalled client cancels this task.
 
         Raises:
             ClientGoneError: it has left.

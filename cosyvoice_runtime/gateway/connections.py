@@ -1,4 +1,4 @@
-"""The connections of HTTP's gateway: how many there are, and how long one may say nothing."""
+"""The connections of the HTTP gateway: their number, and how long each may be idle."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from cosyvoice_runtime.gateway.seldom_log import SeldomLog
 logger = logging.getLogger(__name__)
 
 IDLE_S = 75.0
-"""For which a connection is kept after an answer; proxies keep theirs for up to a minute."""
+"""The time for which an idle connection is kept after an answer; proxies keep theirs for up to a minute."""
 
 
 class Connections:
-    """At most so many. Where one more comes, one that asks nothing makes room, first one that never has.
+    """Limits the connections. A new one above the limit closes an idle one, first one that never sent a
+    request.
 
     Args:
-        server: aiohttp's.
-        limit: greatest number of them.
+        server: the aiohttp server.
+        limit: the most connections.
         arrival_timeout_s: longest time from the start of a connection, and from the first byte of each
             further request, until the headers have come.
     """
@@ -36,7 +37,7 @@ class Connections:
         self._crowded = SeldomLog(logger)
 
     def __call__(self) -> Connection:
-        """One for a client that has just come."""
+        """The protocol for a new connection."""
         return Connection(self, self._server, self._arrival_timeout_s, self._options)
 
     def enter(self, connection: Connection) -> None:
@@ -60,7 +61,7 @@ class Connections:
 
 
 class Connection(web.RequestHandler):
-    """aiohttp's, with a limit on the time in which headers come."""
+    """An aiohttp connection with a limit on the time in which headers must arrive."""
 
     __slots__ = ("_arrival_timeout_s", "_due", "_others", "has_asked")
 
@@ -75,7 +76,7 @@ class Connection(web.RequestHandler):
 
     @property
     def asks_nothing(self) -> bool:
-        """Whether no whole request is there that has not been answered."""
+        """Whether no complete request waits for its answer."""
         return not self.has_asked or self._waits
 
     @property
@@ -115,5 +116,5 @@ class Connection(web.RequestHandler):
 
 
 def is_ours(record: logging.LogRecord) -> bool:
-    """Whether a line of the log is about more than a request that is none."""
+    """Whether a log record is about more than a malformed request."""
     return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))

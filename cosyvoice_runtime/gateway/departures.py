@@ -1,4 +1,4 @@
-"""Calls whose clients have left, until their end.
+"""Calls whose clients have left, read until their end.
 
 tritonserver 2.51 may abort, for all clients, when a stream is cancelled just as it begins or ends: its thread
 then locks a mutex of what it has freed. So no call to an entry model is cancelled. The models are told in a
@@ -19,15 +19,16 @@ import grpc
 logger = logging.getLogger(__name__)
 
 PROCESSED_S = 0.1
-"""Time in which tritonserver has handed a request to its model; a cancel before that may end the server."""
+"""The time in which tritonserver passes a request to its model; an earlier cancel may crash the server."""
 STOP_AGAIN_S = 0.5
-"""Time after which a model is told again: the first word may have overtaken the request that it is about."""
+"""The time after which a model is told again: the first message may have overtaken its request."""
 
 
 class Departures:
-    """
+    """Stops and drains the calls of clients that have left.
+
     Args:
-        stop: tells what was asked, by its name for the protocol, that the client of a call has left.
+        stop: tells a model, by its name in the protocol, that the client of a call has left.
     """
 
     def __init__(self, stop: Callable[[str, str], Awaitable[None]]) -> None:
@@ -35,7 +36,7 @@ class Departures:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def see_off(self, call_id: str, asked: Collection[str], ending: Coroutine[Any, Any, object]) -> None:
-        """Have those that were asked stop what they do for a call.
+        """Tell the models of a call to stop, and read the call to its end.
 
         Args:
             ending: reads the call to its end.
@@ -43,7 +44,7 @@ class Departures:
         self._keep(asyncio.create_task(self._see_off(call_id, asked, ending)))
 
     def cancel(self, call: Any, ending: Coroutine[Any, Any, object]) -> None:
-        """Cancel a call to a model that can't be told, at the risk that this is for."""
+        """Cancel a call to a model that can't be told to stop, at the risk of a crash."""
         self._keep(asyncio.create_task(_cancel(call, ending)))
 
     def _keep(self, task: asyncio.Task[None]) -> None:
@@ -51,7 +52,7 @@ class Departures:
         task.add_done_callback(self._tasks.discard)
 
     async def over(self, timeout_s: float) -> None:
-        """Wait for those that are under way."""
+        """Wait for the calls that are still being drained."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_s)
 
@@ -75,5 +76,5 @@ async def _cancel(call: Any, ending: Coroutine[Any, Any, object]) -> None:
 
 
 def new_call_id() -> str:
-    """Names a call; nobody can guess it."""
+    """A new name for a call, which nobody can guess."""
     return secrets.token_hex(16)

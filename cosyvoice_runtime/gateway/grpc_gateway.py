@@ -1,4 +1,4 @@
-"""gRPC's gateway."""
+"""The gRPC gateway."""
 
 from __future__ import annotations
 
@@ -63,24 +63,24 @@ NAMES_A_MODEL = {
     "ModelMetadata": service_pb2.ModelMetadataRequest,
     "ModelConfig": service_pb2.ModelConfigRequest,
 }
-"""Requests about one model."""
+"""These requests name one model."""
 SMALL_BYTES = 65_536
-"""Size of a message whose fields can't take much memory; what asks for no inference is not larger."""
+"""A message up to this size can't hold many fields; only inference requests are larger."""
 UNLIMITED = ("grpc.max_receive_message_length", -1)
 HEALTH_TIMEOUT_S = 10.0
-"""For the server's answer to those who watch whether it is there."""
+"""The longest wait for the server's answer to a health check."""
 SETTLE_S = 2.0
-"""Longest wait at the end for calls that clients have left."""
+"""The longest wait, when the gateway closes, for calls whose clients have left."""
 FINAL = "triton_final_response"
-"""Parameter of a response, by which clients know a request's last one."""
+"""The response parameter that marks the last response of a request."""
 MAX_CALLS = 4096
-"""In progress at once, those about health aside; more are refused."""
+"""The most concurrent calls, health checks apart; further calls are refused."""
 MAX_CALLS_OF_A_CONNECTION = 1024
-"""Clients wait with more by themselves. A proxy may bring all of its clients by one connection."""
+"""Clients wait by themselves above this number. A proxy may send all of its clients over one connection."""
 
 
 class GrpcGateway:
-    """Serves until closed. Made and used in one event loop."""
+    """Serves gRPC in one event loop until it is closed."""
 
     def __init__(self, options: GatewayOptions) -> None:
         self._options = options
@@ -103,7 +103,8 @@ class GrpcGateway:
         self._server.add_generic_rpc_handlers([_Calls(self._channel, options, self._departures)])
 
     async def start(self) -> None:
-        """
+        """Listen at the address, and connect to the server.
+
         Raises:
             RuntimeError: the address can't be used.
         """
@@ -127,7 +128,7 @@ class GrpcGateway:
 
 
 class _Calls(grpc.GenericRpcHandler):
-    """Finds what answers a call; messages are bytes, of which only some are looked into."""
+    """Finds the handler of a call; messages stay bytes, and only some are parsed."""
 
     def __init__(self, channel: grpc.aio.Channel, options: GatewayOptions, departures: Departures) -> None:
         self._channel = channel
@@ -158,7 +159,8 @@ class _Calls(grpc.GenericRpcHandler):
             except ClientGoneError:
                 logger.debug("the client of a call to %s has left", method)
 
-        # Calls of one message, too: gRPC itself would wait for ever for it, and for its answer to be taken.
+        # Unary calls, too, are read as streams: gRPC itself would wait without a limit for their message and
+        # reader.
         return grpc.stream_stream_rpc_method_handler(answer)
 
     def _audited(self, method: str, peer: str, named: dict[str, str]) -> CallAudit:
@@ -180,13 +182,13 @@ class _Calls(grpc.GenericRpcHandler):
             await client.write(await self._ask(method, message, named, audit))
 
     async def _ask(self, method: str, message: bytes, named: Metadata, audit: CallAudit) -> bytes:
-        """One answer for one request. A client that leaves takes its request along."""
+        """Forward one request and return its response; the request ends when the client leaves."""
         if method == MODEL_READY and self._is_unknown(message):
             return bytes(service_pb2.ModelReadyResponse(ready=False).SerializeToString())
         admitted = self._admit(method, message, named, audit)
         for model in admitted.models & self._whole.keys():
             asked = self._whole[model]
-            # The last of two names counts, in a request as in an answer.
+            # If a message has two names, the last one counts.
             message += service_pb2.ModelInferRequest(model_name=asked).SerializeToString()
             instead = Admitted(admitted.size, frozenset([asked]))
             answer = await self._answer_of(method, message, named, instead)
@@ -209,7 +211,7 @@ class _Calls(grpc.GenericRpcHandler):
                 self._departures.see_off(call_id, admitted.models, _end(answering))
 
     def _is_unknown(self, message: bytes) -> bool:
-        """Whether no client may ask the model that is meant; such a one is not ready."""
+        """Whether the request is about a model that clients may not use; it is reported as not ready."""
         return len(message) <= SMALL_BYTES and not self._policy.is_open(
             _parsed(service_pb2.ModelReadyRequest, message).name
         )
@@ -253,7 +255,7 @@ class _Calls(grpc.GenericRpcHandler):
         requests = _Requests(client, partial(self._admit_inference, named=named, audit=audit))
         first = await requests.next(self._arrival_timeout_s)
         if first is None:
-            return  # nothing got through, of which the server need not know
+            return  # The server need not know of a call without an admitted request.
         call = self._channel.stream_stream(STREAM_INFER)(metadata=[*named, (CALL_HEADER, call_id)])
         server = ServerStream(call, self._pending)
         try:
@@ -269,10 +271,10 @@ class _Calls(grpc.GenericRpcHandler):
 
 
 class _Requests:
-    """Requests of a client's stream. An error of one request is told in its place.
+    """The requests of a client's stream; a refused request is answered in its place.
 
     Args:
-        admit: looks at a request; raises RefusedError.
+        admit: checks a request; raises RefusedError.
     """
 
     def __init__(self, client: ClientCall, admit: Callable[[bytes], Admitted]) -> None:
@@ -280,14 +282,14 @@ class _Requests:
         self._admit = admit
 
     async def next(self, within_s: float | None = None) -> tuple[bytes, Admitted] | None:
-        """The next request that gets through; None when the client has said all.
+        """The next admitted request; None after the client's last message.
 
         Args:
-            within_s: longest time to wait for each that comes; None for any.
+            within_s: longest wait for each message; None waits without a limit.
 
         Raises:
             ClientGoneError: it has left.
-            RefusedError: nothing came in time.
+            RefusedError: no message came in time.
         """
         while (message := await self._client.read(within_s)) is not None:
             try:
@@ -304,7 +306,7 @@ async def _exchange(
     first: tuple[bytes, Admitted],
     audit: CallAudit,
 ) -> None:
-    """Pass on what comes from either side, from the first request until the server has ended the stream.
+    """Forward messages in both directions, from the first request until the server ends the stream.
 
     Raises:
         ClientGoneError: the client has left.
@@ -328,7 +330,7 @@ async def _pass_on(requests: _Requests, server: ServerStream, first: tuple[bytes
 
 
 def stop_request(model: str) -> bytes:
-    """A request without a text, of which the header says what it is for."""
+    """A request without a text, whose header tells the model which call to stop."""
     request = service_pb2.ModelInferRequest(model_name=model)
     request.inputs.add(name="target_text", datatype="BYTES", shape=[1, 1])
     request.raw_input_contents.append(serialize_byte_tensor(np.array([[b""]], np.object_)).item())
@@ -336,7 +338,7 @@ def stop_request(model: str) -> bytes:
 
 
 def _keepalive(timeout_s: float) -> list[tuple[str, int]]:
-    """A machine that is gone is noticed within twice that time."""
+    """The keepalive options: a client whose machine is gone is noticed within twice this time."""
     milliseconds = int(timeout_s * 1000)
     return [
         ("grpc.keepalive_time_ms", milliseconds),
@@ -352,7 +354,8 @@ async def _end(answering: asyncio.Task[bytes]) -> None:
 
 
 def _parsed(kind: Any, message: bytes) -> Any:
-    """
+    """Parse a message after its fields were counted.
+
     Raises:
         RefusedError: it is no such message, or has too many fields.
     """
@@ -369,7 +372,7 @@ def _told(error: grpc.aio.AioRpcError) -> tuple[str, str]:
 
 
 def _named(context: Any) -> list[tuple[str, str]]:
-    """The request's name, and who asks, if that is said: all that the server gets of a client's metadata."""
+    """The metadata that the server gets: the request's name and, if known, the client's."""
     said = dict(context.invocation_metadata() or ())
     client, request = said.get(CLIENT_HEADER), said.get(REQUEST_HEADER)
     named = [(REQUEST_HEADER, request_name(None if request is None else str(request)))]
@@ -377,7 +380,7 @@ def _named(context: Any) -> list[tuple[str, str]]:
 
 
 def _told_in_stream(response: bytes, audit: CallAudit) -> bytes:
-    """Almost all responses are audio and are passed on as they are."""
+    """Count and reword what a response reports; most responses are audio, and pass unchanged."""
     parsed = service_pb2.ModelStreamInferResponse.FromString(response)
     audit.answered(parsed)
     if not parsed.error_message:
@@ -387,7 +390,7 @@ def _told_in_stream(response: bytes, audit: CallAudit) -> bytes:
 
 
 def _error(refusal: RefusedError, message: bytes) -> bytes:
-    """The response of a stream to a request that was refused: its last one, as of the models' own errors."""
+    """The last response of a refused request, in the form of the models' own errors."""
     status = refusal.status if refusal.status in STATUSES else "INTERNAL"
     response = service_pb2.ModelStreamInferResponse(error_message=with_status(status, str(refusal)))
     try:
@@ -401,7 +404,8 @@ def _error(refusal: RefusedError, message: bytes) -> bytes:
 
 
 def _without_paths(answer: bytes) -> bytes:
-    """A model's configuration without its ``parameters``: directories of the machine, sizes, addresses."""
+    """A model's configuration without ``parameters``, which hold paths, sizes and addresses of the
+    machine."""
     response = service_pb2.ModelConfigResponse.FromString(answer)
     response.config.ClearField("parameters")
     return bytes(response.SerializeToString())

@@ -9,14 +9,14 @@ import grpc
 
 POLL_S = 1.0
 NOT_SERVING = b"\x08\x02"
-"""``grpc.health.v1.HealthCheckResponse``, as protobuf writes it."""
+"""Serialised ``grpc.health.v1.HealthCheckResponse`` with the status NOT_SERVING."""
 
 
 class HealthWatch:
-    """Asks the server for all who watch, and only while somebody does. For one event loop.
+    """Polls the server for all watchers of one event loop, and only while there are any.
 
     Args:
-        check: the server's answer to ``Check``; raises AioRpcError when it is away.
+        check: the server's answer to ``Check``; raises AioRpcError when the server is down.
     """
 
     def __init__(self, check: Callable[[], Awaitable[bytes]]) -> None:
@@ -27,7 +27,7 @@ class HealthWatch:
         self._asking: asyncio.Task[None] | None = None
 
     async def states(self) -> AsyncGenerator[bytes, None]:
-        """The state now, and each further one when it changes; to be closed."""
+        """The present state, then each change of it. The caller closes the iterator."""
         told = None
         self._watchers += 1
         if self._asking is None:

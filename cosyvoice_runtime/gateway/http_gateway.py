@@ -1,4 +1,4 @@
-"""HTTP's gateway."""
+"""The HTTP gateway."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ HTTP_OF = {
     "UNIMPLEMENTED": 501,
     "UNAVAILABLE": 503,
 }
-"""Codes of HTTP; 500 for all other statuses."""
+"""The HTTP code of each status; 500 for all others."""
 STATUS_OF = {code: status for status, code in HTTP_OF.items()}
 HEADER_LENGTH = "Inference-Header-Content-Length"
 RETRY_AFTER = re.compile(r"; try again in (\d+(?:\.\d+)?) s$")
-"""The end of a refusal that tells when there will be room."""
+"""The end of a refusal that says when to try again."""
 LENGTH = re.compile(r"[0-9]{1,10}")
 PASSED_ON = ("Content-Type", HEADER_LENGTH)
-"""Headers that go to the server and come from it."""
+"""These headers are forwarded in both directions."""
 MODEL = "/v2/models/{model}"
 NAME = web.RequestKey("name", str)
 ABOUT_A_MODEL = ("", "/ready", "/config", "/stats")
@@ -67,17 +67,17 @@ STOP_INFER: dict[str, Any] = {
     "inputs": [{"name": "target_text", "datatype": "BYTES", "shape": [1, 1], "data": [""]}]
 }
 STOP_GENERATE: dict[str, Any] = {"target_text": ""}
-"""Requests without a text; what they are for is said beside it."""
+"""Requests without a text: headers tell the model which call to stop."""
 BACKLOG = 128
-"""Connections that wait to be accepted, and that are accepted at once."""
+"""The most connections that wait to be accepted, and that are accepted at once."""
 SETTLE_S = 2.0
-"""Longest wait at the end for calls that clients have left."""
+"""The longest wait, when the gateway closes, for calls whose clients have left."""
 EVENT_END, ERROR_EVENT = b"\n\n", b'data: {"error"'
 DECOUPLED = "model_transaction_policy"
 
 
 class HttpGateway:
-    """Serves until closed. Made and used in one event loop."""
+    """Serves HTTP in one event loop until it is closed."""
 
     def __init__(self, options: GatewayOptions) -> None:
         self._options = options
@@ -102,7 +102,8 @@ class HttpGateway:
         self._runner = web.AppRunner(app, handler_cancellation=True)
 
     async def start(self) -> None:
-        """
+        """Listen at the address, and connect to the server.
+
         Raises:
             OSError: the address can't be used.
         """
@@ -111,13 +112,14 @@ class HttpGateway:
             "http://tritonserver",
             connector=connector,
             timeout=ClientTimeout(),
-            skip_auto_headers=["Accept-Encoding"],  # else the server compresses what the client can't read
+            # Otherwise the server would compress answers for clients that can't read them.
+            skip_auto_headers=["Accept-Encoding"],
         )
         await self._runner.setup()
         assert self._runner.server is not None
         connections = Connections(
             self._runner.server,
-            most_connections(files_each=2),  # and one to the server
+            most_connections(files_each=2),  # Each client connection needs one to the server as well.
             self._options.arrival_timeout_s,
             keepalive_timeout=IDLE_S,
             auto_decompress=False,
@@ -167,7 +169,7 @@ class HttpGateway:
         said = _client(request) | {CALL_HEADER: call_id, REQUEST_HEADER: _request_name(request)}
         model, whole = request.match_info["model"], path.endswith("/infer")
         question = BodyQuestion(model, whole, _header_bytes(request) if whole else None, said)
-        # Before the check, where long bodies wait for their turn.
+        # The request is registered before the check, in which long bodies wait.
         taken = self._pending.take(len(body))
         try:
             body, asked = await self._body_check.check(question, body)
@@ -205,7 +207,7 @@ class HttpGateway:
         response = web.StreamResponse(headers=headers)
         await response.prepare(request)
         assert request.transport is not None
-        # With its connection a client's request ends, and what waits to be sent by it is dropped.
+        # Closing the connection ends the client's request, and drops what waits to be sent.
         limit_s, give_up = self._options.stalled_client_timeout_s, request.transport.abort
         patience = Patience(limit_s, str(request.remote), give_up)
         async for part in parts:
@@ -228,7 +230,7 @@ class HttpGateway:
             await answer.read()
 
     def _checked_path(self, request: web.Request) -> str:
-        """The path as the server knows it, of parts that are known to be harmless."""
+        """The path for the server, built from parts that were checked."""
         model, version = request.match_info.get("model"), request.match_info.get("version", "")
         if model is None or request.path == "/v2/models/stats":
             return request.path
@@ -236,10 +238,10 @@ class HttpGateway:
         return request.rel_url.raw_path
 
     async def _body(self, request: web.Request) -> bytes:
-        """The body, unpacked.
+        """Read and decompress the body.
 
         Raises:
-            RefusedError: it doesn't come in time, is too large or not what its headers say.
+            RefusedError: it does not arrive in time, is too large, or does not match its headers.
         """
         limit_s, limit = self._options.arrival_timeout_s, self._options.max_request_bytes
         encoding = encoding_of(request.headers.getall("Content-Encoding", []))
@@ -257,7 +259,7 @@ class HttpGateway:
         return await asyncio.to_thread(unpack, body, encoding, limit)
 
     async def _require_one_answer(self, path: str) -> None:
-        """A model that streams would compute everything and then fail to tell it in one answer."""
+        """Refuse a unary call to a streaming model, which would compute the whole answer and then fail."""
         if path in self._answered_once:
             return
         async with self._server.get(path.removesuffix("/generate") + "/config") as answer:
@@ -277,14 +279,14 @@ async def _drain(asking: asyncio.Task[ClientResponse]) -> None:
 
 
 def _path_of(model: str, request: web.Request) -> str:
-    """Path of the same request to another model."""
+    """The path of the same request to another model."""
     version = request.match_info.get("version")
     at = "" if version is None else f"/versions/{version}"
     return f"{MODEL.format(model=model)}{at}/{request.path.rpartition('/')[2]}"
 
 
 def _parts(answer: ClientResponse) -> AsyncIterator[bytes]:
-    """An answer as it comes."""
+    """The parts of an answer, as they arrive."""
     return _events(answer) if answer.content_type == "text/event-stream" else answer.content.iter_any()
 
 
@@ -293,7 +295,7 @@ async def _whole(answer: bytes) -> AsyncIterator[bytes]:
 
 
 async def _events(answer: ClientResponse) -> AsyncIterator[bytes]:
-    """Events of a stream, whole."""
+    """The events of a stream, each of them complete."""
     waiting = bytearray()
     async for part in answer.content.iter_any():
         seen = max(0, len(waiting) - 1)
@@ -344,13 +346,13 @@ async def _require_success(answer: ClientResponse) -> None:
     if answer.status != 200:
         status = STATUS_OF.get(answer.status, "INTERNAL")
         text = _error_text(await answer.read())
-        # By infer the status is the model's own, and its text may begin as a client's does.
+        # With infer the status is the model's own, and its text may begin like a status.
         said = (status, text) if answer.url.path.endswith("/infer") else models_status(status, text)
         raise RefusedError(*reworded(*said))
 
 
 def _error_text(body: bytes) -> str:
-    """Text of an error, or of an event with one."""
+    """The text of an error, or of an event that holds one."""
     try:
         return str(json.loads(body.removeprefix(b"data: "))["error"])
     except (ValueError, KeyError, TypeError):
@@ -369,14 +371,14 @@ def _passed_on(headers: Any) -> dict[str, str]:
 
 
 def _client(request: web.Request) -> dict[str, str]:
-    """Who asks, if that is said."""
+    """The name of the client, if the request has one."""
     name = request.headers.get(CLIENT_HEADER)
     sayable = name is not None and name.isascii() and name.isprintable()
     return {CLIENT_HEADER: name[:MAX_NAME_LENGTH]} if name and sayable else {}
 
 
 def _request_name(request: web.Request) -> str:
-    """By which logs name it, and its answer."""
+    """The name of a request in logs and in its answer."""
     if NAME not in request:
         request[NAME] = request_name(request.headers.get(REQUEST_HEADER))
     return request[NAME]
@@ -387,5 +389,6 @@ async def _name_answer(request: web.Request, answer: web.StreamResponse) -> None
 
 
 def _without_paths(config: dict[str, Any]) -> dict[str, Any]:
-    """A model's configuration without its ``parameters``: directories of the machine, sizes, addresses."""
+    """A model's configuration without ``parameters``, which hold paths, sizes and addresses of the
+    machine."""
     return {key: value for key, value in config.items() if key != "parameters"}

@@ -1,4 +1,4 @@
-"""Load shedding: a gateway refuses what the models have no room for.
+"""Load shedding: a gateway refuses requests for which the models have no capacity.
 
 A refusal by the model costs the machine that is full more: a stream to tritonserver, a request through shared
 memory, an answer from the event loop in which others are spoken to.
@@ -21,12 +21,12 @@ from cosyvoice_runtime.serving.speech.turns import Turns, client_number
 
 
 class LoadShedder:
-    """Decides by the table that the models admit by. The model has the last word: between a look at the table
-    and the request's arrival another one may take the place.
+    """Decides by the table by which the models admit. A model may still refuse a request that gets through
+    here, because another one may take the capacity first.
 
     Args:
-        directory: that the processes of the server's run share.
-        models: that take a place for an utterance.
+        directory: the directory that the processes of the server share.
+        models: models in which an utterance takes capacity.
     """
 
     def __init__(self, directory: Path, models: Collection[str]) -> None:
@@ -35,15 +35,16 @@ class LoadShedder:
 
     @classmethod
     def of(cls, options: GatewayOptions) -> LoadShedder | None:
-        """None for a gateway that knows of no table."""
+        """The load shedder of a gateway; None without a shared table."""
         if not options.shared:
             return None
         return cls(Path(options.shared), [name for name in options.open_models if name not in options.stages])
 
     def check(self, request: UtteranceRequest) -> None:
-        """
+        """Refuse a request for which there is no capacity.
+
         Raises:
-            RefusedError: in the model's words; who comes back when told has its turn.
+            RefusedError: with the model's text; a client that comes back when told keeps its queue position.
         """
         count = self._refusals.get(request.model)
         if count is None or not request.takes_place or not self._turns.capacity.known:
@@ -56,7 +57,7 @@ class LoadShedder:
 
 
 class RefusalCount:
-    """The refusals among a model's requests, shown from the first one on."""
+    """The refusals of a model's requests, shown from the first one on."""
 
     def __init__(self, model: str, directory: Path) -> None:
         self._model = model

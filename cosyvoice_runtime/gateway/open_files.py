@@ -1,4 +1,4 @@
-"""Files that a gateway may have open: each connection is one."""
+"""The limit on open files, which bounds the connections of a gateway."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import resource
 
 MAX_CONNECTIONS = 4096
 RESERVED = 320
-"""What the process itself has open, and twice 128 connections: so many are accepted at once before they are
-counted, and while others are being closed."""
+"""Files of the process itself, and twice 128 connections: up to 128 are accepted before they are counted,
+while others are being closed."""
 FEWEST_CONNECTIONS = 16
 
 
 def most_connections(files_each: int) -> int:
-    """How many connections fit below the limit of open files, which is raised as far as it may be.
+    """The most connections within the limit on open files, which is raised as far as allowed.
 
     Args:
-        files_each: that a connection takes at most.
+        files_each: the most files of one connection.
     """
     wanted = RESERVED + files_each * MAX_CONNECTIONS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

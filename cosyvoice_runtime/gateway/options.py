@@ -1,4 +1,4 @@
-"""Options that a gateway is given when it starts."""
+"""The options that a gateway gets when it starts."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from typing import Any
 
 @dataclass(frozen=True)
 class GatewayOptions:
-    """
+    """The options of one gateway.
+
     Attributes:
         address: ``host:port`` where clients come; the host may be a name that leads to several addresses.
         server: path of tritonserver's Unix socket.
-        open_models: that clients may ask.
+        open_models: models that clients may use.
         max_request_bytes: size of the largest request.
-        stages: models that can't be told of a client that has left; open to clients for development only.
+        stages: models that can't be told to stop for a client that has left; open in development only.
         max_pending_bytes: size of all requests together that tritonserver has not begun to answer; it copies
             them into shared memory, which never shrinks.
         shared: directory that the processes of the server's run share; empty for a gateway that leaves
             refusals to the models.
-        whole_models: by the name of a model that streams, the one that gives its answer to a unary call.
-        arrival_timeout_s: longest time for a request to come.
-        stalled_client_timeout_s: longest time for which a client may take nothing of what is for it.
-        audit_file: of the audit log; empty for none.
-        names: by which clients of HTTP may call, beside localhost and addresses; None for any.
+        whole_models: by a streaming model's name, the model that answers its unary calls.
+        arrival_timeout_s: longest time in which a request must arrive.
+        stalled_client_timeout_s: longest time in which a client may read nothing of its answer.
+        audit_file: path of the audit log; empty for none.
+        names: host names, besides localhost and addresses, that HTTP clients may use; None for any.
     """
 
     address: str

@@ -1,4 +1,4 @@
-"""Bodies of HTTP that come compressed."""
+"""The decompression of HTTP bodies."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import zlib
 from cosyvoice_runtime.gateway.policy import RefusedError, invalid
 
 ENCODINGS = ("gzip", "deflate")
-"""That clients of Triton send."""
+"""The encodings that Triton's clients use."""
 AS_IT_IS = "identity"
 WINDOW_BITS = {"gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 BARE_WINDOW_BITS = -zlib.MAX_WBITS
-"""Of ``deflate`` without zlib's two bytes in front, as some clients send it."""
+"""The window of ``deflate`` without a zlib header, as some clients send it."""
 ZLIB_METHOD = 8
-"""In the lower half of zlib's first byte."""
+"""The lower half of a zlib stream's first byte."""
 
 
 def encoding_of(headers: list[str]) -> str | None:
-    """How a body is compressed, by all its headers ``Content-Encoding``; None if it is not.
+    """The encoding of a body by its ``Content-Encoding`` headers; None if it is not compressed.
 
     Raises:
-        RefusedError: in a way that is not unpacked here, or more than once.
+        RefusedError: the encoding is unknown, or there is more than one.
     """
     said = ",".join(headers).strip().lower()
     if said in ("", AS_IT_IS):
@@ -31,10 +31,10 @@ def encoding_of(headers: list[str]) -> str | None:
 
 
 def unpack(body: bytes, encoding: str, limit: int) -> bytes:
-    """Takes no more memory and time than ``limit`` bytes do, and Python's lock only for a moment.
+    """Decompress a body in the memory and time of ``limit`` bytes, holding Python's lock briefly.
 
     Raises:
-        RefusedError: the body is larger, or not one whole piece in its encoding.
+        RefusedError: the body is larger, damaged or incomplete.
     """
     bare = encoding == "deflate" and body[:1] and body[0] & 15 != ZLIB_METHOD
     unpacking = zlib.decompressobj(BARE_WINDOW_BITS if bare else WINDOW_BITS[encoding])

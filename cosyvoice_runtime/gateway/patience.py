@@ -1,4 +1,4 @@
-"""How long a client may leave unread what is meant for it."""
+"""The timeout for clients that read their answers too slowly."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from contextlib import contextmanager
 logger = logging.getLogger(__name__)
 
 SLOWEST_BYTES_PER_S = 2**15
-"""Two thirds of what speech in 16 bits is played at."""
+"""Two thirds of the byte rate of 16-bit speech as it is played."""
 LARGEST_BUFFER = 2**24
-"""Bytes that a client may have received and not looked at."""
+"""The most bytes that a client may have received and not read."""
 
 
 class Patience:
-    """With the client of one call.
+    """The slow-reader timeout of one call.
 
     What is seen of a client is that a write comes to its end. One that reads as it plays, out of a buffer of
     its own, asks for more when half of that has been played, and a large write ends when all of it has been
     taken. Such a client takes its time, which is added.
 
     Args:
-        timeout_s: longest time for which it may take nothing.
+        timeout_s: longest time in which the client may read nothing, added to what slow playback takes.
         client: its address, for the log.
-        give_up: called when it has taken nothing for too long.
+        give_up: called when the client has read nothing for too long.
     """
 
     def __init__(self, timeout_s: float, client: str, give_up: Callable[[], None]) -> None:
@@ -36,7 +36,7 @@ class Patience:
 
     @contextmanager
     def during(self, size: int) -> Iterator[None]:
-        """Around a write of ``size`` bytes."""
+        """Limit the time of a write of ``size`` bytes."""
         allowed_s = self._timeout_s + (min(self._written, LARGEST_BUFFER) + size) / SLOWEST_BYTES_PER_S
         timer = asyncio.get_running_loop().call_later(allowed_s, self._end, size, allowed_s)
         try:

@@ -1,4 +1,4 @@
-"""A limit on what clients have put into the server's memory."""
+"""The limit on the memory that large requests take in the server."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from cosyvoice_runtime.gateway.policy import RefusedError
 FREE_OF_CHARGE = 65_536
 """Requests up to this size are not counted: a text with a named voice always gets through."""
 RETRY_S = 2.0
-"""A reference counts until its speech begins, which by then is so of most."""
+"""A request counts until its answer begins, which takes most requests less than this."""
 
 
 class PendingBytes:
-    """Bytes of requests that tritonserver has not begun to answer, for one event loop."""
+    """Counts the bytes of requests that tritonserver has not begun to answer, for one event loop."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.count = 0
 
     def take(self, size: int) -> int:
-        """Count a request; returns what to :meth:`give_back`.
+        """Count a request, and return the bytes to :meth:`give_back`.
 
         Raises:
-            RefusedError: there are too many large ones.
+            RefusedError: too many large requests are pending.
         """
         if size <= FREE_OF_CHARGE:
             return 0

@@ -1,4 +1,4 @@
-"""Calls and models that are open to clients."""
+"""The calls and models that are open to clients."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ OPEN_CALLS = frozenset(
         STREAM_INFER,
     }
 )
-"""gRPC's methods that clients may call; whatever else tritonserver has now or will have is closed."""
+"""The gRPC methods that clients may call; all others of tritonserver are closed."""
 HEALTH_CALLS = frozenset({HEALTH_CHECK, f"{SERVICE}/ServerLive", f"{SERVICE}/ServerReady"})
-"""Answered even when a gateway takes no other call."""
+"""These calls are answered even when the gateway takes no others."""
 MAX_NAME_LENGTH = 256
 VERSION = re.compile(r"\d{0,9}")
 
 
 class RefusedError(Exception):
-    """A request that does not get through.
+    """A request is refused.
 
     Attributes:
-        status: gRPC's name of it.
+        status: the gRPC name of the status.
     """
 
     def __init__(self, status: str, message: str) -> None:
@@ -48,18 +48,18 @@ class RefusedError(Exception):
 
 
 def invalid(field: str, value: object, limit: str) -> RefusedError:
-    """A field that is not as it has to be."""
+    """The refusal of a field whose value is not valid."""
     return RefusedError("INVALID_ARGUMENT", f"{field}: {shorten(value)} is not accepted; {limit}")
 
 
 def closed(what: str) -> RefusedError:
-    """An API that clients may not use."""
+    """The refusal of an API that is closed to clients."""
     return RefusedError("PERMISSION_DENIED", f"{shorten(what)} is restricted: it is closed to clients")
 
 
 @dataclass(frozen=True)
 class Policy:
-    """Which models clients may ask."""
+    """Decides which models clients may use."""
 
     open_models: Collection[str]
 
@@ -67,10 +67,11 @@ class Policy:
         return name in self.open_models
 
     def check_model(self, name: str, version: str = "") -> None:
-        """
+        """Refuse a model that clients may not use.
+
         Raises:
-            RefusedError: the model is closed or unknown (which of the two is not told), or the version is
-                none.
+            RefusedError: the model is closed or unknown (the text does not tell which), or the version is
+                invalid.
         """
         if not self.is_open(name):
             known = ", ".join(self.open_models)

@@ -1,4 +1,4 @@
-"""Lines of a log that clients can cause, which must not fill a disk."""
+"""Rate-limited log lines, for warnings that clients can cause."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 PAUSE_S = 60.0
-"""Between two such lines; the next one tells how many there would have been."""
+"""The time between two lines; the next one says how many were left out."""
 
 
 class SeldomLog:
@@ -27,7 +27,7 @@ class SeldomLog:
 
 
 def log_accepts_seldom(loop: asyncio.AbstractEventLoop, logger: logging.Logger) -> None:
-    """From now on, of a loop: that it can't accept connections, which it tries again and again."""
+    """Log at a limited rate that a loop can't accept connections, which it retries continuously."""
     seldom = SeldomLog(logger)
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -12,11 +12,11 @@ from cosyvoice_runtime.gateway.pending_bytes import PendingBytes
 
 
 class Admitted(NamedTuple):
-    """A request that gets through.
+    """An admitted request.
 
     Attributes:
-        size: bytes that it counts for.
-        models: that it asks; none if it is no inference.
+        size: bytes that count as pending.
+        models: models that it calls; empty if it is not an inference.
     """
 
     size: int
@@ -24,16 +24,17 @@ class Admitted(NamedTuple):
 
 
 class ServerStream:
-    """gRPC cancels a call whose reader or writer is cancelled, so tasks of its own read and write.
+    """One gRPC stream to the server. gRPC cancels a call whose reader or writer is cancelled, so separate
+    tasks read and write.
 
     It knows nothing of the client, who may be gone long before it is over.
 
     Args:
-        call: to the server.
+        call: the gRPC call to the server.
         pending: counts requests until the server has begun to answer.
 
     Attributes:
-        models: that were asked.
+        models: models that were called.
     """
 
     def __init__(self, call: Any, pending: PendingBytes) -> None:
@@ -67,14 +68,14 @@ class ServerStream:
         return bytes(response)
 
     def settle(self) -> bool:
-        """Whether it is over; then nothing of it counts any more."""
+        """Whether the stream has ended; then its pending bytes are returned."""
         over = bool(self._call.done())
         if over:
             self._give_back()
         return over
 
     async def drain(self) -> None:
-        """Read to the end, for nobody."""
+        """Read the stream to its end and discard it."""
         try:
             if self._sending is not None:
                 await asyncio.wait([self._sending])
@@ -89,6 +90,6 @@ class ServerStream:
         await asyncio.shield(self._sending)
 
     def _give_back(self) -> None:
-        """The server has begun to answer, so it has copied what was sent."""
+        """Return the pending bytes: a server that answers has copied the requests."""
         self._pending.give_back(self._taken)
         self._taken = 0

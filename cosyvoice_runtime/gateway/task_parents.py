@@ -1,4 +1,4 @@
-"""Which task started which."""
+"""The task that started each asyncio task."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _PARENTS: WeakKeyDictionary[asyncio.Task[Any], ref[asyncio.Task[Any]]] = WeakKey
 
 
 def note_parents(loop: asyncio.AbstractEventLoop) -> None:
-    """From now on, for all tasks of a loop."""
+    """Record the parents of all tasks that a loop starts from now on."""
     loop.set_task_factory(_task)
 
 
 def parent_of(task: asyncio.Task[Any]) -> asyncio.Task[Any] | None:
-    """The task in which another one was started; None if that was in none, or it is over and gone."""
+    """The task in which another task was started; None if there was none, or it is gone."""
     parent = _PARENTS.get(task)
     return None if parent is None else parent()
 

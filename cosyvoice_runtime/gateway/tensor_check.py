@@ -1,4 +1,4 @@
-"""A request's tensors as they have to be before tritonserver sees them, whichever model they are for.
+"""The check of a request's tensors before tritonserver sees them, whichever model they are for.
 
 Names, types and dimensions are compared with the model's configuration by tritonserver; this looks at what
 tritonserver itself may stumble over: sizes, contents that don't fit them, and memory that isn't the client's.
@@ -19,14 +19,14 @@ MAX_ID_LENGTH = 256
 MAX_DIMENSIONS = 8
 MAX_ELEMENTS = 2**31 - 1
 MAX_STRINGS = 1024
-"""Most strings of a tensor; all that the models take have one."""
+"""The most strings of a tensor; the models' tensors have one."""
 ITEM_BYTES = {
     "BOOL": 1, "UINT8": 1, "INT8": 1, "UINT16": 2, "INT16": 2, "FP16": 2, "BF16": 2,
     "UINT32": 4, "INT32": 4, "FP32": 4, "UINT64": 8, "INT64": 8, "FP64": 8,
 }  # fmt: skip
 MARKS = (b"[", b"{", b":")
 MAX_MARKS = 65_536
-"""Of lists, objects and keys of JSON, which take much more memory than numbers do."""
+"""The most lists, objects and keys in JSON, which take far more memory than numbers."""
 STRINGS = "BYTES"
 LENGTH_BYTES = 4
 
@@ -55,7 +55,7 @@ def check_grpc(request: Any, policy: Policy) -> None:
 
 
 def check_http(body: bytes, header_bytes: int | None) -> dict[str, Any]:
-    """The body of a request for inference, checked, without its binary tensors.
+    """Check the body of an inference request, and return its JSON.
 
     Args:
         header_bytes: length of the JSON before the binary tensors; None if there are none.
@@ -82,10 +82,10 @@ def check_http(body: bytes, header_bytes: int | None) -> dict[str, Any]:
 
 
 def read_json(text: bytes) -> dict[str, Any]:
-    """An object without repeated keys, of which another parser might take another value.
+    """Parse an object without repeated keys, which parsers read differently.
 
     Raises:
-        RefusedError: it is none.
+        RefusedError: the text is not such an object.
     """
     marks = sum(map(text.count, MARKS))
     if marks > MAX_MARKS:
@@ -99,7 +99,7 @@ def read_json(text: bytes) -> dict[str, Any]:
 
 
 def check_generate(body: bytes) -> dict[str, Any]:
-    """The body of a request to ``generate`` or ``generate_stream``, checked.
+    """Check the body of ``generate`` or ``generate_stream``, and return its JSON.
 
     Raises:
         RefusedError: naming the field.
@@ -129,7 +129,7 @@ def _check_counts(inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
 
 
 def _check_no_parameters(name: str, parameters: Iterable[str], known: frozenset[str] = frozenset()) -> None:
-    """Parameters of tensors would name shared memory, or a classification that no model here makes."""
+    """Refuse parameters of tensors, which could name shared memory or ask for a classification."""
     for parameter in parameters:
         if parameter not in known:
             raise invalid(f"{name}.parameters", parameter, "tensors come and go with the request")
@@ -143,7 +143,10 @@ def _check_output(tensor: dict[str, Any]) -> None:
 
 
 def _check_input(tensor: dict[str, Any], binary: memoryview) -> memoryview:
-    """Returns: the binary tensors that are left for later inputs."""
+    """Check an input, and return the binary bytes that are left for later inputs.
+
+    Returns: the binary tensors that are left for later inputs.
+    """
     name = _typed("inputs.name", tensor.get("name"), str)
     elements = _elements(name, _typed(f"{name}.shape", tensor.get("shape"), list))
     datatype = _typed(f"{name}.datatype", tensor.get("datatype"), str)
@@ -184,7 +187,7 @@ def _check_content(name: str, datatype: str, elements: int, content: bytes | mem
 
 
 def _count_strings(name: str, content: bytes | memoryview, limit: int) -> int:
-    """Strings with their lengths before them, counted up to one more than the limit."""
+    """The number of length-prefixed strings, counted up to one above the limit."""
     count = position = 0
     while position < len(content) and count <= limit:
         length = int.from_bytes(content[position : position + LENGTH_BYTES], "little")
@@ -209,4 +212,4 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 KINDS = {str: "a text", list: "a list", dict: "an object", bool: "true or false"}
-"""JSON's types in words."""
+"""The names of JSON's types."""

@@ -1,4 +1,4 @@
-"""Facts of a request that say whether it may be refused for want of room, and who is refused."""
+"""The facts of a request by which it may be refused, and by which the audit names it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ OPEN = "open"
 TEXT, VOICE = "target_text", "voice"
 LENGTH_BYTES = 4
 OPEN_BYTES = len(OPEN).to_bytes(4, "little") + OPEN.encode()
-"""A tensor of that one string."""
+"""The serialised tensor of this one string."""
 
 
 @dataclass(frozen=True)
 class UtteranceRequest:
-    """
+    """The facts of one request.
+
     Attributes:
-        model: that is asked.
-        client: name of who asks, if that is said: by a header, or else by a parameter.
-        takes_place: whether an utterance begins with it. Other messages are for one that is being spoken.
+        model: the model that it calls.
+        client: the client's name from a header or a parameter, if there is one.
+        takes_place: whether it begins an utterance; other messages belong to one in progress.
         request_id: Triton's, if it has one.
-        voice: that is named; None without, or where a binary tensor of HTTP holds it.
-        characters: of its text; None where a binary tensor of HTTP holds it.
+        voice: the named voice; None without one, or if a binary HTTP tensor holds it.
+        characters: characters of its text; None if a binary HTTP tensor holds it.
     """
 
     model: str
@@ -37,7 +38,7 @@ class UtteranceRequest:
 
     @classmethod
     def of_grpc(cls, request: Any, header: str | None) -> UtteranceRequest:
-        """Facts of a ``ModelInferRequest`` that has been checked."""
+        """The facts of a checked ``ModelInferRequest``."""
         client = header
         if client is None and request.parameters:
             client = _name_in({key: _value(chosen) for key, chosen in request.parameters.items()})
@@ -46,7 +47,7 @@ class UtteranceRequest:
 
     @classmethod
     def of_infer(cls, model: str, request: Mapping[str, Any], header: str | None) -> UtteranceRequest:
-        """Facts of a body for ``infer``, which brings no text in pieces: errors about one are the model's."""
+        """The facts of an ``infer`` body, which has no text in pieces; the model refuses one that has."""
         client = _name_in(request.get("parameters", {})) if header is None else header
         inputs = request.get("inputs", ())
         voice, characters = _spoken({tensor.get("name"): tensor.get("data") for tensor in inputs})
@@ -55,14 +56,14 @@ class UtteranceRequest:
 
     @classmethod
     def of_generate(cls, model: str, request: Mapping[str, Any], header: str | None) -> UtteranceRequest:
-        """Facts of a body for ``generate`` or ``generate_stream``."""
+        """The facts of a ``generate`` or ``generate_stream`` body."""
         client = _name_in(request) if header is None else header
         opens = EVENT not in request or request[EVENT] in (OPEN, [OPEN])
         return cls(model, client, opens, str(request.get("id", "")), *_spoken(request))
 
 
 def _spoken(inputs: Mapping[Any, Any]) -> tuple[str | None, int | None]:
-    """Voice and number of characters, where they can be read."""
+    """The voice and the number of characters, if they can be read."""
     text = _text(inputs.get(TEXT))
     return _text(inputs.get(VOICE)), None if text is None else len(text)
 
@@ -93,7 +94,7 @@ def _opens_grpc(request: Any) -> bool:
 
 
 def _name_in(parameters: Mapping[str, Any]) -> str | None:
-    """As the models read it."""
+    """The client's name, read as the models read it."""
     names = [value for key, value in parameters.items() if key.lower() == CLIENT_HEADER]
     return str(names[-1]) if names else None
 

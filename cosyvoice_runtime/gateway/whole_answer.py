@@ -1,4 +1,4 @@
-"""One answer from a model that streams: given by the model beside it that answers once, in its name.
+"""Unary calls of a streaming model are answered, in its name, by the model that answers once.
 
 So clients that stream and clients that want the whole, as the reference's are, ask one deployment.
 """
@@ -11,16 +11,17 @@ from collections.abc import Collection
 SUFFIX = "_offline"
 NAME = re.compile(rb'"model_name":"[a-z0-9_]+"')
 NAME_WITHIN = 2048
-"""Bytes of an answer in which the model's name stands; an id has at most 256 characters before it."""
+"""The leading bytes of an answer that contain the model's name; the id before it has at most 256
+characters."""
 
 
 def whole_models(models: Collection[str]) -> dict[str, str]:
-    """By the name of a model that streams, the one that answers in its place."""
+    """By a streaming model's name, the model that answers its unary calls."""
     return {name: name + SUFFIX for name in models if name + SUFFIX in models}
 
 
 def in_the_name_of(model: str, answer: bytes) -> tuple[bytes, int]:
-    """An answer of HTTP that says it is another model's, and how many bytes that makes it longer."""
+    """An HTTP answer with the model's name replaced, and the number of bytes by which it grew."""
     name = b'"model_name":"' + model.encode() + b'"'
     renamed = NAME.sub(name, answer[:NAME_WITHIN], count=1) + answer[NAME_WITHIN:]
     return renamed, len(renamed) - len(answer)

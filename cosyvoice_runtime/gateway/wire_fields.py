@@ -1,4 +1,4 @@
-"""The fields of a message of protobuf, counted in its bytes.
+"""The fields of a protobuf message, counted in its bytes before it is parsed.
 
 A field of two bytes becomes an object of a hundred, so a message is looked at before protobuf reads it.
 """
@@ -21,10 +21,10 @@ from cosyvoice_runtime.gateway.tensor_check import (
 )
 
 MAX_FIELDS = 4096
-"""Most fields of a message with all that it holds; a request with every input has about a hundred."""
+"""The most fields of a message, nested ones included; a request with every input has about a hundred."""
 MAX_UNKNOWN = 16
 MAX_INTEGERS = 65_536
-"""Most integers of a tensor whose content stands in a list: a byte each may become eight."""
+"""The most integers of a tensor whose content is a list: one byte each may become eight."""
 MAX_COUNTS = {
     "inputs": MAX_TENSORS,
     "outputs": MAX_TENSORS,
@@ -33,21 +33,22 @@ MAX_COUNTS = {
     "shape": MAX_DIMENSIONS,
     "bytes_contents": MAX_STRINGS,
 }
-"""Of repeated fields, by their names."""
+"""The limits of repeated fields, by their names."""
 SIZES = {FieldDescriptor.TYPE_FLOAT: 4, FieldDescriptor.TYPE_DOUBLE: 8}
-"""Bytes of a number that is packed as it is; integers take as many bytes as they need."""
+"""The bytes of fixed-size packed numbers; varints differ in size."""
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
-"""How a field is written."""
+"""The wire types of a field."""
 LAST_BYTES = bytes(range(128))
-"""With which an integer ends."""
+"""The bytes that can end a varint."""
 
 
 class WireField(NamedTuple):
-    """
+    """The description of a field.
+
     Attributes:
-        limit: how often it may come; None for as often as it finds room.
-        size: bytes of each number of a packed field; 0 for one whose numbers differ in size.
-        kind: of the messages in it, if it holds any.
+        limit: how often it may occur; None for no limit.
+        size: bytes of each number in a packed field; 0 for varints.
+        kind: the message type of its content, if it has one.
     """
 
     name: str
@@ -61,13 +62,13 @@ UNKNOWN = WireField("unknown fields", MAX_UNKNOWN, packed=False, size=0, kind=No
 
 
 def check_fields(message: bytes, kind: Descriptor) -> None:
-    """Check how many fields a message has.
+    """Refuse a message with too many fields.
 
     Args:
-        kind: that it says it is.
+        kind: the type of the message.
 
     Raises:
-        RefusedError: naming the field with its count and the limit; or it is no such message.
+        RefusedError: naming the field, its count and the limit; or the bytes are not such a message.
     """
     try:
         _Look().at(memoryview(message), kind, "")
@@ -76,7 +77,7 @@ def check_fields(message: bytes, kind: Descriptor) -> None:
 
 
 class _Look:
-    """At one message."""
+    """The count of one message's fields."""
 
     def __init__(self) -> None:
         self._left = MAX_FIELDS
@@ -119,10 +120,10 @@ def _elements(field: WireField, value: memoryview) -> int:
 
 
 def _fields(part: memoryview) -> Iterator[tuple[int, int, memoryview]]:
-    """Number, way of writing and bytes of each field.
+    """The number, wire type and bytes of each field.
 
     Raises:
-        IndexError: what is there are no fields.
+        IndexError: the bytes are not protobuf fields.
     """
     position = 0
     while position < len(part):
@@ -143,7 +144,7 @@ def _fields(part: memoryview) -> Iterator[tuple[int, int, memoryview]]:
 
 
 def _integer(part: memoryview, position: int) -> tuple[int, int]:
-    """An integer, and where it ends."""
+    """A varint, and the offset after it."""
     value = 0
     for shift in range(0, 70, 7):
         byte = part[position]

@@ -1,4 +1,4 @@
-"""Errors as clients get them.
+"""The wording of errors for clients.
 
 Those of the models say what they have to. tritonserver's own may hold names of memory, paths and lines of
 code, and call a model that is being loaded again unknown: they are passed on where they speak of the
@@ -16,31 +16,31 @@ logger = logging.getLogger(__name__)
 
 MAX_LENGTH = 1000
 RESTARTING = "the model is being started; try again later"
-"""Models that clients may ask exist: one that is not found is about to come back."""
+"""Clients may only call models that exist, so one that is not found is being reloaded."""
 CROWDED = "too many requests wait; try again in 2 s"
 SHORT_OF_MEMORY = "no memory is left for this request; try again in 2 s"
 INTERNAL = "internal error; the server's log has the details"
 
 A_MODELS = re.compile(r"[a-z][a-z0-9_]*: ")
-"""How the repository's own models begin: with the name of an input or of a model."""
+"""The start of the models' own errors: the name of an input or of a model."""
 NOT_NOW = {
     r"shared.?memory|/dev/shm|\bshm\b|memory pool|allocate|boost": SHORT_OF_MEMORY,
     r"stub process|not healthy|not ready|unload|unknown model|no available version": RESTARTING,
     r"is not found|failed to connect|socket closed|connection reset|recvmsg|GOAWAY": RESTARTING,
     r"maximum queue size|request timeout expired": CROWDED,
 }
-"""Texts of tritonserver, and of gRPC between it and here, that mean: try again."""
+"""Texts of tritonserver, and of gRPC between it and the gateway, that mean: try again."""
 TRY_AGAIN = re.compile(r"; try again (?:later|in [\d.]+ s)$")
-"""The end of what a model says that has no room, or waits for another one."""
+"""The end of a model's refusal that asks the client to try again."""
 NO_SUCH_VERSION = re.compile(r"version (\d+) is not found")
 FAULT_OF_THE_REQUEST = re.compile(r"input|output|shape|batch|datatype|data type|parse|parameter", re.I)
 TELLTALE = re.compile(r"Traceback|File \"|(?:/[\w.-]+){2}|0x[0-9a-f]{6,}|\w+\.(?:cc|cpp|h|py):\d+")
-"""Words that no client needs to know: paths, addresses and lines of code."""
+"""Patterns that clients need not see: paths, addresses and lines of code."""
 REQUEST_ID = re.compile(r"^\[request id: [^\]]*\] ")
 
 
 def reworded_in_stream(message: str) -> str:
-    """The text of an error in a stream, with its status in front as the models put it there."""
+    """The text of a stream's error, with its status in front as the models write it."""
     status, text = split_status(message)
     if text != message and not _is_suspect(text):
         return message
@@ -48,10 +48,10 @@ def reworded_in_stream(message: str) -> str:
 
 
 def models_status(status: str, message: str) -> tuple[str, str]:
-    """Status and text of a model's error that came by ``generate``, where tritonserver always says 400.
+    """The status and text of a ``generate`` error, for which tritonserver always answers 400.
 
     Args:
-        status: what tritonserver calls it.
+        status: the status that tritonserver reports.
     """
     said, text = split_status(message)
     if text != message:
@@ -60,7 +60,7 @@ def models_status(status: str, message: str) -> tuple[str, str]:
 
 
 def reworded(status: str, message: str) -> tuple[str, str]:
-    """Status and text for the client; the log keeps what is not passed on."""
+    """The status and text for the client; the log keeps a text that is replaced."""
     text = REQUEST_ID.sub("", message, count=1)[:MAX_LENGTH]
     if A_MODELS.match(text):
         return status, text
@@ -79,7 +79,7 @@ def reworded(status: str, message: str) -> tuple[str, str]:
 
 
 def _is_suspect(text: str) -> bool:
-    """Whether a model may have passed on what tritonserver said."""
+    """Whether a model may have forwarded an error of tritonserver."""
     return bool(TELLTALE.search(text)) or any(re.search(pattern, text, re.I) for pattern in NOT_NOW)
 
 

@@ -1,4 +1,4 @@
-"""Numbers that processes tell about themselves; ``page`` shows them to Prometheus."""
+"""The metrics of a server's processes; ``page`` renders them for Prometheus."""
 
 from cosyvoice_runtime.metrics.metrics import DIRECTORY_VARIABLE, Histogram, Metric, Metrics
 

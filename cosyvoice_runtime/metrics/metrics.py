@@ -1,4 +1,4 @@
-"""A model's own numbers, each labelled with the model's name.
+"""The metrics of one model, each labelled with the model's name.
 
 One process writes them and another reads them, without a lock or a call between the two. They stand in
 files of the format of prometheus_client's multiprocess mode (``number_file.py``), whose collector reads
@@ -28,16 +28,16 @@ from cosyvoice_runtime.metrics.number_file import NumberFile, number_key
 logger = logging.getLogger(__name__)
 
 DIRECTORY_VARIABLE = "SUPERVISOR_METRICS_DIR"
-"""Names the directory; set by the supervisor, absent when a server runs without one."""
+"""The environment variable that names the directory; the supervisor sets it."""
 LIVING_GAUGES = "gauge_livesum"
-"""Start of the names of files with gauges, which are summed over the living processes."""
+"""The prefix of gauge files, which are summed over the living processes."""
 
 Kind = Literal["gauge", "counter", "histogram"]
 Labels = dict[str, str]
 
 
 class Number(Protocol):
-    """A float; thread-safe."""
+    """A float that threads may change."""
 
     def get(self) -> float: ...
 
@@ -47,7 +47,7 @@ class Number(Protocol):
 
 
 def shared_directory() -> Path | None:
-    """Where somebody reads this process's numbers; None when nobody does."""
+    """The directory from which this process's numbers are read; None without a supervisor."""
     directory = os.environ.get(DIRECTORY_VARIABLE)
     return Path(directory) if directory else None
 
@@ -55,13 +55,13 @@ def shared_directory() -> Path | None:
 def create_number(
     directory: Path | None, kind: Kind, family: str, name: str, labels: Labels, description: str
 ) -> Number:
-    """A number that starts at 0; those of one name and the same labels are shown as their sum.
+    """A number that starts at 0; numbers of one name and labels are shown as their sum.
 
     Args:
-        directory: where readers look for it; None when nobody reads it.
-        family: name of the metric that it belongs to.
+        directory: where readers look for it; None keeps it in this process.
+        family: name of its metric.
         name: its own name, such as ``<family>_sum``.
-        labels: with ``model``.
+        labels: its labels, with ``model``.
     """
     if directory is None:
         return SharedNumber(threading.Lock()).addend()
@@ -70,10 +70,10 @@ def create_number(
 
 
 class SharedNumber:
-    """A number in a file: what dead processes left, and the sum of this process's addends.
+    """A number in a file: the sum of what dead processes left and of this process's addends.
 
     Args:
-        file: None when nobody reads it.
+        file: the file; None keeps the number in this process.
     """
 
     def __init__(self, lock: threading.Lock, file: NumberFile | None = None, key: str = "") -> None:
@@ -84,7 +84,7 @@ class SharedNumber:
         self.lock = lock
 
     def addend(self) -> Addend:
-        """A new one."""
+        """A new addend of the number."""
         with self.lock:
             self._addends.append(Addend(self))
             return self._addends[-1]
@@ -95,7 +95,7 @@ class SharedNumber:
 
 
 class Addend:
-    """A :class:`Number` that is added to others of the same name and labels."""
+    """A :class:`Number` that is summed with others of the same name and labels."""
 
     def __init__(self, number: SharedNumber) -> None:
         self._number = number
@@ -116,7 +116,7 @@ class Addend:
 
 
 class NumberFiles:
-    """The files of one model's process.
+    """The files of one model process.
 
     Gauges end with their process. Counters and histograms are in numbered files: a new process locks the
     first free one and continues its counts. So there are as many files as there were processes at a time.
@@ -125,7 +125,7 @@ class NumberFiles:
     def __init__(self, directory: Path, model: str) -> None:
         place, self._held = _take_place(directory, model)
         gauges = directory / f"{LIVING_GAUGES}_{model}.{os.getpid()}.db"
-        gauges.unlink(missing_ok=True)  # of an earlier process with this id
+        gauges.unlink(missing_ok=True)  # The file may be left from an earlier process with this id.
         self._files: dict[Kind, NumberFile] = {
             "gauge": NumberFile(gauges),
             "counter": NumberFile(directory / f"counter_{place}.db"),
@@ -153,7 +153,7 @@ def _opened(directory: Path, model: str) -> NumberFiles:
 
 
 def _take_place(directory: Path, model: str) -> tuple[str, IO[bytes]]:
-    """The first place that no living process has, and the file whose lock holds it."""
+    """The first free number of a file, and the file whose lock holds it."""
     for number in count():
         place = f"{model}.{number}"
         file = (directory / f"{place}.lock").open("wb")
@@ -167,7 +167,7 @@ def _take_place(directory: Path, model: str) -> tuple[str, IO[bytes]]:
 
 
 class Metric:
-    """One number; thread-safe, a few microseconds a change."""
+    """One number that threads may change, at a few microseconds a change."""
 
     def __init__(self, number: Number) -> None:
         self._number = number
@@ -177,7 +177,7 @@ class Metric:
         return self._number.get()
 
     def set(self, value: float) -> None:
-        """Show this value; of a counter, what this object has counted in all."""
+        """Show this value; a counter shows what this object has counted in all."""
         self._number.set(value)
 
     def add(self, amount: float) -> None:
@@ -185,12 +185,12 @@ class Metric:
 
 
 class Histogram:
-    """How often values fell into each bucket; thread-safe.
+    """The number of values in each bucket; threads may add to it.
 
     Args:
-        total: the sum of the values.
-        counts: of the values in each bucket, one more than there are bounds.
-        bounds: the greatest value of each bucket.
+        total: the sum of all values.
+        counts: values in each bucket, one more than there are bounds.
+        bounds: the upper bound of each bucket.
     """
 
     def __init__(self, total: Number, counts: Sequence[Number], bounds: Sequence[float]) -> None:
@@ -204,11 +204,11 @@ class Histogram:
 
 
 class Metrics:
-    """Maker of one model's metrics. The supervisor serves them; without one they are kept, but not served.
+    """Makes one model's metrics, which the supervisor serves; without a supervisor they are kept only.
 
     Args:
-        model: shown as label ``model``.
-        directory: where the supervisor looks; by default the one that it named when it started the server.
+        model: the label ``model``.
+        directory: where the supervisor looks; by default the one that it named at the server's start.
     """
 
     def __init__(self, model: str, directory: Path | None = None) -> None:
@@ -218,11 +218,11 @@ class Metrics:
             _warn_once(model)
 
     def gauge(self, name: str, description: str, **labels: str) -> Metric:
-        """A number that goes up and down, starting at 0; the sum of those of the model's living processes."""
+        """A gauge that starts at 0, summed over the model's living processes."""
         return Metric(self._number("gauge", name, name, labels, description))
 
     def counter(self, name: str, description: str, **labels: str) -> Metric:
-        """A number that only grows; shown is what dead processes counted as well.
+        """A counter, summed over living and dead processes.
 
         Raises:
             ValueError: its name does not end in ``_total``.
@@ -232,13 +232,13 @@ class Metrics:
         return Metric(self._number("counter", name.removesuffix("_total"), name, labels, description))
 
     def histogram(self, name: str, description: str, buckets: Sequence[float], **labels: str) -> Histogram:
-        """Counts of values by size.
+        """A histogram of values.
 
         Args:
-            buckets: the greatest value of each, rising; greater values have a bucket of their own.
+            buckets: the upper bound of each bucket, rising; larger values have a bucket of their own.
 
         Raises:
-            ValueError: the buckets don't rise.
+            ValueError: the bounds do not rise.
         """
         bounds = [*map(float, buckets), math.inf]
         if not all(low < high for low, high in pairwise(bounds)):

@@ -1,4 +1,4 @@
-"""When what happens on an utterance's way, written down for one who measures it.
+"""A trace of utterances: the times of named events, for measurements.
 
 Off unless the variable ``UTTERANCE_MOMENTS_DIR`` names a folder when the process starts. Each process then
 writes a line for every moment into a file of its own: monotonic seconds, which all processes of a machine
@@ -24,10 +24,11 @@ _request: ContextVar[str] = ContextVar("request", default=_NOBODY)
 
 
 class Moment(NamedTuple):
-    """
+    """One event of a trace.
+
     Attributes:
         at: monotonic seconds.
-        utterance: the request that it belongs to; "-" where nobody said.
+        utterance: the request that it belongs to; "-" if it is unknown.
     """
 
     at: float
@@ -41,26 +42,26 @@ def now() -> float:
 
 
 def begin() -> None:
-    """Notes of this task from now on belong to a request of its own."""
+    """Assign the events of this task to a new request from now on."""
     if _FOLDER:
         _request.set(f"{os.getpid()}.{next(_numbers)}")
 
 
 def also(name: str) -> None:
-    """The task's request goes by this name elsewhere."""
+    """Record another name of the task's request."""
     if _FOLDER:
         _write(_request.get(), f"{_ALSO} {name}")
 
 
 def note(moment: str, *utterances: str) -> None:
-    """Write a moment down, if anybody wants it: of these utterances, or of the task's request."""
+    """Record an event of these utterances, or of the task's request, if tracing is on."""
     if _FOLDER:
         for utterance in utterances or [_request.get()]:
             _write(utterance or _NOBODY, moment)
 
 
 def _write(utterance: str, what: str) -> None:
-    # At once, as a process of a model may be killed; and by one call, for what writes takes time from others.
+    # The event is written immediately, in one system call, because a model process may be killed.
     os.write(_file(_FOLDER or "", os.getpid()), f"{now():.6f} {utterance} {what}\n".encode())
 
 
@@ -70,7 +71,7 @@ def _file(folder: str, process: int) -> int:
 
 
 def read(folder: Path) -> list[Moment]:
-    """All moments that processes have written down, in order, each under its request's first name."""
+    """All recorded events in order, each with its request's first name."""
     lines = [line for path in folder.glob("*.txt") for line in path.read_text(encoding="utf-8").splitlines()]
     noted = sorted(
         Moment(float(at), utterance, name) for at, utterance, name in (line.split(" ", 2) for line in lines)

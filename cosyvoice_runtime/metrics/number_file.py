@@ -1,4 +1,4 @@
-"""Numbers by name in a file that other processes read meanwhile, as prometheus_client's collector does.
+"""Named numbers in a file that other processes read, in the format of prometheus_client's collector.
 
 The format is that of the library's multiprocess mode: how much of the file is used (4 bytes, and 4 of
 padding), then for each number the length of its key (4 bytes), the key in UTF-8, filled up with 1 to 8 spaces
@@ -21,15 +21,15 @@ NUMBER = struct.Struct("dd")
 
 
 def number_key(family: str, name: str, labels: dict[str, str], description: str) -> str:
-    """Name and labels in a number's key."""
+    """The key of a number, from its name and labels."""
     return json.dumps([family, name, labels, description], sort_keys=True)
 
 
 class NumberFile:
-    """A file of numbers, which may be there already; one thread uses it at a time.
+    """A file of numbers, new or existing; one thread uses it at a time.
 
     Args:
-        path: its file, which no other process writes.
+        path: its path; no other process writes it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -43,7 +43,7 @@ class NumberFile:
         self._tell_used()
 
     def read(self, key: str) -> float:
-        """The number, which is 0 when it is new."""
+        """The number; a new one is 0."""
         if key not in self._places:
             self._append(key)
         return float(NUMBER.unpack_from(self._map, self._places[key])[0])
@@ -52,7 +52,8 @@ class NumberFile:
         if key not in self._places:
             self._append(key)
         place = self._places[key]
-        self._map[place : place + NUMBER.size] = NUMBER.pack(value, 0.0)  # at once: it is read meanwhile
+        # The bytes are replaced in one operation, because other processes read them.
+        self._map[place : place + NUMBER.size] = NUMBER.pack(value, 0.0)
 
     def _append(self, key: str) -> None:
         encoded = key.encode()

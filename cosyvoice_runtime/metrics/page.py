@@ -1,4 +1,4 @@
-"""Metrics of the models, read from their files."""
+"""The metrics of all models, read from their files."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from cosyvoice_runtime.metrics.request_count import IN_WORK, REFUSED
 from cosyvoice_runtime.process.processes import is_alive
 
 COUNTERS = ("_total", "_count")
-"""How names of numbers end that only grow."""
+"""The name endings of numbers that only grow."""
 
 
 class ModelMetrics(Collector):
-    """Metrics of all models of a server: gauges of living processes, counters of dead ones as well."""
+    """The metrics of a server's models: gauges of living processes, and counters of dead ones as well."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -41,7 +41,7 @@ def read_samples(directory: Path) -> list[Sample]:
 
 
 def sum_of_counters(directory: Path, model: str) -> float:
-    """The sum of all numbers of a model that only grow, but refusals, which are no work."""
+    """The sum of a model's counters without refusals, which are no work."""
     samples = [each for each in read_samples(directory) if each.labels.get("model") == model]
     return sum(
         sample.value
@@ -51,12 +51,13 @@ def sum_of_counters(directory: Path, model: str) -> float:
 
 
 def read_request_counts(directory: Path) -> dict[str, int]:
-    """Requests in work by model, summed over its living processes; a model that tells nothing is left out."""
+    """The requests in progress by model, summed over its living processes; models without numbers are left
+    out."""
     return _counts(read_samples(directory))
 
 
 def take_lost_counts(directory: Path) -> dict[str, int]:
-    """Metrics of processes that died, which are told once: nobody will answer these requests any more."""
+    """Count the lost requests of dead processes by model, and remove their gauges."""
     files = dead_gauges(directory)
     counts = _counts(samples_of(files))
     for file in files:
@@ -70,26 +71,26 @@ def _counts(samples: Iterable[Sample]) -> dict[str, int]:
 
 
 def samples_of(files: Iterable[Path]) -> list[Sample]:
-    """Every line that these files alone would make."""
+    """All samples of these files alone."""
     return [sample for family in _families(files) for sample in family.samples]
 
 
 def dead_gauges(directory: Path) -> list[Path]:
-    """Files with the gauges of processes that have ended."""
+    """The gauge files of dead processes."""
     gauges = directory.glob(f"{LIVING_GAUGES}_*.db")
     return [path for path in gauges if not is_alive(int(path.stem.rpartition(".")[2]))]
 
 
 def _families(files: Iterable[Path]) -> list[prometheus_client.Metric]:
-    complete = [str(file) for file in files if _size(file)]  # one that is being created is empty at first
+    complete = [str(file) for file in files if _size(file)]  # A file that is being created is empty at first.
     try:
         return sorted(MultiProcessCollector.merge(complete), key=lambda family: family.name)
     except FileNotFoundError:
-        return []  # the directory is being removed
+        return []  # The directory is being removed.
 
 
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
-    except FileNotFoundError:  # a dead process's gauges were removed
+    except FileNotFoundError:  # The gauges of a dead process have been removed.
         return 0

@@ -1,4 +1,4 @@
-"""How many requests each model is working on, told by the models to the supervisor of their server.
+"""The number of requests in progress, which each model reports to the supervisor.
 
 Triton can't tell: it counts a finished request as in flight for as long as the client keeps its stream open.
 """
@@ -14,7 +14,7 @@ from cosyvoice_runtime.metrics.metrics import Metric, create_number, shared_dire
 IN_WORK, IN_WORK_ABOUT = "cosyvoice_requests_in_work", "Requests without their final response yet."
 REQUESTS, REQUESTS_ABOUT = "cosyvoice_requests_total", "Requests by how they ended."
 REFUSED = "refused"
-"""Label ``ending`` of requests for which there was no room; most are counted by gateways, for the model."""
+"""The label ``ending`` of requests without capacity; gateways count most of them for the model."""
 
 
 class RequestCount:

@@ -1,4 +1,4 @@
-"""A line for each request: who asked for what, when, and how it ended; never a text, never a key."""
+"""The audit log: a line for each request with client, time and ending, without texts and keys."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ logger = logging.getLogger(__name__)
 
 STANDARD_OUTPUT = "-"
 OK, REFUSED, ERROR, LEFT = "ok", "refused", "error", "client_left"
-"""How a request ends: as asked; by a fault of its own or for want of room; by a fault here; by its client."""
+"""The endings of a request: answered; refused; failed by a fault of the server; cancelled by its client."""
 
 
 class AuditLog:
-    """Lines of JSON. Each is written at once, and in one piece, so that processes may share a file.
+    """Writes lines of JSON, each at once and in one piece, so that processes may share the file.
 
     A file that was renamed, as log rotation does, is made anew. A line that can't be written is told to the
     process's own log, and the request is served all the same.
 
     Args:
-        path: of the file; ``-`` is standard output, and nothing turns the log off.
-        setting: that names the path.
+        path: path of the file; ``-`` is standard output, and an empty path turns the log off.
+        setting: name of the setting that holds the path.
 
     Raises:
         InvalidInput: the file can't be written.
@@ -40,11 +40,11 @@ class AuditLog:
 
     @property
     def on(self) -> bool:
-        """Whether lines are kept."""
+        """Whether the log is turned on."""
         return self._handler is not None
 
     def write(self, **fields: Any) -> None:
-        """Write a line, which begins with the time of its end (UTC)."""
+        """Write a line that begins with the present time (UTC)."""
         if self._handler is not None:
             time = datetime.now(UTC).isoformat(timespec="milliseconds")
             self._handler.handle(logging.makeLogRecord({"msg": json.dumps({"time": time, **fields})}))

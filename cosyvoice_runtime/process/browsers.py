@@ -1,4 +1,4 @@
-"""Calls that a page makes through a browser on this machine or near it.
+"""The check that keeps web pages in browsers from calling a local server.
 
 A browser says which site a page is of, in ``Origin``, whenever the page may change something by its call or
 read the answer of another site. It does not where the page's own name has come to lead here; then ``Host``
@@ -15,17 +15,18 @@ from cosyvoice_runtime.errors import CosyVoiceError, shorten
 
 
 class PageError(CosyVoiceError):
-    """A page of a browser may have called."""
+    """The call may come from a web page."""
 
 
 def refuse_pages(host: str | None, origin: str | None, names: Collection[str] | None) -> None:
-    """
+    """Refuse a call that a web page may have made.
+
     Args:
-        host, origin: headers of a call; None for those that it doesn't have.
-        names: by which programs may call, beside localhost and addresses; None for any.
+        host, origin: headers of the call; None if absent.
+        names: host names, besides localhost and addresses, that programs may use; None for any.
 
     Raises:
-        PageError: a page may have called.
+        PageError: a web page may have made the call.
     """
     if origin is not None:
         raise PageError("Origin: pages of browsers are not served here")
@@ -40,7 +41,7 @@ def refuse_pages(host: str | None, origin: str | None, names: Collection[str] | 
 
 
 def is_fixed(name: str) -> bool:
-    """Whether nobody else can say where a name leads: addresses, and this machine's own."""
+    """Whether others can't change where a name leads: addresses, and this machine's own name."""
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -49,7 +50,7 @@ def is_fixed(name: str) -> bool:
 
 
 def parts(address: str, prefix: str = "") -> tuple[str, str]:
-    """Name and port as they stand in an address, and the name alone; empty where it is none."""
+    """The name with its port, and the name alone, of an address; empty if it is not valid."""
     try:
         split = urlsplit(prefix + address)
         return split.netloc, split.hostname or ""

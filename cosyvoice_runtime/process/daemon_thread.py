@@ -1,4 +1,4 @@
-"""Calls that may never return, for code in an event loop."""
+"""Blocking calls that may never return, for code in an event loop."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ T = TypeVar("T")
 
 
 async def in_daemon_thread(call: Callable[[], T]) -> T:
-    """The result of a call in a thread that neither the end of the loop nor that of the process waits for.
+    """Run a call in a daemon thread, for which neither the loop nor the process waits at its end.
 
     Raises:
-        Exception: the call did.
+        Exception: the call raised it.
     """
     result: Future[T] = Future()
-    result.set_running_or_notify_cancel()  # whoever waits may leave, the call goes on
+    result.set_running_or_notify_cancel()  # The awaiting task may be cancelled, but the call goes on.
     Thread(target=_fulfil, args=(result, call), daemon=True).start()
     return await asyncio.wrap_future(result)
 
@@ -28,7 +28,8 @@ def _fulfil(result: Future[T], call: Callable[[], T]) -> None:
         value = call()
     except Exception as error:
         result.set_exception(error)
-    except BaseException as error:  # such as SystemExit, which is not that of whoever waits
+    # An exception such as SystemExit must not end the awaiting task's process.
+    except BaseException as error:
         result.set_exception(RuntimeError(f"the call ended with {error!r}"))
     else:
         result.set_result(value)

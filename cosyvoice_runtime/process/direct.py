@@ -1,4 +1,4 @@
-"""Calls between the processes of one deployment."""
+"""gRPC channels between the processes of one deployment."""
 
 DIRECT = ("grpc.enable_http_proxy", 0)
-"""Option of a gRPC channel: no proxy that the environment names is asked."""
+"""Channel options that bypass the proxy of the environment."""

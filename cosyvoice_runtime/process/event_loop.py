@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for code that is not asynchronous itself."""
+"""An event loop in its own thread, for synchronous code."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 POOL_THREADS = 4
-"""For work that the loop must not wait for (text, voices, tensors): more would only share the cores."""
+"""The threads for blocking work (text, voices, tensors); more of them would only share the cores."""
 
 
 class EventLoopThread:
     """Runs coroutines until it is closed.
 
     Args:
-        name: of the thread.
+        name: name of the thread.
     """
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
         self._loop.set_default_executor(ThreadPoolExecutor(POOL_THREADS, thread_name_prefix=f"{name} pool"))
         self._ending = self._closing = False
-        self._lock = threading.RLock()  # garbage that is collected in it may close an iteration
+        self._lock = threading.RLock()  # The garbage collector may close an iteration in this thread.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin; does not wait. Cancelling the future cancels the work.
+        """Start a coroutine without waiting; cancelling the future cancels it.
 
         Raises:
-            RuntimeError: it is being closed, or is closed.
+            RuntimeError: the loop is closing or closed.
         """
         with self._lock:
             if self._closing:
@@ -45,7 +45,7 @@ class EventLoopThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for the result; a wait that is interrupted cancels the work."""
+        """Wait for a coroutine's result; an interrupted wait cancels the coroutine."""
         future = self.start(work)
         try:
             return future.result()
@@ -54,7 +54,7 @@ class EventLoopThread:
             raise
 
     def iterate(self, items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
-        """The items of an asynchronous generator, which is closed when the iteration is abandoned."""
+        """Iterate over an asynchronous generator, which is closed when the iteration is abandoned."""
         steps = _Steps(items)
         try:
             while True:
@@ -66,7 +66,7 @@ class EventLoopThread:
             self.run(steps.close())
 
     def close(self) -> None:
-        """Cancel what still runs, wait for its cleanup, and end the thread; harmless when repeated."""
+        """Cancel all tasks, wait for their cleanup, and end the thread; a second call does nothing."""
         with self._lock:
             if self._closing:
                 return
@@ -80,12 +80,12 @@ class EventLoopThread:
 
     def _run(self) -> None:
         while not self._ending:
-            with suppress(SystemExit, KeyboardInterrupt):  # of work, whose future tells it
+            with suppress(SystemExit, KeyboardInterrupt):  # The future of a task reports these.
                 self._loop.run_forever()
 
 
 class _Steps(Generic[T]):
-    """Items of an asynchronous generator, one after the other."""
+    """The steps of an asynchronous generator."""
 
     def __init__(self, items: AsyncGenerator[T, None]) -> None:
         self._items = items
@@ -96,9 +96,10 @@ class _Steps(Generic[T]):
         return await anext(self._items)
 
     async def close(self) -> None:
-        """End one that goes on because who waited for it was interrupted, or was about to wait, too."""
+        """Cancel a step that still runs because its waiting thread was interrupted, then close the
+        generator."""
         if self._latest is not None:
-            if not self._latest.cancelling():  # a second time would end its cleanup
+            if not self._latest.cancelling():  # A second cancellation would interrupt its cleanup.
                 self._latest.cancel()
             await asyncio.wait({self._latest})
         await self._items.aclose()

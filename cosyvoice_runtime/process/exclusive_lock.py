@@ -12,25 +12,25 @@ from pathlib import Path
 from typing import IO
 
 LOOK_S = 0.02
-"""Time between two looks for a lock that is waited for only so long."""
+"""The time between two attempts to get a lock with a limited wait."""
 
 
 @contextmanager
 def exclusive_lock(path: Path, remove: bool = False, wait_s: float | None = None) -> Iterator[None]:
-    """Hold a file lock; it excludes other threads as well as other processes. Not reentrant.
+    """Hold a file lock, which excludes other threads and processes; it is not reentrant.
 
     Args:
-        remove: the file, too, is gone afterwards. For one path it is always the same.
-        wait_s: longest wait for it.
+        remove: whether the file is removed afterwards; all users of a path must agree.
+        wait_s: longest wait; None waits without a limit.
 
     Raises:
-        TimeoutError: somebody else holds it for longer than that.
+        TimeoutError: another holder kept the lock for longer than ``wait_s``.
     """
     while True:
         with open(path, "ab") as file:
             _lock(file, wait_s)
             if remove and not _is_at(path, file.fileno()):
-                continue  # its last holder removed it
+                continue  # The last holder has removed the file.
             try:
                 yield
             finally:

@@ -1,4 +1,4 @@
-"""The limit on the files that a process may have open."""
+"""The limit on open files of a process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ REMEDY = "raise it (ulimit -n, LimitNOFILE= of systemd, docker's --ulimit nofile
 
 
 def file_limit_problem(needed: int) -> str | None:
-    """Why too few files may be open, in a sentence; None where enough may.
+    """A sentence that says why too few files may be open; None if enough may.
 
     A limit that the process may raise by itself is raised.
     """

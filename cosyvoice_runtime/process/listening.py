@@ -1,4 +1,4 @@
-"""Where a host leads on this machine, and sockets that listen there."""
+"""The addresses of a host on this machine, and sockets that listen on them."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import socket
 from cosyvoice_runtime.errors import InvalidInput
 
 LOCALHOST = ("127.0.0.1", "::1")
-"""Wherever a machine's list of names says that it leads."""
+"""The addresses of localhost, whatever the hosts file says."""
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-"""Addresses that mean every interface, and how to reach such a server from its own machine."""
+"""Addresses that mean all interfaces, and the address to reach each of them locally."""
 NOT_OURS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 def own_addresses(host: str, field: str) -> tuple[str, ...]:
-    """The addresses of this machine to which a host leads: an address, or a name.
+    """The local addresses of a host, which is an address or a name.
 
     Args:
         field: name of the setting.
 
     Raises:
-        InvalidInput: it leads to none.
+        InvalidInput: the host has no address of this machine.
     """
     own = tuple(address for address in _addresses(host, field) if _is_own(address))
     if not own:
@@ -32,10 +32,10 @@ def own_addresses(host: str, field: str) -> tuple[str, ...]:
 
 
 def bound(address: str, port: int) -> socket.socket:
-    """A socket of TCP at an address; ``::`` takes IPv4 as well.
+    """A TCP socket that is bound to an address; ``::`` takes IPv4 as well.
 
     Raises:
-        OSError: the port is taken, or the address is none of this machine.
+        OSError: the port is taken, or the address is not one of this machine.
     """
     listening = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
     try:
@@ -54,12 +54,12 @@ def is_loopback(address: str) -> bool:
 
 
 def with_port(host: str, port: int) -> str:
-    """``host:port``, with brackets around an address of IPv6."""
+    """``host:port``, with brackets around an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def split_port(address: str) -> tuple[str, int]:
-    """Host and port that :func:`with_port` has joined."""
+    """The host and port of :func:`with_port`'s result."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 

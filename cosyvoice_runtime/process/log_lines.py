@@ -1,4 +1,4 @@
-"""Lines of a log that nobody forges by what he sends."""
+"""Log lines that data from clients can't forge."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import logging
 import re
 
 STEERING = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Control characters, line ends of Unicode, and those that turn the direction of writing."""
+"""Control characters, Unicode line ends, and marks that change the direction of writing."""
 INSIDE = "  | "
-"""Before each further line of a record, as tracebacks have."""
+"""The prefix of a record's further lines, such as those of tracebacks."""
 
 
 class OneLine(logging.Formatter):
-    """Shows line ends and other characters that steer a terminal as escapes; tracebacks are set in."""
+    """Escapes line ends and other control characters; tracebacks are indented."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - as logging calls it
         return _escaped(super().formatMessage(record))
@@ -23,12 +23,12 @@ class OneLine(logging.Formatter):
 
 
 def log_lines(level: int | str, form: str, *filters: logging.Filter, force: bool = False) -> None:
-    """Log to standard error.
+    """Send the log to standard error.
 
     Args:
-        level: least severe messages that are written.
-        form: of a line, as ``logging`` takes it.
-        force: in place of whatever logs already.
+        level: the lowest level that is written.
+        form: the format of a line, as ``logging`` takes it.
+        force: whether existing handlers are replaced.
     """
     handler = logging.StreamHandler()
     handler.setFormatter(OneLine(form))

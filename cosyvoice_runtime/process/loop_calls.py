@@ -13,7 +13,8 @@ logger = logging.getLogger(__name__)
 
 
 class LoopCalls:
-    """Calls of functions in an event loop from other threads: all that have come meanwhile in one wake-up.
+    """Runs functions in an event loop for other threads, all that are pending in one wake-up; made in that
+    loop.
 
     Made in that loop.
     """
@@ -24,9 +25,9 @@ class LoopCalls:
         self._woken = False
 
     def add(self, function: Callable[..., None], *arguments: object) -> None:
-        """Call this soon, after all added before; not at all if the loop has ended."""
+        """Call a function soon, in order; a loop that has ended calls nothing."""
         self._waiting.append(partial(function, *arguments))
-        if not self._woken:  # otherwise the call to come finds it
+        if not self._woken:  # A wake-up that is already scheduled finds the new call.
             self._woken = True
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._call_all)
@@ -37,5 +38,5 @@ class LoopCalls:
             call = self._waiting.popleft()
             try:
                 call()
-            except Exception:  # those behind it are others'
+            except Exception:  # An error must not keep the later calls from running.
                 logger.exception("a call in the event loop failed")

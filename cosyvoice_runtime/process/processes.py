@@ -8,7 +8,7 @@ from pathlib import Path
 
 STUB = "triton_python_backend_stub"
 ENDED = "ZX"
-"""States of a process that is a zombie, or gone (proc(5))."""
+"""The states of a process that has ended: a zombie, or dead (proc(5))."""
 
 
 @dataclass(frozen=True)
@@ -23,24 +23,24 @@ class Process:
         """The model whose code this process runs (``<repository>/<model>/<version>/model.py``)."""
         if not self.command or Path(self.command[0]).name != STUB:
             return None
-        parts = Path(*self.command[1:2]).parts  # none of a process that is just starting or ending
+        parts = Path(*self.command[1:2]).parts  # A process that is starting or ending has no arguments.
         return parts[-3] if len(parts) >= 3 else None
 
 
 def living() -> list[Process]:
-    """All processes, except those that ended and were not waited for."""
+    """All processes that have not ended."""
     found = (_read(int(folder.name)) for folder in Path("/proc").glob("[0-9]*"))
     return [process for process in found if process is not None]
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process still runs: one that is ending has no command any more, but may hold its sockets."""
+    """Whether a process has not ended; one that is ending has an empty command, but may hold its sockets."""
     process = _read(pid)
     return process is not None and process.command != ("",)
 
 
 def _read(pid: int) -> Process | None:
-    """A process; None when it has ended, or is none of ours where /proc hides those (``hidepid``)."""
+    """A process; None if it has ended, or /proc hides it (``hidepid``)."""
     folder = Path(f"/proc/{pid}")
     try:
         stat = (folder / "stat").read_text()
@@ -58,6 +58,6 @@ def session_members(session: int) -> list[Process]:
 
 
 def count_stubs(session: int) -> Counter[str]:
-    """Living processes of each model."""
+    """The number of living processes of each model."""
     models = (process.model for process in session_members(session))
     return Counter(model for model in models if model)

@@ -1,4 +1,4 @@
-"""Environment variables by which the supervisor tells the models of its run."""
+"""The environment variables by which the supervisor passes facts of its run to the models."""
 
 PROBE_KEY_VARIABLE = "SUPERVISOR_PROBE_KEY"
-"""A secret of the run, by which the entry models know the supervisor's probes."""
+"""A secret of the run, by which the entry models recognise the supervisor's probes."""
