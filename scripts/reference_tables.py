@@ -33,8 +33,8 @@ Made by `scripts/reference_tables.py` from `cosyvoice_runtime/serving/triton/sch
 without the leading batch dimension of 1. `cosyvoice2_offline` has the tensors of `cosyvoice2`, and its one \
 response is the whole waveform.
 
-The names and shapes of the tensors of [FunAudioLLM's repository](https://github.com/FunAudioLLM/CosyVoice) \
-are kept, so its clients work unchanged, in both modes at once: `client_grpc.py --mode streaming`, \
+Tensors have the names and shapes of [FunAudioLLM's repository](https://github.com/FunAudioLLM/CosyVoice), \
+so its clients work unchanged: `client_grpc.py --mode streaming`, \
 `client_grpc.py --mode offline` and `client_http.py`, with `--model-name cosyvoice2`. With \
 `--use-spk2info-cache True` the default voice speaks. A reference needs its `--reference-text`.
 
@@ -46,15 +46,13 @@ only a server without gateways needs. Any other model that streams refuses `/inf
 SETTINGS = """# Settings
 
 Made by `scripts/reference_tables.py` from `cosyvoice_runtime/settings/`. A heading names the sections that \
-have the settings below it.
+have the settings below it; section `cosyvoice2` configures `cosyvoice2_offline` as well.
 
 Each layer wins over the one before it: the defaults below, the TOML file that `COSYVOICE_SETTINGS` names, \
 variables `COSYVOICE_KEY` or `COSYVOICE_SECTION__KEY`, and `KEY=VALUE` or `SECTION.KEY=VALUE` on a command \
-line. A key without a section sets it in every section that has it. A key that no section has is an error, \
-as is a value out of range. The addresses that Kubernetes sets for a Service named `cosyvoice` or \
-`cosyvoice-front` (`COSYVOICE_PORT=tcp://10.0.0.1:8080`) are ignored. `auto` is chosen for the machine when \
-the model repository is rendered (stage 2), and the choice is logged. Section `cosyvoice2` configures \
-`cosyvoice2_offline` as well.
+line. A key without a section sets it in every section that has it. Unknown keys and values out of range are \
+errors, apart from the addresses that Kubernetes sets for a Service named `cosyvoice` or `cosyvoice-front`. \
+`auto` is chosen for the machine when the model repository is rendered (stage 2), and the choice is logged.
 """
 STAGES = re.compile(
     r"(?<=<!-- stages, by scripts/reference_tables.py -->\n).*?(?=<!-- end of stages -->)", re.DOTALL
@@ -71,7 +69,7 @@ def settings() -> str:
     sections: dict[str, list[str]] = {}
     for name, section in Settings().sections().items():
         for row in section.describe():
-            text = f"| `{row.name}` | {row.default} | {row.limit} | {row.doc} |"
+            text = f"| `{row.name}` | {row.default} | {_accepted(row.limit)} | {row.doc} |"
             sections.setdefault(text, []).append(name)
     tables: dict[str, list[str]] = {}
     for row, names in sections.items():
@@ -81,6 +79,11 @@ def settings() -> str:
         header = ["| setting | default | accepted | meaning |", "|---|---|---|---|"]
         text += "\n".join([f"\n## {names}", "", *header, *tables[names], ""])
     return text
+
+
+def _accepted(limit: str) -> str:
+    """A limit as a cell of a table has it: a range or a list alone."""
+    return limit.removeprefix("a whole number from ").removeprefix("a number from ").removeprefix("one of ")
 
 
 def environment() -> str:

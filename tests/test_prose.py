@@ -21,7 +21,7 @@ RETIRED = re.compile(
     re.IGNORECASE,
 )
 """Words that the pages have replaced by the field's own."""
-LEFT = {"docs/settings.md": 9, "docs/tensors.md": 1}
+LEFT = {"docs/settings.md": 5}
 """Sentences, paragraphs and retired words by page that are still to be mended: a number may only fall."""
 FRAGMENTS_LEFT = {"benchmarks": 3, "client": 0, "cosyvoice_front": 0, "cosyvoice_runtime": 220, "scripts": 0}
 """Docstrings by folder that are still to be mended: a number may only fall."""

@@ -37,8 +37,8 @@ class CosyVoice2Settings(ModelSettings):
 
     decoupled: Flag = Field(
         True,
-        description="Stream from cosyvoice2; false: it answers once, whatever is asked, as "
-        "cosyvoice2_offline always does. Behind the gateways unary calls are answered once in any case.",
+        description="Stream from cosyvoice2; false: it answers once, as cosyvoice2_offline does. Behind the "
+        "gateways unary calls are answered once in any case.",
     )
     voices_dir: Path = Field(
         Path("voices"), description="Directory of the registered voices; made when missing."
@@ -60,25 +60,23 @@ class CosyVoice2Settings(ModelSettings):
         30.0,
         ge=0.0,
         le=36_500.0,
-        description="How long voices of requests' references stay on disk after their last use; 0 keeps them "
-        "in memory alone.",
+        description="Days that voices of requests' references stay on disk after their last use; 0 keeps "
+        "them in memory alone.",
     )
     max_text_characters: int = Field(5000, ge=1, le=10_000, description="Longest text of one request.")
     lexicon: Annotated[str, Field(min_length=1), Accepted("a file, or none")] = Field(
         "none",
-        description="File of words that are spoken as something else is: on each line a word, a tab and what "
-        "is spoken.",
+        description="File of [words that are spoken as something else](text.md#words-that-are-misread).",
     )
     polyphones: Flag = Field(
         False,
-        description="Tell a CosyVoice3 checkpoint in units of pronunciation how Chinese characters are read "
-        "that have several readings.",
+        description="Tell CosyVoice3 in [units of pronunciation](text.md#words-that-are-misread) how "
+        "Chinese characters of several readings are read.",
     )
     add_instruction: Flag = Field(
         False,
-        description="Put CosyVoice3's usual instruction before words that come without one, as from clients "
-        "that can't send any; false refuses them. Of text that comes in pieces, an instruction of one's "
-        "own must be in the first piece.",
+        description="Put CosyVoice3's usual instruction before words without one; false refuses them. In "
+        "text that comes in pieces, the first piece holds an instruction.",
     )
     max_inflight_utterances: Annotated[int, Field(ge=1, le=4096), OR_AUTO] = Field(
         AUTO_NUMBER,
@@ -91,26 +89,26 @@ class CosyVoice2Settings(ModelSettings):
     text_feeding: Literal["auto", "interleaved", "clauses"] = Field(
         AUTO,
         description="How text that comes in pieces is spoken. interleaved: the speech LM gets clauses while "
-        "it speaks, for checkpoints trained on that (engine torch); clauses: each clause is a segment of its "
-        "own; auto: by mix_ratio of the checkpoint.",
+        "it speaks (engine torch); clauses: each clause is a segment; auto: by mix_ratio of the checkpoint "
+        "([why](decisions.md#text-that-arrives-between-speech-or-clause-by-clause)).",
     )
     text_timeout_s: float = Field(
         30.0,
         ge=0.1,
         le=3600.0,
-        description="Longest time in which no text comes and nothing is spoken before an utterance whose "
-        "text comes in pieces ends.",
+        description="Longest time without new text and speech before an utterance whose text comes in "
+        "pieces ends.",
     )
     first_hop_tokens: Annotated[int, Field(ge=1, le=100), OR_AUTO] = Field(
         AUTO_NUMBER,
         description="Fewest speech tokens of the first chunk, of which CosyVoice2's vocoder holds 0.42 s "
-        "back and CosyVoice3's 0.1 s; auto is 12 with token2wav on a GPU, 0.06 or 0.38 s heard, and 18, 0.3 "
-        "or 0.62 s, on a CPU. CosyVoice-300M's chunks are as published.",
+        "back and CosyVoice3's 0.1 s; auto is 12 with token2wav on a GPU, 18 on a CPU. Not of "
+        "CosyVoice-300M's.",
     )
     grammars_at_start: FlagOrAuto = Field(
         AUTO,
-        description="Read what numbers are called in Chinese and English when the model starts "
-        "(0.3 s, 41 MiB), not when the first one comes; auto does so with token2wav on a GPU.",
+        description="Read the grammars of Chinese and English numbers when the model starts (0.3 s, 41 "
+        "MiB), not at the first number; auto does so with token2wav on a GPU.",
     )
     early_blocks: Flag = Field(
         False,
@@ -125,16 +123,14 @@ class CosyVoice2Settings(ModelSettings):
     )
     hop_growth: Annotated[float, Field(ge=0.1, le=10.0), OR_AUTO] = Field(
         AUTO_NUMBER,
-        description="Seconds of the next chunk for each second that the listener still has to play; above "
-        "0.5 no more than the machine makes in half of that. Larger chunks make more speech in all. auto is "
-        "2 with token2wav on a GPU and 0.5 on a CPU.",
+        description="Seconds of the next chunk for each second that the listener still has to play. Larger "
+        "chunks make more speech in all. auto is 2 with token2wav on a GPU and 0.5 on a CPU.",
     )
     max_tokens: int = Field(
         2048,
         ge=1,
         le=100_000,
-        description="Most speech tokens of a segment of text, 82 s of them or 41 s with CosyVoice-300M; "
-        "no more than tensorrt_llm's setting of this name.",
+        description="Most speech tokens of a segment, within tensorrt_llm.max_tokens.",
     )
     sampling: Literal["ras", "nucleus"] = Field(
         "ras", description="How a speech token is drawn: repetition-aware, or plain top-k and top-p."

@@ -45,7 +45,7 @@ class FrontSettings(Section):
     port: int = Field(8080, ge=0, le=65535, description="Port of HTTP; 0 takes a free one.")
     grpc_url: GrpcAddress = Field("127.0.0.1:8001", description="The server's gRPC port.")
     api_keys_file: OptionalPath = Field(
-        "", description="Who may call: lines of a name and the hash of a key. Without it: everybody."
+        "", description="Names and hashes of keys that may call; everybody may without it."
     )
     allowed_hosts: Names = Field(
         (),
@@ -54,8 +54,8 @@ class FrontSettings(Section):
     )
     cors_origins: Names = Field(
         (),
-        description="Origins whose pages may call, as https://app.example; * lets every page that somebody "
-        "opens. Keys are asked for all the same.",
+        description="Origins whose pages may call, as https://app.example; * lets every page. Keys are "
+        "asked for all the same.",
     )
     open_lists: Flag = Field(False, description="Whether models and voices are listed without a key.")
     page: Flag = Field(True, description="Whether there is a page to speak from, at /.")
@@ -69,7 +69,7 @@ class FrontSettings(Section):
     )
     voices_dir: OptionalPath = Field(
         "",
-        description="The server's directory of voices, where uploaded ones are kept. Without it: no uploads.",
+        description="The server's directory of voices, where uploaded ones are kept; no uploads without it.",
     )
     max_text_characters: int = Field(4096, ge=1, le=10_000, description="Longest text of one request.")
     max_request_mib: int = Field(16, ge=1, le=1024, description="Largest body of a request.")
@@ -118,8 +118,8 @@ class FrontSettings(Section):
     )
     audit_file: OptionalPath = Field(
         "",
-        description="File to which a line of JSON is added for each request, without its text; - is standard "
-        "output. Without it: no audit log.",
+        description="File to which a line of JSON is added for each request, without its text; - is "
+        "standard output; none without it.",
     )
     drain_timeout_s: float = Field(
         60.0, ge=0.0, le=86400.0, description="Longest time that utterances get to finish at the end."

@@ -72,15 +72,15 @@ class ServerSettings(Section):
         60.0,
         ge=1.0,
         le=3600.0,
-        description="Longest time for a request to come: headers and then a body by HTTP; a connection's "
-        "first bytes and a call's first message by gRPC.",
+        description="Longest time for a request to come: HTTP's headers, then its body; gRPC's first bytes "
+        "and first message.",
     )
     stalled_client_timeout_s: float = Field(
         60.0,
         ge=1.0,
         le=3600.0,
-        description="Longest time that a client may leave audio unread, beside what playing takes of what it "
-        "may have received; then its request ends.",
+        description="Longest time that a client may leave audio unread, on top of the playing time of what "
+        "was sent.",
     )
     start_timeout_s: float = Field(
         600.0,
@@ -94,8 +94,8 @@ class ServerSettings(Section):
     )
     probe_numbers: Flag = Field(
         True,
-        description="Whether probes, those at the start as well, look at the numbers in answers: no NaN, no "
-        "infinity, speech that is neither silent nor clipped.",
+        description="Whether probes look at the numbers in answers: no NaN, no infinity, speech neither "
+        "silent nor clipped.",
     )
     max_failed_probes: int = Field(
         3,
@@ -107,8 +107,7 @@ class ServerSettings(Section):
         5,
         ge=0,
         le=1_000_000,
-        description="Times that tritonserver is started again within ten minutes, when it ends by itself "
-        "or answers nothing, an entry model with requests in flight ends, or models needed 20 reloads.",
+        description="Times that tritonserver is started again within ten minutes.",
     )
     drain_timeout_s: float = Field(
         60.0,

@@ -39,8 +39,8 @@ class TensorrtLlmSettings(NetworkSettings):
 
     engine: Literal["auto", "torch", "onnx", "tensorrt_llm", "vllm"] = Field(
         AUTO,
-        description="What runs the network; onnx is ONNX Runtime on a CPU, with files from stage 1. auto is "
-        "torch on a GPU; on a CPU onnx, or torch for CosyVoice-300M and for settings that onnx doesn't take.",
+        description="What runs the network; [auto](engines.md#how-auto-chooses) is torch on a GPU, and onnx "
+        "on a CPU where it can.",
     )
     gpu_share: float = Field(
         0.25,
@@ -65,9 +65,8 @@ class TensorrtLlmSettings(NetworkSettings):
     )
     weight_format: Literal["float32", "int8", "int8_rows"] = Field(
         "float32",
-        description="Engine onnx: format of the layers' matrices; with int8 they also meet what they are "
-        "multiplied with in 8 bits, and every 32 values share a scale. With int8_rows whole rows do: "
-        "faster on CPUs with VNNI or AMX, prompts and several requests above all, for twice the loss.",
+        description="Engine onnx: format of the layers' matrices. With int8 and int8_rows their inputs are "
+        "8 bits, too: [gain and loss](engines.md#faster-and-less-exact).",
     )
     vocabulary: Literal["merged", "speech"] = Field(
         "merged",
@@ -75,13 +74,13 @@ class TensorrtLlmSettings(NetworkSettings):
     )
     weight_only: Literal["none", "int8", "int4", "fp8"] = Field(
         "none",
-        description="Engine tensorrt_llm: format of the layers' matrices, quantised by stage 1; "
-        "with fp8, for GPUs from Ada and Hopper on, also of what they are multiplied with.",
+        description="Engine tensorrt_llm: format of the layers' matrices, quantised by stage 1; with fp8, "
+        "for Ada, Hopper and newer GPUs, also of their inputs.",
     )
     max_slots: Annotated[int, Field(ge=1, le=1024), OR_AUTO] = Field(
         AUTO_NUMBER,
-        description="Requests decoded together; auto is 16 on a CPU and with CosyVoice-300M, 64 on a GPU; or "
-        "32 or 16 where token2wav is on it too and would keep less than 6.5 s of finished speech for each.",
+        description="Requests decoded together; auto is 16 on a CPU and with CosyVoice-300M, and up to 64 "
+        "on a GPU [by its memory](deployment.md#a-recipe-for-each-card).",
     )
     max_tokens: int = Field(
         2048,
@@ -91,24 +90,24 @@ class TensorrtLlmSettings(NetworkSettings):
     )
     max_sequence_tokens: Annotated[int, Field(ge=16, le=1_000_000), OR_AUTO] = Field(
         AUTO_NUMBER,
-        description="Most positions of one request: text, prompt speech and new speech; auto is 4096, and "
-        "with CosyVoice-300M the 5000 that it knows.",
+        description="Most positions of one request: text, prompt speech and new speech; auto is 4096, with "
+        "CosyVoice-300M 5000.",
     )
     kv_cache_tokens: Annotated[int, Field(ge=16, le=100_000_000), OR_AUTO] = Field(
         AUTO_NUMBER,
         description="Positions that all requests share; auto: max_slots of the longest request, with engine "
-        "torch and fused kernels on a GPU 64 at most, because requests take what they need.",
+        "torch and fused kernels at most 64 of them.",
     )
     cuda_graphs: Flag = Field(
         True,
-        description="Engine torch on a GPU: replay captured CUDA graphs, several times faster than launching "
-        "every kernel. They draw the tokens as well; a seed gives others than without them.",
+        description="Engine torch on a GPU: replay captured CUDA graphs, several times faster than "
+        "launching every kernel. [Draws](exactness.md#why-streaming-is-exact) for a seed differ without "
+        "them.",
     )
     kernels: Literal["auto", "fused", "plain"] = Field(
         AUTO,
-        description="Engine torch: kernels of steps and prompts in captured CUDA graphs: fused needs "
-        "bfloat16 and compute capability 9.0, auto takes them where they run, plain never, for the draws "
-        "neither.",
+        description="Engine torch: kernels in captured CUDA graphs. fused needs bfloat16 and compute "
+        "capability 9.0; auto takes them where they run.",
     )
     kv_cache_fraction: float = Field(
         0.5,

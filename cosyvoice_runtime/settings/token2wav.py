@@ -57,77 +57,73 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     device: Devices = Field(
         AUTO,
         description="Where the networks run; each device has copies of them, and an utterance stays on one. "
-        "With backend onnx, cpu,cpu is one copy for two utterances at a time; auto is that on several cores.",
+        "With backend onnx, cpu,cpu computes two utterances at a time with one copy; auto is that on "
+        "several cores.",
     )
     max_batch: Annotated[int, Field(ge=1, le=1024), OR_AUTO] = Field(
         AUTO_NUMBER,
-        description="Utterances in one call; auto is 16 with backend torch on a GPU and 8 elsewhere. "
-        "A GPU of less than 40 GiB computes 8 at most.",
+        description="Utterances in one call; auto is 16 with backend torch on a GPU, 8 elsewhere. A GPU of "
+        "less than 40 GiB computes 8 at most.",
     )
     max_queue_delay_us: int = Field(
         0,
         ge=0,
         le=1_000_000,
-        description="Longest wait of Triton for a batch to fill; "
-        "the model forms batches of its own from what it holds.",
+        description="Longest wait of Triton for a batch to fill; the model forms its own batches.",
     )
     max_turn_ms: Annotated[float, Field(ge=1.0, le=60_000.0), OR_AUTO] = Field(
         AUTO_NUMBER,
         description="Longest computation that an urgent chunk may wait for; shorter is smoother, longer is "
-        "faster; auto is 130 with backend torch on a GPU and 200 elsewhere. On a GPU it is longer for 8 "
-        "blocks of the flow if need be.",
+        "faster; auto is 130 with backend torch on a GPU, 200 elsewhere. A GPU may exceed it for 8 blocks "
+        "of the flow.",
     )
     ode_steps: int = Field(10, ge=1, le=100, description="Steps of the flow's solver.")
     solver: Literal["euler", "adams_bashforth"] = Field(
         "euler",
-        description="Of the flow: euler as published, over the cosine schedule; adams_bashforth, of second "
-        "order over even times, comes as near to the exact solution with 7 ode_steps as euler with 10. On a "
-        "GPU fused kernels take steps of euler alone.",
+        description="Solver of the flow: euler as published; adams_bashforth with 7 ode_steps is as exact "
+        "as euler with 10, but a GPU's fused kernels lack it.",
     )
     lookahead_frames: Lookahead = Field(
         EXACT,
-        description="Mel frames that the vocoder holds back; "
-        "exact (CosyVoice2's needs 21, CosyVoice3's 5) leaves no join, fewer speak sooner.",
+        description="Mel frames that the vocoder holds back; exact (21 with CosyVoice2, 5 with CosyVoice3) "
+        "leaves no join, fewer speak sooner.",
     )
     idle_timeout_s: float = Field(
         60.0,
         ge=0.1,
         le=3600.0,
-        description="Longest time without a chunk before an utterance's state is dropped; "
-        "while a chunk waits or is computed, no time passes.",
+        description="Longest time without a chunk before an utterance's state is dropped; waiting and "
+        "computing don't count.",
     )
     max_cached_voices: int = Field(
         64, ge=1, le=4096, description="Voices kept in memory; the one unused for longest makes room."
     )
     max_flow_pages: Annotated[int, Field(ge=1, le=1_000_000), OR_AUTO] = Field(
         AUTO_NUMBER,
-        description="Most seconds of finished speech, prompts included, kept for utterances and voices "
-        "together on a device; auto is 512 on a CPU and 4096 on a GPU.",
+        description="Most seconds of finished speech, prompts included, kept on a device; auto is 512 on a "
+        "CPU and 4096 on a GPU.",
     )
     gpu_reserve_gib: Annotated[float, Field(ge=0.5, le=1000.0), OR_AUTO] = Field(
         AUTO_NUMBER,
-        description="Memory of each GPU that they leave to other processes, whether those have started or "
-        "not; auto is what the speech LM takes, where it runs on one of them, and 1 for the rest.",
+        description="Memory of each GPU left to other processes, whether started or not; auto is what the "
+        "speech LM takes there, and 1 for the rest.",
     )
     backend: Literal["auto", "torch", "onnx", "tensorrt"] = Field(
         AUTO,
-        description="What runs the networks; onnx is ONNX Runtime on a CPU, with graphs from stage 1; "
-        "tensorrt needs engines from it. auto is torch on a GPU; on a CPU onnx, or torch for CosyVoice-300M "
-        "and for settings that onnx doesn't take.",
+        description="What runs the networks; tensorrt needs engines from stage 1. "
+        "[auto](engines.md#how-auto-chooses) is torch on a GPU, and onnx on a CPU where it can.",
     )
     weight_format: Literal["float32", "int8"] = Field(
         "float32",
-        description="Backend onnx: format of most matrices of the flow's estimator; with int8 they also meet "
-        "what they are multiplied with in 8 bits, which changes the mel about as much as leaving out one "
-        "of ten ode_steps and pays on CPUs with VNNI or AMX.",
+        description="Backend onnx: format of most matrices of the flow's estimator. With int8 their inputs "
+        "are 8 bits, too: [gain and loss](engines.md#faster-and-less-exact).",
     )
     page_format: Literal["auto", "float32", "float16", "bfloat16", "float8", "int8"] = Field(
         AUTO,
-        description="Format of finished speech that later chunks read. Backend torch: that of the network "
-        "(auto), or int8, half of float16's memory: the mel loses less than in float16 itself, turns of many "
-        "take a fifth longer. Backend onnx: float32 (auto); float16 takes half the memory, 110 MiB a second "
-        "with CosyVoice2 as published, and changes the mel by 1e-4; float8 takes a quarter, changes it by "
-        "1e-3, and is CosyVoice2's alone.",
+        description="Format of finished speech that later chunks read; auto is the network's. Backend torch "
+        "also takes int8: half of float16's memory, and batches of many take a fifth longer. Backend onnx "
+        "also takes float16, and with CosyVoice2 float8: [gain and "
+        "loss](engines.md#faster-and-less-exact).",
     )
     cuda_graphs: Flag = Field(
         True,
@@ -159,9 +155,8 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     )
     kernels: Literal["auto", "fused", "plain"] = Field(
         AUTO,
-        description="Kernels of the flow's steps, of its encoder's attention and of the vocoder in captured "
-        "CUDA graphs: fused needs float16 and compute capability 9.0, auto takes them where they run, plain "
-        "never.",
+        description="Kernels in captured CUDA graphs. fused needs float16 and compute capability 9.0; auto "
+        "takes them where they run.",
     )
     backend_dir: Path = Field(
         BACKEND_DIR, description="Directory of graphs and engines; unused by backend torch."
