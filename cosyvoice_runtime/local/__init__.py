@@ -1,4 +1,4 @@
-"""Text and a voice in, waveform chunks out."""
+"""Local synthesis of speech, from text and a voice to waveform chunks."""
 
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest
 from cosyvoice_runtime.local.synthesizer import Synthesizer

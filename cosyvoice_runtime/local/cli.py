@@ -34,14 +34,15 @@ from cosyvoice_runtime.voice.removal import remove_voice
 DTYPES = ("float32", "bfloat16", "float16")
 DEFAULT_VOICES = Path("~/.cache/cosyvoice/voices")
 NO_CHECKPOINT = ""
-"""For a store of which no voice is spoken with."""
+"""The checkpoint of a voice store with which no voice is used for speech."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     options = parser().parse_args(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal's encoding lacks
+        # The terminal's encoding may lack a character of the name.
+        sys.stdout.reconfigure(errors="backslashreplace")
     logging.basicConfig(level=options.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
     try:
         options.run(options)
@@ -57,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _drop_output() -> None:
-    # What standard output could not take, which the interpreter would try and report once more.
+    # The interpreter would try to write the rest again, and report a second error.
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -66,7 +67,7 @@ def _drop_output() -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """All commands and options."""
+    """The parser of all commands and options."""
     root = argparse.ArgumentParser(prog="cosyvoice", description=__doc__)
     commands = root.add_subparsers(required=True, metavar="COMMAND")
     _add_speak(commands.add_parser("speak", help="speak a text, or what comes through a pipe"))
@@ -75,9 +76,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_common(command: argparse.ArgumentParser, *, inner: bool = False) -> None:
-    """
+    """Add the options that all commands have.
+
     Args:
-        inner: whether the command belongs to one that has the same options, whose values then stay.
+        inner: whether the parent command has the same options, whose values are kept.
     """
     places = argparse.SUPPRESS if inner else DEFAULT_VOICES
     command.add_argument("--voices", type=Path, default=places, help="directory of kept voices")
@@ -156,8 +158,8 @@ def _add_remove(command: argparse.ArgumentParser) -> None:
 
 
 def speak(options: argparse.Namespace) -> None:
-    """Speak into a file or aloud, with a line of progress for each chunk."""
-    target(options)  # before anything is loaded
+    """Speak to a file or a loudspeaker, with a line of progress for each chunk."""
+    target(options)  # Errors of the output are found before anything is loaded.
     synthesizer = _synthesizer(options)
     voice = _voice(options, synthesizer)
     request = partial(
@@ -175,7 +177,7 @@ def speak(options: argparse.Namespace) -> None:
 
 
 def _spoken(synthesizer: Synthesizer, request: Callable[[], SpeechRequest]) -> Iterator[AudioChunk]:
-    """The chunks of an utterance, as they come from a server."""
+    """The chunks of an utterance, streamed as from a server."""
     start = time.perf_counter()
     try:
         for chunk in synthesizer.synthesize(request()):
@@ -187,15 +189,15 @@ def _spoken(synthesizer: Synthesizer, request: Callable[[], SpeechRequest]) -> I
 
 
 def list_voices(options: argparse.Namespace) -> None:
-    """Print the voices that are kept."""
+    """Print the stored voices."""
     if options.voices == DEFAULT_VOICES and not options.voices.expanduser().exists():
-        return  # nobody has kept one yet
+        return  # No voice has been stored yet.
     for entry in _kept(options).entries():
         print(f"{', '.join(entry.names) or '-'}\t{entry.key[:12]}\t{_on_one_line(entry.transcript)}")
 
 
 def _on_one_line(text: str) -> str:
-    """A text without line breaks and what else a terminal would act upon, which is escaped."""
+    """A text with line breaks and control characters escaped."""
     acting = ("Cc", "Zl", "Zp")
     return "".join(
         character.encode("unicode_escape").decode()
@@ -206,9 +208,9 @@ def _on_one_line(text: str) -> str:
 
 
 def add_voice(options: argparse.Namespace) -> None:
-    """Keep a voice under a name."""
+    """Store a voice under a name."""
     layout, name = Layout(options.checkpoint), checked_name(options.name)
-    _require_free(name, layout)  # before anything is loaded
+    _require_free(name, layout)  # Errors of the name are found before anything is loaded.
     if VoiceRecords(options.voices.expanduser()).read(name):
         limit = (
             "another name is needed: a client has sent a voice of this name, with a recording and a consent"
@@ -221,12 +223,12 @@ def add_voice(options: argparse.Namespace) -> None:
 
 
 def _require_free(name: str, layout: Layout) -> None:
-    if name in load_speakers(layout):  # which come first wherever a voice is looked up
+    if name in load_speakers(layout):  # The checkpoint's speakers take precedence over stored voices.
         raise InvalidInput("voice", name, "another name is needed: a speaker of the checkpoint has this one")
 
 
 def forget_voice(options: argparse.Namespace) -> None:
-    """Forget a voice, and what a client of the API has sent with it."""
+    """Delete a voice, and the reference that an API client has sent for it."""
     store = _kept(options)
     remove_voice(store, VoiceRecords(options.voices.expanduser()), options.name)
 
@@ -242,7 +244,7 @@ def _synthesizer(options: argparse.Namespace) -> Synthesizer:
     require_runtime(options.runtime)
     if options.runtime == "onnx":
         return _on_onnx_runtime(options)
-    import torch  # takes seconds, which voices are kept without
+    import torch  # The import takes seconds, which commands on stored voices do without.
 
     dtype = getattr(torch, options.dtype)
     synthesizer = Synthesizer.from_checkpoint(
@@ -285,7 +287,7 @@ def _reference(path: Path) -> Audio:
 
 
 def _voice(options: argparse.Namespace, synthesizer: Synthesizer) -> Voice:
-    """The voice asked for: of a reference, kept under a name, or a speaker of the checkpoint."""
+    """The voice that was asked for: from a reference, from the store, or a speaker of the checkpoint."""
     if options.reference is not None:
         return synthesizer.voice(_reference(options.reference), options.reference_text)
     speakers = synthesizer.speakers

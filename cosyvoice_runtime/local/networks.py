@@ -25,19 +25,20 @@ logger = logging.getLogger(__name__)
 
 RUNTIMES = ("torch", "onnx")
 NUM_STEPS = 10
-"""Euler steps of the published flow."""
+"""The Euler steps of the published flow."""
 EXPORTED = Path("~/.cache/cosyvoice/networks")
 
 OpenBatch = Callable[[int], RunningBatch]
-"""Room in the speech LM for one utterance of so many positions."""
+"""Opens a batch of the speech LM for one utterance of this many positions."""
 
 
 @dataclass(frozen=True, eq=False)
 class Networks:
-    """
+    """The networks of a checkpoint.
+
     Attributes:
-        lm: the speech LM, of the kind that its runtime has; its ``config`` is the checkpoint's.
-        open_batch: draws from it.
+        lm: the speech LM of the chosen runtime.
+        open_batch: opens a batch of the speech LM.
     """
 
     lm: Any
@@ -46,9 +47,10 @@ class Networks:
 
 
 def require_runtime(name: str) -> None:
-    """
+    """Refuse a runtime that is not available.
+
     Raises:
-        InvalidInput: it is unknown, or not installed.
+        InvalidInput: the runtime is unknown, or not installed.
     """
     if name not in RUNTIMES:
         raise InvalidInput("runtime", name, f"one of {', '.join(RUNTIMES)}")
@@ -58,22 +60,22 @@ def require_runtime(name: str) -> None:
 
 @dataclass(frozen=True)
 class Placing:
-    """Where and how networks run.
+    """The placement and options of the networks.
 
     Attributes:
         runtime: ``torch``, or ``onnx``: ONNX Runtime on a CPU.
-        device: of torch.
-        lm_dtype, flow_dtype, vocoder_dtype: of torch; None is float32.
-        threads: of one operation of ONNX Runtime.
-        weight_format: of the speech LM on ONNX Runtime, ``float32``, ``int8`` or ``int8_rows``.
-        flow_weights, page_format: of the flow on ONNX Runtime, as of the settings of token2wav.
-        exported: directory where the graphs of ONNX Runtime are kept; a folder for each checkpoint.
+        device: device of torch.
+        lm_dtype, flow_dtype, vocoder_dtype: data types on torch; None is float32.
+        threads: threads of one ONNX Runtime operation.
+        weight_format: weights of the speech LM on ONNX Runtime, ``float32``, ``int8`` or ``int8_rows``.
+        flow_weights, page_format: formats of the flow on ONNX Runtime, as in the settings of token2wav.
+        exported: directory of the exported ONNX graphs, with a folder for each checkpoint.
         lookahead_frames: mel frames the vocoder waits for; None is its default.
-        ode_steps: of the flow.
-        solver: of the flow, one of :data:`~cosyvoice_runtime.flow.solvers.SOLVERS`.
+        ode_steps: solver steps of the flow.
+        solver: solver of the flow, one of :data:`~cosyvoice_runtime.flow.solvers.SOLVERS`.
 
     Raises:
-        InvalidInput: an unknown runtime, one that is not installed, or a device that it does not have.
+        InvalidInput: the runtime is unknown or not installed, or lacks the device.
     """
 
     runtime: str = "torch"
@@ -96,14 +98,15 @@ class Placing:
             raise InvalidInput("device", self.device, "cpu with runtime onnx")
 
     def folder_of(self, checkpoint: Path) -> Path:
-        """Where the graphs of a checkpoint lie."""
+        """The directory of a checkpoint's exported graphs."""
         place = checkpoint.resolve()
         digest = hashlib.sha256(str(place).encode()).hexdigest()
         return self.exported.expanduser() / f"{place.name}-{digest[:12]}"
 
 
 def open_networks(layout: Layout, config: ModelConfig, placing: Placing) -> Networks:
-    """
+    """Load all networks of a checkpoint.
+
     Raises:
         CheckpointError: a file is missing or damaged.
         InvalidInput: the runtime can't run the checkpoint's networks, or torch has no such device.
@@ -113,13 +116,13 @@ def open_networks(layout: Layout, config: ModelConfig, placing: Placing) -> Netw
 
 
 def open_lm(layout: Layout, config: ModelConfig, placing: Placing) -> tuple[Any, OpenBatch]:
-    """The speech LM and what draws from it; raises as :func:`open_networks`."""
+    """Load the speech LM and its sampler; raises as :func:`open_networks` does."""
     _require_runs(layout, placing)
     return (_lm_on_torch if placing.runtime == "torch" else _lm_on_onnx_runtime)(layout, config, placing)
 
 
 def open_token2wav(layout: Layout, config: ModelConfig, placing: Placing) -> AnyToken2Wav:
-    """Flow and vocoder; raises as :func:`open_networks`."""
+    """Load flow and vocoder; raises as :func:`open_networks` does."""
     _require_runs(layout, placing)
     return (_wave_on_torch if placing.runtime == "torch" else _wave_on_onnx_runtime)(layout, config, placing)
 
@@ -130,7 +133,7 @@ def _require_runs(layout: Layout, placing: Placing) -> None:
     logger.info("loading %s for runtime %s on %s", layout.directory, placing.runtime, placing.device)
 
 
-# Each imports what it computes with: the other is not needed then, and may not be installed.
+# Each runtime is imported only when it is used: the other one may not be installed.
 
 
 def _lm_on_torch(layout: Layout, config: ModelConfig, placing: Placing) -> tuple[Any, OpenBatch]:
@@ -175,14 +178,14 @@ def _require_device(device: torch.device | str) -> None:
 
     try:
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # the latter of a torch without CUDA
+    except (RuntimeError, AssertionError) as error:  # A torch without CUDA raises AssertionError.
         found = obstacle_to_torch() if str(device).startswith("cuda") else None
         reason = found.text if found else str(error).partition("\n")[0]
         raise InvalidInput("device", str(device), f"expected one that torch can use: {reason}") from error
 
 
 def _lm_on_onnx_runtime(layout: Layout, config: ModelConfig, placing: Placing) -> tuple[Any, OpenBatch]:
-    """With files that are written when they are not there yet, or older than the checkpoint or the code."""
+    """Open the speech LM; files that are missing or outdated are written first."""
     from cosyvoice_runtime.lm.onnx.export import export_lm
     from cosyvoice_runtime.lm.onnx.files import LmFiles
     from cosyvoice_runtime.lm.onnx.speech_lm import OnnxSpeechLM, open_batch
@@ -194,7 +197,7 @@ def _lm_on_onnx_runtime(layout: Layout, config: ModelConfig, placing: Placing) -
 
 
 def _wave_on_onnx_runtime(layout: Layout, config: ModelConfig, placing: Placing) -> AnyToken2Wav:
-    """As :func:`_lm_on_onnx_runtime`."""
+    """Open flow and vocoder; files that are missing or outdated are written first."""
     from cosyvoice_runtime.flow.onnx.flow import OnnxFlow, OnnxFlowStream
     from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats
     from cosyvoice_runtime.token2wav.onnx.export import export_wave

@@ -1,4 +1,4 @@
-"""The stages in one process: a speech LM and a token2wav that compute where they are called."""
+"""The stages of synthesis in one process: a speech LM and a token2wav without scheduling."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from cosyvoice_runtime.voice.voice import Voice
 
 
 class LocalStages:
-    """A batch of one in both networks, computed on the event loop's thread.
+    """A batch of one in both networks, computed in the event loop's thread.
 
     Args:
-        voice: that is spoken with, as the flow gets it.
-        silent_tokens: speech codes of which only the first few of a run are spoken.
+        voice: the voice, in the form that the flow takes.
+        silent_tokens: silent speech tokens, of which only the first few of a run are kept.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class LocalStages:
     async def _groups(
         self, batch: RunningBatch, generation: Generation, pieces: TextPieces | None = None
     ) -> AsyncGenerator[TokenGroup, None]:
-        """Each token as a group, then the reason for their end."""
+        """Each token as a group of one, then the reason for the end."""
         keep = SilenceFilter(self._silent_tokens)
         while generation.finish_reason is None:
             while pieces is not None and generation.waiting:
@@ -82,7 +82,7 @@ class LocalStages:
             for _, token, _ in batch.step():
                 if token is not None:
                     yield TokenGroup(keep([token]))
-            await asyncio.sleep(0)  # whoever waits for tokens looks at this one before the next is drawn
+            await asyncio.sleep(0)  # The consumer gets this token before the next one is drawn.
         if generation.error is not None:
             raise generation.error
         yield TokenGroup([], generation.finish_reason)
@@ -115,7 +115,7 @@ class LocalStages:
 
 
 class GivenTokens(LocalStages):
-    """Speech tokens that are there already, in place of those of a speech LM."""
+    """Given speech tokens in place of those of a speech LM."""
 
     def __init__(self, tokens: Iterable[int], token2wav: AnyToken2Wav, voice: Voice) -> None:
         self._tokens = tokens

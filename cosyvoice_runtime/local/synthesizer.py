@@ -1,4 +1,4 @@
-"""A checkpoint, ready to speak: text and a voice in, waveform chunks out, in one process."""
+"""Synthesis with a checkpoint in one process: text and a voice in, waveform chunks out."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ logger = logging.getLogger(__name__)
 
 
 class Synthesizer:
-    """Front end, speech LM, flow and vocoder of one checkpoint.
+    """The front end, speech LM, flow and vocoder of one checkpoint.
 
     Utterances are driven as in the server (``engine/utterance/utterance.py``), one after another.
 
     Args:
-        hop: where chunks end.
-        speakers: voices that the checkpoint brings, by name.
-        family: of the checkpoint.
+        hop: policy that sets the chunk boundaries.
+        speakers: the checkpoint's voices by name.
+        family: the checkpoint's model family.
     """
 
     def __init__(
@@ -102,23 +102,24 @@ class Synthesizer:
         polyphones: bool = False,
         published_prompt_rate: bool = False,
     ) -> Synthesizer:
-        """Load a directory laid out like a published one; what it holds tells the family.
+        """Load a directory in a published layout; its files tell the model family.
 
         Args:
-            lm_dtype, flow_dtype, vocoder_dtype: of the networks; None is float32.
-            threads: of the extractors, when a voice is made, and of the networks with runtime ``onnx``.
+            lm_dtype, flow_dtype, vocoder_dtype: data types of the networks; None is float32.
+            threads: threads of the extractors and, with runtime ``onnx``, of the networks.
             lookahead_frames: mel frames the vocoder waits for; None is its default.
             first_hop: cut the voice's prompt so that this many tokens give the first chunk; None leaves the
                 prompt whole (:func:`~cosyvoice_runtime.token2wav.flow_prompt.cut_prompt`).
-            ode_steps: of the flow.
+            ode_steps: solver steps of the flow.
             solver: of the flow, ``euler`` as published or ``adams_bashforth``, which needs fewer steps.
             runtime: ``torch``, or ``onnx``: ONNX Runtime and numpy, on a CPU, of CosyVoice2.
-            weight_format: of the speech LM with runtime ``onnx``: ``float32``, ``int8`` or ``int8_rows``.
-            exported: where the graphs of runtime ``onnx`` are kept; they are written at the first start.
-            lexicon: file of words that are spoken as something else is, see :class:`Lexicon`.
+            weight_format: weights of the speech LM with runtime ``onnx``: ``float32``, ``int8`` or
+                ``int8_rows``.
+            exported: directory of the graphs of runtime ``onnx``, which are written at the first start.
+            lexicon: path of a pronunciation lexicon, see :class:`Lexicon`.
             polyphones: tell the speech LM how Chinese characters are read that have several readings, where
                 it reads units of pronunciation.
-            published_prompt_rate: of :class:`Extractors`, for comparison with the published code.
+            published_prompt_rate: option of :class:`Extractors`, for comparison with the published code.
 
         Raises:
             InvalidInput: ``first_hop``, ``threads``, ``lexicon`` or ``polyphones`` can't be served;
@@ -155,11 +156,11 @@ class Synthesizer:
         return self.token2wav.sample_rate
 
     def voice(self, audio: Audio, transcript: str = "") -> Voice:
-        """The voice of reference audio; raises InvalidInput as :meth:`Extractors.voice`."""
+        """Make the voice of reference audio; raises InvalidInput as :meth:`Extractors.voice` does."""
         return self.extractors.voice(audio, transcript)
 
     def synthesize(self, request: SpeechRequest) -> Iterator[AudioChunk]:
-        """Speak, segment of text after segment, each chunk as soon as it is there.
+        """Speak one segment of text after another, and yield each chunk when it is ready.
 
         Raises:
             InvalidInput: at once, naming the field of the request that can't be served; a voice that
@@ -173,7 +174,7 @@ class Synthesizer:
     def synthesize_pieces(
         self, pieces: Iterable[str | TextMark], request: SpeechRequest, interleaved: bool | None = None
     ) -> Iterator[AudioChunk]:
-        """Speak text that comes in pieces, from its first clause on; the request's own text is not read.
+        """Speak text that arrives in pieces, from its first clause on; the request's own text is ignored.
 
         Args:
             pieces: parts of the text, divided anywhere, and marks between them.
@@ -196,7 +197,7 @@ class Synthesizer:
         return _at_least_one(_iterate(spoken, heard), text)
 
     def synthesize_tokens(self, tokens: Iterable[int], request: SpeechRequest) -> Iterator[AudioChunk]:
-        """Speak speech tokens that are there already in the request's voice; its text is not read.
+        """Speak the given speech tokens in the request's voice; its text is ignored.
 
         Raises:
             InvalidInput: at once: another checkpoint made the voice.
@@ -209,10 +210,10 @@ class Synthesizer:
         voice.require_made_with(self.extractors.checkpoint_id, voice.key)
 
     def _within_positions(self, request: SpeechRequest) -> SpeechRequest:
-        """The request, with no more speech tokens than the speech LM tells apart, for which memory is taken.
+        """The request with its speech tokens limited to the positions of the speech LM, which set its memory.
 
         Raises:
-            InvalidInput: it asks for more.
+            InvalidInput: the request asks for more.
         """
         most = self.lm.config.max_positions
         ceiling = min(request.sampling.ceiling or most, most)
@@ -227,7 +228,8 @@ class Synthesizer:
     def _chunks(
         self, request: SpeechRequest, prompts: Sequence[Prompt], stages: Stages
     ) -> Iterator[AudioChunk]:
-        heard = Playback(now=lambda: 0.0)  # nothing is played yet: chunks grow, alike on every machine
+        # Nothing is played yet, so chunk sizes grow in the same way on every machine.
+        heard = Playback(now=lambda: 0.0)
         spoken = self._spoken(request, SegmentQueue.of(prompts), stages, heard)
         chunks = _iterate(with_characters(spoken, request.text, len(prompts)), heard)
         return chunks if request.streaming else _whole_segments(chunks)
@@ -246,7 +248,7 @@ def _hop(hop: HopPolicy, first_hop: int | None) -> HopPolicy:
 
 
 def _at_least_one(chunks: Generator[AudioChunk, None, None], text: GivenText) -> Iterator[AudioChunk]:
-    """The chunks; without any it is an error, as with a text that is there as a whole."""
+    """The chunks; an utterance without any is an error, as for text that arrives whole."""
     none = True
     with closing(chunks):
         for chunk in chunks:

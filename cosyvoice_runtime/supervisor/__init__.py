@@ -1,4 +1,4 @@
-"""Starts, watches, repairs and stops a tritonserver process."""
+"""The supervisor: it starts, watches, repairs and stops a tritonserver process."""
 
 from cosyvoice_runtime.supervisor.errors import PreflightError, ServerDiedError, StartError, SupervisorError
 from cosyvoice_runtime.supervisor.probe import Probe

@@ -1,4 +1,4 @@
-"""Command line of the supervisor: ``python -m cosyvoice_runtime.supervisor build/model_repo``."""
+"""The supervisor's command line: ``python -m cosyvoice_runtime.supervisor build/model_repo``."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from cosyvoice_runtime.supervisor.server import Server
 logger = logging.getLogger("supervisor")
 
 RETRY_S = 1.0
-"""Before the next try where a server that was up could not be started again."""
+"""The pause before the next try, when a server that was up could not be started again."""
 WINDOW_S = 600.0
-"""In which a server is started again ``max_restarts`` times at most."""
+"""The time in which a server is restarted ``max_restarts`` times at most."""
 EPILOG = """\
 Settings are those of section server (server.http_port=9000); COSYVOICE_SERVER__HTTP_PORT works too.
 SIGTERM or SIGINT drains and stops; a second one stops at once.
@@ -59,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _keep_up(server: Server) -> None:
-    """Run the server until told to stop, again and again when it dies."""
+    """Run the server until it is told to stop, and restart it when it dies."""
     restarts: list[float] = []
     was_up = False
     while True:
@@ -70,8 +70,8 @@ def _keep_up(server: Server) -> None:
             return
         except (ServerDiedError, StartError, PreflightError, OSError) as error:
             restarts = [at for at in restarts if time.monotonic() - at < WINDOW_S]
-            # A server that was never up would fail again; one that was may have lost a model on its way, or
-            # what it left holds its ports for a moment.
+            # A server that was never up would fail again. One that was up may have lost a model while it
+            # loaded, or its ports may still be in use for a moment.
             if not was_up or len(restarts) >= server.settings.max_restarts:
                 raise
             restarts.append(time.monotonic())
@@ -94,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _stop_on_signals(server: Server) -> None:
     def stop(*_: object) -> None:
-        # A thread, because the handler may interrupt the very lock that the request needs.
+        # A separate thread calls it, because the handler may interrupt the lock that the request needs.
         threading.Thread(target=server.request_stop).start()
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -103,6 +103,6 @@ def _stop_on_signals(server: Server) -> None:
 
 if __name__ == "__main__":
     code = main()
-    for number in (signal.SIGTERM, signal.SIGINT):  # Python gives them back their defaults while it ends
+    for number in (signal.SIGTERM, signal.SIGINT):  # Python restores the default handlers while it exits.
         signal.signal(number, signal.SIG_IGN)
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""What the supervisor asks tritonserver over HTTP: loads and unloads of models, and its metrics."""
+"""The supervisor's HTTP calls to tritonserver: loads and unloads of models, and its metrics."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUEUED = re.compile(r'^nv_inference_pending_request_count\{model="([^"]+)".*\} (
 
 
 class ControlError(CosyVoiceError):
-    """The server refused, or did not answer."""
+    """The server refused a call, or did not answer."""
 
 
 class Control:
@@ -36,8 +36,8 @@ class Control:
     inherit its sockets, ends each call.
 
     Args:
-        http: the server's socket of HTTP.
-        metrics: the one of its metrics.
+        http: the server's HTTP socket.
+        metrics: the server's metrics socket.
     """
 
     def __init__(self, http: Path, metrics: Path) -> None:
@@ -45,7 +45,7 @@ class Control:
         self._metrics = metrics
 
     def live(self, tries: int = 1) -> bool:
-        """Whether the server answers one of several questions.
+        """Whether the server answers at least one of several health requests.
 
         Each comes by a connection of its own, as Triton may give one to a thread that waits for a load's end.
         """
@@ -56,29 +56,29 @@ class Control:
         return False
 
     def load(self, model: str, timeout_s: float, meanwhile: Callable[[], None] | None = None) -> None:
-        """Load a model and wait for it.
+        """Load a model and wait until it is ready.
 
         Args:
             meanwhile: called every few seconds.
 
         Raises:
-            ControlError: it can't be loaded; holds the model's own error.
+            ControlError: the load failed; the text is the model's own error.
         """
         self._request("POST", f"repository/models/{model}/load", timeout_s, meanwhile)
 
     def unload(self, model: str, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
-        """Refuse new requests to a model; the ones in flight finish."""
+        """Refuse new requests to a model, whose requests in flight finish."""
         self._request("POST", f"repository/models/{model}/unload", timeout_s)
 
     def metrics(self) -> str:
-        """Triton's page of metrics."""
+        """The text of Triton's metrics page."""
         status, body = _call(self._metrics, "GET", "/metrics", ANSWER_TIMEOUT_S)
         if status != 200:
             raise ControlError(f"metrics: HTTP {status}")
         return body.decode()
 
     def queued_requests(self) -> Counter[str]:
-        """Requests that wait in Triton's queue, by model."""
+        """The requests in Triton's queue by model."""
         counts: Counter[str] = Counter()
         for model, count in QUEUED.findall(self.metrics()):
             counts[model] += int(count)
@@ -101,7 +101,7 @@ class Control:
 def _call(
     path: Path, method: str, target: str, timeout_s: float, meanwhile: Callable[[], None] | None = None
 ) -> tuple[int, bytes]:
-    """Send a request without a body to a Unix socket; returns: the answer's status and body."""
+    """Send a request without a body to a Unix socket, and return the status and body of the answer."""
     connection = http.client.HTTPConnection("localhost")
     try:
         with closing(connection), socket.socket(socket.AF_UNIX) as stream:
@@ -119,7 +119,7 @@ def _call(
 
 
 def _call_until_readable(stream: socket.socket, timeout_s: float, meanwhile: Callable[[], None]) -> None:
-    listening = select.poll()  # select() knows no more than 1,024 files
+    listening = select.poll()  # select() supports file numbers below 1,024 only.
     listening.register(stream, select.POLLIN)
     deadline = time.monotonic() + timeout_s
     while not listening.poll(1000 * LOOK_INTERVAL_S):

@@ -1,4 +1,4 @@
-"""Why a server does not run, each with the exit code of the supervisor's command."""
+"""The errors of a server, each with the exit code of the supervisor's command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ UNDRAINED_EXIT_CODE = 7
 
 
 class SupervisorError(CosyVoiceError):
-    """Base of the errors below."""
+    """The base of the errors below."""
 
     exit_code: ClassVar[int] = 1
 
@@ -21,7 +21,7 @@ class PreflightError(SupervisorError):
     """The server was not started, because it could not have run.
 
     Attributes:
-        problems: one sentence each.
+        problems: the problems found, one sentence each.
     """
 
     exit_code = 3
@@ -38,22 +38,22 @@ class StartError(SupervisorError):
 
 
 class ServerDiedError(SupervisorError):
-    """The server process ended by itself, or had better start anew."""
+    """The server process ended by itself, or must be restarted."""
 
     exit_code = 5
 
 
 class ServerStuckError(ServerDiedError):
-    """The server has requests that only its own end ends, so nothing is gained by waiting for them."""
+    """The server has requests that end only with it, so waiting for them is useless."""
 
 
 class WatchError(SupervisorError):
-    """The watch over the models failed, so that nobody would reload them."""
+    """The watch over the models failed, so models would no longer be reloaded."""
 
     exit_code = 8
 
 
 class StopRequestedError(SupervisorError):
-    """What was under way was given up, because the server was told to stop."""
+    """The operation was cancelled, because the server was told to stop."""
 
     exit_code = 0

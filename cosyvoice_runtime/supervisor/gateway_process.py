@@ -1,4 +1,4 @@
-"""A gateway as a process that is there as long as its server."""
+"""A gateway process that is kept running for the life of its server."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ logger = logging.getLogger(__name__)
 
 OPEN, ALIVE = "open", "alive"
 PAUSE_S, RETRY_S = 0.2, 2.0
-"""Before a gateway that was open is started again, and one that could not open or be started."""
+"""The pause before a restart: after a gateway that was open, and after one that could not open."""
 OPEN_TIMEOUT_S = 120.0
-"""For which one that was started again is not asked: on a busy machine its imports take long."""
+"""The time in which a restarted gateway is not checked: on a busy machine its imports take long."""
 END_TIMEOUT_S = 3.0
 ANSWER_BYTES = 4096
-"""More than it says at once."""
+"""The most bytes that are read of an answer."""
 
 
 class GatewayProcess:
-    """Starts a gateway, and starts it again whenever it ends by itself or gives no answer any more.
+    """Starts a gateway, and restarts it whenever it ends or stops answering.
 
     It is asked as models are probed, and as often, but by a line through its standard input: its event loop
     answers, whatever clients do. An answer that comes late counts, so that a busy one is left alone.
 
     Args:
         protocol: ``grpc`` or ``http``.
-        counts: of starts after the first.
-        settings: of the probes.
+        counts: counts the restarts.
+        settings: settings of the probes.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class GatewayProcess:
         self._thread = threading.Thread(target=self._keep, name=f"{protocol} gateway", daemon=True)
 
     def wait_until_open(self) -> None:
-        """Return when clients may come; from then on it is kept up.
+        """Return when the gateway accepts clients; from then on it is kept running.
 
         Raises:
-            StartError: the address can't be used, or it was killed.
+            StartError: the address can't be used, or the gateway was killed.
         """
         assert self._process.stdout is not None
         answer = self._process.stdout.readline().strip()
@@ -76,12 +76,12 @@ class GatewayProcess:
         self._process.kill()
 
     def close(self) -> None:
-        """End it; connections of clients end with it."""
+        """End the gateway, and with it the connections of clients."""
         with self._lock:
             self._closing.set()
         assert self._process.stdin is not None
-        with suppress(OSError):  # a question that it could not take any more
-            self._process.stdin.close()  # without its input it ends by itself
+        with suppress(OSError):  # The pipe was full of an unanswered question.
+            self._process.stdin.close()  # The gateway ends when its input closes.
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(END_TIMEOUT_S)
         self._process.kill()
@@ -117,12 +117,12 @@ class GatewayProcess:
                 opened = self._watch(OPEN_TIMEOUT_S if self._interval_s else None)
 
     def _watch(self, pause_s: float | None) -> bool:
-        """Return when it has ended; one that does not answer is killed.
+        """Return when the gateway has ended; one that does not answer is killed.
 
         It is asked at least twice: after a pause of all processes, of a container say, time is up at once.
 
         Args:
-            pause_s: before the first question. Without being asked it says only that it is open.
+            pause_s: time before the first question, until when the gateway only reports that it is open.
 
         Returns:
             Whether it was open.
@@ -136,9 +136,9 @@ class GatewayProcess:
                 continue
             said = os.read(process.stdout.fileno(), ANSWER_BYTES).decode(errors="replace").split("\n")
             if said == [""]:
-                return opened  # that was its end
+                return opened  # The gateway has ended.
             opened = opened or OPEN in said
-            for line in {*said} - {"", OPEN, ALIVE}:  # why it can't open again
+            for line in {*said} - {"", OPEN, ALIVE}:  # The line says why it can't open again.
                 logger.error("the gateway of %s: %s", self._protocol, line)
             silences, pause_s = 0, self._interval_s
         logger.error("the gateway of %s gives no answer and is killed", self._protocol)
@@ -148,14 +148,14 @@ class GatewayProcess:
 
 def _ask(process: subprocess.Popen[str]) -> None:
     assert process.stdin is not None
-    with suppress(OSError, ValueError):  # it has just ended, or close() has closed its input
+    with suppress(OSError, ValueError):  # The gateway has just ended, or close() has closed its input.
         process.stdin.write("?\n")
         process.stdin.flush()
 
 
 def _speaks(process: subprocess.Popen[str], within_s: float | None) -> bool:
-    """Whether it says something in time, or ends, which can be read, too."""
+    """Whether the gateway writes something in time, or ends, which makes its output readable as well."""
     assert process.stdout is not None
-    listening = select.poll()  # select() knows no more than 1,024 files
+    listening = select.poll()  # select() supports file numbers below 1,024 only.
     listening.register(process.stdout, select.POLLIN)
     return bool(listening.poll(None if within_s is None else 1000 * within_s))

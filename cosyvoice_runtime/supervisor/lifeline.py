@@ -1,4 +1,4 @@
-"""A helper process that ends a run of the server whose supervisor was killed."""
+"""A helper process that ends the server's run when the supervisor is killed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from cosyvoice_runtime.supervisor import shared_memory
 
 RUN_VARIABLE = "SUPERVISOR_RUN"
-"""Environment variable that names the folder of a run; each process of the run has it."""
+"""The environment variable with the run's folder, which each process of the run has."""
 SCRIPT = """
 while read -r told; do [ "$told" != released ] || exit 0; done
 while pids=$(grep -lsF -- "$1" /proc/[0-9]*/environ | cut -d / -f 3) && [ -n "$pids" ]; do
@@ -17,9 +17,9 @@ while pids=$(grep -lsF -- "$1" /proc/[0-9]*/environ | cut -d / -f 3) && [ -n "$p
 done
 rm -rf -- "$1" "$2"*
 """
-"""Reads until the end of a pipe that the supervisor alone holds, also while it starts a process."""
+"""The helper reads until the end of a pipe whose other end only the supervisor holds."""
 RELEASE_TIMEOUT_S = 3.0
-"""Longest wait for the helper's end: it may have been stopped."""
+"""The longest wait for the helper's end, because a signal may have stopped it."""
 
 
 class Lifeline:
@@ -40,7 +40,7 @@ class Lifeline:
         )
 
     def release(self) -> None:
-        """End the helper: the run was ended in an orderly way."""
+        """End the helper without effect, because the run ended in an orderly way."""
         try:
             self._helper.communicate("released\n", RELEASE_TIMEOUT_S)
         except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""The file that the processes of a server write to, kept from growing for ever."""
+"""The log file of a server's processes, with a limit on its size."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import IO
 logger = logging.getLogger(__name__)
 
 INTERVAL_S = 1.0
-"""Between two looks at its size."""
+"""The time between two checks of its size."""
 PAUSE_S = 60.0
-"""Before the next try when there was no room for a copy."""
+"""The pause before the next try, when there was no room for a copy."""
 
 
 class LogFile:
-    """A file that is copied to ``NAME.1``, over what was there, and emptied whenever it is full.
+    """A file that is copied to ``NAME.1``, which is overwritten, and emptied when it is full.
 
     The processes hold it open, tritonserver for months, so it can't be replaced by another one. They append,
     and so go on at its new end; what they write just between copy and cut is lost. They need nobody who
@@ -35,11 +35,11 @@ class LogFile:
         self._closed = threading.Event()
 
     def open(self) -> IO[bytes]:
-        """For a process to append to."""
+        """Open the file for appending, for a process."""
         return self.path.open("ab")
 
     def begin(self) -> None:
-        """A run begins here; from now on the file is watched, until :meth:`end`."""
+        """Note the start of a run, and watch the file until :meth:`end`."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.open() as log:
             self._start = log.tell()
@@ -47,17 +47,17 @@ class LogFile:
         threading.Thread(target=self._watch, args=[self._closed], name="log", daemon=True).start()
 
     def end(self) -> None:
-        """Watch no longer."""
+        """Stop watching the file."""
         self._closed.set()
 
     def text(self) -> str:
-        """What this run has written, as far as it is not in the older file."""
+        """The output of this run, as far as it is in the present file."""
         with self.path.open("rb") as log:
             log.seek(self._start)
             return log.read().decode(errors="replace")
 
     def turn_over(self) -> None:
-        """Empty a full file, after a copy.
+        """Copy a full file, then empty it.
 
         Raises:
             OSError: there is no room for the copy.

@@ -1,4 +1,4 @@
-"""Pages of metrics for Prometheus over HTTP."""
+"""The HTTP endpoint of the metrics pages for Prometheus."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ logger = logging.getLogger(__name__)
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 CLOSE_INTERVAL_S = 0.05
 MAX_READERS = 32
-"""At once: each has a thread and a file of the supervisor's, which needs both for other things."""
+"""The most readers at a time: each takes a thread and a file of the supervisor."""
 Page = Callable[[], str]
 
 
 class MetricsEndpoint:
-    """Answers ``/metrics`` from threads of its own until closed.
+    """Serves ``/metrics`` from its own threads until it is closed.
 
     Args:
-        addresses: to listen at, each of them with every port.
+        addresses: addresses to listen on, each with every port.
         pages: makes the page of each port; what it raises as :class:`ControlError` is answered with 503.
-        names: by which it may be called, beside localhost and addresses; None for any.
+        names: host names, besides localhost and addresses, that callers may use; None for any.
 
     Raises:
         OSError: a port can't be used.
@@ -61,7 +61,7 @@ class MetricsEndpoint:
 
 
 class _PageServer(ThreadingTCPServer):
-    # Not http.server's: that one looks up the name of its host, which takes seconds where no DNS answers.
+    # The method of http.server resolves the host's name, which takes seconds without DNS.
     daemon_threads = True
     request_queue_size = 128
 
@@ -75,12 +75,12 @@ class _PageServer(ThreadingTCPServer):
         self.server_activate()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """The oldest reader makes room: one that has taken so long says nothing, or takes nothing."""
+        """Close the oldest connection above the limit: its reader has stalled."""
         self._readers[request] = None
         if len(self._readers) > MAX_READERS:
             oldest = next(iter(self._readers))
             self._readers.pop(oldest, None)
-            with suppress(OSError):  # it has just ended by itself
+            with suppress(OSError):  # The connection has just ended by itself.
                 oldest.shutdown(socket.SHUT_RDWR)
         super().process_request(request, client_address)
 
@@ -94,7 +94,7 @@ class _PageServer(ThreadingTCPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: _PageServer
-    timeout = 10.0  # of a client that says nothing, or takes nothing
+    timeout = 10.0  # The client sends or reads nothing.
 
     def do_HEAD(self) -> None:
         self.do_GET()

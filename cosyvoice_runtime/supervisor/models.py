@@ -22,24 +22,26 @@ from cosyvoice_runtime.supervisor.process import ServerProcess, kill
 logger = logging.getLogger(__name__)
 
 PARALLEL_LOADS = 4
-"""Triton's own number of threads that load models."""
+"""The number of threads with which Triton loads models."""
 DRAIN_INTERVAL_S = 0.05
 LIVE_TRIES = 3
 IDLE_LOOKS = 2
-"""A request on its way from Triton's queue to its model is counted by neither, for less than an interval."""
+"""The checks after which a model is idle: a request between Triton's queue and its model is counted by
+neither for less than an interval."""
 REPORT_INTERVAL_S = 10.0
 LOAD_ATTEMPTS = 3
-"""Of a load that Triton gave up (:func:`awaited_processes`); any other failure stands."""
+"""The attempts at a load that Triton has abandoned (:func:`awaited_processes`); other failures are final."""
 WAIT4 = {"x86_64": "61", "aarch64": "260"}.get(platform.machine())
-"""Number of the system call that waits for the end of a process."""
+"""The number of the system call that waits for a process."""
 
 
 class Models:
-    """
+    """The models of one server.
+
     Args:
         names: every model of the repository.
-        probes: by model; one without a probe only has to load.
-        grpc_url: where probes are sent.
+        probes: probes by model; a model without one only has to load.
+        grpc_url: address to which probes are sent.
     """
 
     def __init__(
@@ -60,12 +62,12 @@ class Models:
         self._children = [name for name in names if name not in settings.entry_models]
 
     def in_order(self, names: Collection[str] | None = None) -> list[str]:
-        """These models, by default all, those that call others last."""
+        """These models, by default all, with those that call others last."""
         ordered = [*self._children, *self._entries]
         return ordered if names is None else [name for name in ordered if name in names]
 
     def bring_up(self) -> None:
-        """Load every model and probe it, the ones that call others last.
+        """Load and probe every model, those that call others last.
 
         Raises:
             StartError: a model does not load, or does not answer.
@@ -73,15 +75,16 @@ class Models:
         for name in self.in_order():
             if name not in self._probes:
                 logger.warning("%s has no probe: only that it loads is known of it", name)
-        # Not all at once: this tritonserver has aborted when a slow machine started so many processes.
+        # The loads are limited: tritonserver has crashed when a slow machine started many processes at once.
         for group in (self._children, self._entries):
             _side_by_side(self._load, "load", group)
-        # Entry models one by one: a slow machine has a place for one utterance, and refuses another.
+        # Entry models are probed one by one: a slow machine has capacity for one utterance only.
         for group in (self._children, *([name] for name in self._entries)):
             _side_by_side(self.probe, "answer", group)
 
     def probe(self, name: str) -> None:
-        """
+        """Probe a model.
+
         Raises:
             ProbeError: the model does not answer as it should.
         """
@@ -89,7 +92,7 @@ class Models:
             self._probes[name](self._grpc_url, self._settings.probe_timeout_s)
 
     def server_answers(self) -> bool:
-        """Whether tritonserver itself answers anything, whatever its models do."""
+        """Whether tritonserver itself answers, whatever the state of its models."""
         return self._control.live(LIVE_TRIES)
 
     def replace(self, name: str) -> None:
@@ -102,10 +105,10 @@ class Models:
         self._load(name)
 
     def unload_all(self, hurry: threading.Event) -> None:
-        """Refuse new requests, first those that cause others, and wait until those in flight are answered.
+        """Refuse new requests, first those that cause others, and wait for those in flight.
 
         Raises:
-            ControlError: they are not in time, the server can't be asked, or ``hurry`` was set.
+            ControlError: they do not finish in time, the server can't be asked, or ``hurry`` was set.
         """
         limit_s = self._settings.drain_timeout_s
         deadline = time.monotonic() + limit_s
@@ -126,7 +129,8 @@ class Models:
         ended: set[int] = set()
 
         def end_stalled() -> None:
-            """End what Triton waits for since the last look, too: it would wait for ever."""
+            """Kill processes for which Triton has waited since the last check: it would wait without a
+            limit."""
             seen = awaited_processes(self._server.session, name)
             for pid in seen & awaited:
                 kill(pid)
@@ -155,7 +159,7 @@ class Models:
                 raise ControlError("told not to wait")
 
     def _busy(self, group: Sequence[str]) -> list[str]:
-        """Models with requests, as they tell themselves.
+        """The models with requests in progress, as they report them.
 
         A finished request counts as in flight for Triton as long as its client keeps the stream open.
         """
@@ -165,7 +169,7 @@ class Models:
 
 
 def awaited_processes(server: int, model: str) -> set[int]:
-    """Living processes of a model for whose end tritonserver waits; none where /proc doesn't tell.
+    """The living processes of a model whose end tritonserver awaits; none where /proc is not readable.
 
     A model's process that is silent for a second while it starts, as on a machine with more work than cores,
     counts as dead for Triton (python_backend 24.10, ``StubLauncher::ReceiveMessageFromStub``). Triton then
@@ -173,11 +177,11 @@ def awaited_processes(server: int, model: str) -> set[int]:
     ``WaitForStubProcess``), but the process lives and waits for Triton. Every later load waits behind it.
 
     Args:
-        server: process id of tritonserver.
+        server: the process id of tritonserver.
     """
     awaited = set()
     for thread in Path(f"/proc/{server}/task").glob("*/syscall"):
-        with suppress(OSError):  # the thread has ended, or this process may not look into others
+        with suppress(OSError):  # The thread has ended, or this process may not read its state.
             number, *arguments = thread.read_text().split()
             if number == WAIT4:
                 awaited.add(int(arguments[0], 16))
@@ -185,7 +189,7 @@ def awaited_processes(server: int, model: str) -> set[int]:
 
 
 def _side_by_side(action: Callable[[str], None], verb: str, names: Sequence[str]) -> None:
-    """Run an action for several models at once, and tell how long each took.
+    """Run an action for several models concurrently, and log how long each took.
 
     Raises:
         StartError: it fails for one of them.

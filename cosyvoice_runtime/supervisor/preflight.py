@@ -1,4 +1,4 @@
-"""What is checked before a server starts, because it would hang, crash or lose data otherwise."""
+"""The checks before a start, for what would make the server hang, crash or lose data."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from cosyvoice_runtime.supervisor.triton import PYTHON, Triton
 
 CODE = Path(__file__).resolve().parents[2]
 TRITON_FOLDER = Path("/tmp")
-"""Its python backend makes a folder there and ends the server where it can't, whatever TMPDIR says."""
+"""Triton's python backend makes a folder here, whatever TMPDIR says, and ends the server on failure."""
 MODEL_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
-"""Names of models' folders; Triton's python backend writes them into a command of a shell."""
+"""The valid names of model folders, which Triton's python backend writes into a shell command."""
 NEEDED_SHARED_MIB = 64
-"""Free space of shared memory below which the server does not start."""
+"""The free space in shared memory below which the server does not start."""
 NEEDED_FILES = 512
-"""Of tritonserver with its models, and of each gateway without many clients."""
+"""The open files of tritonserver with its models, and of each gateway with few clients."""
 
 
 def check(triton: Triton, ports: ServerPorts, settings: ServerSettings, repository: Path) -> None:
-    """
+    """Check that the server can start.
+
     Raises:
-        PreflightError: with every problem found, one sentence each.
+        PreflightError: the problems found, one sentence each.
     """
     problems = [
         *triton.problems(),
@@ -53,21 +54,21 @@ def repository_problems(repository: Path) -> list[str]:
 
 
 def models_of(repository: Path) -> list[str]:
-    """Names of the models in a repository."""
+    """The names of the models in a repository."""
     return sorted(path.parent.name for path in repository.glob("*/config.pbtxt"))
 
 
 def checkpoint_of(repository: Path) -> str:
-    """The directory of the checkpoint that a repository serves; empty when none of its models tells one."""
+    """The checkpoint directory of a repository; empty if no model names one."""
     models = models_of(repository)
     return next(filter(None, (read_parameter(repository / name, "checkpoint_dir") for name in models)), "")
 
 
 def not_writable(user: str, folder: Path) -> list[str]:
-    """A sentence if nothing can be written into a folder, or into the one where it is to be made.
+    """A sentence if nothing can be written to a folder, or to the folder in which it will be made.
 
     Args:
-        user: the setting, or the program, that writes there.
+        user: the setting, or the program, that writes to it.
     """
     existing = next(place for place in (folder, *folder.parents) if place.exists())
     if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
@@ -77,7 +78,7 @@ def not_writable(user: str, folder: Path) -> list[str]:
 
 
 def code_problems(executable: Path) -> list[str]:
-    """Why the models' processes could not find an interpreter and this code, a sentence each.
+    """The reasons, a sentence each, why the models' processes would not find an interpreter and this code.
 
     Python in them reads paths as ASCII, whatever the locale, and finds the interpreter by PATH.
     """

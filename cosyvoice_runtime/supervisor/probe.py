@@ -1,4 +1,4 @@
-"""One real inference that shows whether a model works: readiness stays true when its process is dead."""
+"""A probe: a real inference that shows whether a model works, which readiness does not."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from cosyvoice_runtime.supervisor.errors import PreflightError
 
 FILE_NAME = "probe.json"
 BUSY = "UNAVAILABLE"
-"""Status by which a model, or Triton's queue before it, refuses what is too much."""
+"""The status with which a model, or Triton's queue for it, refuses a request above its limits."""
 CHANNEL_OPTIONS = (
     DIRECT,
     ("grpc.max_receive_message_length", -1),
-    # A connection of its own: a shared one waits before it tries again to reach a server that was restarted.
+    # Each probe has its own connection: a shared one delays its retry after a restart of the server.
     ("grpc.use_local_subchannel_pool", 1),
 )
 WAVEFORM = "waveform"
 LOUD = 0.9, 1.0
-"""Between which the peak of samples lies that were clipped."""
+"""The range in which the peak of clipped samples lies."""
 CLIPPED = 0.5
-"""Share of samples at the peak from which nothing of the speech is left."""
+"""The share of samples at the peak above which speech is lost."""
 REMEDY = "./run.sh check compares every stage with float32; server.probe_numbers=false starts all the same"
 ProbeFunction = Callable[[str, float], None]
-"""Called with gRPC ``host:port`` and a timeout in seconds; raises :class:`ProbeError`."""
+"""A probe takes the gRPC ``host:port`` and a timeout in seconds; it raises :class:`ProbeError`."""
 
 
 class ProbeError(CosyVoiceError):
-    """A model gave no answer, or an error."""
+    """The model gave no answer, or an error."""
 
 
 class ProbeSilentError(ProbeError):
-    """A model gave no answer in time."""
+    """The model gave no answer in time."""
 
 
 @dataclass(frozen=True)
@@ -86,10 +86,10 @@ class Probe:
         A refusal for want of room is an answer as well: whoever is busy works.
 
         Args:
-            url: ``host:port`` of gRPC.
+            url: the gRPC ``host:port``.
 
         Raises:
-            ProbeError: another error, no output at all, no end within the timeout, or wrong numbers.
+            ProbeError: the answer is an error, is empty, takes too long, or has wrong numbers.
         """
         try:
             with grpc.insecure_channel(url, CHANNEL_OPTIONS) as channel:
@@ -105,11 +105,11 @@ class Probe:
             raise ProbeError(f"{self.model}: {wrong}")
 
     def _infer(self, server: Any, timeout_s: float) -> list[Any] | None:
-        """The responses; None for a refusal."""
+        """The responses; None if the request was refused."""
         deadline = time.monotonic() + timeout_s
         request = service_pb2.ModelConfigRequest(name=self.model)
         config = server.ModelConfig(request, timeout=timeout_s).config
-        # Only a stream can ask a decoupled model; only a plain call gets the status of Triton's own errors.
+        # A decoupled model needs a stream; only a unary call reports the status of Triton's own errors.
         infer = self._stream if config.model_transaction_policy.decoupled else self._call
         return infer(server, max(0.0, deadline - time.monotonic()))
 
@@ -122,8 +122,8 @@ class Probe:
             raise
 
     def _stream(self, server: Any, timeout_s: float) -> list[Any] | None:
-        # Without the header triton_grpc_error, which would give errors a status of gRPC: Triton 24.10 aborts
-        # once in a thousand streams that it ends so. The model's own status stands first in its message.
+        # The header triton_grpc_error is not sent, because Triton 24.10 crashes in one of a thousand streams
+        # that it ends with a gRPC status. The models write their status at the start of the message.
         call = server.ModelStreamInfer(iter([self._request()]), timeout=timeout_s, metadata=self._metadata())
         responses = [self._response(response) for response in call]
         return None if None in responses else responses
@@ -153,7 +153,7 @@ class Probe:
 
 
 def read_probes(repository: Path, key: str = "", numbers: bool = False) -> dict[str, ProbeFunction]:
-    """The probe of every model that has one."""
+    """The probes of all models that have one."""
     return {
         path.parent.name: Probe.read(path, key, numbers) for path in sorted(repository.glob(f"*/{FILE_NAME}"))
     }
@@ -173,12 +173,12 @@ def _tensor(name: str, array: np.ndarray[Any, Any]) -> Any:
 
 
 def _content(array: np.ndarray[Any, Any]) -> bytes:
-    """Elements in row-major order, texts with their length before them."""
+    """The elements in row-major order; texts are prefixed with their length."""
     return serialize_byte_tensor(array).item() if array.dtype == np.object_ else array.tobytes()
 
 
 def fault(responses: Iterable[Any]) -> str | None:
-    """What is wrong with the numbers of ``ModelInferResponse``, all to one request; None when nothing is."""
+    """The fault in the numbers of the responses to one request; None if there is none."""
     for name, values in _floats(responses).items():
         if not np.isfinite(values).all():
             return f"NaN or infinity in {name}; {REMEDY}"
@@ -196,7 +196,7 @@ def _is_clipped(samples: Floats) -> bool:
 
 
 def _floats(responses: Iterable[Any]) -> dict[str, Floats]:
-    """Outputs of floats by name, those of several responses one after another."""
+    """The float outputs by name, joined over the responses."""
     parts: dict[str, list[Floats]] = {}
     for response in responses:
         for output, content in zip(response.outputs, response.raw_output_contents, strict=False):

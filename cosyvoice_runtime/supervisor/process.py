@@ -1,4 +1,4 @@
-"""The tritonserver process with everything it leaves behind."""
+"""The tritonserver process and its descendants, sockets and files."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ MODELS = "models"
 
 
 class ServerProcess:
-    """Runs tritonserver in a session of its own, so that all its processes can be found and killed.
+    """Runs tritonserver in its own session, so that all its processes can be found and killed.
 
     When tritonserver ends, however that came, its models' processes are killed at once: they hold its
     sockets, so that clients and the supervisor's own calls would wait for answers.
 
     Args:
-        run_dir: made for it, closed to other users, and removed when it has ended.
-        variables: environment of the server and its models, beside what they need to run at all.
-        on_end: called with the exit code, negative for a signal, when it has ended by itself.
+        run_dir: folder of the run, private to the user; it is made at the start and removed at the end.
+        variables: environment variables of the server and its models, besides those they always need.
+        on_end: called with the exit code, negative for a signal, when the server has ended by itself.
 
     Attributes:
-        metrics: directory of the numbers that the models tell.
+        metrics: directory of the models' metrics.
         ended: set when tritonserver and all processes of its models have ended.
     """
 
@@ -68,12 +68,13 @@ class ServerProcess:
 
     @property
     def session(self) -> int:
-        """Session id, which is the server's process id."""
+        """The session id, which is the server's process id."""
         assert self._process is not None
         return self._process.pid
 
     def start(self, repository: Path, arguments: list[str]) -> None:
-        """
+        """Start tritonserver.
+
         Args:
             repository: anywhere; the server sees it by a link in ``run_dir``. Its python backend starts each
                 model by a shell and does not quote the path, which so has nothing that a shell acts upon.
@@ -98,7 +99,7 @@ class ServerProcess:
     def spawn(
         self, command: list[str], environment: Mapping[str, str] = os.environ, **streams: Any
     ) -> subprocess.Popen[str]:
-        """Start a process that does not outlive the supervisor; what it says of itself goes to the log."""
+        """Start a process that does not outlive the supervisor; its output goes to the log."""
         with self._log.open() as log:
             if streams["stdout"] == subprocess.STDOUT:
                 streams["stdout"] = log
@@ -115,28 +116,28 @@ class ServerProcess:
         return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
-        """End it at once, and so every call of it."""
+        """Kill the server, which ends all calls to it."""
         if self._process is not None:
             self._process.kill()
 
     def stubs(self) -> dict[str, set[int]]:
-        """Process ids of each model's living processes."""
+        """The process ids of each model's living processes."""
         found = defaultdict[str, set[int]](set)
         for each in processes.session_members(self.session):
             found[each.model or ""].add(each.pid)
         return found
 
     def kill_stubs(self, model: str) -> None:
-        """End the processes of a model, stuck ones as well, but none that is started from now on."""
+        """Kill all present processes of a model, stuck ones as well, but none that start later."""
         for pid in self.stubs()[model]:
             kill(pid)
 
     def errors(self) -> list[str]:
-        """Error messages in the log of this run."""
+        """The error messages of this run in the log."""
         return ERROR_LINE.findall(self._log.text())
 
     def stop(self, exit_timeout_s: float) -> None:
-        """End the server, kill what does not end in time, and remove what it leaves."""
+        """Stop the server, kill what does not end in time, and remove all files of the run."""
         self._on_end = None
         if self._process is not None:
             if exit_timeout_s and self.running():
@@ -167,7 +168,7 @@ class ServerProcess:
 
     def _kill_models(self) -> None:
         deadline = time.monotonic() + KILL_WAIT_S
-        while members := processes.session_members(self.session):  # they ignore SIGTERM
+        while members := processes.session_members(self.session):  # The models' processes ignore SIGTERM.
             for member in members:
                 kill(member.pid)
             if time.monotonic() > deadline:
@@ -177,5 +178,5 @@ class ServerProcess:
 
 
 def kill(pid: int) -> None:
-    with suppress(ProcessLookupError):  # it ended by itself
+    with suppress(ProcessLookupError):  # The process has ended by itself.
         os.kill(pid, signal.SIGKILL)

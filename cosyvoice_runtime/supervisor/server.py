@@ -48,16 +48,16 @@ logger = logging.getLogger(__name__)
 
 LIVE_INTERVAL_S = 0.05
 SIGNAL_INTERVAL_S = 0.5
-"""For which a signal waits at most."""
+"""The longest delay of a signal."""
 END_S = 0.5
-"""For which a server whose call failed may turn out to have ended."""
+"""The time in which a server whose call failed may turn out to have ended."""
 PENDING_SHARE = 8
-"""Part of the shared memory that large requests of one protocol may take: the entry models have a region
-each, and a region grows by more than what is asked for."""
+"""The share of shared memory for the large requests of one protocol: each entry model has a region, which
+grows by more than is needed."""
 
 
 def wait_awake(event: threading.Event) -> None:
-    """Wait for an event in the main thread, and for signals.
+    """Wait for an event in the main thread, and run signal handlers meanwhile.
 
     Python's handlers run when the main thread goes on. The system may give a signal to another thread, and
     the main thread then sleeps on in a wait that has no end.
@@ -116,7 +116,7 @@ class Server:
 
     @property
     def http_url(self) -> str:
-        """``host:port`` as Triton's clients take it."""
+        """The ``host:port`` for Triton's HTTP clients."""
         return self._ports.url(self._ports.http)
 
     @property
@@ -125,27 +125,27 @@ class Server:
 
     @property
     def metrics_url(self) -> str:
-        """Where ``/metrics`` holds everything, Triton's metrics and the models'."""
+        """The address of ``/metrics`` with all metrics, Triton's and the models'."""
         return self._ports.url(self._ports.model_metrics)
 
     @property
     def triton_metrics_url(self) -> str:
-        """Where ``/metrics`` holds Triton's own."""
+        """The address of ``/metrics`` with Triton's own metrics."""
         return self._ports.url(self._ports.metrics)
 
     @property
     def session(self) -> int:
-        """Id of the session that all processes of the running server belong to."""
+        """The session id of all processes of the running server."""
         assert self._process is not None, "the server is not running"
         return self._process.session
 
     def inflight(self) -> dict[str, int]:
-        """Requests in work by model, as far as models tell (``metrics/request_count.py``)."""
+        """The requests in progress by model, as the models report them (``metrics/request_count.py``)."""
         return {} if self._process is None else read_request_counts(self._process.metrics)
 
     @property
     def reloads(self) -> Counter[str]:
-        """How often each model died or got stuck, and came back."""
+        """The number of reloads of each model."""
         return Counter() if self._watch is None else self._watch.reloads
 
     def __enter__(self) -> Self:
@@ -161,7 +161,7 @@ class Server:
         A server that has been stopped can be started again, at the same addresses.
 
         Raises:
-            PreflightError: it could not have run and was not started.
+            PreflightError: the server could not have run and was not started.
             StartError: it, or one of its models, did not come up; it is stopped again.
             StopRequestedError: :meth:`request_stop` was called.
         """
@@ -184,7 +184,8 @@ class Server:
         except BaseException as error:
             reason = self._why_not_up(process, started)
             self._end()
-            if isinstance(error, (OSError, RuntimeError)):  # the latter: there is no room for a thread
+            # RuntimeError means that no thread can be started.
+            if isinstance(error, (OSError, RuntimeError)):
                 reason = reason or StartError(f"the server can't be started: {error}")
             if reason is None or not isinstance(error, Exception):
                 raise
@@ -206,12 +207,12 @@ class Server:
         self.require()
 
     def require(self) -> None:
-        """Raises what :meth:`wait` would."""
+        """Raise the errors of :meth:`wait` without waiting."""
         if self._failure is not None:
             raise self._failure
 
     def request_stop(self) -> None:
-        """Make :meth:`start` or :meth:`wait` return; when called again, wait for nothing more."""
+        """Make :meth:`start` or :meth:`wait` return; a second call ends all waiting."""
         if self._stop_requested.is_set():
             self._hurry.set()
         self._stop_requested.set()
@@ -236,7 +237,7 @@ class Server:
         )
 
     def _why_not_up(self, process: ServerProcess, started: float) -> SupervisorError | None:
-        """Why a call failed while the server started, where that says more than the call's own error."""
+        """The cause of a failed call during the start, if it says more than the call's own error."""
         if self._stop_requested.is_set():
             return StopRequestedError("told to stop while starting")
         if time.monotonic() - started >= self.settings.start_timeout_s:
@@ -251,7 +252,7 @@ class Server:
             raise StopRequestedError("told to stop while starting")
 
     def _bring_up(self, process: ServerProcess, counts: SupervisorMetrics, limit: threading.Timer) -> None:
-        grpc_socket = self._run_dir / "grpc:1"  # tritonserver writes a port behind every address
+        grpc_socket = self._run_dir / "grpc:1"  # tritonserver appends a port to every address.
         process.start(self._repository, self._arguments())
         limit.start()
         self._metrics = self._serve_metrics(process, counts)
@@ -281,14 +282,15 @@ class Server:
         addresses = {name: f"unix:{self._run_dir / name}" for name in ("http", "grpc")}
         addresses["metrics"] = f"unix:{self._run_dir / 'triton_metrics'}"
         return [
-            # Models are loaded one by one over HTTP: that tells progress and each model's own error.
+            # Models are loaded one by one over HTTP, which shows progress and each model's own error.
             "--model-control-mode=explicit",
             "--disable-auto-complete-config",
-            "--exit-timeout-secs=1",  # requests in flight were waited for before
+            "--exit-timeout-secs=1",  # The server need not wait: requests in flight have finished.
             "--metrics-config=histogram_latencies=true",
-            # A pooled request holds on to its model, which then never finishes unloading.
+            # A pooled request keeps its model in use, which then never finishes unloading.
             "--grpc-infer-allocation-pool-size=0",
-            # The gateways say who asks and who has left. They pass on no other header: the key is a probe's.
+            # The gateways send the names of clients and of calls that ended. No other client header is
+            # forwarded, so the key proves a probe.
             f"--http-header-forward-pattern=(?i)({'|'.join(HANDED_ON)})",
             f"--grpc-header-forward-pattern=(?i)({'|'.join((*HANDED_ON, PROBE_HEADER))})",
             *(f"--{name}-address={address}" for name, address in addresses.items()),
@@ -330,7 +332,7 @@ class Server:
             raise StartError(f"metrics can't be served on {self._ports.host}: {error}") from error
 
     def _callable_names(self) -> tuple[str, ...] | None:
-        """By which clients may call; None for any, where they come from other machines."""
+        """The host names that clients may use; None for any, if clients are on other machines."""
         here = all(is_loopback(address) for address in self._ports.addresses)
         return self.settings.allowed_hosts if here else None
 
@@ -344,7 +346,7 @@ class Server:
             self._process.stop(exit_timeout_s)
 
     def _kill(self) -> None:
-        """End all that waits, or is waited for; what is left of it :meth:`_end` removes."""
+        """Kill the server and end all waits; :meth:`_end` removes what is left."""
         if self._process is not None:
             self._process.kill()
         for gateway in list(self._gateways):

@@ -1,4 +1,4 @@
-"""The ports of a server."""
+"""The choice of a server's ports."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor.errors import PreflightError
 
 FREE_PORTS = range(20_000, 30_000)
-"""Where a free one is looked for: below those of outgoing connections (Linux: 32768 to 60999), which could
-take it before the server does."""
+"""The range of free ports: below the ports of outgoing connections (Linux: 32768 to 60999), which could take
+one before the server does."""
 
 
 @dataclass(frozen=True)
 class ServerPorts:
-    """Where a server listens and how it is reached from here.
+    """The addresses on which a server listens and by which it is reached locally.
 
     Attributes:
-        host: as it is set.
-        addresses: to which it leads; every port is open at each of them.
+        host: the host of the settings.
+        addresses: addresses of the host; every port is open at each of them.
     """
 
     host: str
@@ -34,7 +34,7 @@ class ServerPorts:
 
     @classmethod
     def choose(cls, settings: ServerSettings) -> ServerPorts:
-        """The ports of the settings, with a free one for every 0.
+        """Choose the ports of the settings, with a free one for every 0.
 
         Raises:
             PreflightError: the host leads to no address of this machine.
@@ -45,7 +45,7 @@ class ServerPorts:
         except InvalidInput as error:
             raise PreflightError([str(error)]) from error
         ports = [settings.http_port, settings.grpc_port, settings.metrics_port, settings.model_metrics_port]
-        # In an order of its own for every server: several may choose at the same time.
+        # Each server tries the ports in a random order, because several may choose at the same time.
         candidates = random.SystemRandom().sample(FREE_PORTS, len(FREE_PORTS))
         free = (port for port in candidates if port not in ports and _obstacle(addresses, port) is None)
         try:
@@ -57,7 +57,7 @@ class ServerPorts:
 
     @property
     def problems(self) -> list[str]:
-        """Why the server can't listen, one sentence each."""
+        """The reasons why the server can't listen, one sentence each."""
         named = {
             "http_port": self.http,
             "grpc_port": self.grpc,
@@ -73,16 +73,16 @@ class ServerPorts:
         ]
 
     def listening(self, port: int) -> str:
-        """``host:port`` to listen on."""
+        """The ``host:port`` to listen on."""
         return with_port(self.host, port)
 
     def url(self, port: int) -> str:
-        """``host:port`` as clients on this machine write it."""
+        """The ``host:port`` for clients on this machine."""
         return local_url(self.host, port)
 
 
 def _obstacle(addresses: tuple[str, ...], port: int) -> str | None:
-    """Why a port can't be used at all of these addresses."""
+    """The reason why a port can't be used at all of these addresses."""
     try:
         for address in addresses:
             bound(address, port).close()

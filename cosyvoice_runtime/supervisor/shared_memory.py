@@ -1,4 +1,4 @@
-"""The shared memory between a server and its models, and the folder of a server's run in it."""
+"""The shared memory of a server, and the run folder in it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DIRECTORY = Path("/dev/shm")
 
 
 def new_directory() -> Path:
-    """A name for the folder of one server's run, which is not made here.
+    """A new name for the folder of a server's run; the folder is not created.
 
     Temporary folders are cleaned of what is old, and a server runs for months. Shared memory is not cleaned,
     every server needs it, and its path holds nothing that a shell would act upon.
@@ -19,7 +19,7 @@ def new_directory() -> Path:
 
 
 def region_prefix(run_dir: Path) -> str:
-    """Start of the names of a run's regions, different from every other run's."""
+    """The name prefix of a run's regions, unique to the run."""
     return f"{run_dir.name.replace('-server', '').replace('-', '_')}_"
 
 

@@ -1,4 +1,4 @@
-"""Numbers of the supervisor itself, for the page of its server's metrics."""
+"""The supervisor's own metrics."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from cosyvoice_runtime.supervisor.shared_memory import DIRECTORY
 
 TRITONSERVER = "tritonserver"
 NETWORKS = ("tensorrt_llm", "token2wav")
-"""Models that a GPU is for; the others compute on the CPU everywhere."""
+"""The models that may compute on a GPU; all others compute on the CPU."""
 
 
 class SupervisorMetrics:
-    """What was started again, which probes failed, what computes on the CPU, and how much room is left.
+    """Metrics of restarts, failed probes, models on the CPU and free space.
 
     The numbers live as long as the supervisor, through each restart of its server.
 
     Args:
         repository: a rendered model repository.
-        models: its models.
-        logs: directory of the log; its room is shown, as that of the voices and of shared memory.
+        models: names of its models.
+        logs: directory of the log, whose free space is shown with that of voices and shared memory.
     """
 
     def __init__(self, repository: Path, models: Collection[str], logs: Path) -> None:
@@ -64,11 +64,11 @@ class SupervisorMetrics:
             room.labels(place).set_function(partial(_free_bytes, folder))
 
     def page(self) -> str:
-        """The numbers in Prometheus's text format 0.0.4."""
+        """The metrics in Prometheus's text format 0.0.4."""
         return generate_latest(self._registry).decode()
 
 
 def _free_bytes(folder: Path) -> int:
-    """Room for a folder, which may have to be made."""
+    """The free bytes for a folder, which may not exist yet."""
     existing = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
     return shutil.disk_usage(existing).free

@@ -1,4 +1,4 @@
-"""The tritonserver that is installed, beside this interpreter, in which its models run too."""
+"""The installed tritonserver, whose models run in this interpreter."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from cosyvoice_runtime.supervisor.errors import PreflightError
 
 CONTAINER_BINARY = Path("/opt/tritonserver/bin/tritonserver")
 QUEUES_VARIABLE, QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS", 32
-"""Queues between a process and its GPU, the most that CUDA has. By default there are 8, and streams that
-share one wait for each other: token2wav and the speech LM have some twenty."""
+"""The queues between a process and its GPU, at CUDA's maximum. Streams that share a queue wait for each
+other; the default is 8, and the engine has some twenty streams."""
 PYTHON = Path(sys.executable)
-"""As it was called, not resolved: a virtual environment is found by this path."""
+"""The interpreter's path is not resolved, because a virtual environment is found by it."""
 PYTHON_VERSION = "{}.{}".format(*sys.version_info)
 LIBRARY = f"libpython{PYTHON_VERSION}.so.1.0"
-"""What the models' processes of nvidia-pytriton link to."""
+"""The library to which the model processes of nvidia-pytriton link."""
 
 
 class Triton:
-    """A tritonserver; as it is here, that of NVIDIA's container."""
+    """An installed tritonserver, by default that of NVIDIA's container."""
 
     def __init__(self, binary: Path) -> None:
         self.binary = binary
 
     @property
     def origin(self) -> str:
-        """Which server this is, for the log."""
+        """The kind of this server, for the log."""
         return f"tritonserver of the container, {self.binary}"
 
     def problems(self) -> list[str]:
-        """Why it can't run, one sentence each."""
+        """The reasons why it can't run, one sentence each."""
         return []
 
     def arguments(self, run_dir: Path) -> list[str]:  # noqa: ARG002
-        """Arguments that depend on the installation; may write into ``run_dir``."""
+        """The arguments for this installation; files may be written to ``run_dir``."""
         return []
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
-        """The models run in the interpreter that stands first on PATH, not in one named by PYTHON*."""
+        """The environment in which the models use the first interpreter on PATH, not one named by PYTHON*."""
         path = _prepend(PYTHON.parent, inherited.get("PATH", os.defpath))
         return {QUEUES_VARIABLE: str(QUEUES), **inherited, "PATH": path}
 
 
 class WheelTriton(Triton):
-    """The server inside the Python package nvidia-pytriton: CPU only, python backend only."""
+    """The server of the Python package nvidia-pytriton: CPU only, python backend only."""
 
     def __init__(self, package: Path) -> None:
         super().__init__(package / "tritonserver" / "bin" / "tritonserver")
@@ -70,7 +70,7 @@ class WheelTriton(Triton):
                 f"{LIBRARY} is missing, without which the server hangs: install the package "
                 f"libpython{PYTHON_VERSION} or use a Python built with --enable-shared"
             )
-        # Its python backend was built before python_backend#384: with numpy 2 outputs arrive empty, silently.
+        # Its python backend predates python_backend#384: with numpy 2 outputs arrive empty without an error.
         numpy = _version("numpy")
         if not numpy.startswith("1."):
             found = f"{PYTHON} has {numpy}"
@@ -92,16 +92,16 @@ class WheelTriton(Triton):
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         environment = super().environment(inherited)
         if folder := _library_folder():
-            # Otherwise a virtual environment may get another patch release's library, unnoticed.
+            # Otherwise a virtual environment may silently load another patch release's library.
             environment["LD_LIBRARY_PATH"] = _prepend(folder, inherited.get("LD_LIBRARY_PATH", ""))
         return environment
 
 
 def find_triton(container_binary: Path = CONTAINER_BINARY) -> Triton:
-    """The server installed beside this interpreter, else the container's.
+    """The server installed with this interpreter, else that of the container.
 
     Raises:
-        PreflightError: there is neither.
+        PreflightError: no server is installed.
     """
     package = importlib.util.find_spec("pytriton")
     if package is not None and package.submodule_search_locations:

@@ -1,4 +1,4 @@
-"""Notices models whose processes died or that stopped answering, and has them reloaded."""
+"""The watch over models: those whose processes died, or that stopped answering, are reloaded."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from cosyvoice_runtime.supervisor.supervisor_metrics import SupervisorMetrics
 logger = logging.getLogger(__name__)
 
 MOST_RELOADS = 20
-"""Of a server's models, after which it had better start anew: each leaves threads and memory behind."""
+"""The most reloads, after which the server is restarted: each leaves threads and memory behind."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
-"""Before a model that did not come back is loaded again, each time twice as long."""
+"""The pause before a model that failed to load is tried again; it doubles each time."""
 END_S = 0.5
-"""For which a server that answers nothing may turn out to have ended."""
+"""The time in which a server that answers nothing may turn out to have ended."""
 CLOSE_S, CLOSE_INTERVAL_S = 5.0, 0.1
 LOOK_INTERVAL_S = 0.1
-"""Between two looks at processes where the kernel does not tell of their end."""
+"""The time between two checks of processes, where the kernel does not report their end."""
 
 
 class Watch:
@@ -47,8 +47,8 @@ class Watch:
     sends probes: a model that does not answer them is killed, and then comes back as every dead one.
 
     Args:
-        home: the model in whose process a model computes.
-        counts: of what is reloaded and of probes that fail.
+        home: by model, the model in whose process it computes.
+        counts: counts reloads and failed probes.
         on_failure: called with the reason when the server can't be kept up or the watch itself fails.
 
     Attributes:
@@ -77,7 +77,7 @@ class Watch:
         self._tried = defaultdict[str, float](float)
         self._loading: str | None = None
         self._unproven: dict[str, float] = {}
-        """Models that were loaded again and answered no probe yet, and when their reload began."""
+        """The reloaded models that have not answered a probe yet, and when their reload began."""
         self._failed_probes: Counter[str] = Counter()
         self._closed = threading.Event()
         self._probe_now = threading.Event()
@@ -86,13 +86,13 @@ class Watch:
         self._in_thread(self._send_probes)
 
     def close(self) -> None:
-        """Stop watching; a reload under way is given up."""
+        """Stop watching; a reload in progress is abandoned."""
         self._closed.set()
         self._probe_now.set()
         os.close(self._wake)
         deadline = time.monotonic() + CLOSE_S
         while self._keeping.is_alive() and time.monotonic() < deadline:
-            if model := self._loading:  # Triton answers no unload of a model before its load has ended
+            if model := self._loading:  # Triton answers no unload of a model before its load has ended.
                 self._server.kill_stubs(model)
             self._keeping.join(CLOSE_INTERVAL_S)
         if not self._keeping.is_alive():
@@ -118,7 +118,7 @@ class Watch:
 
     @property
     def _over(self) -> bool:
-        """Whether the server is being stopped, or has ended, so that its models are nobody's concern."""
+        """Whether the server is stopping, or has ended, so that its models need no repair."""
         return self._closed.is_set() or not self._server.running()
 
     def _keep_up(self) -> None:
@@ -134,13 +134,13 @@ class Watch:
                 wait_for_end(set().union(*living), self._woken, min(due.values(), default=None))
 
     def _dead(self) -> list[str]:
-        """Models of which a process has ended, or that did not load, in the order of their reload."""
+        """The models with dead processes, or that did not load, in the order of their reload."""
         living = set().union(*self._server.stubs().values())
         known = self._processes
         return [model for model in self._models.in_order() if not known[model] or not known[model] <= living]
 
     def _require_no_request_lost(self) -> None:
-        """Raises when clients wait for answers that a dead process owed: no reload ends their streams."""
+        """Raise an error if clients wait for answers of a dead process: no reload ends their streams."""
         lost = take_lost_counts(self._server.metrics)
         for model in self._settings.entry_models:
             if lost.get(model):
@@ -180,7 +180,7 @@ class Watch:
                 self._send_probe(model)
 
     def _send_probe(self, model: str) -> None:
-        """Probe a model; one that does not answer in time, and meanwhile answers others, is busy."""
+        """Probe a model; one that misses its time, but answers other requests, is busy."""
         if self._over:
             return
         started, before = self._unproven.get(model), sum_of_counters(self._server.metrics, model)
@@ -216,27 +216,27 @@ class Watch:
             self._end_silent(model)
 
     def _end_silent(self, model: str) -> None:
-        """End a model that answers no probe; that ends its requests, for which Triton would wait.
+        """Kill a model that answers no probe, which ends the requests for which Triton would wait.
 
         Whether it or the process that computes for it is stuck can't be told, so both are ended.
         """
-        self._failed_probes.clear()  # of others, too, which may fail because they call it
+        self._failed_probes.clear()  # The failures of models that call it are forgotten as well.
         for each in self._models.in_order({self._home(model), model}):
             self._server.kill_stubs(each)
 
     def _require_answers(self, reason: str) -> None:
-        """Raises when tritonserver itself answers nothing: what looks like a model's fault is none then."""
+        """Raise an error if tritonserver itself answers nothing, so that no model is at fault."""
         if not self._models.server_answers() and not self._server.ended.wait(END_S):
             raise ServerStuckError(f"{reason}, and tritonserver itself answers nothing")
 
 
 def wait_for_end(pids: Iterable[int], woken: int, timeout_s: float | None) -> None:
-    """Return when one of these processes has ended, another thread closed a pipe, or time is up.
+    """Return when one of these processes ends, the pipe is closed, or time is up.
 
     Args:
-        woken: the end of the pipe to read from.
+        woken: the reading end of the pipe.
     """
-    with ExitStack() as files, suppress(ProcessLookupError):  # of one that has just ended
+    with ExitStack() as files, suppress(ProcessLookupError):  # The process has just ended.
         events = select.poll()
         events.register(woken, select.POLLIN)
         for pid in pids:
@@ -244,7 +244,7 @@ def wait_for_end(pids: Iterable[int], woken: int, timeout_s: float | None) -> No
                 process = os.pidfd_open(pid)
             except ProcessLookupError:
                 raise
-            except OSError:  # a kernel or a sandbox without pidfd
+            except OSError:  # A kernel or sandbox may lack pidfd.
                 timeout_s = min(timeout_s or LOOK_INTERVAL_S, LOOK_INTERVAL_S)
             else:
                 files.callback(os.close, process)
