@@ -60,7 +60,6 @@ COPY = "@"
 UNHURRIED = {
     "token2wav.max_turn_ms": "60000",
     "token2wav.first_chunks_beside": "false",
-    "tensorrt_llm.gpu_share_of_few": "0",
     "tensorrt_llm.idle_timeout_s": "3600",
 }
 """Nobody waits for a first chunk: batches may be as large as they can."""

@@ -160,7 +160,7 @@ def _beside(token2wav: Token2WavSettings, lm: TensorrtLlmSettings, machine: Mach
 def _divided(token2wav: Token2WavSettings, lm: TensorrtLlmSettings) -> Token2WavSettings:
     """Turns divide a GPU only if no engine computes there that knows nothing of the division."""
     if on_one_gpu(token2wav, lm) and not divide_one_gpu(lm, token2wav):
-        return token2wav.replace(hurried_share=0.0)
+        return token2wav.replace(first_chunks_beside=False)
     return token2wav
 
 

@@ -48,15 +48,8 @@ class TensorrtLlmSettings(NetworkSettings):
         le=0.75,
         description="Engine torch on a GPU that token2wav has, too: most of its multiprocessors that are the "
         "speech LM's own while token2wav computes, or with several token2wav.turn_lanes the least; 0: they "
-        "take shifts, as on GPUs that can't be divided.",
-    )
-    gpu_share_of_few: float = Field(
-        0.37,
-        ge=0.0,
-        le=0.75,
-        description="The same while at most 32 utterances are in progress, on a GPU of 40 GiB and more, with "
-        "one of token2wav.turn_lanes: first audio comes sooner, and there is less speech in all. A share of "
-        "gpu_share or less: one division, however many speak.",
+        "take shifts, as on GPUs that can't be divided. Up to 32 utterances it has 0.37 on a GPU of 40 GiB "
+        "and more, unless this is larger or token2wav.first_chunks_beside is false.",
     )
     engine_dir: Path = Field(
         Path("engines/speech_lm"),
@@ -157,11 +150,6 @@ class TensorrtLlmSettings(NetworkSettings):
         if self.max_sequence_tokens != AUTO_NUMBER:
             require_order(self, "max_tokens", "max_sequence_tokens")
         return self
-
-    @property
-    def gpu_gib(self) -> float:
-        """:meth:`gib_on` a GPU of which nothing is known."""
-        return self.gib_on(None)
 
     def gib_on(self, gpu: GpuFacts | None) -> float:
         """About what the published model takes of a GPU, once ``auto`` is resolved."""

@@ -132,17 +132,10 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     )
     first_chunks_beside: Flag = Field(
         True,
-        description="Backend torch with CUDA graphs on a GPU that is divided (tensorrt_llm.gpu_share, "
-        "hurried_share): while a turn is under way, first chunks, and others whose listeners would soon run "
-        "dry, are computed beside it, on the other part. false: they wait for the next turn.",
-    )
-    hurried_share: float = Field(
-        0.25,
-        ge=0.0,
-        le=0.75,
-        description="Backend torch with CUDA graphs on a GPU that the speech LM is not on: the share of its "
-        "multiprocessors for those chunks; 0: it is not divided, which it never is where the speech LM is on "
-        "one of these GPUs in a process of its own.",
+        description="Backend torch with CUDA graphs on a GPU that is divided: while a batch is computed, "
+        "first chunks, and others whose listeners would soon run out of audio, are computed concurrently, on "
+        "the speech LM's part of the GPU (tensorrt_llm.gpu_share) or, where it is on another, on a quarter. "
+        "false: they wait for the next batch, and the GPU has one division however few speak.",
     )
     turn_lanes: int = Field(
         1,

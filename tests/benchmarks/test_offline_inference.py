@@ -125,7 +125,6 @@ def test_longest_texts_are_spoken_first_and_answers_keep_their_order():
 def test_nobody_who_waits_for_a_first_chunk_has_a_part_of_a_gpu(tiny_checkpoint):
     settings = offline_inference.settings_of(offline_inference.parse(["--checkpoint", str(tiny_checkpoint)]))
     assert not settings.token2wav.first_chunks_beside
-    assert settings.tensorrt_llm.gpu_share_of_few == 0
 
 
 def test_copies_of_a_text_are_spoken_with_seeds_of_their_own(folder, tiny_checkpoint):

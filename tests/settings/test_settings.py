@@ -98,7 +98,7 @@ def test_cosyvoice300ms_cache_fits_small_gpus(tmp_path):
     assert resolved.tensorrt_llm.kv_cache_tokens == 16 * 5000
     speech_lm = architecture_cosyvoice300m.FULL.speech_lm
     cache_gib = cache_bytes(speech_lm, 16, 5000, torch.bfloat16) / 2**30
-    assert cache_gib == pytest.approx(resolved.tensorrt_llm.gpu_gib - 1.7, abs=0.1)
+    assert cache_gib == pytest.approx(resolved.tensorrt_llm.gib_on(None) - 1.7, abs=0.1)
     assert resolved.token2wav.gpu_reserve_gib == pytest.approx(1 + 1.7 + cache_gib, abs=0.1)
 
 
@@ -118,18 +118,17 @@ def test_a_cache_that_requests_share_need_not_fit_all_of_the_longest(machine, en
 
 
 @pytest.mark.parametrize(
-    ("assignments", "share"),
+    ("assignments", "divided"),
     [
-        ([], 0.25),
-        (["tensorrt_llm.engine=vllm"], 0.0),
-        (["tensorrt_llm.engine=vllm", "token2wav.device=cuda:0,cuda:1"], 0.0),
-        (["tensorrt_llm.engine=vllm", "token2wav.device=cuda:1"], 0.25),
-        (["token2wav.device=cuda:1", "token2wav.hurried_share=0.4"], 0.4),
-        (["tensorrt_llm.device=cpu"], 0.25),
+        ([], True),
+        (["tensorrt_llm.engine=vllm"], False),
+        (["tensorrt_llm.engine=vllm", "token2wav.device=cuda:0,cuda:1"], False),
+        (["tensorrt_llm.engine=vllm", "token2wav.device=cuda:1"], True),
+        (["tensorrt_llm.device=cpu"], True),
     ],
 )
-def test_no_gpu_is_divided_that_another_engine_computes_on(assignments, share):
-    assert Settings.read(assignments).resolved(GPU).token2wav.hurried_share == share
+def test_no_gpu_is_divided_that_another_engine_computes_on(assignments, divided):
+    assert Settings.read(assignments).resolved(GPU).token2wav.first_chunks_beside is divided
 
 
 @pytest.mark.parametrize(

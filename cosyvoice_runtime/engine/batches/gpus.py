@@ -11,6 +11,11 @@ from cosyvoice_runtime.settings.model import gpu_number
 from cosyvoice_runtime.settings.runtime_choice import TORCH
 from cosyvoice_runtime.settings.slots import divide_one_gpu
 
+HURRIED_SHARE = 0.25
+"""Share of a GPU's multiprocessors for hurried chunks where the speech LM is on another GPU."""
+SHARE_OF_FEW = 0.37
+"""Share of the speech LM while few utterances are in progress, which brings first audio sooner."""
+
 
 def gpus_of(settings: Token2WavSettings, shared: SharedGpus) -> list[SharedGpu]:
     """Of each device in the settings' order.
@@ -34,19 +39,19 @@ def shared_gpus(lm: TensorrtLlmSettings, settings: Token2WavSettings) -> SharedG
 
     if not _in_parts(settings):
         return {gpu: share_gpu(gpu, lm.gpu_share)}
-    return {gpu: share_gpu(gpu, lm.gpu_share, settings.turn_lanes, lm.gpu_share_of_few)}
+    of_few = SHARE_OF_FEW if settings.first_chunks_beside else 0.0
+    return {gpu: share_gpu(gpu, lm.gpu_share, settings.turn_lanes, of_few)}
 
 
 def _gpu_of(device: str, settings: Token2WavSettings, shared: SharedGpus) -> SharedGpu:
     gpu = gpu_number(device)
     if gpu in shared:
         return shared[gpu]
-    wanted = settings.hurried_share > 0 and settings.first_chunks_beside
-    if gpu is None or not (wanted and _in_parts(settings)):
+    if gpu is None or not (settings.first_chunks_beside and _in_parts(settings)):
         return SoleUse()
     from cosyvoice_runtime.gpu.partitions.division import own_gpu  # a CPU's deployment has no torch
 
-    return own_gpu(gpu, settings.hurried_share)
+    return own_gpu(gpu, HURRIED_SHARE)
 
 
 def _in_parts(settings: Token2WavSettings) -> bool:

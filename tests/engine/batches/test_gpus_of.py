@@ -48,20 +48,19 @@ def test_gpu_without_the_speech_lm_is_divided_and_the_other_is_shared(of_two, di
 
 
 def test_every_gpu_is_divided_where_the_speech_lm_is_on_none(of_two, divisions):
-    gpus_of(of_two.replace(hurried_share=0.4), {})
-    assert divisions == [("own", (0, 0.4)), ("own", (1, 0.4))]
+    gpus_of(of_two, {})
+    assert divisions == [("own", (0, 0.25)), ("own", (1, 0.25))]
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"hurried_share": 0.0},
         {"first_chunks_beside": False},
         {"cuda_graphs": False},
         {"backend": "tensorrt"},
         {"device": "cpu"},
     ],
-    ids=["no share", "no lanes", "no graphs", "engines", "no GPU"],
+    ids=["no lanes", "no graphs", "engines", "no GPU"],
 )
 def test_gpu_is_whole_where_nothing_computes_beside_turns(of_two, divisions, changes):
     gpus = gpus_of(of_two.replace(**changes), {})
@@ -76,10 +75,12 @@ def test_gpu_is_whole_for_a_flow_whose_calls_are_not_captured(of_two, divisions,
 
 
 def test_gpu_of_the_speech_lm_is_shared_as_the_settings_say(of_two, divisions):
-    lm = TensorrtLlmSettings(engine="torch", device="cuda:1", gpu_share=0.2, gpu_share_of_few=0.4)
+    lm = TensorrtLlmSettings(engine="torch", device="cuda:1", gpu_share=0.2)
     assert [*shared_gpus(lm, of_two.replace(turn_lanes=2))] == [1]
     assert [*shared_gpus(lm, of_two.replace(cuda_graphs=False))] == [1]
-    assert divisions == [("shared", (1, 0.2, 2, 0.4)), ("shared", (1, 0.2))]
+    unhurried = of_two.replace(first_chunks_beside=False)
+    assert [*shared_gpus(lm, unhurried)] == [1]
+    assert divisions == [("shared", (1, 0.2, 2, 0.37)), ("shared", (1, 0.2)), ("shared", (1, 0.2, 1, 0.0))]
 
 
 @pytest.mark.parametrize("changes", [{"engine": "vllm"}, {"device": "cuda:2"}])
