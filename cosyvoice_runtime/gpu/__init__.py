@@ -1,1 +1,2 @@
-"""What the networks share on a GPU: CUDA graphs, buckets, partitions, copies, and NVIDIA's driver."""
+"""GPU code that all networks share: CUDA graphs, buckets, partitions, copies, and facts of NVIDIA's
+driver."""

@@ -1,4 +1,4 @@
-"""Errors after which a process can't use its GPU any more, and the end of that process."""
+"""CUDA errors after which a process can't use its GPU, and the end of that process."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ logger = logging.getLogger(__name__)
 EXIT_STATUS = 70
 """EX_SOFTWARE of sysexits.h."""
 LAST_WORDS_S = 2.0
-"""Longest time for handing over errors before the process ends: a reader that is stuck must not keep it."""
+"""The longest time for sending errors before the process ends, because a reader may be stuck."""
 CUDA_ERROR = re.compile(
     r"CUDA (driver |runtime )?error|cudaError|CUDA_ERROR_|Triton Error \[CUDA\]|CUBLAS_STATUS_|CUDNN_STATUS_"
 )
-"""How torch, Triton's kernels, cuBLAS and cuDNN name an error of CUDA."""
+"""The names of CUDA errors in torch, Triton's kernels, cuBLAS and cuDNN."""
 HARMLESS = re.compile(
     r"out of memory|MemoryAllocation|OUT_OF_MEMORY|STATUS_ALLOC_FAILED|STATUS_NOT_INITIALIZED"
     r"|invalid (argument|configuration argument|resource handle)"
     r"|STATUS_INVALID_VALUE|STATUS_NOT_SUPPORTED|STATUS_BAD_PARAM"
     r"|too many resources requested|no kernel image|not supported|stream is capturing|error during capture"
 )
-"""Errors that refuse one call and leave the context usable (CUDA runtime API, ``cudaError_t``). The others,
+"""Errors that refuse one call and leave the context usable (CUDA runtime API, ``cudaError_t``). All others,
 such as an illegal address or a failed launch, are returned by every later call of the process."""
 
 

@@ -1,4 +1,4 @@
-"""Work of a GPU captured once as a CUDA graph and replayed.
+"""GPU work that is captured once as a CUDA graph and replayed.
 
 The networks of this library are hundreds of small kernels a step: a GPU computes them faster than a host can
 launch them one by one.
@@ -22,19 +22,19 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 ONE_AT_A_TIME = threading.Lock()
-"""Held while anything is captured: CUDA refuses to wait for a whole device then, whichever thread asks."""
+"""This lock is held during each capture: meanwhile CUDA refuses every thread's wait for the whole device."""
 
 
 class ReplayedGraph(Protocol[T_co]):
-    """A captured call, as it is used."""
+    """A captured call, as its users see it."""
 
     @property
     def replay(self) -> Callable[[], object]:
-        """Repeats it on the same memory."""
+        """Repeat the call on the same memory."""
 
     @property
     def result(self) -> T_co:
-        """Where the last replay left what it computes."""
+        """The memory with the result of the last replay."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class CapturedGraph(Generic[T]):
     """A captured computation.
 
     Attributes:
-        replay: repeats it on the same memory.
-        result: where it leaves what it computes.
+        replay: repeats the computation on the same memory.
+        result: memory that holds the result.
         captured: the computation itself, kept because what it refers to must not be freed.
     """
 
@@ -53,12 +53,13 @@ class CapturedGraph(Generic[T]):
 
 
 class GraphCapture(Protocol):
-    """Captures computations; a computation may run several times while it is captured."""
+    """Captures computations; each may run several times while it is captured."""
 
     def __call__(
         self, compute: Callable[[], T], warm_up: Callable[[], object] | None = None
     ) -> ReplayedGraph[T]:
-        """
+        """Capture a computation.
+
         Args:
             warm_up: may run before the computation is captured: less of it, with all its kernels. Nothing is
                 computed then before the first replay; otherwise the result of a new graph holds what the
@@ -67,7 +68,7 @@ class GraphCapture(Protocol):
 
 
 class CudaGraphCapture:
-    """Captures CUDA graphs of one GPU, whichever is the calling thread's own.
+    """Captures CUDA graphs of one GPU, whichever device is the calling thread's current one.
 
     They share a pool of memory: a result is valid until a graph captured before its own is replayed, so
     whoever keeps a result clones it first.
@@ -77,8 +78,8 @@ class CudaGraphCapture:
     those are captured, which takes no time of the GPU, and half of the host's time for all.
 
     Args:
-        stream: of a part of the GPU, where what is captured in it runs.
-        alone: nobody else computes on the GPU, and what warm-ups took of its memory goes back.
+        stream: stream of a partition of the GPU, on which the captured work runs.
+        alone: whether nothing else computes on the GPU, so that memory of warm-ups can be returned.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class CudaGraphCapture:
     ) -> None:
         self._device = device
         self._pool = torch.cuda.graph_pool_handle()
-        # One for all: libraries keep a workspace for every stream they have seen.
+        # All captures share one stream, because libraries keep a workspace for every stream.
         self._stream = torch.cuda.Stream(device) if stream is None else stream
         self._gives_back = alone
         self._warm: set[object] = set()
@@ -97,7 +98,7 @@ class CudaGraphCapture:
         return self._captured(compute, warm_up, runs=True)
 
     def unrun(self, compute: Callable[[], T]) -> CapturedGraph[T]:
-        """Capture what others compute on the same memory meanwhile; its result is none before a replay."""
+        """Capture a call while other work uses its memory; it has no result before a replay."""
         if self._first_of(_set_libraries_up):
             with torch.cuda.device(self._device), torch.cuda.stream(self._stream):
                 _set_libraries_up(self._device)
@@ -113,7 +114,7 @@ class CudaGraphCapture:
             with torch.cuda.device(self._device):
                 graph.replay()
 
-        if runs and warm_up is None:  # capturing computes nothing, and the next graph may be made of this
+        if runs and warm_up is None:  # A capture computes nothing, and the next graph may need this result.
             replay()
         return CapturedGraph(replay, result, compute)
 
@@ -125,11 +126,13 @@ class CudaGraphCapture:
             with torch.cuda.stream(self._stream):
                 warm_up()
         if warm_up is not None and self._gives_back:
-            give_back(self._device)  # of captures largest first: what later ones take to warm up is in it
+            # Captures come largest first, so later ones warm up within the memory of the first.
+            give_back(self._device)
             self._gives_back = False
         graph = torch.cuda.CUDAGraph()
         with ONE_AT_A_TIME, uncollected(), torch.cuda.stream(self._stream):
-            graph.capture_begin(self._pool, capture_error_mode="relaxed")  # a kernel may have to be loaded
+            # A kernel may have to be loaded first.
+            graph.capture_begin(self._pool, capture_error_mode="relaxed")
             try:
                 result = compute()
             finally:
@@ -138,17 +141,17 @@ class CudaGraphCapture:
         return graph, result
 
     def _end(self, graph: torch.cuda.CUDAGraph) -> None:
-        """End a capture; after one that has failed, the allocator has to be told that it is over."""
+        """End a capture; after a failure the allocator must be told that it is over."""
         try:
             graph.capture_end()
         except BaseException:
-            # Else it would allocate for the capture for ever, and find no memory that it could give back.
-            with suppress(AttributeError, RuntimeError):  # of a version without it
+            # Otherwise it would allocate for the capture without end, and could never free memory.
+            with suppress(AttributeError, RuntimeError):  # Some versions lack the function.
                 torch._C._cuda_endAllocateToPool(self._device.index or 0, self._pool)
             raise
 
     def _first_of(self, compute: Callable[..., object]) -> bool:
-        """Whether nothing of its code has been captured yet."""
+        """Whether no other capture has used this code yet."""
         code = getattr(compute, "__code__", compute)
         known = code in self._warm
         self._warm.add(code)
@@ -156,7 +159,7 @@ class CudaGraphCapture:
 
 
 def _set_libraries_up(device: torch.device) -> None:
-    """Compute a little of what every network has: libraries keep a workspace for each thread and stream."""
+    """Run a few operations of every network: libraries keep a workspace for each thread and stream."""
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
         x = torch.ones(16, 16, device=device, dtype=dtype)
         torch.nn.functional.linear(x @ x, x, x[0])
@@ -164,17 +167,17 @@ def _set_libraries_up(device: torch.device) -> None:
 
 
 def give_back(device: torch.device) -> None:
-    """Wait for all work of a GPU and give memory back that nothing needs, while nothing is captured."""
+    """Wait for all work of a GPU and return unused memory, while nothing is captured."""
     with ONE_AT_A_TIME:
         torch.cuda.synchronize(device)
         torch.cuda.empty_cache()
 
 
 class PacedCapture:
-    """Captures, and after each capture lets others have their turn.
+    """Captures, and waits after each capture so that other work can run.
 
     Args:
-        rest: returns when the next one may begin.
+        rest: returns when the next capture may begin.
     """
 
     def __init__(self, capture: GraphCapture, rest: Callable[[], None]) -> None:
@@ -190,7 +193,7 @@ class PacedCapture:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Without Python's collector of cycles, which may find an old graph: freeing one ends a capture."""
+    """Pause Python's garbage collector: if it freed an old graph, that would end the capture."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -201,10 +204,10 @@ def uncollected() -> Iterator[None]:
 
 
 class GraphOnParts(Generic[T]):
-    """A computation captured several times, of which one is replayed; the result is that one's.
+    """A computation captured several times, of which one graph is replayed and gives the result.
 
     Args:
-        which: the number of the graph that a replay is; the last one stands in for those that are missing.
+        which: the number of the graph to replay; the last graph stands in for missing ones.
     """
 
     def __init__(self, graphs: Sequence[ReplayedGraph[T]], which: Callable[[], int]) -> None:
@@ -212,7 +215,7 @@ class GraphOnParts(Generic[T]):
         self._replayed = graphs[0]
 
     def add(self, graph: ReplayedGraph[T]) -> None:
-        """One more, after those that are there."""
+        """Append a graph."""
         self._graphs.append(graph)
 
     def replay(self) -> None:
@@ -225,12 +228,12 @@ class GraphOnParts(Generic[T]):
 
 
 class CaptureOnParts:
-    """Captures for a whole GPU and for parts of it, and replays on one of them.
+    """Captures for a whole GPU and for partitions of it, and replays on one of them.
 
     Whoever changes from one to another sees to it that replays follow each other.
 
     Args:
-        which: the number of the capture whose graph a replay is.
+        which: the number of the capture whose graph is replayed.
     """
 
     def __init__(self, captures: Sequence[GraphCapture], which: Callable[[], int]) -> None:
@@ -246,7 +249,7 @@ class CaptureOnParts:
         return graph
 
     def add(self, capture: CudaGraphCapture, rest: Callable[[], None]) -> None:
-        """Capture all on one more part, in a thread of its own while others are replayed.
+        """Capture everything on one more partition, in its own thread while other graphs are replayed.
 
         Args:
             rest: called after each graph.
@@ -258,34 +261,34 @@ class CaptureOnParts:
             rest()
 
     def end(self) -> None:
-        """Nobody replays any of it any more: what is not captured yet never is."""
+        """End all captures: nothing is replayed any more."""
         self._ended = True
 
 
 class EagerCalls:
-    """Calls that no captured graph held, where there are graphs: they take several times longer.
+    """Counts the calls that no captured graph fits; each takes several times longer.
 
     Attributes:
-        count: so far.
+        count: number of calls so far.
     """
 
     def __init__(self) -> None:
         self.count = 0
 
     def add(self, reason: str) -> None:
-        """Count one; the first is logged with its reason."""
+        """Count a call; the first one is logged with its reason."""
         if not self.count:
             logger.warning("calls run without CUDA graphs, several times slower: %s", reason)
         self.count += 1
 
 
 def split_rows(rows: Sequence[T], max_rows: int) -> Iterator[Sequence[T]]:
-    """The rows in batches of at most ``max_rows``."""
+    """Split rows into batches of at most ``max_rows``."""
     return (rows[start : start + max_rows] for start in range(0, len(rows), max_rows))
 
 
 def split_graph_rows(rows: Sequence[T], fits: Callable[[T], bool], max_rows: int) -> Iterator[Sequence[T]]:
-    """The rows in one batch for each call: those too large for a captured graph run eagerly, together."""
+    """Group rows into one batch for each call; those too large for a graph run eagerly, in one batch."""
     yield from split_rows([row for row in rows if fits(row)], max_rows)
     eager = [row for row in rows if not fits(row)]
     if eager:

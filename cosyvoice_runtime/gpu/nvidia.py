@@ -1,4 +1,4 @@
-"""NVIDIA's driver, the torch that is installed, and whether the one can use the other.
+"""Facts of NVIDIA's driver and of the installed torch, and whether torch can use the driver.
 
 ``python -m cosyvoice_runtime.gpu.nvidia`` prints what keeps torch from the GPU as JSON, or ``null``.
 """
@@ -19,25 +19,26 @@ from typing import NamedTuple
 LIBRARY = "libcuda.so.1"
 KERNEL_MODULE = Path("/proc/driver/nvidia/version")
 DEVICES, NODES = Path("/dev"), ("nvidia[0-9]*", "dxg")
-"""Devices that a process opens to reach a GPU, on Linux and in Windows' subsystem for it."""
+"""The devices that a process opens to use a GPU, on Linux and in Windows Subsystem for Linux."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 OLDEST_DRIVERS = {11: 450, 12: 525, 13: 580}
-"""Branch of the driver that runs all releases of a CUDA (NVIDIA, "CUDA Compatibility", minor version
-compatibility), by its major version."""
+"""The driver branch that runs all releases of a CUDA major version (NVIDIA, "CUDA Compatibility", minor
+version compatibility)."""
 FUSED_FROM = (9, 0)
-"""Compute capability from which the kernels fit: older GPUs have less shared memory, and cannot start a
-kernel before the one before ends."""
+"""The compute capability from which the kernels run: older GPUs have less shared memory, and no programmatic
+dependent launch."""
 SMI_S = 20.0
-"""After which ``nvidia-smi`` is not waited for: a driver that hangs blocks whoever asks it."""
+"""The longest wait for ``nvidia-smi``, which a hanging driver blocks."""
 
 Version = tuple[int, int]
 
 
 class Driver(NamedTuple):
-    """
+    """The driver of this machine.
+
     Attributes:
-        name: its own version, such as ``570.133.20``; empty where nothing tells it.
-        cuda: the newest CUDA that it supports; None where its library is missing.
+        name: version, such as ``570.133.20``; empty if unknown.
+        cuda: newest supported CUDA; None without the driver's library.
     """
 
     name: str
@@ -48,10 +49,11 @@ class Driver(NamedTuple):
 
 
 class TorchBuild(NamedTuple):
-    """
+    """The installed torch.
+
     Attributes:
-        version: with the build's label.
-        cuda: that it was built for; None for a CPU's.
+        version: version with the build's label.
+        cuda: CUDA version of the build; None for a CPU build.
     """
 
     version: str
@@ -59,10 +61,11 @@ class TorchBuild(NamedTuple):
 
 
 class GpuFacts(NamedTuple):
-    """
+    """The facts of one GPU.
+
     Attributes:
-        gib: its memory.
-        capability: compute capability.
+        gib: size of its memory.
+        capability: its compute capability.
     """
 
     gib: float
@@ -70,11 +73,11 @@ class GpuFacts(NamedTuple):
 
 
 class Obstacle(NamedTuple):
-    """The reason that keeps torch from the GPU of a machine that has NVIDIA's driver.
+    """The reason why torch can't use the GPU of a machine with NVIDIA's driver.
 
     Attributes:
-        text: the facts and what to do.
-        chosen: whether it looks like somebody's choice, and not like a mistake.
+        text: the facts and a remedy.
+        chosen: whether the state looks intended, and not like a mistake.
     """
 
     text: str
@@ -87,7 +90,7 @@ def has_driver() -> bool:
 
 
 def cuda_of_driver() -> Version | None:
-    """CUDA version that the ``libcuda`` here supports; None if there is none."""
+    """The CUDA version that the local ``libcuda`` supports; None without it."""
     try:
         library = ctypes.CDLL(LIBRARY)
     except OSError:
@@ -98,7 +101,7 @@ def cuda_of_driver() -> Version | None:
 
 
 def torch_build() -> TorchBuild | None:
-    """The torch that is installed, which is not imported: that takes seconds. None where there is none."""
+    """The installed torch, read without importing it, which takes seconds; None if there is none."""
     spec = find_spec("torch")
     if spec is None or spec.origin is None:
         return None
@@ -108,7 +111,7 @@ def torch_build() -> TorchBuild | None:
 
 
 def obstacle(environment: Mapping[str, str] = os.environ) -> Obstacle | None:
-    """Facts that are known without opening the GPU; None where that is nothing, or there is no driver."""
+    """The obstacle as far as it is known without opening the GPU; None without one, or without a driver."""
     driver = Driver("", cuda_of_driver())
     if driver.cuda is None and not KERNEL_MODULE.exists():
         return None
@@ -127,13 +130,13 @@ def obstacle(environment: Mapping[str, str] = os.environ) -> Obstacle | None:
 
 
 def obstacle_to_torch() -> Obstacle | None:
-    """:func:`obstacle`, and then torch is asked, which opens the GPU. None without a driver, too."""
+    """The obstacle by :func:`obstacle`, then by asking torch, which opens the GPU; None without a driver."""
     known = obstacle()
     if known is not None or cuda_of_driver() is None:
         return known
     try:
         import torch
-    except (ImportError, OSError) as error:  # the latter of a library of CUDA
+    except (ImportError, OSError) as error:  # A CUDA library raises OSError.
         return Obstacle(f"torch can't be imported ({error})")
     if not torch.cuda.is_available():
         reachable = any(node for pattern in NODES for node in DEVICES.glob(pattern))
@@ -149,7 +152,7 @@ def obstacle_to_torch() -> Obstacle | None:
 
 
 def gpus_of_torch() -> tuple[GpuFacts, ...]:
-    """Every GPU that torch can use, by number."""
+    """All GPUs that torch can use, by number."""
     import torch
 
     every = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
@@ -157,7 +160,7 @@ def gpus_of_torch() -> tuple[GpuFacts, ...]:
 
 
 def driver_name() -> str:
-    """The driver's own version; empty where nothing tells it."""
+    """The driver's version; empty if unknown."""
     if KERNEL_MODULE.exists():
         found = re.search(r"Module.*?\s(\d+\.[\d.]+)", KERNEL_MODULE.read_text(encoding="utf-8"))
         if found:
@@ -199,7 +202,8 @@ def _complaint_of_torch() -> str:
 
 
 def _runs(target: str, capability: Sequence[int]) -> bool:
-    """Whether code for ``sm_86`` or ``compute_90`` runs on a GPU: machine code within its major version."""
+    """Whether code for ``sm_86`` or ``compute_90`` runs on a GPU; machine code runs within its major
+    version."""
     kind, _, number = target.partition("_")
     major, minor = divmod(int(re.sub(r"\D", "", number)), 10)
     newer = (major, minor) <= tuple(capability)

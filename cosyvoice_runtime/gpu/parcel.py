@@ -1,4 +1,4 @@
-"""Values of several kinds that go to a device together."""
+"""Values of several kinds that are copied to a device in one transfer."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from torch import Tensor
 from cosyvoice_runtime.gpu.transfer import move, on_gpu, wait_for
 
 ALIGNED = 8
-"""Bytes at whose multiples each kind begins: the size of the largest number."""
+"""The alignment of each kind in bytes, which is the size of the largest number."""
 Kind = tuple[Sequence[int], torch.dtype]
-"""Shape and type."""
+"""The shape and type of a value."""
 
 
 class Parcel:
-    """Memory of a device for values of several kinds, which one copy overwrites.
+    """Device memory for values of several kinds, which one copy overwrites.
 
     A transfer costs the host as much as a kernel, whatever its size, and with it its hold of Python.
 
     Args:
-        kinds: of the values, those that a transfer may leave out last.
-        again: values will come again and again: on a GPU, from pinned memory that stays.
+        kinds: shapes and types of the values; those that a transfer may omit are last.
+        again: whether values are sent repeatedly; a GPU then keeps pinned memory for them.
 
     Attributes:
-        tensors: the values on the device; zeros at first.
+        tensors: the values on the device, zeros at first.
     """
 
     def __init__(self, device: torch.device, kinds: Sequence[Kind], again: bool) -> None:
@@ -39,12 +39,12 @@ class Parcel:
         self._on_gpu = on_gpu(device)
         self._boxes: deque[_Box] = deque()
         if self._on_gpu and again:
-            # One is written while what the other sent waits behind the device's work.
+            # One box is written while the copy from the other waits for the device.
             self._boxes.extend(_Box(self._memory, kinds, self._starts) for _ in range(2))
         self._arrays: list[npt.NDArray[Any]] = []
 
     def host(self) -> list[npt.NDArray[Any]]:
-        """Where to write the values; what is there now is left from earlier ones."""
+        """The host memory of the values, which still holds earlier ones."""
         if self._boxes:
             return self._boxes[0].emptied()
         if not self._arrays:
@@ -54,11 +54,11 @@ class Parcel:
         return self._arrays
 
     def send(self, whole: int, rows: int = 0) -> None:
-        """Let values go, in order with the device's work.
+        """Copy the values to the device, in order with its work.
 
         Args:
-            whole: kinds of which all goes.
-            rows: of the kind after them, on axis 0.
+            whole: number of leading kinds that are copied whole.
+            rows: rows, on axis 0, of the kind after them.
         """
         if not self._on_gpu:
             return
@@ -74,7 +74,7 @@ class Parcel:
 
 
 class _Box:
-    """Pinned memory that the values leave from."""
+    """Pinned memory from which values are copied."""
 
     def __init__(self, target: Tensor, kinds: Sequence[Kind], starts: Sequence[int]) -> None:
         self._target = target
@@ -84,12 +84,12 @@ class _Box:
         self._parts: dict[int, tuple[Tensor, Tensor]] = {}
 
     def emptied(self) -> list[npt.NDArray[Any]]:
-        """Where to write, once what was sent from there has left."""
+        """The memory, as soon as its last copy has ended."""
         wait_for(self._left)
         return self._arrays
 
     def send(self, end: int) -> None:
-        """The bytes before this one."""
+        """Copy the bytes before this offset."""
         if end not in self._parts:
             self._parts[end] = self._target[:end], self._memory[:end]
         target, memory = self._parts[end]
@@ -98,7 +98,7 @@ class _Box:
 
 
 def _starts(kinds: Sequence[Kind]) -> list[int]:
-    """Byte at which each begins, and at which the last one ends."""
+    """The byte offset of each kind, and the end of the last one."""
     starts = [0]
     for shape, dtype in kinds:
         nbytes = math.prod(shape) * dtype.itemsize
@@ -107,7 +107,7 @@ def _starts(kinds: Sequence[Kind]) -> list[int]:
 
 
 def _cut(memory: Tensor, kinds: Sequence[Kind], starts: Sequence[int]) -> list[Tensor]:
-    """The memory as values of these kinds."""
+    """Views of the memory as values of these kinds."""
     return [
         memory[start : start + math.prod(shape) * dtype.itemsize].view(dtype).view(*shape)
         for (shape, dtype), start in zip(kinds, starts, strict=False)

@@ -1,4 +1,4 @@
-"""Small values from the host to a device, and back."""
+"""Transfers of small values between host and device."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ import torch
 from torch import Tensor
 
 STAGED_BYTES = 2**16
-"""Of values that are staged in memory which is there already; larger ones get their own."""
+"""The most bytes of values that use existing staging memory; larger values get their own."""
 STAGES = 32
-"""Transfers under way from a thread's memory before it waits for the oldest of them."""
+"""The transfers that may be in flight from a thread's staging memory before it waits for the oldest."""
 LANDED_BYTES = 2**12
-"""Bytes of the smallest memory that values arrive in; it and each double size are kept for others."""
+"""The size of the smallest memory for arriving values; it and its doublings are kept for reuse."""
 MOST_LANDED_BYTES = 2**24
-"""Size of the largest memory that is kept; values beyond it get memory of their own, which is not kept."""
+"""The size of the largest memory that is kept; larger values get memory of their own, which is not kept."""
 MOST_VIEWS = 256
-"""Of one piece of pinned memory that are kept."""
+"""The most views of a piece of pinned memory that are kept."""
 
 
 def on_gpu(device: torch.device) -> bool:
-    """Whether a device works by itself and gets its values from pinned memory."""
+    """Whether a device runs asynchronously and gets its values from pinned memory."""
     return device.type == "cuda"
 
 
 def moved(tensor: Tensor, device: torch.device) -> Tensor:
-    """A tensor of the host on the device, in order with the device's work."""
+    """Copy a host tensor to the device, in order with the device's work."""
     if not on_gpu(device):
         return tensor.to(device)
     target = torch.empty(tensor.shape, dtype=tensor.dtype, device=device)
@@ -39,12 +39,12 @@ def moved(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def move(tensor: Tensor, target: Tensor) -> None:
-    """Overwrite a tensor of a device with one of the host, in order with the device's work.
+    """Overwrite a device tensor with a host tensor, in order with the device's work.
 
     From pinned memory: a copy from elsewhere waits until the GPU has done all that it was given.
 
     Args:
-        target: contiguous.
+        target: a contiguous tensor.
     """
     if not on_gpu(target.device):
         target.copy_(tensor)
@@ -55,12 +55,12 @@ def move(tensor: Tensor, target: Tensor) -> None:
 
 
 def integers(values: Sequence[int], device: torch.device) -> Tensor:
-    """[n] int64 on the device."""
+    """Integers as an int64 tensor ``[n]`` on the device."""
     return moved(torch.tensor(values, dtype=torch.int64), device)
 
 
 class _Pinned:
-    """Memory that small values of any kind pass through, again and again.
+    """Pinned memory that small values of all types use repeatedly.
 
     Each operation of torch lets other threads have Python, which takes long to get back: views are kept, and
     what the host does is done in numpy, where that knows the type.
@@ -71,21 +71,22 @@ class _Pinned:
         self._views: dict[tuple[torch.dtype, torch.Size], _View] = {}
 
     def view(self, like: Tensor) -> _View:
-        """The beginning of the memory as a tensor of this type and shape, and the same as an array."""
+        """The start of the memory as a tensor of this type and shape, and as an array."""
         found = self._views.get((like.dtype, like.shape))
         if found is None:
             if len(self._views) >= MOST_VIEWS:
                 self._views.clear()
-            with torch.inference_mode(False):  # else it could not be written outside of that
+            with torch.inference_mode(False):  # Otherwise it could not be written outside of inference mode.
                 host = self._memory[: like.nbytes].view(like.dtype).view(like.shape)
             found = self._views[like.dtype, like.shape] = _View(host, _array(host))
         return found
 
 
 class _View(NamedTuple):
-    """
+    """A view of pinned memory.
+
     Attributes:
-        array: of the same memory; None where numpy lacks the type, such as bfloat16.
+        array: the array of this memory; None for types that numpy lacks, such as bfloat16.
     """
 
     tensor: Tensor
@@ -97,13 +98,13 @@ def _array(tensor: Tensor) -> npt.NDArray[Any] | None:
 
 
 def _pinned(*size: int) -> Tensor:
-    """Bytes that may be written in and outside of inference mode."""
+    """Bytes that may be written inside and outside of inference mode."""
     with torch.inference_mode(False):
         return torch.empty(*size, dtype=torch.uint8, pin_memory=True)
 
 
 class _Stage:
-    """Pinned memory that small values leave from, again and again; of one thread and one device.
+    """Pinned staging memory for small values, of one thread and one device.
 
     To allocate it for each transfer takes up to a millisecond, and makes other threads' allocations wait.
     """
@@ -127,7 +128,7 @@ class _Stage:
 
 
 class _Threads(threading.local):
-    """Each thread's own."""
+    """The staging memory of each thread."""
 
     def __init__(self) -> None:
         self._stages: dict[torch.device, _Stage] = {}
@@ -142,7 +143,7 @@ _threads = _Threads()
 
 
 def wait_for(event: torch.cuda.Event) -> None:
-    """Wait until a device is that far.
+    """Wait until a device has reached an event.
 
     Waiting lets other threads have Python, which takes long to get back; asking does not.
     """
@@ -151,10 +152,10 @@ def wait_for(event: torch.cuda.Event) -> None:
 
 
 class Fetch:
-    """A copy of a device's values on its way to the host, which may do something else until it wants them.
+    """A copy from device to host in progress; the host may do other work until it needs the values.
 
     Args:
-        values: as they are when the device has done all that it was given before; of a type that numpy knows.
+        values: the device's values, of a type that numpy knows, after all work given to the device so far.
     """
 
     def __init__(self, values: Tensor) -> None:
@@ -167,7 +168,7 @@ class Fetch:
             self._copy = values.clone().numpy()
 
     def array(self) -> npt.NDArray[Any]:
-        """The values, once they are here."""
+        """Wait for the values and return them."""
         if self._landing is not None:
             self._copy = self._landing.taken()
             self._landing = None
@@ -175,12 +176,12 @@ class Fetch:
 
 
 class _Landing:
-    """Pinned memory that values of one device arrive in."""
+    """Pinned memory in which values of one device arrive."""
 
     def __init__(self, nbytes: int, device: torch.device) -> None:
         self._size = nbytes
         self._memory = _Pinned(_pinned(nbytes))
-        self._arrived = torch.cuda.Event()  # that device's, once it has been recorded
+        self._arrived = torch.cuda.Event()  # The event is bound to the device when it is first recorded.
         self._device = device
         self._values: npt.NDArray[Any] = np.zeros(0)
 
@@ -193,7 +194,7 @@ class _Landing:
         self._arrived.record(torch.cuda.current_stream(values.device))
 
     def taken(self) -> npt.NDArray[Any]:
-        """Values that have arrived; memory that is kept is free for others then."""
+        """The arrived values; memory that is kept becomes free for reuse."""
         wait_for(self._arrived)
         if self._size > MOST_LANDED_BYTES:
             return self._values
@@ -203,7 +204,7 @@ class _Landing:
 
 
 _landings: defaultdict[tuple[torch.device, int], deque[_Landing]] = defaultdict(deque)
-"""Free ones of each device and size."""
+"""The free memory of each device and size."""
 
 
 def _landing(values: Tensor) -> _Landing:

@@ -1,4 +1,4 @@
-"""Attention of many sizes on a GPU."""
+"""Attention with many different sizes on a GPU."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 
 
 def attend_unplanned() -> None:
-    """Leave cuDNN's attention to others: it plans each size that it has not seen, which takes tens of ms.
+    """Disable cuDNN's attention, which plans each new size for tens of ms.
 
     PyTorch prefers it on Hopper. At the start that was two fifths of the time in which calls are captured on
     an H200, and a prompt of a length that no captured call has would wait for it while somebody listens. The

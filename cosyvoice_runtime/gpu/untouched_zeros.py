@@ -1,4 +1,4 @@
-"""Zeros that take no memory of the host before they are written."""
+"""Zeros that take no host memory before they are written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def untouched_zeros(*shape: int, device: torch.device | str, dtype: torch.dtype) -> Tensor:
-    """As ``torch.zeros``, for stores that are planned for the most and mostly hold less.
+    """Make zeros like ``torch.zeros``, for stores that are sized for the maximum and mostly hold less.
 
     ``torch.zeros`` writes every byte; numpy asks the system for pages that are zero when they are first read.
     """

@@ -1,1 +1,1 @@
-"""The models of the repository: what runs inside a server's processes."""
+"""The code of the server's models."""

@@ -1,4 +1,4 @@
-"""NaN and infinity in service: counted by stage, and told to the request that they hit with what helps."""
+"""Errors of NaN and infinity: counted by stage, and reported with a remedy."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ DAMAGED = f"its weights may be damaged: {CHECK_TELLS}"
 
 
 class NotFiniteCount:
-    """
+    """Counts the errors of one model.
+
     Args:
-        remedies: what an operator may do, by stage of this model.
+        remedies: the operator's remedy for each stage.
     """
 
     def __init__(self, metrics: Metrics, remedies: Mapping[str, str]) -> None:
@@ -27,7 +28,7 @@ class NotFiniteCount:
         self._counters = {stage: metrics.counter(METRIC, ABOUT, stage=stage) for stage in remedies}
 
     def told(self, error: Exception) -> Exception:
-        """The error with its remedy, counted and logged; any other error as it is."""
+        """The error with its remedy, counted and logged; any other error unchanged."""
         if not isinstance(error, NotFiniteError):
             return error
         self._counters[error.stage].add(1)
@@ -37,7 +38,7 @@ class NotFiniteCount:
 
 
 def speech_lm_remedies(settings: TensorrtLlmSettings) -> dict[str, str]:
-    """What helps where the speech LM's logits are not finite."""
+    """The remedies for logits of the speech LM that are not finite."""
     narrow = {
         "onnx": ("weight_format", settings.weight_format, "float32"),
         "tensorrt_llm": ("dtype", settings.dtype, "bfloat16"),
@@ -47,7 +48,7 @@ def speech_lm_remedies(settings: TensorrtLlmSettings) -> dict[str, str]:
 
 
 def token2wav_remedies(settings: Token2WavSettings) -> dict[str, str]:
-    """What helps where the mel or the samples are not finite."""
+    """The remedies for mel frames or samples that are not finite."""
     on_onnx = settings.backend == "onnx"
     field, value = ("weight_format", settings.weight_format) if on_onnx else ("dtype", settings.dtype)
     vocoder = DAMAGED if on_onnx else _remedy(settings.name, field, value)

@@ -1,4 +1,4 @@
-"""Functions that several kernels compute inside."""
+"""Functions that several kernels use."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ import triton
 import triton.language as tl
 
 NOT_CHAINED, LATE, EARLY, FIRST = 0, 1, 2, 3
-"""Values of a kernel's ``chained``: whether it starts before the one before has ended (programmatic dependent
-launch), and when it lets the next one start: before it stores, as soon as it may read, or at its start."""
+"""The values of a kernel's ``chained``: whether it starts before the previous kernel ends (programmatic
+dependent launch), and when it lets the next one start: before it stores, as soon as it may read, or at its
+start."""
 
 
 @triton.jit
 def let_next_start_at_once(CHAINED: tl.constexpr):
-    """At a kernel's start: the next kernel's programs may start when all of this one's have."""
+    """Let the next kernel start when all programs of this one have started."""
     if CHAINED == 3:
         tl.extra.cuda.gdc_launch_dependents()
 
 
 @triton.jit
 def wait_for_previous(CHAINED: tl.constexpr):
-    """Memory that the kernel before wrote may be read from here on."""
+    """Wait for the previous kernel, after which its memory may be read."""
     if CHAINED:
         tl.extra.cuda.gdc_wait()
         if CHAINED == 2:
@@ -28,20 +29,20 @@ def wait_for_previous(CHAINED: tl.constexpr):
 
 @triton.jit
 def let_next_start(CHAINED: tl.constexpr):
-    """The next kernel's programs may start, up to their own wait."""
+    """Let the next kernel start, up to its own wait."""
     if CHAINED == 1:
         tl.extra.cuda.gdc_launch_dependents()
 
 
 LOG2_E = 1.4426950408889634
-"""Softmax is in powers of two, which the hardware has."""
+"""Softmax uses powers of two, for which the hardware has an instruction."""
 LINE = tl.constexpr(64)
-"""Numbers of float16 in a line of the cache."""
+"""The float16 numbers in a cache line."""
 
 
 @triton.jit
 def fetch_ahead(weight, n, WIDTH: tl.constexpr, AHEAD: tl.constexpr, CHAINED: tl.constexpr):
-    """Before a kernel's wait: rows ``n`` of its weight ``[N, WIDTH]`` on their way into the L2 cache."""
+    """Prefetch rows ``n`` of a weight ``[N, WIDTH]`` into the L2 cache before the kernel's wait."""
     if AHEAD and CHAINED:
         lines = weight + n[:, None] * WIDTH + LINE * tl.arange(0, WIDTH // LINE)[None, :]
         tl.inline_asm_elementwise(
@@ -54,7 +55,8 @@ def linear_sums(
     hidden, weight, m, n, inside,
     WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """float32 ``[ROWS, COLUMNS]``: rows ``m`` of ``hidden [M, WIDTH]`` times rows ``n`` of a weight."""
+    """Multiply rows ``m`` of ``hidden [M, WIDTH]`` by rows ``n`` of a weight; the result is float32 ``[ROWS,
+    COLUMNS]``."""
     k = tl.arange(0, DEPTH)
     sums = tl.zeros([ROWS, COLUMNS], tl.float32)
     for start in tl.range(0, WIDTH, DEPTH, num_stages=STAGES):
@@ -66,7 +68,7 @@ def linear_sums(
 
 @triton.jit
 def normalise(x, CHANNELS: tl.constexpr, EPSILON: tl.constexpr):
-    """LayerNorm of float32 ``[M, CHANNELS]`` over channels, without scale and shift."""
+    """Apply LayerNorm without scale and shift to float32 ``[M, CHANNELS]``."""
     centred = x - (tl.sum(x, axis=1) / CHANNELS)[:, None]
     variance = tl.sum(centred * centred, axis=1) / CHANNELS
     return centred * tl.rsqrt(variance + EPSILON)[:, None]
@@ -79,7 +81,7 @@ def gelu(x):
 
 @triton.jit
 def gelu_by_tanh(x):
-    """GELU by its usual approximation: 0.5 x (1 + tanh u) is x times the logistic function of 2 u."""
+    """Apply GELU in its tanh approximation: 0.5 x (1 + tanh u) is x times the logistic function of 2 u."""
     return x / (1.0 + tl.exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)))
 
 
@@ -90,15 +92,15 @@ def silu(x):
 
 @triton.jit
 def mish(x):
-    """x * tanh(log(1 + e^x)), by one exponential."""
-    e = tl.exp(tl.minimum(x, 20.0))  # beyond it x itself, and the square stays finite
+    """Apply Mish, x * tanh(log(1 + e^x)), with one exponential."""
+    e = tl.exp(tl.minimum(x, 20.0))  # Mish equals x above this value, and the square stays finite.
     n = e * (e + 2.0)
     return x * (n / (n + 2.0))
 
 
 @triton.jit
 def snake(x, alpha):
-    """x + sin(alpha x)^2 / alpha, the sine by its series within half a turn."""
+    """Apply Snake, x + sin(alpha x)^2 / alpha; the sine is a series within half a turn."""
     turns = x * (alpha * 0.3183098861837907)
     angle = (turns - tl.floor(turns + 0.5)) * 3.141592653589793
     a = angle * angle

@@ -1,4 +1,4 @@
-"""Whether fused kernels compute, or the plain modules."""
+"""The choice between fused kernels and plain modules."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from cosyvoice_runtime.gpu.nvidia import FUSED_FROM
 
 Kernels = Literal["auto", "fused", "plain"]
 LEAST_DEPTH = 16
-"""Least values that tensor cores multiply and add at a time."""
+"""The smallest inner dimension of tensor cores."""
 
 _log = logging.getLogger(__name__)
 
 
 def fused_chosen(kernels: str, work: str, device: torch.device, obstacle: str | None) -> bool:
-    """Whether to take the fused kernels; the log says which way runs, and why.
+    """Whether the fused kernels are used; the log says which modules run, and why.
 
     Args:
-        kernels: "auto" takes them wherever they run, "fused" insists, "plain" never takes them.
+        kernels: "auto" uses them wherever they run, "fused" requires them, "plain" never uses them.
         work: what they compute, for the log.
-        obstacle: why they cannot run, if they cannot.
+        obstacle: the reason why they cannot run, if there is one.
 
     Raises:
-        InvalidInput: another word, or "fused" where they cannot run.
+        InvalidInput: the value is unknown, or is "fused" where they cannot run.
     """
     if kernels not in get_args(Kernels):
         raise InvalidInput("kernels", kernels, f"one of {', '.join(get_args(Kernels))}")
@@ -45,7 +45,7 @@ def fused_chosen(kernels: str, work: str, device: torch.device, obstacle: str | 
 
 
 def machine_obstacle(device: torch.device, dtype: torch.dtype, wanted: torch.dtype) -> str | None:
-    """Why fused kernels of one type of numbers cannot run on a device; None if they can."""
+    """The reason why fused kernels of a data type cannot run on a device; None if they can."""
     if device.type != "cuda":
         return f"they need an NVIDIA GPU, not {device.type}"
     if dtype != wanted:
@@ -56,7 +56,7 @@ def machine_obstacle(device: torch.device, dtype: torch.dtype, wanted: torch.dty
 
 
 def triton_obstacle() -> str | None:
-    """Why the Triton language makes no kernel; it has launchers compiled by the machine's C compiler."""
+    """The reason why the Triton language can't compile kernels; it needs the machine's C compiler."""
     if importlib.util.find_spec("triton") is None:
         return "the package triton is not installed"
     if not (os.environ.get("CC") or any(map(shutil.which, ("gcc", "clang")))):

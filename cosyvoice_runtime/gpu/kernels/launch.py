@@ -1,4 +1,4 @@
-"""Launches of kernels that find what was compiled for them at once.
+"""Fast launches of kernels: the compiled form is found by the arguments at once.
 
 The Triton language finds a kernel's compiled form by the type and alignment of every argument, and asks the
 driver about every pointer, which takes several times as long as the launch. A call of the flow has 3,000
@@ -17,13 +17,13 @@ from torch import Tensor
 from triton.runtime import JITFunction, driver
 
 LOW = 15
-"""Bits of an address that say whether a kernel may load 16 bytes at once, which the language compiles for."""
+"""The address bits that say whether a kernel may load 16 bytes at once, for which it is specialised."""
 PINNED = "3.7.1"
-"""The Triton language that the torch of requirements/torch.in brings on PyPI, and that was measured."""
+"""The version of the Triton language in requirements/torch.in, with which this was measured."""
 KNOWN = ("3.6.", "3.7.")
-"""Versions of the Triton language whose launchers take the arguments given here; others find as they do."""
+"""The versions whose launchers take these arguments; others use the language's own lookup."""
 MOST = 1 << 14
-"""Launches that are remembered of a kernel: there are some hundreds, unless many have sizes of their own."""
+"""The most remembered launches of a kernel; a few hundred are usual."""
 
 _log = logging.getLogger(__name__)
 
@@ -32,9 +32,9 @@ class Found(NamedTuple):
     """A compiled kernel on a device.
 
     Attributes:
-        launch: the compiled launcher.
+        launch: its compiled launcher.
         fixed: its arguments between the stream and the kernel's own.
-        together: the launcher takes the kernel's arguments as one tuple (3.7), not one by one (3.6).
+        together: whether the launcher takes the kernel's arguments as one tuple (3.7) or separately (3.6).
     """
 
     launch: Callable[..., None]
@@ -43,7 +43,7 @@ class Found(NamedTuple):
 
     @classmethod
     def of(cls, compiled: Any) -> Found | None:
-        """None for a kernel that needs memory of its own at every launch."""
+        """The compiled kernel; None if it needs scratch memory at every launch."""
         launcher = compiled.run
         if launcher.global_scratch_size or launcher.profile_scratch_size:
             return None
@@ -90,7 +90,7 @@ class Launcher:
             found.launch(x, y, z, stream, *found.fixed, *own)
 
     def _counted(self, arguments: Sequence[Any]) -> int:
-        """Tensors before all others, in this launch and so in all."""
+        """Count the tensors, which precede all other arguments in every launch."""
         others = (place for place, argument in enumerate(arguments) if not isinstance(argument, Tensor))
         self._tensors = next(others, len(arguments))
         return self._tensors
@@ -98,10 +98,10 @@ class Launcher:
     def _first(
         self, key: tuple[Any, ...], grid: tuple[int, ...], arguments: Sequence[Any], options: dict[str, Any]
     ) -> None:
-        """Launch in the language's way, which compiles what is missing; remember what it found.
+        """Launch a kernel through the language, which compiles it if necessary, and remember it.
 
         Raises:
-            TypeError: a tensor is not where tensors are: it would be kept, and found by what it is now.
+            TypeError: a tensor is not among the leading arguments, so it would be kept in the cache's key.
         """
         if any(isinstance(argument, Tensor) for argument in arguments[self._tensors :]):
             raise TypeError(f"a tensor is not among the first {self._tensors} arguments, where tensors are")
@@ -113,17 +113,17 @@ class Launcher:
 
 
 def cdiv(total: int, each: int) -> int:
-    """Parts of a size that cover a total; the language's own is made for its compiler, too, and slow."""
+    """Divide and round up; the language's own function is made for its compiler and is slow here."""
     return -(-total // each)
 
 
 def next_power_of_2(number: int) -> int:
-    """The least that is not smaller; likewise."""
+    """The next power of two; the language's own function is slow here as well."""
     return 1 << (number - 1).bit_length()
 
 
 def launched(kernel: Any) -> Any:
-    """A kernel that is launched from Python, quickly where this version of the language is known.
+    """Make a kernel launch quickly from Python, where this version of the language is known.
 
     The interpreter, which takes kernels in tests without a GPU, launches nothing.
     """

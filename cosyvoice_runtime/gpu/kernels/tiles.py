@@ -1,4 +1,4 @@
-"""How a kernel divides its work, by how much of it there is."""
+"""The tiles into which kernels divide their work, chosen by its amount."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ N = TypeVar("N", int, float)
 
 @dataclass(frozen=True)
 class Tile:
-    """Sizes that one program of a kernel computes, and its resources.
+    """The sizes and resources of one program of a kernel.
 
     Attributes:
-        rows, columns: of the output; in attention, columns are the keys at a time.
-        depth: of the inner dimension at a time; 0 takes it whole, and loads it before the kernel's turn.
-        warps: that share the work.
-        stages: loads in flight, where the kernel loops.
-        repeat: tiles side by side that one program computes, for what it does once a row.
-        registers: that a thread may have, so that more programs fit on a multiprocessor; None: as many as the
-            compiler likes.
-        ahead: a chained kernel that loops has its weights fetched into the L2 cache before its turn.
+        rows, columns: size of the output; in attention, columns are keys.
+        depth: part of the inner dimension per load; 0 loads all of it before the kernel's wait.
+        warps: number of warps.
+        stages: number of loads in flight, where the kernel loops.
+        repeat: adjacent tiles that one program computes, which shares the work of a row.
+        registers: limit of registers of a thread, so that more programs fit on a multiprocessor; None is no
+            limit.
+        ahead: whether a chained kernel that loops prefetches its weights into the L2 cache.
     """
 
     rows: int
@@ -37,9 +37,10 @@ class Tile:
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionParts:
-    """
+    """The division of attention among programs.
+
     Attributes:
-        early: every kernel lets the next one start as soon as it may read, not only before it stores.
+        early: whether every kernel lets the next one start as soon as it may read.
         pages_per_split: attention over more pages than these is split, up to ``max_splits`` parts.
     """
 
@@ -48,7 +49,7 @@ class AttentionParts:
     early: bool = False
 
     def splits(self, pages: int) -> int:
-        """Number of parts that attention over ``pages`` pages is divided into."""
+        """The number of splits of attention over ``pages`` pages."""
         return max(1, min(self.max_splits, -(-pages // self.pages_per_split)))
 
 
@@ -57,7 +58,8 @@ class Tiles(AttentionParts):
     """The tiles of all kernels of CosyVoice2's estimator.
 
     Attributes:
-        joint: of queries, keys, values and attention in one kernel, for calls of one block; None: in two.
+        joint: tile of the joint kernel for queries, keys, values and attention, for calls of one block; None
+            uses two kernels.
         apart: a residual block activates its hidden state once, in a kernel of its own, not in every program
             of the second convolution.
     """
@@ -74,7 +76,7 @@ class Tiles(AttentionParts):
     apart: bool = False
 
     def crowded(self, programs: int, multiprocessors: int) -> Tiles:
-        """With lean attention, if its programs take turns on the multiprocessors and lean ones fewer."""
+        """The tiles with lean attention, if that needs fewer waves of programs on the multiprocessors."""
         rounds = -(-programs // (JOINT_RESIDENT * multiprocessors))
         lean_rounds = -(-programs // (LEAN_RESIDENT * multiprocessors))
         if self.joint is None or lean_rounds >= rounds:
@@ -84,11 +86,11 @@ class Tiles(AttentionParts):
 
 JOINT = Tile(64, 128, stages=2)
 JOINT_RESIDENT = 2
-"""Programs of it on a multiprocessor: it has as many registers as a thread can have."""
+"""The joint kernel's programs on a multiprocessor: each thread has the most registers."""
 LEAN = replace(JOINT, registers=168)
 LEAN_RESIDENT = 3
-"""On a multiprocessor, each program a tenth slower by itself. Attention of 16 utterances is 256 programs,
-which were two rounds on 100 multiprocessors: ten steps after 500 frames take 35 ms there instead of 45."""
+"""The programs of lean attention on a multiprocessor, each a tenth slower. Attention of 16 utterances has 256
+programs, two waves on 100 multiprocessors: ten steps after 500 frames take 35 ms instead of 45."""
 
 SMALL = Tiles(
     qkv=Tile(16, 64),
@@ -132,45 +134,46 @@ LARGE = Tiles(
 )
 ALONE = replace(MEDIUM, early=True)
 BY_FRAMES = {1.9: SMALL, 3.5: ALONE, 7.5: MEDIUM, 20.0: UNSPLIT}
-"""Tiles by the most frames of all rows of a call for each multiprocessor; more take :data:`LARGE`. Found on
-an H200 by ``benchmarks/fused_kernels.py --tune`` for 1 to 32 utterances on the whole of it, and for 1 to 16
-on parts of 8 to 104 multiprocessors, where as many frames a multiprocessor want the same tiles."""
+"""The tiles by the most frames in a call for each multiprocessor; larger calls use :data:`LARGE`. They were
+found on an H200 by ``benchmarks/fused_kernels.py --tune`` for 1 to 32 utterances on all multiprocessors, and
+for 1 to 16 on 8 to 104 of them, where the same number of frames per multiprocessor has the same best
+tiles."""
 
 
 def tiles_for(frames: int, multiprocessors: int) -> Tiles:
-    """Those for a call with this number of frames, both guidance rows counted."""
+    """The tiles of a call with this number of frames, with both guidance rows counted."""
     return up_to(BY_FRAMES, frames / multiprocessors, LARGE)
 
 
 def up_to(limits: Mapping[N, T], amount: float, more: T) -> T:
-    """The entry of the least limit that an amount does not exceed; ``more`` beyond all of them."""
+    """The entry of the smallest limit that is not exceeded; ``more`` if all are."""
     return next((limits[limit] for limit in sorted(limits) if amount <= limit), more)
 
 
 FEW_VALUES = 1_200_000
-"""Most values of a small output of the vocoder's convolutions, as those of one to four utterances have."""
+"""The most values of a small convolution output in the vocoder, as one to four utterances have."""
 FEW, NARROW, WIDE = Tile(64, 64, 64, stages=4), Tile(128, 64, 64, stages=4), Tile(64, 128, 64, stages=4)
-"""For few values, for less than 128 columns and for more; the fastest of nine on an H200 for 1 to 32 windows
-of 86 mel frames, or within a tenth of it."""
+"""The tiles for few values, for fewer than 128 columns, and for more. They are within a tenth of the fastest
+of nine on an H200, for 1 to 32 windows of 86 mel frames."""
 
 
 RELATIVE = Tile(0, 0, stages=2)
-"""Tile of the encoder's attention: a block of queries and a page of keys at a time. Eight warps or three
-stages take as long, one stage a tenth longer."""
+"""The tile of the encoder's attention: a block of queries and a page of keys. Eight warps or three stages
+take as long, one stage a tenth longer."""
 JOIN = Tile(16, 0)
-"""Of what joins parts of it."""
+"""The tile of the kernel that combines the splits of this attention."""
 RELATIVE_PROGRAMS, RELATIVE_SPLITS = 256, 8
-"""Programs that keys are divided into parts for, and the most parts. With 50 blocks before a new one the
-encoder takes 1.9 / 1.3 / 1.0 / 0.8 ms in 1 / 2 / 4 / 8 parts for one utterance, 2.1 / 1.6 for 16."""
+"""The programs up to which keys are split, and the most splits. With 50 previous blocks the encoder takes 1.9
+/ 1.3 / 1.0 / 0.8 ms in 1 / 2 / 4 / 8 splits for one utterance, 2.1 / 1.6 for 16."""
 
 
 def relative_splits(programs: int) -> int:
-    """Parts of the keys, of which so many programs take one each."""
+    """The number of splits of the keys for this number of programs."""
     return max(1, min(RELATIVE_SPLITS, RELATIVE_PROGRAMS // programs))
 
 
 def row_conv_tile(rows: int, columns: int) -> Tile:
-    """For an output of as many steps of all rows and channels."""
+    """The tile for an output with this number of steps and channels."""
     if rows * columns <= FEW_VALUES:
         return FEW
     return WIDE if columns % WIDE.columns == 0 else NARROW

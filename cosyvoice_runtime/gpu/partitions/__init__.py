@@ -1,1 +1,1 @@
-"""A GPU that is divided: partitions of its multiprocessors, and who computes on them when."""
+"""The division of a GPU: partitions of its multiprocessors, and what computes on them when."""

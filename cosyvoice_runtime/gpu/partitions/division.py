@@ -1,4 +1,4 @@
-"""A GPU that is divided while the speech LM and token2wav both compute: neither waits for the other's end."""
+"""A GPU that is divided while the speech LM and token2wav both compute, so that neither waits."""
 
 from __future__ import annotations
 
@@ -20,29 +20,30 @@ from cosyvoice_runtime.gpu.partitions.sole_use import SoleUse
 logger = logging.getLogger(__name__)
 
 FEW, FEW_AGAIN = 32, 24
-"""Utterances in progress up to which they are few, and from which on they are few again after they were many.
-With 16 clients of an H200, 48 of 132 multiprocessors instead of 32 bring first audio a quarter sooner; with
-64 they cost a fifth of all speech (benchmarks/results/README.md)."""
+"""The division for few utterances holds up to the first number, and comes back at the second after there were
+more. With 16 clients of an H200, 48 of 132 multiprocessors instead of 32 bring first audio a quarter sooner;
+with 64 they cost a fifth of all speech (benchmarks/results/README.md)."""
 FIRST_LANES_OF_FEW = 3
-"""Lanes of hurried chunks then: a first one does not wait for others' turn. For many, two cost a tenth of all
-speech."""
+"""The workers for urgent first chunks in this division, so that one does not wait for others. For many
+utterances, two cost a tenth of all speech."""
 OWN_FIRST_LANES = 2
-"""The same where no steps are made on their part."""
+"""The workers for urgent first chunks on a GPU where no steps of the speech LM run."""
 CALM = 4
-"""Utterances in progress up to which turns that nobody waits for are put off for a first chunk."""
+"""The utterances in progress up to which batches without a waiting listener are delayed for a first chunk."""
 STILL = 6
-"""Utterances in progress up to which steps that nobody waits for stand still beside a first chunk. On 48
-multiprocessors of an H100 it takes 23 ms alone and 31 beside steps."""
+"""The utterances in progress up to which steps without a waiting listener pause during a first chunk. On 48
+multiprocessors of an H100 a first chunk takes 23 ms alone and 31 with concurrent steps."""
 HANDED_S = 0.003
-"""From first tokens to the launch of their chunk at most: steps would share Python's lock with it."""
+"""The longest time from first tokens to the launch of their chunk, which steps would delay by Python's
+lock."""
 LINGERS_S = 0.008
-"""From a step that makes first tokens until they are in token2wav, whether as a chunk or not."""
+"""The time from a step that makes first tokens until token2wav has them, whether they make a chunk or not."""
 ROOMY_BYTES = 40 * 2**30
-"""Memory of a GPU from which calls are captured for both divisions (`torch_memory.work_bytes`)."""
+"""The GPU memory from which calls are captured for both divisions (`torch_memory.work_bytes`)."""
 
 
 class GpuDivision:
-    """Turns of token2wav and steps of the speech LM side by side, each on a part of its own.
+    """Runs batches of token2wav and steps of the speech LM concurrently, each on its own partition.
 
     A step is 150 small kernels in a row, launched so that each waits on the multiprocessors for the one
     before. On a whole GPU that makes a turn take two to four times as long; within a quarter of it, a turn
@@ -67,49 +68,49 @@ class GpuDivision:
 
     @property
     def turning(self) -> bool:
-        """Whether a turn is under way."""
+        """Whether a batch of token2wav is in progress."""
         return self._turns > 0
 
     @property
     def steps(self) -> GpuPart | None:
-        """The part for steps now; None while they have the whole GPU."""
+        """The partition for steps now; None while steps have the whole GPU."""
         if not self.turning:
             return None
         few = self.parts.of_few if self._few else None
         return self.parts.steps if few is None else few.steps
 
     def few(self, utterances: int) -> bool:
-        """Divide the GPU for so many utterances in progress; whether it is for few now."""
+        """Choose the division for this number of utterances, and return whether it is the one for few."""
         self._utterances = utterances
         if self._for_few:
             self._few = utterances <= (FEW if self._few else FEW_AGAIN)
         return self._few
 
     def divide_for_few(self) -> None:
-        """See :meth:`SharedGpu.divide_for_few`."""
+        """Enable the division for few utterances, see :meth:`SharedGpu.divide_for_few`."""
         self._for_few = self.parts.of_few is not None
 
     def puts_off(self, utterances: int, first_waits: bool) -> bool:
-        """See :meth:`SharedGpu.puts_off`."""
+        """Whether batches are delayed, see :meth:`SharedGpu.puts_off`."""
         if utterances > CALM:
             return False
         return first_waits or self._clock() < self._first_tokens_s + LINGERS_S
 
     def leave(self, later: Sequence[Later]) -> bool:
-        """See :meth:`SharedGpu.leave`."""
+        """Leave work to be prepared later, see :meth:`SharedGpu.leave`."""
         if self._later is None:
             return False
         self._later = later
         return True
 
     def take_later(self) -> Sequence[Later]:
-        """What was left, once."""
+        """Take what :meth:`leave` left, once."""
         later, self._later = self._later or (), None
         return later
 
     @contextmanager
     def turn(self) -> Iterator[bool]:
-        """In which token2wav computes, at once; one may begin before another ends."""
+        """Note a batch of token2wav, which starts at once; several may overlap."""
         self._count(1)
         try:
             yield False
@@ -118,17 +119,17 @@ class GpuDivision:
 
     @property
     def stands_still(self) -> bool:
-        """See :meth:`SharedGpu.stands_still`."""
+        """Whether steps pause, see :meth:`SharedGpu.stands_still`."""
         return self._alone > 0 or self._clock() < self._handed_s + HANDED_S
 
     def hands_over(self) -> None:
-        """See :meth:`SharedGpu.hands_over`."""
+        """Note that first tokens leave the speech LM, see :meth:`SharedGpu.hands_over`."""
         if self._utterances <= STILL:
             self._handed_s = self._clock()
 
     @contextmanager
     def first_chunk(self, utterances: int) -> Iterator[None]:
-        """See :meth:`SharedGpu.first_chunk`."""
+        """Note a first chunk, see :meth:`SharedGpu.first_chunk`."""
         alone = int(utterances <= STILL)
         self._count(0, alone)
         try:
@@ -143,7 +144,7 @@ class GpuDivision:
 
     @contextmanager
     def step(self, hurried: bool) -> Iterator[None]:
-        """In which the speech LM makes a step; it never waits."""
+        """Run a step of the speech LM, which never waits."""
         if hurried:
             self._first_tokens_s = math.inf
         try:
@@ -153,17 +154,17 @@ class GpuDivision:
                 self._first_tokens_s = self._clock()
 
     def rest(self) -> None:
-        """Nobody waits for that."""
+        """Do nothing: no batch waits for the speech LM."""
 
 
 def share_gpu(gpu: int, lm_share: float, lanes: int = 1, share_of_few: float = 0.0) -> SharedGpu:
-    """Divided if the GPU can be, else in shifts; the log says which.
+    """The GPU, divided if possible, otherwise in shifts; the log says which.
 
     Args:
-        gpu: its number.
-        lm_share: of the multiprocessors, the speech LM's while token2wav computes; 0 for shifts.
-        lanes: parts for turns side by side.
-        share_of_few: the same with few utterances in progress; no more than ``lm_share`` is as that.
+        gpu: number of the GPU.
+        lm_share: share of multiprocessors for the speech LM while token2wav computes; 0 chooses shifts.
+        lanes: partitions for concurrent batches.
+        share_of_few: this share for few utterances; it is at least ``lm_share``.
     """
     if not lm_share:
         logger.info("the speech LM and token2wav compute in shifts, as tensorrt_llm.gpu_share = 0 says")
@@ -186,11 +187,11 @@ def share_gpu(gpu: int, lm_share: float, lanes: int = 1, share_of_few: float = 0
 
 
 def own_gpu(gpu: int, hurried_share: float) -> SharedGpu:
-    """One that token2wav has for itself, divided if it can be; the log says whether it is.
+    """A GPU of token2wav alone, divided if possible; the log says whether it is.
 
     Args:
-        gpu: its number.
-        hurried_share: of the multiprocessors, for hurried chunks beside turns; more than 0.
+        gpu: number of the GPU.
+        hurried_share: share of multiprocessors for urgent chunks; more than 0.
     """
     try:
         parts = divide(torch.device("cuda", gpu), hurried_share, first_lanes=OWN_FIRST_LANES)
@@ -202,7 +203,7 @@ def own_gpu(gpu: int, hurried_share: float) -> SharedGpu:
 
 
 def _parts_of_few(device: torch.device, share: float, of_many: GpuParts) -> GpuParts | None:
-    """None where there is no memory for calls that are captured twice, or the driver gives nothing else."""
+    """The partitions for few utterances; None if memory is short or the driver can't make them."""
     if torch.cuda.get_device_properties(device).total_memory < ROOMY_BYTES:
         logger.info("one division of the GPU, however many speak: it has less than %d GiB", ROOMY_BYTES >> 30)
         return None

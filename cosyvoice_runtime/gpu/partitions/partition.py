@@ -1,4 +1,4 @@
-"""A GPU's multiprocessors in parts: what is launched into a part's stream runs there and nowhere else.
+"""Partitions of a GPU's multiprocessors: work launched on a partition's stream runs only there.
 
 Kinds of work side by side on a whole GPU wait for each other's kernels; in parts none notices the others. The
 parts are green contexts of the CUDA driver, from 12.5 on:
@@ -15,7 +15,7 @@ import torch
 from cosyvoice_runtime.errors import CosyVoiceError
 
 FEWEST = 8
-"""Multiprocessors of a part, and what its number is a multiple of, on GPUs of compute capability 9.0."""
+"""The smallest partition, and the multiple of its size, on GPUs of compute capability 9.0."""
 
 
 class GpuPartsError(CosyVoiceError):
@@ -24,12 +24,12 @@ class GpuPartsError(CosyVoiceError):
 
 @dataclass(frozen=True, eq=False)
 class GpuPart:
-    """
+    """One partition of a GPU.
+
     Attributes:
-        stream: whose work runs on the part, graphs that were captured in it included, wherever they are
-            replayed.
-        multiprocessors: of the part.
-        second: another stream of the part, for what may go on beside the first one's work.
+        stream: stream whose work runs on the partition, including graphs that were captured on it.
+        multiprocessors: number of its multiprocessors.
+        second: another stream of the partition, for concurrent work.
     """
 
     stream: torch.cuda.Stream
@@ -39,14 +39,13 @@ class GpuPart:
 
 @dataclass(frozen=True, eq=False)
 class GpuParts:
-    """All parts; together they are the GPU.
+    """All partitions, which together are the GPU.
 
     Attributes:
-        steps: for steps of the speech LM.
-        turns: for turns of token2wav, each part in a lane of its own.
-        first: that for steps once more for each lane of hurried chunks, which wait for no steps, but share
-            multiprocessors with them.
-        of_few: the same GPU divided otherwise, for when few utterances are in progress.
+        steps: the partition for steps of the speech LM.
+        turns: partitions for batches of token2wav, with a worker each.
+        first: the steps' partition again for each worker of urgent chunks, which share its multiprocessors.
+        of_few: the division for few utterances in progress.
     """
 
     steps: GpuPart
@@ -56,26 +55,28 @@ class GpuParts:
 
     @property
     def all_for_steps(self) -> tuple[GpuPart, ...]:
-        """Every part that steps may have, that of few utterances last."""
+        """The partitions that steps may have; that for few utterances is last."""
         return (self.steps, *(() if self.of_few is None else self.of_few.all_for_steps))
 
 
 def steps_part(multiprocessors: int, share: float) -> int:
-    """Multiprocessors of the part for steps beside one for turns: at most ``share`` of all."""
+    """The multiprocessors for steps with one partition for batches: at most ``share`` of all."""
     return _rounded(multiprocessors * share)
 
 
 def turns_part(multiprocessors: int, share: float, lanes: int) -> int:
-    """Multiprocessors of each of several parts for turns, which leave at least ``share`` of all for steps."""
+    """The multiprocessors of each partition for batches, which leave at least ``share`` of all for steps."""
     return _rounded(multiprocessors * (1 - share) / lanes)
 
 
 def divide(device: torch.device, share: float, lanes: int = 1, first_lanes: int = 1) -> GpuParts:
-    """
+    """Divide a GPU.
+
     Args:
-        share: of the multiprocessors, for steps: at most beside one part for turns, at least beside several.
-        lanes: parts for turns.
-        first_lanes: of hurried chunks, on the part for steps.
+        share: share of multiprocessors for steps: a maximum with one partition for batches, otherwise a
+            minimum.
+        lanes: partitions for batches.
+        first_lanes: workers of urgent chunks, on the steps' partition.
 
     Raises:
         GpuPartsError: the GPU, its driver or the installed packages can't do it.
@@ -87,7 +88,7 @@ def divide(device: torch.device, share: float, lanes: int = 1, first_lanes: int 
     properties = torch.cuda.get_device_properties(device)
     if properties.major < 9:
         raise GpuPartsError(f"{properties.name} has compute capability below 9.0")
-    torch.cuda.synchronize(device)  # the driver's context has to be there
+    torch.cuda.synchronize(device)  # The driver's context must exist.
     count = properties.multi_processor_count
     try:
         if lanes == 1:
@@ -104,7 +105,7 @@ def divide(device: torch.device, share: float, lanes: int = 1, first_lanes: int 
     except (
         AttributeError,
         RuntimeError,
-    ) as error:  # a function that one of the two lacks
+    ) as error:  # The driver or the package may lack a function.
         raise GpuPartsError(f"the driver or the package cuda-bindings is too old ({error})") from error
     return GpuParts(of_steps, tuple(of_turns), tuple(of_first))
 
@@ -114,7 +115,7 @@ def _rounded(multiprocessors: float) -> int:
 
 
 def _divide(driver: Any, device: torch.device, parts: int, each: int) -> tuple[list[Any], Any]:
-    """Equal parts and what is left of the GPU."""
+    """Equal partitions, and the remainder of the GPU."""
     (ordinal,) = _checked(driver.cuDeviceGet(device.index or 0))
     kind = driver.CUdevResourceType.CU_DEV_RESOURCE_TYPE_SM
     (whole,) = _checked(driver.cuDeviceGetDevResource(ordinal, kind))
@@ -128,7 +129,7 @@ def _divide(driver: Any, device: torch.device, parts: int, each: int) -> tuple[l
 
 
 def _part(driver: Any, device: torch.device, resource: Any, users: int) -> list[GpuPart]:
-    """A part, once for each of its users, who have streams of their own."""
+    """A partition, once for each of its users, with separate streams."""
     (ordinal,) = _checked(driver.cuDeviceGet(device.index or 0))
     (description,) = _checked(driver.cuDevResourceGenerateDesc([resource], 1))
     flags = driver.CUgreenCtxCreate_flags.CU_GREEN_CTX_DEFAULT_STREAM
@@ -143,7 +144,7 @@ def _part(driver: Any, device: torch.device, resource: Any, users: int) -> list[
 
 
 def _checked(answer: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Values that a call of the driver gives after its status."""
+    """The values of a driver call, whose status is checked."""
     status, *results = answer
     if int(status):
         raise GpuPartsError(f"the driver refuses to divide the GPU: {status.name}")

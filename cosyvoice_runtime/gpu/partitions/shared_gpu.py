@@ -1,4 +1,4 @@
-"""A GPU on which the speech LM and token2wav compute in one process: how they share it."""
+"""The interface by which the speech LM and token2wav share a GPU in one process."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ if TYPE_CHECKING:
 
 
 class SharedGpu(Protocol):
-    """
+    """A GPU that the speech LM and token2wav share.
+
     Attributes:
-        parts: of the GPU, where it is divided.
-        steps: the part for steps of the speech LM now; None while they have the whole GPU.
-        turns_at_once: turns that may be under way, the next one launched before the GPU has done the last.
+        parts: partitions of the GPU, if it is divided.
+        steps: the partition for steps of the speech LM now; None while they have the whole GPU.
+        turns_at_once: batches that may be in progress; the next one is launched before the last one ends.
     """
 
     turns_at_once: int
@@ -29,54 +30,54 @@ class SharedGpu(Protocol):
 
     @property
     def stands_still(self) -> bool:
-        """Whether steps that nobody waits for should wait: their part is a first chunk's, or soon will be."""
+        """Whether steps without a waiting listener should pause, because a first chunk uses their partition
+        now or soon."""
 
     def few(self, utterances: int) -> bool:
-        """Divide the GPU for so many utterances in progress; whether it is for few now."""
+        """Choose the division for this number of utterances, and return whether it is the one for few."""
 
     def divide_for_few(self) -> None:
-        """All that computes while few utterances are in progress is ready; until then they are many."""
+        """Enable the division for few utterances, whose calls are now captured."""
 
     def puts_off(self, utterances: int, first_waits: bool) -> bool:
-        """Whether turns that nobody waits for should wait, with so many utterances in progress.
+        """Whether batches without a waiting listener should be delayed, at this number of utterances.
 
         A first chunk that is there, as ``first_waits`` says, or will soon be, finds the part for turns free.
         """
 
     def leave(self, later: Sequence[Later]) -> bool:
-        """What the speech LM would have made ready beside work, in place of what it left before; whether it
-        will be: not if that has been taken already.
-        """
+        """Leave work of the speech LM that can be prepared during service, in place of what it left before;
+        returns False if that has been taken already."""
 
     def take_later(self) -> Sequence[Later]:
-        """What was left, once."""
+        """Take what :meth:`leave` left, once."""
 
     def turn(self) -> AbstractContextManager[bool]:
-        """In which token2wav computes; whether it had to wait for that."""
+        """Run a batch of token2wav in the block; the value says whether it had to wait."""
 
     def first_chunk(self, utterances: int) -> AbstractContextManager[None]:
-        """In which first chunks are computed on the part for steps.
+        """Compute first chunks in the block, on the steps' partition.
 
         Args:
-            utterances: in progress before they begin.
+            utterances: utterances in progress before these begin.
         """
 
     def hands_over(self) -> None:
-        """A listener's first tokens go from the speech LM to token2wav now."""
+        """Note that a listener's first tokens go from the speech LM to token2wav now."""
 
     def step(self, hurried: bool) -> AbstractContextManager[None]:
-        """In which the speech LM makes a step.
+        """Run a step of the speech LM in the block.
 
         Args:
-            hurried: a listener waits for the first tokens.
+            hurried: whether a listener waits for first tokens.
         """
 
     def rest(self) -> None:
-        """The speech LM has no step to make for now."""
+        """Note that the speech LM has no step to run for now."""
 
 
 Later = Callable[[Callable[[], None]], None]
-"""Makes ready what is missing, and calls what it is given after each small part of that."""
+"""A function that prepares what is missing, and calls its argument after each small part."""
 SharedGpus = Mapping[int | None, SharedGpu]
-"""By the GPU's number."""
+"""The shared GPUs by number."""
 NOT_SHARED: SharedGpus = MappingProxyType({})

@@ -1,4 +1,4 @@
-"""Who computes on a GPU that the speech LM and token2wav share in one process: one of them at a time."""
+"""A GPU that the speech LM and token2wav use alternately, one of them at a time."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from cosyvoice_runtime.gpu.partitions.undivided_gpu import UndividedGpu
 
 SHIFT_S, SHIFT_OF_TURN = 0.025, 0.5
-"""Least time for steps after a turn, some 30 of 16 sequences on an H200; and in turns, for slower GPUs."""
+"""The minimum time for steps after a batch (some 30 steps of 16 sequences on an H200), and as a share of the
+batch's time for slower GPUs."""
 FIRST_TOKENS_S, FIRST_TOKENS_OF_TURN = 0.04, 0.8
-"""The same while a listener waits for the first tokens."""
+"""This minimum while a listener waits for first tokens."""
 
 
 class GpuShifts(UndividedGpu):
-    """Steps of the speech LM and turns of token2wav, never both.
+    """Runs either steps of the speech LM or batches of token2wav, never both.
 
     For GPUs that can't be divided (`GpuDivision`). What a step has launched for the next one ends beside a
     turn.
@@ -42,7 +43,7 @@ class GpuShifts(UndividedGpu):
 
     @contextmanager
     def turn(self) -> Iterator[bool]:
-        """In which token2wav computes; whether it had to wait for that."""
+        """Run a batch of token2wav in the block; the value says whether it had to wait."""
         waited = False
         with self._changed:
             self._turns_wanted += 1
@@ -65,14 +66,14 @@ class GpuShifts(UndividedGpu):
 
     @contextmanager
     def step(self, hurried: bool) -> Iterator[None]:
-        """In which the speech LM makes a step.
+        """Run a step of the speech LM in the block.
 
         Args:
-            hurried: a listener waits for the first tokens.
+            hurried: whether a listener waits for first tokens.
         """
         with self._changed:
             if hurried != self._hurried:
-                self._changed.notify_all()  # a turn that waits now does so for another time
+                self._changed.notify_all()  # The longest wait of a batch depends on it.
             self._has_steps, self._hurried = True, hurried
             self._changed.wait_for(self._may_step)
             self._stepping = True
@@ -85,11 +86,11 @@ class GpuShifts(UndividedGpu):
 
     @property
     def turn_is_wanted(self) -> bool:
-        """Whether a turn waits."""
+        """Whether a batch waits."""
         return self._turns_wanted > 0
 
     def rest(self) -> None:
-        """The speech LM has no step to make for now."""
+        """Note that the speech LM has no step to run for now."""
         with self._changed:
             self._has_steps = False
             self._changed.notify_all()
@@ -98,7 +99,7 @@ class GpuShifts(UndividedGpu):
         return not self._turning and not (self._turns_wanted and self._wait_s() <= 0)
 
     def _wait_s(self) -> float:
-        """How long a turn has to wait for steps, that which is being made apart."""
+        """The seconds for which a batch must still wait, apart from a step in progress."""
         if not self._has_steps:
             return 0.0
         if self._hurried:

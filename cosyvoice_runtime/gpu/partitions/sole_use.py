@@ -1,4 +1,4 @@
-"""A device on which one network computes alone."""
+"""A device on which only one network computes."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from cosyvoice_runtime.gpu.partitions.undivided_gpu import UndividedGpu
 
 
 class SoleUse(UndividedGpu):
-    """As a :class:`SharedGpu` that is not shared: nobody waits."""
+    """A :class:`SharedGpu` with one user, which never waits."""
 
     turns_at_once = sys.maxsize
 
     def turn(self) -> AbstractContextManager[bool]:
-        """In which token2wav computes, at once."""
+        """Run a batch of token2wav in the block, at once."""
         return nullcontext(False)
 
     def step(self, hurried: bool) -> AbstractContextManager[None]:  # noqa: ARG002
-        """In which the speech LM makes a step."""
+        """Run a step of the speech LM in the block, at once."""
         return nullcontext()
 
     def rest(self) -> None:
-        """Nobody waits for that."""
+        """Do nothing: no batch waits for the speech LM."""

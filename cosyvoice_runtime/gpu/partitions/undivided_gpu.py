@@ -1,4 +1,4 @@
-"""A device of which nobody has a part."""
+"""A device without partitions."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ if TYPE_CHECKING:
 
 
 class UndividedGpu:
-    """What a :class:`SharedGpu` says that is not divided."""
+    """The answers of a :class:`SharedGpu` without partitions."""
 
     parts: GpuParts | None = None
     steps: GpuPart | None = None
     stands_still = False
 
     def few(self, utterances: int) -> bool:  # noqa: ARG002
-        """False: nothing is divided."""
+        """False: there are no divisions."""
         return False
 
     def divide_for_few(self) -> None:
-        """Changes nothing."""
+        """Do nothing: there are no divisions."""
 
     def puts_off(self, utterances: int, first_waits: bool) -> bool:  # noqa: ARG002
-        """False: no part for turns is kept free."""
+        """False: no partition is kept free for first chunks."""
         return False
 
     def first_chunk(self, utterances: int) -> AbstractContextManager[None]:  # noqa: ARG002
-        """Nobody makes room."""
+        """Compute first chunks without making room."""
         return nullcontext()
 
     def hands_over(self) -> None:
-        """Nobody makes room."""
+        """Do nothing: no room is made for first chunks."""
 
     def leave(self, later: Sequence[Later]) -> bool:  # noqa: ARG002
-        """False: nothing is for few alone."""
+        """False: no work is left for a division for few."""
         return False
 
     def take_later(self) -> Sequence[Later]:
-        """Nothing."""
+        """An empty sequence: nothing is left."""
         return ()

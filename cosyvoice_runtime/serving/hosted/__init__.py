@@ -1,1 +1,1 @@
-"""One process for several models: they compute there, and are called there without the server in between."""
+"""The models that run in the engine's process, and the host through which proxy models call them."""

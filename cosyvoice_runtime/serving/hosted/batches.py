@@ -1,4 +1,4 @@
-"""Batches for a model that answers them whole, where Triton's dynamic batcher is not in between."""
+"""Batching for a hosted model that answers a batch at a time, in place of Triton's dynamic batcher."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from cosyvoice_runtime.settings.model import BatchedSettings
 
 
 class BatchModel(Protocol):
-    """What answers."""
+    """A model that computes batches."""
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        """A response for each request."""
+        """The responses, one for each request."""
 
     def finalize(self) -> None:
-        """No request comes any more."""
+        """Release the model: no request follows."""
 
 
 class Batches:
-    """A thread that gives a model what waits, at most ``max_batch`` requests at a time.
+    """Passes waiting requests to a model from its own thread, at most ``max_batch`` at a time.
 
     One request more than ``max_queue_size`` is refused with UNAVAILABLE.
     """
@@ -45,7 +45,7 @@ class Batches:
                 answer(request, self._settings.name, OverloadedError(limit))
 
     def finalize(self) -> None:
-        """Return when all that waits is answered."""
+        """Answer all waiting requests, and return."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -65,7 +65,7 @@ class Batches:
             self._answer(batch)
 
     def _next(self) -> list[Any]:
-        """What waits, as soon as something does; empty when nothing comes any more."""
+        """The waiting requests, as soon as there are any; empty after the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closed)
             count = min(len(self._waiting), self._settings.max_batch)
@@ -74,7 +74,7 @@ class Batches:
     def _answer(self, batch: list[Any]) -> None:
         try:
             answers = list(zip(batch, self._model.execute(batch), strict=True))
-        except Exception as error:  # of whatever kind: the requests after these go on
+        except Exception as error:  # After any error the requests that follow are still answered.
             for request in batch:
                 answer(request, self._settings.name, error)
             return

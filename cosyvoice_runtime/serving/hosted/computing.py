@@ -1,4 +1,4 @@
-"""The models that the engine's process computes for others, opened."""
+"""The opening of the models that the engine's process computes."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ from cosyvoice_runtime.settings.runtime_choice import ONNX
 def open_hosted(
     repository: Path, wave: Token2WavSettings, opened: ExitStack
 ) -> tuple[dict[str, Any], SharedGpus]:
-    """The models that token2wav's process computes besides, by name, and the GPU that it shares with them.
+    """The hosted models by name, and the GPU that token2wav shares with them.
 
     Args:
-        wave: of token2wav.
-        opened: finalizes each at its end, also if a later one can't be opened.
+        wave: settings of token2wav.
+        opened: finalizes each model at its end, also if a later one can't be opened.
     """
     hosted: dict[str, Any] = {}
     shared: SharedGpus = NOT_SHARED
     for name in hosted_models(repository):
         settings = KINDS[name].section.from_parameters(read_parameters(repository / name))
-        if KINDS[name].on_torch(settings) and wave.backend == ONNX:  # else by its threads
+        # Otherwise the model's own threads compute.
+        if KINDS[name].on_torch(settings) and wave.backend == ONNX:
             limit_torch(settings.threads)
         if isinstance(settings, TensorrtLlmSettings):
             shared = shared_gpus(settings, wave)
@@ -48,14 +49,14 @@ def open_hosted(
 
 
 class Kind(NamedTuple):
-    """How a model is opened, and whether torch computes."""
+    """The way in which a model is opened, and whether torch computes it."""
 
     section: type[ModelSettings]
     open: Callable[[Any], Any]
     on_torch: Callable[[Any], bool]
 
 
-# Imported where it is opened: a model alone needs no other's libraries.
+# Each model's libraries are imported only where it is opened.
 
 
 def _speech_lm(settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""``audio_tokenizer`` and ``speaker_embedding``: one reference in, one tensor out."""
+"""The models ``audio_tokenizer`` and ``speaker_embedding``: one reference in, one tensor out."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WARM_UP_SAMPLES = EXTRACTOR_SAMPLE_RATE
 
 
 class Extractor(Protocol):
-    """A network that reads references, float32 ``[n]`` at 16 kHz each."""
+    """A network for references, float32 ``[n]`` at 16 kHz each."""
 
     def __call__(self, samples: Floats) -> Array: ...
 
@@ -43,11 +43,11 @@ class Extractor(Protocol):
 
 
 class ReferenceModel(ABC):
-    """A model of Triton's python backend around an extractor; see its config.pbtxt.
+    """A model around an extractor; config.pbtxt has its tensors.
 
     Attributes:
-        output: name of its tensor.
-        stage: name of its network in errors and metrics.
+        output: name of the output tensor.
+        stage: name of the network in errors and metrics.
     """
 
     output: ClassVar[str]
@@ -60,7 +60,7 @@ class ReferenceModel(ABC):
         self._extractor = Resting(partial(self._opened, settings), settings.idle_s, self._gone)
 
     def _opened(self, settings: ExtractorSettings) -> Extractor:
-        """The network, warm."""
+        """The network after its warm-up."""
         begun = time.monotonic()
         extractor = self.open(settings)
         extractor(np.zeros(WARM_UP_SAMPLES, np.float32))
@@ -73,7 +73,7 @@ class ReferenceModel(ABC):
 
     @abstractmethod
     def open(self, settings: ExtractorSettings) -> Extractor:
-        """The network."""
+        """Open the network."""
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         with self._count.during(len(requests)):
@@ -85,16 +85,16 @@ class ReferenceModel(ABC):
         return self._not_finite.told(outcome) if isinstance(outcome, Exception) else self.encoded(outcome)
 
     def finalize(self) -> None:
-        """Give the network's memory back."""
+        """Release the network's memory."""
         self._extractor.close()
 
     def encoded(self, features: Array) -> dict[str, Array]:
-        """The output tensor, with a batch dimension."""
+        """The output tensor with a batch dimension."""
         return {self.output: features[None]}
 
 
 class AudioTokenizer(ReferenceModel):
-    """Reference to speech tokens."""
+    """The hosted model that turns references into speech tokens."""
 
     output = "prompt_speech_tokens"
     stage = SPEECH_TOKENIZER
@@ -105,7 +105,7 @@ class AudioTokenizer(ReferenceModel):
 
 
 class SpeakerEmbedding(ReferenceModel):
-    """Reference to the vector of its speaker."""
+    """The hosted model that turns references into speaker embeddings."""
 
     output = "prompt_spk_embedding"
     stage = SPEAKER_ENCODER
@@ -116,21 +116,21 @@ class SpeakerEmbedding(ReferenceModel):
 
 
 def engine_of(settings: ExtractorSettings, name: str) -> ExtractorModel | None:
-    """The engine of an extractor; None for backend onnx, which runs the published file.
+    """The engine file of an extractor; None for backend onnx, which runs the published file.
 
     Raises:
-        EngineFileError: the engine is missing or of something else.
+        EngineFileError: the engine is missing or does not match.
     """
     if settings.backend == "onnx":
         return None
-    # brings onnx and TensorRT, which backend onnx does not need
+    # The import needs onnx and TensorRT, which backend onnx does without.
     from cosyvoice_runtime.tensorrt.extractor import open_extractor
 
     return open_extractor(settings, name)
 
 
 def references(requests: Sequence[Any]) -> list[Audio | Exception]:
-    """The 16 kHz reference of each request, checked, or why it is none."""
+    """The checked 16 kHz reference of each request, or its error."""
     return [_reference(Inputs(request)) for request in requests]
 
 

@@ -1,4 +1,4 @@
-"""What token2wav's ``model.py`` calls ``TritonPythonModel``."""
+"""The ``TritonPythonModel`` of token2wav, whose process is the engine."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from cosyvoice_runtime.settings import TensorrtLlmSettings, Token2WavSettings
 from cosyvoice_runtime.settings.rendered import hosted_models
 
 ON_TORCH = ("torch", "tensorrt")
-"""Backends of which torch computes everything, or what lies between the engines."""
+"""The backends of which torch computes all or some networks."""
 SWITCH_S = 0.1e-3
-"""Longest time that one thread keeps Python from the others, where the speech LM steps on a GPU. Python's own
-5 ms are longer than a step, of which a listener's first audio needs sixteen. With 0.1 instead of 0.5 ms first
-audio of 16 and 64 clients came 4 and 19 ms sooner (p50), in one run each on an H200."""
+"""The longest time for which a thread keeps Python's lock from others, while the speech LM steps on a GPU.
+Python's default of 5 ms is longer than a step, and a first audio needs sixteen steps. With 0.1 instead of 0.5
+ms, first audio of 16 and 64 clients came 4 and 19 ms sooner (p50), in one run each on an H200."""
 
 
 class Token2WavModel:
-    """token2wav's process is the engine: it computes the other networks, too, and drives utterances.
+    """The engine: token2wav's process, which computes all networks and drives utterances.
 
     A GPU serves one process at a time, and two take turns of its own; within one process they are ours. On a
     CPU, one process has the libraries in memory once.
@@ -40,7 +40,7 @@ class Token2WavModel:
             with_lm = TensorrtLlmSettings.name in hosted_models(repository)
             Layout(settings.checkpoint_dir).check_ahead("flow", "hift", *(("llm",) if with_lm else ()))
             limit_torch(settings.threads)
-        with ExitStack() as opened:  # threads of a load that fails would keep the process from its end
+        with ExitStack() as opened:  # The threads of a failed load would keep the process from ending.
             self._open(settings, repository, opened)
             keep_loaded()
             self._wave.prepare()
@@ -53,7 +53,7 @@ class Token2WavModel:
         self._opened.close()
 
     def _open(self, settings: Token2WavSettings, repository: Path, opened: ExitStack) -> None:
-        """The models and their host, which is closed when they have answered."""
+        """Open the models and their host, which is closed after their last answers."""
         hosting = opened.enter_context(ExitStack())
         hosted, shared = open_hosted(repository, settings, opened)
         if shared:

@@ -1,4 +1,4 @@
-"""A request that came without Triton, as the code of a model sees it."""
+"""A request that arrived without Triton, in the form that model code expects."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ModelAnswer:
-    """What a model answered, once.
+    """One answer of a model.
 
     Attributes:
-        model: that answered.
-        outputs: by name; empty where only the end is told.
-        status: of an error, one of ``STATUSES``.
-        message: of an error.
+        model: name of the model.
+        outputs: output arrays by name; empty for an end without data.
+        status: status of an error, one of ``STATUSES``.
+        message: text of an error.
     """
 
     model: str
@@ -36,14 +36,14 @@ class ModelAnswer:
 
 
 class Answers:
-    """Answers to the requests of one call, from whichever thread; made in one event loop.
+    """Collects the answers to one call's requests from all threads; made in an event loop.
 
     Args:
-        calls: of that loop.
-        send: called there with each answer, and whether it is the last. It may come without an answer.
+        calls: calls into that loop.
+        send: called in the loop with each answer, or with none, and whether it is the last.
 
     Attributes:
-        gone: nobody reads them any more.
+        gone: whether the caller has left.
     """
 
     def __init__(self, calls: LoopCalls, send: Callable[[ModelAnswer | None, bool], None]) -> None:
@@ -54,31 +54,32 @@ class Answers:
         self._ended = False
 
     def expect(self) -> None:
-        """One request more will be answered to its end."""
+        """Count one more request that will be answered."""
         self._open += 1
 
     def put(self, answer: ModelAnswer | None, final: bool) -> None:
-        """
+        """Add an answer from any thread.
+
         Args:
-            final: whether a request has been answered to its end.
+            final: whether it is the request's last answer.
         """
         self._calls.add(self.take, answer, final)
 
     def take(self, answer: ModelAnswer | None, final: bool) -> None:
-        """The same at once, in the loop."""
+        """Add an answer at once, in the loop."""
         self._open -= final
         last = not self._open
         if not (self.gone or self._ended) and (last or answer is not None):
-            self._ended = last  # what comes later would be taken for the next call's
+            self._ended = last  # A later answer would be taken for one of the next call.
             self._send(answer, last)
 
     def close(self) -> None:
-        """No further request comes; called in the loop."""
+        """Note, in the loop, that no further request follows."""
         self.take(None, final=True)
 
 
 class HostedTensor:
-    """An input, as ``pb_utils`` shows one."""
+    """An input tensor with the interface of ``pb_utils``."""
 
     def __init__(self, name: str, array: Array) -> None:
         self._name, self._array = name, array
@@ -91,12 +92,12 @@ class HostedTensor:
 
 
 class HostedRequest:
-    """A request and the sender of its responses, as ``pb_utils`` shows both.
+    """A request and its response sender, with the interface of ``pb_utils``.
 
     Args:
-        model: that it is for.
-        name: of the request; those about one utterance have the same.
-        parameters: in JSON.
+        model: name of the requested model.
+        name: id of the request; requests of one utterance share it.
+        parameters: the request's parameters as JSON.
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class HostedRequest:
         return self._parameters
 
     def requested_output_names(self) -> list[str]:
-        return []  # all
+        return []  # An empty list requests all outputs.
 
     def get_response_sender(self) -> HostedRequest:
         return self
@@ -139,6 +140,6 @@ def _answer(model: str, response: Any) -> ModelAnswer:
 
 @cache
 def status_names() -> dict[Any, str]:
-    """gRPC's names of the codes that models give to their errors."""
+    """The gRPC names of the error codes that models use."""
     names = {getattr(pb_utils.TritonError, CODE_NAMES.get(name, name), None): name for name in STATUSES}
     return {code: name for code, name in names.items() if code is not None}

@@ -1,4 +1,4 @@
-"""The models of a process, served on a Unix socket."""
+"""The host that serves a process's models on a Unix socket."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from cosyvoice_runtime.serving.hosted.hosted_request import Answers, HostedReque
 logger = logging.getLogger(__name__)
 
 MOST_WAITING_CALLERS = 1024
-"""Connections that are not taken yet; one more has to try again."""
+"""The most connections that wait to be accepted; further callers must retry."""
 MOST_UNREAD = 256 << 20
-"""Bytes of answers that wait for their reader: who leaves more is taken for gone."""
+"""The most unread bytes of answers; a caller that leaves more is disconnected."""
 MOST_MESSAGE = 1 << 16
 END_S = 1.0
-"""For calls in progress, when the host ends: the models have answered their requests before."""
+"""The time for calls in progress when the host ends; models have answered their requests before."""
 
 
 class HostedModel(Protocol):
-    """What Triton calls a model."""
+    """A model as Triton calls it."""
 
     def execute(self, requests: list[Any]) -> object:
-        """Begin each request; its answers may come from other threads. Raises nothing."""
+        """Begin each request; answers may come from other threads. This raises nothing."""
 
 
 class Conversation(Protocol):
@@ -39,20 +39,20 @@ class Conversation(Protocol):
         """Take a further message of the caller; an error ends the call with it."""
 
     def leave(self) -> None:
-        """End at once: nobody reads an answer any more."""
+        """End at once, because the caller has left."""
 
 
 class Converses(Protocol):
     """Begins conversations."""
 
     def converses(self, frame: Frame) -> bool:
-        """Whether a call that begins so is one."""
+        """Whether a call with this first message is a conversation."""
 
     def begin(self, frame: Frame, calls: LoopCalls, answer: Answer) -> Conversation:
-        """Begin one. In the event loop that ``calls`` is of.
+        """Begin a conversation, in the event loop of ``calls``.
 
         Raises:
-            Exception: the first message makes no sense.
+            Exception: the first message is invalid.
         """
 
 
@@ -62,10 +62,10 @@ class ModelHost:
     The socket is in a folder that only the server's own user may enter, so it asks for no key.
 
     Args:
-        socket: its path; what a dead process left there is removed.
-        models: by name.
-        converses: takes calls that are more than requests to a model.
-        loop: that serves the socket, which its owner closes; None for one of its own.
+        socket: path of the socket; a stale file there is removed.
+        models: models by name.
+        converses: handles calls that are more than requests to a model.
+        loop: event loop of the socket, which its owner closes; None makes one.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class ModelHost:
 
 
 class Caller(asyncio.Protocol):
-    """A connection, with one call after another. Made in the loop that serves them.
+    """A connection that carries one call after another; made in the loop that serves it.
 
     A call is a conversation, or requests. Each request is for a model (``model``, ``id``, ``tensors``);
     the last frame of a call says ``last``. An answer names its ``model`` and has its tensors, or the
@@ -116,10 +116,10 @@ class Caller(asyncio.Protocol):
     empty frame comes as soon as the model has it. A caller that hangs up has cancelled the call.
 
     Args:
-        connected: where it is, until the caller has left.
+        connected: set in which the caller is kept until it has left.
 
     Attributes:
-        left: done then.
+        left: a future that is done when the caller has left.
     """
 
     def __init__(
@@ -161,13 +161,13 @@ class Caller(asyncio.Protocol):
         self.left.set_result(None)
 
     def finish(self) -> None:
-        """Hang up after the call in progress."""
+        """Disconnect after the call in progress."""
         self._finishing = True
         if self._answers is None and self._conversation is None:
             self._transport.close()
 
     def hang_up(self) -> None:
-        """At once."""
+        """Disconnect at once."""
         self._transport.abort()
 
     def _take(self, frame: Frame) -> None:
@@ -255,11 +255,11 @@ def _answer_frame(header: dict[str, Any], answer: ModelAnswer | None) -> bytes:
         return write_frame({**header, **_error(answer.status, answer.message)})
     try:
         return write_frame(header, answer.outputs)
-    except Exception as error:  # of whatever kind: the caller is to have its end
+    except Exception as error:  # Every error ends the call with a message to the caller.
         logger.exception("an answer could not be sent")
         return write_frame({**header, **_error("INTERNAL", str(error))})
 
 
 def _error(status: str, message: str) -> dict[str, str]:
-    """Errors of streams begin with their status already, as Triton keeps none there."""
+    """The parts of an error; errors of streams begin with their status, because Triton keeps none there."""
     return {"status": status, "message": message.removeprefix(f"{status}: ")[:MOST_MESSAGE]}

@@ -1,4 +1,4 @@
-"""Something large that goes while nobody needs it."""
+"""A large object that is released while it is not in use."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ T = TypeVar("T")
 
 
 class Resting(Generic[T]):
-    """Opened at once, given up when nobody has used it for some time, and opened anew for who needs it then.
+    """An object that is opened at once, released after a time without users, and opened anew on demand.
 
     Safe for several threads, which may use it together.
 
     Args:
-        open_: makes it; what it raises hears whoever needs it.
-        idle_s: without a user, after which it goes; 0 keeps it.
-        gone: called after it went.
+        open_: makes the object; its users get its errors.
+        idle_s: time without users after which the object is released; 0 keeps it.
+        gone: called after the release.
     """
 
     def __init__(self, open_: Callable[[], T], idle_s: float, gone: Callable[[], None]) -> None:
@@ -32,24 +32,24 @@ class Resting(Generic[T]):
 
     @contextmanager
     def used(self) -> Iterator[T]:
-        """In which it stays."""
+        """Keep the object open during the block."""
         held = self._take()
         try:
             yield held
         finally:
-            del held  # the last user may be the last to hold it
+            del held  # The last user may hold the last reference.
             with self._lock:
                 self._users -= 1
                 self._rest()
 
     def close(self) -> None:
-        """Give it up now; those who use it go on."""
+        """Release the object now; present users keep it."""
         with self._lock:
             self._wake()
             self._held = None
 
     def _take(self) -> T:
-        with self._lock:  # one opens it for all who come
+        with self._lock:  # One user opens the object for all that wait.
             self._wake()
             if self._held is None:
                 self._held = self._open()
@@ -67,11 +67,11 @@ class Resting(Generic[T]):
         timer = threading.Timer(self._idle_s, lambda: self._go(timer))
         timer.daemon = True
         timer.start()
-        self._timer = timer  # not one that could not be started
+        self._timer = timer  # The timer may not have been started.
 
     def _go(self, timer: threading.Timer) -> None:
         with self._lock:
-            if self._timer is not timer:  # somebody came while it rang
+            if self._timer is not timer:  # A user may have come while the timer fired.
                 return
             self._timer = self._held = None
         self._gone()

@@ -1,4 +1,4 @@
-"""``tensorrt_llm``: merged-vocabulary ids in, speech ids out, many requests in one running batch."""
+"""The model ``tensorrt_llm``: ids of the merged vocabulary in, speech ids out, with in-flight batching."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ NAME = TensorrtLlmSettings.name
 
 
 class SpeechLmModel:
-    """The model over an engine that it opens.
+    """The speech LM's model over an engine that it opens.
 
     Args:
-        shared: of a GPU that token2wav computes on in this process.
+        shared: the GPU that token2wav computes on in this process.
     """
 
     def __init__(self, settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> None:
@@ -87,7 +87,7 @@ class SpeechLmModel:
         reader: Reader,
         in_pieces: bool,
     ) -> None:
-        """See `SpokenTokens`."""
+        """Draw speech tokens, see `SpokenTokens`."""
         moments.note("the speech LM has the request", request_id)
         self.scheduler.submit(self.reader.accept(prompt, sampling, request_id, groups, in_pieces), reader)
 
@@ -129,7 +129,7 @@ class SpeechLmModel:
 
 
 class TokenReply:
-    """Speech tokens as responses [batch 1, beam 1, new ids] of the merged vocabulary."""
+    """The speech tokens as responses [batch 1, beam 1, new ids] of the merged vocabulary."""
 
     def __init__(
         self, request: Any, speech_offset: int, count: RequestCount, not_finite: NotFiniteCount

@@ -1,4 +1,4 @@
-"""Speech tokens to waveform, chunk by chunk, for many utterances at once."""
+"""The model ``token2wav``: speech tokens in, waveform out, chunk by chunk for many utterances."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROMPT_INPUTS = ("prompt_speech_tokens", "prompt_speech_feat", "prompt_spk_embed
 
 
 class WaveModel:
-    """One chunk of an utterance in, the waveform it makes certain out; see config.pbtxt."""
+    """Takes chunks of utterances and returns their waveform; config.pbtxt has its tensors."""
 
     def __init__(self, settings: Token2WavSettings, shared: SharedGpus = NOT_SHARED) -> None:
         self.name = settings.name
@@ -32,21 +32,21 @@ class WaveModel:
         self.service = load_wave_service(settings, Metrics(self.name), shared)
 
     def prepare(self) -> None:
-        """See `WaveRouter.prepare`; Python's collector must not look through all that is there meanwhile."""
+        """Prepare the device as `WaveRouter.prepare` does, while Python's garbage collector is off."""
         self.service.prepare()
 
     def execute(self, requests: Sequence[Any]) -> list[None]:
-        """Queue the chunks; their answers come from a thread of its device."""
+        """Queue the chunks, whose answers come from a thread of their device."""
         for request in requests:
             self.count.enter()
             try:
                 self.service.submit(decode(Inputs(request)), partial(self._deliver, request))
-            except Exception as error:  # of whatever kind: the other requests go on
+            except Exception as error:  # After any error the other requests are still answered.
                 self._deliver(request, error)
         return [None] * len(requests)
 
     def submit(self, chunk: WaveChunk, deliver: Callable[[WaveOutcome], None]) -> None:
-        """See `Waves`."""
+        """Submit chunks, see `Waves`."""
         self.service.submit(chunk, deliver)
 
     def told(self, error: Exception) -> Exception:
@@ -89,6 +89,6 @@ def decode_prompt(inputs: Inputs) -> PromptTensors | None:
         return None
     if mel.ndim < 2 or mel.size != mel.shape[-2] * mel.shape[-1]:
         raise InvalidInput("prompt_speech_feat", mel.shape, "one matrix of frames and mel bins is expected")
-    # Copies: the request's memory is the server's again after the answer, the voice stays.
+    # The arrays are copied: Triton reuses the request's memory, but the voice is kept.
     tokens, feat, speaker = (np.array(inputs.required(name)) for name in PROMPT_INPUTS)
     return PromptTensors(tokens, feat.reshape(mel.shape[-2:]), speaker)

@@ -1,1 +1,1 @@
-"""Models of the server whose requests the engine answers."""
+"""Proxy models, whose requests another model's process answers."""

@@ -1,4 +1,4 @@
-"""A model of the server whose requests another model's process answers."""
+"""The forwarding of a proxy model's requests to the process that hosts the model."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from cosyvoice_runtime.serving.triton.request import Reply
 logger = logging.getLogger(__name__)
 
 LOOK_S = 0.5
-"""Time between two looks whether a client is still there."""
+"""The time between two checks whether a client has left."""
 
 
 class Door:
-    """Passes requests of a model on. Those with one id reach the model in the order they came.
+    """Forwards a model's requests. Requests with the same id reach the model in order.
 
     Args:
-        model: its name.
-        socket: of the :class:`~cosyvoice_runtime.serving.hosted.model_host.ModelHost`.
+        model: name of the model.
+        socket: socket of the :class:`~cosyvoice_runtime.serving.hosted.model_host.ModelHost`.
         streamed: whether the model is decoupled; others answer once.
     """
 
@@ -52,7 +52,8 @@ class Door:
                 self._end(reply, error)
             else:
                 self._loop.start(self._answer(request.request_id(), frame, reply))
-        return None if self._streamed else [None] * len(requests)  # as Triton wants it of each kind
+        # Triton expects None of a decoupled model, and a list of others.
+        return None if self._streamed else [None] * len(requests)
 
     def finalize(self) -> None:
         self._loop.run(self._hang_up())
@@ -81,7 +82,7 @@ class Door:
         try:
             async with self._turn(name):
                 await call.begin(frame)
-                await call.next()  # tells that the model has it
+                await call.next()  # The first answer says that the model has the request.
             while (outputs := await _next(call, reply)) is not None:
                 send(**outputs)
         except OSError as error:
@@ -94,7 +95,7 @@ class Door:
 
     @asynccontextmanager
     async def _turn(self, name: str) -> AsyncIterator[None]:
-        """Requests without a name need no order."""
+        """Keep requests with the same name in order; those without a name need none."""
         if not name:
             yield
             return
@@ -118,7 +119,7 @@ async def _next(call: HostCall, reply: Reply) -> dict[str, Array] | None:
     """The next answer; None at the end.
 
     Raises:
-        ClientGoneError: the client has gone meanwhile, which nobody tells.
+        ClientGoneError: the client has left, of which Triton sends no event.
     """
     reading = asyncio.ensure_future(call.next())
     try:

@@ -1,4 +1,4 @@
-"""Models that another model's process answers: each is a proxy, which loads neither torch nor a network."""
+"""The proxy models, which load neither torch nor a network."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from cosyvoice_runtime.serving.triton.load import read_parameters
 
 
 class HostedProxy:
-    """What the ``model.py`` of such a model calls ``TritonPythonModel``.
+    """The ``TritonPythonModel`` of a proxy model.
 
     Attributes:
-        name: of the model.
-        socket: name of that of the process which answers.
+        name: name of the model.
+        socket: name of the socket of the process that answers.
     """
 
     name: ClassVar[str]
@@ -34,25 +34,25 @@ class HostedProxy:
 
 
 class OfflineModel(HostedProxy):
-    """``cosyvoice2``, answering once."""
+    """The proxy of ``cosyvoice2`` for clients that want one answer."""
 
     name = "cosyvoice2_offline"
     socket = SPEECH
 
 
 class TensorrtLlmModel(HostedProxy):
-    """The speech LM."""
+    """The proxy of the speech LM."""
 
     name = "tensorrt_llm"
 
 
 class AudioTokenizerModel(HostedProxy):
-    """Reference to speech tokens."""
+    """The proxy of the speech tokenizer."""
 
     name = "audio_tokenizer"
 
 
 class SpeakerEmbeddingModel(HostedProxy):
-    """Reference to the vector of its speaker."""
+    """The proxy of the speaker encoder."""
 
     name = "speaker_embedding"

@@ -1,1 +1,1 @@
-"""cosyvoice2: an utterance from a client's request to its last chunk, by way of the other models."""
+"""The entry models: an utterance from the client's request to its last chunk."""

@@ -1,4 +1,4 @@
-"""Who is spoken to now, and who is told to come back: as many as the machine keeps up with."""
+"""The admission of utterances: as many as the machine keeps up with; others are told when to come back."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from cosyvoice_runtime.serving.speech.board import open_board
 from cosyvoice_runtime.serving.speech.turns import Turns, client_number
 
 STAY_SHARE = 0.1
-"""Share of the latest utterance in the mean of how long they take."""
+"""The share of the latest utterance in the mean duration."""
 
 
 class Admission:
-    """Places for utterances. One process has them, and its gateways see on the board how many are taken.
+    """The capacity for utterances. One process admits them, and its gateways read from the board how many are
+    in progress.
 
     Args:
-        limit: places; None for as many as the machine keeps up with.
-        path: of the board, on which the successor of a process that died finds what was learned; None for one
-            of this process alone.
+        limit: most utterances; None for as many as the machine keeps up with.
+        path: path of the board, which keeps what was learned if the process dies; None for a private board.
         now: monotonic seconds, the same for all processes.
     """
 
@@ -36,18 +36,18 @@ class Admission:
 
     @property
     def count(self) -> int:
-        """Utterances in progress."""
+        """The utterances in progress."""
         return self._turns.count
 
     @contextmanager
     def place(self, client: str | None = None) -> Iterator[Stay]:
-        """Hold a place.
+        """Admit an utterance for the time of the block.
 
         Args:
-            client: name of who asks; None shares with all others without a name.
+            client: name of the client; None counts as one client with all others without a name.
 
         Raises:
-            OverloadedError: none is free; it says when there may be one.
+            OverloadedError: there is no capacity; the text says when there may be.
         """
         self._take(client_number(client))
         stay = Stay(self)
@@ -57,7 +57,7 @@ class Admission:
             self._leave(stay.start_s)
 
     def beside(self) -> AbstractContextManager[Stay]:
-        """No place: for a probe, which must not take a client's. Nothing is learned from it."""
+        """Run a probe without taking capacity from clients; nothing is learned from it."""
         return nullcontext(Stay(self, learns=False))
 
     def _take(self, client: int) -> None:
@@ -74,13 +74,13 @@ class Admission:
 
 
 class Stay:
-    """An utterance's time in its place, from which the capacity is learned.
+    """An admitted utterance, from which the capacity is learned.
 
     Args:
-        learns: whether the capacity is.
+        learns: whether the capacity is learned from it.
 
     Attributes:
-        start_s: when it was admitted.
+        start_s: time of its admission.
     """
 
     def __init__(self, admission: Admission, learns: bool = True) -> None:
@@ -90,7 +90,7 @@ class Stay:
         self._crowd = admission.count
 
     def spoke(self, audio_s: float) -> None:
-        """Note a chunk that was made just now."""
+        """Note a chunk that was just made."""
         if not self._learns:
             return
         now, crowd = self._admission.now(), self._admission.count
@@ -98,6 +98,6 @@ class Stay:
         self._last_s, self._crowd = now, crowd
 
     def played(self, late: bool) -> None:
-        """Note whether its listener got a chunk too late."""
+        """Note whether a chunk reached its listener too late."""
         if self._learns:
             self._admission.capacity.played(late, self._admission.now())

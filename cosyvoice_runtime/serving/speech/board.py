@@ -1,4 +1,5 @@
-"""What ``cosyvoice2`` and the gateways know of the utterances in progress and of refused clients: a file."""
+"""A shared file with the utterances in progress and the refused clients, for ``cosyvoice2`` and the
+gateways."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import numpy as np
 from cosyvoice_runtime.serving.speech.tickets import MOST_TICKETS, TICKETS
 
 BOARD_FILE = "admission"
-"""Name of the file in the directory of the server's run."""
+"""The name of the file in the directory of the server's run."""
 LEARNED = ("fixed", "speed", "margin", "audio_s", "held_s", "crowd_s", "late_s")
 BOARD = np.dtype(
     [
@@ -23,15 +24,16 @@ BOARD = np.dtype(
         ("tickets", TICKETS, MOST_TICKETS),
     ]
 )
-"""All zero at first. ``cosyvoice2`` alone writes it, but for tickets, which whoever refuses a client issues.
-Every number is written by itself, so that a process that dies leaves none half written."""
+"""The fields of the file, all zero at first. ``cosyvoice2`` alone writes them, except for tickets, which
+every process that refuses a client issues. Each number is written separately, so that a process that dies
+leaves no torn record."""
 
 
 def open_board(path: Path | None) -> Any:
     """One record of :data:`BOARD`, shared by all processes that open the file.
 
     Args:
-        path: the file, made when missing; None for a board of this process alone.
+        path: path of the file, which is made if missing; None for a board of this process alone.
     """
     file: Any = tempfile.TemporaryFile() if path is None else path.open("a+b")  # noqa: SIM115
     with file:

@@ -1,4 +1,4 @@
-"""How many utterances a machine can speak at a time, learned from how fast it speaks."""
+"""The number of utterances that a machine can speak at a time, learned from its speed."""
 
 from __future__ import annotations
 
@@ -6,47 +6,47 @@ import math
 from typing import Any
 
 MOST_LEARNED = 128
-"""Most utterances at a time without a limit in the settings."""
+"""The most utterances at a time if the settings have no limit."""
 FIRST_MARGIN, LEAST_MARGIN, MOST_MARGIN = 2.0, 1.5, 4.0
-"""Speed that a listener is given, in seconds of speech a second: at the start, and what it may become. One is
-what he hears; the rest makes up for those who begin, whose first chunk goes before."""
+"""The speed reserved for a listener in seconds of speech a second: at the start, and its bounds. A listener
+needs one; the rest serves new utterances, whose first chunk has priority."""
 LATE, IN_TIME = 1.03, 0.99997
-"""Factors of the margin for a late chunk and one in time. They cancel out when one of 1,000 chunks is late:
-an utterance has about six, so that of 100 utterances 99 are continuous."""
+"""The factors of the margin for a late chunk and for one in time. They balance when one of 1,000 chunks is
+late: an utterance has about six, so 99 of 100 utterances are continuous."""
 APART_S = 1.0
-"""Late chunks that follow each other sooner have one cause: a stall makes everybody's chunk late."""
+"""Late chunks closer together than this have one cause, because a stall delays all utterances."""
 MEMORY_S = 10.0
-"""Time constant of the averages, in seconds that places are held."""
+"""The time constant of the averages, in seconds of utterances in progress."""
 ENOUGH_S = 3.0
-"""Seconds of held places from which on the averages say something."""
+"""The seconds of utterances in progress after which the averages are meaningful."""
 
 
 class Capacity:
-    """Learns while utterances are spoken, each chunk of them a measurement.
+    """Learns from each chunk while utterances are spoken.
 
     A machine that is busy shows what it can. One that has little to do shows at least what it can: that never
     lowers the limit. So a GPU that speaks faster to many at a time grows into its limit, and a slow machine,
     or one that others use, shrinks to its own.
 
     Args:
-        learned: field of that name of ``BOARD``, shared by all processes.
+        learned: this field of ``BOARD``, shared by all processes.
     """
 
     def __init__(self, learned: Any) -> None:
         self._learned = learned
 
     def fix(self, limit: int | None) -> None:
-        """Set the limit, for all processes; None to learn it."""
+        """Set the limit for all processes; None learns it."""
         self._learned["fixed"] = limit or 0
 
     @property
     def limit(self) -> int:
-        """Utterances that may be spoken at a time; at least one."""
+        """The most utterances that may be spoken at a time; at least one."""
         return self.keeps_up_with if self.learns else int(self._learned["fixed"])
 
     @property
     def keeps_up_with(self) -> int:
-        """Utterances at a time for which the machine is fast enough, as far as is known; at least one."""
+        """The utterances for which the machine is fast enough, as far as is known; at least one."""
         return min(max(int(self.speed / self._margin), 1), MOST_LEARNED)
 
     @property
@@ -56,7 +56,7 @@ class Capacity:
 
     @property
     def speed(self) -> float:
-        """Seconds of speech that the machine makes in a second; 0 when nothing is known."""
+        """The seconds of speech that the machine makes in a second; 0 if unknown."""
         return float(self._learned["speed"])
 
     @property
@@ -65,16 +65,16 @@ class Capacity:
         return not self._learned["fixed"]
 
     def start(self, speed: float) -> None:
-        """Begin with a speed measured before anybody is admitted."""
+        """Start with a speed that was measured before the first client."""
         self._learned["speed"] = speed
 
     def spoke(self, audio_s: float, held_s: float, crowd: float) -> None:
         """Learn from a chunk.
 
         Args:
-            audio_s: its seconds of speech.
+            audio_s: seconds of speech in it.
             held_s: seconds since the utterance's last chunk, or since it was admitted.
-            crowd: utterances in progress meanwhile, this one included.
+            crowd: utterances in progress meanwhile, including this one.
         """
         learned = self._learned
         kept = math.exp(-held_s / MEMORY_S)
@@ -85,7 +85,7 @@ class Capacity:
             self._conclude(learned["crowd_s"] / learned["held_s"])
 
     def played(self, late: bool, now_s: float) -> None:
-        """Learn whether a listener heard a pause before a chunk (`Playback.underruns`).
+        """Learn whether playback paused before a chunk (`Playback.underruns`).
 
         Args:
             now_s: monotonic, the same for all processes.
@@ -102,7 +102,7 @@ class Capacity:
         return float(self._learned["margin"]) or FIRST_MARGIN
 
     def _conclude(self, crowd: float) -> None:
-        """The speed of all is that of one, times how many there were."""
+        """The speed of all utterances: the speed of one times their number."""
         speed = self._learned["audio_s"] / self._learned["held_s"] * crowd
         if crowd > self.limit / 2 or speed > self.speed:
             self._learned["speed"] = speed

@@ -1,4 +1,4 @@
-"""Calls of the engine, each for one utterance, from the process that has the requests."""
+"""Calls to the engine, one for each utterance, from the process that has the requests."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from cosyvoice_runtime.settings.rendered import HOST
 from cosyvoice_runtime.voice.voice import Voice
 
 LOOK_S = 0.1
-"""Time between two looks whether the engine is back, which takes seconds."""
+"""The time between two checks whether the engine is back, which takes seconds."""
 
 
 class EngineClient:
-    """Made and used in one event loop.
+    """Calls the engine; made and used in one event loop.
 
     Args:
-        socket: of the engine.
-        timeout_s: longest silence of it, and longest wait for one that is started again.
+        socket: socket of the engine.
+        timeout_s: longest time without an answer, and longest wait for a restart.
     """
 
     def __init__(self, socket: Path, timeout_s: float) -> None:
@@ -49,9 +49,10 @@ class EngineClient:
         self._timeout_s = timeout_s
 
     def require(self) -> None:
-        """
+        """Raise an error if the engine is down.
+
         Raises:
-            StageLostError: the engine is away.
+            StageLostError: the engine is down.
         """
         try:
             self._host.require()
@@ -59,21 +60,21 @@ class EngineClient:
             raise StageLostError(HOST) from None
 
     async def back(self) -> None:
-        """Wait until the engine is there.
+        """Wait until the engine is up.
 
         Raises:
-            StageLostError: it did not come in time.
+            StageLostError: it did not come up in time.
         """
         self._host.close()
         try:
             async with asyncio.timeout(self._timeout_s):
-                await asyncio.sleep(LOOK_S)  # the one that ended may not have closed its last socket yet
+                await asyncio.sleep(LOOK_S)  # The engine that ended may not have closed its last socket yet.
                 await self.loaded()
         except TimeoutError:
             raise StageLostError(HOST) from None
 
     async def loaded(self) -> None:
-        """Wait until the engine is there, however long that takes."""
+        """Wait without a limit until the engine is up."""
         while True:
             try:
                 return self.require()
@@ -84,22 +85,22 @@ class EngineClient:
         """A call for one utterance, which begins when its chunks are read.
 
         Args:
-            held: told the seconds for which a chunk was held back.
+            held: called with the seconds for which a chunk was delayed.
         """
         return EngineCall(self._host, order, voice, held, self._timeout_s)
 
     async def speech_tokens(self, samples: Floats) -> Ids:
-        """16 kHz samples, float32 ``[n]``, to speech tokens, int32 ``[m]``."""
+        """Speech tokens, int32 ``[m]``, of 16 kHz samples, float32 ``[n]``."""
         outputs = await self._infer(AUDIO_TOKENIZER, samples)
         return outputs["prompt_speech_tokens"].reshape(-1).astype(np.int32)
 
     async def speaker_embedding(self, samples: Floats) -> Floats:
-        """16 kHz samples, float32 ``[n]``, to a speaker embedding, float32 ``[D]``."""
+        """The speaker embedding, float32 ``[D]``, of 16 kHz samples, float32 ``[n]``."""
         outputs = await self._infer(SPEAKER_EMBEDDING, samples)
         return outputs["prompt_spk_embedding"].reshape(-1).astype(np.float32)
 
     async def close(self) -> None:
-        """Hang up."""
+        """Disconnect."""
         self._host.close()
 
     async def _infer(self, schema: ModelSchema, samples: Floats) -> Tensors:
@@ -121,7 +122,7 @@ class EngineClient:
 
 
 class EngineCall:
-    """An utterance as the engine speaks it; a `SegmentSink` that takes its text."""
+    """One utterance of the engine; a `SegmentSink` that takes its text."""
 
     def __init__(
         self,
@@ -152,12 +153,12 @@ class EngineCall:
         self._send(write_frame({DONE: True}))
 
     async def chunks(self) -> AsyncGenerator[AudioChunk, None]:
-        """The chunks, as they come. Closing this before its end cancels the utterance.
+        """The chunks, as they arrive. Closing the iterator before its end cancels the utterance.
 
         Raises:
-            StageLostError: the engine is away, or ended before the utterance did.
+            StageLostError: the engine is down, or ended before the utterance did.
             StageError: the utterance failed.
-            StageSilentError: the engine, or a network in it, said nothing for too long.
+            StageSilentError: the engine, or a network in it, did not answer in time.
         """
         complete = False
         try:

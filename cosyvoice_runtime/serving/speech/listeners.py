@@ -1,4 +1,4 @@
-"""Who hears an utterance: chunk by chunk, or everything at once."""
+"""The receivers of an utterance: chunk by chunk, or as a whole."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from cosyvoice_runtime.serving.triton.request import Reply
 from cosyvoice_runtime.serving.triton.schema import COSYVOICE2, Tensors
 
 REASONS_BEST_FIRST = (FinishReason.STOP, FinishReason.LENGTH, FinishReason.REPETITION)
-"""Why a segment ends."""
+"""The reasons for the end of a segment, best first."""
 
 
 class ChunkListener:
-    """A client that gets every chunk.
+    """A client that receives every chunk.
 
     Args:
         sender: sends one response at a time, so that the event loop does not wait for the server.
-        token_rate: speech tokens of a second, which every answer says.
-        call: the one that the request came by, if that is known.
+        token_rate: speech tokens per second, which every answer contains.
+        call: id of the gateway's call, if known.
 
     Attributes:
-        streams: whether it plays while it is spoken to.
+        streams: whether the client plays while it receives.
     """
 
     streams: ClassVar[bool] = True
@@ -46,7 +46,8 @@ class ChunkListener:
         return self._reply.cancelled
 
     async def send(self, chunk: AudioChunk) -> None:
-        """
+        """Send a chunk.
+
         Raises:
             ClientGoneError: the client has left.
         """
@@ -55,18 +56,18 @@ class ChunkListener:
         await asyncio.get_running_loop().run_in_executor(self._sender, send)
 
     def begin_again(self) -> bool:
-        """Whether the client has heard nothing yet, so that the utterance may start anew."""
+        """Whether the client has received nothing yet, so that the utterance can be restarted."""
         return not self._heard
 
     async def complete(self) -> None:
-        """Send what is left when all has been spoken.
+        """Send what is left at the end of the utterance.
 
         Raises:
             ClientGoneError: the client has left.
         """
 
     async def acknowledge(self) -> None:
-        """Answer a request that was no more than a message."""
+        """Answer a request that only carried a message."""
         empty = self._outputs(AudioChunk(np.empty(0, np.float32), 0, 0))
         await asyncio.get_running_loop().run_in_executor(
             self._sender, partial(self._reply.send_only, **empty)
@@ -81,7 +82,7 @@ class ChunkListener:
 
 
 class WholeListener(ChunkListener):
-    """A client that gets everything at once; of several segments the worst reason."""
+    """A client that receives everything at once; several segments report the worst reason."""
 
     streams = False
 
@@ -108,7 +109,7 @@ class WholeListener(ChunkListener):
 
 
 def outputs(chunk: AudioChunk, token_rate: int) -> Tensors:
-    """A chunk as the models' outputs."""
+    """A chunk as the models' output tensors."""
     return COSYVOICE2.encode_outputs(
         waveform=chunk.samples,
         finish_reason="" if chunk.finish_reason is None else chunk.finish_reason.value,

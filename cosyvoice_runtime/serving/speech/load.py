@@ -1,4 +1,4 @@
-"""From settings and a checkpoint to a service that answers."""
+"""The construction of the service from settings and a checkpoint."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ from cosyvoice_runtime.voice.speakers import import_speakers, list_speakers
 
 MEASURE_TIMEOUT_S = 60.0
 CROWD, MOST_AT_ONCE = 8, 32
-"""A machine that keeps up with so many is a GPU, which speaks faster to many at a time: it is measured with
-them, too, but with no more. By what it does for one an H200 refused 47 of 64 who came after its start."""
+"""A machine with at least this capacity is a GPU, which is faster with many utterances: its speed is measured
+with that many, up to the second number. Measured with one, an H200 refused 47 of 64 clients after its
+start."""
 logger = logging.getLogger(__name__)
 
 
@@ -42,7 +43,8 @@ def load_speech_service(
     metrics: SpeechMetrics,
     admission: Admission,
 ) -> SpeechService:
-    """
+    """Load the service of the entry models.
+
     Raises:
         CheckpointError: a file is missing or damaged.
     """
@@ -68,9 +70,10 @@ def load_speech_service(
 
 
 def front_end_of(settings: CosyVoice2Settings, tokenizer: TokenCounter, family: Family) -> TextFrontEnd:
-    """
+    """Make the text front end.
+
     Raises:
-        InvalidInput: the checkpoint can't be told readings, or the file of words is no such file.
+        InvalidInput: the checkpoint takes no readings, or the lexicon file is invalid.
     """
     lexicon = None
     if settings.lexicon != "none":
@@ -89,10 +92,10 @@ def front_end_of(settings: CosyVoice2Settings, tokenizer: TokenCounter, family: 
 
 
 def _blocks(settings: CosyVoice2Settings, speech_lm: SpeechLMConfig) -> SpeechLMConfig | None:
-    """How text that comes in pieces reaches the speech LM, see ``text_feeding``.
+    """The feeding of arriving text to the speech LM, see ``text_feeding``.
 
     Raises:
-        InvalidInput: the checkpoint can't be fed as the settings say.
+        InvalidInput: the checkpoint does not support the setting.
     """
     feeding = settings.text_feeding
     if feeding == "interleaved" and not speech_lm.interleaves_text:
@@ -104,14 +107,14 @@ def _blocks(settings: CosyVoice2Settings, speech_lm: SpeechLMConfig) -> SpeechLM
 
 
 def open_admission(settings: CosyVoice2Settings) -> Admission:
-    """The places for utterances, which the gateways see in the directory of the server's run."""
+    """Open the admission, whose board the gateways read in the directory of the server's run."""
     directory = shared_directory()
     path = None if directory is None else directory / BOARD_FILE
     return Admission(settings.max_inflight_utterances or None, path)
 
 
 async def learn_speed(service: SpeechService, admission: Admission, engine: EngineClient) -> None:
-    """Measure how fast the machine speaks as soon as it can, unless that is known.
+    """Measure the machine's speed as soon as possible, unless it is known.
 
     A process that takes the place of a dead one finds what is known. Without the supervisor nobody knows
     whether the engine is loaded before this model is: one utterance at a time is admitted then until the
@@ -137,7 +140,7 @@ async def _measure_speed(service: SpeechService, admission: Admission) -> None:
 
 
 def default_sampling(settings: CosyVoice2Settings) -> SamplingOptions:
-    """How speech tokens are drawn where a request says nothing."""
+    """The sampling of speech tokens for requests without options."""
     return SamplingOptions(
         strategy=settings.sampling,
         top_k=settings.top_k,

@@ -1,4 +1,4 @@
-"""``cosyvoice2``, which streams, and ``cosyvoice2_offline``, which it answers, too: the whole at once."""
+"""The models ``cosyvoice2``, which streams, and ``cosyvoice2_offline``, which answers once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class EntryModel:
-    """A model that clients ask.
+    """A model that clients call.
 
     Args:
         streams: whether its answer comes in chunks.
@@ -45,7 +45,7 @@ class EntryModel:
 
 
 class SpeechModel:
-    """What ``model.py`` calls ``TritonPythonModel``: one event loop for all utterances in progress."""
+    """The ``TritonPythonModel`` with one event loop for all utterances in progress."""
 
     def initialize(self, arguments: Mapping[str, str]) -> None:
         self._settings = read_settings(arguments, CosyVoice2Settings)
@@ -61,20 +61,20 @@ class SpeechModel:
         keep_loaded()
 
     def execute(self, requests: list[Any]) -> None:
-        """Begin each request; its answers come from the event loop."""
+        """Begin each request, whose answers come from the event loop."""
         for request in requests:
             self._requests.enter()
             self.begin(request, self._entry).add_done_callback(lambda _: self._requests.leave())
 
     def begin(self, request: Any, entry: EntryModel) -> Future[None]:
-        """Begin a request to one of the entry models; done when it has been answered."""
+        """Begin a request to an entry model; the future is done after its answer."""
         answer = self._loop.start(self._answer(request, entry))
         self._answers.add(answer)
         answer.add_done_callback(self._ended)
         return answer
 
     def finalize(self) -> None:
-        """Let what is in progress come to its end."""
+        """Wait for the requests in progress."""
         wait(list(self._answers))
         self._host.close()
         leave_socket(host_socket(SPEECH))
@@ -108,7 +108,7 @@ class SpeechModel:
 
 
 class WholeAnswers:
-    """``cosyvoice2_offline``, whose requests come through its proxy, which counts them."""
+    """The hosted model ``cosyvoice2_offline``, whose proxy counts the requests."""
 
     def __init__(self, model: SpeechModel) -> None:
         name = OfflineModel.name

@@ -13,11 +13,11 @@ from cosyvoice_runtime.errors import InvalidInput, NotFoundError
 from cosyvoice_runtime.serving.triton.request import Inputs
 
 UTTERANCE_ID = re.compile(r"[A-Za-z0-9_-]{16,128}")
-"""Who knows it can add text: 16 characters drawn at random are 96 bits."""
+"""The valid ids; a client that knows one can add text, and 16 random characters are 96 bits."""
 
 
 class TextEvent(Enum):
-    """What a message of an utterance's text says; target_text goes before it."""
+    """The message about an utterance's text; target_text is applied before it."""
 
     OPEN = "open"
     PUSH = "push"
@@ -31,9 +31,10 @@ MARKS = {TextEvent.FLUSH: TextMark.FLUSH, TextEvent.END: TextMark.END}
 
 @dataclass(frozen=True)
 class TextMessage:
-    """
+    """A message that brings text.
+
     Attributes:
-        client: name of who sends it; only he may add to what he has opened.
+        client: name of the sender; only the client that opened an utterance may add to it.
     """
 
     utterance_id: str
@@ -43,10 +44,10 @@ class TextMessage:
 
     @classmethod
     def read(cls, inputs: Inputs) -> TextMessage | None:
-        """The message in a request; None for one whose text is whole.
+        """The message in a request; None if the request has a whole text.
 
         Raises:
-            InvalidInput: naming the input that can't be used.
+            InvalidInput: naming the invalid input.
         """
         name, event = inputs.text("utterance_id"), inputs.text("text_event")
         if name is None:
@@ -68,13 +69,13 @@ def _event(name: str | None) -> TextEvent:
 
 
 class OpenUtterances:
-    """By the names that their clients gave them. Used in one event loop; nothing here waits, so that messages
-    are applied in the order in which their requests come.
+    """The open utterances by their clients' ids, in one event loop. Nothing here waits, so messages are
+    applied in the order of their requests.
 
     Args:
-        max_characters: longest text of an utterance.
-        idle_s: longest time in which nothing comes and nothing is spoken.
-        now: seconds.
+        max_characters: most characters of an utterance.
+        idle_s: longest time without text and speech.
+        now: clock in seconds.
     """
 
     def __init__(self, max_characters: int, idle_s: float, now: Callable[[], float]) -> None:
@@ -85,10 +86,10 @@ class OpenUtterances:
 
     @contextmanager
     def open(self, message: TextMessage) -> Iterator[IncomingText]:
-        """An utterance's text, to which further messages add.
+        """Open an utterance to which further messages add text.
 
         Raises:
-            InvalidInput: one of this name is being spoken, or its first text can't be.
+            InvalidInput: the id is in use, or the first text is invalid.
         """
         name = message.utterance_id
         if name in self._open:
@@ -102,11 +103,11 @@ class OpenUtterances:
             del self._open[name]
 
     def deliver(self, message: TextMessage) -> None:
-        """Add a message to the utterance that it names.
+        """Add a message to its utterance.
 
         Raises:
-            NotFoundError: there is none, or it is another client's.
-            InvalidInput: its text is complete, or this piece can't be added.
+            NotFoundError: there is no such utterance, or it is another client's.
+            InvalidInput: its text is complete, or this piece is invalid.
         """
         client, text = self._open.get(message.utterance_id, (None, None))
         if text is None or client != message.client:

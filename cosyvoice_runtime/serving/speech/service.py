@@ -1,4 +1,4 @@
-"""Requests of many clients, each spoken by the engine, all in one event loop."""
+"""The speech service: requests of many clients in one event loop, spoken by the engine."""
 
 from __future__ import annotations
 
@@ -46,63 +46,64 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 LOOK_FOR_CLIENTS_S = 0.1
-"""Time between two looks whether clients are still there: Triton has no way to be told."""
+"""The time between two checks whether clients are still there, of which Triton sends no event."""
 MEASURED_TEXT = "How fast this machine speaks says how many may speak at a time, so that nobody waits."
 MEASURED_S = 4
-"""Longest utterance that the speed is measured with."""
+"""The longest utterance for measuring the speed."""
 
 
 class UtteranceCall(SegmentSink, Protocol):
-    """One utterance that is spoken elsewhere, from the segments that it is given."""
+    """One utterance that the engine speaks, from the segments that it is given."""
 
     def chunks(self) -> AsyncGenerator[AudioChunk, None]:
-        """The chunks as they come, without ``spoken_characters``. Closing this early cancels the utterance.
+        """The chunks as they arrive, without ``spoken_characters``. Closing this early cancels the utterance.
 
         Raises:
-            StageLostError: the engine is away, or ended before the utterance did.
+            StageLostError: the engine is down, or ended before the utterance did.
             CosyVoiceError: the utterance failed.
         """
 
 
 class Engine(Protocol):
-    """Speaks utterances in a process of its own, which may end and be started again."""
+    """The engine, which runs in its own process and may be restarted."""
 
     def call(self, order: Order, voice: Voice, held: Callable[[float], None]) -> UtteranceCall:
         """A call for one utterance, which begins when its chunks are read.
 
         Args:
-            voice: the order's, as the flow gets it.
-            held: told the seconds for which a chunk was held back.
+            voice: the request's voice, in the form that the flow takes.
+            held: called with the seconds for which a chunk was delayed.
         """
 
     def require(self) -> None:
-        """
+        """Raise an error if the engine is down.
+
         Raises:
-            StageLostError: the engine is away.
+            StageLostError: the engine is down.
         """
 
     async def back(self) -> None:
-        """Wait until the engine is there.
+        """Wait until the engine is up.
 
         Raises:
-            StageLostError: it did not come back in time.
+            StageLostError: it did not come up in time.
         """
 
 
 class SpeechService:
-    """Answers requests. Made and used in one event loop.
+    """Answers requests; made and used in one event loop.
 
     What computes for longer (text, voices, tensors of a request) runs in threads of the loop's pool.
 
     Args:
-        sampling: how speech tokens are drawn where a request says nothing.
-        max_characters: longest text.
+        sampling: sampling of speech tokens for requests without options.
+        max_characters: most characters of a text.
         blocks: of a speech LM that takes text that comes in pieces between its speech; None to speak such a
             text clause by clause.
-        text_timeout_s: longest time in which no text comes and nothing is spoken.
-        watermark: begins the mark of an utterance; None for speech without one.
+        text_timeout_s: longest time without text and speech.
+        watermark: starts the watermark of an utterance; None adds none.
         head_start: whether a first chunk waits until the second will follow in time.
-        timeout_s: longest silence of a network.
+        timeout_s: longest time without an answer of a network.
     """
 
     def __init__(
@@ -145,7 +146,7 @@ class SpeechService:
 
     @property
     def token_rate(self) -> int:
-        """Speech tokens of a second at speed 1."""
+        """The speech tokens per second at speed 1."""
         return self._hop.token_rate
 
     async def answer(
@@ -157,7 +158,7 @@ class SpeechService:
         messages arrive in order.
 
         Args:
-            metrics: of the entry model that was asked, if it is not the service's own.
+            metrics: metrics of the called entry model, if they are not the service's own.
         """
         metrics = metrics or self._metrics
         error: BaseException | None = None
@@ -186,10 +187,11 @@ class SpeechService:
                 else:
                     with self._open.open(opening) as text:
                         await self._while_there(self._speak_arriving(inputs, text, listener, timer), listener)
-            await listener.complete()  # without a place: who has the answer may ask for the next one at once
+            # The capacity is returned first, because the client may send its next request at once.
+            await listener.complete()
 
     def leave(self, call: str) -> None:
-        """Stop speaking to a client that has left, whom the listener itself may not see leave."""
+        """Stop speaking to a client that has left, which the listener itself may not notice."""
         for task, listener in self._listeners.items():
             if listener.call == call:
                 task.cancel()
@@ -198,10 +200,10 @@ class SpeechService:
         return self._admission.beside() if inputs.is_probe else self._admission.place(inputs.client)
 
     async def speed(self, at_once: int = 1) -> float:
-        """Seconds of speech a second when nobody else is spoken to.
+        """Measure the seconds of speech per second, without other utterances.
 
         Args:
-            at_once: utterances that are spoken at the same time.
+            at_once: number of concurrent utterances.
 
         Raises:
             CosyVoiceError: a stage fails.
@@ -213,7 +215,7 @@ class SpeechService:
         text = self._front_end.family.instructed(MEASURED_TEXT)
         request = SpeechRequest(text, voice, seed=0, sampling=sampling, streaming=True)
         prompts = await asyncio.to_thread(lm_prompts, request, self._front_end, self._tokenizer)
-        await self._seconds_of(request, prompts)  # the first one takes longer: it fills caches
+        await self._seconds_of(request, prompts)  # The first one takes longer, because it fills caches.
         start_s = self._metrics.now()
         audio_s = sum(await asyncio.gather(*(self._seconds_of(request, prompts) for _ in range(at_once))))
         return audio_s / max(self._metrics.now() - start_s, 1e-6)
@@ -223,7 +225,7 @@ class SpeechService:
             return sum([chunk.seconds async for chunk in chunks])
 
     async def _speak(self, inputs: Inputs, listener: ChunkListener, timer: RequestTimer, stay: Stay) -> None:
-        """Speak; once more from the start if the engine ended before anything was heard."""
+        """Speak, and start once more if the engine ended before anything was heard."""
         try:
             await self._speak_once(inputs, listener, timer, stay)
         except StageLostError as error:
@@ -250,12 +252,12 @@ class SpeechService:
                 if listener.streams:
                     stay.played(late=timer.sent(kept_s))
                     kept_s = 0.0
-        timer.sent(kept_s)  # of a client that gets everything at once, now
+        timer.sent(kept_s)  # A client that gets one answer receives it now.
 
     async def _speak_arriving(
         self, inputs: Inputs, text: IncomingText, listener: ChunkListener, timer: RequestTimer
     ) -> None:
-        """Speak text while it comes; the engine's end ends it, even while nothing is asked of it."""
+        """Speak text as it arrives; the end of the engine ends it, even while it waits for text."""
 
         def begun(asked: SpeechRequest) -> tuple[UtteranceCall, TextFeeder]:
             asked = dataclasses.replace(asked, sampling=within_ceiling(asked.sampling))
@@ -263,7 +265,8 @@ class SpeechService:
             return call, TextFeeder.of(asked, text, *making, call, self._blocks, timer.text_came)
 
         call, feeder = await self._asked(inputs, listener.streams, begun)
-        await listener.send(AudioChunk(np.zeros(0, np.float32), self._sample_rate, 0))  # it is open
+        # The utterance is open.
+        await listener.send(AudioChunk(np.zeros(0, np.float32), self._sample_rate, 0))
         async with aclosing(self._marked(speak_arriving(feeder, call.chunks()))) as chunks:
             async for chunk in chunks:
                 await listener.send(chunk)
@@ -300,10 +303,10 @@ class SpeechService:
         return await self._asked(inputs, streams, prompts)
 
     async def _asked(self, inputs: Inputs, streams: bool, use: Callable[[SpeechRequest], T]) -> T:
-        """What is made of a request: in one visit to a thread, unless its voice is analysed first.
+        """The parsed request, made in a thread unless its voice must be analysed first.
 
         Raises:
-            InvalidInput: naming the input that can't be served.
+            InvalidInput: naming the invalid input.
         """
 
         def read() -> tuple[SpeechInputs, T | None]:
@@ -320,7 +323,7 @@ class SpeechService:
         return await asyncio.to_thread(use, asked.request(voice, streams))
 
     async def _while_there(self, work: Coroutine[Any, Any, None], listener: ChunkListener) -> None:
-        """Do the work; cancel it when the client leaves.
+        """Run the work; cancel it when the client leaves.
 
         Raises:
             ClientGoneError: it has left.
@@ -351,5 +354,5 @@ def _require_streaming(message: TextMessage, listener: ChunkListener) -> None:
 
 
 def _gone(listeners: Mapping[asyncio.Task[None], ChunkListener]) -> list[asyncio.Task[None]]:
-    """Work for clients who left. Each look asks the server, which the event loop must not wait for."""
+    """The clients that have left. Each check calls the server, so it runs outside the event loop."""
     return [task for task, listener in listeners.items() if listener.gone]

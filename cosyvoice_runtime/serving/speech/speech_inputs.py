@@ -1,4 +1,4 @@
-"""The inputs of ``cosyvoice2`` and ``cosyvoice2_offline``, read and checked."""
+"""The inputs of ``cosyvoice2`` and ``cosyvoice2_offline``, parsed and checked."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from cosyvoice_runtime.serving.triton.request import Inputs
 from cosyvoice_runtime.voice import Voice
 
 SAMPLING_INPUTS = ("top_k", "top_p", "temperature", "repetition_penalty", "max_tokens")
-"""Inputs that are sampling options of the same name."""
+"""The inputs that are sampling options of the same name."""
 
 
 @dataclass(frozen=True)
 class SpeechInputs:
-    """What a client asks for; its voice is not looked up yet.
+    """The inputs of a request, before its voice is looked up.
 
     Attributes:
-        reference_text: what the reference says.
+        reference_text: transcript of the reference.
     """
 
     text: str
@@ -40,13 +40,14 @@ class SpeechInputs:
 
     @classmethod
     def read(cls, inputs: Inputs, sampling: SamplingOptions, max_characters: int) -> SpeechInputs:
-        """
+        """Parse the inputs of a request.
+
         Args:
-            sampling: what the deployment uses where the request says nothing.
-            max_characters: longest text.
+            sampling: defaults of the deployment.
+            max_characters: most characters of a text.
 
         Raises:
-            InvalidInput: naming the input that can't be served.
+            InvalidInput: naming the invalid input.
         """
         read = cls(
             text=_target_text(inputs, max_characters),
@@ -64,7 +65,8 @@ class SpeechInputs:
         return read
 
     def request(self, voice: Voice, streaming: bool) -> SpeechRequest:
-        """
+        """The request for a voice.
+
         Raises:
             InvalidInput: an option is out of range or contradicts another.
         """

@@ -1,4 +1,4 @@
-"""What ``cosyvoice2`` tells about its requests: how soon, how fast, how they ended."""
+"""The metrics of the entry models: latency, speed and ending of requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REAL_TIME_FACTORS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1.0
 
 
 class Ending(Enum):
-    """How a request ended."""
+    """The ending of a request."""
 
     COMPLETED = "completed"
     INVALID = "invalid"
@@ -32,7 +32,7 @@ ENDINGS = {"UNAVAILABLE": Ending.REFUSED, "INVALID_ARGUMENT": Ending.INVALID, "N
 
 
 def ending_of(error: BaseException | None) -> Ending:
-    """How a request ended that raised this, or nothing."""
+    """The ending of a request that raised this error, or None."""
     if error is None:
         return Ending.COMPLETED
     if isinstance(error, ClientGoneError):
@@ -43,7 +43,8 @@ def ending_of(error: BaseException | None) -> Ending:
 
 
 class SpeechMetrics:
-    """
+    """The metrics of one entry model.
+
     Args:
         now: clock in seconds.
     """
@@ -86,22 +87,22 @@ class SpeechMetrics:
         self._lookups[hit].add(1)
 
     def admits(self, capacity: Capacity) -> None:
-        """Show how many are admitted."""
+        """Show the number of utterances that are admitted."""
         self.limit.set(capacity.limit)
         self.speed.set(capacity.speed)
 
     def ended(self, error: BaseException | None) -> None:
-        """Count a request that ended like this."""
+        """Count a request with this ending."""
         self._endings[ending_of(error)].add(1)
 
 
 class RequestTimer:
-    """One request from its arrival to its end, for the metrics. Used in ``with`` while it is served.
+    """The times of one request for the metrics; used in ``with`` while it is served.
 
     Args:
-        playback: of its client. It learns of the audio from :meth:`sent`.
-        text_whole: whether the text came with the request. Otherwise its sender decides how fast it is
-            spoken, and neither gaps nor the real-time factor say anything.
+        playback: playback of the client, which learns of the audio from :meth:`sent`.
+        text_whole: whether the text came with the request. Otherwise the client sets the pace of the text,
+            and gaps and the real-time factor mean nothing.
     """
 
     def __init__(self, metrics: SpeechMetrics, playback: Playback, text_whole: bool = True) -> None:
@@ -112,12 +113,12 @@ class RequestTimer:
         self.playback = playback
 
     def text_came(self) -> None:
-        """Note that there is something to speak: until the first audio, time counts from the first of it."""
+        """Note that there is text to speak, from which the time to first audio counts."""
         if not self._text_came:
             self._text_came, self._arrival = True, self._metrics.now()
 
     def sent(self, seconds: float) -> bool:
-        """Count audio that was sent just now; returns whether it came too late."""
+        """Count audio that was just sent, and return whether it came too late."""
         if not seconds:
             return False
         metrics, playback = self._metrics, self.playback

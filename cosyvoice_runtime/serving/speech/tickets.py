@@ -1,4 +1,4 @@
-"""Who was refused, since when they wait, and when they were told to come back."""
+"""Tickets of refused clients: since when they wait, and when they were told to come back."""
 
 from __future__ import annotations
 
@@ -8,27 +8,29 @@ from typing import Any
 import numpy as np
 
 UNNAMED = 1
-"""Number of the clients without a name. They can't be told apart, so each refusal is a ticket of its own, and
-whoever comes when one is due is its holder; a named client has one ticket, however often it asks."""
+"""The number of clients without a name. They are not distinguished: each refusal makes a ticket, and any such
+client may use one that is due. A named client has one ticket for all its requests."""
 PATIENCE_S = 1.0
-"""How long after its time a ticket still counts."""
+"""The time for which a ticket stays valid after it is due."""
 MOST_TICKETS = 1024
 TICKETS = np.dtype([("client", "u8"), ("since_s", "f8"), ("due_s", "f8"), ("last_s", "f8")])
-"""Whose it is, since when he waits, when the first of his requests is expected, and when the last."""
+"""The fields of a ticket: the client, the start of its wait, and when its first and last request are
+expected."""
 TICK_S = 1e-6
 
 
 class Tickets:
-    """
+    """The tickets on the board.
+
     Args:
-        table: ``MOST_TICKETS`` of :data:`TICKETS`, shared by all processes; zero where there is none.
+        table: ``MOST_TICKETS`` records of :data:`TICKETS`, shared by all processes; zero where unused.
     """
 
     def __init__(self, table: Any) -> None:
         self._client, self._since_s, self._due_s, self._last_s = (table[name] for name in TICKETS.names or ())
 
     def find(self, client: int, now: float) -> int | None:
-        """The ticket that a request of this client comes with."""
+        """The ticket for a request of this client."""
         mine = (self._client == client) & self._valid(now)
         if client == UNNAMED:
             mine &= self._due_s <= now
@@ -36,7 +38,7 @@ class Tickets:
         return int(found[np.argmin(self._since_s[found])]) if len(found) else None
 
     def ahead(self, client: int, ticket: int | None, now: float, due_s: float = math.inf) -> int:
-        """How many wait for longer, of those who are expected until ``due_s``.
+        """The number of older tickets that are expected until ``due_s``.
 
         For a named client all those without a name are one.
         """
@@ -48,11 +50,11 @@ class Tickets:
         return int(np.count_nonzero(before & ~unnamed & (self._client != client)) + unnamed.any())
 
     def others(self, ticket: int | None, now: float) -> float:
-        """Seconds until the last of its holder's other requests is expected; 0 without any."""
+        """The seconds until the last of the client's other requests is expected; 0 without any."""
         return max(0.0, float(self._last_s[ticket]) - now) if ticket is not None else 0.0
 
     def issue(self, client: int, ticket: int | None, now: float, due_s: float) -> None:
-        """Tell a client when to come back; who has a ticket keeps its turn.
+        """Tell a client when to come back; a client with a ticket keeps its queue position.
 
         When there are too many, the one due first makes room.
         """
@@ -66,7 +68,7 @@ class Tickets:
         self._last_s[ticket] = max(self._last_s[ticket], due_s)
 
     def drop(self, ticket: int) -> None:
-        """Its holder has a place."""
+        """Remove the ticket of an admitted client."""
         self._last_s[ticket] = 0
 
     def _valid(self, now: float) -> Any:

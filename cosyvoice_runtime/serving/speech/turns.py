@@ -1,4 +1,4 @@
-"""Whether there is room for one more, whose turn it is, and what the others are told."""
+"""The queue of refused clients: whether one more utterance is admitted, and what others are told."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from cosyvoice_runtime.serving.speech.capacity import Capacity
 from cosyvoice_runtime.serving.speech.tickets import UNNAMED, Tickets
 
 SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.1, 15.0
-"""Of what a refused client is told. When a crowd has left, those who stay wait for it no longer than that."""
+"""The bounds of the time that a refused client is told. After many clients have left, the rest waits no
+longer than the second."""
 SPREAD_S = 5.0
-"""Who has to wait for longer is told up to so much more, so that those who came together do not come back
-together."""
+"""The spread that is added to longer waits, so that clients do not come back together."""
 GOLDEN = (math.sqrt(5) - 1) / 2
 """Steps of this length, modulo one, are spread evenly after any number of them."""
 FIRST_WAIT_S = 0.4
-"""Longest wait that the next in turn is told, so that it is there soon after a place has become free."""
+"""The longest wait of the next client in the queue, so that it comes soon after capacity is free."""
 KEPT_S = 0.5
-"""How long a place that has become free is kept for those whose turn it is. Many who were refused never come
-back, so it is anybody's then."""
+"""The time for which free capacity is reserved for the next clients in the queue. Many refused clients never
+come back, so other clients get it afterwards."""
 USUAL_STAY_S = 2.0
-"""How long an utterance takes before the first has ended."""
+"""The assumed duration of an utterance before the first has ended."""
 
 
 class Turns:
-    """Decides whether a client may take a place; takes none itself.
+    """Decides whether a client is admitted, without admitting it.
 
     Refusing at once, and not after a wait, tells a client to try elsewhere; a queue would only hide that the
     machine is full, and its first audio would come late for everybody.
@@ -52,18 +52,17 @@ class Turns:
 
     @property
     def count(self) -> int:
-        """Utterances in progress."""
+        """The utterances in progress."""
         return int(self._board["held"])
 
     def require(self, client: int) -> None:
-        """Find room for one more utterance.
+        """Raise an error unless there is capacity for one more utterance.
 
         Args:
-            client: see :func:`client_number`.
+            client: number of the client, see :func:`client_number`.
 
         Raises:
-            OverloadedError: there is none, or it is kept for others; it says when to come back, and who does
-                then has its turn.
+            OverloadedError: there is none, or it is reserved for others; the text says when to come back.
         """
         now, limit, held = self.now(), self.capacity.limit, self.count
         ticket = self._tickets.find(client, now)
@@ -73,7 +72,7 @@ class Turns:
             raise self._refusal(client, ticket, held)
 
     def over(self, client: int) -> None:
-        """The client has had its turn."""
+        """Remove the client from the queue."""
         ticket = self._tickets.find(client, self.now())
         if ticket is not None:
             self._tickets.drop(ticket)
@@ -88,19 +87,19 @@ class Turns:
 
     @property
     def _turn_s(self) -> float:
-        """Seconds from one place that becomes free to the next."""
+        """The seconds between two ends of utterances."""
         return (float(self._board["stay_s"]) or USUAL_STAY_S) / self.capacity.limit
 
     def _wait_s(self, ahead: int, others_s: float) -> float:
-        """When those ahead will have had their places, in tenths of a second.
+        """The wait until those ahead in the queue are admitted, in tenths of a second.
 
         Args:
-            others_s: until the client's own other requests come back; each has to wait for a turn of its own.
+            others_s: seconds until the client's other requests come back; each has its own queue position.
         """
         if others_s:
             wait_s = others_s + self._turn_s * (ahead + 1)
         elif ahead:
-            wait_s = self._turn_s * (ahead + 0.5)  # the next place becomes free at any time of a turn
+            wait_s = self._turn_s * (ahead + 0.5)  # The next utterance may end at any time in this interval.
         else:
             wait_s = min(0.5 * self._turn_s, FIRST_WAIT_S)
         if wait_s > LONGEST_WAIT_S:
@@ -110,7 +109,7 @@ class Turns:
 
 
 def client_number(name: str | None) -> int:
-    """A number for a client's name, by which processes know it."""
+    """A number for a client's name, the same in all processes."""
     if not name:
         return UNNAMED
     return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little") | 2

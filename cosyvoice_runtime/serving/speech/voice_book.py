@@ -1,4 +1,4 @@
-"""Which voice a request speaks with."""
+"""The lookup of a request's voice."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from cosyvoice_runtime.voice.build import assemble_voice, extractor_samples, pro
 
 
 class ReferenceExtractors(Protocol):
-    """The models that analyse a reference of 16 kHz, float32 ``[n]``."""
+    """The models that analyse a reference, float32 ``[n]`` at 16 kHz."""
 
     async def speech_tokens(self, samples: Floats) -> Ids:
-        """Speech tokens, int32 ``[m]``."""
+        """The speech tokens, int32 ``[m]``."""
 
     async def speaker_embedding(self, samples: Floats) -> Floats:
-        """The speaker's embedding, float32 ``[D]``."""
+        """The speaker embedding, float32 ``[D]``."""
 
 
 class VoiceBook:
-    """Voices by name, and of references, which are analysed once and then remembered.
+    """Voices by name, and voices of references, which are analysed once and cached.
 
     Args:
-        speakers: voices that the checkpoint brings.
+        speakers: the checkpoint's voices.
         default: name of the voice of requests that say nothing, registered or a speaker. The usual name
             stands for the checkpoint's first speaker where no voice has it.
-        on_lookup: told of each reference whether its voice was known.
-        family: of the checkpoint, which says what a prompt is.
+        on_lookup: called for each reference with whether its voice was cached.
+        family: the checkpoint's model family, which sets the form of prompts.
         nobody: speaks in probes and measurements where there is no default voice.
     """
 
@@ -58,7 +58,7 @@ class VoiceBook:
         self._nobody = nobody
 
     def named(self, name: str) -> Voice:
-        """A registered voice or a speaker of the checkpoint.
+        """A registered voice, or a speaker of the checkpoint.
 
         Raises:
             InvalidInput: field ``voice``: there is none of this name.
@@ -66,7 +66,7 @@ class VoiceBook:
         return self._speakers.get(name) or self._store.get(name, self._speakers)
 
     def default(self) -> Voice:
-        """The voice of a request that brings none.
+        """The voice of requests that name none.
 
         Raises:
             InvalidInput: field ``voice``: the deployment has no default voice.
@@ -77,10 +77,10 @@ class VoiceBook:
         return self.named(self._default)
 
     def any(self) -> Voice:
-        """The default voice or, without one, nobody's.
+        """The default voice, or a neutral one if there is none.
 
         Raises:
-            InvalidInput: field ``voice``: there is none, and nobody stands in.
+            InvalidInput: field ``voice``: there is no default and no neutral voice.
         """
         try:
             return self.default()
@@ -93,7 +93,7 @@ class VoiceBook:
         """The voice of a reference.
 
         Raises:
-            InvalidInput: it is no usable reference.
+            InvalidInput: the reference is not usable.
         """
         known = await asyncio.to_thread(self._find, reference, transcript)
         self._on_lookup(known is not None)
@@ -104,10 +104,10 @@ class VoiceBook:
         return voice
 
     def kept(self, name: str | None, *, probed: bool = False) -> Voice:
-        """The voice of a request that brings no reference.
+        """The voice of a request without a reference.
 
         Args:
-            probed: any voice will do.
+            probed: whether any voice will do, for a probe.
 
         Raises:
             InvalidInput: field ``voice``: there is none of this name, or no default voice.
@@ -120,7 +120,7 @@ class VoiceBook:
         return self._store.find(voice_key(reference, transcript, self._checkpoint_id, self._family.mel))
 
     async def _analysed(self, reference: Audio, transcript: str) -> Voice:
-        """Run the three extractors side by side."""
+        """Run the three extractors concurrently."""
         samples = await asyncio.to_thread(extractor_samples, reference)
         tokens, embedding, mel = await asyncio.gather(
             self._extractors.speech_tokens(samples),

@@ -1,4 +1,4 @@
-"""A mark in the sound of all speech that leaves, for models that find synthetic speech again.
+"""A watermark in all speech that leaves the server, for detectors of synthetic speech.
 
 Off by default. A deployment names a class of its own (``cosyvoice2.watermark``), which marks every chunk
 before it goes to any client, so that no route and no format is without it.
@@ -21,18 +21,18 @@ OFF = "none"
 
 
 class Watermark(Protocol):
-    """The mark of one utterance: it keeps what it needs of the samples before.
+    """The watermark of one utterance, which may keep earlier samples.
 
     Streamed speech stays equal to offline speech as long as a mark does not depend on how the samples are
     divided into chunks.
     """
 
     def mark(self, samples: Floats) -> Floats:
-        """The next samples, float32 ``[n]`` in [-1, 1], marked: as many of them, in the same range."""
+        """The next samples with the watermark: as many float32 ``[n]`` in [-1, 1]."""
 
 
 MakeWatermark = Callable[[int], Watermark]
-"""Begins an utterance of this many samples per second."""
+"""A function that starts the watermark of an utterance, given its samples per second."""
 
 
 def find_watermark(name: str) -> MakeWatermark | None:
@@ -56,7 +56,7 @@ def find_watermark(name: str) -> MakeWatermark | None:
 async def marked(
     chunks: AsyncGenerator[AudioChunk, None], watermark: Watermark
 ) -> AsyncGenerator[AudioChunk, None]:
-    """An utterance's chunks with its mark; marking runs beside the event loop."""
+    """The chunks of an utterance with its watermark, which is computed outside the event loop."""
     async with aclosing(chunks):
         async for chunk in chunks:
             samples = await asyncio.to_thread(watermark.mark, chunk.samples)

@@ -1,4 +1,4 @@
-"""What a model reads and sets up when it is loaded."""
+"""The setup of a model when it is loaded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAPPED_MEMORY = re.compile(r"(/dev/shm/\S+)$", re.MULTILINE)
 
 
 def close_shared_memory() -> None:
-    """Keep other users out of the memory that this process shares with the server: it holds the requests.
+    """Keep other users from reading the memory that this process shares with the server: it holds requests.
 
     The python backend makes it readable for everybody, whatever the umask.
     """
@@ -32,10 +32,10 @@ def close_shared_memory() -> None:
 
 
 def read_parameters(arguments: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """The model's parameters as they are configured, with logging set up as they say.
+    """The model's configured parameters; logging is set up by them.
 
     Args:
-        arguments: of ``TritonPythonModel.initialize``.
+        arguments: the arguments of ``TritonPythonModel.initialize``.
     """
     close_shared_memory()
     parameters: dict[str, dict[str, str]] = json.loads(arguments["model_config"])["parameters"]
@@ -45,16 +45,16 @@ def read_parameters(arguments: Mapping[str, str]) -> dict[str, dict[str, str]]:
 
 
 def read_settings(arguments: Mapping[str, str], section: type[Settings]) -> Settings:
-    """The model's settings, with logging set up as they say.
+    """The model's settings; logging is set up by them.
 
     Args:
-        arguments: of ``TritonPythonModel.initialize``.
+        arguments: the arguments of ``TritonPythonModel.initialize``.
     """
     return section.from_parameters(read_parameters(arguments))
 
 
 def load_uncollected() -> None:
-    """Until :func:`keep_loaded`, Python's collector does not look through what is there for cycles.
+    """Turn Python's garbage collector off until :func:`keep_loaded`.
 
     It would again and again, for a tenth of the time that modules of torch take to load.
     """
@@ -62,7 +62,7 @@ def load_uncollected() -> None:
 
 
 def keep_loaded() -> None:
-    """What is loaded by now stays: Python's collector need not look through it for cycles ever again.
+    """Exclude all loaded objects from Python's garbage collection for good.
 
     With torch's modules that takes 0.1 s, now and then, in which nothing else of the process runs.
     """
@@ -72,7 +72,7 @@ def keep_loaded() -> None:
 
 
 def limit_torch(threads: int) -> None:
-    """CPU threads of one operation of torch in this process, for models that compute with it."""
-    import torch  # takes seconds, and memory: other models don't
+    """Set the CPU threads of one torch operation in this process."""
+    import torch  # The import takes seconds and memory, which models without torch need not spend.
 
     torch.set_num_threads(threads)

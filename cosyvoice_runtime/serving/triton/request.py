@@ -1,4 +1,4 @@
-"""A request to a model of the python backend: its inputs, its responses, and errors that clients read.
+"""A request to a model of the python backend: its inputs, responses and errors.
 
 Errors are a sentence and a status: no traceback, no path.
 """
@@ -37,20 +37,20 @@ from cosyvoice_runtime.process.run_variables import PROBE_KEY_VARIABLE
 logger = logging.getLogger(__name__)
 
 CODE_NAMES = {"INVALID_ARGUMENT": "INVALID_ARG", "UNIMPLEMENTED": "UNSUPPORTED"}
-"""Triton's names of gRPC's statuses, where they differ."""
+"""Triton's names of gRPC statuses, where they differ."""
 
 
 def fault(error: BaseException, model: str, request: str = "") -> pb_utils.TritonError:
     """The error to send for an exception of a model that answers once.
 
     Args:
-        request: name of the request, if one alone is at fault.
+        request: name of the request, if only one is at fault.
     """
     return _triton_error(status_of(error), message_of(error, model, request))
 
 
 def stream_fault(error: BaseException, model: str, request: str = "") -> pb_utils.TritonError:
-    """The same for a stream, whose reader finds the status at the beginning of the text."""
+    """The error to send for an exception of a stream, whose text begins with the status."""
     status = status_of(error)
     return _triton_error(status, with_status(status, message_of(error, model, request)))
 
@@ -64,7 +64,7 @@ Array = npt.NDArray[Any]
 
 
 def name_of(request: Any) -> str:
-    """By which logs name a request: its id, or else what its gateway calls it.
+    """The name of a request in logs: its id, or the name from its gateway.
 
     It is empty without either, and where the request can't be read, which its own error tells.
     """
@@ -88,27 +88,27 @@ class Inputs:
 
     @property
     def client(self) -> str | None:
-        """The name of who asks, if the request or a header forwarded with it has one."""
+        """The client's name, if the request or a forwarded header has one."""
         return self._said(CLIENT_HEADER)
 
     @property
     def call(self) -> str | None:
-        """The call that it came by, if a gateway says so."""
+        """The call that the gateway named, if there is one."""
         return self._said(CALL_HEADER)
 
     @property
     def request_name(self) -> str | None:
-        """What the gateway calls it."""
+        """The request's name from its gateway."""
         return self._said(REQUEST_HEADER)
 
     @property
     def left_call(self) -> str | None:
-        """The call whose client has left, for a request that says that and nothing else."""
+        """The call whose client has left, for a request that only reports that."""
         return self._said(LEFT_HEADER)
 
     @property
     def is_probe(self) -> bool:
-        """Whether the supervisor asks, which alone knows the key of this run."""
+        """Whether the supervisor sent the request, which alone knows the key of this run."""
         key, said = os.environ.get(PROBE_KEY_VARIABLE), self._said(PROBE_HEADER)
         return bool(key and said) and compare_digest(str(key).encode(), str(said).encode())
 
@@ -117,13 +117,13 @@ class Inputs:
         return dict(json.loads(self._request.parameters() or "{}"))
 
     def _said(self, name: str) -> str | None:
-        """A parameter of the request, or a header that was forwarded with it."""
-        # HTTP keeps the case of a header. Headers come after parameters, so what a gateway says is the last.
+        """A parameter of the request, or a forwarded header."""
+        # HTTP keeps the case of a header. Headers follow parameters, so the gateway's value is the last.
         values = [value for key, value in self._parameters.items() if key.lower() == name]
         return str(values[-1]) if values else None
 
     def array(self, name: str) -> Array | None:
-        """The tensor, flattened to one dimension, or None if the request has none of this name."""
+        """The tensor, flattened to one dimension; None if the request has none of this name."""
         tensor = self.shaped(name)
         return None if tensor is None else tensor.reshape(-1)
 
@@ -133,7 +133,7 @@ class Inputs:
         return None if tensor is None else tensor.as_numpy()
 
     def required(self, name: str) -> Array:
-        """Like :meth:`array`, for an input that must be there."""
+        """The tensor by :meth:`array`, for an input that is required."""
         array = self.array(name)
         if array is None:
             raise InvalidInput(name, None, "this input is required")
@@ -149,7 +149,7 @@ class Inputs:
         return array[0].item()
 
     def required_text(self, name: str) -> str:
-        """Like :meth:`text`, for an input that must be there."""
+        """The string by :meth:`text`, for an input that is required."""
         self.required(name)
         return self.text(name) or ""
 
@@ -167,11 +167,12 @@ class Inputs:
 
 
 SEND_LOCK = threading.Lock()
-"""Held while a response is sent: the python backend of Triton 2.51 hangs when threads send together."""
+"""This lock is held while a response is sent: the python backend of Triton 2.51 hangs when threads send
+concurrently."""
 
 
 class Reply:
-    """Responses to a request, sent whenever they are there.
+    """The responses to a request, sent as soon as they are ready.
 
     Used in ``with``, it ends the request exactly once on every path, as :meth:`finish` with the exception of
     the block.
@@ -192,37 +193,38 @@ class Reply:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the client has gone or has cancelled; False once the request has ended."""
-        with self._ending:  # the server forgets a request with its final response, and must not be asked then
+        """Whether the client has left or has cancelled; False once the request has ended."""
+        with self._ending:  # The server frees a request with its final response, and must not be asked then.
             return not self._finished and bool(self._sender.is_cancelled())
 
     def send(self, **outputs: npt.NDArray[Any]) -> None:
-        """Send one response with those of the outputs that were asked for.
+        """Send one response with the requested outputs.
 
         Raises:
-            ClientGoneError: the client has gone.
+            ClientGoneError: the client has left.
         """
         if self.cancelled:
             raise ClientGoneError
         self._pass_on(self._response(outputs), flags=0)
 
     def send_only(self, **outputs: npt.NDArray[Any]) -> None:
-        """Send the one response of a model that is not decoupled, and end the request.
+        """Send the only response of a model that is not decoupled, and end the request.
 
         Raises:
-            ClientGoneError: the client has gone.
+            ClientGoneError: the client has left.
         """
         with self._ending:
             if self.cancelled:
                 raise ClientGoneError
             response = self._response(outputs)
             self._answered = not self._streamed
-            # Not as the final one: if the server has no room for that, its sender is closed all the same.
+            # The final flag is sent separately: if the server has no memory for the response, its sender is
+            # closed.
             self._pass_on(response, flags=0)
             self.finish()
 
     def finish(self, error: BaseException | None = None) -> None:
-        """Send the final response, once: an error, if there is one. A client who has gone hears none."""
+        """Send the final response once, with an error if there is one. A client that has left gets none."""
         with self._ending:
             if not self._finished:
                 self._finished = True
@@ -230,9 +232,10 @@ class Reply:
 
     def _end(self, error: BaseException | None) -> None:
         final = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
-        if isinstance(error, ClientGoneError):  # a model that is not decoupled can't end without a response
+        # A model that is not decoupled must send a response at the end.
+        if isinstance(error, ClientGoneError):
             error = None if self._streamed else WithdrawnError("the client has left")
-        if error is not None and self._answered:  # the server takes no second response, nor needs one
+        if error is not None and self._answered:  # The server accepts no second response, and needs none.
             text = "the response of %s to request %s could not be sent"
             logger.error(text, self._model, self._name or "-", exc_info=error)
             error = None
@@ -267,14 +270,14 @@ class Reply:
 
 
 def respond(model: str, outputs: dict[str, npt.NDArray[Any]] | BaseException, request: str = "") -> Any:
-    """The one response of a model that is not decoupled: its outputs, or the error instead."""
+    """The only response of a model that is not decoupled: its outputs, or the error."""
     if isinstance(outputs, BaseException):
         return pb_utils.InferenceResponse(output_tensors=[], error=fault(outputs, model, request))
     return pb_utils.InferenceResponse([pb_utils.Tensor(name, array) for name, array in outputs.items()])
 
 
 def answer(request: Any, model: str, outputs: dict[str, npt.NDArray[Any]] | BaseException) -> None:
-    """Send that response before or after ``execute`` returns, which has None in its place."""
+    """Send that response before or after ``execute`` returns None for it."""
     final = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
     name = name_of(request) if isinstance(outputs, BaseException) else ""
     with SEND_LOCK:

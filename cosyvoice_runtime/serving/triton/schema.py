@@ -1,4 +1,4 @@
-"""The tensors of every model: requests are made from this table, and ``config.pbtxt`` and the docs written.
+"""The tensors of every model, from which requests, ``config.pbtxt`` and the docs are generated.
 
 Shapes are without the batch dimension, which is 1 in every request of this repository's own.
 """
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 Tensors = dict[str, Array]
-"""Arrays by the name of their tensor, batch dimension included."""
+"""The arrays of tensors by name, with the batch dimension."""
 
 DTYPES: dict[str, Any] = {
     "BOOL": np.bool_,
@@ -29,12 +29,13 @@ DTYPES: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """
+    """The description of a tensor.
+
     Attributes:
-        type: Triton's name of it, without ``TYPE_``.
-        dims: -1 for a size that a request chooses.
-        optional: whether a request may lack it.
-        ragged: whether requests of several sizes share a batch of Triton's.
+        type: Triton's name of its type, without ``TYPE_``.
+        dims: its shape; -1 for a size that a request chooses.
+        optional: whether a request may omit it.
+        ragged: whether requests of different sizes may share a Triton batch.
     """
 
     name: str
@@ -45,7 +46,8 @@ class TensorSpec:
     ragged: bool = False
 
     def encode(self, value: Any) -> Array:
-        """A value as a tensor in a batch of one: a number, a bool, a string, or an array in its shape."""
+        """Encode a value as a tensor with a batch of one: a number, a bool, a string, or an array in its
+        shape."""
         if isinstance(value, str):
             value = value.encode()
         array = np.asarray(value, DTYPES[self.type])
@@ -61,12 +63,12 @@ class ModelSchema:
     outputs: Sequence[TensorSpec]
 
     def encode(self, **values: Any) -> Tensors:
-        """The inputs of a request; a value of None is left out."""
+        """Encode the inputs of a request; None omits an input."""
         specs = {spec.name: spec for spec in self.inputs}
         return {name: specs[name].encode(value) for name, value in values.items() if value is not None}
 
     def encode_outputs(self, **values: Any) -> Tensors:
-        """The outputs of a response."""
+        """Encode the outputs of a response."""
         specs = {spec.name: spec for spec in self.outputs}
         return {name: specs[name].encode(value) for name, value in values.items()}
 
