@@ -1,8 +1,8 @@
-"""What every speech LM on a Qwen2 has, whether its family has a tensor for it or not."""
+"""Published tensors of a speech LM on a Qwen2: rows that only some families have, and joined projections."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
@@ -21,3 +21,43 @@ def control_table(config: SpeechLMConfig, tensors: Mapping[str, T]) -> T:
 def head_bias(config: SpeechLMConfig, tensors: Mapping[str, T]) -> T:
     """Of the output head, ``[speech_rows]``; zeros where it has none, for programs that add one."""
     return tensors["llm_decoder.bias"] if config.head_bias else tensors["llm_decoder.weight"][:, 0] * 0
+
+
+Join = Callable[[list[T]], T]
+"""Of rows: ``torch.cat`` or ``numpy.concatenate``."""
+
+BACKBONE = "llm.model.model"
+
+_LAYER_PARTS: dict[str, tuple[str, ...]] = {
+    "attention_norm.weight": ("input_layernorm.weight",),
+    "attention.qkv.weight": tuple(f"self_attn.{x}_proj.weight" for x in "qkv"),
+    "attention.qkv.bias": tuple(f"self_attn.{x}_proj.bias" for x in "qkv"),
+    "attention.output.weight": ("self_attn.o_proj.weight",),
+    "mlp_norm.weight": ("post_attention_layernorm.weight",),
+    "mlp.gate_up.weight": ("mlp.gate_proj.weight", "mlp.up_proj.weight"),
+    "mlp.down.weight": ("mlp.down_proj.weight",),
+}
+
+
+def outer_tensors(config: SpeechLMConfig, tensors: Mapping[str, T]) -> dict[str, T]:
+    """Embeddings, last norm and head from published tensors, under the names of `network.SpeechLM`.
+
+    The backbone's own text head is left out: nothing reads it.
+    """
+    outer = {
+        "control_embedding.weight": control_table(config, tensors),
+        "speech_embedding.weight": tensors["speech_embedding.weight"],
+        "text_embedding.weight": tensors[f"{BACKBONE}.embed_tokens.weight"],
+        "norm.weight": tensors[f"{BACKBONE}.norm.weight"],
+        "head.weight": tensors["llm_decoder.weight"],
+    }
+    if config.head_bias:
+        outer["head.bias"] = tensors["llm_decoder.bias"]
+    return outer
+
+
+def layer_tensors(tensors: Mapping[str, T], index: int, join: Join[T]) -> dict[str, T]:
+    """One layer of `network.SpeechLM` from published tensors; q, k, v and gate, up are joined by rows."""
+    source = f"{BACKBONE}.layers.{index}"
+    parts = {name: [tensors[f"{source}.{part}"] for part in names] for name, names in _LAYER_PARTS.items()}
+    return {name: found[0] if len(found) == 1 else join(found) for name, found in parts.items()}

@@ -15,18 +15,17 @@ from cosyvoice_runtime.lm.running_batch import RunningBatch
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 
 if TYPE_CHECKING:
-    from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
+    from cosyvoice_runtime.lm.torch.decoder import BatchDecoder, generate, generate_all
     from cosyvoice_runtime.lm.torch.kv_cache import KVCache, cache_bytes
     from cosyvoice_runtime.lm.torch.network import SpeechLM
-    from cosyvoice_runtime.lm.torch.single_utterance import generate, generate_all
 
 ON_TORCH = {
     "BatchDecoder": "torch.decoder",
     "KVCache": "torch.kv_cache",
     "SpeechLM": "torch.network",
     "cache_bytes": "torch.kv_cache",
-    "generate": "torch.single_utterance",
-    "generate_all": "torch.single_utterance",
+    "generate": "torch.decoder",
+    "generate_all": "torch.decoder",
 }
 """Modules by the names that they define."""
 

@@ -26,11 +26,6 @@ class FinishReason(str, Enum):
     CANCELLED = "cancelled"
     ERROR = "error"
 
-    @property
-    def is_heard(self) -> bool:
-        """Whether what was said until then is spoken to its end."""
-        return self not in (FinishReason.CANCELLED, FinishReason.ERROR)
-
 
 class TokenLimits(NamedTuple):
     """Fewest and most speech tokens of an utterance."""

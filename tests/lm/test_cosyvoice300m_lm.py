@@ -13,9 +13,8 @@ from cosyvoice_runtime.lm.kernels.choice import step_obstacle
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.torch import cached_lm
-from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
+from cosyvoice_runtime.lm.torch.decoder import BatchDecoder, generate_all
 from cosyvoice_runtime.lm.torch.kv_cache import KVCache
-from cosyvoice_runtime.lm.torch.single_utterance import generate_all
 from cosyvoice_runtime.lm.torch.transformer_lm import TransformerLM
 from counted_draws import counted_sample_batch
 from making.architecture_cosyvoice300m import TINY

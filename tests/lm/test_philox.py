@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosyvoice_runtime.lm.torch.philox import exponential_noise, philox
+from cosyvoice_runtime.lm.torch.slot_draws import exponential_noise, philox
 from counted_draws import philox_words
 
 PI = (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), (0xA4093822, 0x299F31D0)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from cosyvoice_runtime.lm.onnx.export import FloatArrays, write_lm
 from cosyvoice_runtime.lm.onnx.files import LmFiles
-from cosyvoice_runtime.lm.onnx.mapped_weights import forget_mapped, mappings
-from cosyvoice_runtime.lm.onnx.speech_lm import OnnxSpeechLM
+from cosyvoice_runtime.lm.onnx.speech_lm import OnnxSpeechLM, forget_mapped, mappings
 
 PAGES = 64
 

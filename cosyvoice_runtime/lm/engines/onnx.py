@@ -6,8 +6,7 @@ import logging
 from functools import partial
 
 from cosyvoice_runtime.checkpoint.sections import load_config
-from cosyvoice_runtime.lm.engines.cache_room import check_cache_room
-from cosyvoice_runtime.lm.engines.engine import BatchEngine, OpenEngine
+from cosyvoice_runtime.lm.engines.engine import BatchEngine, OpenEngine, check_cache_room
 from cosyvoice_runtime.lm.onnx.files import require_lm
 from cosyvoice_runtime.lm.onnx.speech_lm import PREFILL_BATCH, OnnxSpeechLM, open_batch
 from cosyvoice_runtime.onnx.cpu_features import tell_cpu

@@ -19,8 +19,13 @@ from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
 from cosyvoice_runtime.gpu.unplanned_attention import attend_unplanned
 from cosyvoice_runtime.lm import BatchDecoder, SpeechLM
 from cosyvoice_runtime.lm.cache import CachePool, CacheUse
-from cosyvoice_runtime.lm.engines.cache_room import check_shared_room, shared_pool
-from cosyvoice_runtime.lm.engines.engine import BatchEngine, OpenEngine, Progress
+from cosyvoice_runtime.lm.engines.engine import (
+    BatchEngine,
+    OpenEngine,
+    Progress,
+    check_shared_room,
+    shared_pool,
+)
 from cosyvoice_runtime.lm.kernels.choice import draw_obstacle, step_obstacle
 from cosyvoice_runtime.lm.torch.prefill_graphs import LogitsPrefill
 from cosyvoice_runtime.lm.torch.slot_draws import DrawSlots, draw_plain

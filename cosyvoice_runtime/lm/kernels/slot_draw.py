@@ -39,7 +39,7 @@ LOOK_BACK = tl.constexpr(128)
 
 @triton.jit
 def _log_clocks(seed, draws, attempt, BLOCK: tl.constexpr):
-    """float32 ``[BLOCK]`` of logarithms of exponential noise, ``philox.exponential_noise``."""
+    """float32 ``[BLOCK]`` of logarithms of exponential noise, ``slot_draws.exponential_noise``."""
     group = tl.arange(0, BLOCK // 4).to(tl.uint32)
     zero = group * 0
     w0, w1, w2, w3 = tl.philox(seed, group, zero + draws.to(tl.uint32), zero + attempt, zero)

@@ -24,7 +24,6 @@ WRITERS = (
     "onnx/graph.py",
     "onnx/integer_product_graph.py",
     "lm/onnx/export.py",
-    "lm/onnx/graph.py",
     "onnx/runtime_graph.py",
 )
 """Modules that say what the files hold."""

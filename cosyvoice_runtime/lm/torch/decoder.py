@@ -1,14 +1,18 @@
-"""The running batch of PyTorch's network."""
+"""The running batch of PyTorch's network, and the speech tokens of a single utterance."""
 
 from __future__ import annotations
+
+from collections.abc import Generator
 
 import torch
 
 from cosyvoice_runtime.gpu.cuda_graphs import GraphCapture
 from cosyvoice_runtime.lm.cache import CachePool
-from cosyvoice_runtime.lm.generation import Emission
+from cosyvoice_runtime.lm.generation import Emission, FinishReason, TokenLimits
 from cosyvoice_runtime.lm.host_steps import HostSteps
-from cosyvoice_runtime.lm.running_batch import RunningBatch, Steps
+from cosyvoice_runtime.lm.prompt import Prompt, num_positions
+from cosyvoice_runtime.lm.running_batch import DEFAULT_OPTIONS, RunningBatch, Steps
+from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.torch.cached_lm import CachedLM
 from cosyvoice_runtime.lm.torch.device_steps import DeviceSteps, StepDraws
 from cosyvoice_runtime.lm.torch.kv_cache import KVCache, PagedKVCache
@@ -26,9 +30,9 @@ class BatchDecoder(RunningBatch):
         slots: utterances at a time.
         max_len: positions per utterance, prompt and generated tokens together.
         capture: steps, and prompts of ids alone, are captured with it and replayed, on a GPU with
-            `CudaGraphCapture`. They
-            come in few sizes, so this changes logits as much as neighbours do. Draws are captured with them,
-            from other random numbers than the host's, and a token is emitted by the step after its own.
+            `CudaGraphCapture`. They come in few sizes, so this changes logits as much as neighbours do. Draws
+            are captured with them, from other random numbers than the host's, and a token is emitted by the
+            step after its own.
         prefill_batch: prompts fed in one pass at most. More than one is faster where a pass costs the same
             for one as for several, as on a GPU.
         captured_step: what is captured, before the draws; None captures the network's own step.
@@ -69,3 +73,39 @@ class BatchDecoder(RunningBatch):
     @torch.inference_mode()
     def step(self) -> list[Emission]:
         return super().step()
+
+
+def generate(
+    lm: SpeechDecoder, prompt: Prompt, options: SamplingOptions = DEFAULT_OPTIONS
+) -> Generator[int, None, FinishReason]:
+    """Yield the speech tokens of one utterance as they are drawn.
+
+    The generator's return value is the finish reason (``reason = yield from generate(...)``).
+
+    Raises:
+        InvalidInput: the prompt holds an id outside its table.
+        CosyVoiceError: decoding failed.
+    """
+    most = TokenLimits.of(options, len(prompt.text)).max_tokens
+    decoder = BatchDecoder(lm, slots=1, max_len=num_positions(prompt.parts()) + most)
+    generation = decoder.add(prompt, options)
+    while generation.finish_reason is None:
+        for _, token, _ in decoder.step():
+            if token is not None:
+                yield token
+    if generation.error is not None:
+        raise generation.error
+    return generation.finish_reason
+
+
+def generate_all(
+    lm: SpeechDecoder, prompt: Prompt, options: SamplingOptions = DEFAULT_OPTIONS
+) -> tuple[list[int], FinishReason]:
+    """The speech tokens of one utterance and why they ended; raises as :func:`generate`."""
+    tokens: list[int] = []
+    drawn = generate(lm, prompt, options)
+    while True:
+        try:
+            tokens.append(next(drawn))
+        except StopIteration as end:
+            return tokens, end.value

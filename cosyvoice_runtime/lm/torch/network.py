@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.lm_rows import layer_tensors, outer_tensors
 from cosyvoice_runtime.flow.torch.embedding import embedding
 from cosyvoice_runtime.gpu.transfer import integers
 from cosyvoice_runtime.lm.prompt import SOS, TASK, PromptPart, Table
-from cosyvoice_runtime.lm.published_tensors import layer_tensors, outer_tensors
 from cosyvoice_runtime.lm.torch.kv_cache import CachePlaces, CacheView
 from cosyvoice_runtime.lm.torch.speech_decoder import SpeechDecoder
 

@@ -6,7 +6,7 @@ import pytest
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.cache import PAGE, CachePool
-from cosyvoice_runtime.lm.engines.cache_room import check_cache_room, check_shared_room, shared_pool
+from cosyvoice_runtime.lm.engines.engine import check_cache_room, check_shared_room, shared_pool
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 
 

@@ -20,7 +20,7 @@ from cosyvoice_runtime.checkpoint.as_torch import load_tensors, read_tensors
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.checkpoint.huggingface import PREFIX, SILENT
-from cosyvoice_runtime.checkpoint.lm_rows import head_bias
+from cosyvoice_runtime.checkpoint.lm_rows import head_bias, outer_tensors
 from cosyvoice_runtime.checkpoint.recorded_lm import recorded
 from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
 from cosyvoice_runtime.checkpoint.schema import llm_schema
@@ -30,7 +30,6 @@ from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, TEXT_TABLE
 from cosyvoice_runtime.errors import CheckpointError, EngineFileError, InvalidInput
 from cosyvoice_runtime.lm.engines.vllm import ARCHITECTURE, KEY
 from cosyvoice_runtime.lm.prompt import TABLES, PromptPart, Table
-from cosyvoice_runtime.lm.published_tensors import outer_tensors
 from cosyvoice_runtime.manifest import Manifest, stale_reasons
 from cosyvoice_runtime.settings.model import MANIFEST
 

@@ -12,8 +12,7 @@ import torch
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.lm import Prompt, SamplingOptions, cache_bytes
-from cosyvoice_runtime.lm.engines.cache_room import check_cache_room
-from cosyvoice_runtime.lm.engines.engine import OpenEngine, see_only
+from cosyvoice_runtime.lm.engines.engine import OpenEngine, check_cache_room, see_only
 from cosyvoice_runtime.lm.engines.releases import require_vllm
 from cosyvoice_runtime.lm.engines.vllm import register
 from cosyvoice_runtime.lm.engines.vllm.engine import MakeParams, VllmEngine, VllmStatistics, VllmUtterance

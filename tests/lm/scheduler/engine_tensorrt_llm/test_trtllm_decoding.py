@@ -14,7 +14,7 @@ from cosyvoice_runtime.lm.engines.tensorrt_llm.requests import RequestMaker
 from cosyvoice_runtime.lm.engines.tensorrt_llm.vocabulary import LAYOUTS, EngineVocabulary
 from cosyvoice_runtime.lm.generation import TokenLimits
 from cosyvoice_runtime.lm.sampling import SamplerState
-from cosyvoice_runtime.lm.torch.tensor_sampling import sample
+from cosyvoice_runtime.lm.torch.cached_lm import sample
 from trtllm_fake import bindings, kernels
 
 TEXT, CODES = 40, 30
