@@ -9,8 +9,8 @@ from typing import Any, cast
 import grpc
 
 from cosyvoice_runtime.errors import ClientGoneError
-from cosyvoice_runtime.gateway.patience import Patience
 from cosyvoice_runtime.gateway.policy import RefusedError
+from cosyvoice_runtime.gateway.slow_reader import SlowReaderTimeout
 from cosyvoice_runtime.gateway.task_parents import parent_of
 
 
@@ -32,7 +32,7 @@ class ClientCall:
         self._context = context
         # The callback must not hold the context: the reference cycle would wait for the garbage collector.
         answering = cast("asyncio.Task[None]", asyncio.current_task())
-        self._patience = Patience(stalled_timeout_s, context.peer(), partial(_reset, answering))
+        self._timeout = SlowReaderTimeout(stalled_timeout_s, context.peer(), partial(_reset, answering))
         self._writing = asyncio.Lock()
 
     async def read(self, within_s: float | None = None) -> bytes | None:
@@ -59,7 +59,7 @@ class ClientCall:
             ClientGoneError: it has left.
         """
         async with self._writing:
-            with self._patience.during(len(message)):
+            with self._timeout.during(len(message)):
                 try:
                     await self._context.write(message)
                 except grpc.aio.InternalError as error:

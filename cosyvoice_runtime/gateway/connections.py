@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from cosyvoice_runtime.gateway.seldom_log import SeldomLog
+from cosyvoice_runtime.gateway.rate_limited_log import RateLimitedLog
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class Connections:
         self._arrival_timeout_s = arrival_timeout_s
         self._options = options
         self._open: dict[Connection, None] = {}
-        self._crowded = SeldomLog(logger)
+        self._log = RateLimitedLog(logger)
 
     def __call__(self) -> Connection:
         """The protocol for a new connection."""
@@ -51,7 +51,7 @@ class Connections:
     def _make_room(self, newest: Connection) -> None:
         silent = [connection for connection in self._open if connection.asks_nothing]
         gone = min(silent, key=lambda connection: connection.has_asked, default=newest)
-        self._crowded.warning(
+        self._log.warning(
             "%d connections are open, the limit: one that %s is closed",
             self._limit,
             "has just come" if gone is newest else "asks nothing",

@@ -21,10 +21,10 @@ from cosyvoice_runtime.gateway.load_shedder import LoadShedder
 from cosyvoice_runtime.gateway.open_files import most_connections
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.packed_body import encoding_of, unpack
-from cosyvoice_runtime.gateway.patience import Patience
 from cosyvoice_runtime.gateway.pending_bytes import PendingBytes
 from cosyvoice_runtime.gateway.policy import MAX_NAME_LENGTH, Policy, RefusedError, closed, invalid
-from cosyvoice_runtime.gateway.seldom_log import log_accepts_seldom
+from cosyvoice_runtime.gateway.rate_limited_log import log_accept_errors
+from cosyvoice_runtime.gateway.slow_reader import SlowReaderTimeout
 from cosyvoice_runtime.gateway.whole_answer import in_the_name_of
 from cosyvoice_runtime.gateway.wording import RESTARTING, models_status, reworded, reworded_in_stream
 from cosyvoice_runtime.process.audit_log import AuditLog
@@ -126,7 +126,7 @@ class HttpGateway:
             access_log=None,
         )
         loop = asyncio.get_running_loop()
-        log_accepts_seldom(loop, logger)
+        log_accept_errors(loop, logger)
         host, port = split_port(self._options.address)
         for address in own_addresses(host, "server.host"):
             listening = await loop.create_server(connections, sock=bound(address, port), backlog=BACKLOG)
@@ -209,11 +209,11 @@ class HttpGateway:
         assert request.transport is not None
         # Closing the connection ends the client's request, and drops what waits to be sent.
         limit_s, give_up = self._options.stalled_client_timeout_s, request.transport.abort
-        patience = Patience(limit_s, str(request.remote), give_up)
+        timeout = SlowReaderTimeout(limit_s, str(request.remote), give_up)
         async for part in parts:
-            with patience.during(len(part)):
+            with timeout.during(len(part)):
                 await response.write(part)
-        with patience.during(0):
+        with timeout.during(0):
             await response.write_eof()
         return response
 

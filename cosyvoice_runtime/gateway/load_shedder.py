@@ -17,7 +17,7 @@ from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
 from cosyvoice_runtime.metrics import Metric, Metrics
 from cosyvoice_runtime.metrics.request_count import REFUSED, REQUESTS, REQUESTS_ABOUT
 from cosyvoice_runtime.serving.speech.board import BOARD_FILE, open_board
-from cosyvoice_runtime.serving.speech.turns import Turns, client_number
+from cosyvoice_runtime.serving.speech.refusal_queue import RefusalQueue, client_number
 
 
 class LoadShedder:
@@ -30,7 +30,7 @@ class LoadShedder:
     """
 
     def __init__(self, directory: Path, models: Collection[str]) -> None:
-        self._turns = Turns(open_board(directory / BOARD_FILE))
+        self._queue = RefusalQueue(open_board(directory / BOARD_FILE))
         self._refusals = {model: RefusalCount(model, directory) for model in models}
 
     @classmethod
@@ -47,10 +47,10 @@ class LoadShedder:
             RefusedError: with the model's text; a client that comes back when told keeps its queue position.
         """
         count = self._refusals.get(request.model)
-        if count is None or not request.takes_place or not self._turns.capacity.known:
+        if count is None or not request.takes_place or not self._queue.capacity.known:
             return
         try:
-            self._turns.require(client_number(request.client))
+            self._queue.require(client_number(request.client))
         except OverloadedError as error:
             count.metric.add(1)
             raise RefusedError("UNAVAILABLE", str(error)) from None

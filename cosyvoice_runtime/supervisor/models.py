@@ -77,10 +77,10 @@ class Models:
                 logger.warning("%s has no probe: only that it loads is known of it", name)
         # The loads are limited: tritonserver has crashed when a slow machine started many processes at once.
         for group in (self._children, self._entries):
-            _side_by_side(self._load, "load", group)
+            _concurrently(self._load, "load", group)
         # Entry models are probed one by one: a slow machine has capacity for one utterance only.
         for group in (self._children, *([name] for name in self._entries)):
-            _side_by_side(self.probe, "answer", group)
+            _concurrently(self.probe, "answer", group)
 
     def probe(self, name: str) -> None:
         """Probe a model.
@@ -188,7 +188,7 @@ def awaited_processes(server: int, model: str) -> set[int]:
     return {each.pid for each in processes.living() if each.pid in awaited and each.model == model}
 
 
-def _side_by_side(action: Callable[[str], None], verb: str, names: Sequence[str]) -> None:
+def _concurrently(action: Callable[[str], None], verb: str, names: Sequence[str]) -> None:
     """Run an action for several models concurrently, and log how long each took.
 
     Raises:

@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from cosyvoice_runtime.serving.speech.board import open_board
-from cosyvoice_runtime.serving.speech.turns import Turns, client_number
+from cosyvoice_runtime.serving.speech.refusal_queue import RefusalQueue, client_number
 
-STAY_SHARE = 0.1
+DURATION_SHARE = 0.1
 """The share of the latest utterance in the mean duration."""
 
 
@@ -29,18 +29,18 @@ class Admission:
     ) -> None:
         self._board = open_board(path)
         self._board["held"] = 0
-        self._turns = Turns(self._board, now)
-        self.capacity = self._turns.capacity
+        self._queue = RefusalQueue(self._board, now)
+        self.capacity = self._queue.capacity
         self.capacity.fix(limit)
         self.now = now
 
     @property
     def count(self) -> int:
         """The utterances in progress."""
-        return self._turns.count
+        return self._queue.count
 
     @contextmanager
-    def place(self, client: str | None = None) -> Iterator[Stay]:
+    def place(self, client: str | None = None) -> Iterator[AdmittedUtterance]:
         """Admit an utterance for the time of the block.
 
         Args:
@@ -50,30 +50,30 @@ class Admission:
             OverloadedError: there is no capacity; the text says when there may be.
         """
         self._take(client_number(client))
-        stay = Stay(self)
+        admitted = AdmittedUtterance(self)
         try:
-            yield stay
+            yield admitted
         finally:
-            self._leave(stay.start_s)
+            self._leave(admitted.start_s)
 
-    def beside(self) -> AbstractContextManager[Stay]:
+    def probe(self) -> AbstractContextManager[AdmittedUtterance]:
         """Run a probe without taking capacity from clients; nothing is learned from it."""
-        return nullcontext(Stay(self, learns=False))
+        return nullcontext(AdmittedUtterance(self, learns=False))
 
     def _take(self, client: int) -> None:
-        self._turns.require(client)
+        self._queue.require(client)
         self._board["held"] += 1
-        self._turns.over(client)
+        self._queue.over(client)
 
     def _leave(self, since_s: float) -> None:
         now = self.now()
         self._board["held"] -= 1
         mean_s = float(self._board["stay_s"]) or now - since_s
-        self._board["stay_s"] = mean_s + STAY_SHARE * (now - since_s - mean_s)
+        self._board["stay_s"] = mean_s + DURATION_SHARE * (now - since_s - mean_s)
         self._board["freed_s"] = now
 
 
-class Stay:
+class AdmittedUtterance:
     """An admitted utterance, from which the capacity is learned.
 
     Args:

@@ -31,7 +31,7 @@ from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.text_segment import SegmentSink
 from cosyvoice_runtime.metrics import moments
-from cosyvoice_runtime.serving.speech.admission import Admission, Stay
+from cosyvoice_runtime.serving.speech.admission import Admission, AdmittedUtterance
 from cosyvoice_runtime.serving.speech.listeners import ChunkListener
 from cosyvoice_runtime.serving.speech.open_utterances import OpenUtterances, TextEvent, TextMessage
 from cosyvoice_runtime.serving.speech.speech_inputs import SpeechInputs
@@ -180,10 +180,10 @@ class SpeechService:
     ) -> None:
         timer = RequestTimer(metrics, Playback(metrics.now), text_whole=opening is None)
         with timer:
-            with self._place(inputs) as stay:
+            with self._place(inputs) as admitted:
                 self._engine.require()
                 if opening is None:
-                    await self._while_there(self._speak(inputs, listener, timer, stay), listener)
+                    await self._while_there(self._speak(inputs, listener, timer, admitted), listener)
                 else:
                     with self._open.open(opening) as text:
                         await self._while_there(self._speak_arriving(inputs, text, listener, timer), listener)
@@ -196,8 +196,8 @@ class SpeechService:
             if listener.call == call:
                 task.cancel()
 
-    def _place(self, inputs: Inputs) -> AbstractContextManager[Stay]:
-        return self._admission.beside() if inputs.is_probe else self._admission.place(inputs.client)
+    def _place(self, inputs: Inputs) -> AbstractContextManager[AdmittedUtterance]:
+        return self._admission.probe() if inputs.is_probe else self._admission.place(inputs.client)
 
     async def speed(self, at_once: int = 1) -> float:
         """Measure the seconds of speech per second, without other utterances.
@@ -224,19 +224,21 @@ class SpeechService:
         async with aclosing(self._chunks(request, prompts)) as chunks:
             return sum([chunk.seconds async for chunk in chunks])
 
-    async def _speak(self, inputs: Inputs, listener: ChunkListener, timer: RequestTimer, stay: Stay) -> None:
+    async def _speak(
+        self, inputs: Inputs, listener: ChunkListener, timer: RequestTimer, admitted: AdmittedUtterance
+    ) -> None:
         """Speak, and start once more if the engine ended before anything was heard."""
         try:
-            await self._speak_once(inputs, listener, timer, stay)
+            await self._speak_once(inputs, listener, timer, admitted)
         except StageLostError as error:
             if not listener.begin_again():
                 raise
             logger.warning("an utterance waits, to start anew: %s", error)
             await self._engine.back()
-            await self._speak_once(inputs, listener, timer, stay)
+            await self._speak_once(inputs, listener, timer, admitted)
 
     async def _speak_once(
-        self, inputs: Inputs, listener: ChunkListener, timer: RequestTimer, stay: Stay
+        self, inputs: Inputs, listener: ChunkListener, timer: RequestTimer, admitted: AdmittedUtterance
     ) -> None:
         moments.begin()
         moments.note("cosyvoice2 has the request")
@@ -247,10 +249,10 @@ class SpeechService:
             async for chunk in chunks:
                 await listener.send(chunk)
                 moments.note("cosyvoice2 has sent audio")
-                stay.spoke(chunk.seconds)
+                admitted.spoke(chunk.seconds)
                 kept_s += chunk.seconds
                 if listener.streams:
-                    stay.played(late=timer.sent(kept_s))
+                    admitted.played(late=timer.sent(kept_s))
                     kept_s = 0.0
         timer.sent(kept_s)  # A client that gets one answer receives it now.
 

@@ -10,7 +10,7 @@ import numpy as np
 UNNAMED = 1
 """The number of clients without a name. They are not distinguished: each refusal makes a ticket, and any such
 client may use one that is due. A named client has one ticket for all its requests."""
-PATIENCE_S = 1.0
+VALID_S = 1.0
 """The time for which a ticket stays valid after it is due."""
 MOST_TICKETS = 1024
 TICKETS = np.dtype([("client", "u8"), ("since_s", "f8"), ("due_s", "f8"), ("last_s", "f8")])
@@ -72,4 +72,4 @@ class Tickets:
         self._last_s[ticket] = 0
 
     def _valid(self, now: float) -> Any:
-        return (self._last_s > 0) & (self._last_s + PATIENCE_S > now)
+        return (self._last_s > 0) & (self._last_s + VALID_S > now)

@@ -1,4 +1,4 @@
-"""A model that answers whole batches, called on the socket of a process and through a door."""
+"""A model that answers whole batches, called on the socket of a process and through a proxy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from triton_python_backend_utils import InferenceRequest
 from cosyvoice_runtime.errors import StageError
 from cosyvoice_runtime.serving.hosted.batches import Batches
 from cosyvoice_runtime.serving.hosted.model_host import ModelHost
-from cosyvoice_runtime.serving.proxies.door import Door
+from cosyvoice_runtime.serving.proxies.proxy_model import ProxyModel
 from cosyvoice_runtime.serving.triton.request import Inputs, respond
 from cosyvoice_runtime.serving.triton.schema import AUDIO_TOKENIZER
 from cosyvoice_runtime.settings import AudioTokenizerSettings
@@ -121,14 +121,14 @@ def test_batch_that_fails_is_answered_and_the_next_one_computed(batched, lengths
     assert outputs["prompt_speech_tokens"].tolist() == [[5]]
 
 
-def test_door_of_a_model_that_answers_once_answers_once(batched, lengths):
-    door = Door("audio_tokenizer", batched, streamed=False)
+def test_proxy_of_a_model_that_answers_once_answers_once(batched, lengths):
+    proxy = ProxyModel("audio_tokenizer", batched, streamed=False)
     request = InferenceRequest(AUDIO_TOKENIZER.encode(**REFERENCE))
     request.sender = FinalSender()
     lengths.may_answer.release()
-    assert door.execute([request]) == [None]
+    assert proxy.execute([request]) == [None]
     assert request.sender.final.wait(PATIENCE_S)
-    door.finalize()
+    proxy.finalize()
     [response] = request.sender.responses
     assert response.error() is None
     assert response.output_tensors()[0].as_numpy().tolist() == [[3]]

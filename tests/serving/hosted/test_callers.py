@@ -252,7 +252,7 @@ def test_calls_one_after_another_share_a_connection(path, monkeypatch):
     assert len(made) == 4
 
 
-def test_door_waits_for_a_host_that_many_want_and_not_for_one_that_is_away(path, tmp_path, monkeypatch):
+def test_proxy_waits_for_a_host_that_many_want_and_not_for_one_that_is_away(path, tmp_path, monkeypatch):
     connect, tries = host_client._connected, []
 
     def crowded(path: Path) -> socket.socket:

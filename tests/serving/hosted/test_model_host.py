@@ -1,4 +1,4 @@
-"""Models of one process, called on their socket as a server would be, and through a door."""
+"""Models of one process, called on their socket as a server would be, and through a proxy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cosyvoice_runtime.errors import InvalidInput, NotFoundError, StageError
 from cosyvoice_runtime.process.loop_calls import LoopCalls
 from cosyvoice_runtime.serving.hosted.hosted_request import Answers, ModelAnswer
 from cosyvoice_runtime.serving.hosted.model_host import ModelHost
-from cosyvoice_runtime.serving.proxies.door import Door
+from cosyvoice_runtime.serving.proxies.proxy_model import ProxyModel
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply, answer
 from cosyvoice_runtime.serving.triton.schema import TENSORRT_LLM, TOKEN2WAV
 from eventually import eventually
@@ -192,16 +192,16 @@ def test_host_takes_the_place_of_a_dead_one(tmp_path):
     assert outputs["waveform"].tolist() == [[1.0, 2.0, 3.0]]
 
 
-class DoorRequests:
+class ProxyRequests:
     """Requests that wait for their last response."""
 
     def __init__(self, socket: Path) -> None:
-        self.door = Door("tensorrt_llm", socket)
+        self.proxy = ProxyModel("tensorrt_llm", socket)
 
     def ask(self, request_id: str = "", **inputs: Any) -> InferenceRequest:
         request = InferenceRequest(TENSORRT_LLM.encode(**inputs), request_id)
         request.sender = FinalSender()
-        self.door.execute([request])
+        self.proxy.execute([request])
         return request
 
 
@@ -222,14 +222,14 @@ class FinalSender:
 
 
 @pytest.fixture
-def door(socket):
-    door = DoorRequests(socket)
-    yield door
-    door.door.finalize()
+def proxy(socket):
+    proxy = ProxyRequests(socket)
+    yield proxy
+    proxy.proxy.finalize()
 
 
-def test_door_passes_on_what_the_model_answers(door):
-    request = door.ask(**LM)
+def test_proxy_passes_on_what_the_model_answers(proxy):
+    request = proxy.ask(**LM)
     assert request.sender.final.wait(PATIENCE_S)
     found = [
         {each.name(): each.as_numpy() for each in one.output_tensors()} for one in request.sender.responses
@@ -237,36 +237,36 @@ def test_door_passes_on_what_the_model_answers(door):
     assert [outputs["output_ids"].item() for outputs in found] == [0, 1, 2, 3, 4]
 
 
-def test_door_passes_errors_on_with_their_status(door):
-    request = door.ask(**LM | {"input_ids": [13, 2]})
+def test_proxy_passes_errors_on_with_their_status(proxy):
+    request = proxy.ask(**LM | {"input_ids": [13, 2]})
     assert request.sender.final.wait(PATIENCE_S)
     [response] = request.sender.responses
     assert response.error().message().startswith("INVALID_ARGUMENT: input_ids: 13 is not accepted")
 
 
-def test_door_keeps_the_order_of_requests_with_one_id(door, lm):
-    door.ask("id", **LM, text_open=True)
+def test_proxy_keeps_the_order_of_requests_with_one_id(proxy, lm):
+    proxy.ask("id", **LM, text_open=True)
     for number in range(30):
-        door.ask("id", more_text=[number])
+        proxy.ask("id", more_text=[number])
     for _ in range(31):
         assert lm.began.acquire(timeout=PATIENCE_S)
     assert lm.texts == list(range(30))
     lm.replies[0].finish()
 
 
-def test_door_lets_go_of_a_request_whose_client_has_left(door, lm):
-    request = door.ask("id", **LM, text_open=True)
+def test_proxy_lets_go_of_a_request_whose_client_has_left(proxy, lm):
+    request = proxy.ask("id", **LM, text_open=True)
     assert lm.began.acquire(timeout=PATIENCE_S)
     request.sender.gone = True
     assert request.sender.final.wait(PATIENCE_S)
     eventually(lambda: lm.replies[0].cancelled)
 
 
-def test_door_without_a_process_behind_it_says_so(tmp_path):
-    door = DoorRequests(tmp_path / "nobody")
-    request = door.ask(**LM)
+def test_proxy_without_a_process_behind_it_says_so(tmp_path):
+    proxy = ProxyRequests(tmp_path / "nobody")
+    request = proxy.ask(**LM)
     assert request.sender.final.wait(PATIENCE_S)
-    door.door.finalize()
+    proxy.proxy.finalize()
     [response] = request.sender.responses
     assert response.error().message().startswith("UNAVAILABLE: tensorrt_llm: its process is away")
 
@@ -349,7 +349,7 @@ LARGE = {
 @pytest.mark.parametrize(
     ("module", "needed"),
     [
-        ("serving.proxies.guests", set()),
+        ("serving.proxies.models", set()),
         ("serving.hosted.model_host", set()),
         ("serving.speech.model", {"pydantic"}),
         ("serving.hosted.host_model", {"pydantic"}),

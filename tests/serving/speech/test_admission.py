@@ -13,7 +13,7 @@ import pytest
 from cosyvoice_runtime.errors import OverloadedError
 from cosyvoice_runtime.serving.speech.admission import Admission
 from cosyvoice_runtime.serving.speech.board import open_board
-from cosyvoice_runtime.serving.speech.turns import LONGEST_WAIT_S, SPREAD_S
+from cosyvoice_runtime.serving.speech.refusal_queue import LONGEST_WAIT_S, SPREAD_S
 from standing_clock import StandingClock
 
 

@@ -11,7 +11,7 @@ PAUSE_S = 60.0
 """The time between two lines; the next one says how many were left out."""
 
 
-class SeldomLog:
+class RateLimitedLog:
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger
         self._next = 0.0
@@ -26,13 +26,13 @@ class SeldomLog:
         self._next, self._left_out = now + PAUSE_S, 0
 
 
-def log_accepts_seldom(loop: asyncio.AbstractEventLoop, logger: logging.Logger) -> None:
+def log_accept_errors(loop: asyncio.AbstractEventLoop, logger: logging.Logger) -> None:
     """Log at a limited rate that a loop can't accept connections, which it retries continuously."""
-    seldom = SeldomLog(logger)
+    limited = RateLimitedLog(logger)
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if "accept" in context.get("message", ""):
-            seldom.warning("connections can't be accepted: %s", context.get("exception"))
+            limited.warning("connections can't be accepted: %s", context.get("exception"))
         else:
             loop.default_exception_handler(context)
 

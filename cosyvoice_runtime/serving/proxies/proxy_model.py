@@ -23,7 +23,7 @@ LOOK_S = 0.5
 """The time between two checks whether a client has left."""
 
 
-class Door:
+class ProxyModel:
     """Forwards a model's requests. Requests with the same id reach the model in order.
 
     Args:
@@ -38,7 +38,7 @@ class Door:
         self._count = RequestCount(model)
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._users: Counter[str] = Counter()
-        self._loop = EventLoopThread("door")
+        self._loop = EventLoopThread("proxy")
         self._host = HostClient(socket)
         logger.info("%s is computed in another model's process, at %s", model, socket)
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from cosyvoice_runtime.gateway.patience import LARGEST_BUFFER, SLOWEST_BYTES_PER_S, Patience
+from cosyvoice_runtime.gateway.slow_reader import LARGEST_BUFFER, SLOWEST_BYTES_PER_S, SlowReaderTimeout
 
 LIMIT_S = 60.0
 
@@ -29,12 +29,12 @@ def given_up_after(written: int, size: int) -> float:
 
     async def measure() -> float:
         hours, given_up = Hours(), asyncio.Event()
-        patience = Patience(LIMIT_S, "somebody", given_up.set)
+        timeout = SlowReaderTimeout(LIMIT_S, "somebody", given_up.set)
         if written:
-            with patience.during(written):
+            with timeout.during(written):
                 pass
         waited_s = 0.0
-        with patience.during(size):
+        with timeout.during(size):
             while not given_up.is_set():
                 await hours.pass_by(0.1)
                 waited_s += 0.1
@@ -59,12 +59,12 @@ def test_client_may_take_what_slow_playing_takes_beside_the_limit(written: int, 
 def test_nobody_is_given_up_between_writes_or_after_one_that_failed():
     async def check() -> bool:
         hours, given_up = Hours(), asyncio.Event()
-        patience = Patience(LIMIT_S, "somebody", given_up.set)
+        timeout = SlowReaderTimeout(LIMIT_S, "somebody", given_up.set)
         for _ in range(3):
-            with patience.during(0):
+            with timeout.during(0):
                 await hours.pass_by(LIMIT_S - 1.0)
             await hours.pass_by(3600.0)
-        with pytest.raises(ConnectionError), patience.during(0):
+        with pytest.raises(ConnectionError), timeout.during(0):
             raise ConnectionError
         await hours.pass_by(3600.0)
         return given_up.is_set()

@@ -6,7 +6,7 @@ import json
 from typing import Any, ClassVar
 
 from cosyvoice_runtime.engine.host_client import NETWORKS, SPEECH, host_socket
-from cosyvoice_runtime.serving.proxies.door import Door
+from cosyvoice_runtime.serving.proxies.proxy_model import ProxyModel
 from cosyvoice_runtime.serving.triton.load import read_parameters
 
 
@@ -24,13 +24,13 @@ class HostedProxy:
     def initialize(self, arguments: dict[str, str]) -> None:
         read_parameters(arguments)
         policy = json.loads(arguments["model_config"]).get("model_transaction_policy", {})
-        self._door = Door(self.name, host_socket(self.socket), streamed=policy.get("decoupled", False))
+        self._proxy = ProxyModel(self.name, host_socket(self.socket), streamed=policy.get("decoupled", False))
 
     def execute(self, requests: list[Any]) -> Any:
-        return self._door.execute(requests)
+        return self._proxy.execute(requests)
 
     def finalize(self) -> None:
-        self._door.finalize()
+        self._proxy.finalize()
 
 
 class OfflineModel(HostedProxy):

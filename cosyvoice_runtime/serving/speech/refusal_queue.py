@@ -24,11 +24,11 @@ FIRST_WAIT_S = 0.4
 KEPT_S = 0.5
 """The time for which free capacity is reserved for the next clients in the queue. Many refused clients never
 come back, so other clients get it afterwards."""
-USUAL_STAY_S = 2.0
+USUAL_DURATION_S = 2.0
 """The assumed duration of an utterance before the first has ended."""
 
 
-class Turns:
+class RefusalQueue:
     """Decides whether a client is admitted, without admitting it.
 
     Refusing at once, and not after a wait, tells a client to try elsewhere; a queue would only hide that the
@@ -88,7 +88,7 @@ class Turns:
     @property
     def _turn_s(self) -> float:
         """The seconds between two ends of utterances."""
-        return (float(self._board["stay_s"]) or USUAL_STAY_S) / self.capacity.limit
+        return (float(self._board["stay_s"]) or USUAL_DURATION_S) / self.capacity.limit
 
     def _wait_s(self, ahead: int, others_s: float) -> float:
         """The wait until those ahead in the queue are admitted, in tenths of a second.

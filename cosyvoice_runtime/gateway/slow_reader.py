@@ -15,7 +15,7 @@ LARGEST_BUFFER = 2**24
 """The most bytes that a client may have received and not read."""
 
 
-class Patience:
+class SlowReaderTimeout:
     """The slow-reader timeout of one call.
 
     What is seen of a client is that a write comes to its end. One that reads as it plays, out of a buffer of
