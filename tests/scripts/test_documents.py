@@ -85,7 +85,7 @@ def parts(command: str) -> tuple[dict[str, str], list[str]]:
     return dict(variable.split("=", 1) for variable in variables), words
 
 
-def tests_of(command: str) -> list[str]:
+def known_tests(command: str) -> list[str]:
     """Tests that run the command or check its files; the longest beginning counts."""
     text = " ".join(parts(command)[1])
     fitting = [beginning for beginning in KNOWN if f"{text} ".startswith(f"{beginning} ")]
@@ -113,7 +113,7 @@ def test_command_of_a_page_has_settings_a_script_and_tests(command: str) -> None
     )
     if words[0].endswith(".py"):
         assert list(ROOT.glob(f"*/{words[0]}"))
-    assert all((ROOT / test).exists() for test in tests_of(command))
+    assert all((ROOT / test).exists() for test in known_tests(command))
 
 
 def test_no_test_is_listed_of_a_command_that_no_page_has() -> None:
