@@ -29,11 +29,11 @@ from cosyvoice_runtime.audio.resample import resample
 from cosyvoice_runtime.engine.utterance.request import lm_prompts
 from cosyvoice_runtime.lm import Prompt, RunningBatch, SamplingOptions
 from cosyvoice_runtime.lm.generation import TokenLimits
-from cosyvoice_runtime.lm.host_steps import HostSteps
 from cosyvoice_runtime.lm.onnx.export import export_lm
 from cosyvoice_runtime.lm.onnx.files import WEIGHT_FORMATS, LmFiles
 from cosyvoice_runtime.lm.onnx.speech_lm import OnnxCachedLM, OnnxKVCache, OnnxSpeechLM
 from cosyvoice_runtime.lm.prompt import num_positions
+from cosyvoice_runtime.lm.running_batch import HostSteps
 from cosyvoice_runtime.local import SpeechRequest, Synthesizer
 from measuring.heard import RATE, Recogniser, distance, words
 from measuring.machine import ROOT, provenance

@@ -12,9 +12,8 @@ from cosyvoice_runtime.arrays import Array, Floats
 from cosyvoice_runtime.check.watch import NumberWatch
 from cosyvoice_runtime.errors import FLOW, SPEECH_LM, VOCODER
 from cosyvoice_runtime.flow.prompt import FlowPrompt
-from cosyvoice_runtime.lm.host_steps import CachedNetwork, HostSteps
 from cosyvoice_runtime.lm.prompt import Prompt, num_positions
-from cosyvoice_runtime.lm.running_batch import RunningBatch
+from cosyvoice_runtime.lm.running_batch import CachedNetwork, HostSteps, RunningBatch
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.settings.machine import installed
 

@@ -26,7 +26,7 @@ class CachePool(NamedTuple):
 
     @classmethod
     def of(cls, positions: int, page: int = PAGE) -> CachePool:
-        """As many pages as hold so many positions."""
+        """Make a pool of as many pages as hold so many positions."""
         return cls(page, -(-positions // page))
 
 
@@ -40,7 +40,7 @@ class PageLedger:
         held: [slots] int64, how many each has.
         room: [slots] int64, positions that these hold; at most ``max_len``.
         holding: slots that have any.
-        changed: whether the table has changed since whoever reads it last set this to False.
+        changed: whether the table has changed since its reader last set this to False.
 
     Raises:
         ValueError: the pool does not hold one slot of ``max_len`` positions.
@@ -143,7 +143,7 @@ class CacheSlots(ABC):
         max_len: most positions of each.
         lengths: [slots] int64, positions written so far.
         pages: what each slot holds of the pool.
-        evictions, recomputed: of `CacheUse`.
+        evictions, recomputed: counters, as in `CacheUse`.
 
     Args:
         pool: None: a page of ``max_len`` positions for each slot, which is its own.
@@ -167,7 +167,7 @@ class CacheSlots(ABC):
         """Zero what a slot holds: a mask cannot hide NaN or infinity."""
 
     def tidy(self) -> None:  # noqa: B027 - nothing, where no pages are shared
-        """Do at once what the next pass would have to do first, for nobody waits for it now."""
+        """Do now what the next pass would have to do first: no sequence runs that would wait for it."""
 
     @property
     def free_slots(self) -> int:
@@ -175,7 +175,7 @@ class CacheSlots(ABC):
 
     @property
     def use(self) -> CacheUse:
-        """As it is now."""
+        """Present use of the cache."""
         pages = self.pages
         without = self.slots - self.free_slots - len(pages.holding)
         return CacheUse(pages.total, pages.total - pages.free, without, self.evictions, self.recomputed)

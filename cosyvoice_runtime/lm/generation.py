@@ -233,7 +233,7 @@ class Generation:
         return self.stream
 
     def _look_ahead(self) -> None:
-        """Limits or stream have changed: what follows does so for as many tokens as possible unlooked at."""
+        """Limits or stream have changed: find how many tokens may follow before they are looked at again."""
         self._may_end_at = 0
         self.plain_until = self.limits.max_tokens
         if self.stream is not None and self.stream.state is StreamState.DECODING:

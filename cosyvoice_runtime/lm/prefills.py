@@ -31,14 +31,14 @@ class Residents:
         self._slots = np.zeros(0, dtype=np.int64)
 
     def slots(self, sequences: Sequence[Generation]) -> IntArray:
-        """[n] of these; not to be written. Mostly they are those of the last call."""
+        """Slots [n] of these sequences, not to be written; mostly they are the same as in the last call."""
         if sequences != self._sequences:
             self._sequences = list(sequences)
             self._slots = np.array([each.slot for each in sequences], dtype=np.int64)
         return self._slots
 
     def hungry(self, running: Iterable[Generation]) -> list[Generation]:
-        """Those, in order, that only a feed can bring forward, of what is there or is still to come."""
+        """Sequences, in order, that only a feed can bring forward: of text that is there or still to come."""
         holding = self._pages.holding
         return [each for each in running if each.stalled or each.slot not in holding]
 
@@ -111,7 +111,7 @@ class Residents:
         return True
 
     def _waiting(self, running: Iterable[Generation]) -> list[Generation]:
-        """Those that hold pages and wait for text."""
+        """Sequences that hold pages and wait for text."""
         return [each for each in running if each.waiting and self.holds(each)]
 
     def _evict(self, sequence: Generation) -> None:
@@ -156,20 +156,20 @@ class Prefills:
         self._batch = batch
 
     def groups(self, running: Sequence[Generation]) -> Iterator[list[Prefill]]:
-        """`ready`, pass by pass."""
+        """Group what is `ready` into passes."""
         return grouped(self.ready(self._residents.hungry(running), running), self.fits)
 
-    def ready(self, turn: Iterable[Generation], running: Sequence[Generation]) -> Iterator[Prefill]:
-        """Take what is ready from sequences whose turn it is, as far as the cache has room.
+    def ready(self, candidates: Iterable[Generation], running: Sequence[Generation]) -> Iterator[Prefill]:
+        """Take what is ready from the candidates, as far as the cache has room.
 
         One whose next text would make it longer than a slot may be ends with reason ``length``. While one
-        that has no pages finds too few, nobody who came later gets any: it would wait for ever.
+        that has no pages finds too few, no later sequence gets any: it would wait for ever.
 
         Args:
             running: all sequences; some may lose their pages.
         """
         blocked = False
-        for sequence in turn:
+        for sequence in candidates:
             if blocked and not self._residents.holds(sequence):
                 continue
             prefill = self._next(sequence)
@@ -205,7 +205,7 @@ class Prefills:
 
 
 def grouped(prefills: Iterable[Prefill], fits: Fits) -> Iterator[list[Prefill]]:
-    """Consecutive ones that one pass may take."""
+    """Group consecutive prefills that one pass may take."""
     group: list[Prefill] = []
     for prefill in prefills:
         if group and not fits([*group, prefill]):

@@ -38,7 +38,7 @@ class ExponentialNoise:
 
     @cached_property
     def _twister(self) -> np.random.RandomState:
-        """Seeded when it is first asked, which takes 0.1 ms: nobody asks where a device draws.
+        """The generator, seeded when first asked, which takes 0.1 ms; where a device draws, it never is.
 
         The legacy class: its seeding is the one of 2002, and numpy has promised to keep its numbers.
         """
@@ -168,7 +168,7 @@ def _describe(kind: type, low: float, high: float) -> str:
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 Blocked = npt.NDArray[np.bool_]
-"""[B, stop ids], those of the last ids that must not be drawn."""
+"""[B, stop ids], true where a stop id must not be drawn."""
 
 NOT_FINITE = -1
 """Drawn for a sequence whose logits are no distribution."""
@@ -266,7 +266,7 @@ def top_candidates(scores: FloatArray, depth: int) -> tuple[FloatArray, IntArray
 
 
 def softmax(scores: FloatArray) -> FloatArray:
-    """Of each row."""
+    """Softmax of each row."""
     exps = np.exp(scores - scores.max(axis=1, keepdims=True))
     exps /= exps.sum(axis=1, keepdims=True)
     return exps

@@ -23,10 +23,9 @@ from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.flow.free_pages import FIRST_PAGE, WASTE_PAGE, ZERO_PAGE
 from cosyvoice_runtime.lm.cache import CachePool, CacheSlots, PageLedger
 from cosyvoice_runtime.lm.generation import FinishReason, Generation
-from cosyvoice_runtime.lm.host_steps import HostSteps, fed_slots
 from cosyvoice_runtime.lm.prefills import Prefill
 from cosyvoice_runtime.lm.prompt import Prompt, prompt_codes
-from cosyvoice_runtime.lm.running_batch import RunningBatch
+from cosyvoice_runtime.lm.running_batch import HostSteps, RunningBatch, fed_slots
 from cosyvoice_runtime.lm.sampling import NOT_FINITE, SamplingOptions
 from cosyvoice_runtime.lm.torch.kv_cache import CacheView, KVCache, PagedKVCache
 from examples import examples

@@ -26,13 +26,13 @@ from cosyvoice_runtime.lm import (
     generate_all,
 )
 from cosyvoice_runtime.lm.generation import TokenLimits
-from cosyvoice_runtime.lm.host_steps import CachedNetwork, HostSteps
 from cosyvoice_runtime.lm.onnx import export as lm_export
 from cosyvoice_runtime.lm.onnx.export import BLOCK, MIDDLE, FloatArrays, quantised, write_lm
 from cosyvoice_runtime.lm.onnx.files import BLOCKS, ROWS, LmFiles
 from cosyvoice_runtime.lm.onnx.speech_lm import OnnxCachedLM, OnnxKVCache, OnnxSpeechLM
 from cosyvoice_runtime.lm.prefills import Prefill
 from cosyvoice_runtime.lm.prompt import TASK, PromptPart, Table
+from cosyvoice_runtime.lm.running_batch import CachedNetwork, HostSteps
 from cosyvoice_runtime.lm.torch.cached_lm import CachedLM
 
 MAX_LEN = 64

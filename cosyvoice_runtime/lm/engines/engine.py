@@ -182,7 +182,7 @@ def see_only(device: str, engine: str) -> None:
 
 
 def check_cache_room(settings: TensorrtLlmSettings, max_positions: int) -> None:
-    """For engines in which a running request never waits for cache that another one holds.
+    """Check settings for an engine in which no running request waits for cache that another one holds.
 
     Args:
         max_positions: that the network knows.
@@ -197,7 +197,7 @@ def check_cache_room(settings: TensorrtLlmSettings, max_positions: int) -> None:
 
 
 def check_shared_room(settings: TensorrtLlmSettings, max_positions: int) -> None:
-    """For an engine whose requests share pages.
+    """Check settings for an engine whose requests share pages.
 
     Raises:
         InvalidInput: requests may be longer than the network knows, or than the cache.

@@ -62,10 +62,10 @@ class StepStreams:
         self._captured: CaptureOnParts | None = None
 
     def capture(self, whole: CudaGraphCapture) -> GraphCapture:
-        """For graphs that are replayed in whatever stream is next.
+        """Make the capture of graphs that are replayed in whichever stream is next.
 
-        Those for the part of few utterances in progress are captured beside work, if that has not begun;
-        until then they are replayed on that of many.
+        Graphs of the partition for few utterances are captured alongside work, if that has not begun; until
+        then they are replayed on the partition for many.
         """
         _, *of_parts = self._streams
         if self._shared is None or not of_parts:

@@ -153,7 +153,7 @@ def _joined_held(
     WIDTH: tl.constexpr, HEADS: tl.constexpr, PARTS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
     PIECE: tl.constexpr, GROUPS: tl.constexpr,
 ):  # fmt: skip
-    """The same for any number of sequences, as :func:`held`."""
+    """Joined products for any number of sequences, as :func:`held`."""
     if COLUMNS == 1 or COLUMNS >= CROWD:
         found = _joined_products(
             mixed, shares, row, s, inside, batch, WIDTH, HEADS, PARTS, ROWS, COLUMNS, PIECE, GROUPS

@@ -118,7 +118,7 @@ def _held(
     WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
     PIECE: tl.constexpr, GROUPS: tl.constexpr, AHEAD: tl.constexpr,
 ):  # fmt: skip
-    """Of one sequence, or of a crowd."""
+    """Products of one sequence, or of `CROWD` and more."""
     PIECES: tl.constexpr = (WIDTH + PIECE - 1) // PIECE
     a = load_inputs(inputs, s, inside, 0, WIDTH, PIECE, GROUPS)
     sums = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
@@ -157,7 +157,7 @@ def _held_pair(
     first, second, inputs, s, inside,
     WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
 ):  # fmt: skip
-    """Of one sequence, or of a crowd."""
+    """Products of one sequence, or of `CROWD` and more."""
     PIECES: tl.constexpr = (WIDTH + PIECE - 1) // PIECE
     a = load_inputs(inputs, s, inside, 0, WIDTH, PIECE, GROUPS)
     left = no_sums(COLUMNS, ROWS, PIECE, GROUPS)

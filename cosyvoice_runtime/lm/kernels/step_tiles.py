@@ -160,5 +160,5 @@ way."""
 
 
 def step_tiles(batch: int, on_part: bool = False) -> StepTiles:
-    """Those for a step of this many sequences, on all of the GPU or on a part."""
+    """Tiles for a step of this many sequences, on the whole GPU or on a partition."""
     return up_to(PART_BY_BATCH, batch, PART_MANY) if on_part else up_to(BY_BATCH, batch, MANY)

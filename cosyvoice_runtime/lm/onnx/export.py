@@ -58,7 +58,7 @@ INT8_PRODUCTS = 4
 HEAD_MULTIPLE = 16
 """The runtime rotates heads of such widths alone."""
 ALIGNMENT = 4096
-"""Of a weight in its file, which is mapped into memory."""
+"""Alignment of a weight in its file, which is mapped into memory."""
 
 
 class SpeechGraph(RuntimeGraph):

@@ -17,7 +17,6 @@ import numpy as np
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.lm.cache import CacheSlots
-from cosyvoice_runtime.lm.host_steps import HostSteps, fed_slots
 from cosyvoice_runtime.lm.onnx.files import (
     EMBEDDINGS,
     KINDS,
@@ -30,14 +29,14 @@ from cosyvoice_runtime.lm.onnx.files import (
 )
 from cosyvoice_runtime.lm.prefills import Prefill
 from cosyvoice_runtime.lm.prompt import CONTROL_ROWS, PromptPart, Table
-from cosyvoice_runtime.lm.running_batch import RunningBatch
+from cosyvoice_runtime.lm.running_batch import HostSteps, RunningBatch, fed_slots
 from cosyvoice_runtime.lm.sampling import Blocked, FloatArray, IntArray, SamplerState, sample_batch
 from cosyvoice_runtime.onnx.returned_memory import ReturnedMemory
 from cosyvoice_runtime.onnx.session import BoundRun, open_session
 
 MAPS = Path("/proc/self/smaps")
 FIELDS = 6
-"""Of a mapping's first line in it, the last one the file, which may have spaces; sizes follow, one a line."""
+"""Fields of a mapping's first line, the last one the file, maybe with spaces; sizes follow, one a line."""
 
 
 class Mapping(NamedTuple):

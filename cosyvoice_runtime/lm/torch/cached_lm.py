@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.gpu.transfer import integers, moved
-from cosyvoice_runtime.lm.host_steps import fed_slots
 from cosyvoice_runtime.lm.prefills import Prefill
+from cosyvoice_runtime.lm.running_batch import fed_slots
 from cosyvoice_runtime.lm.sampling import Blocked, Choices, SamplerState, depth_of, draw, seen_ids
 from cosyvoice_runtime.lm.torch.kv_cache import KVCache
 from cosyvoice_runtime.lm.torch.speech_decoder import SpeechDecoder

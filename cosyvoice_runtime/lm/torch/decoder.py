@@ -9,9 +9,8 @@ import torch
 from cosyvoice_runtime.gpu.cuda_graphs import GraphCapture
 from cosyvoice_runtime.lm.cache import CachePool
 from cosyvoice_runtime.lm.generation import Emission, FinishReason, TokenLimits
-from cosyvoice_runtime.lm.host_steps import HostSteps
 from cosyvoice_runtime.lm.prompt import Prompt, num_positions
-from cosyvoice_runtime.lm.running_batch import DEFAULT_OPTIONS, RunningBatch, Steps
+from cosyvoice_runtime.lm.running_batch import DEFAULT_OPTIONS, HostSteps, RunningBatch, Steps
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.torch.cached_lm import CachedLM
 from cosyvoice_runtime.lm.torch.device_steps import DeviceSteps, StepDraws

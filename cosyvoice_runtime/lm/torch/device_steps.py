@@ -53,7 +53,7 @@ class UnderWay(NamedTuple):
     ids: Fetch
 
     def without(self, gone: Collection[Generation]) -> UnderWay:
-        """As it is for the others."""
+        """The pass for the other sequences alone."""
         kept = [row for row, sequence in enumerate(self.sequences) if sequence not in gone]
         return UnderWay(
             [self.sequences[row] for row in kept],
@@ -63,7 +63,7 @@ class UnderWay(NamedTuple):
         )
 
     def drawn(self) -> Iterator[Drawn]:
-        """Wait for the ids, if they are anybody's."""
+        """Wait for the ids, if any sequence still wants them."""
         if self.sequences:
             ids = self.ids.array()[self.places].tolist()
             yield from zip(self.sequences, ids, self.positions, strict=True)
@@ -125,7 +125,7 @@ class DeviceSteps:
         return [drawn for each in before for drawn in each.drawn()]
 
     def _current(self, launched: UnderWay) -> UnderWay:
-        """Without sequences that what was read since has ended or stalled."""
+        """The pass without sequences that have ended or stalled since."""
         for sequence in launched.sequences:
             sequence.unfed = False
         gone = {each for each in launched.sequences if each.stalled or each.finish_reason is not None}
@@ -138,7 +138,7 @@ class DeviceSteps:
         return launched.without(gone)
 
     def _step(self, running: Sequence[Generation], begins: Collection[Generation]) -> Iterator[UnderWay]:
-        """One for all that can go on, those included whose prompts are launched before it."""
+        """One step for all that can go on, also where a prompt is launched before it."""
         drawing = {sequence for each in self._under_way for sequence in each.sequences}.union(begins)
         turns = {  # the others', mostly all, is another draw
             each: _turn(each, (each in drawing) + (each in self._begun))
@@ -181,7 +181,7 @@ class DeviceSteps:
             yield self._drawing(group, self._fed(group))
 
     def _in_turn(self, hungry: Sequence[Generation], running: Sequence[Generation]) -> Iterator[Generation]:
-        """Those that may be fed now: while others speak, prompts of one pass; texts that go on always."""
+        """Sequences that may be fed now: while others speak, prompts of one pass; texts that go on always."""
         speaking = any(sequence.tokens for sequence in running)
         positions = 0
         for sequence in hungry:

@@ -66,7 +66,7 @@ class CachePlaces:
 
 
 class WholePlaces(CachePlaces):
-    """Of consecutive slots with one page each."""
+    """Places of consecutive slots with one page each."""
 
     def read(self, layer: int) -> tuple[Tensor, Tensor]:
         """As `CachePlaces.read`, without a copy."""

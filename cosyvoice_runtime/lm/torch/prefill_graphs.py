@@ -174,7 +174,7 @@ class GraphedPrefills:
         return len(self._graphs)
 
     def graph(self, shape: Shape) -> ReplayedGraph[Tensor]:
-        """That of a shape, as `prompt_shapes` gives it."""
+        """The graph of a shape of `prompt_shapes`."""
         return self._graphs[self._served_by(shape)]
 
     def fits(self, group: Sequence[Prefill]) -> bool:
@@ -199,7 +199,7 @@ class GraphedPrefills:
         return graph.result
 
     def _shape(self, group: Sequence[Prefill]) -> Shape | None:
-        """The smallest."""
+        """The smallest shape that holds these prompts."""
         need, most = Need.of(group), self._cache.max_len
         return next((shape for shape in self._shapes if shape.holds(need, most)), None)
 
@@ -263,7 +263,7 @@ class GraphedPrefills:
 
 
 def prompt_shapes(batch: int, max_len: int) -> Iterator[Shape]:
-    """Of passes with up to ``batch`` prompts; those of the fewest rows, positions and span first."""
+    """Shapes of passes with up to ``batch`` prompts; the fewest rows, positions and span come first."""
     for rows in batch_buckets(batch):
         for positions in _up_to(min(max_len, PROMPT_SIZES[-1]), PROMPT_SIZES):
             if rows == 1 or rows * positions <= PREFILL_POSITIONS:

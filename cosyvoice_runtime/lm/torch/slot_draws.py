@@ -159,7 +159,7 @@ class SlotTables:
         self.set_history(sequences)
 
     def set_history(self, sequences: Sequence[Generation]) -> None:
-        """Of `set`, what few sequences have: ids drawn before, and those that a penalty counts."""
+        """Set what few sequences have: ids drawn before, and ids that a penalty counts."""
         self._set_rows(self.history, [sequence for sequence in sequences if sequence.sampler.history], _ring)
         penalised = [sequence for sequence in sequences if sequence.sampler.options.repetition_penalty != 1]
         self._set_rows(self.seen, penalised, _marks)

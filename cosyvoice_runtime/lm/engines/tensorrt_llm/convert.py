@@ -29,8 +29,7 @@ from cosyvoice_runtime.lm.engines.tensorrt_llm.parameters import (
     rank_schema,
     rank_tensors,
 )
-from cosyvoice_runtime.lm.engines.tensorrt_llm.source import Source
-from cosyvoice_runtime.lm.engines.tensorrt_llm.vocabulary import EngineVocabulary
+from cosyvoice_runtime.lm.engines.tensorrt_llm.source import EngineVocabulary, Source
 from cosyvoice_runtime.manifest import Manifest, stale_reasons
 from cosyvoice_runtime.settings.model import MANIFEST
 

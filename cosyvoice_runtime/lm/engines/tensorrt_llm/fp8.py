@@ -40,7 +40,7 @@ TEXTS = (
 )
 """What is spoken to see how large inputs become: statements and questions in both languages."""
 SPEECH_TOKENS = 50
-"""Of each text: two seconds."""
+"""Speech tokens of each text: two seconds."""
 VOICES = 2
 """Most of the checkpoint's own voices that speak them; without a voice they are spoken too."""
 
@@ -63,7 +63,7 @@ def fp8_schema(schema: Schema) -> Schema:
 
 
 def fp8_dtypes(schema: Schema) -> dict[str, torch.dtype]:
-    """Of the tensors that are not in the checkpoint's own type."""
+    """Types of the tensors that are not in the checkpoint's own."""
     matrices = [name for name in schema if _is_matrix(name)]
     scales = [name for matrix in matrices for name in _scale_names(matrix)]
     return dict.fromkeys(matrices, FP8) | dict.fromkeys(scales, torch.float32)
@@ -84,7 +84,7 @@ def fp8_tensors(
 
 
 def measured_scales(source: Source, tensors: Mapping[str, Tensor]) -> dict[str, Scales]:
-    """Of every matrix by its name; the network speaks to find them, on the CPU in float32.
+    """Scales of every matrix by its name; the network speaks to find them, on the CPU in float32.
 
     Raises:
         InvalidInput: the source is the Hugging Face form, which has no tokenizer to read texts with.
@@ -110,7 +110,7 @@ def _matrices(config: SpeechLMConfig) -> Iterator[tuple[str, str]]:
 
 
 def _largest_weight(tensors: Mapping[str, Tensor], name: str) -> float:
-    """Over all GPUs, and over all matrices that are joined in one."""
+    """Largest absolute weight over all GPUs, and over all matrices that are joined in one."""
     _, _, layer, *rest = name.split(".")
     sources = LAYER[".".join(rest)].sources
     return max(float(tensors[f"{BACKBONE}.layers.{layer}.{source}"].abs().max()) for source in sources)

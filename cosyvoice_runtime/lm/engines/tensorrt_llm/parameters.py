@@ -20,7 +20,7 @@ from cosyvoice_runtime.checkpoint.schema import llm_schema
 from cosyvoice_runtime.checkpoint.shapes import Schema
 from cosyvoice_runtime.checkpoint.tensors import TEXT_TABLE
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.lm.engines.tensorrt_llm.vocabulary import EngineVocabulary
+from cosyvoice_runtime.lm.engines.tensorrt_llm.source import EngineVocabulary
 
 QUANT_ALGOS = {"none": None, "int8": "W8A16", "int4": "W4A16", "fp8": "FP8"}
 """TensorRT-LLM's names of quantisation (``QuantAlgo`` in ``tensorrt_llm/quantization/mode.py``), by ours."""

@@ -23,7 +23,7 @@ from cosyvoice_runtime.lm.engines.releases import TRTLLM_CONTAINER, library_vers
 from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import BIAS_FILE, BIAS_NAME, FORMAT
 from cosyvoice_runtime.lm.engines.tensorrt_llm.engine import TrtllmEngine, TrtllmStatistics
 from cosyvoice_runtime.lm.engines.tensorrt_llm.requests import LibrarySampler, RequestMaker
-from cosyvoice_runtime.lm.engines.tensorrt_llm.vocabulary import EngineVocabulary
+from cosyvoice_runtime.lm.engines.tensorrt_llm.source import EngineVocabulary
 from cosyvoice_runtime.manifest import Manifest, require_current
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.settings import TensorrtLlmSettings

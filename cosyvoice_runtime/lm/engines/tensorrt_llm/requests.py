@@ -13,9 +13,9 @@ from torch import Tensor
 from cosyvoice_runtime.checkpoint.huggingface import SILENT
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm import Generation, Prompt, SamplingOptions
-from cosyvoice_runtime.lm.engines.tensorrt_llm.vocabulary import EngineVocabulary
+from cosyvoice_runtime.lm.engines.tensorrt_llm.source import EngineVocabulary
 from cosyvoice_runtime.lm.generation import TokenLimits
-from cosyvoice_runtime.lm.host_steps import blocked_ids
+from cosyvoice_runtime.lm.running_batch import blocked_ids
 from cosyvoice_runtime.lm.sampling import NOT_FINITE
 from cosyvoice_runtime.lm.torch.cached_lm import sample_batch
 

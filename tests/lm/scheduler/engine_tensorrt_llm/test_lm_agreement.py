@@ -11,7 +11,7 @@ import lm_agreement
 from cosyvoice_runtime.lm import FinishReason, KVCache, Prompt, SamplingOptions, generate
 from cosyvoice_runtime.lm.engines.tensorrt_llm.build import BuildOptions, build
 from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import ConversionOptions, convert
-from cosyvoice_runtime.lm.engines.tensorrt_llm.vocabulary import LAYOUTS
+from cosyvoice_runtime.lm.engines.tensorrt_llm.source import LAYOUTS
 from cosyvoice_runtime.lm.prompt import PromptPart, Table
 from measuring.agreement import Spoken, agreement
 from trtllm_fake.converted_lm import ConvertedLM

@@ -21,7 +21,7 @@ from cosyvoice_runtime.lm.engines.tensorrt_llm.build import (
     command,
 )
 from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import BIAS_FILE, ConversionOptions, convert
-from cosyvoice_runtime.lm.engines.tensorrt_llm.vocabulary import LAYOUTS
+from cosyvoice_runtime.lm.engines.tensorrt_llm.source import LAYOUTS
 from cosyvoice_runtime.manifest import Manifest
 from cosyvoice_runtime.tensorrt.cuda import Gpu
 from trtllm_fake import build_command

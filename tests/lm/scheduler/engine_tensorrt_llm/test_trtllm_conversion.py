@@ -25,7 +25,7 @@ from cosyvoice_runtime.lm.engines.tensorrt_llm.parameters import (
     rank_schema,
     rank_tensors,
 )
-from cosyvoice_runtime.lm.engines.tensorrt_llm.vocabulary import LAYOUTS, EngineVocabulary
+from cosyvoice_runtime.lm.engines.tensorrt_llm.source import LAYOUTS, EngineVocabulary
 from cosyvoice_runtime.manifest import Manifest
 from trtllm_fake.converted_lm import ConvertedLM
 

@@ -11,7 +11,7 @@ from cosyvoice_runtime.checkpoint.huggingface import SILENT
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.lm.engines.tensorrt_llm.requests import RequestMaker
-from cosyvoice_runtime.lm.engines.tensorrt_llm.vocabulary import LAYOUTS, EngineVocabulary
+from cosyvoice_runtime.lm.engines.tensorrt_llm.source import LAYOUTS, EngineVocabulary
 from cosyvoice_runtime.lm.generation import TokenLimits
 from cosyvoice_runtime.lm.sampling import SamplerState
 from cosyvoice_runtime.lm.torch.cached_lm import sample
