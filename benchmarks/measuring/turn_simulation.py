@@ -23,7 +23,7 @@ from cosyvoice_runtime.engine.batches.turn import LaunchedTurn, Share, WaveJob
 from cosyvoice_runtime.engine.batches.turn_planner import TurnPlanner
 from cosyvoice_runtime.engine.batches.waiting_jobs import WaitingJobs
 from cosyvoice_runtime.engine.runtimes.torch_graphs import HURRIED_ROWS
-from cosyvoice_runtime.gpu.partitions.division import CALM, FIRST_LANES_OF_FEW
+from cosyvoice_runtime.gpu.partitions.division import FIRST_LANES_OF_FEW
 from cosyvoice_runtime.gpu.partitions.sole_use import SoleUse
 from cosyvoice_runtime.settings.token2wav import GPU_BATCH, GPU_TURN_MS
 from measuring.simulated_pages import SimulatedPages
@@ -180,19 +180,6 @@ class Figures:
     lost: int = 0
 
 
-class Expecting(SoleUse):
-    """A GPU of which it is known that first tokens are being made.
-
-    Attributes:
-        first: how many utterances have none yet.
-    """
-
-    first = 0
-
-    def puts_off(self, utterances: int, first_waits: bool) -> bool:
-        return utterances <= CALM and (first_waits or self.first > 0)
-
-
 class Simulation:
     """Clients of a server of which token2wav's turns and launches take a GPU's and a host's time.
 
@@ -227,7 +214,7 @@ class Simulation:
             *(TurnLane(n, HURRIED_ROWS, TurnPace(2, overlaps=True), hurried=True) for n in hurried),
         ]
         self._free_s: defaultdict[int, float] = defaultdict(float)
-        self._gpu = Expecting()
+        self._gpu = SoleUse()
         self._pages, self._lengths = SimulatedPages(pages, PAGES_OF_VOICE), lengths
         openings = Openings(self._pages)  # type: ignore[arg-type]
         self._planner = TurnPlanner(
@@ -260,12 +247,7 @@ class Simulation:
         tokens = max(int(TOKEN_RATE * self._lengths(self._chance)), 1)
         utterance = Utterance(next(self._numbers), tokens, self._now, client)
         takes_s = self._division.first_tokens_s * self._chance.uniform(0.75, 1.25)
-        self._gpu.first += 1
-        self._at(self._now + takes_s, self._begin, utterance)
-
-    def _begin(self, utterance: Utterance) -> None:
-        self._gpu.first -= 1
-        self._send(utterance, FIRST_TOKENS)
+        self._at(self._now + takes_s, self._send, utterance, FIRST_TOKENS)
 
     def _send(self, utterance: Utterance, tokens: int) -> None:
         name, left = str(utterance.number), utterance.tokens - utterance.position

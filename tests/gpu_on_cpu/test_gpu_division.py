@@ -13,12 +13,9 @@ import torch
 from cosyvoice_runtime.gpu.partitions import division as gpu_division
 from cosyvoice_runtime.gpu.partitions import partition as gpu_parts
 from cosyvoice_runtime.gpu.partitions.division import (
-    CALM,
     FEW,
     FEW_AGAIN,
     FIRST_LANES_OF_FEW,
-    HANDED_S,
-    LINGERS_S,
     OWN_FIRST_LANES,
     ROOMY_BYTES,
     STILL,
@@ -101,25 +98,6 @@ def test_gpu_is_divided_otherwise_for_many_until_they_are_few_by_far():
     assert seen == [True, True, False, False, False, True, True]
 
 
-def test_turns_are_put_off_from_somebodys_first_tokens_until_the_chunk_may_have_come():
-    now = [10.0]
-    gpu = GpuDivision(TWO_DIVISIONS, clock=lambda: now[0])
-    assert not gpu.puts_off(1, first_waits=False)
-    with gpu.step(hurried=False):
-        assert not gpu.puts_off(1, first_waits=False)
-    with gpu.step(hurried=True):
-        now[0] += 2 * LINGERS_S
-        assert gpu.puts_off(1, first_waits=False)
-    assert gpu.puts_off(1, first_waits=False)
-    now[0] += LINGERS_S / 2
-    with gpu.step(hurried=False):
-        assert gpu.puts_off(CALM, first_waits=False)
-    assert not gpu.puts_off(CALM + 1, first_waits=True)
-    now[0] += LINGERS_S
-    assert not gpu.puts_off(1, first_waits=False)
-    assert gpu.puts_off(CALM, first_waits=True)
-
-
 def test_steps_stand_still_beside_first_chunks_while_few_speak():
     gpu = GpuDivision(NO_PARTS)
     with gpu.first_chunk(STILL):
@@ -134,20 +112,15 @@ def test_steps_stand_still_beside_first_chunks_while_few_speak():
         assert not gpu.stands_still
 
 
-def test_steps_stand_still_from_first_tokens_to_the_launch_of_their_chunk_while_few_speak():
-    now = [10.0]
-    gpu = GpuDivision(NO_PARTS, clock=lambda: now[0])
-    assert not gpu.stands_still
-    gpu.few(STILL + 1)
-    gpu.hands_over()
-    assert not gpu.stands_still
-    gpu.few(STILL)
-    gpu.hands_over()
-    assert gpu.stands_still
-    with gpu.first_chunk(STILL):
-        now[0] += HANDED_S
-        assert gpu.stands_still
-    assert not gpu.stands_still
+def test_end_of_each_first_chunk_for_which_steps_stand_is_told_when_it_is_seen():
+    told, gpu = [], GpuDivision(NO_PARTS)
+    gpu.when_free(lambda: told.append(gpu.stands_still))
+    with gpu.first_chunk(STILL), gpu.first_chunk(STILL):
+        pass
+    assert told == [True, False]
+    with gpu.first_chunk(STILL + 1):
+        pass
+    assert told == [True, False]
 
 
 def test_few_have_several_lanes_for_hurried_chunks_on_the_part_for_steps(dividing):
@@ -161,7 +134,6 @@ def test_few_have_several_lanes_for_hurried_chunks_on_the_part_for_steps(dividin
 
 def test_shifts_know_no_few():
     assert not GpuShifts().few(1)
-    assert not GpuShifts().puts_off(1, first_waits=True)
     assert GpuShifts().steps is None
     with GpuShifts().first_chunk(1):
         assert not GpuShifts().stands_still

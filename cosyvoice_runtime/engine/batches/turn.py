@@ -16,10 +16,7 @@ from cosyvoice_runtime.engine.batches.service import Waveform, WaveOutcome, Wave
 from cosyvoice_runtime.engine.runtimes.runtime import HURRIED_BLOCKS
 
 DUE_S = 0.5
-"""Several turns: whose listener runs dry within it is not put off, and of few chunks, these have a turn for
-themselves."""
-LONGEST_PUT_OFF_S = 0.1
-"""Nobody is put off for longer, whoever makes first tokens one after another."""
+"""Several turns: of few chunks, those whose listeners run dry within it have a turn for themselves."""
 HURRY_S = 0.2
 """Two turns of a GPU with many listeners: who runs dry within it may not have what comes of the next one."""
 
@@ -76,11 +73,6 @@ class WaveJob:
     def hurries_in(self, now: float) -> float:
         """Seconds until it does, if it ever will."""
         return self.deadline - HURRY_S - now
-
-    def can_wait(self, now: float) -> bool:
-        """Whether its listener notices nothing if it is put off for a little."""
-        waited = now > self.arrived + LONGEST_PUT_OFF_S
-        return self.deadline > now + DUE_S and not (waited or self.chunk.cancel)
 
     @property
     def waits(self) -> bool:

@@ -26,8 +26,6 @@ from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
 
 LOOK_S = 0.1
 """After which those who wait for pages look again: another scheduler's utterances may have ended."""
-LOOK_FOR_FIRST_S = 0.002
-"""The same of those who wait for somebody's first chunk, which may not come after all."""
 
 
 class TurnPlanner:
@@ -82,15 +80,11 @@ class TurnPlanner:
             new: those of them that would begin one.
             speaking: utterances in progress.
             now: by the scheduler's clock.
-            ends: nobody waits for pages or for somebody's first chunk any more.
+            ends: nobody waits for pages any more.
         """
         held = self._without_pages(jobs, new, now, ends)
         able = [job for job in jobs if job not in held]
-        pressing = [job for job in able if not job.can_wait(now)]
         again_s = LOOK_S if held else math.inf
-        some_can_wait = len(pressing) < len(able) and not ends
-        if some_can_wait and self._gpu.puts_off(speaking, any(job.begins for job in pressing)):
-            able, again_s = pressing, LOOK_FOR_FIRST_S
         divided = by_lane(able, self._lanes, now, self._unit_tokens, self._gpu.few(speaking))
         return divided, min(changes_in(able, self._lanes, now), again_s)
 

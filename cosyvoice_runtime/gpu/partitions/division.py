@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import math
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
@@ -28,16 +26,9 @@ FIRST_LANES_OF_FEW = 3
 utterances, two cost a tenth of all speech."""
 OWN_FIRST_LANES = 2
 """The workers for urgent first chunks on a GPU where no steps of the speech LM run."""
-CALM = 4
-"""The utterances in progress up to which batches without a waiting listener are delayed for a first chunk."""
 STILL = 6
 """The utterances in progress up to which steps without a waiting listener pause during a first chunk. On 48
 multiprocessors of an H100 a first chunk takes 23 ms alone and 31 with concurrent steps."""
-HANDED_S = 0.003
-"""The longest time from first tokens to the launch of their chunk, which steps would delay by Python's
-lock."""
-LINGERS_S = 0.008
-"""The time from a step that makes first tokens until token2wav has them, whether they make a chunk or not."""
 ROOMY_BYTES = 40 * 2**30
 """The GPU memory from which calls are captured for both divisions (`torch_memory.work_bytes`)."""
 
@@ -56,14 +47,12 @@ class GpuDivision:
 
     turns_at_once = 2
 
-    def __init__(self, parts: GpuParts, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, parts: GpuParts) -> None:
         self.parts = parts
-        self._clock = clock
-        self._first_tokens_s = self._handed_s = -math.inf
         self._later: Sequence[Later] | None = ()
         self._turns = self._alone = 0
         self._few = self._for_few = False
-        self._utterances = 0
+        self._tell: Callable[[], None] = _nothing
         self._counting = threading.Lock()
 
     @property
@@ -81,7 +70,6 @@ class GpuDivision:
 
     def few(self, utterances: int) -> bool:
         """Choose the division for this number of utterances, and return whether it is the one for few."""
-        self._utterances = utterances
         if self._for_few:
             self._few = utterances <= (FEW if self._few else FEW_AGAIN)
         return self._few
@@ -89,12 +77,6 @@ class GpuDivision:
     def divide_for_few(self) -> None:
         """Enable the division for few utterances, see :meth:`SharedGpu.divide_for_few`."""
         self._for_few = self.parts.of_few is not None
-
-    def puts_off(self, utterances: int, first_waits: bool) -> bool:
-        """Whether batches are delayed, see :meth:`SharedGpu.puts_off`."""
-        if utterances > CALM:
-            return False
-        return first_waits or self._clock() < self._first_tokens_s + LINGERS_S
 
     def leave(self, later: Sequence[Later]) -> bool:
         """Leave work to be prepared later, see :meth:`SharedGpu.leave`."""
@@ -120,12 +102,11 @@ class GpuDivision:
     @property
     def stands_still(self) -> bool:
         """Whether steps pause, see :meth:`SharedGpu.stands_still`."""
-        return self._alone > 0 or self._clock() < self._handed_s + HANDED_S
+        return self._alone > 0
 
-    def hands_over(self) -> None:
-        """Note that first tokens leave the speech LM, see :meth:`SharedGpu.hands_over`."""
-        if self._utterances <= STILL:
-            self._handed_s = self._clock()
+    def when_free(self, tell: Callable[[], None]) -> None:
+        """Take a function to call, see :meth:`SharedGpu.when_free`."""
+        self._tell = tell
 
     @contextmanager
     def first_chunk(self, utterances: int) -> Iterator[None]:
@@ -136,25 +117,24 @@ class GpuDivision:
             yield
         finally:
             self._count(0, -alone)
+            if alone:
+                self._tell()
 
     def _count(self, turns: int, alone: int = 0) -> None:
         with self._counting:
             self._turns += turns
             self._alone += alone
 
-    @contextmanager
-    def step(self, hurried: bool) -> Iterator[None]:
+    def step(self, hurried: bool) -> AbstractContextManager[None]:  # noqa: ARG002
         """Run a step of the speech LM, which never waits."""
-        if hurried:
-            self._first_tokens_s = math.inf
-        try:
-            yield
-        finally:
-            if hurried:
-                self._first_tokens_s = self._clock()
+        return nullcontext()
 
     def rest(self) -> None:
         """Do nothing: no batch waits for the speech LM."""
+
+
+def _nothing() -> None:
+    """Do nothing: no speech LM makes steps on this GPU."""
 
 
 def share_gpu(gpu: int, lm_share: float, lanes: int = 1, share_of_few: float = 0.0) -> SharedGpu:

@@ -30,20 +30,16 @@ class SharedGpu(Protocol):
 
     @property
     def stands_still(self) -> bool:
-        """Whether steps without a waiting listener should pause, because a first chunk uses their partition
-        now or soon."""
+        """Whether steps without a waiting listener should pause, because a first chunk uses their partition."""
+
+    def when_free(self, tell: Callable[[], None]) -> None:
+        """Take a function that is called when such a first chunk has ended, after ``stands_still`` has changed."""
 
     def few(self, utterances: int) -> bool:
         """Choose the division for this number of utterances, and return whether it is the one for few."""
 
     def divide_for_few(self) -> None:
         """Enable the division for few utterances, whose calls are now captured."""
-
-    def puts_off(self, utterances: int, first_waits: bool) -> bool:
-        """Whether batches without a waiting listener should be delayed, at this number of utterances.
-
-        A first chunk that is there, as ``first_waits`` says, or will soon be, finds the part for turns free.
-        """
 
     def leave(self, later: Sequence[Later]) -> bool:
         """Leave work of the speech LM that can be prepared during service, in place of what it left before;
@@ -61,9 +57,6 @@ class SharedGpu(Protocol):
         Args:
             utterances: utterances in progress before these begin.
         """
-
-    def hands_over(self) -> None:
-        """Note that a listener's first tokens go from the speech LM to token2wav now."""
 
     def step(self, hurried: bool) -> AbstractContextManager[None]:
         """Run a step of the speech LM in the block.

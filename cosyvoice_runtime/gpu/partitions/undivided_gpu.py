@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -25,16 +25,12 @@ class UndividedGpu:
     def divide_for_few(self) -> None:
         """Do nothing: there are no divisions."""
 
-    def puts_off(self, utterances: int, first_waits: bool) -> bool:  # noqa: ARG002
-        """False: no partition is kept free for first chunks."""
-        return False
-
     def first_chunk(self, utterances: int) -> AbstractContextManager[None]:  # noqa: ARG002
         """Compute first chunks without making room."""
         return nullcontext()
 
-    def hands_over(self) -> None:
-        """Do nothing: no room is made for first chunks."""
+    def when_free(self, tell: Callable[[], None]) -> None:
+        """Steps never stand still."""
 
     def leave(self, later: Sequence[Later]) -> bool:  # noqa: ARG002
         """False: no work is left for a division for few."""

@@ -32,9 +32,8 @@ logger = logging.getLogger(__name__)
 
 LOOK_S = 0.5
 """Time between two looks for how long sequences have waited for text."""
-STILL_LOOK_S, LONGEST_STILL_S = 0.0005, 0.05
-"""The same for whether a first chunk that has the steps' part of the GPU to itself is done, about a step; and
-after which a step is made beside it, for there may be another one after it, and so on: twice its time."""
+LONGEST_STILL_S = 0.05
+"""Time for which steps stand still at most, which is twice that of a first chunk: others may follow it."""
 
 
 class Scheduler:
@@ -75,6 +74,7 @@ class Scheduler:
         self._clock = clock
         self._end_process = end_process
         self._changed = threading.Condition()
+        self._gpu.when_free(self._wake)
         self._waiting: deque[Job] = deque()
         self._running: dict[object, Job] = {}
         self._open: dict[object, Job] = {}
@@ -157,6 +157,10 @@ class Scheduler:
             raise OverloadedError(f"max_queue_size: {limit}; try again later")
         self._named.require_free(request.id)
 
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify()
+
     def _cancel(self, job: Job) -> None:
         with self._changed:
             self._cancelled.append(job)
@@ -210,10 +214,14 @@ class Scheduler:
 
     def _can_go_on(self) -> bool:
         running = len(self._running)
-        may_start = bool(self._waiting) and running < self._engine.slots
-        has_text = any(job.text is not None and job.text.has_news for job in self._starved)
         may_end = self._closing and not running
-        return bool(self._cancelled) or may_start or has_text or may_end or len(self._starved) < running
+        return self._has_news() or may_end or len(self._starved) < running
+
+    def _has_news(self) -> bool:
+        """Whether somebody has come, has left, or has further text; for whoever holds the lock."""
+        may_start = bool(self._waiting) and len(self._running) < self._engine.slots
+        has_text = any(job.text is not None and job.text.has_news for job in self._starved)
+        return bool(self._cancelled) or may_start or has_text
 
     def _end_cancelled(self) -> None:
         while self._cancelled:
@@ -320,11 +328,16 @@ class Scheduler:
             self._end_idle(now)
 
     def _stands_still(self) -> bool:
-        """Wait a moment if a first chunk is to have the steps' part of the GPU to itself; whether it is."""
-        if not self._gpu.stands_still or self._clock() >= self._stepped_s + LONGEST_STILL_S:
-            return False
-        with self._changed:  # somebody may come meanwhile
-            self._changed.wait(STILL_LOOK_S)
+        """Wait while a first chunk has the steps' part of the GPU to itself; whether one had.
+
+        The wait ends early when somebody comes or leaves, or the GPU tells that the chunk has ended.
+        """
+        longest_s = self._stepped_s + LONGEST_STILL_S - self._clock()
+        with self._changed:  # under which the GPU tells, too: no end is missed
+            if longest_s <= 0 or not self._gpu.stands_still:
+                return False
+            if not self._has_news():
+                self._changed.wait(longest_s)
         return True
 
     def _end_idle(self, now: float) -> None:
@@ -351,8 +364,6 @@ class Scheduler:
         if first:
             moments.note("a token is drawn", job.request.id)
         if job.put(progress.tokens, now):
-            if first:
-                self._gpu.hands_over()
             self._delivery.tell(job)
 
     def _finish(

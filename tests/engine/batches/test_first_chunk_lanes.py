@@ -1,18 +1,17 @@
-"""First chunks that wait for no other: a lane for them alone, and turns that are put off for them."""
+"""First chunks that wait for no other: a lane is for them alone."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from coded_gpu import TIMEOUT_S, Gpu, Part
+from coded_gpu import Gpu, Part
 from coded_waves import OneVoice, chunk, runtime
 
-from cosyvoice_runtime.engine.batches import WaveScheduler, WaveService, turn
+from cosyvoice_runtime.engine.batches import WaveScheduler, WaveService
 from cosyvoice_runtime.engine.batches.lane import TurnLane
-from cosyvoice_runtime.engine.batches.turn import DUE_S, HURRY_S
+from cosyvoice_runtime.engine.batches.turn import HURRY_S
 from cosyvoice_runtime.engine.runtimes.runtime import TurnsBeside
 from cosyvoice_runtime.gpu.partitions.sole_use import SoleUse
 from eventually import eventually
@@ -21,7 +20,7 @@ ROWS = 2
 
 
 class SpeechLM(SoleUse):
-    """Makes somebody's first tokens if ``expects`` says so; only then is anybody put off.
+    """Notes which first chunks are computed where its steps are.
 
     Attributes:
         alone: utterances in progress when each first chunk began that is computed where steps are.
@@ -29,19 +28,8 @@ class SpeechLM(SoleUse):
     """
 
     def __init__(self) -> None:
-        self.expects = False
         self.alone: list[int] = []
         self.beside = 0
-        self.speaking: list[int] = []
-        self.first_waits: list[bool] = []
-        self._asked = threading.Condition()
-
-    def puts_off(self, speaking: int, first_waits: bool) -> bool:
-        with self._asked:
-            self.speaking.append(speaking)
-            self.first_waits.append(first_waits)
-            self._asked.notify_all()
-        return self.expects
 
     @contextmanager
     def first_chunk(self, utterances: int) -> Iterator[None]:
@@ -51,12 +39,6 @@ class SpeechLM(SoleUse):
             yield
         finally:
             self.beside -= 1
-
-    def asked(self) -> bool:
-        """Whether whoever asks has asked several times more, soon."""
-        with self._asked:
-            enough = len(self.speaking) + 5
-            return self._asked.wait_for(lambda: len(self.speaking) >= enough, TIMEOUT_S)
 
 
 class Lanes:
@@ -86,12 +68,6 @@ def lanes() -> Iterator[Lanes]:
     lanes = Lanes()
     yield lanes
     lanes.end()
-
-
-@pytest.fixture
-def patient(monkeypatch) -> None:
-    """Turns are put off for as long as a test takes."""
-    monkeypatch.setattr(turn, "LONGEST_PUT_OFF_S", TIMEOUT_S)
 
 
 @pytest.fixture
@@ -176,51 +152,3 @@ def test_first_chunks_that_find_no_room_beside_wait_for_the_next_lane(busy, outc
     rows = [row for part in (busy.hurried, busy.first, busy.turns) for batch in part.batches for row in batch]
     assert sorted(rows) == [[token] for token in range(8)]
     assert {name for name, _ in outcomes.delivered} == {*"abcdefg", "busy"}
-
-
-def test_turn_that_nobody_waits_for_is_put_off_for_a_first_chunk(patient, lanes, outcomes):
-    lanes.scheduler.submit(chunk("a", [0]), outcomes.of("first of a"))
-    assert lanes.turns.launched(1)
-    lanes.speech_lm.expects = True
-    lanes.turns.turns[0].set()
-    assert outcomes.wait(1)
-    lanes.scheduler.submit(chunk("a", [1], 1, cushion_s=100 * DUE_S), outcomes.of("more of a"))
-    assert lanes.speech_lm.asked()
-    assert len(lanes.turns.turns) == 1
-    lanes.scheduler.submit(chunk("b", [2]), outcomes.of("first of b"))
-    assert lanes.turns.launched(2)  # the part that was kept free
-    assert lanes.turns.batches == [[[0]], [[2]]]
-    lanes.speech_lm.expects = False
-    lanes.end()
-    assert lanes.turns.batches == [[[0]], [[2]], [[1]]]
-    assert lanes.hurried.batches == []
-    assert max(lanes.speech_lm.speaking) == 2
-    assert {*lanes.speech_lm.first_waits} == {False, True}  # while b waited, and before
-
-
-def test_turn_goes_on_when_the_first_chunk_does_not_come(lanes, outcomes):
-    lanes.speech_lm.expects = True
-    lanes.scheduler.submit(chunk("a", [0], cushion_s=100 * DUE_S), outcomes.of("a"))
-    assert lanes.turns.launched(1)  # though tokens are still made
-
-
-def test_who_soon_runs_dry_is_not_put_off(lanes, outcomes):
-    lanes.speech_lm.expects = True
-    lanes.scheduler.submit(chunk("a", [0], cushion_s=DUE_S / 2), outcomes.of("a"))
-    assert lanes.turns.launched(1)
-
-
-def test_nobody_is_put_off_at_the_end(patient, lanes, outcomes):
-    lanes.speech_lm.expects = True
-    lanes.scheduler.submit(chunk("a", [0], last=True, cushion_s=100 * DUE_S), outcomes.of("a"))
-    assert lanes.speech_lm.asked()
-    lanes.end()
-    assert outcomes.delivered == [("a", [0])]
-
-
-def test_cancel_is_not_put_off(lanes, outcomes):
-    lanes.speech_lm.expects = True
-    lanes.scheduler.submit(chunk("a", [0], cushion_s=100 * DUE_S), outcomes.of("a"))
-    lanes.scheduler.submit(chunk("a", cancel=True), outcomes.of("cancel"))
-    assert outcomes.wait(2)
-    assert ("cancel", []) in outcomes.delivered

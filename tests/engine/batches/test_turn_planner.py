@@ -1,4 +1,4 @@
-"""Whose chunks a turn may compute: who is put off, who waits for pages, and what turns teach."""
+"""Whose chunks a turn may compute: who waits for pages, and what turns teach."""
 
 from __future__ import annotations
 
@@ -11,37 +11,21 @@ import pytest
 from coded_waves import BLOCK, CodedWaves, chunk, runtime
 from spoken import chunks_of, prompt_tensors, speech_tokens
 
-from cosyvoice_runtime.engine.batches import load_wave_service, turn
+from cosyvoice_runtime.engine.batches import load_wave_service
 from cosyvoice_runtime.engine.batches.lane import jobs_of, lanes_of
 from cosyvoice_runtime.engine.batches.pace import TurnPace, TurnSize
 from cosyvoice_runtime.engine.batches.service import Speaker
-from cosyvoice_runtime.engine.batches.turn import DUE_S, LONGEST_PUT_OFF_S, LaunchedTurn, Share, WaveJob
-from cosyvoice_runtime.engine.batches.turn_planner import LOOK_FOR_FIRST_S, LOOK_S, TurnPlanner
+from cosyvoice_runtime.engine.batches.turn import DUE_S, LaunchedTurn, Share, WaveJob
+from cosyvoice_runtime.engine.batches.turn_planner import LOOK_S, TurnPlanner
 from cosyvoice_runtime.engine.runtimes.runtime import TurnsBeside
 from cosyvoice_runtime.gpu.partitions.sole_use import SoleUse
 from cosyvoice_runtime.metrics import Metrics
 
 NOW = 100.0
 RICH_S = 2 * DUE_S
-"""Who has so much to play can wait."""
+"""What somebody has to play who is not in a hurry."""
 TURN_S = 1.0
 TIMEOUT_S = 120.0
-
-
-class Gpu(SoleUse):
-    """Puts off whoever can wait, if it is told to.
-
-    Attributes:
-        asked: what it was asked: utterances in progress, and whether a first chunk waits.
-    """
-
-    def __init__(self, puts_off: bool = True) -> None:
-        self._puts_off = puts_off
-        self.asked: list[tuple[int, bool]] = []
-
-    def puts_off(self, utterances: int, first_waits: bool) -> bool:
-        self.asked.append((utterances, first_waits))
-        return self._puts_off
 
 
 class Full:
@@ -99,44 +83,6 @@ def divided(planner: TurnPlanner, jobs, new=(), ends=False):
     """Whom the lane for turns may have, and for how long."""
     found, again_s = planner.divided(jobs, new, 3, NOW, ends)
     return sorted(names(jobs_of(planner._lanes[0], found))), again_s
-
-
-def test_who_can_wait_is_put_off_for_a_little():
-    gpu = Gpu()
-    turns, again_s = divided(planner(gpu), [job("rich", RICH_S), job("first", position=0)])
-    assert turns == ["first"]
-    assert again_s == LOOK_FOR_FIRST_S
-    assert gpu.asked == [(3, True)]
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        job("poor", DUE_S / 2),
-        job("waited", RICH_S, arrived=NOW - 1.1 * LONGEST_PUT_OFF_S),
-        job("cancels", RICH_S, cancel=True),
-    ],
-    ids=lambda each: each.chunk.utterance_id,
-)
-def test_nobody_else_is_put_off(other):
-    gpu = Gpu()
-    turns, _ = divided(planner(gpu), [job("rich", RICH_S), other])
-    assert turns == names([other])
-    assert gpu.asked == [(3, False)]
-
-
-def test_nobody_is_put_off_where_nobody_can_wait_or_at_the_end():
-    gpu = Gpu()
-    divided(planner(gpu), [job("poor")])
-    turns, _ = divided(planner(gpu), [job("rich", RICH_S)], ends=True)
-    assert turns == ["rich"]
-    assert gpu.asked == []
-
-
-def test_nobody_is_put_off_by_a_gpu_that_expects_no_first_chunk():
-    turns, again_s = divided(planner(Gpu(puts_off=False)), [job("rich", RICH_S)])
-    assert turns == ["rich"]
-    assert again_s > LOOK_FOR_FIRST_S
 
 
 def test_who_finds_no_pages_waits_and_looks_again():
@@ -236,17 +182,15 @@ def test_while_turns_are_long_those_come_along_who_would_run_dry_before_the_next
     assert taken() == ["first", "short", "c", "d"]
 
 
-def test_device_that_is_shared_is_held_and_asked(settings, shared_token2wav, tmp_path, monkeypatch):
-    monkeypatch.setattr(turn, "LONGEST_PUT_OFF_S", TIMEOUT_S)  # however long the first turn takes
-
-    class Shared(Gpu):
+def test_device_that_is_shared_is_held(settings, shared_token2wav, tmp_path):
+    class Shared(SoleUse):
         held = 0
 
         def turn(self):
             self.held += 1
             return super().turn()
 
-    gpu = Shared(puts_off=False)
+    gpu = Shared()
     waves, both = [], threading.Event()
 
     def take(outcome: object) -> None:
@@ -261,7 +205,6 @@ def test_device_that_is_shared_is_held_and_asked(settings, shared_token2wav, tmp
         service.submit(dataclasses.replace(second, cushion_s=2 * TIMEOUT_S), take)
         assert both.wait(TIMEOUT_S)
     assert gpu.held >= 2
-    assert gpu.asked
 
 
 def of_two_divisions(few: bool):

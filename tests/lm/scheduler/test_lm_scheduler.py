@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable
-from dataclasses import replace
 
 import pytest
 from coded_engine import TIMEOUT_S, CodedEngine, CollectingReader, coded_request, coded_tokens
@@ -12,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cosyvoice_runtime.errors import InvalidInput, OverloadedError
+from cosyvoice_runtime.gpu.partitions.division import GpuDivision
+from cosyvoice_runtime.gpu.partitions.partition import GpuParts
 from cosyvoice_runtime.gpu.partitions.shifts import GpuShifts
 from cosyvoice_runtime.gpu.partitions.sole_use import SoleUse
 from cosyvoice_runtime.lm import FinishReason
@@ -440,6 +442,13 @@ class Standing(SoleUse):
 
     stands_still = True
 
+    def when_free(self, tell):
+        self._tell = tell
+
+    def end_chunk(self):
+        self.stands_still = False
+        self._tell()
+
 
 def stand(engine: CodedEngine) -> None:
     """Wait until no further step comes for a while, which takes few steps."""
@@ -464,32 +473,28 @@ def test_steps_that_nobody_waits_for_stand_still_beside_a_first_chunk(make_sched
         readers[3] = submit(scheduler, 3, ENDLESS, request_id="3")
         assert readers[3].sending.wait(TIMEOUT_S)  # who comes meanwhile is heard
         stand(engine)
-        gpu.stands_still = False
-        wait_for_step(engine)  # though nobody tells of it
+        gpu.end_chunk()
+        wait_for_step(engine)
     finally:
-        gpu.stands_still = False
+        gpu.end_chunk()
         for name in readers:
             scheduler.stop(str(name))
 
 
-def test_gpu_is_told_when_first_tokens_are_handed_over(make_scheduler, engine):
-    told = threading.Semaphore(0)
-
-    class Told(SoleUse):
-        def hands_over(self):
-            told.release()
-
-    scheduler = make_scheduler(lambda: engine, shared=Told())
-    for name in (1, 2):
-        request = coded_request(name, ENDLESS, str(name))
-        reader = CollectingReader()
-        scheduler.submit(replace(request, group_tokens=100), reader)  # a second group would come too soon
-        assert told.acquire(timeout=TIMEOUT_S)
-        assert reader.sending.wait(TIMEOUT_S)
-    for name in (1, 2):
-        scheduler.stop(str(name))
-    scheduler.close()
-    assert not told.acquire(blocking=False)  # of later tokens nobody is told
+def test_no_end_of_a_first_chunk_is_missed_by_steps_that_stand_still(make_scheduler, engine, monkeypatch):
+    """The chunks end at any moment of a step and of the wait that follows it."""
+    monkeypatch.setattr(scheduler_module, "LONGEST_STILL_S", TIMEOUT_S)
+    gpu = GpuDivision(GpuParts(None, (), ()))  # type: ignore[arg-type]
+    scheduler = make_scheduler(lambda: engine, shared=gpu)
+    reader = submit(scheduler, 1, ENDLESS, request_id="1")
+    assert reader.sending.wait(TIMEOUT_S)
+    for number in range(300):
+        with gpu.first_chunk(1):
+            time.sleep(number % 10 * 1e-4)
+        while engine.arrived.acquire(blocking=False):
+            pass
+        wait_for_step(engine)
+    scheduler.stop("1")
 
 
 @pytest.mark.parametrize("streaming", [True, False])
