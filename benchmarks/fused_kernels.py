@@ -347,7 +347,7 @@ def main() -> None:
     options = parser.parse_args()
     config, chained = FAMILIES[options.family][options.size], not options.not_chained
     print(torch.cuda.get_device_name(), "torch", torch.__version__, flush=True)
-    part = divide(torch.device("cuda", 0), options.share).turns[0] if options.share else None
+    part = divide(torch.device("cuda", 0), options.share).turns if options.share else None
     if part is not None:
         print("on", part.multiprocessors, "multiprocessors", flush=True)
     with torch.inference_mode():

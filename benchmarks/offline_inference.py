@@ -58,7 +58,6 @@ BACKENDS = {"trtllm": "tensorrt_llm"}
 COPY = "@"
 """Between the name of an utterance and the number of its copy."""
 UNHURRIED = {
-    "token2wav.max_turn_ms": "60000",
     "token2wav.first_chunks_beside": "false",
     "tensorrt_llm.idle_timeout_s": "3600",
 }

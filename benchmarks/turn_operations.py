@@ -209,7 +209,6 @@ class Turns:
         with launching:
             outcomes = self.service.launch(chunks)
         self.counting = None
-        self.draw_ahead([chunk.utterance_id for chunk in chunks])
         self.counting = ending
         with ending:
             waves = outcomes()
@@ -230,15 +229,9 @@ class Turns:
         names = self.names(rows)
         for part in (names[::2], names[1::2]):
             self.service.run([self.chunk(name, 0, speed=speed) for name in part])
-            self.draw_ahead(part)
         counts = self.counted([self.chunk(name, 28, 25, speed) for name in names])
         self.forget(names)
         return counts
-
-    def draw_ahead(self, names: list[str]) -> None:
-        """As the scheduler does while a GPU computes."""
-        for name in names:
-            self.service.draw_ahead(name)
 
     @staticmethod
     def warm(count: Callable[[], tuple[Counted, Counted]]) -> tuple[Counted, Counted]:

@@ -25,7 +25,7 @@ from cosyvoice_runtime.engine.batches.waiting_jobs import WaitingJobs
 from cosyvoice_runtime.engine.runtimes.torch_graphs import HURRIED_ROWS
 from cosyvoice_runtime.gpu.partitions.division import FIRST_LANES_OF_FEW
 from cosyvoice_runtime.gpu.partitions.sole_use import SoleUse
-from cosyvoice_runtime.settings.token2wav import GPU_BATCH, GPU_TURN_MS
+from cosyvoice_runtime.settings.token2wav import GPU_BATCH
 from measuring.simulated_pages import SimulatedPages
 
 BLOCK, TOKEN_RATE = 25, 25
@@ -217,9 +217,7 @@ class Simulation:
         self._gpu = SoleUse()
         self._pages, self._lengths = SimulatedPages(pages, PAGES_OF_VOICE), lengths
         openings = Openings(self._pages)  # type: ignore[arg-type]
-        self._planner = TurnPlanner(
-            self._lanes, self._gpu, True, BLOCK, GPU_TURN_MS / 1e3, openings, self._speakers
-        )
+        self._planner = TurnPlanner(self._lanes, self._gpu, True, BLOCK, 0.0, openings, self._speakers)
         self._jobs = WaitingJobs(sys.maxsize, lambda job: job.begins, lambda _: None)
         self._speaking: dict[str, Utterance] = {}
         self.figures = Figures()

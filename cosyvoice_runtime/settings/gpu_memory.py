@@ -14,15 +14,15 @@ OWN_BYTES = 2 * GIB
 left."""
 
 
-def work_bytes(rows: int, lanes: int = 1) -> int:
+def work_bytes(rows: int, divisions: int = 1) -> int:
     """Of a GPU, what captured calls of up to so many utterances take, and what runs beside them.
 
     Args:
-        lanes: of turns at the same time, each with calls of its own.
+        divisions: of the GPU, each with calls of its own.
     """
     if rows <= SMALL_BATCH:
-        return WORK_BYTES * lanes
-    return (MEDIUM_WORK_BYTES if rows <= MEDIUM_BATCH else LARGE_WORK_BYTES) * lanes
+        return WORK_BYTES * divisions
+    return (MEDIUM_WORK_BYTES if rows <= MEDIUM_BATCH else LARGE_WORK_BYTES) * divisions
 
 
 def rows_on(total_bytes: int, most: int) -> int:

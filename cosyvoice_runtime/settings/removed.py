@@ -27,6 +27,7 @@ REMOVED: Mapping[str, str] = {
     "max_recording_mib": CONSTANT.format("10"),
     "max_reloads": "leave it out, server.max_restarts limits restarts, which 20 reloads lead to",
     "max_states": "leave it out, cosyvoice2.max_inflight_utterances limits utterances",
+    "max_turn_ms": "leave it out, a batch lasts 200 ms on a CPU and has at most two blocks a row on a GPU",
     "max_voices_mib": "leave it out, max_voices voices of 2 MiB have room",
     "min_shared_memory_mib": CONSTANT.format("64"),
     "process": "leave it out, token2wav's process computes everything",
@@ -38,6 +39,7 @@ REMOVED: Mapping[str, str] = {
     "retry_after_ms": CONSTANT.format("1000"),
     "strict_preflight": "`python -m cosyvoice_runtime.preflight --strict` stops at warnings",
     "tensorrt_contexts": CONSTANT.format("1"),
+    "turn_lanes": CONSTANT.format("1"),
     "vocoder_device": "leave it out; token2wav.device takes several GPUs, which gains more",
     "watch_interval_s": "leave it out, the death of a process is told at once",
 }

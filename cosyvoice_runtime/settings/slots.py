@@ -53,7 +53,7 @@ def seconds_of_pages(
         divisions: of the GPU that calls are captured for, two where it is divided by how many speak.
     """
     total = int(gpu.gib * GIB)
-    work = work_bytes(rows_on(total, token2wav.most_batch), token2wav.turn_lanes * divisions)
+    work = work_bytes(rows_on(total, token2wav.most_batch), divisions)
     free = unclaimed_bytes(total, token2wav.gpu_reserve_gib or OTHERS_GIB + lm.gib_on(gpu))
     in_16_bits, in_8_bits = Layout(token2wav.checkpoint_dir).family.second_mib
     wide = 2 if token2wav.page_format == "float32" else 1

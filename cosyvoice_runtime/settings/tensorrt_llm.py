@@ -47,9 +47,9 @@ class TensorrtLlmSettings(NetworkSettings):
         ge=0.0,
         le=0.75,
         description="Engine torch on a GPU that token2wav has, too: most of its multiprocessors that are the "
-        "speech LM's own while token2wav computes, or with several token2wav.turn_lanes the least; 0: they "
-        "take shifts, as on GPUs that can't be divided. Up to 32 utterances it has 0.37 on a GPU of 40 GiB "
-        "and more, unless this is larger or token2wav.first_chunks_beside is false.",
+        "speech LM's own while token2wav computes; 0: they take shifts, as on GPUs that can't be divided. Up "
+        "to 32 utterances it has 0.37 on a GPU of 40 GiB and more, unless this is larger or "
+        "token2wav.first_chunks_beside is false.",
     )
     engine_dir: Path = Field(
         Path("engines/speech_lm"),

@@ -35,7 +35,6 @@ EIGHT_BIT_PAGES = "int8"
 ONNX_GRAPHS = "onnx_cpu"
 """Folder of backend onnx in ``backend_dir``."""
 CPU_BATCH, GPU_BATCH = 8, 16
-CPU_TURN_MS, GPU_TURN_MS = 200.0, 130.0
 CPU_SCHEDULERS = 2
 """Of backend onnx: one utterance's calls use a core or two well, and several utterances' the others."""
 Devices = Annotated[
@@ -70,12 +69,6 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         ge=0,
         le=1_000_000,
         description="Longest wait of Triton for a batch to fill; the model forms its own batches.",
-    )
-    max_turn_ms: Annotated[float, Field(ge=1.0, le=60_000.0), OR_AUTO] = Field(
-        AUTO_NUMBER,
-        description="Longest computation that an urgent chunk may wait for; shorter is smoother, longer is "
-        "faster; auto is 130 with backend torch on a GPU, 200 elsewhere. A GPU may exceed it for 8 blocks "
-        "of the flow.",
     )
     ode_steps: int = Field(10, ge=1, le=100, description="Steps of the flow's solver.")
     solver: Literal["euler", "adams_bashforth"] = Field(
@@ -137,15 +130,6 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         "the speech LM's part of the GPU (tensorrt_llm.gpu_share) or, where it is on another, on a quarter. "
         "false: they wait for the next batch, and the GPU has one division however few speak.",
     )
-    turn_lanes: int = Field(
-        1,
-        ge=1,
-        le=8,
-        description="On a GPU that the speech LM has a part of: turns that are computed side by side, of at "
-        "most 16 utterances each, on equal parts of what the speech LM leaves; every one takes 6 to 9 GiB "
-        "from the pages. On an H200 two make a tenth more speech for 16 clients, whose first audio comes a "
-        "quarter later.",
-    )
     kernels: Literal["auto", "fused", "plain"] = Field(
         AUTO,
         description="Kernels in captured CUDA graphs. fused needs float16 and compute capability 9.0; auto "
@@ -189,7 +173,7 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         """Streams and divisions of a GPU are one scheduler's."""
         gpus = [number for number in map(gpu_number, self.devices) if number is not None]
         if len(set(gpus)) < len(gpus):
-            limit = "each GPU once; turn_lanes computes turns side by side on one"
+            limit = "each GPU once"
             raise InvalidInput(f"{self.name}.device", self.device, limit)
         return self
 
@@ -211,11 +195,6 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     def most_batch(self) -> int:
         """``max_batch`` as it is given, or for the kind of the device."""
         return self.max_batch or (GPU_BATCH if self._torch_on_gpu else CPU_BATCH)
-
-    @property
-    def longest_turn_ms(self) -> float:
-        """``max_turn_ms`` as it is given, or for the kind of the device."""
-        return self.max_turn_ms or (GPU_TURN_MS if self._torch_on_gpu else CPU_TURN_MS)
 
     @property
     def _torch_on_gpu(self) -> bool:
@@ -279,7 +258,6 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         network = NetworkSettings.resolved(self._with_a_backend(machine), machine)._with_a_page_format()
         return network.replace(
             max_batch=network.most_batch,
-            max_turn_ms=network.longest_turn_ms,
             max_flow_pages=network.most_flow_pages,
             backend_dir=self.backend_dir.absolute(),
         )

@@ -54,9 +54,6 @@ class AnyToken2Wav(Protocol):
             what waits for the waveforms, of the earliest launch first, and for all else that it has begun.
         """
 
-    def draw_ahead(self, state: Any) -> None:
-        """Draw what the host draws for the utterance's next launches, while a device computes."""
-
     def all_or_nothing(self, states: Sequence[Any]) -> AbstractContextManager[object]:
         """Context in which these utterances advance; after an exception they are where they were before.
 

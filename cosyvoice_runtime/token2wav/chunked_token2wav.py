@@ -318,9 +318,6 @@ class ChunkedToken2Wav:
     def give_up(self, state: ChunkedState) -> None:
         """Changes nothing."""
 
-    def draw_ahead(self, state: ChunkedState) -> None:
-        """Draws nothing: what is drawn next depends on what comes."""
-
     @contextmanager
     def all_or_nothing(self, states: Sequence[ChunkedState]) -> Iterator[None]:
         """Context in which these utterances advance; after an exception they are where they were before."""

@@ -99,10 +99,6 @@ class Token2Wav:
                 return sent  # samples come to the host after all else
             return partial(_after, self.flow.begun(), sent)
 
-    def draw_ahead(self, state: WaveState) -> None:
-        """Draw noise that the next launches take, in time that nobody waits for."""
-        self.vocoder.draw_ahead(state.vocoder)
-
     @contextmanager
     def all_or_nothing(self, states: Sequence[WaveState]) -> Iterator[object]:
         """Context in which these utterances advance; after an exception they are where they were before.

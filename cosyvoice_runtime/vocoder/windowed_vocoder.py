@@ -35,10 +35,6 @@ def _waited_for(waveforms: Waveforms, memory: object) -> list[npt.NDArray[np.flo
     return waveforms()
 
 
-FRAMES_AHEAD = 200
-"""Whose noise is drawn ahead: as many as four blocks of the flow give."""
-
-
 class WindowWave(NamedTuple):
     """Result of a window.
 
@@ -93,11 +89,6 @@ class WindowedVocoder(ABC):
     @abstractmethod
     def utterance_noise(self, seed: int) -> UtteranceNoise:
         """The noise of an utterance that begins now."""
-
-    def draw_ahead(self, state: VocoderState) -> None:
-        """Draw noise that the next windows take, in time that nobody waits for."""
-        if state.noise is not None:
-            state.noise.peek(FRAMES_AHEAD)
 
     @abstractmethod
     def computed(self, states: Sequence[VocoderState], windows: Sequence[Window]) -> Iterable[WindowWave]:

@@ -28,14 +28,13 @@ from cosyvoice_runtime.gpu.partitions.partition import (
     GpuParts,
     GpuPartsError,
     steps_part,
-    turns_part,
 )
 from cosyvoice_runtime.gpu.partitions.shifts import GpuShifts
 from cosyvoice_runtime.gpu.partitions.sole_use import SoleUse
 
-NO_PARTS = GpuParts(None, (), ())  # type: ignore[arg-type]
+NO_PARTS = GpuParts(None, None, ())  # type: ignore[arg-type]
 OF_MANY, OF_FEW = GpuPart(None, 32, None), GpuPart(None, 48, None)  # type: ignore[arg-type]
-TWO_DIVISIONS = GpuParts(OF_MANY, (), (OF_MANY,), GpuParts(OF_FEW, (), (OF_FEW,)))
+TWO_DIVISIONS = GpuParts(OF_MANY, OF_FEW, (OF_MANY,), GpuParts(OF_FEW, OF_MANY, (OF_FEW,)))
 
 
 def test_step_does_not_wait_for_a_turn_and_knows_of_it():
@@ -140,9 +139,9 @@ def test_shifts_know_no_few():
 
 
 def test_divided_gpu_is_shared_at_the_same_time(monkeypatch):
-    parts = GpuParts(OF_MANY, (OF_FEW, OF_FEW), (OF_MANY,))
-    monkeypatch.setattr(gpu_division, "divide", lambda device, share, lanes: parts)
-    shared = share_gpu(1, 0.25, lanes=2, share_of_few=0.37)
+    parts = GpuParts(OF_MANY, OF_FEW, (OF_MANY,))
+    monkeypatch.setattr(gpu_division, "divide", lambda device, share: parts)
+    shared = share_gpu(1, 0.25)
     assert isinstance(shared, GpuDivision)
     assert shared.parts is parts
 
@@ -162,10 +161,8 @@ def test_gpu_with_room_is_divided_twice(dividing, caplog, share_of_few, memory, 
     dividing(132, memory)
     with caplog.at_level(logging.INFO):
         parts = share_gpu(0, 0.25, share_of_few=share_of_few).parts
-    assert [part.multiprocessors for part in parts.turns] == [100]
-    assert (parts.of_few and [part.multiprocessors for part in parts.of_few.turns]) == (
-        turns_of_few and [turns_of_few]
-    )
+    assert parts.turns.multiprocessors == 100
+    assert (parts.of_few and parts.of_few.turns.multiprocessors) == turns_of_few
     assert ("84 for turns" in caplog.text) == (turns_of_few is not None)
     assert ("it has less than 40 GiB" in caplog.text) == (memory < ROOMY_BYTES)
 
@@ -173,10 +170,10 @@ def test_gpu_with_room_is_divided_twice(dividing, caplog, share_of_few, memory, 
 def test_gpu_that_is_not_divided_twice_is_divided_once(monkeypatch, dividing, caplog):
     divide = dividing(132)
 
-    def once(device, share, lanes=1, first_lanes=1):
+    def once(device, share, first_lanes=1):
         if share > 0.25:
             raise GpuPartsError("enough")
-        return divide(device, share, lanes, first_lanes)
+        return divide(device, share, first_lanes)
 
     monkeypatch.setattr(gpu_division, "divide", once)
     assert share_gpu(0, 0.25, share_of_few=0.37).parts.of_few is None
@@ -185,7 +182,7 @@ def test_gpu_that_is_not_divided_twice_is_divided_once(monkeypatch, dividing, ca
 
 @pytest.mark.parametrize(("share", "level"), [(0.0, logging.INFO), (0.25, logging.WARNING)])
 def test_gpu_that_is_not_divided_is_shared_in_shifts_and_the_log_says_why(monkeypatch, caplog, share, level):
-    def refuse(device: torch.device, share: float, lanes: int) -> GpuParts:
+    def refuse(device: torch.device, share: float) -> GpuParts:
         raise GpuPartsError("too old")
 
     monkeypatch.setattr(gpu_division, "divide", refuse)
@@ -201,7 +198,7 @@ def test_gpu_of_token2wavs_own_is_divided_for_hurried_chunks_however_many_speak(
     with caplog.at_level(logging.INFO):
         gpu = own_gpu(1, 0.25)
     assert isinstance(gpu, GpuDivision)
-    assert [part.multiprocessors for part in gpu.parts.turns] == [100]
+    assert gpu.parts.turns.multiprocessors == 100
     assert [part.multiprocessors for part in gpu.parts.first] == [32] * OWN_FIRST_LANES
     assert "on GPU 1, which the speech LM is not on: 32 for hurried chunks, 100 for turns" in caplog.text
     gpu.divide_for_few()
@@ -249,33 +246,11 @@ def test_part_for_steps_has_a_number_that_a_gpu_can_give(multiprocessors, share,
     assert steps_part(multiprocessors, share) == part
 
 
-@pytest.mark.parametrize(
-    ("multiprocessors", "share", "lanes", "part"),
-    [(132, 0.15, 2, 56), (132, 0.25, 2, 48), (132, 0.1, 3, 32), (114, 0.25, 8, 8), (16, 0.5, 4, 8)],
-)
-def test_parts_for_turns_leave_their_share_for_steps(multiprocessors, share, lanes, part):
-    assert turns_part(multiprocessors, share, lanes) == part
-
-
-@pytest.mark.parametrize(
-    ("multiprocessors", "share", "lanes", "turns", "steps"),
-    [(132, 0.25, 1, [100], 32), (132, 0.15, 2, [56, 56], 20), (132, 0.15, 3, [32, 32, 32], 36)],
-)
-def test_parts_are_the_whole_gpu(dividing, multiprocessors, share, lanes, turns, steps):
-    parts = dividing(multiprocessors)(GPU, share, lanes)
-    assert [part.multiprocessors for part in parts.turns] == turns
+def test_parts_are_the_whole_gpu(dividing):
+    parts = dividing(132)(GPU, 0.25)
     [first] = parts.first
-    assert parts.steps.multiprocessors == first.multiprocessors == steps
-
-
-@pytest.mark.parametrize(("multiprocessors", "share"), [(66, 0.1), (48, 0.25), (84, 0.25)])
-def test_gpu_without_room_for_so_many_parts_has_one_for_turns_and_the_log_says_so(
-    dividing, caplog, multiprocessors, share
-):
-    dividing(multiprocessors)
-    shared = share_gpu(0, share, lanes=8)
-    assert len(shared.parts.turns) == 1
-    assert "one part for turns instead of 8" in caplog.text
+    assert parts.steps.multiprocessors == first.multiprocessors == 32
+    assert parts.turns.multiprocessors == 100
 
 
 GPU = torch.device("cuda", 0)

@@ -42,7 +42,7 @@ def prompt(token2wav) -> FlowPrompt:
 
 @pytest.fixture(scope="module")
 def server(serve) -> Iterator[Server]:
-    settings = {"max_batch": BATCH, "max_turn_ms": 60_000, "max_flow_pages": 200}
+    settings = {"max_batch": BATCH, "max_flow_pages": 200}
     with serve([MODEL], **{f"{MODEL}.{key}": value for key, value in settings.items()}) as server:
         yield server
 

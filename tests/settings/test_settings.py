@@ -164,19 +164,6 @@ def test_token2wav_takes_more_utterances_at_once_on_a_gpu(assignments, machine, 
     assert Settings.read(assignments).resolved(machine).token2wav.max_batch == batch
 
 
-@pytest.mark.parametrize(
-    ("assignments", "machine", "turn_ms"),
-    [
-        ([], GPU, 130),
-        ([], CPU, 200),
-        (["token2wav.device=cpu"], GPU, 200),
-        (["token2wav.max_turn_ms=60"], GPU, 60),
-    ],
-)
-def test_turns_are_shorter_on_a_gpu(assignments, machine, turn_ms):
-    assert Settings.read(assignments).resolved(machine).token2wav.max_turn_ms == turn_ms
-
-
 def test_given_value_is_not_replaced_by_auto():
     given = Settings.read(["device=cuda:1", "token2wav.dtype=bfloat16", "tensorrt_llm.threads=3"])
     resolved = given.resolved(CPU)

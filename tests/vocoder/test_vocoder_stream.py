@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.vocoder.torch import HiFTStream, SourceNoise, context, open_state, stream
-from cosyvoice_runtime.vocoder.windowed_vocoder import FRAMES_AHEAD
+from cosyvoice_runtime.vocoder.torch import SourceNoise, context, open_state, stream
 from examples import examples
 from small_hift import CONFIGS, OTHER, PUBLISHED, random_mel, small_hift, streamed, whole
 
@@ -28,20 +27,6 @@ def test_any_chunking_equals_the_whole_utterance(sizes: list[int]) -> None:
     state = open_state(OTHER, SourceNoise(1, OTHER.hop))
     found = torch.cat(streamed(hift, state, mel, sizes))
     torch.testing.assert_close(found, whole(hift, mel, seed=1), atol=ROUNDING, rtol=0)
-
-
-def test_noise_drawn_ahead_is_the_noise_drawn_when_wanted() -> None:
-    hift, mel = small_hift(OTHER), random_mel(60, config=OTHER)
-    vocoder = HiFTStream(hift)
-    plain, ahead = open_state(OTHER, SourceNoise(1, OTHER.hop)), open_state(OTHER, SourceNoise(1, OTHER.hop))
-    silent = open_state(OTHER)
-    for part in mel.split(20, dim=1):
-        [expected] = stream(hift, [plain], [part], [False])
-        [found] = stream(hift, [ahead], [part], [False])
-        vocoder.draw_ahead(ahead)
-        vocoder.draw_ahead(silent)
-        assert torch.equal(found, expected)
-    assert ahead.noise.nbytes == 4 * OTHER.hop * FRAMES_AHEAD
 
 
 @settings(max_examples=examples(12, fresh=60))

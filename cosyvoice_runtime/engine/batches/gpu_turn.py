@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from cosyvoice_runtime.engine.batches.turn import DUE_S, Share, WaveJob, cut
+from cosyvoice_runtime.engine.batches.turn import Share, WaveJob, cut
 from cosyvoice_runtime.engine.runtimes.runtime import HURRIED_BLOCKS
 from cosyvoice_runtime.gpu.buckets import finer_bucket
 
-GPU_BLOCKS = 8
-"""Blocks of a turn that a GPU computes in about twice the time of one."""
 BESIDE_BLOCKS = 4
 """What a GPU's turn takes beside its blocks, in blocks. On 100 multiprocessors of an H200 8 rows of 1 / 2 / 4
 blocks took 34 / 54 / 82 ms, 16 rows of 1 / 2 took 49 / 85, which would be 8. But a turn is the longer the
@@ -19,18 +17,6 @@ more was spoken before, and who is well supplied has long parts: simulated, 2.5 
 LEAST_MISSED_S = 0.3
 """Whose listener runs dry within it, or within two turns, should not miss the next turn: the one after ends
 too late. To take along all who have a second left fills parts of several blocks with rows of one."""
-
-
-def urgent(jobs: Sequence[WaveJob], now: float) -> list[WaveJob]:
-    """Those that the next turn of a GPU is for: of few jobs, the ones whose listeners run dry soon.
-
-    A turn that is theirs alone is over sooner. With many jobs, a GPU gains more by many rows.
-
-    Args:
-        jobs: at most one of each utterance.
-    """
-    due = [job for job in jobs if job.deadline < now + DUE_S]
-    return due if due and len(jobs) <= GPU_BLOCKS else list(jobs)
 
 
 def plan_hurried_turn(jobs: Sequence[WaveJob], max_rows: int, block_tokens: int) -> list[Share]:
@@ -60,7 +46,7 @@ class _EqualParts(NamedTuple):
 def plan_turn_of_gpu(
     jobs: Sequence[WaveJob],
     max_rows: int,
-    budget_tokens: int,
+    most_blocks: int,
     block_tokens: int,
     now: float,
     turn_s: float = 0.0,
@@ -68,26 +54,20 @@ def plan_turn_of_gpu(
     """As :func:`plan_turn`, where many short rows cost little more than a few, and a long one goes on alone.
 
     All get equal parts, of 1, 2 or 4 blocks and so on, since calls between those are computed as larger ones:
-    of as many as make the most speech for the time. But if somebody waits for a short chunk, the most urgent,
-    nobody gets more than that takes.
+    of as many as make the most speech for the time.
 
     Args:
         jobs: at most one of each utterance, not empty, most urgent first.
-        budget_tokens: of all rows together; a short chunk that somebody waits for is whole all the same.
+        most_blocks: of all rows together.
         now: by the scheduler's clock.
         turn_s: seconds that the last one took.
     """
     due = now + max(LEAST_MISSED_S, 2 * turn_s)
-    most = max(budget_tokens // block_tokens, 1)
-    of_first = _blocks_left(jobs[0], block_tokens)
-    if of_first <= HURRIED_BLOCKS and jobs[0].hurries(now, block_tokens):
-        sizes = [of_first]
-    else:
-        longest = max(_blocks_left(job, block_tokens) for job in jobs)
-        sizes = [1 << power for power in range(min(most.bit_length(), (longest - 1).bit_length() + 1))]
+    longest = max(_blocks_left(job, block_tokens) for job in jobs)
+    sizes = [1 << power for power in range(min(most_blocks.bit_length(), (longest - 1).bit_length() + 1))]
     turns = [
         _EqualParts(
-            _filling(jobs, blocks, block_tokens, due)[: min(max_rows, max(most // blocks, 1))], blocks
+            _filling(jobs, blocks, block_tokens, due)[: min(max_rows, max(most_blocks // blocks, 1))], blocks
         )
         for blocks in sizes
     ]

@@ -40,7 +40,7 @@ def shared_gpus(lm: TensorrtLlmSettings, settings: Token2WavSettings) -> SharedG
     if not _in_parts(settings):
         return {gpu: share_gpu(gpu, lm.gpu_share)}
     of_few = SHARE_OF_FEW if settings.first_chunks_beside else 0.0
-    return {gpu: share_gpu(gpu, lm.gpu_share, settings.turn_lanes, of_few)}
+    return {gpu: share_gpu(gpu, lm.gpu_share, of_few)}
 
 
 def _gpu_of(device: str, settings: Token2WavSettings, shared: SharedGpus) -> SharedGpu:

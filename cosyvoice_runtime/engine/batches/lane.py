@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 
 from cosyvoice_runtime.engine.batches.pace import TurnPace
-from cosyvoice_runtime.engine.batches.turn import LaunchedTurn, WaveJob, priority
+from cosyvoice_runtime.engine.batches.turn import LaunchedTurn, WaveJob
 from cosyvoice_runtime.engine.runtimes.runtime import WaveRuntime
 
 
@@ -112,7 +112,7 @@ def _divided(
         return [(lane, _open_to(lane, jobs, lanes)) for lane in shared]
     under_way = set[str]().union(*(lane.names for lane in lanes))
     due = {job for job in jobs if job.hurries(now, block_tokens) and job.chunk.utterance_id not in under_way}
-    hurried = sorted((job for job in jobs if job in due), key=priority)
+    hurried = sorted((job for job in jobs if job in due), key=lambda job: job.deadline)
     others = [job for job in jobs if job not in due]
     # While the GPU's division changes, turns of the other one may be on any multiprocessor.
     others_end = any(lane.pace.busy for lane in lanes if not (lane.hurried or lane in at_work))

@@ -25,6 +25,8 @@ from cosyvoice_runtime.settings.served_family import require_backend
 if TYPE_CHECKING:
     from cosyvoice_runtime.gpu.partitions.partition import GpuParts
 
+CPU_TURN_S = 0.2
+"""Longest batch of a CPU: whoever comes meanwhile waits for its end."""
 MAX_STATES = 4096
 """Utterances at a time, of which the entry models let as many in as they have places for."""
 
@@ -57,7 +59,6 @@ def load_wave_service(
     labels = _labels(settings.devices)
     for runtime, label in zip(ready, labels, strict=True):
         _show(runtime, metrics, label)
-        _tell_lanes(runtime, settings.turn_lanes, label)
     memories = open_memories(ready, settings, metrics)
     preparations = [prepare_few(runtime, gpu) for runtime, gpu in zip(ready, gpus, strict=True)]
     schedulers = [
@@ -118,7 +119,7 @@ def start_scheduler(
         service,
         runtime,
         settings.max_queue_size,
-        settings.longest_turn_ms / 1e3,
+        CPU_TURN_S,
         gpu,
         Openings(memory.voices, metrics.show_held),
         metrics.show_waiting,
@@ -146,18 +147,6 @@ def _show_usage(metrics: WaveMetrics, memory: WaveMemory, usage: Usage) -> None:
 def _close_all(each: Sequence[Preparation | WaveMemory]) -> None:
     for one in each:
         one.close()
-
-
-def _tell_lanes(runtime: WaveRuntime, wanted: int, device: str) -> None:
-    lanes = 1 + sum(not (turns.hurried or turns.of_few) for turns in runtime.beside)
-    if lanes != wanted:
-        logger.warning(
-            "token2wav.turn_lanes=%d, but %s has %d: more take backend torch with CUDA graphs, the vocoder "
-            "on the same GPU, and a speech LM that has a part of it (tensorrt_llm.gpu_share)",
-            wanted,
-            device,
-            lanes,
-        )
 
 
 def _labels(devices: Sequence[str]) -> list[str]:

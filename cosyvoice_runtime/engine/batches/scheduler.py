@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import logging
-import math
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -41,7 +40,7 @@ class WaveScheduler:
         service: over the runtime's networks, with a lane for each of those beside.
         runtime: what computes turns, and how it does.
         max_waiting: chunks that may wait to begin an utterance, and as many of utterances in progress.
-        turn_s: seconds that a turn should last at most; whoever comes meanwhile waits for its end.
+        turn_s: seconds that a turn of a CPU should last at most; whoever comes meanwhile waits for its end.
         gpu: how the device is shared.
         openings: which utterances may begin; None where there are pages for all.
         on_waiting: told the number of chunks that wait, whenever it has changed.
@@ -76,10 +75,7 @@ class WaveScheduler:
         self._on_turn = on_turn
         self._clock = clock
         self._end_process = end_process
-        # Ids of utterances, for whose next turns something can be drawn while nothing is to be launched.
-        self._undrawn: dict[str, None] = {}
         self._wake = threading.Condition()
-        self._news = False
         self._closed = False
         self._refusal: CosyVoiceError | None = None
         self._threads = [threading.Thread(target=self._launch_turns, name="token2wav")]
@@ -112,7 +108,7 @@ class WaveScheduler:
             if self._begins(job):
                 chunk.check_opening()
             self._jobs.add(job)
-            self._tell()
+            self._wake.notify()
 
     @property
     def load(self) -> int:
@@ -131,7 +127,7 @@ class WaveScheduler:
         """Compute what waits, then stop and free everything."""
         with self._wake:
             self._closed = True
-            self._tell()
+            self._wake.notify()
         for thread in self._threads:
             thread.join()
         self._service.close()
@@ -156,11 +152,6 @@ class WaveScheduler:
             for each in self._lanes:
                 each.turns.put(None)
 
-    def _tell(self) -> None:
-        """Something has changed; for whoever holds the lock."""
-        self._news = True
-        self._wake.notify()
-
     def _serve_next(self) -> bool:
         work = self._next_work()
         if work is not None:
@@ -175,34 +166,12 @@ class WaveScheduler:
                     self._refusal = self._refusal or CosyVoiceError("token2wav has ended")
                     return None
                 now = self._clock()
-                wait_s = self._planner.free_in(self._jobs, len(self._service), now)
-                if wait_s is not None and wait_s <= 0:
-                    divided, longest_s = self._divided(now)
-                    delay_s, lane = soonest(divided, now)
-                    if lane is not None and delay_s is not None and delay_s <= 0:
-                        return lane, jobs_of(lane, divided)
-                    wait_s = longest_s if delay_s is None else min(delay_s, longest_s)
-                self._news = False
-                if not self._undrawn:
-                    self._wake.wait(None if wait_s is None else min(wait_s, threading.TIMEOUT_MAX))
-                    continue
-            self._draw_until(math.inf if wait_s is None else now + wait_s)
-
-    def _draw_until(self, end_s: float) -> None:
-        """Draw what launches will take, row by row, until there is something new or nothing left to draw."""
-        while self._undrawn and not self._news and self._clock() < end_s:
-            first = next(iter(self._undrawn))
-            del self._undrawn[first]
-            self._draw_ahead(first)
-
-    def _draw_ahead(self, utterance_id: str) -> None:
-        """What this can't draw, the next launch draws, or fails alone."""
-        try:
-            self._service.draw_ahead(utterance_id)
-        except Exception as error:
-            if is_fatal(error):
-                raise
-            logger.exception("nothing could be drawn ahead for utterance %s", utterance_id)
+                divided, longest_s = self._divided(now)
+                delay_s, lane = soonest(divided, now)
+                if lane is not None and delay_s is not None and delay_s <= 0:
+                    return lane, jobs_of(lane, divided)
+                wait_s = longest_s if delay_s is None else min(delay_s, longest_s)
+                self._wake.wait(min(wait_s, threading.TIMEOUT_MAX))
 
     def _queued(self) -> set[str]:
         """Utterances whose chunks have no outcome yet."""
@@ -270,7 +239,7 @@ class WaveScheduler:
         """Or did not: the job's next turn finds out."""
         with self._wake:
             job.awaits_voice = False
-            self._tell()
+            self._wake.notify()
 
     def _launch(self, lane: TurnLane, shares: list[Share], held: ExitStack) -> None:
         moments.note("its turn begins", *(share.job.chunk.utterance_id for share in shares))
@@ -287,8 +256,6 @@ class WaveScheduler:
         except BaseException:
             turn.held.close()  # or steps would stand still for ever
             raise
-        if self._on_gpu:  # which computes meanwhile
-            self._undrawn.update(dict.fromkeys(turn.going_on()))
 
     def _finish_turns(self, lane: TurnLane) -> None:
         try:
@@ -326,14 +293,14 @@ class WaveScheduler:
         finally:  # only now: another lane's thread may answer what follows
             with self._wake:
                 lane.let_go(turn)
-                self._tell()
+                self._wake.notify()
 
     def _note_end(self, lane: TurnLane, turn: LaunchedTurn) -> None:
         turn.held.close()
         with self._wake:
             took_s = lane.pace.ended(self._clock())
             self._planner.learn(lane, turn, took_s)
-            self._tell()
+            self._wake.notify()
         self._on_turn(took_s, lane.hurried)
 
     def _end(self, job: WaveJob, outcome: WaveOutcome) -> None:
@@ -365,5 +332,5 @@ class WaveScheduler:
         else:
             answering.join(LAST_WORDS_S)
         with self._wake:
-            self._tell()  # who closes it meanwhile waits for the launching thread
+            self._wake.notify()  # who closes it meanwhile waits for the launching thread
         self._end_process(reason)

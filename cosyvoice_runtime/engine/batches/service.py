@@ -165,15 +165,6 @@ class WaveService:
                 raise
             return partial(self._finish, turn, rows)
 
-    def draw_ahead(self, utterance_id: str) -> None:
-        """Have ready what the host draws for an utterance's next chunks, so that no launch waits for it.
-
-        For the thread that launches.
-        """
-        utterance = self._utterances.find(utterance_id)
-        if utterance is not None:
-            self._token2wav.draw_ahead(utterance.state)
-
     def queued_in(self, waiting: Callable[[], Iterable[str]]) -> None:
         """Take note of a queue: whoever waits in it is not idle, however long that takes.
 

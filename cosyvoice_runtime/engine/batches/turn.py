@@ -15,8 +15,6 @@ from cosyvoice_runtime.engine.batches.pace import TurnSize
 from cosyvoice_runtime.engine.batches.service import Waveform, WaveOutcome, WaveOutcomes
 from cosyvoice_runtime.engine.runtimes.runtime import HURRIED_BLOCKS
 
-DUE_S = 0.5
-"""Several turns: of few chunks, those whose listeners run dry within it have a turn for themselves."""
 HURRY_S = 0.2
 """Two turns of a GPU with many listeners: who runs dry within it may not have what comes of the next one."""
 
@@ -128,33 +126,16 @@ class LaunchedTurn:
         """Of the utterances."""
         return [share.job.chunk.utterance_id for share in self.shares]
 
-    def going_on(self) -> list[str]:
-        """Of the utterances of which more comes."""
-        return [
-            share.job.chunk.utterance_id
-            for share in self.shares
-            if share.job.tokens_left or not share.job.chunk.last
-        ]
-
     def size(self, unit_tokens: int) -> TurnSize | None:
         """None where turns of one size differ."""
         if self.of_new_voice:
             return None
         return TurnSize.of([share.tokens for share in self.shares], unit_tokens)
 
-    def tokens(self, on_gpu: bool) -> int:
-        """Tokens of the turn, as its plan counts them."""
-        tokens = [share.tokens for share in self.shares]
-        return sum(tokens) if on_gpu else len(tokens) * max(tokens)
-
-
-NEW_VOICE_DELAY_S = 0.5
-"""How much later a new voice's first chunk is due: computing its prompt makes everybody else wait."""
-
-
-def priority(job: WaveJob) -> float:
-    """When a job is due, by the scheduler's clock; the earliest comes first."""
-    return job.deadline + NEW_VOICE_DELAY_S if job.needs_voice else job.deadline
+    @property
+    def padded_tokens(self) -> int:
+        """Tokens that the turn computes: each row is as long as the longest."""
+        return len(self.shares) * max(share.tokens for share in self.shares)
 
 
 def in_order(jobs: Iterable[WaveJob], soon: float) -> list[WaveJob]:
@@ -166,7 +147,7 @@ def in_order(jobs: Iterable[WaveJob], soon: float) -> list[WaveJob]:
     Args:
         soon: whoever runs dry before, by the scheduler's clock.
     """
-    return sorted(jobs, key=lambda job: (-1 if priority(job) < soon else job.number, priority(job)))
+    return sorted(jobs, key=lambda job: (-1 if job.deadline < soon else job.number, job.deadline))
 
 
 def plan_turn(jobs: Sequence[WaveJob], max_rows: int, budget_tokens: int, block_tokens: int) -> list[Share]:
@@ -204,8 +185,7 @@ class TurnBudget:
 
     Args:
         limit_s: seconds a turn should last at most.
-        least_tokens: that a turn may always have, for a device that computes them in little more time than
-            fewer.
+        least_tokens: that a turn may always have.
     """
 
     def __init__(self, limit_s: float, least_tokens: int) -> None:

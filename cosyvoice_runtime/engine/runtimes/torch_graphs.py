@@ -120,23 +120,22 @@ def turns_beside(
     buckets = _buckets(token2wav.torch_flow.flow, rows, solver)
     hurried = CallBuckets(batch_buckets(HURRIED_ROWS), range(1, HURRIED_BLOCKS + 1), buckets.before)
 
-    def lanes(parts: GpuParts, turns: Sequence[GpuPart]) -> list[PartLane]:
-        made = [PartLane(token2wav.beside(part.second), part, buckets) for part in turns]
-        if settings.first_chunks_beside:
-            made += [
-                PartLane(token2wav.beside(first.second), first, hurried, hurried=True)
-                for first in parts.first
-            ]
-        return made
+    def hurried_lanes(parts: GpuParts) -> list[PartLane]:
+        first = parts.first if settings.first_chunks_beside else ()
+        return [PartLane(token2wav.beside(part.second), part, hurried, hurried=True) for part in first]
 
     few = parts.of_few
-    of_many, of_few = lanes(parts, parts.turns[1:]), [] if few is None else lanes(few, few.turns)
+    of_many, of_few = hurried_lanes(parts), []
+    if few is not None:
+        turns = PartLane(token2wav.beside(few.turns.second), few.turns, buckets)
+        of_few = [turns, *hurried_lanes(few)]
     for lane in of_many:
         lane.capture(solver)
     logger.info(
-        "beside turns: %d lanes of turns more, hurried chunks %s; %s; captured in %.1f s",
-        len(parts.turns) - 1,
-        "too" if settings.first_chunks_beside else "wait, as first_chunks_beside says",
+        "hurried chunks %s; %s; captured in %.1f s",
+        "are computed beside turns"
+        if settings.first_chunks_beside
+        else "wait for turns, as first_chunks_beside says",
         "one division of the GPU" if few is None else "the same for few utterances in progress beside work",
         time.monotonic() - started,
     )

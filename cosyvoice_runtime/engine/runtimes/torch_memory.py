@@ -22,17 +22,16 @@ from cosyvoice_runtime.settings.gpu_memory import (
 logger = logging.getLogger(__name__)
 
 
-def turn_rows(flow: Flow, settings: Token2WavSettings, lanes: int = 1) -> int:
+def turn_rows(flow: Flow, settings: Token2WavSettings) -> int:
     """Most utterances in a turn: fewer than ``max_batch`` where the memory is better spent on pages.
 
-    Plain modules gain little from more than 16, and take more memory for them; so do several lanes, of which
-    each has a part of the GPU.
+    Plain modules gain little from more than 16, and take more memory for them.
     """
     rows = settings.most_batch
     if flow.device.type != "cuda" or settings.backend != "torch":
         return rows
     rows = rows_on(torch.cuda.mem_get_info(flow.device)[1], rows)
-    if lanes > 1 or not settings.cuda_graphs or settings.kernels == "plain" or _plain_alone(flow):
+    if not settings.cuda_graphs or settings.kernels == "plain" or _plain_alone(flow):
         rows = min(rows, MEDIUM_BATCH)
     return rows
 

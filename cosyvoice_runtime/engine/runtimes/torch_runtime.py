@@ -68,7 +68,7 @@ def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> 
     Args:
         parts: of the device, which is a GPU, if turns have only theirs.
     """
-    stream = None if parts is None else parts.turns[0].stream
+    stream = None if parts is None else parts.turns.stream
     with as_current(torch.device(settings.device)):
         # Otherwise transposed convolutions may add in any order, and the same speech differ in its last bits.
         torch.backends.cudnn.deterministic = True
@@ -107,12 +107,12 @@ def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> 
 def open_paged(settings: Token2WavSettings, config: ModelConfig, parts: GpuParts | None) -> Opened:  # noqa: ARG001
     token2wav, parts = _load(settings, parts)
     flow = token2wav.torch_flow.flow
-    rows = turn_rows(flow, settings, _lanes(parts))
+    rows = turn_rows(flow, settings)
     on_gpu = flow.device.type == "cuda"
     beside: list[TurnsBeside] = []
     later: Later | None = None
     if on_gpu and settings.backend == "torch":
-        part = None if parts is None else parts.turns[0]
+        part = None if parts is None else parts.turns
         solver = capture_graphs(token2wav, settings, rows, part)
         if parts is not None:
             beside, later = turns_beside(token2wav, settings, rows, parts, solver)
@@ -168,41 +168,31 @@ def _load(settings: Token2WavSettings, parts: GpuParts | None) -> tuple[TorchTok
     pages, parts = _planned(flow, settings, parts)
     second: torch.cuda.Stream | None = None
     if parts is not None and settings.cuda_graphs:
-        second = parts.turns[0].second
+        second = parts.turns.second
     wave = HiFTStream(vocoder, own_stream=second)
     return TorchToken2Wav(FlowStream(flow, pages, eager), wave, settings.lookahead), parts
 
 
-LEAST_PAGES = 64
-"""Of a second each, that several lanes of turns must leave: fewer are used up by a few utterances."""
 PAGES_OF_TWO = 256
 """That calls captured for two divisions of the GPU must leave, or there is one."""
 
 
-def _lanes(parts: GpuParts | None) -> int:
-    return 1 if parts is None else len(parts.turns)
-
-
 def _planned(flow: Flow, settings: Token2WavSettings, parts: GpuParts | None) -> tuple[int, GpuParts | None]:
     """Pages that the settings allow and the device has room for, beside calls captured for the parts."""
-    pages = _pages(flow, settings, _lanes(parts))
+    pages = _pages(flow, settings)
     if parts is None or parts.of_few is None:
         return pages, parts
-    beside_two = _pages(flow, settings, 1, divisions=2)
+    beside_two = _pages(flow, settings, divisions=2)
     if beside_two >= min(PAGES_OF_TWO, pages):
         return beside_two, parts
     logger.info("one division of the GPU, however many speak: two leave room for %d pages", beside_two)
     return pages, dataclasses.replace(parts, of_few=None)
 
 
-def _pages(flow: Flow, settings: Token2WavSettings, lanes: int, divisions: int = 1) -> int:
-    work = work_bytes(turn_rows(flow, settings, lanes), lanes * divisions)
+def _pages(flow: Flow, settings: Token2WavSettings, divisions: int = 1) -> int:
+    work = work_bytes(turn_rows(flow, settings), divisions)
     bytes_ = room(flow.device, settings.most_flow_memory, settings.gpu_reserve_gib, work)
-    pages = page_count(flow.config, PagePool(flow, 0).page_bytes, bytes_, settings.most_flow_pages)
-    if lanes > 1 and pages < min(LEAST_PAGES, settings.most_flow_pages):
-        limit = f"fewer: beside the CUDA graphs of so many lanes there is room for {pages} pages of speech"
-        raise InvalidInput("token2wav.turn_lanes", lanes, limit)
-    return pages
+    return page_count(flow.config, PagePool(flow, 0).page_bytes, bytes_, settings.most_flow_pages)
 
 
 def _open_engines(

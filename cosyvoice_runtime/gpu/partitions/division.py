@@ -137,13 +137,12 @@ def _nothing() -> None:
     """Do nothing: no speech LM makes steps on this GPU."""
 
 
-def share_gpu(gpu: int, lm_share: float, lanes: int = 1, share_of_few: float = 0.0) -> SharedGpu:
+def share_gpu(gpu: int, lm_share: float, share_of_few: float = 0.0) -> SharedGpu:
     """The GPU, divided if possible, otherwise in shifts; the log says which.
 
     Args:
         gpu: number of the GPU.
         lm_share: share of multiprocessors for the speech LM while token2wav computes; 0 chooses shifts.
-        lanes: partitions for concurrent batches.
         share_of_few: this share for few utterances; it is at least ``lm_share``.
     """
     if not lm_share:
@@ -151,14 +150,11 @@ def share_gpu(gpu: int, lm_share: float, lanes: int = 1, share_of_few: float = 0
         return GpuShifts()
     device = torch.device("cuda", gpu)
     try:
-        parts = divide(device, lm_share, lanes)
+        parts = divide(device, lm_share)
     except GpuPartsError as error:
-        if lanes > 1:
-            logger.warning("one part for turns instead of %d: %s", lanes, error)
-            return share_gpu(gpu, lm_share, share_of_few=share_of_few)
         logger.warning("the speech LM and token2wav compute in shifts: the GPU can't be divided: %s", error)
         return GpuShifts()
-    if lanes == 1 and share_of_few > lm_share:
+    if share_of_few > lm_share:
         parts = dataclasses.replace(parts, of_few=_parts_of_few(device, share_of_few, parts))
     _tell(parts, "the speech LM", "while token2wav computes")
     if parts.of_few is not None:
@@ -197,9 +193,9 @@ def _parts_of_few(device: torch.device, share: float, of_many: GpuParts) -> GpuP
 
 def _tell(parts: GpuParts, first: str, when: str) -> None:
     logger.info(
-        "the GPU's multiprocessors %s: %d for %s, %s for turns",
+        "the GPU's multiprocessors %s: %d for %s, %d for turns",
         when,
         parts.steps.multiprocessors,
         first,
-        " and ".join(str(part.multiprocessors) for part in parts.turns),
+        parts.turns.multiprocessors,
     )

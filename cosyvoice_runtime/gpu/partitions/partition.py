@@ -43,13 +43,13 @@ class GpuParts:
 
     Attributes:
         steps: the partition for steps of the speech LM.
-        turns: partitions for batches of token2wav, with a worker each.
+        turns: the partition for batches of token2wav.
         first: the steps' partition again for each worker of urgent chunks, which share its multiprocessors.
         of_few: the division for few utterances in progress.
     """
 
     steps: GpuPart
-    turns: tuple[GpuPart, ...]
+    turns: GpuPart
     first: tuple[GpuPart, ...]
     of_few: GpuParts | None = None
 
@@ -60,22 +60,15 @@ class GpuParts:
 
 
 def steps_part(multiprocessors: int, share: float) -> int:
-    """The multiprocessors for steps with one partition for batches: at most ``share`` of all."""
-    return _rounded(multiprocessors * share)
+    """The multiprocessors for steps: at most ``share`` of all, and a number that a GPU can give."""
+    return max(FEWEST, int(multiprocessors * share) // FEWEST * FEWEST)
 
 
-def turns_part(multiprocessors: int, share: float, lanes: int) -> int:
-    """The multiprocessors of each partition for batches, which leave at least ``share`` of all for steps."""
-    return _rounded(multiprocessors * (1 - share) / lanes)
-
-
-def divide(device: torch.device, share: float, lanes: int = 1, first_lanes: int = 1) -> GpuParts:
+def divide(device: torch.device, share: float, first_lanes: int = 1) -> GpuParts:
     """Divide a GPU.
 
     Args:
-        share: share of multiprocessors for steps: a maximum with one partition for batches, otherwise a
-            minimum.
-        lanes: partitions for batches.
+        share: the largest share of multiprocessors for steps.
         first_lanes: workers of urgent chunks, on the steps' partition.
 
     Raises:
@@ -91,41 +84,28 @@ def divide(device: torch.device, share: float, lanes: int = 1, first_lanes: int 
     torch.cuda.synchronize(device)  # The driver's context must exist.
     count = properties.multi_processor_count
     try:
-        if lanes == 1:
-            [steps], turns = _divide(driver, device, 1, steps_part(count, share))
-            parts = [turns]
-        else:
-            parts, steps = _divide(driver, device, lanes, turns_part(count, share, lanes))
-            if steps.sm.smCount < max(FEWEST, count * share):
-                raise GpuPartsError(
-                    f"{lanes} parts for turns leave {steps.sm.smCount} of {count} multiprocessors for steps"
-                )
+        steps, turns = _divide(driver, device, steps_part(count, share))
         of_steps, *of_first = _part(driver, device, steps, users=1 + first_lanes)
-        of_turns = [part for resource in parts for part in _part(driver, device, resource, users=1)]
+        [of_turns] = _part(driver, device, turns, users=1)
     except (
         AttributeError,
         RuntimeError,
     ) as error:  # The driver or the package may lack a function.
         raise GpuPartsError(f"the driver or the package cuda-bindings is too old ({error})") from error
-    return GpuParts(of_steps, tuple(of_turns), tuple(of_first))
+    return GpuParts(of_steps, of_turns, tuple(of_first))
 
 
-def _rounded(multiprocessors: float) -> int:
-    return max(FEWEST, int(multiprocessors) // FEWEST * FEWEST)
-
-
-def _divide(driver: Any, device: torch.device, parts: int, each: int) -> tuple[list[Any], Any]:
-    """Equal partitions, and the remainder of the GPU."""
+def _divide(driver: Any, device: torch.device, multiprocessors: int) -> tuple[Any, Any]:
+    """A partition of this size, and the remainder of the GPU."""
     (ordinal,) = _checked(driver.cuDeviceGet(device.index or 0))
     kind = driver.CUdevResourceType.CU_DEV_RESOURCE_TYPE_SM
     (whole,) = _checked(driver.cuDeviceGetDevResource(ordinal, kind))
-    equal, count, rest = _checked(driver.cuDevSmResourceSplitByCount(parts, whole, 0, each))
-    if count < parts or not rest.sm.smCount:
+    parts, count, rest = _checked(driver.cuDevSmResourceSplitByCount(1, whole, 0, multiprocessors))
+    if not (count and rest.sm.smCount):
         raise GpuPartsError(
-            f"of {whole.sm.smCount} multiprocessors the driver gives {count} parts of {each}, not {parts} "
-            "and a rest"
+            f"of {whole.sm.smCount} multiprocessors the driver gives no part of {multiprocessors} and a rest"
         )
-    return list(equal)[:parts], rest
+    return parts[0], rest
 
 
 def _part(driver: Any, device: torch.device, resource: Any, users: int) -> list[GpuPart]:

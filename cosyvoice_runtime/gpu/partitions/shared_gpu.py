@@ -30,10 +30,10 @@ class SharedGpu(Protocol):
 
     @property
     def stands_still(self) -> bool:
-        """Whether steps without a waiting listener should pause, because a first chunk uses their partition."""
+        """Whether steps without a waiting listener should pause: a first chunk uses their partition."""
 
     def when_free(self, tell: Callable[[], None]) -> None:
-        """Take a function that is called when such a first chunk has ended, after ``stands_still`` has changed."""
+        """Take a function to call when such a first chunk has ended and ``stands_still`` has changed."""
 
     def few(self, utterances: int) -> bool:
         """Choose the division for this number of utterances, and return whether it is the one for few."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import numpy as np
-from coded_waves import CodedState, CodedWaves
+from coded_waves import CodedWaves
 
 TIMEOUT_S = 120.0
 
@@ -48,16 +48,6 @@ class Gpu(CodedWaves):
         """Whether so many turns were launched, soon."""
         with self._changed:
             return self._changed.wait_for(lambda: len(self.turns) >= turns, TIMEOUT_S)
-
-    def draw_ahead(self, state: CodedState) -> None:
-        with self._changed:
-            super().draw_ahead(state)
-            self._changed.notify_all()
-
-    def drew(self) -> bool:
-        """Whether something was drawn ahead, soon."""
-        with self._changed:
-            return self._changed.wait_for(lambda: bool(self.drawn_ahead), TIMEOUT_S)
 
     def finish_all(self) -> None:
         with self._changed:

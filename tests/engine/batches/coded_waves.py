@@ -33,14 +33,12 @@ class CodedWaves:
 
     Attributes:
         batches: tokens of every row of every call.
-        drawn_ahead: the state of every call for that.
     """
 
     def __init__(self) -> None:
         self.unit_tokens = BLOCK
         self.open_states: set[CodedState] = set()
         self.batches: list[list[list[int]]] = []
-        self.drawn_ahead: list[CodedState] = []
         self.flow = SimpleNamespace(
             recomputing=0,
             calls=0,
@@ -76,9 +74,6 @@ class CodedWaves:
         return [
             np.array([np.nan if token == NAN_TOKEN else token for token in row], np.float32) for row in rows
         ]
-
-    def draw_ahead(self, state: CodedState) -> None:
-        self.drawn_ahead.append(state)
 
     @contextmanager
     def all_or_nothing(self, states: Sequence[CodedState]) -> Iterator[None]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cosyvoice_runtime.checkpoint.config_flow import RegulatedFlowConfig
-from cosyvoice_runtime.engine.batches import PromptTensors, WaveChunk
+from cosyvoice_runtime.engine.batches import PromptTensors, WaveChunk, load
 from cosyvoice_runtime.engine.batches.load import open_runtime, start_scheduler
 from cosyvoice_runtime.engine.batches.scheduler import WaveScheduler
 from cosyvoice_runtime.engine.batches.service import WaveOutcome
@@ -30,8 +30,7 @@ FRAME = 256
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Token2WavSettings:
     made = make_checkpoint(tmp_path_factory.mktemp("made") / "tiny", "tiny", seed=5, family="cosyvoice300m")
-    # A turn that is over at once: whatever may be cut is cut.
-    given = Token2WavSettings(checkpoint_dir=made, ode_steps=3, threads=1, max_turn_ms=1.0)
+    given = Token2WavSettings(checkpoint_dir=made, ode_steps=3, threads=1)
     return given.resolved(Machine(cores=1, gpu=False))
 
 
@@ -41,7 +40,11 @@ def runtime(settings: Token2WavSettings) -> WaveRuntime:
 
 
 @pytest.fixture
-def scheduler(runtime: WaveRuntime, settings: Token2WavSettings) -> Iterator[WaveScheduler]:
+def scheduler(
+    runtime: WaveRuntime, settings: Token2WavSettings, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[WaveScheduler]:
+    """Whose turns are over at once: whatever may be cut is cut."""
+    monkeypatch.setattr(load, "CPU_TURN_S", 1e-3)
     metrics = Metrics("token2wav")
     memory = WaveMemory(runtime, 4, metrics, "cpu")
     scheduler = start_scheduler(runtime, settings, WaveMetrics(metrics, "cpu"), memory)

@@ -155,12 +155,12 @@ def test_flow_and_vocoder_of_each_lane_are_captured_in_the_streams_of_its_part(t
 
     monkeypatch.setattr(torch_graphs.TorchToken2Wav, "capture", noted)
     monkeypatch.setattr(torch_graphs, "CudaGraphCapture", Named)
-    few = GpuParts(part("steps"), (part("few turns"),), (part("few first"),))
-    parts = GpuParts(part("steps"), (part("turns"),), (part("first"),), few)
+    few = GpuParts(part("steps"), part("few turns"), (part("few first"),))
+    parts = GpuParts(part("steps"), part("turns"), (part("first"),), few)
     token2wav = load.load_token2wav(torch_settings)
-    token2wav.torch_vocoder.own_stream = parts.turns[0].second
+    token2wav.torch_vocoder.own_stream = parts.turns.second
     settings = torch_settings.replace(cuda_graphs=True)
-    torch_graphs.capture_graphs(token2wav, settings, 1, parts.turns[0])
+    torch_graphs.capture_graphs(token2wav, settings, 1, parts.turns)
     beside, later = torch_graphs.turns_beside(token2wav, settings, 1, parts, None)
     assert streams == [(f"{name} flow", f"{name} vocoder") for name in ("turns", "first")]
     monkeypatch.setattr(torch_graphs, "as_current", lambda device: nullcontext())

@@ -11,13 +11,13 @@ from coded_gpu import Gpu
 from coded_waves import BLOCK, FakeClock, OneVoice, chunk, runtime
 
 from cosyvoice_runtime.engine.batches import WaveScheduler, WaveService, turn_planner
-from cosyvoice_runtime.engine.batches.gpu_turn import GPU_BLOCKS
 from cosyvoice_runtime.engine.batches.openings import (
     BETWEEN_S,
     FEWEST_PAGES,
     LONGEST_WAIT_S,
     PAGES_AHEAD,
     PAGES_OF_FIRST,
+    PAGES_OF_NEXT,
     SCARCE,
     SHORT,
     SOON_LACKING_S,
@@ -265,9 +265,9 @@ def test_whoever_runs_dry_goes_on_while_there_are_pages_at_all():
 
 
 def test_one_turn_takes_no_more_than_its_largest_part():
-    poor = Speaks(3 * GPU_BLOCKS, POOR_S)
-    assert saving(poor, left=GPU_BLOCKS) == ""
-    assert saving(poor, left=GPU_BLOCKS - 1) == "0"
+    poor = Speaks(3 * PAGES_OF_NEXT, POOR_S)
+    assert saving(poor, left=PAGES_OF_NEXT) == ""
+    assert saving(poor, left=PAGES_OF_NEXT - 1) == "0"
 
 
 def test_pages_that_were_lost_are_wanted_again():

@@ -13,16 +13,15 @@ from spoken import chunks_of, prompt_tensors, speech_tokens
 
 from cosyvoice_runtime.engine.batches import load_wave_service
 from cosyvoice_runtime.engine.batches.lane import jobs_of, lanes_of
-from cosyvoice_runtime.engine.batches.pace import TurnPace, TurnSize
 from cosyvoice_runtime.engine.batches.service import Speaker
-from cosyvoice_runtime.engine.batches.turn import DUE_S, LaunchedTurn, Share, WaveJob
+from cosyvoice_runtime.engine.batches.turn import LaunchedTurn, Share, WaveJob
 from cosyvoice_runtime.engine.batches.turn_planner import LOOK_S, TurnPlanner
 from cosyvoice_runtime.engine.runtimes.runtime import TurnsBeside
 from cosyvoice_runtime.gpu.partitions.sole_use import SoleUse
 from cosyvoice_runtime.metrics import Metrics
 
 NOW = 100.0
-RICH_S = 2 * DUE_S
+RICH_S = 1.0
 """What somebody has to play who is not in a hurry."""
 TURN_S = 1.0
 TIMEOUT_S = 120.0
@@ -168,7 +167,7 @@ def test_turns_of_all_but_hurried_chunks_and_new_voices_teach_how_long_they_may_
 def test_while_turns_are_long_those_come_along_who_would_run_dry_before_the_next_ends():
     plan = planner()
     turns, _ = plan._lanes
-    cushions_s = {"first": 2 * DUE_S, "short": 1.2 * DUE_S, "c": 10.0, "d": 10.0, "e": 10.0}
+    cushions_s = {"first": 1.0, "short": 0.6, "c": 10.0, "d": 10.0, "e": 10.0}
     waiting = [
         job(name, cushion_s, tokens=BLOCK if name == "short" else 2 * BLOCK)
         for name, cushion_s in cushions_s.items()
@@ -178,7 +177,7 @@ def test_while_turns_are_long_those_come_along_who_would_run_dry_before_the_next
         return names(share.job for share in plan.shares(turns, waiting, NOW))
 
     assert taken() == ["first", "c", "d", "e"]
-    plan.learn(turns, LaunchedTurn([Share(waiting[0], 2 * BLOCK)], list, False, ExitStack()), 0.7 * DUE_S)
+    plan.learn(turns, LaunchedTurn([Share(waiting[0], 2 * BLOCK)], list, False, ExitStack()), 0.35)
     assert taken() == ["first", "short", "c", "d"]
 
 
@@ -205,45 +204,3 @@ def test_device_that_is_shared_is_held(settings, shared_token2wav, tmp_path):
         service.submit(dataclasses.replace(second, cushion_s=2 * TIMEOUT_S), take)
         assert both.wait(TIMEOUT_S)
     assert gpu.held >= 2
-
-
-def of_two_divisions(few: bool):
-    """A lane for many and one for few utterances, the latter idle; and which of them there are now."""
-
-    class Divided(SoleUse):
-        def few(self, utterances: int) -> bool:
-            return few
-
-    beside = TurnsBeside(CodedWaves(), 2, ExitStack, of_few=True)
-    both = lanes_of(runtime(CodedWaves(), 4, beside=[beside], of_few=False), turns_at_once=1)
-    both[0].pace.launched(None, NOW, NOW)
-    return both, TurnPlanner(both, Divided(), True, BLOCK, TURN_S)
-
-
-def test_a_lane_of_the_other_division_is_not_free():
-    _, many = of_two_divisions(few=False)
-    assert many.free_in([job("any")], 3, NOW) is None
-    _, few = of_two_divisions(few=True)
-    assert few.free_in([job("any")], 3, NOW) == 0
-
-
-def test_new_voices_have_the_first_lane_whatever_the_division():
-    both, few = of_two_divisions(few=True)
-    both[0].pace.ended(NOW)
-    both[1].pace.launched(None, NOW, NOW)
-    new = job("new", position=0)
-    assert few.free_in([new], 3, NOW) is None
-    new.needs_voice = True
-    assert few.free_in([new], 3, NOW) == 0
-
-
-def test_the_first_lane_to_be_free_is_the_one_that_is_waited_for():
-    """One whose turns are known to take long, one for hurried chunks whose turns are short."""
-    both, size = lanes(), TurnSize(1, 1)
-    for lane, seconds in zip(both, (2.0, 1.0), strict=True):
-        lane.pace = TurnPace(2)
-        lane.pace.launched(size, NOW, NOW)
-        lane.pace.ended(NOW + seconds)
-        lane.pace.launched(size, NOW, NOW)
-    assert TurnPlanner(both, SoleUse(), True, BLOCK, TURN_S).free_in([], 3, NOW) == both[1].pace.delay(NOW)
-    assert 0 < both[1].pace.delay(NOW) < 1 < both[0].pace.delay(NOW) < 2

@@ -11,8 +11,6 @@ from coded_gpu import TIMEOUT_S, Gpu
 from coded_waves import BLOCK, LOST_GPU_TOKEN, NAN_TOKEN, FakeClock, OneVoice, chunk, runtime
 
 from cosyvoice_runtime.engine.batches import WaveScheduler, WaveService
-from cosyvoice_runtime.engine.batches.gpu_turn import GPU_BLOCKS
-from cosyvoice_runtime.engine.batches.turn_planner import TurnPlanner
 from cosyvoice_runtime.gpu.partitions.sole_use import SoleUse
 
 WITHDRAWN = "the utterance was cancelled before this was computed"
@@ -67,7 +65,7 @@ def test_next_turn_is_launched_before_the_last_has_ended_and_no_third(scheduler,
 
 
 def test_parts_of_one_chunk_are_under_way_together_and_come_out_whole(scheduler, gpu, outcomes):
-    long = list(range(100, 100 + 3 * GPU_BLOCKS * BLOCK))
+    long = list(range(100, 100 + 3 * 2 * BLOCK))
     scheduler.submit(chunk("long", long, last=True), outcomes.of("long"))
     assert gpu.launched(3)
     gpu.turns[2].set()  # from which it is known how long such a part takes
@@ -83,18 +81,6 @@ def test_chunks_of_one_utterance_are_under_way_together_in_order(scheduler, gpu,
     assert gpu.launched(4)
     run(scheduler, gpu)
     assert outcomes.delivered == [("0", [0]), ("1", [1]), ("2", [2])]
-
-
-def test_noise_is_drawn_while_the_gpu_computes_for_whom_more_comes(scheduler, gpu, outcomes):
-    scheduler.submit(chunk("goes on", [0]), outcomes.of("goes on"))
-    assert gpu.launched(3)
-    [goes_on] = gpu.open_states
-    assert gpu.drew()
-    scheduler.submit(chunk("goes on", [1], 1, last=True), outcomes.of("its last"))
-    assert gpu.launched(4)
-    scheduler.submit(chunk("whole", [0], last=True), outcomes.of("whole"))
-    run(scheduler, gpu)
-    assert gpu.drawn_ahead == [goes_on]
 
 
 def test_error_found_at_the_end_ends_the_utterance_though_more_of_it_is_under_way(scheduler, gpu, outcomes):
@@ -145,72 +131,6 @@ def test_gpu_lost_at_a_launch_answers_those_of_the_turn_before_it_too(scheduler,
     run(scheduler, gpu)
     assert dict(outcomes.delivered).keys() == {"before", "bad"}
     assert len(ended) == 1
-
-
-class Looks:
-    """What the scheduler asks its planner."""
-
-    def __init__(self, monkeypatch) -> None:
-        self.divided = 0
-        self._seen: set[str] = set()
-        self._changed = threading.Condition()
-        monkeypatch.setattr(TurnPlanner, "free_in", self._noting(TurnPlanner.free_in))
-        monkeypatch.setattr(TurnPlanner, "divided", self._counting(TurnPlanner.divided))
-
-    def saw(self, name: str) -> bool:
-        """Whether it has looked since this utterance's chunk came, soon."""
-        with self._changed:
-            return self._changed.wait_for(lambda: name in self._seen, TIMEOUT_S)
-
-    def _noting(self, free_in):
-        def noted(planner, jobs, *arguments):
-            with self._changed:
-                self._seen |= {job.chunk.utterance_id for job in jobs}
-                self._changed.notify_all()
-            return free_in(planner, jobs, *arguments)
-
-        return noted
-
-    def _counting(self, divided):
-        def counted(*arguments, **options):
-            self.divided += 1
-            return divided(*arguments, **options)
-
-        return counted
-
-
-def test_who_comes_while_all_lanes_are_busy_is_not_looked_at_before_one_may_be_free(
-    scheduler, gpu, outcomes, monkeypatch
-):
-    """To divide many jobs takes the host long, and many come during a turn."""
-    for name in ("long", "other"):
-        scheduler.submit(chunk(name, [0] * 2 * BLOCK, last=True), outcomes.of(name))
-    assert gpu.launched(3)  # nobody knows how long turns of that size take
-    looks = Looks(monkeypatch)
-    names = "abcdefgh"
-    for name in names:
-        scheduler.submit(chunk(name, [1], last=True), outcomes.of(name))
-        assert looks.saw(name)
-    assert looks.divided == 0
-    run(scheduler, gpu)
-    assert looks.divided
-    assert sorted(outcomes.names) == sorted(["long", "other", *names])
-
-
-def test_what_can_not_be_drawn_ahead_ends_nobody(scheduler, gpu, outcomes, ended, monkeypatch):
-    tried = threading.Event()
-
-    def fails(state) -> None:
-        tried.set()
-        raise MemoryError
-
-    monkeypatch.setattr(gpu, "draw_ahead", fails)
-    scheduler.submit(chunk("goes on", [0]), outcomes.of("goes on"))
-    assert tried.wait(TIMEOUT_S)
-    scheduler.submit(chunk("goes on", [1], 1, last=True), outcomes.of("its last"))
-    run(scheduler, gpu)
-    assert outcomes.delivered == [("goes on", [0]), ("its last", [1])]
-    assert ended == []
 
 
 def test_scheduler_that_closes_does_not_wait_for_a_thread_that_has_died(gpu, outcomes, ended):

@@ -52,13 +52,11 @@ TOLERANCE = 2e-3
 def settings(torch_settings, tmp_path_factory) -> Token2WavSettings:
     directory = tmp_path_factory.mktemp("networks")
     export_wave(torch_settings.checkpoint_dir, directory, EstimatorFormats())
-    # Turns as long as they like: chunks are computed as they are cut.
     return torch_settings.replace(
         backend="onnx",
         backend_dir=directory,
         device="cpu,cpu",
         max_flow_pages=PAGES_ENOUGH,
-        max_turn_ms=60_000.0,
         max_cached_voices=2,
     )
 

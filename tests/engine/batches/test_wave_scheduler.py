@@ -67,7 +67,7 @@ def start_busy(scheduler, waves, outcomes) -> None:
     assert waves.computing.wait(TIMEOUT_S)
 
 
-def test_whoever_runs_dry_first_comes_first_and_new_voices_later(scheduler, waves, outcomes):
+def test_whoever_runs_dry_first_comes_first_whether_the_voice_is_new_or_known(scheduler, waves, outcomes):
     start_busy(scheduler, waves, outcomes)
     block = [1] * BLOCK
     scheduler.submit(chunk("rich", block, cushion_s=5.0), outcomes.of("rich"))
@@ -75,7 +75,7 @@ def test_whoever_runs_dry_first_comes_first_and_new_voices_later(scheduler, wave
     scheduler.submit(chunk("poor", block, cushion_s=0.1), outcomes.of("poor"))
     scheduler.submit(chunk("silent", block), outcomes.of("silent"))
     run(scheduler, waves)
-    assert outcomes.names == ["busy", "silent", "poor", "new", "rich"]
+    assert outcomes.names == ["busy", "new", "silent", "poor", "rich"]
 
 
 def test_utterance_that_waits_for_others_is_not_idle_however_long_that_takes(waves, outcomes):

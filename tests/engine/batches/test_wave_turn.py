@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cosyvoice_runtime.engine.batches.turn import (
-    NEW_VOICE_DELAY_S,
     TurnBudget,
     WaveJob,
     in_order,
@@ -87,9 +86,3 @@ def test_whoever_is_due_soon_comes_first_and_then_whoever_came_first(soon_s, ord
 def test_the_first_of_all_who_is_well_supplied_is_served_after_those_due_soon():
     supplied, due = WaveJob(chunk("a", [0]), print, 20.0, 0), WaveJob(chunk("b", [0]), print, 11.0, 5)
     assert in_order([supplied, due], 12.0) == [due, supplied]
-
-
-def test_a_new_voice_is_due_later():
-    new = WaveJob(chunk("a", [0]), print, 10.0, 1, needs_voice=True)
-    known = WaveJob(chunk("b", [0]), print, 10.0 + NEW_VOICE_DELAY_S / 2, 2)
-    assert in_order([new, known], math.inf) == [known, new]

@@ -484,7 +484,7 @@ def test_steps_that_nobody_waits_for_stand_still_beside_a_first_chunk(make_sched
 def test_no_end_of_a_first_chunk_is_missed_by_steps_that_stand_still(make_scheduler, engine, monkeypatch):
     """The chunks end at any moment of a step and of the wait that follows it."""
     monkeypatch.setattr(scheduler_module, "LONGEST_STILL_S", TIMEOUT_S)
-    gpu = GpuDivision(GpuParts(None, (), ()))  # type: ignore[arg-type]
+    gpu = GpuDivision(GpuParts(None, None, ()))  # type: ignore[arg-type]
     scheduler = make_scheduler(lambda: engine, shared=gpu)
     reader = submit(scheduler, 1, ENDLESS, request_id="1")
     assert reader.sending.wait(TIMEOUT_S)
