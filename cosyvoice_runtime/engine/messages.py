@@ -39,7 +39,6 @@ class Order:
         sample_rate: of the chunks.
         head_start: whether the first chunk waits until the second will follow in time.
         learns: whether the time to the second chunk is the machine's, and not that of a text's sender.
-        speed: seconds of speech a second that the machine is known to make; 0 when that isn't known.
         timeout_s: longest silence of a network.
         text_timeout_s: longest silence of the speech LM while more text may come.
     """
@@ -49,7 +48,6 @@ class Order:
     sample_rate: int
     head_start: bool = False
     learns: bool = True
-    speed: float = 0.0
     timeout_s: float = 30.0
     text_timeout_s: float = 60.0
 
@@ -57,7 +55,6 @@ class Order:
 def order_frame(order: Order) -> bytes:
     said = {field.name: getattr(order, field.name) for field in dataclasses.fields(order)}
     hop = {field.name: getattr(order.hop, field.name) for field in dataclasses.fields(order.hop)}
-    del hop["share_s"]
     return write_frame({ORDER: {**said, "hop": hop, "utterance": dataclasses.asdict(order.utterance)}})
 
 

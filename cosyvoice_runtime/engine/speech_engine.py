@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -62,26 +61,18 @@ class SpeechEngine:
         group, timeouts = order.hop.block_tokens, (order.timeout_s, order.text_timeout_s)
         return DirectStages(self._lm, self._waves, calls, spoken.voice, group, *timeouts)
 
-    def share_s(self, order: Order, audio_s: float = 1.0) -> float:
-        """Seconds until so much speech of one utterance is there, as all share the machine; 0 if unknown."""
-        return audio_s * max(len(self._spoken), 1) / order.speed if order.speed else 0.0
-
     def heard(
         self, chunks: AsyncGenerator[AudioChunk, None], order: Order, held: Callable[[float], None]
     ) -> AsyncGenerator[AudioChunk, None]:
         """The chunks, as they are sent to a listener: the first one may wait for the second."""
         if not order.head_start:
             return chunks
-        hop = order.hop
-        audio_s = max(hop.hop_tokens, hop.block_tokens) / hop.token_rate
 
         def took(seconds: float) -> None:
             if order.learns:
-                self._second.took(seconds, self.share_s(order, audio_s))
+                self._second.took(seconds)
 
-        return with_head_start(
-            chunks, lambda: self._second.expected_s(self.share_s(order, audio_s)), took, held
-        )
+        return with_head_start(chunks, lambda: self._second.expected_s, took, held)
 
     def _tell_of_life(self) -> None:
         for spoken in self._spoken:
@@ -140,10 +131,8 @@ class SpokenUtterance:
 
     async def _send_chunks(self) -> None:
         order = self._order
-        share_s = lambda: self._engine.share_s(order)  # noqa: E731
-        hop = dataclasses.replace(order.hop, share_s=share_s)
         cushion_s = lambda: self._playback.cushion_s  # noqa: E731
-        chunks = speak(order.utterance, self._segments, self._stages, hop, order.sample_rate, cushion_s)
+        chunks = speak(order.utterance, self._segments, self._stages, order.hop, order.sample_rate, cushion_s)
         async with aclosing(self._engine.heard(chunks, order, self._was_held)) as heard:
             async for chunk in heard:
                 self._answer(chunk_frame(chunk, self._held_s), False)

@@ -110,11 +110,6 @@ class CosyVoice2Settings(ModelSettings):
         description="Read the grammars of Chinese and English numbers when the model starts (0.3 s, 41 "
         "MiB), not at the first number; auto does so with token2wav on a GPU.",
     )
-    early_blocks: Flag = Field(
-        False,
-        description="Where the first chunk takes two blocks of the flow, compute the first while the speech "
-        "LM still makes the tokens of the second: on a CPU a single client may hear it sooner.",
-    )
     hop_tokens: int = Field(
         25, ge=1, le=1000, description="Speech tokens of a chunk (25 a second); not of CosyVoice-300M's."
     )

@@ -11,6 +11,7 @@ REMOVED: Mapping[str, str] = {
     "body_timeout_s": RENAMED.format("front.arrival_timeout_s"),
     "config_timeout_s": RENAMED.format("front.arrival_timeout_s"),
     "cut_prompts": CONSTANT.format("auto"),
+    "early_blocks": CONSTANT.format("false"),
     "encoder_threads": CONSTANT.format("2"),
     "flow_memory_share": "token2wav.max_flow_pages and token2wav.gpu_reserve_gib limit what it did",
     "gpu_share_of_few": "leave it out, it is 0.37, and none with token2wav.first_chunks_beside=false",

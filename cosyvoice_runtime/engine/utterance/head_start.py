@@ -19,67 +19,29 @@ LONGEST_S = 2.0
 """A machine that is slower still can't be made up for."""
 MEAN_SHARE, DEVIATION_SHARE = 1 / 8, 1 / 4
 """Of the latest utterance in what is expected, as in TCP's estimate of a round trip (RFC 6298)."""
-DEVIATIONS, CROWDED_DEVIATIONS = 1.0, 2.0
+DEVIATIONS = 1.0
 """Mean deviations above the mean. RFC 6298 takes four: a packet sent twice costs more than a pause of
-a few milliseconds, which some listeners may hear. In a crowd pauses are longer."""
-
-CROWDED_S = 0.3
-"""Share of the machine from which on a second chunk's time goes by it. Less is mostly other work's time."""
-
-
-class Expected:
-    """What is seldom exceeded, as far as the latest values tell.
-
-    Args:
-        deviations: above the mean.
-    """
-
-    def __init__(self, deviations: float) -> None:
-        self._deviations = deviations
-        self._mean = self._deviation = 0.0
-
-    @property
-    def value(self) -> float:
-        """0 when nothing is known."""
-        return self._mean + self._deviations * self._deviation
-
-    def learn(self, value: float) -> None:
-        if not self._mean:
-            self._mean, self._deviation = value, value / 2
-            return
-        self._deviation += DEVIATION_SHARE * (abs(value - self._mean) - self._deviation)
-        self._mean += MEAN_SHARE * (value - self._mean)
+a few milliseconds, which some listeners may hear."""
 
 
 class SecondChunk:
-    """How long after the first chunk the second one is there.
-
-    As long as in the utterances before; or, when many begin at once, as many times its share of the machine
-    as it took when there were many before, since second chunks wait while others begin. What few took and
-    what many took is learned apart: a lone listener after a crowd is not kept waiting.
-    """
+    """How long after the first chunk the second one is there, as the latest utterances tell."""
 
     def __init__(self) -> None:
-        self._of_few = Expected(DEVIATIONS)
-        self._of_many, self._shares = Expected(CROWDED_DEVIATIONS), Expected(CROWDED_DEVIATIONS)
+        self._mean = self._deviation = 0.0
 
-    def expected_s(self, share_s: float) -> float:
-        """Seconds that are seldom exceeded; 0 when nothing is known.
+    @property
+    def expected_s(self) -> float:
+        """Seconds that are seldom exceeded; 0 when nothing is known."""
+        return self._mean + DEVIATIONS * self._deviation
 
-        Args:
-            share_s: that it would take if all in progress shared the machine evenly; 0 if that isn't known.
-        """
-        if share_s < CROWDED_S:
-            return max(self._of_few.value, share_s)
-        return max(self._of_many.value, share_s * max(self._shares.value, 1.0))
-
-    def took(self, seconds: float, share_s: float) -> None:
-        """Learn from an utterance; ``share_s`` as it was then."""
-        if share_s < CROWDED_S:
-            self._of_few.learn(seconds)
-        else:
-            self._of_many.learn(seconds)
-            self._shares.learn(seconds / share_s)
+    def took(self, seconds: float) -> None:
+        """Learn from an utterance."""
+        if not self._mean:
+            self._mean, self._deviation = seconds, seconds / 2
+            return
+        self._deviation += DEVIATION_SHARE * (abs(seconds - self._mean) - self._deviation)
+        self._mean += MEAN_SHARE * (seconds - self._mean)
 
 
 async def with_head_start(

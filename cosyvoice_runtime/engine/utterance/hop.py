@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
@@ -18,8 +17,6 @@ from cosyvoice_runtime.voice.voice import Voice
 CUT_FROM_S = 5.0
 """Of a reference: a fifth of it is cut at most. A third of two to three seconds costs 1.1 +- 1.0 points of
 word errors, and of likeness nothing that shows."""
-LEAST_GROWTH = CPU_HOP_GROWTH
-"""A chunk may always take half of what its listener has to play."""
 LEAST_WAIT_S = 0.001
 """By which a cushion is below a limit and not at it."""
 
@@ -39,17 +36,12 @@ class HopPolicy:
         hop_tokens: tokens of a chunk when the client is about to run dry.
         max_hop_tokens: tokens of a chunk when the client is well supplied.
         token_rate: tokens per second.
-        growth: seconds of the next chunk for each second that the client still has to play; fewer where the
-            machine makes less than that in half of the time, down to half a second.
+        growth: seconds of the next chunk for each second that the client still has to play.
         cut_from_tokens: prompts of so many tokens and more are cut at their start, so that the first chunk
             needs no more than ``min_first_tokens``; None for none.
-        share_s: asked for the seconds that a second of speech takes as the machine is shared just then; 0 if
-            that isn't known.
         runs_dry: somebody listens meanwhile, for whom what is here goes out in time.
         fixed_chunks: whether an utterance sounds different with other chunks. They then begin after the
             prompt.
-        early_blocks: of a first chunk that ends one block after another that holds new tokens, or needs
-            them, that one is computed while the speech LM goes on.
 
     Raises:
         InvalidInput: prompts are to be cut where chunks don't depend on them; a chunk would have no tokens.
@@ -62,11 +54,9 @@ class HopPolicy:
     max_hop_tokens: int
     token_rate: int
     growth: float = CPU_HOP_GROWTH
-    share_s: Callable[[], float] = lambda: 0.0
     runs_dry: bool = True
     cut_from_tokens: int | None = None
     fixed_chunks: bool = False
-    early_blocks: bool = False
 
     def __post_init__(self) -> None:
         if self.min_first_tokens < 1:
@@ -87,7 +77,6 @@ class HopPolicy:
             growth=settings.growth,
             cut_from_tokens=None if flow.fixed_chunks else round(CUT_FROM_S * flow.token_rate),
             fixed_chunks=flow.fixed_chunks,
-            early_blocks=settings.early_blocks and not flow.fixed_chunks,
         )
 
     def of_utterance(self, utterance: Utterance) -> HopPolicy:
@@ -97,8 +86,7 @@ class HopPolicy:
         """
         if self.fixed_chunks and (utterance.speed != 1.0 or not utterance.streaming):
             return dataclasses.replace(self, min_first_tokens=MORE_THAN_ANY)
-        streaming = utterance.streaming
-        return dataclasses.replace(self, early_blocks=self.early_blocks and streaming, runs_dry=streaming)
+        return dataclasses.replace(self, runs_dry=utterance.streaming)
 
     def chunk_end(self, prompt_tokens: int, previous_end: int, received: int, cushion_s: float) -> int | None:
         """New tokens up to the end of the chunk that can and should go out now; None is not yet.
@@ -138,15 +126,6 @@ class HopPolicy:
         """New tokens that the first chunk needs."""
         return self._boundary_after(prompt_tokens, self.min_first_tokens) + self.lookahead_tokens
 
-    def early_tokens(self, prompt_tokens: int) -> int:
-        """New tokens that the first chunk's early block needs; 0 where there is none.
-
-        Blocks that need none are the voice's own.
-        """
-        tokens = self.first_tokens(prompt_tokens) - self.block_tokens
-        begun = prompt_tokens + tokens > self.lookahead_tokens
-        return max(tokens, 0) if self.early_blocks and begun else 0
-
     def _fewest(self, previous_end: int, cushion_s: float) -> int:
         """Tokens of the next chunk, up to a block's end, by what the client can play meanwhile."""
         if previous_end == 0:
@@ -157,9 +136,7 @@ class HopPolicy:
     @property
     def _block_cushion_s(self) -> float:
         """What a client has to play for each block of the next chunk."""
-        share_s = self.share_s()
-        most = max(LEAST_GROWTH, LEAST_GROWTH / share_s) if share_s else self.growth
-        return self.block_tokens / self.token_rate / min(self.growth, most)
+        return self.block_tokens / self.token_rate / self.growth
 
     def _boundary_after(self, prompt_tokens: int, end: int) -> int:
         """First block boundary at or after ``end`` new tokens."""

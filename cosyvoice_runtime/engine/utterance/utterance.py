@@ -9,8 +9,6 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from types import TracebackType
 
-import numpy as np
-
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, Utterance, derived_seed
@@ -187,8 +185,6 @@ class SegmentSpeech:
         moments.also(self._id)
         self._passed_on = 0
         self._chunk_end = 0
-        self._early_tokens = hop.early_tokens(self._prompt_tokens)
-        self._early: list[Floats] = []
         self._open = False
 
     async def chunks(
@@ -200,13 +196,11 @@ class SegmentSpeech:
             async with feed:
                 while feed.finish_reason is None:
                     await feed.more(self._wait_s(len(feed.tokens)))
-                    if self._is_early(len(feed.tokens)):
-                        self._early.append(await self._wave(feed.tokens, self._early_tokens))
                     while self._next_chunk(len(feed.tokens)):
                         end = self._chunk_end + self._hop.lookahead_tokens
-                        yield self._with_early(await self._wave(feed.tokens, end)), None
+                        yield await self._wave(feed.tokens, end), None
                 samples = await self._wave(feed.tokens, len(feed.tokens), last=True)
-                yield self._with_early(samples), feed.finish_reason
+                yield samples, feed.finish_reason
         finally:
             if segment.pieces is not None:
                 segment.pieces.leave()
@@ -214,22 +208,11 @@ class SegmentSpeech:
                 self._stages.drop(self._id)
 
     def _tokens(self, segment: TextSegment, sampling: SamplingOptions) -> AsyncGenerator[TokenGroup, None]:
-        first_tokens = self._early_tokens or self._hop.first_tokens(self._prompt_tokens)
+        first_tokens = self._hop.first_tokens(self._prompt_tokens)
         prompt, pieces = segment.prompt, segment.pieces
         if pieces is None:
             return self._stages.generate(prompt, sampling, self._id, first_tokens)
         return self._stages.generate_from_pieces(prompt, pieces, sampling, self._id, first_tokens)
-
-    def _is_early(self, received: int) -> bool:
-        """Whether the early block can be computed before the rest of the first chunk is there."""
-        whole = self._hop.first_tokens(self._prompt_tokens)
-        return not self._passed_on and 0 < self._early_tokens <= received < whole
-
-    def _with_early(self, samples: Floats) -> Floats:
-        """After what the early block made audible."""
-        whole = np.concatenate([*self._early, samples]) if self._early else samples
-        self._early = []
-        return whole
 
     def _wait_s(self, received: int) -> float | None:
         return self._hop.wait_s(self._prompt_tokens, self._chunk_end, received, self._cushion_s())

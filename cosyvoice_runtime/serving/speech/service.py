@@ -289,7 +289,6 @@ class SpeechService:
             self._sample_rate,
             head_start=self._head_start and request.streaming,
             learns=learns,
-            speed=self._admission.capacity.speed,
             timeout_s=self._timeout_s,
             text_timeout_s=self._timeout_s + self._text_timeout_s,
         )

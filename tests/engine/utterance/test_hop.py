@@ -36,30 +36,17 @@ def test_first_chunk_goes_out_at_the_first_boundary_that_is_far_enough(prompt):
     assert POLICY.min_first_tokens <= first < POLICY.min_first_tokens + 25
 
 
-@given(prompts)
-def test_early_block_is_the_one_before_the_first_chunks_last_where_it_needs_new_tokens(prompt):
-    hop = dataclasses.replace(POLICY, early_blocks=True)
-    first, early = hop.first_tokens(prompt), hop.early_tokens(prompt)
-    of_voice = max(prompt - hop.lookahead_tokens, 0) // 25
-    blocks = (prompt + first - hop.lookahead_tokens) // 25 - of_voice
-    assert early == (first - 25 if blocks == 2 else 0)
-    assert blocks <= 2
-    assert POLICY.early_tokens(prompt) == 0
-
-
 @given(prompts, st.integers(1, 4), st.integers(1, 60), st.integers(20, 60), st.booleans(), st.floats(0, 60))
 def test_chunks_go_out_at_the_first_tokens_and_whole_blocks_after_them(
     prompt, chunks, first, least, fixed, cushion
 ):
     """At no other number of tokens, so that these may come in groups of a block."""
-    hop = HopPolicy(25, 3, first, least, 100, 25, fixed_chunks=fixed, early_blocks=not fixed)
+    hop = HopPolicy(25, 3, first, least, 100, 25, fixed_chunks=fixed)
     end, begun = 0, hop.first_tokens(prompt)
     for _ in range(chunks):
         received = next(n for n in range(end, 1000) if hop.chunk_end(prompt, end, n, cushion) is not None)
         end = hop.chunk_end(prompt, end, received, cushion)
         assert (received - begun) % hop.block_tokens == 0
-    early = hop.early_tokens(prompt)
-    assert not early or (begun - early) % hop.block_tokens == 0
 
 
 @pytest.mark.parametrize(
@@ -117,35 +104,14 @@ def test_chunk_grows_with_what_the_listener_has_to_play_up_to_the_longest(growth
     assert hop.chunk_end(10, 15, 600, cushion_s=2.0) == end
 
 
-@pytest.mark.parametrize(
-    ("share_s", "end"), [(0.0, 115), (0.1, 115), (0.25, 115), (0.5, 65), (0.8, 40), (1.0, 40), (4.0, 40)]
-)
-def test_chunk_takes_half_of_what_a_listener_has_to_play_however_many_there_are(share_s, end):
-    hop = dataclasses.replace(POLICY, growth=2.0, share_s=lambda: share_s)
-    assert hop.chunk_end(10, 15, 600, cushion_s=2.0) == end
-
-
-def test_share_of_the_machine_is_that_of_the_moment():
-    share_s = 0.0
-    hop = dataclasses.replace(POLICY, growth=2.0, share_s=lambda: share_s)
-    assert hop.chunk_end(10, 15, 600, cushion_s=2.0) == 115
-    share_s = 2.0
-    assert hop.chunk_end(10, 15, 600, cushion_s=2.0) == 40
-
-
-def test_growth_that_is_given_is_the_most_however_few_listen():
-    hop = dataclasses.replace(POLICY, growth=0.2, share_s=lambda: 0.01)
-    assert hop.chunk_end(10, 15, 600, cushion_s=11.0) == 65
-
-
 def test_first_chunk_waits_for_its_tokens_and_a_block_for_its_own():
     assert POLICY.wait_s(10, 0, 600, 0.0) is None
     assert POLICY.wait_s(10, 15, 15 + 25 + 2, 1.0) is None
 
 
-@given(st.floats(0.1, 8), st.integers(1, 5), st.floats(0, 30), st.floats(0, 3))
-def test_held_tokens_go_out_when_the_listener_has_less_left(growth, blocks, cushion_s, share_s):
-    hop = dataclasses.replace(POLICY, growth=growth, max_hop_tokens=1000, share_s=lambda: share_s)
+@given(st.floats(0.1, 8), st.integers(1, 5), st.floats(0, 30))
+def test_held_tokens_go_out_when_the_listener_has_less_left(growth, blocks, cushion_s):
+    hop = dataclasses.replace(POLICY, growth=growth, max_hop_tokens=1000)
     received = 15 + 25 * blocks + 3
     wait_s = hop.wait_s(10, 15, received, cushion_s)
     assert wait_s is not None

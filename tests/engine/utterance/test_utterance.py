@@ -140,34 +140,6 @@ def test_first_chunk_goes_out_while_the_lm_is_still_speaking(tokenizer):
     assert heard.reasons[-1] is FinishReason.LENGTH
 
 
-@pytest.mark.parametrize(("prompt_tokens", "early"), [(50, 3), (45, 8), (40, None), (0, None)])
-def test_early_block_goes_out_alone_and_is_heard_with_the_first_chunk(tokenizer, prompt_tokens, early):
-    hop = dataclasses.replace(HOP, early_blocks=True)
-    alone, heard_alone = hear(singles(60), tokenizer, request(prompt_tokens), HOP)
-    stages, heard = hear(singles(60), tokenizer, request(prompt_tokens), hop)
-    whole = alone.first_tokens[0]
-    assert stages.first_tokens == [whole if early is None else early]
-    lengths = [len(tokens) for tokens, _ in stages.calls]
-    assert lengths[: 1 if early is None else 2] == ([whole] if early is None else [early, whole - early])
-    assert heard.tokens == list(range(60))
-    assert len(heard.chunks[0].samples) == len(heard_alone.chunks[0].samples)
-    assert len(heard.reasons) == len(stages.calls) - (early is not None)
-
-
-def test_tokens_that_come_all_at_once_need_no_early_block(tokenizer):
-    hop = dataclasses.replace(HOP, early_blocks=True)
-    groups = [TokenGroup(list(range(60)), FinishReason.STOP)]
-    early, plain = (hear(groups, tokenizer, request(50), each)[0] for each in (hop, HOP))
-    assert early.calls == plain.calls
-
-
-def test_speech_that_ends_after_its_early_block_is_heard_whole(tokenizer):
-    hop = dataclasses.replace(HOP, early_blocks=True)
-    stages, heard = hear(singles(9), tokenizer, request(45), hop)
-    assert [len(tokens) for tokens, _ in stages.calls] == [8, 1]
-    assert heard.tokens == list(range(9))
-
-
 @pytest.mark.parametrize(
     ("prompt_tokens", "left"), [(40, 40), (41, 40), (62, 40), (64, 40), (15, 15), (3, 3)]
 )
