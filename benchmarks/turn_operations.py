@@ -188,7 +188,7 @@ class Turns:
         self.token2wav = load_token2wav(settings.resolved(Machine(cores=1, gpu=False)))
         buckets = CallBuckets(batch_buckets(ROWS), blocks=(1, 2), before=FEW_PASTS[:1])
         self.token2wav.capture(buckets, ReplayedAnew(self.note), OneStep())
-        self.service = WaveService(self.token2wav, VoiceCache(self.token2wav.flow, 4), 2 * ROWS, 3600.0)
+        self.service = WaveService(self.token2wav, VoiceCache(self.token2wav.flow, 4), 3600.0)
         self.prompt = prompt(self.token2wav)
         self.opened = 0
         self.service.run([self.chunk("voice", 0)])

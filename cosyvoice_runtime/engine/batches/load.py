@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 CPU_TURN_S = 0.2
 """Longest batch of a CPU: whoever comes meanwhile waits for its end."""
-MAX_STATES = 4096
-"""Utterances at a time, of which the entry models let as many in as they have places for."""
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +108,6 @@ def start_scheduler(
     service = WaveService(
         runtime.token2wav,
         memory.voices,
-        MAX_STATES,
         settings.idle_timeout_s,
         partial(_show_usage, metrics, memory),
         beside=[turns.token2wav for turns in runtime.beside],

@@ -68,7 +68,6 @@ class WaveService:
 
     Args:
         voices: they speak with; other services may share them if their flows share the pages.
-        max_utterances: in progress at once.
         idle_timeout_s: after which an utterance that nobody calls for is dropped.
         on_change: told the usage now and after every change, from whichever thread made it.
         clock: monotonic seconds.
@@ -79,7 +78,6 @@ class WaveService:
         self,
         token2wav: AnyToken2Wav,
         voices: VoiceCache,
-        max_utterances: int,
         idle_timeout_s: float,
         on_change: Callable[[Usage], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
@@ -87,7 +85,7 @@ class WaveService:
     ) -> None:
         self._token2wav, self._lanes = token2wav, (token2wav, *beside)
         self._voices = voices
-        self._utterances = Utterances(max_utterances, idle_timeout_s, clock)
+        self._utterances = Utterances(idle_timeout_s, clock)
         self._giving = PageGiving(token2wav, voices, self._utterances)
         self._on_change = on_change
         self._under_way = BatchesUnderWay(self._free)
@@ -290,10 +288,6 @@ class WaveService:
 
     def _open(self, chunk: WaveChunk) -> OpenUtterance:
         chunk.check_opening()
-        with self._lock:
-            given_up = self._utterances.making_room(self._under_way.names)
-            if given_up is not None:
-                self._drop(given_up)
         misses = self._voices.computes(chunk.voice_key, chunk.prompt)
         voice = self._voices.acquire(chunk.voice_key, chunk.prompt, self._token2wav.flow)
         self._voice_misses += misses

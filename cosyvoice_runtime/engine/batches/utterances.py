@@ -1,13 +1,13 @@
-"""Utterances in progress: found by name, bounded in number, dropped when idle."""
+"""Utterances in progress: found by name, dropped when idle."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from cosyvoice_runtime.engine.batches.voices import CachedVoice
-from cosyvoice_runtime.errors import NotFoundError, OverloadedError
+from cosyvoice_runtime.errors import NotFoundError
 
 
 @dataclass(eq=False)
@@ -31,13 +31,11 @@ class Utterances:
     """The utterances in progress. Changed by one thread at a time; single ones are found by any.
 
     Args:
-        limit: how many there may be.
         idle_timeout_s: longest time between two calls for one.
         clock: monotonic seconds.
     """
 
-    def __init__(self, limit: int, idle_timeout_s: float, clock: Callable[[], float]) -> None:
-        self._limit = limit
+    def __init__(self, idle_timeout_s: float, clock: Callable[[], float]) -> None:
         self._idle_timeout_s = idle_timeout_s
         self._clock = clock
         self._utterances: dict[str, OpenUtterance] = {}
@@ -51,28 +49,6 @@ class Utterances:
 
     def names(self) -> list[str]:
         return list(self._utterances)
-
-    def making_room(self, turn: Collection[str]) -> str | None:
-        """The utterance to give up for another one; None when there is room.
-
-        Whoever was only opened has no token yet and loses nothing: its first token opens it again. So
-        openings never keep out those who speak.
-
-        Args:
-            turn: those that are being computed, which are kept.
-
-        Raises:
-            OverloadedError: as many speak as may.
-        """
-        if len(self._utterances) < self._limit:
-            return None
-        opened = (name for name, one in self._utterances.items() if not one.received and name not in turn)
-        oldest = next(opened, None)
-        if oldest is None:
-            raise OverloadedError(
-                f"utterance_id: {self._limit} utterances are in progress, which is the limit; try again later"
-            )
-        return oldest
 
     def add(self, name: str, state: Any, voice: CachedVoice) -> OpenUtterance:
         self._utterances[name] = OpenUtterance(state, voice, self._clock(), self._opened)

@@ -47,7 +47,7 @@ def gpu() -> Divided:
 @pytest.fixture
 def scheduler(gpu) -> Iterator[WaveScheduler]:
     beside = [lane for lane in gpu.lanes if lane is not gpu.many]
-    service = WaveService(gpu.many, OneVoice(), max_utterances=8, idle_timeout_s=60.0, beside=beside)
+    service = WaveService(gpu.many, OneVoice(), idle_timeout_s=60.0, beside=beside)
     scheduler = WaveScheduler(
         service, runtime(gpu.many, 4, on_gpu=True, of_few=False, beside=gpu.beside()), 16, 1.0, gpu,
         clock=FakeClock(), end_process=lambda _: None,

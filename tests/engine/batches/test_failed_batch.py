@@ -29,7 +29,7 @@ class FragileToken2Wav(Token2Wav):
 @pytest.fixture
 def service(token2wav):
     fragile = FragileToken2Wav(token2wav.flow, token2wav.vocoder)
-    service = WaveService(fragile, VoiceCache(fragile.flow, 4), max_utterances=8, idle_timeout_s=60)
+    service = WaveService(fragile, VoiceCache(fragile.flow, 4), idle_timeout_s=60)
     yield service
     service.close()
 

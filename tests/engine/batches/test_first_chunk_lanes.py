@@ -49,7 +49,7 @@ class Lanes:
         self.hurried, self.first = Part(self.turns), Part(self.turns)
         self.speech_lm = SpeechLM()
         beside = [self.hurried, self.first]
-        service = WaveService(self.turns, OneVoice(), max_utterances=8, idle_timeout_s=60.0, beside=beside)
+        service = WaveService(self.turns, OneVoice(), idle_timeout_s=60.0, beside=beside)
         self.scheduler = WaveScheduler(
             service, runtime(self.turns, 4, on_gpu=True, beside=[
                 TurnsBeside(self.hurried, ROWS, lambda: self.hurried, hurried=True),

@@ -32,7 +32,7 @@ def ended() -> list[str]:
 
 @pytest.fixture
 def scheduler(large, small, ended) -> Iterator[WaveScheduler]:
-    service = WaveService(large, OneVoice(), max_utterances=8, idle_timeout_s=60.0, beside=[small])
+    service = WaveService(large, OneVoice(), idle_timeout_s=60.0, beside=[small])
     first = TurnsBeside(small, ROWS, lambda: small, hurried=True)
     scheduler = WaveScheduler(
         service,
@@ -133,7 +133,7 @@ def test_later_chunk_in_good_time_waits_for_a_turn(begun, large, small, outcomes
 
 
 def test_chunk_hurries_from_the_moment_at_which_its_listener_soon_runs_dry(large, small, outcomes):
-    service = WaveService(large, OneVoice(), max_utterances=8, idle_timeout_s=60.0, beside=[small])
+    service = WaveService(large, OneVoice(), idle_timeout_s=60.0, beside=[small])
     hurried = TurnsBeside(small, ROWS, lambda: small, hurried=True)
     scheduler = WaveScheduler(service, runtime(large, 4, on_gpu=True, beside=[hurried]), 16, 1.0)
     scheduler.submit(chunk("busy", [0]), outcomes.of("busy"))
@@ -247,7 +247,7 @@ def test_who_has_sound_for_a_while_waits_for_a_turn(busy, large, small, outcomes
 
 
 def test_voice_that_was_given_up_meanwhile_is_not_computed_beside(large, small):
-    service = WaveService(large, OneVoice(), max_utterances=8, idle_timeout_s=60.0, beside=[small])
+    service = WaveService(large, OneVoice(), idle_timeout_s=60.0, beside=[small])
     with small:
         [outcome] = service.launch([chunk("a", [1], voice_key="new", prompt=PROMPT)], lane=1)()
     assert "try again" in str(outcome)
@@ -256,7 +256,7 @@ def test_voice_that_was_given_up_meanwhile_is_not_computed_beside(large, small):
 
 
 def test_service_without_such_a_lane_opens_nothing(large):
-    service = WaveService(large, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
+    service = WaveService(large, OneVoice(), idle_timeout_s=60.0)
     with pytest.raises(IndexError):
         service.launch([chunk("a", [1])], lane=1)
     assert "a" not in service

@@ -33,7 +33,7 @@ TOKEN_TENSOR = "input_embedding.weight"
 
 
 def service_of(token2wav) -> WaveService:
-    return WaveService(token2wav, VoiceCache(token2wav.flow, 8), max_utterances=8, idle_timeout_s=60.0)
+    return WaveService(token2wav, VoiceCache(token2wav.flow, 8), idle_timeout_s=60.0)
 
 
 def loaded(settings: Token2WavSettings, checkpoint: Path, directory: Path) -> Token2Wav:

@@ -330,7 +330,7 @@ def gpu() -> Gpu:
 
 @pytest.fixture
 def service(gpu) -> WaveService:
-    return WaveService(gpu, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
+    return WaveService(gpu, OneVoice(), idle_timeout_s=60.0)
 
 
 @pytest.fixture

@@ -221,7 +221,7 @@ def pair(flow):
     """Two schedulers with one store of voices, each with networks of its own; to be closed by the test."""
     networks = [SpokenBy(flow.store) for _ in range(2)]
     voices = VoiceCache(flow, limit=3)
-    services = [WaveService(each, voices, max_utterances=8, idle_timeout_s=60) for each in networks]
+    services = [WaveService(each, voices, idle_timeout_s=60) for each in networks]
     schedulers = [
         WaveScheduler(service, runtime(each, 4), 8, 1.0)
         for service, each in zip(services, networks, strict=True)

@@ -38,7 +38,7 @@ def ended() -> list[str]:
 
 @pytest.fixture
 def scheduler(one, two, ended) -> Iterator[WaveScheduler]:
-    service = WaveService(one, OneVoice(), max_utterances=8, idle_timeout_s=60.0, beside=[two])
+    service = WaveService(one, OneVoice(), idle_timeout_s=60.0, beside=[two])
     lanes = [TurnsBeside(two, 2, lambda: two)]
     scheduler = WaveScheduler(
         service,

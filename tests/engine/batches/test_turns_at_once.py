@@ -29,7 +29,7 @@ def ended() -> list[str]:
 @pytest.fixture
 def scheduler(gpu, outcomes, ended) -> Iterator[WaveScheduler]:
     """Knows how long turns of one row take: no time, by its clock."""
-    service = WaveService(gpu, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
+    service = WaveService(gpu, OneVoice(), idle_timeout_s=60.0)
     scheduler = WaveScheduler(
         service,
         runtime(gpu, 1, on_gpu=True, turns_at_once=2),
@@ -137,7 +137,7 @@ def test_scheduler_that_closes_does_not_wait_for_a_thread_that_has_died(gpu, out
     def fails(took_s: float, hurried: bool) -> None:
         raise RuntimeError("told to fail")
 
-    service = WaveService(gpu, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
+    service = WaveService(gpu, OneVoice(), idle_timeout_s=60.0)
     scheduler = WaveScheduler(
         service, runtime(gpu, 1, on_gpu=True, turns_at_once=2), 16, 1.0,
         on_turn=fails, clock=FakeClock(), end_process=ended.append,
@@ -164,7 +164,7 @@ def test_gpu_is_held_from_a_turns_launch_to_its_end(gpu, outcomes):
             yield
             held.append(held[-1] - 1)
 
-    service = WaveService(gpu, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
+    service = WaveService(gpu, OneVoice(), idle_timeout_s=60.0)
     scheduler = WaveScheduler(
         service, runtime(gpu, 1, on_gpu=True, turns_at_once=2), 16, 1.0, Held(), clock=FakeClock()
     )

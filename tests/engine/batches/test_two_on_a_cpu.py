@@ -218,7 +218,7 @@ def alone(settings, prompts) -> Callable[[Speech], np.ndarray]:
 
     def alone(speech: Speech) -> np.ndarray:
         voices = VoiceCache(token2wav.flow, 1)
-        with closing(WaveService(token2wav, voices, 1, 60)) as service:
+        with closing(WaveService(token2wav, voices, 60)) as service:
             one = dataclasses.replace(speech, name=f"alone {next(numbers)}")
             return np.concatenate([service.run([chunk])[0] for chunk in one.chunks(prompts)])
 

@@ -24,7 +24,7 @@ def voices(token2wav):
 
 @pytest.fixture
 def service(token2wav, voices):
-    service = WaveService(token2wav, voices, max_utterances=16, idle_timeout_s=60)
+    service = WaveService(token2wav, voices, idle_timeout_s=60)
     yield service
     service.close()
 

@@ -74,7 +74,7 @@ def numbers(directory: Path) -> dict[str, float]:
 def test_utterances_interleaved_in_any_order_equal_each_alone(shared_token2wav, lengths, hop, order):
     token2wav = shared_token2wav
     voices = VoiceCache(token2wav.flow, 2)
-    service = WaveService(token2wav, voices, max_utterances=4, idle_timeout_s=60)
+    service = WaveService(token2wav, voices, idle_timeout_s=60)
     prompts = [prompt_tensors(token2wav, 40, seed=voice) for voice in range(2)]
     tokens = [speech_tokens(length, seed) for seed, length in enumerate(lengths)]
     queues = [
@@ -109,7 +109,7 @@ def test_utterances_interleaved_in_any_order_equal_each_alone(shared_token2wav, 
 )
 def test_scheduled_utterances_equal_each_alone(shared_token2wav, lengths, turn_s, cushion_s):
     token2wav = shared_token2wav
-    service = WaveService(token2wav, VoiceCache(token2wav.flow, 2), max_utterances=4, idle_timeout_s=60)
+    service = WaveService(token2wav, VoiceCache(token2wav.flow, 2), idle_timeout_s=60)
     scheduler = WaveScheduler(service, WaveRuntime("torch", token2wav, 3), 64, turn_s)
     prompt = prompt_tensors(token2wav, 40)
     tokens = [speech_tokens(length, seed) for seed, length in enumerate(lengths)]

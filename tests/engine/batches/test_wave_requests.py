@@ -21,7 +21,7 @@ TIMEOUT_S = 120.0
 def model(monkeypatch):
     """The served model with networks whose samples are the tokens; closed after the test."""
     waves = CodedWaves()
-    service = WaveService(waves, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
+    service = WaveService(waves, OneVoice(), idle_timeout_s=60.0)
     router = WaveRouter([WaveScheduler(service, runtime(waves, 4), 8, 1.0)])
     monkeypatch.setattr(module, "load_wave_service", lambda *_: router)
     monkeypatch.setattr(module, "RequestCount", Count)

@@ -50,7 +50,7 @@ def devices() -> list[Device]:
 
 @pytest.fixture
 def router(devices):
-    services = [WaveService(device, OneVoice(), max_utterances=8, idle_timeout_s=60) for device in devices]
+    services = [WaveService(device, OneVoice(), idle_timeout_s=60) for device in devices]
     router = WaveRouter(
         [
             WaveScheduler(service, runtime(device, 4), 8, 1.0)

@@ -49,7 +49,7 @@ def waves() -> HeldWaves:
 
 @pytest.fixture
 def scheduler(waves):
-    service = WaveService(waves, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
+    service = WaveService(waves, OneVoice(), idle_timeout_s=60.0)
     scheduler = WaveScheduler(service, runtime(waves, 4), max_waiting=6, turn_s=1e-6, clock=FakeClock())
     yield scheduler
     waves.go.set()
@@ -80,7 +80,7 @@ def test_whoever_runs_dry_first_comes_first_whether_the_voice_is_new_or_known(sc
 
 def test_utterance_that_waits_for_others_is_not_idle_however_long_that_takes(waves, outcomes):
     clock, spoken = FakeClock(), threading.Event()
-    service = WaveService(waves, OneVoice(), max_utterances=8, idle_timeout_s=60.0, clock=clock)
+    service = WaveService(waves, OneVoice(), idle_timeout_s=60.0, clock=clock)
 
     class BehindALongTurn(SoleUse):
         @contextmanager
@@ -218,7 +218,7 @@ def test_cushion_out_of_range_is_refused(scheduler, outcomes, cushion_s):
 def test_waiting_chunks_are_told(waves, outcomes):
     told: list[int] = []
     waves.go.set()
-    service = WaveService(waves, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
+    service = WaveService(waves, OneVoice(), idle_timeout_s=60.0)
     scheduler = WaveScheduler(service, runtime(waves, 4), 8, 1.0, on_waiting=told.append)
     scheduler.submit(chunk("a", [1], last=True), outcomes.of("a"))
     scheduler.close()
@@ -254,7 +254,7 @@ class FragileService(WaveService):
 
 @pytest.mark.parametrize("where", ["computes_voice", "launch", "end"])
 def test_no_error_of_the_service_ends_the_thread_or_leaves_a_request_waiting(waves, outcomes, where):
-    service = FragileService(waves, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
+    service = FragileService(waves, OneVoice(), idle_timeout_s=60.0)
     scheduler = WaveScheduler(service, runtime(waves, 4), 8, 1.0)
     guilty = f"breaks {'voices' if where == 'computes_voice' else where}"
     waves.go.set()
@@ -268,7 +268,7 @@ def test_no_error_of_the_service_ends_the_thread_or_leaves_a_request_waiting(wav
 
 
 def test_one_that_can_not_be_asked_about_its_voice_fails_alone_in_a_turn(waves, outcomes):
-    service = FragileService(waves, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
+    service = FragileService(waves, OneVoice(), idle_timeout_s=60.0)
     scheduler = WaveScheduler(service, runtime(waves, 4), 8, 1.0)
     start_busy(scheduler, waves, outcomes)
     for name in ("a", "breaks voices", "b"):
@@ -284,7 +284,7 @@ def test_number_of_waiting_chunks_that_can_not_be_told_costs_no_chunk(waves, out
         raise OSError("no space left on device")
 
     waves.go.set()
-    service = WaveService(waves, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
+    service = WaveService(waves, OneVoice(), idle_timeout_s=60.0)
     scheduler = WaveScheduler(service, runtime(waves, 4), 8, 1.0, on_waiting=broken)
     scheduler.submit(chunk("a", [1], last=True), outcomes.of("a"))
     scheduler.close()
@@ -293,7 +293,7 @@ def test_number_of_waiting_chunks_that_can_not_be_told_costs_no_chunk(waves, out
 
 def test_lost_gpu_answers_everybody_and_ends_the_process(waves, outcomes):
     ended = []
-    service = WaveService(waves, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
+    service = WaveService(waves, OneVoice(), idle_timeout_s=60.0)
     scheduler = WaveScheduler(
         service,
         runtime(waves, 4),
@@ -315,7 +315,7 @@ def test_lost_gpu_answers_everybody_and_ends_the_process(waves, outcomes):
 
 def test_lost_gpu_ends_the_process_though_there_is_no_thread_to_spare(monkeypatch, outcomes):
     waves, ended = CodedWaves(), threading.Event()
-    service = WaveService(waves, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
+    service = WaveService(waves, OneVoice(), idle_timeout_s=60.0)
     scheduler = WaveScheduler(service, runtime(waves, 4), 8, 1.0, end_process=lambda _: ended.set())
     no_thread = Mock(side_effect=RuntimeError("can't start new thread"))
     monkeypatch.setattr(threading.Thread, "start", no_thread)
@@ -328,7 +328,7 @@ def test_lost_gpu_ends_the_process_though_there_is_no_thread_to_spare(monkeypatc
 
 def test_lost_gpu_ends_the_process_though_somebody_takes_no_answer():
     waves, ended, hold = CodedWaves(), threading.Event(), threading.Event()
-    service = WaveService(waves, OneVoice(), max_utterances=8, idle_timeout_s=60.0)
+    service = WaveService(waves, OneVoice(), idle_timeout_s=60.0)
     scheduler = WaveScheduler(service, runtime(waves, 4), 8, 1.0, end_process=lambda _: ended.set())
     try:
         scheduler.submit(chunk("a", [LOST_GPU_TOKEN]), lambda _: hold.wait())

@@ -21,7 +21,7 @@ from coded_waves import (
 )
 
 from cosyvoice_runtime.engine.batches import WaveService
-from cosyvoice_runtime.errors import InvalidInput, NotFoundError, OverloadedError
+from cosyvoice_runtime.errors import InvalidInput, NotFoundError
 from cosyvoice_runtime.gpu.cuda_errors import is_fatal
 
 IDLE_S = 60.0
@@ -45,7 +45,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def service(waves, voices, clock):
-    service = WaveService(waves, voices, max_utterances=3, idle_timeout_s=IDLE_S, clock=clock)
+    service = WaveService(waves, voices, idle_timeout_s=IDLE_S, clock=clock)
     yield service
     service.close()
 
@@ -64,7 +64,7 @@ def test_one_that_can_not_be_freed_keeps_nobody_elses_voice(caplog):
             super().close(state)
 
     waves, voices = Stuck(), OneVoice()
-    service = WaveService(waves, voices, max_utterances=8, idle_timeout_s=60.0)
+    service = WaveService(waves, voices, idle_timeout_s=60.0)
     service.run([chunk("a", [BROKEN_TOKEN]), chunk("b", [1], last=True), chunk("c", [2])])
     service.run([chunk("c", [3], 1, last=True)])
     assert voices.users == 0
@@ -177,7 +177,7 @@ def test_usage_that_can_not_be_told_costs_no_waveform(waves, voices):
     def broken(_: object) -> None:
         raise OSError("no space left on device")
 
-    service = WaveService(waves, voices, 3, IDLE_S, broken)
+    service = WaveService(waves, voices, IDLE_S, broken)
     assert results(service, chunk("a", [1])) == [[1]]
     assert results(service, chunk("a", [2], 1, last=True)) == [[2]]
     service.close()
@@ -186,34 +186,6 @@ def test_usage_that_can_not_be_told_costs_no_waveform(waves, voices):
 def test_errors_have_types_that_say_what_to_do(service):
     wrong = [chunk("a", voice_key="new"), chunk("b", noise_seed=-1), chunk("c", position=3)]
     assert [type(outcome) for outcome in service.run(wrong)] == [NotFoundError, InvalidInput, NotFoundError]
-
-
-def test_openings_without_tokens_make_room_for_utterances(service, waves, voices):
-    for name in ("a", "b", "c", "d", "e"):
-        assert results(service, chunk(name)) == [[]]
-    assert results(service, chunk("f", [1]), chunk("g", [2]), chunk("h", [3])) == [[1], [2], [3]]
-    assert service.usage().utterances == 3
-    [error] = service.run([chunk("i", [4])])
-    assert isinstance(error, OverloadedError)
-    assert results(service, chunk("f", [5], 1, last=True)) == [[5]]
-    assert results(service, chunk("e", [6], last=True)) == [[6]]  # opened anew: nothing was lost with it
-    assert results(service, chunk("g", [], 1, True), chunk("h", [], 1, True)) == [[], []]
-    assert_nothing_held(service, waves, voices)
-
-
-def test_openings_of_one_turn_are_not_given_up_for_each_other(service):
-    outcomes = service.run([chunk(name) for name in "abcd"])
-    assert [isinstance(outcome, OverloadedError) for outcome in outcomes] == [False, False, False, True]
-
-
-def test_utterance_beyond_the_limit_is_refused_and_the_others_go_on(service, waves, voices):
-    results(service, *(chunk(name, [1]) for name in "abc"))
-    [error] = service.run([chunk("d", [1])])
-    assert isinstance(error, OverloadedError)
-    assert "3 utterances are in progress" in str(error)
-    assert results(service, chunk("a", [2], 1, last=True), chunk("d", [5]))[0] == [2]
-    assert results(service, chunk("d", [5])) == [[5]]
-    assert service.usage().utterances == len(waves.open_states) == voices.users == 3
 
 
 def test_idle_utterance_is_dropped_at_the_next_call_for_another(service, waves, voices, clock):
@@ -250,7 +222,7 @@ def test_timer_drops_the_last_idle_utterance_without_any_call(waves, voices):
         elif opened.is_set():
             dropped.set()
 
-    service = WaveService(waves, voices, max_utterances=3, idle_timeout_s=0.5, on_change=watch)
+    service = WaveService(waves, voices, idle_timeout_s=0.5, on_change=watch)
     results(service, chunk("a", [1]))
     assert dropped.wait(TIMEOUT_S)
     assert_nothing_held(service, waves, voices)
@@ -259,7 +231,7 @@ def test_timer_drops_the_last_idle_utterance_without_any_call(waves, voices):
 
 def test_timer_that_could_not_be_started_is_set_by_the_next_change(waves, voices, monkeypatch):
     dropped = threading.Event()
-    service = WaveService(waves, voices, max_utterances=3, idle_timeout_s=0.05)
+    service = WaveService(waves, voices, idle_timeout_s=0.05)
     with monkeypatch.context() as patch:
         patch.setattr(threading.Timer, "start", Mock(side_effect=RuntimeError("can't start new thread")))
         assert results(service, chunk("a", [1])) == [[1]]
@@ -282,7 +254,7 @@ def test_close_frees_everything_and_leaves_no_timer(service, waves, voices):
 
 def test_usage_is_told_at_first_and_after_every_call(waves, voices, clock):
     told = []
-    service = WaveService(waves, voices, 3, IDLE_S, told.append, clock)
+    service = WaveService(waves, voices, IDLE_S, told.append, clock)
     results(service, chunk("a", [1]), chunk("b", [1]))
     results(service, chunk("a", [1], 1, last=True))
     service.close()
@@ -312,7 +284,7 @@ def launching(waves):
 
 @pytest.fixture
 def with_two_lanes(waves, voices, clock, launching):
-    service = WaveService(waves, voices, 3, IDLE_S, clock=clock, beside=[launching])
+    service = WaveService(waves, voices, IDLE_S, clock=clock, beside=[launching])
     yield service
     launching.goes_on.set()
     service.close()
@@ -376,7 +348,7 @@ def test_launch_that_fails_holds_nothing(waves, voices, clock):
         def launch(self, states):
             raise KeyboardInterrupt
 
-    service = WaveService(waves, voices, 3, IDLE_S, clock=clock, beside=[Lost()])
+    service = WaveService(waves, voices, IDLE_S, clock=clock, beside=[Lost()])
     service.run([chunk("a", [1])])
     with pytest.raises(KeyboardInterrupt):
         service.launch([chunk("a", [2], 1)], lane=1)
@@ -411,7 +383,7 @@ def test_who_is_told_of_the_usage_holds_up_no_launch(waves, voices, clock):
             told.set()
             assert goes_on.wait(TIMEOUT_S)
 
-    service = WaveService(waves, voices, 3, IDLE_S, tell, clock=clock)
+    service = WaveService(waves, voices, IDLE_S, tell, clock=clock)
     end = in_another_thread(service.launch([chunk("a", [1])]))
     assert told.wait(TIMEOUT_S)
     sweep = in_another_thread(service._ring)  # the timer's
