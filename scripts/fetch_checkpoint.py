@@ -27,7 +27,9 @@ from pathlib import Path
 
 from cosyvoice_runtime.checkpoint import Layout, verify_checkpoint
 from cosyvoice_runtime.checkpoint.checksums import FILE_NAME, require_checksum, write_checksums
-from cosyvoice_runtime.checkpoint.hubs import (
+from cosyvoice_runtime.errors import CheckpointError, CosyVoiceError
+from cosyvoice_runtime.families import DEFAULT, FAMILIES, Family
+from hubs import (
     FetchError,
     File,
     Offer,
@@ -38,8 +40,6 @@ from cosyvoice_runtime.checkpoint.hubs import (
     require_room,
     told,
 )
-from cosyvoice_runtime.errors import CheckpointError, CosyVoiceError
-from cosyvoice_runtime.families import DEFAULT, FAMILIES, Family
 
 DEMO_VOICE = Path(__file__).resolve().parent.parent / "demo_voice"
 UNFINISHED = ".unfinished-download"

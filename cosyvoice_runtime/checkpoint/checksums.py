@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import posixpath
 import re
@@ -12,8 +13,19 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from cosyvoice_runtime.checkpoint.sha256 import sha256_of
 from cosyvoice_runtime.errors import CheckpointError
+
+BLOCK_BYTES = 1 << 20
+
+
+def sha256_of(path: str | Path) -> str:
+    """SHA-256 of a file's content, 64 hexadecimal digits."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
+
 
 logger = logging.getLogger(__name__)
 

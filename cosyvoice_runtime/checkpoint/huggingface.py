@@ -27,9 +27,8 @@ from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
 from cosyvoice_runtime.checkpoint.json_file import read_json
 from cosyvoice_runtime.checkpoint.layout import Layout
-from cosyvoice_runtime.checkpoint.lm_rows import control_table, head_bias
+from cosyvoice_runtime.checkpoint.lm_rows import control_table, head_bias, read_recorded, recorded
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
-from cosyvoice_runtime.checkpoint.recorded_lm import read_recorded, recorded
 from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.shapes import Schema

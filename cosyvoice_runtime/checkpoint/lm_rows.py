@@ -1,11 +1,14 @@
-"""Published tensors of a speech LM on a Qwen2: rows that only some families have, and joined projections."""
+"""Published tensors and sizes of a speech LM on a Qwen2: rows, joined projections, and what is recorded."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
+from cosyvoice_runtime.errors import CheckpointError
+from cosyvoice_runtime.families import FAMILIES, load
 
 T = TypeVar("T", bound=Any)
 """A tensor of PyTorch or an array of numpy."""
@@ -61,3 +64,30 @@ def layer_tensors(tensors: Mapping[str, T], index: int, join: Join[T]) -> dict[s
     source = f"{BACKBONE}.layers.{index}"
     parts = {name: [tensors[f"{source}.{part}"] for part in names] for name, names in _LAYER_PARTS.items()}
     return {name: found[0] if len(found) == 1 else join(found) for name, found in parts.items()}
+
+
+KIND = "kind"
+
+
+def recorded(config: SpeechLMConfig) -> dict[str, Any]:
+    """What :func:`read_recorded` reads back, as JSON holds it."""
+    return {KIND: type(config).__name__, **asdict(config)}
+
+
+def read_recorded(record: Mapping[str, Any]) -> SpeechLMConfig:
+    """
+    Raises:
+        CheckpointError: it is no record of :func:`recorded`.
+    """
+    try:
+        sizes = {key: value for key, value in record.items() if key != KIND}
+        kind = _backed_by_qwen2()[record[KIND]]
+        return kind(**{**sizes, "mix_ratio": tuple(sizes["mix_ratio"])})
+    except (KeyError, TypeError) as error:
+        raise CheckpointError(f"no sizes of a speech LM are recorded: {error!r}") from error
+
+
+def _backed_by_qwen2() -> dict[str, type[SpeechLMConfig]]:
+    """Classes of configurations of speech LMs that have a Qwen2 as their backbone, by name."""
+    kinds = [load(family.speech_lm.config) for family in FAMILIES if family.has_qwen2]
+    return {kind.__name__: kind for kind in kinds}

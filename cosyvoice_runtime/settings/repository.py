@@ -1,15 +1,19 @@
-"""Rendering of a model repository from its templates and the settings."""
+"""The model repository: rendered from its templates, and read as it was rendered."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import uuid
 from pathlib import Path
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.settings.deployment import Settings
-from cosyvoice_runtime.settings.template import TemplateError, fill, placeholders, require_used
+from cosyvoice_runtime.settings.extractors import AudioTokenizerSettings, SpeakerEmbeddingSettings
+from cosyvoice_runtime.settings.template import TemplateError, fill, placeholders, require_used, unescape
+from cosyvoice_runtime.settings.tensorrt_llm import TensorrtLlmSettings
+from cosyvoice_runtime.settings.token2wav import Token2WavSettings
 
 CONFIGURATION = "config.pbtxt"
 TEMPLATE_SUFFIXES = (".pbtxt", ".json")
@@ -112,3 +116,50 @@ def _require_repository(output: Path) -> None:
         raise TemplateError(
             f"{output} holds {foreign[0]}, which is no model; name a new directory or a model repository"
         )
+
+
+HOST = Token2WavSettings.name
+HOSTED = (TensorrtLlmSettings.name, AudioTokenizerSettings.name, SpeakerEmbeddingSettings.name)
+"""Models that are computed in the host's process; their own are proxies."""
+PARAMETER = re.compile(
+    r'^parameters \{ key: "(\w+)" value: \{ string_value: "((?:[^"\\]|\\.)*)" \} \}$', re.MULTILINE
+)
+"""As the templates write it: protobuf's reader, and gRPC that comes with it here, take 10 MiB of memory."""
+BEGINNING = re.compile(r"^\s*parameters\b", re.MULTILINE)
+
+
+def read_parameters(model: Path) -> dict[str, dict[str, str]]:
+    """The ``parameters`` of a model's configuration, as Triton gives them to the model.
+
+    Args:
+        model: its directory.
+
+    Raises:
+        TemplateError: the configuration writes them in another way.
+    """
+    text = (model / CONFIGURATION).read_text(encoding="utf-8")
+    found = PARAMETER.findall(text)
+    if len(found) != len(BEGINNING.findall(text)):
+        raise TemplateError(
+            f"{model / CONFIGURATION}: each of the parameters is to stand in a line as rendered"
+        )
+    return {key: {"string_value": unescape(value)} for key, value in found}
+
+
+def read_parameter(model: Path, key: str) -> str:
+    """One of them; empty where the model, or the parameter, is missing.
+
+    Raises:
+        TemplateError: as :func:`read_parameters`.
+    """
+    return read_parameters(model).get(key, {}).get("string_value", "") if model.is_dir() else ""
+
+
+def hosted_models(repository: Path) -> list[str]:
+    """The models of a repository that token2wav's process computes besides its own."""
+    return [model for model in HOSTED if (repository / model).exists()]
+
+
+def home_of(repository: Path, model: str) -> str:
+    """The model in whose process a model computes, itself as a rule."""
+    return HOST if model in hosted_models(repository) else model

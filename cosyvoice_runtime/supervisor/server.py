@@ -19,7 +19,7 @@ from cosyvoice_runtime.process.headers import HANDED_ON, PROBE_HEADER
 from cosyvoice_runtime.process.listening import is_loopback
 from cosyvoice_runtime.process.run_variables import PROBE_KEY_VARIABLE
 from cosyvoice_runtime.settings import ServerSettings
-from cosyvoice_runtime.settings.rendered import home_of
+from cosyvoice_runtime.settings.repository import home_of
 from cosyvoice_runtime.settings.server import EVERY_MODEL
 from cosyvoice_runtime.supervisor import preflight, shared_memory
 from cosyvoice_runtime.supervisor.control import Control, ControlError

@@ -18,7 +18,7 @@ from prometheus_client import (
 
 from cosyvoice_runtime.gpu.nvidia import has_driver
 from cosyvoice_runtime.settings.model import CPU
-from cosyvoice_runtime.settings.rendered import read_parameter
+from cosyvoice_runtime.settings.repository import read_parameter
 from cosyvoice_runtime.supervisor.shared_memory import DIRECTORY
 
 TRITONSERVER = "tritonserver"

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from cosyvoice_runtime.checkpoint.checksums import sha256_of
 from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
-from cosyvoice_runtime.checkpoint.sha256 import sha256_of
 from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.manifest import Manifest, require_current, stale_reasons
 from cosyvoice_runtime.tensorrt.cuda import Cuda, present_gpu

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import onnx
 
+from cosyvoice_runtime.arrays import as_arrays, within
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
+from cosyvoice_runtime.checkpoint.checksums import sha256_of
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.checkpoint.layout import Layout, Part
 from cosyvoice_runtime.checkpoint.sections import load_config
-from cosyvoice_runtime.checkpoint.sha256 import sha256_of
-from cosyvoice_runtime.checkpoint.stored_arrays import as_arrays, within
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.export import encoder, estimator
 from cosyvoice_runtime.manifest import Manifest, own_code, stale_reasons

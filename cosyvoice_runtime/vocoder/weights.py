@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from cosyvoice_runtime.arrays import Array
+from cosyvoice_runtime.arrays import Array, as_arrays
 from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
 from cosyvoice_runtime.checkpoint.schema_vocoder import vocoder_schema
-from cosyvoice_runtime.checkpoint.stored_arrays import as_arrays
 from cosyvoice_runtime.checkpoint.tensors import schema_problems
 from cosyvoice_runtime.errors import CheckpointError
 

@@ -1,4 +1,4 @@
-"""Files that are either whole or absent."""
+"""Files of voices: written whole or not at all, and set aside when they can't be read."""
 
 from __future__ import annotations
 
@@ -27,3 +27,35 @@ def replace_file(path: Path, content: bytes) -> None:
     except OSError:
         incoming.unlink(missing_ok=True)
         raise
+
+
+SUFFIX = ".damaged"
+MAX_KEPT = 10
+"""In one directory; they are needed by nobody."""
+
+
+def set_aside(path: Path) -> None:
+    """Rename a file to ``<name>.damaged``; remove it where the directory has ``MAX_KEPT`` of those already.
+
+    Raises:
+        OSError: the directory can't be written.
+    """
+    aside = _aside(path)
+    if aside.exists() or sum(1 for _ in path.parent.glob(f"*{SUFFIX}")) < MAX_KEPT:
+        path.replace(aside)
+    else:
+        path.unlink()
+
+
+def remove_with_damaged(path: Path) -> None:
+    """Remove a file, and the one that was set aside in its place.
+
+    Raises:
+        OSError: the directory can't be written.
+    """
+    path.unlink()
+    _aside(path).unlink(missing_ok=True)
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(path.name + SUFFIX)

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.voice.atomic import replace_file
+from cosyvoice_runtime.voice.atomic import replace_file, set_aside
 from cosyvoice_runtime.voice.digest import KEY
 from cosyvoice_runtime.voice.name_files import SUFFIX, name_of, path_of, read_object
-from cosyvoice_runtime.voice.set_aside import set_aside
 
 logger = logging.getLogger(__name__)
 

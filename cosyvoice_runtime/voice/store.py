@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,13 +14,39 @@ from pathlib import Path
 
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput, StorageError
 from cosyvoice_runtime.process.exclusive_lock import exclusive_lock
-from cosyvoice_runtime.voice.atomic import replace_file
+from cosyvoice_runtime.voice.atomic import remove_with_damaged, replace_file, set_aside
 from cosyvoice_runtime.voice.digest import KEY
 from cosyvoice_runtime.voice.names import VoiceNames, checked_name
-from cosyvoice_runtime.voice.recent import RecentVoices
-from cosyvoice_runtime.voice.set_aside import remove_with_damaged, set_aside
 from cosyvoice_runtime.voice.voice import Voice
 from cosyvoice_runtime.voice.voice_file import OtherFormatError, encode_voice, read_header, read_voice
+
+
+class RecentVoices:
+    """The voices used last, by key.
+
+    Args:
+        limit: how many are kept; the least recently used one makes room.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._voices: OrderedDict[str, Voice] = OrderedDict()
+
+    def get(self, key: str) -> Voice | None:
+        """The voice of a key, which counts as used."""
+        if key in self._voices:
+            self._voices.move_to_end(key)
+        return self._voices.get(key)
+
+    def keep(self, voice: Voice) -> None:
+        self._voices[voice.key] = voice
+        self._voices.move_to_end(voice.key)
+        while len(self._voices) > self._limit:
+            self._voices.popitem(last=False)
+
+    def forget(self, key: str) -> None:
+        self._voices.pop(key, None)
+
 
 logger = logging.getLogger(__name__)
 

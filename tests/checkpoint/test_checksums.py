@@ -16,7 +16,7 @@ import pytest
 from cosyvoice_runtime.checkpoint import Layout, checksums, load_config, load_speakers, verify_checkpoint
 from cosyvoice_runtime.checkpoint.__main__ import main
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
-from cosyvoice_runtime.checkpoint.sha256 import sha256_of
+from cosyvoice_runtime.checkpoint.checksums import sha256_of
 from cosyvoice_runtime.errors import CheckpointError
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -20,7 +20,7 @@ from tritonclient.grpc import service_pb2
 from tritonclient.grpc.service_pb2_grpc import GRPC_GENERATED_VERSION
 
 from cosyvoice_runtime import __version__
-from cosyvoice_runtime.checkpoint.sha256 import sha256_of
+from cosyvoice_runtime.checkpoint.checksums import sha256_of
 from cosyvoice_runtime.lm.engines.releases import TRTLLM_CONTAINER, VLLM_CONTAINER
 
 FLAVOURS = ("trtllm", "vllm")

@@ -22,8 +22,7 @@ pytest.importorskip("tritonclient.grpc", reason="needs the environment of script
 from speaking import FEW_STEPS
 
 from cosyvoice_runtime.settings import Machine, ServerSettings, Settings
-from cosyvoice_runtime.settings.rendered import HOST, HOSTED
-from cosyvoice_runtime.settings.repository import render, write
+from cosyvoice_runtime.settings.repository import HOST, HOSTED, render, write
 from cosyvoice_runtime.supervisor import Server
 
 MODEL_REPO = Path(__file__).parents[2] / "model_repo"

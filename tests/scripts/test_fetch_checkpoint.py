@@ -22,9 +22,8 @@ import pytest
 from huggingface_hub.hf_api import ModelInfo
 
 from cosyvoice_runtime.checkpoint import Layout
-from cosyvoice_runtime.checkpoint.checksums import read_checksums
+from cosyvoice_runtime.checkpoint.checksums import read_checksums, sha256_of
 from cosyvoice_runtime.checkpoint.layout import QWEN2_FILES
-from cosyvoice_runtime.checkpoint.sha256 import sha256_of
 from cosyvoice_runtime.families import COSYVOICE2, COSYVOICE3, COSYVOICE_300M, FAMILIES, Family
 from cosyvoice_runtime.families.family import PublishedFile
 from making import make_checkpoint

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cosyvoice_runtime.settings import Machine, Settings
-from cosyvoice_runtime.settings.rendered import home_of, hosted_models, read_parameters
-from cosyvoice_runtime.settings.repository import render, write
+from cosyvoice_runtime.settings.repository import home_of, hosted_models, read_parameters, render, write
 from cosyvoice_runtime.settings.template import TemplateError, escape
 
 MODEL_REPO = Path(__file__).parents[2] / "model_repo"

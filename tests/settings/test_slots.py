@@ -13,7 +13,7 @@ from cosyvoice_runtime.flow.torch.flow import Flow, FlowNetwork
 from cosyvoice_runtime.flow.torch.pages import PagePool
 from cosyvoice_runtime.gpu.nvidia import GpuFacts
 from cosyvoice_runtime.settings import Machine, Settings
-from cosyvoice_runtime.settings.slots import seconds_of_pages
+from cosyvoice_runtime.settings.gpu_memory import seconds_of_pages
 from making import architecture, architecture_cosyvoice3
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cosyvoice_runtime.checkpoint.sha256 import sha256_of
+from cosyvoice_runtime.checkpoint.checksums import sha256_of
 from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.manifest import (
     Manifest,

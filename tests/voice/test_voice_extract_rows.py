@@ -7,7 +7,7 @@ import numpy as np
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.voice.extract import extract_rows
+from cosyvoice_runtime.voice.extractors import extract_rows
 
 STAGE = "speaker_encoder"
 

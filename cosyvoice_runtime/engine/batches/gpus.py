@@ -7,9 +7,9 @@ from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.gpu.partitions.shared_gpu import NOT_SHARED, SharedGpu, SharedGpus
 from cosyvoice_runtime.gpu.partitions.sole_use import SoleUse
 from cosyvoice_runtime.settings import TensorrtLlmSettings, Token2WavSettings
+from cosyvoice_runtime.settings.gpu_memory import divide_one_gpu
 from cosyvoice_runtime.settings.model import gpu_number
 from cosyvoice_runtime.settings.runtime_choice import TORCH
-from cosyvoice_runtime.settings.slots import divide_one_gpu
 
 HURRIED_SHARE = 0.25
 """Share of a GPU's multiprocessors for hurried chunks where the speech LM is on another GPU."""

@@ -9,9 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cosyvoice_runtime.arrays import Array
+from cosyvoice_runtime.arrays import Array, as_arrays
 from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
-from cosyvoice_runtime.checkpoint.stored_arrays import as_arrays
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.families import flow_parts, load
 from cosyvoice_runtime.flow import weights as flow_weights

@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from cosyvoice_runtime.arrays import as_arrays
 from cosyvoice_runtime.checkpoint.config_flow import RegulatedFlowConfig
-from cosyvoice_runtime.checkpoint.stored_arrays import as_arrays
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families.family import PUBLISHED_PROMPT_RATE
 from cosyvoice_runtime.flow.prompt import MAX_PROMPT_S, FlowInputs, FlowPrompt

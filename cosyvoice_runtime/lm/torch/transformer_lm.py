@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cosyvoice_runtime.arrays import as_arrays
 from cosyvoice_runtime.checkpoint.config_lm import LAYER_NORM_EPS, SpeechLMConfig, TransformerLMConfig
-from cosyvoice_runtime.checkpoint.stored_arrays import as_arrays
 from cosyvoice_runtime.flow.torch.embedding import embedding
 from cosyvoice_runtime.flow.torch.encoder import ScaledEmbedding, relative_positions
 from cosyvoice_runtime.flow.torch.relative_encoder import RelativeEncoder

@@ -19,7 +19,7 @@ from cosyvoice_runtime.settings import (
 )
 from cosyvoice_runtime.settings.extractors import ExtractorSettings
 from cosyvoice_runtime.settings.model import BatchedSettings, ModelSettings
-from cosyvoice_runtime.settings.rendered import hosted_models, read_parameters
+from cosyvoice_runtime.settings.repository import hosted_models, read_parameters
 from cosyvoice_runtime.settings.runtime_choice import ONNX
 
 

@@ -24,7 +24,7 @@ from cosyvoice_runtime.serving.hosted.resting import Resting
 from cosyvoice_runtime.serving.not_finite import DAMAGED, NotFiniteCount
 from cosyvoice_runtime.serving.triton.request import Inputs, respond
 from cosyvoice_runtime.settings.extractors import ExtractorSettings
-from cosyvoice_runtime.voice.extract import Outcome, extract_rows
+from cosyvoice_runtime.voice.extractors import Outcome, extract_rows
 from cosyvoice_runtime.voice.onnx_model import ExtractorModel
 from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
 from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer

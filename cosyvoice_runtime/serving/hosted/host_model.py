@@ -15,7 +15,7 @@ from cosyvoice_runtime.serving.hosted.model_host import ModelHost
 from cosyvoice_runtime.serving.hosted.token2wav import WaveModel
 from cosyvoice_runtime.serving.triton.load import keep_loaded, limit_torch, load_uncollected, read_settings
 from cosyvoice_runtime.settings import TensorrtLlmSettings, Token2WavSettings
-from cosyvoice_runtime.settings.rendered import hosted_models
+from cosyvoice_runtime.settings.repository import hosted_models
 
 ON_TORCH = ("torch", "tensorrt")
 """The backends of which torch computes all or some networks."""

@@ -29,7 +29,7 @@ from cosyvoice_runtime.engine.utterance.request import AudioChunk
 from cosyvoice_runtime.errors import StageError, StageLostError
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.serving.triton.schema import AUDIO_TOKENIZER, SPEAKER_EMBEDDING, ModelSchema, Tensors
-from cosyvoice_runtime.settings.rendered import HOST
+from cosyvoice_runtime.settings.repository import HOST
 from cosyvoice_runtime.voice.voice import Voice
 
 LOOK_S = 0.1

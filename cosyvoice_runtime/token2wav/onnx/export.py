@@ -7,12 +7,12 @@ from pathlib import Path
 
 import onnx
 
+from cosyvoice_runtime.arrays import as_arrays, within
 from cosyvoice_runtime.checkpoint.checksums import write_checksums
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
-from cosyvoice_runtime.checkpoint.stored_arrays import as_arrays, within
 from cosyvoice_runtime.checkpoint.tensors import load_tensors
 from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats, graph_path
 from cosyvoice_runtime.token2wav.onnx.files import wanted_manifest, wave_directory, why_not_usable

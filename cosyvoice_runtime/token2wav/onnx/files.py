@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cosyvoice_runtime.checkpoint.checksums import damages
+from cosyvoice_runtime.checkpoint.checksums import damages, sha256_of
 from cosyvoice_runtime.checkpoint.layout import Layout
-from cosyvoice_runtime.checkpoint.sha256 import sha256_of
 from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.manifest import Manifest, own_code, stale_reasons
 from cosyvoice_runtime.onnx.wave_graphs import GRAPHS, EstimatorFormats, graph_path

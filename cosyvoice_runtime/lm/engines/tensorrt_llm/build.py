@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from cosyvoice_runtime.checkpoint.checksums import sha256_of
 from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
-from cosyvoice_runtime.checkpoint.sha256 import sha256_of
 from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.lm.engines.releases import TRTLLM_CONTAINER, library_versions
 from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import BIAS_FILE

@@ -10,10 +10,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from cosyvoice_runtime.checkpoint.checksums import sha256_of
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
-from cosyvoice_runtime.checkpoint.sha256 import sha256_of
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.engines.tensorrt_llm.fp8 import (
     fp8_dtypes,

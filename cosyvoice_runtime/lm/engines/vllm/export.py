@@ -17,14 +17,13 @@ from torch import Tensor
 
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors, read_tensors
+from cosyvoice_runtime.checkpoint.checksums import sha256_of
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.checkpoint.huggingface import PREFIX, SILENT
-from cosyvoice_runtime.checkpoint.lm_rows import head_bias, outer_tensors
-from cosyvoice_runtime.checkpoint.recorded_lm import recorded
+from cosyvoice_runtime.checkpoint.lm_rows import head_bias, outer_tensors, recorded
 from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
 from cosyvoice_runtime.checkpoint.schema import llm_schema
-from cosyvoice_runtime.checkpoint.sha256 import sha256_of
 from cosyvoice_runtime.checkpoint.shapes import Schema
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, TEXT_TABLE
 from cosyvoice_runtime.errors import CheckpointError, EngineFileError, InvalidInput

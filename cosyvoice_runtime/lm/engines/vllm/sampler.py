@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDirectionality
 
-from cosyvoice_runtime.checkpoint.recorded_lm import read_recorded
+from cosyvoice_runtime.checkpoint.lm_rows import read_recorded
 from cosyvoice_runtime.lm import Generation
 from cosyvoice_runtime.lm.engines.vllm import KEY
 from cosyvoice_runtime.lm.engines.vllm.engine import VllmUtterance

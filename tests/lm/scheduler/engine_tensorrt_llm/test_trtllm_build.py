@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cosyvoice_runtime.checkpoint.sha256 import sha256_of
+from cosyvoice_runtime.checkpoint.checksums import sha256_of
 from cosyvoice_runtime.errors import EngineFileError, InvalidInput
 from cosyvoice_runtime.lm.engines.tensorrt_llm import build as build_module
 from cosyvoice_runtime.lm.engines.tensorrt_llm.build import (

@@ -91,6 +91,6 @@ def test_head_has_the_exported_shape_and_adds_the_exported_bias(vllm, vllm_expor
 
 
 def output_rows_of(content: dict) -> int:
-    from cosyvoice_runtime.checkpoint.recorded_lm import read_recorded
+    from cosyvoice_runtime.checkpoint.lm_rows import read_recorded
 
     return output_rows(read_recorded(content["cosyvoice2"]))

@@ -9,7 +9,7 @@ import torch
 from coded_vllm import SPEECH_TOKENS
 
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
-from cosyvoice_runtime.checkpoint.recorded_lm import recorded
+from cosyvoice_runtime.checkpoint.lm_rows import recorded
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.lm.engines.vllm import KEY
 from cosyvoice_runtime.lm.engines.vllm.engine import VllmUtterance

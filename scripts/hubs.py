@@ -12,7 +12,7 @@ from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.families import Family
 
 SPARE_BYTES = 100 << 20
-"""Of the disk, beside the files themselves: notes and parts of the hub's client."""
+"""Room on the disk for notes and unfinished files of the hub's client."""
 
 
 class FetchError(CosyVoiceError):
@@ -31,7 +31,7 @@ class File(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """What a hub has of a family.
+    """Files of a family's repository on a hub.
 
     Attributes:
         repository: its name there.
@@ -152,4 +152,4 @@ def told(error: Exception) -> str:
 
 
 def _ignored(_: object) -> None:
-    """Of a download's answer, which is the directory."""
+    """Drop the answer of a download, which is the directory."""
