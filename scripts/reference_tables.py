@@ -30,7 +30,7 @@ BLOCKS = re.compile(rf"^({re.escape(WRITTEN)})?input \[\n.*\Z", re.DOTALL | re.M
 TENSORS = """# Tensors
 
 Made by `scripts/reference_tables.py` from `cosyvoice_runtime/serving/triton/schema.py`. Shapes are \
-without the leading batch dimension of 1. `cosyvoice2_offline` has the tensors of `cosyvoice2`, and its one \
+without the leading batch dimension of 1; optional tensors are inputs. `cosyvoice2_offline` has the tensors of `cosyvoice2`, and its one \
 response is the whole waveform.
 
 Tensors have the names and shapes of [FunAudioLLM's repository](https://github.com/FunAudioLLM/CosyVoice), \
@@ -41,7 +41,7 @@ so its clients work unchanged: `client_grpc.py --mode streaming`, \
 `cosyvoice2` answers a stream of gRPC and `/generate_stream` with chunks. To a unary call (`ModelInfer`, \
 `/infer`, `/generate`) it answers once, with the whole: the gateway hands the request to \
 `cosyvoice2_offline`. The reference's `DECOUPLED_MODE` is the setting `cosyvoice2.decoupled` here, which \
-only a server without gateways needs. Any other model that streams refuses `/infer` and `/generate` at once.
+only a server without gateways needs.
 """
 SETTINGS = """# Settings
 
@@ -133,9 +133,9 @@ def _tensor_table(model: str) -> str:
 
 def _rows(specs: Sequence[TensorSpec], direction: str) -> Iterator[str]:
     for spec in specs:
-        optional = ", optional" if spec.optional else ""
+        use = "optional" if spec.optional else direction
         dims = ",".join(map(str, spec.dims))
-        yield f"| `{spec.name}` | {direction}{optional} | {spec.type} | [{dims}] | {spec.meaning} |"
+        yield f"| `{spec.name}` | {use} | {spec.type} | [{dims}] | {spec.meaning} |"
 
 
 def main() -> int:

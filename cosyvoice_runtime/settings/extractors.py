@@ -36,9 +36,8 @@ class ExtractorSettings(BatchedSettings):
         0.0,
         ge=0.0,
         le=86400.0,
-        description="Backend onnx: seconds without a reference after which the network's memory goes back, "
-        "half a gigabyte for a published speech tokenizer; the next reference waits until it is read again. "
-        "0 keeps it.",
+        description="Backend onnx: seconds without a reference after which the network's memory is freed, "
+        "half a gigabyte for a published speech tokenizer, until the next one; 0 keeps it.",
     )
     device: Device = Field(AUTO, description="Where backend tensorrt runs the network.")
 

@@ -49,8 +49,7 @@ class FrontSettings(Section):
     )
     allowed_hosts: Names = Field(
         (),
-        description="Names by which callers without a key may call, where a proxy passes them on; localhost "
-        "and addresses always may be.",
+        description="Further names by which callers without a key may call, as a proxy passes them on.",
     )
     cors_origins: Names = Field(
         (),
@@ -61,11 +60,11 @@ class FrontSettings(Section):
     page: Flag = Field(True, description="Whether there is a page to speak from, at /.")
     models: Names = Field(
         ("cosyvoice2", "tts-1", "tts-1-hd", "gpt-4o-mini-tts"),
-        description="Names by which a request may call the model; all are the same one.",
+        description="Names by which a request may call the one model.",
     )
     aliases: Names = Field(
         tuple(f"{voice}={DEFAULT_VOICE}" for voice in OPENAI_VOICES),
-        description=f"Further names of voices, NAME=VOICE; {DEFAULT_VOICE} is the server's default voice.",
+        description="Further names of voices, NAME=VOICE.",
     )
     voices_dir: OptionalPath = Field(
         "",
@@ -96,8 +95,7 @@ class FrontSettings(Section):
         75.0,
         ge=0.1,
         le=3600.0,
-        description="Longest time that a connection stays open between two requests: longer than a "
-        "proxy keeps it.",
+        description="Longest time of a connection between two requests: longer than a proxy keeps it.",
     )
     arrival_timeout_s: float = Field(
         30.0,
@@ -110,8 +108,7 @@ class FrontSettings(Section):
         20.0,
         ge=0.1,
         le=3600.0,
-        description="Longest time that an open text waits for more; less than cosyvoice2.text_timeout_s, by "
-        "which the server ends it.",
+        description="Longest time that an open text waits for more; less than cosyvoice2.text_timeout_s.",
     )
     idle_socket_timeout_s: float = Field(
         300.0, ge=0.1, le=86_400.0, description="Longest time that a websocket stays open without a text."

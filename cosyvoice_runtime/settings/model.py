@@ -36,8 +36,8 @@ class ModelSettings(Section):
     )
     threads: Annotated[int, Field(ge=1, le=256), OR_AUTO] = Field(
         AUTO_NUMBER,
-        description="CPU threads of one operation; auto: for tensorrt_llm and token2wav on ONNX Runtime "
-        "measured by stage 2 and kept beside their files, on torch on a CPU half the cores, else 1.",
+        description="CPU threads of one operation; auto: [measured](engines.md#threads) for the speech LM "
+        "and token2wav on ONNX Runtime, half the cores on torch on a CPU, else 1.",
     )
 
     def resolved(self, machine: Machine) -> Self:

@@ -21,13 +21,12 @@ class ServerSettings(Section):
 
     host: str = Field(
         "127.0.0.1",
-        description="Address to listen on, or a name that leads to some; 0.0.0.0 for every interface by "
-        "IPv4, :: by IPv6 as well.",
+        description="Address or name to listen on; 0.0.0.0 for every interface by IPv4, :: by IPv6 as well.",
     )
     allowed_hosts: Names = Field(
         (),
-        description="Names by which HTTP and metrics may be called where the server listens on this machine "
-        "alone, as a proxy passes them on; localhost and addresses always may be.",
+        description="Further [names](security.md#what-a-deployment-must-add) by which a server that listens "
+        "on this machine alone may be called, as by a proxy.",
     )
     http_port: int = Field(8000, ge=0, le=65535, description="Port of HTTP; 0 takes a free one.")
     grpc_port: int = Field(8001, ge=0, le=65535, description="Port of gRPC; 0 takes a free one.")
@@ -38,20 +37,19 @@ class ServerSettings(Section):
         8003,
         ge=0,
         le=65535,
-        description="Port of the page with all metrics, Triton's and the models'; 0 takes a free one.",
+        description="Port of all metrics, Triton's and the models'; 0 takes a free one.",
     )
     log_file: Path = Field(Path("tritonserver.log"), description="What tritonserver and the models write.")
     max_log_mib: int = Field(
         64,
         ge=1,
         le=1_048_576,
-        description="Size at which that file is copied to one that ends in .1, over the one before, "
-        "and emptied.",
+        description="Size at which that file is copied to one that ends in .1, and emptied.",
     )
     audit_file: OptionalPath = Field(
         "",
-        description="File to which the gateways add a line of JSON for each utterance and each refused "
-        "request, without its text. Without it: no audit log.",
+        description="File to which the gateways add a line of JSON for each utterance and refused request, "
+        "without its text; none without it.",
     )
     entry_models: Names = Field(
         ("cosyvoice2", "cosyvoice2_offline"),
@@ -59,14 +57,13 @@ class ServerSettings(Section):
     )
     open_models: Names = Field(
         ("cosyvoice2", "cosyvoice2_offline"),
-        description="Models that clients may ask; the others answer these alone. "
-        "* opens all of them, for development.",
+        description="Models that clients may ask; * opens all of them, for development.",
     )
     max_request_mib: int = Field(
         24,
         ge=1,
         le=1024,
-        description="Size of the largest request; 24 hold 30 s of reference at 192 kHz and the longest text.",
+        description="Largest request; 24 hold 30 s of reference at 192 kHz and the longest text.",
     )
     arrival_timeout_s: float = Field(
         60.0,
@@ -119,5 +116,5 @@ class ServerSettings(Section):
         5.0,
         ge=1.0,
         le=600.0,
-        description="Longest time from SIGTERM until what is left of the server is killed.",
+        description="Longest time from SIGTERM until the rest of the server is killed.",
     )

@@ -53,8 +53,7 @@ class TensorrtLlmSettings(NetworkSettings):
     )
     engine_dir: Path = Field(
         Path("engines/speech_lm"),
-        description="Directory of the built engine or, with onnx and vllm, of the exported weights; "
-        "unused by engine torch.",
+        description="Directory of the built engine or exported weights; unused by engine torch.",
     )
     weight_format: Literal["float32", "int8", "int8_rows"] = Field(
         "float32",
@@ -124,8 +123,7 @@ class TensorrtLlmSettings(NetworkSettings):
         30.0,
         ge=0.1,
         le=3600.0,
-        description="Engines torch and onnx: longest time a request may wait for further text "
-        "before its slot is taken away.",
+        description="Engines torch and onnx: longest wait of a request for further text.",
     )
 
     @model_validator(mode="after")
