@@ -30,7 +30,8 @@ BLOCKS = re.compile(rf"^({re.escape(WRITTEN)})?input \[\n.*\Z", re.DOTALL | re.M
 TENSORS = """# Tensors
 
 Made by `scripts/reference_tables.py` from `cosyvoice_runtime/serving/triton/schema.py`. Shapes are \
-without the leading batch dimension of 1; optional tensors are inputs. `cosyvoice2_offline` has the tensors of `cosyvoice2`, and its one \
+without the leading batch dimension of 1; optional tensors are inputs. \
+`cosyvoice2_offline` has the tensors of `cosyvoice2`, and its one \
 response is the whole waveform.
 
 Tensors have the names and shapes of [FunAudioLLM's repository](https://github.com/FunAudioLLM/CosyVoice), \
