@@ -15,7 +15,7 @@ import grpc
 import numpy as np
 from tritonclient.grpc import service_pb2
 
-from cosyvoice_runtime.process.direct import DIRECT
+from cosyvoice_runtime.process.listening import DIRECT
 from fuzzing.changes import TYPES, garbled
 from fuzzing.request import Request, Tensor
 

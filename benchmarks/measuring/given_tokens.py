@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 from cosyvoice_client.errors import server_error
-from cosyvoice_runtime.process.direct import DIRECT
+from cosyvoice_runtime.process.listening import DIRECT
 
 TOKENS, VOCABULARY, CHUNK = (40, 160), 4096, 40
 """Fewest and most of an utterance; codes that every family has; tokens of a chunk."""

@@ -24,7 +24,7 @@ from cosyvoice_runtime.engine.batches.turn_planner import TurnPlanner
 from cosyvoice_runtime.engine.batches.waiting_jobs import WaitingJobs
 from cosyvoice_runtime.engine.runtimes.torch_graphs import HURRIED_ROWS
 from cosyvoice_runtime.gpu.partitions.division import FIRST_LANES_OF_FEW
-from cosyvoice_runtime.gpu.partitions.sole_use import SoleUse
+from cosyvoice_runtime.gpu.partitions.shared_gpu import SoleUse
 from cosyvoice_runtime.settings.token2wav import GPU_BATCH
 from measuring.simulated_pages import SimulatedPages
 

@@ -21,7 +21,7 @@ from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.scheduler.job import Reader
 from cosyvoice_runtime.lm.text_segment import TextPieces
-from cosyvoice_runtime.process.loop_calls import LoopCalls
+from cosyvoice_runtime.process.event_loop import LoopCalls
 from cosyvoice_runtime.settings import TensorrtLlmSettings, Token2WavSettings
 
 logger = logging.getLogger(__name__)

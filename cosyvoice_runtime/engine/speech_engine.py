@@ -25,7 +25,7 @@ from cosyvoice_runtime.engine.utterance.request import AudioChunk
 from cosyvoice_runtime.engine.utterance.utterance import Playback, speak
 from cosyvoice_runtime.lm.text_segment import SegmentQueue
 from cosyvoice_runtime.metrics import moments
-from cosyvoice_runtime.process.loop_calls import LoopCalls
+from cosyvoice_runtime.process.event_loop import LoopCalls
 
 logger = logging.getLogger(__name__)
 

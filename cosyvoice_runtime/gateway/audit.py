@@ -20,6 +20,7 @@ from cosyvoice_runtime.process.audit_log import ERROR, LEFT, OK, REFUSED, AuditL
 FAULTS = ("INTERNAL", "UNKNOWN", "DEADLINE_EXCEEDED", "DATA_LOSS")
 """These statuses are errors of the server; all others are refusals."""
 FINAL = "triton_final_response"
+"""The response parameter that marks the last response of a request."""
 MOST_OPEN = 1024
 """The most utterances that a call keeps open. Without final responses an utterance ends with its call."""
 

@@ -5,13 +5,33 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from typing import Any, cast
+from weakref import WeakKeyDictionary, ref
 
 import grpc
 
 from cosyvoice_runtime.errors import ClientGoneError
 from cosyvoice_runtime.gateway.policy import RefusedError
 from cosyvoice_runtime.gateway.slow_reader import SlowReaderTimeout
-from cosyvoice_runtime.gateway.task_parents import parent_of
+
+_PARENTS: WeakKeyDictionary[asyncio.Task[Any], ref[asyncio.Task[Any]]] = WeakKeyDictionary()
+
+
+def note_parents(loop: asyncio.AbstractEventLoop) -> None:
+    """Record the parents of all tasks that a loop starts from now on."""
+    loop.set_task_factory(_task)
+
+
+def parent_of(task: asyncio.Task[Any]) -> asyncio.Task[Any] | None:
+    """The task in which another task was started; None if there was none, or it is gone."""
+    parent = _PARENTS.get(task)
+    return None if parent is None else parent()
+
+
+def _task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
+    task = asyncio.Task(coroutine, loop=loop, **options)
+    if parent := asyncio.current_task(loop):
+        _PARENTS[task] = ref(parent)
+    return task
 
 
 class ClientCall:

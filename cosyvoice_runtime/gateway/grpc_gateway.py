@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import aclosing, nullcontext
 from functools import partial
 from typing import Any
@@ -14,16 +14,15 @@ import numpy as np
 from tritonclient.grpc import service_pb2
 from tritonclient.utils import serialize_byte_tensor
 
-from cosyvoice_runtime.errors import STATUSES, ClientGoneError, with_status
+from cosyvoice_runtime.errors import ClientGoneError
 from cosyvoice_runtime.gateway.audit import CallAudit
-from cosyvoice_runtime.gateway.call_limit import CallLimit
-from cosyvoice_runtime.gateway.client_call import ClientCall
+from cosyvoice_runtime.gateway.client_call import ClientCall, note_parents
+from cosyvoice_runtime.gateway.client_stream import SMALL_BYTES, ClientRequests, exchange, parsed
 from cosyvoice_runtime.gateway.departures import Departures, new_call_id
 from cosyvoice_runtime.gateway.health_watch import HealthWatch
+from cosyvoice_runtime.gateway.limits import CallLimit, PendingBytes, most_connections
 from cosyvoice_runtime.gateway.load_shedder import LoadShedder
-from cosyvoice_runtime.gateway.open_files import most_connections
 from cosyvoice_runtime.gateway.options import GatewayOptions
-from cosyvoice_runtime.gateway.pending_bytes import PendingBytes
 from cosyvoice_runtime.gateway.policy import (
     HEALTH_CALLS,
     HEALTH_CHECK,
@@ -39,13 +38,10 @@ from cosyvoice_runtime.gateway.policy import (
     closed,
 )
 from cosyvoice_runtime.gateway.server_stream import Admitted, ServerStream
-from cosyvoice_runtime.gateway.task_parents import note_parents
 from cosyvoice_runtime.gateway.tensor_check import check_grpc
 from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
-from cosyvoice_runtime.gateway.wire_fields import check_fields
-from cosyvoice_runtime.gateway.wording import reworded, reworded_in_stream
+from cosyvoice_runtime.gateway.wording import reworded
 from cosyvoice_runtime.process.audit_log import AuditLog
-from cosyvoice_runtime.process.direct import DIRECT
 from cosyvoice_runtime.process.headers import (
     CALL_HEADER,
     CLIENT_HEADER,
@@ -53,7 +49,7 @@ from cosyvoice_runtime.process.headers import (
     REQUEST_HEADER,
     request_name,
 )
-from cosyvoice_runtime.process.listening import own_addresses, split_port, with_port
+from cosyvoice_runtime.process.listening import DIRECT, own_addresses, split_port, with_port
 
 logger = logging.getLogger(__name__)
 
@@ -64,15 +60,11 @@ NAMES_A_MODEL = {
     "ModelConfig": service_pb2.ModelConfigRequest,
 }
 """These requests name one model."""
-SMALL_BYTES = 65_536
-"""A message up to this size can't hold many fields; only inference requests are larger."""
 UNLIMITED = ("grpc.max_receive_message_length", -1)
 HEALTH_TIMEOUT_S = 10.0
 """The longest wait for the server's answer to a health check."""
 SETTLE_S = 2.0
 """The longest wait, when the gateway closes, for calls whose clients have left."""
-FINAL = "triton_final_response"
-"""The response parameter that marks the last response of a request."""
 MAX_CALLS = 4096
 """The most concurrent calls, health checks apart; further calls are refused."""
 MAX_CALLS_OF_A_CONNECTION = 1024
@@ -213,7 +205,7 @@ class _Calls(grpc.GenericRpcHandler):
     def _is_unknown(self, message: bytes) -> bool:
         """Whether the request is about a model that clients may not use; it is reported as not ready."""
         return len(message) <= SMALL_BYTES and not self._policy.is_open(
-            _parsed(service_pb2.ModelReadyRequest, message).name
+            parsed(service_pb2.ModelReadyRequest, message).name
         )
 
     async def _counted(self, call: Any, size: int) -> bytes:
@@ -230,14 +222,14 @@ class _Calls(grpc.GenericRpcHandler):
             text = f"message: larger than {SMALL_BYTES} bytes, the limit of all but inference"
             raise RefusedError("RESOURCE_EXHAUSTED", text)
         if name in NAMES_A_MODEL:
-            request = _parsed(NAMES_A_MODEL[name], message)
+            request = parsed(NAMES_A_MODEL[name], message)
             self._policy.check_model(request.name, request.version)
         return Admitted(0, frozenset())
 
     def _admit_inference(self, message: bytes, named: Metadata, audit: CallAudit) -> Admitted:
         request_id = ""
         try:
-            request = _parsed(service_pb2.ModelInferRequest, message)
+            request = parsed(service_pb2.ModelInferRequest, message)
             check_grpc(request, self._policy)
             request_id = request.id
             asked = UtteranceRequest.of_grpc(request, dict(named).get(CLIENT_HEADER))
@@ -252,14 +244,14 @@ class _Calls(grpc.GenericRpcHandler):
 
     async def _stream(self, client: ClientCall, named: Metadata, audit: CallAudit) -> None:
         call_id = new_call_id()
-        requests = _Requests(client, partial(self._admit_inference, named=named, audit=audit))
+        requests = ClientRequests(client, partial(self._admit_inference, named=named, audit=audit))
         first = await requests.next(self._arrival_timeout_s)
         if first is None:
             return  # The server need not know of a call without an admitted request.
         call = self._channel.stream_stream(STREAM_INFER)(metadata=[*named, (CALL_HEADER, call_id)])
         server = ServerStream(call, self._pending)
         try:
-            await _exchange(client, requests, server, first, audit)
+            await exchange(client, requests, server, first, audit)
         except grpc.aio.AioRpcError as error:
             raise RefusedError(*_told(error)) from None
         finally:
@@ -268,65 +260,6 @@ class _Calls(grpc.GenericRpcHandler):
                     self._departures.see_off(call_id, server.models, server.drain())
                 else:
                     self._departures.cancel(call, server.drain())
-
-
-class _Requests:
-    """The requests of a client's stream; a refused request is answered in its place.
-
-    Args:
-        admit: checks a request; raises RefusedError.
-    """
-
-    def __init__(self, client: ClientCall, admit: Callable[[bytes], Admitted]) -> None:
-        self._client = client
-        self._admit = admit
-
-    async def next(self, within_s: float | None = None) -> tuple[bytes, Admitted] | None:
-        """The next admitted request; None after the client's last message.
-
-        Args:
-            within_s: longest wait for each message; None waits without a limit.
-
-        Raises:
-            ClientGoneError: it has left.
-            RefusedError: no message came in time.
-        """
-        while (message := await self._client.read(within_s)) is not None:
-            try:
-                return message, self._admit(message)
-            except RefusedError as refusal:
-                await self._client.write(_error(refusal, message))
-        return None
-
-
-async def _exchange(
-    client: ClientCall,
-    requests: _Requests,
-    server: ServerStream,
-    first: tuple[bytes, Admitted],
-    audit: CallAudit,
-) -> None:
-    """Forward messages in both directions, from the first request until the server ends the stream.
-
-    Raises:
-        ClientGoneError: the client has left.
-        grpc.aio.AioRpcError: the server has ended it with a status.
-    """
-    passing = asyncio.create_task(_pass_on(requests, server, first))
-    try:
-        while (response := await server.read()) is not None:
-            await client.write(_told_in_stream(response, audit))
-    finally:
-        passing.cancel()
-        await asyncio.gather(passing, return_exceptions=True)
-
-
-async def _pass_on(requests: _Requests, server: ServerStream, first: tuple[bytes, Admitted]) -> None:
-    request: tuple[bytes, Admitted] | None = first
-    while request is not None:
-        await server.send(*request)
-        request = await requests.next()
-    await server.end_requests()
 
 
 def stop_request(model: str) -> bytes:
@@ -353,20 +286,6 @@ async def _end(answering: asyncio.Task[bytes]) -> None:
     await asyncio.wait([answering])
 
 
-def _parsed(kind: Any, message: bytes) -> Any:
-    """Parse a message after its fields were counted.
-
-    Raises:
-        RefusedError: it is no such message, or has too many fields.
-    """
-    if len(message) > SMALL_BYTES:
-        check_fields(message, kind.DESCRIPTOR)
-    try:
-        return kind.FromString(message)
-    except Exception:
-        raise RefusedError("INVALID_ARGUMENT", f"the message is no {kind.DESCRIPTOR.name}") from None
-
-
 def _told(error: grpc.aio.AioRpcError) -> tuple[str, str]:
     return reworded(error.code().name, error.details() or "")
 
@@ -377,30 +296,6 @@ def _named(context: Any) -> list[tuple[str, str]]:
     client, request = said.get(CLIENT_HEADER), said.get(REQUEST_HEADER)
     named = [(REQUEST_HEADER, request_name(None if request is None else str(request)))]
     return named if client is None else [(CLIENT_HEADER, str(client)[:MAX_NAME_LENGTH]), *named]
-
-
-def _told_in_stream(response: bytes, audit: CallAudit) -> bytes:
-    """Count and reword what a response reports; most responses are audio, and pass unchanged."""
-    parsed = service_pb2.ModelStreamInferResponse.FromString(response)
-    audit.answered(parsed)
-    if not parsed.error_message:
-        return response
-    parsed.error_message = reworded_in_stream(parsed.error_message)
-    return bytes(parsed.SerializeToString())
-
-
-def _error(refusal: RefusedError, message: bytes) -> bytes:
-    """The last response of a refused request, in the form of the models' own errors."""
-    status = refusal.status if refusal.status in STATUSES else "INTERNAL"
-    response = service_pb2.ModelStreamInferResponse(error_message=with_status(status, str(refusal)))
-    try:
-        request = _parsed(service_pb2.ModelInferRequest, message)
-    except RefusedError:
-        logger.debug("a request that can't be parsed", exc_info=True)
-    else:
-        response.infer_response.model_name, response.infer_response.id = request.model_name, request.id
-        response.infer_response.parameters[FINAL].bool_param = True
-    return bytes(response.SerializeToString())
 
 
 def _without_paths(answer: bytes) -> bytes:

@@ -14,18 +14,21 @@ from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, U
 from aiohttp.http_exceptions import HttpProcessingError
 
 from cosyvoice_runtime.gateway.audit import CallAudit
-from cosyvoice_runtime.gateway.body_check import BodyCheck, BodyQuestion
-from cosyvoice_runtime.gateway.connections import IDLE_S, Connections, is_ours
+from cosyvoice_runtime.gateway.body_check import BodyCheck, BodyQuestion, encoding_of, unpack
+from cosyvoice_runtime.gateway.connections import IDLE_S, Connections, is_ours, log_accept_errors
 from cosyvoice_runtime.gateway.departures import Departures, new_call_id
+from cosyvoice_runtime.gateway.limits import PendingBytes, most_connections
 from cosyvoice_runtime.gateway.load_shedder import LoadShedder
-from cosyvoice_runtime.gateway.open_files import most_connections
 from cosyvoice_runtime.gateway.options import GatewayOptions
-from cosyvoice_runtime.gateway.packed_body import encoding_of, unpack
-from cosyvoice_runtime.gateway.pending_bytes import PendingBytes
-from cosyvoice_runtime.gateway.policy import MAX_NAME_LENGTH, Policy, RefusedError, closed, invalid
-from cosyvoice_runtime.gateway.rate_limited_log import log_accept_errors
+from cosyvoice_runtime.gateway.policy import (
+    MAX_NAME_LENGTH,
+    Policy,
+    RefusedError,
+    closed,
+    in_the_name_of,
+    invalid,
+)
 from cosyvoice_runtime.gateway.slow_reader import SlowReaderTimeout
-from cosyvoice_runtime.gateway.whole_answer import in_the_name_of
 from cosyvoice_runtime.gateway.wording import RESTARTING, models_status, reworded, reworded_in_stream
 from cosyvoice_runtime.process.audit_log import AuditLog
 from cosyvoice_runtime.process.browsers import PageError, refuse_pages

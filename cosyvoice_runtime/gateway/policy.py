@@ -1,4 +1,4 @@
-"""The calls and models that are open to clients."""
+"""The calls and models that are open to clients, and the models that answer unary calls."""
 
 from __future__ import annotations
 
@@ -33,6 +33,11 @@ HEALTH_CALLS = frozenset({HEALTH_CHECK, f"{SERVICE}/ServerLive", f"{SERVICE}/Ser
 """These calls are answered even when the gateway takes no others."""
 MAX_NAME_LENGTH = 256
 VERSION = re.compile(r"\d{0,9}")
+WHOLE_SUFFIX = "_offline"
+MODEL_NAME = re.compile(rb'"model_name":"[a-z0-9_]+"')
+NAME_WITHIN = 2048
+"""The leading bytes of an answer that contain the model's name; the id before it has at most 256
+characters."""
 
 
 class RefusedError(Exception):
@@ -78,3 +83,15 @@ class Policy:
             raise RefusedError("NOT_FOUND", f"model_name: {shorten(name)} is unknown here; open are {known}")
         if not VERSION.fullmatch(version):
             raise invalid("model_version", version, "a number or nothing is expected")
+
+
+def whole_models(models: Collection[str]) -> dict[str, str]:
+    """By a streaming model's name, the model that answers its unary calls."""
+    return {name: name + WHOLE_SUFFIX for name in models if name + WHOLE_SUFFIX in models}
+
+
+def in_the_name_of(model: str, answer: bytes) -> tuple[bytes, int]:
+    """An HTTP answer with the model's name replaced, and the number of bytes by which it grew."""
+    name = b'"model_name":"' + model.encode() + b'"'
+    renamed = MODEL_NAME.sub(name, answer[:NAME_WITHIN], count=1) + answer[NAME_WITHIN:]
+    return renamed, len(renamed) - len(answer)

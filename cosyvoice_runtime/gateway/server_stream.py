@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import grpc
 
-from cosyvoice_runtime.gateway.pending_bytes import PendingBytes
+from cosyvoice_runtime.gateway.limits import PendingBytes
 
 
 class Admitted(NamedTuple):

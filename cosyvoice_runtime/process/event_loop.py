@@ -1,15 +1,75 @@
-"""An event loop in its own thread, for synchronous code."""
+"""Event loops with threads: a loop in its own thread, calls into loops, and blocking calls from them."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Generator
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
+from threading import Thread
 from typing import Any, Generic, TypeVar
 
+logger = logging.getLogger(__name__)
 T = TypeVar("T")
+
+
+class LoopCalls:
+    """Runs functions in an event loop for other threads, all that are pending in one wake-up.
+
+    It is made in that loop.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._woken = False
+
+    def add(self, function: Callable[..., None], *arguments: object) -> None:
+        """Call a function soon, in order; a loop that has ended calls nothing."""
+        self._waiting.append(partial(function, *arguments))
+        if not self._woken:  # A wake-up that is already scheduled finds the new call.
+            self._woken = True
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._call_all)
+
+    def _call_all(self) -> None:
+        self._woken = False
+        while self._waiting:
+            call = self._waiting.popleft()
+            try:
+                call()
+            except Exception:  # An error must not keep the later calls from running.
+                logger.exception("a call in the event loop failed")
+
+
+async def in_daemon_thread(call: Callable[[], T]) -> T:
+    """Run a call in a daemon thread, for which neither the loop nor the process waits at its end.
+
+    Raises:
+        Exception: the call raised it.
+    """
+    result: Future[T] = Future()
+    result.set_running_or_notify_cancel()  # The awaiting task may be cancelled, but the call goes on.
+    Thread(target=_fulfil, args=(result, call), daemon=True).start()
+    return await asyncio.wrap_future(result)
+
+
+def _fulfil(result: Future[T], call: Callable[[], T]) -> None:
+    try:
+        value = call()
+    except Exception as error:
+        result.set_exception(error)
+    # An exception such as SystemExit must not end the awaiting task's process.
+    except BaseException as error:
+        result.set_exception(RuntimeError(f"the call ended with {error!r}"))
+    else:
+        result.set_result(value)
+
+
 POOL_THREADS = 4
 """The threads for blocking work (text, voices, tensors); more of them would only share the cores."""
 

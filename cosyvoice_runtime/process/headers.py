@@ -1,9 +1,13 @@
-"""The gRPC and HTTP headers that tritonserver passes to the models as request parameters."""
+"""The headers and environment variables by which the processes of a server pass facts to each other."""
 
 from __future__ import annotations
 
 import re
 import uuid
+
+PROBE_KEY_VARIABLE = "SUPERVISOR_PROBE_KEY"
+"""A secret of the run, by which the entry models recognise the supervisor's probes."""
+
 
 CLIENT_HEADER = "x-client-id"
 """The client's name, given by the client or by a proxy that knows it."""

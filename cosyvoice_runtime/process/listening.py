@@ -1,4 +1,4 @@
-"""The addresses of a host on this machine, and sockets that listen on them."""
+"""The addresses of a host on this machine, sockets that listen on them, and direct channels to them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ import ipaddress
 import socket
 
 from cosyvoice_runtime.errors import InvalidInput
+
+DIRECT = ("grpc.enable_http_proxy", 0)
+"""Channel options that bypass the proxy of the environment."""
+
 
 LOCALHOST = ("127.0.0.1", "::1")
 """The addresses of localhost, whatever the hosts file says."""

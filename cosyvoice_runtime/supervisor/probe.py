@@ -16,8 +16,8 @@ from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor, triton
 
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.errors import CosyVoiceError, split_status
-from cosyvoice_runtime.process.direct import DIRECT
 from cosyvoice_runtime.process.headers import PROBE_HEADER
+from cosyvoice_runtime.process.listening import DIRECT
 from cosyvoice_runtime.supervisor.errors import PreflightError
 
 FILE_NAME = "probe.json"

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.gateway.options import GatewayOptions
-from cosyvoice_runtime.gateway.whole_answer import whole_models
+from cosyvoice_runtime.gateway.policy import whole_models
 from cosyvoice_runtime.metrics.page import read_request_counts, render_page
-from cosyvoice_runtime.process.headers import HANDED_ON, PROBE_HEADER
+from cosyvoice_runtime.process.headers import HANDED_ON, PROBE_HEADER, PROBE_KEY_VARIABLE
 from cosyvoice_runtime.process.listening import is_loopback
-from cosyvoice_runtime.process.run_variables import PROBE_KEY_VARIABLE
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.settings.repository import home_of
 from cosyvoice_runtime.settings.server import EVERY_MODEL

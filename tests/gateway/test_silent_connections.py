@@ -15,7 +15,7 @@ from aiohttp import web
 from gateway_process import Gateway, gateway_process
 from test_http_gateway import gateway_before
 
-from cosyvoice_runtime.gateway.open_files import RESERVED
+from cosyvoice_runtime.gateway.limits import RESERVED
 from cosyvoice_runtime.gateway.policy import SERVICE
 
 TIMEOUT_S = 60.0

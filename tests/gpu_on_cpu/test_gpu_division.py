@@ -29,8 +29,8 @@ from cosyvoice_runtime.gpu.partitions.partition import (
     GpuPartsError,
     steps_part,
 )
+from cosyvoice_runtime.gpu.partitions.shared_gpu import SoleUse
 from cosyvoice_runtime.gpu.partitions.shifts import GpuShifts
-from cosyvoice_runtime.gpu.partitions.sole_use import SoleUse
 
 NO_PARTS = GpuParts(None, None, ())  # type: ignore[arg-type]
 OF_MANY, OF_FEW = GpuPart(None, 32, None), GpuPart(None, 48, None)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from cosyvoice_runtime.process.daemon_thread import in_daemon_thread
+from cosyvoice_runtime.process.event_loop import in_daemon_thread
 
 
 def test_value_and_error_of_a_call_come_back() -> None:
@@ -48,7 +48,7 @@ def test_call_that_returns_when_nobody_waits_any_more_harms_nothing(monkeypatch:
 def test_process_ends_while_a_call_goes_on() -> None:
     program = """
 import asyncio, threading
-from cosyvoice_runtime.process.daemon_thread import in_daemon_thread
+from cosyvoice_runtime.process.event_loop import in_daemon_thread
 
 async def leave():
     await asyncio.wait([asyncio.create_task(in_daemon_thread(threading.Event().wait))], timeout=0.01)

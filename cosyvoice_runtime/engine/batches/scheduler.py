@@ -20,8 +20,7 @@ from cosyvoice_runtime.engine.batches.waiting_jobs import WaitingJobs
 from cosyvoice_runtime.engine.runtimes.runtime import WaveRuntime
 from cosyvoice_runtime.errors import CosyVoiceError, WithdrawnError
 from cosyvoice_runtime.gpu.cuda_errors import LAST_WORDS_S, end_process, is_fatal
-from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
-from cosyvoice_runtime.gpu.partitions.sole_use import SoleUse
+from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu, SoleUse
 from cosyvoice_runtime.metrics import moments
 
 logger = logging.getLogger(__name__)

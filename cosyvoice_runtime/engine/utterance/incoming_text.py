@@ -13,7 +13,7 @@ from functools import partial
 from typing import Protocol
 
 from cosyvoice_runtime.errors import ClientGoneError, InvalidInput, WithdrawnError
-from cosyvoice_runtime.process.daemon_thread import in_daemon_thread
+from cosyvoice_runtime.process.event_loop import in_daemon_thread
 from cosyvoice_runtime.text.validate import MAX_TARGET_CHARACTERS, require_characters
 
 FIELD = "target_text"

@@ -11,9 +11,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import torch
 
 from cosyvoice_runtime.gpu.partitions.partition import GpuPart, GpuParts, GpuPartsError, divide
-from cosyvoice_runtime.gpu.partitions.shared_gpu import Later, SharedGpu
+from cosyvoice_runtime.gpu.partitions.shared_gpu import Later, SharedGpu, SoleUse
 from cosyvoice_runtime.gpu.partitions.shifts import GpuShifts
-from cosyvoice_runtime.gpu.partitions.sole_use import SoleUse
 
 logger = logging.getLogger(__name__)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
@@ -74,3 +75,50 @@ Later = Callable[[Callable[[], None]], None]
 SharedGpus = Mapping[int | None, SharedGpu]
 """The shared GPUs by number."""
 NOT_SHARED: SharedGpus = MappingProxyType({})
+
+
+class UndividedGpu:
+    """The answers of a :class:`SharedGpu` without partitions."""
+
+    parts: GpuParts | None = None
+    steps: GpuPart | None = None
+    stands_still = False
+
+    def few(self, utterances: int) -> bool:  # noqa: ARG002
+        """False: there are no divisions."""
+        return False
+
+    def divide_for_few(self) -> None:
+        """Do nothing: there are no divisions."""
+
+    def first_chunk(self, utterances: int) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Compute first chunks without making room."""
+        return nullcontext()
+
+    def when_free(self, tell: Callable[[], None]) -> None:
+        """Do nothing: steps never pause."""
+
+    def leave(self, later: Sequence[Later]) -> bool:  # noqa: ARG002
+        """False: no work is left for a division for few."""
+        return False
+
+    def take_later(self) -> Sequence[Later]:
+        """An empty sequence: nothing is left."""
+        return ()
+
+
+class SoleUse(UndividedGpu):
+    """A :class:`SharedGpu` with one user, which never waits."""
+
+    turns_at_once = sys.maxsize
+
+    def turn(self) -> AbstractContextManager[bool]:
+        """Run a batch of token2wav in the block, at once."""
+        return nullcontext(False)
+
+    def step(self, hurried: bool) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Run a step of the speech LM in the block, at once."""
+        return nullcontext()
+
+    def rest(self) -> None:
+        """Do nothing: no batch waits for the speech LM."""

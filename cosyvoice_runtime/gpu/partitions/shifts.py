@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from cosyvoice_runtime.gpu.partitions.undivided_gpu import UndividedGpu
+from cosyvoice_runtime.gpu.partitions.shared_gpu import UndividedGpu
 
 SHIFT_S, SHIFT_OF_TURN = 0.025, 0.5
 """The minimum time for steps after a batch (some 30 steps of 16 sequences on an H200), and as a share of the

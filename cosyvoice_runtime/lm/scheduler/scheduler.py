@@ -17,8 +17,7 @@ from cosyvoice_runtime.errors import (
     WithdrawnError,
 )
 from cosyvoice_runtime.gpu.cuda_errors import LAST_WORDS_S, end_process, is_fatal
-from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
-from cosyvoice_runtime.gpu.partitions.sole_use import SoleUse
+from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu, SoleUse
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.lm.engines.engine import EngineError, LmEngine, OpenEngine, Progress, TextEngine
 from cosyvoice_runtime.lm.scheduler.job import Delivery, Job, Reader

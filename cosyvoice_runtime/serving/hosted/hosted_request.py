@@ -12,7 +12,7 @@ import triton_python_backend_utils as pb_utils
 
 from cosyvoice_runtime.engine.frames import Array
 from cosyvoice_runtime.errors import STATUSES
-from cosyvoice_runtime.process.loop_calls import LoopCalls
+from cosyvoice_runtime.process.event_loop import LoopCalls
 from cosyvoice_runtime.serving.triton.request import CODE_NAMES
 
 logger = logging.getLogger(__name__)

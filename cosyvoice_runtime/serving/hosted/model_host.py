@@ -10,8 +10,7 @@ from typing import Any, Protocol
 
 from cosyvoice_runtime.engine.frames import Answer, Frame, FrameError, FrameReader, read_tensors, write_frame
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError, status_of
-from cosyvoice_runtime.process.event_loop import EventLoopThread
-from cosyvoice_runtime.process.loop_calls import LoopCalls
+from cosyvoice_runtime.process.event_loop import EventLoopThread, LoopCalls
 from cosyvoice_runtime.serving.hosted.hosted_request import Answers, HostedRequest, ModelAnswer
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cosyvoice_runtime.serving.speech.tickets import MOST_TICKETS, TICKETS
+from cosyvoice_runtime.serving.speech.refusal_queue import MOST_TICKETS, TICKETS
 
 BOARD_FILE = "admission"
 """The name of the file in the directory of the server's run."""

@@ -14,7 +14,7 @@ from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.request_count import RequestCount
 from cosyvoice_runtime.process.event_loop import EventLoopThread
 from cosyvoice_runtime.serving.hosted.model_host import ModelHost
-from cosyvoice_runtime.serving.proxies.models import OfflineModel
+from cosyvoice_runtime.serving.proxies import OfflineModel
 from cosyvoice_runtime.serving.speech.engine_client import EngineClient
 from cosyvoice_runtime.serving.speech.listeners import ChunkListener, WholeListener
 from cosyvoice_runtime.serving.speech.load import (

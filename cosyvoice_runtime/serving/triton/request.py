@@ -30,9 +30,9 @@ from cosyvoice_runtime.process.headers import (
     CLIENT_HEADER,
     LEFT_HEADER,
     PROBE_HEADER,
+    PROBE_KEY_VARIABLE,
     REQUEST_HEADER,
 )
-from cosyvoice_runtime.process.run_variables import PROBE_KEY_VARIABLE
 
 logger = logging.getLogger(__name__)
 

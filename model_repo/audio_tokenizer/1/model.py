@@ -1,5 +1,5 @@
 """``audio_tokenizer``: reference to speech tokens."""
 
-from cosyvoice_runtime.serving.proxies.models import AudioTokenizerModel as TritonPythonModel
+from cosyvoice_runtime.serving.proxies import AudioTokenizerModel as TritonPythonModel
 
 __all__ = ["TritonPythonModel"]

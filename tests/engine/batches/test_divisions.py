@@ -10,7 +10,7 @@ from coded_waves import PROMPT, FakeClock, OneVoice, chunk, runtime
 
 from cosyvoice_runtime.engine.batches import WaveScheduler, WaveService
 from cosyvoice_runtime.engine.runtimes.runtime import TurnsBeside
-from cosyvoice_runtime.gpu.partitions.sole_use import SoleUse
+from cosyvoice_runtime.gpu.partitions.shared_gpu import SoleUse
 from eventually import eventually
 
 FEW = 2

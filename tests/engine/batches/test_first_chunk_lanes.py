@@ -13,7 +13,7 @@ from cosyvoice_runtime.engine.batches import WaveScheduler, WaveService
 from cosyvoice_runtime.engine.batches.lane import TurnLane
 from cosyvoice_runtime.engine.batches.turn import HURRY_S
 from cosyvoice_runtime.engine.runtimes.runtime import TurnsBeside
-from cosyvoice_runtime.gpu.partitions.sole_use import SoleUse
+from cosyvoice_runtime.gpu.partitions.shared_gpu import SoleUse
 from eventually import eventually
 
 ROWS = 2

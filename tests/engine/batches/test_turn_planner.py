@@ -17,7 +17,7 @@ from cosyvoice_runtime.engine.batches.service import Speaker
 from cosyvoice_runtime.engine.batches.turn import LaunchedTurn, Share, WaveJob
 from cosyvoice_runtime.engine.batches.turn_planner import LOOK_S, TurnPlanner
 from cosyvoice_runtime.engine.runtimes.runtime import TurnsBeside
-from cosyvoice_runtime.gpu.partitions.sole_use import SoleUse
+from cosyvoice_runtime.gpu.partitions.shared_gpu import SoleUse
 from cosyvoice_runtime.metrics import Metrics
 
 NOW = 100.0

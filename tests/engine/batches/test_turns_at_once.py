@@ -11,7 +11,7 @@ from coded_gpu import TIMEOUT_S, Gpu
 from coded_waves import BLOCK, LOST_GPU_TOKEN, NAN_TOKEN, FakeClock, OneVoice, chunk, runtime
 
 from cosyvoice_runtime.engine.batches import WaveScheduler, WaveService
-from cosyvoice_runtime.gpu.partitions.sole_use import SoleUse
+from cosyvoice_runtime.gpu.partitions.shared_gpu import SoleUse
 
 WITHDRAWN = "the utterance was cancelled before this was computed"
 

@@ -23,7 +23,7 @@ from coded_waves import (
 
 from cosyvoice_runtime.engine.batches import WaveChunk, WaveScheduler, WaveService
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput, OverloadedError
-from cosyvoice_runtime.gpu.partitions.sole_use import SoleUse
+from cosyvoice_runtime.gpu.partitions.shared_gpu import SoleUse
 
 TIMEOUT_S = 120.0
 

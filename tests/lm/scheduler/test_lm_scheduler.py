@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from cosyvoice_runtime.errors import InvalidInput, OverloadedError
 from cosyvoice_runtime.gpu.partitions.division import GpuDivision
 from cosyvoice_runtime.gpu.partitions.partition import GpuParts
+from cosyvoice_runtime.gpu.partitions.shared_gpu import SoleUse
 from cosyvoice_runtime.gpu.partitions.shifts import GpuShifts
-from cosyvoice_runtime.gpu.partitions.sole_use import SoleUse
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.lm.engines.engine import EngineError
 from cosyvoice_runtime.lm.scheduler import scheduler as scheduler_module

@@ -18,7 +18,7 @@ from triton_python_backend_utils import InferenceRequest
 from cosyvoice_runtime.errors import StageError
 from cosyvoice_runtime.serving.hosted.batches import Batches
 from cosyvoice_runtime.serving.hosted.model_host import ModelHost
-from cosyvoice_runtime.serving.proxies.proxy_model import ProxyModel
+from cosyvoice_runtime.serving.proxies import ProxyModel
 from cosyvoice_runtime.serving.triton.request import Inputs, respond
 from cosyvoice_runtime.serving.triton.schema import AUDIO_TOKENIZER
 from cosyvoice_runtime.settings import AudioTokenizerSettings

@@ -18,10 +18,10 @@ from hosted_calls import HostedCalls
 from triton_python_backend_utils import InferenceRequest
 
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError, StageError
-from cosyvoice_runtime.process.loop_calls import LoopCalls
+from cosyvoice_runtime.process.event_loop import LoopCalls
 from cosyvoice_runtime.serving.hosted.hosted_request import Answers, ModelAnswer
 from cosyvoice_runtime.serving.hosted.model_host import ModelHost
-from cosyvoice_runtime.serving.proxies.proxy_model import ProxyModel
+from cosyvoice_runtime.serving.proxies import ProxyModel
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply, answer
 from cosyvoice_runtime.serving.triton.schema import TENSORRT_LLM, TOKEN2WAV
 from eventually import eventually
@@ -349,7 +349,7 @@ LARGE = {
 @pytest.mark.parametrize(
     ("module", "needed"),
     [
-        ("serving.proxies.models", set()),
+        ("serving.proxies", set()),
         ("serving.hosted.model_host", set()),
         ("serving.speech.model", {"pydantic"}),
         ("serving.hosted.host_model", {"pydantic"}),

@@ -20,8 +20,7 @@ from cosyvoice_runtime.errors import ClientGoneError, CosyVoiceError, StageLostE
 from cosyvoice_runtime.families import COSYVOICE2, COSYVOICE3, Family
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.metrics import Metrics
-from cosyvoice_runtime.process.headers import PROBE_HEADER
-from cosyvoice_runtime.process.run_variables import PROBE_KEY_VARIABLE
+from cosyvoice_runtime.process.headers import PROBE_HEADER, PROBE_KEY_VARIABLE
 from cosyvoice_runtime.serving.speech.admission import Admission
 from cosyvoice_runtime.serving.speech.service import SpeechService
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cosyvoice_runtime.gateway.pending_bytes import FREE_OF_CHARGE, PendingBytes
+from cosyvoice_runtime.gateway.limits import FREE_OF_CHARGE, PendingBytes
 from cosyvoice_runtime.gateway.policy import RefusedError
 
 

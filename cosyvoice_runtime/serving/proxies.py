@@ -1,20 +1,29 @@
-"""The forwarding of a proxy model's requests to the process that hosts the model."""
+"""The proxy models, which load neither torch nor a network."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from cosyvoice_runtime.engine.frames import Array
-from cosyvoice_runtime.engine.host_client import HostCall, HostClient, request_frame
+from cosyvoice_runtime.engine.host_client import (
+    NETWORKS,
+    SPEECH,
+    HostCall,
+    HostClient,
+    host_socket,
+    request_frame,
+)
 from cosyvoice_runtime.errors import ClientGoneError, StageError
 from cosyvoice_runtime.metrics.request_count import RequestCount
 from cosyvoice_runtime.process.event_loop import EventLoopThread
+from cosyvoice_runtime.serving.triton.load import read_parameters
 from cosyvoice_runtime.serving.triton.request import Reply
 
 logger = logging.getLogger(__name__)
@@ -129,3 +138,51 @@ async def _next(call: HostCall, reply: Reply) -> dict[str, Array] | None:
         return reading.result()
     finally:
         reading.cancel()
+
+
+class HostedProxy:
+    """The ``TritonPythonModel`` of a proxy model.
+
+    Attributes:
+        name: name of the model.
+        socket: name of the socket of the process that answers.
+    """
+
+    name: ClassVar[str]
+    socket: ClassVar[str] = NETWORKS
+
+    def initialize(self, arguments: dict[str, str]) -> None:
+        read_parameters(arguments)
+        policy = json.loads(arguments["model_config"]).get("model_transaction_policy", {})
+        self._proxy = ProxyModel(self.name, host_socket(self.socket), streamed=policy.get("decoupled", False))
+
+    def execute(self, requests: list[Any]) -> Any:
+        return self._proxy.execute(requests)
+
+    def finalize(self) -> None:
+        self._proxy.finalize()
+
+
+class OfflineModel(HostedProxy):
+    """The proxy of ``cosyvoice2`` for clients that want one answer."""
+
+    name = "cosyvoice2_offline"
+    socket = SPEECH
+
+
+class TensorrtLlmModel(HostedProxy):
+    """The proxy of the speech LM."""
+
+    name = "tensorrt_llm"
+
+
+class AudioTokenizerModel(HostedProxy):
+    """The proxy of the speech tokenizer."""
+
+    name = "audio_tokenizer"
+
+
+class SpeakerEmbeddingModel(HostedProxy):
+    """The proxy of the speaker encoder."""
+
+    name = "speaker_embedding"

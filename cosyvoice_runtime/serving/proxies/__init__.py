@@ -1,1 +1,0 @@
-"""Proxy models, whose requests another model's process answers."""
