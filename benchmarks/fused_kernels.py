@@ -25,14 +25,15 @@ from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.config_flow import DiTConfig
-from cosyvoice_runtime.flow.kernels.dit_tiles import DiTTiles, dit_tiles_for
+from cosyvoice_runtime.flow.kernels.choice import fused_solver
+from cosyvoice_runtime.flow.kernels.fused_dit import DiTTiles, dit_tiles_for
 from cosyvoice_runtime.flow.kernels.fused_solver import multiprocessors_of
-from cosyvoice_runtime.flow.kernels.solvers import fused_solver
-from cosyvoice_runtime.flow.prompt import FlowPrompt, TokenSpan
+from cosyvoice_runtime.flow.torch.call_inputs import BatchShape, PagedInputs
+from cosyvoice_runtime.flow.torch.call_pages import LARGEST_CODE, coded
 from cosyvoice_runtime.flow.torch.flow import Flow
-from cosyvoice_runtime.flow.torch.page_codes import LARGEST_CODE, coded
-from cosyvoice_runtime.flow.torch.paged_call import BatchShape, PagedCall, PagedInputs
+from cosyvoice_runtime.flow.torch.paged_call import PagedCall
 from cosyvoice_runtime.flow.torch.pages import PagePool
+from cosyvoice_runtime.flow.voice_flow import FlowPrompt, TokenSpan
 from cosyvoice_runtime.gpu.kernels.tiles import Tile, Tiles, tiles_for
 from cosyvoice_runtime.gpu.partitions.partition import GpuPart, divide
 from cosyvoice_runtime.settings.token2wav import EIGHT_BIT_PAGES

@@ -68,7 +68,7 @@ def mel(
         flow = Flow.from_tensors(config.flow, tensors, device, dtype)
         stream = FlowStream(flow, num_pages=SECONDS + 4)
         if fused:
-            from cosyvoice_runtime.flow.kernels.solvers import fused_solver  # needs the package triton
+            from cosyvoice_runtime.flow.kernels.choice import fused_solver  # needs the package triton
 
             buckets = CallBuckets(rows=(1,), blocks=(1,), before=(SECONDS + 3,))
             stream.capture(buckets, CudaGraphCapture(flow.device), fused_solver(flow))

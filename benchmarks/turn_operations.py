@@ -32,9 +32,9 @@ from cosyvoice_runtime.engine.batches.voices import VoiceCache
 from cosyvoice_runtime.engine.runtimes.torch_runtime import load_token2wav
 from cosyvoice_runtime.engine.runtimes.torch_token2wav import TorchToken2Wav
 from cosyvoice_runtime.flow.torch import stream
-from cosyvoice_runtime.flow.torch.estimator import Conditions
+from cosyvoice_runtime.flow.torch.call_pages import Places
 from cosyvoice_runtime.flow.torch.graphed_calls import FEW_PASTS, CallBuckets
-from cosyvoice_runtime.flow.torch.places import Places
+from cosyvoice_runtime.flow.torch.solver import Conditions
 from cosyvoice_runtime.gpu import parcel, transfer
 from cosyvoice_runtime.gpu.buckets import batch_buckets
 from cosyvoice_runtime.gpu.cuda_graphs import CapturedGraph

@@ -167,7 +167,7 @@ def make_networks(settings: Token2WavSettings) -> None:
         return
     import torch
 
-    from cosyvoice_runtime.tensorrt.cuda import Cuda
+    from cosyvoice_runtime.tensorrt.engine import Cuda
     from cosyvoice_runtime.tensorrt.engine_files import build, engine_of
     from cosyvoice_runtime.tensorrt.graph_files import export_graph, graph_of
     from cosyvoice_runtime.tensorrt.token2wav_engines import shapes_of
@@ -184,8 +184,8 @@ def make_networks(settings: Token2WavSettings) -> None:
 
 def make_wave_graphs(settings: Token2WavSettings) -> None:
     from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats
-    from cosyvoice_runtime.token2wav.onnx.export import export_wave
-    from cosyvoice_runtime.token2wav.onnx.files import wave_directory
+    from cosyvoice_runtime.token2wav.onnx_export import export_wave
+    from cosyvoice_runtime.token2wav.onnx_files import wave_directory
 
     formats = EstimatorFormats(settings.weight_format, settings.page_format)
     written = export_wave(settings.checkpoint_dir, settings.backend_dir, formats)
@@ -198,7 +198,7 @@ def make_extractor(settings: ExtractorSettings, name: str) -> None:
         return
     import torch
 
-    from cosyvoice_runtime.tensorrt.cuda import Cuda
+    from cosyvoice_runtime.tensorrt.engine import Cuda
     from cosyvoice_runtime.tensorrt.engine_files import build, engine_of
     from cosyvoice_runtime.tensorrt.extractor_graphs import PROFILE
     from cosyvoice_runtime.tensorrt.graph_files import export_graph, graph_of

@@ -120,7 +120,7 @@ def export_speech_lm(settings: TensorrtLlmSettings) -> None:
 
 def export_wave_graphs(settings: Token2WavSettings) -> None:
     from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats
-    from cosyvoice_runtime.token2wav.onnx.export import export_wave
+    from cosyvoice_runtime.token2wav.onnx_export import export_wave
 
     formats = EstimatorFormats(settings.weight_format, settings.page_format)
     for reason in export_wave(settings.checkpoint_dir, settings.backend_dir, formats):

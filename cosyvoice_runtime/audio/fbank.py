@@ -8,8 +8,8 @@ from functools import cache
 import numpy as np
 
 from cosyvoice_runtime.arrays import Floats
-from cosyvoice_runtime.audio.frames import frames_of, squared
-from cosyvoice_runtime.audio.rates import EXTRACTOR_SAMPLE_RATE
+from cosyvoice_runtime.audio.audio import EXTRACTOR_SAMPLE_RATE
+from cosyvoice_runtime.audio.spectra import frames_of, squared
 
 # CAM++ front end: Kaldi's defaults (25 ms frames, 10 ms hop, no frame beyond the signal) without
 # dither, on samples in [-1, 1] rather than Kaldi's 16-bit range.

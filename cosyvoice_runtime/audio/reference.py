@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cosyvoice_runtime.arrays import Array, Floats
-from cosyvoice_runtime.audio.audio import Audio
-from cosyvoice_runtime.audio.rates import EXTRACTOR_SAMPLE_RATE
+from cosyvoice_runtime.audio.audio import EXTRACTOR_SAMPLE_RATE, Audio
 from cosyvoice_runtime.errors import InvalidInput
 
 MIN_SECONDS = 0.5

@@ -11,7 +11,7 @@ import numpy as np
 from cosyvoice_runtime.arrays import Array, Floats
 from cosyvoice_runtime.check.watch import NumberWatch
 from cosyvoice_runtime.errors import FLOW, SPEECH_LM, VOCODER
-from cosyvoice_runtime.flow.prompt import FlowPrompt
+from cosyvoice_runtime.flow.voice_flow import FlowPrompt
 from cosyvoice_runtime.lm.prompt import Prompt, num_positions
 from cosyvoice_runtime.lm.running_batch import CachedNetwork, HostSteps, RunningBatch
 from cosyvoice_runtime.lm.sampling import SamplingOptions

@@ -137,7 +137,7 @@ def require_lm_files(settings: TensorrtLlmSettings) -> None:
 
 def require_graphs(settings: Token2WavSettings) -> None:
     from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats
-    from cosyvoice_runtime.token2wav.onnx.files import require_wave
+    from cosyvoice_runtime.token2wav.onnx_files import require_wave
 
     formats = EstimatorFormats(settings.weight_format, settings.page_format)
     require_wave(settings.checkpoint_dir, settings.backend_dir, formats)
@@ -160,7 +160,7 @@ def lm_step(settings: TensorrtLlmSettings, threads: int) -> Callable[[], object]
 def flow_blocks(settings: Token2WavSettings, threads: int) -> Callable[[], object]:
     """One evaluation of a block for each scheduler, side by side."""
     from cosyvoice_runtime.flow.onnx.flow import OnnxFlow, OnnxFlowStream
-    from cosyvoice_runtime.flow.prompt import FlowPrompt
+    from cosyvoice_runtime.flow.voice_flow import FlowPrompt
 
     config = load_config(settings.checkpoint_dir).flow
     flow = OnnxFlow(config, settings.backend_dir / ONNX_GRAPHS, 1, threads)

@@ -93,13 +93,13 @@ class FlowParts:
     Attributes:
         estimator_config: class of the estimator's configuration.
         encoder_tensors, estimator_tensors: names and shapes of what comes before the estimator, and of it.
-        networks: :class:`~cosyvoice_runtime.flow.torch.parts.FlowNetworks` of a flow in blocks.
+        networks: :class:`~cosyvoice_runtime.flow.torch.flow.FlowNetworks` of a flow in blocks.
         token2wav: loads flow and vocoder of torch.
         runtime: opens flow and vocoder of torch in the engine.
         fused_solver: makes fused kernels for a flow.
         powers_of_two: sizes of the estimator that fused kernels need as such.
         onnx_graphs: :class:`~cosyvoice_runtime.token2wav.onnx.parts.CpuFlowGraphs`.
-        tensorrt_graphs: :class:`~cosyvoice_runtime.tensorrt.parts.FlowGraphs`.
+        tensorrt_graphs: :class:`~cosyvoice_runtime.tensorrt.graph_files.FlowGraphs`.
         tensorrt_estimator: class that runs the estimator's engine.
     """
 

@@ -1,4 +1,4 @@
-"""Which pages are free: bookkeeping of the keys and values of blocks that are done.
+"""What utterances keep between calls of the flow: pages of keys and values, and tails of convolutions.
 
 A page holds what every attention layer, at every solver step and for both guidance rows, computed
 for one block of one utterance. Under the block-causal mask these never change again, so later blocks
@@ -7,11 +7,61 @@ read them instead of recomputing, and utterances of one voice share the pages of
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from cosyvoice_runtime.flow.free_pages import FreePages
+ZERO_PAGE = 0
+"""Read, behind a mask, where a row of a batch has fewer pages than another; never written."""
+WASTE_PAGE = 1
+"""Written by what is there for padding; read only by rows whose results nobody wants."""
+FIRST_PAGE = 2
+
+
+class FreePages:
+    """A fixed number of pages; several may hold one, and it is free when nobody does. For any thread.
+
+    Args:
+        num_pages: beside the two that nobody holds.
+    """
+
+    def __init__(self, num_pages: int) -> None:
+        self.num_pages = num_pages
+        self._free = list(range(FIRST_PAGE, FIRST_PAGE + num_pages))[::-1]
+        self._holders = [0] * (FIRST_PAGE + num_pages)
+        self._lock = threading.Lock()
+
+    @property
+    def free_pages(self) -> int:
+        return len(self._free)
+
+    def acquire(self, count: int) -> list[int] | None:
+        """Take ``count`` free pages, with what was left in them; if there are fewer, none, and give None."""
+        with self._lock:
+            if count > len(self._free):
+                return None
+            pages = [self._free.pop() for _ in range(count)]
+            for page in pages:
+                self._holders[page] = 1
+            return pages
+
+    def share(self, pages: Sequence[int]) -> list[int]:
+        """Hold pages that another holds already; they must not be written again."""
+        with self._lock:
+            for page in pages:
+                self._holders[page] += 1
+        return list(pages)
+
+    def release(self, pages: Sequence[int]) -> None:
+        """Hold these no longer: to be called once by each holder."""
+        with self._lock:
+            for page in pages:
+                self._holders[page] -= 1
+                if not self._holders[page]:
+                    self._free.append(page)
+
 
 GUIDANCE_ROWS = 2
 """Rows of the estimator for one utterance: with its conditions, and without."""
@@ -54,3 +104,37 @@ class PageStore(FreePages, ABC):
         """To be called for a page that will not be filled: a masked value is multiplied by 0, and 0 * NaN is
         NaN.
         """
+
+
+@dataclass(frozen=True)
+class Tail:
+    """Place of one convolution's last input frames in the flat tail of an utterance."""
+
+    offset: int
+    frames: int
+    channels: int
+
+    @property
+    def size(self) -> int:
+        return self.frames * self.channels
+
+
+class PastLayout:
+    """Numbers the layers that look back; filled while a network is built."""
+
+    def __init__(self, heads: int, head_dim: int) -> None:
+        self.heads = heads
+        self.head_dim = head_dim
+        self.tail_size = 0
+        self.attentions = 0
+
+    def add_tail(self, frames: int, channels: int) -> Tail:
+        """Reserve room for ``frames`` input frames of a convolution."""
+        tail = Tail(self.tail_size, frames, channels)
+        self.tail_size += tail.size
+        return tail
+
+    def add_attention(self) -> int:
+        """Number the next attention layer."""
+        self.attentions += 1
+        return self.attentions - 1

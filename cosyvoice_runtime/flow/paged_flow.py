@@ -17,8 +17,7 @@ import numpy as np
 
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.flow.page_store import PageStore, Tails
-from cosyvoice_runtime.flow.prompt import FlowInputs, FlowPrompt, Ids, TokenSpan
-from cosyvoice_runtime.flow.voice_flow import FlowPrefix, VoiceFlow
+from cosyvoice_runtime.flow.voice_flow import FlowInputs, FlowPrefix, FlowPrompt, Ids, TokenSpan, VoiceFlow
 
 logger = logging.getLogger(__name__)
 

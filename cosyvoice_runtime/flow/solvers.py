@@ -40,3 +40,50 @@ def slopes(solver: str, step_sizes: Floats) -> Floats:
     if solver == ADAMS_BASHFORTH:
         found[1:] = step_sizes[1:] / (2 * step_sizes[:-1])
     return found
+
+
+class CpuSolver:
+    """
+    Args:
+        name: one of :data:`~cosyvoice_runtime.flow.solvers.SOLVERS`.
+
+    Attributes:
+        times: of the evaluations, float32 ``[n]``.
+
+    Raises:
+        InvalidInput: another name.
+    """
+
+    def __init__(self, name: str, num_steps: int) -> None:
+        require_solver(name)
+        self.times, self._sizes = (accumulated_times if name == EULER else even_times)(num_steps)
+        self._slopes = slopes(name, self._sizes)
+
+    def moved(self, mel: Floats, velocity: Floats, before: Floats | None, step: int) -> Floats:
+        """The solution after a step from ``mel``.
+
+        Args:
+            before: velocity of the step before; None at the first.
+        """
+        slope = self._slopes[step]
+        if before is not None and slope:
+            velocity = velocity + slope * (velocity - before)
+        return mel + self._sizes[step] * velocity
+
+
+def accumulated_times(num_steps: int) -> tuple[Floats, Floats]:
+    """Times fed to the estimator and step sizes of the cosine schedule ``1 - cos(k / n * pi / 2)``.
+
+    In the published order of float32 roundings.
+    """
+    size = np.float32(1) / np.float32(num_steps)
+    steps = np.arange(num_steps + 1, dtype=np.float32)
+    # as torch.linspace: from both ends
+    line = np.where(steps < (num_steps + 1) // 2, size * steps, 1 - size * (num_steps - steps))
+    schedule = 1 - np.cos(line.astype(np.float32) * np.float32(0.5) * np.float32(np.pi))
+    time, times, sizes = schedule[0], [], []
+    for following in schedule[1:]:
+        sizes.append(following - time)
+        times.append(time)
+        time = time + sizes[-1]
+    return np.array(times, np.float32), np.array(sizes, np.float32)

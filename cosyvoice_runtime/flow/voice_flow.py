@@ -1,14 +1,148 @@
-"""A flow as whoever keeps voices and counts memory sees it, whatever computes it."""
+"""Voices and tokens as a flow takes them, checked, and the interface of any flow to its callers."""
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
+from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.page_store import Tails
-from cosyvoice_runtime.flow.prompt import FlowInputs, FlowPrompt
+
+MAX_FRAMES = 15_000
+"""Frames of start noise: 300 s at 50 Hz, prompt included."""
+MAX_PROMPT_S = 30
+"""Longest reference (CosyVoice's front end refuses longer ones): a prompt is computed and kept as a whole."""
+
+Ids = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class FlowPrompt:
+    """The part of a voice that the flow needs.
+
+    Attributes:
+        tokens: int64 ``[P]`` speech tokens of the reference; P may be 0.
+        mel: float32 ``[frames_per_token * P, mel]`` log-mel of the reference.
+        speaker: float32 ``[D]`` speaker embedding, not normalised.
+    """
+
+    tokens: Ids
+    mel: Floats
+    speaker: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class TokenSpan:
+    """A stretch of one utterance to turn into mel.
+
+    Attributes:
+        start: tokens of the utterance, prompt included, before the stretch.
+        count: tokens to turn into mel.
+        tokens: int64, those tokens and, unless the utterance ends with them, the look-ahead after them.
+    """
+
+    prompt: FlowPrompt
+    start: int
+    count: int
+    tokens: Ids
+
+    def first(self, most: int, lookahead: int) -> TokenSpan:
+        """Its first ``most`` tokens, which the rest may follow: attention is block-causal."""
+        if self.count <= most:
+            return self
+        return dataclasses.replace(self, count=most, tokens=self.tokens[: most + lookahead])
+
+
+class FlowInputs:
+    """Inputs of a flow, whatever it runs on.
+
+    Attributes:
+        max_frames: of one utterance, prompt included; engines may be built for fewer.
+        lookahead_tokens: tokens after a block that have to be known.
+    """
+
+    def __init__(self, config: FlowConfig, max_frames: int = MAX_FRAMES) -> None:
+        self.config = config
+        self.max_frames = max_frames
+        self.lookahead_tokens = config.lookahead_tokens
+
+    def check_tokens(self, tokens: Sequence[int], tokens_before: int) -> Ids:
+        """Speech tokens as int64, after checking their range and the utterance's length.
+
+        Raises:
+            InvalidInput: a token is no integer or out of range, or the utterance exceeds 300 s.
+        """
+        config = self.config
+        limit = self.max_frames // config.frames_per_token
+        if tokens_before + len(tokens) > limit:
+            raise InvalidInput(
+                "speech_tokens",
+                tokens_before + len(tokens),
+                f"an utterance has at most {limit} tokens ({limit // config.token_rate} s), prompt included",
+            )
+        ids = self._known(tokens)
+        if ids is None:
+            for token in tokens:
+                self._check_token(token)
+            ids = np.array(tokens, np.int64)
+        return ids
+
+    def _known(self, tokens: Sequence[int]) -> Ids | None:
+        """The tokens if all are in the vocabulary, found at a glance: each row of a turn's launch asks."""
+        try:
+            ids = np.array(tokens)
+        except ValueError:  # sequences of unequal lengths
+            return None
+        whole = ids.dtype.kind in "iu" and ids.ndim == 1
+        known = whole and ids.min() >= 0 and ids.max() < self.config.token_vocab_size
+        return ids.astype(np.int64, copy=False) if known else None
+
+    def _check_token(self, token: int) -> None:
+        if not isinstance(token, Integral):
+            raise InvalidInput("speech_tokens", token, "tokens are integers")
+        if not 0 <= token < self.config.token_vocab_size:
+            limit = f"tokens are 0 to {self.config.token_vocab_size - 1}"
+            raise InvalidInput("speech_tokens", token, limit)
+
+    @property
+    def most_prompt_tokens(self) -> int:
+        """Speech tokens of the longest prompt."""
+        return MAX_PROMPT_S * self.config.token_rate
+
+    def check_prompt(self, prompt: FlowPrompt) -> FlowPrompt:
+        """The prompt itself, after checking that its parts fit each other and this checkpoint.
+
+        Raises:
+            InvalidInput: it is longer than 30 s, a part has another shape, or a token is out of range.
+        """
+        config = self.config
+        limit = self.most_prompt_tokens
+        if len(prompt.tokens) > limit:
+            raise InvalidInput(
+                "speech_tokens", len(prompt.tokens), f"a prompt has at most {limit} tokens ({MAX_PROMPT_S} s)"
+            )
+        for name, array, shape in (
+            ("prompt_mel", prompt.mel, (config.frames_per_token * len(prompt.tokens), config.mel_bins)),
+            ("speaker_embedding", prompt.speaker, (config.speaker_dim,)),
+        ):
+            if array.shape != shape:
+                raise InvalidInput(name, tuple(array.shape), f"its shape must be {shape}")
+        self.check_tokens(prompt.tokens.tolist(), 0)
+        return prompt
+
+    def prompt_frames(self, span: TokenSpan, frames: int) -> Floats:
+        """The prompt's mel of the span's first n ``frames``: float32 ``[n, mel]``; n may be 0."""
+        start = self.config.frames_per_token * span.start
+        return span.prompt.mel[start : start + frames]
 
 
 @dataclass(frozen=True, eq=False)

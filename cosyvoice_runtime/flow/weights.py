@@ -1,4 +1,4 @@
-"""From the published names of CosyVoice2's ``flow.pt`` to those of the networks that run it."""
+"""From the published names of ``flow.pt`` to those of the networks that run it, by network."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _RENAMES = [
 ]
 
 
-def from_published(tensors: Mapping[str, Array]) -> dict[str, Array]:
+def unet_weights(tensors: Mapping[str, Array]) -> dict[str, Array]:
     """State dict of the flow's network out of ``flow.pt``'s tensors.
 
     Convolution weights ``[out, in, taps]`` become matrices ``[out, taps * in]``; the three attention
@@ -113,3 +113,91 @@ def _as_matrix(name: str, tensor: Array) -> Array:
     if name.endswith(".weight") and tensor.ndim == 3:
         return tensor.swapaxes(1, 2).reshape(len(tensor), -1)
     return tensor
+
+
+_DIT_RENAMES = [
+    (r"^spk_embed_affine_layer\.", "speaker."),
+    (r"^input_embedding\.", "token_embedding."),
+    (r"^pre_lookahead_layer\.conv1\.", "encoder.look_ahead.right."),
+    (r"^pre_lookahead_layer\.conv2\.", "encoder.look_ahead.left.window."),
+    (r"^decoder\.estimator\.", "estimator."),
+    (r"\.time_embed\.time_mlp\.0\.", ".time.first."),
+    (r"\.time_embed\.time_mlp\.2\.", ".time.second."),
+    (r"\.transformer_blocks\.(\d+)\.attn_norm\.linear\.", r".time.blocks.\1."),
+    (r"\.norm_out\.linear\.", ".time.final."),
+    (r"\.input_embed\.proj\.", ".input."),
+    (r"\.input_embed\.conv_pos_embed\.conv1\.0\.", ".positions.0.conv."),
+    (r"\.input_embed\.conv_pos_embed\.conv2\.0\.", ".positions.1.conv."),
+    (r"\.transformer_blocks\.", ".blocks."),
+    (r"\.attn\.to_([qkv])\.", r".\1."),
+    (r"\.attn\.to_out\.0\.", ".out."),
+    (r"\.ff\.ff\.0\.0\.", ".widen."),
+    (r"\.ff\.ff\.2\.", ".narrow."),
+    (r"\.proj_out\.", ".projection."),
+]
+ANGLES = "decoder.estimator.rotary_embed.inv_freq"
+"""Constants of the rotation, which half precision would spoil: they are computed."""
+
+
+def dit_weights(tensors: Mapping[str, Array]) -> dict[str, Array]:
+    """State dict of the flow's network out of ``flow.pt``'s tensors.
+
+    The look-ahead's convolutions become matrices, the three attention projections become one.
+    """
+    kept = {name: tensor for name, tensor in tensors.items() if name != ANGLES}
+    look_ahead = {name: tensor for name, tensor in kept.items() if name.startswith("pre_lookahead_layer.")}
+    return fused_projections(renamed({**kept, **matrices(look_ahead)}, _DIT_RENAMES))
+
+
+ENCODER_RENAMES = [
+    (r"\bembed\.out\.0\.", "embed.linear."),
+    (r"\bembed\.out\.1\.", "embed.norm."),
+    (r"\bafter_norm\.", "norm."),
+    (r"\bencoders\.", "layers."),
+    *RELATIVE_ATTENTION_RENAMES,
+    (r"\.(?:norm_mha|norm1)\.", ".norm_attention."),
+    (r"\.(?:norm_ff|norm2)\.", ".norm_feed_forward."),
+    (r"\.feed_forward\.w_1\.", ".widen."),
+    (r"\.feed_forward\.w_2\.", ".narrow."),
+]
+"""Of layers of relative attention, in ``llm.pt`` as well."""
+_REGULATOR_RENAMES = [
+    (r"^length_regulator\.model\.12\.", "regulator.last."),
+    *((rf"^length_regulator\.model\.{3 * layer}\.", f"regulator.convs.{layer}.") for layer in range(4)),
+    *((rf"^length_regulator\.model\.{3 * layer + 1}\.", f"regulator.norms.{layer}.") for layer in range(4)),
+]
+_ESTIMATOR_RENAMES = [
+    (r"^decoder\.estimator\.", "estimator."),
+    (r"\.time_mlp\.linear_1\.", ".time_in."),
+    (r"\.time_mlp\.linear_2\.", ".time_out."),
+    (r"\.(down|mid|up)_blocks\.(\d+)\.0\.", r".\1.\2.resnet."),
+    (r"\.(down|mid|up)_blocks\.(\d+)\.1\.", r".\1.\2.blocks."),
+    (r"\.(down|up)_blocks\.(\d+)\.2\.(?:conv\.)?", r".\1.\2.conv."),
+    (r"\.resnet\.mlp\.1\.", ".resnet.time."),
+    (r"\.block1\.block\.0\.", ".first.conv."),
+    (r"\.block1\.block\.1\.", ".first.norm."),
+    (r"\.block2\.block\.0\.", ".second.conv."),
+    (r"\.block2\.block\.1\.", ".second.norm."),
+    *BLOCK_RENAMES,
+    (r"\.final_block\.block\.0\.", ".final.conv."),
+    (r"\.final_block\.block\.1\.", ".final.norm."),
+    (r"\.final_proj\.", ".projection."),
+]
+
+
+def regulated_weights(tensors: Mapping[str, Array]) -> dict[str, Array]:
+    """State of :class:`~cosyvoice_runtime.flow.torch.regulated_flow.RegulatedFlowNetwork` out of ``flow.pt``.
+
+    Convolutions of one tap become matrices; the three attention projections become one.
+    """
+    encoder = {name: tensor for name, tensor in tensors.items() if name.startswith("encoder.")}
+    others = {name: tensor for name, tensor in tensors.items() if name not in encoder}
+    state = renamed(encoder, ENCODER_RENAMES)
+    state |= renamed(others, [*OUTER_RENAMES, *_REGULATOR_RENAMES, *_ESTIMATOR_RENAMES])
+    return fused_projections({name: _of_one_tap(name, tensor) for name, tensor in state.items()})
+
+
+def _of_one_tap(name: str, tensor: Array) -> Array:
+    """Shortcuts and the last projection of the estimator are linear layers here."""
+    linear = name.startswith("estimator.") and tensor.ndim == 3 and tensor.shape[2] == 1
+    return tensor.squeeze(2) if linear else tensor

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cosyvoice_runtime.errors import CosyVoiceError
-from cosyvoice_runtime.flow.free_pages import ZERO_PAGE, FreePages
+from cosyvoice_runtime.flow.page_store import ZERO_PAGE, FreePages
 
 PAGE = 128
 """Positions of a page: as many keys as the attention kernel takes at a time at most, so that they lie in one.

@@ -200,8 +200,8 @@ def _wave_on_onnx_runtime(layout: Layout, config: ModelConfig, placing: Placing)
     """Open flow and vocoder; files that are missing or outdated are written first."""
     from cosyvoice_runtime.flow.onnx.flow import OnnxFlow, OnnxFlowStream
     from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats
-    from cosyvoice_runtime.token2wav.onnx.export import export_wave
-    from cosyvoice_runtime.token2wav.onnx.files import wave_directory
+    from cosyvoice_runtime.token2wav.onnx_export import export_wave
+    from cosyvoice_runtime.token2wav.onnx_files import wave_directory
     from cosyvoice_runtime.token2wav.token2wav import Token2Wav
     from cosyvoice_runtime.vocoder.onnx.vocoder import OnnxVocoder
 

@@ -14,8 +14,7 @@ from cosyvoice_runtime.checkpoint.checksums import sha256_of
 from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.manifest import Manifest, require_current, stale_reasons
-from cosyvoice_runtime.tensorrt.cuda import Cuda, present_gpu
-from cosyvoice_runtime.tensorrt.engine import TensorRTEngine
+from cosyvoice_runtime.tensorrt.engine import Cuda, TensorRTEngine, present_gpu
 from cosyvoice_runtime.tensorrt.graph_files import graph_of
 from cosyvoice_runtime.tensorrt.ports import GraphPorts
 from cosyvoice_runtime.tensorrt.shapes import Profile

@@ -16,7 +16,7 @@ import onnx
 import onnxruntime
 
 from cosyvoice_runtime.audio.fbank import FBANK_BINS
-from cosyvoice_runtime.audio.log_mel import LOG_MEL_BINS
+from cosyvoice_runtime.audio.mel import LOG_MEL_BINS
 from cosyvoice_runtime.errors import CheckpointError
 
 logger = logging.getLogger(__name__)

@@ -2,25 +2,78 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import onnx
 
-from cosyvoice_runtime.arrays import as_arrays, within
+from cosyvoice_runtime import families
+from cosyvoice_runtime.arrays import Array, as_arrays, within
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.checksums import sha256_of
 from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
+from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
 from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.checkpoint.layout import Layout, Part
 from cosyvoice_runtime.checkpoint.sections import load_config
-from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.errors import CheckpointError, InvalidInput
+from cosyvoice_runtime.families import load
+from cosyvoice_runtime.flow import weights as flow_weights
 from cosyvoice_runtime.flow.export import encoder, estimator
+from cosyvoice_runtime.flow.export.encoder import encoder_graph
+from cosyvoice_runtime.flow.export.estimator import dit_graph, estimator_graph
 from cosyvoice_runtime.manifest import Manifest, own_code, stale_reasons
 from cosyvoice_runtime.onnx.graph import ONNX_TYPES, OPSET
 from cosyvoice_runtime.tensorrt import extractor_graphs as extractors
-from cosyvoice_runtime.tensorrt.parts import decoder_graph, flow_graphs
 from cosyvoice_runtime.vocoder import export as vocoder
 from cosyvoice_runtime.vocoder.weights import plain_weights
+
+Weights = Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class FlowGraphs:
+    """Writers of the graphs of a flow.
+
+    Attributes:
+        from_published: weights of the whole network out of published tensors.
+        encoder: of its weights, the flow's configuration and a type; None where what comes before the
+            estimator is so small that it stays torch's.
+        estimator: of its weights, its configuration, the mel's size and a type.
+    """
+
+    from_published: Callable[[Weights], dict[str, Array]]
+    encoder: Callable[[Weights, FlowConfig, str], onnx.ModelProto] | None
+    estimator: Callable[[Weights, Any, int, str], onnx.ModelProto]
+
+
+def flow_graphs(config: FlowConfig) -> FlowGraphs:
+    """
+    Raises:
+        CheckpointError: networks of this family have no graphs.
+    """
+    place = families.flow_parts(config.estimator).tensorrt_graphs
+    if place is None:
+        raise CheckpointError(f"{type(config.estimator).__name__} has no graph")
+    graphs: FlowGraphs = load(place)
+    return graphs
+
+
+def decoder_graph(weights: Weights, config: VocoderConfig, dtype: str) -> onnx.ModelProto:
+    """See :class:`DecoderGraph`."""
+    place = families.vocoder_parts(config).tensorrt_decoder
+    if place is None:
+        raise CheckpointError(f"{type(config).__name__} has no graph")
+    graph: onnx.ModelProto = load(place)(weights, config, dtype).build()
+    return graph
+
+
+UNET = FlowGraphs(flow_weights.unet_weights, encoder_graph, estimator_graph)
+DIFFUSION_TRANSFORMER = FlowGraphs(flow_weights.dit_weights, None, dit_graph)
+
 
 WRITERS = (
     "flow/export/*.py",
@@ -28,13 +81,11 @@ WRITERS = (
     "onnx/layers.py",
     "tensorrt/extractor_graphs.py",
     "tensorrt/graph_files.py",
-    "tensorrt/parts.py",
     "vocoder/export.py",
 )
 """Modules that say what the graphs hold."""
 NETWORKS: dict[str, Part] = {encoder.NAME: "flow", estimator.NAME: "flow", vocoder.NAME: "hift"}
 """Graphs written here, and the weights that they are written from."""
-"""Graphs that are published, and made fit."""
 
 
 def networks_of(config: ModelConfig) -> list[str]:

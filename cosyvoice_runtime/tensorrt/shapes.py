@@ -13,7 +13,7 @@ from cosyvoice_runtime.flow.export import encoder, estimator
 from cosyvoice_runtime.flow.page_store import GUIDANCE_ROWS
 from cosyvoice_runtime.tensorrt.graph_files import networks_of
 from cosyvoice_runtime.vocoder import export as vocoder
-from cosyvoice_runtime.vocoder.context import context
+from cosyvoice_runtime.vocoder.geometry import context
 
 Sizes = dict[str, int]
 """A graph's free sizes by name."""

@@ -1,4 +1,9 @@
-"""The engines that the settings of token2wav name, in place of its torch modules."""
+"""The engines that the settings of token2wav name, called as the torch modules whose place they take.
+
+The incremental flow stays what it is: pages hold the past. The engines' modules read it into whole tensors
+for the network, and write back what the network hands on. The start of an utterance is a past of zeros behind
+the mask.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +12,164 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
 from cosyvoice_runtime.families import flow_parts, load
 from cosyvoice_runtime.flow.export import encoder, estimator
+from cosyvoice_runtime.flow.export.estimator import STARTS
+from cosyvoice_runtime.flow.page_store import GUIDANCE_ROWS
 from cosyvoice_runtime.flow.torch.dit import DiT
-from cosyvoice_runtime.flow.torch.encoder import FlowEncoder
+from cosyvoice_runtime.flow.torch.encoder import FlowEncoder, LookAheadEncoder
 from cosyvoice_runtime.flow.torch.estimator import Estimator
-from cosyvoice_runtime.flow.torch.lookahead_encoder import LookAheadEncoder
+from cosyvoice_runtime.flow.torch.layers import Before, Gathered, Past
 from cosyvoice_runtime.gpu.cuda_graphs import EagerCalls
 from cosyvoice_runtime.manifest import require_current
 from cosyvoice_runtime.settings import Token2WavSettings
-from cosyvoice_runtime.tensorrt.cuda import Cuda
+from cosyvoice_runtime.tensorrt.engine import Cuda
 from cosyvoice_runtime.tensorrt.engine_files import open_engine
-from cosyvoice_runtime.tensorrt.engine_modules import EngineDecoder, EngineEncoder, EngineEstimator
 from cosyvoice_runtime.tensorrt.graph_files import graph_of, networks_of, wanted_graph
 from cosyvoice_runtime.tensorrt.network import TensorRTNetwork
 from cosyvoice_runtime.tensorrt.ports import FittedNetwork, GraphPorts
 from cosyvoice_runtime.tensorrt.shapes import FlowShape, Shapes, Sizes, VocoderShape
 from cosyvoice_runtime.vocoder import export as vocoder
+from cosyvoice_runtime.vocoder.torch.source import Rows
+
+FitFlow = Callable[[FlowShape], FlowShape]
+"""The shape to compile or pad a call to; fewer rows split it."""
+
+
+class EngineEncoder(nn.Module):
+    """In place of :class:`~cosyvoice_runtime.flow.torch.encoder.FlowEncoder`."""
+
+    def __init__(
+        self, network: FittedNetwork, encoder: FlowEncoder | LookAheadEncoder, shapes: Shapes, fit: FitFlow
+    ) -> None:
+        super().__init__()
+        self.token_layout, self.frame_layout = encoder.token_layout, encoder.frame_layout
+        self._network, self._shapes, self._fit = network, shapes, fit
+        self._config: FlowConfig = shapes.config.flow
+
+    def forward(
+        self,
+        x: Tensor,
+        present: Tensor,
+        visible_tokens: Tensor | None,
+        visible_frames: Tensor | None,
+        token_past: Past,
+        frame_past: Past,
+    ) -> Tensor:
+        rows, new = x.shape[0], x.shape[1] - self._config.lookahead_tokens
+        rate = self._config.frames_per_token
+        sizes = self._shapes.encoder(self._fit(FlowShape(rows, new, max(1, token_past.frames))))
+        tokens = token_past.before(self.token_layout, x, new)
+        frames = frame_past.before(self.frame_layout, x, rate * new)
+        inputs = {
+            "x": x,
+            "present": present,
+            "visible_tokens": _mask(visible_tokens, token_past, tokens, rows, new),
+            "visible_frames": _mask(visible_frames, frame_past, frames, rows, rate * new),
+            "ends": tokens.lengths,
+            **_past_inputs("token_", tokens),
+            **_past_inputs("frame_", frames),
+        }
+        outputs = self._network.run(inputs, sizes)
+        token_past.store(*_additions("token_", outputs))
+        frame_past.store(*_additions("frame_", outputs))
+        return outputs["hidden"]
+
+
+class EngineEstimator(nn.Module):
+    """In place of :class:`~cosyvoice_runtime.flow.torch.estimator.Estimator`."""
+
+    def __init__(
+        self, network: FittedNetwork, estimator: Estimator | DiT, shapes: Shapes, fit: FitFlow
+    ) -> None:
+        super().__init__()
+        self.layout = estimator.layout
+        self._network, self._shapes, self._fit = network, shapes, fit
+
+    def mask(self, visible: Tensor) -> Tensor:
+        """The graph takes it as it is."""
+        return visible
+
+    def forward(
+        self,
+        x: Tensor,
+        mu: Tensor,
+        speaker: Tensor,
+        condition: Tensor,
+        time_biases: Tensor,
+        visible: Tensor | None,
+        past: Past,
+    ) -> Tensor:
+        rows, new = x.shape[:2]
+        rate = self._shapes.config.flow.frames_per_token
+        shape = FlowShape(rows // GUIDANCE_ROWS, new // rate, max(1, past.frames // rate))
+        sizes = self._shapes.estimator(self._fit(shape))
+        before = past.before(self.layout, x, new)
+        inputs = {
+            "x": x,
+            "mu": mu,
+            "speaker": speaker,
+            "condition": condition,
+            "time_biases": time_biases[:, 0],
+            "visible": _mask(visible, past, before, rows, new),
+            "ends": before.lengths,
+            **_past_inputs("", before),
+            **self._places(past, x),
+        }
+        outputs = self._network.run(inputs, sizes)
+        past.store(*_additions("", outputs))
+        return outputs["velocity"]
+
+    def _places(self, past: Past, x: Tensor) -> dict[str, Tensor]:  # noqa: ARG002
+        """Further inputs that say where in its utterance each row of ``x`` begins."""
+        return {}
+
+
+class EngineDiT(EngineEstimator):
+    """In place of :class:`~cosyvoice_runtime.flow.torch.dit.DiT`."""
+
+    def _places(self, past: Past, x: Tensor) -> dict[str, Tensor]:
+        starts = past.starts
+        return {STARTS: torch.zeros(len(x), dtype=torch.int64, device=x.device) if starts is None else starts}
+
+
+class EngineDecoder(nn.Module):
+    """In place of :class:`~cosyvoice_runtime.vocoder.torch.hift.Decoder`."""
+
+    def __init__(
+        self, network: FittedNetwork, shapes: Shapes, fit: Callable[[VocoderShape], VocoderShape]
+    ) -> None:
+        super().__init__()
+        self._network, self._shapes, self._fit = network, shapes, fit
+
+    def forward(self, mel: Tensor, source: Tensor, rows: Rows) -> Tensor:
+        target = self._fit(VocoderShape(len(rows), rows.width))
+        inputs = {"mel": mel.float(), "source": source, "frames": rows.lengths()}
+        return self._network.run(inputs, self._shapes.decoder(target))["wave"]
+
+
+def _mask(visible: Tensor | None, past: Past, before: Before, rows: int, new: int) -> Tensor:
+    """bool ``[B, 1, T, S + T]``; what fills the past up in front is hidden."""
+    keys = before.keys
+    if visible is None:
+        visible = torch.ones(rows, 1, new, past.frames + new, dtype=torch.bool, device=keys.device)
+    return F.pad(visible, (keys.shape[2] - past.frames, 0))
+
+
+def _past_inputs(prefix: str, before: Before) -> dict[str, Tensor | Gathered]:
+    return {f"{prefix}keys": before.keys, f"{prefix}values": before.values, f"{prefix}tails": before.tails}
+
+
+def _additions(prefix: str, outputs: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """Keys, values and tails that the input adds to its past."""
+    keys, values, tails = (outputs[f"new_{prefix}{name}"] for name in ("keys", "values", "tails"))
+    return keys, values, tails
+
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from cosyvoice_runtime.flow.prompt import FlowPrompt
-from cosyvoice_runtime.flow.voice_flow import FlowPrefix, VoiceFlow
+from cosyvoice_runtime.flow.voice_flow import FlowPrefix, FlowPrompt, VoiceFlow
 from cosyvoice_runtime.vocoder.windowed_vocoder import Waveforms
 
 MORE_THAN_ANY = 1_000_000

@@ -22,16 +22,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cosyvoice_runtime.audio.speed import check_speed
+from cosyvoice_runtime.audio.audio import check_speed
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.errors import FLOW, VOCODER, InvalidInput
-from cosyvoice_runtime.flow.prompt import FlowPrompt
 from cosyvoice_runtime.flow.solvers import EULER
-from cosyvoice_runtime.flow.torch.estimator import NUM_STEPS
 from cosyvoice_runtime.flow.torch.regulated_flow import Overlap, RegulatedFlow
-from cosyvoice_runtime.flow.voice_flow import FlowPrefix, VoiceFlow
+from cosyvoice_runtime.flow.torch.solver import NUM_STEPS
+from cosyvoice_runtime.flow.voice_flow import FlowPrefix, FlowPrompt, VoiceFlow
 from cosyvoice_runtime.gpu.transfer import Fetch
 from cosyvoice_runtime.token2wav.any_token2wav import MORE_THAN_ANY
 from cosyvoice_runtime.token2wav.token2wav import is_finite

@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from cosyvoice_runtime.flow.prompt import FlowPrompt
+from cosyvoice_runtime.flow.voice_flow import FlowPrompt
 from cosyvoice_runtime.voice.digest import content_hash
 from cosyvoice_runtime.voice.voice import FLOW_FRAMES_PER_TOKEN, Voice
 

@@ -11,8 +11,8 @@ from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families import flow_parts, load
 from cosyvoice_runtime.flow.page_store import FLOW_PAGES
 from cosyvoice_runtime.flow.solvers import EULER
-from cosyvoice_runtime.flow.torch.estimator import NUM_STEPS
 from cosyvoice_runtime.flow.torch.flow import Flow
+from cosyvoice_runtime.flow.torch.solver import NUM_STEPS
 from cosyvoice_runtime.flow.torch.stream import FlowStream
 from cosyvoice_runtime.token2wav.any_token2wav import AnyToken2Wav
 from cosyvoice_runtime.token2wav.chunked_token2wav import ChunkedToken2Wav, Devices, Precision

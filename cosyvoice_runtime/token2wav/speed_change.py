@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cosyvoice_runtime.audio.speed import check_speed
+from cosyvoice_runtime.audio.audio import check_speed
 
 SpeedMark = tuple[int, int, Any]
 Places = npt.NDArray[np.int64]

@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from cosyvoice_runtime.errors import FLOW, VOCODER
 from cosyvoice_runtime.flow.paged_flow import FlowState, PagedFlow
-from cosyvoice_runtime.flow.prompt import FlowPrompt
-from cosyvoice_runtime.flow.voice_flow import FlowPrefix
+from cosyvoice_runtime.flow.voice_flow import FlowPrefix, FlowPrompt
 from cosyvoice_runtime.token2wav.speed_change import SpeedChange
 from cosyvoice_runtime.vocoder.state import VocoderState
 from cosyvoice_runtime.vocoder.windowed_vocoder import Waveforms, WindowedVocoder, keeping

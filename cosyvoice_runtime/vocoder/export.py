@@ -53,7 +53,7 @@ class FourierBases:
 
 
 class RowEnds:
-    """Where each row ends; the counterpart of :class:`~cosyvoice_runtime.vocoder.torch.rows.Rows`."""
+    """Where each row ends; the counterpart of :class:`~cosyvoice_runtime.vocoder.torch.source.Rows`."""
 
     def __init__(self, graph: Graph, frames: Value, width: Value) -> None:
         self._graph, self._frames, self._width = graph, frames, width

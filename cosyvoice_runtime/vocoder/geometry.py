@@ -7,10 +7,12 @@ included), so the context an output sample needs follows from the configuration 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 
-from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
+from cosyvoice_runtime.checkpoint.config_vocoder import CausalVocoderConfig, VocoderConfig
 from cosyvoice_runtime.errors import CheckpointError
+from cosyvoice_runtime.families import load, vocoder_parts
 
 EDGE_KERNEL = 7
 """Kernel of the first and last convolution (HiFi-GAN, arXiv 2010.05646)."""
@@ -186,3 +188,36 @@ def _residual_mean(config: VocoderConfig, span: IndexRange) -> IndexRange:
     for kernel, dilations in zip(config.resblock_kernels, config.resblock_dilations, strict=True):
         widest |= span.resblock(kernel, dilations)
     return widest
+
+
+def causal_context(config: CausalVocoderConfig) -> VocoderContext:
+    """Context in whole frames: 28 left, 5 right, 5 ahead (3 for the phase) with the published kernels."""
+    f0_past = (F0_LAYERS - 1) * (F0_KERNEL - 1)
+    return reaching(
+        _causal_inputs(config, 0), _causal_inputs(config, -1), config.hop, f0_past, config.first_f0_kernel - 1
+    )
+
+
+def _causal_inputs(config: CausalVocoderConfig, sample: int) -> tuple[IndexRange, IndexRange]:
+    """Mel frames and source samples that one output sample depends on."""
+    size, hop = config.istft_size, config.istft_hop
+    span = IndexRange(sample, sample).transposed(size, hop, size // 2).back(EDGE_KERNEL)
+    sources = []
+    for index, stage in reversed(list(enumerate(stages(config)))):
+        blocks = zip(config.resblock_kernels, config.resblock_dilations, strict=True)
+        span = min((span.resblock_back(*block) for block in blocks), key=lambda block: block.first)
+        source = span.resblock_back(config.source_kernels[index], config.source_dilations[index])
+        source = source.conv(stage.source_kernel, stage.source_stride, stage.source_stride - 1)
+        sources.append(source.conv(size, hop, size // 2))
+        if stage.is_last:
+            span = span.conv(1, padding=1)
+        span = span.back(stage.kernel).repeated(stage.rate)
+    widest = IndexRange(min(source.first for source in sources), max(source.last for source in sources))
+    return span.ahead(config.first_kernel), widest
+
+
+@cache
+def context(config: VocoderConfig) -> VocoderContext:
+    """Frames that the vocoder's networks read around a frame."""
+    found: VocoderContext = load(vocoder_parts(config).context)(config)
+    return found

@@ -2,14 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, Protocol
 
+import numpy as np
+
+from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.vocoder.context import context
-from cosyvoice_runtime.vocoder.geometry import VocoderContext
+from cosyvoice_runtime.vocoder.geometry import VocoderContext, context
+
+SOLVER_NOISE = (80, 15_000)
+"""First drawn: the start noise of the flow's solver."""
+TOKEN_TABLE = (6561, 80)
+"""Then the flow's token table, normal; then, uniform, weights and biases of the layers below."""
+LAYERS = ((80, 192), (512, 80 * 4), *[(512, 512 * 3)] * 4, (1, 512))
+"""Outputs and fan-in of speaker projection, F0 predictor and its classifier, in the order they are built."""
+STEP = 240_000
+"""Samples that are added at a time: 10 s."""
+
+
+class NoiseTable:
+    """One value for each sample: the row's uniform numbers, weighed as the source merges them.
+
+    Threads may share it.
+
+    Args:
+        values: the table's values, float32 ``[n]`` at a time, without end.
+    """
+
+    def __init__(self, values: Iterator[Floats]) -> None:
+        self._more = values
+        self._values = np.zeros(0, np.float32)
+        self._lock = Lock()
+
+    def __getitem__(self, samples: slice) -> Floats:
+        """Values of a range of samples, float32."""
+        with self._lock:
+            while len(self._values) < samples.stop:
+                self._values = np.concatenate([self._values, next(self._more)])
+        return self._values[samples]
+
+
+class FixedNoise:
+    """The position of one utterance in the table."""
+
+    nbytes = 0
+
+    def __init__(self, table: NoiseTable, hop: int) -> None:
+        self._table = table
+        self._hop = hop
+        self._frame = 0
+
+    def peek(self, frames: int) -> Any:
+        """The next frames, [hop * frames] float32, without using them up."""
+        return self._table[self._hop * self._frame : self._hop * (self._frame + frames)]
+
+    def skip(self, frames: int) -> None:
+        """Use up frames."""
+        self._frame += frames
+
+    def mark(self) -> int:
+        """Where it is, for :meth:`rewind`."""
+        return self._frame
+
+    def rewind(self, mark: int) -> None:
+        """Be again where it was: the same frames come next."""
+        self._frame = mark
+
 
 NoiseMark = Any
 """Where an utterance's noise is; each kind of noise knows its own."""

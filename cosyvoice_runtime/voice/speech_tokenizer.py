@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from cosyvoice_runtime.arrays import Array, Floats, Ids
-from cosyvoice_runtime.audio.log_mel import LOG_MEL_BINS, log_mel_spectrogram
-from cosyvoice_runtime.audio.rates import EXTRACTOR_SAMPLE_RATE
+from cosyvoice_runtime.audio.audio import EXTRACTOR_SAMPLE_RATE
+from cosyvoice_runtime.audio.mel import LOG_MEL_BINS, log_mel_spectrogram
 from cosyvoice_runtime.audio.reference import MAX_SECONDS
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.errors import SPEECH_TOKENIZER, CheckpointError, InvalidInput, NotFiniteError

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from cosyvoice_runtime.audio.log_mel import log_mel_spectrogram
+from cosyvoice_runtime.audio.mel import log_mel_spectrogram
 from demo_voice.training import speech_tokenizer
 from demo_voice.training.data import MAX_SECONDS, RATE, Corpus, Reading, recording
 from demo_voice.training.speakers import TRAINING

@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cosyvoice_runtime.audio.filters import slaney_filters
+from cosyvoice_runtime.audio.spectra import slaney_filters
 from cosyvoice_runtime.vocoder.torch.hift import HiFT, Snake
-from cosyvoice_runtime.vocoder.torch.rows import Rows
+from cosyvoice_runtime.vocoder.torch.source import Rows
 from demo_voice.training.data import Corpus, crops
 from demo_voice.training.discriminators import Critics, critics_loss, deception_loss, likeness_loss
 from demo_voice.training.sizes import DEMO

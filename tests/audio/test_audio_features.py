@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cosyvoice_runtime.audio.fbank import centred_fbank, fbank
-from cosyvoice_runtime.audio.filters import slaney_filters
-from cosyvoice_runtime.audio.log_mel import log_mel_spectrogram
-from cosyvoice_runtime.audio.mel import mel_spectrogram
+from cosyvoice_runtime.audio.mel import log_mel_spectrogram, mel_spectrogram
+from cosyvoice_runtime.audio.spectra import slaney_filters
 
 
 @settings(max_examples=25)

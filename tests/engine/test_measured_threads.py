@@ -23,7 +23,7 @@ from cosyvoice_runtime.errors import CheckpointError, EngineFileError
 from cosyvoice_runtime.lm.onnx.export import export_lm
 from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats
 from cosyvoice_runtime.settings import Machine, Settings, Token2WavSettings
-from cosyvoice_runtime.token2wav.onnx.export import export_wave
+from cosyvoice_runtime.token2wav.onnx_export import export_wave
 
 FOUR = Machine(4, gpu=False)
 DEMO_VOICE = Path(__file__).parents[2] / "demo_voice"

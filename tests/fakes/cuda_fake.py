@@ -67,7 +67,7 @@ class FakeGraph:
 
 
 class FakeCuda:
-    """Has the methods of :class:`cosyvoice_runtime.tensorrt.cuda.Cuda`."""
+    """Has the methods of :class:`cosyvoice_runtime.tensorrt.engine.Cuda`."""
 
     device = torch.device("cpu")
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.errors import EngineFileError
-from cosyvoice_runtime.tensorrt.lane import whole
+from cosyvoice_runtime.tensorrt.network import whole
 from cosyvoice_runtime.tensorrt.ports import Inputs
 
 

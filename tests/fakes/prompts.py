@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from cosyvoice_runtime.flow.prompt import FlowPrompt
+from cosyvoice_runtime.flow.voice_flow import FlowPrompt
 
 
 def prompt_of_tensors(tokens: Tensor, mel: Tensor, speaker: Tensor) -> FlowPrompt:

@@ -13,9 +13,9 @@ from cosyvoice_runtime.checkpoint.config_flow import (
     FlowConfig,
     LookAheadConfig,
 )
-from cosyvoice_runtime.flow.prompt import FlowPrompt
 from cosyvoice_runtime.flow.solvers import EULER
 from cosyvoice_runtime.flow.torch.flow import CompiledFlow, Flow, FlowNetwork
+from cosyvoice_runtime.flow.voice_flow import FlowPrompt
 from prompts import prompt_of_tensors
 
 CONFIG = FlowConfig(

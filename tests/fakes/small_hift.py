@@ -11,9 +11,10 @@ from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config_vocoder import CausalVocoderConfig, VocoderConfig
 from cosyvoice_runtime.vocoder.state import VocoderState
-from cosyvoice_runtime.vocoder.torch import HiFT, SourceNoise, stream
+from cosyvoice_runtime.vocoder.torch import HiFT, SourceNoise
 from making.architecture import TINY
 from making.random_tensors import random_tensors
+from vocoder_calls import stream
 
 PUBLISHED = replace(TINY.vocoder, base_channels=16, f0_channels=12)
 OTHER = replace(

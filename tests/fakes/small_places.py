@@ -7,8 +7,7 @@ import dataclasses
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.flow.torch.page_codes import coded, decoded
-from cosyvoice_runtime.flow.torch.places import Places
+from cosyvoice_runtime.flow.torch.call_pages import Places, coded, decoded
 
 STEPS = 2
 ATTENTIONS = 3

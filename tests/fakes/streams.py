@@ -8,8 +8,8 @@ import torch
 from hypothesis import strategies as st
 
 from cosyvoice_runtime.flow.paged_flow import Mel, PagedFlow
-from cosyvoice_runtime.flow.prompt import FlowPrompt
 from cosyvoice_runtime.flow.torch.stream import FlowStream
+from cosyvoice_runtime.flow.voice_flow import FlowPrompt
 from small_flow import random_prompt, random_tokens
 
 lengths = st.tuples(st.integers(0, 80), st.integers(1, 90))

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
+from cosyvoice_runtime.flow.torch.call_pages import LARGEST_CODE, as_kept, coded, decoded
 from cosyvoice_runtime.flow.torch.flow import Flow
-from cosyvoice_runtime.flow.torch.page_codes import LARGEST_CODE, as_kept, coded, decoded
 from cosyvoice_runtime.flow.torch.pages import PagePool
 from cosyvoice_runtime.flow.torch.stream import FlowStream
 from examples import examples

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cosyvoice_runtime.flow.torch.embedding import embedding
+from cosyvoice_runtime.flow.torch.layers import embedding
 from making import make_checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from cosyvoice_runtime.flow.free_pages import FIRST_PAGE, FreePages
+from cosyvoice_runtime.flow.page_store import FIRST_PAGE, FreePages
 
 PAGES, THREADS = 12, 4
 

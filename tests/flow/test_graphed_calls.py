@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 
 from capture_fake import TracingCapture
+from cosyvoice_runtime.flow.torch.call_inputs import BatchShape
 from cosyvoice_runtime.flow.torch.graphed_calls import CallBuckets
-from cosyvoice_runtime.flow.torch.paged_call import BatchShape
 from cosyvoice_runtime.flow.torch.stream import FlowStream
 from examples import examples
 from small_flow import random_flow, random_prompt, random_tokens

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cosyvoice_runtime.flow.paged_flow import FlowState
-from cosyvoice_runtime.flow.prompt import TokenSpan
 from cosyvoice_runtime.flow.torch.stream import FlowStream
+from cosyvoice_runtime.flow.voice_flow import TokenSpan
 from examples import examples
 from small_flow import random_flow, random_prompt, random_tokens
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cosyvoice_runtime.flow.torch.milestone import Milestone
+from cosyvoice_runtime.flow.torch.stream import Milestone
 from stream_fake import Work
 
 

@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.flow.onnx.solver import CpuSolver
-from cosyvoice_runtime.flow.solvers import ADAMS_BASHFORTH, EULER
-from cosyvoice_runtime.flow.torch.estimator import Conditions, FlowSolver
+from cosyvoice_runtime.flow.solvers import ADAMS_BASHFORTH, EULER, CpuSolver
+from cosyvoice_runtime.flow.torch.solver import Conditions, FlowSolver
 from cosyvoice_runtime.flow.torch.stream import FlowStream
 from small_flow import random_flow, random_prompt, random_tokens
 from streams import pieces_of, spoken

@@ -9,9 +9,9 @@ import torch
 
 from cosyvoice_runtime.engine.runtimes.torch_graphs import capture_graphs
 from cosyvoice_runtime.engine.runtimes.torch_runtime import load_token2wav
-from cosyvoice_runtime.flow.prompt import FlowPrompt
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.stream import FlowStream
+from cosyvoice_runtime.flow.voice_flow import FlowPrompt
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
 from cosyvoice_runtime.token2wav.token2wav import Token2Wav
 from prompts import prompt_of_tensors

@@ -11,7 +11,7 @@ from torch import Tensor
 from cosyvoice_runtime.engine.runtimes.torch_runtime import load_token2wav
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
 from cosyvoice_runtime.vocoder.torch import HiFT
-from cosyvoice_runtime.vocoder.torch.rows import Rows
+from cosyvoice_runtime.vocoder.torch.source import Rows
 
 TOLERANCE = 1e-2
 """|difference| / |waveform|: about what the plain modules differ by in float16."""

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from cosyvoice_runtime.engine.runtimes.torch_runtime import open_runtime
-from cosyvoice_runtime.flow.prompt import FlowPrompt
+from cosyvoice_runtime.flow.voice_flow import FlowPrompt
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
 from cosyvoice_runtime.token2wav.token2wav import Token2Wav
 from prompts import prompt_of_tensors

@@ -6,12 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cosyvoice_runtime.flow.kernels.causal_conv import Activation, ConvWeights
-from cosyvoice_runtime.flow.kernels.grouped_conv import GroupedConvWeights
-from cosyvoice_runtime.flow.kernels.norm_qkv import EPSILON
-from cosyvoice_runtime.flow.kernels.relative_attention import RelativeWeights
+from cosyvoice_runtime.flow.kernels.convolutions import Activation, ConvWeights, GroupedConvWeights
+from cosyvoice_runtime.flow.kernels.fused_encoder import RelativeWeights
+from cosyvoice_runtime.flow.kernels.layers import NORM_EPSILON
+from cosyvoice_runtime.flow.torch.call_pages import PagePlaces, Places
 from cosyvoice_runtime.flow.torch.dit import NORM_EPS, Rotation
-from cosyvoice_runtime.flow.torch.places import PagePlaces, Places
 from cosyvoice_runtime.gpu.kernels.arithmetic import LOG2_E
 from cosyvoice_runtime.lm.kernels.layer_pages import CacheLayer, PromptPlaces, RotaryTable
 from cosyvoice_runtime.lm.kernels.prefill import CodeTables
@@ -78,7 +77,7 @@ def guided_euler_plain(
     packed: Tensor,
 ) -> None:
     """As :func:`guided_euler`."""
-    activated = F.mish(F.layer_norm(hidden, hidden.shape[1:], scale, shift, EPSILON))
+    activated = F.mish(F.layer_norm(hidden, hidden.shape[1:], scale, shift, NORM_EPSILON))
     take_step_plain(F.linear(activated, weight.float(), bias), size, rate, mel, packed)
 
 
@@ -119,7 +118,7 @@ def norm_attention_plain(
 
 def norm_mish_add_plain(x: Tensor, scale: Tensor, shift: Tensor, shortcut: Tensor, out: Tensor) -> None:
     """As :func:`norm_mish_add`."""
-    out.copy_(F.mish(F.layer_norm(x, x.shape[1:], scale, shift, EPSILON)) + shortcut)
+    out.copy_(F.mish(F.layer_norm(x, x.shape[1:], scale, shift, NORM_EPSILON)) + shortcut)
 
 
 def norm_qkv_plain(
@@ -127,7 +126,7 @@ def norm_qkv_plain(
 ) -> None:
     """As :func:`norm_qkv`."""
     inner = queries.shape[1]
-    packed = F.linear(F.layer_norm(x, x.shape[1:], eps=EPSILON), weight.float(), bias)
+    packed = F.linear(F.layer_norm(x, x.shape[1:], eps=NORM_EPSILON), weight.float(), bias)
     queries.copy_(packed[:, :inner])
     heads = packed[:, inner:].unflatten(1, (2, *places.pages.shape[-2:]))
     places.store(attention, heads.unflatten(0, (places.rows, places.new_frames)), step)
@@ -135,7 +134,7 @@ def norm_qkv_plain(
 
 def norm_widen_plain(x: Tensor, weight: Tensor, bias: Tensor, hidden: Tensor) -> None:
     """As :func:`norm_widen`."""
-    hidden.copy_(F.gelu(F.linear(F.layer_norm(x, x.shape[1:], eps=EPSILON), weight.float(), bias)))
+    hidden.copy_(F.gelu(F.linear(F.layer_norm(x, x.shape[1:], eps=NORM_EPSILON), weight.float(), bias)))
 
 
 def paged_attention_plain(
@@ -401,5 +400,5 @@ def trimmed(signal: Tensor, lengths: Tensor) -> Tensor:
 
 def activated(x: Tensor, activation: Activation) -> Tensor:
     """float32 ``[M, C]``: LayerNorm, Mish and the addition."""
-    normed = F.layer_norm(x.float(), x.shape[1:], activation.scale, activation.shift, EPSILON)
+    normed = F.layer_norm(x.float(), x.shape[1:], activation.scale, activation.shift, NORM_EPSILON)
     return F.mish(normed) + activation.added

@@ -3,15 +3,15 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import sysconfig
+from functools import partial
 
 import pytest
 import torch
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.kernels.choice import encoder_obstacle, solver_obstacle
-from cosyvoice_runtime.gpu.kernels.choice import fused_chosen
+from cosyvoice_runtime.gpu.kernels.choice import fused_chosen, machine_obstacle
 from cosyvoice_runtime.lm.kernels.choice import draw_obstacle, step_obstacle
-from cosyvoice_runtime.vocoder.kernels.choice import decoder_obstacle
 from making.architecture import FULL, TINY
 from making.architecture_cosyvoice3 import FULL as COSYVOICE3
 
@@ -61,7 +61,7 @@ def test_an_unknown_word_is_an_error():
         (solver_obstacle, torch.float16, [ESTIMATOR]),
         (solver_obstacle, torch.float16, [COSYVOICE3.flow.estimator]),
         (encoder_obstacle, torch.float16, [ENCODER]),
-        (decoder_obstacle, torch.float16, []),
+        (partial(machine_obstacle, wanted=torch.float16), torch.float16, []),
         (step_obstacle, torch.bfloat16, [SPEECH_LM]),
         (step_obstacle, torch.bfloat16, [COSYVOICE3.speech_lm]),
     ],

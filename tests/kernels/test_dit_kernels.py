@@ -16,13 +16,11 @@ from plain_kernels import (
 )
 from torch import nn
 
-from cosyvoice_runtime.flow.kernels.dense import dense
+from cosyvoice_runtime.flow.kernels.convolutions import LEAST_SPAN, GroupedConvWeights, grouped_conv
+from cosyvoice_runtime.flow.kernels.euler import linear_euler
 from cosyvoice_runtime.flow.kernels.fused_dit import modulations
-from cosyvoice_runtime.flow.kernels.grouped_conv import LEAST_SPAN, GroupedConvWeights, grouped_conv
-from cosyvoice_runtime.flow.kernels.linear_euler import linear_euler
-from cosyvoice_runtime.flow.kernels.modulated_norm import modulated_norm
-from cosyvoice_runtime.flow.kernels.residual_linear import residual_linear
-from cosyvoice_runtime.flow.kernels.turned_qkv import turned_qkv
+from cosyvoice_runtime.flow.kernels.layers import dense, modulated_norm, residual_linear
+from cosyvoice_runtime.flow.kernels.qkv import turned_qkv
 from cosyvoice_runtime.flow.torch.dit import Rotation
 from cosyvoice_runtime.gpu.kernels.tiles import Tile
 from small_places import STEPS, frames_of, random_places, same, two

@@ -12,7 +12,7 @@ from torch import Tensor
 from cosyvoice_runtime.checkpoint.config_vocoder import CausalVocoderConfig, VocoderConfig
 from cosyvoice_runtime.vocoder.kernels.fused_decoder import FusedDecoder
 from cosyvoice_runtime.vocoder.torch import HiFT
-from cosyvoice_runtime.vocoder.torch.rows import Rows
+from cosyvoice_runtime.vocoder.torch.source import Rows
 from making.architecture import TINY
 from making.random_tensors import random_tensors
 

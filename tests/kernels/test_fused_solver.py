@@ -9,14 +9,15 @@ import torch
 
 from capture_fake import ComputedAgain
 from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
-from cosyvoice_runtime.flow.kernels.dit_tiles import DiTTiles
-from cosyvoice_runtime.flow.kernels.solvers import fused_solver
-from cosyvoice_runtime.flow.prompt import TokenSpan
+from cosyvoice_runtime.flow.kernels.choice import fused_solver
+from cosyvoice_runtime.flow.kernels.fused_dit import DiTTiles
+from cosyvoice_runtime.flow.torch.call_inputs import BatchShape, PagedInputs
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.graphed_calls import CallBuckets
-from cosyvoice_runtime.flow.torch.paged_call import BatchShape, PagedCall, PagedInputs
+from cosyvoice_runtime.flow.torch.paged_call import PagedCall
 from cosyvoice_runtime.flow.torch.pages import PagePool
 from cosyvoice_runtime.flow.torch.stream import FlowStream
+from cosyvoice_runtime.flow.voice_flow import TokenSpan
 from cosyvoice_runtime.gpu.kernels.tiles import LEAN, UNSPLIT, Tile, Tiles, tiles_for
 from small_flow import CONFIG, COSYVOICE3, random_flow, random_prompt, random_tokens
 from small_places import random_places

@@ -18,14 +18,11 @@ from plain_kernels import (
 )
 from torch import Tensor
 
-from cosyvoice_runtime.flow.kernels.causal_conv import Activation, ConvWeights, causal_conv
-from cosyvoice_runtime.flow.kernels.guided_euler import guided_euler
-from cosyvoice_runtime.flow.kernels.norm_attention import norm_attention
-from cosyvoice_runtime.flow.kernels.norm_mish_add import norm_mish_add
-from cosyvoice_runtime.flow.kernels.norm_qkv import norm_qkv, packed_qkv
-from cosyvoice_runtime.flow.kernels.norm_widen import norm_widen
-from cosyvoice_runtime.flow.kernels.paged_attention import paged_attention
-from cosyvoice_runtime.flow.kernels.residual_linear import residual_linear
+from cosyvoice_runtime.flow.kernels.convolutions import Activation, ConvWeights, causal_conv
+from cosyvoice_runtime.flow.kernels.euler import guided_euler
+from cosyvoice_runtime.flow.kernels.layers import norm_mish_add, norm_widen, residual_linear
+from cosyvoice_runtime.flow.kernels.paged_attention import norm_attention, paged_attention
+from cosyvoice_runtime.flow.kernels.qkv import norm_qkv, packed_qkv
 from cosyvoice_runtime.gpu.kernels.tiles import Tile
 from small_places import STEPS, frames_of, kept, random_places, same, two
 

@@ -13,13 +13,11 @@ from plain_kernels import (
     residual_linear_plain,
 )
 
-from cosyvoice_runtime.flow.kernels.causal_conv import Activation, ConvWeights, causal_conv
-from cosyvoice_runtime.flow.kernels.norm_attention import norm_attention
-from cosyvoice_runtime.flow.kernels.norm_qkv import norm_qkv
-from cosyvoice_runtime.flow.kernels.norm_widen import norm_widen
-from cosyvoice_runtime.flow.kernels.paged_attention import paged_attention
-from cosyvoice_runtime.flow.kernels.residual_linear import residual_linear
-from cosyvoice_runtime.flow.torch.places import Places
+from cosyvoice_runtime.flow.kernels.convolutions import Activation, ConvWeights, causal_conv
+from cosyvoice_runtime.flow.kernels.layers import norm_widen, residual_linear
+from cosyvoice_runtime.flow.kernels.paged_attention import norm_attention, paged_attention
+from cosyvoice_runtime.flow.kernels.qkv import norm_qkv
+from cosyvoice_runtime.flow.torch.call_pages import Places
 from cosyvoice_runtime.gpu.kernels.tiles import JOINT, LARGE, LEAN, MEDIUM, SMALL, Tiles
 from gpu_close import CALLS, TOLERANCE, close, full, half
 from small_places import kept, random_places, two

@@ -16,7 +16,7 @@ from plain_kernels import (
 from torch import Tensor
 
 from capture_fake import play_back
-from cosyvoice_runtime.flow.free_pages import FIRST_PAGE, WASTE_PAGE
+from cosyvoice_runtime.flow.page_store import FIRST_PAGE, WASTE_PAGE
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.lm.kernels.fused_prefill import FusedPrefill
 from cosyvoice_runtime.lm.kernels.layer_pages import PromptPlaces, RotaryTable

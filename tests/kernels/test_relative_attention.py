@@ -16,22 +16,25 @@ from torch import Tensor
 from capture_fake import ComputedAgain
 from cosyvoice_runtime.checkpoint.config_flow import EncoderConfig
 from cosyvoice_runtime.engine.runtimes import torch_graphs
-from cosyvoice_runtime.flow.kernels.fused_encoder import FusedEncoder, FusedStack, relative_weights
-from cosyvoice_runtime.flow.kernels.relative_attention import (
+from cosyvoice_runtime.flow.kernels.choice import fused_solver
+from cosyvoice_runtime.flow.kernels.fused_encoder import (
+    FusedEncoder,
+    FusedStack,
     RelativeWeights,
     join,
     relative_attention,
+    relative_weights,
 )
-from cosyvoice_runtime.flow.kernels.solvers import fused_solver
-from cosyvoice_runtime.flow.past_layout import PastLayout
-from cosyvoice_runtime.flow.prompt import TokenSpan
+from cosyvoice_runtime.flow.page_store import PastLayout
+from cosyvoice_runtime.flow.torch.call_inputs import BatchShape, PagedInputs
+from cosyvoice_runtime.flow.torch.call_pages import PagePlaces
 from cosyvoice_runtime.flow.torch.encoder import EncoderLayer, RelativePositions
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.graphed_calls import FEW_PASTS, MOST_PAGES, PASTS, CallBuckets
-from cosyvoice_runtime.flow.torch.paged_call import BatchShape, PagedCall, PagedInputs
+from cosyvoice_runtime.flow.torch.paged_call import PagedCall
 from cosyvoice_runtime.flow.torch.pages import PagedPast, PagePool
-from cosyvoice_runtime.flow.torch.places import PagePlaces
 from cosyvoice_runtime.flow.torch.stream import FlowStream
+from cosyvoice_runtime.flow.voice_flow import TokenSpan
 from cosyvoice_runtime.gpu.kernels.tiles import JOIN, RELATIVE, Tile, relative_splits
 from small_flow import COSYVOICE3, random_flow, random_prompt, random_tokens
 from small_places import random_places, same

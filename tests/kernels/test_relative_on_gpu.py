@@ -10,9 +10,9 @@ from plain_kernels import relative_attention_plain
 from torch import Tensor
 
 from cosyvoice_runtime.flow.kernels.fused_encoder import FusedStack, relative_weights
-from cosyvoice_runtime.flow.past_layout import PastLayout
+from cosyvoice_runtime.flow.page_store import PastLayout
+from cosyvoice_runtime.flow.torch.call_pages import PagePlaces
 from cosyvoice_runtime.flow.torch.encoder import EncoderLayer
-from cosyvoice_runtime.flow.torch.places import PagePlaces
 from cosyvoice_runtime.gpu.kernels.tiles import RELATIVE, Tile
 from gpu_close import CALLS, close, full, half
 from making.architecture import FULL

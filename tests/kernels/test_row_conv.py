@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from cosyvoice_runtime.gpu.kernels.tiles import Tile
 from cosyvoice_runtime.vocoder.kernels.fused_decoder import convolution, strided, upsampling
-from cosyvoice_runtime.vocoder.kernels.row_conv import RowConvWeights, row_conv
-from cosyvoice_runtime.vocoder.kernels.snakes import snakes
+from cosyvoice_runtime.vocoder.kernels.row_conv import RowConvWeights, row_conv, snakes
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 TILE = Tile(16, 32, 16, stages=2)

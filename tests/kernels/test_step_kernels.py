@@ -16,7 +16,7 @@ from plain_kernels import (
 )
 from torch import Tensor
 
-from cosyvoice_runtime.flow.free_pages import FIRST_PAGE, WASTE_PAGE
+from cosyvoice_runtime.flow.page_store import FIRST_PAGE, WASTE_PAGE
 from cosyvoice_runtime.lm.cache import PAGE
 from cosyvoice_runtime.lm.kernels.fused_step import FusedStep
 from cosyvoice_runtime.lm.kernels.layer_pages import CacheLayer, RotaryTable

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 )
 
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
-from cosyvoice_runtime.flow.free_pages import FIRST_PAGE, WASTE_PAGE, ZERO_PAGE
+from cosyvoice_runtime.flow.page_store import FIRST_PAGE, WASTE_PAGE, ZERO_PAGE
 from cosyvoice_runtime.lm.cache import CachePool, CacheSlots, PageLedger
 from cosyvoice_runtime.lm.generation import FinishReason, Generation
 from cosyvoice_runtime.lm.prefills import Prefill

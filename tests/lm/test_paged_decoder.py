@@ -22,7 +22,7 @@ from lm_utterances import (
 )
 
 from capture_fake import TracingCapture, play_back
-from cosyvoice_runtime.flow.free_pages import FIRST_PAGE
+from cosyvoice_runtime.flow.page_store import FIRST_PAGE
 from cosyvoice_runtime.lm.cache import CachePool
 from cosyvoice_runtime.lm.generation import FinishReason, Generation
 from cosyvoice_runtime.lm.prompt import Prompt

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.flow.prompt import FlowPrompt
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.stream import FlowStream
+from cosyvoice_runtime.flow.voice_flow import FlowPrompt
 from cosyvoice_runtime.token2wav.token2wav import Token2Wav
 from cosyvoice_runtime.vocoder.torch import HiFT, HiFTStream
 from examples import examples

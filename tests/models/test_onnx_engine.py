@@ -21,7 +21,7 @@ from cosyvoice_runtime.lm.onnx.export import export_lm
 from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
 from cosyvoice_runtime.supervisor import Server
-from cosyvoice_runtime.token2wav.onnx.export import export_wave
+from cosyvoice_runtime.token2wav.onnx_export import export_wave
 
 TOLERANCE = 2e-3
 """Of the waveform, full scale 1: roundings of the mel differ, which the running phase adds up."""

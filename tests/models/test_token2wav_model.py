@@ -12,7 +12,7 @@ from tritonclient.utils import InferenceServerException
 from wave_client import Client, chunk_inputs, prompt_inputs, random_prompt, random_tokens, speak
 
 from cosyvoice_runtime.engine.runtimes.torch_runtime import load_token2wav
-from cosyvoice_runtime.flow.prompt import FlowPrompt
+from cosyvoice_runtime.flow.voice_flow import FlowPrompt
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
 from cosyvoice_runtime.supervisor import Server
 from cosyvoice_runtime.token2wav.token2wav import Token2Wav

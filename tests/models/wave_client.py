@@ -11,7 +11,7 @@ import torch
 import tritonclient.grpc as triton
 
 from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
-from cosyvoice_runtime.flow.prompt import FlowPrompt
+from cosyvoice_runtime.flow.voice_flow import FlowPrompt
 from cosyvoice_runtime.supervisor import Server
 from prompts import prompt_of_tensors
 

@@ -13,8 +13,8 @@ from cosyvoice_runtime.flow.onnx.flow import OnnxFlow
 from cosyvoice_runtime.flow.solvers import EULER
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats, graph_path
-from cosyvoice_runtime.token2wav.onnx.parts import decoder_graph, flow_parts
-from cosyvoice_runtime.vocoder.onnx import f0_graph as hift_f0_graph
+from cosyvoice_runtime.token2wav.onnx_export import decoder_graph, flow_graphs
+from cosyvoice_runtime.vocoder.onnx import decoder_graph as hift_f0_graph
 from cosyvoice_runtime.vocoder.onnx.vocoder import OnnxVocoder
 from cosyvoice_runtime.vocoder.torch import HiFT
 from module_weights import weights_of
@@ -37,7 +37,7 @@ def flows(
     network = random_network(config=config)
     weights = weights_of(network)  # before the flow drops some
     flow = Flow(config, network, num_steps, solver=solver)
-    estimator, parts = within(weights, "estimator."), flow_parts(config)
+    estimator, parts = within(weights, "estimator."), flow_graphs(config)
     write(directory, parts.encoder(weights, config))
     write(directory, parts.estimator(estimator, config.estimator, config.mel_bins, formats))
     write(directory, parts.times(estimator, config.estimator))

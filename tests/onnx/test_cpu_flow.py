@@ -11,10 +11,9 @@ from small_runtime import FLOWS, flows
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.onnx.flow import MOST_BLOCKS, OnnxFlow, OnnxFlowStream
-from cosyvoice_runtime.flow.onnx.solver import accumulated_times
-from cosyvoice_runtime.flow.solvers import ADAMS_BASHFORTH
-from cosyvoice_runtime.flow.torch.estimator import _accumulated, time_steps
+from cosyvoice_runtime.flow.solvers import ADAMS_BASHFORTH, accumulated_times
 from cosyvoice_runtime.flow.torch.flow import Flow
+from cosyvoice_runtime.flow.torch.solver import _accumulated, time_steps
 from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats
 from examples import examples
 from small_flow import CONFIG, random_prompt, random_tokens

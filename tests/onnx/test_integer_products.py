@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from cosyvoice_runtime.onnx.graph import FLOAT, Graph
-from cosyvoice_runtime.onnx.integer_product_graph import MOST, IntegerProducts, quantised_rows
+from cosyvoice_runtime.onnx.runtime_graph import MOST, IntegerProducts, quantised_rows
 from cosyvoice_runtime.onnx.session import open_session
 
 ROWS, INSIDE, OUT = 9, 50, 24

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cosyvoice_runtime.flow.onnx.page_codes import LARGEST, page_code
-from cosyvoice_runtime.flow.onnx.page_scales_graph import PageScales, largest, scale
+from cosyvoice_runtime.flow.onnx.page_codes import LARGEST, PageScales, largest, page_code, scale
 
 CHANNELS, INNER = 24, 16
 

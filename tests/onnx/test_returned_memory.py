@@ -8,7 +8,7 @@ from small_runtime import flows
 
 from cosyvoice_runtime.flow.onnx.flow import OnnxFlowStream
 from cosyvoice_runtime.lm.onnx.speech_lm import OnnxKVCache
-from cosyvoice_runtime.onnx.returned_memory import ReturnedMemory
+from cosyvoice_runtime.onnx.memory import ReturnedMemory
 from resident import resident_mib
 
 MIB = 2**20

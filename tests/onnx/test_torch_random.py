@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from cosyvoice_runtime.flow.prompt import MAX_FRAMES
-from cosyvoice_runtime.flow.torch.estimator import start_noise
+from cosyvoice_runtime.flow.torch.solver import start_noise
+from cosyvoice_runtime.flow.voice_flow import MAX_FRAMES
 from cosyvoice_runtime.onnx.torch_random import TorchRandom
-from cosyvoice_runtime.vocoder.onnx.source_noise import CpuSourceNoise
+from cosyvoice_runtime.vocoder.onnx.source import CpuSourceNoise
 from cosyvoice_runtime.vocoder.torch import SourceNoise
 
 SEEDS = [0, 1, 2**32 - 1, 2**32 + 7, 2**63 - 1]

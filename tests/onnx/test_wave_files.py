@@ -9,8 +9,8 @@ import pytest
 
 from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.onnx.wave_graphs import GRAPHS, EstimatorFormats, graph_path
-from cosyvoice_runtime.token2wav.onnx.export import export_wave
-from cosyvoice_runtime.token2wav.onnx.files import require_wave, wave_directory
+from cosyvoice_runtime.token2wav.onnx_export import export_wave
+from cosyvoice_runtime.token2wav.onnx_files import require_wave, wave_directory
 
 FLOAT32 = EstimatorFormats()
 

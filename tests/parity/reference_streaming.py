@@ -15,9 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cosyvoice_runtime.flow.prompt import FlowPrompt
 from cosyvoice_runtime.flow.torch.flow import Flow
-from cosyvoice_runtime.vocoder.torch import HiFT, change_speed
+from cosyvoice_runtime.flow.voice_flow import FlowPrompt
+from cosyvoice_runtime.vocoder.torch import HiFT
+from vocoder_calls import change_speed
 
 CACHED_FRAMES = 8
 """Frames of mel, source and speech kept between chunks (``mel_cache_len`` of the published code)."""

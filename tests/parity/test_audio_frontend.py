@@ -9,13 +9,12 @@ import pytest
 from goldens import Case, cases, tensors
 
 from cosyvoice_runtime.arrays import Floats
-from cosyvoice_runtime.audio import log_mel, mel
+from cosyvoice_runtime.audio import mel
+from cosyvoice_runtime.audio.audio import EXTRACTOR_SAMPLE_RATE
 from cosyvoice_runtime.audio.fbank import centred_fbank, fbank
-from cosyvoice_runtime.audio.filters import slaney_filters
-from cosyvoice_runtime.audio.log_mel import log_mel_spectrogram
-from cosyvoice_runtime.audio.mel import mel_spectrogram
-from cosyvoice_runtime.audio.rates import EXTRACTOR_SAMPLE_RATE
+from cosyvoice_runtime.audio.mel import log_mel_spectrogram, mel_spectrogram
 from cosyvoice_runtime.audio.resample import resample
+from cosyvoice_runtime.audio.spectra import slaney_filters
 
 if TYPE_CHECKING:
     from goldens import Compare
@@ -55,7 +54,7 @@ def test_filters_equal_reference(compare: Compare) -> None:
     mel_filters = slaney_filters(24_000, 1920, mel.MEL_BINS, 8000.0)
     compare("mel24k", mel_filters, expected["filters.mel24k"], 1e-7)
     log_mel_filters = slaney_filters(
-        EXTRACTOR_SAMPLE_RATE, log_mel.FFT_SIZE, log_mel.LOG_MEL_BINS, log_mel.HIGH_HZ
+        EXTRACTOR_SAMPLE_RATE, mel.LOG_MEL_WINDOW, mel.LOG_MEL_BINS, mel.LOG_MEL_HIGH_HZ
     )
     compare("whisper128", log_mel_filters, expected["filters.whisper128"], 1e-7)
 

@@ -10,10 +10,10 @@ import torch
 from goldens import COSYVOICE_300M, Case
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.flow.prompt import FlowPrompt
-from cosyvoice_runtime.flow.torch.estimator import Conditions
 from cosyvoice_runtime.flow.torch.regulated_flow import RegulatedFlow
 from cosyvoice_runtime.flow.torch.resampling_estimator import ResamplingEstimator
+from cosyvoice_runtime.flow.torch.solver import Conditions
+from cosyvoice_runtime.flow.voice_flow import FlowPrompt
 
 TOLERANCE = 1e-4
 CONFIG = COSYVOICE_300M.config().flow

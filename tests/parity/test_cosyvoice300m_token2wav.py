@@ -9,8 +9,8 @@ import pytest
 import torch
 from goldens import COSYVOICE_300M, Case, Compare
 
-from cosyvoice_runtime.flow.prompt import FlowPrompt
 from cosyvoice_runtime.flow.torch.regulated_flow import RegulatedFlow
+from cosyvoice_runtime.flow.voice_flow import FlowPrompt
 from cosyvoice_runtime.token2wav.chunked_token2wav import CACHED_FRAMES, ChunkedToken2Wav, fade
 from cosyvoice_runtime.vocoder.torch import HiFT
 from cosyvoice_runtime.vocoder.torch.sampled_phase import RandomStart

@@ -8,13 +8,13 @@ import pytest
 import torch
 from goldens import COSYVOICE3, Case
 
-from cosyvoice_runtime.flow.prompt import FlowPrompt
 from cosyvoice_runtime.flow.torch.dit import DiT, Rotation
-from cosyvoice_runtime.flow.torch.estimator import Conditions, start_noise, time_sinusoid, time_steps
-from cosyvoice_runtime.flow.torch.flow import Flow, FlowNetwork
+from cosyvoice_runtime.flow.torch.estimator import time_sinusoid
+from cosyvoice_runtime.flow.torch.flow import Flow, FlowNetwork, state_dict
 from cosyvoice_runtime.flow.torch.layers import NoPast, visible_keys
-from cosyvoice_runtime.flow.torch.parts import state_dict
+from cosyvoice_runtime.flow.torch.solver import Conditions, start_noise, time_steps
 from cosyvoice_runtime.flow.torch.stream import FlowStream
+from cosyvoice_runtime.flow.voice_flow import FlowPrompt
 from prompts import prompt_of_tensors
 
 TOLERANCE = 1e-4

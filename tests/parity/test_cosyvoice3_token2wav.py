@@ -14,12 +14,13 @@ import torch
 from goldens import COSYVOICE3, Case, Compare
 from rounding import compare_waves, rounded, rounding_effect
 
-from cosyvoice_runtime.flow.prompt import FlowPrompt
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.stream import FlowStream
+from cosyvoice_runtime.flow.voice_flow import FlowPrompt
 from cosyvoice_runtime.token2wav.token2wav import Token2Wav
-from cosyvoice_runtime.vocoder.torch import HiFT, HiFTStream, change_speed
+from cosyvoice_runtime.vocoder.torch import HiFT, HiFTStream
 from prompts import prompt_of_tensors
+from vocoder_calls import change_speed
 
 TOLERANCE = 1e-3
 """Root mean square, full scale is 1."""

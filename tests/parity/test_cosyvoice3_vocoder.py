@@ -12,8 +12,9 @@ import pytest
 import torch
 from goldens import COSYVOICE3, Case, Compare
 
-from cosyvoice_runtime.vocoder.torch import HiFT, context, open_state, stream
-from cosyvoice_runtime.vocoder.torch.fixed_noise import uniform_noise
+from cosyvoice_runtime.vocoder.torch import HiFT, context
+from cosyvoice_runtime.vocoder.torch.causal import uniform_noise
+from vocoder_calls import open_state, stream
 
 CONFIG = COSYVOICE3.config().vocoder
 CASES = COSYVOICE3.cases("hift")

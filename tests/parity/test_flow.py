@@ -8,12 +8,12 @@ import pytest
 import torch
 from goldens import Case, cases, config, tensors
 
-from cosyvoice_runtime.flow.prompt import FlowPrompt
 from cosyvoice_runtime.flow.torch.encoder import relative_positions
-from cosyvoice_runtime.flow.torch.estimator import Conditions, FlowSolver, start_noise, time_steps
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.layers import NoPast, visible_keys
+from cosyvoice_runtime.flow.torch.solver import Conditions, FlowSolver, start_noise, time_steps
 from cosyvoice_runtime.flow.torch.stream import FlowStream
+from cosyvoice_runtime.flow.voice_flow import FlowPrompt
 from prompts import prompt_of_tensors
 
 TOLERANCE = 1e-4

@@ -18,8 +18,9 @@ from reference_streaming import single_precision_source, vocode
 from rounding import F0_ROUNDING, compare_waves, rounded, rounding_effect
 from torch import Tensor
 
-from cosyvoice_runtime.vocoder.torch import HiFT, open_state, stream
-from cosyvoice_runtime.vocoder.torch.rows import Rows
+from cosyvoice_runtime.vocoder.torch import HiFT
+from cosyvoice_runtime.vocoder.torch.source import Rows
+from vocoder_calls import open_state, stream
 
 WAVE = 1e-3
 CASES = goldens.cases("hift")

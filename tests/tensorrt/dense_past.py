@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.flow.past_layout import PastLayout, Tail
+from cosyvoice_runtime.flow.page_store import PastLayout, Tail
 
 
 class DensePast:

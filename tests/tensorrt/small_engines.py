@@ -13,7 +13,7 @@ import torch
 from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
 from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
 from cosyvoice_runtime.flow.export import encoder, estimator
-from cosyvoice_runtime.tensorrt.parts import decoder_graph, flow_graphs
+from cosyvoice_runtime.tensorrt.graph_files import decoder_graph, flow_graphs
 from cosyvoice_runtime.tensorrt.ports import CompiledNetwork, FittedNetwork, GraphPorts
 from cosyvoice_runtime.tensorrt.shapes import Shapes
 from cosyvoice_runtime.tensorrt.token2wav_engines import Token2WavEngines

@@ -15,7 +15,7 @@ from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.engine.runtimes.torch_runtime import load_token2wav
 from cosyvoice_runtime.errors import EngineFileError, InvalidInput
-from cosyvoice_runtime.flow.prompt import FlowPrompt
+from cosyvoice_runtime.flow.voice_flow import FlowPrompt
 from cosyvoice_runtime.gpu.cuda_graphs import EagerCalls
 from cosyvoice_runtime.manifest import Manifest
 from cosyvoice_runtime.serving.hosted.extractors import engine_of

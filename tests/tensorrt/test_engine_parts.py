@@ -11,14 +11,15 @@ from small_engines import FLOWS, SHAPES, VOCODERS, engines
 from torch import Tensor
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.flow.past_layout import PastLayout
+from cosyvoice_runtime.flow.page_store import PastLayout
 from cosyvoice_runtime.flow.torch.pages import PagedPast
 from cosyvoice_runtime.flow.torch.stream import FlowStream
 from cosyvoice_runtime.tensorrt.token2wav_engines import Token2WavEngines
-from cosyvoice_runtime.vocoder.torch import HiFT, open_state, stream
+from cosyvoice_runtime.vocoder.torch import HiFT
 from onnx_network import OnnxNetwork
 from small_flow import random_flow, random_prompt, random_tokens
 from small_hift import published_tensors, random_mel
+from vocoder_calls import open_state, stream
 
 TOLERANCE = 1e-4
 HOPS = [[25, 25, 60, 7], [3, 47, 50, 25], [120, 1, 1, 1]]

@@ -13,7 +13,7 @@ from torch import Tensor
 from cosyvoice_runtime.flow.export.encoder import encoder_graph
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.layers import NoPast, visible_keys
-from cosyvoice_runtime.tensorrt.parts import flow_graphs
+from cosyvoice_runtime.tensorrt.graph_files import flow_graphs
 from module_weights import weights_of
 from onnx_network import OnnxNetwork
 from small_flow import CONFIG, COSYVOICE3, random_flow

@@ -9,8 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from cosyvoice_runtime.tensorrt.parts import decoder_graph
-from cosyvoice_runtime.vocoder.torch.rows import Rows
+from cosyvoice_runtime.tensorrt.graph_files import decoder_graph
+from cosyvoice_runtime.vocoder.torch.source import Rows
 from module_weights import weights_of
 from onnx_network import OnnxNetwork
 from small_hift import CAUSAL, CONFIGS, OTHER_CAUSAL, random_mel, small_hift

@@ -16,8 +16,7 @@ from torch import Tensor
 from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.flow.torch.stream import FlowStream
 from cosyvoice_runtime.gpu.cuda_graphs import EagerCalls
-from cosyvoice_runtime.tensorrt.cuda import Cuda
-from cosyvoice_runtime.tensorrt.engine import TensorRTEngine
+from cosyvoice_runtime.tensorrt.engine import Cuda, TensorRTEngine
 from cosyvoice_runtime.tensorrt.engine_files import build_engine
 from cosyvoice_runtime.tensorrt.network import TensorRTNetwork
 from cosyvoice_runtime.tensorrt.ports import FittedNetwork, GraphPorts, Tensors

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.token2wav.speed_change import SpeedChange
-from cosyvoice_runtime.vocoder.torch.stream import change_speed
+from vocoder_calls import change_speed
 
 speeds = st.floats(0.5, 2.0)
 

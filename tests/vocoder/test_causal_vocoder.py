@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capture_fake import TracingCapture
-from cosyvoice_runtime.vocoder.torch import HiFT, context, open_state, stream
-from cosyvoice_runtime.vocoder.torch.graphed_windows import GraphedWindows
+from cosyvoice_runtime.vocoder.torch import HiFT, context
+from cosyvoice_runtime.vocoder.torch.windows import GraphedWindows
 from examples import examples
 from small_hift import CAUSAL, OTHER_CAUSAL, random_mel, small_hift, streamed
+from vocoder_calls import open_state, stream
 
 CONFIGS = {"published": CAUSAL, "other": OTHER_CAUSAL}
 ROUNDING = 1e-6

@@ -14,7 +14,7 @@ from cosyvoice_runtime.flow.torch.batched_mel import (
     joined_mel,
     mel_tensor,
 )
-from cosyvoice_runtime.vocoder.torch.given_mel import GivenMel
+from cosyvoice_runtime.vocoder.torch.window_memory import GivenMel
 
 BINS = 3
 

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from capture_fake import TracingCapture
-from cosyvoice_runtime.vocoder.torch import SourceNoise, context, open_state, stream
-from cosyvoice_runtime.vocoder.torch.graphed_windows import GraphedWindows
+from cosyvoice_runtime.vocoder.torch import SourceNoise, context
+from cosyvoice_runtime.vocoder.torch.windows import GraphedWindows
 from small_hift import OTHER, random_mel, small_hift, whole
+from vocoder_calls import open_state, stream
 
 ROUNDING = 1e-7
 LONGEST = 60

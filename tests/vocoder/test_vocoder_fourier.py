@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from cosyvoice_runtime.vocoder.torch.hift import Fourier
-from cosyvoice_runtime.vocoder.torch.rows import Rows
+from cosyvoice_runtime.vocoder.torch.source import Rows
 
 CPU = torch.device("cpu")
 SIZES = [(16, 4), (8, 2), (12, 5)]

@@ -5,9 +5,8 @@ import torch
 
 from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
 from cosyvoice_runtime.errors import CheckpointError
-from cosyvoice_runtime.vocoder.context import context
-from cosyvoice_runtime.vocoder.geometry import stages
-from cosyvoice_runtime.vocoder.torch.rows import Rows
+from cosyvoice_runtime.vocoder.geometry import context, stages
+from cosyvoice_runtime.vocoder.torch.source import Rows
 from small_hift import CONFIGS, PUBLISHED, random_mel, small_hift
 
 

@@ -4,8 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from cosyvoice_runtime.vocoder.torch.rows import Rows
-from cosyvoice_runtime.vocoder.torch.source import HarmonicSource, PhaseCarry
+from cosyvoice_runtime.vocoder.torch.source import HarmonicSource, PhaseCarry, Rows
 from small_hift import PUBLISHED, small_hift
 
 HOP = PUBLISHED.hop

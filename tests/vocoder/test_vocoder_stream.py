@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.vocoder.torch import SourceNoise, context, open_state, stream
+from cosyvoice_runtime.vocoder.torch import SourceNoise, context
 from examples import examples
 from small_hift import CONFIGS, OTHER, PUBLISHED, random_mel, small_hift, streamed, whole
+from vocoder_calls import open_state, stream
 
 ROUNDING = 1e-7
 """Of the float32 waveform, where the decoder is float64."""

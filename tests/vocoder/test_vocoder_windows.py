@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from cosyvoice_runtime.vocoder.torch import open_state, stream
 from small_hift import OTHER, random_mel, small_hift, whole
+from vocoder_calls import open_state, stream
 
 
 def test_a_decoder_in_float32_leaves_the_mel_that_waits_as_it_was():

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto
 
 from cosyvoice_runtime.audio.fbank import centred_fbank
-from cosyvoice_runtime.audio.log_mel import log_mel_spectrogram
+from cosyvoice_runtime.audio.mel import log_mel_spectrogram
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput, NotFiniteError
 from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
 from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer

@@ -9,9 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from cosyvoice_runtime.arrays import Array
-from cosyvoice_runtime.audio.speed import check_speed
+from cosyvoice_runtime.audio.audio import check_speed
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.flow.prompt import FlowPrompt
+from cosyvoice_runtime.flow.voice_flow import FlowPrompt
 from cosyvoice_runtime.voice.digest import content_hash
 
 MAX_KEY_LENGTH = 256

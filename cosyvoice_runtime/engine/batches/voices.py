@@ -11,8 +11,7 @@ from cosyvoice_runtime.engine.batches.chunk import PromptTensors
 from cosyvoice_runtime.engine.batches.usage import MemoryUsage
 from cosyvoice_runtime.engine.batches.usual_pages import UsualPages
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError
-from cosyvoice_runtime.flow.prompt import FlowPrompt
-from cosyvoice_runtime.flow.voice_flow import FlowPrefix, VoiceFlow
+from cosyvoice_runtime.flow.voice_flow import FlowPrefix, FlowPrompt, VoiceFlow
 from cosyvoice_runtime.voice.digest import KEY
 
 INPUT_NAMES = {

@@ -12,7 +12,7 @@ from cosyvoice_runtime.flow.onnx.flow import OnnxFlow, OnnxFlowStream
 from cosyvoice_runtime.onnx.cpu_features import tell_cpu
 from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats
 from cosyvoice_runtime.settings import Token2WavSettings
-from cosyvoice_runtime.token2wav.onnx.files import require_wave
+from cosyvoice_runtime.token2wav.onnx_files import require_wave
 from cosyvoice_runtime.token2wav.token2wav import Token2Wav
 from cosyvoice_runtime.vocoder.onnx.vocoder import OnnxVocoder
 

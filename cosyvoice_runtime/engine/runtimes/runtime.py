@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cosyvoice_runtime.flow.prompt import FlowPrompt
+from cosyvoice_runtime.flow.voice_flow import FlowPrompt
 from cosyvoice_runtime.gpu.partitions.shared_gpu import Later
 from cosyvoice_runtime.token2wav.any_token2wav import AnyToken2Wav
 

@@ -19,11 +19,10 @@ from cosyvoice_runtime.flow.torch.graphed_calls import CallBuckets
 from cosyvoice_runtime.flow.torch.paged_call import PagedSolver
 from cosyvoice_runtime.gpu.buckets import batch_buckets
 from cosyvoice_runtime.gpu.cuda_graphs import CudaGraphCapture, PacedCapture
-from cosyvoice_runtime.gpu.kernels.choice import fused_chosen
+from cosyvoice_runtime.gpu.kernels.choice import fused_chosen, machine_obstacle
 from cosyvoice_runtime.gpu.partitions.partition import GpuPart, GpuParts
 from cosyvoice_runtime.gpu.partitions.shared_gpu import Later
 from cosyvoice_runtime.settings import Token2WavSettings
-from cosyvoice_runtime.vocoder.kernels.choice import decoder_obstacle
 from cosyvoice_runtime.vocoder.torch import HiFT
 
 logger = logging.getLogger(__name__)
@@ -161,7 +160,7 @@ def _fused_solver(flow: Flow, settings: Token2WavSettings) -> PagedSolver | None
     if not fused_chosen(settings.kernels, "the flow's steps", flow.device, obstacle):
         return None
     # defines Triton kernels, which only the CUDA build of torch brings
-    from cosyvoice_runtime.flow.kernels.solvers import fused_solver
+    from cosyvoice_runtime.flow.kernels.choice import fused_solver
 
     return fused_solver(flow)
 
@@ -182,7 +181,7 @@ def _fuse_encoder(flow: Flow, settings: Token2WavSettings) -> None:
 
 def _fuse_decoder(vocoder: HiFT, settings: Token2WavSettings) -> None:
     """Let fused kernels take the decoder where they can and the settings say so."""
-    obstacle = decoder_obstacle(vocoder.device, getattr(torch, settings.dtype))
+    obstacle = machine_obstacle(vocoder.device, getattr(torch, settings.dtype), torch.float16)
     if not fused_chosen(settings.kernels, "the vocoder's decoder", vocoder.device, obstacle):
         return
     # defines Triton kernels, which only the CUDA build of torch brings

@@ -9,7 +9,7 @@ from cosyvoice_runtime.flow.torch.paged_call import PagedSolver
 from cosyvoice_runtime.flow.torch.stream import FlowStream
 from cosyvoice_runtime.gpu.cuda_graphs import GraphCapture
 from cosyvoice_runtime.token2wav.token2wav import Token2Wav
-from cosyvoice_runtime.vocoder.context import context
+from cosyvoice_runtime.vocoder.geometry import context
 from cosyvoice_runtime.vocoder.torch import HiFTStream
 
 

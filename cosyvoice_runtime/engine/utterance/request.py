@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from numbers import Integral
 
 from cosyvoice_runtime.arrays import Floats
-from cosyvoice_runtime.audio.speed import check_speed
+from cosyvoice_runtime.audio.audio import check_speed
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families.tokens import END_OF_PROMPT
 from cosyvoice_runtime.lm.generation import FinishReason

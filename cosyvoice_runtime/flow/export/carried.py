@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from cosyvoice_runtime.flow.past_layout import PastLayout
+from cosyvoice_runtime.flow.page_store import PastLayout
 from cosyvoice_runtime.onnx import layers
 from cosyvoice_runtime.onnx.graph import INT64, Graph, Value
 

@@ -11,7 +11,7 @@ import onnx
 from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
 from cosyvoice_runtime.flow.export.carried import Carried, CarriedTails
-from cosyvoice_runtime.flow.past_layout import PastLayout
+from cosyvoice_runtime.flow.page_store import PastLayout
 from cosyvoice_runtime.onnx import layers
 from cosyvoice_runtime.onnx.graph import BOOL, FLOAT, INT64, Graph, Value
 

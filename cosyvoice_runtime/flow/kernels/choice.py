@@ -1,12 +1,14 @@
-"""Whether the fused kernels can compute a flow."""
+"""Whether the fused kernels can compute a flow, and those of its family."""
 
 from __future__ import annotations
 
 import torch
 
 from cosyvoice_runtime.checkpoint.config_flow import DiTConfig, EncoderConfig, EstimatorConfig
-from cosyvoice_runtime.families import flow_parts
+from cosyvoice_runtime.families import flow_parts, load
 from cosyvoice_runtime.flow.solvers import EULER
+from cosyvoice_runtime.flow.torch.flow import Flow
+from cosyvoice_runtime.flow.torch.paged_call import PagedSolver
 from cosyvoice_runtime.gpu.kernels.choice import LEAST_DEPTH, machine_obstacle
 
 
@@ -38,3 +40,15 @@ def encoder_obstacle(device: torch.device, dtype: torch.dtype, config: EncoderCo
     if size & (size - 1) or size < LEAST_DEPTH:
         return f"a head of the encoder has {size} values: no power of two, or too few"
     return None
+
+
+def fused_solver(flow: Flow, chained: bool = True) -> PagedSolver:
+    """Fused solver of a flow on a GPU that the kernels fit, for all of that GPU.
+
+    Args:
+        chained: kernels start while the one before ends.
+    """
+    place = flow_parts(flow.config.estimator).fused_solver
+    assert place is not None, "solver_obstacle tells of flows without kernels"
+    solver: PagedSolver = load(place)(flow, chained)
+    return solver

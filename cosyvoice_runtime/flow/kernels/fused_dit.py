@@ -4,28 +4,96 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 from torch.nn import Module
 
-from cosyvoice_runtime.flow.kernels.dense import dense
-from cosyvoice_runtime.flow.kernels.dit_tiles import DiTTiles, dit_tiles_for
+from cosyvoice_runtime.flow.kernels.convolutions import GroupedConvWeights, grouped_conv
+from cosyvoice_runtime.flow.kernels.euler import linear_euler
 from cosyvoice_runtime.flow.kernels.fused_solver import multiprocessors_of
-from cosyvoice_runtime.flow.kernels.grouped_conv import GroupedConvWeights, grouped_conv
-from cosyvoice_runtime.flow.kernels.linear_euler import linear_euler
-from cosyvoice_runtime.flow.kernels.modulated_norm import modulated_norm
-from cosyvoice_runtime.flow.kernels.norm_qkv import Linear, linear_of, softmax_scale
+from cosyvoice_runtime.flow.kernels.layers import dense, modulated_norm, residual_linear
 from cosyvoice_runtime.flow.kernels.paged_attention import paged_attention
-from cosyvoice_runtime.flow.kernels.residual_linear import residual_linear
-from cosyvoice_runtime.flow.kernels.turned_qkv import turned_qkv
-from cosyvoice_runtime.flow.prompt import MAX_FRAMES
+from cosyvoice_runtime.flow.kernels.qkv import Linear, linear_of, softmax_scale, turned_qkv
+from cosyvoice_runtime.flow.torch.call_pages import Places
 from cosyvoice_runtime.flow.torch.dit import BLOCK_MODULATIONS, DiT, DiTBlock, GroupedConv, Rotation
-from cosyvoice_runtime.flow.torch.estimator import Conditions, FlowSolver
 from cosyvoice_runtime.flow.torch.flow import Flow
-from cosyvoice_runtime.flow.torch.places import Places
+from cosyvoice_runtime.flow.torch.solver import Conditions, FlowSolver
+from cosyvoice_runtime.flow.voice_flow import MAX_FRAMES
 from cosyvoice_runtime.gpu.kernels.arithmetic import EARLY, LATE, NOT_CHAINED
+from cosyvoice_runtime.gpu.kernels.tiles import AttentionParts, Tile, up_to
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiTTiles(AttentionParts):
+    """The tiles of all kernels.
+
+    Attributes:
+        norm: of rows before each layer and before the last one.
+        enter, conv: of the input's layer, and of the convolutions that give order.
+        out, narrow: the layers on the residual.
+        leave: the last layer and the Euler step.
+    """
+
+    norm: Tile
+    enter: Tile
+    conv: Tile
+    qkv: Tile
+    attention: Tile = field(default=Tile(64, 64))
+    out: Tile
+    widen: Tile
+    narrow: Tile
+    leave: Tile
+
+
+FEW = DiTTiles(
+    norm=Tile(1, 0, warps=4),
+    enter=Tile(32, 32, 64),
+    conv=Tile(16, 0, stages=4),
+    qkv=Tile(64, 64, 128, stages=3, ahead=True),
+    out=Tile(64, 32, 128, stages=3, ahead=True),
+    widen=Tile(64, 32, 128, stages=4, ahead=True),
+    narrow=Tile(64, 64, 64, stages=4, ahead=True),
+    leave=Tile(64, 32, 128),
+)
+"""Found for one utterance after 200 frames on an H200, whose two steps take 1.6 ms instead of 2.3."""
+SOME = DiTTiles(
+    norm=Tile(2, 0, warps=4),
+    enter=Tile(64, 64, 64),
+    conv=Tile(64, 0, stages=4),
+    qkv=Tile(128, 64, 64, stages=4),
+    out=Tile(64, 64, 64, stages=4),
+    widen=Tile(64, 128, 64, stages=4),
+    narrow=Tile(64, 64, 128, stages=3),
+    leave=Tile(16, 32, 128),
+    pages_per_split=8,
+    max_splits=2,
+    early=True,
+)
+UNSPLIT = replace(SOME, max_splits=1)
+"""From seven utterances on heads and rows are programs enough, and an empty part costs as much as another."""
+MANY = DiTTiles(
+    norm=Tile(4, 0, warps=4),
+    enter=Tile(128, 128, 64, warps=8),
+    conv=Tile(128, 0, warps=8),
+    qkv=Tile(128, 128, 64, warps=8, stages=4),
+    out=Tile(128, 64, 64, stages=4),
+    widen=Tile(128, 128, 64, warps=8, stages=4),
+    narrow=Tile(128, 64, 64, stages=4),
+    leave=Tile(64, 32, 128),
+    early=True,
+)
+BY_FRAMES = {1.9: FEW, 4.6: SOME, 9.1: UNSPLIT}
+"""Tiles by the most frames of all rows of a call for each multiprocessor; more take :data:`MANY`. All but
+:data:`FEW` are not tuned: sizes as CosyVoice2's kernels like them, of which none that was tried for eight
+utterances is faster by more than a fortieth. ``benchmarks/fused_kernels.py --family cosyvoice3 --tune`` looks
+for better ones."""
+
+
+def dit_tiles_for(frames: int, multiprocessors: int) -> DiTTiles:
+    """Those for a call with this number of frames, both guidance rows counted."""
+    return up_to(BY_FRAMES, frames / multiprocessors, MANY)
 
 
 @dataclass(frozen=True, eq=False)

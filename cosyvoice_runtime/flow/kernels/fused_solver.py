@@ -9,25 +9,16 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from cosyvoice_runtime.flow.kernels.causal_conv import Activation, ConvWeights, causal_conv
-from cosyvoice_runtime.flow.kernels.guided_euler import guided_euler
-from cosyvoice_runtime.flow.kernels.norm_attention import norm_attention
-from cosyvoice_runtime.flow.kernels.norm_mish_add import norm_mish_add
-from cosyvoice_runtime.flow.kernels.norm_qkv import Linear, folded, linear_of, norm_qkv, packed_qkv
-from cosyvoice_runtime.flow.kernels.norm_widen import norm_widen
-from cosyvoice_runtime.flow.kernels.paged_attention import paged_attention
-from cosyvoice_runtime.flow.kernels.residual_linear import residual_linear
-from cosyvoice_runtime.flow.torch.estimator import (
-    Conditions,
-    ConvBlock,
-    Estimator,
-    FlowSolver,
-    TransformerBlock,
-    UNetStage,
-)
+from cosyvoice_runtime.flow.kernels.convolutions import Activation, ConvWeights, causal_conv
+from cosyvoice_runtime.flow.kernels.euler import guided_euler
+from cosyvoice_runtime.flow.kernels.layers import norm_mish_add, norm_widen, residual_linear
+from cosyvoice_runtime.flow.kernels.paged_attention import norm_attention, paged_attention
+from cosyvoice_runtime.flow.kernels.qkv import Linear, folded, linear_of, norm_qkv, packed_qkv
+from cosyvoice_runtime.flow.torch.call_pages import Places
+from cosyvoice_runtime.flow.torch.estimator import ConvBlock, Estimator, TransformerBlock, UNetStage
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.layers import CausalConv
-from cosyvoice_runtime.flow.torch.places import Places
+from cosyvoice_runtime.flow.torch.solver import Conditions, FlowSolver
 from cosyvoice_runtime.gpu.kernels.arithmetic import EARLY, LATE, NOT_CHAINED
 from cosyvoice_runtime.gpu.kernels.tiles import Tiles, tiles_for
 

@@ -1,4 +1,4 @@
-"""Keys and values in 8 bits, as kernels write and read them: :mod:`cosyvoice_runtime.flow.torch.page_codes`.
+"""Keys and values in 8 bits, as kernels write and read them: :mod:`cosyvoice_runtime.flow.torch.call_pages`.
 
 A head of a frame is ``HEAD_DIM`` codes. The scales of a page and layer lie head by head, those of a head's
 frames side by side: a program that attends reads those of one head.
@@ -10,8 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cosyvoice_runtime.flow.torch.page_codes import LARGEST_CODE
-from cosyvoice_runtime.flow.torch.places import PagePlaces
+from cosyvoice_runtime.flow.torch.call_pages import LARGEST_CODE, PagePlaces
 
 LARGEST = tl.constexpr(LARGEST_CODE)
 VALUE_UNIT = tl.constexpr(128.0)

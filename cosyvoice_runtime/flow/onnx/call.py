@@ -1,21 +1,72 @@
-"""One call of the flow's networks on ONNX Runtime, for an utterance."""
+"""One call of the flow's networks on ONNX Runtime, for an utterance: new blocks, or all from its start."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from cosyvoice_runtime.arrays import Array, Floats
-from cosyvoice_runtime.flow.onnx.call_part import CallPart, joined
 from cosyvoice_runtime.flow.onnx.pages import CpuPages, CpuTails, stacked_past
 from cosyvoice_runtime.flow.page_store import GUIDANCE_ROWS
-from cosyvoice_runtime.flow.prompt import TokenSpan
+from cosyvoice_runtime.flow.voice_flow import TokenSpan
 
 if TYPE_CHECKING:
     from cosyvoice_runtime.flow.onnx.flow import OnnxFlow
+
+
+HIDDEN_SCORE = -30000.0
+"""Added to the score of a key that a query must not see."""
+Block = tuple[int, int, int]
+Ports = tuple[Mapping[str, Array], Mapping[str, Array]]
+
+
+class CallPart:
+    """
+    Args:
+        blocks: page, first frame in the call and frames of each.
+        before: frames before the call.
+        conditions: of the call's frames.
+        shared: inputs and outputs that are not this part's alone.
+
+    Attributes:
+        velocity: ``[R, frames, mel]``, after a run.
+    """
+
+    def __init__(
+        self, call: FlowCall, blocks: Sequence[Block], before: int, conditions: Floats, shared: Ports
+    ) -> None:
+        self.blocks = blocks
+        start, (_, last, count) = blocks[0][1], blocks[-1]
+        self._own = slice(start, last + count)
+        total = before + last + count
+        self._x = np.empty((GUIDANCE_ROWS, last + count - start, call.flow.config.mel_bins), np.float32)
+        self.velocity = np.empty_like(self._x)
+        shown = call.visible(call.pool.block_frames)[:, :, self._own, :total]
+        inputs: dict[str, Array] = {
+            "x": self._x,
+            "conditions": np.ascontiguousarray(conditions[:, self._own]),
+            "bias": np.where(shown, 0, HIDDEN_SCORE).astype(call.pool.code.room),
+            "last": np.array([total - 1], np.int32),
+            "total": np.array([total], np.int32),
+            "starts": np.full(GUIDANCE_ROWS, before + start, np.int64),
+        }
+        read, written = shared
+        self._bound = call.flow.estimator.bound({**inputs, **read}, {"velocity": self.velocity, **written})
+
+    def run(self, mel: Floats) -> None:
+        """From the call's mel ``[frames, mel]`` so far."""
+        self._x[:] = mel[self._own]
+        self._bound.run()
+
+
+def joined_velocities(velocities: Sequence[Floats]) -> Floats:
+    """Of a call's parts."""
+    return velocities[0] if len(velocities) == 1 else np.concatenate(velocities, axis=1)
+
 
 Mask = npt.NDArray[np.bool_]
 
@@ -153,7 +204,7 @@ class CallSteps:
             self._tails[:] = self._new_tails
             part.run(mel)
             self._keep(part, place)
-        conditioned, unconditioned = joined([part.velocity for part in self._parts])
+        conditioned, unconditioned = joined_velocities([part.velocity for part in self._parts])
         guided = (1 + rate) * conditioned - rate * unconditioned
         return flow.solver.moved(mel, guided, before, step), guided, self._new_tails.copy()
 
@@ -188,3 +239,48 @@ class CallSteps:
     def _at(self, first: int, frames: int) -> Array:
         """The same of the room."""
         return self._room[:, :, :, first : first + frames]
+
+
+def recomputed(flow: OnnxFlow, span: TokenSpan, most_blocks: int) -> Floats:
+    """Mel ``[frames, mel]`` of a span that begins its utterance; nothing is kept.
+
+    Each step goes through all parts before the next one begins: so memory holds keys and values of one step,
+    and attention's scores of one part.
+
+    Args:
+        most_blocks: of a part.
+    """
+    calls = _calls(flow, span, most_blocks)
+    empty = calls[0].pool.empty_tails()
+    tokens, frames, conditions = empty.tokens, empty.frames, []
+    for call in calls:
+        of_call, tokens, frames = call.encode(tokens, frames)
+        conditions.append(of_call)
+    mels = [call.noise() for call in calls]
+    velocities: list[Floats | None] = [None] * len(calls)
+    for step in range(flow.num_steps):
+        tails = empty.estimator[0]
+        for place, call in enumerate(calls):
+            steps = CallSteps(call, conditions[place])  # made anew: what they hold grows with the past
+            before = velocities[place]
+            mels[place], velocities[place], tails = steps.take(mels[place], step, before, tails, place=0)
+    return np.concatenate(mels)
+
+
+def _calls(flow: OnnxFlow, span: TokenSpan, most_blocks: int) -> list[FlowCall]:
+    """Of the parts, over pages of their own, each with room for one step."""
+    block = flow.config.encoder.chunk_tokens
+    pool = CpuPages(flow.config, 1, flow.past_sizes, -(-span.count // block))
+    pages = pool.acquire(pool.num_pages) or []
+    edges = [*range(0, len(pages), most_blocks), len(pages)]
+    parts = _parts_of(span, most_blocks * block, flow.lookahead_tokens)
+    return [
+        FlowCall(flow, pool, part, pages[:first], pages[first:end])
+        for part, (first, end) in zip(parts, pairwise(edges), strict=True)
+    ]
+
+
+def _parts_of(span: TokenSpan, most: int, lookahead: int) -> Iterator[TokenSpan]:
+    for start in range(0, span.count, most):
+        count = min(most, span.count - start)
+        yield TokenSpan(span.prompt, start, count, span.tokens[start:][: count + lookahead])

@@ -10,13 +10,11 @@ import numpy as np
 
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
-from cosyvoice_runtime.flow.onnx.call import FlowCall
+from cosyvoice_runtime.flow.onnx.call import FlowCall, recomputed
 from cosyvoice_runtime.flow.onnx.pages import CpuPages, PastSizes
-from cosyvoice_runtime.flow.onnx.recompute import recomputed
-from cosyvoice_runtime.flow.onnx.solver import CpuSolver
 from cosyvoice_runtime.flow.paged_flow import FlowState, FlowWork, PagedFlow
-from cosyvoice_runtime.flow.prompt import MAX_FRAMES, FlowInputs, TokenSpan
-from cosyvoice_runtime.flow.solvers import EULER
+from cosyvoice_runtime.flow.solvers import EULER, CpuSolver
+from cosyvoice_runtime.flow.voice_flow import MAX_FRAMES, FlowInputs, TokenSpan
 from cosyvoice_runtime.onnx.session import NamedSession, open_session
 from cosyvoice_runtime.onnx.torch_random import TorchRandom
 from cosyvoice_runtime.onnx.wave_graphs import FLOW_ENCODER, FLOW_ESTIMATOR, FLOW_TIMES, graph_path

@@ -10,10 +10,9 @@ import numpy as np
 
 from cosyvoice_runtime.arrays import Array, Floats
 from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
-from cosyvoice_runtime.flow.free_pages import FIRST_PAGE
 from cosyvoice_runtime.flow.onnx.page_codes import PAGE_FORMAT, PageCode, page_code
-from cosyvoice_runtime.flow.page_store import GUIDANCE_ROWS, PageStore
-from cosyvoice_runtime.onnx.returned_memory import ReturnedMemory
+from cosyvoice_runtime.flow.page_store import FIRST_PAGE, GUIDANCE_ROWS, PageStore
+from cosyvoice_runtime.onnx.memory import ReturnedMemory
 from cosyvoice_runtime.onnx.session import NamedSession
 
 SIDES = 2

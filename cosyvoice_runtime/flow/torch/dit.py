@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config_flow import DiTConfig
 from cosyvoice_runtime.checkpoint.schema_flow import POSITION_GROUPS, POSITION_KERNEL, TIME_SINUSOID
-from cosyvoice_runtime.flow.past_layout import PastLayout
+from cosyvoice_runtime.flow.page_store import PastLayout
 from cosyvoice_runtime.flow.torch.estimator import time_sinusoid
 from cosyvoice_runtime.flow.torch.layers import Past, attend, visible_bias
 

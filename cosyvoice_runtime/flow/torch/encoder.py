@@ -1,8 +1,9 @@
-"""Conformer of the flow: speech-token embeddings at 25 Hz in, hidden states at 50 Hz out.
+"""Encoders of the flow: speech-token embeddings at 25 Hz in, hidden states out.
 
-Two stacks of relative-position attention layers, the second after repeating every frame twice.
-There is no convolution module and no half-step feed-forward; the only look at the future beyond
-the attention mask is the look-ahead layer's three tokens.
+CosyVoice2's conformer gives them at 50 Hz: two stacks of relative-position attention layers, the second
+after repeating every frame twice. There is no convolution module and no half-step feed-forward; the only look
+at the future beyond the attention mask is the look-ahead layer's three tokens. CosyVoice3 has that layer
+alone, and CosyVoice-300M one stack without it.
 """
 
 from __future__ import annotations
@@ -14,17 +15,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cosyvoice_runtime.checkpoint.config_flow import EncoderConfig
-from cosyvoice_runtime.flow.past_layout import PastLayout
+from cosyvoice_runtime.checkpoint.config_flow import EncoderConfig, LookAheadConfig
+from cosyvoice_runtime.checkpoint.config_lm import RelativeEncoderConfig
+from cosyvoice_runtime.flow.page_store import PastLayout
+from cosyvoice_runtime.flow.torch.call_pages import PagePlaces
 from cosyvoice_runtime.flow.torch.layers import (
     CausalConv,
+    NoPast,
     Past,
     RelativeAttention,
     WindowedLinear,
     attend,
     split_heads,
 )
-from cosyvoice_runtime.flow.torch.places import PagePlaces
 
 UPSAMPLE_TAPS = 5
 LOOKAHEAD_SLOPE = 0.01
@@ -227,4 +230,50 @@ class FlowEncoder(nn.Module):
         positions = RelativePositions(self.width)
         for layer in self.up_layers:
             x = layer(x, visible_frames, frame_past, positions)
+        return self.norm(x)
+
+
+class LookAheadEncoder(nn.Module):
+    """The look-ahead layer alone, each token's result for all its frames. Nothing in it attends."""
+
+    def __init__(self, config: LookAheadConfig, width: int, lookahead: int, frames_per_token: int) -> None:
+        super().__init__()
+        self.frames_per_token = frames_per_token
+        self.token_layout = PastLayout(heads=1, head_dim=1)
+        self.frame_layout = PastLayout(heads=1, head_dim=1)
+        self.look_ahead = LookAhead(width, lookahead, self.token_layout, config.channels)
+
+    def forward(
+        self,
+        x: Tensor,
+        present: Tensor,
+        visible_tokens: Tensor | None,  # noqa: ARG002
+        visible_frames: Tensor | None,  # noqa: ARG002
+        token_past: Past,
+        frame_past: Past,  # noqa: ARG002
+    ) -> Tensor:
+        """As :meth:`FlowEncoder.forward <cosyvoice_runtime.flow.torch.encoder.FlowEncoder.forward>`."""
+        mixed = self.look_ahead(x * present[:, :, None], token_past)
+        return mixed.repeat_interleave(self.frames_per_token, dim=1)
+
+
+class RelativeEncoder(nn.Module):
+    """Input layer, attention layers, norm."""
+
+    def __init__(self, config: RelativeEncoderConfig) -> None:
+        super().__init__()
+        layout = PastLayout(config.num_heads, config.head_dim)
+        self.width = config.width
+        self.embed = ScaledEmbedding(config.width_in, config.width)
+        self.layers = nn.ModuleList(EncoderLayer(config, layout) for _ in range(config.num_layers))
+        self.norm = nn.LayerNorm(config.width, eps=1e-5)
+
+    def forward(self, x: Tensor, *, causal: bool = False) -> Tensor:
+        """``x [B, T, width_in]`` to ``[B, T, width]``; with ``causal``, no step sees a later one."""
+        visible = None
+        if causal:
+            visible = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).tril()
+        x, past, positions = self.embed(x), NoPast(), RelativePositions(self.width)
+        for layer in self.layers:
+            x = layer(x, visible, past, positions)
         return self.norm(x)

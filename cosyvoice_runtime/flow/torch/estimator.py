@@ -9,7 +9,6 @@ The solver with classifier-free guidance (CosyVoice2 section 2.3) follows its ve
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -17,12 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config_flow import EstimatorConfig
-from cosyvoice_runtime.flow.past_layout import PastLayout
-from cosyvoice_runtime.flow.prompt import MAX_FRAMES
-from cosyvoice_runtime.flow.solvers import EULER, even_times, require_solver, slopes
+from cosyvoice_runtime.flow.page_store import PastLayout
 from cosyvoice_runtime.flow.torch.layers import (
     CausalConv,
-    NoPast,
     Past,
     attend,
     split_heads,
@@ -186,158 +182,3 @@ def time_sinusoid(t: Tensor, width: int) -> Tensor:
     frequency = torch.exp(torch.arange(half, device=t.device) * (-math.log(10000.0) / (half - 1)))
     angle = TIME_SCALE * t.float()[:, None] * frequency
     return torch.cat([angle.sin(), angle.cos()], dim=-1)
-
-
-NUM_STEPS = 10
-
-
-@dataclass(frozen=True)
-class Conditions:
-    """Conditions that guide the solver, for each row.
-
-    Attributes:
-        mu: ``[B, T, mel]`` token encoding.
-        speaker: ``[B, mel]`` projected speaker embedding.
-        prompt: ``[B, T, mel]`` the prompt's mel on its frames, zeros after them.
-    """
-
-    mu: Tensor
-    speaker: Tensor
-    prompt: Tensor
-
-    def with_unconditioned(self) -> Conditions:
-        """Twice the rows: these, then the same number with every condition zero."""
-        return Conditions(
-            *(torch.cat([x, torch.zeros_like(x)]) for x in (self.mu, self.speaker, self.prompt))
-        )
-
-
-def time_steps(num_steps: int = NUM_STEPS) -> Tensor:
-    """Cosine schedule ``1 - cos(k / n * pi / 2)``, k = 0..n: float32 ``[n + 1]``."""
-    return 1 - torch.cos(torch.linspace(0, 1, num_steps + 1, dtype=torch.float32) * 0.5 * torch.pi)
-
-
-def start_noise(mel_bins: int) -> Tensor:
-    """Start of every solution, by absolute frame of the utterance: float32 ``[MAX_FRAMES, mel]``.
-
-    The published model draws it once, channel by channel, from torch's CPU generator seeded with 0;
-    a frame's noise is therefore the same in every call.
-    """
-    generator = torch.Generator().manual_seed(0)
-    return torch.randn(mel_bins, MAX_FRAMES, generator=generator).T.contiguous()
-
-
-class VelocityNetwork(Protocol):
-    """Interface of an estimator for the solver's steps."""
-
-    def mask(self, visible: Tensor) -> Tensor:
-        """The mask that a call takes, of bool ``[B, 1, T, S]``."""
-
-    def __call__(self, *inputs: Tensor | Past | None) -> Tensor:
-        """Velocity ``[B, T, mel]``, of what the estimator takes."""
-
-
-class TimedNetwork(VelocityNetwork, Protocol):
-    """An estimator that still knows what to make of any time."""
-
-    projection: nn.Linear
-
-    def time_biases(self, t: Tensor) -> Tensor:
-        """Embeddings that the network takes for times ``[B]``: ``[N, B, C]``."""
-
-
-class FlowSolver:
-    """Integrates the estimator's velocity from noise to mel in fixed steps.
-
-    Args:
-        name: one of :data:`~cosyvoice_runtime.flow.solvers.SOLVERS`.
-
-    Raises:
-        InvalidInput: another name.
-    """
-
-    def __init__(
-        self, estimator: TimedNetwork, cfg_rate: float, num_steps: int = NUM_STEPS, name: str = EULER
-    ) -> None:
-        require_solver(name)
-        self.name = name
-        self.estimator: VelocityNetwork = estimator
-        self.cfg_rate = cfg_rate
-        self.num_steps = num_steps
-        parameter = estimator.projection.weight
-        self.dtype = parameter.dtype
-        if name == EULER:
-            self.times, step_sizes = _accumulated(time_steps(num_steps))
-        else:
-            self.times, step_sizes = map(torch.from_numpy, even_times(num_steps))
-        self.step_sizes = step_sizes.to(parameter.device)
-        self._slopes = torch.from_numpy(slopes(name, step_sizes.numpy())).to(parameter.device)
-        with torch.no_grad():
-            self.time_biases = estimator.time_biases(self.times.to(parameter.device))
-
-    def solve(
-        self,
-        noise: Tensor,
-        conditions: Conditions,
-        visible: Tensor | None = None,
-        past: Past | None = None,
-    ) -> Tensor:
-        """Mel ``[B, T, mel]`` float32 from ``noise [B, T, mel]`` float32, with nothing before it.
-
-        Args:
-            visible: bool ``[B, 1, T, T]`` attention mask of a row, the same for both guidance rows.
-            past: how attention sees the input; by default as it is.
-        """
-        guided, mask = self.guided(conditions), self.mask(visible)
-        x, before = noise, torch.zeros_like(noise)
-        for index in torch.arange(self.num_steps, device=x.device).split(1):
-            x = self.step(x, guided, mask, past or NoPast(), index, before)
-        return x
-
-    def guided(self, conditions: Conditions) -> Conditions:
-        """Inputs of :meth:`step`: the rows with and without guidance, in the network's type."""
-        both = conditions.with_unconditioned()
-        return Conditions(*(x.to(self.dtype) for x in (both.mu, both.speaker, both.prompt)))
-
-    def mask(self, visible: Tensor | None) -> Tensor | None:
-        """Input of :meth:`step`: the mask of both guidance rows as the network wants it."""
-        return None if visible is None else self.estimator.mask(torch.cat([visible, visible]))
-
-    def step(
-        self,
-        x: Tensor,
-        guided: Conditions,
-        mask: Tensor | None,
-        past: Past,
-        index: Tensor,
-        before: Tensor,
-    ) -> Tensor:
-        """One step on from ``x [B, T, mel]`` float32.
-
-        Args:
-            guided: from :meth:`guided`; ``past`` has as many rows.
-            mask: from :meth:`mask`.
-            index: number of the step, int64 ``[1]``: a tensor, so that one captured graph serves all steps.
-            before: like ``x``, the velocity of the step before, finite at the first; becomes this one's.
-        """
-        biases = self.time_biases.index_select(1, index)
-        noisy = torch.cat([x, x]).to(self.dtype)
-        velocity = self.estimator(noisy, guided.mu, guided.speaker, guided.prompt, biases, mask, past)
-        conditioned, unconditioned = velocity.float().chunk(2)
-        guidance = (1 + self.cfg_rate) * conditioned - self.cfg_rate * unconditioned
-        if self.name == EULER:
-            return x + self.step_sizes.index_select(0, index) * guidance
-        slope = self._slopes.index_select(0, index) * (guidance - before)
-        before.copy_(guidance)
-        return x + self.step_sizes.index_select(0, index) * (guidance + slope)
-
-
-def _accumulated(schedule: Tensor) -> tuple[Tensor, Tensor]:
-    """Times fed to the estimator and step sizes, in the reference's order of float32 roundings."""
-    time, times, sizes = schedule[0], [], []
-    for following in schedule[1:]:
-        size = following - time
-        times.append(time)
-        sizes.append(size)
-        time = time + size
-    return torch.stack(times), torch.stack(sizes)

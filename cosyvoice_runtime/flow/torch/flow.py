@@ -2,33 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from cosyvoice_runtime.arrays import Array, as_arrays
 from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
 from cosyvoice_runtime.errors import CheckpointError
-from cosyvoice_runtime.flow.prompt import MAX_FRAMES, FlowInputs, FlowPrompt, TokenSpan
+from cosyvoice_runtime.families import flow_parts, load
+from cosyvoice_runtime.flow import weights as flow_weights
 from cosyvoice_runtime.flow.solvers import EULER
+from cosyvoice_runtime.flow.torch.call_pages import NoPastCoded
 from cosyvoice_runtime.flow.torch.dit import DiT
-from cosyvoice_runtime.flow.torch.embedding import embedding
-from cosyvoice_runtime.flow.torch.encoder import FlowEncoder, PagedEncoder
-from cosyvoice_runtime.flow.torch.estimator import (
-    NUM_STEPS,
-    Conditions,
-    Estimator,
-    FlowSolver,
-    start_noise,
-)
-from cosyvoice_runtime.flow.torch.layers import NoPast, Past, visible_keys
-from cosyvoice_runtime.flow.torch.lookahead_encoder import LookAheadEncoder
-from cosyvoice_runtime.flow.torch.page_codes import NoPastCoded
-from cosyvoice_runtime.flow.torch.parts import parts_of, state_dict
+from cosyvoice_runtime.flow.torch.encoder import FlowEncoder, LookAheadEncoder, PagedEncoder
+from cosyvoice_runtime.flow.torch.estimator import Estimator
+from cosyvoice_runtime.flow.torch.layers import NoPast, Past, embedding, visible_keys
+from cosyvoice_runtime.flow.torch.solver import NUM_STEPS, Conditions, FlowSolver, start_noise
+from cosyvoice_runtime.flow.voice_flow import MAX_FRAMES, FlowInputs, FlowPrompt, TokenSpan
+
+
+@dataclass(frozen=True)
+class FlowNetworks:
+    """Makers of the parts of a flow.
+
+    Attributes:
+        encoder: of a configuration, ``token_width``, ``lookahead_tokens`` and ``frames_per_token``.
+        projection: of what the encoder gives to the mel's size.
+        estimator: of a configuration and the mel's size.
+        from_published: state of the whole network out of published tensors.
+    """
+
+    encoder: Callable[[Any, int, int, int], FlowEncoder | LookAheadEncoder]
+    projection: Callable[[FlowConfig], nn.Module]
+    estimator: Callable[[Any, int], Estimator | DiT]
+    from_published: Callable[[Mapping[str, Array]], dict[str, Array]]
+
+
+def parts_of(config: FlowConfig) -> FlowNetworks:
+    """Networks for a configuration, picked by the class of its estimator.
+
+    Raises:
+        CheckpointError: the flow is not computed in blocks.
+    """
+    networks = flow_parts(config.estimator).networks
+    if networks is None:
+        raise CheckpointError(f"{type(config.estimator).__name__} has no blocks")
+    parts: FlowNetworks = load(networks)
+    return parts
+
+
+def state_dict(config: FlowConfig, tensors: Mapping[str, Any]) -> dict[str, Tensor]:
+    """State of the whole network out of published tensors, numpy's or torch's."""
+    weights = parts_of(config).from_published(as_arrays(tensors))
+    return {name: torch.tensor(array) for name, array in weights.items()}
+
+
+def _linear_projection(config: FlowConfig) -> nn.Module:
+    return nn.Linear(config.conformer.width, config.mel_bins)
+
+
+def _no_projection(config: FlowConfig) -> nn.Module:  # noqa: ARG001
+    return nn.Identity()
+
+
+UNET = FlowNetworks(FlowEncoder, _linear_projection, Estimator, flow_weights.unet_weights)
+DIFFUSION_TRANSFORMER = FlowNetworks(LookAheadEncoder, _no_projection, DiT, flow_weights.dit_weights)
 
 
 @dataclass(frozen=True)

@@ -9,18 +9,13 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.flow.prompt import TokenSpan
-from cosyvoice_runtime.flow.torch.estimator import Conditions
+from cosyvoice_runtime.flow.torch.call_inputs import BatchShape, PagedInputs
+from cosyvoice_runtime.flow.torch.call_pages import Places
 from cosyvoice_runtime.flow.torch.flow import Flow
-from cosyvoice_runtime.flow.torch.paged_call import (
-    BatchShape,
-    PagedCall,
-    PagedInputs,
-    PagedSolver,
-    SolverTails,
-)
+from cosyvoice_runtime.flow.torch.paged_call import PagedCall, PagedSolver, SolverTails
 from cosyvoice_runtime.flow.torch.pages import PagePool
-from cosyvoice_runtime.flow.torch.places import Places
+from cosyvoice_runtime.flow.torch.solver import Conditions
+from cosyvoice_runtime.flow.voice_flow import TokenSpan
 from cosyvoice_runtime.gpu.buckets import batch_buckets, bucket_for, finer_buckets
 from cosyvoice_runtime.gpu.cuda_graphs import GraphCapture
 

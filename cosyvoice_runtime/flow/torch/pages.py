@@ -10,12 +10,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cosyvoice_runtime.flow.free_pages import FIRST_PAGE, ZERO_PAGE
-from cosyvoice_runtime.flow.page_store import GUIDANCE_ROWS, PageStore
-from cosyvoice_runtime.flow.past_layout import PastLayout, Tail
+from cosyvoice_runtime.flow.page_store import (
+    FIRST_PAGE,
+    GUIDANCE_ROWS,
+    ZERO_PAGE,
+    PageStore,
+    PastLayout,
+    Tail,
+)
+from cosyvoice_runtime.flow.torch.call_pages import CODE_TYPE, SCALE_TYPE, keep, kept
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.layers import Before, RelativeAttention
-from cosyvoice_runtime.flow.torch.page_codes import CODE_TYPE, SCALE_TYPE, keep, kept
 from cosyvoice_runtime.gpu.untouched_zeros import untouched_zeros
 
 

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config_flow import ResamplingEstimatorConfig
-from cosyvoice_runtime.flow.past_layout import PastLayout
+from cosyvoice_runtime.flow.page_store import PastLayout
 from cosyvoice_runtime.flow.torch.estimator import CONV_TAPS, TransformerBlock, time_sinusoid
 from cosyvoice_runtime.flow.torch.layers import NoPast, Past, visible_bias
 

@@ -10,21 +10,41 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.flow.paged_flow import FlowState, FlowWork, PagedFlow
-from cosyvoice_runtime.flow.prompt import FlowPrompt, TokenSpan
 from cosyvoice_runtime.flow.torch.batched_mel import AnyMel, MelCut, joined_mel, mel_tensor
+from cosyvoice_runtime.flow.torch.call_inputs import BatchShape, PagedInputs
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.graphed_calls import CallBuckets, GraphedCalls
-from cosyvoice_runtime.flow.torch.milestone import Milestone
-from cosyvoice_runtime.flow.torch.paged_call import (
-    BatchShape,
-    PagedCall,
-    PagedInputs,
-    PagedSolver,
-)
+from cosyvoice_runtime.flow.torch.paged_call import PagedCall, PagedSolver
 from cosyvoice_runtime.flow.torch.pages import PagePool
-from cosyvoice_runtime.flow.voice_flow import FlowPrefix
+from cosyvoice_runtime.flow.voice_flow import FlowPrefix, FlowPrompt, TokenSpan
 from cosyvoice_runtime.gpu.cuda_graphs import EagerCalls, GraphCapture, split_graph_rows
 from cosyvoice_runtime.gpu.transfer import on_gpu
+
+
+class Milestone:
+    """The work that the current stream of a device has been given until now. Asked no more once it is done.
+
+    Used by one thread at a time.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._event: torch.cuda.Event | None = torch.cuda.current_stream(device).record_event()
+
+    def before_next(self) -> None:
+        """The current stream's next work comes after it."""
+        if self._event is None:
+            return
+        if self._event.query():
+            self._event = None
+        else:
+            torch.cuda.current_stream(self._device).wait_event(self._event)
+
+    def wait(self) -> None:
+        """Until it is done."""
+        if self._event is not None:
+            self._event.synchronize()
+            self._event = None
 
 
 class FlowStream(PagedFlow):

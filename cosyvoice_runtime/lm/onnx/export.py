@@ -42,8 +42,7 @@ from cosyvoice_runtime.lm.onnx.files import (
 )
 from cosyvoice_runtime.lm.prompt import TABLES
 from cosyvoice_runtime.onnx.graph import FLOAT, NUMPY_TYPES, UINT8, Value
-from cosyvoice_runtime.onnx.integer_product_graph import IntegerProducts
-from cosyvoice_runtime.onnx.runtime_graph import INT32, RuntimeGraph
+from cosyvoice_runtime.onnx.runtime_graph import INT32, IntegerProducts, RuntimeGraph
 from cosyvoice_runtime.settings.model import MANIFEST
 
 Array = npt.NDArray[Any]

@@ -21,7 +21,6 @@ EMBEDDINGS, LAST, TOTAL, LOGITS = "embeddings", "last", "total", "logits"
 KINDS = ("keys", "values")
 WRITERS = (
     "onnx/graph.py",
-    "onnx/integer_product_graph.py",
     "lm/onnx/export.py",
     "onnx/runtime_graph.py",
 )

@@ -31,7 +31,7 @@ from cosyvoice_runtime.lm.prefills import Prefill
 from cosyvoice_runtime.lm.prompt import CONTROL_ROWS, PromptPart, Table
 from cosyvoice_runtime.lm.running_batch import HostSteps, RunningBatch, fed_slots
 from cosyvoice_runtime.lm.sampling import Blocked, FloatArray, IntArray, SamplerState, sample_batch
-from cosyvoice_runtime.onnx.returned_memory import ReturnedMemory
+from cosyvoice_runtime.onnx.memory import ReturnedMemory
 from cosyvoice_runtime.onnx.session import BoundRun, open_session
 
 MAPS = Path("/proc/self/smaps")

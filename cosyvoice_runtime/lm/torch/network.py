@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.lm_rows import layer_tensors, outer_tensors
-from cosyvoice_runtime.flow.torch.embedding import embedding
+from cosyvoice_runtime.flow.torch.layers import embedding
 from cosyvoice_runtime.gpu.transfer import integers
 from cosyvoice_runtime.lm.prompt import SOS, TASK, PromptPart, Table
 from cosyvoice_runtime.lm.torch.kv_cache import CachePlaces, CacheView

@@ -18,11 +18,9 @@ from torch.nn import functional as F
 
 from cosyvoice_runtime.arrays import as_arrays
 from cosyvoice_runtime.checkpoint.config_lm import LAYER_NORM_EPS, SpeechLMConfig, TransformerLMConfig
-from cosyvoice_runtime.flow.torch.embedding import embedding
-from cosyvoice_runtime.flow.torch.encoder import ScaledEmbedding, relative_positions
-from cosyvoice_runtime.flow.torch.relative_encoder import RelativeEncoder
-from cosyvoice_runtime.flow.weights import fused_projections, renamed
-from cosyvoice_runtime.flow.weights_regulated import ENCODER_RENAMES
+from cosyvoice_runtime.flow.torch.encoder import RelativeEncoder, ScaledEmbedding, relative_positions
+from cosyvoice_runtime.flow.torch.layers import embedding
+from cosyvoice_runtime.flow.weights import ENCODER_RENAMES, fused_projections, renamed
 from cosyvoice_runtime.gpu.transfer import integers
 from cosyvoice_runtime.lm.prompt import PromptPart, Table
 from cosyvoice_runtime.lm.torch.kv_cache import CachePlaces, CacheView

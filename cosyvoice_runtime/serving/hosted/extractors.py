@@ -12,8 +12,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from cosyvoice_runtime.arrays import Array, Floats
-from cosyvoice_runtime.audio.audio import Audio
-from cosyvoice_runtime.audio.rates import EXTRACTOR_SAMPLE_RATE
+from cosyvoice_runtime.audio.audio import EXTRACTOR_SAMPLE_RATE, Audio
 from cosyvoice_runtime.audio.reference import reference_audio
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.errors import SPEAKER_ENCODER, SPEECH_TOKENIZER, InvalidInput

@@ -12,11 +12,10 @@ from torch import Tensor, nn
 
 from cosyvoice_runtime.gpu.kernels.arithmetic import LATE, NOT_CHAINED
 from cosyvoice_runtime.gpu.kernels.tiles import Tile, row_conv_tile
-from cosyvoice_runtime.vocoder.kernels.row_conv import LEAST_WIDTH, RowConvWeights, row_conv
-from cosyvoice_runtime.vocoder.kernels.snakes import snakes
+from cosyvoice_runtime.vocoder.kernels.row_conv import LEAST_WIDTH, RowConvWeights, row_conv, snakes
 from cosyvoice_runtime.vocoder.torch.causal import PaddedConv, RepeatingConv
 from cosyvoice_runtime.vocoder.torch.hift import HEAD_SLOPE, Decoder, ResBlock, Snake
-from cosyvoice_runtime.vocoder.torch.rows import Rows
+from cosyvoice_runtime.vocoder.torch.source import Rows
 
 
 def padded(channels: int) -> int:
@@ -169,7 +168,7 @@ class FusedDecoder(nn.Module):
 
     @classmethod
     def of(cls, decoder: Decoder) -> FusedDecoder:
-        """The fused form of a decoder on a GPU that the kernels fit (``vocoder/kernels/choice.py``)."""
+        """The fused form of a decoder on a GPU that the kernels fit."""
         return cls(decoder, chained=True)
 
     def forward(self, mel: Tensor, source: Tensor, rows: Rows) -> Tensor:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
-from math import pi
+from math import pi, prod
 from typing import NamedTuple
 
 import numpy as np
@@ -12,9 +13,70 @@ import numpy.typing as npt
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
 from cosyvoice_runtime.families import load, vocoder_parts
-from cosyvoice_runtime.vocoder.noise_table import FixedNoise
-from cosyvoice_runtime.vocoder.onnx.source_noise import CpuNoiseTable, CpuSourceNoise
-from cosyvoice_runtime.vocoder.state import UtteranceNoise
+from cosyvoice_runtime.onnx.torch_random import BLOCK, TorchRandom
+from cosyvoice_runtime.vocoder.state import (
+    LAYERS,
+    SOLVER_NOISE,
+    STEP,
+    TOKEN_TABLE,
+    FixedNoise,
+    NoiseMark,
+    NoiseTable,
+    UtteranceNoise,
+)
+
+
+class CpuSourceNoise:
+    """Standard normal noise of an utterance's own, from a generator nobody else uses."""
+
+    def __init__(self, seed: int, hop: int) -> None:
+        self.hop = hop
+        self._random = TorchRandom(seed)
+        self._ahead = np.zeros((0, hop), np.float32)
+
+    def peek(self, frames: int) -> Floats:
+        """The next frames, ``[hop * frames]`` float32 standard normal, without using them up."""
+        missing = frames - len(self._ahead)
+        if missing > 0:
+            self._ahead = np.concatenate([self._ahead, self._fresh(missing)])
+        return self._ahead[:frames].reshape(-1)
+
+    def skip(self, frames: int) -> None:
+        """Use up frames."""
+        self.peek(frames)
+        self._ahead = self._ahead[frames:].copy()
+
+    def mark(self) -> NoiseMark:
+        """Where it is, for :meth:`rewind`."""
+        return self._ahead, self._random.mark()
+
+    def rewind(self, mark: NoiseMark) -> None:
+        """Be again where it was: the same frames come next."""
+        self._ahead = mark[0]
+        self._random.rewind(mark[1])
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held for frames already drawn."""
+        return self._ahead.nbytes
+
+    def _fresh(self, frames: int) -> Floats:
+        whole_blocks = -(-self.hop // BLOCK) * BLOCK
+        return self._random.normal(frames * whole_blocks).reshape(frames, whole_blocks)[:, : self.hop]
+
+
+def table_values(weight: Floats) -> Iterator[Floats]:
+    """Values of :class:`NoiseTable`, ``[STEP]`` at a time, from a numpy generator that equals torch's.
+
+    Args:
+        weight: ``[harmonics]`` float32, of the source's linear layer.
+    """
+    random = TorchRandom(0)
+    before = prod(SOLVER_NOISE) + prod(TOKEN_TABLE) + sum(out * (fan_in + 1) for out, fan_in in LAYERS)
+    random.uniform(before + len(weight))  # at the end an initial phase, which changes nothing
+    while True:
+        yield random.uniform(STEP * len(weight)).reshape(STEP, -1) @ weight
+
 
 Doubles = npt.NDArray[np.float64]
 UNVOICED_NOISE = 1 / 3
@@ -113,8 +175,8 @@ class CpuStaircaseSource(CpuSource):
     """Of CosyVoice3: the phase stands still within a frame, and every utterance hears the same noise."""
 
     @cached_property
-    def _table(self) -> CpuNoiseTable:
-        return CpuNoiseTable(self._weight)
+    def _table(self) -> NoiseTable:
+        return NoiseTable(table_values(self._weight))
 
     def utterance_noise(self, seed: int) -> UtteranceNoise:  # noqa: ARG002
         return FixedNoise(self._table, self._config.hop)

@@ -15,11 +15,61 @@ from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
 from cosyvoice_runtime.onnx.memory import give_back_heap, giving_back_arena
 from cosyvoice_runtime.onnx.session import open_session
 from cosyvoice_runtime.onnx.wave_graphs import HIFT_DECODER, HIFT_F0, graph_path
-from cosyvoice_runtime.vocoder.context import context
-from cosyvoice_runtime.vocoder.onnx.decoder import CpuDecoder, Taken
+from cosyvoice_runtime.vocoder.geometry import context
 from cosyvoice_runtime.vocoder.onnx.source import Doubles, Phase, source_of
 from cosyvoice_runtime.vocoder.state import Carry, UtteranceNoise, VocoderState, Window
 from cosyvoice_runtime.vocoder.windowed_vocoder import Waveforms, WindowedVocoder, WindowWave
+
+
+class Taken(NamedTuple):
+    """What came of a piece.
+
+    Attributes:
+        wave: ``[n]``, after the samples of the pieces before.
+        kept: for the next piece.
+    """
+
+    wave: Floats
+    kept: Sequence[Floats]
+
+
+class CpuDecoder:
+    """
+    Args:
+        path: of :mod:`~cosyvoice_runtime.vocoder.onnx.decoder_graph`'s graph.
+        threads: of one operation.
+
+    Attributes:
+        start: what is kept before an utterance's first piece.
+
+    Raises:
+        EngineFileError: the graph is missing or no readable model.
+    """
+
+    def __init__(self, path: Path, threads: int) -> None:
+        self._session = open_session(path, threads, own_layouts=True)
+        ports = [port for port in self._session.get_inputs() if port.name.startswith("kept.")]
+        self._names = [port.name for port in ports]
+        self._outputs = ["wave", *(f"keeps.{number}" for number in range(len(ports)))]
+        self.start: Sequence[Floats] = tuple(np.zeros(port.shape, np.float32) for port in ports)
+
+    def take(
+        self, mel: Floats, source: Floats, kept: Sequence[Floats], starts: bool, ends: bool = False
+    ) -> Taken:
+        """The samples that the next frames make certain.
+
+        Args:
+            mel: ``[bins, T]``; ``source``: ``[hop * T]``.
+            starts: they are the utterance's first; ``ends``: its last.
+        """
+        inputs = {
+            "mel": np.ascontiguousarray(mel[None]),
+            "source": source[None],
+            "starts": np.array([starts], np.int64),
+            "ends": np.array([ends], np.int64),
+        }
+        wave, *keeps = self._session.run(self._outputs, inputs | dict(zip(self._names, kept, strict=True)))
+        return Taken(wave[0], keeps)
 
 
 @dataclass(frozen=True)

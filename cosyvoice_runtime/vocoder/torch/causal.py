@@ -5,6 +5,7 @@ Two convolutions look ahead: the decoder's first, and the F0 predictor's first.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from math import pi
 
@@ -14,10 +15,22 @@ from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config_vocoder import CausalVocoderConfig, VocoderConfig
 from cosyvoice_runtime.vocoder.geometry import EDGE_KERNEL, F0_KERNEL, UpsamplingStage
-from cosyvoice_runtime.vocoder.noise_table import FixedNoise
-from cosyvoice_runtime.vocoder.torch.fixed_noise import NoiseTable
+from cosyvoice_runtime.vocoder.state import LAYERS, SOLVER_NOISE, STEP, TOKEN_TABLE, FixedNoise, NoiseTable
 from cosyvoice_runtime.vocoder.torch.hift import Decoder, F0Predictor, FrameConv, ResBlock
 from cosyvoice_runtime.vocoder.torch.source import HarmonicSource
+
+
+def uniform_noise(columns: int, samples: int = STEP) -> Iterator[Tensor]:
+    """The table, [samples, columns] float32 at a time, without end."""
+    generator = torch.Generator().manual_seed(0)
+    torch.randn(*SOLVER_NOISE, generator=generator)
+    torch.randn(*TOKEN_TABLE, generator=generator)
+    for outputs, fan_in in LAYERS:
+        torch.rand(outputs * fan_in, generator=generator)
+        torch.rand(outputs, generator=generator)
+    torch.rand(columns, generator=generator)  # an initial phase, which changes nothing
+    while True:
+        yield torch.rand(samples, columns, generator=generator)
 
 
 class PaddedConv(nn.Conv1d):
@@ -116,7 +129,8 @@ class StaircaseSource(HarmonicSource):
 
     @cached_property
     def _table(self) -> NoiseTable:
-        return NoiseTable(self.l_linear.weight[0].cpu())
+        weight = self.l_linear.weight[0].cpu()
+        return NoiseTable((rows @ weight).numpy() for rows in uniform_noise(len(weight)))
 
     def _sines(self, turns: Tensor, cycles: Tensor) -> Tensor:  # noqa: ARG002
         """[B, T, hop, harmonics] float32."""

@@ -13,8 +13,7 @@ from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
 from cosyvoice_runtime.families import load, vocoder_parts
 from cosyvoice_runtime.vocoder.geometry import EDGE_KERNEL, F0_KERNEL, F0_LAYERS, UpsamplingStage, stages
 from cosyvoice_runtime.vocoder.state import UtteranceNoise
-from cosyvoice_runtime.vocoder.torch.rows import Rows, Trim
-from cosyvoice_runtime.vocoder.torch.source import HarmonicSource, PhaseCarry
+from cosyvoice_runtime.vocoder.torch.source import HarmonicSource, PhaseCarry, Rows, Trim
 from cosyvoice_runtime.vocoder.weights import plain_weights
 
 MIN_ENVELOPE = 1e-11

@@ -1,18 +1,17 @@
-"""The streaming vocoder on torch."""
+"""The streaming vocoder on torch, and its waves on their way to the host."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from cosyvoice_runtime.audio.speed import check_speed
-from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
 from cosyvoice_runtime.flow.torch.batched_mel import (
     AnyMel,
     MelCut,
@@ -22,48 +21,101 @@ from cosyvoice_runtime.flow.torch.batched_mel import (
     mel_tensor,
 )
 from cosyvoice_runtime.gpu.cuda_graphs import GraphCapture, split_rows
+from cosyvoice_runtime.gpu.transfer import Fetch
 from cosyvoice_runtime.vocoder.state import UtteranceNoise, VocoderState, Window
-from cosyvoice_runtime.vocoder.torch.carry import VocoderCarry, carry_layout
-from cosyvoice_runtime.vocoder.torch.graphed_windows import GraphedWindows
-from cosyvoice_runtime.vocoder.torch.heard import BlendedWave, HeardWave, HeardWindows, JoinedWave, WaveCut
 from cosyvoice_runtime.vocoder.torch.hift import HiFT
-from cosyvoice_runtime.vocoder.torch.rows import Rows
-from cosyvoice_runtime.vocoder.torch.windows import WindowInputs, WindowOutputs, compute_windows
+from cosyvoice_runtime.vocoder.torch.source import Rows
+from cosyvoice_runtime.vocoder.torch.window_memory import VocoderCarry, carry_layout
+from cosyvoice_runtime.vocoder.torch.windows import (
+    GraphedWindows,
+    WindowInputs,
+    WindowOutputs,
+    compute_windows,
+)
 from cosyvoice_runtime.vocoder.windowed_vocoder import Waveforms, WindowedVocoder, WindowWave
 
+Samples = npt.NDArray[np.float32]
 
-def change_speed(mel: Tensor, speed: float) -> Tensor:
-    """Mel [B, bins, T] of a whole utterance, linearly interpolated to int(T / speed) frames (at least one).
 
-    Raises:
-        InvalidInput: a speed outside 0.5 to 2.0.
+class HeardWindows:
+    """Waves of a call, sent to the host at once.
+
+    Args:
+        waves: float32 ``[B, samples]`` on the device, until the next call.
     """
-    check_speed(speed)
-    if speed == 1:
-        return mel
-    return F.interpolate(mel, size=max(1, int(mel.shape[-1] / speed)), mode="linear")
+
+    def __init__(self, waves: Tensor) -> None:
+        self._fetch = Fetch(waves)
+        self._arrays: Samples | None = None
+
+    def arrays(self) -> Samples:
+        """``[B, samples]`` of the host, once they are there."""
+        if self._arrays is None:
+            self._arrays = self._fetch.array()
+        return self._arrays
 
 
-def open_state(
-    config: VocoderConfig,
-    noise: UtteranceNoise | None = None,
-    lookahead: int | None = None,
-    device: torch.device | str = "cpu",
-) -> VocoderState:
-    """Start of an utterance on a device."""
-    return VocoderState(config, carry_layout(config, torch.device(device)).start, noise, lookahead)
+class HeardWave(Protocol):
+    """Samples of one utterance, which may still be on their way."""
+
+    def __len__(self) -> int: ...
+
+    def array(self) -> Samples:
+        """``[n]``, once they are there."""
 
 
-def stream(
-    hift: HiFT,
-    states: Sequence[VocoderState],
-    mels: Sequence[Tensor],
-    last: Sequence[bool],
-    graphs: GraphedWindows | None = None,
-) -> list[Tensor]:
-    """Take the next mel of each utterance; its next samples, as tensors of the host."""
-    waves = HiFTStream(hift, graphs).advance(states, mels, last)
-    return [torch.from_numpy(wave.array()) for wave in waves]
+@dataclass(frozen=True, eq=False)
+class WaveCut:
+    """Samples of one window."""
+
+    windows: HeardWindows
+    row: int
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def __getitem__(self, place: slice) -> WaveCut:
+        start, stop, step = place.indices(len(self))
+        assert step == 1
+        return replace(self, start=self.start + start, stop=self.start + max(start, stop))
+
+    @property
+    def nbytes(self) -> int:
+        return np.dtype(np.float32).itemsize * len(self)
+
+    def array(self) -> Samples:
+        return self.windows.arrays()[self.row, self.start : self.stop]
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedWave:
+    """Samples one after the other."""
+
+    parts: Sequence[HeardWave]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    def array(self) -> Samples:
+        return np.concatenate([np.zeros(0, np.float32), *(part.array() for part in self.parts)])
+
+
+@dataclass(frozen=True, eq=False)
+class BlendedWave:
+    """On the way from the first samples to the second by ``weight``."""
+
+    first: HeardWave
+    second: HeardWave
+    weight: Samples
+
+    def __len__(self) -> int:
+        return len(self.weight)
+
+    def array(self) -> Samples:
+        first, second, weight = map(torch.from_numpy, (self.first.array(), self.second.array(), self.weight))
+        return first.lerp(second, weight).numpy()
 
 
 class HiFTStream(WindowedVocoder):

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from cosyvoice_runtime.engine.batches import PromptTensors, WaveChunk
-from cosyvoice_runtime.flow.prompt import FlowPrompt
+from cosyvoice_runtime.flow.voice_flow import FlowPrompt
 from cosyvoice_runtime.token2wav.token2wav import Token2Wav
 
 

@@ -16,8 +16,8 @@ from spoken import alone, prompt_tensors, speech_tokens
 from capture_fake import TracingCapture
 from cosyvoice_runtime.engine.runtimes import torch_graphs
 from cosyvoice_runtime.engine.runtimes import torch_runtime as load
+from cosyvoice_runtime.flow.torch.call_inputs import BatchShape
 from cosyvoice_runtime.flow.torch.graphed_calls import CallBuckets
-from cosyvoice_runtime.flow.torch.paged_call import BatchShape
 from cosyvoice_runtime.gpu.partitions.partition import GpuPart, GpuParts
 from cosyvoice_runtime.token2wav.token2wav import Token2Wav
 from cosyvoice_runtime.vocoder.torch import HiFTStream

@@ -23,7 +23,7 @@ from cosyvoice_runtime.metrics.page import read_samples
 from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats
 from cosyvoice_runtime.serving.not_finite import NotFiniteCount, speech_lm_remedies, token2wav_remedies
 from cosyvoice_runtime.settings import TensorrtLlmSettings, Token2WavSettings
-from cosyvoice_runtime.token2wav.onnx.export import export_wave
+from cosyvoice_runtime.token2wav.onnx_export import export_wave
 from cosyvoice_runtime.token2wav.token2wav import Token2Wav
 from damaged import damaged
 

@@ -12,9 +12,8 @@ from coded_waves import CodedWaves, chunk, runtime
 from outcomes import Outcomes
 
 from cosyvoice_runtime.engine.batches import PromptTensors, VoiceCache, WaveScheduler, WaveService
-from cosyvoice_runtime.flow.free_pages import FreePages
-from cosyvoice_runtime.flow.prompt import FlowPrompt
-from cosyvoice_runtime.flow.voice_flow import FlowPrefix, VoiceFlow
+from cosyvoice_runtime.flow.page_store import FreePages
+from cosyvoice_runtime.flow.voice_flow import FlowPrefix, FlowPrompt, VoiceFlow
 
 TIMEOUT_S = 120.0
 PAGES = 10

@@ -38,7 +38,7 @@ from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.page import read_samples
 from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats
 from cosyvoice_runtime.settings import Token2WavSettings
-from cosyvoice_runtime.token2wav.onnx.export import export_wave
+from cosyvoice_runtime.token2wav.onnx_export import export_wave
 from examples import examples
 
 TIMEOUT_S = 120.0

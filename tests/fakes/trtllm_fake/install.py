@@ -22,7 +22,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.lm.engines.releases import LIBRARIES
 from cosyvoice_runtime.lm.engines.tensorrt_llm import build, prepare, requests
-from cosyvoice_runtime.tensorrt.cuda import Gpu
+from cosyvoice_runtime.tensorrt.engine import Gpu
 from trtllm_fake import bindings, network
 from trtllm_fake.bindings import FinishReason, IterationStats, KvCacheStats, Request
 from trtllm_fake.executor import BaseExecutor

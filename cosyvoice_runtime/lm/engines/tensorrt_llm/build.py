@@ -15,7 +15,7 @@ from cosyvoice_runtime.lm.engines.releases import TRTLLM_CONTAINER, library_vers
 from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import BIAS_FILE
 from cosyvoice_runtime.manifest import Manifest, stale_reasons
 from cosyvoice_runtime.settings.model import MANIFEST
-from cosyvoice_runtime.tensorrt.cuda import Gpu, present_gpu
+from cosyvoice_runtime.tensorrt.engine import Gpu, present_gpu
 
 MODEL_FILE = Path(__file__).with_name("speech_model.py")
 MODEL_CLASS = "SpeechQwenForCausalLM"

@@ -27,7 +27,7 @@ from cosyvoice_runtime.lm.engines.tensorrt_llm.source import EngineVocabulary
 from cosyvoice_runtime.manifest import Manifest, require_current
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.settings import TensorrtLlmSettings
-from cosyvoice_runtime.tensorrt.cuda import present_gpu
+from cosyvoice_runtime.tensorrt.engine import present_gpu
 
 logger = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from cosyvoice_runtime.lm.engines.tensorrt_llm.build import (
 from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import BIAS_FILE, ConversionOptions, convert
 from cosyvoice_runtime.lm.engines.tensorrt_llm.source import LAYOUTS
 from cosyvoice_runtime.manifest import Manifest
-from cosyvoice_runtime.tensorrt.cuda import Gpu
+from cosyvoice_runtime.tensorrt.engine import Gpu
 from trtllm_fake import build_command
 
 OPTIONS = BuildOptions(max_batch_size=8, max_seq_len=256, max_num_tokens=256)

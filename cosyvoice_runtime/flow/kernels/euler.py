@@ -1,11 +1,14 @@
-"""The estimator's last norm, activation and layer, classifier-free guidance and one Euler step."""
+"""The last layer of an estimator, classifier-free guidance and one Euler step."""
 
 from __future__ import annotations
+
+from math import gcd
 
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from cosyvoice_runtime.flow.kernels.layers import NORM_EPSILON
 from cosyvoice_runtime.gpu.kernels.arithmetic import (
     NOT_CHAINED,
     let_next_start,
@@ -15,8 +18,6 @@ from cosyvoice_runtime.gpu.kernels.arithmetic import (
 )
 from cosyvoice_runtime.gpu.kernels.launch import cdiv, launched, next_power_of_2
 from cosyvoice_runtime.gpu.kernels.tiles import Tile
-
-EPSILON = 1e-5
 
 
 @triton.jit
@@ -85,6 +86,65 @@ def guided_euler(
     rows, bins = mel.shape
     _guided_euler[(cdiv(rows, tile.rows),)](
         hidden, scale, shift, weight, bias, size, mel, packed, rows, packed.stride(0), rate,
-        hidden.shape[1], bins, EPSILON, tile.rows, next_power_of_2(bins), chained,
+        hidden.shape[1], bins, NORM_EPSILON, tile.rows, next_power_of_2(bins), chained,
+        num_warps=tile.warps, launch_pdl=chained > 0,
+    )  # fmt: skip
+
+
+@launched
+@triton.jit(do_not_specialize=["rows"])
+def _linear_euler(
+    hidden, weight, bias, size, mel, packed, rows, packed_stride, rate,
+    CHANNELS: tl.constexpr, BINS: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr,
+    CHAINED: tl.constexpr,
+):  # fmt: skip
+    m = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    n = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    k = tl.arange(0, DEPTH)
+    known = n < BINS
+    inside = (m < rows)[:, None]
+    b = tl.load(bias + n, mask=known, other=0.0)
+    dt = tl.load(size)
+    at = hidden + m[:, None] * CHANNELS + k[None, :]
+    wait_for_previous(CHAINED)
+    guided = tl.zeros([ROWS, COLUMNS], tl.float32)
+    free = tl.zeros([ROWS, COLUMNS], tl.float32)
+    for start in tl.range(0, CHANNELS, DEPTH, num_stages=STAGES):
+        w = tl.load(weight + n[None, :] * CHANNELS + (start + k)[:, None], mask=known[None, :], other=0.0)
+        a = tl.load(at + start, mask=inside, other=0.0)
+        guided = tl.dot(a, w, guided, input_precision="ieee")
+        a = tl.load(at + rows * CHANNELS + start, mask=inside, other=0.0)
+        free = tl.dot(a, w, free, input_precision="ieee")
+    velocity = (1 + rate) * guided - rate * free + b[None, :]
+    let_next_start(CHAINED)
+    take_step(mel, packed, velocity, dt, m, n, inside & known[None, :], rows, packed_stride, BINS)
+
+
+def linear_euler(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    size: Tensor,
+    rate: float,
+    mel: Tensor,
+    packed: Tensor,
+    tile: Tile,
+    chained: int = NOT_CHAINED,
+) -> None:
+    """``mel += size * velocity``, velocity = (1 + rate) * conditioned - rate * unconditioned.
+
+    Args:
+        hidden: ``[2 M, C]``, normed, frames with guidance and then those without.
+        weight, bias: ``[mel, C]`` and float32 ``[mel]`` of the layer.
+        size: float32 ``[1]``.
+        mel: float32 ``[M, mel]``, updated.
+        packed: ``[2 M, C_in]``, the next step's input: its first channels become the new mel.
+    """
+    rows, bins = mel.shape
+    channels = hidden.shape[1]
+    _linear_euler[(cdiv(rows, tile.rows), cdiv(bins, tile.columns))](
+        hidden, weight, bias, size, mel, packed, rows, packed.stride(0), rate,
+        channels, bins, tile.rows, tile.columns, gcd(tile.depth, channels), tile.stages, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip

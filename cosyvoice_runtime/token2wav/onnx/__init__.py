@@ -1,1 +1,0 @@
-"""Files of token2wav for ONNX Runtime: graphs of the flow and the vocoder."""
