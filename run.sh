@@ -49,7 +49,7 @@ need() { # need FILE STAGE: stop unless an earlier stage has made the file
 }
 
 need_checkpoint() { # of any family; what can't be done with it, the scripts say
-  [[ -e "$CHECKPOINT/cosyvoice3.yaml" || -e "$CHECKPOINT/cosyvoice.yaml" ]] || need "$CHECKPOINT/cosyvoice2.yaml" 0
+  compgen -G "$CHECKPOINT/cosyvoice*.yaml" >/dev/null || need "$CHECKPOINT/cosyvoice2.yaml" 0
 }
 
 find_server() { # find_server http|grpc: where the settings say that it listens, unless the options say it
@@ -60,10 +60,10 @@ find_server() { # find_server http|grpc: where the settings say that it listens,
   SERVER=(--url "$url")
 }
 
-find_instruction() { # what a checkpoint that is here needs before each text; empty for CosyVoice2
+find_instruction() { # what a checkpoint that is here needs before each text, if anything
   INSTRUCTION=""
   [[ " ${OPTIONS[*]}" != *" --instruct"* ]] || return 0
-  [[ ! -e "$CHECKPOINT/cosyvoice3.yaml" ]] || INSTRUCTION="$("$PYTHON" scripts/usual_instruction.py "$CHECKPOINT")"
+  ! compgen -G "$CHECKPOINT/cosyvoice*.yaml" >/dev/null || INSTRUCTION="$("$PYTHON" scripts/usual_instruction.py "$CHECKPOINT")"
 }
 
 find_voice() { # find_voice FILE_OPTION TEXT_OPTION: a recording to speak like, where a checkpoint brings no voice

@@ -217,13 +217,13 @@ TOKEN2WAV = """
 sys.modules["onnx"] = None  # 10 MiB that only those who write graphs need
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.page import read_samples
-from cosyvoice_runtime.engine.batches import PromptTensors, WaveChunk, load_wave_service
+from cosyvoice_runtime.engine.batches import PromptTensors, WaveChunk, open_router
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
 from queue import Queue
 
 given = Token2WavSettings(checkpoint_dir=Path(VOICE), backend="auto", backend_dir=Path("networks"), threads=1)
 settings = given.resolved(Machine(cores=1, gpu=False))
-service = load_wave_service(settings, Metrics("token2wav", Path(".")))
+service = open_router(settings, Metrics("token2wav", Path(".")))
 prompt = PromptTensors(np.zeros(30, np.int32), np.full((60, 80), -6, np.float32), np.ones(192, np.float32))
 outcomes = Queue()
 for start, end in ((0, 30), (30, 40)):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from cosyvoice_runtime.engine.batches.gpus import shared_gpus
-from cosyvoice_runtime.engine.batches.load import load_wave_service
+from cosyvoice_runtime.engine.batches.load import open_router
 from cosyvoice_runtime.gpu.partitions.shared_gpu import NOT_SHARED
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.lm.engines.engine import prepare_engine
@@ -52,7 +52,7 @@ class ScheduledStages:
             prepare_engine(lm, gpu), UNLIMITED, lm.idle_timeout_s, lambda _: None, shared=gpu
         )
         try:
-            self._token2wav = load_wave_service(wave, Metrics(wave.name), gpus)
+            self._token2wav = open_router(wave, Metrics(wave.name), gpus)
         except BaseException:
             self._lm.close()
             raise

@@ -57,8 +57,8 @@ class SpokenTokens(Protocol):
     def stop(self, request_id: str) -> None:
         """End a request early; harmless for one that has ended."""
 
-    def told(self, error: Exception) -> Exception:
-        """The error as it is told, counted where it is to be."""
+    def with_remedy(self, error: Exception) -> Exception:
+        """An error of NaN, counted and with what to do about it; any other error unchanged."""
 
 
 class Waves(Protocol):
@@ -71,8 +71,8 @@ class Waves(Protocol):
             CosyVoiceError: it can't be accepted.
         """
 
-    def told(self, error: Exception) -> Exception:
-        """The error as it is told, counted where it is to be."""
+    def with_remedy(self, error: Exception) -> Exception:
+        """An error of NaN, counted and with what to do about it; any other error unchanged."""
 
 
 class DirectStages:
@@ -146,7 +146,7 @@ class DirectStages:
             self._tensors = await self._voice()
             outcome = await self._outcome(replace(chunk, prompt=self._tensors))
         if isinstance(outcome, Exception):
-            raise as_told(Token2WavSettings.name, self._waves.told(outcome)) from outcome
+            raise as_told(Token2WavSettings.name, self._waves.with_remedy(outcome)) from outcome
         return outcome
 
     def drop(self, utterance_id: str) -> None:
@@ -194,7 +194,7 @@ class DirectStages:
                 except TimeoutError:
                     raise silence_of(TensorrtLlmSettings.name, timeout_s) from None
                 except Exception as error:
-                    raise as_told(TensorrtLlmSettings.name, self._lm.told(error)) from error
+                    raise as_told(TensorrtLlmSettings.name, self._lm.with_remedy(error)) from error
                 yield TokenGroup(keep(group.tokens), group.finish_reason)
                 if group.finish_reason is not None:
                     return

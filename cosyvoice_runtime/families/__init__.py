@@ -1,4 +1,4 @@
-"""The families of checkpoints, each described once: a new one is a file here and a line in this one."""
+"""The families of checkpoints, each described once; docs/decisions.md says what a new one takes."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class NotFiniteCount:
         self._remedies = remedies
         self._counters = {stage: metrics.counter(METRIC, ABOUT, stage=stage) for stage in remedies}
 
-    def told(self, error: Exception) -> Exception:
+    def with_remedy(self, error: Exception) -> Exception:
         """The error with its remedy, counted and logged; any other error unchanged."""
         if not isinstance(error, NotFiniteError):
             return error

@@ -12,7 +12,7 @@ import torch
 
 from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.checkpoint.huggingface import export_merged
-from cosyvoice_runtime.engine.batches.load import load_wave_service
+from cosyvoice_runtime.engine.batches.load import open_router
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 from cosyvoice_runtime.lm.engines.engine import ENGINES, prepare_engine
 from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import ConversionOptions, convert
@@ -46,7 +46,7 @@ def prepare(settings: Settings) -> object:
 
 
 def load(settings: Settings) -> object:
-    return load_wave_service(settings.token2wav, Metrics("token2wav"))
+    return open_router(settings.token2wav, Metrics("token2wav"))
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ class Lm:
     def stop(self, request_id: str) -> None:
         self.stopped.append(request_id)
 
-    def told(self, error: Exception) -> Exception:
+    def with_remedy(self, error: Exception) -> Exception:
         return error
 
 
@@ -144,7 +144,7 @@ class Waves:
             return NotFoundError("voice_key", chunk.voice_key, "send it")
         return np.repeat(np.array(chunk.tokens, np.float32), TOKEN_SAMPLES)
 
-    def told(self, error: Exception) -> Exception:
+    def with_remedy(self, error: Exception) -> Exception:
         return error
 
 

@@ -1,7 +1,7 @@
 """Token2wav as a service: chunks of many utterances in, their waveforms out, batched and bounded."""
 
 from cosyvoice_runtime.engine.batches.chunk import PromptTensors, WaveChunk
-from cosyvoice_runtime.engine.batches.load import load_wave_service
+from cosyvoice_runtime.engine.batches.load import open_router
 from cosyvoice_runtime.engine.batches.router import WaveRouter
 from cosyvoice_runtime.engine.batches.scheduler import WaveScheduler
 from cosyvoice_runtime.engine.batches.service import WaveOutcome, WaveService
@@ -17,5 +17,5 @@ __all__ = [
     "WaveRouter",
     "WaveScheduler",
     "WaveService",
-    "load_wave_service",
+    "open_router",
 ]

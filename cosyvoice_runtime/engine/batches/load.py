@@ -35,9 +35,7 @@ FUSED_HELP = "Whether fused kernels take the flow's steps: 1, or 0 for the plain
 FUSED_VOCODER_HELP = "Whether fused kernels take the vocoder's decoder: 1, or 0 for the plain modules."
 
 
-def load_wave_service(
-    settings: Token2WavSettings, metrics: Metrics, shared: SharedGpus = NOT_SHARED
-) -> WaveRouter:
+def open_router(settings: Token2WavSettings, metrics: Metrics, shared: SharedGpus = NOT_SHARED) -> WaveRouter:
     """Schedulers at work, one for each device, with all limits of the settings each.
 
     On a CPU they share pages and voices, of which there are as many as the settings say.

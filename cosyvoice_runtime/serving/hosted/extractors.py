@@ -81,7 +81,9 @@ class ReferenceModel(ABC):
             return [respond(self._name, self._outputs(outcome)) for outcome in outcomes]
 
     def _outputs(self, outcome: Outcome) -> dict[str, Array] | Exception:
-        return self._not_finite.told(outcome) if isinstance(outcome, Exception) else self.encoded(outcome)
+        return (
+            self._not_finite.with_remedy(outcome) if isinstance(outcome, Exception) else self.encoded(outcome)
+        )
 
     def finalize(self) -> None:
         """Release the network's memory."""

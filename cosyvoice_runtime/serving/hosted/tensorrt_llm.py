@@ -97,8 +97,8 @@ class SpeechLmModel:
     def stop(self, request_id: str) -> None:
         self.scheduler.stop(request_id)
 
-    def told(self, error: Exception) -> Exception:
-        return self.not_finite.told(error)
+    def with_remedy(self, error: Exception) -> Exception:
+        return self.not_finite.with_remedy(error)
 
     def finalize(self) -> None:
         self.scheduler.close()
@@ -157,6 +157,6 @@ class TokenReply:
 
     def finish(self, error: Exception | None = None) -> None:
         try:
-            self._reply.finish(None if error is None else self._not_finite.told(error))
+            self._reply.finish(None if error is None else self._not_finite.with_remedy(error))
         finally:
             self._count.leave()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cosyvoice_runtime.engine.batches.chunk import PromptTensors, WaveChunk
-from cosyvoice_runtime.engine.batches.load import load_wave_service
+from cosyvoice_runtime.engine.batches.load import open_router
 from cosyvoice_runtime.engine.batches.service import WaveOutcome
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.gpu.partitions.shared_gpu import NOT_SHARED, SharedGpus
@@ -29,32 +29,34 @@ class WaveModel:
         self.name = settings.name
         self.count = RequestCount(self.name)
         self.not_finite = NotFiniteCount(Metrics(self.name), token2wav_remedies(settings))
-        self.service = load_wave_service(settings, Metrics(self.name), shared)
+        self.router = open_router(settings, Metrics(self.name), shared)
 
     def prepare(self) -> None:
         """Prepare the device as `WaveRouter.prepare` does, while Python's garbage collector is off."""
-        self.service.prepare()
+        self.router.prepare()
 
     def execute(self, requests: Sequence[Any]) -> list[None]:
         """Queue the chunks, whose answers come from a thread of their device."""
         for request in requests:
             self.count.enter()
             try:
-                self.service.submit(decode(Inputs(request)), partial(self._deliver, request))
+                self.router.submit(decode(Inputs(request)), partial(self._deliver, request))
             except Exception as error:  # After any error the other requests are still answered.
                 self._deliver(request, error)
         return [None] * len(requests)
 
     def submit(self, chunk: WaveChunk, deliver: Callable[[WaveOutcome], None]) -> None:
         """Submit chunks, see `Waves`."""
-        self.service.submit(chunk, deliver)
+        self.router.submit(chunk, deliver)
 
-    def told(self, error: Exception) -> Exception:
-        return self.not_finite.told(error)
+    def with_remedy(self, error: Exception) -> Exception:
+        return self.not_finite.with_remedy(error)
 
     def _deliver(self, request: Any, outcome: WaveOutcome) -> None:
         outputs = (
-            self.not_finite.told(outcome) if isinstance(outcome, Exception) else {"waveform": outcome[None]}
+            self.not_finite.with_remedy(outcome)
+            if isinstance(outcome, Exception)
+            else {"waveform": outcome[None]}
         )
         try:
             answer(request, self.name, outputs)
@@ -62,7 +64,7 @@ class WaveModel:
             self.count.leave()
 
     def finalize(self) -> None:
-        self.service.close()
+        self.router.close()
 
 
 def decode(inputs: Inputs) -> WaveChunk:

@@ -84,8 +84,8 @@ def test_an_utterance_that_breaks_fails_alone_and_leaves_no_trace(settings, shar
 def test_each_is_counted_by_its_stage_and_told_what_helps(tmp_path):
     count = NotFiniteCount(Metrics("token2wav", tmp_path), {FLOW: "remedy 1", VOCODER: "remedy 2"})
     other = ValueError("another error")
-    assert count.told(other) is other
-    told = [str(count.told(NotFiniteError(stage))) for stage in (FLOW, VOCODER, FLOW)]
+    assert count.with_remedy(other) is other
+    told = [str(count.with_remedy(NotFiniteError(stage))) for stage in (FLOW, VOCODER, FLOW)]
     assert told[:2] == [
         "flow: NaN or infinity in the mel; remedy 1",
         "vocoder: NaN or infinity in the samples; remedy 2",

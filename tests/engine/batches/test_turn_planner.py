@@ -11,7 +11,7 @@ import pytest
 from coded_waves import BLOCK, CodedWaves, chunk, runtime
 from spoken import chunks_of, prompt_tensors, speech_tokens
 
-from cosyvoice_runtime.engine.batches import load_wave_service
+from cosyvoice_runtime.engine.batches import open_router
 from cosyvoice_runtime.engine.batches.lane import jobs_of, lanes_of
 from cosyvoice_runtime.engine.batches.service import Speaker
 from cosyvoice_runtime.engine.batches.turn import LaunchedTurn, Share, WaveJob
@@ -199,7 +199,7 @@ def test_device_that_is_shared_is_held(settings, shared_token2wav, tmp_path):
 
     prompt = prompt_tensors(shared_token2wav, 40)
     first, second = chunks_of("a", speech_tokens(50, 0), [25, 50], "v", prompt)
-    with closing(load_wave_service(settings, Metrics("token2wav", tmp_path), {None: gpu})) as service:
+    with closing(open_router(settings, Metrics("token2wav", tmp_path), {None: gpu})) as service:
         service.submit(first, take)
         service.submit(dataclasses.replace(second, cushion_s=2 * TIMEOUT_S), take)
         assert both.wait(TIMEOUT_S)

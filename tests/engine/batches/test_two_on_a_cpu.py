@@ -29,7 +29,7 @@ from cosyvoice_runtime.engine.batches import (
     WaveOutcome,
     WaveRouter,
     WaveService,
-    load_wave_service,
+    open_router,
 )
 from cosyvoice_runtime.engine.batches.load import open_memories, start_scheduler
 from cosyvoice_runtime.engine.batches.usage import WaveMetrics
@@ -90,7 +90,7 @@ def send(router: WaveRouter, chunk: WaveChunk) -> WaveOutcome:
 
 
 def test_two_who_speak_at_once_have_one_voice_and_the_metrics_tell_it_once(settings, prompts, tmp_path):
-    router = load_wave_service(settings, Metrics("token2wav", tmp_path))
+    router = open_router(settings, Metrics("token2wav", tmp_path))
     for name in "ab":
         assert len(send(router, WaveChunk(name, [], 0, False, "v", 7, prompt=prompts["v"]))) == 0
     shown = Counter[str]()
@@ -104,7 +104,7 @@ def test_two_who_speak_at_once_have_one_voice_and_the_metrics_tell_it_once(setti
 
 
 def test_an_utterance_waits_for_pages_that_another_scheduler_speaks_with(settings, prompts, tmp_path):
-    router = load_wave_service(settings.replace(max_flow_pages=30), Metrics("token2wav", tmp_path))
+    router = open_router(settings.replace(max_flow_pages=30), Metrics("token2wav", tmp_path))
     tokens = speech_tokens(26 * 25 + 30, 0)
     begun = send(router, WaveChunk("long", tokens[:-25], 0, False, "w", 7, prompt=prompts["w"]))
     assert not isinstance(begun, Exception)

@@ -13,7 +13,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from spoken import alone, chunks_of, prompt_tensors, speech_tokens
 
-from cosyvoice_runtime.engine.batches import VoiceCache, WaveScheduler, WaveService, load_wave_service
+from cosyvoice_runtime.engine.batches import VoiceCache, WaveScheduler, WaveService, open_router
 from cosyvoice_runtime.engine.runtimes.runtime import WaveRuntime, warm_up
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.page import read_samples
@@ -29,7 +29,7 @@ def test_warm_up_leaves_nothing(token2wav):
 
 
 def test_loaded_service_holds_nothing(settings, tmp_path):
-    service = load_wave_service(settings, Metrics("token2wav", tmp_path))
+    service = open_router(settings, Metrics("token2wav", tmp_path))
     service.close()
     shown = numbers(tmp_path)
     assert shown.pop("pages") == settings.max_flow_pages
@@ -42,7 +42,7 @@ def test_utterances_on_two_devices_equal_each_alone(settings, shared_token2wav, 
     waves: dict[int, list[np.ndarray]] = {row: [] for row in range(4)}
     tokens = {row: speech_tokens(40 + 10 * row, row) for row in waves}
     two = settings.replace(device="cpu,cpu")
-    with closing(load_wave_service(two, Metrics("token2wav", tmp_path))) as service:
+    with closing(open_router(two, Metrics("token2wav", tmp_path))) as service:
         for part in range(2):
             for row, wave in waves.items():
                 cut = chunks_of(str(row), tokens[row], [25, len(tokens[row])], "v", prompt)

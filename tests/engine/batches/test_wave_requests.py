@@ -23,7 +23,7 @@ def model(monkeypatch):
     waves = CodedWaves()
     service = WaveService(waves, OneVoice(), idle_timeout_s=60.0)
     router = WaveRouter([WaveScheduler(service, runtime(waves, 4), 8, 1.0)])
-    monkeypatch.setattr(module, "load_wave_service", lambda *_: router)
+    monkeypatch.setattr(module, "open_router", lambda *_: router)
     monkeypatch.setattr(module, "RequestCount", Count)
     model = module.WaveModel(Token2WavSettings())
     yield model
