@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from cosyvoice_runtime.gateway.policy import RefusedError
 
-RETRY_S = 5.0
+CALLS_RETRY_S = 5.0
 """This many calls mean an attack or a fault, which lasts for a while."""
 
 
@@ -27,7 +27,7 @@ class CallLimit:
             RefusedError: the limit is reached.
         """
         if self._count >= self._limit:
-            text = f"{self._limit} calls are in progress, the limit; try again in {RETRY_S:g} s"
+            text = f"{self._limit} calls are in progress, the limit; try again in {CALLS_RETRY_S:g} s"
             raise RefusedError("UNAVAILABLE", text)
         self._count += 1
         try:
@@ -38,7 +38,7 @@ class CallLimit:
 
 FREE_OF_CHARGE = 65_536
 """Requests up to this size are not counted: a text with a named voice always gets through."""
-RETRY_S = 2.0
+BYTES_RETRY_S = 2.0
 """A request counts until its answer begins, which takes most requests less than this."""
 
 
@@ -58,7 +58,8 @@ class PendingBytes:
         if size <= FREE_OF_CHARGE:
             return 0
         if self.count and self.count + size > self._limit:
-            raise RefusedError("UNAVAILABLE", f"too many large requests at once; try again in {RETRY_S:g} s")
+            text = f"too many large requests at once; try again in {BYTES_RETRY_S:g} s"
+            raise RefusedError("UNAVAILABLE", text)
         self.count += size
         return size
 
