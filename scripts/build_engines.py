@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.errors import CosyVoiceError, EngineFileError, InvalidInput
-from cosyvoice_runtime.lm.engines.tensorrt_llm.build import BuildOptions, build_flags
 from cosyvoice_runtime.preflight.outcome import FAILED
 from cosyvoice_runtime.settings import Machine, Settings, TensorrtLlmSettings, Token2WavSettings
 from cosyvoice_runtime.settings.extractors import ExtractorSettings
 from cosyvoice_runtime.settings.served_family import require_served
 
 if TYPE_CHECKING:
+    from cosyvoice_runtime.lm.engines.tensorrt_llm.build import BuildOptions
     from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import ConversionOptions
 
 # Functions import what they make things with: a machine without a GPU has no torch.
@@ -78,6 +78,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def explain(settings: TensorrtLlmSettings, tp_size: int) -> None:
+    from cosyvoice_runtime.lm.engines.tensorrt_llm.build import build_flags
+
     conversion = conversion_options(settings, tp_size)
     kind = conversion.layout, conversion.dtype, conversion.weight_only
     for flag in build_flags(build_options(settings), *kind):
@@ -129,6 +131,8 @@ def conversion_options(settings: TensorrtLlmSettings, tp_size: int) -> Conversio
 
 
 def build_options(settings: TensorrtLlmSettings) -> BuildOptions:
+    from cosyvoice_runtime.lm.engines.tensorrt_llm.build import BuildOptions
+
     longest = settings.max_sequence_tokens
     return BuildOptions(settings.max_slots, longest, max(longest, BuildOptions.max_num_tokens))
 

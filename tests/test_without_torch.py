@@ -28,7 +28,7 @@ import numpy as np
 
 def run_without_torch(program: str, folder: Path) -> None:
     """Run a program in a folder; what it writes there is what it says."""
-    places = [".", "client", "tests/fakes"]
+    places = [".", "client", "scripts", "tests/fakes"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / place) for place in places)}
     done = subprocess.run(
         [sys.executable, "-c", BEGIN + program], cwd=folder, env=environment, capture_output=True, text=True

@@ -12,7 +12,6 @@ from cosyvoice_runtime.checkpoint.checksums import sha256_of
 from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.lm.engines.releases import TRTLLM_CONTAINER, library_versions
-from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import BIAS_FILE
 from cosyvoice_runtime.manifest import Manifest, stale_reasons
 from cosyvoice_runtime.settings.model import MANIFEST
 from cosyvoice_runtime.tensorrt.engine import Gpu, present_gpu
@@ -21,6 +20,8 @@ MODEL_FILE = Path(__file__).with_name("speech_model.py")
 MODEL_CLASS = "SpeechQwenForCausalLM"
 """Of the speech layout; the file can be imported in the container only."""
 TIMING_CACHE = "timing.cache"
+BIAS_FILE = "embedding_bias.safetensors"
+"""Of the merged layout: what the stock model lacks, to be added to the logits of every request."""
 LEAST_FOR_FP8 = (8, 9)
 """Compute capability of Ada; Hopper's is 9.0. TensorRT-LLM's support matrix has FP8 from there on."""
 

@@ -15,6 +15,7 @@ from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.lm.engines.tensorrt_llm.build import BIAS_FILE
 from cosyvoice_runtime.lm.engines.tensorrt_llm.fp8 import (
     fp8_dtypes,
     fp8_schema,
@@ -36,8 +37,6 @@ from cosyvoice_runtime.settings.model import MANIFEST
 DTYPES = ("bfloat16", "float16", "float32")
 FORMAT = 2
 """Raised whenever the same source and options give another checkpoint, so that engines are built anew."""
-BIAS_FILE = "embedding_bias.safetensors"
-"""Of the merged layout: what the stock model lacks, to be added to the logits of every request."""
 BIAS_NAME = "embedding_bias"
 
 Progress = Callable[[str, int, int], None]

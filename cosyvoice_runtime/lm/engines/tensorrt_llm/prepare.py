@@ -20,7 +20,8 @@ from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
 from cosyvoice_runtime.errors import CheckpointError, EngineFileError, InvalidInput
 from cosyvoice_runtime.lm.engines.engine import OpenEngine, see_only
 from cosyvoice_runtime.lm.engines.releases import TRTLLM_CONTAINER, library_versions
-from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import BIAS_FILE, BIAS_NAME, FORMAT
+from cosyvoice_runtime.lm.engines.tensorrt_llm.build import BIAS_FILE
+from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import BIAS_NAME, FORMAT
 from cosyvoice_runtime.lm.engines.tensorrt_llm.engine import TrtllmEngine, TrtllmStatistics
 from cosyvoice_runtime.lm.engines.tensorrt_llm.requests import LibrarySampler, RequestMaker
 from cosyvoice_runtime.lm.engines.tensorrt_llm.source import EngineVocabulary

@@ -12,6 +12,7 @@ from cosyvoice_runtime.checkpoint.checksums import sha256_of
 from cosyvoice_runtime.errors import EngineFileError, InvalidInput
 from cosyvoice_runtime.lm.engines.tensorrt_llm import build as build_module
 from cosyvoice_runtime.lm.engines.tensorrt_llm.build import (
+    BIAS_FILE,
     MODEL_CLASS,
     MODEL_FILE,
     TIMING_CACHE,
@@ -20,7 +21,7 @@ from cosyvoice_runtime.lm.engines.tensorrt_llm.build import (
     build_flags,
     command,
 )
-from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import BIAS_FILE, ConversionOptions, convert
+from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import ConversionOptions, convert
 from cosyvoice_runtime.lm.engines.tensorrt_llm.source import LAYOUTS
 from cosyvoice_runtime.manifest import Manifest
 from cosyvoice_runtime.tensorrt.engine import Gpu

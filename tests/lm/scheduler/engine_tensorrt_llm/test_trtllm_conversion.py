@@ -19,7 +19,8 @@ from cosyvoice_runtime.checkpoint.huggingface import SILENT, export_merged
 from cosyvoice_runtime.checkpoint.sections_cosyvoice2 import config_from_sections
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 from cosyvoice_runtime.lm import KVCache, Prompt, SpeechLM
-from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import BIAS_FILE, ConversionOptions, convert
+from cosyvoice_runtime.lm.engines.tensorrt_llm.build import BIAS_FILE
+from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import ConversionOptions, convert
 from cosyvoice_runtime.lm.engines.tensorrt_llm.parameters import (
     quantised_schema,
     rank_schema,
