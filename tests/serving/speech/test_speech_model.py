@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,11 +44,18 @@ class ServedModel(module.SpeechModel):
         return self.service
 
 
+@pytest.fixture
+def run_folder() -> Iterator[Path]:
+    """A folder whose path is short enough for the name of a socket in it."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
 @pytest.fixture(params=[True, False], ids=["cosyvoice2", "cosyvoice2_offline"])
-def model(request, monkeypatch, tmp_path) -> ServedModel:
+def model(request, monkeypatch, tmp_path, run_folder) -> ServedModel:
     monkeypatch.setattr(module, "read_settings", lambda *_: None)
     monkeypatch.setattr(module, "keep_loaded", lambda: None)
-    monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(run_folder))
     served = ServedModel()
     policy = {"model_transaction_policy": {"decoupled": request.param}}
     served.initialize(
