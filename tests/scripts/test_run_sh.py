@@ -20,7 +20,7 @@ INSTRUCTION = "You are a helpful assistant.<|endofprompt|>"
 PYTHON = f"""#!/bin/sh
 [ "$1$COSYVOICE_SERVER__GRPC_PORT" = "$1" ] || [ "$1" != scripts/server_address.py ] \\
     || {{ cd {ROOT} && exec {sys.executable} "$@"; }}
-[ "$1" != scripts/usual_instruction.py ] || exec echo '{INSTRUCTION}'
+[ "$1" != scripts/usual_instruction.py ] || {{ [ ! -e "$2/cosyvoice3.yaml" ] || echo '{INSTRUCTION}'; exit; }}
 echo "python $*"
 """
 

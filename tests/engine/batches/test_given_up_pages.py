@@ -41,7 +41,7 @@ class Speakers:
         self.token2wav = token2wav
         self.voices = VoiceCache(token2wav.flow, limit=2)
         self.clock = FakeClock()
-        self.service = WaveService(token2wav, self.voices, 16, idle_timeout_s=600, clock=self.clock)
+        self.service = WaveService(token2wav, self.voices, idle_timeout_s=600, clock=self.clock)
         self.waiting: list[str] = []
         self.service.queued_in(lambda: self.waiting)
         self.prompt = prompt_tensors(token2wav, 60)

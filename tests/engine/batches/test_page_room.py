@@ -39,7 +39,7 @@ def test_gpu_gives_a_share_of_its_memory_unless_others_need_it(
 
 
 def test_a_small_gpu_keeps_pages_rather_than_graphs_of_large_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    def rows(device: torch.device, obstacle: str | None = None, lanes: int = 1, **settings: object) -> int:
+    def rows(device: torch.device, obstacle: str | None = None, **settings: object) -> int:
         monkeypatch.setattr(torch_memory, "solver_obstacle", lambda *_: obstacle)
         flow = SimpleNamespace(
             device=device,
@@ -48,7 +48,7 @@ def test_a_small_gpu_keeps_pages_rather_than_graphs_of_large_batches(monkeypatch
             solver=SimpleNamespace(name="euler"),
         )
         given = Token2WavSettings(device="cuda", backend="torch", **settings)
-        return torch_memory.turn_rows(flow, given, lanes)
+        return torch_memory.turn_rows(flow, given)
 
     gpu(monkeypatch, 22, 24)
     assert rows(GPU) == 8
@@ -59,14 +59,13 @@ def test_a_small_gpu_keeps_pages_rather_than_graphs_of_large_batches(monkeypatch
     for plain in ({"obstacle": "no fused kernels"}, {"kernels": "plain"}, {"cuda_graphs": False}):
         assert rows(GPU, max_batch=32, **plain) == 16
     assert rows(torch.device("cpu"), max_batch=32) == 32
-    assert rows(GPU, lanes=2, max_batch=32) == 16
 
 
 def test_larger_batches_leave_fewer_pages() -> None:
     room = [work_bytes(rows) for rows in (1, 8, 16, 32)]
     assert room == sorted(room)
     assert room[1] < room[2] < room[3]
-    assert work_bytes(16, lanes=2) == 2 * room[2]
+    assert work_bytes(16, divisions=2) == 2 * room[2]
 
 
 def test_crowded_gpu_is_told_with_what_is_free(
