@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from dataclasses import replace
 
 from cosyvoice_runtime.engine.batches.chunk import PromptTensors
 from cosyvoice_runtime.engine.direct_stages import DirectStages, SpokenTokens, Waves
@@ -26,6 +27,7 @@ from cosyvoice_runtime.engine.utterance.utterance import Playback, speak
 from cosyvoice_runtime.lm.text_segment import SegmentQueue
 from cosyvoice_runtime.metrics import moments
 from cosyvoice_runtime.process.event_loop import LoopCalls
+from cosyvoice_runtime.settings.token2wav import CPU_HOP_GROWTH
 
 logger = logging.getLogger(__name__)
 
@@ -35,10 +37,11 @@ class SpeechEngine:
 
     Args:
         lm, waves: the networks.
+        hop_growth: growth of chunks, in place of an order's.
     """
 
-    def __init__(self, lm: SpokenTokens, waves: Waves) -> None:
-        self._lm, self._waves = lm, waves
+    def __init__(self, lm: SpokenTokens, waves: Waves, hop_growth: float = CPU_HOP_GROWTH) -> None:
+        self._lm, self._waves, self._hop_growth = lm, waves, hop_growth
         self._second = SecondChunk()
         self._spoken: set[SpokenUtterance] = set()
         self._life: asyncio.TimerHandle | None = None
@@ -47,7 +50,9 @@ class SpeechEngine:
         return ORDER in frame.header
 
     def begin(self, frame: Frame, calls: LoopCalls, answer: Answer) -> SpokenUtterance:
-        spoken = SpokenUtterance(self, read_order(frame.header[ORDER]), calls, answer)
+        order = read_order(frame.header[ORDER])
+        order = replace(order, hop=replace(order.hop, growth=self._hop_growth))
+        spoken = SpokenUtterance(self, order, calls, answer)
         self._spoken.add(spoken)
         if self._life is None:
             self._tell_of_life()

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from cosyvoice_runtime.settings.model import ModelSettings, require_order
-from cosyvoice_runtime.settings.rule import (
-    AUTO,
-    AUTO_NUMBER,
-    OR_AUTO,
-    Accepted,
-    Flag,
-    FlagOrAuto,
-)
+from cosyvoice_runtime.settings.rule import AUTO, AUTO_NUMBER, OR_AUTO, Accepted, Flag
 
 if TYPE_CHECKING:
     from typing import Self
@@ -25,8 +18,6 @@ if TYPE_CHECKING:
 
 GPU_FIRST_HOP, CPU_FIRST_HOP = 12, 18
 """Speech tokens; CosyVoice2's vocoder holds 10.5 of them back, CosyVoice3's 2.5."""
-GPU_HOP_GROWTH, CPU_HOP_GROWTH = 2.0, 0.5
-"""Longer chunks spare a GPU turns; a CPU they spare nothing."""
 WatermarkName = Annotated[str, Field(pattern=r"^(none|[\w.]+:\w+)$"), Accepted("MODULE:CLASS or none")]
 
 
@@ -83,7 +74,7 @@ class CosyVoice2Settings(ModelSettings):
         description="Utterances spoken at once, by both entry models together; one more is refused with "
         "UNAVAILABLE. auto: as many as the machine keeps up with, measured while it runs.",
     )
-    child_timeout_s: float = Field(
+    silence_timeout_s: float = Field(
         30.0, ge=2.0, le=3600.0, description="Longest silence of a network before the utterance fails."
     )
     text_feeding: Literal["auto", "interleaved", "clauses"] = Field(
@@ -105,21 +96,11 @@ class CosyVoice2Settings(ModelSettings):
         "back and CosyVoice3's 0.1 s; auto is 12 with token2wav on a GPU, 18 on a CPU. Not of "
         "CosyVoice-300M's.",
     )
-    grammars_at_start: FlagOrAuto = Field(
-        AUTO,
-        description="Read the grammars of Chinese and English numbers when the model starts (0.3 s, 41 "
-        "MiB), not at the first number; auto does so with token2wav on a GPU.",
-    )
     hop_tokens: int = Field(
         25, ge=1, le=1000, description="Speech tokens of a chunk (25 a second); not of CosyVoice-300M's."
     )
     max_hop_tokens: int = Field(
         100, ge=1, le=1000, description="Speech tokens of the longest chunk that the hop may grow to."
-    )
-    hop_growth: Annotated[float, Field(ge=0.1, le=10.0), OR_AUTO] = Field(
-        AUTO_NUMBER,
-        description="Seconds of the next chunk for each second that the listener still has to play. Larger "
-        "chunks make more speech in all. auto is 2 with token2wav on a GPU and 0.5 on a CPU.",
     )
     max_tokens: int = Field(
         2048,
@@ -154,11 +135,6 @@ class CosyVoice2Settings(ModelSettings):
     def first_hop(self) -> int:
         """``first_hop_tokens`` as it is given, or for a CPU."""
         return self.first_hop_tokens or CPU_FIRST_HOP
-
-    @property
-    def growth(self) -> float:
-        """``hop_growth`` as it is given, or for a CPU."""
-        return self.hop_growth or CPU_HOP_GROWTH
 
     def resolved(self, machine: Machine) -> Self:
         lexicon = self.lexicon if self.lexicon == "none" else str(Path(self.lexicon).absolute())

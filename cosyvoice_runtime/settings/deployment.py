@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.settings.cosyvoice2 import GPU_FIRST_HOP, GPU_HOP_GROWTH, CosyVoice2Settings
+from cosyvoice_runtime.settings.cosyvoice2 import GPU_FIRST_HOP, CosyVoice2Settings
 from cosyvoice_runtime.settings.extractors import AudioTokenizerSettings, SpeakerEmbeddingSettings
 from cosyvoice_runtime.settings.front import FrontSettings
 from cosyvoice_runtime.settings.gpu_asked import require_gpus, tell_unused_gpu
@@ -219,19 +219,10 @@ def _divided(token2wav: Token2WavSettings, lm: TensorrtLlmSettings) -> Token2Wav
 
 
 def _begun(cosyvoice2: CosyVoice2Settings, token2wav: Token2WavSettings) -> CosyVoice2Settings:
-    """How speech begins.
-
-    A GPU has the next chunk ready sooner than a short first one is heard, and a listener who waits for 50 ms
-    should not wait for a grammar of 300. Where memory is short, grammars are read when they are needed. A CPU
-    takes longer for a block of the flow than for a turn's other costs, so blocks come one by one.
-    """
+    """Choose the first chunk: a GPU has the next one ready sooner than a short first one is heard."""
     on_gpu = all(gpu_number(device) is not None for device in token2wav.devices)
     first_hop = cosyvoice2.first_hop_tokens or (GPU_FIRST_HOP if on_gpu else cosyvoice2.first_hop)
-    at_start = cosyvoice2.grammars_at_start
-    if at_start == AUTO:
-        at_start = "true" if on_gpu else "false"
-    growth = cosyvoice2.hop_growth or (GPU_HOP_GROWTH if on_gpu else cosyvoice2.growth)
-    return cosyvoice2.replace(first_hop_tokens=first_hop, hop_growth=growth, grammars_at_start=at_start)
+    return cosyvoice2.replace(first_hop_tokens=first_hop)
 
 
 def split_assignment(text: str) -> tuple[str, str]:

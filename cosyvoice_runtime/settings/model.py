@@ -74,7 +74,6 @@ class BatchedSettings(ModelSettings):
     """Fields of a model behind Triton's dynamic batcher."""
 
     max_batch: int = Field(8, ge=1, le=1024, description="Requests in one call.")
-    max_queue_delay_us: int = Field(1000, ge=0, le=1_000_000, description="Longest wait for a batch to fill.")
     max_queue_size: int = Field(
         256, ge=1, le=100_000, description="Requests that may wait; one more is refused with UNAVAILABLE."
     )

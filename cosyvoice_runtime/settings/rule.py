@@ -59,9 +59,6 @@ OR_AUTO = WrapValidator(_auto_or_number)
 """Put behind the range of a number: it is chosen for the machine unless given."""
 Flag = Annotated[bool, BeforeValidator(_read_flag)]
 """Written ``true`` or ``false``, and no other of the words that pydantic knows."""
-FlagOrAuto = Annotated[
-    Literal["auto", "true", "false"], BeforeValidator(lambda value: str(value).strip().lower())
-]
 GrpcAddress = Annotated[str, BeforeValidator(_read_grpc_address), Accepted("host:port or unix:/path")]
 """Written with http:// or grpc:// before it and a slash behind it, too."""
 Names = Annotated[tuple[str, ...], BeforeValidator(_split_commas), Accepted("names with commas between")]

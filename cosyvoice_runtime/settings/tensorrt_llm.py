@@ -88,7 +88,8 @@ class TensorrtLlmSettings(NetworkSettings):
     kv_cache_tokens: Annotated[int, Field(ge=16, le=100_000_000), OR_AUTO] = Field(
         AUTO_NUMBER,
         description="Positions that all requests share; auto: max_slots of the longest request, with engine "
-        "torch and fused kernels at most 64 of them.",
+        "torch and fused kernels at most 64 of them. Engine tensorrt_llm has half of the free GPU memory "
+        "for them.",
     )
     cuda_graphs: Flag = Field(
         True,
@@ -100,12 +101,6 @@ class TensorrtLlmSettings(NetworkSettings):
         AUTO,
         description="Engine torch: kernels in captured CUDA graphs. fused needs bfloat16 and compute "
         "capability 9.0; auto takes them where they run.",
-    )
-    kv_cache_fraction: float = Field(
-        0.5,
-        ge=0.01,
-        le=0.95,
-        description="Engine tensorrt_llm: most of the free GPU memory that kv_cache_tokens may take.",
     )
     max_queue_size: int = Field(
         256,

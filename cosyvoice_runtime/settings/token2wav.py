@@ -35,6 +35,9 @@ EIGHT_BIT_PAGES = "int8"
 ONNX_GRAPHS = "onnx_cpu"
 """Folder of backend onnx in ``backend_dir``."""
 CPU_BATCH, GPU_BATCH = 8, 16
+CPU_HOP_GROWTH, GPU_HOP_GROWTH = 0.5, 2.0
+"""Longer chunks spare a GPU batches. A CPU takes longer for a block of the flow than for what a batch costs
+besides, so they spare it nothing."""
 CPU_SCHEDULERS = 2
 """Of backend onnx: one utterance's calls use a core or two well, and several utterances' the others."""
 Devices = Annotated[
@@ -64,12 +67,6 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         description="Utterances in one call; auto is 16 with backend torch on a GPU, 8 elsewhere. A GPU of "
         "less than 40 GiB computes 8 at most.",
     )
-    max_queue_delay_us: int = Field(
-        0,
-        ge=0,
-        le=1_000_000,
-        description="Longest wait of Triton for a batch to fill; the model forms its own batches.",
-    )
     ode_steps: int = Field(10, ge=1, le=100, description="Steps of the flow's solver.")
     solver: Literal["euler", "adams_bashforth"] = Field(
         "euler",
@@ -87,9 +84,6 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         le=3600.0,
         description="Longest time without a chunk before an utterance's state is dropped; waiting and "
         "computing don't count.",
-    )
-    max_cached_voices: int = Field(
-        64, ge=1, le=4096, description="Voices kept in memory; the one unused for longest makes room."
     )
     max_flow_pages: Annotated[int, Field(ge=1, le=1_000_000), OR_AUTO] = Field(
         AUTO_NUMBER,
@@ -199,6 +193,11 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     @property
     def _torch_on_gpu(self) -> bool:
         return self.device.startswith(CUDA) and self.backend == "torch"
+
+    @property
+    def hop_growth(self) -> float:
+        """Seconds of the next chunk for each second that a listener still has to play."""
+        return GPU_HOP_GROWTH if self.device.startswith(CUDA) else CPU_HOP_GROWTH
 
     @property
     def most_flow_pages(self) -> int:

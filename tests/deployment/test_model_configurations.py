@@ -178,7 +178,6 @@ def test_batcher_has_the_limits_of_the_settings(profile, model):
     section, config = settings.for_model(model), configs[model]
     assert config.max_batch_size == section.max_batch
     batcher = config.dynamic_batching
-    assert batcher.max_queue_delay_microseconds == section.max_queue_delay_us
     assert batcher.default_queue_policy.max_queue_size == section.max_queue_size
 
 

@@ -59,11 +59,17 @@ def render_models(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="session")
 def serve(render_models: RenderModels) -> Serve:
-    """``with serve(names, **{"section.key": value}) as server`` runs these models."""
+    """``with serve(names, **{"section.key": value}) as server`` runs these models.
+
+    ``change`` gets the repository before it is served.
+    """
 
     @contextmanager
-    def serve(names: Iterable[str], **texts: object) -> Iterator[Server]:
+    def serve(
+        names: Iterable[str], change: Callable[[Path], object] = lambda repository: None, **texts: object
+    ) -> Iterator[Server]:
         repository = render_models(names, **texts)
+        change(repository)
         settings = ServerSettings(
             http_port=0,
             grpc_port=0,

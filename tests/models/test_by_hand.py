@@ -25,7 +25,7 @@ def folders() -> set[Path]:
 def test_one_client_and_many_are_served_and_nothing_is_left(serve_all, tmp_path, monkeypatch):
     monkeypatch.setattr("cosyvoice_runtime.supervisor.process.DIRECTORY_VARIABLE", "NOBODY_READS_THIS")
     before = folders()
-    texts = {"cosyvoice2.voices_dir": tmp_path / "voices", "cosyvoice2.child_timeout_s": 600}
+    texts = {"cosyvoice2.voices_dir": tmp_path / "voices", "cosyvoice2.silence_timeout_s": 600}
     with serve_all(**texts) as server:
         [folder] = folders() - before
         assert folder.stat().st_mode & 0o077 == 0

@@ -25,7 +25,7 @@ FUZZED = "300"
 @pytest.fixture(scope="module")
 def server(render_models, tmp_path_factory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("closed")
-    texts = {"cosyvoice2.voices_dir": folder / "voices", "cosyvoice2.child_timeout_s": 600}
+    texts = {"cosyvoice2.voices_dir": folder / "voices", "cosyvoice2.silence_timeout_s": 600}
     settings = ServerSettings(
         http_port=0,
         grpc_port=0,

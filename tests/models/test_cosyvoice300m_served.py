@@ -53,7 +53,7 @@ def server(serve_all, checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
     texts = {
         "checkpoint_dir": checkpoint,
         "cosyvoice2.voices_dir": tmp_path_factory.mktemp("voices"),
-        "cosyvoice2.child_timeout_s": 600,
+        "cosyvoice2.silence_timeout_s": 600,
     }
     with serve_all(**texts) as server:
         yield server

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,10 +24,18 @@ RATE = 16_000
 
 @pytest.fixture(scope="module")
 def client(serve) -> Iterator[Client]:
-    settings = {"max_batch": BATCH, "max_queue_delay_us": GATHERING_US}
-    given = {f"{model}.{key}": value for model in OUTPUTS for key, value in settings.items()}
-    with serve(list(OUTPUTS), **given) as server, Client(server) as client:
+    given = {f"{model}.max_batch": BATCH for model in OUTPUTS}
+    with serve(list(OUTPUTS), gather, **given) as server, Client(server) as client:
         yield client
+
+
+def gather(repository: Path) -> None:
+    for model in OUTPUTS:
+        file = repository / model / "config.pbtxt"
+        delay = f"max_queue_delay_microseconds: {GATHERING_US}"
+        text, changed = re.subn(r"max_queue_delay_microseconds: \d+", delay, file.read_text())
+        assert changed == 1
+        file.write_text(text)
 
 
 @pytest.fixture(scope="module")

@@ -170,7 +170,7 @@ def test_speech_is_that_of_the_recordings(serve_all, tmp_path, pytestconfig, fam
     }
     given = [f"{key}={value}" for key, value in settings.items()]
     subprocess.run([sys.executable, ROOT / "scripts" / "build_engines.py", *given], check=True)
-    times = {"cosyvoice2.child_timeout_s": 600, "cosyvoice2.voices_dir": tmp_path / "voices"}
+    times = {"cosyvoice2.silence_timeout_s": 600, "cosyvoice2.voices_dir": tmp_path / "voices"}
     with serve_all(**settings, **times) as server:
         found = record(server, family)
     if pytestconfig.getoption("--write"):

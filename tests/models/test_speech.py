@@ -50,7 +50,7 @@ def server(serve_all, voices_dir) -> Iterator[Server]:
     texts = {
         "cosyvoice2.voices_dir": voices_dir,
         "cosyvoice2.max_inflight_utterances": 32,
-        "cosyvoice2.child_timeout_s": 600,
+        "cosyvoice2.silence_timeout_s": 600,
     }
     with serve_all(**texts) as server:
         yield server

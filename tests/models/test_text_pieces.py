@@ -45,7 +45,7 @@ def server(render_models, tmp_path_factory) -> Iterator[Supervised]:
     texts = {
         "cosyvoice2.voices_dir": tmp_path_factory.mktemp("voices"),
         "cosyvoice2.text_timeout_s": IDLE_S,
-        "cosyvoice2.child_timeout_s": 600,
+        "cosyvoice2.silence_timeout_s": 600,
         "cosyvoice2.max_inflight_utterances": 8,
         "token2wav.max_flow_pages": 64,
     }

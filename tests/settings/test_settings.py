@@ -498,20 +498,15 @@ def test_longest_text_of_the_settings_is_one_that_the_text_checks_take():
 
 
 @pytest.mark.parametrize(
-    ("machine", "first_hop", "growth", "at_start"),
-    [(CPU, 18, 0.5, "false"), (GPU, 12, 2.0, "true")],
+    ("machine", "first_hop", "growth"),
+    [(CPU, 18, 0.5), (GPU, 12, 2.0)],
     ids=["cpu", "gpu"],
 )
-def test_speech_begins_sooner_and_chunks_grow_faster_where_a_gpu_computes(
-    machine, first_hop, growth, at_start
-):
+def test_speech_begins_sooner_and_chunks_grow_faster_where_a_gpu_computes(machine, first_hop, growth):
     resolved = Settings().resolved(machine)
-    assert resolved.cosyvoice2.grammars_at_start == at_start
     assert resolved.cosyvoice2.first_hop_tokens == first_hop
-    assert resolved.cosyvoice2.hop_growth == growth
+    assert resolved.token2wav.hop_growth == growth
 
 
-def test_chunks_and_grammars_that_are_given_stay():
-    given = Settings.read(["first_hop_tokens=30", "hop_growth=1", "grammars_at_start=false"]).resolved(GPU)
-    assert given.cosyvoice2.grammars_at_start == "false"
-    assert (given.cosyvoice2.first_hop_tokens, given.cosyvoice2.hop_growth) == (30, 1.0)
+def test_a_first_chunk_that_is_given_stays():
+    assert Settings.read(["first_hop_tokens=30"]).resolved(GPU).cosyvoice2.first_hop_tokens == 30

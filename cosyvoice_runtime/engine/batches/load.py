@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 CPU_TURN_S = 0.2
 """Longest batch of a CPU: whoever comes meanwhile waits for its end."""
 
+MAX_VOICES = 64
+"""Voices that a memory keeps; the one unused for longest makes room."""
+
 logger = logging.getLogger(__name__)
 
 BACKEND_HELP = "What runs the networks, as its label says: 1."
@@ -68,11 +71,12 @@ def open_memories(
     ready: Sequence[WaveRuntime], settings: Token2WavSettings, metrics: Metrics
 ) -> list[WaveMemory]:
     """Of each runtime; those that share their memory have one."""
-    limit = settings.max_cached_voices
     if ready[0].shares_memory:
-        return [WaveMemory(ready[0], limit, metrics, settings.devices[0])] * len(ready)
+        return [WaveMemory(ready[0], MAX_VOICES, metrics, settings.devices[0])] * len(ready)
     labels = _labels(settings.devices)
-    return [WaveMemory(runtime, limit, metrics, label) for runtime, label in zip(ready, labels, strict=True)]
+    return [
+        WaveMemory(runtime, MAX_VOICES, metrics, label) for runtime, label in zip(ready, labels, strict=True)
+    ]
 
 
 def open_runtimes(settings: Token2WavSettings, parts: Sequence[GpuParts | None]) -> list[WaveRuntime]:

@@ -9,7 +9,7 @@ from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
 from cosyvoice_runtime.engine.utterance.request import Utterance
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.settings import CosyVoice2Settings
-from cosyvoice_runtime.settings.cosyvoice2 import CPU_HOP_GROWTH
+from cosyvoice_runtime.settings.token2wav import CPU_HOP_GROWTH
 from cosyvoice_runtime.token2wav.any_token2wav import MORE_THAN_ANY
 from cosyvoice_runtime.token2wav.flow_prompt import cut_prompt
 from cosyvoice_runtime.voice.voice import Voice
@@ -36,7 +36,8 @@ class HopPolicy:
         hop_tokens: tokens of a chunk when the client is about to run dry.
         max_hop_tokens: tokens of a chunk when the client is well supplied.
         token_rate: tokens per second.
-        growth: seconds of the next chunk for each second that the client still has to play.
+        growth: seconds of the next chunk for each second that the client still has to play; the engine
+            sets it for its device.
         cut_from_tokens: prompts of so many tokens and more are cut at their start, so that the first chunk
             needs no more than ``min_first_tokens``; None for none.
         runs_dry: somebody listens meanwhile, for whom what is here goes out in time.
@@ -74,7 +75,6 @@ class HopPolicy:
             hop_tokens=settings.hop_tokens,
             max_hop_tokens=settings.max_hop_tokens,
             token_rate=flow.token_rate,
-            growth=settings.growth,
             cut_from_tokens=None if flow.fixed_chunks else round(CUT_FROM_S * flow.token_rate),
             fixed_chunks=flow.fixed_chunks,
         )

@@ -63,5 +63,6 @@ class Token2WavModel:
         lm = hosted.get(TensorrtLlmSettings.name)
         socket = host_socket()
         hosting.callback(leave_socket, socket)
-        host = ModelHost(socket, hosted, None if lm is None else SpeechEngine(lm, self._wave))
+        engine = None if lm is None else SpeechEngine(lm, self._wave, settings.hop_growth)
+        host = ModelHost(socket, hosted, engine)
         hosting.callback(host.close)

@@ -12,6 +12,7 @@ from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.families import Family
+from cosyvoice_runtime.gpu.nvidia import has_driver
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.metrics.metrics import shared_directory
 from cosyvoice_runtime.serving.speech.admission import Admission
@@ -65,7 +66,7 @@ def load_speech_service(
         text_timeout_s=settings.text_timeout_s,
         watermark=find_watermark(settings.watermark),
         head_start=True,
-        timeout_s=settings.child_timeout_s,
+        timeout_s=settings.silence_timeout_s,
     )
 
 
@@ -86,7 +87,7 @@ def front_end_of(settings: CosyVoice2Settings, tokenizer: TokenCounter, family: 
         polyphones=settings.polyphones,
         adds_instruction=settings.add_instruction,
     )
-    if settings.grammars_at_start == "true":
+    if has_driver():  # A listener who waits for 50 ms should not wait for a grammar of 300.
         front_end.read_grammars(("zh", "en"))
     return front_end
 

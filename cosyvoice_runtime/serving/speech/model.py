@@ -83,7 +83,7 @@ class SpeechModel:
         self._sender.shutdown()
 
     async def _load(self) -> SpeechService:
-        self._engine = EngineClient(host_socket(), self._settings.child_timeout_s)
+        self._engine = EngineClient(host_socket(), self._settings.silence_timeout_s)
         admission = open_admission(self._settings)
         service = load_speech_service(self._settings, self._engine, self._entry.metrics, admission)
         await learn_speed(service, admission, self._engine)

@@ -29,6 +29,7 @@ from cosyvoice_runtime.engine.batches import (
     WaveOutcome,
     WaveRouter,
     WaveService,
+    load,
     open_router,
 )
 from cosyvoice_runtime.engine.batches.load import open_memories, start_scheduler
@@ -57,7 +58,6 @@ def settings(torch_settings, tmp_path_factory) -> Token2WavSettings:
         backend_dir=directory,
         device="cpu,cpu",
         max_flow_pages=PAGES_ENOUGH,
-        max_cached_voices=2,
     )
 
 
@@ -206,7 +206,10 @@ class Pair:
 @pytest.fixture(scope="module", params=[PAGES_ENOUGH, PAGES_FEW])
 def pair(request, settings, tmp_path_factory) -> Iterator[Pair]:
     few = settings.replace(max_flow_pages=request.param)
-    with closing(Pair(few, tmp_path_factory.mktemp("metrics"))) as pair:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(load, "MAX_VOICES", 2)
+        pair = Pair(few, tmp_path_factory.mktemp("metrics"))
+    with closing(pair):
         yield pair
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families import COSYVOICE2, COSYVOICE3
+from cosyvoice_runtime.serving.speech import load
 from cosyvoice_runtime.serving.speech.load import front_end_of
 from cosyvoice_runtime.settings import Machine, Settings
 from cosyvoice_runtime.text.grammar import Grammar
@@ -36,13 +37,14 @@ def test_words_of_the_file_are_respelled(tmp_path: Path, monkeypatch: pytest.Mon
     assert front_end_of(read, Characters(), COSYVOICE2).segments("我在重庆。") == ["我在虫庆。"]
 
 
-@pytest.mark.parametrize(("at_start", "read"), [("true", 2), ("false", 0), ("auto", 0)])
-def test_grammars_are_read_at_the_start_where_the_settings_say_so(
-    at_start: str, read: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("on_gpu", "read"), [(True, 2), (False, 0)])
+def test_grammars_are_read_at_the_start_where_there_is_a_gpu(
+    on_gpu: bool, read: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(load, "has_driver", lambda: on_gpu)
     loaded: list[Grammar] = []
     monkeypatch.setattr(Grammar, "load", lambda grammar: loaded.append(grammar))
-    front_end_of(settings(f"grammars_at_start={at_start}"), Characters(), COSYVOICE2)
+    front_end_of(settings(), Characters(), COSYVOICE2)
     assert len(loaded) == read
 
 

@@ -79,7 +79,7 @@ class TrtllmStatistics:
         if self._max_blocks.value != cache.max_num_blocks and held < self._wanted_tokens:
             logger.warning(
                 "the KV cache holds %d positions, not the %d of kv_cache_tokens: "
-                "kv_cache_fraction of the free GPU memory is less",
+                "half of the free GPU memory is less",
                 held,
                 self._wanted_tokens,
             )

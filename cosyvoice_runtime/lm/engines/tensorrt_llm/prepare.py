@@ -30,6 +30,9 @@ from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 from cosyvoice_runtime.tensorrt.engine import present_gpu
 
+MOST_OF_FREE_MEMORY = 0.5
+"""The share of the free GPU memory that the KV cache may take."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -149,7 +152,7 @@ def executor_config(bindings: Any, settings: TensorrtLlmSettings, sampler: Libra
         kv_cache_config=bindings.KvCacheConfig(
             enable_block_reuse=True,
             max_tokens=settings.kv_cache_tokens,
-            free_gpu_memory_fraction=settings.kv_cache_fraction,
+            free_gpu_memory_fraction=MOST_OF_FREE_MEMORY,
         ),
         max_batch_size=settings.max_slots,
         parallel_config=bindings.ParallelConfig(device_ids=[0]),

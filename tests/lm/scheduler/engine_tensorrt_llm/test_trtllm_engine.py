@@ -304,11 +304,11 @@ def test_close_does_not_wait_for_those_that_run(open_engine, trtllm, trtllm_sett
 
 
 def test_executor_is_told_slots_cache_device_and_policy(open_engine, trtllm, trtllm_settings, layout):
-    open_engine(kv_cache_fraction=0.25)
+    open_engine()
     config = trtllm.executors[-1].config
     assert (config.max_batch_size, config.parallel_config.device_ids) == (4, [0])
     cache = config.kv_cache_config
-    assert (cache.enable_block_reuse, cache.max_tokens, cache.free_gpu_memory_fraction) == (True, 1024, 0.25)
+    assert (cache.enable_block_reuse, cache.max_tokens, cache.free_gpu_memory_fraction) == (True, 1024, 0.5)
     policy = config.scheduler_config.capacity_scheduler_policy
     assert policy is CapacitySchedulerPolicy.GUARANTEED_NO_EVICT
 
