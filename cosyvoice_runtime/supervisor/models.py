@@ -42,6 +42,9 @@ class Models:
         names: every model of the repository.
         probes: probes by model; a model without one only has to load.
         grpc_url: address to which probes are sent.
+
+    Attributes:
+        loading: the model that is being loaded again, if any.
     """
 
     def __init__(
@@ -53,6 +56,8 @@ class Models:
         grpc_url: str,
         settings: ServerSettings,
     ) -> None:
+        self.loading: str | None = None
+        self._draining = False
         self._server = server
         self._control = control
         self._probes = probes
@@ -103,18 +108,26 @@ class Models:
         """
         self._control.unload(name)
         self._load(name)
+        if self._draining and name in self._entries:
+            self._control.unload(name)
 
     def unload_all(self, hurry: threading.Event) -> None:
         """Refuse new requests, first those that cause others, and wait for those in flight.
 
+        A model that is being loaded again is left alone: Triton answers no unload of it before the end of the
+        load, and waits for ever if a process is killed in its first tenth of a second.
+
         Raises:
             ControlError: they do not finish in time, the server can't be asked, or ``hurry`` was set.
         """
+        self._draining = True
         limit_s = self._settings.drain_timeout_s
         deadline = time.monotonic() + limit_s
         try:
             for group in (self._entries, self._children):
                 for name in group:
+                    if name == self.loading:
+                        continue
                     self._control.unload(name, max(0.1, deadline - time.monotonic()))
                 self._wait_until_idle(group, deadline, hurry)
         except ControlError as error:

@@ -229,7 +229,9 @@ class Server:
         if self._watch is not None:
             self._watch.close()
         self.drained = not stuck and self._process.running() and self._drain()
-        self._end(0.0 if stuck else self.settings.exit_timeout_s)
+        # A server that loads a model would end only after that, and nobody waits for it any more.
+        loads = self._models is not None and self._models.loading
+        self._end(0.0 if stuck or loads else self.settings.exit_timeout_s)
         self._process = None
         logger.info(
             "server stopped, %s", "every request answered" if self.drained else "requests were cut off"

@@ -34,7 +34,6 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 """The pause before a model that failed to load is tried again; it doubles each time."""
 END_S = 0.5
 """The time in which a server that answers nothing may turn out to have ended."""
-CLOSE_S, CLOSE_INTERVAL_S = 5.0, 0.1
 LOOK_INTERVAL_S = 0.1
 """The time between two checks of processes, where the kernel does not report their end."""
 
@@ -75,30 +74,24 @@ class Watch:
         self._tries = 0
         self._pauses = defaultdict[str, float](float)
         self._tried = defaultdict[str, float](float)
-        self._loading: str | None = None
         self._unproven: dict[str, float] = {}
         """The reloaded models that have not answered a probe yet, and when their reload began."""
         self._failed_probes: Counter[str] = Counter()
         self._closed = threading.Event()
         self._probe_now = threading.Event()
         self._woken, self._wake = os.pipe()
-        self._keeping = self._in_thread(self._keep_up)
+        self._reload_lock = threading.Lock()
+        self._in_thread(self._keep_up)
         self._in_thread(self._send_probes)
 
     def close(self) -> None:
-        """Stop watching; a reload in progress is abandoned."""
-        self._closed.set()
+        """Begin no further reload; one that is in progress ends by itself, or with the server."""
+        with self._reload_lock:
+            self._closed.set()
         self._probe_now.set()
         os.close(self._wake)
-        deadline = time.monotonic() + CLOSE_S
-        while self._keeping.is_alive() and time.monotonic() < deadline:
-            if model := self._loading:  # Triton answers no unload of a model before its load has ended.
-                self._server.kill_stubs(model)
-            self._keeping.join(CLOSE_INTERVAL_S)
-        if not self._keeping.is_alive():
-            os.close(self._woken)
 
-    def _in_thread(self, work: Callable[[], None]) -> threading.Thread:
+    def _in_thread(self, work: Callable[[], None]) -> None:
         def run() -> None:
             try:
                 work()
@@ -108,9 +101,7 @@ class Watch:
                 logger.exception("the watch over the models failed, so the server is stopped")
                 self._fail(WatchError(f"the watch over the models failed: {error!r}"))
 
-        thread = threading.Thread(target=run, name=f"watch {work.__name__}", daemon=True)
-        thread.start()
-        return thread
+        threading.Thread(target=run, name=f"watch {work.__name__}", daemon=True).start()
 
     def _fail(self, error: SupervisorError) -> None:
         if not self._over:
@@ -147,8 +138,10 @@ class Watch:
                 raise ServerStuckError(f"{model} died with {lost[model]} requests in flight")
 
     def _reload(self, model: str) -> None:
-        if self._over:
-            return
+        with self._reload_lock:
+            if self._over:
+                return
+            self._models.loading = model
         self._tries += 1
         if self._tries > MOST_RELOADS:
             raise ServerDiedError(f"its models were reloaded {MOST_RELOADS} times")
@@ -157,7 +150,6 @@ class Watch:
         logger.error("%s is reloaded: its process died", model)
         self._counts.restarts.labels(model).inc()
         self._processes[model] = set()
-        self._loading = model
         try:
             self._models.replace(model)
         except ControlError as error:
@@ -167,7 +159,7 @@ class Watch:
                 self._require_answers(f"{model} did not come back")
             return
         finally:
-            self._loading = None
+            self._models.loading = None
         self._processes[model] = self._server.stubs()[model]
         self._unproven[model] = started
         self._probe_now.set()
@@ -211,7 +203,7 @@ class Watch:
         unexpected = None if isinstance(error, CosyVoiceError) else error
         logger.warning("probe %d of %s failed: %s", failed, model, error, exc_info=unexpected)
         self._require_answers(f"{model} failed a probe")
-        if failed >= self._settings.max_failed_probes and not (self._loading or self._dead()):
+        if failed >= self._settings.max_failed_probes and not (self._models.loading or self._dead()):
             logger.error("%s failed %d probes in a row and is ended", model, failed)
             self._end_silent(model)
 

@@ -48,6 +48,20 @@ def test_stream_longer_than_the_drain_timeout_is_cut_off(repository, settings, c
     assert leftovers() == []
 
 
+def test_stop_in_the_moment_that_a_reload_begins_waits_for_no_request(repository, settings, eventually):
+    """Triton waits for ever for a process that is killed just after its start."""
+
+    def stubs() -> set[int]:
+        return {each.pid for each in processes.session_members(server.session) if each.model == "chain"}
+
+    with Server(repository, settings.replace(drain_timeout_s=20)) as server:
+        [first] = stubs()
+        os.kill(first, signal.SIGKILL)
+        eventually(lambda: stubs() - {first})
+    assert server.drained
+    assert leftovers() == []
+
+
 def test_stop_during_a_reload_waits_for_requests_of_the_others(repository, settings, count, eventually):
     """Triton lets the unload of a model wait for its load."""
     again = repository / "again"
