@@ -48,9 +48,7 @@ class ScheduledStages:
         lm, wave = settings.tensorrt_llm, settings.token2wav
         gpus = shared_gpus(lm, wave) if together else NOT_SHARED
         gpu = gpus.get(gpu_number(lm.device))
-        self._lm = Scheduler(
-            prepare_engine(lm, gpu), UNLIMITED, lm.idle_timeout_s, lambda _: None, shared=gpu
-        )
+        self._lm = Scheduler(prepare_engine(lm, gpu), UNLIMITED, lambda _: None, shared=gpu)
         try:
             self._token2wav = open_router(wave, Metrics(wave.name), gpus)
         except BaseException:

@@ -45,9 +45,10 @@ REMOVED: Mapping[str, str] = {
     "restart_after_reloads": "leave it out, it is 20 everywhere",
     "retry_after_ms": CONSTANT.format("1000"),
     "strict_preflight": "`python -m cosyvoice_runtime.preflight --strict` stops at warnings",
+    "tensorrt_llm.idle_timeout_s": "leave it out, no reader holds up its request",
     "tensorrt_contexts": CONSTANT.format("1"),
     "turn_lanes": CONSTANT.format("1"),
     "vocoder_device": "leave it out; token2wav.device takes several GPUs, which gains more",
     "watch_interval_s": "leave it out, the death of a process is told at once",
 }
-"""What to do, by the name without its section."""
+"""The remedies by name; the name has its section where another section has a setting of that name."""

@@ -113,8 +113,8 @@ class Section(BaseModel):
 def unknown_key(key: str, value: object, known: tuple[str, ...]) -> InvalidInput:
     """Error for a key that no section has, with what to do instead or with the nearest one that exists."""
     name = key.rpartition(".")[2]
-    if name in REMOVED:
-        return InvalidInput(key, value, f"there is no such setting any more; {REMOVED[name]}")
+    if remedy := REMOVED.get(key, REMOVED.get(name)):
+        return InvalidInput(key, value, f"there is no such setting any more; {remedy}")
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
     return InvalidInput(key, value, f"there is no such setting; {hint}")

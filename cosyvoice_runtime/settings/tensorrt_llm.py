@@ -108,12 +108,6 @@ class TensorrtLlmSettings(NetworkSettings):
         le=100_000,
         description="Requests that may wait for a slot; one more is refused with UNAVAILABLE.",
     )
-    idle_timeout_s: float = Field(
-        30.0,
-        ge=0.1,
-        le=3600.0,
-        description="Longest time a request may go unread before its slot is taken away.",
-    )
     text_timeout_s: float = Field(
         30.0,
         ge=0.1,

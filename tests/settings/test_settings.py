@@ -421,6 +421,8 @@ def test_setting_of_an_earlier_version_is_refused_with_what_to_do():
         Settings.read(environment={"COSYVOICE_FRONT__MAX_BODY_MIB": "8"})
     with pytest.raises(InvalidInput, match=r"max_contexts: '8' .*any more; leave it out, it is 32"):
         Settings.read(["max_contexts=8"])
+    with pytest.raises(InvalidInput, match=r"tensorrt_llm\.idle_timeout_s: '8' .*any more; leave it out"):
+        Settings.read(["tensorrt_llm.idle_timeout_s=8"])
 
 
 def test_no_setting_has_the_name_of_a_removed_one():

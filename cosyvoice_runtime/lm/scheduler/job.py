@@ -1,40 +1,33 @@
-"""A request on its way through the scheduler, and the thread that hands its tokens to whoever reads them."""
+"""A request on its way through the scheduler: its text comes in, and its tokens leave in groups."""
 
 from __future__ import annotations
 
 import logging
-import queue
-import threading
-import time
-from collections.abc import Callable, Hashable, Sequence
-from contextlib import suppress
-from typing import NamedTuple, Protocol
+from collections.abc import Hashable, Sequence
+from typing import Protocol
 
-from cosyvoice_runtime.errors import CosyVoiceError
+from cosyvoice_runtime.errors import InvalidInput, NotFoundError
 from cosyvoice_runtime.lm import FinishReason
+from cosyvoice_runtime.lm.generation import SilenceFilter
 from cosyvoice_runtime.lm.scheduler.request import Request
-from cosyvoice_runtime.lm.scheduler.text_inbox import TextInbox
-from cosyvoice_runtime.lm.scheduler.token_groups import TokenGroups
 
 logger = logging.getLogger(__name__)
 
-
-class Unread(NamedTuple):
-    """What the reader has not got yet."""
-
-    tokens: Sequence[int]
-    finish_reason: FinishReason | None
-    error: CosyVoiceError | None
-
-
-NOTHING = Unread((), None, None)
-
-LOOK_S = 0.05
-"""Time between two looks while there are requests: at the load, and whether readers are still there."""
+MAX_GROUP = 8
+"""Most tokens of a group in a stream whose request does not say how many are wanted."""
+GROUP_GROWTH = 4
+"""Tokens sent for which such groups grow by one: the first groups are small, for low latency."""
+MOST_SILENCE = 50
+"""Most uncounted tokens of a group: a reader is to hear now and then that there are any."""
+MOST_LATE = 256
+"""Most requests that ended before their text did and whose further text is accepted: the sender could not
+know yet, and learns of the end from the stream."""
 
 
 class Reader(Protocol):
-    """Where the tokens of one request go; called by one thread at a time."""
+    """The receiver of a request's tokens. The scheduler's thread calls it between two steps of all requests,
+    so nothing here may wait.
+    """
 
     @property
     def cancelled(self) -> bool:
@@ -44,168 +37,179 @@ class Reader(Protocol):
         """Pass on new tokens; any exception means that nobody wants further ones."""
 
     def finish(self, error: Exception | None) -> None:
-        """Called once, after the last tokens or instead of them."""
+        """End, after the last tokens or instead of them; called once."""
+
+
+class TextInbox:
+    """Text of a request that arrives while the request runs. The scheduler's lock protects it.
+
+    Args:
+        room: most ids of all text together.
+
+    Attributes:
+        has_news: whether anything came since the last :meth:`take`.
+        is_complete: whether no more may come.
+    """
+
+    def __init__(self, room: int) -> None:
+        self.has_news = self.is_complete = False
+        self._room = room
+        self._ids: list[int] = []
+        self._received = 0
+
+    def put(self, ids: Sequence[int], ended: bool) -> None:
+        """Add text, or say that it ends.
+
+        Raises:
+            InvalidInput: it has ended already, ends without any, or is too long by now.
+        """
+        received = self._received + len(ids)
+        if self.is_complete:
+            raise InvalidInput("more_text", f"{len(ids)} ids", "the text of this request is complete")
+        if received > self._room:
+            raise InvalidInput("more_text", f"{received} ids", f"at most {self._room}")
+        if ended and not received:
+            raise InvalidInput("end_text", ended, "at least one text id comes before the end")
+        self._ids += ids
+        self._received = received
+        self.has_news, self.is_complete = True, ended
+
+    def take(self) -> list[int]:
+        """The ids that came since the last call."""
+        ids, self._ids, self.has_news = self._ids, [], False
+        return ids
 
 
 class Job:
-    """Tokens go in from the scheduler's thread and out to the reader's.
+    """A request, and the tokens that its reader has not got yet. The scheduler's thread alone uses it.
+
+    A stream's tokens leave in groups that its reader can use. Groups of a wanted size end at fixed numbers of
+    tokens: one that left with more or fewer, because the text had run out, does not delay the next. Where the
+    reader drops long silence, only what it keeps is counted.
 
     Attributes:
-        text: of a request whose text comes while it runs.
-        handle: of the engine, while the request holds a slot; the scheduler's own.
+        text: the text that arrives while the request runs; None for a request whose text is whole.
+        handle: the engine's name of the request while it holds a slot.
         finish_reason: None until the request has ended.
-        closed: the reader has been told so; the delivery's own.
     """
 
-    def __init__(self, request: Request, reader: Reader, text: TextInbox | None = None) -> None:
+    def __init__(self, request: Request, reader: Reader) -> None:
         self.request = request
         self.reader = reader
-        self.text = text
+        self.text = None if request.text_room is None else TextInbox(request.text_room)
         self.handle: Hashable | None = None
         self.finish_reason: FinishReason | None = None
-        self.closed = False
-        self._error: CosyVoiceError | None = None
         self._tokens: list[int] = []
-        self._groups = TokenGroups(request)
-        self._unread_since: float | None = None
-        self._pauses = False
-        self._lock = threading.Lock()
+        self._sent = 0
+        self._keep = SilenceFilter(request.silent_tokens)
+        self._counted = self._uncounted = 0
+        self._due = request.first_tokens
 
-    def put(
-        self,
-        tokens: Sequence[int],
-        now: float,
-        finish_reason: FinishReason | None = None,
-        error: CosyVoiceError | None = None,
-    ) -> bool:
-        """Add what a step brought.
+    def add(self, tokens: Sequence[int]) -> None:
+        """Keep the tokens of a step."""
+        counted = len(self._keep(tokens))
+        self._counted += counted
+        self._uncounted += len(tokens) - counted
+        self._tokens += tokens
 
-        Returns:
-            Whether the reader has to be told to look: there is something for it that it does not know of.
-        """
-        with self._lock:
-            self._pauses = False
-            self._tokens += tokens
-            self._groups.add(tokens)
-            self.finish_reason, self._error = finish_reason, error
-            if self._unread_since is not None or not self._is_due():
-                return False
-            self._unread_since = now
-            return True
+    @property
+    def has_group(self) -> bool:
+        """Whether the tokens are a group that a stream's reader is to get."""
+        whole = self._counted >= self._due or self._uncounted >= MOST_SILENCE
+        return self.request.streaming and whole
 
-    def pause(self) -> None:
-        """No further token comes for a while: the reader is to get what is there, whole group or not."""
-        with self._lock:
-            self._pauses = True
-
-    def take(self) -> Unread:
-        """What is there for the reader: when streaming, whole groups; at the end, the rest."""
-        with self._lock:
-            self._unread_since = None
-            if not self._is_due():
-                return NOTHING
-            tokens, self._tokens = self._tokens, []
-            self._groups.leave()
-            return Unread(tokens, self.finish_reason, self._error)
+    @property
+    def has_rest(self) -> bool:
+        """Whether a stream that has begun has tokens that are no whole group."""
+        return self.request.streaming and self._sent > 0 and bool(self._tokens)
 
     @property
     def awaits_first(self) -> bool:
         """Whether a stream's reader has got nothing yet."""
-        return self.request.streaming and not self._groups.sent
+        return self.request.streaming and not self._sent
 
     @property
     def lacks_first(self) -> bool:
         """Whether the tokens are not there yet that its reader is to get first."""
-        return self.awaits_first and not self._groups.whole
+        return self.awaits_first and not self.has_group
 
-    def unread_s(self, now: float) -> float:
-        """Seconds for which the reader has not looked although there was something for it."""
-        with self._lock:
-            return 0.0 if self._unread_since is None else now - self._unread_since
+    def send(self) -> None:
+        """Pass on all tokens that are there.
 
-    def _is_due(self) -> bool:
-        return self.finish_reason is not None or (self.request.streaming and self._is_group())
+        Raises:
+            Exception: the reader wants no more of them.
+        """
+        tokens, self._tokens = self._tokens, []
+        self._sent += len(tokens)
+        self._uncounted = 0
+        self._due = self._next_due()
+        self.reader.send(tokens, self.finish_reason)
 
-    def _is_group(self) -> bool:
-        pauses = self._pauses and self._groups.sent > 0
-        return self._groups.whole or (pauses and len(self._tokens) > 0)
+    def end(self, reason: FinishReason, tokens: Sequence[int], error: Exception | None) -> None:
+        """Tell the reader the last tokens and the end, or the error. A failure of the reader ends here."""
+        self.finish_reason = reason
+        self.add(tokens)
+        try:
+            if error is None:
+                self.send()
+        except Exception as failure:
+            error = failure
+        try:
+            self.reader.finish(error)
+        except Exception:
+            logger.exception("the reader of a request that has ended failed")
+
+    def _next_due(self) -> int:
+        """The number of counted tokens with which the next group is whole."""
+        first, wanted = self.request.first_tokens, self.request.group_tokens
+        if wanted is None:
+            return self._counted + min(1 + self._sent // GROUP_GROWTH, MAX_GROUP)
+        if self._counted < first:
+            return first
+        return self._counted + wanted - (self._counted - first) % wanted
 
 
-class Delivery:
-    """Passes on tokens in groups: all that have come while the thread served other readers.
-
-    It looks round every ``LOOK_S`` while there are requests, and once more after the last: readers that have
-    left are noticed whether tokens come for them or not.
-
-    Args:
-        cancel: told of a job that nobody reads any more.
-        look_round: called at each such look, and at the end.
+class NamedJobs:
+    """Jobs that have an id and have not ended, for those who stop them or bring further text. The scheduler's
+    lock protects them.
     """
 
-    def __init__(self, cancel: Callable[[Job], None], look_round: Callable[[], None]) -> None:
-        self._cancel = cancel
-        self._look_round = look_round
-        self._open: set[Job] = set()
-        self._ready: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="speech-lm-delivery")
-        self._thread.start()
+    def __init__(self) -> None:
+        self._jobs: dict[str, Job] = {}
+        self._late: dict[str, TextInbox] = {}
 
-    def tell(self, job: Job) -> None:
-        """There is something new about a job."""
-        self._ready.put(job)
+    def require_free(self, request_id: str) -> None:
+        """
+        Raises:
+            InvalidInput: a job has this id.
+        """
+        if request_id in self._jobs:
+            raise InvalidInput("request_id", request_id, "a request with this id has not ended yet")
 
-    def close(self, timeout_s: float | None = None) -> None:
-        """Return when everything told so far has been handed over, or after the timeout."""
-        self._ready.put(None)
-        self._thread.join(timeout_s)
+    def add(self, job: Job) -> None:
+        if job.request.id:
+            self._jobs[job.request.id] = job
+            self._late.pop(job.request.id, None)
 
-    def _run(self) -> None:
-        next_look_s, has_news = 0.0, False
-        while True:
-            wait_s = max(next_look_s - time.monotonic(), 0.0) if self._open or has_news else None
-            with suppress(queue.Empty):
-                job = self._ready.get(timeout=wait_s)
-                if job is None:
-                    break
-                _guarded(self._look, job)
-                has_news = True
-            if time.monotonic() >= next_look_s:
-                self._look_at_all()
-                next_look_s, has_news = time.monotonic() + LOOK_S, False
-        _guarded(self._look_round)
+    def find(self, request_id: str) -> Job | None:
+        return self._jobs.get(request_id)
 
-    def _look_at_all(self) -> None:
-        for job in [job for job in self._open if job.handle is not None]:  # others are asked at their turn
-            _guarded(self._look, job)
-        _guarded(self._look_round)
+    def text(self, request_id: str) -> TextInbox:
+        """The inbox for further text of a request.
 
-    def _look(self, job: Job) -> None:
-        if job.closed:
+        Raises:
+            NotFoundError: no request with this id takes any.
+        """
+        job = self._jobs.get(request_id)
+        text = self._late.get(request_id) if job is None else job.text
+        if text is None:
+            raise NotFoundError("request_id", request_id, "the request has ended, or takes no further text")
+        return text
+
+    def end(self, job: Job) -> None:
+        """Forget a job that has ended."""
+        if self._jobs.pop(job.request.id, None) is None or job.text is None or job.text.is_complete:
             return
-        self._open.add(job)
-        unread = job.take()
-        error = unread.error or self._send(job, unread)
-        if error is not None or unread.finish_reason is not None:
-            job.closed = True
-            self._open.remove(job)
-            job.reader.finish(error)
-
-    def _send(self, job: Job, unread: Unread) -> Exception | None:
-        """Pass tokens on; returns why that could not be done."""
-        try:
-            if unread.tokens or unread.finish_reason is not None:
-                job.reader.send(unread.tokens, unread.finish_reason)
-            elif job.reader.cancelled:
-                self._cancel(job)
-        except Exception as error:
-            self._cancel(job)
-            return error
-        return None
-
-
-def _guarded(function: Callable[..., None], *arguments: object) -> None:
-    """Call a function of others: its error is theirs, and the other readers still get their tokens."""
-    try:
-        function(*arguments)
-    except Exception:
-        logger.exception("%s failed", getattr(function, "__qualname__", function))
+        self._late[job.request.id] = job.text
+        if len(self._late) > MOST_LATE:
+            del self._late[next(iter(self._late))]

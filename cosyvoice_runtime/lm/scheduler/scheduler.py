@@ -10,29 +10,23 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
-from cosyvoice_runtime.errors import (
-    CosyVoiceError,
-    InvalidInput,
-    OverloadedError,
-    WithdrawnError,
-)
-from cosyvoice_runtime.gpu.cuda_errors import LAST_WORDS_S, end_process, is_fatal
+from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput, OverloadedError, WithdrawnError
+from cosyvoice_runtime.gpu.cuda_errors import end_process, is_fatal
 from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu, SoleUse
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.lm.engines.engine import EngineError, LmEngine, OpenEngine, Progress, TextEngine
-from cosyvoice_runtime.lm.scheduler.job import Delivery, Job, Reader
+from cosyvoice_runtime.lm.scheduler.job import Job, NamedJobs, Reader
 from cosyvoice_runtime.lm.scheduler.load_metrics import Load
-from cosyvoice_runtime.lm.scheduler.named_jobs import NamedJobs
 from cosyvoice_runtime.lm.scheduler.request import Request
-from cosyvoice_runtime.lm.scheduler.text_inbox import NewText, TextInbox
 from cosyvoice_runtime.metrics import moments
 
 logger = logging.getLogger(__name__)
 
-LOOK_S = 0.5
-"""Time between two looks for how long sequences have waited for text."""
+LOOK_S = 0.05
+"""Seconds between two checks while requests run: whether their readers are there, how long they have waited
+for text, and the load."""
 LONGEST_STILL_S = 0.05
-"""Time for which steps stand still at most, which is twice that of a first chunk: others may follow it."""
+"""Most seconds for which steps stand still, twice those of a first chunk: others may follow it."""
 
 
 class Scheduler:
@@ -45,8 +39,7 @@ class Scheduler:
     Args:
         open_engine: makes an engine.
         max_waiting: requests that may wait for a slot.
-        idle_timeout_s: longest time that a reader may take over its tokens before the request loses its slot.
-        watch: told the load every ``job.LOOK_S`` while there are requests, and after the last, by one thread.
+        watch: told the load every ``LOOK_S`` while there are requests, and after the last.
         text_timeout_s: longest time that a request may wait for further text before it loses its slot.
         shared: of a GPU that token2wav shares; None for one that it does not.
         clock: seconds.
@@ -57,7 +50,6 @@ class Scheduler:
         self,
         open_engine: OpenEngine,
         max_waiting: int,
-        idle_timeout_s: float,
         watch: Callable[[Load], None],
         text_timeout_s: float = 30.0,
         shared: SharedGpu | None = None,
@@ -67,7 +59,7 @@ class Scheduler:
         self._open_engine = open_engine
         self._engine: LmEngine = open_engine()
         self._max_waiting = max_waiting
-        self._idle_timeout_s = idle_timeout_s
+        self._watch = watch
         self._text_timeout_s = text_timeout_s
         self._gpu = shared or SoleUse()
         self._clock = clock
@@ -79,7 +71,7 @@ class Scheduler:
         self._open: dict[object, Job] = {}
         self._starved: dict[Job, float] = {}
         self._unheard: list[Job] = []
-        self._looked_s = self._may_idle_s = clock()
+        self._looked_s = clock()
         self._cancelled: list[Job] = []
         self._named = NamedJobs()
         self._refusal: CosyVoiceError | None = None
@@ -88,7 +80,6 @@ class Scheduler:
         self._tokens = self._steps = 0
         self._step_s = self._stepped_s = 0.0
         self._finished: Counter[FinishReason] = Counter()
-        self._delivery = Delivery(self._cancel, lambda: watch(self.load))
         self._thread = threading.Thread(target=self._run, name="speech-lm-scheduler")
         self._thread.start()
 
@@ -107,13 +98,12 @@ class Scheduler:
             InvalidInput: a request with this id has not ended yet.
             EngineError: there is no engine any more.
         """
-        job = Job(request, reader, None if request.text_room is None else TextInbox(request.text_room))
+        job = Job(request, reader)
         with self._changed:
             self._check_admission(request)
             self._waiting.append(job)
             self._named.add(job)
             self._changed.notify()
-        self._delivery.tell(job)
 
     def push_text(self, request_id: str, ids: Sequence[int], ended: bool) -> None:
         """Add text to a request whose text comes while it runs, or say that no more follows.
@@ -136,17 +126,17 @@ class Scheduler:
             raise InvalidInput("request_id", request_id, "the id of the request to stop")
         with self._changed:
             job = self._named.find(request_id)
-        if job is not None:
-            self._cancel(job)
+            if job is not None:
+                self._cancelled.append(job)
+                self._changed.notify()
 
     def close(self) -> None:
-        """Take no further requests, let those that wait or run come to their end, and end all threads."""
+        """Take no further requests, let those that wait or run come to their end, and end the thread."""
         with self._changed:
             self._closing = True
             self._refusal = self._refusal or OverloadedError("the server is shutting down; try again later")
             self._changed.notify()
         self._thread.join()
-        self._delivery.close()
 
     def _check_admission(self, request: Request) -> None:
         if self._refusal is not None:
@@ -160,18 +150,7 @@ class Scheduler:
         with self._changed:
             self._changed.notify()
 
-    def _cancel(self, job: Job) -> None:
-        with self._changed:
-            self._cancelled.append(job)
-            self._changed.notify()
-
     def _run(self) -> None:
-        try:
-            self._serve_and_mend()
-        finally:
-            self._gpu.rest()
-
-    def _serve_and_mend(self) -> None:
         try:
             while self._serve():
                 self._gpu.rest()
@@ -181,6 +160,8 @@ class Scheduler:
             self._give_up(error)
         else:
             self._engine.close()
+        finally:
+            self._gpu.rest()
 
     def _serve(self) -> bool:
         """Work until there is nothing left to do, ever; True if the engine broke down before.
@@ -194,7 +175,8 @@ class Scheduler:
                 self._admit()
                 self._pass_text()
                 self._step()
-                self._look_after_starved()
+                self._note_starved()
+                self._look_round()
         except Exception as error:
             logger.error("the engine of the speech LM broke down", exc_info=error)
             self._fail(self._running.values(), _breakdown(error))
@@ -205,10 +187,12 @@ class Scheduler:
 
     def _wait_for_work(self) -> bool:
         """Sleep until there is something to do; False when there never will be again."""
+        if not self._running:
+            self._tell_load()
         with self._changed:
             if not self._can_go_on():
                 self._gpu.rest()
-                self._changed.wait_for(self._can_go_on, LOOK_S if self._starved else None)
+                self._changed.wait_for(self._can_go_on, LOOK_S if self._running else None)
             return bool(self._running or self._waiting or self._cancelled)
 
     def _can_go_on(self) -> bool:
@@ -217,7 +201,7 @@ class Scheduler:
         return self._has_news() or may_end or len(self._starved) < running
 
     def _has_news(self) -> bool:
-        """Whether somebody has come, has left, or has further text; for whoever holds the lock."""
+        """Whether a request has come, is cancelled, or has further text. The caller holds the lock."""
         may_start = bool(self._waiting) and len(self._running) < self._engine.slots
         has_text = any(job.text is not None and job.text.has_news for job in self._starved)
         return bool(self._cancelled) or may_start or has_text
@@ -226,7 +210,7 @@ class Scheduler:
         while self._cancelled:
             self._remove(self._cancelled.pop())
 
-    def _remove(self, job: Job, error: CosyVoiceError | None = None) -> None:
+    def _remove(self, job: Job, error: Exception | None = None) -> None:
         """Take a job out wherever it is; without effect when it has ended."""
         if job.finish_reason is None:
             if job.handle is not None:
@@ -238,19 +222,20 @@ class Scheduler:
         room = min(self._engine.slots - len(self._running), self._engine.prefill_batch)
         while self._waiting and room:
             job = self._waiting[0]
-            if not self._has_ended(job):
+            self._end_if_unread(job)
+            if job.finish_reason is None:
                 self._start(job)
                 room -= 1
 
-    def _has_ended(self, job: Job) -> bool:
-        """End a waiting request that its reader no longer wants; a reader that fails ends its own alone."""
+    def _end_if_unread(self, job: Job) -> None:
+        """End a request that its reader no longer wants; a reader that fails ends its own request alone."""
         try:
             if job.reader.cancelled:
-                self._finish(job, FinishReason.CANCELLED)
+                self._remove(job)
         except Exception as error:
-            logger.warning("the reader of a waiting request failed", exc_info=error)
-            self._finish(job, FinishReason.ERROR, _reader_failure(error))
-        return job.finish_reason is not None
+            logger.warning("the reader of a request failed", exc_info=error)
+            reason = f"the reader of the speech tokens failed ({type(error).__name__})"
+            self._remove(job, CosyVoiceError(reason))
 
     def _start(self, job: Job) -> None:
         add = self._engine.add if job.text is None else self._text_engine.add_open
@@ -268,7 +253,6 @@ class Scheduler:
         if job.text is not None:
             self._open[job.handle] = job
         self._unheard.append(job)
-        self._delivery.tell(job)
 
     @property
     def _text_engine(self) -> TextEngine:
@@ -277,35 +261,30 @@ class Scheduler:
 
     def _pass_text(self) -> None:
         for job in list(self._open.values()):
-            if job.text is not None and job.text.has_news:
+            assert job.text is not None
+            with self._changed:
+                has_news, ids, ended = job.text.has_news, job.text.take(), job.text.is_complete
+            if has_news:
                 self._starved.pop(job, None)
-                self._give(job, job.text.take())
+                self._give(job, ids, ended)
 
-    def _give(self, job: Job, text: NewText) -> None:
+    def _give(self, job: Job, ids: Sequence[int], ended: bool) -> None:
         assert job.handle is not None
         try:
-            if text.ids:
-                self._text_engine.push_text(job.handle, text.ids)
-            if text.ended:
+            if ids:
+                self._text_engine.push_text(job.handle, ids)
+            if ended:
                 self._text_engine.end_text(job.handle)
         except CosyVoiceError as error:
             self._remove(job, error)
 
-    def _look_after_starved(self) -> None:
-        """Find those that wait for text, and end those that wait for too long."""
-        if not self._open:
-            return
-        now = self._clock()
-        for job in self._open.values():
+    def _note_starved(self) -> None:
+        """Find requests that wait for text; their readers get the tokens so far."""
+        for job in list(self._open.values()):
             if job not in self._starved and self._text_engine.waits_for_text(job.handle):
-                self._starved[job] = now
-                job.pause()
-                self._delivery.tell(job)
-        if self._starved and now - self._looked_s >= LOOK_S:
-            self._looked_s = now
-            for job, since_s in list(self._starved.items()):
-                if now - since_s > self._text_timeout_s:
-                    self._remove(job, WithdrawnError(f"no text came for {self._text_timeout_s:g} s"))
+                self._starved[job] = self._clock()
+                if job.has_rest:
+                    self._send(job)
 
     def _step(self) -> None:
         if len(self._starved) == len(self._running):
@@ -322,9 +301,7 @@ class Scheduler:
         self._tokens_per_step = sum([len(each.tokens) for each in progress])
         self._tokens += self._tokens_per_step
         for each in progress:
-            self._advance(self._running[each.handle], each, now)
-        if now >= self._may_idle_s:
-            self._end_idle(now)
+            self._advance(self._running[each.handle], each)
 
     def _stands_still(self) -> bool:
         """Wait while a first chunk has the steps' part of the GPU to itself; whether one had.
@@ -339,39 +316,51 @@ class Scheduler:
                 self._changed.wait(longest_s)
         return True
 
-    def _end_idle(self, now: float) -> None:
-        """End requests that nobody reads; by `_may_idle_s` no other can have waited for as long."""
-        oldest = now
+    def _look_round(self) -> None:
+        """End requests whose readers have left or whose text does not come, and tell the load."""
+        now = self._clock()
+        if now - self._looked_s < LOOK_S:
+            return
+        self._looked_s = now
         for job in list(self._running.values()):
-            unread_s = job.unread_s(now)
-            if unread_s > self._idle_timeout_s:
-                self._remove(job, CosyVoiceError(f"nobody took new tokens for {self._idle_timeout_s:g} s"))
-            else:
-                oldest = min(oldest, now - unread_s)
-        self._may_idle_s = oldest + self._idle_timeout_s
+            self._end_if_unread(job)
+        for job, since_s in list(self._starved.items()):
+            if now - since_s > self._text_timeout_s:
+                self._remove(job, WithdrawnError(f"no text came for {self._text_timeout_s:g} s"))
+        self._tell_load()
+
+    def _tell_load(self) -> None:
+        try:
+            self._watch(self.load)
+        except Exception:
+            logger.exception("the load of the speech LM could not be told")
 
     def _someone_waits(self) -> bool:
-        """Whether a listener waits for first tokens, and not for text."""
+        """Whether a reader waits for its first tokens although text is there."""
         self._unheard = [job for job in self._unheard if job.lacks_first and job.finish_reason is None]
         return any(job not in self._starved for job in self._unheard)
 
-    def _advance(self, job: Job, progress: Progress, now: float) -> None:
+    def _advance(self, job: Job, progress: Progress) -> None:
         if progress.finish_reason is not None:
             self._finish(job, progress.finish_reason, progress.error, progress.tokens)
             return
-        first = job.awaits_first
-        if first:
+        if job.awaits_first:
             moments.note("a token is drawn", job.request.id)
-        if job.put(progress.tokens, now):
-            self._delivery.tell(job)
+        job.add(progress.tokens)
+        if job.has_group:
+            self._send(job)
+
+    def _send(self, job: Job) -> None:
+        """Pass a job's tokens on; a job whose reader does not take them ends."""
+        try:
+            job.send()
+        except Exception as error:
+            self._remove(job, error)
 
     def _finish(
-        self,
-        job: Job,
-        reason: FinishReason,
-        error: CosyVoiceError | None = None,
-        tokens: Sequence[int] = (),
+        self, job: Job, reason: FinishReason, error: Exception | None = None, tokens: Sequence[int] = ()
     ) -> None:
+        """Take a job out and tell its reader."""
         with self._changed:
             if job.handle is None:
                 self._waiting.remove(job)
@@ -381,8 +370,7 @@ class Scheduler:
             self._starved.pop(job, None)
             self._named.end(job)
             self._finished[reason] += 1
-        job.put(tokens, self._clock(), reason, error)
-        self._delivery.tell(job)
+        job.end(reason, tokens, error)
 
     def _fail(self, jobs: Iterable[Job], failure: EngineError) -> None:
         for job in list(jobs):
@@ -402,12 +390,7 @@ class Scheduler:
         with self._changed:
             self._refusal = failure
         self._fail([*self._running.values(), *self._waiting], failure)
-        self._delivery.close(LAST_WORDS_S)
         self._end_process(f"{failure} ({type(error).__name__})")
-
-
-def _reader_failure(error: Exception) -> CosyVoiceError:
-    return CosyVoiceError(f"the reader of the speech tokens failed ({type(error).__name__})")
 
 
 def _breakdown(error: Exception) -> EngineError:

@@ -63,7 +63,6 @@ class SpeechLmModel:
         self.scheduler = Scheduler(
             prepare_engine(settings, shared),
             settings.max_queue_size,
-            settings.idle_timeout_s,
             LoadMetrics(Metrics(NAME)),
             settings.text_timeout_s,
             shared,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -27,21 +27,21 @@ from vllm_fake import install as install_vllm
 
 
 class Loads:
-    """Remembers the load and wakes whoever waits for one."""
+    """Waits for a load of the scheduler that was made last, which may stand in a step meanwhile."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self.seen: list[Load] = []
+        self.made: list[Scheduler] = []
+        self.told: list[Load] = []
 
     def __call__(self, load: Load) -> None:
-        with self._changed:
-            self.seen.append(load)
-            self._changed.notify_all()
+        self.told.append(load)
 
     def wait_for(self, holds: Callable[[Load], bool]) -> Load:
-        with self._changed:
-            assert self._changed.wait_for(lambda: self.seen and holds(self.seen[-1]), TIMEOUT_S)
-            return self.seen[-1]
+        deadline = time.monotonic() + TIMEOUT_S
+        while not holds(load := self.made[-1].load):
+            assert time.monotonic() < deadline, load
+            time.sleep(0.002)
+        return load
 
 
 @pytest.fixture
@@ -56,16 +56,15 @@ def loads() -> Loads:
 
 @pytest.fixture
 def make_scheduler(loads: Loads) -> Iterator[Callable[..., Scheduler]]:
-    """``make_scheduler(open_engine, max_waiting, idle_timeout_s, clock)``, closed after the test."""
+    """``make_scheduler(open_engine, max_waiting, clock)``, closed after the test."""
     threads = own_threads()
-    made: list[Scheduler] = []
 
-    def make(open_engine, max_waiting=100, idle_timeout_s=60.0, **options) -> Scheduler:
-        made.append(Scheduler(open_engine, max_waiting, idle_timeout_s, loads, **options))
-        return made[-1]
+    def make(open_engine, max_waiting=100, **options) -> Scheduler:
+        loads.made.append(Scheduler(open_engine, max_waiting, loads, **options))
+        return loads.made[-1]
 
     yield make
-    for scheduler in made:
+    for scheduler in loads.made:
         scheduler.close()
     assert own_threads() <= threads
 

@@ -21,10 +21,10 @@ from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError, WithdrawnError, status_of
 from cosyvoice_runtime.lm import BatchDecoder, FinishReason, Prompt, SamplingOptions, SpeechLM
 from cosyvoice_runtime.lm.engines.engine import ENGINES, TAKE_OPEN_TEXT, prepare_engine
-from cosyvoice_runtime.lm.scheduler import named_jobs
+from cosyvoice_runtime.lm.scheduler import job as job_module
+from cosyvoice_runtime.lm.scheduler.job import TextInbox
 from cosyvoice_runtime.lm.scheduler.request import Request, RequestReader, read_text
 from cosyvoice_runtime.lm.scheduler.scheduler import Scheduler
-from cosyvoice_runtime.lm.scheduler.text_inbox import TextInbox
 from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
 from eventually import eventually
 
@@ -146,7 +146,7 @@ def test_further_text_for_what_ended_before_its_text_is_taken_and_goes_nowhere(m
 
 
 def test_only_so_many_that_ended_before_their_text_are_known(make_scheduler, monkeypatch):
-    monkeypatch.setattr(named_jobs, "MOST_LATE", 2)
+    monkeypatch.setattr(job_module, "MOST_LATE", 2)
     scheduler = make_scheduler(lambda: CodedEngine(slots=1), text_timeout_s=0.05)
     for name in ("a", "b", "c"):
         submit_open(scheduler, 1, name).wait()
@@ -172,7 +172,7 @@ def test_text_after_its_end_too_much_of_it_and_an_end_without_any_are_refused(sc
 
 
 def test_scheduler_that_closes_lets_an_open_request_come_to_its_end(engine):
-    scheduler = Scheduler(lambda: engine, 10, 60.0, lambda load: None)
+    scheduler = Scheduler(lambda: engine, 10, lambda load: None)
     reader = submit_open(scheduler, 1, "a")
     closing = threading.Thread(target=scheduler.close)
     closing.start()
@@ -277,4 +277,4 @@ def test_text_may_fill_its_room_and_no_more():
     text.put([3], ended=False)
     with pytest.raises(InvalidInput, match="at most 3"):
         text.put([4], ended=False)
-    assert text.take() == ([1, 2, 3], False)
+    assert (text.take(), text.is_complete) == ([1, 2, 3], False)
