@@ -7,8 +7,6 @@ float32, rounded as a CPU with AVX2 and fused multiply-add rounds them.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from cosyvoice_runtime.arrays import Floats
@@ -47,14 +45,6 @@ class TorchRandom:
         radius = np.sqrt(_F(-2) * _log(_F(1) - pairs[:, 0]))
         sine, cosine = _sine_cosine(_F(2 * np.pi) * pairs[:, 1])
         return np.stack([radius * cosine, radius * sine], axis=1).reshape(-1)
-
-    def mark(self) -> Any:
-        """Where it is, for :meth:`rewind`."""
-        return self._state.get_state(legacy=False)
-
-    def rewind(self, mark: Any) -> None:
-        """Be again where it was: the same numbers come next."""
-        self._state.set_state(mark)
 
 
 def _fused(a: Floats, b: Floats | np.float32, c: Floats | np.float32) -> Floats:

@@ -87,7 +87,7 @@ class Token2Wav:
         """
         mels = self.flow.mels([state.flow for state in states])
         last = [state.flow.last for state in states]
-        with self.vocoder.beside():
+        with self.vocoder.concurrent():
             stretched = [
                 state.speed.push(self.vocoder.here(mel), is_last)
                 for state, mel, is_last in zip(states, mels, last, strict=True)

@@ -6,9 +6,11 @@ included), so the context an output sample needs follows from the configuration 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from math import prod
+from operator import or_
 
 from cosyvoice_runtime.checkpoint.config_vocoder import CausalVocoderConfig, VocoderConfig
 from cosyvoice_runtime.errors import CheckpointError
@@ -103,13 +105,6 @@ class IndexRange:
         """Input range of a transposed convolution that writes this range."""
         return IndexRange(-((kernel - 1 - padding - self.first) // stride), (self.last + padding) // stride)
 
-    def resblock(self, kernel: int, dilations: tuple[int, ...]) -> IndexRange:
-        """Input range of a residual block that writes this range."""
-        span = self
-        for dilation in dilations:
-            span = span.same(kernel, dilation).same(kernel)
-        return span
-
     def back(self, kernel: int, dilation: int = 1) -> IndexRange:
         """Input range of a convolution that keeps the length and looks back only."""
         return IndexRange(self.first - dilation * (kernel - 1), self.last)
@@ -117,13 +112,6 @@ class IndexRange:
     def ahead(self, kernel: int) -> IndexRange:
         """Input range of a convolution that keeps the length and looks ahead only."""
         return IndexRange(self.first, self.last + kernel - 1)
-
-    def resblock_back(self, kernel: int, dilations: tuple[int, ...]) -> IndexRange:
-        """As :meth:`resblock`, of convolutions that look back only."""
-        span = self
-        for dilation in dilations:
-            span = span.back(kernel, dilation).back(kernel)
-        return span
 
     def repeated(self, rate: int) -> IndexRange:
         """Input range of repeating each step ``rate`` times."""
@@ -133,14 +121,42 @@ class IndexRange:
         return IndexRange(min(self.first, other.first), max(self.last, other.last))
 
 
+Convolution = Callable[[IndexRange, int, int], IndexRange]
+"""Input range of a convolution that keeps the length: of an output range, its kernel and its dilation."""
+
+
 def centred_context(config: VocoderConfig) -> VocoderContext:
     """Context in whole frames: 15 left, 15 right, 21 ahead (6 for the phase) with the published kernels."""
+
+    def inputs(sample: int) -> tuple[IndexRange, IndexRange]:
+        def upsampled(span: IndexRange, stage: UpsamplingStage) -> IndexRange:
+            return span.transposed(stage.kernel, stage.rate, stage.padding)
+
+        edges = [stage.source_padding for stage in stages(config)]
+        span, source = _decoder_inputs(config, sample, IndexRange.same, upsampled, edges)
+        return span.same(EDGE_KERNEL), source
+
     radius = F0_LAYERS * (F0_KERNEL // 2)
     # The phase between two frame centres is interpolated: a source frame reads the next frame's F0 as well.
-    return reaching(_inputs(config, 0), _inputs(config, -1), config.hop, radius, 1 + radius)
+    return _context(inputs(0), inputs(-1), config.hop, radius, 1 + radius)
 
 
-def reaching(
+def causal_context(config: CausalVocoderConfig) -> VocoderContext:
+    """Context in whole frames: 28 left, 5 right, 5 ahead (3 for the phase) with the published kernels."""
+
+    def inputs(sample: int) -> tuple[IndexRange, IndexRange]:
+        def upsampled(span: IndexRange, stage: UpsamplingStage) -> IndexRange:
+            return span.back(stage.kernel).repeated(stage.rate)
+
+        edges = [stage.source_stride - 1 for stage in stages(config)]
+        span, source = _decoder_inputs(config, sample, IndexRange.back, upsampled, edges)
+        return span.ahead(config.first_kernel), source
+
+    f0_past = (F0_LAYERS - 1) * (F0_KERNEL - 1)
+    return _context(inputs(0), inputs(-1), config.hop, f0_past, config.first_f0_kernel - 1)
+
+
+def _context(
     first: tuple[IndexRange, IndexRange],
     last: tuple[IndexRange, IndexRange],
     hop: int,
@@ -164,56 +180,39 @@ def reaching(
     )
 
 
-def _inputs(config: VocoderConfig, sample: int) -> tuple[IndexRange, IndexRange]:
-    """Mel frames and source samples that one output sample depends on."""
+def _decoder_inputs(
+    config: VocoderConfig,
+    sample: int,
+    conv: Convolution,
+    upsampled: Callable[[IndexRange, UpsamplingStage], IndexRange],
+    source_edges: Sequence[int],
+) -> tuple[IndexRange, IndexRange]:
+    """Outputs of the first convolution, and source samples, that one output sample depends on.
+
+    Args:
+        conv: of the decoder's kind.
+        upsampled: input range of a stage's upsampling.
+        source_edges: zeros before the source branch of each stage.
+    """
+
+    def resblock(span: IndexRange, kernel: int, dilations: tuple[int, ...]) -> IndexRange:
+        for dilation in dilations:
+            span = conv(conv(span, kernel, dilation), kernel, 1)
+        return span
+
     size, hop = config.istft_size, config.istft_hop
-    span = IndexRange(sample, sample).transposed(size, hop, size // 2).same(EDGE_KERNEL)
-    sources = []
-    for index, stage in reversed(list(enumerate(stages(config)))):
-        span = _residual_mean(config, span)
-        source = span.resblock(config.source_kernels[index], config.source_dilations[index])
-        source = source.conv(stage.source_kernel, stage.source_stride, stage.source_padding)
-        sources.append(source.conv(size, hop, size // 2))
-        if stage.is_last:
-            span = span.conv(1, padding=1)
-        span = span.transposed(stage.kernel, stage.rate, stage.padding)
-    widest = sources[0]
-    for source in sources[1:]:
-        widest |= source
-    return span.same(EDGE_KERNEL), widest
-
-
-def _residual_mean(config: VocoderConfig, span: IndexRange) -> IndexRange:
-    widest = span
-    for kernel, dilations in zip(config.resblock_kernels, config.resblock_dilations, strict=True):
-        widest |= span.resblock(kernel, dilations)
-    return widest
-
-
-def causal_context(config: CausalVocoderConfig) -> VocoderContext:
-    """Context in whole frames: 28 left, 5 right, 5 ahead (3 for the phase) with the published kernels."""
-    f0_past = (F0_LAYERS - 1) * (F0_KERNEL - 1)
-    return reaching(
-        _causal_inputs(config, 0), _causal_inputs(config, -1), config.hop, f0_past, config.first_f0_kernel - 1
-    )
-
-
-def _causal_inputs(config: CausalVocoderConfig, sample: int) -> tuple[IndexRange, IndexRange]:
-    """Mel frames and source samples that one output sample depends on."""
-    size, hop = config.istft_size, config.istft_hop
-    span = IndexRange(sample, sample).transposed(size, hop, size // 2).back(EDGE_KERNEL)
+    span = conv(IndexRange(sample, sample).transposed(size, hop, size // 2), EDGE_KERNEL, 1)
     sources = []
     for index, stage in reversed(list(enumerate(stages(config)))):
         blocks = zip(config.resblock_kernels, config.resblock_dilations, strict=True)
-        span = min((span.resblock_back(*block) for block in blocks), key=lambda block: block.first)
-        source = span.resblock_back(config.source_kernels[index], config.source_dilations[index])
-        source = source.conv(stage.source_kernel, stage.source_stride, stage.source_stride - 1)
+        span = reduce(or_, (resblock(span, *block) for block in blocks))
+        source = resblock(span, config.source_kernels[index], config.source_dilations[index])
+        source = source.conv(stage.source_kernel, stage.source_stride, source_edges[index])
         sources.append(source.conv(size, hop, size // 2))
         if stage.is_last:
             span = span.conv(1, padding=1)
-        span = span.back(stage.kernel).repeated(stage.rate)
-    widest = IndexRange(min(source.first for source in sources), max(source.last for source in sources))
-    return span.ahead(config.first_kernel), widest
+        span = upsampled(span, stage)
+    return span, reduce(or_, sources)
 
 
 @cache

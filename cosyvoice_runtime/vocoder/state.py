@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.onnx.torch_random import BLOCK
 from cosyvoice_runtime.vocoder.geometry import VocoderContext, context
 
 SOLVER_NOISE = (80, 15_000)
@@ -52,12 +53,11 @@ class FixedNoise:
     nbytes = 0
 
     def __init__(self, table: NoiseTable, hop: int) -> None:
-        self._table = table
-        self._hop = hop
+        self._table, self._hop = table, hop
         self._frame = 0
 
-    def peek(self, frames: int) -> Any:
-        """The next frames, [hop * frames] float32, without using them up."""
+    def peek(self, frames: int) -> Floats:
+        """The next frames, ``[hop * frames]`` float32, without using them up."""
         return self._table[self._hop * self._frame : self._hop * (self._frame + frames)]
 
     def skip(self, frames: int) -> None:
@@ -65,52 +65,76 @@ class FixedNoise:
         self._frame += frames
 
     def mark(self) -> int:
-        """Where it is, for :meth:`rewind`."""
+        """The position, for :meth:`rewind`."""
         return self._frame
 
     def rewind(self, mark: int) -> None:
-        """Be again where it was: the same frames come next."""
+        """Return to a position: the same frames come next."""
         self._frame = mark
 
 
-NoiseMark = Any
-"""Where an utterance's noise is; each kind of noise knows its own."""
+class SourceNoise:
+    """Standard normal noise of one utterance, the same sequence of frames however it is asked for.
 
+    It is drawn on the CPU, so that every device hears the same, from a generator that nobody else uses.
 
-class UtteranceNoise(Protocol):
-    """One utterance's noise: the same sequence of frames however it is asked for."""
+    Args:
+        normal: draws a number of values that is a multiple of ``BLOCK``, float32 ``[n]``.
+    """
 
-    def peek(self, frames: int) -> Any:
-        """The next frames, ``[hop * frames]`` float32 of the host, without using them up."""
+    def __init__(self, hop: int, normal: Callable[[int], Floats]) -> None:
+        self.hop, self._normal = hop, normal
+        self._held = np.zeros(0, np.float32)
+        self._first = self._next = 0
+        self._marked: int | None = None
+
+    def peek(self, frames: int) -> Floats:
+        """The next frames, ``[hop * frames]`` float32, without using them up."""
+        missing = self._next + frames - self._first - len(self._held) // self.hop
+        if missing > 0:
+            self._let_go(self._next if self._marked is None else min(self._marked, self._next))
+            self._held = np.concatenate([self._held, self._fresh(missing)])
+        start = self.hop * (self._next - self._first)
+        return self._held[start : start + self.hop * frames]
 
     def skip(self, frames: int) -> None:
         """Use up frames."""
+        self.peek(frames)
+        self._next += frames
+        if self._marked is None:
+            self._let_go(self._next)
 
-    def mark(self) -> NoiseMark:
-        """Where it is, for :meth:`rewind`."""
+    def mark(self) -> int:
+        """The position, for :meth:`rewind`, which knows it until the next mark."""
+        self._marked = self._next
+        return self._next
 
-    def rewind(self, mark: NoiseMark) -> None:
-        """Be again where it was: the same frames come next."""
+    def rewind(self, mark: int) -> None:
+        """Return to a position: the same frames come next."""
+        self._next = mark
 
     @property
     def nbytes(self) -> int:
         """Memory held for frames already drawn."""
+        return self._held.nbytes
+
+    def _let_go(self, frame: int) -> None:
+        """Drop the frames before this one."""
+        self._held = self._held[self.hop * (frame - self._first) :]
+        self._first = frame
+
+    def _fresh(self, frames: int) -> Floats:
+        whole_blocks = -(-self.hop // BLOCK) * BLOCK
+        drawn = self._normal(frames * whole_blocks).reshape(frames, whole_blocks)
+        return drawn[:, : self.hop].reshape(-1)
 
 
-class Carry(Protocol):
-    """State that a window leaves to the next."""
-
-    @property
-    def mel(self) -> Any:
-        """``[bins, n]`` float32, the newest frames that came."""
-
-    @property
-    def no_mel(self) -> Any:
-        """``[bins, 0]`` float32, a mel that no frame has come of yet."""
-
-    @property
-    def nbytes(self) -> int:
-        """Memory held, in bytes."""
+UtteranceNoise = SourceNoise | FixedNoise
+Carry = Any
+"""State that a window leaves to the next, of the runtime's own kind: ``mel`` ``[bins, n]`` float32, the
+newest frames that came; ``no_mel`` ``[bins, 0]``; ``nbytes``."""
+VocoderMark = tuple[dict[str, Any], int | None]
+"""An earlier position of an utterance, for :meth:`VocoderState.rewind`."""
 
 
 @dataclass(frozen=True)
@@ -130,14 +154,6 @@ class Window:
     def end(self) -> int:
         """First frame that is not emitted yet."""
         return self.past + self.emit
-
-
-@dataclass(frozen=True)
-class VocoderMark:
-    """Where an utterance was."""
-
-    attributes: Mapping[str, Any]
-    noise: NoiseMark | None
 
 
 class VocoderState:
@@ -213,14 +229,15 @@ class VocoderState:
         return Window(past, end - past, end + self.context.lookahead, end + self.context.right, guessed)
 
     def mark(self) -> VocoderMark:
-        """Where the utterance is, for :meth:`rewind`."""
-        return VocoderMark(dict(vars(self)), None if self.noise is None else self.noise.mark())
+        """The utterance's position, for :meth:`rewind`."""
+        return dict(vars(self)), None if self.noise is None else self.noise.mark()
 
     def rewind(self, mark: VocoderMark) -> None:
-        """Be again where it was. Arrays of a state are replaced and never overwritten."""
-        vars(self).update(mark.attributes)
-        if self.noise is not None and mark.noise is not None:
-            self.noise.rewind(mark.noise)
+        """Return to a position. Arrays of a state are replaced and never overwritten."""
+        attributes, drawn = mark
+        vars(self).update(attributes)
+        if self.noise is not None and drawn is not None:
+            self.noise.rewind(drawn)
 
     def move(self, emitted: int, carried: Carry) -> None:
         """Go on after a window that emitted so many frames."""

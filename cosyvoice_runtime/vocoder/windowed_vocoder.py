@@ -3,7 +3,7 @@
 Each chunk is vocoded together with enough frames around it that the result is that of the whole utterance.
 With a smaller lookahead the missing frames are guessed by repeating the newest one. F0, phase and source of
 what was emitted stay as they were used, so that the sines go on without a jump; what remains of the guess's
-error at the join is faded out over a few milliseconds. What computes a window is for the runtimes to say.
+error at the join is faded out over a few milliseconds. The runtimes compute the windows.
 """
 
 from __future__ import annotations
@@ -17,30 +17,61 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
 from cosyvoice_runtime.vocoder.state import Carry, UtteranceNoise, VocoderState, Window
 
-Wave = Any
-"""``[n]`` float32, the runtime's own, which may be on its way."""
-Waveforms = Callable[[], list[npt.NDArray[np.float32]]]
+Waveforms = Callable[[], list[Floats]]
 """Waits for waveforms ``[n]`` that are on their way to the host."""
 
 
 def keeping(waveforms: Waveforms, memory: object) -> Waveforms:
-    """The same waveforms; memory that they are made of is given to nobody before they are there."""
+    """The same waveforms; memory that they are made of is not freed before they are there."""
     return partial(_waited_for, waveforms, memory)
 
 
-def _waited_for(waveforms: Waveforms, memory: object) -> list[npt.NDArray[np.float32]]:  # noqa: ARG001
+def _waited_for(waveforms: Waveforms, memory: object) -> list[Floats]:  # noqa: ARG001
     return waveforms()
+
+
+class Wave:
+    """Samples of one utterance, which may still be on their way to the host.
+
+    Args:
+        length: number of samples.
+        array: waits for the samples, float32 ``[length]``.
+    """
+
+    def __init__(self, length: int, array: Callable[[], Floats]) -> None:
+        self._length, self.array = length, array
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def nbytes(self) -> int:
+        return np.dtype(np.float32).itemsize * self._length
+
+    def cut(self, start: int, stop: int) -> Wave:
+        """The samples ``start:stop``, as far as there are some."""
+        start, stop = min(start, self._length), min(stop, self._length)
+        return Wave(stop - start, lambda: self.array()[start:stop])
+
+
+def joined(waves: Sequence[Wave]) -> Wave:
+    """Waves one after the other; of none, a wave without samples."""
+    if len(waves) == 1:
+        return waves[0]
+    nothing = np.zeros(0, np.float32)
+    return Wave(sum(map(len, waves)), lambda: np.concatenate([nothing, *(wave.array() for wave in waves)]))
 
 
 class WindowWave(NamedTuple):
     """Result of a window.
 
     Attributes:
-        wave: from the first frame to emit on, to the window's end or further.
-        carried: to the next window.
+        wave: the samples from the first frame to emit on, to the window's end or further.
+        carried: state for the next window.
     """
 
     wave: Wave
@@ -48,7 +79,7 @@ class WindowWave(NamedTuple):
 
 
 class WindowedVocoder(ABC):
-    """Vocodes utterances side by side.
+    """Vocodes utterances in one batch.
 
     Attributes:
         config: sizes of the network.
@@ -63,74 +94,45 @@ class WindowedVocoder(ABC):
         return False
 
     @abstractmethod
-    def advance(
-        self, states: Sequence[VocoderState], mels: Sequence[Any], last: Sequence[bool]
-    ) -> list[Wave]:
-        """Take the next mel of each utterance and return its next samples: :meth:`advanced`.
-
-        Args:
-            states: one per utterance; advanced in place.
-            mels: [bins, n] each, n >= 0, float32, as :meth:`here` gives it.
-            last: the utterance ends with this chunk.
-
-        Returns:
-            One [hop * m] float32 waveform per utterance: all frames received less its lookahead, less what
-            was returned before; on the last chunk all that is left.
-
-        Raises:
-            ValueError: an utterance goes on after its last chunk, or mel has another shape; no state has
-                changed.
-        """
-
-    @abstractmethod
     def start(self) -> Carry:
         """State before the first window."""
 
     @abstractmethod
     def utterance_noise(self, seed: int) -> UtteranceNoise:
-        """The noise of an utterance that begins now."""
+        """Noise of an utterance that begins now."""
 
     @abstractmethod
     def computed(self, states: Sequence[VocoderState], windows: Sequence[Window]) -> Iterable[WindowWave]:
-        """Compute windows side by side."""
-
-    @abstractmethod
-    def here(self, mel: Any) -> Any:
-        """A mel of the flow's, where the vocoder works."""
+        """Compute windows, one of each state."""
 
     @abstractmethod
     def joined_mel(self, mels: Sequence[Any]) -> Any:
         """Mels ``[bins, n]``, at least one, one after the other."""
 
     @abstractmethod
-    def joined(self, waves: Sequence[Wave]) -> Wave:
-        """Waveforms one after the other; of none, a waveform ``[0]``."""
-
-    @abstractmethod
-    def kept(self, wave: Wave) -> Wave:
-        """For the next window."""
-
-    @abstractmethod
-    def blended(self, first: Wave, second: Wave, weight: npt.NDArray[np.float32]) -> Wave:
-        """On the way from the first to the second by ``weight``."""
-
-    @abstractmethod
     def between(
-        self, mel: Any, left: npt.NDArray[np.int64], right: npt.NDArray[np.int64],
-        weight: npt.NDArray[np.float32],
-    ) -> Any:  # fmt: skip
-        """On the way from a mel's frames ``left`` to its frames ``right``."""
+        self, mel: Any, left: npt.NDArray[np.int64], right: npt.NDArray[np.int64], weight: Floats
+    ) -> Any:
+        """Interpolate from a mel's frames ``left`` to its frames ``right`` by ``weight``."""
 
-    def beside(self) -> AbstractContextManager[object]:
-        """Context in which it computes what the flow has given, beside what the flow is given next."""
+    def here(self, mel: Any) -> Any:
+        """A mel of the flow's, where the vocoder works."""
+        return mel
+
+    def blended(self, first: Floats, second: Floats, weight: Floats) -> Floats:
+        """Interpolate from the first array to the second by ``weight``."""
+        return first + weight * (second - first)
+
+    def concurrent(self) -> AbstractContextManager[object]:
+        """Context in which it computes what the flow has given, while the flow computes what comes next."""
         return nullcontext()
 
-    @abstractmethod
     def sent(self, waves: Sequence[Wave]) -> Waveforms:
-        """Let waveforms go to the host."""
+        """A function that waits for waves."""
+        return lambda: [wave.array() for wave in waves]
 
-    def parts(self, mel: Any) -> Sequence[Any]:
-        """As much of a mel as a call takes, one part after the other."""
+    def pieces(self, mel: Any) -> Sequence[Any]:
+        """A mel in pieces that a call can take."""
         return (mel,)
 
     def calls(self, rows: Sequence[int], windows: Mapping[int, Window]) -> Iterator[Sequence[int]]:  # noqa: ARG002
@@ -147,24 +149,38 @@ class WindowedVocoder(ABC):
         noise = None if noise_seed is None else self.utterance_noise(noise_seed)
         return VocoderState(self.config, self.start(), noise, lookahead)
 
-    def advanced(
+    def advance(
         self, states: Sequence[VocoderState], mels: Sequence[Any], last: Sequence[bool]
     ) -> list[Wave]:
-        """Result of :meth:`advance`."""
+        """Take the next mel of each utterance and return its next samples.
+
+        Args:
+            states: one per utterance; advanced in place.
+            mels: [bins, n] each, n >= 0, float32, as :meth:`here` gives it.
+            last: the utterance ends with this chunk.
+
+        Returns:
+            One [hop * m] float32 waveform per utterance: all frames received less its lookahead, less what
+            was returned before; on the last chunk all that is left.
+
+        Raises:
+            ValueError: an utterance goes on after its last chunk, or mel has another shape; no state has
+                changed.
+        """
         for state, mel in zip(states, mels, strict=True):
             state.check(mel)
         waves: list[list[Wave]] = [[] for _ in states]
-        parts = [self.parts(mel) for mel in mels]
-        for turn in range(max(map(len, parts), default=0)):
+        pieces = [self.pieces(mel) for mel in mels]
+        for index in range(max(map(len, pieces), default=0)):
             windows: dict[int, Window] = {}
             for row, state in enumerate(states):
-                if turn < len(parts[row]):
-                    more = turn + 1 < len(parts[row])
-                    state.take(parts[row][turn], last[row] and not more, self.joined_mel)
+                if index < len(pieces[row]):
+                    more = index + 1 < len(pieces[row])
+                    state.take(pieces[row][index], last[row] and not more, self.joined_mel)
                     windows[row] = state.window(more)
             for row, wave in self._vocode(states, windows):
                 waves[row].append(wave)
-        return [wave[0] if len(wave) == 1 else self.joined(wave) for wave in waves]
+        return [joined(each) for each in waves]
 
     def _vocode(
         self, states: Sequence[VocoderState], windows: Mapping[int, Window]
@@ -180,19 +196,21 @@ class WindowedVocoder(ABC):
         """Move past what is emitted; the emitted samples."""
         hop, wave = self.config.hop, output.wave
         end = hop * window.emit
-        samples = self._join(state.continuation, wave[:end])
+        samples = self._faded(state.continuation, wave.cut(0, end))
         state.move(window.emit, output.carried)
         guessed = window.guessed and not state.is_last
-        state.continuation = self.kept(wave[end : end + fade_length(hop)]) if guessed else None
+        state.continuation = wave.cut(end, end + fade_length(hop)) if guessed else None
         return samples
 
-    def _join(self, continuation: Wave, samples: Wave) -> Wave:
+    def _faded(self, continuation: Wave | None, samples: Wave) -> Wave:
         """Fade from how the previous chunk would have gone on to what is now known to be right."""
         if continuation is None:
             return samples
         length = len(continuation)
         weight = np.arange(length, dtype=np.float32) / np.float32(length)
-        return self.joined([self.blended(continuation, samples[:length], weight), samples[length:]])
+        start = samples.cut(0, length)
+        faded = Wave(length, lambda: self.blended(continuation.array(), start.array(), weight))
+        return joined([faded, samples.cut(length, len(samples))])
 
 
 def fade_length(hop: int) -> int:

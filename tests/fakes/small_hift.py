@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config_vocoder import CausalVocoderConfig, VocoderConfig
 from cosyvoice_runtime.vocoder.state import VocoderState
-from cosyvoice_runtime.vocoder.torch import HiFT, SourceNoise
+from cosyvoice_runtime.vocoder.torch import HiFT, source_noise
 from making.architecture import TINY
 from making.random_tensors import random_tensors
 from vocoder_calls import stream
@@ -54,8 +54,8 @@ def random_mel(frames: int, seed: int = 0, config: VocoderConfig = PUBLISHED) ->
 
 def whole(hift: HiFT, mel: Tensor, seed: int | None = None) -> Tensor:
     """The utterance vocoded at once: [hop * frames]."""
-    noise = None if seed is None else SourceNoise(seed, hift.config.hop).draw(mel.shape[1])[None]
-    return hift(mel[None], noise)[0]
+    noise = None if seed is None else source_noise(seed, hift.config.hop).peek(mel.shape[1])
+    return hift(mel[None], None if noise is None else torch.from_numpy(noise)[None])[0]
 
 
 def streamed(hift: HiFT, state: VocoderState, mel: Tensor, sizes: Sequence[int]) -> list[Tensor]:

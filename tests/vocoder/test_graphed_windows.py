@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from capture_fake import TracingCapture
-from cosyvoice_runtime.vocoder.torch import SourceNoise, context
+from cosyvoice_runtime.vocoder.torch import context, source_noise
 from cosyvoice_runtime.vocoder.torch.windows import GraphedWindows
 from small_hift import OTHER, random_mel, small_hift, whole
 from vocoder_calls import open_state, stream
@@ -33,7 +33,7 @@ def test_replayed_windows_equal_whole_utterances(graphed, capture):
     chunks = [[20, 25, 0], [9, 30, 14], [25, 3, 2]]
     mels = [random_mel(sum(sizes), seed, OTHER) for seed, sizes in enumerate(chunks)]
     parts = [mel.split(sizes, dim=1) for mel, sizes in zip(mels, chunks, strict=True)]
-    states = [open_state(OTHER, None if row == 1 else SourceNoise(row, OTHER.hop)) for row in range(3)]
+    states = [open_state(OTHER, None if row == 1 else source_noise(row, OTHER.hop)) for row in range(3)]
     heard: list[list[torch.Tensor]] = [[], [], []]
     before = capture.replays
     for turn in range(3):
@@ -55,7 +55,7 @@ def test_mel_longer_than_the_captured_windows_is_vocoded_in_several_calls(graphe
     mels = [random_mel(2 * frames, 3, OTHER), random_mel(24, 4, OTHER)]
     heard = {}
     for how in (None, graphed):
-        states = [open_state(OTHER, SourceNoise(row, OTHER.hop), lookahead) for row in range(2)]
+        states = [open_state(OTHER, source_noise(row, OTHER.hop), lookahead) for row in range(2)]
         before = capture.replays
         waves = [
             stream(small_hift(OTHER), states, [mels[0][:, :frames], mels[1][:, :9]], [False] * 2, how),
@@ -76,7 +76,7 @@ def test_windows_that_hold_no_new_frame_are_refused(capture):
 def test_more_rows_than_captured_are_several_calls_and_fewer_come_after_more(graphed, capture):
     for rows, calls in ((3, 1), (2, 1), (5, 2), (1, 1)):
         mels = [random_mel(20 + row, row, OTHER) for row in range(rows)]
-        states = [open_state(OTHER, SourceNoise(row, OTHER.hop)) for row in range(rows)]
+        states = [open_state(OTHER, source_noise(row, OTHER.hop)) for row in range(rows)]
         before = capture.replays
         waves = stream(small_hift(OTHER), states, mels, [True] * rows, graphed)
         assert capture.replays == before + calls
@@ -88,7 +88,7 @@ def test_guessed_frames_equal_those_that_are_launched(graphed):
     mel = random_mel(40, 9, OTHER)
     heard = {}
     for how in (None, graphed):
-        state = open_state(OTHER, SourceNoise(4, OTHER.hop), lookahead=0)
+        state = open_state(OTHER, source_noise(4, OTHER.hop), lookahead=0)
         parts = zip(mel.split([15, 15, 10], dim=1), (False, False, True), strict=True)
         waves = [stream(small_hift(OTHER), [state], [part], [last], how)[0] for part, last in parts]
         heard[how] = torch.cat(waves)
@@ -99,7 +99,7 @@ def test_a_wide_window_does_not_widen_the_others(capture):
     narrow = AROUND.left + AROUND.lookahead + 10
     graphed = GraphedWindows(small_hift(OTHER), (1, 3), (narrow, LONGEST), capture)
     mels = [random_mel(frames, frames, OTHER) for frames in (8, 40, 9)]
-    states = [open_state(OTHER, SourceNoise(row, OTHER.hop)) for row in range(3)]
+    states = [open_state(OTHER, source_noise(row, OTHER.hop)) for row in range(3)]
     calls = []
     for size, window in graphed._windows.items():
         window.run = lambda states, windows, size=size, run=window.run: (

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.vocoder.torch import SourceNoise, context
+from cosyvoice_runtime.vocoder.torch import context, source_noise
 from examples import examples
 from small_hift import CONFIGS, OTHER, PUBLISHED, random_mel, small_hift, streamed, whole
 from vocoder_calls import open_state, stream
@@ -25,7 +25,7 @@ SIZES = st.lists(st.integers(0, 20), min_size=1, max_size=4).filter(any)
 @given(sizes=SIZES)
 def test_any_chunking_equals_the_whole_utterance(sizes: list[int]) -> None:
     hift, mel = small_hift(OTHER), random_mel(sum(sizes), config=OTHER)
-    state = open_state(OTHER, SourceNoise(1, OTHER.hop))
+    state = open_state(OTHER, source_noise(1, OTHER.hop))
     found = torch.cat(streamed(hift, state, mel, sizes))
     torch.testing.assert_close(found, whole(hift, mel, seed=1), atol=ROUNDING, rtol=0)
 
@@ -43,7 +43,7 @@ def test_batch_row_equals_single_run_at_any_position(utterances: list[list[int]]
 
 def _streamed_together(mels: list[torch.Tensor], utterances: list[list[int]]) -> list[list[torch.Tensor]]:
     """All utterances in lockstep; a shorter one leaves the batch when it has ended."""
-    states = [open_state(OTHER, SourceNoise(seed, OTHER.hop)) for seed in range(len(mels))]
+    states = [open_state(OTHER, source_noise(seed, OTHER.hop)) for seed in range(len(mels))]
     chunks = [mel.split(sizes, dim=1) for mel, sizes in zip(mels, utterances, strict=True)]
     found: list[list[torch.Tensor]] = [[] for _ in mels]
     for step, parts in enumerate(zip_longest(*chunks)):
@@ -58,7 +58,7 @@ def _streamed_together(mels: list[torch.Tensor], utterances: list[list[int]]) ->
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, ROUNDING), (torch.float32, 1e-5)])
 def test_practical_chunks_equal_the_whole_utterance(dtype: torch.dtype, tolerance: float) -> None:
     hift, mel = small_hift(dtype=dtype), random_mel(121)
-    found = streamed(hift, open_state(PUBLISHED, SourceNoise(1, PUBLISHED.hop)), mel, [20, 50, 50, 1])
+    found = streamed(hift, open_state(PUBLISHED, source_noise(1, PUBLISHED.hop)), mel, [20, 50, 50, 1])
     assert [len(wave) // PUBLISHED.hop for wave in found] == [0, 70 - EXACT, 50, EXACT + 1]
     torch.testing.assert_close(torch.cat(found), whole(hift, mel, seed=1), atol=tolerance, rtol=0)
 
@@ -83,7 +83,7 @@ def test_utterance_without_mel_is_silent() -> None:
 
 
 def test_state_does_not_grow() -> None:
-    hift, state, sizes = small_hift(), open_state(PUBLISHED, SourceNoise(0, PUBLISHED.hop)), []
+    hift, state, sizes = small_hift(), open_state(PUBLISHED, source_noise(0, PUBLISHED.hop)), []
     for _ in range(5):
         stream(hift, [state], [random_mel(40)], [False])
         sizes.append(state.nbytes)

@@ -17,8 +17,8 @@ from cosyvoice_runtime.onnx.session import open_session
 from cosyvoice_runtime.onnx.wave_graphs import HIFT_DECODER, HIFT_F0, graph_path
 from cosyvoice_runtime.vocoder.geometry import context
 from cosyvoice_runtime.vocoder.onnx.source import Doubles, Phase, source_of
-from cosyvoice_runtime.vocoder.state import Carry, UtteranceNoise, VocoderState, Window
-from cosyvoice_runtime.vocoder.windowed_vocoder import Waveforms, WindowedVocoder, WindowWave
+from cosyvoice_runtime.vocoder.state import UtteranceNoise, VocoderState, Window
+from cosyvoice_runtime.vocoder.windowed_vocoder import Wave, WindowedVocoder, WindowWave
 
 
 class Taken(NamedTuple):
@@ -162,11 +162,6 @@ class OnnxVocoder(WindowedVocoder):
         self._f0.run(["f0"], self._shortest, giving_back_arena())
         give_back_heap()
 
-    def advance(
-        self, states: Sequence[VocoderState], mels: Sequence[Floats], last: Sequence[bool]
-    ) -> list[Floats]:
-        return self.advanced(states, mels, last)
-
     def start(self) -> CpuCarry:
         mel, none = np.zeros((self.config.mel_bins, 0), np.float32), np.zeros(0, np.float32)
         return CpuCarry(0, mel, 0, none, None, 0, none, self._decoder.start)
@@ -174,36 +169,20 @@ class OnnxVocoder(WindowedVocoder):
     def utterance_noise(self, seed: int) -> UtteranceNoise:
         return self._source.utterance_noise(seed)
 
-    def here(self, mel: Floats) -> Floats:
-        return mel
-
     def joined_mel(self, mels: Sequence[Floats]) -> Floats:
         return np.concatenate(mels, axis=1)
-
-    def joined(self, waves: Sequence[Floats]) -> Floats:
-        return np.concatenate(waves) if waves else np.zeros(0, np.float32)
-
-    def kept(self, wave: Floats) -> Floats:
-        return wave.copy()
-
-    def blended(self, first: Floats, second: Floats, weight: Floats) -> Floats:
-        return first + weight * (second - first)
 
     def between(
         self, mel: Floats, left: npt.NDArray[np.int64], right: npt.NDArray[np.int64], weight: Floats
     ) -> Floats:
         return self.blended(mel[:, left], mel[:, right], weight)
 
-    def sent(self, waves: Sequence[Floats]) -> Waveforms:
-        """They are there."""
-        return lambda: list(waves)
-
     def computed(self, states: Sequence[VocoderState], windows: Sequence[Window]) -> Iterator[WindowWave]:
         """One after the other: rows side by side would not be faster."""
         return (self._window(*each) for each in zip(states, windows, strict=True))
 
     def _window(self, state: VocoderState, window: Window) -> WindowWave:
-        carry = _own(state.carried)
+        carry: CpuCarry = state.carried
         reach = self._reach(state, window, carry)
         known = np.concatenate([carry.mel, state.fresh], axis=1)
         guessed = max(0, reach.frames - carry.first - known.shape[1])
@@ -216,7 +195,8 @@ class OnnxVocoder(WindowedVocoder):
         past = self.config.hop * state.emitted - carry.written + len(carry.ahead)
         ahead = certain[past + self.config.hop * window.emit :].copy()
         carried = self._carry(known, source, carry, reach, pitch, taken, ahead)
-        return WindowWave(np.concatenate([certain, guess])[past:], carried)
+        samples = np.concatenate([certain, guess])[past:]
+        return WindowWave(Wave(len(samples), lambda: samples), carried)
 
     def _reach(self, state: VocoderState, window: Window, carry: CpuCarry) -> Reach:
         start = state.emitted - window.past
@@ -290,8 +270,3 @@ class OnnxVocoder(WindowedVocoder):
             ahead=ahead,
             kept=taken.kept,
         )
-
-
-def _own(carried: Carry) -> CpuCarry:
-    assert isinstance(carried, CpuCarry)
-    return carried

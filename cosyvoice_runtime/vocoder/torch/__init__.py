@@ -2,7 +2,7 @@
 
 from cosyvoice_runtime.vocoder.geometry import context
 from cosyvoice_runtime.vocoder.torch.hift import HiFT
-from cosyvoice_runtime.vocoder.torch.source import SourceNoise
+from cosyvoice_runtime.vocoder.torch.source import source_noise
 from cosyvoice_runtime.vocoder.torch.stream import HiFTStream
 
-__all__ = ["HiFT", "HiFTStream", "SourceNoise", "context"]
+__all__ = ["HiFT", "HiFTStream", "context", "source_noise"]

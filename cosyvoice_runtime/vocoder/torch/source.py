@@ -6,15 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import pi
 
-import numpy as np
-import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
 from cosyvoice_runtime.gpu.transfer import integers
-from cosyvoice_runtime.vocoder.state import NoiseMark, UtteranceNoise
+from cosyvoice_runtime.vocoder.state import SourceNoise, UtteranceNoise
 
 Trim = Callable[[Tensor], Tensor]
 
@@ -73,69 +71,10 @@ def _whole(signal: Tensor) -> Tensor:
     return signal
 
 
-BLOCK = 16
-"""torch's CPU normal generator works in blocks of 16 values; whole blocks can be drawn in any parts."""
-
-
-class SourceNoise:
-    """Standard normal noise of an utterance's own.
-
-    Drawn on the CPU, so that every device hears the same, from a generator nobody else uses.
-    """
-
-    def __init__(self, seed: int, hop: int) -> None:
-        self.hop = hop
-        self._generator = torch.Generator().manual_seed(seed)
-        # An array, which is cut and copied at less cost than a tensor.
-        self._held = np.zeros(0, np.float32)
-        self._first = self._next = 0
-        self._marked: int | None = None
-
-    def peek(self, frames: int) -> npt.NDArray[np.float32]:
-        """The next frames, [hop * frames] standard normal, without using them up."""
-        missing = self._next + frames - self._first - len(self._held) // self.hop
-        if missing > 0:
-            self._let_go(self._next if self._marked is None else min(self._marked, self._next))
-            self._held = np.concatenate([self._held, self._fresh(missing)])
-        start = self.hop * (self._next - self._first)
-        return self._held[start : start + self.hop * frames]
-
-    def skip(self, frames: int) -> None:
-        """Use up frames."""
-        self.peek(frames)
-        self._next += frames
-        if self._marked is None:
-            self._let_go(self._next)
-
-    def draw(self, frames: int) -> Tensor:
-        """The next frames, [hop * frames] float32, used up."""
-        noise = self.peek(frames)
-        self.skip(frames)
-        return torch.from_numpy(noise)
-
-    def mark(self) -> NoiseMark:
-        """Where it is, for :meth:`rewind`, until the next mark."""
-        self._marked = self._next
-        return self._next
-
-    def rewind(self, mark: NoiseMark) -> None:
-        """Be again where it was: the same frames come next."""
-        self._next = mark
-
-    @property
-    def nbytes(self) -> int:
-        """Memory held for frames already drawn."""
-        return self._held.nbytes
-
-    def _let_go(self, frame: int) -> None:
-        """Let go of the frames before this one."""
-        self._held = self._held[self.hop * (frame - self._first) :]
-        self._first = frame
-
-    def _fresh(self, frames: int) -> npt.NDArray[np.float32]:
-        whole_blocks = -(-self.hop // BLOCK) * BLOCK
-        drawn = torch.randn(frames, whole_blocks, generator=self._generator).numpy()
-        return drawn[:, : self.hop].reshape(-1)
+def source_noise(seed: int, hop: int) -> SourceNoise:
+    """Noise of an utterance that begins now."""
+    generator = torch.Generator().manual_seed(seed)
+    return SourceNoise(hop, lambda count: torch.randn(count, generator=generator).numpy())
 
 
 UNVOICED_NOISE = 1 / 3
@@ -199,8 +138,8 @@ class HarmonicSource(nn.Module):
         return self.merge(self._sines(turns, cycles), f0, noise), cycles
 
     def utterance_noise(self, seed: int) -> UtteranceNoise:
-        """The noise of an utterance that begins now."""
-        return SourceNoise(seed, self.config.hop)
+        """Noise of an utterance that begins now."""
+        return source_noise(seed, self.config.hop)
 
     def merge(self, sines: Tensor, f0: Tensor, noise: Tensor | None) -> Tensor:
         """Source [B, hop * T] of unit sines [B, T, hop, harmonics], F0 [B, T] and noise [B, hop * T]."""

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
+from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.flow.torch.batched_mel import (
     AnyMel,
     MelCut,
@@ -32,90 +30,7 @@ from cosyvoice_runtime.vocoder.torch.windows import (
     WindowOutputs,
     compute_windows,
 )
-from cosyvoice_runtime.vocoder.windowed_vocoder import Waveforms, WindowedVocoder, WindowWave
-
-Samples = npt.NDArray[np.float32]
-
-
-class HeardWindows:
-    """Waves of a call, sent to the host at once.
-
-    Args:
-        waves: float32 ``[B, samples]`` on the device, until the next call.
-    """
-
-    def __init__(self, waves: Tensor) -> None:
-        self._fetch = Fetch(waves)
-        self._arrays: Samples | None = None
-
-    def arrays(self) -> Samples:
-        """``[B, samples]`` of the host, once they are there."""
-        if self._arrays is None:
-            self._arrays = self._fetch.array()
-        return self._arrays
-
-
-class HeardWave(Protocol):
-    """Samples of one utterance, which may still be on their way."""
-
-    def __len__(self) -> int: ...
-
-    def array(self) -> Samples:
-        """``[n]``, once they are there."""
-
-
-@dataclass(frozen=True, eq=False)
-class WaveCut:
-    """Samples of one window."""
-
-    windows: HeardWindows
-    row: int
-    start: int
-    stop: int
-
-    def __len__(self) -> int:
-        return self.stop - self.start
-
-    def __getitem__(self, place: slice) -> WaveCut:
-        start, stop, step = place.indices(len(self))
-        assert step == 1
-        return replace(self, start=self.start + start, stop=self.start + max(start, stop))
-
-    @property
-    def nbytes(self) -> int:
-        return np.dtype(np.float32).itemsize * len(self)
-
-    def array(self) -> Samples:
-        return self.windows.arrays()[self.row, self.start : self.stop]
-
-
-@dataclass(frozen=True, eq=False)
-class JoinedWave:
-    """Samples one after the other."""
-
-    parts: Sequence[HeardWave]
-
-    def __len__(self) -> int:
-        return sum(map(len, self.parts))
-
-    def array(self) -> Samples:
-        return np.concatenate([np.zeros(0, np.float32), *(part.array() for part in self.parts)])
-
-
-@dataclass(frozen=True, eq=False)
-class BlendedWave:
-    """On the way from the first samples to the second by ``weight``."""
-
-    first: HeardWave
-    second: HeardWave
-    weight: Samples
-
-    def __len__(self) -> int:
-        return len(self.weight)
-
-    def array(self) -> Samples:
-        first, second, weight = map(torch.from_numpy, (self.first.array(), self.second.array(), self.weight))
-        return first.lerp(second, weight).numpy()
+from cosyvoice_runtime.vocoder.windowed_vocoder import Wave, WindowedVocoder, WindowWave
 
 
 class HiFTStream(WindowedVocoder):
@@ -125,7 +40,7 @@ class HiFTStream(WindowedVocoder):
 
     Args:
         graphs: replayed for all calls; longer mel is then vocoded in several.
-        own_stream: of the device, for all of its work: it goes on beside the flow's.
+        own_stream: a stream of the device for all of its work, which goes on while the flow computes.
     """
 
     def __init__(
@@ -151,8 +66,8 @@ class HiFTStream(WindowedVocoder):
     @torch.no_grad()
     def advance(
         self, states: Sequence[VocoderState], mels: Sequence[AnyMel], last: Sequence[bool]
-    ) -> list[HeardWave]:
-        return self.advanced(states, mels, last)
+    ) -> list[Wave]:
+        return super().advance(states, mels, last)
 
     def start(self) -> VocoderCarry:
         return carry_layout(self.config, self.device).start
@@ -169,36 +84,22 @@ class HiFTStream(WindowedVocoder):
     def joined_mel(self, mels: Sequence[AnyMel]) -> StoredMel:
         return joined_mel(mels)
 
-    def joined(self, waves: Sequence[HeardWave]) -> JoinedWave:
-        return JoinedWave(waves)
-
-    def kept(self, wave: WaveCut) -> WaveCut:
-        """As it is: what it is cut from is memory of the host."""
-        return wave
-
-    def blended(self, first: HeardWave, second: HeardWave, weight: npt.NDArray[np.float32]) -> BlendedWave:
-        return BlendedWave(first, second, weight)
+    def blended(self, first: Floats, second: Floats, weight: Floats) -> Floats:
+        """As the base class does, with the rounding of torch's interpolation."""
+        return torch.lerp(*map(torch.from_numpy, (first, second, weight))).numpy()
 
     def between(
-        self,
-        mel: StoredMel,
-        left: npt.NDArray[np.int64],
-        right: npt.NDArray[np.int64],
-        weight: npt.NDArray[np.float32],
+        self, mel: StoredMel, left: npt.NDArray[np.int64], right: npt.NDArray[np.int64], weight: Floats
     ) -> StretchedMel:
         return StretchedMel(mel, left, right, weight)
 
-    def beside(self) -> AbstractContextManager[object]:
+    def concurrent(self) -> AbstractContextManager[object]:
         if self.own_stream is None:
-            return super().beside()
+            return super().concurrent()
         self.own_stream.wait_stream(torch.cuda.current_stream(self.device))
         return torch.cuda.stream(self.own_stream)
 
-    def sent(self, waves: Sequence[HeardWave]) -> Waveforms:
-        """They are on their way."""
-        return lambda: [wave.array() for wave in waves]
-
-    def parts(self, mel: AnyMel) -> Sequence[AnyMel]:
+    def pieces(self, mel: AnyMel) -> Sequence[AnyMel]:
         if self._graphs is None or mel.shape[1] <= self._graphs.max_new_frames:
             return (mel,)
         most = self._graphs.max_new_frames
@@ -217,10 +118,10 @@ class HiFTStream(WindowedVocoder):
 
     def computed(self, states: Sequence[VocoderState], windows: Sequence[Window]) -> Iterable[WindowWave]:
         outputs, hop = self._compute(states, windows), self.config.hop
-        layout, heard = carry_layout(self.config, self.device), HeardWindows(outputs.wave)
-        samples = outputs.wave.shape[1]
+        layout, waves = carry_layout(self.config, self.device), Fetch(outputs.wave)
+        end = outputs.wave.shape[1]
         return [
-            WindowWave(WaveCut(heard, row, hop * window.past, samples), VocoderCarry(flat, layout))
+            WindowWave(_samples(waves, row, hop * window.past, end), VocoderCarry(flat, layout))
             for row, (flat, window) in enumerate(zip(outputs.carried.unbind(), windows, strict=False))
         ]
 
@@ -232,3 +133,8 @@ class HiFTStream(WindowedVocoder):
         inputs = WindowInputs(self.hift, len(states), rows.width)
         inputs.fill_(states, windows)
         return compute_windows(self.hift, inputs, rows, decoded)
+
+
+def _samples(waves: Fetch, row: int, start: int, end: int) -> Wave:
+    """The samples ``start:end`` of a row of waves ``[B, end]`` that are on their way to the host."""
+    return Wave(end - start, lambda: waves.array()[row, start:])

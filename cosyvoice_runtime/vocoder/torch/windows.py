@@ -13,7 +13,7 @@ from cosyvoice_runtime.gpu.buckets import bucket_for
 from cosyvoice_runtime.gpu.cuda_graphs import GraphCapture
 from cosyvoice_runtime.gpu.parcel import Kind, Parcel
 from cosyvoice_runtime.vocoder.geometry import context
-from cosyvoice_runtime.vocoder.state import Carry, VocoderState, Window
+from cosyvoice_runtime.vocoder.state import VocoderState, Window
 from cosyvoice_runtime.vocoder.torch.hift import HiFT
 from cosyvoice_runtime.vocoder.torch.source import FROM_THE_START, PhaseCarry, Rows
 from cosyvoice_runtime.vocoder.torch.window_memory import GivenMel, VocoderCarry, carry_layout
@@ -105,7 +105,7 @@ class WindowInputs:
                 noise[row, self._hop * window.past : self._hop * window.frames] = next_
         self._parcel.send(3, len(states))
         if states:
-            torch.stack([_own(state.carried).flat for state in states], out=self._carried_of(len(states)))
+            torch.stack([state.carried.flat for state in states], out=self._carried_of(len(states)))
 
     def _carried_of(self, rows: int) -> Tensor:
         if rows not in self._first_rows:
@@ -133,11 +133,6 @@ class WindowInputs:
         both = torch.cat([self.carried.mel, fresh.transpose(1, 2)], dim=2)
         mel = _picked(both, place[:, None])
         return mel.masked_fill_((frame >= lengths.frames[:, None])[:, None], 0)
-
-
-def _own(carried: Carry) -> VocoderCarry:
-    assert isinstance(carried, VocoderCarry)
-    return carried
 
 
 def _picked(signal: Tensor, places: Tensor) -> Tensor:

@@ -74,14 +74,14 @@ def test_flow_and_vocoder_are_captured_each_on_its_device(torch_settings, torch_
     assert of_vocoder.replays > 0
 
 
-def test_the_vocoder_computes_beside_the_flow_and_mels_stay_until_it_has(graphed, monkeypatch):
+def test_the_vocoder_computes_concurrently_with_the_flow_and_mels_stay_until_it_has(graphed, monkeypatch):
     events: list[str] = []
     mels: list[weakref.ref] = []
     flow, vocoder = graphed.flow.mels, graphed.vocoder.advance
 
     @contextmanager
-    def beside():
-        events.append("beside")
+    def concurrent():
+        events.append("concurrent")
         yield
         events.append("after")
 
@@ -97,13 +97,13 @@ def test_the_vocoder_computes_beside_the_flow_and_mels_stay_until_it_has(graphed
 
     monkeypatch.setattr(graphed.flow, "mels", noted_mels)
     monkeypatch.setattr(graphed.vocoder, "advance", noted_waves)
-    monkeypatch.setattr(graphed.vocoder, "beside", beside)
+    monkeypatch.setattr(graphed.vocoder, "concurrent", concurrent)
     state = graphed.open(prompt_tensors(graphed, 30).flow_prompt(), noise_seed=7)
     graphed.push(state, speech_tokens(40, 3), last=True)
     waves = graphed.launch([state])
     graphed.close(state)
     del state
-    assert events == ["flow", "beside", "vocoder", "after"]
+    assert events == ["flow", "concurrent", "vocoder", "after"]
     assert all(mel() is not None for mel in mels)
     assert len(waves()[0])
     del waves
@@ -132,9 +132,9 @@ def test_the_vocoder_of_a_part_waits_for_the_flow_and_computes_in_a_stream_of_it
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: flow)
     monkeypatch.setattr(torch.cuda, "stream", entered)
     hift = SimpleNamespace(config=None, device="cuda")
-    with HiFTStream(hift, own_stream=second).beside():  # type: ignore[arg-type]
+    with HiFTStream(hift, own_stream=second).concurrent():  # type: ignore[arg-type]
         assert events == ["second waits for flow", "in second"]
-    with HiFTStream(hift).beside():  # type: ignore[arg-type]
+    with HiFTStream(hift).concurrent():  # type: ignore[arg-type]
         assert len(events) == 2
 
 
