@@ -14,7 +14,7 @@ from tritonclient.grpc import service_pb2
 
 from cosyvoice_runtime.errors import ClientGoneError, split_status
 from cosyvoice_runtime.gateway.policy import RefusedError
-from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
+from cosyvoice_runtime.gateway.request_check import UtteranceRequest
 from cosyvoice_runtime.process.audit_log import ERROR, LEFT, OK, REFUSED, AuditLog
 
 FAULTS = ("INTERNAL", "UNKNOWN", "DEADLINE_EXCEEDED", "DATA_LOSS")

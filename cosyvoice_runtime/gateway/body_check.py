@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cosyvoice_runtime.gateway.policy import RefusedError, invalid
-from cosyvoice_runtime.gateway.tensor_check import check_generate, check_http
-from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
+from cosyvoice_runtime.gateway.request_check import UtteranceRequest, check_generate, check_http
 from cosyvoice_runtime.process.headers import CLIENT_HEADER
 
 ENCODINGS = ("gzip", "deflate")

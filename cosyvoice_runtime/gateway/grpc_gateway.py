@@ -16,12 +16,19 @@ from tritonclient.utils import serialize_byte_tensor
 
 from cosyvoice_runtime.errors import ClientGoneError
 from cosyvoice_runtime.gateway.audit import CallAudit
-from cosyvoice_runtime.gateway.client_call import ClientCall, note_parents
-from cosyvoice_runtime.gateway.client_stream import SMALL_BYTES, ClientRequests, exchange, parsed
 from cosyvoice_runtime.gateway.departures import Departures, new_call_id
+from cosyvoice_runtime.gateway.grpc_stream import (
+    SMALL_BYTES,
+    Admitted,
+    ClientCall,
+    ServerStream,
+    exchange,
+    next_request,
+    note_parents,
+    parsed,
+)
 from cosyvoice_runtime.gateway.health_watch import HealthWatch
-from cosyvoice_runtime.gateway.limits import CallLimit, PendingBytes, most_connections
-from cosyvoice_runtime.gateway.load_shedder import LoadShedder
+from cosyvoice_runtime.gateway.limits import CallLimit, LoadShedder, PendingBytes, most_connections
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.policy import (
     HEALTH_CALLS,
@@ -37,9 +44,7 @@ from cosyvoice_runtime.gateway.policy import (
     RefusedError,
     closed,
 )
-from cosyvoice_runtime.gateway.server_stream import Admitted, ServerStream
-from cosyvoice_runtime.gateway.tensor_check import check_grpc
-from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
+from cosyvoice_runtime.gateway.request_check import UtteranceRequest, check_grpc
 from cosyvoice_runtime.gateway.wording import reworded
 from cosyvoice_runtime.process.audit_log import AuditLog
 from cosyvoice_runtime.process.headers import (
@@ -142,8 +147,9 @@ class _Calls(grpc.GenericRpcHandler):
         async def answer(_: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
             try:
                 client, named = ClientCall(context, self._stalled_timeout_s), _named(context)
-                audit = self._audited(method, context.peer(), dict(named))
-                context.set_trailing_metadata([(REQUEST_HEADER, dict(named)[REQUEST_HEADER])])
+                name, caller = dict(named)[REQUEST_HEADER], dict(named).get(CLIENT_HEADER)
+                audit = CallAudit(self._audit, method, context.peer(), caller, name)
+                context.set_trailing_metadata([(REQUEST_HEADER, name)])
                 with nullcontext() if method in HEALTH_CALLS else self._limit.place(), audit.call():
                     await self._answer(method, client, named, audit)
             except RefusedError as refusal:
@@ -154,10 +160,6 @@ class _Calls(grpc.GenericRpcHandler):
         # Unary calls, too, are read as streams: gRPC itself would wait without a limit for their message and
         # reader.
         return grpc.stream_stream_rpc_method_handler(answer)
-
-    def _audited(self, method: str, peer: str, named: dict[str, str]) -> CallAudit:
-        client, name = named.get(CLIENT_HEADER), named[REQUEST_HEADER]
-        return CallAudit(self._audit, method, peer, client, name)
 
     async def _answer(self, method: str, client: ClientCall, named: Metadata, audit: CallAudit) -> None:
         if method not in OPEN_CALLS:
@@ -244,14 +246,14 @@ class _Calls(grpc.GenericRpcHandler):
 
     async def _stream(self, client: ClientCall, named: Metadata, audit: CallAudit) -> None:
         call_id = new_call_id()
-        requests = ClientRequests(client, partial(self._admit_inference, named=named, audit=audit))
-        first = await requests.next(self._arrival_timeout_s)
+        admit = partial(self._admit_inference, named=named, audit=audit)
+        first = await next_request(client, admit, self._arrival_timeout_s)
         if first is None:
             return  # The server need not know of a call without an admitted request.
         call = self._channel.stream_stream(STREAM_INFER)(metadata=[*named, (CALL_HEADER, call_id)])
         server = ServerStream(call, self._pending)
         try:
-            await exchange(client, requests, server, first, audit)
+            await exchange(client, admit, server, first, audit)
         except grpc.aio.AioRpcError as error:
             raise RefusedError(*_told(error)) from None
         finally:

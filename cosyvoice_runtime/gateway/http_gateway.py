@@ -17,8 +17,7 @@ from cosyvoice_runtime.gateway.audit import CallAudit
 from cosyvoice_runtime.gateway.body_check import BodyCheck, BodyQuestion, encoding_of, unpack
 from cosyvoice_runtime.gateway.connections import IDLE_S, Connections, is_ours, log_accept_errors
 from cosyvoice_runtime.gateway.departures import Departures, new_call_id
-from cosyvoice_runtime.gateway.limits import PendingBytes, most_connections
-from cosyvoice_runtime.gateway.load_shedder import LoadShedder
+from cosyvoice_runtime.gateway.limits import LoadShedder, PendingBytes, SlowReaderTimeout, most_connections
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.policy import (
     MAX_NAME_LENGTH,
@@ -28,7 +27,6 @@ from cosyvoice_runtime.gateway.policy import (
     in_the_name_of,
     invalid,
 )
-from cosyvoice_runtime.gateway.slow_reader import SlowReaderTimeout
 from cosyvoice_runtime.gateway.wording import RESTARTING, models_status, reworded, reworded_in_stream
 from cosyvoice_runtime.process.audit_log import AuditLog
 from cosyvoice_runtime.process.browsers import PageError, refuse_pages

@@ -1,12 +1,25 @@
-"""The limits of a gateway: concurrent calls, pending bytes and open connections."""
+"""The limits of a gateway: calls, bytes, connections, slow readers, and utterances."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 
+from cosyvoice_runtime.errors import OverloadedError
+from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.policy import RefusedError
+from cosyvoice_runtime.gateway.request_check import UtteranceRequest
+from cosyvoice_runtime.metrics import Metric, Metrics
+from cosyvoice_runtime.metrics.request_count import REFUSED, REQUESTS, REQUESTS_ABOUT
+from cosyvoice_runtime.serving.speech.board import BOARD_FILE, open_board
+from cosyvoice_runtime.serving.speech.refusal_queue import RefusalQueue, client_number
+
+logger = logging.getLogger(__name__)
 
 CALLS_RETRY_S = 5.0
 """This many calls mean an attack or a fault, which lasts for a while."""
@@ -87,3 +100,93 @@ def most_connections(files_each: int) -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     files = wanted if soft == resource.RLIM_INFINITY else min(soft, wanted)
     return max(FEWEST_CONNECTIONS, (files - RESERVED) // files_each)
+
+
+SLOWEST_BYTES_PER_S = 2**15
+"""Two thirds of the byte rate of 16-bit speech as it is played."""
+LARGEST_BUFFER = 2**24
+"""The most bytes that a client may have received and not read."""
+
+
+class SlowReaderTimeout:
+    """The slow-reader timeout of one call.
+
+    What is seen of a client is that a write comes to its end. One that reads as it plays, out of a buffer of
+    its own, asks for more when half of that has been played, and a large write ends when all of it has been
+    taken. Such a client takes its time, which is added.
+
+    Args:
+        timeout_s: longest time in which the client may read nothing, added to what slow playback takes.
+        client: its address, for the log.
+        give_up: called when the client has read nothing for too long.
+    """
+
+    def __init__(self, timeout_s: float, client: str, give_up: Callable[[], None]) -> None:
+        self._timeout_s = timeout_s
+        self._client = client
+        self._give_up = give_up
+        self._written = 0
+
+    @contextmanager
+    def during(self, size: int) -> Iterator[None]:
+        """Limit the time of a write of ``size`` bytes."""
+        allowed_s = self._timeout_s + (min(self._written, LARGEST_BUFFER) + size) / SLOWEST_BYTES_PER_S
+        timer = asyncio.get_running_loop().call_later(allowed_s, self._end, size, allowed_s)
+        try:
+            yield
+        finally:
+            timer.cancel()
+        self._written += size
+
+    def _end(self, size: int, allowed_s: float) -> None:
+        logger.warning(
+            "%s is given up: it did not take %d bytes within %.0f s, which are stalled_client_timeout_s and "
+            "what slow playing takes of these bytes and %d before",
+            self._client,
+            size,
+            allowed_s,
+            min(self._written, LARGEST_BUFFER),
+        )
+        self._give_up()
+
+
+class LoadShedder:
+    """Decides by the table by which the models admit. A model may still refuse a request that gets through
+    here, because another one may take the capacity first.
+
+    Args:
+        directory: the directory that the processes of the server share.
+        models: models in which an utterance takes capacity.
+    """
+
+    def __init__(self, directory: Path, models: Collection[str]) -> None:
+        self._queue = RefusalQueue(open_board(directory / BOARD_FILE))
+        self._models = models
+        self._directory = directory
+
+    @classmethod
+    def of(cls, options: GatewayOptions) -> LoadShedder | None:
+        """The load shedder of a gateway; None without a shared table."""
+        if not options.shared:
+            return None
+        return cls(Path(options.shared), [name for name in options.open_models if name not in options.stages])
+
+    def check(self, request: UtteranceRequest) -> None:
+        """Refuse a request for which there is no capacity.
+
+        Raises:
+            RefusedError: with the model's text; a client that comes back when told keeps its queue position.
+        """
+        counts = request.model in self._models and request.takes_place
+        if not counts or not self._queue.capacity.known:
+            return
+        try:
+            self._queue.require(client_number(request.client))
+        except OverloadedError as error:
+            self._refusals(request.model).add(1)
+            raise RefusedError("UNAVAILABLE", str(error)) from None
+
+    @cache  # noqa: B019 - a gateway has one
+    def _refusals(self, model: str) -> Metric:
+        """The count of refusals, which is shown from the first one on."""
+        return Metrics(model, self._directory).counter(REQUESTS, REQUESTS_ABOUT, ending=REFUSED)

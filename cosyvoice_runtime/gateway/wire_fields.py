@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from cosyvoice_runtime.gateway.policy import RefusedError
-from cosyvoice_runtime.gateway.tensor_check import (
+from cosyvoice_runtime.gateway.request_check import (
     MAX_DIMENSIONS,
     MAX_PARAMETERS,
     MAX_STRINGS,

@@ -21,7 +21,7 @@ from cosyvoice_runtime.gateway.audit import MOST_OPEN, CallAudit
 from cosyvoice_runtime.gateway.grpc_gateway import GrpcGateway
 from cosyvoice_runtime.gateway.http_gateway import HttpGateway
 from cosyvoice_runtime.gateway.options import GatewayOptions
-from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
+from cosyvoice_runtime.gateway.request_check import UtteranceRequest
 from cosyvoice_runtime.process.audit_log import AuditLog
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor.server_ports import ServerPorts

@@ -20,7 +20,7 @@ from test_http_gateway import gateway_before
 from cosyvoice_runtime.gateway import body_check
 from cosyvoice_runtime.gateway.body_check import LONG_JSON_BYTES, BodyCheck, BodyQuestion, encoding_of, unpack
 from cosyvoice_runtime.gateway.policy import RefusedError
-from cosyvoice_runtime.gateway.tensor_check import MAX_MARKS
+from cosyvoice_runtime.gateway.request_check import MAX_MARKS
 from cosyvoice_runtime.process import processes
 from eventually import eventually
 

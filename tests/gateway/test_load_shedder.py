@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from cosyvoice_runtime.errors import OverloadedError
-from cosyvoice_runtime.gateway.load_shedder import LoadShedder
+from cosyvoice_runtime.gateway.limits import LoadShedder
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.policy import RefusedError
-from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
+from cosyvoice_runtime.gateway.request_check import UtteranceRequest
 from cosyvoice_runtime.metrics.page import read_samples, sum_of_counters
 from cosyvoice_runtime.serving.speech.admission import Admission
 from cosyvoice_runtime.serving.speech.board import BOARD_FILE

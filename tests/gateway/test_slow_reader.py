@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from cosyvoice_runtime.gateway.slow_reader import LARGEST_BUFFER, SLOWEST_BYTES_PER_S, SlowReaderTimeout
+from cosyvoice_runtime.gateway.limits import LARGEST_BUFFER, SLOWEST_BYTES_PER_S, SlowReaderTimeout
 
 LIMIT_S = 60.0
 

@@ -9,7 +9,7 @@ import pytest
 from tritonclient.grpc import service_pb2
 from tritonclient.utils import serialize_byte_tensor
 
-from cosyvoice_runtime.gateway.utterance_request import UtteranceRequest
+from cosyvoice_runtime.gateway.request_check import UtteranceRequest
 
 EVENTS = {
     "open": True,
