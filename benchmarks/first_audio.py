@@ -6,7 +6,7 @@
     python benchmarks/first_audio.py --clients 16 --requests 160 checkpoint_dir=checkpoints/CosyVoice2-0.5B
 
 KEY=VALUE are settings, as for run.sh; the rest comes from variables. The processes write down when something
-happens to an utterance (`cosyvoice_runtime/metrics/moments.py`), all by one clock.
+happens to an utterance (`cosyvoice_runtime/metrics/trace.py`), all by one clock.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from queue import Queue
 
 from cosyvoice_client import SpeechClient, SpeechRequest
-from cosyvoice_runtime.metrics import moments
+from cosyvoice_runtime.metrics import trace
 from cosyvoice_runtime.settings import Machine, ServerSettings, Settings
 from cosyvoice_runtime.settings.repository import render, write
 from cosyvoice_runtime.supervisor import Server
@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("--voice", help="one that the server knows; its default without")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        os.environ[moments.DIRECTORY_VARIABLE] = folder
+        os.environ[trace.DIRECTORY_VARIABLE] = folder
         with serve(Path(folder), options.settings) as server:
             asked = ask_all(server.grpc_url, options)
         traces = read_traces(Path(folder), asked)
@@ -100,10 +100,10 @@ def ask_all(url: str, options: argparse.Namespace) -> list[tuple[float, float]]:
 
 def ask_one(client: SpeechClient, number: int, voice: str | None) -> tuple[float, float]:
     texts = list(SENTENCES.values())
-    asked = moments.now()
+    asked = trace.now()
     chunks = client.speak(SpeechRequest(texts[number % len(texts)], seed=number, voice=voice))
     next(chunks)
-    heard = moments.now()
+    heard = trace.now()
     for _ in chunks:
         pass
     return asked, heard
@@ -112,7 +112,7 @@ def ask_one(client: SpeechClient, number: int, voice: str | None) -> tuple[float
 def read_traces(folder: Path, asked: Sequence[tuple[float, float]]) -> list[dict[str, float]]:
     """When what first happened to each request, by name, in the order in which they came."""
     traces: dict[str, dict[str, float]] = {}
-    for moment in moments.read(folder):
+    for moment in trace.read(folder):
         traces.setdefault(moment.utterance, {}).setdefault(moment.name, moment.at)
     begin = asked[0][0]  # the server's own trials came before
     return [trace for trace in traces.values() if SENT in trace and trace.get(TAKEN, 0.0) >= begin]

@@ -25,7 +25,7 @@ from cosyvoice_runtime.engine.utterance.head_start import SecondChunk, with_head
 from cosyvoice_runtime.engine.utterance.request import AudioChunk
 from cosyvoice_runtime.engine.utterance.utterance import Playback, speak
 from cosyvoice_runtime.lm.text_segment import SegmentQueue
-from cosyvoice_runtime.metrics import moments
+from cosyvoice_runtime.metrics import trace
 from cosyvoice_runtime.process.event_loop import LoopCalls
 from cosyvoice_runtime.settings.token2wav import CPU_HOP_GROWTH
 
@@ -143,7 +143,7 @@ class SpokenUtterance:
                 self._answer(chunk_frame(chunk, self._held_s), False)
                 self._held_s = 0.0
                 self._playback.sent(chunk.seconds)
-                moments.note("the engine has sent audio")
+                trace.note("the engine has sent audio")
 
     def _was_held(self, seconds: float) -> None:
         self._held_s = seconds

@@ -1,9 +1,12 @@
 """The metrics of one model, each labelled with the model's name.
 
-One process writes them and another reads them, without a lock or a call between the two. They stand in
-files of the format of prometheus_client's multiprocess mode (``number_file.py``), whose collector reads
-them. The mode itself is not turned on: its switch, the variable ``PROMETHEUS_MULTIPROC_DIR``, is one for the
-whole process, and vLLM reads it as well. So these numbers stay apart from those of any user of the library.
+One process writes them and another reads them, without a lock or a call between the two. They stand in files
+of the format of prometheus_client's multiprocess mode, whose collector reads them: how much of the file is
+used (4 bytes, and 4 of padding), then for each number the length of its key (4 bytes), the key in UTF-8,
+filled up with 1 to 8 spaces to a multiple of 8 bytes, the number, and a time that only some gauges of the
+library have (8 bytes each). The library itself, with the HTTP server that it imports, would take 3 MiB of
+each process that writes. Its mode is not turned on: the switch, the variable ``PROMETHEUS_MULTIPROC_DIR``, is
+one for the whole process, and vLLM reads it as well.
 
 Triton's own custom metrics are no way to do this: their updates from several threads of a model crash the
 server of nvidia-pytriton 0.7.0.
@@ -12,20 +15,97 @@ server of nvidia-pytriton 0.7.0.
 from __future__ import annotations
 
 import fcntl
+import json
 import logging
 import math
+import mmap
 import os
+import struct
 import threading
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from itertools import count, pairwise
 from pathlib import Path
-from typing import IO, Literal, Protocol
-
-from cosyvoice_runtime.metrics.number_file import NumberFile, number_key
+from typing import IO, Literal
 
 logger = logging.getLogger(__name__)
+
+FIRST_SIZE = 1 << 16
+HEAD = 8
+INTEGER = struct.Struct("i")
+NUMBER = struct.Struct("dd")
+
+
+def number_key(family: str, name: str, labels: dict[str, str], description: str) -> str:
+    """The key of a number, from its name and labels."""
+    return json.dumps([family, name, labels, description], sort_keys=True)
+
+
+class NumberFile:
+    """A file of numbers, new or existing; one thread uses it at a time.
+
+    Args:
+        path: its path; no other process writes it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("a+b")
+        size = os.fstat(self._file.fileno()).st_size
+        if not size:
+            os.truncate(self._file.fileno(), FIRST_SIZE)
+        self._map = mmap.mmap(self._file.fileno(), size or FIRST_SIZE)
+        self._used = INTEGER.unpack_from(self._map)[0] or HEAD
+        self._offsets = self._read_offsets()
+        self._tell_used()
+
+    def read(self, key: str) -> float:
+        """The number; a new one is 0."""
+        if key not in self._offsets:
+            self._append(key)
+        return float(NUMBER.unpack_from(self._map, self._offsets[key])[0])
+
+    def write(self, key: str, value: float) -> None:
+        if key not in self._offsets:
+            self._append(key)
+        offset = self._offsets[key]
+        # The bytes are replaced in one operation, because other processes read them.
+        self._map[offset : offset + NUMBER.size] = NUMBER.pack(value, 0.0)
+
+    def _append(self, key: str) -> None:
+        encoded = key.encode()
+        entry = INTEGER.pack(len(encoded)) + encoded + b" " * _padding(len(encoded))
+        end = self._used + len(entry) + NUMBER.size
+        while end > len(self._map):
+            self._grow()
+        self._map[self._used : end] = entry + NUMBER.pack(0.0, 0.0)
+        self._offsets[key] = self._used + len(entry)
+        self._used = end
+        self._tell_used()
+
+    def _grow(self) -> None:
+        size = 2 * len(self._map)
+        os.truncate(self._file.fileno(), size)
+        self._map = mmap.mmap(self._file.fileno(), size)
+
+    def _tell_used(self) -> None:
+        self._map[: INTEGER.size] = INTEGER.pack(self._used)
+
+    def _read_offsets(self) -> dict[str, int]:
+        offsets, offset = {}, HEAD
+        while offset < self._used:
+            [length] = INTEGER.unpack_from(self._map, offset)
+            begin = offset + INTEGER.size
+            key = self._map[begin : begin + length].decode()
+            offsets[key] = begin + length + _padding(length)
+            offset = offsets[key] + NUMBER.size
+        return offsets
+
+
+def _padding(length: int) -> int:
+    return HEAD - (length + INTEGER.size) % HEAD
+
 
 DIRECTORY_VARIABLE = "SUPERVISOR_METRICS_DIR"
 """The environment variable that names the directory; the supervisor sets it."""
@@ -36,16 +116,6 @@ Kind = Literal["gauge", "counter", "histogram"]
 Labels = dict[str, str]
 
 
-class Number(Protocol):
-    """A float that threads may change."""
-
-    def get(self) -> float: ...
-
-    def set(self, value: float) -> None: ...
-
-    def inc(self, amount: float) -> None: ...
-
-
 def shared_directory() -> Path | None:
     """The directory from which this process's numbers are read; None without a supervisor."""
     directory = os.environ.get(DIRECTORY_VARIABLE)
@@ -54,7 +124,7 @@ def shared_directory() -> Path | None:
 
 def create_number(
     directory: Path | None, kind: Kind, family: str, name: str, labels: Labels, description: str
-) -> Number:
+) -> Metric:
     """A number that starts at 0; numbers of one name and labels are shown as their sum.
 
     Args:
@@ -64,13 +134,13 @@ def create_number(
         labels: its labels, with ``model``.
     """
     if directory is None:
-        return SharedNumber(threading.Lock()).addend()
+        return Metric(SharedNumber(threading.Lock()))
     key = number_key(family, name, labels, description)
-    return _opened(directory, labels["model"]).number(kind, key).addend()
+    return Metric(_opened(directory, labels["model"]).number(kind, key))
 
 
 class SharedNumber:
-    """A number in a file: the sum of what dead processes left and of this process's addends.
+    """A number in a file: the sum of what dead processes left and of this process's metrics.
 
     Args:
         file: the file; None keeps the number in this process.
@@ -80,39 +150,39 @@ class SharedNumber:
         self._file = file
         self._key = key
         self._left = 0.0 if file is None else file.read(key)
-        self._addends: list[Addend] = []
+        self.addends: list[Metric] = []
         self.lock = lock
-
-    def addend(self) -> Addend:
-        """A new addend of the number."""
-        with self.lock:
-            self._addends.append(Addend(self))
-            return self._addends[-1]
 
     def write(self) -> None:
         if self._file is not None:
-            self._file.write(self._key, sum((addend.amount for addend in self._addends), self._left))
+            self._file.write(self._key, sum((metric.value for metric in self.addends), self._left))
 
 
-class Addend:
-    """A :class:`Number` that is summed with others of the same name and labels."""
+class Metric:
+    """One number that threads may change, at a few microseconds a change.
 
-    def __init__(self, number: SharedNumber) -> None:
-        self._number = number
-        self.amount = 0.0
+    It is summed with others of the same name and labels.
 
-    def get(self) -> float:
-        return self.amount
+    Attributes:
+        value: the number.
+    """
+
+    def __init__(self, shared: SharedNumber) -> None:
+        self._shared = shared
+        self.value = 0.0
+        with shared.lock:
+            shared.addends.append(self)
 
     def set(self, value: float) -> None:
-        with self._number.lock:
-            self.amount = value
-            self._number.write()
+        """Show this value; a counter shows what this object has counted in all."""
+        with self._shared.lock:
+            self.value = value
+            self._shared.write()
 
-    def inc(self, amount: float) -> None:
-        with self._number.lock:
-            self.amount += amount
-            self._number.write()
+    def add(self, amount: float) -> None:
+        with self._shared.lock:
+            self.value += amount
+            self._shared.write()
 
 
 class NumberFiles:
@@ -123,13 +193,13 @@ class NumberFiles:
     """
 
     def __init__(self, directory: Path, model: str) -> None:
-        place, self._held = _take_place(directory, model)
+        name, self._held = _lock_free_name(directory, model)
         gauges = directory / f"{LIVING_GAUGES}_{model}.{os.getpid()}.db"
         gauges.unlink(missing_ok=True)  # The file may be left from an earlier process with this id.
         self._files: dict[Kind, NumberFile] = {
             "gauge": NumberFile(gauges),
-            "counter": NumberFile(directory / f"counter_{place}.db"),
-            "histogram": NumberFile(directory / f"histogram_{place}.db"),
+            "counter": NumberFile(directory / f"counter_{name}.db"),
+            "histogram": NumberFile(directory / f"histogram_{name}.db"),
         }
         self._numbers: dict[str, SharedNumber] = {}
         self._lock = threading.Lock()
@@ -152,36 +222,18 @@ def _opened(directory: Path, model: str) -> NumberFiles:
         return _files[directory, model]
 
 
-def _take_place(directory: Path, model: str) -> tuple[str, IO[bytes]]:
-    """The first free number of a file, and the file whose lock holds it."""
+def _lock_free_name(directory: Path, model: str) -> tuple[str, IO[bytes]]:
+    """The first name of files that no living process has, and the file whose lock holds it."""
     for number in count():
-        place = f"{model}.{number}"
-        file = (directory / f"{place}.lock").open("wb")
+        name = f"{model}.{number}"
+        file = (directory / f"{name}.lock").open("wb")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.close()
         else:
-            return place, file
-    raise AssertionError("places are endless")
-
-
-class Metric:
-    """One number that threads may change, at a few microseconds a change."""
-
-    def __init__(self, number: Number) -> None:
-        self._number = number
-
-    @property
-    def value(self) -> float:
-        return self._number.get()
-
-    def set(self, value: float) -> None:
-        """Show this value; a counter shows what this object has counted in all."""
-        self._number.set(value)
-
-    def add(self, amount: float) -> None:
-        self._number.inc(amount)
+            return name, file
+    raise AssertionError("numbers are endless")
 
 
 class Histogram:
@@ -193,14 +245,14 @@ class Histogram:
         bounds: the upper bound of each bucket.
     """
 
-    def __init__(self, total: Number, counts: Sequence[Number], bounds: Sequence[float]) -> None:
+    def __init__(self, total: Metric, counts: Sequence[Metric], bounds: Sequence[float]) -> None:
         self._total = total
         self._counts = counts
         self._bounds = bounds
 
     def observe(self, value: float) -> None:
-        self._total.inc(value)
-        self._counts[bisect_left(self._bounds, value)].inc(1)
+        self._total.add(value)
+        self._counts[bisect_left(self._bounds, value)].add(1)
 
 
 class Metrics:
@@ -219,7 +271,7 @@ class Metrics:
 
     def gauge(self, name: str, description: str, **labels: str) -> Metric:
         """A gauge that starts at 0, summed over the model's living processes."""
-        return Metric(self._number("gauge", name, name, labels, description))
+        return self._number("gauge", name, name, labels, description)
 
     def counter(self, name: str, description: str, **labels: str) -> Metric:
         """A counter, summed over living and dead processes.
@@ -229,7 +281,7 @@ class Metrics:
         """
         if not name.endswith("_total"):
             raise ValueError(f"{name}: the name of a counter ends in _total")
-        return Metric(self._number("counter", name.removesuffix("_total"), name, labels, description))
+        return self._number("counter", name.removesuffix("_total"), name, labels, description)
 
     def histogram(self, name: str, description: str, buckets: Sequence[float], **labels: str) -> Histogram:
         """A histogram of values.
@@ -248,7 +300,7 @@ class Metrics:
         counts = [self._number("histogram", name, f"{name}_bucket", one, description) for one in each]
         return Histogram(total, counts, bounds[:-1])
 
-    def _number(self, kind: Kind, family: str, name: str, labels: Labels, description: str) -> Number:
+    def _number(self, kind: Kind, family: str, name: str, labels: Labels, description: str) -> Metric:
         labels = {"model": self._model, **labels}
         return create_number(self._directory, kind, family, name, labels, description)
 
@@ -256,3 +308,39 @@ class Metrics:
 @cache
 def _warn_once(model: str) -> None:
     logger.warning("%s: nobody serves its metrics, %s is not set", model, DIRECTORY_VARIABLE)
+
+
+IN_WORK, IN_WORK_ABOUT = "cosyvoice_requests_in_work", "Requests without their final response yet."
+REQUESTS, REQUESTS_ABOUT = "cosyvoice_requests_total", "Requests by how they ended."
+REFUSED = "refused"
+"""The label ``ending`` of requests without capacity; gateways count most of them for the model."""
+
+
+class RequestCount:
+    """Counts the requests of one model process; thread-safe.
+
+    Call :meth:`enter` when a request arrives, and :meth:`leave` after its final response.
+    """
+
+    def __init__(self, model: str, directory: Path | None = None) -> None:
+        directory = directory or shared_directory()
+        self._metric = create_number(directory, "gauge", IN_WORK, IN_WORK, {"model": model}, IN_WORK_ABOUT)
+
+    @property
+    def count(self) -> int:
+        return int(self._metric.value)
+
+    def enter(self, requests: int = 1) -> None:
+        self._metric.add(requests)
+
+    def leave(self, requests: int = 1) -> None:
+        self._metric.add(-requests)
+
+    @contextmanager
+    def during(self, requests: int) -> Iterator[None]:
+        """Count requests that are answered within the block."""
+        self.enter(requests)
+        try:
+            yield
+        finally:
+            self.leave(requests)

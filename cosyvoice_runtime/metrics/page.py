@@ -11,8 +11,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-from cosyvoice_runtime.metrics.metrics import LIVING_GAUGES
-from cosyvoice_runtime.metrics.request_count import IN_WORK, REFUSED
+from cosyvoice_runtime.metrics.metrics import IN_WORK, LIVING_GAUGES, REFUSED
 from cosyvoice_runtime.process.processes import is_alive
 
 COUNTERS = ("_total", "_count")

@@ -21,7 +21,7 @@ from cosyvoice_runtime.engine.host_client import (
     request_frame,
 )
 from cosyvoice_runtime.errors import ClientGoneError, StageError
-from cosyvoice_runtime.metrics.request_count import RequestCount
+from cosyvoice_runtime.metrics.metrics import RequestCount
 from cosyvoice_runtime.process.event_loop import EventLoopThread
 from cosyvoice_runtime.serving.triton.load import read_parameters
 from cosyvoice_runtime.serving.triton.request import Reply

@@ -139,7 +139,7 @@ class Server:
         return self._process.session
 
     def inflight(self) -> dict[str, int]:
-        """The requests in progress by model, as the models report them (``metrics/request_count.py``)."""
+        """The requests in progress by model, as the models report them (``metrics/metrics.py``)."""
         return {} if self._process is None else read_request_counts(self._process.metrics)
 
     @property

@@ -22,7 +22,7 @@ from cosyvoice_runtime.engine.utterance.request import AudioChunk
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.lm.scheduler.request import RequestReader
 from cosyvoice_runtime.metrics import Metrics
-from cosyvoice_runtime.metrics.request_count import RequestCount
+from cosyvoice_runtime.metrics.metrics import RequestCount
 from cosyvoice_runtime.serving.hosted.extractors import (
     AudioTokenizer,
     ReferenceModel,

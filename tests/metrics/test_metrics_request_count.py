@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE, Metrics
+from cosyvoice_runtime.metrics.metrics import RequestCount
 from cosyvoice_runtime.metrics.page import read_request_counts, render_page, take_lost_counts
-from cosyvoice_runtime.metrics.request_count import RequestCount
 
 
 def test_requests_are_counted_by_model(tmp_path):
@@ -21,7 +21,7 @@ def test_requests_are_counted_by_model(tmp_path):
 
 
 def test_requests_of_a_dead_process_are_not_counted(tmp_path):
-    code = "import os; from cosyvoice_runtime.metrics.request_count import RequestCount\n"
+    code = "import os; from cosyvoice_runtime.metrics.metrics import RequestCount\n"
     code += "RequestCount('a').enter(5); os._exit(9)"
     subprocess.run([sys.executable, "-c", code], env=os.environ | {DIRECTORY_VARIABLE: str(tmp_path)})
     assert read_request_counts(tmp_path) == {}
@@ -30,7 +30,7 @@ def test_requests_of_a_dead_process_are_not_counted(tmp_path):
 
 
 def test_requests_of_a_dead_process_are_told_as_lost_once_even_after_the_page_was_read(tmp_path):
-    code = "import os; from cosyvoice_runtime.metrics.request_count import RequestCount\n"
+    code = "import os; from cosyvoice_runtime.metrics.metrics import RequestCount\n"
     code += "RequestCount('a').enter(5); os._exit(9)"
     subprocess.run([sys.executable, "-c", code], env=os.environ | {DIRECTORY_VARIABLE: str(tmp_path)})
     living = RequestCount("a", tmp_path)

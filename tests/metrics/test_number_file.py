@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.mmap_dict import MmapedDict, mmap_key
 
-from cosyvoice_runtime.metrics.number_file import FIRST_SIZE, NumberFile, number_key
+from cosyvoice_runtime.metrics.metrics import FIRST_SIZE, NumberFile, number_key
 
 LABELS = {"model": "a", "ending": 'é " \\'}
 

@@ -21,7 +21,7 @@ from cosyvoice_runtime.engine.runtimes.runtime import WaveRuntime
 from cosyvoice_runtime.errors import CosyVoiceError, WithdrawnError
 from cosyvoice_runtime.gpu.cuda_errors import LAST_WORDS_S, end_process, is_fatal
 from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu, SoleUse
-from cosyvoice_runtime.metrics import moments
+from cosyvoice_runtime.metrics import trace
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class WaveScheduler:
             OverloadedError: too many wait.
             CosyVoiceError: the GPU is lost, or the scheduler has ended.
         """
-        moments.note("token2wav has the chunk", chunk.utterance_id)
+        trace.note("token2wav has the chunk", chunk.utterance_id)
         chunk.check()
         if chunk.cancel:
             self._withdraw(chunk.utterance_id)
@@ -241,7 +241,7 @@ class WaveScheduler:
             self._wake.notify()
 
     def _launch(self, lane: TurnLane, shares: list[Share], held: ExitStack) -> None:
-        moments.note("its turn begins", *(share.job.chunk.utterance_id for share in shares))
+        trace.note("its turn begins", *(share.job.chunk.utterance_id for share in shares))
         begun_s = self._clock()
         if lane.hurried and any(share.job.begins for share in shares):
             held.enter_context(self._gpu.first_chunk(len(self._service)))
@@ -249,7 +249,7 @@ class WaveScheduler:
             outcomes = self._service.launch([share.job.launch(share.tokens) for share in shares], lane.number)
         turn = LaunchedTurn(shares, outcomes, shares[0].job.needs_voice, held.pop_all())
         try:
-            moments.note("its turn is launched", *turn.names())
+            trace.note("its turn is launched", *turn.names())
             with self._wake:
                 lane.begin(turn, self._unit_tokens, begun_s, self._clock())
         except BaseException:
@@ -273,7 +273,7 @@ class WaveScheduler:
         """Wait for a turn and answer those whose chunks it ends."""
         try:
             outcomes = turn.outcomes()
-            moments.note("its turn ends", *turn.names())
+            trace.note("its turn ends", *turn.names())
             for outcome in outcomes:
                 if isinstance(outcome, Exception) and is_fatal(outcome):
                     raise outcome

@@ -17,7 +17,7 @@ from cosyvoice_runtime.errors import CosyVoiceError, StageError
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.text_segment import SegmentQueue, TextSegment
-from cosyvoice_runtime.metrics import moments
+from cosyvoice_runtime.metrics import trace
 
 UNHEARD_S = 0.05
 """Pauses within speech that are no underrun until they add up to more: a plosive's closure is as long."""
@@ -182,7 +182,7 @@ class SegmentSpeech:
         self._cushion_s = cushion_s
         self._prompt_tokens = prompt_tokens
         self._id = uuid.uuid4().hex
-        moments.also(self._id)
+        trace.also(self._id)
         self._passed_on = 0
         self._chunk_end = 0
         self._open = False
@@ -234,7 +234,7 @@ class SegmentSpeech:
         except StageError:
             self._open = position > 0  # a refused opening leaves nothing behind
             raise
-        moments.note("the driver has audio")
+        trace.note("the driver has audio")
         self._open = not last
         self._passed_on = end
         return samples

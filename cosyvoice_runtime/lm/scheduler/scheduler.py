@@ -18,7 +18,7 @@ from cosyvoice_runtime.lm.engines.engine import EngineError, LmEngine, OpenEngin
 from cosyvoice_runtime.lm.scheduler.job import Job, NamedJobs, Reader
 from cosyvoice_runtime.lm.scheduler.load_metrics import Load
 from cosyvoice_runtime.lm.scheduler.request import Request
-from cosyvoice_runtime.metrics import moments
+from cosyvoice_runtime.metrics import trace
 
 logger = logging.getLogger(__name__)
 
@@ -345,7 +345,7 @@ class Scheduler:
             self._finish(job, progress.finish_reason, progress.error, progress.tokens)
             return
         if job.awaits_first:
-            moments.note("a token is drawn", job.request.id)
+            trace.note("a token is drawn", job.request.id)
         job.add(progress.tokens)
         if job.has_group:
             self._send(job)

@@ -17,7 +17,7 @@ from cosyvoice_runtime.audio.reference import reference_audio
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.errors import SPEAKER_ENCODER, SPEECH_TOKENIZER, InvalidInput
 from cosyvoice_runtime.metrics import Metrics
-from cosyvoice_runtime.metrics.request_count import RequestCount
+from cosyvoice_runtime.metrics.metrics import RequestCount
 from cosyvoice_runtime.onnx.memory import give_back_heap
 from cosyvoice_runtime.serving.hosted.resting import Resting
 from cosyvoice_runtime.serving.not_finite import DAMAGED, NotFiniteCount

@@ -24,8 +24,8 @@ from cosyvoice_runtime.lm.scheduler.request import (
     read_text,
 )
 from cosyvoice_runtime.lm.scheduler.scheduler import Scheduler
-from cosyvoice_runtime.metrics import Metrics, moments
-from cosyvoice_runtime.metrics.request_count import RequestCount
+from cosyvoice_runtime.metrics import Metrics, trace
+from cosyvoice_runtime.metrics.metrics import RequestCount
 from cosyvoice_runtime.serving.not_finite import NotFiniteCount, speech_lm_remedies
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply
 from cosyvoice_runtime.settings import TensorrtLlmSettings
@@ -87,7 +87,7 @@ class SpeechLmModel:
         in_pieces: bool,
     ) -> None:
         """Draw speech tokens, see `SpokenTokens`."""
-        moments.note("the speech LM has the request", request_id)
+        trace.note("the speech LM has the request", request_id)
         self.scheduler.submit(self.reader.accept(prompt, sampling, request_id, groups, in_pieces), reader)
 
     def push_text(self, request_id: str, ids: Sequence[int], ended: bool) -> None:
@@ -113,7 +113,7 @@ class SpeechLmModel:
             self.scheduler.push_text(request_id, read_text(ids, self.vocabulary), end_text)
             reply.finish()
             return
-        moments.note("the speech LM has the request", request_id)
+        trace.note("the speech LM has the request", request_id)
         request = self._read(inputs, request_id)
         reply.echo, reply.utterance = request.echo, request_id
         self.scheduler.submit(request, reply)
@@ -145,7 +145,7 @@ class TokenReply:
         return self._reply.cancelled
 
     def send(self, tokens: Sequence[int], finish_reason: FinishReason | None) -> None:
-        moments.note("the speech LM sends tokens", self.utterance)
+        trace.note("the speech LM sends tokens", self.utterance)
         ids = [*self.echo, *(self._speech_offset + token for token in tokens)]
         reason = "" if finish_reason is None else finish_reason.value
         self._reply.send(

@@ -14,7 +14,7 @@ from cosyvoice_runtime.engine.batches.service import WaveOutcome
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.gpu.partitions.shared_gpu import NOT_SHARED, SharedGpus
 from cosyvoice_runtime.metrics import Metrics
-from cosyvoice_runtime.metrics.request_count import RequestCount
+from cosyvoice_runtime.metrics.metrics import RequestCount
 from cosyvoice_runtime.serving.not_finite import NotFiniteCount, token2wav_remedies
 from cosyvoice_runtime.serving.triton.request import Inputs, answer
 from cosyvoice_runtime.settings import Token2WavSettings

@@ -11,7 +11,7 @@ from typing import Any
 
 from cosyvoice_runtime.engine.host_client import SPEECH, host_socket, leave_socket
 from cosyvoice_runtime.metrics import Metrics
-from cosyvoice_runtime.metrics.request_count import RequestCount
+from cosyvoice_runtime.metrics.metrics import RequestCount
 from cosyvoice_runtime.process.event_loop import EventLoopThread
 from cosyvoice_runtime.serving.hosted.model_host import ModelHost
 from cosyvoice_runtime.serving.proxies import OfflineModel

@@ -30,7 +30,7 @@ from cosyvoice_runtime.errors import ClientGoneError, InvalidInput, StageLostErr
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.text_segment import SegmentSink
-from cosyvoice_runtime.metrics import moments
+from cosyvoice_runtime.metrics import trace
 from cosyvoice_runtime.serving.speech.admission import Admission, AdmittedUtterance
 from cosyvoice_runtime.serving.speech.listeners import ChunkListener
 from cosyvoice_runtime.serving.speech.open_utterances import OpenUtterances, TextEvent, TextMessage
@@ -240,15 +240,15 @@ class SpeechService:
     async def _speak_once(
         self, inputs: Inputs, listener: ChunkListener, timer: RequestTimer, admitted: AdmittedUtterance
     ) -> None:
-        moments.begin()
-        moments.note("cosyvoice2 has the request")
+        trace.begin()
+        trace.note("cosyvoice2 has the request")
         request, prompts = await self._read(inputs, listener.streams)
-        moments.note("text and voice are ready")
+        trace.note("text and voice are ready")
         kept_s = 0.0
         async with aclosing(self._chunks(request, prompts)) as chunks:
             async for chunk in chunks:
                 await listener.send(chunk)
-                moments.note("cosyvoice2 has sent audio")
+                trace.note("cosyvoice2 has sent audio")
                 admitted.spoke(chunk.seconds)
                 kept_s += chunk.seconds
                 if listener.streams:

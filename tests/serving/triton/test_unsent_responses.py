@@ -13,7 +13,7 @@ from triton_python_backend_utils import (
 
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.metrics import Metrics
-from cosyvoice_runtime.metrics.request_count import RequestCount
+from cosyvoice_runtime.metrics.metrics import RequestCount
 from cosyvoice_runtime.serving.hosted.tensorrt_llm import TokenReply
 from cosyvoice_runtime.serving.not_finite import NotFiniteCount
 from cosyvoice_runtime.serving.triton.request import Reply

@@ -4,7 +4,7 @@ import threading
 
 import triton_python_backend_utils as pb_utils
 
-from cosyvoice_runtime.metrics.request_count import RequestCount
+from cosyvoice_runtime.metrics.metrics import RequestCount
 
 
 class TritonPythonModel:

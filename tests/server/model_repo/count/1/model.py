@@ -12,7 +12,7 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 
 from cosyvoice_runtime.metrics import Metrics
-from cosyvoice_runtime.metrics.request_count import RequestCount
+from cosyvoice_runtime.metrics.metrics import RequestCount
 
 ERRORS = {
     -2: ("UNAVAILABLE: no room", "UNAVAILABLE"),

@@ -1,4 +1,4 @@
-"""Moments of utterances are told apart, whatever name a process knows an utterance by."""
+"""Traced events of utterances are told apart, whatever name a process knows an utterance by."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from contextvars import copy_context
 
 import pytest
 
-from cosyvoice_runtime.metrics import moments
+from cosyvoice_runtime.metrics import trace
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(moments, "_FOLDER", str(tmp_path))
+    monkeypatch.setattr(trace, "_FOLDER", str(tmp_path))
     return tmp_path
 
 
 def _request(name: str) -> None:
-    moments.begin()
-    moments.note("taken")
-    moments.also(name)
+    trace.begin()
+    trace.note("taken")
+    trace.also(name)
 
 
-def test_moments_under_another_name_are_the_requests(folder):
+def test_events_under_another_name_are_the_requests(folder):
     for name in "ab":
         copy_context().run(_request, name)
-    moments.note("computed", "b", "a")
-    moments.note("probed", "")
-    noted = moments.read(folder)
+    trace.note("computed", "b", "a")
+    trace.note("probed", "")
+    noted = trace.read(folder)
     by_name = {name: [each.utterance for each in noted if each.name == name] for _, _, name in noted}
     first, second = by_name["taken"]
     assert first != second
@@ -35,8 +35,8 @@ def test_moments_under_another_name_are_the_requests(folder):
 
 
 def test_nothing_is_written_unasked(tmp_path, monkeypatch):
-    monkeypatch.setattr(moments, "_FOLDER", None)
+    monkeypatch.setattr(trace, "_FOLDER", None)
     monkeypatch.chdir(tmp_path)
     _request("a")
-    moments.note("computed", "a")
+    trace.note("computed", "a")
     assert not list(tmp_path.iterdir())

@@ -1,8 +1,8 @@
 """A trace of utterances: the times of named events, for measurements.
 
-Off unless the variable ``UTTERANCE_MOMENTS_DIR`` names a folder when the process starts. Each process then
-writes a line for every moment into a file of its own: monotonic seconds, which all processes of a machine
-share, whose moment it is, and a name.
+Off unless the variable ``UTTERANCE_TRACE_DIR`` names a folder when the process starts. Each process then
+writes a line for every event into a file of its own: monotonic seconds, which all processes of a machine
+share, the request, and a name.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-DIRECTORY_VARIABLE = "UTTERANCE_MOMENTS_DIR"
+DIRECTORY_VARIABLE = "UTTERANCE_TRACE_DIR"
 _FOLDER = os.environ.get(DIRECTORY_VARIABLE)
 _ALSO = "also"
-_NOBODY = "-"
+_UNKNOWN = "-"
 _numbers = count()
-_request: ContextVar[str] = ContextVar("request", default=_NOBODY)
+_request: ContextVar[str] = ContextVar("request", default=_UNKNOWN)
 
 
-class Moment(NamedTuple):
+class TracedEvent(NamedTuple):
     """One event of a trace.
 
     Attributes:
@@ -53,11 +53,11 @@ def also(name: str) -> None:
         _write(_request.get(), f"{_ALSO} {name}")
 
 
-def note(moment: str, *utterances: str) -> None:
+def note(event: str, *utterances: str) -> None:
     """Record an event of these utterances, or of the task's request, if tracing is on."""
     if _FOLDER:
         for utterance in utterances or [_request.get()]:
-            _write(utterance or _NOBODY, moment)
+            _write(utterance or _UNKNOWN, event)
 
 
 def _write(utterance: str, what: str) -> None:
@@ -70,13 +70,16 @@ def _file(folder: str, process: int) -> int:
     return os.open(Path(folder) / f"{process}.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
 
-def read(folder: Path) -> list[Moment]:
+def read(folder: Path) -> list[TracedEvent]:
     """All recorded events in order, each with its request's first name."""
     lines = [line for path in folder.glob("*.txt") for line in path.read_text(encoding="utf-8").splitlines()]
     noted = sorted(
-        Moment(float(at), utterance, name) for at, utterance, name in (line.split(" ", 2) for line in lines)
+        TracedEvent(float(at), utterance, name)
+        for at, utterance, name in (line.split(" ", 2) for line in lines)
     )
     first_names = {name.removeprefix(f"{_ALSO} "): who for _, who, name in noted if name.startswith(_ALSO)}
     return [
-        Moment(at, first_names.get(who, who), name) for at, who, name in noted if not name.startswith(_ALSO)
+        TracedEvent(at, first_names.get(who, who), name)
+        for at, who, name in noted
+        if not name.startswith(_ALSO)
     ]
