@@ -29,8 +29,9 @@ logger = logging.getLogger(__name__)
 class WaveScheduler:
     """Threads that run the chunks of a :class:`WaveService` in turns, the most urgent first.
 
-    One launches the turns, another waits for what comes of them, so that a GPU may have the next turn before
-    it has done the last. There may be turns beside, in lanes of their own, each with a thread that waits.
+    One launches the turns. On a GPU another waits for what comes of them, so that the GPU may have the next
+    turn before it has done the last, and there may be turns beside, in lanes of their own, each with a thread
+    that waits. On a CPU a turn has ended when it is launched.
     Chunks of one utterance are computed in the order they came; a cancel withdraws those that came before it.
     Every chunk that was taken gets an outcome, whatever goes wrong; if the GPU is lost, all get an error and
     the process ends.
@@ -78,7 +79,7 @@ class WaveScheduler:
         self._closed = False
         self._refusal: CosyVoiceError | None = None
         self._threads = [threading.Thread(target=self._launch_turns, name="token2wav")]
-        for lane in self._lanes:
+        for lane in self._lanes if runtime.on_gpu else ():
             ends = threading.Thread(target=self._finish_turns, args=[lane], name="token2wav-ends")
             self._threads.append(ends)
         service.queued_in(self._queued)
@@ -255,6 +256,8 @@ class WaveScheduler:
         except BaseException:
             turn.held.close()  # or steps would stand still for ever
             raise
+        if not self._on_gpu:
+            self._finish_next(lane)
 
     def _finish_turns(self, lane: TurnLane) -> None:
         try:
