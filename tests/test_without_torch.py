@@ -88,7 +88,6 @@ from cosyvoice_runtime.serving.speech.load import load_speech_service, open_admi
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply
 from cosyvoice_runtime.settings import Machine, Settings
-from concurrent.futures import ThreadPoolExecutor
 
 class Stages(CodedStages):
     async def speech_tokens(self, samples):
@@ -104,9 +103,8 @@ async def answered(**inputs):
     settings = Settings.read(given).resolved(Machine(cores=2, gpu=False)).cosyvoice2
     service = load_speech_service(settings, stages, metrics, open_admission(settings))
     request = InferenceRequest({"target_text": np.array([[b"Hello there."]], np.object_), **inputs})
-    with ThreadPoolExecutor(1) as sender:
-        reply = Reply(request, "cosyvoice2", False)
-        await service.answer(Inputs(request), WholeListener(reply, sender, service.token_rate))
+    reply = Reply(request, "cosyvoice2", False)
+    await service.answer(Inputs(request), WholeListener(reply, service.token_rate))
     [response] = request.sender.responses
     assert response.error() is None, response.error()
     outputs = {tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()}

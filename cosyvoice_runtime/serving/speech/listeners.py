@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
-from concurrent.futures import Executor
-from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -23,7 +20,6 @@ class ChunkListener:
     """A client that receives every chunk.
 
     Args:
-        sender: sends one response at a time, so that the event loop does not wait for the server.
         token_rate: speech tokens per second, which every answer contains.
         call: id of the gateway's call, if known.
 
@@ -33,10 +29,9 @@ class ChunkListener:
 
     streams: ClassVar[bool] = True
 
-    def __init__(self, reply: Reply, sender: Executor, token_rate: int, call: str | None = None) -> None:
+    def __init__(self, reply: Reply, token_rate: int, call: str | None = None) -> None:
         self.call = call
         self._reply = reply
-        self._sender = sender
         self._token_rate = token_rate
         self._heard = False
 
@@ -45,37 +40,34 @@ class ChunkListener:
         """Whether the client has left or has cancelled."""
         return self._reply.cancelled
 
-    async def send(self, chunk: AudioChunk) -> None:
+    def send(self, chunk: AudioChunk) -> None:
         """Send a chunk.
 
         Raises:
             ClientGoneError: the client has left.
         """
         self._heard = True
-        send = partial(self._reply.send, **self._outputs(chunk))
-        await asyncio.get_running_loop().run_in_executor(self._sender, send)
+        self._reply.send(**self._outputs(chunk))
 
     def begin_again(self) -> bool:
         """Whether the client has received nothing yet, so that the utterance can be restarted."""
         return not self._heard
 
-    async def complete(self) -> None:
+    def complete(self) -> None:
         """Send what is left at the end of the utterance.
 
         Raises:
             ClientGoneError: the client has left.
         """
 
-    async def acknowledge(self) -> None:
+    def acknowledge(self) -> None:
         """Answer a request that only carried a message."""
         empty = self._outputs(AudioChunk(np.empty(0, np.float32), 0, 0))
-        await asyncio.get_running_loop().run_in_executor(
-            self._sender, partial(self._reply.send_only, **empty)
-        )
+        self._reply.send_only(**empty)
 
-    async def finish(self, error: BaseException | None) -> None:
+    def finish(self, error: BaseException | None) -> None:
         """End the answer, once, with an error if there is one."""
-        await asyncio.get_running_loop().run_in_executor(self._sender, self._reply.finish, error)
+        self._reply.finish(error)
 
     def _outputs(self, chunk: AudioChunk) -> Tensors:
         return outputs(chunk, self._token_rate)
@@ -86,20 +78,19 @@ class WholeListener(ChunkListener):
 
     streams = False
 
-    def __init__(self, reply: Reply, sender: Executor, token_rate: int, call: str | None = None) -> None:
-        super().__init__(reply, sender, token_rate, call)
+    def __init__(self, reply: Reply, token_rate: int, call: str | None = None) -> None:
+        super().__init__(reply, token_rate, call)
         self._chunks: list[AudioChunk] = []
 
-    async def send(self, chunk: AudioChunk) -> None:
+    def send(self, chunk: AudioChunk) -> None:
         self._chunks.append(chunk)
 
     def begin_again(self) -> bool:
         self._chunks.clear()
         return True
 
-    async def complete(self) -> None:
-        send = partial(self._reply.send_only, **self._whole())
-        await asyncio.get_running_loop().run_in_executor(self._sender, send)
+    def complete(self) -> None:
+        self._reply.send_only(**self._whole())
 
     def _whole(self) -> Tensors:
         reasons = [chunk.finish_reason for chunk in self._chunks if chunk.finish_reason is not None]

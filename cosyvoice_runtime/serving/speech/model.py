@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +54,6 @@ class SpeechModel:
         self._entry = EntryModel(name, decoupled, SpeechMetrics(Metrics(name)))
         self._requests = RequestCount(name)
         self._answers: set[Future[None]] = set()
-        self._sender = ThreadPoolExecutor(1, thread_name_prefix="responses")
         self._loop = EventLoopThread("utterances")
         self._service = self._loop.run(self._load())
         self._host = ModelHost(host_socket(SPEECH), {OfflineModel.name: WholeAnswers(self)}, loop=self._loop)
@@ -80,7 +79,6 @@ class SpeechModel:
         leave_socket(host_socket(SPEECH))
         self._loop.run(self._engine.close())
         self._loop.close()
-        self._sender.shutdown()
 
     async def _load(self) -> SpeechService:
         self._engine = EngineClient(host_socket(), self._settings.silence_timeout_s)
@@ -94,10 +92,10 @@ class SpeechModel:
         with Reply(request, entry.name, entry.streams) as reply:
             inputs = Inputs(request)
             make_listener = ChunkListener if entry.streams else WholeListener
-            listener = make_listener(reply, self._sender, self._service.token_rate, inputs.call)
+            listener = make_listener(reply, self._service.token_rate, inputs.call)
             if (left := inputs.left_call) is not None:
                 self._service.leave(left)
-                await listener.acknowledge()
+                listener.acknowledge()
             else:
                 await self._service.answer(inputs, listener, entry.metrics)
 

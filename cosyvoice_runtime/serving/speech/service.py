@@ -173,7 +173,7 @@ class SpeechService:
         except Exception as failure:
             error = failure
         metrics.admits(self._admission.capacity)
-        await listener.finish(error)
+        listener.finish(error)
 
     async def _speak_admitted(
         self, inputs: Inputs, listener: ChunkListener, metrics: SpeechMetrics, opening: TextMessage | None
@@ -188,7 +188,7 @@ class SpeechService:
                     with self._open.open(opening) as text:
                         await self._while_there(self._speak_arriving(inputs, text, listener, timer), listener)
             # The capacity is returned first, because the client may send its next request at once.
-            await listener.complete()
+            listener.complete()
 
     def leave(self, call: str) -> None:
         """Stop speaking to a client that has left, which the listener itself may not notice."""
@@ -247,7 +247,7 @@ class SpeechService:
         kept_s = 0.0
         async with aclosing(self._chunks(request, prompts)) as chunks:
             async for chunk in chunks:
-                await listener.send(chunk)
+                listener.send(chunk)
                 trace.note("cosyvoice2 has sent audio")
                 admitted.spoke(chunk.seconds)
                 kept_s += chunk.seconds
@@ -268,10 +268,10 @@ class SpeechService:
 
         call, feeder = await self._asked(inputs, listener.streams, begun)
         # The utterance is open.
-        await listener.send(AudioChunk(np.zeros(0, np.float32), self._sample_rate, 0))
+        listener.send(AudioChunk(np.zeros(0, np.float32), self._sample_rate, 0))
         async with aclosing(self._marked(speak_arriving(feeder, call.chunks()))) as chunks:
             async for chunk in chunks:
-                await listener.send(chunk)
+                listener.send(chunk)
                 timer.sent(chunk.seconds)
 
     def _chunks(self, request: SpeechRequest, prompts: Sequence[Prompt]) -> AsyncGenerator[AudioChunk, None]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -22,22 +20,16 @@ def chunk(segment: int, reason: FinishReason | None) -> AudioChunk:
 
 def heard(request: InferenceRequest, chunks: Sequence[AudioChunk]) -> BaseException | None:
     """Send chunks and end as the service does; the error that the listener's own sending raised."""
-
-    async def run() -> BaseException | None:
-        with ThreadPoolExecutor(1) as sender:
-            reply = Reply(request, "cosyvoice2_offline", streamed=False)
-            listener = WholeListener(reply, sender, token_rate=25)
-            error: BaseException | None = None
-            try:
-                for each in chunks:
-                    await listener.send(each)
-                await listener.complete()
-            except Exception as failure:
-                error = failure
-            await listener.finish(error)
-            return error
-
-    return asyncio.run(run())
+    listener = WholeListener(Reply(request, "cosyvoice2_offline", streamed=False), token_rate=25)
+    error: BaseException | None = None
+    try:
+        for each in chunks:
+            listener.send(each)
+        listener.complete()
+    except Exception as failure:
+        error = failure
+    listener.finish(error)
+    return error
 
 
 @pytest.mark.parametrize(
