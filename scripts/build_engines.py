@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.errors import CosyVoiceError, EngineFileError, InvalidInput
-from cosyvoice_runtime.preflight.outcome import FAILED
+from cosyvoice_runtime.preflight.__main__ import FAILED
 from cosyvoice_runtime.settings import Machine, Settings, TensorrtLlmSettings, Token2WavSettings
 from cosyvoice_runtime.settings.extractors import ExtractorSettings
 from cosyvoice_runtime.settings.served_family import require_served

@@ -1,1 +1,1 @@
-"""What would fail in NVIDIA's container, found before anything long starts; see ``__main__``."""
+"""Checks of NVIDIA's containers before anything long starts; see ``__main__``."""

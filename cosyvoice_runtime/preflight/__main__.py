@@ -12,7 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cosyvoice_runtime.preflight import tensorrt_llm, vllm
-from cosyvoice_runtime.preflight.outcome import exit_code, table
+from cosyvoice_runtime.preflight.checks import Outcome, Verdict
+
+FAILED, UNCHECKED = 1, 2
+"""Exit codes."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,8 +33,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--strict", action="store_true", help="a warning is a failure")
     options = parser.parse_args(arguments)
     outcomes = list(vllm.check() if options.engine == "vllm" else tensorrt_llm.check(options.checkpoint))
-    sys.stdout.write(table(outcomes) + "\n")
-    return exit_code(outcomes, options.strict)
+    print(table(outcomes))
+    verdicts = {outcome.verdict for outcome in outcomes}
+    if Verdict.FAIL in verdicts or (options.strict and Verdict.WARN in verdicts):
+        return FAILED
+    return UNCHECKED if Verdict.UNKNOWN in verdicts else 0
+
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    """A line for each outcome, and their counts."""
+    width = max(len(row.check) for row in outcomes)
+    lines = [f"{row.verdict.value:9}  {row.check:{width}}  {row.text}".rstrip() for row in outcomes]
+    counts = {verdict: sum(row.verdict is verdict for row in outcomes) for verdict in Verdict}
+    shown = [verdict for verdict, count in counts.items() if count or verdict is not Verdict.WARN]
+    return "\n".join([*lines, ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in shown)])
 
 
 if __name__ == "__main__":

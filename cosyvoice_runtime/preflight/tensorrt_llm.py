@@ -1,4 +1,4 @@
-"""What an engine of TensorRT-LLM, TensorRT's own networks included, needs of its container."""
+"""The preflight of the container with TensorRT-LLM, TensorRT's own networks included."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ from cosyvoice_runtime.lm.engines.tensorrt_llm.build import (
 )
 from cosyvoice_runtime.lm.engines.tensorrt_llm.parameters import quantised_schema
 from cosyvoice_runtime.manifest import Manifest
-from cosyvoice_runtime.preflight.container import (
+from cosyvoice_runtime.preflight.checks import (
     Container,
+    Outcome,
+    Verdict,
     ask,
     attempt,
-    check_cuda,
-    check_driver,
-    check_versions,
+    check_symbols,
+    dotted,
+    judged,
+    symbols,
 )
-from cosyvoice_runtime.preflight.outcome import Outcome, failed, judged, unchecked
-from cosyvoice_runtime.preflight.symbols import Symbol, check_symbols
 
 NUMPY = "1.26.4"
 """TensorRT 10.14's Python bindings are compiled for numpy 1: with numpy 2 arrays from them have strides of 0
@@ -51,108 +52,83 @@ MODELS = "tensorrt_llm.models"
 LAYERS = "tensorrt_llm.layers"
 TENSORRT = "tensorrt"
 
-USED: tuple[Symbol, ...] = (
-    Symbol(
-        EXECUTOR,
-        "Executor",
-        "model_path model_type executor_config",
-        "enqueue_request await_responses cancel_request get_latest_iteration_stats shutdown",
-    ),
-    Symbol(EXECUTOR, "Executor.enqueue_request", "request"),
-    Symbol(EXECUTOR, "Executor.await_responses", "timeout"),
-    Symbol(EXECUTOR, "Executor.cancel_request", "id"),
-    Symbol(
-        EXECUTOR,
-        "ExecutorConfig",
-        "max_beam_width scheduler_config kv_cache_config max_batch_size parallel_config "
-        "logits_post_processor_config",
-    ),
-    Symbol(EXECUTOR, "SchedulerConfig", "capacity_scheduler_policy"),
-    Symbol(EXECUTOR, "KvCacheConfig", "enable_block_reuse max_tokens free_gpu_memory_fraction"),
-    Symbol(EXECUTOR, "ParallelConfig", "device_ids"),
-    Symbol(EXECUTOR, "LogitsPostProcessorConfig", "processor_batched"),
-    Symbol(
-        EXECUTOR,
-        "Request",
-        "input_token_ids max_tokens streaming sampling_config output_config end_id pad_id stop_words "
-        "embedding_bias logits_post_processor_name client_id",
-        "BATCHED_POST_PROCESSOR_NAME",
-    ),
-    Symbol(
-        EXECUTOR, "SamplingConfig", "beam_width top_k top_p temperature repetition_penalty min_tokens seed"
-    ),
-    Symbol(EXECUTOR, "OutputConfig", "exclude_input_from_output"),
-    Symbol(EXECUTOR, "Response", "", "request_id has_error error_msg result"),
-    Symbol(EXECUTOR, "Result", "", "is_final output_token_ids finish_reasons"),
-    Symbol(EXECUTOR, "ModelType", "", "DECODER_ONLY"),
-    Symbol(EXECUTOR, "CapacitySchedulerPolicy", "", "GUARANTEED_NO_EVICT"),
-    Symbol(EXECUTOR, "FinishReason", "", "END_ID STOP_WORDS LENGTH"),
-    Symbol(
-        EXECUTOR,
-        "IterationStats",
-        "",
-        "iter_latency_ms num_active_requests num_queued_requests gpu_mem_usage kv_cache_stats",
-    ),
-    Symbol(EXECUTOR, "KvCacheStats", "", "max_num_blocks used_num_blocks reused_blocks tokens_per_block"),
-    Symbol(LAYERS, "Embedding", "num_embeddings embedding_dim dtype"),
-    Symbol(LAYERS, "ColumnLinear", "in_features out_features bias dtype tp_group tp_size gather_output"),
-    Symbol(MODELS, "QWenForCausalLM", "config", "named_parameters"),
-    Symbol(MODELS, "PretrainedConfig", "", "from_checkpoint set_rank"),
-)
-"""What is used of TensorRT-LLM, by module."""
+_EXECUTOR = """
+Executor(model_path model_type executor_config) enqueue_request await_responses cancel_request \
+get_latest_iteration_stats shutdown
+Executor.enqueue_request(request)
+Executor.await_responses(timeout)
+Executor.cancel_request(id)
+ExecutorConfig(max_beam_width scheduler_config kv_cache_config max_batch_size parallel_config \
+logits_post_processor_config)
+SchedulerConfig(capacity_scheduler_policy)
+KvCacheConfig(enable_block_reuse max_tokens free_gpu_memory_fraction)
+ParallelConfig(device_ids)
+LogitsPostProcessorConfig(processor_batched)
+Request(input_token_ids max_tokens streaming sampling_config output_config end_id pad_id stop_words \
+embedding_bias logits_post_processor_name client_id) BATCHED_POST_PROCESSOR_NAME
+SamplingConfig(beam_width top_k top_p temperature repetition_penalty min_tokens seed)
+OutputConfig(exclude_input_from_output)
+Response request_id has_error error_msg result
+Result is_final output_token_ids finish_reasons
+ModelType DECODER_ONLY
+CapacitySchedulerPolicy GUARANTEED_NO_EVICT
+FinishReason END_ID STOP_WORDS LENGTH
+IterationStats iter_latency_ms num_active_requests num_queued_requests gpu_mem_usage kv_cache_stats
+KvCacheStats max_num_blocks used_num_blocks reused_blocks tokens_per_block
+"""
+_LAYERS = """
+Embedding(num_embeddings embedding_dim dtype)
+ColumnLinear(in_features out_features bias dtype tp_group tp_size gather_output)
+"""
+_MODELS = """
+QWenForCausalLM(config) named_parameters
+PretrainedConfig from_checkpoint set_rank
+"""
+USED = (*symbols(EXECUTOR, _EXECUTOR), *symbols(LAYERS, _LAYERS), *symbols(MODELS, _MODELS))
+"""The symbols of TensorRT-LLM in use, by module."""
 
-TENSORRT_METHODS: dict[str, dict[str, str]] = {
-    "Builder": {"create_network": "flags", "build_serialized_network": "network config"},
-    "OnnxParser": {"parse": "model", "get_error": "index"},
-    "IBuilderConfig": {
-        "clear_flag": "flag",
-        "set_preview_feature": "feature enable",
-        "create_timing_cache": "serialized_timing_cache",
-        "set_timing_cache": "cache ignore_mismatch",
-        "add_optimization_profile": "profile",
-    },
-    "IOptimizationProfile": {"set_shape": "input min opt max"},
-    "Runtime": {"deserialize_cuda_engine": "serialized_engine"},
-    "ICudaEngine": {
-        "get_tensor_name": "index",
-        "get_tensor_mode": "name",
-        "get_tensor_dtype": "name",
-        "get_tensor_profile_shape": "name profile_index",
-        "create_execution_context": "strategy",
-    },
-    "IExecutionContext": {
-        "set_optimization_profile_async": "profile_index stream_handle",
-        "set_input_shape": "name shape",
-        "get_tensor_shape": "name",
-        "set_device_memory": "memory size",
-        "set_tensor_address": "name memory",
-        "execute_async_v3": "stream_handle",
-    },
-}
-"""Parameters that are passed to each method of TensorRT, by class."""
-
-TENSORRT_USED: tuple[Symbol, ...] = (
-    Symbol(TENSORRT, "Logger", "min_severity", "WARNING"),
-    Symbol(TENSORRT, "Builder", "logger", "create_builder_config create_optimization_profile"),
-    Symbol(TENSORRT, "OnnxParser", "network logger", "num_errors"),
-    Symbol(TENSORRT, "IBuilderConfig", "", "get_timing_cache"),
-    Symbol(TENSORRT, "ITimingCache", "", "serialize"),
-    Symbol(TENSORRT, "Runtime", "logger"),
-    Symbol(TENSORRT, "ICudaEngine", "", "num_io_tensors num_optimization_profiles"),
-    Symbol(TENSORRT, "IExecutionContext", "", "update_device_memory_size_for_shapes"),
-    *(
-        Symbol(TENSORRT, f"{owner}.{method}", parameters)
-        for owner, methods in TENSORRT_METHODS.items()
-        for method, parameters in methods.items()
-    ),
-    Symbol(TENSORRT, "NetworkDefinitionCreationFlag", "", "STRONGLY_TYPED"),
-    Symbol(TENSORRT, "BuilderFlag", "", "TF32"),
-    Symbol(TENSORRT, "PreviewFeature", "", "RUNTIME_ACTIVATION_RESIZE_10_10"),
-    Symbol(TENSORRT, "TensorIOMode", "", "INPUT"),
-    Symbol(TENSORRT, "DataType", "", "FLOAT HALF BOOL INT64 INT32"),
-    Symbol(TENSORRT, "ExecutionContextAllocationStrategy", "", "USER_MANAGED"),
+TENSORRT_USED = symbols(
+    TENSORRT,
+    """
+Logger(min_severity) WARNING
+Builder(logger) create_builder_config create_optimization_profile
+Builder.create_network(flags)
+Builder.build_serialized_network(network config)
+OnnxParser(network logger) num_errors
+OnnxParser.parse(model)
+OnnxParser.get_error(index)
+IBuilderConfig get_timing_cache
+IBuilderConfig.clear_flag(flag)
+IBuilderConfig.set_preview_feature(feature enable)
+IBuilderConfig.create_timing_cache(serialized_timing_cache)
+IBuilderConfig.set_timing_cache(cache ignore_mismatch)
+IBuilderConfig.add_optimization_profile(profile)
+IOptimizationProfile.set_shape(input min opt max)
+ITimingCache serialize
+Runtime(logger)
+Runtime.deserialize_cuda_engine(serialized_engine)
+ICudaEngine num_io_tensors num_optimization_profiles
+ICudaEngine.get_tensor_name(index)
+ICudaEngine.get_tensor_mode(name)
+ICudaEngine.get_tensor_dtype(name)
+ICudaEngine.get_tensor_profile_shape(name profile_index)
+ICudaEngine.create_execution_context(strategy)
+IExecutionContext update_device_memory_size_for_shapes
+IExecutionContext.set_optimization_profile_async(profile_index stream_handle)
+IExecutionContext.set_input_shape(name shape)
+IExecutionContext.get_tensor_shape(name)
+IExecutionContext.set_device_memory(memory size)
+IExecutionContext.set_tensor_address(name memory)
+IExecutionContext.execute_async_v3(stream_handle)
+NetworkDefinitionCreationFlag STRONGLY_TYPED
+BuilderFlag TF32
+PreviewFeature RUNTIME_ACTIVATION_RESIZE_10_10
+TensorIOMode INPUT
+DataType FLOAT HALF BOOL INT64 INT32
+ExecutionContextAllocationStrategy USER_MANAGED
+""",
 )
-"""What is used of TensorRT, which 10.14 and 11 have in common."""
+"""The symbols of TensorRT in use, which 10.14 and 11 have in common."""
 
 FLAG = re.compile(r"--(\w+)(?: \{([^}]*)\})?")
 BUILD_TIMEOUT_S = 300.0
@@ -163,20 +139,32 @@ SHOWN_PROBLEMS = 3
 
 
 def check(checkpoint: Path | None) -> Iterator[Outcome]:
-    """The container is the pinned one, has what is used of it, and can build this converted checkpoint."""
-    yield from check_versions(PINNED)
-    yield from check_cuda(PINNED)
-    yield from check_driver(PINNED)
+    """Check that the container is the pinned one, has the symbols in use, and can build this checkpoint."""
+    yield from PINNED.check_versions()
+    yield check_cuda()
+    yield from PINNED.check_driver()
     yield from check_flags()
     yield from check_symbols((*USED, *TENSORRT_USED))
     yield from check_converted(checkpoint)
 
 
+def check_cuda() -> Outcome:
+    """Check that torch is built for the container's CUDA; another of the same major version is compatible."""
+    name = "cuda of torch"
+    module, failure = attempt("torch")
+    if failure:
+        return Outcome(name, Verdict.FAIL, failure)
+    found = str(module.version.cuda)
+    outcome = PINNED.compared(name, found, dotted(PINNED.cuda))
+    compatible = found.partition(".")[0] == str(PINNED.cuda[0])
+    return outcome._replace(verdict=Verdict.WARN) if outcome.text != found and compatible else outcome
+
+
 def check_flags() -> Iterator[Outcome]:
-    """``trtllm-build`` knows every flag of both layouts, and its value where there are choices."""
+    """Check that ``trtllm-build`` knows every flag of both layouts, and its value where there are choices."""
     answer = ask(["trtllm-build", "--help"], BUILD_TIMEOUT_S)
     if answer.failure:
-        yield failed("trtllm-build", answer.failure)
+        yield Outcome("trtllm-build", Verdict.FAIL, answer.failure)
         return
     known = known_flags(answer.output)
     for flag in passed_flags():
@@ -188,8 +176,8 @@ def passed_flags() -> list[Flag]:
     usual, in_fp8 = (build_flags(BuildOptions(), "speech", "bfloat16", kind) for kind in ("none", "fp8"))
     flags = [*usual, *(flag for flag in in_fp8 if flag not in usual)]
     arguments = command(Path("checkpoint"), Path("engine"), Path("cache"), [])
-    places = [Flag(name.removeprefix("--"), "", "") for name in arguments[1::2]]
-    return [*places, *flags]
+    paths = [Flag(name.removeprefix("--"), "", "") for name in arguments[1::2]]
+    return [*paths, *flags]
 
 
 def known_flags(help_text: str) -> dict[str, set[str]]:
@@ -211,19 +199,19 @@ def _flag_problems(flag: Flag, known: dict[str, set[str]]) -> list[str]:
 
 
 def check_converted(directory: Path | None) -> Iterator[Outcome]:
-    """Every tensor that the model asks for is there, in its shape, on each GPU, and no other."""
+    """Check that every tensor that the model asks for is there, in its shape, on each GPU, and no other."""
     if directory is None:
-        yield unchecked("converted checkpoint", "none was named: --checkpoint DIRECTORY")
+        yield Outcome("converted checkpoint", Verdict.UNKNOWN, "none was named: --checkpoint DIRECTORY")
         return
     try:
         options = Manifest.read(directory).options
         headers = [_header(directory / f"rank{rank}.safetensors") for rank in range(options["tp_size"])]
     except (EngineFileError, KeyError, OSError, SafetensorError) as error:
-        yield failed(f"{directory}", f"is no converted checkpoint: {error}")
+        yield Outcome(str(directory), Verdict.FAIL, f"is no converted checkpoint: {error}")
         return
     models, failure = attempt(MODELS)
     if failure:
-        yield unchecked(f"{directory}", failure)
+        yield Outcome(str(directory), Verdict.UNKNOWN, failure)
         return
     model_class = models.QWenForCausalLM if options["layout"] == "merged" else speech_class()
     for rank, header in enumerate(headers):

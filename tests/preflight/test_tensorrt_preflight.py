@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from cosyvoice_runtime import tensorrt as compiled
-from cosyvoice_runtime.preflight.outcome import Verdict
-from cosyvoice_runtime.preflight.symbols import Symbol, check_symbols, overloads
-from cosyvoice_runtime.preflight.tensorrt_llm import TENSORRT, TENSORRT_METHODS, TENSORRT_USED
+from cosyvoice_runtime.preflight.checks import Symbol, Verdict, check_symbols, overloads
+from cosyvoice_runtime.preflight.tensorrt_llm import TENSORRT, TENSORRT_USED
 from cuda_fake import FakeCuda
 from tensorrt_fake import fake_tensorrt
 
@@ -54,12 +53,13 @@ def test_parameter_or_method_that_is_gone_fails(monkeypatch):
 def test_every_method_that_the_engines_call_is_listed():
     """Whatever the fake offers and the code of the engines names is in the list."""
     fake = fake_tensorrt(FakeCuda())
-    owners = [getattr(fake, name) for name in TENSORRT_METHODS]
+    methods = [symbol.name.split(".") for symbol in TENSORRT_USED if "." in symbol.name]
+    owners = [getattr(fake, owner) for owner, _ in methods]
     offered = {name for owner in owners for name in vars(owner) if not name.startswith("_")}
     sources = Path(compiled.__file__).parent.glob("*.py")
     nodes = [node for path in sources for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
     named = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-    listed = {name for methods in TENSORRT_METHODS.values() for name in methods}
+    listed = {method for _, method in methods}
     listed |= {name for symbol in TENSORRT_USED for name in symbol.attributes.split()}
     shared = {"cuda", "inputs", "outputs", "shapes", "check", "serialize"}  # names of other objects as well
     assert (offered & named) - shared <= listed

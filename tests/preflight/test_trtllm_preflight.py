@@ -20,10 +20,9 @@ from safetensors.torch import load_file, save_file
 
 from cosyvoice_runtime.lm.engines.releases import LIBRARIES
 from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import ConversionOptions, convert
-from cosyvoice_runtime.preflight import container
+from cosyvoice_runtime.preflight import checks
 from cosyvoice_runtime.preflight.__main__ import main
-from cosyvoice_runtime.preflight.container import Answer, ask
-from cosyvoice_runtime.preflight.symbols import overloads
+from cosyvoice_runtime.preflight.checks import Answer, ask, overloads
 from cosyvoice_runtime.preflight.tensorrt_llm import known_flags
 from cuda_fake import FakeCuda
 from tensorrt_fake import fake_tensorrt
@@ -39,9 +38,9 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeTrtllm:
     """The pinned container, with a GPU."""
     fake = install(monkeypatch, tmp_path / "fake")
     vars(sys.modules["tensorrt"]).update(vars(fake_tensorrt(FakeCuda(), LIBRARIES["tensorrt"])))
-    monkeypatch.setattr(container, "sys", SimpleNamespace(version_info=(3, 12, 3)))
+    monkeypatch.setattr(checks, "sys", SimpleNamespace(version_info=(3, 12, 3)))
     monkeypatch.setattr(torch.version, "cuda", "13.1")
-    monkeypatch.setattr(container, "cuda_of_driver", lambda: (13, 1))
+    monkeypatch.setattr(checks, "cuda_of_driver", lambda: (13, 1))
     command(tmp_path, "nvidia-smi", f"echo '{GPU.format(driver='590.48.01')}'")
     return fake
 
@@ -113,7 +112,7 @@ def test_without_a_checkpoint_something_is_unchecked(fake, capsys):
 
 
 def test_other_versions_fail(report, monkeypatch):
-    monkeypatch.setattr(container, "sys", SimpleNamespace(version_info=(3, 99, 1)))
+    monkeypatch.setattr(checks, "sys", SimpleNamespace(version_info=(3, 99, 1)))
     monkeypatch.setattr(numpy, "__version__", "2.3.5")
     monkeypatch.setattr(torch.version, "cuda", "12.9")
     monkeypatch.setattr(sys.modules["tensorrt"], "__version__", "11.4.0.106")
@@ -148,7 +147,7 @@ def test_container_without_gpu_fails(report, fake, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("timeout", "program", "check", "told"),
     [
-        ("container.TIMEOUT_S", "nvidia-smi", "gpu", "FAIL nvidia-smi has not answered within 0.2 s; "),
+        ("checks.TIMEOUT_S", "nvidia-smi", "gpu", "FAIL nvidia-smi has not answered within 0.2 s; "),
         (
             "tensorrt_llm.BUILD_TIMEOUT_S",
             "trtllm-build",
@@ -196,7 +195,7 @@ def test_driver_is_new_enough_or_the_compatibility_package_stands_in(
     report, tmp_path, monkeypatch, version, cuda, status, text
 ):
     command(tmp_path, "nvidia-smi", f"echo '{GPU.format(driver=version)}'")
-    monkeypatch.setattr(container, "cuda_of_driver", lambda: cuda)
+    monkeypatch.setattr(checks, "cuda_of_driver", lambda: cuda)
     found, wrong = report()
     assert found == status
     assert (wrong == {}) if text is None else wrong["driver"].startswith(text)
@@ -204,7 +203,7 @@ def test_driver_is_new_enough_or_the_compatibility_package_stands_in(
 
 def test_driver_of_the_same_cuda_is_a_failure_where_somebody_insists(report, tmp_path, monkeypatch):
     command(tmp_path, "nvidia-smi", f"echo '{GPU.format(driver='580.95.05')}'")
-    monkeypatch.setattr(container, "cuda_of_driver", lambda: (13, 0))
+    monkeypatch.setattr(checks, "cuda_of_driver", lambda: (13, 0))
     status, wrong = report(None, "--strict")
     assert (status, list(wrong)) == (1, ["driver"])
     assert wrong["driver"].endswith(
@@ -216,12 +215,12 @@ def test_driver_of_the_same_cuda_is_a_failure_where_somebody_insists(report, tmp
 def test_remedy_for_an_older_driver_passes_the_preflight(report, tmp_path, monkeypatch):
     """It names a driver, which is then accepted, and no other container, which is not."""
     command(tmp_path, "nvidia-smi", f"echo '{GPU.format(driver='570.133.20')}'")
-    monkeypatch.setattr(container, "cuda_of_driver", lambda: (12, 8))
+    monkeypatch.setattr(checks, "cuda_of_driver", lambda: (12, 8))
     remedy = re.search(
         r"update it to (\d+) or newer, at best to 590\.44, or on a data-centre", report()[1]["driver"]
     )
     command(tmp_path, "nvidia-smi", f"echo '{GPU.format(driver=remedy[1])}'")
-    monkeypatch.setattr(container, "cuda_of_driver", lambda: (13, 0))
+    monkeypatch.setattr(checks, "cuda_of_driver", lambda: (13, 0))
     assert report()[0] == 0
 
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from cosyvoice_runtime.lm.engines.vllm import startup
-from cosyvoice_runtime.preflight import container
+from cosyvoice_runtime.preflight import checks
 from cosyvoice_runtime.preflight.__main__ import main
 from cosyvoice_runtime.preflight.vllm import USED
 from cosyvoice_runtime.settings import Machine, Settings
@@ -21,14 +21,14 @@ from vllm_fake import install
 def report(monkeypatch, tmp_path: Path, capsys) -> Callable[[str], tuple[int, dict[str, str]]]:
     """``report(driver)`` gives the exit status, and what did not pass by what was looked at."""
     install(monkeypatch)
-    monkeypatch.setattr(container, "sys", SimpleNamespace(version_info=(3, 12, 3)))
-    monkeypatch.setattr(container, "cuda_of_driver", lambda: (13, 1))
+    monkeypatch.setattr(checks, "sys", SimpleNamespace(version_info=(3, 12, 3)))
+    monkeypatch.setattr(checks, "cuda_of_driver", lambda: (13, 1))
 
     def run(version: str = "610.43.02") -> tuple[int, dict[str, str]]:
         program = tmp_path / "nvidia-smi"
         program.write_text(f"#!/bin/sh\necho 'NVIDIA H100, {version}, 81559 MiB'\n")
         program.chmod(0o755)
-        monkeypatch.setattr(container, "QUERY", [str(program)])
+        monkeypatch.setattr(checks, "QUERY", [str(program)])
         status = main(["--engine", "vllm"])
         lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[:-1]]
         words = [(verdict, *rest.split("  ", 1)) for verdict, rest in lines if verdict != "pass"]
@@ -52,7 +52,7 @@ def test_driver_of_the_same_cuda_is_a_warning(report, version):
 
 
 def test_driver_of_an_older_cuda_fails(report, monkeypatch):
-    monkeypatch.setattr(container, "cuda_of_driver", lambda: (12, 8))
+    monkeypatch.setattr(checks, "cuda_of_driver", lambda: (12, 8))
     status, wrong = report("570.133.20")
     assert (status, list(wrong)) == (1, ["driver"])
     assert "update it to 580 or newer" in wrong["driver"]
