@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from contextlib import suppress
 from typing import Any
@@ -73,8 +72,3 @@ async def _cancel(call: Any, ending: Coroutine[Any, Any, object]) -> None:
     call.cancel()
     with suppress(asyncio.CancelledError, asyncio.InvalidStateError, grpc.RpcError):
         await ending
-
-
-def new_call_id() -> str:
-    """A new name for a call, which nobody can guess."""
-    return secrets.token_hex(16)

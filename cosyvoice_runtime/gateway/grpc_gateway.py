@@ -16,7 +16,7 @@ from tritonclient.utils import serialize_byte_tensor
 
 from cosyvoice_runtime.errors import ClientGoneError
 from cosyvoice_runtime.gateway.audit import CallAudit
-from cosyvoice_runtime.gateway.departures import Departures, new_call_id
+from cosyvoice_runtime.gateway.departures import Departures
 from cosyvoice_runtime.gateway.grpc_stream import (
     SMALL_BYTES,
     Admitted,
@@ -52,6 +52,7 @@ from cosyvoice_runtime.process.headers import (
     CLIENT_HEADER,
     LEFT_HEADER,
     REQUEST_HEADER,
+    new_call_id,
     request_name,
 )
 from cosyvoice_runtime.process.listening import DIRECT, own_addresses, split_port, with_port

@@ -16,7 +16,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from cosyvoice_runtime.gateway.audit import CallAudit
 from cosyvoice_runtime.gateway.body_check import BodyCheck, BodyQuestion, encoding_of, unpack
 from cosyvoice_runtime.gateway.connections import IDLE_S, Connections, is_ours, log_accept_errors
-from cosyvoice_runtime.gateway.departures import Departures, new_call_id
+from cosyvoice_runtime.gateway.departures import Departures
 from cosyvoice_runtime.gateway.limits import LoadShedder, PendingBytes, SlowReaderTimeout, most_connections
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.policy import (
@@ -35,6 +35,7 @@ from cosyvoice_runtime.process.headers import (
     CLIENT_HEADER,
     LEFT_HEADER,
     REQUEST_HEADER,
+    new_call_id,
     request_name,
 )
 from cosyvoice_runtime.process.listening import bound, own_addresses, split_port

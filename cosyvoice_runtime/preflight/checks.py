@@ -46,9 +46,7 @@ class Outcome(NamedTuple):
 
 def judged(check: str, problems: Sequence[str], text: str = "") -> Outcome:
     """A failure with these problems, or a pass with this text."""
-    return (
-        Outcome(check, Verdict.FAIL, "; ".join(problems)) if problems else Outcome(check, Verdict.PASS, text)
-    )
+    return Outcome(check, Verdict.FAIL if problems else Verdict.PASS, "; ".join(problems) or text)
 
 
 @dataclass(frozen=True)

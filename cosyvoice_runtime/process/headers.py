@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 import uuid
 
 PROBE_KEY_VARIABLE = "SUPERVISOR_PROBE_KEY"
@@ -28,3 +29,8 @@ GIVEN_NAME = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 def request_name(given: str | None) -> str:
     """The given name of a request if it is valid, else a new one."""
     return given if given and GIVEN_NAME.fullmatch(given) else f"req_{uuid.uuid4().hex}"
+
+
+def new_call_id() -> str:
+    """A new name for a call, which nobody can guess."""
+    return secrets.token_hex(16)

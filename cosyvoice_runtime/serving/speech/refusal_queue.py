@@ -1,4 +1,4 @@
-"""The queue of refused clients: whether one more utterance is admitted, and what others are told."""
+"""The utterances that a machine can speak at a time, and the queue of clients that were refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,109 @@ from typing import Any
 import numpy as np
 
 from cosyvoice_runtime.errors import OverloadedError
-from cosyvoice_runtime.serving.speech.capacity import Capacity
+
+MOST_LEARNED = 128
+"""The most utterances at a time if the settings have no limit."""
+FIRST_MARGIN, LEAST_MARGIN, MOST_MARGIN = 2.0, 1.5, 4.0
+"""The speed reserved for a listener in seconds of speech a second: at the start, and its bounds. A listener
+needs one; the rest serves new utterances, whose first chunk has priority."""
+LATE, IN_TIME = 1.03, 0.99997
+"""The factors of the margin for a late chunk and for one in time. They balance when one of 1,000 chunks is
+late: an utterance has about six, so 99 of 100 utterances are continuous."""
+APART_S = 1.0
+"""Late chunks closer together than this have one cause, because a stall delays all utterances."""
+MEMORY_S = 10.0
+"""The time constant of the averages, in seconds of utterances in progress."""
+ENOUGH_S = 3.0
+"""The seconds of utterances in progress after which the averages are meaningful."""
+
+
+class Capacity:
+    """Learns from each chunk while utterances are spoken.
+
+    A machine that is busy shows what it can. One that has little to do shows at least what it can: that never
+    lowers the limit. So a GPU that speaks faster to many at a time grows into its limit, and a slow machine,
+    or one that others use, shrinks to its own.
+
+    Args:
+        learned: this field of ``BOARD``, shared by all processes.
+    """
+
+    def __init__(self, learned: Any) -> None:
+        self._learned = learned
+
+    def fix(self, limit: int | None) -> None:
+        """Set the limit for all processes; None learns it."""
+        self._learned["fixed"] = limit or 0
+
+    @property
+    def limit(self) -> int:
+        """The most utterances that may be spoken at a time; at least one."""
+        return self.keeps_up_with if self.learns else int(self._learned["fixed"])
+
+    @property
+    def keeps_up_with(self) -> int:
+        """The utterances for which the machine is fast enough, as far as is known; at least one."""
+        return min(max(int(self.speed / self._margin), 1), MOST_LEARNED)
+
+    @property
+    def known(self) -> bool:
+        """Whether the limit is more than a guess."""
+        return not self.learns or self.speed > 0
+
+    @property
+    def speed(self) -> float:
+        """The seconds of speech that the machine makes in a second; 0 if unknown."""
+        return float(self._learned["speed"])
+
+    @property
+    def learns(self) -> bool:
+        """Whether the limit depends on the speed."""
+        return not self._learned["fixed"]
+
+    def start(self, speed: float) -> None:
+        """Start with a speed that was measured before the first client."""
+        self._learned["speed"] = speed
+
+    def spoke(self, audio_s: float, held_s: float, crowd: float) -> None:
+        """Learn from a chunk.
+
+        Args:
+            audio_s: seconds of speech in it.
+            held_s: seconds since the utterance's last chunk, or since it was admitted.
+            crowd: utterances in progress meanwhile, including this one.
+        """
+        learned = self._learned
+        kept = math.exp(-held_s / MEMORY_S)
+        learned["audio_s"] = learned["audio_s"] * kept + audio_s
+        learned["held_s"] = learned["held_s"] * kept + held_s
+        learned["crowd_s"] = learned["crowd_s"] * kept + held_s * crowd
+        if learned["held_s"] >= ENOUGH_S:
+            self._conclude(learned["crowd_s"] / learned["held_s"])
+
+    def played(self, late: bool, now_s: float) -> None:
+        """Learn whether playback paused before a chunk (`Playback.underruns`).
+
+        Args:
+            now_s: monotonic, the same for all processes.
+        """
+        if late and now_s < self._learned["late_s"] + APART_S:
+            return
+        if late:
+            self._learned["late_s"] = now_s
+        margin = self._margin * (LATE if late else IN_TIME)
+        self._learned["margin"] = min(max(margin, LEAST_MARGIN), MOST_MARGIN)
+
+    @property
+    def _margin(self) -> float:
+        return float(self._learned["margin"]) or FIRST_MARGIN
+
+    def _conclude(self, crowd: float) -> None:
+        """The speed of all utterances: the speed of one times their number."""
+        speed = self._learned["audio_s"] / self._learned["held_s"] * crowd
+        if crowd > self.limit / 2 or speed > self.speed:
+            self._learned["speed"] = speed
+
 
 UNNAMED = 1
 """The number of clients without a name. They are not distinguished: each refusal makes a ticket, and any such

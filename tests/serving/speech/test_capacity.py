@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from cosyvoice_runtime.serving.speech.board import open_board
-from cosyvoice_runtime.serving.speech.capacity import (
+from cosyvoice_runtime.serving.speech.refusal_queue import (
     FIRST_MARGIN,
     LEAST_MARGIN,
     MOST_LEARNED,
