@@ -15,7 +15,7 @@ import re
 import sys
 from pathlib import Path
 
-from cosyvoice_runtime.settings.template import TemplateError, fill, placeholders, require_used
+from cosyvoice_runtime.settings.repository import TemplateError, fill, placeholders, require_used
 
 SUBSTITUTION = re.compile(r"(?P<key>(?:\\.|[^\\:])+):(?P<value>(?:\\.|[^\\])*)", re.DOTALL)
 BETWEEN_SUBSTITUTIONS = re.compile(r"((?:\\.|[^\\,])*)(?:,|$)", re.DOTALL)

@@ -19,7 +19,7 @@ WITHOUT_TORCH = (
 )  # fmt: skip
 """Packages and modules that a machine without torch runs: a server on a CPU, its clients, its voices."""
 WITH_TORCH = {
-    "checkpoint.as_torch", "checkpoint.huggingface", "checkpoint.safetensors_writer",
+    "checkpoint.as_torch",
     "engine.runtimes.device", "engine.runtimes.torch_graphs", "engine.runtimes.torch_memory",
     "engine.runtimes.torch_runtime", "engine.runtimes.torch_token2wav",
     "flow.kernels", "flow.torch",

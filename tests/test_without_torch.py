@@ -12,8 +12,7 @@ import pytest
 import soundfile
 
 from cosyvoice_runtime.checkpoint import Layout
-from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
-from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer
+from cosyvoice_runtime.voice.extractors import SpeakerEncoder, SpeechTokenizer
 from making import make_checkpoint
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from cosyvoice_runtime.checkpoint import Layout
-from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
+from cosyvoice_runtime.checkpoint.merged_vocabulary import tokenizer_length
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply
 
 TOKENS, GROUP_TOKENS, PERIOD_S = 250, 25, 0.1

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cosyvoice_runtime.audio.spectra import slaney_filters
+from cosyvoice_runtime.audio.mel import slaney_filters
 
 RATE = 24_000
 WINDOW, HOP = 512, 120

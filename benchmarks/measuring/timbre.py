@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.distributions import MultivariateNormal, Normal
 
-from cosyvoice_runtime.audio.spectra import slaney_filters
+from cosyvoice_runtime.audio.mel import slaney_filters
 from demo_voice.training.f0 import track_f0
 
 RATE = 16_000

@@ -35,8 +35,7 @@ from cosyvoice_runtime.settings import Settings
 from cosyvoice_runtime.text import TextFrontEnd, read_tokenizer
 from cosyvoice_runtime.token2wav.flow_prompt import flow_prompt
 from cosyvoice_runtime.voice.build import assemble_voice, extractor_samples, prompt_mel
-from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
-from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer
+from cosyvoice_runtime.voice.extractors import SpeakerEncoder, SpeechTokenizer
 from cosyvoice_runtime.voice.voice import Voice
 
 SENTENCE = "Hello there, this is a known sentence."

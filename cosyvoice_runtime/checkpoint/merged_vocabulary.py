@@ -1,15 +1,44 @@
-"""One vocabulary of text, speech and control ids, as engines that know a single table of tokens use it."""
+"""Ids of text tokens beyond the vocabulary's own, and one vocabulary of text, speech and control ids."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.json_file import read_json
 from cosyvoice_runtime.checkpoint.layout import Layout
-from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
+from cosyvoice_runtime.families.tokens import END_OF_PROMPT, SPECIAL_TOKENS
+from cosyvoice_runtime.families.whisper_tokens import read_ranks
+
+
+def special_token_ids(vocabulary_size: int, tokens: Sequence[str] = SPECIAL_TOKENS) -> dict[str, int]:
+    """Id of each special token after a ``vocab.json`` of ``vocabulary_size`` entries."""
+    return {token: vocabulary_size + place for place, token in enumerate(tokens)}
+
+
+def end_of_prompt_id(layout: Layout) -> int | None:
+    """Text id with which the instruction ends that every prompt must hold; None where none is needed."""
+    family = layout.family
+    if not family.needs_end_of_prompt:
+        return None
+    return special_token_ids(len(read_json(layout.vocabulary)), family.special_tokens)[END_OF_PROMPT]
+
+
+def tokenizer_length(layout: Layout) -> int:
+    """Number of text ids in use: the byte-level vocabulary and the family's special tokens (CosyVoice2:
+    151663, CosyVoice-300M: 51866)."""
+    family = layout.family
+    read = read_json if family.has_qwen2 else read_ranks
+    return len(read(layout.vocabulary)) + len(family.special_tokens)
+
 
 ROWS_MULTIPLE = 128
 """Embedding and head are padded to a multiple of it, for aligned matrix products."""
+SILENT = -16384.0
+"""Bias of rows that are no speech id. It is finite so that arithmetic on logits (temperature, penalties, sums
+with a bias) never meets inf - inf, and a power of two, so that it is the same number in float32, float16 and
+bfloat16; its probability is exactly 0 in each."""
 NUM_STOPS = 3
 """CosyVoice2's speech ids that end the speech; they follow the speech codes."""
 
@@ -74,13 +103,6 @@ class MergedVocabulary:
     def speech(self) -> slice:
         """Codes and stop ids, among the rows of embedding and head."""
         return slice(self.speech_offset, self.sos_id)
-
-    @property
-    def tokens(self) -> list[str]:
-        """Text forms of everything after the text tokens."""
-        codes = [f"<|s_{code}|>" for code in range(len(self.code_ids))]
-        stops = [f"<|eos{number}|>" for number in range(1, self.num_stops + 1)]
-        return [*codes, *stops, "<|sos|>", "<|task_id|>"]
 
     @property
     def shortest_prompt(self) -> list[int]:

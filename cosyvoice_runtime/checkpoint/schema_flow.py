@@ -12,8 +12,15 @@ from cosyvoice_runtime.checkpoint.config_flow import (
     RegulatedEncoderConfig,
     ResamplingEstimatorConfig,
 )
-from cosyvoice_runtime.checkpoint.schema_lm import ENCODER_NORMS, relative_stack
-from cosyvoice_runtime.checkpoint.shapes import Schema, convolution, linear, norm, prefixed
+from cosyvoice_runtime.checkpoint.schema import (
+    ENCODER_NORMS,
+    Schema,
+    convolution,
+    linear,
+    norm,
+    prefixed,
+    relative_stack,
+)
 
 TIME_SINUSOID = 256
 POSITION_KERNEL, POSITION_GROUPS = 31, 16

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,96 @@ from typing import Any
 from cosyvoice_runtime.checkpoint import hyperpyyaml
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.config_lm import WHOLE_TEXTS
+from cosyvoice_runtime.checkpoint.hyperpyyaml import Tagged
 from cosyvoice_runtime.checkpoint.json_file import read_json
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.errors import CheckpointError, shorten
 from cosyvoice_runtime.families import load
+
+Section = Mapping[str, Any]
+"""Arguments of one published class, by name."""
+
+
+def speech_lm_sizes(llm: Section, qwen2: Section) -> dict[str, Any]:
+    """Fields of :class:`~cosyvoice_runtime.checkpoint.config.SpeechLMConfig`."""
+    return {
+        "hidden_size": qwen2["hidden_size"],
+        "intermediate_size": qwen2["intermediate_size"],
+        "num_layers": qwen2["num_hidden_layers"],
+        "num_heads": qwen2["num_attention_heads"],
+        "num_kv_heads": qwen2["num_key_value_heads"],
+        "text_vocab_size": qwen2["vocab_size"],
+        "speech_tokens": llm["speech_token_size"],
+        "rope_theta": float(qwen2["rope_theta"]),
+        "rms_norm_eps": float(qwen2["rms_norm_eps"]),
+        "max_positions": qwen2["max_position_embeddings"],
+        "mix_ratio": (llm["mix_ratio"][0], llm["mix_ratio"][1]),
+    }
+
+
+def flow_sizes(flow: Section, cfm: Section) -> dict[str, Any]:
+    """Fields of :class:`~cosyvoice_runtime.checkpoint.config.FlowConfig` but its two large parts."""
+    scheduler = cfm["cfm_params"]["t_scheduler"]
+    require("cfm_params.t_scheduler", scheduler == "cosine", scheduler, "cosine")
+    return {
+        "token_vocab_size": flow["vocab_size"],
+        "token_width": flow["input_size"],
+        "mel_bins": flow["output_size"],
+        "speaker_dim": flow["spk_embed_dim"],
+        "lookahead_tokens": flow["pre_lookahead_len"],
+        "frames_per_token": flow["token_mel_ratio"],
+        "token_rate": flow["input_frame_rate"],
+        "cfg_rate": float(cfm["cfm_params"]["inference_cfg_rate"]),
+    }
+
+
+def vocoder_sizes(hift: Section, f0: Section) -> dict[str, Any]:
+    """Fields of :class:`~cosyvoice_runtime.checkpoint.config.VocoderConfig`."""
+    return {
+        "mel_bins": hift["in_channels"],
+        "base_channels": hift["base_channels"],
+        "num_harmonics": hift["nb_harmonics"],
+        "sample_rate": hift["sampling_rate"],
+        "sine_amplitude": float(hift["nsf_alpha"]),
+        "noise_std": float(hift["nsf_sigma"]),
+        "voiced_threshold_hz": float(hift["nsf_voiced_threshold"]),
+        "upsample_rates": tuple(hift["upsample_rates"]),
+        "upsample_kernels": tuple(hift["upsample_kernel_sizes"]),
+        "istft_size": hift["istft_params"]["n_fft"],
+        "istft_hop": hift["istft_params"]["hop_len"],
+        "resblock_kernels": tuple(hift["resblock_kernel_sizes"]),
+        "resblock_dilations": tuple(tuple(row) for row in hift["resblock_dilation_sizes"]),
+        "source_kernels": tuple(hift["source_resblock_kernel_sizes"]),
+        "source_dilations": tuple(tuple(row) for row in hift["source_resblock_dilation_sizes"]),
+        "leaky_slope": float(hift["lrelu_slope"]),
+        "audio_limit": float(hift["audio_limit"]),
+        "f0_channels": f0["cond_channels"],
+    }
+
+
+def require(name: str, holds: bool, value: object, expected: str) -> None:
+    """Raise CheckpointError unless a key has the one value that is supported."""
+    if not holds:
+        raise CheckpointError(f"configuration: {name} is {value!r}; only {expected} is supported")
+
+
+def arguments(key: str, node: Any, class_name: str) -> dict[str, Any]:
+    """Arguments of a published class.
+
+    Raises:
+        CheckpointError: the node is no such class.
+    """
+    if not isinstance(node, Tagged) or not isinstance(node.arguments, dict):
+        raise CheckpointError(f"{key}: expected !new:...{class_name} with arguments, found {shorten(node)}")
+    if node.class_name != class_name:
+        raise CheckpointError(f"{key}: {node.tag} is not supported; only {class_name} is")
+    return node.arguments
+
+
+def unwrapped(node: Any) -> Any:
+    """``cfm_params`` is published as ``!new:omegaconf.DictConfig`` with its dictionary under ``content``."""
+    return node.arguments["content"] if isinstance(node, Tagged) else node
+
 
 LARGEST_NUMBER = 10_000_000
 """Above every published size and constant (rope_theta is 1e6)."""

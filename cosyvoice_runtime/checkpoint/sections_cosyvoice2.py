@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from cosyvoice_runtime.checkpoint import hyperpyyaml
-from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.config import ModelConfig, VocoderConfig
 from cosyvoice_runtime.checkpoint.config_flow import EncoderConfig, EstimatorConfig, FlowConfig
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
-from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
-from cosyvoice_runtime.checkpoint.published_sizes import (
+from cosyvoice_runtime.checkpoint.sections import (
     Section,
     arguments,
     flow_sizes,

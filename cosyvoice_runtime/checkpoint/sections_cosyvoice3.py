@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from cosyvoice_runtime.checkpoint import hyperpyyaml
-from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.config import CausalVocoderConfig, ModelConfig
 from cosyvoice_runtime.checkpoint.config_flow import DiTConfig, FlowConfig, LookAheadConfig
 from cosyvoice_runtime.checkpoint.config_lm import OneTableSpeechLMConfig
-from cosyvoice_runtime.checkpoint.config_vocoder import CausalVocoderConfig
-from cosyvoice_runtime.checkpoint.published_sizes import (
+from cosyvoice_runtime.checkpoint.sections import (
     Section,
     arguments,
     flow_sizes,

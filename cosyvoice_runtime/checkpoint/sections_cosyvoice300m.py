@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cosyvoice_runtime.checkpoint import hyperpyyaml
-from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.config import ModelConfig, SampledPhaseVocoderConfig, VocoderConfig
 from cosyvoice_runtime.checkpoint.config_flow import (
     RegulatedEncoderConfig,
     RegulatedFlowConfig,
@@ -22,8 +22,7 @@ from cosyvoice_runtime.checkpoint.config_lm import (
     RelativeEncoderConfig,
     TransformerLMConfig,
 )
-from cosyvoice_runtime.checkpoint.config_vocoder import SampledPhaseVocoderConfig, VocoderConfig
-from cosyvoice_runtime.checkpoint.published_sizes import (
+from cosyvoice_runtime.checkpoint.sections import (
     Section,
     arguments,
     require,

@@ -13,8 +13,7 @@ from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.layout import Layout, Part
 from cosyvoice_runtime.checkpoint.pt_file import read_pt
 from cosyvoice_runtime.checkpoint.safetensors_file import read_safetensors
-from cosyvoice_runtime.checkpoint.schema import part_schema
-from cosyvoice_runtime.checkpoint.shapes import Schema
+from cosyvoice_runtime.checkpoint.schema import Schema, part_schema
 from cosyvoice_runtime.checkpoint.trained_file import TEXT_HEAD as TEXT_HEAD
 from cosyvoice_runtime.checkpoint.trained_file import TEXT_TABLE as TEXT_TABLE
 from cosyvoice_runtime.checkpoint.trained_file import leaves_of, pick

@@ -18,7 +18,7 @@ import numpy as np
 
 from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.layout import Part
-from cosyvoice_runtime.checkpoint.shapes import Schema
+from cosyvoice_runtime.checkpoint.schema import Schema
 from cosyvoice_runtime.checkpoint.tensor_pickle import Skipped
 from cosyvoice_runtime.errors import CheckpointError, shorten
 

@@ -11,9 +11,9 @@ import numpy as np
 from cosyvoice_runtime.checkpoint.checksums import read_checksums
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.layout import PARTS, Layout, Part
+from cosyvoice_runtime.checkpoint.merged_vocabulary import tokenizer_length
 from cosyvoice_runtime.checkpoint.schema import part_schema
 from cosyvoice_runtime.checkpoint.sections import load_config
-from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
 from cosyvoice_runtime.checkpoint.tensors import (
     TEXT_HEAD,
     TEXT_TABLE,

@@ -24,7 +24,7 @@ from cosyvoice_runtime.errors import CheckpointError, EngineFileError
 from cosyvoice_runtime.onnx.cpu_features import CPU_INFO
 from cosyvoice_runtime.settings import Machine, Settings, TensorrtLlmSettings, Token2WavSettings
 from cosyvoice_runtime.settings.model import MANIFEST
-from cosyvoice_runtime.settings.rule import AUTO_NUMBER
+from cosyvoice_runtime.settings.section import AUTO_NUMBER
 from cosyvoice_runtime.settings.token2wav import ONNX_GRAPHS
 
 logger = logging.getLogger(__name__)

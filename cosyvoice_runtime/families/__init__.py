@@ -12,8 +12,8 @@ from cosyvoice_runtime.families.cosyvoice300m import COSYVOICE_300M
 from cosyvoice_runtime.families.family import Family, FlowParts, SpeechLmParts, VocoderParts, load
 
 if TYPE_CHECKING:
+    from cosyvoice_runtime.checkpoint.config import VocoderConfig
     from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
-    from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
 
 FAMILIES = [COSYVOICE2, COSYVOICE3, COSYVOICE_300M]
 DEFAULT = COSYVOICE2

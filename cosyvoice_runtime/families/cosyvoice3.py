@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from cosyvoice_runtime.audio.mel import MelFormat
-from cosyvoice_runtime.families.family import Family, FlowParts, Published, SpeechLmParts, VocoderParts
-from cosyvoice_runtime.families.qwen2 import QWEN2_NEEDS, QWEN2_TOKENIZER, QWEN2_VOCABULARY
+from cosyvoice_runtime.families.family import (
+    QWEN2_NEEDS,
+    QWEN2_TOKENIZER,
+    QWEN2_VOCABULARY,
+    Family,
+    FlowParts,
+    Published,
+    SpeechLmParts,
+    VocoderParts,
+)
 from cosyvoice_runtime.families.tokens import END_OF_PROMPT, SPECIAL_TOKENS_AND_UNITS
 
 COSYVOICE3 = Family(
@@ -28,7 +36,7 @@ COSYVOICE3 = Family(
     tokenizer=QWEN2_TOKENIZER,
     speech_lm=SpeechLmParts(
         config="cosyvoice_runtime.checkpoint.config_lm:OneTableSpeechLMConfig",
-        tensors="cosyvoice_runtime.checkpoint.schema_lm:qwen2_lm_schema",
+        tensors="cosyvoice_runtime.checkpoint.schema:qwen2_lm_schema",
         network="cosyvoice_runtime.lm.torch.network:SpeechLM.from_tensors",
         made_length="making.length:shape_length",
     ),
@@ -46,7 +54,7 @@ COSYVOICE3 = Family(
         tensorrt_estimator="cosyvoice_runtime.tensorrt.token2wav_engines:EngineDiT",
     ),
     vocoder=VocoderParts(
-        config="cosyvoice_runtime.checkpoint.config_vocoder:CausalVocoderConfig",
+        config="cosyvoice_runtime.checkpoint.config:CausalVocoderConfig",
         networks="cosyvoice_runtime.vocoder.torch.causal:networks",
         context="cosyvoice_runtime.vocoder.geometry:causal_context",
         onnx_source="cosyvoice_runtime.vocoder.onnx.source:CpuStaircaseSource",

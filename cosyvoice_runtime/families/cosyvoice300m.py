@@ -37,10 +37,10 @@ COSYVOICE_300M = Family(
     speech_lm_needs=TRANSFORMER_NEEDS,
     second_mib=(0.0, 0.0),
     read_config="cosyvoice_runtime.checkpoint.sections_cosyvoice300m:read_config",
-    tokenizer="cosyvoice_runtime.text.whisper_tokenizer:WhisperTokenizer",
+    tokenizer="cosyvoice_runtime.text.tokenizer:WhisperTokenizer",
     speech_lm=SpeechLmParts(
         config="cosyvoice_runtime.checkpoint.config_lm:TransformerLMConfig",
-        tensors="cosyvoice_runtime.checkpoint.schema_lm:transformer_lm_schema",
+        tensors="cosyvoice_runtime.checkpoint.schema:transformer_lm_schema",
         network="cosyvoice_runtime.lm.torch.transformer_lm:TransformerLM.from_tensors",
         made_length="making.length_cosyvoice300m:shape_relative_length",
     ),
@@ -53,7 +53,7 @@ COSYVOICE_300M = Family(
         runtime="cosyvoice_runtime.engine.runtimes.torch_runtime:open_chunked",
     ),
     vocoder=VocoderParts(
-        config="cosyvoice_runtime.checkpoint.config_vocoder:SampledPhaseVocoderConfig",
+        config="cosyvoice_runtime.checkpoint.config:SampledPhaseVocoderConfig",
         networks="cosyvoice_runtime.vocoder.torch.sampled_phase:networks",
         context="cosyvoice_runtime.vocoder.geometry:centred_context",
     ),

@@ -17,9 +17,8 @@ from cosyvoice_client.chunk import AudioChunk
 from cosyvoice_client.command import INTERRUPTED, TEXT_HELP, add_output
 from cosyvoice_client.delivery import deliver, target
 from cosyvoice_client.errors import ClientError
-from cosyvoice_runtime.audio.audio import Audio
+from cosyvoice_runtime.audio.audio import MAX_SECONDS, Audio
 from cosyvoice_runtime.audio.read import read_audio
-from cosyvoice_runtime.audio.reference import MAX_SECONDS
 from cosyvoice_runtime.checkpoint import Layout, load_speakers
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm import SamplingOptions

@@ -11,7 +11,7 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from cosyvoice_runtime.checkpoint.shapes import Schema
+from cosyvoice_runtime.checkpoint.schema import Schema
 from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.lm.engines.releases import LIBRARIES, TRTLLM_CONTAINER
 from cosyvoice_runtime.lm.engines.tensorrt_llm.build import (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from cosyvoice_runtime.settings.model import ModelSettings, require_order
-from cosyvoice_runtime.settings.rule import AUTO, AUTO_NUMBER, OR_AUTO, Accepted, Flag
+from cosyvoice_runtime.settings.section import AUTO, AUTO_NUMBER, OR_AUTO, Accepted, Flag
 
 if TYPE_CHECKING:
     from typing import Self

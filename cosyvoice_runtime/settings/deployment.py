@@ -14,17 +14,15 @@ from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.settings.cosyvoice2 import GPU_FIRST_HOP, CosyVoice2Settings
 from cosyvoice_runtime.settings.extractors import AudioTokenizerSettings, SpeakerEmbeddingSettings
 from cosyvoice_runtime.settings.front import FrontSettings
-from cosyvoice_runtime.settings.gpu_asked import require_gpus, tell_unused_gpu
 from cosyvoice_runtime.settings.gpu_memory import (
     OTHERS_GIB,
     divide_one_gpu,
     on_one_gpu,
     with_carried_slots,
 )
-from cosyvoice_runtime.settings.machine import Machine
+from cosyvoice_runtime.settings.machine import Machine, require_gpus, tell_unused_gpu
 from cosyvoice_runtime.settings.model import gpu_number
-from cosyvoice_runtime.settings.rule import AUTO
-from cosyvoice_runtime.settings.section import Section, unknown_key
+from cosyvoice_runtime.settings.section import AUTO, Section, unknown_key
 from cosyvoice_runtime.settings.server import ServerSettings
 from cosyvoice_runtime.settings.tensorrt_llm import TensorrtLlmSettings
 from cosyvoice_runtime.settings.token2wav import Token2WavSettings

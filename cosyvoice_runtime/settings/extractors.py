@@ -15,7 +15,7 @@ from cosyvoice_runtime.settings.model import (
     require_device,
     resolved_device,
 )
-from cosyvoice_runtime.settings.rule import AUTO
+from cosyvoice_runtime.settings.section import AUTO
 
 if TYPE_CHECKING:
     from typing import Self

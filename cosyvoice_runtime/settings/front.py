@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import Field, model_validator
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.settings.rule import Flag, GrpcAddress, Names, OptionalPath
-from cosyvoice_runtime.settings.section import Section
+from cosyvoice_runtime.settings.section import Flag, GrpcAddress, Names, OptionalPath, Section
 
 if TYPE_CHECKING:
     from typing import Self

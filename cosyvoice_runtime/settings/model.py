@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.settings.rule import AUTO, AUTO_NUMBER, EXACT, OR_AUTO, Accepted
-from cosyvoice_runtime.settings.section import Section
+from cosyvoice_runtime.settings.section import AUTO, AUTO_NUMBER, EXACT, OR_AUTO, Accepted, Section
 
 if TYPE_CHECKING:
     from typing import Self

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.settings.model import CPU, MANIFEST
-from cosyvoice_runtime.settings.rule import AUTO
+from cosyvoice_runtime.settings.section import AUTO
 
 if TYPE_CHECKING:
     from cosyvoice_runtime.families import Family

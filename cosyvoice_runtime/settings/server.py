@@ -7,8 +7,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from cosyvoice_runtime.settings.rule import Flag, Names, OptionalPath
-from cosyvoice_runtime.settings.section import Section
+from cosyvoice_runtime.settings.section import Flag, Names, OptionalPath, Section
 
 EVERY_MODEL = ("*",)
 """In place of the names of open models: all of them."""

@@ -16,8 +16,8 @@ from cosyvoice_runtime.settings.model import (
     require_order,
     resolved_device,
 )
-from cosyvoice_runtime.settings.rule import AUTO, AUTO_NUMBER, OR_AUTO, Flag
 from cosyvoice_runtime.settings.runtime_choice import RuntimeChoice, RuntimeChooser, changed
+from cosyvoice_runtime.settings.section import AUTO, AUTO_NUMBER, OR_AUTO, Flag
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,8 +21,8 @@ from cosyvoice_runtime.settings.model import (
     resolved_device,
     whole_or_exact,
 )
-from cosyvoice_runtime.settings.rule import AUTO, AUTO_NUMBER, EXACT, OR_AUTO, Accepted, Flag
 from cosyvoice_runtime.settings.runtime_choice import RuntimeChoice, RuntimeChooser, changed
+from cosyvoice_runtime.settings.section import AUTO, AUTO_NUMBER, EXACT, OR_AUTO, Accepted, Flag
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

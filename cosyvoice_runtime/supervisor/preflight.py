@@ -8,8 +8,7 @@ from pathlib import Path
 
 from cosyvoice_runtime.process.file_limit import file_limit_problem
 from cosyvoice_runtime.settings import ServerSettings
-from cosyvoice_runtime.settings.repository import read_parameter
-from cosyvoice_runtime.settings.template import TemplateError, placeholders
+from cosyvoice_runtime.settings.repository import TemplateError, placeholders, read_parameter
 from cosyvoice_runtime.supervisor import shared_memory
 from cosyvoice_runtime.supervisor.errors import PreflightError
 from cosyvoice_runtime.supervisor.server_ports import ServerPorts

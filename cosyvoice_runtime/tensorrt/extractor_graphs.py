@@ -15,8 +15,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from cosyvoice_runtime.audio.fbank import FBANK_BINS
-from cosyvoice_runtime.audio.mel import LOG_MEL_BINS
+from cosyvoice_runtime.audio.mel import FBANK_BINS, LOG_MEL_BINS
 from cosyvoice_runtime.errors import CheckpointError
 
 logger = logging.getLogger(__name__)

@@ -3,7 +3,6 @@
 from cosyvoice_runtime.text.clauses import Clause, ClauseStream
 from cosyvoice_runtime.text.frontend import TextFrontEnd
 from cosyvoice_runtime.text.lexicon import Lexicon
-from cosyvoice_runtime.text.segment_stream import EAGER, SegmentStream
 from cosyvoice_runtime.text.split import SplitLimits
 from cosyvoice_runtime.text.tokenizer import (
     TextPrompt,
@@ -15,11 +14,9 @@ from cosyvoice_runtime.text.tokenizer import (
 )
 
 __all__ = [
-    "EAGER",
     "Clause",
     "ClauseStream",
     "Lexicon",
-    "SegmentStream",
     "SplitLimits",
     "TextFrontEnd",
     "TextPrompt",

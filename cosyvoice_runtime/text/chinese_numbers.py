@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from cosyvoice_runtime.text.rules import Read, Rule, apply, read_by_clause, rule
-from cosyvoice_runtime.text.symbols import EAST_ASIAN_NUMERALS, plain
+from cosyvoice_runtime.text.rules import EAST_ASIAN_NUMERALS, Read, Rule, apply, plain, read_by_clause, rule
 
 _HAN = "\u3007\u3400-\u9fff"
 # Bounded, since the library holds the interpreter's lock for about 0.5 ms per character.

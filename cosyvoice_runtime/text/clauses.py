@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from cosyvoice_runtime.language_names import AUTO
 from cosyvoice_runtime.speakable import is_speakable
-from cosyvoice_runtime.text.language import resolve
-from cosyvoice_runtime.text.language_tag import LanguageTags
+from cosyvoice_runtime.text.language import LanguageTags, resolve
 from cosyvoice_runtime.text.normalise import Normaliser
 from cosyvoice_runtime.text.polyphones import Pronounced, as_it_is
-from cosyvoice_runtime.text.segment_stream import Rules, sentence_end
-from cosyvoice_runtime.text.split import bounded, complete, sentences
+from cosyvoice_runtime.text.split import Count, SplitStyle, bounded, complete, sentences
+
+Rules = Callable[[str], tuple[SplitStyle, Count]]
+"""Language to its marks and its unit of length."""
+
+# A mark, the quote it closes, spaces, the first character of a word: what is before is settled.
+_SENTENCE_END = re.compile(r"([。？！；：、.?!;:])(?:[\"”]|(?![\"”]))(\s*)(?=([^\W_]|[“\"'\[<(（]))")
+
+
+def sentence_end(text: str, style_up_to: Callable[[int], SplitStyle]) -> int:
+    """Length of the first sentence that is complete whatever follows; 0 if none is yet.
+
+    Args:
+        style_up_to: how the first characters are split, by their number.
+    """
+    for match in _SENTENCE_END.finditer(text):
+        mark, spaces, following = match.groups()
+        is_clear = spaces or not mark.isascii() or not following.isascii()
+        if is_clear and style_up_to(match.end()).ends_sentence(text, match.start()):
+            return match.end()
+    return 0
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import re
 
-from cosyvoice_runtime.text.english_codes import code_rules
-from cosyvoice_runtime.text.english_words import cardinal, decimal, integer
-from cosyvoice_runtime.text.rules import Read, Rule, apply, rule
-from cosyvoice_runtime.text.symbols import CIRCLED, plain
+from cosyvoice_runtime.text.english_words import cardinal, code_rules, decimal, integer
+from cosyvoice_runtime.text.rules import CIRCLED, Read, Rule, apply, plain, rule
 
 # No match starts inside a run of digits: that also keeps long runs linear.
 _NUMBER = r"(?<![0-9])(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?"

@@ -12,12 +12,10 @@ from cosyvoice_runtime.families.tokens import END_OF_PROMPT
 from cosyvoice_runtime.language_names import AUTO
 from cosyvoice_runtime.speakable import is_speakable
 from cosyvoice_runtime.text.clauses import ClauseStream
-from cosyvoice_runtime.text.language import counts_characters
-from cosyvoice_runtime.text.language_tag import LanguageTags
+from cosyvoice_runtime.text.language import LanguageTags, counts_characters
 from cosyvoice_runtime.text.lexicon import Lexicon
 from cosyvoice_runtime.text.normalise import Mode, Normaliser
 from cosyvoice_runtime.text.polyphones import as_it_is, pronounced
-from cosyvoice_runtime.text.segment_stream import SegmentStream
 from cosyvoice_runtime.text.split import (
     CHINESE,
     WESTERN,
@@ -124,12 +122,6 @@ class TextFrontEnd:
         """
         require_text("reference_text", text, MAX_PROMPT_CHARACTERS)
         return self._cached_normalised(self._normaliser.visible(text), language)
-
-    def stream(self, language: str = AUTO, limits: SplitLimits | None = None) -> SegmentStream:
-        """A splitter for text that arrives over time; see :class:`SegmentStream`."""
-        return SegmentStream(
-            self._normaliser, self._rules, limits or self._limits, language, self._pronounced
-        )
 
     def missing_instruction(self, field: str, *texts: str) -> str:
         """Instruction that these texts lack before them: empty where none is needed or one of them has it.

@@ -157,11 +157,19 @@ def split(
     text: str, style: SplitStyle, limits: SplitLimits, count: Count, special: re.Pattern[str] = SPECIAL
 ) -> list[str]:
     """Segments of a text, in order, the last with a final mark."""
-    grouping = Grouping(limits, count, special)
-    segments: list[str] = []
+    segments, current = [], ""
     for sentence in sentences(complete(text, style), style):
-        segments += grouping.add(sentence)
-    return segments + grouping.finish()
+        parts = [sentence] if limits.hard is None else bounded(sentence, limits.hard, count, special)
+        for part in parts:
+            if count(current + part) > limits.maximum and count(current) > limits.minimum:
+                segments.append(current)
+                current = ""
+            current += part
+    if segments and count(current) < limits.merge:
+        segments[-1] += current
+    elif current:
+        segments.append(current)
+    return segments
 
 
 def complete(text: str, style: SplitStyle) -> str:
@@ -188,52 +196,6 @@ def sentences(text: str, style: SplitStyle) -> Iterator[str]:
             sentence += text[start]
             start += 1
     yield from filter(None, (sentence, text[start:]))
-
-
-class Grouping:
-    """Joins sentences into segments as they come; each leaves as soon as no later sentence can change it."""
-
-    def __init__(self, limits: SplitLimits, count: Count, special: re.Pattern[str] = SPECIAL) -> None:
-        self.count = count
-        self._special = special
-        self._limits = limits
-        self._closed = ""
-        self._current = ""
-
-    def add(self, sentence: str) -> list[str]:
-        """Take the next sentence; return the segments that are final now."""
-        hard = self._limits.hard
-        parts = [sentence] if hard is None else bounded(sentence, hard, self.count, self._special)
-        return [segment for part in parts for segment in self._add(part)]
-
-    def finish(self) -> list[str]:
-        """Return the rest; a short last segment joins the one before."""
-        if self._closed and self.count(self._current) < self._limits.merge:
-            rest = [self._closed + self._current]
-        else:
-            rest = [self._closed, self._current]
-        self._closed = self._current = ""
-        return [segment for segment in rest if segment]
-
-    def _add(self, part: str) -> list[str]:
-        segments: list[str] = []
-        if self._is_full(self._current + part):
-            segments.append(self._closed)
-            self._closed, self._current = self._current, ""
-        self._current += part
-        length = self.count(self._current)
-        if length >= self._limits.merge:
-            segments.append(self._closed)
-            self._closed = ""
-        if self._limits.merge == 0 and length > max(self._limits.maximum, self._limits.minimum):
-            segments.append(self._current)
-            self._current = ""
-        return [segment for segment in segments if segment]
-
-    def _is_full(self, longer: str) -> bool:
-        if self.count(longer) <= self._limits.maximum:
-            return False
-        return self.count(self._current) > self._limits.minimum
 
 
 def _binds(mark: str, around: str) -> bool:

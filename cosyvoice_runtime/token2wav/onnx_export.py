@@ -12,9 +12,8 @@ import onnx
 from cosyvoice_runtime import families
 from cosyvoice_runtime.arrays import Array, as_arrays, within
 from cosyvoice_runtime.checkpoint.checksums import write_checksums
-from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.config import ModelConfig, VocoderConfig
 from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
-from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
 from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config

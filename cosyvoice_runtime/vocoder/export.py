@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 
 from cosyvoice_runtime.arrays import Array
-from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
+from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.onnx.graph import FLOAT, INT64, Graph, Value
 from cosyvoice_runtime.vocoder.geometry import EDGE_KERNEL, UpsamplingStage, stages
 

@@ -12,7 +12,7 @@ from functools import cache, reduce
 from math import prod
 from operator import or_
 
-from cosyvoice_runtime.checkpoint.config_vocoder import CausalVocoderConfig, VocoderConfig
+from cosyvoice_runtime.checkpoint.config import CausalVocoderConfig, VocoderConfig
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.families import load, vocoder_parts
 

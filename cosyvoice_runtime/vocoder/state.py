@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cosyvoice_runtime.arrays import Floats
-from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
+from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.onnx.torch_random import BLOCK
 from cosyvoice_runtime.vocoder.geometry import VocoderContext, context

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from cosyvoice_runtime.arrays import Array, as_arrays
-from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
-from cosyvoice_runtime.checkpoint.schema_vocoder import vocoder_schema
+from cosyvoice_runtime.checkpoint.config import VocoderConfig
+from cosyvoice_runtime.checkpoint.schema import vocoder_schema
 from cosyvoice_runtime.checkpoint.tensors import schema_problems
 from cosyvoice_runtime.errors import CheckpointError
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cosyvoice_runtime.arrays import Floats
-from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
+from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.vocoder.state import Carry, UtteranceNoise, VocoderState, Window
 
 Waveforms = Callable[[], list[Floats]]

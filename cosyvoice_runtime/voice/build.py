@@ -7,9 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from cosyvoice_runtime.arrays import Array, Floats, Ids
-from cosyvoice_runtime.audio.audio import EXTRACTOR_SAMPLE_RATE, Audio
+from cosyvoice_runtime.audio.audio import EXTRACTOR_SAMPLE_RATE, Audio, check_reference
 from cosyvoice_runtime.audio.mel import MelFormat, mel_spectrogram
-from cosyvoice_runtime.audio.reference import check_reference
 from cosyvoice_runtime.audio.resample import resample
 from cosyvoice_runtime.families import DEFAULT, Family
 from cosyvoice_runtime.voice.digest import content_hash

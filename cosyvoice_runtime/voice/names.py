@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.voice.atomic import replace_file, set_aside
 from cosyvoice_runtime.voice.digest import KEY
-from cosyvoice_runtime.voice.name_files import SUFFIX, name_of, path_of, read_object
+from cosyvoice_runtime.voice.files import SUFFIX, name_of, path_of, read_object, replace_file, set_aside
 
 logger = logging.getLogger(__name__)
 

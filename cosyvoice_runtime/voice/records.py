@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cosyvoice_runtime.process.exclusive_lock import exclusive_lock
-from cosyvoice_runtime.voice.atomic import replace_file
-from cosyvoice_runtime.voice.name_files import SUFFIX, path_of, read_object
+from cosyvoice_runtime.voice.files import SUFFIX, path_of, read_object, replace_file
 
 LOCK_WAIT_S = 2.0
 """For another process that changes the voices: one that was stopped must not take this one's threads."""

@@ -1,11 +1,14 @@
-"""How a voice is removed, whoever asks for it: a client of the API or the command line."""
+"""Removal of voices: by a client of the API, by the command line, or because nobody uses them."""
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable
+from threading import Thread
 from typing import Any
 
-from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.errors import InvalidInput, StorageError
 from cosyvoice_runtime.voice.digest import KEY
 from cosyvoice_runtime.voice.names import checked_name
 from cosyvoice_runtime.voice.records import VoiceRecords
@@ -41,3 +44,30 @@ def remove_voice(
                 raise
         for record in kept:
             records.remove(record)
+
+
+logger = logging.getLogger(__name__)
+
+DAY_S = 86_400.0
+INTERVAL_S = 600.0
+"""Longest time between two looks for voices that nobody uses any more."""
+
+
+def forget_in_time(store: VoiceStore, unused_s: float) -> None:
+    """From now on, as long as the process lives, forget voices without a name that were unused for so long.
+
+    With 0 those that an earlier run has left are forgotten, once: none is written any more.
+    """
+    Thread(target=_forget, args=(store, unused_s), name="retention", daemon=True).start()
+
+
+def _forget(store: VoiceStore, unused_s: float) -> None:
+    while True:
+        try:
+            if count := store.forget_unnamed(unused_s):
+                logger.info("%d voices of references were forgotten", count)
+        except StorageError:  # logged where it was met
+            pass
+        if not unused_s:
+            return
+        time.sleep(min(unused_s, INTERVAL_S))

@@ -13,8 +13,8 @@ from cosyvoice_runtime.arrays import Array, Floats, Ids
 from cosyvoice_runtime.audio.mel import MEL_BINS
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 from cosyvoice_runtime.process.exclusive_lock import exclusive_lock
-from cosyvoice_runtime.voice.atomic import replace_file
 from cosyvoice_runtime.voice.digest import content_hash
+from cosyvoice_runtime.voice.files import replace_file
 from cosyvoice_runtime.voice.voice import FLOW_FRAMES_PER_TOKEN, Voice
 
 logger = logging.getLogger(__name__)

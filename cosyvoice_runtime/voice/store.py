@@ -14,11 +14,10 @@ from pathlib import Path
 
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput, StorageError
 from cosyvoice_runtime.process.exclusive_lock import exclusive_lock
-from cosyvoice_runtime.voice.atomic import remove_with_damaged, replace_file, set_aside
 from cosyvoice_runtime.voice.digest import KEY
+from cosyvoice_runtime.voice.files import remove_with_damaged, replace_file, set_aside
 from cosyvoice_runtime.voice.names import VoiceNames, checked_name
-from cosyvoice_runtime.voice.voice import Voice
-from cosyvoice_runtime.voice.voice_file import OtherFormatError, encode_voice, read_header, read_voice
+from cosyvoice_runtime.voice.voice import OtherFormatError, Voice, encode_voice, read_header, read_voice
 
 
 class RecentVoices:

@@ -20,8 +20,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cosyvoice_runtime.audio.fbank import fbank
-from cosyvoice_runtime.audio.mel import log_mel_spectrogram, mel_spectrogram
+from cosyvoice_runtime.audio.mel import fbank, log_mel_spectrogram, mel_spectrogram
 from cosyvoice_runtime.audio.resample import resample
 from demo_voice.training.f0 import track_f0
 from demo_voice.training.sentences import definitions, sentences

@@ -11,7 +11,7 @@ import torch
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
 from cosyvoice_runtime.checkpoint.config import SpeechLMConfig
-from cosyvoice_runtime.checkpoint.special_tokens import special_token_ids
+from cosyvoice_runtime.checkpoint.merged_vocabulary import special_token_ids
 from demo_voice.training.sizes import TEXT_VOCABULARY
 from making.architecture import qwen2_json
 from making.tokenizer_files import WORDS, _tokenizer_config

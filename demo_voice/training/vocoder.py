@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cosyvoice_runtime.audio.spectra import slaney_filters
+from cosyvoice_runtime.audio.mel import slaney_filters
 from cosyvoice_runtime.vocoder.torch.hift import HiFT, Snake
 from cosyvoice_runtime.vocoder.torch.source import Rows
 from demo_voice.training.data import Corpus, crops

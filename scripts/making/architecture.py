@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.config import ModelConfig, VocoderConfig
 from cosyvoice_runtime.checkpoint.config_flow import EncoderConfig, EstimatorConfig, FlowConfig
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
-from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
 from cosyvoice_runtime.checkpoint.hyperpyyaml import Tagged, YamlReference
 
 FULL = ModelConfig(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
-from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.config import CausalVocoderConfig, ModelConfig
 from cosyvoice_runtime.checkpoint.config_flow import DiTConfig, FlowConfig, LookAheadConfig
 from cosyvoice_runtime.checkpoint.config_lm import OneTableSpeechLMConfig
-from cosyvoice_runtime.checkpoint.config_vocoder import CausalVocoderConfig
 from cosyvoice_runtime.checkpoint.hyperpyyaml import Tagged, YamlReference
 from making import architecture as cosyvoice2
 

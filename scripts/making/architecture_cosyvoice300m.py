@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.config import ModelConfig, SampledPhaseVocoderConfig
 from cosyvoice_runtime.checkpoint.config_flow import (
     RegulatedEncoderConfig,
     RegulatedFlowConfig,
@@ -17,7 +17,6 @@ from cosyvoice_runtime.checkpoint.config_lm import (
     RelativeEncoderConfig,
     TransformerLMConfig,
 )
-from cosyvoice_runtime.checkpoint.config_vocoder import SampledPhaseVocoderConfig
 from cosyvoice_runtime.checkpoint.hyperpyyaml import Tagged, YamlReference
 from cosyvoice_runtime.checkpoint.sections_cosyvoice300m import (
     CHUNK_TOKENS,

@@ -16,9 +16,9 @@ from cosyvoice_runtime.checkpoint.checksums import write_checksums
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.fresh_directory import fresh_directory
 from cosyvoice_runtime.checkpoint.layout import PARTS, Layout, Part
-from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
+from cosyvoice_runtime.checkpoint.merged_vocabulary import special_token_ids
+from cosyvoice_runtime.checkpoint.safetensors_file import write_safetensors
 from cosyvoice_runtime.checkpoint.schema import part_schema
-from cosyvoice_runtime.checkpoint.special_tokens import special_token_ids
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, TEXT_TABLE
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families import DEFAULT, FAMILIES, Family, load

@@ -14,11 +14,9 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from cosyvoice_runtime.checkpoint.config import ModelConfig
-from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
+from cosyvoice_runtime.checkpoint.config import ModelConfig, VocoderConfig
 from cosyvoice_runtime.checkpoint.layout import Part
-from cosyvoice_runtime.checkpoint.schema import part_schema
-from cosyvoice_runtime.checkpoint.shapes import Shape
+from cosyvoice_runtime.checkpoint.schema import Shape, part_schema
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD
 from cosyvoice_runtime.families import load, speech_lm_parts
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
-from cosyvoice_runtime.checkpoint.special_tokens import special_token_ids
+from cosyvoice_runtime.checkpoint.merged_vocabulary import special_token_ids
 from cosyvoice_runtime.families.tokens import QWEN2_TOKENS
 from cosyvoice_runtime.families.whisper_tokens import byte_signs, write_ranks
 

@@ -6,9 +6,13 @@ from audio_signals import noise, tone
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cosyvoice_runtime.audio.fbank import centred_fbank, fbank
-from cosyvoice_runtime.audio.mel import log_mel_spectrogram, mel_spectrogram
-from cosyvoice_runtime.audio.spectra import slaney_filters
+from cosyvoice_runtime.audio.mel import (
+    centred_fbank,
+    fbank,
+    log_mel_spectrogram,
+    mel_spectrogram,
+    slaney_filters,
+)
 
 
 @settings(max_examples=25)

@@ -5,8 +5,7 @@ import pytest
 from audio_signals import noise, tone
 
 from cosyvoice_runtime.arrays import Floats
-from cosyvoice_runtime.audio.audio import Audio
-from cosyvoice_runtime.audio.reference import check_reference, reference_audio
+from cosyvoice_runtime.audio.audio import Audio, check_reference, reference_audio
 from cosyvoice_runtime.errors import InvalidInput
 
 RATE = 16_000

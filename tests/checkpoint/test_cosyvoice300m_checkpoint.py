@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from cosyvoice_runtime.checkpoint import Layout, ModelConfig, hyperpyyaml, load_config, verify_checkpoint
-from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
+from cosyvoice_runtime.checkpoint.merged_vocabulary import tokenizer_length
 from cosyvoice_runtime.checkpoint.tensors import read_tensors
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.families import COSYVOICE_300M

@@ -18,7 +18,7 @@ from cosyvoice_runtime.checkpoint import (
 )
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.layout import PARTS, Part
-from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
+from cosyvoice_runtime.checkpoint.merged_vocabulary import tokenizer_length
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 from cosyvoice_runtime.families import COSYVOICE2, COSYVOICE3
 from cosyvoice_runtime.flow.torch.flow import Flow

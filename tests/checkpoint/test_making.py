@@ -20,8 +20,8 @@ from cosyvoice_runtime.checkpoint import (
 )
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.layout import PARTS, Part
+from cosyvoice_runtime.checkpoint.merged_vocabulary import tokenizer_length
 from cosyvoice_runtime.checkpoint.schema import part_schema
-from cosyvoice_runtime.checkpoint.special_tokens import tokenizer_length
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, TEXT_TABLE
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families.tokens import QWEN2_TOKENS

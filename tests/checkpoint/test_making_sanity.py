@@ -11,7 +11,7 @@ from transformers import Qwen2Config, Qwen2Model
 
 from cosyvoice_runtime.checkpoint import Layout, ModelConfig, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
-from cosyvoice_runtime.checkpoint.special_tokens import special_token_ids
+from cosyvoice_runtime.checkpoint.merged_vocabulary import special_token_ids
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.vocoder.torch.hift import HiFT
 from making.architecture import TINY, qwen2_json

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
+from cosyvoice_runtime.checkpoint.safetensors_file import write_safetensors
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cosyvoice_runtime.checkpoint import ModelConfig, hyperpyyaml, load_config
-from cosyvoice_runtime.checkpoint.special_tokens import special_token_ids
+from cosyvoice_runtime.checkpoint.merged_vocabulary import special_token_ids
 from cosyvoice_runtime.errors import CheckpointError
 from making.architecture import FULL, TINY, qwen2_json, yaml_tree
 

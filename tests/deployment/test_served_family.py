@@ -8,10 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 
-from cosyvoice_runtime.checkpoint import Layout
-from cosyvoice_runtime.checkpoint.huggingface import export_merged
 from cosyvoice_runtime.engine.batches.load import open_router
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 from cosyvoice_runtime.lm.engines.engine import ENGINES, prepare_engine
@@ -93,7 +90,6 @@ def test_stage_says_so(cosyvoice300m: Path, tmp_path: Path, script: list[str]) -
 @pytest.mark.parametrize(
     ("export", "what"),
     [
-        (lambda source, out: export_merged(Layout(source), out, torch.float32), "the merged form"),
         (vllm_export, "an export for vLLM"),
         (lambda source, out: convert(source, out, ConversionOptions()), "a checkpoint of TensorRT-LLM"),
     ],

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from cosyvoice_runtime.checkpoint import ModelConfig, sections_cosyvoice2
-from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
+from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.families import COSYVOICE2
 from cosyvoice_runtime.families.family import VocoderParts
 from cosyvoice_runtime.vocoder.torch import hift

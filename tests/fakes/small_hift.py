@@ -9,7 +9,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.checkpoint.config_vocoder import CausalVocoderConfig, VocoderConfig
+from cosyvoice_runtime.checkpoint.config import CausalVocoderConfig, VocoderConfig
 from cosyvoice_runtime.vocoder.state import VocoderState
 from cosyvoice_runtime.vocoder.torch import HiFT, source_noise
 from making.architecture import TINY

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cosyvoice_runtime.audio.audio import check_speed
-from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
+from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.vocoder.state import UtteranceNoise, VocoderState
 from cosyvoice_runtime.vocoder.torch import HiFT, HiFTStream
 from cosyvoice_runtime.vocoder.torch.window_memory import carry_layout

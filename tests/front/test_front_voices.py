@@ -25,7 +25,7 @@ from cosyvoice_runtime.local.cli import main
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.text.frontend import TextFrontEnd
 from cosyvoice_runtime.voice import Voice, VoiceStore, names, records, voice_key
-from cosyvoice_runtime.voice.atomic import replace_file
+from cosyvoice_runtime.voice.files import replace_file
 from cosyvoice_runtime.voice.speakers import list_speakers
 from fake_upstream import FakeUpstream, tone
 from raw_http import ask, send

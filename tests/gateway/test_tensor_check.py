@@ -10,7 +10,7 @@ import pytest
 from tritonclient.grpc import service_pb2
 from tritonclient.utils import serialize_byte_tensor
 
-from cosyvoice_runtime.audio.reference import MAX_RATE, MAX_SECONDS
+from cosyvoice_runtime.audio.audio import MAX_RATE, MAX_SECONDS
 from cosyvoice_runtime.gateway.policy import Policy, RefusedError
 from cosyvoice_runtime.gateway.request_check import check_generate, check_grpc, check_http
 from cosyvoice_runtime.settings import CosyVoice2Settings, ServerSettings

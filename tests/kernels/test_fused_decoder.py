@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.checkpoint.config_vocoder import CausalVocoderConfig, VocoderConfig
+from cosyvoice_runtime.checkpoint.config import CausalVocoderConfig, VocoderConfig
 from cosyvoice_runtime.vocoder.kernels.fused_decoder import FusedDecoder
 from cosyvoice_runtime.vocoder.torch import HiFT
 from cosyvoice_runtime.vocoder.torch.source import Rows

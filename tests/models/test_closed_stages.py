@@ -13,7 +13,7 @@ from speaking import client, recording, spoken
 import fuzz
 from cosyvoice_client import ClientError, Reference, SpeechRequest
 from cosyvoice_client.http_client import HttpSpeechClient
-from cosyvoice_runtime.audio.reference import MAX_RATE, MAX_SECONDS
+from cosyvoice_runtime.audio.audio import MAX_RATE, MAX_SECONDS
 from cosyvoice_runtime.serving.triton.schema import SCHEMAS
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor import Server, shared_memory

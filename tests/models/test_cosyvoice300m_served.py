@@ -15,7 +15,7 @@ from cosyvoice_client import AsyncSpeechClient, AudioChunk, Reference, RefusedEr
 from cosyvoice_client.http_client import HttpSpeechClient
 from cosyvoice_front.keys import EVERYBODY
 from cosyvoice_front.server_client import SpeechServer
-from cosyvoice_runtime.audio.reference import reference_audio
+from cosyvoice_runtime.audio.audio import reference_audio
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.local import SpeechRequest as LibraryRequest
 from cosyvoice_runtime.local import Synthesizer

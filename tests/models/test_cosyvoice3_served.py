@@ -13,7 +13,7 @@ from speaking import FEW_STEPS, TIMEOUT_S, assert_same_audio, client, recording,
 
 from cosyvoice_client import AsyncSpeechClient, Reference, RefusedError, SpeechRequest
 from cosyvoice_client.http_client import HttpSpeechClient
-from cosyvoice_runtime.audio.reference import reference_audio
+from cosyvoice_runtime.audio.audio import reference_audio
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.local import SpeechRequest as LibraryRequest
 from cosyvoice_runtime.local import Synthesizer

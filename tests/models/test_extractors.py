@@ -11,8 +11,7 @@ import pytest
 from wave_client import Client
 
 from cosyvoice_runtime.checkpoint.layout import Layout
-from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
-from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer
+from cosyvoice_runtime.voice.extractors import SpeakerEncoder, SpeechTokenizer
 
 OUTPUTS = {"audio_tokenizer": "prompt_speech_tokens", "speaker_embedding": "prompt_spk_embedding"}
 BATCH = 4

@@ -18,8 +18,7 @@ from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM, generate
-from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
-from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer
+from cosyvoice_runtime.voice.extractors import SpeakerEncoder, SpeechTokenizer
 
 REQUEST = SpeechRequest(TEXT, voice="default", seed=1)
 LONG = SpeechRequest(f"{TEXT} " * 60, voice="default", seed=1)

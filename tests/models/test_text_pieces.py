@@ -19,7 +19,7 @@ from supervised import Supervised
 
 from cosyvoice_client import AsyncSpeechClient, RefusedError, SpeechRequest, UnavailableError
 from cosyvoice_client.request import message_inputs
-from cosyvoice_runtime.audio.reference import reference_audio
+from cosyvoice_runtime.audio.audio import reference_audio
 from cosyvoice_runtime.engine.utterance.incoming_text import TextMark
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.local import SpeechRequest as LibraryRequest

@@ -8,7 +8,7 @@ import onnx
 import torch
 
 from cosyvoice_runtime.arrays import within
-from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
+from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.flow.onnx.flow import OnnxFlow
 from cosyvoice_runtime.flow.solvers import EULER
 from cosyvoice_runtime.flow.torch.flow import Flow

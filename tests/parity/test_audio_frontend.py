@@ -11,10 +11,14 @@ from goldens import Case, cases, tensors
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.audio import mel
 from cosyvoice_runtime.audio.audio import EXTRACTOR_SAMPLE_RATE
-from cosyvoice_runtime.audio.fbank import centred_fbank, fbank
-from cosyvoice_runtime.audio.mel import log_mel_spectrogram, mel_spectrogram
+from cosyvoice_runtime.audio.mel import (
+    centred_fbank,
+    fbank,
+    log_mel_spectrogram,
+    mel_spectrogram,
+    slaney_filters,
+)
 from cosyvoice_runtime.audio.resample import resample
-from cosyvoice_runtime.audio.spectra import slaney_filters
 
 if TYPE_CHECKING:
     from goldens import Compare

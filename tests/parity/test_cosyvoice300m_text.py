@@ -14,7 +14,7 @@ from cosyvoice_runtime.audio.mel import mel_spectrogram
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families.whisper_tokens import WHISPER_TOKENS, read_ranks, write_ranks
 from cosyvoice_runtime.text.frontend import TextFrontEnd
-from cosyvoice_runtime.text.whisper_tokenizer import WhisperTokenizer
+from cosyvoice_runtime.text.tokenizer import WhisperTokenizer
 
 TEXT = COSYVOICE_300M.settings("text")
 BYTES_AND_MERGES = 50_257

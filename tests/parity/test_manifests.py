@@ -9,8 +9,8 @@ import goldens
 import pytest
 
 from cosyvoice_runtime.checkpoint.layout import PARTS, Part
+from cosyvoice_runtime.checkpoint.merged_vocabulary import special_token_ids
 from cosyvoice_runtime.checkpoint.schema import part_schema
-from cosyvoice_runtime.checkpoint.special_tokens import special_token_ids
 from cosyvoice_runtime.checkpoint.tensors import schema_problems
 from cosyvoice_runtime.families.tokens import SPECIAL_TOKENS_AND_UNITS
 from making import (

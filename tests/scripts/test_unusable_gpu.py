@@ -15,7 +15,7 @@ from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.gpu import nvidia
 from cosyvoice_runtime.gpu.nvidia import Obstacle
 from cosyvoice_runtime.local.cli import main
-from cosyvoice_runtime.settings import Machine, Settings, TensorrtLlmSettings, Token2WavSettings, gpu_asked
+from cosyvoice_runtime.settings import Machine, Settings, TensorrtLlmSettings, Token2WavSettings, machine
 from nvidia_fake import fake_driver, fake_torch
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -109,10 +109,10 @@ def test_cpu_that_settings_name_needs_no_warning(texts, told, caplog):
 
 @pytest.mark.parametrize("section", [TensorrtLlmSettings, Token2WavSettings])
 def test_model_says_at_its_start_what_has_changed_since_stage_2(section, monkeypatch, caplog):
-    monkeypatch.setattr(gpu_asked, "obstacle", lambda: OBSTACLE)
+    monkeypatch.setattr(machine, "obstacle", lambda: OBSTACLE)
     with pytest.raises(InvalidInput, match=r"'cuda:0' .*supports CUDA 12\.8"):
-        gpu_asked.check_at_start(section(device="cuda:0"))
-    gpu_asked.check_at_start(section(device="cpu"))
+        machine.check_at_start(section(device="cuda:0"))
+    machine.check_at_start(section(device="cpu"))
     assert caplog.messages == [NO_GPU]
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from cosyvoice_runtime.process import processes
 from cosyvoice_runtime.settings import ServerSettings
-from cosyvoice_runtime.settings.template import escape
+from cosyvoice_runtime.settings.repository import escape
 from cosyvoice_runtime.supervisor import Server, shared_memory
 from cosyvoice_runtime.supervisor.preflight import code_problems, not_writable, repository_problems
 from read_only import READ_ONLY

@@ -8,8 +8,7 @@ import pytest
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.settings import Machine, Settings
-from cosyvoice_runtime.settings.repository import read, render, write
-from cosyvoice_runtime.settings.template import TemplateError
+from cosyvoice_runtime.settings.repository import TemplateError, read, render, write
 
 SETTINGS = Settings.read(["speaker_embedding.max_batch=3"]).resolved(Machine(cores=2, gpu=False))
 MODEL = "speaker_embedding"

@@ -10,8 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cosyvoice_runtime.settings import Machine, Settings
-from cosyvoice_runtime.settings.repository import home_of, hosted_models, read_parameters, render, write
-from cosyvoice_runtime.settings.template import TemplateError, escape
+from cosyvoice_runtime.settings.repository import (
+    TemplateError,
+    escape,
+    home_of,
+    hosted_models,
+    read_parameters,
+    render,
+    write,
+)
 
 MODEL_REPO = Path(__file__).parents[2] / "model_repo"
 HOSTED = ["tensorrt_llm", "audio_tokenizer", "speaker_embedding"]

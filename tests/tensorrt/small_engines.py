@@ -10,8 +10,8 @@ from pathlib import Path
 import onnx
 import torch
 
+from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
-from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
 from cosyvoice_runtime.flow.export import encoder, estimator
 from cosyvoice_runtime.tensorrt.graph_files import decoder_graph, flow_graphs
 from cosyvoice_runtime.tensorrt.ports import CompiledNetwork, FittedNetwork, GraphPorts

@@ -30,8 +30,7 @@ from cosyvoice_runtime.tensorrt import extractor_graphs as extractors
 from cosyvoice_runtime.tensorrt.engine_files import build
 from cosyvoice_runtime.tensorrt.graph_files import NETWORKS, export_graph, graph_of, networks_of
 from cosyvoice_runtime.token2wav.token2wav import Token2Wav
-from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
-from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer
+from cosyvoice_runtime.voice.extractors import SpeakerEncoder, SpeechTokenizer
 from cuda_fake import FakeCuda
 from making import make_checkpoint
 from prompts import prompt_of_tensors

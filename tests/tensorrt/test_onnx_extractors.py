@@ -9,8 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from cosyvoice_runtime.tensorrt.extractor_graphs import prepare
 from cosyvoice_runtime.tensorrt.ports import GraphPorts
-from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
-from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer
+from cosyvoice_runtime.voice.extractors import SpeakerEncoder, SpeechTokenizer
 from onnx_graphs import write_encoder, write_tokenizer
 
 RECORDINGS = [np.random.default_rng(row).standard_normal(16_000, np.float32) for row in range(3)]

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from small_tokenizer import WordCounter
-from test_segment_stream import streams
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.text.clauses import Clause, ClauseStream
@@ -12,6 +11,45 @@ from cosyvoice_runtime.text.frontend import TextFrontEnd
 from cosyvoice_runtime.text.split import SplitLimits
 
 SHORT = SplitLimits(maximum=12, minimum=6, merge=3, hard=20)
+SENTENCES = {
+    "en": [
+        "I have 2 cats. ",
+        "Dr. Smith paid $45.50 at 10:30 a.m. on Jan. 5. ",
+        'He said "Stop!" and left; ',
+        "Why? ",
+        "\n",
+        "Wait... ",
+        "v1.2 is (not) out! ",
+        "Room 4B. ",
+        "J. K. Rowling of the U.S. saw p. 5 etc. ",
+        "5 P.M. ",
+        "A sec. ",
+        "sec. 3\n",
+    ],
+    "zh": [
+        "今天25度，湿度 60%。",
+        "他说：“好！”走了；",
+        "价格是$45.50吗？",
+        "iPhone 15 is out. ",
+        "你好、",
+        "\n",
+        "（注）a - b. ",
+        "www.163.com！",
+        "１２：３０开会：比分3：2，",
+    ],
+    "ja": ["元気ですか？", "３個です。", "はい、", "１２:３０か１２：３０です。"],
+    "de": ["Am 3. Oktober kam z. B. Nr. 5. ", "Im Jahr 1999. ", "M. Dupont, bzw. so. ", "gut. ", "Ä.\n"],
+    "ko": ["안녕하세요. ", "반갑습니다! "],
+}
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> tuple[str, list[str]]:
+    """A language and a text of it in arbitrary fragments."""
+    language = draw(st.sampled_from(sorted(SENTENCES)))
+    text = "".join(draw(st.lists(st.sampled_from(SENTENCES[language]), min_size=1, max_size=12)))
+    cuts = sorted(draw(st.lists(st.integers(0, len(text)), max_size=20)))
+    return language, [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
 
 
 def clauses(language: str = "auto", **options) -> ClauseStream:
@@ -143,3 +181,26 @@ def test_language_of_the_text_so_far_stays_that_of_what_follows_a_flush():
 def test_language_must_be_one():
     with pytest.raises(InvalidInput, match="language: 'english!'"):
         clauses("english!")
+
+
+LONG_WITH_NUMBER = [
+    (
+        "en",
+        "word " * 150 + "for 1,234,567 dollars " + "people " * 30,
+        "thousand, five hundred and sixty-seven dollars",
+    ),
+    ("zh", "这" * 152 + "价3,456,789元，" + "那" * 30, "三百四十五万六千七百八十九元"),
+    ("de", "Wort " * 155 + "auf 12,5 Millionen " + "und " * 40, "12,5 Millionen"),
+]
+"""Longer than a sentence may be, so that they are cut near the number."""
+
+
+@pytest.mark.parametrize(("language", "text", "number"), LONG_WITH_NUMBER)
+def test_a_number_is_spoken_as_one_though_its_sentence_is_cut(language: str, text: str, number: str) -> None:
+    front_end = TextFrontEnd(WordCounter())
+    clauses = front_end.clauses(language)
+    found = [clause.text for character in text for clause in clauses.push(character)]
+    found += [clause.text for clause in clauses.flush()]
+    for parts in (found, front_end.segments(text, language)):
+        assert len(parts) > 1
+        assert any(number in part for part in parts)

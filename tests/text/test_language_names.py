@@ -8,8 +8,7 @@ import pytest
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.language_names import NAMES, language_tag
-from cosyvoice_runtime.text.language import resolve
-from cosyvoice_runtime.text.language_tag import TaggedText
+from cosyvoice_runtime.text.language import TaggedText, resolve
 
 LINES = [line.split() for line in NAMES.strip().splitlines()]
 SAME = [

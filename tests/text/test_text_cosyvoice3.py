@@ -14,7 +14,6 @@ from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families import COSYVOICE3
 from cosyvoice_runtime.families.tokens import UNITS
 from cosyvoice_runtime.text.frontend import TextFrontEnd
-from cosyvoice_runtime.text.segment_stream import EAGER
 from cosyvoice_runtime.text.split import SplitLimits
 from cosyvoice_runtime.text.tokenizer import TextTokenizer
 from cosyvoice_runtime.text.validate import special_pattern
@@ -95,9 +94,9 @@ def test_units_are_told_however_their_accents_are_written() -> None:
 
 
 def test_units_survive_in_text_that_arrives_over_time() -> None:
-    stream = FRONT_END.stream(limits=EAGER)
+    stream = FRONT_END.clauses()
     text = "She [R][EH1][D] the whole of the book in one long day. Then she slept for 9 hours."
-    segments = [segment for character in text for segment in stream.push(character)] + stream.end()
-    assert "".join(segments) == (
+    clauses = [clause for character in text for clause in stream.push(character)] + stream.flush()
+    assert "".join(clause.text for clause in clauses) == (
         "She [R][EH1][D] the whole of the book in one long day. Then she slept for nine hours."
     )

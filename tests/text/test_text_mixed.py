@@ -7,9 +7,7 @@ import logging
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_tokenizer import WordCounter
 
-from cosyvoice_runtime.text.frontend import TextFrontEnd
 from cosyvoice_runtime.text.language import runs
 from cosyvoice_runtime.text.normalise import Normaliser
 
@@ -84,14 +82,6 @@ def test_runs_join_to_the_text(text: str, language: str) -> None:
 @given(st.text(max_size=60))
 def test_runs_of_any_text_join_to_it(text: str) -> None:
     assert "".join(part for _, part in runs(text, "zh")) == text
-
-
-@given(st.lists(st.sampled_from(SENTENCES[:5]), min_size=1, max_size=8), st.sampled_from(["zh", "ja"]))
-def test_a_stream_of_sentences_gives_what_the_whole_does(parts: list[str], language: str) -> None:
-    front_end = TextFrontEnd(WordCounter())
-    stream = front_end.stream(language)
-    segments = [segment for part in parts for segment in stream.push(part)] + stream.end()
-    assert segments == front_end.segments("".join(parts), language)
 
 
 def test_a_language_without_normaliser_is_named_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -13,7 +13,6 @@ from cosyvoice_runtime.families import COSYVOICE3
 from cosyvoice_runtime.families.tokens import UNITS
 from cosyvoice_runtime.text import polyphones
 from cosyvoice_runtime.text.frontend import TextFrontEnd
-from cosyvoice_runtime.text.segment_stream import EAGER
 
 SENTENCES = Path(__file__).with_name("polyphones.txt").read_text(encoding="utf-8").split()
 MARKED = re.compile(r"(?P<character>.)\((?P<pinyin>\w+)\)")
@@ -78,13 +77,12 @@ def test_what_is_told_does_not_change_where_a_text_is_split() -> None:
 
 
 def test_text_in_pieces_is_told_too() -> None:
-    clauses, stream = TOLD.clauses(), TOLD.stream(limits=EAGER)
+    clauses = TOLD.clauses()
     text = "我在银行工作很多很多年了。然后去听音乐。"
     told = "我在银[h][áng]工作很多很多年了。然后去听音[y][uè]。"
     pushed = [clause for character in text for clause in clauses.push(character)] + clauses.flush()
     assert "".join(clause.text for clause in pushed) == told
     assert pushed[-1].characters == len(text)
-    assert "".join([part for character in text for part in stream.push(character)] + stream.end()) == told
 
 
 def test_readings_are_not_told_unless_asked_for() -> None:

@@ -11,7 +11,6 @@ from cosyvoice_runtime.text.split import (
     CHINESE,
     WESTERN,
     WITH_ORDINALS,
-    Grouping,
     SplitLimits,
     SplitStyle,
     complete,
@@ -46,17 +45,6 @@ def test_split_loses_only_marks_and_whitespace(text: str, style: SplitStyle, lim
 def test_no_segment_exceeds_the_bound(text: str, style: SplitStyle, limits: SplitLimits, count) -> None:
     assert limits.longest is not None
     assert all(count(segment) <= limits.longest for segment in split(text, style, limits, count))
-
-
-@given(text=TEXTS, style=STYLES, limits=LIMITS)
-def test_segments_leave_early_without_changing(text: str, style: SplitStyle, limits: SplitLimits) -> None:
-    """Sentence by sentence, what has left is a prefix of the result."""
-    expected = split(text, style, limits, len)
-    grouping, left = Grouping(limits, len), []
-    for sentence in sentences(complete(text, style), style):
-        left += grouping.add(sentence)
-        assert left == expected[: len(left)]
-    assert left + grouping.finish() == expected
 
 
 @pytest.mark.parametrize(

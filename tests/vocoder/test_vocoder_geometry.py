@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
+from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.vocoder.geometry import context, stages
 from cosyvoice_runtime.vocoder.torch.source import Rows

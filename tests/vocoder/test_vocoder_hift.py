@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
+from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from small_hift import CONFIGS, PUBLISHED, random_mel, small_hift, whole
 
 

@@ -15,8 +15,7 @@ from cosyvoice_runtime.audio.resample import resample
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.voice import Voice, build_voice, voice_key
 from cosyvoice_runtime.voice.digest import content_hash, file_hash
-from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
-from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer
+from cosyvoice_runtime.voice.extractors import SpeakerEncoder, SpeechTokenizer
 from fake_voices import CHECKPOINT, make_audio
 from onnx_graphs import write_encoder, write_tokenizer
 

@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from cosyvoice_runtime.audio.fbank import centred_fbank
-from cosyvoice_runtime.audio.mel import log_mel_spectrogram
+from cosyvoice_runtime.audio.mel import centred_fbank, log_mel_spectrogram
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput, NotFiniteError
-from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
-from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer
+from cosyvoice_runtime.voice.extractors import SpeakerEncoder, SpeechTokenizer
 from fake_voices import make_audio
 from onnx_graphs import write_encoder, write_tokenizer
 

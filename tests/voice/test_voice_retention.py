@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cosyvoice_runtime.voice import VoiceStore
-from cosyvoice_runtime.voice.retention import DAY_S, forget_in_time
+from cosyvoice_runtime.voice.removal import DAY_S, forget_in_time
 from eventually import eventually
 from fake_voices import CHECKPOINT, make_voice
 

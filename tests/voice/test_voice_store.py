@@ -24,9 +24,9 @@ from cosyvoice_runtime.errors import CheckpointError, InvalidInput, StorageError
 from cosyvoice_runtime.process.exclusive_lock import exclusive_lock
 from cosyvoice_runtime.voice import Voice, VoiceStore
 from cosyvoice_runtime.voice import store as voice_store
-from cosyvoice_runtime.voice.atomic import MAX_KEPT
+from cosyvoice_runtime.voice.files import MAX_KEPT
 from cosyvoice_runtime.voice.store import StoreFullError
-from cosyvoice_runtime.voice.voice_file import encode_voice
+from cosyvoice_runtime.voice.voice import encode_voice
 from fake_voices import CHECKPOINT, make_voice, same_voice
 
 

@@ -19,7 +19,7 @@ from cosyvoice_runtime.engine.runtimes.runtime import WaveRuntime
 from cosyvoice_runtime.gpu.partitions.shared_gpu import NOT_SHARED, SharedGpu, SharedGpus
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.settings import Token2WavSettings
-from cosyvoice_runtime.settings.gpu_asked import check_at_start
+from cosyvoice_runtime.settings.machine import check_at_start
 from cosyvoice_runtime.settings.served_family import require_backend
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
 from cosyvoice_runtime.lm import FinishReason, Generation, Prompt, RunningBatch, SamplingOptions
 from cosyvoice_runtime.lm.cache import CachePool
 from cosyvoice_runtime.settings import TensorrtLlmSettings
-from cosyvoice_runtime.settings.gpu_asked import check_at_start
+from cosyvoice_runtime.settings.machine import check_at_start
 from cosyvoice_runtime.settings.served_family import require_engine
 
 ENGINES = {

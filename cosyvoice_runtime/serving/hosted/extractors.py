@@ -12,8 +12,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from cosyvoice_runtime.arrays import Array, Floats
-from cosyvoice_runtime.audio.audio import EXTRACTOR_SAMPLE_RATE, Audio
-from cosyvoice_runtime.audio.reference import reference_audio
+from cosyvoice_runtime.audio.audio import EXTRACTOR_SAMPLE_RATE, Audio, reference_audio
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.errors import SPEAKER_ENCODER, SPEECH_TOKENIZER, InvalidInput
 from cosyvoice_runtime.metrics import Metrics
@@ -23,10 +22,8 @@ from cosyvoice_runtime.serving.hosted.resting import Resting
 from cosyvoice_runtime.serving.not_finite import DAMAGED, NotFiniteCount
 from cosyvoice_runtime.serving.triton.request import Inputs, respond
 from cosyvoice_runtime.settings.extractors import ExtractorSettings
-from cosyvoice_runtime.voice.extractors import Outcome, extract_rows
+from cosyvoice_runtime.voice.extractors import Outcome, SpeakerEncoder, SpeechTokenizer, extract_rows
 from cosyvoice_runtime.voice.onnx_model import ExtractorModel
-from cosyvoice_runtime.voice.speaker_encoder import SpeakerEncoder
-from cosyvoice_runtime.voice.speech_tokenizer import SpeechTokenizer
 
 logger = logging.getLogger(__name__)
 

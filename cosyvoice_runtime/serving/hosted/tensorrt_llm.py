@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from cosyvoice_runtime.checkpoint import Layout, load_config
-from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
-from cosyvoice_runtime.checkpoint.special_tokens import end_of_prompt_id
+from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary, end_of_prompt_id
 from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
 from cosyvoice_runtime.lm.engines.engine import prepare_engine

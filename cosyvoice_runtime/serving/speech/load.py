@@ -27,7 +27,7 @@ from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer, read_to
 from cosyvoice_runtime.text.frontend import TokenCounter
 from cosyvoice_runtime.voice import Voice, VoiceStore
 from cosyvoice_runtime.voice.extractors import checkpoint_id
-from cosyvoice_runtime.voice.retention import DAY_S, forget_in_time
+from cosyvoice_runtime.voice.removal import DAY_S, forget_in_time
 from cosyvoice_runtime.voice.speakers import import_speakers, list_speakers
 
 MEASURE_TIMEOUT_S = 60.0

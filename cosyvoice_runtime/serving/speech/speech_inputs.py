@@ -6,8 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from cosyvoice_runtime.audio.audio import EXTRACTOR_SAMPLE_RATE, Audio
-from cosyvoice_runtime.audio.reference import reference_audio
+from cosyvoice_runtime.audio.audio import EXTRACTOR_SAMPLE_RATE, Audio, reference_audio
 from cosyvoice_runtime.engine.utterance.request import SpeechRequest
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.sampling import SamplingOptions

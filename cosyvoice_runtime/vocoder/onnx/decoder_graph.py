@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 
 from cosyvoice_runtime.arrays import Array
-from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
+from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.onnx import layers
 from cosyvoice_runtime.onnx.graph import DOUBLE, FLOAT, Graph, Value
 from cosyvoice_runtime.onnx.wave_graphs import HIFT_DECODER, HIFT_F0

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cosyvoice_runtime.arrays import Floats
-from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
+from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.families import load, vocoder_parts
 from cosyvoice_runtime.onnx.torch_random import TorchRandom
 from cosyvoice_runtime.vocoder.state import (

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cosyvoice_runtime.arrays import Floats
-from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
+from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.onnx.memory import give_back_heap, giving_back_arena
 from cosyvoice_runtime.onnx.session import open_session
 from cosyvoice_runtime.onnx.wave_graphs import HIFT_DECODER, HIFT_F0, graph_path

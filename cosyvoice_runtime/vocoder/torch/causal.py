@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cosyvoice_runtime.checkpoint.config_vocoder import CausalVocoderConfig, VocoderConfig
+from cosyvoice_runtime.checkpoint.config import CausalVocoderConfig, VocoderConfig
 from cosyvoice_runtime.vocoder.geometry import EDGE_KERNEL, F0_KERNEL, UpsamplingStage
 from cosyvoice_runtime.vocoder.state import LAYERS, SOLVER_NOISE, STEP, TOKEN_TABLE, FixedNoise, NoiseTable
 from cosyvoice_runtime.vocoder.torch.hift import Decoder, F0Predictor, FrameConv, ResBlock

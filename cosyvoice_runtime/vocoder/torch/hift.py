@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
+from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.families import load, vocoder_parts
 from cosyvoice_runtime.vocoder.geometry import EDGE_KERNEL, F0_KERNEL, F0_LAYERS, UpsamplingStage, stages
 from cosyvoice_runtime.vocoder.state import UtteranceNoise

@@ -12,7 +12,7 @@ from math import pi
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.checkpoint.config_vocoder import SampledPhaseVocoderConfig, VocoderConfig
+from cosyvoice_runtime.checkpoint.config import SampledPhaseVocoderConfig, VocoderConfig
 from cosyvoice_runtime.vocoder.torch.hift import Decoder, F0Predictor
 from cosyvoice_runtime.vocoder.torch.source import FROM_THE_START, HarmonicSource, PhaseCarry
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.audio.audio import MAX_SPEED
-from cosyvoice_runtime.checkpoint.config_vocoder import VocoderConfig
+from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.flow.torch.batched_mel import AnyMel, JoinedMel, MelCut, StoredMel, StretchedMel
 from cosyvoice_runtime.vocoder.geometry import context
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from coded_utterances import ENDLESS, code
 
-from cosyvoice_runtime.checkpoint.huggingface import SILENT
+from cosyvoice_runtime.checkpoint.merged_vocabulary import SILENT
 from cosyvoice_runtime.lm.engines.tensorrt_llm.source import EngineVocabulary
 from trtllm_fake.install import Model
 

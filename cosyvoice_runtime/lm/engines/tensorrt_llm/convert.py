@@ -13,7 +13,7 @@ from torch import Tensor
 from cosyvoice_runtime.checkpoint.checksums import sha256_of
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
-from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
+from cosyvoice_runtime.checkpoint.safetensors_file import write_safetensors
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.engines.tensorrt_llm.build import BIAS_FILE
 from cosyvoice_runtime.lm.engines.tensorrt_llm.fp8 import (
@@ -78,7 +78,7 @@ def convert(
     """Write a checkpoint unless ``out_dir`` holds the same already.
 
     Args:
-        source_dir: a checkpoint directory or its Hugging Face form (``export_merged``).
+        source_dir: a checkpoint directory.
         out_dir: absent, empty, or with an earlier checkpoint of this function, which is replaced.
 
     Returns:

@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from cosyvoice_runtime.checkpoint import load_speakers
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.layout import Layout
-from cosyvoice_runtime.checkpoint.shapes import Schema
-from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.checkpoint.schema import Schema
 from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM, generate
 from cosyvoice_runtime.lm.engines.tensorrt_llm.parameters import BACKBONE, LAYER, QUANTISED
 from cosyvoice_runtime.lm.engines.tensorrt_llm.source import Source
@@ -84,13 +83,7 @@ def fp8_tensors(
 
 
 def measured_scales(source: Source, tensors: Mapping[str, Tensor]) -> dict[str, Scales]:
-    """Scales of every matrix by its name; the network speaks to find them, on the CPU in float32.
-
-    Raises:
-        InvalidInput: the source is the Hugging Face form, which has no tokenizer to read texts with.
-    """
-    if source.merged:
-        raise InvalidInput("weight_only", "fp8", "with a checkpoint directory: texts are spoken for it")
+    """Scales of every matrix by its name; the network speaks to find them, on the CPU in float32."""
     inputs = _largest_inputs(SpeechLM.from_tensors(source.config, tensors), _prompts(source))
     return {
         name: Scales(_scale(inputs[module]), _scale(_largest_weight(tensors, name)))

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
-from cosyvoice_runtime.checkpoint.huggingface import SILENT
 from cosyvoice_runtime.checkpoint.lm_rows import control_table, head_bias
-from cosyvoice_runtime.checkpoint.schema import llm_schema
-from cosyvoice_runtime.checkpoint.shapes import Schema
+from cosyvoice_runtime.checkpoint.merged_vocabulary import SILENT
+from cosyvoice_runtime.checkpoint.schema import Schema, llm_schema
 from cosyvoice_runtime.checkpoint.tensors import TEXT_TABLE
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.engines.tensorrt_llm.source import EngineVocabulary

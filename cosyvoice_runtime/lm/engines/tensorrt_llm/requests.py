@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.checkpoint.huggingface import SILENT
+from cosyvoice_runtime.checkpoint.merged_vocabulary import SILENT
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm import Generation, Prompt, SamplingOptions
 from cosyvoice_runtime.lm.engines.tensorrt_llm.source import EngineVocabulary

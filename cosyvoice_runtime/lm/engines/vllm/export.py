@@ -20,11 +20,10 @@ from cosyvoice_runtime.checkpoint.as_torch import load_tensors, read_tensors
 from cosyvoice_runtime.checkpoint.checksums import sha256_of
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
-from cosyvoice_runtime.checkpoint.huggingface import PREFIX, SILENT
 from cosyvoice_runtime.checkpoint.lm_rows import head_bias, outer_tensors, recorded
-from cosyvoice_runtime.checkpoint.safetensors_writer import write_safetensors
-from cosyvoice_runtime.checkpoint.schema import llm_schema
-from cosyvoice_runtime.checkpoint.shapes import Schema
+from cosyvoice_runtime.checkpoint.merged_vocabulary import SILENT
+from cosyvoice_runtime.checkpoint.safetensors_file import write_safetensors
+from cosyvoice_runtime.checkpoint.schema import Schema, llm_schema
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, TEXT_TABLE
 from cosyvoice_runtime.errors import CheckpointError, EngineFileError, InvalidInput
 from cosyvoice_runtime.lm.engines.vllm import ARCHITECTURE, KEY
@@ -33,6 +32,8 @@ from cosyvoice_runtime.manifest import Manifest, stale_reasons
 from cosyvoice_runtime.settings.model import MANIFEST
 
 DTYPES = ("bfloat16", "float16", "float32")
+PREFIX = "llm.model."
+"""Beginning of the names of Qwen2ForCausalLM in ``llm.pt``."""
 FORMAT = 2
 """Raised whenever the same checkpoint gives another directory, so that it is written anew."""
 ROWS_MULTIPLE = 64

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import fields
@@ -15,7 +16,7 @@ from safetensors.torch import load_file
 
 from cosyvoice_runtime.checkpoint import Layout, ModelConfig, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
-from cosyvoice_runtime.checkpoint.huggingface import SILENT, export_merged
+from cosyvoice_runtime.checkpoint.merged_vocabulary import SILENT, MergedVocabulary
 from cosyvoice_runtime.checkpoint.sections_cosyvoice2 import config_from_sections
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 from cosyvoice_runtime.lm import KVCache, Prompt, SpeechLM
@@ -113,6 +114,12 @@ def test_published_speech_layout_has_a_head_of_6592_biased_rows(published):
     assert len(schema) == 196
 
 
+def test_published_vocabulary_has_the_known_ids():
+    vocabulary = MergedVocabulary(text_tokens=151663, speech_rows=6564)
+    assert vocabulary.speech == slice(151663, 158227)
+    assert (vocabulary.sos_id, vocabulary.task_id, vocabulary.rows) == (158227, 158228, 158336)
+
+
 @pytest.mark.parametrize(("layout", "offset"), [("merged", 151924), ("speech", 0)])
 def test_cosyvoice3_has_200_stop_ids_of_which_the_second_is_the_end(family_checkpoints, layout, offset):
     config = load_config(family_checkpoints["cosyvoice3"]).speech_lm
@@ -204,16 +211,6 @@ def test_weights_are_written_in_the_dtype_asked_for(any_checkpoint, tmp_path, dt
         assert torch.equal(tensor, expected[name].to(getattr(torch, dtype)))
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_hugging_face_form_gives_the_same_checkpoint(any_checkpoint, tmp_path, layout):
-    merged = export_merged(Layout(any_checkpoint), tmp_path / "merged", torch.float32)
-    convert(any_checkpoint, tmp_path / "one", exact(layout=layout))
-    convert(merged, tmp_path / "other", exact(layout=layout))
-    for path in (tmp_path / "one").iterdir():
-        if path.name != "manifest.json":
-            assert path.read_bytes() == (tmp_path / "other" / path.name).read_bytes()
-
-
 @pytest.mark.parametrize(("weight_only", "algorithm", "bits"), [("int8", "W8A16", 8), ("int4", "W4A16", 4)])
 def test_quantised_layout_round_trips(any_checkpoint, tmp_path, weight_only, algorithm, bits):
     """Weights are written as they are; what TensorRT-LLM makes of them has its shapes, and reads back."""
@@ -291,13 +288,6 @@ def test_fp8_checkpoint_is_nearly_the_same_network(any_checkpoint, tmp_path, gpu
     assert 1e-4 < off < 0.1
 
 
-def test_fp8_needs_texts_to_speak(any_checkpoint, tmp_path):
-    merged = export_merged(Layout(any_checkpoint), tmp_path / "merged", torch.float32)
-    with pytest.raises(InvalidInput, match=r"weight_only: 'fp8'.*with a checkpoint directory"):
-        convert(merged, tmp_path / "out", exact(weight_only="fp8"))
-    assert not (tmp_path / "out").exists()
-
-
 def test_same_source_and_options_are_left_alone(any_checkpoint, tmp_path):
     out, seen = tmp_path / "out", []
     assert convert(any_checkpoint, out, exact())
@@ -339,11 +329,12 @@ def test_options_that_do_not_fit_are_refused(any_checkpoint, tmp_path, options, 
 
 
 def test_damaged_source_leaves_nothing(any_checkpoint, tmp_path):
-    merged = export_merged(Layout(any_checkpoint), tmp_path / "merged", torch.float32)
-    (merged / "model.safetensors").write_bytes(b"damaged")
-    with pytest.raises(CheckpointError, match=r"model\.safetensors: truncated or damaged"):
-        convert(merged, tmp_path / "out", exact())
-    assert [path.name for path in tmp_path.iterdir()] == ["merged"]
+    source = Path(shutil.copytree(any_checkpoint, tmp_path / "source"))
+    weights = Layout(source).weights("llm")
+    weights.write_bytes(b"damaged")
+    with pytest.raises(CheckpointError, match=f"{weights.name}: "):
+        convert(source, tmp_path / "out", exact())
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 
 def test_nothing_imports_tensorrt_llm():

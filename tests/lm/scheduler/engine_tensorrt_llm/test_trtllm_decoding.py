@@ -7,7 +7,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from cosyvoice_runtime.checkpoint.huggingface import SILENT
+from cosyvoice_runtime.checkpoint.merged_vocabulary import SILENT
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.lm.engines.tensorrt_llm.requests import RequestMaker
