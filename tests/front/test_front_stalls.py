@@ -6,7 +6,7 @@ import asyncio
 import fcntl
 import json
 import os
-import time
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from unittest.mock import Mock
@@ -14,10 +14,10 @@ from unittest.mock import Mock
 import pytest
 from websockets.frames import Close, Frame, Opcode
 
-from cosyvoice_client import RefusedError
 from cosyvoice_front.live import session
 from cosyvoice_front.live.word_times import WordTimes
-from fake_text import FakeTextSpeech
+from cosyvoice_runtime.voice.records import VoiceRecords
+from eventually import eventually
 from fake_upstream import tone
 from raw_http import ask, begin, connect, read_all, send
 from wire_client import asked, audio_in, open_cartesia, open_omni
@@ -48,19 +48,12 @@ def sockets(front):
     return [each for each in front._server.server_state.connections if hasattr(each, "writable")]
 
 
-def become(holds):
-    deadline = time.monotonic() + LIMIT_S
-    while not holds() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return holds()
-
-
 def test_client_that_does_not_read_the_end_is_given_up(start_front, upstream):
     front = start_front(stalled_client_timeout_s=0.1, drain_timeout_s=1)
     upstream.chunks = [tone(300)]  # more than the buffers of both sides hold, and nothing comes after it
     with begin(front, response_format="pcm"):
         front.wait_until(lambda: upstream.requests != [] and upstream.active == 0)
-        assert become(lambda: front.connections == 0)
+        eventually(lambda: front.connections == 0)
 
 
 def test_client_that_asks_without_reading_is_given_up(start_front):
@@ -70,7 +63,7 @@ def test_client_that_asks_without_reading_is_given_up(start_front):
         with suppress(TimeoutError, ConnectionError):
             for _ in range(10_000):
                 connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert become(lambda: front.connections == 0)
+        eventually(lambda: front.connections == 0)
 
 
 def test_speech_goes_on_though_a_websocket_is_being_closed_when_the_front_stops(
@@ -120,7 +113,7 @@ def test_who_leaves_after_session_close_ends_what_waits(front, upstream):
         wire.until("bytes")
         wire.drop()
         front.wait_until(lambda: front.connections == 0)
-        assert become(lambda: upstream.active == 0 and front.streams == 0)
+        eventually(lambda: upstream.active == 0 and front.streams == 0)
     assert len(upstream.requests) == 1
 
 
@@ -171,7 +164,7 @@ def test_encoder_of_an_utterance_too_many_is_closed(front, upstream, monkeypatch
         wire.send({"type": "input.text", "text": "One. Two."}, {"type": "input.done"})
         wire.send({"type": "input.text", "text": "Three."})
         assert wire.error()["status_code"] == 429
-    assert become(lambda: not open_encoders)
+    eventually(lambda: not open_encoders)
 
 
 @contextmanager
@@ -183,21 +176,30 @@ def held_lock(voices):
         yield
 
 
-def test_speech_goes_on_while_another_front_holds_the_voices(start_front, tmp_path):
+@pytest.fixture
+def waiting(monkeypatch):
+    """``waiting.acquire()`` returns once for each thread that begins to wait for the voices."""
+    waiting, locked = threading.Semaphore(0), VoiceRecords.locked
+    monkeypatch.setattr(VoiceRecords, "locked", lambda records: (waiting.release(), locked(records))[1])
+    return waiting
+
+
+def test_speech_goes_on_while_another_front_holds_the_voices(start_front, tmp_path, waiting):
     threads = min(32, (os.cpu_count() or 1) + 4)  # of asyncio.to_thread
     with ThreadPoolExecutor(threads + 1) as clients, held_lock(tmp_path):
         front = start_front(voices_dir=tmp_path)
         for _ in range(threads):
             clients.submit(send, front, "DELETE", "/v1/audio/voices/mine")
-        time.sleep(0.5)
+        for _ in range(threads):
+            assert waiting.acquire(timeout=LIMIT_S)
         assert clients.submit(ask, front, voice="anna").result(LIMIT_S).status == 200
 
 
-def test_front_stops_while_another_holds_the_voices(start_front, tmp_path):
+def test_front_stops_while_another_holds_the_voices(start_front, tmp_path, waiting):
     with ThreadPoolExecutor(1) as clients, held_lock(tmp_path):
         front = start_front(voices_dir=tmp_path, drain_timeout_s=1)
         clients.submit(send, front, "DELETE", "/v1/audio/voices/mine")
-        time.sleep(0.5)
+        assert waiting.acquire(timeout=LIMIT_S)
         front.begin_stop()
         front._thread.join(LIMIT_S)
         assert not front._thread.is_alive()
@@ -212,39 +214,23 @@ def test_words_that_nobody_asked_for_are_not_looked_for(front, monkeypatch):
 
 
 @pytest.mark.parametrize("goes_on", [False, True], ids=["all of it came", "it goes on"])
-def test_listener_who_pauses_hears_the_rest_of_a_long_text(start_front, upstream, monkeypatch, goes_on):
+def test_text_is_handed_on_though_the_listener_pauses(start_front, upstream, goes_on):
     """The server ends a text when nothing comes and nothing is spoken for a while."""
-    monkeypatch.setattr("fake_text.CHARACTER_S", 0.2)
-    timers: dict[FakeTextSpeech, asyncio.TimerHandle] = {}
-    push, end = FakeTextSpeech.push, FakeTextSpeech.end
+    front = start_front(idle_timeout_s=0.1)
+    upstream.gates = asyncio.Semaphore(0)
 
-    def withdraw():
-        upstream.error = RefusedError(f"{upstream.url}: no text came for 2 s", "cancelled")
-        upstream.error_after = len(told)
+    def say(text, more):
+        wire.send(asked(text, add_timestamps=False, **{"continue": more}))
 
-    async def timed_push(speech, text):
-        if speech in timers:
-            timers[speech].cancel()
-        await push(speech, text)
-        timers[speech] = asyncio.get_running_loop().call_later(2.0, withdraw)
-
-    async def timed_end(speech):
-        timers[speech].cancel()
-        await end(speech)
-
-    told: list[int] = []
-    speak = FakeTextSpeech._speak
-    monkeypatch.setattr(FakeTextSpeech, "push", timed_push)
-    monkeypatch.setattr(FakeTextSpeech, "end", timed_end)
-    monkeypatch.setattr(FakeTextSpeech, "_speak", lambda *given: (told.append(1), speak(*given))[1])
-    front = start_front(idle_timeout_s=0.5)  # less than the server waits, as it has to be
     with open_cartesia(front) as wire:
-        wire.send(asked("word " * 1600, add_timestamps=False, **{"continue": True}))
+        say("word " * 1040, goes_on)  # a little more than is handed on ahead of what was spoken
         wire.until("chunk")
-        for _ in range(13):  # far less than front.stalled_client_timeout_s
-            time.sleep(0.2)
-            if goes_on:
-                wire.send(asked("word ", add_timestamps=False, **{"continue": True}))
-        wire.send(asked("", add_timestamps=False, **{"continue": False}))
-        messages = wire.until("done")
-    assert len(audio_in(messages)) > 0
+        [speech] = upstream.texts
+        while goes_on and len(speech.pushed) < 4:
+            say("word ", True)
+            front.wait(asyncio.sleep(0.02))
+        say("", False)
+        front.wait_until(lambda: speech.is_complete)
+        front.do(lambda: [upstream.gates.release() for _ in range(100)])
+        wire.until("done")
+    assert len(speech.pushed) > 4

@@ -41,8 +41,15 @@ ANSWERS = "while read question; do echo alive; echo answered >&2; done"
 HANGS = "echo hangs >&2; kill -s STOP $$"
 
 HANGING_LOOP = """
-import asyncio, sys, time
+import asyncio, sys, threading
 from cosyvoice_runtime.gateway import __main__ as process
+
+read, lines = sys.stdin.readline, threading.Semaphore(0)
+
+class Input:
+    def readline(self):
+        lines.release()
+        return read()
 
 class Gateway:
     async def start(self):
@@ -52,9 +59,11 @@ class Gateway:
         pass
 
 def hang():
-    time.sleep(1)
+    lines.acquire(), lines.acquire()  # the options, and the question
+    lines.acquire(timeout=0.5)  # for what comes after an answer
     print("goes on", flush=True)
 
+sys.stdin = Input()
 process._gateway = lambda *_: Gateway()
 sys.exit(process.main())
 """
