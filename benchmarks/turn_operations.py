@@ -29,8 +29,8 @@ from torch.overrides import TorchFunctionMode, resolve_name
 
 from cosyvoice_runtime.engine.batches import PromptTensors, WaveChunk, WaveService
 from cosyvoice_runtime.engine.batches.voices import VoiceCache
+from cosyvoice_runtime.engine.runtimes.torch_graphs import TorchToken2Wav
 from cosyvoice_runtime.engine.runtimes.torch_runtime import load_token2wav
-from cosyvoice_runtime.engine.runtimes.torch_token2wav import TorchToken2Wav
 from cosyvoice_runtime.flow.torch import stream
 from cosyvoice_runtime.flow.torch.call_pages import Places
 from cosyvoice_runtime.flow.torch.graphed_calls import FEW_PASTS, CallBuckets

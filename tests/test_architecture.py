@@ -20,8 +20,7 @@ WITHOUT_TORCH = (
 """Packages and modules that a machine without torch runs: a server on a CPU, its clients, its voices."""
 WITH_TORCH = {
     "checkpoint.as_torch",
-    "engine.runtimes.device", "engine.runtimes.torch_graphs", "engine.runtimes.torch_memory",
-    "engine.runtimes.torch_runtime", "engine.runtimes.torch_token2wav",
+    "engine.runtimes.torch_graphs", "engine.runtimes.torch_runtime",
     "flow.kernels", "flow.torch",
     "gpu.cuda_graphs", "gpu.kernels", "gpu.parcel", "gpu.partitions.division", "gpu.partitions.partition",
     "gpu.transfer", "gpu.unplanned_attention", "gpu.untouched_zeros",

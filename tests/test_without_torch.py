@@ -81,9 +81,9 @@ from coded_stages import CodedStages
 from triton_python_backend_utils import InferenceRequest
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.metrics import Metrics
-from cosyvoice_runtime.engine.utterance.stages import TokenGroup
-from cosyvoice_runtime.serving.speech.listeners import WholeListener
-from cosyvoice_runtime.serving.speech.load import load_speech_service, open_admission
+from cosyvoice_runtime.engine.utterance.utterance import TokenGroup
+from cosyvoice_runtime.serving.speech.speech_inputs import WholeListener
+from cosyvoice_runtime.serving.speech.model import load_speech_service, open_admission
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply
 from cosyvoice_runtime.settings import Machine, Settings

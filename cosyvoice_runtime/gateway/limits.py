@@ -16,8 +16,7 @@ from cosyvoice_runtime.gateway.policy import RefusedError
 from cosyvoice_runtime.gateway.request_check import UtteranceRequest
 from cosyvoice_runtime.metrics import Metric, Metrics
 from cosyvoice_runtime.metrics.metrics import REFUSED, REQUESTS, REQUESTS_ABOUT
-from cosyvoice_runtime.serving.speech.board import BOARD_FILE, open_board
-from cosyvoice_runtime.serving.speech.refusal_queue import RefusalQueue, client_number
+from cosyvoice_runtime.serving.speech.admission import BOARD_FILE, RefusalQueue, client_number, open_board
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cosyvoice_runtime.arrays import Floats
-from cosyvoice_runtime.engine.utterance.stages import TokenGroup, WaveSettings
+from cosyvoice_runtime.engine.utterance.utterance import TokenGroup, WaveSettings
 from cosyvoice_runtime.errors import CHECK_TELLS, NotFiniteError
 from cosyvoice_runtime.lm.generation import FinishReason, Generation, SilenceFilter, TokenLimits
 from cosyvoice_runtime.lm.prompt import Prompt, num_positions

@@ -26,10 +26,8 @@ from cosyvoice_runtime.engine.utterance.request import (
     lm_prompts,
     with_characters,
 )
-from cosyvoice_runtime.engine.utterance.stages import Stages
-from cosyvoice_runtime.engine.utterance.streamed_text import speak_arriving, within_ceiling
-from cosyvoice_runtime.engine.utterance.text_feeder import TextFeeder
-from cosyvoice_runtime.engine.utterance.utterance import Playback, speak
+from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, speak_arriving, within_ceiling
+from cosyvoice_runtime.engine.utterance.utterance import Playback, Stages, speak
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families import DEFAULT, Family
 from cosyvoice_runtime.flow.solvers import EULER

@@ -32,9 +32,9 @@ from cosyvoice_runtime.serving.hosted.extractors import (
 from cosyvoice_runtime.serving.hosted.tensorrt_llm import SpeechLmModel, TokenReply
 from cosyvoice_runtime.serving.hosted.token2wav import WaveModel, decode
 from cosyvoice_runtime.serving.not_finite import NotFiniteCount
-from cosyvoice_runtime.serving.speech.listeners import outputs as speech_outputs
 from cosyvoice_runtime.serving.speech.open_utterances import TextMessage
 from cosyvoice_runtime.serving.speech.speech_inputs import SpeechInputs
+from cosyvoice_runtime.serving.speech.speech_inputs import outputs as speech_outputs
 from cosyvoice_runtime.serving.triton.request import Inputs
 from cosyvoice_runtime.serving.triton.schema import SCHEMAS
 from cosyvoice_runtime.settings import Settings

@@ -7,9 +7,8 @@ from collections import defaultdict
 
 import numpy as np
 
-from cosyvoice_runtime.engine.utterance.stages import TokenGroup, WaveSettings
 from cosyvoice_runtime.engine.utterance.streamed_text import beside
-from cosyvoice_runtime.engine.utterance.utterance import speak
+from cosyvoice_runtime.engine.utterance.utterance import TokenGroup, WaveSettings, speak
 from cosyvoice_runtime.errors import StageLostError
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.lm.text_segment import SegmentQueue

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cosyvoice_runtime.serving.speech.board import BOARD_FILE, open_board
+from cosyvoice_runtime.serving.speech.admission import BOARD_FILE, open_board
 
 
 @contextmanager

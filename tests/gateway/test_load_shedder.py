@@ -16,8 +16,7 @@ from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.policy import RefusedError
 from cosyvoice_runtime.gateway.request_check import UtteranceRequest
 from cosyvoice_runtime.metrics.page import read_samples, sum_of_counters
-from cosyvoice_runtime.serving.speech.admission import Admission
-from cosyvoice_runtime.serving.speech.board import BOARD_FILE
+from cosyvoice_runtime.serving.speech.admission import BOARD_FILE, Admission
 from taken_place import taken_place
 
 MODEL = "cosyvoice2"
@@ -42,7 +41,7 @@ def model(tmp_path: Path) -> Admission:
 def speaking(model: Admission) -> Iterator[ExitStack]:
     """An utterance that has the model's only place, until it is closed."""
     with ExitStack() as stack:
-        stack.enter_context(model.place("first"))
+        stack.enter_context(model.admit("first"))
         yield stack
 
 
@@ -77,20 +76,20 @@ def test_refusal_has_the_models_status_and_words(shedder, model, speaking):
         "1 utterances are in progress, the limit; try again in 0.4 s",
     )
     with pytest.raises(OverloadedError, match="1 utterances are in progress, the limit; try again in"):
-        speaking.enter_context(model.place("third"))
+        speaking.enter_context(model.admit("third"))
 
 
 def test_turn_of_a_client_that_the_gateway_has_refused_counts_for_the_model(shedder, model, speaking):
     refusal(shedder, "second")
     speaking.close()
-    with pytest.raises(OverloadedError, match="others were here before"), model.place("first"):
+    with pytest.raises(OverloadedError, match="others were here before"), model.admit("first"):
         pass
-    with model.place("second"):
+    with model.admit("second"):
         assert model.count == 1
 
 
 def test_turn_of_a_client_that_the_model_has_refused_counts_for_the_gateway(shedder, model, speaking):
-    with pytest.raises(OverloadedError), model.place("second"):
+    with pytest.raises(OverloadedError), model.admit("second"):
         pass
     speaking.close()
     assert "others were here before" in str(refusal(shedder, "first"))
@@ -100,7 +99,7 @@ def test_turn_of_a_client_that_the_model_has_refused_counts_for_the_gateway(shed
 def test_model_has_the_last_word_when_two_get_through_for_one_place(shedder, model):
     for client in ("one", "other"):
         shedder.check(asked(client))
-    with model.place("one"), pytest.raises(OverloadedError), model.place("other"):
+    with model.admit("one"), pytest.raises(OverloadedError), model.admit("other"):
         pass
 
 
@@ -130,7 +129,7 @@ def test_gateway_that_opens_the_table_first_changes_nothing_in_it(tmp_path):
     shedder = shedder_of(tmp_path)
     model = Admission(2, tmp_path / BOARD_FILE)
     shedder.check(asked())
-    with model.place(), model.place():
+    with model.admit(), model.admit():
         refusal(shedder)
     assert model.capacity.limit == 2
 

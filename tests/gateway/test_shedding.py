@@ -15,8 +15,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from cosyvoice_runtime.gateway.grpc_gateway import GrpcGateway
 from cosyvoice_runtime.gateway.http_gateway import HttpGateway
 from cosyvoice_runtime.gateway.options import GatewayOptions
-from cosyvoice_runtime.serving.speech.admission import Admission
-from cosyvoice_runtime.serving.speech.board import BOARD_FILE
+from cosyvoice_runtime.serving.speech.admission import BOARD_FILE, Admission
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor.server_ports import ServerPorts
 from taken_place import taken_place

@@ -23,7 +23,7 @@ from cosyvoice_client import AsyncSpeechClient, AudioChunk, SpeechRequest, Unava
 from cosyvoice_runtime.metrics.metrics import DIRECTORY_VARIABLE
 from cosyvoice_runtime.process import processes
 from cosyvoice_runtime.process.headers import PROBE_KEY_VARIABLE
-from cosyvoice_runtime.serving.speech.refusal_queue import FIRST_WAIT_S, LONGEST_WAIT_S, VALID_S
+from cosyvoice_runtime.serving.speech.admission import FIRST_WAIT_S, LONGEST_WAIT_S, VALID_S
 from cosyvoice_runtime.supervisor import Server
 from cosyvoice_runtime.supervisor.probe import Probe
 

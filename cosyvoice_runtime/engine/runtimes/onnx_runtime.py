@@ -6,8 +6,7 @@ import logging
 from functools import partial
 
 from cosyvoice_runtime.checkpoint.sections import load_config
-from cosyvoice_runtime.engine.runtimes.memory import host_room, page_count
-from cosyvoice_runtime.engine.runtimes.runtime import WaveRuntime, warm_up
+from cosyvoice_runtime.engine.runtimes.runtime import WaveRuntime, host_room, page_count, warm_up
 from cosyvoice_runtime.flow.onnx.flow import OnnxFlow, OnnxFlowStream
 from cosyvoice_runtime.onnx.cpu_features import tell_cpu
 from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats

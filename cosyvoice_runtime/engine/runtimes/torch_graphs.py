@@ -1,31 +1,96 @@
-"""What a GPU repeats, captured once: calls of token2wav by lanes of turns, in fused kernels if those run."""
+"""token2wav on torch, and its calls that a GPU replays, captured once: fused kernels if those run."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import NamedTuple
 
 import torch
 
-from cosyvoice_runtime.engine.runtimes.device import as_current, on_own_stream
 from cosyvoice_runtime.engine.runtimes.runtime import HURRIED_BLOCKS, TurnsBeside
-from cosyvoice_runtime.engine.runtimes.torch_token2wav import TorchToken2Wav
 from cosyvoice_runtime.flow.kernels.choice import encoder_obstacle, solver_obstacle
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.graphed_calls import CallBuckets
 from cosyvoice_runtime.flow.torch.paged_call import PagedSolver
+from cosyvoice_runtime.flow.torch.stream import FlowStream
 from cosyvoice_runtime.gpu.buckets import batch_buckets
-from cosyvoice_runtime.gpu.cuda_graphs import CudaGraphCapture, PacedCapture
+from cosyvoice_runtime.gpu.cuda_graphs import CudaGraphCapture, GraphCapture, PacedCapture
 from cosyvoice_runtime.gpu.kernels.choice import fused_chosen, machine_obstacle
 from cosyvoice_runtime.gpu.partitions.partition import GpuPart, GpuParts
 from cosyvoice_runtime.gpu.partitions.shared_gpu import Later
 from cosyvoice_runtime.settings import Token2WavSettings
-from cosyvoice_runtime.vocoder.torch import HiFT
+from cosyvoice_runtime.token2wav.token2wav import Token2Wav
+from cosyvoice_runtime.vocoder.geometry import context
+from cosyvoice_runtime.vocoder.torch import HiFT, HiFTStream
 
 logger = logging.getLogger(__name__)
+
+
+def as_current(device: torch.device) -> AbstractContextManager[object]:
+    """A context in which a GPU is the calling thread's own.
+
+    Tensors say where they are; streams, graphs and TensorRT work on the thread's GPU, which is the first one
+    unless told otherwise.
+    """
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+
+
+def on_own_stream(
+    device: torch.device, stream: torch.cuda.Stream | None = None
+) -> AbstractContextManager[object]:
+    """A context in which a GPU is the calling thread's own, and its work goes into a stream of its own.
+
+    Threads that share a stream wait for each other. What other threads gave to the GPU before has to be done.
+
+    Args:
+        stream: the stream of a partition of the GPU.
+    """
+    if device.type != "cuda":
+        return nullcontext()
+    return torch.cuda.stream(torch.cuda.Stream(device) if stream is None else stream)
+
+
+class TorchToken2Wav(Token2Wav):
+    """Both parts on torch; names them as such."""
+
+    def __init__(self, flow: FlowStream, vocoder: HiFTStream, lookahead_frames: int | None = None) -> None:
+        super().__init__(flow, vocoder, lookahead_frames)
+        self.torch_flow, self.torch_vocoder = flow, vocoder
+
+    def beside(self, second: torch.cuda.Stream | None = None) -> TorchToken2Wav:
+        """The same networks and pages for utterances in another stream, to be captured by themselves.
+
+        Args:
+            second: for the vocoder, beside what the flow does next.
+        """
+        vocoder = HiFTStream(self.torch_vocoder.hift, own_stream=second)
+        return TorchToken2Wav(self.torch_flow.beside(), vocoder, self.lookahead_frames)
+
+    def capture(
+        self,
+        buckets: CallBuckets,
+        capture: GraphCapture,
+        fused: PagedSolver | None = None,
+        of_vocoder: GraphCapture | None = None,
+    ) -> int:
+        """Replay chunks of these sizes from now on; to be called before anything is opened.
+
+        Args:
+            fused: takes the place of the flow's steps.
+            of_vocoder: where the vocoder runs on another device than the flow, or in a stream of its own.
+
+        Returns:
+            the number of captured calls.
+        """
+        config, around = self.torch_flow.flow.config, context(self.vocoder.config)
+        block = config.frames_per_token * config.encoder.chunk_tokens
+        frames = [around.left + block * blocks + around.lookahead for blocks in buckets.blocks]
+        calls = self.torch_flow.capture(buckets, capture, fused)
+        return calls + self.torch_vocoder.capture(buckets.rows, frames, of_vocoder or capture)
 
 
 def capture_graphs(

@@ -1,4 +1,4 @@
-"""token2wav on torch: its modules, or TensorRT engines in their place."""
+"""token2wav on torch: its modules, or TensorRT engines in their place, and the memory left to pages."""
 
 from __future__ import annotations
 
@@ -14,14 +14,23 @@ from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
-from cosyvoice_runtime.engine.runtimes.device import as_current, on_own_stream
-from cosyvoice_runtime.engine.runtimes.memory import page_count
-from cosyvoice_runtime.engine.runtimes.runtime import TurnsBeside, WaveRuntime, warm_up
-from cosyvoice_runtime.engine.runtimes.torch_graphs import capture_graphs, turns_beside
-from cosyvoice_runtime.engine.runtimes.torch_memory import room, turn_rows
-from cosyvoice_runtime.engine.runtimes.torch_token2wav import TorchToken2Wav
+from cosyvoice_runtime.engine.runtimes.runtime import (
+    TurnsBeside,
+    WaveRuntime,
+    host_room,
+    page_count,
+    warm_up,
+)
+from cosyvoice_runtime.engine.runtimes.torch_graphs import (
+    TorchToken2Wav,
+    as_current,
+    capture_graphs,
+    on_own_stream,
+    turns_beside,
+)
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families import flow_parts, load
+from cosyvoice_runtime.flow.kernels.choice import solver_obstacle
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.pages import PagePool
 from cosyvoice_runtime.flow.torch.stream import FlowStream
@@ -31,7 +40,15 @@ from cosyvoice_runtime.gpu.partitions.partition import GpuParts
 from cosyvoice_runtime.gpu.partitions.shared_gpu import Later
 from cosyvoice_runtime.gpu.unplanned_attention import attend_unplanned
 from cosyvoice_runtime.settings import Token2WavSettings
-from cosyvoice_runtime.settings.gpu_memory import work_bytes
+from cosyvoice_runtime.settings.gpu_memory import (
+    GIB,
+    MEDIUM_BATCH,
+    WORK_BYTES,
+    room_for_pages,
+    rows_on,
+    unclaimed_bytes,
+    work_bytes,
+)
 from cosyvoice_runtime.settings.token2wav import EIGHT_BIT_PAGES
 from cosyvoice_runtime.token2wav.any_token2wav import AnyToken2Wav
 from cosyvoice_runtime.token2wav.chunked_token2wav import ChunkedToken2Wav, Devices, Precision
@@ -42,6 +59,47 @@ if TYPE_CHECKING:
     from cosyvoice_runtime.tensorrt.token2wav_engines import Token2WavEngines
 
 logger = logging.getLogger(__name__)
+
+
+def turn_rows(flow: Flow, settings: Token2WavSettings) -> int:
+    """Most utterances in a turn: fewer than ``max_batch`` where the memory is better spent on pages.
+
+    Plain modules gain little from more than 16, and take more memory for them.
+    """
+    rows = settings.most_batch
+    if flow.device.type != "cuda" or settings.backend != "torch":
+        return rows
+    rows = rows_on(torch.cuda.mem_get_info(flow.device)[1], rows)
+    if not settings.cuda_graphs or settings.kernels == "plain" or _plain_alone(flow):
+        rows = min(rows, MEDIUM_BATCH)
+    return rows
+
+
+def _plain_alone(flow: Flow) -> bool:
+    return solver_obstacle(flow.device, flow.dtype, flow.config.blockwise, flow.solver.name) is not None
+
+
+def room(device: torch.device, share: float, reserve_gib: float = 0.0, work_bytes: int = WORK_BYTES) -> int:
+    """Bytes for pages: a share of the device's memory, and on a GPU no more than is left beside the work.
+
+    Args:
+        reserve_gib: of a GPU, what other processes take before or after; so the number doesn't depend on who
+            loads first.
+        work_bytes: of a GPU, what this process still needs beside the pages.
+    """
+    if device.type != "cuda":
+        return host_room(share)
+    free, total = torch.cuda.mem_get_info(device)
+    unclaimed = unclaimed_bytes(total, reserve_gib)
+    if free < unclaimed:
+        logger.warning(
+            "flow: %.1f of the %.1f GiB of %s are free; others hold more than gpu_reserve_gib=%g",
+            free / GIB,
+            total / GIB,
+            device,
+            reserve_gib,
+        )
+    return room_for_pages(total, min(free, unclaimed), share, work_bytes)
 
 
 class Opened(NamedTuple):

@@ -1,31 +1,175 @@
-"""The models ``audio_tokenizer`` and ``speaker_embedding``: one reference in, one tensor out."""
+"""The models ``audio_tokenizer`` and ``speaker_embedding``: one reference in, one tensor out, in batches."""
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
+import triton_python_backend_utils as pb_utils
 
 from cosyvoice_runtime.arrays import Array, Floats
 from cosyvoice_runtime.audio.audio import EXTRACTOR_SAMPLE_RATE, Audio, reference_audio
 from cosyvoice_runtime.checkpoint.layout import Layout
-from cosyvoice_runtime.errors import SPEAKER_ENCODER, SPEECH_TOKENIZER, InvalidInput
+from cosyvoice_runtime.errors import SPEAKER_ENCODER, SPEECH_TOKENIZER, InvalidInput, OverloadedError
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.metrics import RequestCount
 from cosyvoice_runtime.onnx.memory import give_back_heap
-from cosyvoice_runtime.serving.hosted.resting import Resting
 from cosyvoice_runtime.serving.not_finite import DAMAGED, NotFiniteCount
-from cosyvoice_runtime.serving.triton.request import Inputs, respond
+from cosyvoice_runtime.serving.triton.request import Inputs, answer, respond
 from cosyvoice_runtime.settings.extractors import ExtractorSettings
+from cosyvoice_runtime.settings.model import BatchedSettings
 from cosyvoice_runtime.voice.extractors import Outcome, SpeakerEncoder, SpeechTokenizer, extract_rows
 from cosyvoice_runtime.voice.onnx_model import ExtractorModel
 
 logger = logging.getLogger(__name__)
+
+
+class BatchModel(Protocol):
+    """A model that computes batches."""
+
+    def execute(self, requests: list[Any]) -> list[Any]:
+        """The responses, one for each request."""
+
+    def finalize(self) -> None:
+        """Release the model: no request follows."""
+
+
+class Batches:
+    """Passes waiting requests to a model from its own thread, at most ``max_batch`` at a time.
+
+    One request more than ``max_queue_size`` is refused with UNAVAILABLE.
+    """
+
+    def __init__(self, model: BatchModel, settings: BatchedSettings) -> None:
+        self._model = model
+        self._settings = settings
+        self._waiting: deque[Any] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name=settings.name, daemon=True)
+        self._thread.start()
+
+    def execute(self, requests: list[Any]) -> None:
+        for request in requests:
+            if not self._accept(request):
+                limit = f"max_queue_size: {self._settings.max_queue_size} requests wait; try again later"
+                answer(request, self._settings.name, OverloadedError(limit))
+
+    def finalize(self) -> None:
+        """Answer all waiting requests, and return."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._thread.join()
+        self._model.finalize()
+
+    def _accept(self, request: Any) -> bool:
+        with self._changed:
+            accepted = len(self._waiting) < self._settings.max_queue_size and not self._closed
+            if accepted:
+                self._waiting.append(request)
+                self._changed.notify()
+        return accepted
+
+    def _run(self) -> None:
+        while batch := self._next():
+            self._answer(batch)
+
+    def _next(self) -> list[Any]:
+        """The waiting requests, as soon as there are any; empty after the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._closed)
+            count = min(len(self._waiting), self._settings.max_batch)
+            return [self._waiting.popleft() for _ in range(count)]
+
+    def _answer(self, batch: list[Any]) -> None:
+        try:
+            answers = list(zip(batch, self._model.execute(batch), strict=True))
+        except Exception as error:  # After any error the requests that follow are still answered.
+            for request in batch:
+                answer(request, self._settings.name, error)
+            return
+        for request, response in answers:
+            request.get_response_sender().send(response, pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+
+
+T = TypeVar("T")
+
+
+class Resting(Generic[T]):
+    """An object that is opened at once, released after a time without users, and opened anew on demand.
+
+    Safe for several threads, which may use it together.
+
+    Args:
+        open_: makes the object; its users get its errors.
+        idle_s: time without users after which the object is released; 0 keeps it.
+        gone: called after the release.
+    """
+
+    def __init__(self, open_: Callable[[], T], idle_s: float, gone: Callable[[], None]) -> None:
+        self._open, self._idle_s, self._gone = open_, idle_s, gone
+        self._lock = threading.Lock()
+        self._users = 0
+        self._timer: threading.Timer | None = None
+        self._held: T | None = open_()
+        with self._lock:
+            self._rest()
+
+    @contextmanager
+    def used(self) -> Iterator[T]:
+        """Keep the object open during the block."""
+        held = self._take()
+        try:
+            yield held
+        finally:
+            del held  # The last user may hold the last reference.
+            with self._lock:
+                self._users -= 1
+                self._rest()
+
+    def close(self) -> None:
+        """Release the object now; present users keep it."""
+        with self._lock:
+            self._wake()
+            self._held = None
+
+    def _take(self) -> T:
+        with self._lock:  # One user opens the object for all that wait.
+            self._wake()
+            if self._held is None:
+                self._held = self._open()
+            self._users += 1
+            return self._held
+
+    def _wake(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _rest(self) -> None:
+        if self._users or not self._idle_s:
+            return
+        timer = threading.Timer(self._idle_s, lambda: self._go(timer))
+        timer.daemon = True
+        timer.start()
+        self._timer = timer  # The timer may not have been started.
+
+    def _go(self, timer: threading.Timer) -> None:
+        with self._lock:
+            if self._timer is not timer:  # A user may have come while the timer fired.
+                return
+            self._timer = self._held = None
+        self._gone()
+
 
 WARM_UP_SAMPLES = EXTRACTOR_SAMPLE_RATE
 

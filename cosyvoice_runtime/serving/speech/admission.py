@@ -1,22 +1,327 @@
-"""The admission of utterances: as many as the machine keeps up with; others are told when to come back."""
+"""The admission of utterances: as many as the machine keeps up with; others are told when to come back.
+
+``cosyvoice2`` admits them, and the gateways read from a shared file, the board, whether it would.
+"""
 
 from __future__ import annotations
 
+import math
+import mmap
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
-from cosyvoice_runtime.serving.speech.board import open_board
-from cosyvoice_runtime.serving.speech.refusal_queue import RefusalQueue, client_number
+import numpy as np
+
+from cosyvoice_runtime.errors import OverloadedError
+
+MOST_LEARNED = 128
+"""The most utterances at a time if the settings have no limit."""
+FIRST_MARGIN, LEAST_MARGIN, MOST_MARGIN = 2.0, 1.5, 4.0
+"""The speed reserved for a listener in seconds of speech a second: at the start, and its bounds. A listener
+needs one; the rest serves new utterances, whose first chunk has priority."""
+LATE, IN_TIME = 1.03, 0.99997
+"""The factors of the margin for a late chunk and for one in time. They balance when one of 1,000 chunks is
+late: an utterance has about six, so 99 of 100 utterances are continuous."""
+APART_S = 1.0
+"""Late chunks closer together than this have one cause, because a stall delays all utterances."""
+MEMORY_S = 10.0
+"""The time constant of the averages, in seconds of utterances in progress."""
+ENOUGH_S = 3.0
+"""The seconds of utterances in progress after which the averages are meaningful."""
+
+
+class Capacity:
+    """Learns from each chunk while utterances are spoken.
+
+    A machine that is busy shows what it can. One that has little to do shows at least what it can: that never
+    lowers the limit. So a GPU that speaks faster to many at a time grows into its limit, and a slow machine,
+    or one that others use, shrinks to its own.
+
+    Args:
+        learned: this field of ``BOARD``, shared by all processes.
+    """
+
+    def __init__(self, learned: Any) -> None:
+        self._learned = learned
+
+    def fix(self, limit: int | None) -> None:
+        """Set the limit for all processes; None learns it."""
+        self._learned["fixed"] = limit or 0
+
+    @property
+    def limit(self) -> int:
+        """The most utterances that may be spoken at a time; at least one."""
+        return int(self._learned["fixed"]) or self.keeps_up_with
+
+    @property
+    def keeps_up_with(self) -> int:
+        """The utterances for which the machine is fast enough, as far as is known; at least one."""
+        return min(max(int(self.speed / self._margin), 1), MOST_LEARNED)
+
+    @property
+    def known(self) -> bool:
+        """Whether the limit is more than a guess."""
+        return bool(self._learned["fixed"] or self.speed)
+
+    @property
+    def speed(self) -> float:
+        """The seconds of speech that the machine makes in a second; 0 if unknown."""
+        return float(self._learned["speed"])
+
+    def start(self, speed: float) -> None:
+        """Start with a speed that was measured before the first client."""
+        self._learned["speed"] = speed
+
+    def spoke(self, audio_s: float, held_s: float, count: float) -> None:
+        """Learn from a chunk.
+
+        Args:
+            audio_s: seconds of speech in it.
+            held_s: seconds since the utterance's last chunk, or since it was admitted.
+            count: the mean number of utterances in progress meanwhile, including this one.
+        """
+        learned = self._learned
+        kept = math.exp(-held_s / MEMORY_S)
+        learned["audio_s"] = learned["audio_s"] * kept + audio_s
+        learned["held_s"] = learned["held_s"] * kept + held_s
+        learned["concurrent_s"] = learned["concurrent_s"] * kept + held_s * count
+        if learned["held_s"] >= ENOUGH_S:
+            self._conclude(learned["concurrent_s"] / learned["held_s"])
+
+    def played(self, late: bool, now_s: float) -> None:
+        """Learn whether playback paused before a chunk (`Playback.underruns`).
+
+        Args:
+            now_s: monotonic, the same for all processes.
+        """
+        if late and now_s < self._learned["late_s"] + APART_S:
+            return
+        if late:
+            self._learned["late_s"] = now_s
+        margin = self._margin * (LATE if late else IN_TIME)
+        self._learned["margin"] = min(max(margin, LEAST_MARGIN), MOST_MARGIN)
+
+    @property
+    def _margin(self) -> float:
+        return float(self._learned["margin"]) or FIRST_MARGIN
+
+    def _conclude(self, count: float) -> None:
+        """The speed of all utterances: the speed of one times their number."""
+        speed = self._learned["audio_s"] / self._learned["held_s"] * count
+        if count > self.limit / 2 or speed > self.speed:
+            self._learned["speed"] = speed
+
+
+UNNAMED = 1
+"""The number of clients without a name. They are not distinguished: each refusal makes a ticket, and any such
+client may use one that is due. A named client has one ticket for all its requests."""
+VALID_S = 1.0
+"""The time for which a ticket stays valid after it is due."""
+MOST_TICKETS = 1024
+TICKETS = np.dtype([("client", "u8"), ("since_s", "f8"), ("due_s", "f8"), ("last_s", "f8")])
+"""The fields of a ticket: the client, the start of its wait, and when its first and last request are
+expected."""
+TICK_S = 1e-6
+
+
+class Tickets:
+    """The tickets on the board.
+
+    Args:
+        table: ``MOST_TICKETS`` records of :data:`TICKETS`, shared by all processes; zero where unused.
+    """
+
+    def __init__(self, table: Any) -> None:
+        self._client, self._since_s, self._due_s, self._last_s = (table[name] for name in TICKETS.names or ())
+
+    def find(self, client: int, now: float) -> int | None:
+        """The ticket for a request of this client."""
+        mine = (self._client == client) & self._valid(now)
+        if client == UNNAMED:
+            mine &= self._due_s <= now
+        found = np.flatnonzero(mine)
+        return int(found[np.argmin(self._since_s[found])]) if len(found) else None
+
+    def ahead(self, client: int, ticket: int | None, now: float, due_s: float = math.inf) -> int:
+        """The number of older tickets that are expected until ``due_s``.
+
+        For a named client all those without a name are one.
+        """
+        since_s = math.inf if ticket is None else self._since_s[ticket]
+        before = self._valid(now) & (self._since_s < since_s) & (self._due_s <= due_s)
+        unnamed = before & (self._client == UNNAMED)
+        if client == UNNAMED:
+            return int(np.count_nonzero(before))
+        return int(np.count_nonzero(before & ~unnamed & (self._client != client)) + unnamed.any())
+
+    def others(self, ticket: int | None, now: float) -> float:
+        """The seconds until the last of the client's other requests is expected; 0 without any."""
+        return max(0.0, float(self._last_s[ticket]) - now) if ticket is not None else 0.0
+
+    def issue(self, client: int, ticket: int | None, now: float, due_s: float) -> None:
+        """Tell a client when to come back; a client with a ticket keeps its queue position.
+
+        When there are too many, the one due first makes room.
+        """
+        if ticket is None:
+            ticket = int(np.argmin(self._last_s))
+            self._client[ticket] = client
+            self._since_s[ticket] = max(now, self._since_s.max() + TICK_S)
+            self._due_s[ticket] = self._last_s[ticket] = due_s
+        elif self._due_s[ticket] <= now:
+            self._due_s[ticket] = due_s
+        self._last_s[ticket] = max(self._last_s[ticket], due_s)
+
+    def drop(self, ticket: int) -> None:
+        """Remove the ticket of an admitted client."""
+        self._last_s[ticket] = 0
+
+    def _valid(self, now: float) -> Any:
+        return (self._last_s > 0) & (self._last_s + VALID_S > now)
+
+
+SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.1, 15.0
+"""The bounds of the time that a refused client is told. After many clients have left, the rest waits no
+longer than the second."""
+SPREAD_S = 5.0
+"""The spread that is added to longer waits, so that clients do not come back together."""
+GOLDEN = (math.sqrt(5) - 1) / 2
+"""Steps of this length, modulo one, are spread evenly after any number of them."""
+FIRST_WAIT_S = 0.4
+"""The longest wait of the next client in the queue, so that it comes soon after capacity is free."""
+KEPT_S = 0.5
+"""The time for which free capacity is reserved for the next clients in the queue. Many refused clients never
+come back, so other clients get it afterwards."""
+USUAL_DURATION_S = 2.0
+"""The assumed duration of an utterance before the first has ended."""
+
+
+class RefusalQueue:
+    """Decides whether a client is admitted, without admitting it.
+
+    Refusing at once, and not after a wait, tells a client to try elsewhere; a queue would only hide that the
+    machine is full, and its first audio would come late for everybody.
+
+    A client that was refused and comes back when told goes before those that come later, or again; capacity
+    that has become free is kept a moment for it. A named client waits once, however many requests it has, so
+    that one with many does not get more.
+
+    Args:
+        board: one record of :data:`BOARD`.
+        now: monotonic seconds, the same for all processes.
+    """
+
+    def __init__(self, board: Any, now: Callable[[], float] = time.monotonic) -> None:
+        self.capacity = Capacity(board["learned"])
+        self.now = now
+        self._board = board
+        self._tickets = Tickets(board["tickets"])
+        self._step = 0.0
+
+    @property
+    def count(self) -> int:
+        """The utterances in progress."""
+        return int(self._board["held"])
+
+    def require(self, client: int) -> None:
+        """Raise an error unless there is capacity for one more utterance.
+
+        Args:
+            client: number of the client, see :func:`client_number`.
+
+        Raises:
+            OverloadedError: there is none, or it is reserved for others; the text says when to come back.
+        """
+        now, limit, held = self.now(), self.capacity.limit, self.count
+        ticket = self._tickets.find(client, now)
+        kept_until_s = float(self._board["freed_s"]) + KEPT_S
+        kept = self._tickets.ahead(client, ticket, now, kept_until_s) if now < kept_until_s else 0
+        if held + kept >= limit:
+            raise self._refusal(client, ticket, held)
+
+    def over(self, client: int) -> None:
+        """Remove the client from the queue."""
+        ticket = self._tickets.find(client, self.now())
+        if ticket is not None:
+            self._tickets.drop(ticket)
+
+    def _refusal(self, client: int, ticket: int | None, held: int) -> OverloadedError:
+        now, limit = self.now(), self.capacity.limit
+        ahead = self._tickets.ahead(client, ticket, now)
+        wait_s = self._wait_s(ahead, self._tickets.others(ticket, now))
+        wait_s = min(wait_s, KEPT_S) if held < limit else wait_s
+        self._tickets.issue(client, ticket, now, now + wait_s)
+        why = "the limit" if held >= limit else "and others were here before"
+        return OverloadedError(f"{held} utterances are in progress, {why}", wait_s)
+
+    @property
+    def _interval_s(self) -> float:
+        """The seconds between the ends of two utterances."""
+        return (float(self._board["stay_s"]) or USUAL_DURATION_S) / self.capacity.limit
+
+    def _wait_s(self, ahead: int, others_s: float) -> float:
+        """The wait until those ahead in the queue are admitted, in tenths of a second.
+
+        Args:
+            others_s: seconds until the client's other requests come back; each has its own queue position.
+        """
+        if others_s:
+            wait_s = others_s + self._interval_s * (ahead + 1)
+        elif ahead:
+            wait_s = self._interval_s * (
+                ahead + 0.5
+            )  # The next utterance may end at any time in this interval.
+        else:
+            wait_s = min(0.5 * self._interval_s, FIRST_WAIT_S)
+        if wait_s > LONGEST_WAIT_S:
+            self._step = (self._step + GOLDEN) % 1
+            wait_s = LONGEST_WAIT_S + SPREAD_S * self._step
+        return math.ceil(10 * max(wait_s, SHORTEST_WAIT_S)) / 10
+
+
+def client_number(name: str | None) -> int:
+    """A number for a client's name, the same in all processes."""
+    if not name:
+        return UNNAMED
+    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little") | 2
+
+
+BOARD_FILE = "admission"
+"""The name of the file in the directory of the server's run."""
+LEARNED = ("fixed", "speed", "margin", "audio_s", "held_s", "concurrent_s", "late_s")
+BOARD = np.dtype(
+    [
+        ("learned", [(name, "f8") for name in LEARNED]),
+        ("held", "i8"),
+        ("stay_s", "f8"),
+        ("freed_s", "f8"),
+        ("tickets", TICKETS, MOST_TICKETS),
+    ]
+)
+"""The fields of the file, all zero at first. ``cosyvoice2`` alone writes them, except for tickets, which
+every process that refuses a client issues. Each number is written separately, so that a process that dies
+leaves no torn record."""
+
+
+def open_board(path: Path | None) -> Any:
+    """One record of :data:`BOARD`, shared by all that open the file; None: of this process alone."""
+    file: Any = tempfile.TemporaryFile() if path is None else path.open("a+b")  # noqa: SIM115
+    with file:
+        file.truncate(BOARD.itemsize)
+        return np.frombuffer(mmap.mmap(file.fileno(), BOARD.itemsize), BOARD)[0]
+
 
 DURATION_SHARE = 0.1
 """The share of the latest utterance in the mean duration."""
 
 
-class Admission:
-    """The capacity for utterances. One process admits them, and its gateways read from the board how many are
-    in progress.
+class Admission(RefusalQueue):
+    """Admits utterances, which one process does; its gateways read from the board how many are in progress.
 
     Args:
         limit: most utterances; None for as many as the machine keeps up with.
@@ -27,20 +332,12 @@ class Admission:
     def __init__(
         self, limit: int | None, path: Path | None = None, now: Callable[[], float] = time.monotonic
     ) -> None:
-        self._board = open_board(path)
+        super().__init__(open_board(path), now)
         self._board["held"] = 0
-        self._queue = RefusalQueue(self._board, now)
-        self.capacity = self._queue.capacity
         self.capacity.fix(limit)
-        self.now = now
-
-    @property
-    def count(self) -> int:
-        """The utterances in progress."""
-        return self._queue.count
 
     @contextmanager
-    def place(self, client: str | None = None) -> Iterator[AdmittedUtterance]:
+    def admit(self, client: str | None = None) -> Iterator[AdmittedUtterance]:
         """Admit an utterance for the time of the block.
 
         Args:
@@ -49,7 +346,10 @@ class Admission:
         Raises:
             OverloadedError: there is no capacity; the text says when there may be.
         """
-        self._take(client_number(client))
+        number = client_number(client)
+        self.require(number)
+        self._board["held"] += 1
+        self.over(number)
         admitted = AdmittedUtterance(self)
         try:
             yield admitted
@@ -59,11 +359,6 @@ class Admission:
     def probe(self) -> AbstractContextManager[AdmittedUtterance]:
         """Run a probe without taking capacity from clients; nothing is learned from it."""
         return nullcontext(AdmittedUtterance(self, learns=False))
-
-    def _take(self, client: int) -> None:
-        self._queue.require(client)
-        self._board["held"] += 1
-        self._queue.over(client)
 
     def _leave(self, since_s: float) -> None:
         now = self.now()
@@ -87,15 +382,15 @@ class AdmittedUtterance:
         self._admission = admission
         self._learns = learns
         self.start_s = self._last_s = admission.now()
-        self._crowd = admission.count
+        self._count = admission.count
 
     def spoke(self, audio_s: float) -> None:
         """Note a chunk that was just made."""
         if not self._learns:
             return
-        now, crowd = self._admission.now(), self._admission.count
-        self._admission.capacity.spoke(audio_s, now - self._last_s, (self._crowd + crowd) / 2)
-        self._last_s, self._crowd = now, crowd
+        now, count = self._admission.now(), self._admission.count
+        self._admission.capacity.spoke(audio_s, now - self._last_s, (self._count + count) / 2)
+        self._last_s, self._count = now, count
 
     def played(self, late: bool) -> None:
         """Note whether a chunk reached its listener too late."""

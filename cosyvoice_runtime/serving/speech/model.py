@@ -2,33 +2,199 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from cosyvoice_runtime.checkpoint import Layout, load_config, load_speakers
+from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.engine.host_client import SPEECH, host_socket, leave_socket
+from cosyvoice_runtime.engine.utterance.hop import HopPolicy
+from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
+from cosyvoice_runtime.families import Family
+from cosyvoice_runtime.gpu.nvidia import has_driver
+from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.metrics import Metrics
-from cosyvoice_runtime.metrics.metrics import RequestCount
+from cosyvoice_runtime.metrics.metrics import RequestCount, shared_directory
 from cosyvoice_runtime.process.event_loop import EventLoopThread
 from cosyvoice_runtime.serving.hosted.model_host import ModelHost
 from cosyvoice_runtime.serving.proxies import OfflineModel
+from cosyvoice_runtime.serving.speech.admission import BOARD_FILE, Admission
 from cosyvoice_runtime.serving.speech.engine_client import EngineClient
-from cosyvoice_runtime.serving.speech.listeners import ChunkListener, WholeListener
-from cosyvoice_runtime.serving.speech.load import (
-    learn_speed,
-    load_speech_service,
-    open_admission,
-)
 from cosyvoice_runtime.serving.speech.service import SpeechService
+from cosyvoice_runtime.serving.speech.speech_inputs import ChunkListener, WholeListener
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
+from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
+from cosyvoice_runtime.serving.speech.watermark import find_watermark
 from cosyvoice_runtime.serving.triton.load import keep_loaded, read_settings
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply
 from cosyvoice_runtime.settings import CosyVoice2Settings
+from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer, read_tokenizer
+from cosyvoice_runtime.text.frontend import TokenCounter
+from cosyvoice_runtime.voice import Voice, VoiceStore
+from cosyvoice_runtime.voice.extractors import checkpoint_id
+from cosyvoice_runtime.voice.removal import DAY_S, forget_in_time
+from cosyvoice_runtime.voice.speakers import import_speakers, list_speakers
 
 logger = logging.getLogger(__name__)
+
+MEASURE_TIMEOUT_S = 60.0
+MANY, MOST_AT_ONCE = 8, 32
+"""A machine with at least this capacity is a GPU, which is faster with many utterances: its speed is measured
+with that many, up to the second number. Measured with one, an H200 refused 47 of 64 clients after its
+start."""
+
+
+def load_speech_service(
+    settings: CosyVoice2Settings,
+    engine: EngineClient,
+    metrics: SpeechMetrics,
+    admission: Admission,
+) -> SpeechService:
+    """Load the service of the entry models.
+
+    Raises:
+        CheckpointError: a file is missing or damaged.
+    """
+    layout, config = Layout(settings.checkpoint_dir), load_config(settings.checkpoint_dir)
+    tokenizer = read_tokenizer(layout)
+    return SpeechService(
+        engine,
+        _voices(settings, layout, config.flow, tokenizer, engine, metrics),
+        front_end_of(settings, tokenizer, layout.family),
+        tokenizer,
+        HopPolicy.of(config.flow, settings),
+        config.vocoder.sample_rate,
+        metrics,
+        admission,
+        sampling=default_sampling(settings),
+        max_characters=settings.max_text_characters,
+        blocks=_blocks(settings, config.speech_lm),
+        text_timeout_s=settings.text_timeout_s,
+        watermark=find_watermark(settings.watermark),
+        head_start=True,
+        timeout_s=settings.silence_timeout_s,
+    )
+
+
+def front_end_of(settings: CosyVoice2Settings, tokenizer: TokenCounter, family: Family) -> TextFrontEnd:
+    """Make the text front end.
+
+    Raises:
+        InvalidInput: the checkpoint takes no readings, or the lexicon file is invalid.
+    """
+    lexicon = None
+    if settings.lexicon != "none":
+        lexicon = Lexicon.read(Path(settings.lexicon), family.special_tokens)
+        logger.info("%s has %d words that are spoken as something else is", settings.lexicon, len(lexicon))
+    front_end = TextFrontEnd(
+        tokenizer,
+        family=family,
+        lexicon=lexicon,
+        polyphones=settings.polyphones,
+        adds_instruction=settings.add_instruction,
+    )
+    if has_driver():  # A listener who waits for 50 ms should not wait for a grammar of 300.
+        front_end.read_grammars(("zh", "en"))
+    return front_end
+
+
+def _blocks(settings: CosyVoice2Settings, speech_lm: SpeechLMConfig) -> SpeechLMConfig | None:
+    """The feeding of arriving text to the speech LM, see ``text_feeding``.
+
+    Raises:
+        InvalidInput: the checkpoint does not support the setting.
+    """
+    feeding = settings.text_feeding
+    if feeding == "interleaved" and not speech_lm.interleaves_text:
+        limit = "the checkpoint's speech LM was not trained on text between speech"
+        raise InvalidInput("cosyvoice2.text_feeding", feeding, limit)
+    interleaved = speech_lm.interleaves_text and feeding != "clauses"
+    logger.info("text in pieces is %s", "fed between speech" if interleaved else "spoken clause by clause")
+    return speech_lm if interleaved else None
+
+
+def open_admission(settings: CosyVoice2Settings) -> Admission:
+    """Open the admission, whose board the gateways read in the directory of the server's run."""
+    directory = shared_directory()
+    path = None if directory is None else directory / BOARD_FILE
+    return Admission(settings.max_inflight_utterances or None, path)
+
+
+async def learn_speed(service: SpeechService, admission: Admission, engine: EngineClient) -> None:
+    """Measure the machine's speed as soon as possible, unless it is known.
+
+    A process that takes the place of a dead one finds what is known. Without the supervisor nobody knows
+    whether the engine is loaded before this model is: one utterance at a time is admitted then until the
+    speed has been learned from those that are spoken.
+    """
+    if admission.capacity.speed or shared_directory() is None:
+        return
+    await engine.loaded()
+    await _measure_speed(service, admission)
+
+
+async def _measure_speed(service: SpeechService, admission: Admission) -> None:
+    try:
+        async with asyncio.timeout(MEASURE_TIMEOUT_S):
+            admission.capacity.start(await service.speed())
+            if (many := min(admission.capacity.keeps_up_with, MOST_AT_ONCE)) >= MANY:
+                admission.capacity.start(max(await service.speed(many), admission.capacity.speed))
+    except (CosyVoiceError, TimeoutError) as error:
+        logger.warning("the speed could not be measured (%r) and is learned from requests", error)
+    else:
+        speed, limit = admission.capacity.speed, admission.capacity.limit
+        logger.info("this machine makes %.2f s of speech a second: %d utterances at a time", speed, limit)
+
+
+def default_sampling(settings: CosyVoice2Settings) -> SamplingOptions:
+    """The sampling of speech tokens for requests without options."""
+    return SamplingOptions(
+        strategy=settings.sampling,
+        top_k=settings.top_k,
+        top_p=settings.top_p,
+        temperature=settings.temperature,
+        repetition_penalty=settings.repetition_penalty,
+        ceiling=settings.max_tokens,
+    )
+
+
+def _voices(
+    settings: CosyVoice2Settings,
+    layout: Layout,
+    flow: FlowConfig,
+    tokenizer: TextTokenizer,
+    engine: EngineClient,
+    metrics: SpeechMetrics,
+) -> VoiceBook:
+    identity = checkpoint_id(layout)
+    store = VoiceStore(
+        settings.voices_dir,
+        identity,
+        max_voices=settings.max_voices,
+        max_bytes=settings.max_voice_bytes,
+        keeps_unnamed=settings.reference_days > 0,
+    )
+    forget_in_time(store, settings.reference_days * DAY_S)
+    family = layout.family
+    frames_per_token = family.prompt_frames_per_token
+    speakers = import_speakers(load_speakers(layout), tokenizer.decode, identity, frames_per_token)
+    list_speakers(settings.voices_dir, speakers)
+    nobody = Voice.of_nobody(flow.mel_bins, flow.speaker_dim, identity)
+    book = VoiceBook(
+        store, speakers, settings.default_voice, engine, identity, metrics.voice_looked_up, family, nobody
+    )
+    try:
+        book.default()
+    except CosyVoiceError as error:
+        logger.warning("requests have to bring a reference or to name a voice: %s", error)
+    return book
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,7 @@ from cosyvoice_runtime.engine.utterance.request import (
     lm_prompts,
     with_characters,
 )
-from cosyvoice_runtime.engine.utterance.streamed_text import speak_arriving, within_ceiling
-from cosyvoice_runtime.engine.utterance.text_feeder import TextFeeder
+from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, speak_arriving, within_ceiling
 from cosyvoice_runtime.engine.utterance.utterance import Playback
 from cosyvoice_runtime.errors import ClientGoneError, InvalidInput, StageLostError
 from cosyvoice_runtime.lm.prompt import Prompt
@@ -32,9 +31,8 @@ from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.text_segment import SegmentSink
 from cosyvoice_runtime.metrics import trace
 from cosyvoice_runtime.serving.speech.admission import Admission, AdmittedUtterance
-from cosyvoice_runtime.serving.speech.listeners import ChunkListener
 from cosyvoice_runtime.serving.speech.open_utterances import OpenUtterances, TextEvent, TextMessage
-from cosyvoice_runtime.serving.speech.speech_inputs import SpeechInputs
+from cosyvoice_runtime.serving.speech.speech_inputs import ChunkListener, SpeechInputs
 from cosyvoice_runtime.serving.speech.speech_metrics import RequestTimer, SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
 from cosyvoice_runtime.serving.speech.watermark import MakeWatermark, marked
@@ -197,7 +195,7 @@ class SpeechService:
                 task.cancel()
 
     def _place(self, inputs: Inputs) -> AbstractContextManager[AdmittedUtterance]:
-        return self._admission.probe() if inputs.is_probe else self._admission.place(inputs.client)
+        return self._admission.probe() if inputs.is_probe else self._admission.admit(inputs.client)
 
     async def speed(self, at_once: int = 1) -> float:
         """Measure the seconds of speech per second, without other utterances.

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from cosyvoice_runtime.engine.runtimes import memory, torch_memory
+from cosyvoice_runtime.engine.runtimes import runtime, torch_runtime
 from cosyvoice_runtime.settings import Token2WavSettings
 from cosyvoice_runtime.settings.gpu_memory import work_bytes
 
@@ -35,12 +35,12 @@ def test_gpu_gives_a_share_of_its_memory_unless_others_need_it(
     monkeypatch: pytest.MonkeyPatch, free: float, total: float, reserve: float, room: float
 ) -> None:
     gpu(monkeypatch, free, total)
-    assert torch_memory.room(GPU, 0.8, reserve) / GIB == pytest.approx(room, abs=1e-6)
+    assert torch_runtime.room(GPU, 0.8, reserve) / GIB == pytest.approx(room, abs=1e-6)
 
 
 def test_a_small_gpu_keeps_pages_rather_than_graphs_of_large_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     def rows(device: torch.device, obstacle: str | None = None, **settings: object) -> int:
-        monkeypatch.setattr(torch_memory, "solver_obstacle", lambda *_: obstacle)
+        monkeypatch.setattr(torch_runtime, "solver_obstacle", lambda *_: obstacle)
         flow = SimpleNamespace(
             device=device,
             dtype=torch.float16,
@@ -48,7 +48,7 @@ def test_a_small_gpu_keeps_pages_rather_than_graphs_of_large_batches(monkeypatch
             solver=SimpleNamespace(name="euler"),
         )
         given = Token2WavSettings(device="cuda", backend="torch", **settings)
-        return torch_memory.turn_rows(flow, given)
+        return torch_runtime.turn_rows(flow, given)
 
     gpu(monkeypatch, 22, 24)
     assert rows(GPU) == 8
@@ -72,18 +72,18 @@ def test_crowded_gpu_is_told_with_what_is_free(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     gpu(monkeypatch, 16.5, 24)
-    torch_memory.room(GPU, 0.8, 7)
+    torch_runtime.room(GPU, 0.8, 7)
     assert not caplog.records
     gpu(monkeypatch, 13, 24)
-    torch_memory.room(GPU, 0.8, 7)
+    torch_runtime.room(GPU, 0.8, 7)
     [record] = caplog.records
     assert "13.0 of the 24.0 GiB of cuda:0 are free" in record.message
 
 
 def test_container_counts_as_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
-    limit = tmp_path / "memory.max"
-    monkeypatch.setattr(memory, "CGROUP_LIMIT", limit)
+    limit = tmp_path / "runtime.max"
+    monkeypatch.setattr(runtime, "CGROUP_LIMIT", limit)
     limit.write_text(f"{2 * GIB}\n")
-    assert torch_memory.room(torch.device("cpu"), 0.5) == GIB
+    assert torch_runtime.room(torch.device("cpu"), 0.5) == GIB
     limit.write_text("max\n")
-    assert torch_memory.room(torch.device("cpu"), 0.5) > 0
+    assert torch_runtime.room(torch.device("cpu"), 0.5) > 0

@@ -9,7 +9,7 @@ from contextlib import aclosing
 import numpy as np
 import pytest
 
-from cosyvoice_runtime.engine.utterance.head_start import SecondChunk, with_head_start
+from cosyvoice_runtime.engine.speech_engine import SecondChunk, with_head_start
 from cosyvoice_runtime.engine.utterance.request import AudioChunk
 
 RATE = 10

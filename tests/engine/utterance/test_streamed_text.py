@@ -20,8 +20,7 @@ from cosyvoice_runtime.checkpoint import load_config
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.incoming_text import MAX_BUFFERED_BYTES, IncomingText, TextMark
 from cosyvoice_runtime.engine.utterance.request import Utterance
-from cosyvoice_runtime.engine.utterance.streamed_text import beside, speak_arriving
-from cosyvoice_runtime.engine.utterance.text_feeder import TextFeeder
+from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, beside, speak_arriving
 from cosyvoice_runtime.engine.utterance.utterance import speak
 from cosyvoice_runtime.errors import ClientGoneError, CosyVoiceError, InvalidInput, WithdrawnError, status_of
 from cosyvoice_runtime.families import COSYVOICE3

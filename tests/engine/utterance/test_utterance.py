@@ -14,8 +14,14 @@ import pytest
 from coded_stages import TOKEN_SAMPLES, CodedStages
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest, Utterance, lm_prompts
-from cosyvoice_runtime.engine.utterance.stages import TokenGroup, WaveSettings
-from cosyvoice_runtime.engine.utterance.utterance import OFFLINE_CUSHION_S, Playback, SegmentSpeech, speak
+from cosyvoice_runtime.engine.utterance.utterance import (
+    OFFLINE_CUSHION_S,
+    Playback,
+    SegmentSpeech,
+    TokenGroup,
+    WaveSettings,
+    speak,
+)
 from cosyvoice_runtime.errors import CosyVoiceError, StageError
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt

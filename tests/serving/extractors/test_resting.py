@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from cosyvoice_runtime.serving.hosted import resting
-from cosyvoice_runtime.serving.hosted.resting import Resting
+from cosyvoice_runtime.serving.hosted import extractors
+from cosyvoice_runtime.serving.hosted.extractors import Resting
 
 IDLE_S = 30.0
 
@@ -42,7 +42,7 @@ class Large:
 @pytest.fixture
 def timers(monkeypatch):
     timers = Timers()
-    monkeypatch.setattr(resting.threading, "Timer", timers.timer)
+    monkeypatch.setattr(extractors.threading, "Timer", timers.timer)
     return timers
 
 

@@ -16,7 +16,7 @@ from test_model_host import PATIENCE_S, FinalSender
 from triton_python_backend_utils import InferenceRequest
 
 from cosyvoice_runtime.errors import StageError
-from cosyvoice_runtime.serving.hosted.batches import Batches
+from cosyvoice_runtime.serving.hosted.extractors import Batches
 from cosyvoice_runtime.serving.hosted.model_host import ModelHost
 from cosyvoice_runtime.serving.proxies import ProxyModel
 from cosyvoice_runtime.serving.triton.request import Inputs, respond

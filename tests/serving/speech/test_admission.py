@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from cosyvoice_runtime.errors import OverloadedError
-from cosyvoice_runtime.serving.speech.admission import Admission
-from cosyvoice_runtime.serving.speech.board import open_board
-from cosyvoice_runtime.serving.speech.refusal_queue import LONGEST_WAIT_S, SPREAD_S
+from cosyvoice_runtime.serving.speech.admission import LONGEST_WAIT_S, SPREAD_S, Admission, open_board
 from standing_clock import StandingClock
 
 
@@ -35,38 +33,38 @@ def places():
 
 
 def refusal(admission: Admission, client: str | None = None) -> OverloadedError:
-    with pytest.raises(OverloadedError) as caught, admission.place(client):
+    with pytest.raises(OverloadedError) as caught, admission.admit(client):
         pass
     return caught.value
 
 
 def test_the_place_over_the_limit_is_refused_until_one_is_left(clock, places):
     admission = Admission(2, now=clock)
-    places.enter_context(admission.place())
-    with admission.place():
+    places.enter_context(admission.admit())
+    with admission.admit():
         error = refusal(admission)
         assert "2 utterances are in progress" in str(error)
         assert admission.count == 2
     clock.time += error.retry_after_s
-    places.enter_context(admission.place())
+    places.enter_context(admission.admit())
     assert admission.count == 2
 
 
 def test_place_is_free_after_an_error():
     admission = Admission(1)
     for _ in range(3):
-        with pytest.raises(ValueError, match="broken"), admission.place():
+        with pytest.raises(ValueError, match="broken"), admission.admit():
             raise ValueError("broken")
     assert admission.count == 0
 
 
 def test_places_of_a_process_that_died_are_free_for_its_successor(file, clock, places):
     died = Admission(2, file, clock)
-    died.place().__enter__()
+    died.admit().__enter__()
     successor = Admission(2, file, clock)
     assert successor.count == 0
     for _ in range(2):
-        places.enter_context(successor.place())
+        places.enter_context(successor.admit())
     assert open_board(file)["held"] == 2
     refusal(successor)
 
@@ -78,22 +76,22 @@ def test_learned_speed_is_known_to_whoever_comes_later(file):
 
 def test_refused_client_is_told_when_the_utterances_before_it_will_have_ended(clock, places):
     admission = Admission(4, now=clock)
-    with admission.place():
+    with admission.admit():
         clock.time += 6.0  # how long an utterance takes, as far as is known
     for _ in range(4):
-        places.enter_context(admission.place())
+        places.enter_context(admission.admit())
     assert [refusal(admission).retry_after_s for _ in range(3)] == [0.4, 2.3, 3.8]
 
 
 def test_hint_stands_at_the_end_of_the_text(places):
     admission = Admission(1)
-    places.enter_context(admission.place())
+    places.enter_context(admission.admit())
     assert str(refusal(admission)).endswith("; try again in 0.4 s")
 
 
 def test_no_client_is_told_to_wait_for_ever(clock, places):
     admission = Admission(1, now=clock)
-    places.enter_context(admission.place())
+    places.enter_context(admission.admit())
     hints = [refusal(admission).retry_after_s for _ in range(2000)]
     assert LONGEST_WAIT_S < max(hints) <= LONGEST_WAIT_S + SPREAD_S
 
@@ -101,7 +99,7 @@ def test_no_client_is_told_to_wait_for_ever(clock, places):
 @pytest.mark.parametrize("name", [None, "greedy"])
 def test_many_who_come_together_do_not_come_back_together(clock, places, name):
     admission = Admission(1, now=clock)
-    places.enter_context(admission.place())
+    places.enter_context(admission.admit())
     hints = [refusal(admission, name).retry_after_s for _ in range(500)]
     times = Counter(math.floor(hint) for hint in hints)
     assert max(times.values()) <= 2 * 500 / SPREAD_S
@@ -110,7 +108,7 @@ def test_many_who_come_together_do_not_come_back_together(clock, places, name):
 def test_those_who_come_back_are_not_counted_twice(clock, places):
     """Eight clients without a name who come back when told: the last one's wait does not grow."""
     admission = Admission(1, now=clock)
-    places.enter_context(admission.place())
+    places.enter_context(admission.admit())
     due = sorted(clock.time + refusal(admission).retry_after_s for _ in range(8))
     for _ in range(80):
         clock.time = due.pop(0)
@@ -121,37 +119,37 @@ def test_those_who_come_back_are_not_counted_twice(clock, places):
 def test_one_client_may_have_every_place_while_nobody_else_asks(places):
     admission = Admission(4)
     for _ in range(4):
-        places.enter_context(admission.place("greedy"))
+        places.enter_context(admission.admit("greedy"))
 
 
 def test_place_goes_to_the_client_that_was_refused_and_not_to_one_that_comes_again(clock, places):
     admission = Admission(2, now=clock)
-    places.enter_context(admission.place("greedy"))
-    with admission.place("greedy"):
+    places.enter_context(admission.admit("greedy"))
+    with admission.admit("greedy"):
         refusal(admission, "modest")
     assert "others were here before" in str(refusal(admission, "greedy"))
-    places.enter_context(admission.place("modest"))
+    places.enter_context(admission.admit("modest"))
 
 
 def test_place_is_not_kept_for_a_client_that_does_not_come_back(clock, places):
     admission = Admission(2, now=clock)
-    places.enter_context(admission.place("greedy"))
-    with admission.place("greedy"):
+    places.enter_context(admission.admit("greedy"))
+    with admission.admit("greedy"):
         hint = refusal(admission, "gone").retry_after_s
     clock.time += hint + 2.0
-    places.enter_context(admission.place("greedy"))
+    places.enter_context(admission.admit("greedy"))
 
 
 def test_client_that_comes_back_too_early_keeps_its_turn(clock, places):
     admission = Admission(1, now=clock)
-    with admission.place():
+    with admission.admit():
         refusal(admission, "first")
         clock.time += 0.1
         second = refusal(admission, "second").retry_after_s
         assert refusal(admission, "first").retry_after_s < second
         clock.time += 0.8
     refusal(admission, "second")
-    places.enter_context(admission.place("first"))
+    places.enter_context(admission.admit("first"))
 
 
 def test_many_who_never_come_back_keep_nobody_from_a_place(clock):
@@ -165,7 +163,7 @@ def test_many_who_never_come_back_keep_nobody_from_a_place(clock):
             speaking.pop(0)[1].close()
         place = ExitStack()
         with suppress(OverloadedError):
-            place.enter_context(admission.place(f"client {number}"))
+            place.enter_context(admission.admit(f"client {number}"))
             speaking.append((clock.time + 2.0, place))
             admitted += 1
     for _, place in speaking:
@@ -175,7 +173,7 @@ def test_many_who_never_come_back_keep_nobody_from_a_place(clock):
 
 def test_named_client_waits_behind_one_of_the_crowd_without_names_and_not_behind_all(clock, places):
     admission = Admission(1, now=clock)
-    with admission.place():
+    with admission.admit():
         for _ in range(20):
             refusal(admission)
         assert refusal(admission, "named").retry_after_s == 3.0  # a turn is 2 s
@@ -204,7 +202,7 @@ def served_by(
         clock.time, client = heapq.heappop(arrivals)
         place = ExitStack()
         try:
-            place.enter_context(admission.place(names[client]))
+            place.enter_context(admission.admit(names[client]))
         except OverloadedError as error:
             heapq.heappush(arrivals, (clock.time + error.retry_after_s, client))
         else:
@@ -231,7 +229,7 @@ def test_client_with_many_requests_gets_no_more_turns_than_one_with_few(clock):
 def test_those_who_stay_when_a_crowd_leaves_soon_have_their_turns(clock):
     """Fifty turns for four; the crowd was refused by the first of them, and does not come back."""
     admission = Admission(1, now=clock)
-    with admission.place("first"):
+    with admission.admit("first"):
         for number in range(300):
             refusal(admission, f"client {number}")
     served = served_by(admission, clock, ["first", "second", "third", "fourth"], seconds=100.0)

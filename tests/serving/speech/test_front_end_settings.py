@@ -8,8 +8,8 @@ import pytest
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families import COSYVOICE2, COSYVOICE3
-from cosyvoice_runtime.serving.speech import load
-from cosyvoice_runtime.serving.speech.load import front_end_of
+from cosyvoice_runtime.serving.speech import model as model_module
+from cosyvoice_runtime.serving.speech.model import front_end_of
 from cosyvoice_runtime.settings import Machine, Settings
 from cosyvoice_runtime.text.grammar import Grammar
 
@@ -41,7 +41,7 @@ def test_words_of_the_file_are_respelled(tmp_path: Path, monkeypatch: pytest.Mon
 def test_grammars_are_read_at_the_start_where_there_is_a_gpu(
     on_gpu: bool, read: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load, "has_driver", lambda: on_gpu)
+    monkeypatch.setattr(model_module, "has_driver", lambda: on_gpu)
     loaded: list[Grammar] = []
     monkeypatch.setattr(Grammar, "load", lambda grammar: loaded.append(grammar))
     front_end_of(settings(), Characters(), COSYVOICE2)

@@ -10,7 +10,7 @@ from triton_python_backend_utils import TRITONSERVER_RESPONSE_COMPLETE_FINAL, In
 
 from cosyvoice_runtime.engine.utterance.request import AudioChunk
 from cosyvoice_runtime.lm import FinishReason
-from cosyvoice_runtime.serving.speech.listeners import WholeListener
+from cosyvoice_runtime.serving.speech.speech_inputs import WholeListener
 from cosyvoice_runtime.serving.triton.request import ClientGoneError, Reply
 
 

@@ -15,7 +15,7 @@ from triton_python_backend_utils import InferenceRequest
 
 from coded_stages import TOKEN_SAMPLES, CodedStages
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
-from cosyvoice_runtime.engine.utterance.stages import TokenGroup
+from cosyvoice_runtime.engine.utterance.utterance import TokenGroup
 from cosyvoice_runtime.errors import ClientGoneError, CosyVoiceError, StageLostError, status_of
 from cosyvoice_runtime.families import COSYVOICE2, COSYVOICE3, Family
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
