@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.check.figures import decibels, divergence, same_best
+from cosyvoice_runtime.check.comparison import decibels, divergence, same_best
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.config import ModelConfig

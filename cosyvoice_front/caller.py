@@ -8,7 +8,7 @@ from starlette.requests import HTTPConnection
 
 from cosyvoice_front import audit
 from cosyvoice_front.errors import foreign_host, foreign_page
-from cosyvoice_runtime.process.browsers import is_fixed, parts
+from cosyvoice_runtime.process.browsers import host_of, is_fixed
 from cosyvoice_runtime.settings.front import EVERY_ORIGIN
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _check_page(front: Front, call: HTTPConnection) -> None:
     if not front.keys.asked and "host" in call.headers:  # every browser sends it, HTTP/1.0 may not
         _check_host(front, host)
     is_named = origin in origins or EVERY_ORIGIN in origins
-    if origin is not None and parts(origin)[0] != host and not is_named:
+    if origin is not None and host_of(origin)[0] != host and not is_named:
         raise foreign_page(origin)
 
 
@@ -70,6 +70,6 @@ def _check_host(front: Front, host: str) -> None:
     Raises:
         ApiError: it is a name that may lead here without anybody's knowing.
     """
-    name = parts(host, "//")[1]
+    name = host_of(host, "//")[1]
     if not (is_fixed(name) or name in map(str.lower, front.settings.front.allowed_hosts)):
         raise foreign_host(host)

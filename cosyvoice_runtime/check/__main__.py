@@ -16,9 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from cosyvoice_runtime.check.checking import SENTENCE, Check
-from cosyvoice_runtime.check.limits import SOURCE
+from cosyvoice_runtime.check.comparison import SOURCE, table
 from cosyvoice_runtime.check.precisions import not_run
-from cosyvoice_runtime.check.table import table
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.settings import Machine, Settings
 from cosyvoice_runtime.settings.served_family import require_served

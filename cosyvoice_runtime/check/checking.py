@@ -11,10 +11,9 @@ import numpy as np
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.audio.read import read_audio
 from cosyvoice_runtime.check import precisions
-from cosyvoice_runtime.check.comparison import RoundResult, of_logits, of_mel, of_samples
+from cosyvoice_runtime.check.comparison import RoundResult, Row, of_logits, of_mel, of_samples
 from cosyvoice_runtime.check.precisions import PrecisionRound
 from cosyvoice_runtime.check.speaking import TOKENS, drawn, mel_of, samples_of, watched
-from cosyvoice_runtime.check.table import Row
 from cosyvoice_runtime.check.watch import NumberWatch
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.verify import verify_checkpoint
@@ -43,7 +42,8 @@ IDENTITY = "check"
 
 
 class Check:
-    """
+    """The check of one checkpoint.
+
     Args:
         settings: resolved; they name the checkpoint.
         reference: recording to speak like, 0.5 to 30 s.
@@ -58,7 +58,7 @@ class Check:
         self._broken: set[str] = set()
 
     def rows(self) -> Iterator[Row]:
-        """Findings, as soon as they are made.
+        """The findings, each as soon as it is made.
 
         Raises:
             CosyVoiceError: the checkpoint or the reference can't be read.

@@ -14,14 +14,14 @@ from cosyvoice_runtime.settings.token2wav import EIGHT_BIT_PAGES
 
 FLOAT32 = "float32"
 STAND_INS = ("tensorrt_llm", "vllm", "tensorrt")
-"""Engines and backends in whose place torch computes, in their dtype."""
+"""The engines and backends that are compared by torch in their dtype."""
 
 
 class PrecisionRound(NamedTuple):
-    """How the networks of one round run.
+    """The devices and number formats of the networks in one round.
 
     Attributes:
-        formats: of numbers, by stage, as in :data:`~cosyvoice_runtime.check.limits.LIMITS`.
+        formats: of numbers, by stage, as in :data:`~cosyvoice_runtime.check.comparison.LIMITS`.
     """
 
     lm_placing: Placing
@@ -35,7 +35,7 @@ class PrecisionRound(NamedTuple):
 
 
 def served(settings: Settings, exported: Path) -> PrecisionRound:
-    """Precisions that resolved settings serve.
+    """The precisions that resolved settings serve.
 
     Args:
         exported: directory for graphs of ONNX Runtime.
@@ -78,7 +78,7 @@ def float32(like: PrecisionRound, exported: Path) -> PrecisionRound | None:
 
 
 def not_run(settings: Settings) -> list[str]:
-    """Parts that are served and not compared, a line each."""
+    """The reasons, a line each, why something that is served is not compared."""
     lm, wave = settings.tensorrt_llm, settings.token2wav
     chosen = {"tensorrt_llm.engine": lm.engine, "token2wav.backend": wave.backend}
     lines = [

@@ -1,4 +1,4 @@
-"""A known sentence through the networks, one after another, each fed with what is known to be right."""
+"""A known sentence through the networks, one after another, each fed with values known to be right."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cosyvoice_runtime.settings.machine import installed
 
 SEED = 0
 TOKENS = 100
-"""Most that the sentence is spoken with."""
+"""The most tokens that the sentence is spoken with."""
 
 
 class Recorded:
@@ -38,7 +38,7 @@ class Recorded:
         self.logits: list[Floats] = []
 
     def sample(self, logits: Any, *states: Any) -> list[int]:
-        """As :class:`CachedNetwork`."""
+        """Draw the next tokens, as :class:`CachedNetwork` does, or take the forced one."""
         self.logits.append(_on_host(logits)[0].astype(np.float32))
         if self._forced is None:
             return self._network.sample(logits, *states)
@@ -46,7 +46,7 @@ class Recorded:
 
 
 def drawn(lm: Any, prompt: Prompt, forced: Sequence[int] | None = None) -> tuple[list[int], Floats]:
-    """Speech tokens and the logits ``[T, V]`` that each of them was drawn from.
+    """The speech tokens, and the logits ``[T, V]`` from which they were drawn.
 
     Args:
         forced: tokens that are said instead.
@@ -92,7 +92,7 @@ def samples_of(token2wav: Any, mel: Floats) -> Floats:
 
 @contextmanager
 def watched(watch: NumberWatch, lm: Any, token2wav: Any) -> Iterator[None]:
-    """Look at what each module of networks on torch gives; sessions are watched from when they are opened."""
+    """Check the outputs of networks on torch; sessions are watched from when they are opened."""
     networks = {SPEECH_LM: lm, FLOW: _flow_network(token2wav), VOCODER: _hift(token2wav)}
     with ExitStack() as hooks:
         for stage, network in networks.items():
@@ -150,7 +150,7 @@ def _on_host(values: Any) -> Array:
 
 @contextmanager
 def _exactly() -> Iterator[None]:
-    """Without gradients and, on a GPU, without TF32 in place of float32."""
+    """Compute without gradients and, on a GPU, without TF32 in place of float32."""
     if not installed("torch"):
         yield
         return

@@ -1,4 +1,4 @@
-"""Who gave the first NaN or infinity: modules of torch are hooked, sessions of ONNX Runtime looked into."""
+"""The search for the first NaN or infinity, in modules of torch and sessions of ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ GRAPHS = {
     "speech": SPEECH_TOKENIZER,
     "campplus": SPEAKER_ENCODER,
 }
-"""Stages by how the name of a graph's file begins."""
+"""The stages by the beginning of their graphs' file names."""
 PUBLISHED = (SPEECH_TOKENIZER, SPEAKER_ENCODER)
-"""Stages that run a graph of the checkpoint: all values in it are looked at."""
+"""The stages that run a graph of the checkpoint; all values in it are checked."""
 STORED = ("present_", "keys_after", "values_after")
-"""How names of outputs begin that are memory for later runs, partly not written yet."""
+"""The beginnings of the names of outputs that are memory for later runs, partly not written yet."""
 
 
 class NumberWatch:
-    """
+    """Notes which outputs are not finite.
+
     Attributes:
         first: where the first value that is not finite came from, by stage.
     """
@@ -45,7 +46,7 @@ class NumberWatch:
 
     @contextmanager
     def modules(self, stage: str, network: nn.Module) -> Iterator[None]:
-        """Look at what each module of a network gives; inner ones give theirs first."""
+        """Check the output of each module of a network; inner modules come first."""
         hooks = [
             module.register_forward_hook(
                 lambda _, __, output, name=name: self.look(stage, name, _is_finite(output))
@@ -60,7 +61,7 @@ class NumberWatch:
 
     @contextmanager
     def sessions(self) -> Iterator[None]:
-        """Look at what the sessions give that are opened meanwhile."""
+        """Check the outputs of the sessions that are opened within the block."""
         import onnxruntime
 
         plain, watch = onnxruntime.InferenceSession, self
@@ -110,7 +111,7 @@ class NumberWatch:
 
 
 def _is_finite(output: Any) -> bool:
-    """Whether arrays or tensors, in whatever they come in, hold neither NaN nor infinity."""
+    """Whether arrays or tensors, also in lists and tuples, hold neither NaN nor infinity."""
     if isinstance(output, tuple | list):
         return all(map(_is_finite, output))
     if isinstance(output, np.ndarray):
@@ -132,7 +133,7 @@ def _outputs(path: Path) -> list[str]:
 
 
 def _with_inner_values(path: Path) -> bytes:
-    """A graph that also gives what each of its nodes gives, in their order."""
+    """The graph with the outputs of all its nodes as outputs, in their order."""
     import onnx
 
     model = onnx.load(path)

@@ -86,7 +86,7 @@ class Policy:
 
 
 def whole_models(models: Collection[str]) -> dict[str, str]:
-    """By a streaming model's name, the model that answers its unary calls."""
+    """The model that answers the unary calls of each streaming model, by its name."""
     return {name: name + WHOLE_SUFFIX for name in models if name + WHOLE_SUFFIX in models}
 
 

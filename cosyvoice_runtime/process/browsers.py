@@ -32,7 +32,7 @@ def refuse_pages(host: str | None, origin: str | None, names: Collection[str] | 
         raise PageError("Origin: pages of browsers are not served here")
     if names is None or host is None:
         return
-    name = parts(host, "//")[1]
+    name = host_of(host, "//")[1]
     if not (is_fixed(name) or name in map(str.lower, names)):
         allowed = "by localhost, by an address, or by a name in server.allowed_hosts"
         raise PageError(
@@ -49,7 +49,7 @@ def is_fixed(name: str) -> bool:
     return True
 
 
-def parts(address: str, prefix: str = "") -> tuple[str, str]:
+def host_of(address: str, prefix: str = "") -> tuple[str, str]:
     """The name with its port, and the name alone, of an address; empty if it is not valid."""
     try:
         split = urlsplit(prefix + address)

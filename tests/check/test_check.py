@@ -12,8 +12,7 @@ import pytest
 
 from cosyvoice_runtime.check.__main__ import main
 from cosyvoice_runtime.check.checking import Check
-from cosyvoice_runtime.check.comparison import RoundResult, of_logits, of_mel, of_samples
-from cosyvoice_runtime.check.table import Row
+from cosyvoice_runtime.check.comparison import RoundResult, Row, of_logits, of_mel, of_samples
 from cosyvoice_runtime.settings import Machine, Settings
 from damaged import damaged, damaged_graph
 from making import make_checkpoint
