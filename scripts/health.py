@@ -14,7 +14,7 @@ from pathlib import Path
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.settings import Settings
 from cosyvoice_runtime.supervisor import Probe
-from cosyvoice_runtime.supervisor.server_ports import ServerPorts
+from cosyvoice_runtime.supervisor.preflight import ServerPorts
 
 REPOSITORY = Path(__file__).resolve().parent.parent / "model_repo"
 MODEL = "cosyvoice2"

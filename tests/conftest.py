@@ -124,9 +124,9 @@ def pytest_configure() -> None:
     """
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     if worker and find_spec("tritonclient"):
-        from cosyvoice_runtime.supervisor import server_ports
+        from cosyvoice_runtime.supervisor import preflight
 
-        server_ports.FREE_PORTS = server_ports.FREE_PORTS[int(worker[2:]) % MOST_WORKERS :: MOST_WORKERS]
+        preflight.FREE_PORTS = preflight.FREE_PORTS[int(worker[2:]) % MOST_WORKERS :: MOST_WORKERS]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

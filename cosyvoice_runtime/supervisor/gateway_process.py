@@ -13,8 +13,8 @@ from contextlib import suppress
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor.errors import StartError
+from cosyvoice_runtime.supervisor.metrics import SupervisorMetrics
 from cosyvoice_runtime.supervisor.process import ServerProcess
-from cosyvoice_runtime.supervisor.supervisor_metrics import SupervisorMetrics
 
 logger = logging.getLogger(__name__)
 

@@ -14,9 +14,8 @@ from pathlib import Path
 from cosyvoice_runtime.metrics.page import read_request_counts
 from cosyvoice_runtime.process import processes
 from cosyvoice_runtime.settings import ServerSettings
-from cosyvoice_runtime.supervisor.control import Control, ControlError
+from cosyvoice_runtime.supervisor.calls import Control, ControlError, ProbeError, ProbeFunction
 from cosyvoice_runtime.supervisor.errors import StartError
-from cosyvoice_runtime.supervisor.probe import ProbeError, ProbeFunction
 from cosyvoice_runtime.supervisor.process import ServerProcess, kill
 
 logger = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""The tritonserver process and its descendants, sockets and files."""
+"""The tritonserver process and its descendants, log file and shared memory."""
 
 from __future__ import annotations
 
@@ -10,25 +10,142 @@ import signal
 import subprocess
 import threading
 import time
+import uuid
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE
 from cosyvoice_runtime.process import processes
-from cosyvoice_runtime.supervisor import shared_memory
-from cosyvoice_runtime.supervisor.lifeline import RUN_VARIABLE, Lifeline
-from cosyvoice_runtime.supervisor.log_file import LogFile
-from cosyvoice_runtime.supervisor.triton import Triton
+from cosyvoice_runtime.supervisor.preflight import SHARED_MEMORY, Triton
 
 logger = logging.getLogger(__name__)
 
+RUN_VARIABLE = "SUPERVISOR_RUN"
+"""The environment variable with the run's folder, which each process of the run has."""
+LIFELINE = """
+while read -r told; do [ "$told" != released ] || exit 0; done
+while pids=$(grep -lsF -- "$1" /proc/[0-9]*/environ | cut -d / -f 3) && [ -n "$pids" ]; do
+    kill -s KILL -- $pids
+    sleep 0.05
+done
+rm -rf -- "$1" "$2"*
+"""
+"""The helper reads until the end of a pipe whose other end only the supervisor holds."""
+RELEASE_TIMEOUT_S = 3.0
+"""The longest wait for the helper's end, because a signal may have stopped it."""
+INTERVAL_S = 1.0
+"""The time between two checks of the log's size."""
+PAUSE_S = 60.0
+"""The pause before the next try, when there was no room for a copy of the log."""
 ERROR_LINE = re.compile(r"^(?:E\d{4} [^\]]*\] |error: |failed to )(.*)", re.MULTILINE)
 KILL_WAIT_S = 5.0
-METRICS = "metrics"
-MODELS = "models"
+
+
+def new_run_directory() -> Path:
+    """A new name for the folder of a server's run; the folder is not created.
+
+    Temporary folders are cleaned of what is old, and a server runs for months. Shared memory is not cleaned,
+    every server needs it, and its path holds nothing that a shell would act upon.
+    """
+    return SHARED_MEMORY / f"cosyvoice-server-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+
+def region_prefix(run_dir: Path) -> str:
+    """The name prefix of a run's regions of shared memory, unique to the run."""
+    return f"{run_dir.name.replace('-server', '').replace('-', '_')}_"
+
+
+class Lifeline:
+    """A helper process that kills all processes of a run and removes its files when the supervisor is killed.
+
+    Args:
+        run_dir: the folder of the run.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        self._helper = subprocess.Popen(
+            [
+                "/bin/sh",
+                "-c",
+                LIFELINE,
+                "lifeline",
+                str(run_dir),
+                str(SHARED_MEMORY / region_prefix(run_dir)),
+            ],
+            stdin=subprocess.PIPE,
+            text=True,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def release(self) -> None:
+        """End the helper without effect, because the run ended in an orderly way."""
+        try:
+            self._helper.communicate("released\n", RELEASE_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._helper.kill()
+            self._helper.wait()
+
+
+class LogFile:
+    """A file that is copied to ``NAME.1``, which is overwritten, and emptied when it is full.
+
+    The processes hold it open, tritonserver for months, so it can't be replaced by another one. They append,
+    and so go on at its new end; what they write just between copy and cut is lost.
+
+    Args:
+        limit: bytes that make it full; both files together take twice as much, and what comes in a second.
+    """
+
+    def __init__(self, path: Path, limit: int) -> None:
+        self.path = path
+        self._limit = limit
+        self._start = 0
+        self._closed = threading.Event()
+
+    def open(self) -> IO[bytes]:
+        """Open the file for appending, for a process."""
+        return self.path.open("ab")
+
+    def begin(self) -> None:
+        """Note the start of a run, and watch the file until :meth:`end`."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.open() as log:
+            self._start = log.tell()
+        self._closed = threading.Event()
+        threading.Thread(target=self._watch, args=[self._closed], name="log", daemon=True).start()
+
+    def end(self) -> None:
+        """Stop watching the file."""
+        self._closed.set()
+
+    def text(self) -> str:
+        """The output of this run, as far as it is in the present file."""
+        return self.path.read_bytes()[self._start :].decode(errors="replace")
+
+    def turn_over(self) -> None:
+        """Copy a full file, then empty it.
+
+        Raises:
+            OSError: there is no room for the copy.
+        """
+        if self.path.stat().st_size >= self._limit:
+            shutil.copyfile(self.path, self.path.with_name(f"{self.path.name}.1"))
+            os.truncate(self.path, 0)
+            self._start = 0
+
+    def _watch(self, closed: threading.Event) -> None:
+        pause_s = INTERVAL_S
+        while not closed.wait(pause_s):
+            try:
+                self.turn_over()
+                pause_s = INTERVAL_S
+            except OSError as error:
+                logger.error("%s can't be kept to its size: %s", self.path, error)
+                pause_s = PAUSE_S
 
 
 class ServerProcess:
@@ -55,7 +172,7 @@ class ServerProcess:
         variables: Mapping[str, str],
         on_end: Callable[[int], None],
     ) -> None:
-        self.metrics = run_dir / METRICS
+        self.metrics = run_dir / "metrics"
         self.ended = threading.Event()
         self._triton = triton
         self._log = log
@@ -82,12 +199,13 @@ class ServerProcess:
         self._lifeline = Lifeline(self._run_dir)
         self._run_dir.mkdir(mode=0o700)
         self.metrics.mkdir()
-        (self._run_dir / MODELS).symlink_to(repository.absolute())
+        models = self._run_dir / "models"
+        models.symlink_to(repository.absolute())
         command = [
             str(self._triton.binary),
             *self._triton.arguments(self._run_dir),
-            f"--model-repository={self._run_dir / MODELS}",
-            f"--backend-config=python,shm-region-prefix-name={shared_memory.region_prefix(self._run_dir)}",
+            f"--model-repository={models}",
+            f"--backend-config=python,shm-region-prefix-name={region_prefix(self._run_dir)}",
             *arguments,
         ]
         self._log.begin()
@@ -141,40 +259,33 @@ class ServerProcess:
         self._on_end = None
         if self._process is not None:
             if exit_timeout_s and self.running():
-                self._terminate(exit_timeout_s)
+                self._process.terminate()
+                if not self.ended.wait(exit_timeout_s):
+                    logger.warning("tritonserver did not end within %.1f s and is killed", exit_timeout_s)
             self._process.kill()
         if self._end.ident is not None:
             self._end.join(2 * KILL_WAIT_S)
         self._log.end()
-        for left in shared_memory.regions(shared_memory.region_prefix(self._run_dir)):
+        for left in SHARED_MEMORY.glob(f"{region_prefix(self._run_dir)}*"):
             left.unlink(missing_ok=True)
         shutil.rmtree(self._run_dir, ignore_errors=True)
         if self._lifeline is not None:
             self._lifeline.release()
 
-    def _terminate(self, timeout_s: float) -> None:
-        assert self._process is not None
-        self._process.terminate()
-        if not self.ended.wait(timeout_s):
-            logger.warning("tritonserver did not end within %.1f s and is killed", timeout_s)
-
     def _await_end(self) -> None:
         assert self._process is not None
         code = self._process.wait()
-        self._kill_models()
-        self.ended.set()
-        if self._on_end is not None:
-            self._on_end(code)
-
-    def _kill_models(self) -> None:
         deadline = time.monotonic() + KILL_WAIT_S
         while members := processes.session_members(self.session):  # The models' processes ignore SIGTERM.
             for member in members:
                 kill(member.pid)
             if time.monotonic() > deadline:
                 logger.error("processes %s can't be killed", [member.pid for member in members])
-                return
+                break
             time.sleep(0.01)
+        self.ended.set()
+        if self._on_end is not None:
+            self._on_end(code)
 
 
 def kill(pid: int) -> None:

@@ -20,8 +20,8 @@ from cosyvoice_runtime.process.listening import is_loopback
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.settings.repository import home_of
 from cosyvoice_runtime.settings.server import EVERY_MODEL
-from cosyvoice_runtime.supervisor import preflight, shared_memory
-from cosyvoice_runtime.supervisor.control import Control, ControlError
+from cosyvoice_runtime.supervisor import preflight
+from cosyvoice_runtime.supervisor.calls import Control, ControlError, ProbeFunction, read_probes
 from cosyvoice_runtime.supervisor.errors import (
     ServerDiedError,
     ServerStuckError,
@@ -30,14 +30,10 @@ from cosyvoice_runtime.supervisor.errors import (
     SupervisorError,
 )
 from cosyvoice_runtime.supervisor.gateway_process import GatewayProcess
-from cosyvoice_runtime.supervisor.log_file import LogFile
-from cosyvoice_runtime.supervisor.metrics_endpoint import MetricsEndpoint
+from cosyvoice_runtime.supervisor.metrics import TRITONSERVER, MetricsEndpoint, SupervisorMetrics
 from cosyvoice_runtime.supervisor.models import Models
-from cosyvoice_runtime.supervisor.probe import ProbeFunction, read_probes
-from cosyvoice_runtime.supervisor.process import ServerProcess
-from cosyvoice_runtime.supervisor.server_ports import ServerPorts
-from cosyvoice_runtime.supervisor.supervisor_metrics import TRITONSERVER, SupervisorMetrics
-from cosyvoice_runtime.supervisor.triton import find_triton
+from cosyvoice_runtime.supervisor.preflight import ServerPorts, find_triton
+from cosyvoice_runtime.supervisor.process import LogFile, ServerProcess, new_run_directory
 from cosyvoice_runtime.supervisor.watch import Watch
 
 if TYPE_CHECKING:
@@ -99,7 +95,7 @@ class Server:
         self._probes = probes
         self._ports = ServerPorts.choose(self.settings)
         self._log = LogFile(self.settings.log_file, self.settings.max_log_mib << 20)
-        self._run_dir = shared_memory.new_directory()
+        self._run_dir = new_run_directory()
         self._control = Control(self._run_dir / "http", self._run_dir / "triton_metrics")
         self._gateways: list[GatewayProcess] = []
         self._process: ServerProcess | None = None
@@ -306,7 +302,7 @@ class Server:
             open_models=names if settings.open_models == EVERY_MODEL else settings.open_models,
             stages=tuple(name for name in names if name not in settings.entry_models),
             max_request_bytes=settings.max_request_mib << 20,
-            max_pending_bytes=(shared_memory.free_mib() << 20) // PENDING_SHARE,
+            max_pending_bytes=(preflight.free_shared_mib() << 20) // PENDING_SHARE,
             shared=str(process.metrics),
             whole_models=whole_models(names),
             arrival_timeout_s=settings.arrival_timeout_s,

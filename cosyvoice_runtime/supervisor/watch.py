@@ -1,4 +1,4 @@
-"""The watch over models: those whose processes died, or that stopped answering, are reloaded."""
+"""The watch over models: those whose processes died, or that stopped answering, are loaded again."""
 
 from __future__ import annotations
 
@@ -7,31 +7,28 @@ import os
 import select
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.metrics.page import sum_of_counters, take_lost_counts
 from cosyvoice_runtime.settings import ServerSettings
-from cosyvoice_runtime.supervisor.control import ControlError
+from cosyvoice_runtime.supervisor.calls import ControlError, ProbeSilentError
 from cosyvoice_runtime.supervisor.errors import (
     ServerDiedError,
     ServerStuckError,
     SupervisorError,
     WatchError,
 )
+from cosyvoice_runtime.supervisor.metrics import SupervisorMetrics
 from cosyvoice_runtime.supervisor.models import Models
-from cosyvoice_runtime.supervisor.probe import ProbeSilentError
 from cosyvoice_runtime.supervisor.process import ServerProcess
-from cosyvoice_runtime.supervisor.supervisor_metrics import SupervisorMetrics
 
 logger = logging.getLogger(__name__)
 
 MOST_RELOADS = 20
 """The most reloads, after which the server is restarted: each leaves threads and memory behind."""
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
-"""The pause before a model that failed to load is tried again; it doubles each time."""
 END_S = 0.5
 """The time in which a server that answers nothing may turn out to have ended."""
 LOOK_INTERVAL_S = 0.1
@@ -43,7 +40,8 @@ class Watch:
 
     Triton itself never restarts a model's process, and goes on calling the model ready. So one thread waits
     for the end of the models' processes and loads the dead models again, those that call others last. One
-    sends probes: a model that does not answer them is killed, and then comes back as every dead one.
+    sends probes: a model that does not answer them is killed, and then comes back as every dead one. A model
+    that can't be loaded again ends the server, which is then started anew.
 
     Args:
         home: by model, the model in whose process it computes.
@@ -72,17 +70,17 @@ class Watch:
         self._on_failure = on_failure
         self._processes = server.stubs()
         self._tries = 0
-        self._pauses = defaultdict[str, float](float)
-        self._tried = defaultdict[str, float](float)
         self._unproven: dict[str, float] = {}
         """The reloaded models that have not answered a probe yet, and when their reload began."""
         self._failed_probes: Counter[str] = Counter()
         self._closed = threading.Event()
         self._probe_now = threading.Event()
-        self._woken, self._wake = os.pipe()
         self._reload_lock = threading.Lock()
-        self._in_thread(self._keep_up)
-        self._in_thread(self._send_probes)
+        self._woken, self._wake = os.pipe()
+        for work in (self._keep_up, self._send_probes):
+            threading.Thread(
+                target=self._run, args=[work], name=f"watch {work.__name__}", daemon=True
+            ).start()
 
     def close(self) -> None:
         """Begin no further reload; one that is in progress ends by itself, or with the server."""
@@ -91,17 +89,14 @@ class Watch:
         self._probe_now.set()
         os.close(self._wake)
 
-    def _in_thread(self, work: Callable[[], None]) -> None:
-        def run() -> None:
-            try:
-                work()
-            except SupervisorError as error:
-                self._fail(error)
-            except Exception as error:
-                logger.exception("the watch over the models failed, so the server is stopped")
-                self._fail(WatchError(f"the watch over the models failed: {error!r}"))
-
-        threading.Thread(target=run, name=f"watch {work.__name__}", daemon=True).start()
+    def _run(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except SupervisorError as error:
+            self._fail(error)
+        except Exception as error:
+            logger.exception("the watch over the models failed, so the server is stopped")
+            self._fail(WatchError(f"the watch over the models failed: {error!r}"))
 
     def _fail(self, error: SupervisorError) -> None:
         if not self._over:
@@ -113,19 +108,18 @@ class Watch:
         return self._closed.is_set() or not self._server.running()
 
     def _keep_up(self) -> None:
-        while not self._over:
-            dead = self._dead()
-            if dead:
-                self._require_no_request_lost()
-            due = {model: self._tried[model] + self._pauses[model] - time.monotonic() for model in dead}
-            for model in (ready := [model for model in dead if due[model] <= 0]):
-                self._reload(model)
-            if not ready:
-                living = [self._processes[model] for model in self._models.in_order() if model not in dead]
-                wait_for_end(set().union(*living), self._woken, min(due.values(), default=None))
+        with os.fdopen(self._woken, "rb"):
+            while not self._over:
+                dead = self._dead()
+                if dead:
+                    self._require_no_request_lost()
+                for model in dead:
+                    self._reload(model)
+                if not dead:
+                    wait_for_end(set().union(*self._processes.values()), self._woken)
 
     def _dead(self) -> list[str]:
-        """The models with dead processes, or that did not load, in the order of their reload."""
+        """The models with dead processes, in the order of their reload."""
         living = set().union(*self._server.stubs().values())
         known = self._processes
         return [model for model in self._models.in_order() if not known[model] or not known[model] <= living]
@@ -145,19 +139,14 @@ class Watch:
         self._tries += 1
         if self._tries > MOST_RELOADS:
             raise ServerDiedError(f"its models were reloaded {MOST_RELOADS} times")
-        self._tried[model] = started = time.monotonic()
-        self._pauses[model] = min(max(FIRST_PAUSE_S, 2 * self._pauses[model]), LONGEST_PAUSE_S)
+        started = time.monotonic()
         logger.error("%s is reloaded: its process died", model)
         self._counts.restarts.labels(model).inc()
-        self._processes[model] = set()
         try:
             self._models.replace(model)
         except ControlError as error:
-            if not self._over:
-                pause_s = self._pauses[model]
-                logger.error("%s did not come back, and is loaded in %g s: %s", model, pause_s, error)
-                self._require_answers(f"{model} did not come back")
-            return
+            self._require_answers(f"{model} did not come back")
+            raise ServerDiedError(f"{model} did not come back: {error}") from error
         finally:
             self._models.loading = None
         self._processes[model] = self._server.stubs()[model]
@@ -169,12 +158,11 @@ class Watch:
             reloaded = self._probe_now.wait(self._settings.probe_interval_s or None)
             self._probe_now.clear()
             for model in self._models.in_order({*self._unproven} if reloaded else None):
-                self._send_probe(model)
+                if not self._over:
+                    self._send_probe(model)
 
     def _send_probe(self, model: str) -> None:
         """Probe a model; one that misses its time, but answers other requests, is busy."""
-        if self._over:
-            return
         started, before = self._unproven.get(model), sum_of_counters(self._server.metrics, model)
         try:
             self._models.probe(model)
@@ -188,13 +176,10 @@ class Watch:
             logger.info("%s is too busy for a probe", model)
         self._failed_probes.pop(model, None)
         if started is not None and started == self._unproven.get(model):
-            self._is_back(model, time.monotonic() - self._unproven.pop(model))
-
-    def _is_back(self, model: str, seconds: float) -> None:
-        self._pauses[model] = 0.0
-        self._failed_probes.clear()
-        self.reloads[model] += 1
-        logger.info("%s is back after %.1f s, reload %d", model, seconds, self.reloads[model])
+            seconds = time.monotonic() - self._unproven.pop(model)
+            self._failed_probes.clear()
+            self.reloads[model] += 1
+            logger.info("%s is back after %.1f s, reload %d", model, seconds, self.reloads[model])
 
     def _note_failed_probe(self, model: str, error: Exception) -> None:
         self._counts.failed_probes.labels(model).inc()
@@ -205,16 +190,10 @@ class Watch:
         self._require_answers(f"{model} failed a probe")
         if failed >= self._settings.max_failed_probes and not (self._models.loading or self._dead()):
             logger.error("%s failed %d probes in a row and is ended", model, failed)
-            self._end_silent(model)
-
-    def _end_silent(self, model: str) -> None:
-        """Kill a model that answers no probe, which ends the requests for which Triton would wait.
-
-        Whether it or the process that computes for it is stuck can't be told, so both are ended.
-        """
-        self._failed_probes.clear()  # The failures of models that call it are forgotten as well.
-        for each in self._models.in_order({self._home(model), model}):
-            self._server.kill_stubs(each)
+            # Whether it or the process that computes for it is stuck can't be told, so both are ended.
+            self._failed_probes.clear()  # The failures of models that call it are forgotten as well.
+            for each in self._models.in_order({self._home(model), model}):
+                self._server.kill_stubs(each)
 
     def _require_answers(self, reason: str) -> None:
         """Raise an error if tritonserver itself answers nothing, so that no model is at fault."""
@@ -222,12 +201,13 @@ class Watch:
             raise ServerStuckError(f"{reason}, and tritonserver itself answers nothing")
 
 
-def wait_for_end(pids: Iterable[int], woken: int, timeout_s: float | None) -> None:
-    """Return when one of these processes ends, the pipe is closed, or time is up.
+def wait_for_end(pids: Iterable[int], woken: int) -> None:
+    """Return when one of these processes ends, or the pipe is closed.
 
     Args:
         woken: the reading end of the pipe.
     """
+    timeout_ms = None
     with ExitStack() as files, suppress(ProcessLookupError):  # The process has just ended.
         events = select.poll()
         events.register(woken, select.POLLIN)
@@ -237,8 +217,8 @@ def wait_for_end(pids: Iterable[int], woken: int, timeout_s: float | None) -> No
             except ProcessLookupError:
                 raise
             except OSError:  # A kernel or sandbox may lack pidfd.
-                timeout_s = min(timeout_s or LOOK_INTERVAL_S, LOOK_INTERVAL_S)
+                timeout_ms = 1000 * LOOK_INTERVAL_S
             else:
                 files.callback(os.close, process)
                 events.register(process, select.POLLIN)
-        events.poll(None if timeout_s is None else 1000 * timeout_s)
+        events.poll(timeout_ms)

@@ -16,7 +16,7 @@ from docker_image import ROOT
 pytest.importorskip("tritonclient.grpc", reason="needs the environment of scripts/environment.py")
 
 from cosyvoice_runtime.settings import ServerSettings
-from cosyvoice_runtime.supervisor.server_ports import ServerPorts
+from cosyvoice_runtime.supervisor.preflight import ServerPorts
 
 START_TIMEOUT_S = 1200.0
 STOP_TIMEOUT_S = 300.0

@@ -17,7 +17,7 @@ from cosyvoice_runtime.gateway.grpc_gateway import GrpcGateway
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.process.headers import CALL_HEADER, LEFT_HEADER
 from cosyvoice_runtime.settings import ServerSettings
-from cosyvoice_runtime.supervisor.server_ports import ServerPorts
+from cosyvoice_runtime.supervisor.preflight import ServerPorts
 
 MIB = 2**20
 FREE = ServerSettings(http_port=0, grpc_port=0, metrics_port=0, model_metrics_port=0)

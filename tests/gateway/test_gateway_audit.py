@@ -24,7 +24,7 @@ from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.request_check import UtteranceRequest
 from cosyvoice_runtime.process.audit_log import AuditLog
 from cosyvoice_runtime.settings import ServerSettings
-from cosyvoice_runtime.supervisor.server_ports import ServerPorts
+from cosyvoice_runtime.supervisor.preflight import ServerPorts
 
 FREE = ServerSettings(http_port=0, grpc_port=0, metrics_port=0, model_metrics_port=0)
 MODEL = "cosyvoice2"

@@ -19,7 +19,7 @@ from cosyvoice_runtime.gateway.http_gateway import HEADER_LENGTH, HttpGateway
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.process.headers import CALL_HEADER, LEFT_HEADER, REQUEST_HEADER
 from cosyvoice_runtime.settings import ServerSettings
-from cosyvoice_runtime.supervisor.server_ports import ServerPorts
+from cosyvoice_runtime.supervisor.preflight import ServerPorts
 
 MIB = 2**20
 TIMEOUT_S = 30.0

@@ -17,7 +17,7 @@ from cosyvoice_runtime.gateway.http_gateway import HttpGateway
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.serving.speech.admission import BOARD_FILE, Admission
 from cosyvoice_runtime.settings import ServerSettings
-from cosyvoice_runtime.supervisor.server_ports import ServerPorts
+from cosyvoice_runtime.supervisor.preflight import ServerPorts
 from taken_place import taken_place
 
 MIB = 2**20

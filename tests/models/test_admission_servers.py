@@ -25,7 +25,7 @@ from cosyvoice_runtime.process import processes
 from cosyvoice_runtime.process.headers import PROBE_KEY_VARIABLE
 from cosyvoice_runtime.serving.speech.admission import FIRST_WAIT_S, LONGEST_WAIT_S, VALID_S
 from cosyvoice_runtime.supervisor import Server
-from cosyvoice_runtime.supervisor.probe import Probe
+from cosyvoice_runtime.supervisor.calls import Probe
 
 LONG = SpeechRequest("A sentence that takes a moment to say. " * 40, seed=3)
 HEADER = "x-client-id"

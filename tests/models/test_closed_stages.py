@@ -16,7 +16,8 @@ from cosyvoice_client.http_client import HttpSpeechClient
 from cosyvoice_runtime.audio.audio import MAX_RATE, MAX_SECONDS
 from cosyvoice_runtime.serving.triton.schema import SCHEMAS
 from cosyvoice_runtime.settings import ServerSettings
-from cosyvoice_runtime.supervisor import Server, shared_memory
+from cosyvoice_runtime.supervisor import Server
+from cosyvoice_runtime.supervisor.process import SHARED_MEMORY
 
 MIB = 2**20
 FUZZED = "300"
@@ -41,7 +42,7 @@ def server(render_models, tmp_path_factory) -> Iterator[Server]:
 
 
 def regions() -> list[os.stat_result]:
-    return [path.stat() for path in shared_memory.regions(f"cosyvoice_{os.getpid()}_")]
+    return [path.stat() for path in SHARED_MEMORY.glob(f"cosyvoice_{os.getpid()}_*")]
 
 
 def test_longest_reference_at_the_highest_rate_is_spoken_with(server):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from cosyvoice_runtime.process import processes
-from cosyvoice_runtime.supervisor import shared_memory
+from cosyvoice_runtime.supervisor.process import SHARED_MEMORY
 
 
 def leftovers(supervisor_pid: int | None = None) -> list[str]:
@@ -13,5 +13,5 @@ def leftovers(supervisor_pid: int | None = None) -> list[str]:
     pid = supervisor_pid or os.getpid()
     mark = f"cosyvoice_{pid}_"  # in the command of the server and of its models
     running = [process for process in processes.living() if mark in " ".join(process.command)]
-    folders = shared_memory.DIRECTORY.glob(f"cosyvoice-server-{pid}-*")
-    return [*map(str, running), *map(str, shared_memory.regions(mark)), *map(str, folders)]
+    folders = SHARED_MEMORY.glob(f"cosyvoice-server-{pid}-*")
+    return [*map(str, running), *map(str, SHARED_MEMORY.glob(f"{mark}*")), *map(str, folders)]

@@ -24,7 +24,8 @@ from tritonclient.utils import InferenceServerException
 
 from cosyvoice_runtime.process import processes
 from cosyvoice_runtime.settings import ServerSettings
-from cosyvoice_runtime.supervisor import Server, shared_memory
+from cosyvoice_runtime.supervisor import Server
+from cosyvoice_runtime.supervisor.process import SHARED_MEMORY, free_shared_mib
 
 MODELS = Path(__file__).parent / "model_repo"
 TIMEOUT_S = 60.0
@@ -182,7 +183,7 @@ def infer_body(**of_count: Any) -> dict[str, Any]:
 
 
 def shared_bytes() -> int:
-    regions = shared_memory.regions(f"cosyvoice_{os.getpid()}_")
+    regions = SHARED_MEMORY.glob(f"cosyvoice_{os.getpid()}_*")
     return sum(region.stat().st_blocks * 512 for region in regions)
 
 
@@ -312,7 +313,7 @@ def test_large_requests_side_by_side_take_a_part_of_the_shared_memory(server, ca
     answers = [calls.ModelInfer.future(asked, timeout=TIMEOUT_S) for _ in range(64)]
     texts = {answer.exception().details() for answer in answers}
     assert not [text for text in texts if "shared" in text or "cosyvoice_" in text]
-    assert shared_bytes() - before < shared_memory.free_mib() * MIB // 4
+    assert shared_bytes() - before < free_shared_mib() * MIB // 4
 
 
 def test_body_in_very_many_pieces_is_one_request(server):
@@ -365,7 +366,7 @@ def test_answer_of_a_streaming_model_in_one_piece_is_refused_at_once(server):
 
 
 def test_no_other_user_reaches_the_server_behind_the_doors(server):
-    folders = list(shared_memory.DIRECTORY.glob(f"cosyvoice-server-{os.getpid()}-*"))
+    folders = list(SHARED_MEMORY.glob(f"cosyvoice-server-{os.getpid()}-*"))
     assert [stat.S_IMODE(folder.stat().st_mode) for folder in folders] == [0o700] * len(folders)
     assert len(folders) >= 1
     commands = [process.command for process in processes.session_members(server.session)]

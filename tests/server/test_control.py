@@ -12,8 +12,7 @@ import pytest
 from silent_server import TIMEOUT_S, SilentServer
 
 from cosyvoice_runtime.supervisor import Probe
-from cosyvoice_runtime.supervisor.control import Control, ControlError
-from cosyvoice_runtime.supervisor.probe import ProbeError
+from cosyvoice_runtime.supervisor.calls import Control, ControlError, ProbeError
 
 CALLS: dict[str, Callable[[Path], object]] = {
     "load": lambda path: control(path).load("model", 10 * TIMEOUT_S),
@@ -45,7 +44,7 @@ def test_call_of_nobody_is_a_control_error(tmp_path):
 
 
 def test_load_that_takes_long_can_be_looked_after(tmp_path, monkeypatch):
-    monkeypatch.setattr("cosyvoice_runtime.supervisor.control.LOOK_INTERVAL_S", 0.01)
+    monkeypatch.setattr("cosyvoice_runtime.supervisor.calls.LOOK_INTERVAL_S", 0.01)
     looked = threading.Event()
     with ThreadPoolExecutor(1) as pool:
         with SilentServer(tmp_path) as server:

@@ -19,7 +19,7 @@ from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor import gateway_process
 from cosyvoice_runtime.supervisor.errors import StartError
 from cosyvoice_runtime.supervisor.gateway_process import GatewayProcess
-from cosyvoice_runtime.supervisor.supervisor_metrics import SupervisorMetrics
+from cosyvoice_runtime.supervisor.metrics import SupervisorMetrics
 
 TIMEOUT_S = 120.0
 OPTIONS = GatewayOptions(

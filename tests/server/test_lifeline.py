@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from cosyvoice_runtime.supervisor import shared_memory
-from cosyvoice_runtime.supervisor.lifeline import RUN_VARIABLE
+from cosyvoice_runtime.supervisor.process import RUN_VARIABLE, SHARED_MEMORY, new_run_directory, region_prefix
 
 TIMEOUT_S = 60.0
 SUPERVISOR = """
 import os, signal, subprocess, sys
 from pathlib import Path
-from cosyvoice_runtime.supervisor.lifeline import RUN_VARIABLE, Lifeline
+from cosyvoice_runtime.supervisor.process import RUN_VARIABLE, Lifeline
 
 lifeline = Lifeline(Path(sys.argv[1]))
 apart = dict(env={**os.environ, RUN_VARIABLE: sys.argv[1]}, stdout=subprocess.DEVNULL, start_new_session=True)
@@ -33,7 +32,7 @@ lifeline.release()
 
 @pytest.fixture
 def run_dir() -> Iterator[Path]:
-    folder = shared_memory.new_directory()
+    folder = new_run_directory()
     folder.mkdir()
     yield folder
     if folder.exists():
@@ -64,7 +63,7 @@ def alive(pid: int) -> bool:
 
 
 def test_all_processes_and_files_of_a_run_end_with_the_supervisor(run_dir, stranger, eventually):
-    region = shared_memory.DIRECTORY / f"{shared_memory.region_prefix(run_dir)}0"
+    region = SHARED_MEMORY / f"{region_prefix(run_dir)}0"
     region.touch()
     pids = supervise(run_dir, "is killed")
     assert len(pids) == 2

@@ -14,7 +14,7 @@ from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.process.listening import bound, local_url, own_addresses, split_port, with_port
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor import PreflightError, Server
-from cosyvoice_runtime.supervisor.server_ports import ServerPorts
+from cosyvoice_runtime.supervisor.preflight import ServerPorts
 
 TIMEOUT_S = 60.0
 FREE = {"http_port": 0, "grpc_port": 0, "metrics_port": 0, "model_metrics_port": 0}

@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cosyvoice_runtime.supervisor import shared_memory
-from cosyvoice_runtime.supervisor.log_file import LogFile
-from cosyvoice_runtime.supervisor.process import ServerProcess
-from cosyvoice_runtime.supervisor.triton import Triton
+from cosyvoice_runtime.supervisor.preflight import Triton
+from cosyvoice_runtime.supervisor.process import LogFile, ServerProcess, new_run_directory
 from eventually import eventually
 
 ECHO = [sys.executable, "-u", "-c", "import sys\nfor line in sys.stdin: print(line, end='')"]
@@ -85,7 +83,7 @@ def test_text_of_a_run_begins_with_the_run(tmp_path: Path):
 def test_file_that_can_not_be_copied_is_left_alone_and_told_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr("cosyvoice_runtime.supervisor.log_file.INTERVAL_S", 0.01)
+    monkeypatch.setattr("cosyvoice_runtime.supervisor.process.INTERVAL_S", 0.01)
     log = LogFile(tmp_path / "server.log", 1)
     older(log).mkdir()
     with writer(log) as process:
@@ -101,7 +99,7 @@ def test_log_of_a_server_is_kept_to_its_size_while_it_runs(tmp_path: Path):
     script.write_text(FLOOD)
     script.chmod(0o755)
     log = LogFile(tmp_path / "server.log", 2**16)
-    process = ServerProcess(Triton(script), log, shared_memory.new_directory(), {}, lambda code: None)
+    process = ServerProcess(Triton(script), log, new_run_directory(), {}, lambda code: None)
     process.start(tmp_path, [])
     try:
         eventually(lambda: older(log).exists() and "the last word" in older(log).read_text())

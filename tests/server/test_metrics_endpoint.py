@@ -15,9 +15,9 @@ import pytest
 
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor import Server
-from cosyvoice_runtime.supervisor.control import ControlError
-from cosyvoice_runtime.supervisor.metrics_endpoint import MAX_READERS, MetricsEndpoint
-from cosyvoice_runtime.supervisor.server_ports import ServerPorts
+from cosyvoice_runtime.supervisor.calls import ControlError
+from cosyvoice_runtime.supervisor.metrics import MAX_READERS, MetricsEndpoint
+from cosyvoice_runtime.supervisor.preflight import ServerPorts
 
 FREE_PORTS = ServerSettings(http_port=0, grpc_port=0, metrics_port=0, model_metrics_port=0)
 TIMEOUT_S = 60.0

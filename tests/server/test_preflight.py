@@ -8,14 +8,15 @@ import sys
 import pytest
 
 from cosyvoice_runtime.settings import ServerSettings
-from cosyvoice_runtime.supervisor import PreflightError, Server, preflight, triton
-from cosyvoice_runtime.supervisor.preflight import repository_problems
-from cosyvoice_runtime.supervisor.server_ports import FREE_PORTS, ServerPorts
-from cosyvoice_runtime.supervisor.triton import (
+from cosyvoice_runtime.supervisor import PreflightError, Server, preflight
+from cosyvoice_runtime.supervisor.preflight import (
+    FREE_PORTS,
     QUEUES,
     QUEUES_VARIABLE,
+    ServerPorts,
     WheelTriton,
     find_triton,
+    repository_problems,
 )
 
 
@@ -24,7 +25,7 @@ def test_this_environment_can_run_the_server():
 
 
 def test_missing_libpython_is_named_with_its_package(monkeypatch):
-    monkeypatch.setattr(triton, "LIBRARY", "libpython3.99.so.1.0")
+    monkeypatch.setattr(preflight, "LIBRARY", "libpython3.99.so.1.0")
     (problem,) = find_triton().problems()
     assert problem.startswith(
         "libpython3.99.so.1.0 is missing, without which the server hangs: install the package libpython3."
@@ -33,13 +34,13 @@ def test_missing_libpython_is_named_with_its_package(monkeypatch):
 
 @pytest.mark.parametrize("version", ["2.0.0", "2.4.1", "none"])
 def test_numpy_2_and_none_are_refused(version, monkeypatch):
-    monkeypatch.setattr(triton, "_version", lambda package: version)
+    monkeypatch.setattr(preflight, "_version", lambda package: version)
     (problem,) = find_triton().problems()
     assert problem.startswith(f"numpy 1.26 is needed, {sys.executable} has {version}")
 
 
 def test_python_without_stub_is_refused_with_the_known_versions(monkeypatch):
-    monkeypatch.setattr(triton, "PYTHON_VERSION", "3.99")
+    monkeypatch.setattr(preflight, "PYTHON_VERSION", "3.99")
     (problem,) = find_triton().problems()
     assert problem.startswith("nvidia-pytriton has no Python 3.99, only 3.10")
 

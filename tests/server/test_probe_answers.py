@@ -12,7 +12,7 @@ import pytest
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from cosyvoice_runtime.supervisor import Probe
-from cosyvoice_runtime.supervisor.probe import ProbeError
+from cosyvoice_runtime.supervisor.calls import ProbeError
 
 PROBE = Probe("count", {"COUNT": np.array([[1, 2]], np.int32), "TEXT": np.array([b"hi"], np.object_)})
 OUTPUT = service_pb2.ModelInferResponse(

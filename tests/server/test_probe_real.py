@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cosyvoice_runtime.supervisor import Probe, Server
-from cosyvoice_runtime.supervisor.probe import ProbeError
+from cosyvoice_runtime.supervisor.calls import ProbeError
 
 TIMEOUT_S = 60.0
 

@@ -14,12 +14,11 @@ from leftovers import leftovers
 from cosyvoice_runtime.process import processes
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor import Server, StartError
+from cosyvoice_runtime.supervisor.calls import ProbeError
 from cosyvoice_runtime.supervisor.errors import StopRequestedError
 from cosyvoice_runtime.supervisor.gateway_process import GatewayProcess
-from cosyvoice_runtime.supervisor.log_file import LogFile
 from cosyvoice_runtime.supervisor.models import awaited_processes
-from cosyvoice_runtime.supervisor.probe import ProbeError
-from cosyvoice_runtime.supervisor.process import ServerProcess
+from cosyvoice_runtime.supervisor.process import LogFile, ServerProcess
 
 
 def write_model(repository: Path, name: str, body: str) -> None:

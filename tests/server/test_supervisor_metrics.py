@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cosyvoice_runtime.supervisor import supervisor_metrics
-from cosyvoice_runtime.supervisor.supervisor_metrics import SupervisorMetrics
+from cosyvoice_runtime.supervisor import metrics as metrics_of_supervisor
+from cosyvoice_runtime.supervisor.metrics import SupervisorMetrics
 
 
 def parameter(key: str, value: str) -> str:
@@ -38,7 +38,7 @@ def numbers(metrics: SupervisorMetrics, name: str) -> dict[str, float]:
     ],
 )
 def test_cpu_is_a_fallback_where_the_driver_of_a_gpu_is(driver, lm, token2wav, shown, tmp_path, monkeypatch):
-    monkeypatch.setattr(supervisor_metrics, "has_driver", lambda: driver)
+    monkeypatch.setattr(metrics_of_supervisor, "has_driver", lambda: driver)
     models = repository(tmp_path, tensorrt_llm=("device", lm), token2wav=("device", token2wav))
     metrics = SupervisorMetrics(models, ("tensorrt_llm", "token2wav"), tmp_path)
     assert numbers(metrics, "cosyvoice_cpu_fallback") == shown

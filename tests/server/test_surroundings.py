@@ -16,8 +16,9 @@ import pytest
 from cosyvoice_runtime.process import processes
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.settings.repository import escape
-from cosyvoice_runtime.supervisor import Server, shared_memory
+from cosyvoice_runtime.supervisor import Server
 from cosyvoice_runtime.supervisor.preflight import code_problems, not_writable, repository_problems
+from cosyvoice_runtime.supervisor.process import SHARED_MEMORY
 from read_only import READ_ONLY
 
 MODELS = Path(__file__).parent / "model_repo"
@@ -108,7 +109,7 @@ def test_no_rule_of_the_machine_removes_shared_memory_by_age():
     fields = [line.split() for line in rules.stdout.splitlines() if line and not line.startswith("#")]
     aged = [line[1] for line in fields if len(line) > 5 and line[5] != "-"]
     assert aged
-    assert not [path for path in aged if path.startswith(str(shared_memory.DIRECTORY))]
+    assert not [path for path in aged if path.startswith(str(SHARED_MEMORY))]
 
 
 @pytest.mark.parametrize("name", ["a b", "a;b", "$a", "模型", "-a", "a\nb"])

@@ -12,15 +12,14 @@ import pytest
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor import watch
-from cosyvoice_runtime.supervisor.control import ControlError
+from cosyvoice_runtime.supervisor.calls import ControlError, ProbeError, ProbeSilentError
 from cosyvoice_runtime.supervisor.errors import (
     ServerDiedError,
     ServerStuckError,
     SupervisorError,
     WatchError,
 )
-from cosyvoice_runtime.supervisor.probe import ProbeError, ProbeSilentError
-from cosyvoice_runtime.supervisor.supervisor_metrics import SupervisorMetrics
+from cosyvoice_runtime.supervisor.metrics import SupervisorMetrics
 from cosyvoice_runtime.supervisor.watch import Watch
 from eventually import eventually
 
@@ -97,9 +96,7 @@ class Watched:
 
 
 @pytest.fixture
-def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
-    monkeypatch.setattr(watch, "FIRST_PAUSE_S", 0.001)
-    monkeypatch.setattr(watch, "LONGEST_PAUSE_S", 0.03)
+def watched(tmp_path: Path) -> Iterator[Watched]:
     one = Watched(tmp_path)
     yield one
     if one.watch is not None:
@@ -125,7 +122,7 @@ def test_unexpected_error_ends_the_server_with_a_reason(watched, error):
     assert failure.exit_code == 8
 
 
-def test_models_that_die_are_loaded_again_and_are_back_when_they_answer(watched):
+def test_models_that_die_are_loaded_again(watched):
     one = watched.start()
     watched.server.die("a", "b")
     eventually(lambda: one.reloads == {"a": 1, "b": 1})
@@ -139,14 +136,13 @@ def test_process_that_died_before_the_watch_began_is_missed(watched):
     eventually(lambda: one.reloads == {"a": 1})
 
 
-def test_model_that_does_not_load_is_tried_again_after_pauses_that_grow(watched, caplog):
+def test_model_that_can_not_be_loaded_again_ends_the_server(watched):
     watched.server.on_reload = refuse
     watched.start()
     watched.server.die("b")
-    pauses = ("0.001", "0.002", "0.004", "0.008", "0.016", "0.03", "0.03")
-    eventually(lambda: caplog.text.count("did not come back") >= len(pauses))
-    told = [record.args[1] for record in caplog.records if "did not come back" in record.msg]
-    assert [f"{pause:g}" for pause in told[: len(pauses)]] == [*pauses]
+    failure = watched.failure()
+    assert type(failure) is ServerDiedError
+    assert str(failure) == "b did not come back: no room"
 
 
 def test_model_that_dies_again_before_it_answers_is_tried_again_until_the_server_starts_anew(watched):
@@ -160,16 +156,6 @@ def test_model_that_dies_again_before_it_answers_is_tried_again_until_the_server
     failure = watched.failure()
     assert isinstance(failure, ServerDiedError)
     assert str(failure) == f"its models were reloaded {watch.MOST_RELOADS} times"
-
-
-def test_while_one_model_pauses_another_one_that_dies_is_loaded_at_once(watched, monkeypatch):
-    monkeypatch.setattr(watch, "FIRST_PAUSE_S", 10 * TIMEOUT_S)
-    watched.server.on_reload = refuse
-    watched.start()
-    for model in ("b", "a"):
-        watched.server.die(model)
-        eventually(lambda model=model: model in watched.server.reloads)
-    assert watched.server.reloads == ["b", "a"]
 
 
 def test_end_of_the_server_is_told_by_its_process_alone(watched):

@@ -1,10 +1,16 @@
-"""A probe: a real inference that shows whether a model works, which readiness does not."""
+"""The supervisor's calls to tritonserver: loads and unloads of models, metrics, and probes."""
 
 from __future__ import annotations
 
+import http.client
 import json
+import re
+import select
+import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +25,109 @@ from cosyvoice_runtime.errors import CosyVoiceError, split_status
 from cosyvoice_runtime.process.headers import PROBE_HEADER
 from cosyvoice_runtime.process.listening import DIRECT
 from cosyvoice_runtime.supervisor.errors import PreflightError
+
+CONNECT_TIMEOUT_S = 2.0
+ANSWER_TIMEOUT_S = 10.0
+LIVE_TIMEOUT_S = 5.0
+LOOK_INTERVAL_S = 5.0
+QUEUED = re.compile(r'^nv_inference_pending_request_count\{model="([^"]+)".*\} (\d+)$', re.MULTILINE)
+
+
+class ControlError(CosyVoiceError):
+    """The server refused a call, or did not answer."""
+
+
+class Control:
+    """Loads and unloads models, and reads metrics.
+
+    To load models is to run code. These calls go through the server's own sockets, which no other user
+    reaches; the gateways pass none of them on. HTTP has several threads, where the gRPC of Triton 2.51
+    answers no other such call while a model loads. The end of the server, and of its models' processes, which
+    inherit its sockets, ends each call.
+
+    Args:
+        http: the server's HTTP socket.
+        metrics: the server's metrics socket.
+    """
+
+    def __init__(self, http: Path, metrics: Path) -> None:
+        self._http = http
+        self._metrics = metrics
+
+    def live(self, tries: int = 1) -> bool:
+        """Whether the server answers at least one of several health requests.
+
+        Each comes by a connection of its own, as Triton may give one to a thread that waits for a load's end.
+        """
+        for _ in range(tries):
+            with suppress(ControlError):
+                _call(self._http, "GET", "/v2/health/live", LIVE_TIMEOUT_S)
+                return True
+        return False
+
+    def load(self, model: str, timeout_s: float, meanwhile: Callable[[], None] | None = None) -> None:
+        """Load a model and wait until it is ready.
+
+        Args:
+            meanwhile: called every few seconds.
+
+        Raises:
+            ControlError: the load failed; the text is the model's own error.
+        """
+        _call(self._http, "POST", f"/v2/repository/models/{model}/load", timeout_s, meanwhile)
+
+    def unload(self, model: str, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+        """Refuse new requests to a model, whose requests in flight finish."""
+        _call(self._http, "POST", f"/v2/repository/models/{model}/unload", timeout_s)
+
+    def metrics(self) -> str:
+        """The text of Triton's metrics page."""
+        return _call(self._metrics, "GET", "/metrics", ANSWER_TIMEOUT_S).decode()
+
+    def queued_requests(self) -> Counter[str]:
+        """The requests in Triton's queue by model."""
+        counts: Counter[str] = Counter()
+        for model, count in QUEUED.findall(self.metrics()):
+            counts[model] += int(count)
+        return counts
+
+
+def _call(
+    path: Path, method: str, target: str, timeout_s: float, meanwhile: Callable[[], None] | None = None
+) -> bytes:
+    """Send a request without a body to a Unix socket, and return the body of the answer.
+
+    Raises:
+        ControlError: there is no answer, or it is an error, whose text is raised.
+    """
+    connection = http.client.HTTPConnection("localhost")
+    try:
+        with closing(connection), socket.socket(socket.AF_UNIX) as stream:
+            stream.settimeout(min(timeout_s, CONNECT_TIMEOUT_S))
+            stream.connect(str(path))
+            stream.settimeout(timeout_s)
+            connection.sock = stream
+            connection.request(method, target)
+            if meanwhile is not None:
+                _call_until_readable(stream, timeout_s, meanwhile)
+            response = connection.getresponse()
+            body = response.read()
+    except (OSError, http.client.HTTPException) as error:
+        raise ControlError(f"no answer to {target}: {error!r}") from error
+    if response.status != 200:
+        raise ControlError(json.loads(body)["error"] if body.startswith(b"{") else f"HTTP {response.status}")
+    return body
+
+
+def _call_until_readable(stream: socket.socket, timeout_s: float, meanwhile: Callable[[], None]) -> None:
+    listening = select.poll()  # select() supports file numbers below 1,024 only.
+    listening.register(stream, select.POLLIN)
+    deadline = time.monotonic() + timeout_s
+    while not listening.poll(1000 * LOOK_INTERVAL_S):
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        meanwhile()
+
 
 FILE_NAME = "probe.json"
 BUSY = "UNAVAILABLE"
@@ -57,8 +166,10 @@ class Probe:
                     "reference_wav": {"datatype": "FP32", "shape": [1, 16000], "data": 0.01}}}
 
     ``data`` is a list in row-major order, repeated until the shape is full, or one value for all elements.
-    ``key`` tells the entry models that this is no client, whose place it must not take; empty for none.
-    ``numbers``: those in the answer are looked at (:func:`fault`).
+
+    Attributes:
+        key: tells the entry models that this is no client, whose capacity it must not take; empty for none.
+        numbers: whether the numbers in the answer are checked (:func:`fault`).
     """
 
     model: str
@@ -68,7 +179,8 @@ class Probe:
 
     @classmethod
     def read(cls, path: Path, key: str = "", numbers: bool = False) -> Probe:
-        """
+        """Read the probe of a model.
+
         Raises:
             PreflightError: the file holds no probe.
         """
@@ -83,7 +195,7 @@ class Probe:
     def __call__(self, url: str, timeout_s: float) -> None:
         """Send the request and wait for its last response, or for the end of the server.
 
-        A refusal for want of room is an answer as well: whoever is busy works.
+        A refusal for want of capacity is an answer as well: a model that is busy works.
 
         Args:
             url: the gRPC ``host:port``.
