@@ -185,6 +185,7 @@ run_tests() {
   "$PYTHON" -m mypy
   say "tests"
   [[ "${1:-}" != --quick ]] || set -- -m "not slow and not server and not gpu" "${@:2}"
+  unset PYTHONDONTWRITEBYTECODE # or each process that a test starts would compile all modules again
   local processes=$(($(nproc) + 1)) # one more than cores: tests of servers mostly wait
   # A process whose test hangs is not started again: it would run that test once more.
   OMP_NUM_THREADS=1 "$PYTHON" -m pytest -n "$((processes < 4 ? processes : 4))" --max-worker-restart 0 \

@@ -41,6 +41,22 @@ SERVER_FIXTURES = {"server", "serve", "serve_all"}
 SLOW = (
     "benchmarks/test_offline_inference.py::test_batch_gives_the_same_speech_as_a_synthesizer",
     "benchmarks/test_offline_inference.py::test_cosyvoice3_speaks_what_has_no_instruction",
+    "check/test_check.py::test_a_made_checkpoint",
+    "check/test_check.py::test_formats_of_onnx_runtime",
+    "check/test_check.py::test_the_first_",
+    "check/test_check.py::test_what_is_too_large",
+    "check/test_check.py::test_without_torch",
+    "flow/test_embedding.py::test_networks_are_loaded",
+    "flow/test_cosyvoice3_stream.py::test_replayed_calls_equal_whole_utterances",
+    "flow/test_coded_pages.py::test_any_batch_of_streams",
+    "settings/test_slots.py::test_a_second_takes",
+    "settings/test_variables.py::test_processes_say",
+    "settings/test_variables.py::test_file_of_settings",
+    "tensorrt/test_tensorrt_engines.py::test_any_shape_of_a_profile",
+    "parity/test_reference_streaming.py::test_last_frames",
+    "lm/scheduler/test_own_engines.py::test_requests_that_share_few_pages",
+    "onnx/test_wave_files.py::test_damaged_graph",
+    "onnx/test_lm_files.py::test_damaged_file",
     "checkpoint/test_making.py",
     "checkpoint/test_trained_file.py",
     "client/test_client_without_answers.py::test_server_that_is_back_is_found_soon",
@@ -127,6 +143,15 @@ def pytest_configure() -> None:
         from cosyvoice_runtime.supervisor import preflight
 
         preflight.FREE_PORTS = preflight.FREE_PORTS[int(worker[2:]) % MOST_WORKERS :: MOST_WORKERS]
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The quick tier doesn't even import files and folders of which it runs no test."""
+    if "not slow and not server" not in config.option.markexpr:
+        return None
+    name = str(collection_path.relative_to(Path(__file__).parent.parent))
+    whole = {f"tests/{place.rstrip('/')}" for place in (*SERVER_PLACES, *SLOW, "gpu/")}
+    return name in whole or None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -91,7 +91,6 @@ VELOCITY = "decoder.estimator.final_proj.bias"
 @pytest.mark.parametrize(
     ("file", "tensor", "value", "stage", "module", "graph"),
     [
-        ("llm.pt", DOWN, NAN, "speech_lm", "layers.1.mlp", "model.onnx"),
         ("llm.pt", DOWN, INFINITY, "speech_lm", "layers.1.mlp", "model.onnx"),
         ("flow.pt", FORWARD, NAN, "flow", "encoder.layers.0.narrow", "flow_encoder"),
         ("flow.pt", VELOCITY, INFINITY, "flow", "estimator.projection", "flow_estimator"),
@@ -111,16 +110,15 @@ def test_the_first_module_or_graph_that_breaks_is_named(
         assert found[row].startswith(f"first NaN or infinity out of {place}"), found[row]
 
 
-@pytest.mark.parametrize("value", [NAN, INFINITY])
 @pytest.mark.parametrize(
-    ("file", "initializer", "stage", "node"),
+    ("file", "initializer", "value", "stage", "node"),
     [
-        ("speech_tokenizer_v2.onnx", "second", "speech_tokenizer", "quartered"),
-        ("campplus.onnx", "weight", "speaker_encoder", "output"),
+        ("speech_tokenizer_v2.onnx", "second", INFINITY, "speech_tokenizer", "quartered"),
+        ("campplus.onnx", "weight", NAN, "speaker_encoder", "output"),
     ],
 )
 def test_the_first_value_that_breaks_in_an_extractor_is_named(
-    tiny_checkpoint, tmp_path, file, initializer, stage, node, value
+    tiny_checkpoint, tmp_path, file, initializer, value, stage, node
 ):
     checkpoint = damaged_graph(tiny_checkpoint, tmp_path / "checkpoint", file, initializer, value)
     found = wrong(checked(checkpoint, tmp_path))

@@ -36,9 +36,12 @@ PARTS = {
 GRAMMARS: dict[str, Grammar] = {"zh": Grammar("zh"), "ja": Grammar("ja"), "en": Grammar("en")}
 
 
+PACKAGES = {language: wetext.Normalizer(lang=language) for language in PARTS}
+
+
 def by_package(language: str, expression: str) -> str:
     try:
-        return str(wetext.Normalizer(lang=language).normalize(expression))
+        return str(PACKAGES[language].normalize(expression))
     except AssertionError:
         return expression
 
