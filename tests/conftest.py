@@ -116,7 +116,7 @@ SLOW = (
     "serving/speech/test_admission.py",
     "serving/speech/test_watermark.py",
     "engine/batches/test_failed_batch.py",
-    "engine/batches/test_given_up_pages.py",
+    "engine/batches/test_preemption.py",
     "engine/batches/test_graphed_token2wav.py",
     "engine/batches/test_not_finite_waves.py",
     "engine/batches/test_two_on_a_cpu.py",

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.engine.batches import PromptTensors, WaveChunk
+from cosyvoice_runtime.engine.batches.chunk import WaveOutcome
 from cosyvoice_runtime.engine.batches.router import WaveRouter
-from cosyvoice_runtime.engine.batches.service import WaveOutcome
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
 from cosyvoice_runtime.lm.scheduler.request import Request

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from cosyvoice_runtime.engine.batches.gpus import shared_gpus
-from cosyvoice_runtime.engine.batches.load import open_router
+from cosyvoice_runtime.engine.batches.load import open_router, shared_gpus
 from cosyvoice_runtime.gpu.partitions.shared_gpu import NOT_SHARED
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.lm.engines.engine import prepare_engine

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from cosyvoice_runtime.engine.batches.usual_pages import UsualPages
+from cosyvoice_runtime.engine.batches.voices import UsualPages
 
 
 class SimulatedPages:
-    """The part of a `VoiceCache` that `Openings` asks, for one voice.
+    """The part of a `VoiceCache` that `PageAdmission` asks, for one voice.
 
     Attributes:
         num_pages: all there are.

@@ -15,13 +15,11 @@ from typing import Any
 import numpy as np
 
 from cosyvoice_runtime.engine.batches.chunk import WaveChunk
-from cosyvoice_runtime.engine.batches.lane import TurnLane, jobs_of, soonest
-from cosyvoice_runtime.engine.batches.openings import Openings
-from cosyvoice_runtime.engine.batches.pace import TurnPace
-from cosyvoice_runtime.engine.batches.service import Speaker
-from cosyvoice_runtime.engine.batches.turn import LaunchedTurn, Share, WaveJob
-from cosyvoice_runtime.engine.batches.turn_planner import TurnPlanner
-from cosyvoice_runtime.engine.batches.waiting_jobs import WaitingJobs
+from cosyvoice_runtime.engine.batches.job import LaunchedBatch, Share, WaitingJobs, WaveJob
+from cosyvoice_runtime.engine.batches.pages import PageAdmission
+from cosyvoice_runtime.engine.batches.planner import BatchPlanner
+from cosyvoice_runtime.engine.batches.utterances import Speaker
+from cosyvoice_runtime.engine.batches.worker import Pace, Worker, soonest
 from cosyvoice_runtime.engine.runtimes.torch_graphs import HURRIED_ROWS
 from cosyvoice_runtime.gpu.partitions.division import FIRST_LANES_OF_FEW
 from cosyvoice_runtime.gpu.partitions.shared_gpu import SoleUse
@@ -209,15 +207,15 @@ class Simulation:
         self._looks_s = -1.0
         self._launches_until_s = 0.0
         hurried = range(1, 1 + division.hurried_lanes)
-        self._lanes = [
-            TurnLane(0, GPU_BATCH, TurnPace(2, overlaps=True)),
-            *(TurnLane(n, HURRIED_ROWS, TurnPace(2, overlaps=True), hurried=True) for n in hurried),
+        self._workers = [
+            Worker(0, GPU_BATCH, Pace(2, overlaps=True)),
+            *(Worker(n, HURRIED_ROWS, Pace(2, overlaps=True), hurried=True) for n in hurried),
         ]
         self._free_s: defaultdict[int, float] = defaultdict(float)
         self._gpu = SoleUse()
         self._pages, self._lengths = SimulatedPages(pages, PAGES_OF_VOICE), lengths
-        openings = Openings(self._pages)  # type: ignore[arg-type]
-        self._planner = TurnPlanner(self._lanes, self._gpu, True, BLOCK, 0.0, openings, self._speakers)
+        openings = PageAdmission(self._pages)  # type: ignore[arg-type]
+        self._planner = BatchPlanner(self._workers, self._gpu, True, BLOCK, 0.0, openings, self._speakers)
         self._jobs = WaitingJobs(sys.maxsize, lambda job: job.begins, lambda _: None)
         self._speaking: dict[str, Utterance] = {}
         self.figures = Figures()
@@ -276,12 +274,12 @@ class Simulation:
                 return
             jobs = self._jobs.first_of_each()
             new = {job for job in jobs if job.number not in self._pages.held}
-            divided, longest_s = self._planner.divided(jobs, new, self._pages.speaking, self._now)
+            divided, longest_s = self._planner.assign(jobs, new, self._pages.speaking, self._now)
             delay_s, lane = soonest(divided, self._now)
             if lane is None or delay_s is None or delay_s > 0:
                 self._look_later(delay_s, longest_s)
                 return
-            in_order = self._planner.in_order(jobs_of(lane, divided), self._now)
+            in_order = self._planner.in_order(divided.get(lane, []), self._now)
             self._launch(lane, self._planner.shares(lane, in_order, self._now))
 
     def _speakers(self) -> list[Speaker]:
@@ -297,14 +295,14 @@ class Simulation:
             self._looks_s = self._now + max(in_s, 2e-4)
             self._at(self._looks_s, self._look, self._looks_s)
 
-    def _launch(self, lane: TurnLane, shares: list[Share]) -> None:
+    def _launch(self, lane: Worker, shares: list[Share]) -> None:
         chunks = [share.job.launch(share.tokens) for share in shares]
-        turn = LaunchedTurn(shares, list, of_new_voice=False, held=ExitStack())
+        turn = LaunchedBatch(shares, list, of_new_voice=False, held=ExitStack())
         size = turn.size(BLOCK)
         assert size is not None
         self._launches_until_s = launched_s = self._now + self._launch_s(len(shares))
         lane.pace.launched(size, self._now, launched_s)
-        lane.names.update(turn.names())
+        lane.utterances.update(turn.names())
         takes_s = self._length_s(lane, chunks, size.units) * max(self._chance.gauss(1, VARY), 0.6)
         takes_s += self._again_s(shares, chunks)
         self._free_s[lane.number] = max(launched_s, self._free_s[lane.number]) + takes_s
@@ -318,7 +316,7 @@ class Simulation:
         alone_ms, each_ms = self._division.launch_ms
         return (alone_ms + each_ms * rows) / 1e3 * self._chance.lognormvariate(0, LAUNCHES_VARY)
 
-    def _length_s(self, lane: TurnLane, chunks: Sequence[WaveChunk], blocks: int) -> float:
+    def _length_s(self, lane: Worker, chunks: Sequence[WaveChunk], blocks: int) -> float:
         times = self._division.hurried if lane.hurried else self._division.turns
         rows = next(rows for rows in sorted(times) if rows >= len(chunks))
         place = min(blocks, len(times[rows])) - 1
@@ -330,14 +328,14 @@ class Simulation:
 
     def _again_s(self, shares: Sequence[Share], chunks: Sequence[WaveChunk]) -> float:
         """Time to compute blocks again whose pages were lost."""
-        under_way = {int(name) for lane in self._lanes for name in lane.names}
+        under_way = {int(name) for lane in self._workers for name in lane.utterances}
         again_s = 0.0
         for (job, tokens), chunk in zip(shares, chunks, strict=True):
             blocks = self._pages.take(job.number, chunk.position // BLOCK, -(-tokens // BLOCK), under_way)
             again_s += -(-blocks // PART) * self._division.turns[1][PART - 1] / 1e3
         return again_s
 
-    def _end(self, lane: TurnLane, turn: LaunchedTurn) -> None:
+    def _end(self, lane: Worker, turn: LaunchedBatch) -> None:
         took_s = lane.pace.ended(self._now)
         self._planner.learn(lane, turn, took_s)
         lane.let_go(turn)

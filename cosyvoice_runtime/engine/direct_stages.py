@@ -11,8 +11,7 @@ from functools import partial
 from typing import Protocol
 
 from cosyvoice_runtime.arrays import Floats
-from cosyvoice_runtime.engine.batches.chunk import MAX_CUSHION_S, PromptTensors, WaveChunk
-from cosyvoice_runtime.engine.batches.service import WaveOutcome
+from cosyvoice_runtime.engine.batches.chunk import MAX_CUSHION_S, PromptTensors, WaveChunk, WaveOutcome
 from cosyvoice_runtime.engine.messages import silence_of
 from cosyvoice_runtime.engine.utterance.utterance import TokenGroup, WaveSettings
 from cosyvoice_runtime.errors import CosyVoiceError, NotFoundError, StageError, message_of, status_of

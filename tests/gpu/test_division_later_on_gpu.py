@@ -10,7 +10,7 @@ import torch
 from test_token2wav_graphs import PAGES, ROWS, assert_equal
 from test_turn_lanes_on_gpu import CHUNKS, FIRST, LATER, spoken_alone
 
-from cosyvoice_runtime.engine.batches.preparation import Preparation
+from cosyvoice_runtime.engine.batches.router import Preparation
 from cosyvoice_runtime.engine.runtimes.torch_runtime import open_runtime
 from cosyvoice_runtime.gpu.partitions.partition import GpuParts, GpuPartsError, divide
 from cosyvoice_runtime.settings import Machine, Token2WavSettings

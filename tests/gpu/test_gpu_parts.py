@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cosyvoice_runtime.engine.batches.preparation import Preparation
+from cosyvoice_runtime.engine.batches.router import Preparation
 from cosyvoice_runtime.gpu.partitions.division import GpuDivision
 from cosyvoice_runtime.gpu.partitions.partition import GpuPart, GpuParts, GpuPartsError, divide, steps_part
 from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu

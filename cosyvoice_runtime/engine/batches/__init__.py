@@ -1,10 +1,10 @@
 """Token2wav as a service: chunks of many utterances in, their waveforms out, batched and bounded."""
 
-from cosyvoice_runtime.engine.batches.chunk import PromptTensors, WaveChunk
+from cosyvoice_runtime.engine.batches.chunk import PromptTensors, WaveChunk, WaveOutcome
 from cosyvoice_runtime.engine.batches.load import open_router
 from cosyvoice_runtime.engine.batches.router import WaveRouter
 from cosyvoice_runtime.engine.batches.scheduler import WaveScheduler
-from cosyvoice_runtime.engine.batches.service import WaveOutcome, WaveService
+from cosyvoice_runtime.engine.batches.service import WaveService
 from cosyvoice_runtime.engine.batches.usage import Usage
 from cosyvoice_runtime.engine.batches.voices import VoiceCache
 

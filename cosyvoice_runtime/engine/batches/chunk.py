@@ -1,18 +1,25 @@
-"""One call for one utterance."""
+"""A chunk is one call for one utterance."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from cosyvoice_runtime.arrays import Array
+from cosyvoice_runtime.arrays import Array, Floats
 from cosyvoice_runtime.audio.audio import check_speed
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.voice_flow import FlowPrompt
 from cosyvoice_runtime.voice.digest import content_hash
+
+Waveform = Floats
+"""Samples ``[n]``, float32."""
+WaveOutcome = Waveform | Exception
+"""What comes of a chunk."""
+WaveOutcomes = Callable[[], list[WaveOutcome]]
+"""A call that waits for the outcomes of chunks that are being computed."""
 
 MAX_KEY_LENGTH = 256
 MAX_CUSHION_S = 3600.0
@@ -79,10 +86,10 @@ class WaveChunk:
         speed: 0.5 to 2.
         prompt: the voice itself; not needed once the voice is known.
         cancel: forget the utterance; nothing else is read.
-        rest: tokens that come next for certain, when a call is computed in parts: checked with the first one.
+        rest: tokens that come next for certain, when a call is computed in pieces; checked with the first.
         cushion_s: seconds of audio that the listener still has to play; the less, the more urgent.
-        continues: the utterance is a later part of what somebody listens to: it takes the place of another
-            one, and doesn't wait for pages. Read when it is opened.
+        continues: the utterance goes on with what a listener hears already: it follows another one, and
+            doesn't wait for pages. Read when it is opened.
     """
 
     utterance_id: str
@@ -100,7 +107,7 @@ class WaveChunk:
 
     @classmethod
     def forgetting(cls, utterance_id: str) -> WaveChunk:
-        """What has an utterance forgotten."""
+        """The chunk that cancels an utterance."""
         return cls(utterance_id, (), 0, True, "", 0, cancel=True)
 
     def check(self) -> None:

@@ -1,37 +1,39 @@
-"""From settings and a checkpoint to a service that is warm."""
+"""From settings and a checkpoint to schedulers at work, one for each device."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
-from cosyvoice_runtime.engine.batches.gpus import gpus_of
-from cosyvoice_runtime.engine.batches.openings import Openings
-from cosyvoice_runtime.engine.batches.preparation import Preparation
-from cosyvoice_runtime.engine.batches.router import WaveRouter
+from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
+from cosyvoice_runtime.checkpoint.sections import load_config
+from cosyvoice_runtime.engine.batches.memory import WaveMemory
+from cosyvoice_runtime.engine.batches.pages import PageAdmission
+from cosyvoice_runtime.engine.batches.router import Preparation, WaveRouter
 from cosyvoice_runtime.engine.batches.scheduler import WaveScheduler
 from cosyvoice_runtime.engine.batches.service import WaveService
 from cosyvoice_runtime.engine.batches.usage import Usage, WaveMetrics
-from cosyvoice_runtime.engine.batches.wave_memory import WaveMemory
 from cosyvoice_runtime.engine.runtimes.runtime import WaveRuntime
-from cosyvoice_runtime.gpu.partitions.shared_gpu import NOT_SHARED, SharedGpu, SharedGpus
+from cosyvoice_runtime.gpu.partitions.shared_gpu import NOT_SHARED, SharedGpu, SharedGpus, SoleUse
 from cosyvoice_runtime.metrics import Metrics
-from cosyvoice_runtime.settings import Token2WavSettings
+from cosyvoice_runtime.settings import TensorrtLlmSettings, Token2WavSettings
+from cosyvoice_runtime.settings.gpu_memory import divide_one_gpu
 from cosyvoice_runtime.settings.machine import check_at_start
+from cosyvoice_runtime.settings.model import gpu_number
+from cosyvoice_runtime.settings.runtime_choice import TORCH
 from cosyvoice_runtime.settings.served_family import require_backend
 
 if TYPE_CHECKING:
     from cosyvoice_runtime.gpu.partitions.partition import GpuParts
 
-CPU_TURN_S = 0.2
-"""Longest batch of a CPU: whoever comes meanwhile waits for its end."""
-
+CPU_BATCH_S = 0.2
+"""Longest batch of a CPU: chunks that come meanwhile wait for its end."""
 MAX_VOICES = 64
 """Voices that a memory keeps; the one unused for longest makes room."""
-
-logger = logging.getLogger(__name__)
+HURRIED_SHARE = 0.25
+"""Share of a GPU's multiprocessors for hurried chunks where the speech LM is on another GPU."""
+SHARE_OF_FEW = 0.37
+"""Share of the speech LM while few utterances are in progress, which brings first audio sooner."""
 
 BACKEND_HELP = "What runs the networks, as its label says: 1."
 FUSED_HELP = "Whether fused kernels take the flow's steps: 1, or 0 for the plain modules."
@@ -39,12 +41,12 @@ FUSED_VOCODER_HELP = "Whether fused kernels take the vocoder's decoder: 1, or 0 
 
 
 def open_router(settings: Token2WavSettings, metrics: Metrics, shared: SharedGpus = NOT_SHARED) -> WaveRouter:
-    """Schedulers at work, one for each device, with all limits of the settings each.
+    """Start a scheduler for each device, with all limits of the settings each.
 
     On a CPU they share pages and voices, of which there are as many as the settings say.
 
     Args:
-        shared: of GPUs that another network computes on in this process, by number.
+        shared: GPUs that another network computes on in this process, by number.
 
     Raises:
         CheckpointError: a file is missing or damaged.
@@ -54,49 +56,65 @@ def open_router(settings: Token2WavSettings, metrics: Metrics, shared: SharedGpu
     require_backend(settings)
     check_at_start(settings)
     gpus = gpus_of(settings, shared)
-    ready = open_runtimes(settings, [gpu.parts for gpu in gpus])
+    runtimes = open_runtimes(settings, [gpu.parts for gpu in gpus])
     labels = _labels(settings.devices)
-    for runtime, label in zip(ready, labels, strict=True):
+    for runtime, label in zip(runtimes, labels, strict=True):
         _show(runtime, metrics, label)
-    memories = open_memories(ready, settings, metrics)
-    preparations = [prepare_few(runtime, gpu) for runtime, gpu in zip(ready, gpus, strict=True)]
+    memories = open_memories(runtimes, settings, metrics)
+    preparations = [prepare_few(runtime, gpu) for runtime, gpu in zip(runtimes, gpus, strict=True)]
     schedulers = [
         start_scheduler(runtime, settings, WaveMetrics(metrics, label), memory, gpu)
-        for runtime, label, memory, gpu in zip(ready, labels, memories, gpus, strict=True)
+        for runtime, label, memory, gpu in zip(runtimes, labels, memories, gpus, strict=True)
     ]
-    return WaveRouter(schedulers, preparations, partial(_close_all, memories))
+    return WaveRouter(schedulers, preparations, memories)
+
+
+def shared_gpus(lm: TensorrtLlmSettings, settings: Token2WavSettings) -> SharedGpus:
+    """The GPU that the speech LM and token2wav divide between them, by its number; none where they don't.
+
+    Args:
+        settings: of token2wav.
+    """
+    gpu = gpu_number(lm.device)
+    if gpu is None or not divide_one_gpu(lm, settings):
+        return NOT_SHARED
+    from cosyvoice_runtime.gpu.partitions.division import share_gpu  # a CPU's deployment has no torch
+
+    if not _partitioned(settings):
+        return {gpu: share_gpu(gpu, lm.gpu_share)}
+    of_few = SHARE_OF_FEW if settings.first_chunks_beside else 0.0
+    return {gpu: share_gpu(gpu, lm.gpu_share, of_few)}
 
 
 def open_memories(
-    ready: Sequence[WaveRuntime], settings: Token2WavSettings, metrics: Metrics
+    runtimes: Sequence[WaveRuntime], settings: Token2WavSettings, metrics: Metrics
 ) -> list[WaveMemory]:
-    """Of each runtime; those that share their memory have one."""
-    if ready[0].shares_memory:
-        return [WaveMemory(ready[0], MAX_VOICES, metrics, settings.devices[0])] * len(ready)
+    """The memory of each runtime; those that share it have one."""
+    if runtimes[0].shares_memory:
+        return [WaveMemory(runtimes[0], MAX_VOICES, metrics, settings.devices[0])] * len(runtimes)
     labels = _labels(settings.devices)
     return [
-        WaveMemory(runtime, MAX_VOICES, metrics, label) for runtime, label in zip(ready, labels, strict=True)
+        WaveMemory(runtime, MAX_VOICES, metrics, label)
+        for runtime, label in zip(runtimes, labels, strict=True)
     ]
 
 
 def open_runtimes(settings: Token2WavSettings, parts: Sequence[GpuParts | None]) -> list[WaveRuntime]:
-    """:func:`open_runtime` for each device."""
+    """The networks on each device of the settings, ready to be fast.
+
+    Args:
+        parts: of each device that is a GPU, if batches have only theirs.
+    """
     if settings.backend == "onnx":
         from cosyvoice_runtime.engine.runtimes import onnx_runtime
 
         return onnx_runtime.open_runtimes(settings)
-    return [open_runtime(each, part) for each, part in zip(settings.on_each_device(), parts, strict=True)]
-
-
-def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> WaveRuntime:
-    """The networks on the one device of the settings, ready to be fast; not of backend ``onnx``.
-
-    Args:
-        parts: of the device, which is a GPU, if turns have only theirs.
-    """
     from cosyvoice_runtime.engine.runtimes import torch_runtime  # a CPU's deployment has no torch
 
-    return torch_runtime.open_runtime(settings, parts)
+    return [
+        torch_runtime.open_runtime(each, part)
+        for each, part in zip(settings.on_each_device(), parts, strict=True)
+    ]
 
 
 def start_scheduler(
@@ -106,50 +124,65 @@ def start_scheduler(
     memory: WaveMemory,
     gpu: SharedGpu | None = None,
 ) -> WaveScheduler:
-    """A scheduler at work over networks that are loaded."""
+    """Start a scheduler over networks that are loaded."""
+
+    def show_usage(usage: Usage) -> None:
+        metrics.show(usage)
+        memory.look(metrics, usage)
+
     service = WaveService(
         runtime.token2wav,
         memory.voices,
         settings.idle_timeout_s,
-        partial(_show_usage, metrics, memory),
-        beside=[turns.token2wav for turns in runtime.beside],
+        show_usage,
+        concurrent=[networks.token2wav for networks in runtime.concurrent],
     )
     return WaveScheduler(
         service,
         runtime,
         settings.max_queue_size,
-        CPU_TURN_S,
+        CPU_BATCH_S,
         gpu,
-        Openings(memory.voices, metrics.show_held),
+        PageAdmission(memory.voices, metrics.show_held),
         metrics.show_waiting,
-        metrics.show_turn,
+        metrics.show_batch,
     )
 
 
 def prepare_few(runtime: WaveRuntime, gpu: SharedGpu) -> Preparation:
-    """What is captured beside work for few utterances, the speech LM's part first: then the GPU is divided
-    for them. Nothing where it never is.
+    """Prepare the division of a GPU for few utterances: its calls are captured in service, the LM's first.
+
+    A GPU that is never divided for few needs nothing.
     """
     later = [] if runtime.later is None else [*gpu.take_later(), runtime.later]
-    return Preparation(later, gpu.divide_for_few if runtime.of_few is not None else _nothing)
+    return Preparation(later, (lambda: None) if runtime.of_few is None else gpu.divide_for_few)
 
 
-def _nothing() -> None:
-    """No lane is for few utterances alone."""
+def gpus_of(settings: Token2WavSettings, shared: SharedGpus) -> list[SharedGpu]:
+    """How token2wav has each device: shared with the speech LM, divided for its own batches, or whole."""
+    return [_gpu_of(device, settings, shared) for device in settings.devices]
 
 
-def _show_usage(metrics: WaveMetrics, memory: WaveMemory, usage: Usage) -> None:
-    metrics.show(usage)
-    memory.look(metrics, usage)
+def _gpu_of(device: str, settings: Token2WavSettings, shared: SharedGpus) -> SharedGpu:
+    gpu = gpu_number(device)
+    if gpu in shared:
+        return shared[gpu]
+    if gpu is None or not (settings.first_chunks_beside and _partitioned(settings)):
+        return SoleUse()
+    from cosyvoice_runtime.gpu.partitions.division import own_gpu  # a CPU's deployment has no torch
+
+    return own_gpu(gpu, HURRIED_SHARE)
 
 
-def _close_all(each: Sequence[Preparation | WaveMemory]) -> None:
-    for one in each:
-        one.close()
+def _partitioned(settings: Token2WavSettings) -> bool:
+    """Whether batches can be computed on partitions of a GPU: their calls are captured there."""
+    captured = settings.backend == TORCH and settings.cuda_graphs
+    # A subclass of FlowConfig has no pages.
+    return captured and type(load_config(settings.checkpoint_dir).flow) is FlowConfig
 
 
 def _labels(devices: Sequence[str]) -> list[str]:
-    """Devices by name; those of one name are numbered."""
+    """The devices' names; equal ones are numbered."""
     return [
         f"{device} {number}" if devices.count(device) > 1 else device for number, device in enumerate(devices)
     ]

@@ -1,15 +1,19 @@
-"""Which scheduler an utterance goes to."""
+"""The schedulers of all devices: each utterance goes to one, and what they lack at first is prepared."""
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 
-from cosyvoice_runtime.engine.batches.chunk import WaveChunk
-from cosyvoice_runtime.engine.batches.preparation import Preparation
+from cosyvoice_runtime.engine.batches.chunk import WaveChunk, WaveOutcome
+from cosyvoice_runtime.engine.batches.memory import WaveMemory
 from cosyvoice_runtime.engine.batches.scheduler import WaveScheduler
-from cosyvoice_runtime.engine.batches.service import WaveOutcome
+from cosyvoice_runtime.gpu.partitions.shared_gpu import Later
+
+logger = logging.getLogger(__name__)
 
 
 class WaveRouter:
@@ -19,27 +23,27 @@ class WaveRouter:
 
     Args:
         schedulers: one for each device, at least one.
-        preparations: what makes ready beside work what they lack at first.
-        at_end: called when they have ended.
+        preparations: of what they lack at first.
+        memories: closed when they have ended.
     """
 
     def __init__(
         self,
         schedulers: Sequence[WaveScheduler],
         preparations: Sequence[Preparation] = (),
-        at_end: Callable[[], None] = lambda: None,
+        memories: Sequence[WaveMemory] = (),
     ) -> None:
         self._schedulers, self._preparations = schedulers, preparations
-        self._at_end = at_end
+        self._memories = memories
         self._choosing = threading.Lock()
 
     def submit(self, chunk: WaveChunk, deliver: Callable[[WaveOutcome], None]) -> None:
-        """See `WaveScheduler.submit`."""
-        with self._choosing:  # two threads must not find two homes for one utterance
+        """Submit a chunk as :meth:`WaveScheduler.submit` does."""
+        with self._choosing:  # two threads must not choose two schedulers for one utterance
             self._home(chunk.utterance_id).submit(chunk, deliver)
 
     def prepare(self) -> None:
-        """Begin with what is to be made ready beside work, once the process has loaded all that it needs."""
+        """Begin to prepare what is still missing, once the process has loaded all that it needs."""
         for preparation in self._preparations:
             preparation.start()
 
@@ -49,7 +53,8 @@ class WaveRouter:
             scheduler.close()
         for preparation in self._preparations:
             preparation.close()
-        self._at_end()
+        for memory in self._memories:
+            memory.close()
 
     def _home(self, utterance_id: str) -> WaveScheduler:
         if len(self._schedulers) == 1:
@@ -58,3 +63,60 @@ class WaveRouter:
             if scheduler.holds(utterance_id):
                 return scheduler
         return min(self._schedulers, key=attrgetter("load"))
+
+
+class Preparation:
+    """A thread that prepares what is missing during service, and rests as long after each step as that took.
+
+    Args:
+        later: the steps, one after the other, which are then forgotten.
+        on_ready: called when nothing is missing any more; what fails stays missing.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        later: Sequence[Later],
+        on_ready: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._later, self._on_ready, self._clock = [*later], on_ready, clock
+        self._begun_s = 0.0
+        self._closed = threading.Event()
+        # A daemon does not outlive the process, even if it is never closed.
+        self._thread = threading.Thread(target=self._run, name="token2wav-later", daemon=True)
+
+    def start(self) -> None:
+        """Begin, once service has begun; if nothing is missing, that is all."""
+        if self._later:
+            self._thread.start()
+        else:
+            self._on_ready()
+
+    def close(self) -> None:
+        """End after the step under way; harmless when repeated."""
+        self._closed.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        self._begun_s = self._clock()
+        try:
+            while self._later:
+                self._later.pop(0)(self._rest)
+        except _ClosedError:
+            return
+        except Exception:
+            logger.exception("what was to be prepared during service is missing, and stays so")
+            return
+        self._on_ready()
+
+    def _rest(self) -> None:
+        """Leave Python's lock to other threads for a while."""
+        if self._closed.wait(self._clock() - self._begun_s):
+            raise _ClosedError
+        self._begun_s = self._clock()
+
+
+class _ClosedError(Exception):
+    """The preparation was closed."""

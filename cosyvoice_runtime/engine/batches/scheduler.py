@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
 
-from cosyvoice_runtime.engine.batches.chunk import WaveChunk
-from cosyvoice_runtime.engine.batches.lane import LaneJobs, TurnLane, jobs_of, lanes_of, soonest
-from cosyvoice_runtime.engine.batches.openings import Openings
-from cosyvoice_runtime.engine.batches.service import WaveOutcome, WaveService
-from cosyvoice_runtime.engine.batches.turn import LaunchedTurn, Share, WaveJob
-from cosyvoice_runtime.engine.batches.turn_planner import TurnPlanner
-from cosyvoice_runtime.engine.batches.waiting_jobs import WaitingJobs
+from cosyvoice_runtime.engine.batches.chunk import WaveChunk, WaveOutcome
+from cosyvoice_runtime.engine.batches.job import LaunchedBatch, Share, WaitingJobs, WaveJob
+from cosyvoice_runtime.engine.batches.pages import PageAdmission
+from cosyvoice_runtime.engine.batches.planner import BatchPlanner
+from cosyvoice_runtime.engine.batches.service import WaveService
+from cosyvoice_runtime.engine.batches.worker import Assignment, Worker, soonest, workers_of
 from cosyvoice_runtime.engine.runtimes.runtime import WaveRuntime
 from cosyvoice_runtime.errors import CosyVoiceError, WithdrawnError
 from cosyvoice_runtime.gpu.cuda_errors import LAST_WORDS_S, end_process, is_fatal
@@ -27,24 +26,23 @@ logger = logging.getLogger(__name__)
 
 
 class WaveScheduler:
-    """Threads that run the chunks of a :class:`WaveService` in turns, the most urgent first.
+    """Threads that run the chunks of a :class:`WaveService` in batches, the most urgent first.
 
-    One launches the turns. On a GPU another waits for what comes of them, so that the GPU may have the next
-    turn before it has done the last, and there may be turns beside, in lanes of their own, each with a thread
-    that waits. On a CPU a turn has ended when it is launched.
+    One thread launches the batches. On a GPU one more for each worker waits for their ends, so that the GPU
+    may have the next batch before it has done the last; on a CPU a batch has ended when it is launched.
     Chunks of one utterance are computed in the order they came; a cancel withdraws those that came before it.
     Every chunk that was taken gets an outcome, whatever goes wrong; if the GPU is lost, all get an error and
     the process ends.
 
     Args:
-        service: over the runtime's networks, with a lane for each of those beside.
-        runtime: what computes turns, and how it does.
+        service: over the runtime's networks, its concurrent ones included.
+        runtime: what computes batches, and how it does.
         max_waiting: chunks that may wait to begin an utterance, and as many of utterances in progress.
-        turn_s: seconds that a turn of a CPU should last at most; whoever comes meanwhile waits for its end.
+        batch_s: seconds that a batch of a CPU should last at most: chunks that come meanwhile wait.
         gpu: how the device is shared.
-        openings: which utterances may begin; None where there are pages for all.
+        pages: which utterances may begin and go on; None where there are pages for all.
         on_waiting: told the number of chunks that wait, whenever it has changed.
-        on_turn: told the seconds that a turn took, and whether it was in a lane for hurried chunks.
+        on_batch: told the seconds that a batch took, and whether it was one of hurried chunks.
         clock: monotonic seconds.
         end_process: told why this process can't go on.
     """
@@ -54,11 +52,11 @@ class WaveScheduler:
         service: WaveService,
         runtime: WaveRuntime,
         max_waiting: int,
-        turn_s: float,
+        batch_s: float,
         gpu: SharedGpu | None = None,
-        openings: Openings | None = None,
+        pages: PageAdmission | None = None,
         on_waiting: Callable[[int], None] = lambda _: None,
-        on_turn: Callable[[float, bool], None] = lambda *_: None,
+        on_batch: Callable[[float, bool], None] = lambda *_: None,
         clock: Callable[[], float] = time.monotonic,
         end_process: Callable[[str], None] = end_process,
     ) -> None:
@@ -67,20 +65,20 @@ class WaveScheduler:
         self._at_work = runtime.at_work
         self._on_gpu = runtime.on_gpu
         self._unit_tokens = runtime.token2wav.unit_tokens
-        self._lanes = lanes_of(runtime, min(runtime.turns_at_once, self._gpu.turns_at_once))
-        self._planner = TurnPlanner(
-            self._lanes, self._gpu, runtime.on_gpu, self._unit_tokens, turn_s, openings, service.speakers
+        self._workers = workers_of(runtime, min(runtime.batches_at_once, self._gpu.turns_at_once))
+        self._planner = BatchPlanner(
+            self._workers, self._gpu, runtime.on_gpu, self._unit_tokens, batch_s, pages, service.speakers
         )
         self._jobs = WaitingJobs(max_waiting, self._begins, on_waiting)
-        self._on_turn = on_turn
+        self._on_batch = on_batch
         self._clock = clock
         self._end_process = end_process
         self._wake = threading.Condition()
         self._closed = False
         self._refusal: CosyVoiceError | None = None
-        self._threads = [threading.Thread(target=self._launch_turns, name="token2wav")]
-        for lane in self._lanes if runtime.on_gpu else ():
-            ends = threading.Thread(target=self._finish_turns, args=[lane], name="token2wav-ends")
+        self._threads = [threading.Thread(target=self._launch_batches, name="token2wav")]
+        for worker in self._workers if runtime.on_gpu else ():
+            ends = threading.Thread(target=self._finish_batches, args=[worker], name="token2wav-ends")
             self._threads.append(ends)
         service.queued_in(self._queued)
         for thread in self._threads:
@@ -116,7 +114,7 @@ class WaveScheduler:
         return len(self._service) + len(self._jobs)
 
     def holds(self, utterance_id: str) -> bool:
-        """Whether chunks of this utterance wait here or it is in progress. Does not wait for a turn."""
+        """Whether chunks of this utterance wait here or it is in progress. Does not wait for a batch."""
         # In this order: a chunk's job goes only after its utterance is open.
         with self._wake:
             if self._jobs.of(utterance_id):
@@ -133,15 +131,15 @@ class WaveScheduler:
         self._service.close()
 
     def _begins(self, job: WaveJob) -> bool:
-        return job.begins and job.chunk.utterance_id not in self._service
+        return job.begins and job.utterance_id not in self._service
 
     def _withdraw(self, utterance_id: str) -> None:
-        """End an utterance's chunks; of one that is being computed, the turn under way is the last."""
+        """End an utterance's chunks; one that is being computed ends with the batch under way."""
         with self._wake:
             waiting = self._jobs.of(utterance_id)
         self._end_all(waiting, WithdrawnError("the utterance was cancelled before this was computed"))
 
-    def _launch_turns(self) -> None:
+    def _launch_batches(self) -> None:
         try:
             with self._at_work():
                 while self._serve_next():
@@ -149,8 +147,8 @@ class WaveScheduler:
         except BaseException as error:
             self._give_up(error)
         finally:
-            for each in self._lanes:
-                each.turns.put(None)
+            for worker in self._workers:
+                worker.batches.put(None)
 
     def _serve_next(self) -> bool:
         work = self._next_work()
@@ -158,18 +156,18 @@ class WaveScheduler:
             self._serve(*work)
         return work is not None
 
-    def _next_work(self) -> tuple[TurnLane, list[WaveJob]] | None:
-        """Wait until a turn may be launched; its lane and that one's jobs, or None at the end."""
+    def _next_work(self) -> tuple[Worker, list[WaveJob]] | None:
+        """Wait until a batch may be launched; return its worker and that one's jobs, or None at the end."""
         while True:
             with self._wake:
                 if self._closed and not self._jobs.first_of_each():
                     self._refusal = self._refusal or CosyVoiceError("token2wav has ended")
                     return None
                 now = self._clock()
-                divided, longest_s = self._divided(now)
-                delay_s, lane = soonest(divided, now)
-                if lane is not None and delay_s is not None and delay_s <= 0:
-                    return lane, jobs_of(lane, divided)
+                assigned, longest_s = self._assigned(now)
+                delay_s, worker = soonest(assigned, now)
+                if worker is not None and delay_s is not None and delay_s <= 0:
+                    return worker, assigned[worker]
                 wait_s = longest_s if delay_s is None else min(delay_s, longest_s)
                 self._wake.wait(min(wait_s, threading.TIMEOUT_MAX))
 
@@ -178,48 +176,48 @@ class WaveScheduler:
         with self._wake:
             return self._jobs.utterances()
 
-    def _jobs_of(self, lane: TurnLane) -> list[WaveJob]:
+    def _jobs_of(self, worker: Worker) -> list[WaveJob]:
         with self._wake:
-            divided, _ = self._divided(self._clock())
-            return jobs_of(lane, divided)
+            assigned, _ = self._assigned(self._clock())
+            return assigned.get(worker, [])
 
-    def _divided(self, now: float) -> tuple[LaneJobs, float]:
-        """Each lane's jobs, and for how long if nothing happens."""
+    def _assigned(self, now: float) -> tuple[Assignment, float]:
+        """Each worker's jobs, and for how many seconds if nothing happens."""
         ready = [job for job in self._jobs.first_of_each() if not job.awaits_voice]
         for job in ready:
-            job.number = self._service.number(job.chunk.utterance_id)
+            job.number = self._service.number(job.utterance_id)
         new = {job for job in ready if self._begins(job)}
-        return self._planner.divided(ready, new, len(self._service), now, ends=self._closed)
+        return self._planner.assign(ready, new, len(self._service), now, ends=self._closed)
 
-    def _serve(self, lane: TurnLane, jobs: list[WaveJob]) -> None:
-        """Launch a turn. An error of no single chunk is the outcome of all that were looked at."""
+    def _serve(self, worker: Worker, jobs: list[WaveJob]) -> None:
+        """Launch a batch. An error of no single chunk is the outcome of all that were looked at."""
         try:
             self._forget([job for job in jobs if job.chunk.cancel])
             if all(job.chunk.cancel for job in jobs):
                 return
             with ExitStack() as held:
                 if held.enter_context(self._gpu.turn()):
-                    jobs = self._jobs_of(lane)  # with those who came while others had the GPU
+                    jobs = self._jobs_of(worker)  # with those that came while others had the GPU
                 known = self._with_voices(job for job in jobs if not job.chunk.cancel)
-                shares = self._planner.shares(lane, known, self._clock())
+                shares = self._planner.shares(worker, known, self._clock())
                 if shares:
-                    self._launch(lane, shares, held)
+                    self._launch(worker, shares, held)
         except Exception as error:
             if is_fatal(error):
                 raise
-            logger.exception("a turn of token2wav failed")
+            logger.exception("a batch of token2wav failed")
             self._end_all(jobs, error)
 
     def _forget(self, cancels: list[WaveJob]) -> None:
-        """Cancels, which are no part of a turn: there is nothing to compute."""
+        """End cancelled utterances, which no batch computes."""
         outcomes = self._service.run([job.chunk for job in cancels]) if cancels else []
         for job, outcome in zip(cancels, outcomes, strict=True):
             self._end(job, outcome)
 
     def _with_voices(self, jobs: Iterable[WaveJob]) -> list[WaveJob]:
-        """These jobs, most urgent first, once it is known who needs a voice.
+        """Note which jobs need a voice, and sort them by urgency.
 
-        Without those that wait for another scheduler's, and one that can't be asked ends.
+        Jobs that wait for a voice of another scheduler are left out; one that can't be asked ends.
         """
         known = []
         for job in jobs:
@@ -236,74 +234,75 @@ class WaveScheduler:
         return self._planner.in_order(known, self._clock())
 
     def _voice_came(self, job: WaveJob) -> None:
-        """Or did not: the job's next turn finds out."""
+        """Wake the job: a voice came, or did not, which its next batch finds out."""
         with self._wake:
             job.awaits_voice = False
             self._wake.notify()
 
-    def _launch(self, lane: TurnLane, shares: list[Share], held: ExitStack) -> None:
-        trace.note("its turn begins", *(share.job.chunk.utterance_id for share in shares))
+    def _launch(self, worker: Worker, shares: list[Share], held: ExitStack) -> None:
+        trace.note("its batch begins", *(share.job.utterance_id for share in shares))
         begun_s = self._clock()
-        if lane.hurried and any(share.job.begins for share in shares):
+        if worker.hurried and any(share.job.begins for share in shares):
             held.enter_context(self._gpu.first_chunk(len(self._service)))
-        with lane.at_launch():
-            outcomes = self._service.launch([share.job.launch(share.tokens) for share in shares], lane.number)
-        turn = LaunchedTurn(shares, outcomes, shares[0].job.needs_voice, held.pop_all())
+        with worker.at_launch():
+            chunks = [share.job.launch(share.tokens) for share in shares]
+            outcomes = self._service.launch(chunks, worker.number)
+        batch = LaunchedBatch(shares, outcomes, shares[0].job.needs_voice, held.pop_all())
         try:
-            trace.note("its turn is launched", *turn.names())
+            trace.note("its batch is launched", *batch.names())
             with self._wake:
-                lane.begin(turn, self._unit_tokens, begun_s, self._clock())
+                worker.begin(batch, self._unit_tokens, begun_s, self._clock())
         except BaseException:
-            turn.held.close()  # or steps would stand still for ever
+            batch.held.close()  # or steps would stand still for ever
             raise
         if not self._on_gpu:
-            self._finish_next(lane)
+            self._finish_next(worker)
 
-    def _finish_turns(self, lane: TurnLane) -> None:
+    def _finish_batches(self, worker: Worker) -> None:
         try:
-            while self._finish_next(lane):
-                pass  # without a turn at hand, whose networks' memory would stay until the next one
+            while self._finish_next(worker):
+                pass  # without a batch at hand, whose networks' memory would stay until the next one
         except BaseException as error:
             self._give_up(error)
 
-    def _finish_next(self, lane: TurnLane) -> bool:
-        turn = lane.turns.get()
-        if turn is not None:
-            self._finish(lane, turn)
-        return turn is not None
+    def _finish_next(self, worker: Worker) -> bool:
+        batch = worker.batches.get()
+        if batch is not None:
+            self._finish(worker, batch)
+        return batch is not None
 
-    def _finish(self, lane: TurnLane, turn: LaunchedTurn) -> None:
-        """Wait for a turn and answer those whose chunks it ends."""
+    def _finish(self, worker: Worker, batch: LaunchedBatch) -> None:
+        """Wait for a batch and answer the chunks that it ends."""
         try:
-            outcomes = turn.outcomes()
-            trace.note("its turn ends", *turn.names())
+            outcomes = batch.outcomes()
+            trace.note("its batch ends", *batch.names())
             for outcome in outcomes:
                 if isinstance(outcome, Exception) and is_fatal(outcome):
                     raise outcome
         except Exception as error:
             if is_fatal(error):
                 raise
-            logger.exception("a turn of token2wav failed")
-            outcomes = [error] * len(turn.shares)
+            logger.exception("a batch of token2wav failed")
+            outcomes = [error] * len(batch.shares)
         finally:
-            self._note_end(lane, turn)
+            self._note_end(worker, batch)
         try:
-            for share, outcome in zip(turn.shares, outcomes, strict=True):
+            for share, outcome in zip(batch.shares, outcomes, strict=True):
                 whole = share.job.take(outcome)
                 if whole is not None:
                     self._end(share.job, whole)
-        finally:  # only now: another lane's thread may answer what follows
+        finally:  # only now: another worker's thread may answer what follows
             with self._wake:
-                lane.let_go(turn)
+                worker.let_go(batch)
                 self._wake.notify()
 
-    def _note_end(self, lane: TurnLane, turn: LaunchedTurn) -> None:
-        turn.held.close()
+    def _note_end(self, worker: Worker, batch: LaunchedBatch) -> None:
+        batch.held.close()
         with self._wake:
-            took_s = lane.pace.ended(self._clock())
-            self._planner.learn(lane, turn, took_s)
+            took_s = worker.pace.ended(self._clock())
+            self._planner.learn(worker, batch, took_s)
             self._wake.notify()
-        self._on_turn(took_s, lane.hurried)
+        self._on_batch(took_s, worker.hurried)
 
     def _end(self, job: WaveJob, outcome: WaveOutcome) -> None:
         with self._wake:
@@ -312,20 +311,20 @@ class WaveScheduler:
         try:
             job.deliver(outcome)
         except Exception:
-            logger.exception("an outcome of utterance %s could not be delivered", job.chunk.utterance_id)
+            logger.exception("an outcome of utterance %s could not be delivered", job.utterance_id)
 
     def _end_all(self, jobs: Iterable[WaveJob], error: Exception) -> None:
         for job in jobs:
             self._end(job, error)
 
     def _give_up(self, error: BaseException) -> None:
-        """Answer everybody, then end the process: nothing can be computed here any more."""
+        """Answer all jobs, then end the process: nothing can be computed here any more."""
         logger.critical("token2wav can't go on", exc_info=error)
         reason = f"token2wav can't go on ({type(error).__name__}); its process is started anew"
         with self._wake:
             self._refusal = CosyVoiceError(reason)
             waiting = list(self._jobs)
-        # In a thread of their own: somebody who takes no answer must not keep the process.
+        # In a thread of its own: a reader that takes no answer must not keep the process.
         answering = threading.Thread(target=self._end_all, args=(waiting, self._refusal), daemon=True)
         try:
             answering.start()

@@ -1,4 +1,4 @@
-"""Chunks of many utterances in, waveforms out."""
+"""The service keeps the utterances in progress: chunks of many go in, in batches, and waveforms come out."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from cosyvoice_runtime.engine.batches.batches_under_way import BatchesUnderWay
-from cosyvoice_runtime.engine.batches.chunk import WaveChunk
-from cosyvoice_runtime.engine.batches.page_giving import PageGiving
+from cosyvoice_runtime.engine.batches.chunk import WaveChunk, WaveOutcome, WaveOutcomes
+from cosyvoice_runtime.engine.batches.pages import Preemption
 from cosyvoice_runtime.engine.batches.usage import Usage
-from cosyvoice_runtime.engine.batches.utterances import OpenUtterance, Utterances
+from cosyvoice_runtime.engine.batches.utterances import BatchesUnderWay, OpenUtterance, Speaker, Utterances
 from cosyvoice_runtime.engine.batches.voices import VoiceCache
 from cosyvoice_runtime.errors import InvalidInput, NotFiniteError, NotFoundError, OverloadedError
 from cosyvoice_runtime.gpu.cuda_errors import is_fatal
@@ -25,27 +23,6 @@ from cosyvoice_runtime.token2wav.any_token2wav import AnyToken2Wav
 from cosyvoice_runtime.vocoder.windowed_vocoder import Waveforms, keeping
 
 logger = logging.getLogger(__name__)
-
-Waveform = npt.NDArray[np.float32]
-WaveOutcome = Waveform | Exception
-"""Samples ``[n]``, or why there are none."""
-WaveOutcomes = Callable[[], list[WaveOutcome]]
-"""Waits for the outcomes of chunks that are being computed."""
-
-
-class Speaker(NamedTuple):
-    """An utterance in progress.
-
-    Attributes:
-        number: of those that were opened before.
-        pages: that it alone holds.
-        lost_pages: that it takes to be where it was when it lost them.
-    """
-
-    name: str
-    number: int
-    pages: int
-    lost_pages: int
 
 
 class ComputedChunk(NamedTuple):
@@ -67,11 +44,11 @@ class WaveService:
     Utterances are independent: what one of them does wrong ends that one alone.
 
     Args:
-        voices: they speak with; other services may share them if their flows share the pages.
-        idle_timeout_s: after which an utterance that nobody calls for is dropped.
-        on_change: told the usage now and after every change, from whichever thread made it.
+        voices: that utterances speak with; services whose flows share pages may share them.
+        idle_timeout_s: after which an utterance that is not called is dropped.
+        on_change: told the usage now and after every change, from the thread that made it.
         clock: monotonic seconds.
-        beside: the same networks and pages, for batches that a GPU computes at the same time.
+        concurrent: the same networks and pages, for batches that a GPU computes at the same time.
     """
 
     def __init__(
@@ -81,12 +58,12 @@ class WaveService:
         idle_timeout_s: float,
         on_change: Callable[[Usage], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
-        beside: Sequence[AnyToken2Wav] = (),
+        concurrent: Sequence[AnyToken2Wav] = (),
     ) -> None:
-        self._token2wav, self._lanes = token2wav, (token2wav, *beside)
+        self._token2wav, self._networks = token2wav, (token2wav, *concurrent)
         self._voices = voices
         self._utterances = Utterances(idle_timeout_s, clock)
-        self._giving = PageGiving(token2wav, voices, self._utterances)
+        self._preemption = Preemption(token2wav, voices, self._utterances)
         self._on_change = on_change
         self._under_way = BatchesUnderWay(self._free)
         self._waiting: Callable[[], Iterable[str]] = tuple
@@ -135,36 +112,33 @@ class WaveService:
         """
         return self.launch(chunks)()
 
-    def launch(self, chunks: Sequence[WaveChunk], lane: int = 0) -> WaveOutcomes:
+    def launch(self, chunks: Sequence[WaveChunk], worker: int = 0) -> WaveOutcomes:
         """Begin to :meth:`run`: a GPU goes on by itself, and the next chunks may be launched meanwhile.
 
         Args:
-            lane: 0, or the number of networks beside that compute them. None of their utterances may be
-                launched in another one before the outcomes are there, and none may need a voice that only
-                lane 0 computes.
+            worker: 0, or the number of the concurrent networks that compute them. None of their utterances
+                may be launched with others before the outcomes are there, and none may need a voice, which
+                only 0 computes.
 
         Returns:
-            what waits for the outcomes; to be called once, that of the earliest launch first.
-
-        Raises:
-            IndexError: this service has no such lane.
+            a call that waits for the outcomes; to be made once, that of the earliest launch first.
         """
-        token2wav = self._lanes[lane]
-        turn = frozenset(chunk.utterance_id for chunk in chunks)
+        token2wav = self._networks[worker]
+        batch = frozenset(chunk.utterance_id for chunk in chunks)
         with self._launching:
             with self._lock:
-                self._under_way.begin(turn)  # first: what these utterances hold stays theirs
+                self._under_way.begin(batch)  # first: what these utterances hold stays theirs
             try:
                 with self._lock:
                     self._drop_idle()
-                rows = self._launch_batch(chunks, turn, token2wav)
+                rows = self._launch_batch(chunks, batch, token2wav)
             except BaseException:
-                self._end_turn(turn)
+                self._end_batch(batch)
                 raise
-            return partial(self._finish, turn, rows)
+            return partial(self._finish, batch, rows)
 
     def queued_in(self, waiting: Callable[[], Iterable[str]]) -> None:
-        """Take note of a queue: whoever waits in it is not idle, however long that takes.
+        """Take note of a queue: utterances that wait in it are not idle, however long that takes.
 
         Args:
             waiting: utterances whose chunks have no outcome yet; called from any thread, with this service's
@@ -173,7 +147,7 @@ class WaveService:
         self._waiting = waiting
 
     def computes_voice(self, chunk: WaveChunk) -> bool:
-        """Whether the chunk would run the networks over the prompt of its voice first."""
+        """Whether the networks would run over the prompt of the chunk's voice first."""
         with self._lock:
             return self._opens(chunk) and self._voices.computes(chunk.voice_key, chunk.prompt)
 
@@ -187,14 +161,14 @@ class WaveService:
             return self._opens(chunk) and self._voices.awaits(chunk.voice_key, told)
 
     def sweep(self) -> None:
-        """Drop utterances that nobody has called for in time. Called by a timer while there are any."""
+        """Drop utterances that were not called in time. Called by a timer while there are any."""
         with self._lock:
             self._drop_idle()
         self._changed()
 
     def usage(self) -> Usage:
         with self._lock:
-            flows = [lane.flow for lane in self._lanes]
+            flows = [each.flow for each in self._networks]
             return Usage(
                 utterances=len(self._utterances),
                 recomputes=sum(each.recomputing for each in flows),
@@ -218,12 +192,12 @@ class WaveService:
         self._changed(last=True)
 
     def _launch_batch(
-        self, chunks: Sequence[WaveChunk], turn: frozenset[str], token2wav: AnyToken2Wav
+        self, chunks: Sequence[WaveChunk], batch: frozenset[str], token2wav: AnyToken2Wav
     ) -> list[ComputedChunk]:
         taken = [self._take(chunk, token2wav) for chunk in chunks]
         utterances = [entry for entry in taken if isinstance(entry, OpenUtterance)]
         with self._lock:
-            self._giving.make_room_for(utterances, self._under_way.beside(turn), self._waiting)
+            self._preemption.make_room_for(utterances, self._under_way.others(batch), self._waiting)
         waits = iter(self._advance(utterances, token2wav))
         return [
             ComputedChunk(chunk, entry, next(waits))
@@ -232,18 +206,18 @@ class WaveService:
             for chunk, entry in zip(chunks, taken, strict=True)
         ]
 
-    def _finish(self, turn: frozenset[str], rows: Sequence[ComputedChunk]) -> list[WaveOutcome]:
+    def _finish(self, batch: frozenset[str], rows: Sequence[ComputedChunk]) -> list[WaveOutcome]:
         try:
             outcomes = [row.wait() for row in rows]
             with self._lock:
                 return [self._settled(row, outcome) for row, outcome in zip(rows, outcomes, strict=True)]
         finally:
-            self._end_turn(turn)
+            self._end_batch(batch)
             self._changed()
 
-    def _end_turn(self, turn: frozenset[str]) -> None:
+    def _end_batch(self, batch: frozenset[str]) -> None:
         with self._lock:
-            self._under_way.end(turn)
+            self._under_way.end(batch)
 
     def _settled(self, row: ComputedChunk, outcome: WaveOutcome) -> WaveOutcome:
         """The outcome, unless an earlier one or a cancel ended the utterance while this was computed.
@@ -303,7 +277,7 @@ class WaveService:
     def _advance(
         self, utterances: Sequence[OpenUtterance], token2wav: AnyToken2Wav
     ) -> list[Callable[[], WaveOutcome]]:
-        """What waits for the next samples of each."""
+        """Calls that wait for the next samples of each."""
         if not utterances:
             return []
         try:
@@ -345,7 +319,7 @@ class WaveService:
         self._utterances.touch(self._under_way.names)
         self._utterances.touch(self._waiting())
         for name in self._utterances.idle():
-            logger.warning("utterance %s is dropped: nobody called for it", name)
+            logger.warning("utterance %s is dropped: it was not called in time", name)
             self._drop(name)
 
     def _changed(self, last: bool = False) -> None:
@@ -355,10 +329,7 @@ class WaveService:
             if self._told_last:
                 return
             self._told_last = last
-            try:
-                self._on_change(self.usage())
-            except Exception:
-                logger.exception("the usage of token2wav could not be told")
+            self._on_change(self.usage())
 
     def _set_timer(self) -> None:
         """Sweep when the next utterance may be idle. A timer that rings too early sets the next one."""
@@ -369,7 +340,7 @@ class WaveService:
             try:
                 timer.start()
             except RuntimeError:  # the machine has no thread to spare: the next change sets one
-                logger.exception("nobody looks for idle utterances for the moment")
+                logger.exception("no timer looks for idle utterances for the moment")
             else:
                 self._timer = timer
 

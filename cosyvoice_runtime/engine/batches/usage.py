@@ -13,7 +13,7 @@ from cosyvoice_runtime.metrics import Metrics
 
 @dataclass(frozen=True)
 class MemoryUsage:
-    """Of one scheduler, or of several that share their memory.
+    """What one scheduler holds, or several that share their memory.
 
     Attributes:
         voices: known by key.
@@ -30,7 +30,7 @@ class MemoryUsage:
 
 @dataclass(frozen=True)
 class Usage:
-    """Of a scheduler.
+    """What a scheduler does and has done.
 
     Attributes:
         utterances: in progress.
@@ -53,12 +53,13 @@ class Usage:
 
 
 ROWS = (*range(1, 9), 12, 16, 24, 32, 48, 64)
-TURN_S = (0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0)
+BATCH_S = (0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0)
 """Bounds of the histograms."""
 
 
 class WaveMetrics:
-    """
+    """Metrics of a scheduler.
+
     Args:
         device: label of all of them.
     """
@@ -80,15 +81,15 @@ class WaveMetrics:
             "cosyvoice_token2wav_waiting_for_pages", "Utterances that have not begun for want of pages."
         )
         self._rows = metrics.histogram(
-            "cosyvoice_token2wav_turn_rows", "Utterances computed in one turn.", ROWS, device=device
+            "cosyvoice_token2wav_turn_rows", "Utterances computed in one batch.", ROWS, device=device
         )
-        self._turn_s = metrics.histogram(
-            "cosyvoice_token2wav_turn_seconds", "Time of a turn.", TURN_S, device=device
+        self._batch_s = metrics.histogram(
+            "cosyvoice_token2wav_turn_seconds", "Time of a batch.", BATCH_S, device=device
         )
-        self._first_turn_s = metrics.histogram(
+        self._hurried_s = metrics.histogram(
             "cosyvoice_token2wav_first_turn_seconds",
-            "Time of a turn in the lane for first chunks and others that hurry.",
-            TURN_S,
+            "Time of a batch of first chunks and others that hurry.",
+            BATCH_S,
             device=device,
         )
         self._observed: Counter[int] = Counter()
@@ -101,9 +102,9 @@ class WaveMetrics:
                 self._rows.observe(rows)
         self._observed = Counter(usage.batches)
 
-    def show_turn(self, seconds: float, hurried: bool = False) -> None:
-        """A turn has ended; ``hurried``: in the lane for hurried chunks."""
-        (self._first_turn_s if hurried else self._turn_s).observe(seconds)
+    def show_batch(self, seconds: float, hurried: bool = False) -> None:
+        """Show that a batch has ended; ``hurried``: one of hurried chunks."""
+        (self._hurried_s if hurried else self._batch_s).observe(seconds)
 
     def show_waiting(self, chunks: int) -> None:
         self._waiting.set(chunks)
@@ -113,7 +114,8 @@ class WaveMetrics:
 
 
 class MemoryMetrics:
-    """
+    """Metrics of the memory of schedulers.
+
     Args:
         device: label of all of them; of schedulers that share their memory, what they run on.
         read: called from any thread.
@@ -131,7 +133,7 @@ class MemoryMetrics:
         self._lock = threading.Lock()
 
     def show(self) -> None:
-        """To be called after every change."""
+        """Show what is held, after every change."""
         with self._lock:  # of two threads, the last one shows what is newest
             usage = self._read()
             for name, metric in self._shown.items():

@@ -1,10 +1,10 @@
-"""Utterances in progress: found by name, dropped when idle."""
+"""Utterances in progress are found by name, dropped when idle, and freed when no batch writes to them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from cosyvoice_runtime.engine.batches.voices import CachedVoice
 from cosyvoice_runtime.errors import NotFoundError
@@ -12,12 +12,13 @@ from cosyvoice_runtime.errors import NotFoundError
 
 @dataclass(eq=False)
 class OpenUtterance:
-    """
+    """An utterance in progress.
+
     Attributes:
         state: the networks' own.
         received: speech tokens so far.
         used_at: when it was called last, by the store's clock.
-        number: of the utterances that were opened before.
+        number: how many utterances were opened before.
     """
 
     state: Any
@@ -25,6 +26,21 @@ class OpenUtterance:
     used_at: float
     number: int
     received: int = 0
+
+
+class Speaker(NamedTuple):
+    """What an utterance in progress holds.
+
+    Attributes:
+        number: how many utterances were opened before.
+        pages: pages that it alone holds.
+        lost_pages: pages that it takes to be where it was when it lost them.
+    """
+
+    name: str
+    number: int
+    pages: int
+    lost_pages: int
 
 
 class Utterances:
@@ -103,3 +119,48 @@ class Utterances:
             return None
         oldest = min(utterance.used_at for utterance in self._utterances.values())
         return max(oldest + self._idle_timeout_s - self._clock(), 0.0)
+
+
+class BatchesUnderWay:
+    """The batches that are being computed, and utterances that ended but may still be written by them.
+
+    To be used with the lock of the utterances.
+
+    Args:
+        free: frees what an utterance held that has ended.
+    """
+
+    def __init__(self, free: Callable[[OpenUtterance], None]) -> None:
+        self._free = free
+        self._batches: list[frozenset[str]] = []
+        self._ended: list[tuple[str, OpenUtterance]] = []
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Ids of the utterances in all of them."""
+        return frozenset().union(*self._batches)
+
+    def others(self, batch: frozenset[str]) -> frozenset[str]:
+        """Ids of the utterances in all but this one."""
+        return frozenset[str]().union(*(each for each in self._batches if each is not batch))
+
+    def begin(self, batch: frozenset[str]) -> None:
+        """Keep what these utterances hold from now on."""
+        self._batches.append(batch)
+
+    def end(self, batch: frozenset[str]) -> None:
+        """Free what those of its utterances held that have ended and are in no other batch."""
+        self._batches.remove(batch)
+        self._free_ended()
+
+    def leave(self, name: str, utterance: OpenUtterance) -> None:
+        """Note an utterance's end: what it holds is freed when no batch under way may write there."""
+        self._ended.append((name, utterance))
+        self._free_ended()
+
+    def _free_ended(self) -> None:
+        under_way = self.names
+        free = [utterance for name, utterance in self._ended if name not in under_way]
+        self._ended = [(name, utterance) for name, utterance in self._ended if name in under_way]
+        for utterance in free:
+            self._free(utterance)

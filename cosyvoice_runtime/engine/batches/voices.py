@@ -1,4 +1,4 @@
-"""Voices that utterances are spoken in: found by key, bounded in number, each computed once."""
+"""Voices that utterances are spoken in are found by key, bounded in number, and computed once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from cosyvoice_runtime.engine.batches.chunk import PromptTensors
 from cosyvoice_runtime.engine.batches.usage import MemoryUsage
-from cosyvoice_runtime.engine.batches.usual_pages import UsualPages
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError
 from cosyvoice_runtime.flow.voice_flow import FlowPrefix, FlowPrompt, VoiceFlow
 from cosyvoice_runtime.voice.digest import KEY
@@ -22,14 +21,55 @@ INPUT_NAMES = {
 """A prompt's parts as the flow calls them, and the inputs they come from."""
 
 
+NEWEST = 0.02
+"""Share of the newest utterance in what is learned. With 0.05 what is learned of few long ones among many
+short ones differs by a third from one time to another."""
+
+
+class UsualPages:
+    """How many pages utterances hold, learned from those that have ended.
+
+    One thread at a time learns; what others read meanwhile may be one utterance old.
+
+    Args:
+        pages: of an utterance, before any has ended.
+        squared: the mean of its square; of speech of all lengths it is about one and a half times the square
+            of the mean.
+    """
+
+    def __init__(self, pages: float = 12.0, squared: float = 220.0) -> None:
+        self._mean, self._mean_squared = pages, squared
+
+    def learn(self, pages: int) -> None:
+        """Note that an utterance has ended that held so many."""
+        self._mean += NEWEST * (pages - self._mean)
+        self._mean_squared += NEWEST * (pages * pages - self._mean_squared)
+
+    @property
+    def at_end(self) -> int:
+        """Pages that an utterance holds when it ends, on average."""
+        return round(self._mean)
+
+    @property
+    def in_progress(self) -> float:
+        """Pages that one in progress holds, on average, if all go on equally fast.
+
+        Long utterances are in progress for longer, each with half of its pages on average: so this is the
+        mean of the squares by twice the mean. Of utterances that are all equally long it is half of what they
+        hold at their ends, and much more where a few are very long.
+        """
+        return self._mean_squared / (2 * self._mean)
+
+
 @dataclass(eq=False)
 class CachedVoice:
-    """
+    """A voice that is known.
+
     Attributes:
         content: hash of the prompt as it was sent.
         prefix: the prompt's chunks, computed; None while there are no pages for them.
         users: utterances in progress with this voice, and those about to be.
-        computing: somebody's thread makes the prefix.
+        computing: a thread makes the prefix.
         forgotten: no key leads here any more.
         told: called when it is no longer being computed, whatever came of it.
     """
@@ -52,7 +92,7 @@ class VoiceCache:
     """The voices used last, of one scheduler or of several whose flows share their pages. For any thread.
 
     A forgotten voice's pages are free as soon as no utterance reads them. When pages are short, voices that
-    nobody speaks with give theirs up first and compute them again when needed; they stay known. A voice is
+    no utterance uses give theirs up first and compute them again when needed; they stay known. A voice is
     computed by one thread at a time, and by none that waits for another voice.
 
     Args:
@@ -89,7 +129,7 @@ class VoiceCache:
 
     @property
     def pages_left(self) -> int:
-        """Pages that are free, or would be if voices that nobody speaks with gave theirs up."""
+        """Pages that are free, or would be if unused voices gave theirs up."""
         with self._changed:
             return self._flow.free_pages + sum(map(_pages_to_give, self._voices.values()))
 
@@ -108,7 +148,7 @@ class VoiceCache:
         return tensors is not None or key in self._voices
 
     def pages_to_take(self, key: str, tensors: PromptTensors | None) -> int:
-        """Pages of a voice that are among those left and are not when somebody speaks with it."""
+        """Pages of a voice that count as left, and no longer do when an utterance uses it."""
         with self._changed:
             voice = self._voices.get(key)
             if voice is not None and voice.prefix is not None:
@@ -125,12 +165,12 @@ class VoiceCache:
         return MemoryUsage(len(self), self.pages, in_use, self._flow.num_pages)
 
     def enter(self) -> None:
-        """Somebody begins to use this. Pair with :meth:`leave`."""
+        """Note a service that begins to use this. Pair with :meth:`leave`."""
         with self._changed:
             self._members += 1
 
     def leave(self) -> None:
-        """Somebody has no utterance any more and will have none; the last one frees all voices."""
+        """Note that a service has no utterance and will have none; the last one frees all voices."""
         with self._changed:
             self._members -= 1
             if not self._members:
@@ -241,7 +281,7 @@ class VoiceCache:
             tell()
 
     def _make_room_for(self, pages: int) -> bool:
-        """Have so many pages free, as far as voices that nobody speaks with can give some.
+        """Have so many pages free, as far as unused voices can give some.
 
         The one unused for longest gives first.
         """
@@ -260,7 +300,7 @@ class VoiceCache:
             self._drop_prefix(voice)
 
     def _drop_prefix(self, voice: CachedVoice) -> None:
-        """Free its pages, unless somebody speaks with it or is about to."""
+        """Free its pages, unless an utterance uses it or is about to."""
         if voice.prefix is not None and not voice.users:
             self._flow.close(voice.prefix)
             voice.prefix = None
@@ -275,5 +315,5 @@ class VoiceCache:
 
 
 def _pages_to_give(voice: CachedVoice) -> int:
-    """Those that nobody speaks with."""
+    """Pages that an unused voice holds."""
     return 0 if voice.users or voice.prefix is None else len(voice.prefix.pages)

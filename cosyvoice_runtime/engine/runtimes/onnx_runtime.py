@@ -31,7 +31,7 @@ def open_runtimes(settings: Token2WavSettings) -> list[WaveRuntime]:
             settings.backend,
             token2wav,
             settings.most_batch,
-            after_crowd=partial(_give_back_memory, stream, vocoder),
+            trim=partial(_give_back_memory, stream, vocoder),
             shares_memory=True,
         )
         for token2wav in ready

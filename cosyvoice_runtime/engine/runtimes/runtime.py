@@ -60,14 +60,14 @@ HURRIED_BLOCKS = 2
 
 
 @dataclass(frozen=True)
-class TurnsBeside:
-    """What computes turns beside others, on another part of the GPU.
+class ConcurrentNetworks:
+    """What computes batches at the same time as others, on another partition of the GPU.
 
     Attributes:
-        token2wav: the same networks and pages, in the part's stream.
-        rows: most utterances in a turn.
-        at_launch: context in which its turns are launched.
-        hurried: they are of chunks that somebody waits for or soon will: first and second ones.
+        token2wav: the same networks and pages, in the partition's stream.
+        rows: most utterances in a batch.
+        at_launch: context in which its batches are launched.
+        hurried: they are of chunks whose listeners wait or soon will: first and second ones.
         of_few: for when few utterances are in progress, or for when many are; None: always.
     """
 
@@ -84,16 +84,16 @@ class WaveRuntime:
 
     Attributes:
         name: of what runs the networks, as the setting ``backend`` has it.
-        rows: most utterances in a turn.
+        rows: most utterances in a batch.
         on_gpu: many short rows cost little more than a few.
-        at_work: context that the thread which launches turns works in.
-        turns_at_once: turns that may be under way: the device computes them by itself, in their order.
-        turns_overlap: one begins beside the end of the one before.
-        of_few: as of :class:`TurnsBeside`.
-        beside: for turns at the same time.
-        after_crowd: gives back what a crowd made it take, whatever is under way; None where nothing is.
-        shares_memory: with the other schedulers of this process: pages and what a crowd made them take.
-        later: makes ready what computes turns while few utterances are in progress; until then many are.
+        at_work: context that the thread which launches batches works in.
+        batches_at_once: batches that may be under way: the device computes them by itself, in their order.
+        batches_overlap: one begins while the one before ends.
+        of_few: as of :class:`ConcurrentNetworks`.
+        concurrent: for batches at the same time.
+        trim: gives back memory that many utterances took, whatever is under way; None where none is.
+        shares_memory: with the other schedulers of this process: pages, and what trim gives back.
+        later: prepares what computes batches while few utterances are in progress; until then many are.
     """
 
     name: str
@@ -101,11 +101,11 @@ class WaveRuntime:
     rows: int
     on_gpu: bool = False
     at_work: Callable[[], AbstractContextManager[object]] = nullcontext
-    turns_at_once: int = 1
-    turns_overlap: bool = False
+    batches_at_once: int = 1
+    batches_overlap: bool = False
     of_few: bool | None = None
-    beside: Sequence[TurnsBeside] = ()
-    after_crowd: Callable[[], None] | None = None
+    concurrent: Sequence[ConcurrentNetworks] = ()
+    trim: Callable[[], None] | None = None
     shares_memory: bool = False
     later: Later | None = None
 

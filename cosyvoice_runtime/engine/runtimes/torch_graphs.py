@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from cosyvoice_runtime.engine.runtimes.runtime import HURRIED_BLOCKS, TurnsBeside
+from cosyvoice_runtime.engine.runtimes.runtime import HURRIED_BLOCKS, ConcurrentNetworks
 from cosyvoice_runtime.flow.kernels.choice import encoder_obstacle, solver_obstacle
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.graphed_calls import CallBuckets
@@ -122,16 +122,16 @@ def capture_graphs(
 
 
 def _buckets(flow: Flow, rows: int, solver: PagedSolver | None) -> CallBuckets:
-    """Of a lane that computes any turns; few are wanted where padding costs nothing."""
+    """Sizes of calls for any batch; few are wanted where padding costs nothing."""
     return CallBuckets.up_to(rows, any_past=solver is not None, starts_too=flow.encodes_any_past)
 
 
 HURRIED_ROWS = 4
-"""Hurried chunks in a turn of them alone; more of them wait for each other no longer than for a turn."""
+"""Hurried chunks in a batch of their own; more of them wait for each other no longer than for a batch."""
 
 
-class PartLane(NamedTuple):
-    """A lane of turns on a part of the GPU, whose calls are not captured yet."""
+class PartitionNetworks(NamedTuple):
+    """Networks on a partition of the GPU, whose calls are not captured yet."""
 
     token2wav: TorchToken2Wav
     part: GpuPart
@@ -151,26 +151,26 @@ class PartLane(NamedTuple):
         fused = None if solver is None else solver.on(part.multiprocessors)
         self.token2wav.capture(self.buckets, of_flow, fused, of_vocoder)
 
-    def turns(self, of_few: bool | None) -> TurnsBeside:
+    def concurrent(self, of_few: bool | None) -> ConcurrentNetworks:
         at_launch = partial(torch.cuda.stream, self.part.stream)
-        return TurnsBeside(self.token2wav, self.buckets.rows[-1], at_launch, self.hurried, of_few)
+        return ConcurrentNetworks(self.token2wav, self.buckets.rows[-1], at_launch, self.hurried, of_few)
 
 
 def _no_rest() -> None:
-    """Nobody computes meanwhile."""
+    """Nothing else computes meanwhile."""
 
 
-def turns_beside(
+def concurrent_networks(
     token2wav: TorchToken2Wav,
     settings: Token2WavSettings,
     rows: int,
     parts: GpuParts,
     solver: PagedSolver | None,
-) -> tuple[list[TurnsBeside], Later | None]:
-    """What computes turns on the other parts of a GPU, and hurried chunks on that for steps; by division.
+) -> tuple[list[ConcurrentNetworks], Later | None]:
+    """Networks on the other partitions of a GPU, those for hurried chunks on that for steps; by division.
 
     Args:
-        rows: most utterances in a turn.
+        rows: most utterances in a batch.
         solver: that :func:`capture_graphs` returned.
 
     Returns:
@@ -178,45 +178,49 @@ def turns_beside(
         other one will do until it has.
     """
     if not settings.cuda_graphs:
-        logger.info("hurried chunks wait for turns: cuda_graphs=false")
+        logger.info("hurried chunks wait for batches: cuda_graphs=false")
         return [], None
     started = time.monotonic()
     buckets = _buckets(token2wav.torch_flow.flow, rows, solver)
     hurried = CallBuckets(batch_buckets(HURRIED_ROWS), range(1, HURRIED_BLOCKS + 1), buckets.before)
 
-    def hurried_lanes(parts: GpuParts) -> list[PartLane]:
+    def hurried_networks(parts: GpuParts) -> list[PartitionNetworks]:
         first = parts.first if settings.first_chunks_beside else ()
-        return [PartLane(token2wav.beside(part.second), part, hurried, hurried=True) for part in first]
+        return [
+            PartitionNetworks(token2wav.beside(part.second), part, hurried, hurried=True) for part in first
+        ]
 
     few = parts.of_few
-    of_many, of_few = hurried_lanes(parts), []
+    of_many, of_few = hurried_networks(parts), []
     if few is not None:
-        turns = PartLane(token2wav.beside(few.turns.second), few.turns, buckets)
-        of_few = [turns, *hurried_lanes(few)]
-    for lane in of_many:
-        lane.capture(solver)
+        turns = PartitionNetworks(token2wav.beside(few.turns.second), few.turns, buckets)
+        of_few = [turns, *hurried_networks(few)]
+    for networks in of_many:
+        networks.capture(solver)
     logger.info(
         "hurried chunks %s; %s; captured in %.1f s",
-        "are computed beside turns"
+        "are computed at the same time as batches"
         if settings.first_chunks_beside
-        else "wait for turns, as first_chunks_beside says",
-        "one division of the GPU" if few is None else "the same for few utterances in progress beside work",
+        else "wait for batches, as first_chunks_beside says",
+        "one division of the GPU" if few is None else "the same for few utterances, during service",
         time.monotonic() - started,
     )
-    beside = [lane.turns(None if few is None else False) for lane in of_many]
-    beside += [lane.turns(of_few=True) for lane in of_few]
-    return beside, partial(_capture_later, of_few, solver) if of_few else None
+    concurrent = [networks.concurrent(None if few is None else False) for networks in of_many]
+    concurrent += [networks.concurrent(of_few=True) for networks in of_few]
+    return concurrent, partial(_capture_later, of_few, solver) if of_few else None
 
 
-def _capture_later(lanes: Sequence[PartLane], solver: PagedSolver | None, rest: Callable[[], None]) -> None:
-    """Capture calls of lanes that nobody uses yet, in a thread of its own while others compute."""
+def _capture_later(
+    unused: Sequence[PartitionNetworks], solver: PagedSolver | None, rest: Callable[[], None]
+) -> None:
+    """Capture calls of networks that are not used yet, in a thread of its own while others compute."""
     started = time.monotonic()
-    device = lanes[0].token2wav.torch_flow.flow.device
+    device = unused[0].token2wav.torch_flow.flow.device
     with as_current(device), on_own_stream(device):
-        for lane in lanes:
-            lane.capture(solver, rest)
+        for networks in unused:
+            networks.capture(solver, rest)
         torch.cuda.current_stream(device).synchronize()
-    logger.info("few utterances in progress: captured beside work in %.1f s", time.monotonic() - started)
+    logger.info("few utterances in progress: captured during service in %.1f s", time.monotonic() - started)
 
 
 def _fused_solver(flow: Flow, settings: Token2WavSettings) -> PagedSolver | None:

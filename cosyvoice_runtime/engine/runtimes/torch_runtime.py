@@ -15,7 +15,7 @@ from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.engine.runtimes.runtime import (
-    TurnsBeside,
+    ConcurrentNetworks,
     WaveRuntime,
     host_room,
     page_count,
@@ -25,8 +25,8 @@ from cosyvoice_runtime.engine.runtimes.torch_graphs import (
     TorchToken2Wav,
     as_current,
     capture_graphs,
+    concurrent_networks,
     on_own_stream,
-    turns_beside,
 )
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families import flow_parts, load
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def turn_rows(flow: Flow, settings: Token2WavSettings) -> int:
+def batch_rows(flow: Flow, settings: Token2WavSettings) -> int:
     """Most utterances in a turn: fewer than ``max_batch`` where the memory is better spent on pages.
 
     Plain modules gain little from more than 16, and take more memory for them.
@@ -106,17 +106,17 @@ class Opened(NamedTuple):
     """Networks on a device.
 
     Attributes:
-        rows: most utterances in a turn.
-        turns_at_once: turns that may be under way.
-        beside: for turns at the same time, or instead while few utterances are in progress.
-        later: makes the latter ready.
+        rows: most utterances in a batch.
+        batches_at_once: batches that may be under way.
+        concurrent: for batches at the same time, or instead while few utterances are in progress.
+        later: prepares the latter.
     """
 
     token2wav: AnyToken2Wav
     rows: int
     device: torch.device
-    turns_at_once: int
-    beside: Sequence[TurnsBeside] = ()
+    batches_at_once: int
+    concurrent: Sequence[ConcurrentNetworks] = ()
     later: Later | None = None
 
 
@@ -124,7 +124,7 @@ def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> 
     """The networks on the one device of the settings, ready to be fast.
 
     Args:
-        parts: of the device, which is a GPU, if turns have only theirs.
+        parts: of the device, which is a GPU, if batches have only theirs.
     """
     stream = None if parts is None else parts.turns.stream
     with as_current(torch.device(settings.device)):
@@ -133,17 +133,17 @@ def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> 
         attend_unplanned()
         config = load_config(settings.checkpoint_dir)
         opened: Opened = load(flow_parts(config.flow.estimator).runtime)(settings, config, parts)
-        token2wav, rows, device, turns_at_once, beside, later = opened
+        token2wav, rows, device, batches_at_once, concurrent, later = opened
         on_gpu = device.type == "cuda"
         if on_gpu:
             give_back(device)  # what captures warmed up in
-        of_few = None if all(turns.of_few is None for turns in beside) else False
+        of_few = None if all(each.of_few is None for each in concurrent) else False
         # Elsewhere the first batch costs little more than later ones, and a large one takes long.
         warm_up(token2wav, rows if on_gpu else 1)
-        for turns in beside:
-            if later is None or not turns.of_few:
-                with turns.at_launch():
-                    warm_up(turns.token2wav, turns.rows)
+        for each in concurrent:
+            if later is None or not each.of_few:
+                with each.at_launch():
+                    warm_up(each.token2wav, each.rows)
         if on_gpu:
             torch.cuda.synchronize(device)  # before other threads launch in streams of their own
     at_work = partial(on_own_stream, device, stream)
@@ -153,11 +153,11 @@ def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> 
         rows=rows,
         on_gpu=on_gpu,
         at_work=at_work,
-        turns_at_once=turns_at_once,
-        turns_overlap=isinstance(token2wav, TorchToken2Wav)
+        batches_at_once=batches_at_once,
+        batches_overlap=isinstance(token2wav, TorchToken2Wav)
         and token2wav.torch_vocoder.own_stream is not None,
         of_few=of_few,
-        beside=beside,
+        concurrent=concurrent,
         later=later,
     )
 
@@ -165,16 +165,16 @@ def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> 
 def open_paged(settings: Token2WavSettings, config: ModelConfig, parts: GpuParts | None) -> Opened:  # noqa: ARG001
     token2wav, parts = _load(settings, parts)
     flow = token2wav.torch_flow.flow
-    rows = turn_rows(flow, settings)
+    rows = batch_rows(flow, settings)
     on_gpu = flow.device.type == "cuda"
-    beside: list[TurnsBeside] = []
+    concurrent: list[ConcurrentNetworks] = []
     later: Later | None = None
     if on_gpu and settings.backend == "torch":
         part = None if parts is None else parts.turns
         solver = capture_graphs(token2wav, settings, rows, part)
         if parts is not None:
-            beside, later = turns_beside(token2wav, settings, rows, parts, solver)
-    return Opened(token2wav, rows, flow.device, _turns_at_once(settings, on_gpu), beside, later)
+            concurrent, later = concurrent_networks(token2wav, settings, rows, parts, solver)
+    return Opened(token2wav, rows, flow.device, _batches_at_once(settings, on_gpu), concurrent, later)
 
 
 def open_chunked(settings: Token2WavSettings, config: ModelConfig, parts: GpuParts | None) -> Opened:  # noqa: ARG001
@@ -196,10 +196,10 @@ def open_chunked(settings: Token2WavSettings, config: ModelConfig, parts: GpuPar
     device = token2wav.regulated.device
     fused_chosen(settings.kernels, "flow and vocoder", device, "this checkpoint's chunks are wholes")
     logger.info("backend torch: whole chunks, one after another; every kernel is launched")
-    return Opened(token2wav, 1, device, turns_at_once=1)
+    return Opened(token2wav, 1, device, batches_at_once=1)
 
 
-def _turns_at_once(settings: Token2WavSettings, on_gpu: bool) -> int:
+def _batches_at_once(settings: Token2WavSettings, on_gpu: bool) -> int:
     """The next one is on the GPU before the last has ended; memory of engines is that of one call."""
     return 2 if on_gpu and settings.backend == "torch" else 1
 
@@ -248,7 +248,7 @@ def _planned(flow: Flow, settings: Token2WavSettings, parts: GpuParts | None) ->
 
 
 def _pages(flow: Flow, settings: Token2WavSettings, divisions: int = 1) -> int:
-    work = work_bytes(turn_rows(flow, settings), divisions)
+    work = work_bytes(batch_rows(flow, settings), divisions)
     bytes_ = room(flow.device, settings.most_flow_memory, settings.gpu_reserve_gib, work)
     return page_count(flow.config, PagePool(flow, 0).page_bytes, bytes_, settings.most_flow_pages)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cosyvoice_runtime.checkpoint.layout import Layout
-from cosyvoice_runtime.engine.batches.gpus import shared_gpus
+from cosyvoice_runtime.engine.batches.load import shared_gpus
 from cosyvoice_runtime.engine.host_client import host_socket, leave_socket
 from cosyvoice_runtime.engine.speech_engine import SpeechEngine
 from cosyvoice_runtime.gpu.partitions.shared_gpu import NOT_SHARED, SharedGpu, SharedGpus

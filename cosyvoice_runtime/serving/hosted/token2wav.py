@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from cosyvoice_runtime.engine.batches.chunk import PromptTensors, WaveChunk
+from cosyvoice_runtime.engine.batches.chunk import PromptTensors, WaveChunk, WaveOutcome
 from cosyvoice_runtime.engine.batches.load import open_router
-from cosyvoice_runtime.engine.batches.service import WaveOutcome
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.gpu.partitions.shared_gpu import NOT_SHARED, SharedGpus
 from cosyvoice_runtime.metrics import Metrics

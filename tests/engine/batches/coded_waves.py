@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from cosyvoice_runtime.engine.batches import PromptTensors, WaveChunk, WaveService
-from cosyvoice_runtime.engine.batches.turn import WaveJob
+from cosyvoice_runtime.engine.batches.job import WaveJob
 from cosyvoice_runtime.engine.batches.voices import CachedVoice
 from cosyvoice_runtime.engine.runtimes.runtime import WaveRuntime
 from cosyvoice_runtime.errors import VOCODER, InvalidInput, NotFoundError

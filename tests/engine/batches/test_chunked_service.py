@@ -10,12 +10,13 @@ import pytest
 
 from cosyvoice_runtime.checkpoint.config_flow import RegulatedFlowConfig
 from cosyvoice_runtime.engine.batches import PromptTensors, WaveChunk, load
-from cosyvoice_runtime.engine.batches.load import open_runtime, start_scheduler
+from cosyvoice_runtime.engine.batches.chunk import WaveOutcome
+from cosyvoice_runtime.engine.batches.load import start_scheduler
+from cosyvoice_runtime.engine.batches.memory import WaveMemory
 from cosyvoice_runtime.engine.batches.scheduler import WaveScheduler
-from cosyvoice_runtime.engine.batches.service import WaveOutcome
 from cosyvoice_runtime.engine.batches.usage import WaveMetrics
-from cosyvoice_runtime.engine.batches.wave_memory import WaveMemory
 from cosyvoice_runtime.engine.runtimes.runtime import WaveRuntime
+from cosyvoice_runtime.engine.runtimes.torch_runtime import open_runtime
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
@@ -44,7 +45,7 @@ def scheduler(
     runtime: WaveRuntime, settings: Token2WavSettings, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[WaveScheduler]:
     """Whose turns are over at once: whatever may be cut is cut."""
-    monkeypatch.setattr(load, "CPU_TURN_S", 1e-3)
+    monkeypatch.setattr(load, "CPU_BATCH_S", 1e-3)
     metrics = Metrics("token2wav")
     memory = WaveMemory(runtime, 4, metrics, "cpu")
     scheduler = start_scheduler(runtime, settings, WaveMetrics(metrics, "cpu"), memory)

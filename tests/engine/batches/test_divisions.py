@@ -9,7 +9,7 @@ from coded_gpu import Gpu, Part
 from coded_waves import PROMPT, FakeClock, OneVoice, chunk, runtime
 
 from cosyvoice_runtime.engine.batches import WaveScheduler, WaveService
-from cosyvoice_runtime.engine.runtimes.runtime import TurnsBeside
+from cosyvoice_runtime.engine.runtimes.runtime import ConcurrentNetworks
 from cosyvoice_runtime.gpu.partitions.shared_gpu import SoleUse
 from eventually import eventually
 
@@ -27,11 +27,11 @@ class Divided(SoleUse):
         self.counts: list[int] = []
         self.most_few = FEW
 
-    def beside(self) -> list[TurnsBeside]:
+    def beside(self) -> list[ConcurrentNetworks]:
         return [
-            TurnsBeside(self.first_of_many, 2, lambda: self.first_of_many, hurried=True, of_few=False),
-            TurnsBeside(self.of_few, 4, lambda: self.of_few, of_few=True),
-            TurnsBeside(self.first_of_few, 2, lambda: self.first_of_few, hurried=True, of_few=True),
+            ConcurrentNetworks(self.first_of_many, 2, lambda: self.first_of_many, hurried=True, of_few=False),
+            ConcurrentNetworks(self.of_few, 4, lambda: self.of_few, of_few=True),
+            ConcurrentNetworks(self.first_of_few, 2, lambda: self.first_of_few, hurried=True, of_few=True),
         ]
 
     def few(self, utterances: int) -> bool:
@@ -47,9 +47,9 @@ def gpu() -> Divided:
 @pytest.fixture
 def scheduler(gpu) -> Iterator[WaveScheduler]:
     beside = [lane for lane in gpu.lanes if lane is not gpu.many]
-    service = WaveService(gpu.many, OneVoice(), idle_timeout_s=60.0, beside=beside)
+    service = WaveService(gpu.many, OneVoice(), idle_timeout_s=60.0, concurrent=beside)
     scheduler = WaveScheduler(
-        service, runtime(gpu.many, 4, on_gpu=True, of_few=False, beside=gpu.beside()), 16, 1.0, gpu,
+        service, runtime(gpu.many, 4, on_gpu=True, of_few=False, concurrent=gpu.beside()), 16, 1.0, gpu,
         clock=FakeClock(), end_process=lambda _: None,
     )  # fmt: skip
     yield scheduler

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cosyvoice_runtime.engine.batches.gpus import gpus_of, shared_gpus
+from cosyvoice_runtime.engine.batches.load import gpus_of, shared_gpus
 from cosyvoice_runtime.gpu.partitions import division as gpu_division
 from cosyvoice_runtime.gpu.partitions.shared_gpu import SoleUse
 from cosyvoice_runtime.settings import TensorrtLlmSettings, Token2WavSettings

@@ -161,7 +161,7 @@ def test_flow_and_vocoder_of_each_lane_are_captured_in_the_streams_of_its_part(t
     token2wav.torch_vocoder.own_stream = parts.turns.second
     settings = torch_settings.replace(cuda_graphs=True)
     torch_graphs.capture_graphs(token2wav, settings, 1, parts.turns)
-    beside, later = torch_graphs.turns_beside(token2wav, settings, 1, parts, None)
+    beside, later = torch_graphs.concurrent_networks(token2wav, settings, 1, parts, None)
     assert streams == [(f"{name} flow", f"{name} vocoder") for name in ("turns", "first")]
     monkeypatch.setattr(torch_graphs, "as_current", lambda device: nullcontext())
     monkeypatch.setattr(torch_graphs, "on_own_stream", lambda device: nullcontext())

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import pytest
+from coded_waves import BLOCK, jobs
 
-from cosyvoice_runtime.engine.batches.pace import MARGIN_S, VOCODER_S, TurnPace, TurnSize
+from cosyvoice_runtime.engine.batches.job import BatchSize, LaunchedBatch, Share
+from cosyvoice_runtime.engine.batches.worker import MARGIN_S, VOCODER_S, Pace
 
-SIZE, OTHER = TurnSize(4, 1), TurnSize(8, 1)
+SIZE, OTHER = BatchSize(4, 1), BatchSize(8, 1)
 
 
-def pace_that_knows(took_s: float, launch_s: float = 0.0, at_once: int = 2) -> TurnPace:
+def pace_that_knows(took_s: float, launch_s: float = 0.0, at_once: int = 2) -> Pace:
     """A turn of SIZE began at 0 and took so long."""
-    pace = TurnPace(at_once)
+    pace = Pace(at_once)
     pace.launched(SIZE, 0.0, launch_s)
     assert pace.ended(took_s) == took_s
     return pace
 
 
 def test_turn_may_be_launched_at_once_where_none_is_under_way():
-    assert TurnPace(1).delay(7.0) == 0
+    assert Pace(1).delay(7.0) == 0
     assert pace_that_knows(0.05).delay(7.0) == 0
 
 
@@ -41,7 +45,7 @@ def test_next_turn_is_launched_so_early_that_it_is_there_when_the_last_ends():
 def test_next_turn_begins_beside_the_vocoder_of_the_last_where_turns_overlap():
     delays = []
     for overlaps in (False, True):
-        pace = TurnPace(2, overlaps)
+        pace = Pace(2, overlaps)
         pace.launched(SIZE, 0.0, 0.0)
         pace.ended(0.05)
         pace.launched(SIZE, 1.0, 1.0)
@@ -76,12 +80,17 @@ def test_turn_that_the_last_had_ended_before_counts_from_its_own_launch():
     assert pace.ended(1.26) == pytest.approx(0.06)
 
 
+def size(*tokens: int) -> BatchSize | None:
+    shares = [Share(job, count) for job, count in zip(jobs(*tokens), tokens, strict=True)]
+    return LaunchedBatch(shares, list, of_new_voice=False, held=ExitStack()).size(BLOCK)
+
+
 def test_sizes_are_those_of_captured_calls():
-    assert TurnSize.of([25], 25) == (1, 1)
-    assert TurnSize.of([3, 25, 0], 25) == TurnSize.of([25, 25, 25, 1], 25) == (4, 1)
-    assert TurnSize.of([25] * 9, 25) == TurnSize.of([1] * 11 + [25], 25) == (12, 1)
-    assert TurnSize.of([25] * 13, 25) == TurnSize.of([1] * 15 + [25], 25) == (16, 1)
-    assert TurnSize.of([26, 1], 25) == (2, 2)
+    assert size(25) == (1, 1)
+    assert size(3, 25, 0) == size(25, 25, 25, 1) == (4, 1)
+    assert size(*[25] * 9) == size(*[1] * 11, 25) == (12, 1)
+    assert size(*[25] * 13) == size(*[1] * 15, 25) == (16, 1)
+    assert size(26, 1) == (2, 2)
 
 
 def test_launch_of_a_new_voice_says_nothing_about_others():

@@ -48,7 +48,7 @@ def test_a_small_gpu_keeps_pages_rather_than_graphs_of_large_batches(monkeypatch
             solver=SimpleNamespace(name="euler"),
         )
         given = Token2WavSettings(device="cuda", backend="torch", **settings)
-        return torch_runtime.turn_rows(flow, given)
+        return torch_runtime.batch_rows(flow, given)
 
     gpu(monkeypatch, 22, 24)
     assert rows(GPU) == 8

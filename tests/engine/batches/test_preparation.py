@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from cosyvoice_runtime.engine.batches import WaveRouter, load
-from cosyvoice_runtime.engine.batches.preparation import Preparation
+from cosyvoice_runtime.engine.batches.router import Preparation
 from cosyvoice_runtime.gpu.partitions.division import GpuDivision
 from cosyvoice_runtime.gpu.partitions.shared_gpu import Later
 from eventually import eventually

@@ -170,9 +170,9 @@ class Pair:
             start_scheduler(runtime, settings, WaveMetrics(metrics, str(number)), memory)
             for number, (runtime, memory) in enumerate(zip(ready, memories, strict=True))
         ]
-        self.router = WaveRouter(schedulers, at_end=memories[0].close)
+        self.router = WaveRouter(schedulers, memories=memories[:1])
         self._flows = [runtime.token2wav.flow for runtime in ready]
-        self._give_back = ready[0].after_crowd
+        self._give_back = ready[0].trim
         self._ended = threading.Event()
         self._giver = threading.Thread(target=self._keep_giving)
         self._giver.start()

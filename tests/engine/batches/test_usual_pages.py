@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cosyvoice_runtime.engine.batches.usual_pages import UsualPages
+from cosyvoice_runtime.engine.batches.voices import UsualPages
 
 
 def learned(*pages: int) -> UsualPages:

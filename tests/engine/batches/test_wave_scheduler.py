@@ -50,7 +50,7 @@ def waves() -> HeldWaves:
 @pytest.fixture
 def scheduler(waves):
     service = WaveService(waves, OneVoice(), idle_timeout_s=60.0)
-    scheduler = WaveScheduler(service, runtime(waves, 4), max_waiting=6, turn_s=1e-6, clock=FakeClock())
+    scheduler = WaveScheduler(service, runtime(waves, 4), max_waiting=6, batch_s=1e-6, clock=FakeClock())
     yield scheduler
     waves.go.set()
     scheduler.close()
@@ -277,18 +277,6 @@ def test_one_that_can_not_be_asked_about_its_voice_fails_alone_in_a_turn(waves, 
     assert sorted(outcomes.delivered, key=str) == [
         ("a", [3]), ("b", [3]), ("breaks voices", "computes_voice"), ("busy", [0]),
     ]  # fmt: skip
-
-
-def test_number_of_waiting_chunks_that_can_not_be_told_costs_no_chunk(waves, outcomes):
-    def broken(_: int) -> None:
-        raise OSError("no space left on device")
-
-    waves.go.set()
-    service = WaveService(waves, OneVoice(), idle_timeout_s=60.0)
-    scheduler = WaveScheduler(service, runtime(waves, 4), 8, 1.0, on_waiting=broken)
-    scheduler.submit(chunk("a", [1], last=True), outcomes.of("a"))
-    scheduler.close()
-    assert outcomes.delivered == [("a", [1])]
 
 
 def test_lost_gpu_answers_everybody_and_ends_the_process(waves, outcomes):

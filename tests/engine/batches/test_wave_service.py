@@ -173,16 +173,6 @@ def test_batch_on_a_lost_gpu_is_not_tried_again(service, waves):
     assert waves.batches == [[[LOST_GPU_TOKEN], [3]]]
 
 
-def test_usage_that_can_not_be_told_costs_no_waveform(waves, voices):
-    def broken(_: object) -> None:
-        raise OSError("no space left on device")
-
-    service = WaveService(waves, voices, IDLE_S, broken)
-    assert results(service, chunk("a", [1])) == [[1]]
-    assert results(service, chunk("a", [2], 1, last=True)) == [[2]]
-    service.close()
-
-
 def test_errors_have_types_that_say_what_to_do(service):
     wrong = [chunk("a", voice_key="new"), chunk("b", noise_seed=-1), chunk("c", position=3)]
     assert [type(outcome) for outcome in service.run(wrong)] == [NotFoundError, InvalidInput, NotFoundError]
@@ -284,7 +274,7 @@ def launching(waves):
 
 @pytest.fixture
 def with_two_lanes(waves, voices, clock, launching):
-    service = WaveService(waves, voices, IDLE_S, clock=clock, beside=[launching])
+    service = WaveService(waves, voices, IDLE_S, clock=clock, concurrent=[launching])
     yield service
     launching.goes_on.set()
     service.close()
@@ -309,7 +299,7 @@ def test_end_of_a_batch_does_not_wait_for_a_launch(with_two_lanes, launching, wa
     """A first chunk's listener would wait for the launch of others' turn."""
     service = with_two_lanes
     outcomes = service.launch([chunk("a", [1], last=True)])
-    launch = in_another_thread(lambda: service.launch([chunk("b", [2], last=True)], lane=1))
+    launch = in_another_thread(lambda: service.launch([chunk("b", [2], last=True)], worker=1))
     assert launching.begun.wait(TIMEOUT_S)
     [wave] = in_another_thread(outcomes).result(TIMEOUT_S)
     assert wave.tolist() == [1]
@@ -327,7 +317,7 @@ def test_what_is_being_launched_is_not_freed(with_two_lanes, launching, waves, v
     service = with_two_lanes
     service.run([chunk("a", [1])])
     earlier = service.launch([chunk("a", [NAN_TOKEN], 1)])
-    launch = in_another_thread(lambda: service.launch([chunk("a", [2], 2, last=True)], lane=1))
+    launch = in_another_thread(lambda: service.launch([chunk("a", [2], 2, last=True)], worker=1))
     assert launching.begun.wait(TIMEOUT_S)
     if idle:
         clock.now += 2 * IDLE_S
@@ -348,10 +338,10 @@ def test_launch_that_fails_holds_nothing(waves, voices, clock):
         def launch(self, states):
             raise KeyboardInterrupt
 
-    service = WaveService(waves, voices, IDLE_S, clock=clock, beside=[Lost()])
+    service = WaveService(waves, voices, IDLE_S, clock=clock, concurrent=[Lost()])
     service.run([chunk("a", [1])])
     with pytest.raises(KeyboardInterrupt):
-        service.launch([chunk("a", [2], 1)], lane=1)
+        service.launch([chunk("a", [2], 1)], worker=1)
     assert service.run([chunk("a", cancel=True)])[0].size == 0
     assert_nothing_held(service, waves, voices)
     service.close()
@@ -361,7 +351,7 @@ def test_batches_are_launched_one_after_the_other_and_closing_waits_for_that(
     with_two_lanes, launching, waves
 ):
     service = with_two_lanes
-    first = in_another_thread(lambda: service.launch([chunk("a", [1], last=True)], lane=1))
+    first = in_another_thread(lambda: service.launch([chunk("a", [1], last=True)], worker=1))
     assert launching.begun.wait(TIMEOUT_S)
     second = in_another_thread(lambda: service.launch([chunk("b", [2], last=True)]))
     assert stays(second)

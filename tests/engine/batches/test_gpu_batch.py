@@ -7,12 +7,12 @@ from coded_waves import BLOCK, chunk, jobs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosyvoice_runtime.engine.batches.gpu_turn import LEAST_MISSED_S, plan_turn_of_gpu
-from cosyvoice_runtime.engine.batches.turn import WaveJob
+from cosyvoice_runtime.engine.batches.job import WaveJob
+from cosyvoice_runtime.engine.batches.planner import LEAST_MISSED_S, plan_gpu_batch
 
 
 def gpu_tokens(*lengths: int, blocks: int, rows: int = 16, now: float = -1.0) -> list[int]:
-    return [share.tokens for share in plan_turn_of_gpu(jobs(*lengths), rows, blocks, BLOCK, now)]
+    return [share.tokens for share in plan_gpu_batch(jobs(*lengths), rows, blocks, BLOCK, now)]
 
 
 def test_many_jobs_of_a_gpu_get_a_block_each_and_few_several():
@@ -32,7 +32,7 @@ def turn_of(*lengths: int, due: int = 0, rows: int = 16, blocks: int = 16 * 2) -
         job.deadline += 1.0
     return [
         given.index(share.job)
-        for share in plan_turn_of_gpu(given, rows, blocks, BLOCK, now=due - LEAST_MISSED_S)
+        for share in plan_gpu_batch(given, rows, blocks, BLOCK, now=due - LEAST_MISSED_S)
     ]
 
 
@@ -54,7 +54,7 @@ def test_end_of_an_utterance_makes_no_place():
     given = jobs(50, 50, 20, 50, 50)
     ending = WaveJob(chunk("2", [0] * 20, last=True), lambda _: None, deadline=2.0)
     given[2] = ending
-    shares = plan_turn_of_gpu(given, 3, 3 * 2, BLOCK, now=-1.0)
+    shares = plan_gpu_batch(given, 3, 3 * 2, BLOCK, now=-1.0)
     assert [given.index(share.job) for share in shares] == [0, 1, 2]
 
 
@@ -70,7 +70,7 @@ def test_end_of_an_utterance_makes_no_place():
 def test_whoever_runs_dry_before_the_turn_after_makes_no_place(left_s, turn_s, places):
     given = jobs(50, 25, 50, 50, 50)  # due a second later each
     now = given[1].deadline - left_s
-    shares = plan_turn_of_gpu(given, 3, 3 * 2, BLOCK, now, turn_s)
+    shares = plan_gpu_batch(given, 3, 3 * 2, BLOCK, now, turn_s)
     assert [given.index(share.job) for share in shares] == places
 
 
@@ -84,7 +84,7 @@ def test_parts_are_as_long_as_makes_the_most_speech(ones, tokens):
 def test_everybody_is_served_in_the_end(lengths, blocks, rows):
     waiting, turns = jobs(*lengths), 0
     while waiting:
-        for share in plan_turn_of_gpu(waiting, rows, blocks, BLOCK, -1.0):
+        for share in plan_gpu_batch(waiting, rows, blocks, BLOCK, -1.0):
             share.job.launch(share.tokens)
         waiting = [job for job in waiting if job.waits]
         turns += 1
@@ -103,7 +103,7 @@ def test_parts_of_a_gpus_turn_have_as_many_blocks_as_calls_are_captured_for():
     st.sampled_from([-1.0, 0.0]),
 )
 def test_turn_of_a_gpu_makes_progress_and_stays_within_its_blocks(lengths, blocks, rows, now):
-    shares = plan_turn_of_gpu(jobs(*lengths), rows, blocks, BLOCK, now)
+    shares = plan_gpu_batch(jobs(*lengths), rows, blocks, BLOCK, now)
     assert 1 <= len(shares) <= rows
     assert shares[0].job.deadline == 0
     assert len({share.job.deadline for share in shares}) == len(shares)

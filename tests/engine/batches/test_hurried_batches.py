@@ -9,8 +9,8 @@ from coded_gpu import Gpu, Part
 from coded_waves import BLOCK, LOST_GPU_TOKEN, PROMPT, FakeClock, OneVoice, chunk, runtime
 
 from cosyvoice_runtime.engine.batches import WaveScheduler, WaveService
-from cosyvoice_runtime.engine.batches.turn import HURRY_S
-from cosyvoice_runtime.engine.runtimes.runtime import HURRIED_BLOCKS, TurnsBeside
+from cosyvoice_runtime.engine.batches.job import HURRY_S
+from cosyvoice_runtime.engine.runtimes.runtime import HURRIED_BLOCKS, ConcurrentNetworks
 
 ROWS = 2
 
@@ -32,11 +32,11 @@ def ended() -> list[str]:
 
 @pytest.fixture
 def scheduler(large, small, ended) -> Iterator[WaveScheduler]:
-    service = WaveService(large, OneVoice(), idle_timeout_s=60.0, beside=[small])
-    first = TurnsBeside(small, ROWS, lambda: small, hurried=True)
+    service = WaveService(large, OneVoice(), idle_timeout_s=60.0, concurrent=[small])
+    first = ConcurrentNetworks(small, ROWS, lambda: small, hurried=True)
     scheduler = WaveScheduler(
         service,
-        runtime(large, 4, on_gpu=True, beside=[first]),
+        runtime(large, 4, on_gpu=True, concurrent=[first]),
         16,
         1.0,
         clock=FakeClock(),
@@ -133,9 +133,9 @@ def test_later_chunk_in_good_time_waits_for_a_turn(begun, large, small, outcomes
 
 
 def test_chunk_hurries_from_the_moment_at_which_its_listener_soon_runs_dry(large, small, outcomes):
-    service = WaveService(large, OneVoice(), idle_timeout_s=60.0, beside=[small])
-    hurried = TurnsBeside(small, ROWS, lambda: small, hurried=True)
-    scheduler = WaveScheduler(service, runtime(large, 4, on_gpu=True, beside=[hurried]), 16, 1.0)
+    service = WaveService(large, OneVoice(), idle_timeout_s=60.0, concurrent=[small])
+    hurried = ConcurrentNetworks(small, ROWS, lambda: small, hurried=True)
+    scheduler = WaveScheduler(service, runtime(large, 4, on_gpu=True, concurrent=[hurried]), 16, 1.0)
     scheduler.submit(chunk("busy", [0]), outcomes.of("busy"))
     assert large.launched(1)
     scheduler.submit(chunk("a", [5], cushion_s=HURRY_S + 0.1), outcomes.of("a"))
@@ -247,18 +247,9 @@ def test_who_has_sound_for_a_while_waits_for_a_turn(busy, large, small, outcomes
 
 
 def test_voice_that_was_given_up_meanwhile_is_not_computed_beside(large, small):
-    service = WaveService(large, OneVoice(), idle_timeout_s=60.0, beside=[small])
+    service = WaveService(large, OneVoice(), idle_timeout_s=60.0, concurrent=[small])
     with small:
-        [outcome] = service.launch([chunk("a", [1], voice_key="new", prompt=PROMPT)], lane=1)()
+        [outcome] = service.launch([chunk("a", [1], voice_key="new", prompt=PROMPT)], worker=1)()
     assert "try again" in str(outcome)
     assert large.open_states == set()
-    service.close()
-
-
-def test_service_without_such_a_lane_opens_nothing(large):
-    service = WaveService(large, OneVoice(), idle_timeout_s=60.0)
-    with pytest.raises(IndexError):
-        service.launch([chunk("a", [1])], lane=1)
-    assert "a" not in service
-    assert large.batches == []
     service.close()

@@ -9,16 +9,12 @@ from coded_waves import BLOCK, chunk, jobs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosyvoice_runtime.engine.batches.turn import (
-    TurnBudget,
-    WaveJob,
-    in_order,
-    plan_turn,
-)
+from cosyvoice_runtime.engine.batches.job import WaveJob
+from cosyvoice_runtime.engine.batches.planner import TokenBudget, in_order, plan_batch
 
 
 def tokens(*lengths: int, budget: int, rows: int = 8) -> list[int]:
-    return [share.tokens for share in plan_turn(jobs(*lengths), rows, budget, BLOCK)]
+    return [share.tokens for share in plan_batch(jobs(*lengths), rows, budget, BLOCK)]
 
 
 def test_everything_goes_at_once_where_there_is_room():
@@ -43,7 +39,7 @@ def test_no_more_rows_than_allowed():
 
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=9), st.integers(1, 2000), st.integers(1, 6))
 def test_turn_makes_progress_and_stays_within_its_budget(lengths, budget, rows):
-    shares = plan_turn(jobs(*lengths), rows, budget, BLOCK)
+    shares = plan_batch(jobs(*lengths), rows, budget, BLOCK)
     assert 1 <= len(shares) <= rows
     assert [share.job.deadline for share in shares] == list(range(len(shares)))
     assert all(share.tokens > 0 or share.job.tokens_left == 0 for share in shares)
@@ -52,20 +48,20 @@ def test_turn_makes_progress_and_stays_within_its_budget(lengths, budget, rows):
 
 
 def test_budget_settles_where_turns_last_as_long_as_they_may():
-    budget = TurnBudget(limit_s=0.2, least_tokens=BLOCK)
+    budget = TokenBudget(limit_s=0.2, least_tokens=BLOCK)
     for _ in range(10):
         budget.learn(budget.tokens, seconds=0.05 + budget.tokens * 0.001)
     assert 100 <= budget.tokens <= 200
 
 
 def test_slow_machine_gets_single_blocks():
-    budget = TurnBudget(limit_s=0.2, least_tokens=BLOCK)
+    budget = TokenBudget(limit_s=0.2, least_tokens=BLOCK)
     budget.learn(100, seconds=2.0)
     assert budget.tokens == BLOCK
 
 
 def test_small_turns_teach_nothing_about_large_ones():
-    budget = TurnBudget(limit_s=0.2, least_tokens=BLOCK)
+    budget = TokenBudget(limit_s=0.2, least_tokens=BLOCK)
     budget.learn(25, 0.01)
     for _ in range(10):
         budget.learn(5, 0.01)

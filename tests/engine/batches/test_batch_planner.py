@@ -12,11 +12,11 @@ from coded_waves import BLOCK, CodedWaves, chunk, runtime
 from spoken import chunks_of, prompt_tensors, speech_tokens
 
 from cosyvoice_runtime.engine.batches import open_router
-from cosyvoice_runtime.engine.batches.lane import jobs_of, lanes_of
-from cosyvoice_runtime.engine.batches.service import Speaker
-from cosyvoice_runtime.engine.batches.turn import LaunchedTurn, Share, WaveJob
-from cosyvoice_runtime.engine.batches.turn_planner import LOOK_S, TurnPlanner
-from cosyvoice_runtime.engine.runtimes.runtime import TurnsBeside
+from cosyvoice_runtime.engine.batches.job import LaunchedBatch, Share, WaveJob
+from cosyvoice_runtime.engine.batches.planner import LOOK_S, BatchPlanner
+from cosyvoice_runtime.engine.batches.utterances import Speaker
+from cosyvoice_runtime.engine.batches.worker import workers_of
+from cosyvoice_runtime.engine.runtimes.runtime import ConcurrentNetworks
 from cosyvoice_runtime.gpu.partitions.shared_gpu import SoleUse
 from cosyvoice_runtime.metrics import Metrics
 
@@ -63,14 +63,14 @@ def names(jobs) -> list[str]:
     return [each.chunk.utterance_id for each in jobs]
 
 
-def planner(gpu: SoleUse | None = None, openings: Full | None = None, on_gpu: bool = True) -> TurnPlanner:
-    return TurnPlanner(lanes(), gpu or SoleUse(), on_gpu, BLOCK, TURN_S, openings, speakers)
+def planner(gpu: SoleUse | None = None, openings: Full | None = None, on_gpu: bool = True) -> BatchPlanner:
+    return BatchPlanner(lanes(), gpu or SoleUse(), on_gpu, BLOCK, TURN_S, openings, speakers)
 
 
 def lanes():
     """One for turns, one for two hurried chunks."""
-    beside = TurnsBeside(CodedWaves(), 2, ExitStack, hurried=True)
-    return lanes_of(runtime(CodedWaves(), 4, beside=[beside]), turns_at_once=1)
+    beside = ConcurrentNetworks(CodedWaves(), 2, ExitStack, hurried=True)
+    return workers_of(runtime(CodedWaves(), 4, concurrent=[beside]), at_once=1)
 
 
 def speakers() -> list[Speaker]:
@@ -78,10 +78,10 @@ def speakers() -> list[Speaker]:
     return [Speaker(name, number, pages=1, lost_pages=0) for number, name in enumerate(names)]
 
 
-def divided(planner: TurnPlanner, jobs, new=(), ends=False):
+def divided(planner: BatchPlanner, jobs, new=(), ends=False):
     """Whom the lane for turns may have, and for how long."""
-    found, again_s = planner.divided(jobs, new, 3, NOW, ends)
-    return sorted(names(jobs_of(planner._lanes[0], found))), again_s
+    found, again_s = planner.assign(jobs, new, 3, NOW, ends)
+    return sorted(names(found.get(planner._workers[0], []))), again_s
 
 
 def test_who_finds_no_pages_waits_and_looks_again():
@@ -103,7 +103,7 @@ def test_somebody_has_to_go_on_where_nothing_is_under_way():
     openings = Full()
     plan = planner(openings=openings)
     divided(plan, [job("old")])
-    plan._lanes[1].pace.launched(None, NOW, NOW)
+    plan._workers[1].pace.launched(None, NOW, NOW)
     divided(plan, [job("old")])
     assert openings.idle == [True, False]
 
@@ -117,15 +117,15 @@ def test_at_the_end_nobody_waits_for_pages():
 
 def test_hurried_chunks_that_find_no_row_in_their_lane_may_have_the_other():
     plan, now_due = planner(), [job(name) for name in "abc"]
-    busy = plan._lanes[0]
+    busy = plan._workers[0]
     busy.pace.launched(None, NOW, NOW)
-    found, _ = plan.divided([*now_due, job("rich", RICH_S)], (), 3, NOW)
-    assert [sorted(names(each)) for _, each in found] == [["a", "b", "c"], ["c", "rich"]]
+    found, _ = plan.assign([*now_due, job("rich", RICH_S)], (), 3, NOW)
+    assert [sorted(names(each)) for each in found.values()] == [["a", "b", "c"], ["c", "rich"]]
 
 
 def test_new_voice_has_a_turn_of_its_own_in_lane_0_alone():
     plan = planner()
-    turns, hurried = plan._lanes
+    turns, hurried = plan._workers
     new, known = job("new", position=0), job("known")
     new.needs_voice = True
     assert names(share.job for share in plan.shares(turns, [new, known], NOW)) == ["new"]
@@ -145,14 +145,14 @@ def test_where_pages_are_short_a_gpu_speaks_to_the_end_in_the_order_of_coming(on
 
 def test_turns_of_all_but_hurried_chunks_and_new_voices_teach_how_long_they_may_be():
     plan = planner(on_gpu=False)
-    turns, hurried = plan._lanes
+    turns, hurried = plan._workers
 
     def next_tokens() -> int:
         [share] = plan.shares(turns, [job("long", tokens=9 * BLOCK)], NOW)
         return share.tokens
 
-    def launched(of_new_voice: bool = False) -> LaunchedTurn:
-        return LaunchedTurn(
+    def launched(of_new_voice: bool = False) -> LaunchedBatch:
+        return LaunchedBatch(
             plan.shares(turns, [job("long", tokens=9 * BLOCK)], NOW), list, of_new_voice, ExitStack()
         )
 
@@ -166,7 +166,7 @@ def test_turns_of_all_but_hurried_chunks_and_new_voices_teach_how_long_they_may_
 
 def test_while_turns_are_long_those_come_along_who_would_run_dry_before_the_next_ends():
     plan = planner()
-    turns, _ = plan._lanes
+    turns, _ = plan._workers
     cushions_s = {"first": 1.0, "short": 0.6, "c": 10.0, "d": 10.0, "e": 10.0}
     waiting = [
         job(name, cushion_s, tokens=BLOCK if name == "short" else 2 * BLOCK)
@@ -177,7 +177,7 @@ def test_while_turns_are_long_those_come_along_who_would_run_dry_before_the_next
         return names(share.job for share in plan.shares(turns, waiting, NOW))
 
     assert taken() == ["first", "c", "d", "e"]
-    plan.learn(turns, LaunchedTurn([Share(waiting[0], 2 * BLOCK)], list, False, ExitStack()), 0.35)
+    plan.learn(turns, LaunchedBatch([Share(waiting[0], 2 * BLOCK)], list, False, ExitStack()), 0.35)
     assert taken() == ["first", "short", "c", "d"]
 
 

@@ -32,7 +32,7 @@ def scheduler(gpu, outcomes, ended) -> Iterator[WaveScheduler]:
     service = WaveService(gpu, OneVoice(), idle_timeout_s=60.0)
     scheduler = WaveScheduler(
         service,
-        runtime(gpu, 1, on_gpu=True, turns_at_once=2),
+        runtime(gpu, 1, on_gpu=True, batches_at_once=2),
         16,
         1e-6,
         clock=FakeClock(),
@@ -139,8 +139,8 @@ def test_scheduler_that_closes_does_not_wait_for_a_thread_that_has_died(gpu, out
 
     service = WaveService(gpu, OneVoice(), idle_timeout_s=60.0)
     scheduler = WaveScheduler(
-        service, runtime(gpu, 1, on_gpu=True, turns_at_once=2), 16, 1.0,
-        on_turn=fails, clock=FakeClock(), end_process=ended.append,
+        service, runtime(gpu, 1, on_gpu=True, batches_at_once=2), 16, 1.0,
+        on_batch=fails, clock=FakeClock(), end_process=ended.append,
     )  # fmt: skip
     for name in "abc":
         scheduler.submit(chunk(name, [1], last=True), outcomes.of(name))
@@ -166,7 +166,7 @@ def test_gpu_is_held_from_a_turns_launch_to_its_end(gpu, outcomes):
 
     service = WaveService(gpu, OneVoice(), idle_timeout_s=60.0)
     scheduler = WaveScheduler(
-        service, runtime(gpu, 1, on_gpu=True, turns_at_once=2), 16, 1.0, Held(), clock=FakeClock()
+        service, runtime(gpu, 1, on_gpu=True, batches_at_once=2), 16, 1.0, Held(), clock=FakeClock()
     )
     for turn, name in enumerate("abc"):
         scheduler.submit(chunk(name, [1], last=True), outcomes.of(name))

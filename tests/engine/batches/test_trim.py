@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from cosyvoice_runtime.engine.batches import Usage
-from cosyvoice_runtime.engine.batches.crowd import Crowd
+from cosyvoice_runtime.engine.batches.memory import Trim
 
 NOBODY = Usage(0, 0, 0, 0, {}, 0, 0)
 TIMEOUT_S = 60
 
 
-def looks(crowd: Crowd, *utterances: int, scheduler: int = 0) -> None:
+def looks(crowd: Trim, *utterances: int, scheduler: int = 0) -> None:
     for count in utterances:
         crowd.look(scheduler, replace(NOBODY, utterances=count))
 
@@ -22,7 +22,7 @@ def looks(crowd: Crowd, *utterances: int, scheduler: int = 0) -> None:
 @pytest.mark.parametrize("utterances", [(2, 0), (1, 2, 1, 0), (5, 0, 0, 0), (3, 0, 1, 0)])
 def test_a_crowd_that_has_gone_is_noticed_once(utterances):
     gone = queue.Queue()
-    crowd = Crowd(lambda: gone.put(1), quiet_s=0)
+    crowd = Trim(lambda: gone.put(1), quiet_s=0)
     looks(crowd, *utterances)
     assert gone.get(timeout=TIMEOUT_S)
     looks(crowd, 0, 1, 0, 2)
@@ -34,7 +34,7 @@ def test_a_crowd_that_has_gone_is_noticed_once(utterances):
 @pytest.mark.parametrize("utterances", [(0, 0), (2, 1, 2, 1), (4, 0, 1)])
 def test_nothing_is_waited_for_while_somebody_speaks_or_before_anybody_has(utterances):
     gone = []
-    crowd = Crowd(lambda: gone.append(1), quiet_s=1e6)
+    crowd = Trim(lambda: gone.append(1), quiet_s=1e6)
     looks(crowd, *utterances)
     assert gone == []
     assert crowd._timer is None
@@ -42,7 +42,7 @@ def test_nothing_is_waited_for_while_somebody_speaks_or_before_anybody_has(utter
 
 @pytest.mark.parametrize(("utterances", "quiet_s"), [((1, 0, 1, 0), 2e6), ((1, 0, 2, 0), 1e6)])
 def test_after_one_at_a_time_quiet_must_last_longer(utterances, quiet_s):
-    crowd = Crowd(lambda: None, quiet_s=1e6, lone_quiet_s=2e6)
+    crowd = Trim(lambda: None, quiet_s=1e6, lone_quiet_s=2e6)
     looks(crowd, *utterances)
     assert crowd._timer.interval == quiet_s
     crowd.close()
@@ -50,14 +50,14 @@ def test_after_one_at_a_time_quiet_must_last_longer(utterances, quiet_s):
 
 def test_single_ones_are_followed_by_quiet_too():
     gone = queue.Queue()
-    crowd = Crowd(lambda: gone.put(1), quiet_s=1e6, lone_quiet_s=0)
+    crowd = Trim(lambda: gone.put(1), quiet_s=1e6, lone_quiet_s=0)
     looks(crowd, 1, 0)
     assert gone.get(timeout=TIMEOUT_S)
 
 
 def test_one_with_each_of_two_schedulers_is_a_crowd_that_has_gone_with_both():
     gone = queue.Queue()
-    crowd = Crowd(lambda: gone.put(1), quiet_s=0)
+    crowd = Trim(lambda: gone.put(1), quiet_s=0)
     looks(crowd, 1, scheduler=0)
     looks(crowd, 1, 0, scheduler=1)
     assert crowd._timer is None
@@ -67,7 +67,7 @@ def test_one_with_each_of_two_schedulers_is_a_crowd_that_has_gone_with_both():
 
 def test_a_crowd_whose_quiet_somebody_interrupts_is_not_forgotten():
     gone = queue.Queue()
-    crowd = Crowd(lambda: gone.put(1), quiet_s=1e6)
+    crowd = Trim(lambda: gone.put(1), quiet_s=1e6)
     looks(crowd, 2, 0)
     interrupted = crowd._timer
     looks(crowd, 1)
@@ -78,7 +78,7 @@ def test_a_crowd_whose_quiet_somebody_interrupts_is_not_forgotten():
 
 
 def test_utterances_that_begin_and_end_in_one_turn_count_too():
-    crowd = Crowd(lambda: None, quiet_s=1e6, lone_quiet_s=2e6)
+    crowd = Trim(lambda: None, quiet_s=1e6, lone_quiet_s=2e6)
     timers = []
     for opened in (1, 1, 2, 5):
         crowd.look("cpu", replace(NOBODY, voice_hits=opened - 1, voice_misses=1))
@@ -91,7 +91,7 @@ def test_utterances_that_begin_and_end_in_one_turn_count_too():
 
 def test_nothing_is_done_after_the_end():
     gone = []
-    crowd = Crowd(lambda: gone.append(1), quiet_s=1e6)
+    crowd = Trim(lambda: gone.append(1), quiet_s=1e6)
     looks(crowd, 2, 0)
     waiting = crowd._timer
     crowd.close()
@@ -103,7 +103,7 @@ def test_nothing_is_done_after_the_end():
 
 def test_a_timer_that_rings_after_somebody_has_come_does_nothing():
     gone = []
-    crowd = Crowd(lambda: gone.append(1), quiet_s=1e6)
+    crowd = Trim(lambda: gone.append(1), quiet_s=1e6)
     looks(crowd, 2, 0, 1)
     crowd._ring()
     assert gone == []

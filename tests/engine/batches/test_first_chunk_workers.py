@@ -10,9 +10,9 @@ from coded_gpu import Gpu, Part
 from coded_waves import OneVoice, chunk, runtime
 
 from cosyvoice_runtime.engine.batches import WaveScheduler, WaveService
-from cosyvoice_runtime.engine.batches.lane import TurnLane
-from cosyvoice_runtime.engine.batches.turn import HURRY_S
-from cosyvoice_runtime.engine.runtimes.runtime import TurnsBeside
+from cosyvoice_runtime.engine.batches.job import HURRY_S
+from cosyvoice_runtime.engine.batches.worker import Worker
+from cosyvoice_runtime.engine.runtimes.runtime import ConcurrentNetworks
 from cosyvoice_runtime.gpu.partitions.shared_gpu import SoleUse
 from eventually import eventually
 
@@ -49,11 +49,11 @@ class Lanes:
         self.hurried, self.first = Part(self.turns), Part(self.turns)
         self.speech_lm = SpeechLM()
         beside = [self.hurried, self.first]
-        service = WaveService(self.turns, OneVoice(), idle_timeout_s=60.0, beside=beside)
+        service = WaveService(self.turns, OneVoice(), idle_timeout_s=60.0, concurrent=beside)
         self.scheduler = WaveScheduler(
-            service, runtime(self.turns, 4, on_gpu=True, beside=[
-                TurnsBeside(self.hurried, ROWS, lambda: self.hurried, hurried=True),
-                TurnsBeside(self.first, ROWS, lambda: self.first, hurried=True),
+            service, runtime(self.turns, 4, on_gpu=True, concurrent=[
+                ConcurrentNetworks(self.hurried, ROWS, lambda: self.hurried, hurried=True),
+                ConcurrentNetworks(self.first, ROWS, lambda: self.first, hurried=True),
             ]), 16, 1.0, self.speech_lm,
         )  # fmt: skip
 
@@ -109,7 +109,7 @@ def test_steps_are_told_of_a_first_chunk_that_is_not_the_most_urgent_of_its_turn
     busy.scheduler.submit(chunk("b", [4], 1), outcomes.of("more of b"))
     busy.scheduler.submit(chunk("d", [5]), outcomes.of("d"))
     told = len(busy.speech_lm.alone)
-    eventually(lambda: not any("b" in lane.names for lane in busy.scheduler._lanes))
+    eventually(lambda: not any("b" in lane.utterances for lane in busy.scheduler._workers))
     busy.hurried.turns[0].set()
     assert busy.hurried.launched(2)
     busy.end()
@@ -124,7 +124,7 @@ def test_steps_go_on_if_a_first_chunk_can_not_be_launched_beside_them(lanes, out
     def fails(*_: object) -> None:
         raise RuntimeError("told to fail")
 
-    monkeypatch.setattr(TurnLane, "begin", fails)
+    monkeypatch.setattr(Worker, "begin", fails)
     lanes.scheduler.submit(chunk("a", [1]), outcomes.of("a"))
     assert outcomes.wait(1)
     monkeypatch.undo()

@@ -10,8 +10,8 @@ from coded_waves import FakeClock
 from spoken import alone, chunks_of, prompt_tensors, speech_tokens
 
 from cosyvoice_runtime.engine.batches import VoiceCache, WaveService
-from cosyvoice_runtime.engine.batches.page_giving import SILENT_S
-from cosyvoice_runtime.engine.batches.usual_pages import UsualPages
+from cosyvoice_runtime.engine.batches.pages import SILENT_S
+from cosyvoice_runtime.engine.batches.voices import UsualPages
 from cosyvoice_runtime.settings import Token2WavSettings
 
 TOLERANCE = 2e-3
