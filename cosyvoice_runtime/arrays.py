@@ -21,7 +21,7 @@ def as_arrays(tensors: Mapping[str, Any]) -> dict[str, Array]:
 
 
 def within(weights: Mapping[str, Array], prefix: str) -> dict[str, Array]:
-    """Those whose names begin so, without it."""
+    """Weights whose names begin with a prefix, named without it."""
     return {name.removeprefix(prefix): array for name, array in weights.items() if name.startswith(prefix)}
 
 

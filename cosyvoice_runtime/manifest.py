@@ -94,7 +94,8 @@ def stale_reasons(directory: str | Path, wanted: Manifest) -> list[str]:
 
 
 def require_current(directory: str | Path, wanted: Manifest) -> None:
-    """
+    """Refuse an engine that is not the wanted one.
+
     Raises:
         EngineFileError: the engine is missing, or was built from something else; says from what.
     """

@@ -89,7 +89,7 @@ def check_reference(audio: Audio) -> None:
 
 
 def _duration(audio: Audio) -> str:
-    """In seconds, or in samples where rounding would leave nothing or hide what is wrong."""
+    """The duration in seconds, or in samples where rounding would leave nothing or hide what is wrong."""
     seconds = round(audio.seconds, 2)
     if not seconds or MIN_SECONDS <= seconds <= MAX_SECONDS:
         count = len(audio.samples)

@@ -17,12 +17,12 @@ from cosyvoice_runtime.checkpoint.layout import Layout, Part
 
 
 def load_tensors(layout: Layout, part: Part, config: ModelConfig) -> dict[str, Tensor]:
-    """As :func:`cosyvoice_runtime.checkpoint.tensors.load_tensors`."""
+    """Load a network's tensors as :func:`cosyvoice_runtime.checkpoint.tensors.load_tensors` does."""
     return all_as_torch(tensors.load_tensors(layout, part, config))
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """As :func:`cosyvoice_runtime.checkpoint.tensors.read_tensors`."""
+    """Read a file's tensors as :func:`cosyvoice_runtime.checkpoint.tensors.read_tensors` does."""
     return all_as_torch(tensors.read_tensors(path))
 
 
@@ -33,7 +33,7 @@ def all_as_torch(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
 
 
 def as_torch(array: Array) -> Tensor:
-    """The same numbers, not copied."""
+    """A tensor in the memory of the array."""
     if array.dtype == ml_dtypes.bfloat16:  # which torch does not know from numpy
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)

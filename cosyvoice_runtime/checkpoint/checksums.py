@@ -83,7 +83,7 @@ def require_checksum(directory: Path, name: str) -> None:
 
 
 def damages(directory: Path, required: Iterable[str]) -> list[str]:
-    """What keeps files from being those that were listed, a sentence each.
+    """List what keeps files from being those of the list, a sentence each.
 
     Args:
         required: names that must be there and be listed, relative to the directory.

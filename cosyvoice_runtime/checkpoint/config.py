@@ -62,7 +62,7 @@ class VocoderConfig:
         return True
 
     def upsampling_shape(self, stage: int) -> tuple[int, int, int]:
-        """Of the weight of a transposed convolution: ``[in, out, kernel]``."""
+        """Shape of the weight of a transposed convolution: ``[in, out, kernel]``."""
         channels = self.base_channels >> stage
         return channels, channels // 2, self.upsample_kernels[stage]
 
@@ -91,7 +91,7 @@ class CausalVocoderConfig(VocoderConfig):
         return False
 
     def upsampling_shape(self, stage: int) -> tuple[int, int, int]:
-        """Of the weight of an ordinary convolution: ``[out, in, kernel]``."""
+        """Shape of the weight of an ordinary convolution: ``[out, in, kernel]``."""
         channels = self.base_channels >> stage
         return channels // 2, channels, self.upsample_kernels[stage]
 

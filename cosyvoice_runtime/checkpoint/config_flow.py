@@ -83,7 +83,7 @@ class DiTConfig:
 
     @property
     def inner_width(self) -> int:
-        """Of all heads together."""
+        """Width of all heads together."""
         return self.num_heads * self.head_dim
 
 
@@ -110,7 +110,7 @@ class ResamplingEstimatorConfig:
 
     in_channels: int
     channels: tuple[int, ...]
-    """Of each level, the outermost first."""
+    """Channels of each level, the outermost first."""
     num_heads: int
     head_dim: int
     blocks_per_stage: int
@@ -157,7 +157,7 @@ class FlowConfig:
     cfg_rate: float
     """Classifier-free guidance: velocity = (1 + rate) * conditioned - rate * unconditioned."""
     encoder: EncoderConfig | LookAheadConfig | RegulatedEncoderConfig
-    """What comes before the estimator."""
+    """The network before the estimator."""
     estimator: EstimatorConfig | DiTConfig | ResamplingEstimatorConfig
 
     @property

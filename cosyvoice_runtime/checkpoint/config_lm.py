@@ -7,7 +7,7 @@ from dataclasses import dataclass
 WHOLE_TEXTS = (0, 0)
 """``mix_ratio`` of a speech LM that was not trained on text between speech."""
 LAYER_NORM_EPS = 1e-12
-"""Of the norms of :class:`TransformerLMConfig`, fixed in the published code."""
+"""Epsilon of the norms of :class:`TransformerLMConfig`, fixed in the published code."""
 TOKEN_RATE = 50
 """Speech tokens per second of :class:`TransformerLMConfig`."""
 CONTROL_ROWS = 200

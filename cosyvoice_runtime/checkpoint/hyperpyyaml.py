@@ -22,7 +22,7 @@ from cosyvoice_runtime.errors import CheckpointError, shorten
 MAX_BYTES = 1 << 20
 """The published file has about 8 kB."""
 UNREADABLE = (yaml.YAMLError, ValueError, LookupError, ArithmeticError, AttributeError, RecursionError)
-"""What PyYAML raises for text that its tags say is something else, such as a date with a month 99."""
+"""Errors of PyYAML for text that its tags say is something else, such as a date with a month 99."""
 MAX_NUMBER = 1e12
 """No size in a configuration is larger; stops chains of multiplications."""
 

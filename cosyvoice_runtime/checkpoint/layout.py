@@ -1,4 +1,4 @@
-"""Where the files of a published directory lie."""
+"""Paths of the files of a published directory."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Layout:
         return [name for name in read_files() if (self.directory / name).is_file()]
 
     def missing(self) -> list[str]:
-        """What a checkpoint of the family must have, or ``SHA256SUMS`` lists, and is not there.
+        """List missing files: those that a checkpoint of the family must have, and those in ``SHA256SUMS``.
 
         Weights, which come in one of two formats, are named as ``llm.safetensors or llm.pt``.
 

@@ -22,12 +22,12 @@ def control_table(config: SpeechLMConfig, tensors: Mapping[str, T]) -> T:
 
 
 def head_bias(config: SpeechLMConfig, tensors: Mapping[str, T]) -> T:
-    """Of the output head, ``[speech_rows]``; zeros where it has none, for programs that add one."""
+    """Bias of the output head, ``[speech_rows]``; zeros where it has none, for programs that add one."""
     return tensors["llm_decoder.bias"] if config.head_bias else tensors["llm_decoder.weight"][:, 0] * 0
 
 
 Join = Callable[[list[T]], T]
-"""Of rows: ``torch.cat`` or ``numpy.concatenate``."""
+"""Joins tensors by rows: ``torch.cat`` or ``numpy.concatenate``."""
 
 BACKBONE = "llm.model.model"
 
@@ -70,12 +70,13 @@ KIND = "kind"
 
 
 def recorded(config: SpeechLMConfig) -> dict[str, Any]:
-    """What :func:`read_recorded` reads back, as JSON holds it."""
+    """The record of a configuration in JSON, which :func:`read_recorded` reads back."""
     return {KIND: type(config).__name__, **asdict(config)}
 
 
 def read_recorded(record: Mapping[str, Any]) -> SpeechLMConfig:
-    """
+    """Read the configuration out of a record.
+
     Raises:
         CheckpointError: it is no record of :func:`recorded`.
     """

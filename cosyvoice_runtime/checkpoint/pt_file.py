@@ -16,22 +16,22 @@ MAX_PICKLE_BYTES = 16 << 20
 """Names and shapes of a checkpoint take some ten thousand."""
 MAX_RECORDS = 100_000
 OLD_FORM = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
-"""How torch before 1.6 began its files: a pickled magic number."""
+"""Beginning of files of torch before 1.6: a pickled magic number."""
 ENCRYPTED = 1
 """Bit of a record's flags (PKWARE's APPNOTE.TXT, 4.4.4)."""
 LOCAL_HEADER_BYTES = 30
-"""Before a record's name (PKWARE's APPNOTE.TXT, 4.3.7)."""
+"""Length of what stands before a record's name (PKWARE's APPNOTE.TXT, 4.3.7)."""
 
 
 class Record(NamedTuple):
-    """Where a record's bytes lie in the file."""
+    """Position of a record's bytes in the file."""
 
     start: int
     size: int
 
 
 def read_pt(path: Path) -> Any:
-    """What was saved, with arrays in place of tensors: mapped memory, whose change changes no file.
+    """Read what was saved, with arrays in place of tensors: mapped memory, whose change changes no file.
 
     Objects that are neither tensors nor containers are :class:`Skipped` in it.
 

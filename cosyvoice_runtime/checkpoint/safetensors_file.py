@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 LENGTH_BYTES = 8
-"""Of the header, before it (safetensors' README)."""
+"""Bytes of the header's length, which precedes it (safetensors' README)."""
 DTYPES: dict[str, np.dtype[Any]] = {
     "F64": np.dtype(np.float64),
     "F32": np.dtype(np.float32),

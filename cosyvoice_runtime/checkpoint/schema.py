@@ -6,7 +6,7 @@ from itertools import accumulate
 from operator import mul
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig, VocoderConfig
-from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
+from cosyvoice_runtime.checkpoint.config_flow import EncoderConfig, FlowConfig
 from cosyvoice_runtime.checkpoint.config_lm import RelativeEncoderConfig, SpeechLMConfig, TransformerLMConfig
 from cosyvoice_runtime.checkpoint.layout import Part
 from cosyvoice_runtime.families import flow_parts, load, speech_lm_parts
@@ -33,7 +33,7 @@ def prefixed(prefix: str, schema: Schema) -> Schema:
 
 
 ENCODER_NORMS, DECODER_NORMS = ("norm_mha", "norm_ff"), ("norm1", "norm2")
-"""What the norms before attention and feed-forward are called."""
+"""Names of the norms before attention and feed-forward."""
 
 
 def qwen2_lm_schema(config: SpeechLMConfig) -> Schema:
@@ -90,11 +90,12 @@ def relative_stack(config: RelativeEncoderConfig, norms: tuple[str, str]) -> Sch
         **norm("after_norm", width),
     }
     for layer in range(config.num_layers):
-        schema |= prefixed(f"encoders.{layer}", _relative_layer(config, norms))
+        schema |= prefixed(f"encoders.{layer}", relative_layer(config, norms))
     return schema
 
 
-def _relative_layer(config: RelativeEncoderConfig, norms: tuple[str, str]) -> Schema:
+def relative_layer(config: RelativeEncoderConfig | EncoderConfig, norms: tuple[str, str]) -> Schema:
+    """One layer; ``norms`` are the names of its norms in the order of the file."""
     width = config.width
     return {
         "self_attn.pos_bias_u": (config.num_heads, config.head_dim),

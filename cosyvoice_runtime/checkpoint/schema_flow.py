@@ -19,12 +19,14 @@ from cosyvoice_runtime.checkpoint.schema import (
     linear,
     norm,
     prefixed,
+    relative_layer,
     relative_stack,
 )
 
+CONFORMER_NORMS = ("norm_ff", "norm_mha")
 TIME_SINUSOID = 256
 POSITION_KERNEL, POSITION_GROUPS = 31, 16
-"""Of the two convolutions that tell the estimator about positions."""
+"""Sizes of the two convolutions that tell the estimator about positions."""
 REGULATOR_LAYERS = 4
 """Convolutions of the length regulator before its last, at every third place (norm, activation between)."""
 
@@ -49,67 +51,33 @@ def _conformer(config: EncoderConfig, flow: FlowConfig) -> Schema:
         **norm("up_embed.out.1", width),
     }
     for layer in range(config.num_layers):
-        schema |= prefixed(f"encoders.{layer}", _conformer_layer(config))
+        schema |= prefixed(f"encoders.{layer}", relative_layer(config, CONFORMER_NORMS))
     for layer in range(config.num_up_layers):
-        schema |= prefixed(f"up_encoders.{layer}", _conformer_layer(config))
+        schema |= prefixed(f"up_encoders.{layer}", relative_layer(config, CONFORMER_NORMS))
     return schema
-
-
-def _conformer_layer(config: EncoderConfig) -> Schema:
-    width = config.width
-    return {
-        "self_attn.pos_bias_u": (config.num_heads, config.head_dim),
-        "self_attn.pos_bias_v": (config.num_heads, config.head_dim),
-        **linear("self_attn.linear_q", width, width),
-        **linear("self_attn.linear_k", width, width),
-        **linear("self_attn.linear_v", width, width),
-        **linear("self_attn.linear_out", width, width),
-        "self_attn.linear_pos.weight": (width, width),
-        **linear("feed_forward.w_1", config.feed_forward_width, width),
-        **linear("feed_forward.w_2", width, config.feed_forward_width),
-        **norm("norm_ff", width),
-        **norm("norm_mha", width),
-    }
 
 
 def estimator_schema(config: EstimatorConfig, flow: FlowConfig) -> Schema:
     width = config.channels
+    level = LevelConfig(width, config.num_heads, config.head_dim)
     schema = {
         **linear("time_mlp.linear_1", config.time_width, config.in_channels),
         **linear("time_mlp.linear_2", config.time_width, config.time_width),
-        **prefixed("down_blocks.0", _stage(config, config.in_channels)),
+        **prefixed("down_blocks.0", _level(config, level, config.in_channels, 2)),
         **convolution("down_blocks.0.2", width, width, 3),
     }
     for stage in range(config.num_mid_stages):
-        schema |= prefixed(f"mid_blocks.{stage}", _stage(config, width))
+        schema |= prefixed(f"mid_blocks.{stage}", _level(config, level, width, 2))
     return schema | {
-        **prefixed("up_blocks.0", _stage(config, 2 * width)),
+        **prefixed("up_blocks.0", _level(config, level, 2 * width, 2)),
         **convolution("up_blocks.0.2", width, width, 3),
-        **convolution("final_block.block.0", width, width, 3),
-        **norm("final_block.block.2", width),
+        **prefixed("final_block", _block(width, width, 2)),
         **convolution("final_proj", flow.mel_bins, width, 1),
     }
 
 
-def _stage(config: EstimatorConfig, in_channels: int) -> Schema:
-    """A residual convolution block ``0`` and the transformer blocks ``1.*``."""
-    width = config.channels
-    schema = {
-        **linear("0.mlp.1", width, config.time_width),
-        **convolution("0.block1.block.0", width, in_channels, 3),
-        **norm("0.block1.block.2", width),
-        **convolution("0.block2.block.0", width, width, 3),
-        **norm("0.block2.block.2", width),
-        **convolution("0.res_conv", width, in_channels, 1),
-    }
-    level = LevelConfig(width, config.num_heads, config.head_dim)
-    for block in range(config.blocks_per_stage):
-        schema |= prefixed(f"1.{block}", transformer_block(level))
-    return schema
-
-
 def look_ahead_schema(config: LookAheadConfig, flow: FlowConfig) -> Schema:
-    """What comes before the estimator."""
+    """Tensors before the estimator."""
     width, channels = flow.token_width, config.channels
     return {
         **convolution("pre_lookahead_layer.conv1", channels, width, flow.lookahead_tokens + 1),
@@ -151,7 +119,7 @@ def _dit_block(config: DiTConfig) -> Schema:
 
 
 def regulated_encoder_schema(config: RegulatedEncoderConfig, flow: FlowConfig) -> Schema:
-    """What comes before the estimator: encoder, projection and length regulator."""
+    """Tensors before the estimator: encoder, projection and length regulator."""
     bins = flow.mel_bins
     schema = {
         **prefixed("encoder", relative_stack(config, ENCODER_NORMS)),
@@ -171,40 +139,43 @@ def resampling_estimator_schema(config: ResamplingEstimatorConfig, flow: FlowCon
     }
     last = len(config.channels) - 1
     for stage, (inputs, outputs) in enumerate(config.down_stages):
-        schema |= prefixed(f"down_blocks.{stage}", _level(config, inputs, outputs))
+        schema |= prefixed(f"down_blocks.{stage}", _level(config, config.level(outputs), inputs, 1))
         name = f"down_blocks.{stage}.2" + ("" if stage == last else ".conv")
         schema |= convolution(name, outputs, outputs, 3)
     for stage in range(config.num_mid_stages):
         width = config.channels[-1]
-        schema |= prefixed(f"mid_blocks.{stage}", _level(config, width, width))
+        schema |= prefixed(f"mid_blocks.{stage}", _level(config, config.level(width), width, 1))
     for stage, (inputs, outputs) in enumerate(config.up_stages):
-        schema |= prefixed(f"up_blocks.{stage}", _level(config, inputs, outputs))
+        schema |= prefixed(f"up_blocks.{stage}", _level(config, config.level(outputs), inputs, 1))
         if stage == last:
             schema |= convolution(f"up_blocks.{stage}.2", outputs, outputs, 3)
         else:
             schema |= convolution(f"up_blocks.{stage}.2.conv", outputs, outputs, 4)
     width = config.channels[0]
     return schema | {
-        **prefixed("final_block", _block(width, width)),
+        **prefixed("final_block", _block(width, width, 1)),
         **convolution("final_proj", flow.mel_bins, width, 1),
     }
 
 
-def _level(config: ResamplingEstimatorConfig, inputs: int, outputs: int) -> Schema:
+def _level(
+    config: EstimatorConfig | ResamplingEstimatorConfig, level: LevelConfig, inputs: int, norm_place: int
+) -> Schema:
     """A residual convolution block ``0`` and the transformer blocks ``1.*``."""
+    outputs = level.channels
     schema = {
         **linear("0.mlp.1", outputs, config.time_width),
-        **prefixed("0.block1", _block(inputs, outputs)),
-        **prefixed("0.block2", _block(outputs, outputs)),
+        **prefixed("0.block1", _block(inputs, outputs, norm_place)),
+        **prefixed("0.block2", _block(outputs, outputs, norm_place)),
         **convolution("0.res_conv", outputs, inputs, 1),
     }
     for block in range(config.blocks_per_stage):
-        schema |= prefixed(f"1.{block}", transformer_block(config.level(outputs)))
+        schema |= prefixed(f"1.{block}", transformer_block(level))
     return schema
 
 
-def _block(inputs: int, outputs: int) -> Schema:
-    return {**convolution("block.0", outputs, inputs, 3), **norm("block.1", outputs)}
+def _block(inputs: int, outputs: int, norm_place: int) -> Schema:
+    return {**convolution("block.0", outputs, inputs, 3), **norm(f"block.{norm_place}", outputs)}
 
 
 def transformer_block(config: LevelConfig) -> Schema:

@@ -96,9 +96,27 @@ def arguments(key: str, node: Any, class_name: str) -> dict[str, Any]:
     return node.arguments
 
 
-def unwrapped(node: Any) -> Any:
-    """``cfm_params`` is published as ``!new:omegaconf.DictConfig`` with its dictionary under ``content``."""
-    return node.arguments["content"] if isinstance(node, Tagged) else node
+def read_sections(tree: Mapping[str, Any], classes: Mapping[str, tuple[str, str]]) -> dict[str, Section]:
+    """Constructor arguments of the published classes by section, references resolved.
+
+    Args:
+        tree: content of the configuration file.
+        classes: place of each section (``flow.decoder``), after that of what it lies in, and its class.
+
+    Raises:
+        CheckpointError: a section is missing or of another class.
+    """
+    resolve = hyperpyyaml.Resolver(tree).resolve
+    found: dict[str, dict[str, Any]] = {}
+    for place, class_name in classes.values():
+        outer, _, key = place.rpartition(".")
+        node = found[outer].get(key) if outer else resolve(tree.get(key))
+        found[place] = arguments(place, node, class_name)
+    flow_matching = found["flow.decoder"]
+    parameters = flow_matching.get("cfm_params")
+    if isinstance(parameters, Tagged):  # published as !new:omegaconf.DictConfig
+        flow_matching["cfm_params"] = parameters.arguments["content"]
+    return {name: found[place] for name, (place, _) in classes.items()}
 
 
 LARGEST_NUMBER = 10_000_000
@@ -120,6 +138,8 @@ def load_config(directory: str | Path) -> ModelConfig:
     try:
         config: ModelConfig = load(layout.family.read_config)(tree, qwen2)
         check_numbers(config)
+    except KeyError as error:
+        raise CheckpointError(f"{' with '.join(map(str, files))}: lacks the key {error}") from error
     except (CheckpointError, TypeError, ValueError, LookupError, ArithmeticError) as error:
         raise CheckpointError(f"{' with '.join(map(str, files))}: {error}") from error
     return config

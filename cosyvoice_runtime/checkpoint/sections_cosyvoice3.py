@@ -5,42 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cosyvoice_runtime.checkpoint import hyperpyyaml
 from cosyvoice_runtime.checkpoint.config import CausalVocoderConfig, ModelConfig
 from cosyvoice_runtime.checkpoint.config_flow import DiTConfig, FlowConfig, LookAheadConfig
 from cosyvoice_runtime.checkpoint.config_lm import OneTableSpeechLMConfig
 from cosyvoice_runtime.checkpoint.sections import (
     Section,
-    arguments,
     flow_sizes,
+    read_sections,
     require,
     speech_lm_sizes,
-    unwrapped,
     vocoder_sizes,
 )
-from cosyvoice_runtime.errors import CheckpointError
+
+CLASSES = {
+    "llm": ("llm", "CosyVoice3LM"),
+    "flow": ("flow", "CausalMaskedDiffWithDiT"),
+    "pre_lookahead": ("flow.pre_lookahead_layer", "PreLookaheadLayer"),
+    "cfm": ("flow.decoder", "CausalConditionalCFM"),
+    "estimator": ("flow.decoder.estimator", "DiT"),
+    "hift": ("hift", "CausalHiFTGenerator"),
+    "f0": ("hift.f0_predictor", "CausalConvRNNF0Predictor"),
+}
+"""Places and published classes of the sections."""
 
 
 def read_config(tree: Mapping[str, Any], qwen2: Section) -> ModelConfig:
-    """Out of ``cosyvoice3.yaml``."""
-    resolve = hyperpyyaml.Resolver(tree).resolve
-    llm = arguments("llm", resolve(tree.get("llm")), "CosyVoice3LM")
-    flow = arguments("flow", resolve(tree.get("flow")), "CausalMaskedDiffWithDiT")
-    hift = arguments("hift", resolve(tree.get("hift")), "CausalHiFTGenerator")
-    cfm = arguments("flow.decoder", flow.get("decoder"), "CausalConditionalCFM")
-    look_ahead = flow.get("pre_lookahead_layer")
-    return config_from_sections(
-        {
-            "llm": llm,
-            "qwen2": qwen2,
-            "flow": flow,
-            "pre_lookahead": arguments("flow.pre_lookahead_layer", look_ahead, "PreLookaheadLayer"),
-            "cfm": {**cfm, "cfm_params": unwrapped(cfm.get("cfm_params"))},
-            "estimator": arguments("flow.decoder.estimator", cfm.get("estimator"), "DiT"),
-            "hift": hift,
-            "f0": arguments("hift.f0_predictor", hift.get("f0_predictor"), "CausalConvRNNF0Predictor"),
-        }
-    )
+    """The sizes in ``cosyvoice3.yaml``."""
+    return config_from_sections({**read_sections(tree, CLASSES), "qwen2": qwen2})
 
 
 def config_from_sections(sections: Mapping[str, Section]) -> ModelConfig:
@@ -51,20 +42,18 @@ def config_from_sections(sections: Mapping[str, Section]) -> ModelConfig:
             ``f0``, each with the argument names of the published configuration.
 
     Raises:
-        CheckpointError: a section or key is missing, or a value asks for something that no published
+        KeyError: a section or key is missing.
+        CheckpointError: a value asks for something that no published
             CosyVoice3 checkpoint has.
     """
-    try:
-        return ModelConfig(
-            speech_lm=OneTableSpeechLMConfig(**speech_lm_sizes(sections["llm"], sections["qwen2"])),
-            flow=_flow(sections),
-            vocoder=CausalVocoderConfig(
-                **vocoder_sizes(sections["hift"], sections["f0"]),
-                lookahead_frames=sections["hift"]["conv_pre_look_right"],
-            ),
-        )
-    except KeyError as error:
-        raise CheckpointError(f"configuration lacks the key {error}") from error
+    return ModelConfig(
+        speech_lm=OneTableSpeechLMConfig(**speech_lm_sizes(sections["llm"], sections["qwen2"])),
+        flow=_flow(sections),
+        vocoder=CausalVocoderConfig(
+            **vocoder_sizes(sections["hift"], sections["f0"]),
+            lookahead_frames=sections["hift"]["conv_pre_look_right"],
+        ),
+    )
 
 
 def _flow(sections: Mapping[str, Section]) -> FlowConfig:

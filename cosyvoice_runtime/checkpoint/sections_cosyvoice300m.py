@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cosyvoice_runtime.checkpoint import hyperpyyaml
 from cosyvoice_runtime.checkpoint.config import ModelConfig, SampledPhaseVocoderConfig, VocoderConfig
 from cosyvoice_runtime.checkpoint.config_flow import (
     RegulatedEncoderConfig,
@@ -24,42 +23,36 @@ from cosyvoice_runtime.checkpoint.config_lm import (
 )
 from cosyvoice_runtime.checkpoint.sections import (
     Section,
-    arguments,
+    read_sections,
     require,
-    unwrapped,
     vocoder_sizes,
 )
-from cosyvoice_runtime.errors import CheckpointError
 
 MOST_POSITIONS = 5000
-"""Of the published table of relative positions."""
+"""Length of the published table of relative positions."""
 SINUSOID_BASE = 10_000.0
 CHUNK_TOKENS, OVERLAP_TOKENS = 100, 20
 """Tokens by which a stream goes on, and those after them that its next chunk speaks again."""
 
 
+CLASSES = {
+    "llm": ("llm", "TransformerLM"),
+    "text_encoder": ("llm.text_encoder", "ConformerEncoder"),
+    "llm_transformer": ("llm.llm", "TransformerEncoder"),
+    "flow": ("flow", "MaskedDiffWithXvec"),
+    "flow_encoder": ("flow.encoder", "ConformerEncoder"),
+    "length_regulator": ("flow.length_regulator", "InterpolateRegulator"),
+    "cfm": ("flow.decoder", "ConditionalCFM"),
+    "estimator": ("flow.decoder.estimator", "ConditionalDecoder"),
+    "hift": ("hift", "HiFTGenerator"),
+    "f0": ("hift.f0_predictor", "ConvRNNF0Predictor"),
+}
+"""Places and published classes of the sections."""
+
+
 def read_config(tree: Mapping[str, Any], qwen2: Section) -> ModelConfig:  # noqa: ARG001
-    """Out of ``cosyvoice.yaml``, which says everything."""
-    resolve = hyperpyyaml.Resolver(tree).resolve
-    llm = arguments("llm", resolve(tree.get("llm")), "TransformerLM")
-    flow = arguments("flow", resolve(tree.get("flow")), "MaskedDiffWithXvec")
-    hift = arguments("hift", resolve(tree.get("hift")), "HiFTGenerator")
-    cfm = arguments("flow.decoder", flow.get("decoder"), "ConditionalCFM")
-    regulator = flow.get("length_regulator")
-    return config_from_sections(
-        {
-            "llm": llm,
-            "text_encoder": arguments("llm.text_encoder", llm.get("text_encoder"), "ConformerEncoder"),
-            "llm_transformer": arguments("llm.llm", llm.get("llm"), "TransformerEncoder"),
-            "flow": flow,
-            "flow_encoder": arguments("flow.encoder", flow.get("encoder"), "ConformerEncoder"),
-            "length_regulator": arguments("flow.length_regulator", regulator, "InterpolateRegulator"),
-            "cfm": {**cfm, "cfm_params": unwrapped(cfm.get("cfm_params"))},
-            "estimator": arguments("flow.decoder.estimator", cfm.get("estimator"), "ConditionalDecoder"),
-            "hift": hift,
-            "f0": arguments("hift.f0_predictor", hift.get("f0_predictor"), "ConvRNNF0Predictor"),
-        }
-    )
+    """The sizes in ``cosyvoice.yaml``, which says everything."""
+    return config_from_sections(read_sections(tree, CLASSES))
 
 
 def config_from_sections(sections: Mapping[str, Section]) -> ModelConfig:
@@ -71,14 +64,12 @@ def config_from_sections(sections: Mapping[str, Section]) -> ModelConfig:
             the published configuration.
 
     Raises:
-        CheckpointError: a section or key is missing, or a value asks for something that no published
+        KeyError: a section or key is missing.
+        CheckpointError: a value asks for something that no published
             CosyVoice-300M checkpoint has.
     """
-    try:
-        vocoder = SampledPhaseVocoderConfig(**vocoder_sizes(sections["hift"], sections["f0"]))
-        return ModelConfig(_speech_lm(sections), _flow(sections, vocoder), vocoder)
-    except KeyError as error:
-        raise CheckpointError(f"configuration lacks the key {error}") from error
+    vocoder = SampledPhaseVocoderConfig(**vocoder_sizes(sections["hift"], sections["f0"]))
+    return ModelConfig(_speech_lm(sections), _flow(sections, vocoder), vocoder)
 
 
 def _speech_lm(sections: Mapping[str, Section]) -> TransformerLMConfig:

@@ -253,4 +253,4 @@ NAMES: dict[tuple[str, str], np.dtype[Any] | Callable[..., Any]] = {
     ("torch", "ByteStorage"): np.dtype(np.uint8),
     ("torch", "BoolStorage"): np.dtype(np.bool_),
 }
-"""What names in a pickle stand for here; a class of storages stands for its dtype."""
+"""Meanings of names in a pickle; a class of storages stands for its dtype."""

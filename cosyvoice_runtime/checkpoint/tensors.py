@@ -56,7 +56,7 @@ def load_tensors(layout: Layout, part: Part, config: ModelConfig) -> Tensors:
 
 
 def network_tensors(path: Path, part: Part, schema: Schema) -> Tensors:
-    """Those of ``part`` in a file, under the published names, unchecked.
+    """Tensors of ``part`` in a file, under the published names, unchecked.
 
     Raises:
         CheckpointError: the file is damaged, or holds none or two of them.

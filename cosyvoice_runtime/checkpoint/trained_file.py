@@ -26,9 +26,9 @@ logger = logging.getLogger(__name__)
 
 TEXT_TABLE = "llm.model.model.embed_tokens.weight"
 TEXT_HEAD = "llm.model.lm_head.weight"
-"""Tied to the text table and unused in speech synthesis. Some programs write one of the two names."""
+"""The text head: tied to the text table and unused for speech. Some programs write one of the two names."""
 MAX_DEPTH = 8
-"""Of dictionaries in dictionaries that are looked into."""
+"""Dictionaries in dictionaries that are looked into."""
 MAX_NAME = 500
 """Characters of a name that is compared with the architecture's."""
 MAX_TOLD = 8
@@ -40,7 +40,7 @@ UNREAD = re.compile(r"(?:.*\.)?(inv_freq|position_ids|num_batches_tracked|lora_\
 """Tensors within a network that it is not computed from: tables that are derived, and merged adapters."""
 ADAPTER = "lora_"
 UNMERGED = re.compile(r"\.(?:base_layer|base|original_module|modules_to_save)\.")
-"""Within the names that a layer has while an adapter is around it."""
+"""Parts of the names that a layer has while an adapter is around it."""
 
 MERGE = "merge it (peft: model.merge_and_unload()) and write the state dict of the result"
 
@@ -109,7 +109,7 @@ def _published(name: str) -> str:
 
 
 def _networks(leaves: Iterable[Leaf], schema: Schema) -> dict[str, Network]:
-    """By what precedes their tensors' published names.
+    """Networks by what precedes their tensors' published names.
 
     Raises:
         CheckpointError: a tensor is there twice, with wrappers and without, and differs.
@@ -142,7 +142,7 @@ def _read(network: Network) -> set[str]:
 
 
 def _chosen(networks: dict[str, Network], schema: Schema) -> str:
-    """Where the complete network is; without one, where most of it is.
+    """The beginning of the complete network; without one, of the most complete.
 
     Raises:
         CheckpointError: several are complete and differ.
@@ -161,7 +161,8 @@ def _chosen(networks: dict[str, Network], schema: Schema) -> str:
 
 
 def _require_whole(network: Network, schema: Schema, leaves: list[Leaf]) -> None:
-    """
+    """Refuse a network that is not whole.
+
     Raises:
         CheckpointError: tensors are of a kind that is not read, divided among files, or beside an unmerged
             adapter.

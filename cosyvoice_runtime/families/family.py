@@ -1,4 +1,4 @@
-"""What a description of a family says: its files, its text, its parts, and what these take.
+"""The description of a family: its files, its text, its parts, and the memory that these take.
 
 A part is named by the place of its code, ``module:name``, which is imported when the part is loaded: so a
 process without torch can read descriptions. The class of a network's configuration picks its parts; a network
@@ -18,7 +18,7 @@ from cosyvoice_runtime.families.tokens import END_OF_PROMPT, UNITS
 Place = str
 """``module:name`` of a class, a function or a constant."""
 PUBLISHED_PROMPT_RATE = 24_000
-"""At which the published code reads every family's prompts, see :class:`MelFormat`."""
+"""Rate in Hz at which the published code reads every family's prompts, see :class:`MelFormat`."""
 
 
 def load(place: Place) -> Any:
@@ -51,7 +51,7 @@ class PublishedFile(NamedTuple):
 
 @dataclass(frozen=True)
 class SpeechLmNeeds:
-    """What the published speech LM takes, for settings that leave it open.
+    """Needs of the published speech LM, for settings that leave it open.
 
     Attributes:
         positions: of a request with 1,240 ids of text and transcript, a reference of 30 s and 2,048 new
@@ -145,7 +145,7 @@ class VocoderParts:
 
 @dataclass(frozen=True)
 class Family:
-    """What the checkpoints of a family have in common.
+    """A description of the checkpoints of a family.
 
     Attributes:
         name: for the command line and messages.

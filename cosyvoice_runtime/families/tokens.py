@@ -9,24 +9,10 @@ from __future__ import annotations
 QWEN2_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 END_OF_PROMPT = "<|endofprompt|>"
 SOUND_TOKENS = (
-    END_OF_PROMPT,
-    "[breath]",
-    "<strong>",
-    "</strong>",
-    "[noise]",
-    "[laughter]",
-    "[cough]",
-    "[clucking]",
-    "[accent]",
-    "[quick_breath]",
-    "<laughter>",
-    "</laughter>",
-    "[hissing]",
-    "[sigh]",
-    "[vocalized-noise]",
-    "[lipsmack]",
-    "[mn]",
-)
+    END_OF_PROMPT, "[breath]", "<strong>", "</strong>", "[noise]", "[laughter]", "[cough]", "[clucking]",
+    "[accent]", "[quick_breath]", "<laughter>", "</laughter>", "[hissing]", "[sigh]", "[vocalized-noise]",
+    "[lipsmack]", "[mn]",
+)  # fmt: skip
 SPECIAL_TOKENS = QWEN2_TOKENS + SOUND_TOKENS
 """Tokens after the vocabulary of a Qwen2, up to id 151662 of the published one."""
 

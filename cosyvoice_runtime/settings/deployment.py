@@ -148,7 +148,7 @@ class Settings(BaseModel):
         return sections[name]
 
     def parameters_of(self, model: str) -> dict[str, str]:
-        """What a model of the repository is told, by name of the setting."""
+        """Texts of the settings that a model of the repository is told, by name."""
         values = self.for_model(model).placeholders()
         return {key: values[key] for key in NEEDED_BY_PROXY} if model in ANSWERED_BY else values
 
@@ -202,7 +202,7 @@ class Settings(BaseModel):
 
 
 def _beside(token2wav: Token2WavSettings, lm: TensorrtLlmSettings, machine: Machine) -> Token2WavSettings:
-    """How much of its GPUs token2wav leaves to others, the speech LM first of all."""
+    """Choose the memory of its GPUs that token2wav leaves to others, the speech LM first of all."""
     if token2wav.gpu_reserve_gib:
         return token2wav
     taken = lm.gib_on(machine.facts_of(gpu_number(lm.device))) if on_one_gpu(token2wav, lm) else 0.0

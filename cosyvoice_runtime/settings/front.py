@@ -14,24 +14,13 @@ if TYPE_CHECKING:
     from typing import Self
 
 DEFAULT_VOICE = "default"
-"""As the local voice of an alias: whatever voice the server takes for a request that names none."""
+"""Local voice of an alias for whatever voice the server takes for a request that names none."""
 OPENAI_VOICES = (
-    "alloy",
-    "ash",
-    "ballad",
-    "coral",
-    "echo",
-    "fable",
-    "onyx",
-    "nova",
-    "sage",
-    "shimmer",
-    "verse",
-    "marin",
+    "alloy", "ash", "ballad", "coral", "echo", "fable", "onyx", "nova", "sage", "shimmer", "verse", "marin",
     "cedar",
-)
+)  # fmt: skip
 EVERY_ORIGIN = "*"
-"""Among the origins: pages of any."""
+"""Stands for pages of any origin."""
 ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/?#A-Z@*]+")
 
 
@@ -123,7 +112,7 @@ class FrontSettings(Section):
 
     @model_validator(mode="after")
     def _origins_are_browsers_own(self) -> Self:
-        """As browsers send them, which are compared letter by letter."""
+        """Require origins as browsers send them, since they are compared letter by letter."""
         for origin in self.cors_origins:
             if not ORIGIN.fullmatch(origin):
                 limit = "*, null, or a scheme and a host in lower case without a path, as https://app.example"

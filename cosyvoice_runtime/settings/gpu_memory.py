@@ -12,17 +12,16 @@ from cosyvoice_runtime.settings.token2wav import EIGHT_BIT_PAGES, Token2WavSetti
 GIB = 2**30
 SMALL_BATCH, MEDIUM_BATCH = 8, 16
 WORK_BYTES, MEDIUM_WORK_BYTES, LARGE_WORK_BYTES = 6 * GIB, 9 * GIB, 12 * GIB
-"""Of a GPU's free memory, what the pages leave for CUDA graphs and for calls that none holds: with batches of
+"""Free memory of a GPU that pages leave for CUDA graphs and for calls that none holds: with batches of
 up to 8 (measured: 2 to 3 GB of graphs), of up to 16 (4 to 6), and of more (not measured)."""
 LARGE_GPU_BYTES = 40 * GIB
 """Memory of a GPU from which turns have more."""
 OWN_BYTES = 2 * GIB
-"""What token2wav's process holds of a GPU when it plans: the driver's context, weights, and what loading
-left."""
+"""Memory of a GPU that token2wav's process holds when it plans: context, weights, rests of loading."""
 
 
 def work_bytes(rows: int, divisions: int = 1) -> int:
-    """Of a GPU, what captured calls of up to so many utterances take, and what runs beside them.
+    """Memory of a GPU for captured calls of up to so many utterances, and for calls beside them.
 
     Args:
         divisions: of the GPU, each with calls of its own.
@@ -38,7 +37,7 @@ def rows_on(total_bytes: int, most: int) -> int:
 
 
 def unclaimed_bytes(total_bytes: int, reserve_gib: float) -> int:
-    """Of a GPU, what nobody holds when the pages are planned.
+    """Memory of a GPU that nobody holds when the pages are planned.
 
     Args:
         reserve_gib: what other processes take before or after.
@@ -52,10 +51,10 @@ def room_for_pages(total_bytes: int, free_bytes: int, share: float, work: int) -
 
 
 OTHERS_GIB = 1.0
-"""Of a GPU, for what no setting knows of: the driver, a desktop, another program."""
+"""Memory of a GPU for programs that no setting knows of: the driver, a desktop, another program."""
 LEAST_SLOTS = 16
 SECONDS_OF_A_SLOT = 6.5
-"""Of finished speech, prompts included, that pages should hold for each request: what utterances of all
+"""Finished speech, prompts included, that pages should hold for each request: what utterances of all
 lengths hold on average while they are in progress is 9, and not every request is as far."""
 
 

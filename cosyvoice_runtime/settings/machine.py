@@ -31,7 +31,8 @@ CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 @dataclass(frozen=True)
 class Machine:
-    """
+    """The hardware and the packages of a machine.
+
     Attributes:
         cores: CPU cores this process may use.
         gpu: a GPU is there, with a torch that can use it.
@@ -56,7 +57,7 @@ class Machine:
         return cls(usable_cores(), gpu, installed("torch"), installed("onnx"), obstacle, gpus)
 
     def facts_of(self, number: int | None) -> GpuFacts | None:
-        """Of a GPU; None where they aren't known, and for a CPU."""
+        """Facts of a GPU; None where they aren't known, and for a CPU."""
         return self.gpus[number] if number is not None and number < len(self.gpus) else None
 
 
@@ -83,7 +84,8 @@ ON_GPUS_ALONE = {"engine": ("tensorrt_llm", "vllm"), "backend": ("tensorrt",), "
 
 
 def require_gpus(sections: Mapping[str, Section], found: Obstacle | None) -> None:
-    """
+    """Refuse settings that ask for a GPU which can't be used.
+
     Args:
         found: what keeps torch from the GPU of this machine.
 
@@ -104,7 +106,7 @@ def tell_unused_gpu(sections: Mapping[str, Section], found: Obstacle | None) -> 
 
 
 def check_at_start(section: Section) -> None:
-    """What a model does before it loads: the driver may be another than when stage 2 chose its device.
+    """Check a model's device before it loads: the driver may be another than when stage 2 chose its device.
 
     Raises:
         InvalidInput: as :func:`require_gpus`.

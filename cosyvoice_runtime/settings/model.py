@@ -21,7 +21,7 @@ CPU, GPU = "cpu", rf"{CUDA}(:[0-9]+)?"
 Device = Annotated[str, Field(pattern=rf"^({AUTO}|{CPU}|{GPU})$"), Accepted(f"cpu, cuda or cuda:N or {AUTO}")]
 BACKEND_DIR = Path("engines/networks")
 MANIFEST = "manifest.json"
-"""Written last into each directory that stage 1 makes."""
+"""Name of the file that stage 1 writes last into each of its directories."""
 
 
 class ModelSettings(Section):
@@ -88,19 +88,19 @@ def resolved_device(wanted: str, machine: Machine) -> str:
 
 
 def gpu_number(device: str) -> int | None:
-    """Of ``cuda`` or ``cuda:N``; None for a CPU."""
+    """Number of the GPU in ``cuda`` or ``cuda:N``; None for a CPU."""
     kind, _, number = device.partition(":")
     return int(number or 0) if kind == "cuda" else None
 
 
 def require_device(section: Section, device: str, kind: str, backend: str) -> None:
-    """Raises: InvalidInput: the backend does not run on this kind of device."""
+    """Refuse a device of a kind on which the backend does not run."""
     if device != AUTO and not device.startswith(kind):
         raise InvalidInput(f"{section.name}.device", device, f"{kind} with backend {backend}")
 
 
 def require_order(section: Section, low: str, high: str) -> None:
-    """Raises: InvalidInput: the field ``low`` is greater than the field ``high``."""
+    """Refuse a field ``low`` that is greater than the field ``high``."""
     if getattr(section, low) > getattr(section, high):
         limit = f"at most {high}, which is {getattr(section, high)}"
         raise InvalidInput(f"{section.name}.{low}", getattr(section, low), limit)

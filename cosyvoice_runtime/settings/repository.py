@@ -48,7 +48,7 @@ def require_filled(wanted: Iterable[str], values: Mapping[str, str], source: str
 
 
 def require_used(wanted: Iterable[str], values: Mapping[str, str], source: str) -> None:
-    """Raises: TemplateError: a value is given that no placeholder asks for."""
+    """Refuse values that no placeholder asks for."""
     unused = sorted(set(values) - set(wanted))
     if unused:
         raise TemplateError(f"{source}: no placeholder for {_listed(unused)}")
@@ -59,7 +59,7 @@ def escape(value: str) -> str:
 
 
 def unescape(text: str) -> str:
-    """What was escaped."""
+    """The value whose :func:`escape` is the text."""
     return ESCAPED.sub(lambda match: "\n" if match[1] == "n" else match[1], text)
 
 
@@ -70,7 +70,7 @@ def _listed(names: list[str]) -> str:
 CONFIGURATION = "config.pbtxt"
 TEMPLATE_SUFFIXES = (".pbtxt", ".json")
 BY_PRODUCTS = ("__pycache__",)
-"""Written into a repository by the server that runs it."""
+"""Names that the server writes into a repository that it runs."""
 
 Files = dict[Path, bytes]
 
@@ -176,7 +176,7 @@ HOSTED = (TensorrtLlmSettings.name, AudioTokenizerSettings.name, SpeakerEmbeddin
 PARAMETER = re.compile(
     r'^parameters \{ key: "(\w+)" value: \{ string_value: "((?:[^"\\]|\\.)*)" \} \}$', re.MULTILINE
 )
-"""As the templates write it: protobuf's reader, and gRPC that comes with it here, take 10 MiB of memory."""
+"""A parameter as the templates write it. Protobuf's reader, with its gRPC, takes 10 MiB of memory."""
 BEGINNING = re.compile(r"^\s*parameters\b", re.MULTILINE)
 
 

@@ -1,4 +1,4 @@
-"""What runs a network where the settings leave it open: torch on a GPU, on a CPU ONNX Runtime if it can."""
+"""The runtime of a network where settings leave it open: torch on a GPU, ONNX Runtime on a CPU if it can."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ ONNX: Literal["onnx"] = "onnx"
 
 
 class RuntimeChoice(NamedTuple):
-    """What was chosen, and why, for the log."""
+    """The chosen runtime, and the reason for the log."""
 
     runtime: Literal["torch", "onnx"]
     reason: str
 
 
 class RuntimeChooser(NamedTuple):
-    """What is known of a network.
+    """A choice of the runtime for one network.
 
     Attributes:
         device: that it computes on.
@@ -42,17 +42,11 @@ class RuntimeChooser(NamedTuple):
 
     @property
     def family(self) -> Family:
-        """
-        Raises:
-            CheckpointError: the directory has the files of several.
-        """
+        """The family; raises CheckpointError where the directory has the files of several."""
         return Layout(self.checkpoint_dir).family
 
     def choose(self, runs_on: Sequence[str], machine: Machine) -> RuntimeChoice:
-        """
-        Args:
-            runs_on: what can run the family's network.
-        """
+        """The choice among the runtimes that can run the family's network."""
         if not self.device.startswith(CPU):
             return RuntimeChoice(TORCH, f"the device is {self.device}")
         if ONNX not in runs_on:

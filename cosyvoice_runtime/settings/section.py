@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 AUTO: Literal["auto"] = "auto"
-"""Accepted in place of a value that is then chosen for the machine."""
+"""The word in place of a value that is then chosen for the machine."""
 EXACT: Literal["exact"] = "exact"
-"""Accepted in place of a number: as much as the networks reach, so that nothing is approximated."""
+"""The word in place of a number for as much as the networks reach, so that nothing is approximated."""
 AUTO_NUMBER = 0
 """Stands for ``auto`` in a field that holds a number; such a field's own range starts above it."""
 
 
 @dataclass(frozen=True)
 class Accepted:
-    """What a field accepts, in words, where its type and its range do not say it."""
+    """The words for what a field accepts, where its type and its range do not say it."""
 
     words: str
 
@@ -66,17 +66,17 @@ def _read_flag(value: object) -> object:
 
 
 OR_AUTO = WrapValidator(_auto_or_number)
-"""Put behind the range of a number: it is chosen for the machine unless given."""
+"""Marks a number that is chosen for the machine unless given; it stands behind the range."""
 Flag = Annotated[bool, BeforeValidator(_read_flag)]
-"""Written ``true`` or ``false``, and no other of the words that pydantic knows."""
+"""A flag is written ``true`` or ``false``, and no other of the words that pydantic knows."""
 GrpcAddress = Annotated[str, BeforeValidator(_read_grpc_address), Accepted("host:port or unix:/path")]
-"""Written with http:// or grpc:// before it and a slash behind it, too."""
+"""An address may have http:// or grpc:// before it and a slash behind it."""
 Names = Annotated[tuple[str, ...], BeforeValidator(_split_commas), Accepted("names with commas between")]
 OptionalPath = Annotated[str, Accepted("a path, or nothing")]
 
 
 def limit(field: FieldInfo) -> str:
-    """What a field accepts, in words, for an error and for a table of settings."""
+    """The words for what a field accepts, for an error and for a table of settings."""
     for mark in field.metadata:
         if isinstance(mark, Accepted):
             return mark.words
@@ -182,7 +182,7 @@ class Section(BaseModel):
         return self
 
     def why(self, machine: Machine) -> Mapping[str, str]:  # noqa: ARG002 - sections with reasons override it
-        """For fields that are ``auto``: why :meth:`resolved` chooses what it does, where that can be said."""
+        """Reasons of :meth:`resolved` for its choices of ``auto`` fields, where they can be said."""
         return {}
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What of the server can run the networks of a checkpoint's family."""
+"""Checks that an engine and a backend can run the networks of a checkpoint's family."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from cosyvoice_runtime.settings.runtime_choice import ONNX, TORCH
 
 
 def require_served(settings: Settings) -> None:
-    """
+    """Refuse settings that the checkpoint's networks can't be served with.
+
     Raises:
         InvalidInput: an engine or a backend that the settings name can't run the checkpoint's networks.
         CheckpointError: the directory has the files of several families.
@@ -24,7 +25,8 @@ def require_served(settings: Settings) -> None:
 
 
 def require_engine(settings: TensorrtLlmSettings) -> None:
-    """
+    """Refuse an engine that can't run the checkpoint's speech LM.
+
     Raises:
         InvalidInput: the engine can't run the checkpoint's speech LM, or is not installed.
         CheckpointError: as :func:`require_served`.
@@ -34,7 +36,8 @@ def require_engine(settings: TensorrtLlmSettings) -> None:
 
 
 def require_backend(settings: Token2WavSettings) -> None:
-    """
+    """Refuse a backend that can't run the checkpoint's flow and vocoder.
+
     Raises:
         InvalidInput: the backend can't run the checkpoint's flow and vocoder, or is not installed.
         CheckpointError: as :func:`require_served`.

@@ -10,7 +10,7 @@ from pydantic import Field
 from cosyvoice_runtime.settings.section import Flag, Names, OptionalPath, Section
 
 EVERY_MODEL = ("*",)
-"""In place of the names of open models: all of them."""
+"""Stands for all models among the names of open ones."""
 
 
 class ServerSettings(Section):

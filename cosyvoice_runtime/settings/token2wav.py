@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cosyvoice_runtime.settings.machine import Machine
 
 EIGHT_BIT_PAGES = "int8"
-"""Of backend torch."""
+"""A page format of backend torch."""
 ONNX_GRAPHS = "onnx_cpu"
 """Folder of backend onnx in ``backend_dir``."""
 CPU_BATCH, GPU_BATCH = 8, 16
@@ -39,7 +39,7 @@ CPU_HOP_GROWTH, GPU_HOP_GROWTH = 0.5, 2.0
 """Longer chunks spare a GPU batches. A CPU takes longer for a block of the flow than for what a batch costs
 besides, so they spare it nothing."""
 CPU_SCHEDULERS = 2
-"""Of backend onnx: one utterance's calls use a core or two well, and several utterances' the others."""
+"""Schedulers of backend onnx: calls of one utterance use a core or two well, those of several the others."""
 Devices = Annotated[
     str,
     Field(pattern=rf"^({AUTO}|{CPU}(,{CPU})*|{GPU}(,{GPU})*)$"),

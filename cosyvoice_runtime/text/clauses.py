@@ -36,7 +36,8 @@ def sentence_end(text: str, style_up_to: Callable[[int], SplitStyle]) -> int:
 
 @dataclass(frozen=True)
 class Clause:
-    """
+    """A clause of arriving text.
+
     Attributes:
         text: normalised; leading spaces belong to it.
         characters: of all text pushed so far, those that are spoken when the clause is.
@@ -98,7 +99,7 @@ class ClauseStream:
         return clauses
 
     def _read_tag(self) -> None:
-        """Until something of the text has left, it may turn out to begin with a tag."""
+        """Take the tag that the text begins with, unless something of the text has left."""
         tagged = self._tags.part(self._raw)
         if tagged.tag and not self._taken:
             self._taken = self._raw[: len(self._raw) - len(tagged.words)]

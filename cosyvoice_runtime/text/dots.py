@@ -20,7 +20,7 @@ _ENGLISH = (
     r"|(?<![^\W\d_])(?<!\.)(?-i:[A-HJ-Z])\. ."
 )
 ENGLISH = re.compile(rf"(?:{_ENGLISH})\Z", re.IGNORECASE)
-"""Of listed abbreviations, and after single capitals: ``J. K. Rowling``, ``the U.S. economy``.
+"""Dots of listed abbreviations, and after single capitals: ``J. K. Rowling``, ``the U.S. economy``.
 
 So a sentence that ends with a capital (``Plan B.``) is spoken in one with the next, which does no harm; a
 name cut in two would be heard. "I" is a word, and so is "я" below.
@@ -34,7 +34,7 @@ OTHERS = re.compile(
     rf"|[{_SMALL_ALPHABETS}0-9]\. [a0])\Z",
     re.IGNORECASE,
 )
-"""Also ``3. Oktober``, ``z. B.``, ``M. Dupont``, and every dot before a small letter or a digit.
+"""English dots, those of ``3. Oktober``, ``z. B.``, ``M. Dupont``, and any before a small letter or a digit.
 
 Not in English: there people write without capitals too, and numbers become words before the text is split.
 """

@@ -28,17 +28,9 @@ _CURRENCIES = {
     "R$": ("real", "reais", "centavo", "centavos"),
 }
 _COUNTRIES = {
-    "US": "US",
-    "A": "Australian",
-    "AU": "Australian",
-    "C": "Canadian",
-    "CA": "Canadian",
-    "HK": "Hong Kong",
-    "NT": "New Taiwan",
-    "NZ": "New Zealand",
-    "S": "Singapore",
-    "SG": "Singapore",
-}
+    "US": "US", "A": "Australian", "AU": "Australian", "C": "Canadian", "CA": "Canadian", "HK": "Hong Kong",
+    "NT": "New Taiwan", "NZ": "New Zealand", "S": "Singapore", "SG": "Singapore",
+}  # fmt: skip
 """Characters before a dollar sign."""
 _COUNTRY = "|".join(sorted(_COUNTRIES, key=len, reverse=True))
 _CURRENCY = rf"(?:(?<![A-Za-z0-9])({_COUNTRY})(?=\$))?((?<![A-Za-z])R\$|[$€£¥])"
@@ -60,16 +52,9 @@ _DECADES = (
 _POWERS = {"2": " squared", "3": " cubed", "²": " squared", "³": " cubed"}
 _CIRCLED = str.maketrans({sign: str(number) for number, sign in enumerate(CIRCLED, start=1)})
 _SIGNS = {
-    "-": "minus ",
-    "−": "minus ",
-    "+": "plus ",
-    "#": "number ",
-    "~": "about ",
-    "≈": "about ",
-    "≤": "at most ",
-    "≥": "at least ",
-    "±": "plus or minus ",
-}
+    "-": "minus ", "−": "minus ", "+": "plus ", "#": "number ", "~": "about ", "≈": "about ",
+    "≤": "at most ", "≥": "at least ", "±": "plus or minus ",
+}  # fmt: skip
 _CURRENCY_CODES = {
     "USD": ("US dollar", "US dollars"),
     "EUR": ("euro", "euros"),
@@ -241,7 +226,7 @@ def _by(match: re.Match[str]) -> str:
 
 
 def _currency(match: re.Match[str]) -> tuple[str, str, str, str]:
-    """Of what :data:`_CURRENCY` found: names of one and of more, and of their hundredths."""
+    """Names of the currency that :data:`_CURRENCY` found: of one and of more, and of their hundredths."""
     singular, plural, cent, cents = _CURRENCIES[match[2]]
     country = f"{_COUNTRIES[match[1]]} " if match[1] else ""
     return country + singular, country + plural, cent, cents
@@ -283,7 +268,7 @@ def _dotted(match: re.Match[str]) -> str:
 
 
 def _grouped(match: re.Match[str]) -> str:
-    """Only where commas or a dot make it more than a run of digits."""
+    """A number in words, if commas or a dot make it more than a run of digits."""
     if match[2].isdigit():
         return match[0]
     return " ".join(filter(None, (match[1], decimal(match[2]), match[3])))

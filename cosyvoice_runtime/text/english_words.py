@@ -7,27 +7,9 @@ import re
 from cosyvoice_runtime.text.rules import Rule, rule
 
 _SMALL = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-]
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
+    "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+]  # fmt: skip
 _TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 _SCALES = ["", " thousand", " million", " billion", " trillion"]
 
@@ -101,7 +83,7 @@ _EMERGENCY = r"911|999|112|988|[2-8]11"
 
 
 def code_rules() -> list[Rule]:
-    """In the order of application; dates and times that look like codes have been read before."""
+    """Rules for codes, in order of application; dates and times that look like codes were read before."""
     return [
         rule(_PHONE, _groups),
         rule(

@@ -1,4 +1,4 @@
-"""From what a user wrote to the segments that the speech LM speaks one after another."""
+"""The way from a user's text to the segments that the speech LM speaks one after another."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CACHED_TEXTS = 1024
 
 
 LONGEST_CLAUSE = 160
-"""Where the limits have no length from which on a sentence is cut."""
+"""Longest clause where the limits have no length from which on a sentence is cut."""
 
 
 class TokenCounter(Protocol):
@@ -94,7 +94,7 @@ class TextFrontEnd:
         self._cached_normalised = lru_cache(cached_texts)(self._normalised)
 
     def read_grammars(self, languages: Collection[str]) -> None:
-        """Read those of these languages now, not when their first number comes."""
+        """Read the grammars of these languages now, not when their first number comes."""
         self._normaliser.read_grammars(languages)
 
     def segments(self, text: str, language: str = AUTO) -> list[str]:
@@ -181,7 +181,7 @@ class TextFrontEnd:
         return instruction + marker, words
 
     def _rules(self, language: str) -> tuple[SplitStyle, Count]:
-        """How a language is split: its marks and the unit of its lengths."""
+        """Rules by which a language is split: its marks and the unit of its lengths."""
         if counts_characters(language):
             return CHINESE, len
         return WESTERN if language == "en" else WITH_ORDINALS, self._tokenizer.count

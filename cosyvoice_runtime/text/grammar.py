@@ -90,7 +90,7 @@ class Grammar:
 
 
 def _package() -> Path:
-    """Where wetext lies; found and not imported, see :class:`Grammar`."""
+    """The directory of wetext, which is found and not imported, see :class:`Grammar`."""
     package = find_spec("wetext")
     if package is None or not package.submodule_search_locations or find_spec("kaldifst") is None:
         raise CosyVoiceError(

@@ -26,7 +26,7 @@ _NOT_JAPANESE = re.compile(
 )
 """Characters of everyday Chinese that Japanese writes otherwise or not at all."""
 _RARELY_JAPANESE = re.compile("[的是了我他她也就都]")
-"""Of these Japanese has no two in a clause without kana."""
+"""Characters of which Japanese has no two in a clause without kana."""
 
 _ENGLISH = re.compile(
     r"(?i)\b(?:the|and|you|your|this|that|these|those|they|their|have|has|had|would|could|should|what|when|"
@@ -95,7 +95,7 @@ def _clauses(text: str) -> Iterator[str]:
 
 
 def _languages(text: str, language: str) -> Iterator[str]:
-    """Of each clause."""
+    """The language of each clause."""
     before = language
     for clause in _clauses(text):
         before = _language(clause, language) or before
@@ -140,7 +140,8 @@ def _is_ascii(text: str) -> bool:
 
 
 class TaggedText(NamedTuple):
-    """
+    """A text and the tag before it.
+
     Attributes:
         tag: that every segment begins with; may be empty.
         words: after it, which are normalised and split as any text is.
@@ -155,7 +156,8 @@ class TaggedText(NamedTuple):
 
 
 class LanguageTags:
-    """
+    """Tags that may begin a text.
+
     Args:
         tags: that the speech LM knows; none of one that knows none.
     """

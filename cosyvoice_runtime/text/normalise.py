@@ -79,7 +79,7 @@ class Normaliser:
         return self.ending(self.part(text.strip(), language), language)
 
     def language(self, text: str, language: str) -> str:
-        """As :func:`resolve`; special tokens, which may hold letters of any language, say nothing."""
+        """Language by :func:`resolve`; special tokens, which may hold letters of any, say nothing."""
         return resolve(self.special.sub("", self.visible(text)), language)
 
     def visible(self, text: str) -> str:

@@ -11,7 +11,7 @@ from cosyvoice_runtime.families.tokens import PINYIN
 from cosyvoice_runtime.text.language import runs
 
 Pronounced = Callable[[str, str], str]
-"""From a text and its language to how the speech LM is given it."""
+"""Turns a text and its language into the form that the speech LM is given."""
 
 TABLE = Path(__file__).with_name("polyphones.txt")
 _PARTS = frozenset(PINYIN.split())
@@ -19,7 +19,7 @@ _PARTS = frozenset(PINYIN.split())
 
 @dataclass(frozen=True)
 class Reading:
-    """How one character of a text is read.
+    """The reading of one character of a text.
 
     Attributes:
         index: of the character in the text.

@@ -50,7 +50,7 @@ def _cut(text: str, limit: int, count: Callable[[str], int], special: re.Pattern
 
 
 def _fitness(text: str, place: int) -> int:
-    """How well a text can be cut at a place: best after a pause, then after a dot and a space, a space."""
+    """Fitness of a place for a cut: best after a pause, then after a dot and a space, a space."""
     if text[place - 1] in _PAUSES:
         return 3
     if not text[place - 1].isspace():

@@ -150,7 +150,7 @@ def _special(content: str) -> AddedToken:
 
 
 MAX_TARGET_TOKENS = 1_000
-"""Of one segment; the flow's noise ends at 300 s of speech, 7.5 speech tokens for each of these."""
+"""Most tokens of a segment: the flow's noise ends at 300 s of speech, 7.5 speech tokens for each of these."""
 
 MAX_PROMPT_TOKENS = 1_000
 """Most tokens of a transcript or an instruction; a 30 s reference has about 200."""
@@ -190,7 +190,7 @@ def zero_shot(tokenizer: TokenEncoder, reference_text: str, target_text: str) ->
 
 
 def cross_lingual(tokenizer: TokenEncoder, target_text: str) -> TextPrompt:
-    """Only the target: the reference gives the voice, not the words.
+    """The target alone: the reference gives the voice, not the words.
 
     Raises:
         InvalidInput: the target is empty, malformed or too long.

@@ -16,7 +16,7 @@ def special_pattern(tokens: Iterable[str]) -> re.Pattern[str]:
 
 
 SPECIAL = special_pattern(SPECIAL_TOKENS)
-"""Of CosyVoice2."""
+"""Finds special tokens of CosyVoice2."""
 
 
 def holds_control_token(text: str) -> bool:
@@ -50,7 +50,7 @@ def require_text(field: str, text: str, limit: int = MAX_TARGET_CHARACTERS) -> N
 
 
 def require_characters(field: str, text: str, limit: int, before: int = 0) -> None:
-    """As :func:`require_text`, for the next part of a text after ``before`` characters: it may be empty."""
+    """Check more of a text, after ``before`` characters, as :func:`require_text`; it may be empty."""
     if before + len(text) > limit:
         raise InvalidInput(field, f"{before + len(text)} characters", f"at most {limit} characters")
     for character in text:

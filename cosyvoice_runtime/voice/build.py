@@ -15,7 +15,7 @@ from cosyvoice_runtime.voice.digest import content_hash
 from cosyvoice_runtime.voice.voice import Voice
 
 RECIPE = 1
-"""Raised when the features made from the same audio change, so that stored voices don't outlive them."""
+"""Version of the features: raised when the same audio gives others, so that stored voices end with them."""
 
 Extractor = Callable[[Floats], Array]
 

@@ -12,7 +12,7 @@ from cosyvoice_runtime.process.exclusive_lock import exclusive_lock
 from cosyvoice_runtime.voice.files import SUFFIX, path_of, read_object, replace_file
 
 LOCK_WAIT_S = 2.0
-"""For another process that changes the voices: one that was stopped must not take this one's threads."""
+"""Longest wait for another process that changes voices: a stopped one must not take this one's threads."""
 RECORDING = "recording"
 """Field of a record: SHA-256 of what was sent, which is the name of its file."""
 

@@ -54,7 +54,7 @@ INTERVAL_S = 600.0
 
 
 def forget_in_time(store: VoiceStore, unused_s: float) -> None:
-    """From now on, as long as the process lives, forget voices without a name that were unused for so long.
+    """Forget voices without a name that were unused for so long, as long as the process lives.
 
     With 0 those that an earlier run has left are forgotten, once: none is written any more.
     """

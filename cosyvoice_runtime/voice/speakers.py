@@ -23,7 +23,7 @@ Speaker = Mapping[str, Array]
 Decode = Callable[[list[int]], str]
 LIST = "speakers.json"
 LOCK_WAIT_S = 5.0
-"""For another process that writes them; a start waits for that."""
+"""Longest wait for another process that writes them; a start waits for that."""
 EMBEDDINGS = ("flow_embedding", "embedding", "llm_embedding")
 
 

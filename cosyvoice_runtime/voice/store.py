@@ -52,7 +52,7 @@ logger = logging.getLogger(__name__)
 SUFFIX = ".safetensors"
 SHOWN_NAMES = 5
 LOCK_WAIT_S = 30.0
-"""For another process that changes the voices: one that was stopped must not hold all others up."""
+"""Longest wait for another process that changes voices: a stopped one must not hold all others up."""
 
 
 class StoreFullError(InvalidInput):

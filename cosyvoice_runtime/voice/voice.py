@@ -54,7 +54,8 @@ class Voice:
         return content_hash(self.speech_tokens, self.prompt_mel, self.speaker_embedding)
 
     def require_made_with(self, checkpoint_id: str, name: str) -> None:
-        """
+        """Refuse a voice of another checkpoint.
+
         Args:
             name: by which whoever asked for the voice knows it.
 
