@@ -59,6 +59,7 @@ SLOW = (
     "onnx/test_lm_files.py::test_damaged_file",
     "checkpoint/test_making.py",
     "checkpoint/test_trained_file.py",
+    "checkpoint/test_trained_refusals.py",
     "client/test_client_without_answers.py::test_server_that_is_back_is_found_soon",
     "tensorrt/test_engine_loading.py::test_token2wav_on_tensorrt",
     "tensorrt/test_engine_parts.py::test_streamed_mel_equals_that_of_torch",

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import Qwen2Config, Qwen2Model
 
 from cosyvoice_runtime.checkpoint import Layout, ModelConfig, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
@@ -29,6 +28,8 @@ DEEPER = replace(
 @torch.no_grad()
 def stop_probability(config: ModelConfig, seed: int, text_length: int, ratio: int) -> torch.Tensor:
     """Of end of speech after 0, 1, ... of ``ratio * text_length`` random speech tokens."""
+    from transformers import Qwen2Config, Qwen2Model  # It takes seconds, and one test process needs it.
+
     tensors = dict(random_tensors("llm", config, seed))
     prefix = "llm.model.model."
     model = Qwen2Model(Qwen2Config(**qwen2_json(config.speech_lm, special_token_ids(1000)))).eval()

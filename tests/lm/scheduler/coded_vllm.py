@@ -10,7 +10,6 @@ import torch
 from coded_utterances import ENDLESS, code
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import Qwen2Config, Qwen2Model
 
 from cosyvoice_runtime.lm.engines.vllm.export import PROMPT_TABLES
 from vllm_fake.install import Model
@@ -46,6 +45,8 @@ class ExportedLM:
     """Transformers' Qwen2 with the exported names, and the head's bias on top."""
 
     def __init__(self, directory: str | Path) -> None:
+        from transformers import Qwen2Config, Qwen2Model  # It takes seconds, and few test files need it.
+
         content = json.loads(Path(directory, "config.json").read_text())
         tensors = load_file(Path(directory, "model.safetensors"))
         self.head = {name: tensors.pop(f"lm_head.{name}").float() for name in ("weight", "bias")}
