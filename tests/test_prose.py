@@ -23,7 +23,7 @@ RETIRED = re.compile(
 """Words that the pages have replaced by the field's own."""
 LEFT = {"docs/settings.md": 5}
 """Sentences, paragraphs and retired words by page that are still to be mended: a number may only fall."""
-FRAGMENTS_LEFT = {"benchmarks": 3, "client": 0, "cosyvoice_front": 0, "cosyvoice_runtime": 91, "scripts": 0}
+FRAGMENTS_LEFT = {"benchmarks": 3, "client": 0, "cosyvoice_front": 0, "cosyvoice_runtime": 61, "scripts": 0}
 """Docstrings by folder that are still to be mended: a number may only fall."""
 SENTENCE_END = re.compile(r"(?<=[.?!])[)\"”*]*\s+(?=[A-Z`\[(\"*“0-9])")
 LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")

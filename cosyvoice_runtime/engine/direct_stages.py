@@ -256,9 +256,9 @@ def as_told(model: str, error: Exception) -> StageError:
 
 
 def _settle(future: asyncio.Future[WaveOutcome], outcome: WaveOutcome) -> None:
-    if not future.done():  # otherwise nobody waits for it any more
+    if not future.done():  # otherwise its utterance has ended
         future.set_result(outcome)
 
 
 def _ignore(outcome: WaveOutcome) -> None:
-    """Nobody reads it."""
+    """Drop the outcome of a cancel."""

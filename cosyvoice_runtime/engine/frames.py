@@ -29,9 +29,9 @@ STEP = 8
 """Everything begins at a multiple of it: the size of the largest number of a tensor."""
 MOST_HEADER = 1 << 20
 MOST_CONTENT = 1 << 30
-"""As much as ``server.max_request_mib`` can be."""
+"""The largest ``server.max_request_mib``."""
 MOST_AXES, MOST_TEXTS = 8, 1 << 16
-"""Of a tensor: reading it takes the loop that serves everybody no longer than its bytes do."""
+"""The limits of a tensor: reading it takes the loop that serves all callers no longer than its bytes do."""
 TEXT = np.dtype(np.object_).str
 TYPES = {
     dtype.str: dtype for dtype in map(np.dtype, ("?", *"bBhHiIqQ", np.float16, np.float32, np.float64, "O"))
@@ -41,14 +41,15 @@ _write_header = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class FrameError(CosyVoiceError):
-    """What came is no frame, and nobody knows where the next one begins."""
+    """The bytes are no frame, and it is unknown where the next one begins."""
 
 
 class Frame(NamedTuple):
-    """
+    """A frame that was read.
+
     Attributes:
         header: what the frame says.
-        content: of its tensors.
+        content: the bytes of its tensors.
     """
 
     header: dict[str, Any]
@@ -74,20 +75,20 @@ class FrameReader:
         if self._held < self._wanted:
             return
         data = b"".join(self._parts)
-        place = 0
-        while len(data) - place >= (wanted := _frame_size(data, place)):
-            yield _frame(memoryview(data)[place : place + wanted])
-            place += wanted
+        offset = 0
+        while len(data) - offset >= (wanted := _frame_size(data, offset)):
+            yield _frame(memoryview(data)[offset : offset + wanted])
+            offset += wanted
         self._wanted = wanted
-        self._held = len(data) - place
-        self._parts = [data[place:]] if self._held else []
+        self._held = len(data) - offset
+        self._parts = [data[offset:]] if self._held else []
 
 
-def _frame_size(data: bytes, place: int) -> int:
+def _frame_size(data: bytes, offset: int) -> int:
     """Bytes of the frame that begins there, or of its lengths while they are not complete."""
-    if len(data) - place < LENGTHS.size:
+    if len(data) - offset < LENGTHS.size:
         return LENGTHS.size
-    header, content = LENGTHS.unpack_from(data, place)
+    header, content = LENGTHS.unpack_from(data, offset)
     for name, length, most in (("header", header, MOST_HEADER), ("content", content, MOST_CONTENT)):
         if length > most or length % STEP:
             raise FrameError(
@@ -108,7 +109,8 @@ def _frame(data: memoryview) -> Frame:
 
 
 def write_frame(header: Mapping[str, Any], tensors: Mapping[str, Array] | None = None) -> bytes:
-    """
+    """The bytes of a frame.
+
     Args:
         tensors: arrays of the types in :data:`TYPES`, texts as bytes or str; None if the header says all.
 
@@ -131,7 +133,7 @@ def write_frame(header: Mapping[str, Any], tensors: Mapping[str, Array] | None =
 
 
 def _content(name: str, array: Array) -> tuple[Any, int]:
-    """What can be joined to bytes, and how many."""
+    """The content of an array, to be joined, and its length in bytes."""
     if array.dtype.str not in TYPES:
         raise InvalidInput(name, array.dtype.str, f"a tensor's type is one of {', '.join(TYPES)}")
     if array.dtype.str != TEXT:
@@ -156,21 +158,21 @@ def read_tensors(frame: Frame) -> dict[str, Array]:
     Raises:
         InvalidInput: the header does not describe the content.
     """
-    specs, found, place = frame.header.get("tensors", []), {}, 0
+    specs, found, offset = frame.header.get("tensors", []), {}, 0
     try:
         for name, code, shape, size in specs:
             if not isinstance(name, str) or name in found:
                 raise InvalidInput("tensors", name, "each has a name of its own")
-            if not 0 <= size <= len(frame.content) - place:
-                raise InvalidInput(name, size, f"{len(frame.content) - place} bytes are left of the content")
-            found[name] = _tensor(name, code, shape, frame.content[place : place + size])
-            place += size + -size % STEP
+            if not 0 <= size <= len(frame.content) - offset:
+                raise InvalidInput(name, size, f"{len(frame.content) - offset} bytes are left of the content")
+            found[name] = _tensor(name, code, shape, frame.content[offset : offset + size])
+            offset += size + -size % STEP
     except (TypeError, ValueError) as error:
         raise InvalidInput(
             "tensors", specs, f"name, type, shape and size of each are expected: {error}"
         ) from None
-    if place != len(frame.content):
-        raise InvalidInput("tensors", place, f"the content has {len(frame.content)} bytes")
+    if offset != len(frame.content):
+        raise InvalidInput("tensors", offset, f"the content has {len(frame.content)} bytes")
     return found
 
 
@@ -193,14 +195,14 @@ def _tensor(name: str, code: str, shape: list[int], content: memoryview) -> Arra
 def _texts(count: int, content: memoryview) -> Array:
     if not 0 <= count * LENGTH.size <= len(content) or count > MOST_TEXTS:
         raise ValueError(f"{count} texts are said to be in it; {MOST_TEXTS} are the most")
-    texts, place = np.empty(count, np.object_), 0
+    texts, offset = np.empty(count, np.object_), 0
     for number in range(count):
-        [length] = LENGTH.unpack_from(content, place)
-        place += LENGTH.size + length
-        if place > len(content):
+        [length] = LENGTH.unpack_from(content, offset)
+        offset += LENGTH.size + length
+        if offset > len(content):
             raise ValueError(f"text {number} has {length} bytes")
-        texts[number] = bytes(content[place - length : place])
-    if place != len(content):
-        raise ValueError(f"{len(content) - place} bytes after the last text")
+        texts[number] = bytes(content[offset - length : offset])
+    if offset != len(content):
+        raise ValueError(f"{len(content) - offset} bytes after the last text")
     texts.flags.writeable = False
     return texts

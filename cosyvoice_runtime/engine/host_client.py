@@ -38,7 +38,7 @@ MOST_UNREAD_FRAMES = 16
 
 
 def host_socket(name: str = NETWORKS) -> Path:
-    """Where the models of a process answer, in the directory of the server's run.
+    """The socket on which the models of a process answer, in the directory of the server's run.
 
     Of a server without the supervisor: in a folder of this user that is named after the server's process.
     """
@@ -49,7 +49,7 @@ def leave_socket(path: Path) -> None:
     """Remove what :func:`host_socket` names, and a folder that is there for it alone."""
     path.unlink(missing_ok=True)
     if shared_directory() is None:
-        with suppress(OSError):  # somebody has put something there
+        with suppress(OSError):  # it is not empty
             path.parent.rmdir()
 
 
@@ -71,9 +71,10 @@ def request_frame(
     last: bool = True,
     tell: bool = False,
 ) -> bytes:
-    """
+    """The frame of a request.
+
     Args:
-        name: of the request.
+        name: id of the request.
         parameters: its own and the headers that came with it, in JSON as Triton gives them.
         last: whether no further request follows in this call.
         tell: whether the host is to say when the model has it.
@@ -100,7 +101,8 @@ class HostClient:
         return HostCall(self, model)
 
     def require(self) -> None:
-        """
+        """Raise an error unless the host is there.
+
         Raises:
             OSError: the host is not there.
         """
@@ -244,7 +246,8 @@ class HostConnection(asyncio.Protocol):
             self._transport.write(data)
 
     async def next(self) -> Frame:
-        """
+        """The next frame of the host.
+
         Raises:
             ConnectionResetError: the host hung up.
         """

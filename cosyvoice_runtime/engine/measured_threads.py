@@ -1,6 +1,6 @@
-"""How many threads one operation gets on ONNX Runtime, where that is ``auto``: by a short measurement.
+"""The threads of one operation on ONNX Runtime, where they are ``auto``: a short measurement finds them.
 
-It is made once, when the networks' files are there, and kept beside them with what it depends on.
+It is made once, when the networks' files are there, and kept with them, together with what it depends on.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ logger = logging.getLogger(__name__)
 
 FILE = "threads.json"
 WORTH = 0.9
-"""More threads must take less than this part of the time: they are cores that others lack."""
+"""More threads must take less than this share of the time: they are cores that others lack."""
 ROUNDS, LONGEST_S = 5, 1.0
-"""Of a number of threads; no further round begins after so long."""
+"""The seconds of one number of threads after which no further round begins."""
 STEP_AT = 200
 """Position of the speech LM's step."""
 
@@ -42,7 +42,7 @@ Work = Callable[[int], Callable[[], object]]
 
 
 class Trial(NamedTuple):
-    """What is measured.
+    """A measurement.
 
     Attributes:
         section: of the settings.
@@ -115,7 +115,7 @@ def fewest(times: Mapping[int, float]) -> int:
 
 
 def _trials(settings: Settings, machine: Machine) -> Sequence[Trial]:
-    """The speech LM has half the cores at most: token2wav computes beside it."""
+    """The speech LM has half the cores at most: token2wav computes at the same time."""
     lm, wave, found, cores = settings.tensorrt_llm, settings.token2wav, [], machine.cores
     if lm.engine == "onnx":
         found.append(
@@ -177,7 +177,7 @@ def flow_blocks(settings: Token2WavSettings, threads: int) -> Callable[[], objec
 
 
 def _milliseconds(trial: Trial, threads: int) -> float:
-    """The least of some rounds after one that nobody times."""
+    """The least of some rounds after one that is not timed."""
     work, taken = trial.work(threads), list[float]()
     work()
     while len(taken) < ROUNDS and sum(taken) < 1e3 * LONGEST_S:
@@ -188,7 +188,7 @@ def _milliseconds(trial: Trial, threads: int) -> float:
 
 
 def _conditions(trial: Trial, machine: Machine) -> dict[str, Any]:
-    """What the times depend on beside the files that they lie with."""
+    """The conditions on which the times depend, apart from the files that they lie with."""
     return {
         "cpu": cpu_model(CPU_INFO.read_text() if CPU_INFO.exists() else ""),
         "cores": machine.cores,
@@ -207,7 +207,7 @@ def cpu_model(cpu_info: str) -> str:
 
 
 def _kept(file: Path, wanted: Mapping[str, Any], wanted_counts: list[int]) -> dict[str, Any] | None:
-    """What the file says, if it is of such a machine and of these numbers of threads."""
+    """The content of the file, if it is of such a machine and of these numbers of threads."""
     try:
         found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         times = {int(count): float(ms) for count, ms in found["ms"].items()}

@@ -1,4 +1,4 @@
-"""What cosyvoice2 and the engine say to each other about one utterance.
+"""The messages of cosyvoice2 and the engine about one utterance.
 
 The caller sends an :class:`Order`, then its segments, text of segments that comes in pieces, and the voice if
 the engine asks for it. The engine sends chunks, a sign of life each second, and in the end ``last``, with a
@@ -109,7 +109,7 @@ def end_frame(error: Exception | None = None) -> bytes:
 
 
 def read_error(said: Mapping[str, Any]) -> Exception | None:
-    """What ended an utterance, if that was an error."""
+    """The error that ended an utterance, if there was one."""
     if "status" not in said:
         return None
     message = said.get("message", "no details")

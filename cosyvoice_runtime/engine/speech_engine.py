@@ -1,4 +1,4 @@
-"""Utterances that callers of this process hear: each is driven beside the networks that compute it.
+"""Utterances that callers of this process hear: each is driven in the process of its networks.
 
 The first chunk is short, so that it is there soon: a third of a second and less is heard of it. A machine
 that needs longer than that for the next one would be heard to stop right after it began. The first chunk is
@@ -176,7 +176,7 @@ class SpokenUtterance:
         self._task = asyncio.get_running_loop().create_task(self._speak())
 
     def take(self, frame: Frame) -> None:
-        """What the caller says further.
+        """Take a further message of the caller.
 
         Raises:
             Exception: it makes no sense here.

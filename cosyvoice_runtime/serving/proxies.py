@@ -45,7 +45,7 @@ class ProxyModel:
         self._model = model
         self._streamed = streamed
         self._count = RequestCount(model)
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._order: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._users: Counter[str] = Counter()
         self._loop = EventLoopThread("proxy")
         self._host = HostClient(socket)
@@ -89,7 +89,7 @@ class ProxyModel:
         call = self._host.call(self._model)
         send = reply.send if self._streamed else reply.send_only
         try:
-            async with self._turn(name):
+            async with self._in_order(name):
                 await call.begin(frame)
                 await call.next()  # The first answer says that the model has the request.
             while (outputs := await _next(call, reply)) is not None:
@@ -103,19 +103,19 @@ class ProxyModel:
         return StageError(f"{self._model}: its process is away; try again later", "UNAVAILABLE")
 
     @asynccontextmanager
-    async def _turn(self, name: str) -> AsyncIterator[None]:
+    async def _in_order(self, name: str) -> AsyncIterator[None]:
         """Keep requests with the same name in order; those without a name need none."""
         if not name:
             yield
             return
         self._users[name] += 1
         try:
-            async with self._turns[name]:
+            async with self._order[name]:
                 yield
         finally:
             self._users[name] -= 1
             if not self._users[name]:
-                del self._users[name], self._turns[name]
+                del self._users[name], self._order[name]
 
     def _frame(self, request: Any) -> bytes:
         tensors = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}

@@ -7,7 +7,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from cosyvoice_runtime.engine.utterance.streamed_text import beside
+from cosyvoice_runtime.engine.utterance.streamed_text import alongside
 from cosyvoice_runtime.engine.utterance.utterance import TokenGroup, WaveSettings, speak
 from cosyvoice_runtime.errors import StageLostError
 from cosyvoice_runtime.lm import FinishReason
@@ -125,4 +125,4 @@ class CodedCall(SegmentQueue):
     def chunks(self):
         order = self._order
         spoken = speak(order.utterance, self, self._stages, order.hop, order.sample_rate, lambda: 0.0)
-        return beside(self._stages.lost(), spoken)
+        return alongside(self._stages.lost(), spoken)

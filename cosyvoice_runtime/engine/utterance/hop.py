@@ -1,4 +1,4 @@
-"""Where the chunks of an utterance end, and when they go out."""
+"""The sizes of an utterance's chunks, and the moments at which they go out."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from cosyvoice_runtime.token2wav.flow_prompt import cut_prompt
 from cosyvoice_runtime.voice.voice import Voice
 
 CUT_FROM_S = 5.0
-"""Of a reference: a fifth of it is cut at most. A third of two to three seconds costs 1.1 +- 1.0 points of
-word errors, and of likeness nothing that shows."""
+"""The length from which a reference is cut, by a fifth at most. A third of two to three seconds costs
+1.1 +- 1.0 points of word errors, and of likeness nothing that shows."""
 LEAST_WAIT_S = 0.001
 """By which a cushion is below a limit and not at it."""
 
@@ -33,14 +33,14 @@ class HopPolicy:
         block_tokens: tokens of one block of the chunk-causal mask.
         lookahead_tokens: tokens after a block that must be known.
         min_first_tokens: fewest tokens of the first chunk.
-        hop_tokens: tokens of a chunk when the client is about to run dry.
+        hop_tokens: tokens of a chunk when the client has little left to play.
         max_hop_tokens: tokens of a chunk when the client is well supplied.
         token_rate: tokens per second.
         growth: seconds of the next chunk for each second that the client still has to play; the engine
             sets it for its device.
         cut_from_tokens: prompts of so many tokens and more are cut at their start, so that the first chunk
             needs no more than ``min_first_tokens``; None for none.
-        runs_dry: somebody listens meanwhile, for whom what is here goes out in time.
+        is_heard: whether a client listens meanwhile, for whom the tokens so far go out in time.
         fixed_chunks: whether an utterance sounds different with other chunks. They then begin after the
             prompt.
 
@@ -55,7 +55,7 @@ class HopPolicy:
     max_hop_tokens: int
     token_rate: int
     growth: float = CPU_HOP_GROWTH
-    runs_dry: bool = True
+    is_heard: bool = True
     cut_from_tokens: int | None = None
     fixed_chunks: bool = False
 
@@ -67,7 +67,7 @@ class HopPolicy:
 
     @classmethod
     def of(cls, flow: FlowConfig, settings: CosyVoice2Settings) -> HopPolicy:
-        """What the settings say, for a checkpoint's flow."""
+        """The policy of the settings for a checkpoint's flow."""
         return cls(
             block_tokens=flow.encoder.chunk_tokens,
             lookahead_tokens=flow.lookahead_tokens,
@@ -80,13 +80,13 @@ class HopPolicy:
         )
 
     def of_utterance(self, utterance: Utterance) -> HopPolicy:
-        """Where chunks are heard, an utterance that is answered as a whole is one chunk.
+        """The policy of an utterance. One that is answered as a whole is one chunk where chunks are audible.
 
-        So is one of another speed: chunks that are stretched don't overlap by what they are faded over.
+        So is one at another speed: chunks that are stretched don't overlap by what they are faded over.
         """
         if self.fixed_chunks and (utterance.speed != 1.0 or not utterance.streaming):
             return dataclasses.replace(self, min_first_tokens=MORE_THAN_ANY)
-        return dataclasses.replace(self, runs_dry=utterance.streaming)
+        return dataclasses.replace(self, is_heard=utterance.streaming)
 
     def chunk_end(self, prompt_tokens: int, previous_end: int, received: int, cushion_s: float) -> int | None:
         """New tokens up to the end of the chunk that can and should go out now; None is not yet.
@@ -107,9 +107,9 @@ class HopPolicy:
             prompt_tokens, previous_end, received, cushion_s: as of :meth:`chunk_end`, which has none yet.
 
         Returns:
-            None where that takes more tokens, or nobody runs dry.
+            None where that takes more tokens, or no client listens.
         """
-        if not (previous_end and self.runs_dry):
+        if not (previous_end and self.is_heard):
             return None
         if self.chunk_end(prompt_tokens, previous_end, received, 0.0) is None:
             return None
@@ -135,7 +135,7 @@ class HopPolicy:
 
     @property
     def _block_cushion_s(self) -> float:
-        """What a client has to play for each block of the next chunk."""
+        """The seconds that a client has left to play for each block of the next chunk."""
         return self.block_tokens / self.token_rate / self.growth
 
     def _boundary_after(self, prompt_tokens: int, end: int) -> int:

@@ -18,20 +18,20 @@ from cosyvoice_runtime.text.validate import MAX_TARGET_CHARACTERS, require_chara
 
 FIELD = "target_text"
 MAX_BUFFERED_BYTES = 256 << 10
-"""Of text in UTF-8 that nobody has read yet."""
+"""The most bytes of text in UTF-8 that wait to be spoken."""
 
 
 class TextMark(Enum):
-    """What stands between pieces of text."""
+    """A mark between pieces of text."""
 
     FLUSH = "flush"
     """All text so far is spoken to its end; what follows begins a new segment."""
     END = "end"
-    """The same, and nothing follows."""
+    """All text so far is spoken to its end, and nothing follows."""
 
 
 class TextSource(Protocol):
-    """Where the text of an utterance comes from."""
+    """The source of an utterance's text."""
 
     async def next(self) -> str | TextMark:
         """The next piece or mark; nothing follows an end.
@@ -41,10 +41,10 @@ class TextSource(Protocol):
         """
 
     async def until_cancelled(self) -> None:
-        """Wait, once it has been read to its end, until nobody wants to hear the rest; may end at once.
+        """Wait, once it has been read to its end, until the utterance is cancelled; may end at once.
 
         Raises:
-            ClientGoneError: that is so.
+            ClientGoneError: it is cancelled.
         """
 
     def spoke(self) -> None:
@@ -66,7 +66,8 @@ class GivenText:
         self.text = ""
 
     async def next(self) -> str | TextMark:
-        """
+        """The next piece or mark.
+
         Raises:
             InvalidInput: a piece is malformed, or the text is too long by now.
         """
@@ -77,10 +78,10 @@ class GivenText:
         return item
 
     async def until_cancelled(self) -> None:
-        """Whoever gives the text closes what speaks it."""
+        """Return at once: the iterable's owner closes the utterance itself."""
 
     def spoke(self) -> None:
-        """Nobody waits for it."""
+        """Do nothing: this text has no timeout."""
 
 
 class IncomingText:
@@ -136,7 +137,7 @@ class IncomingText:
         self._put(mark)
 
     def cancel(self) -> None:
-        """Nobody wants to hear any more of it, whatever has come."""
+        """End the utterance at once, whatever text has come."""
         self._complete = self._cancelled = True
         self._news.set()
 

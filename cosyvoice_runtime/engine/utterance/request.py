@@ -1,4 +1,4 @@
-"""What a caller asks for and what it gets."""
+"""A request for speech, and the chunks of audio that answer it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from cosyvoice_runtime.voice.voice import Voice
 
 
 def fresh_seed() -> int:
-    """A seed nobody can foresee, 0 to 2**63 - 1."""
+    """A seed that can't be foreseen, 0 to 2**63 - 1."""
     return secrets.randbits(63)
 
 
@@ -78,7 +78,7 @@ class SpeechRequest:
 
 @dataclass(frozen=True)
 class Utterance:
-    """How a text is spoken: all that its driver has to know besides the text.
+    """The way in which a text is spoken: all that its driver has to know besides the text.
 
     Attributes:
         voice_key: of the voice's tensors, as the flow gets them.
@@ -86,7 +86,7 @@ class Utterance:
         seed: from which the seeds of all segments are derived.
         speed: 0.5 to 2; 1 is the voice's own.
         sampling: how speech tokens are drawn; its own ``seed`` is not used.
-        streaming: whether somebody listens meanwhile.
+        streaming: whether a client listens meanwhile.
     """
 
     voice_key: str
@@ -98,9 +98,10 @@ class Utterance:
 
     @classmethod
     def of(cls, request: SpeechRequest, voice: Voice) -> Utterance:
-        """
+        """The utterance of a request.
+
         Args:
-            voice: the request's, as the flow gets it.
+            voice: the request's voice, as the flow gets it.
         """
         seed = fresh_seed() if request.seed is None else int(request.seed)
         count = len(voice.speech_tokens)
@@ -128,7 +129,7 @@ class AudioChunk:
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
+        """The duration of the chunk."""
         return len(self.samples) / self.sample_rate
 
 
@@ -148,7 +149,7 @@ async def with_characters(
 
 
 def lm_prompts(request: SpeechRequest, front_end: TextFrontEnd, tokenizer: TextTokenizer) -> list[Prompt]:
-    """What to feed the speech LM for each segment of the request's text.
+    """The prompt of the speech LM for each segment of the request's text.
 
     Raises:
         InvalidInput: naming the field of the request that can't be served.

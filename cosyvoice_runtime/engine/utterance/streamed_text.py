@@ -27,7 +27,8 @@ LONGEST_SEGMENT = SplitLimits().maximum
 
 
 class TextFeeder:
-    """
+    """Passes arriving text on to a sink as segments.
+
     Args:
         layout: what the speech LM reads for a clause that stands alone.
         blocks: of a speech LM that takes text between its speech; None to make each clause a segment.
@@ -156,7 +157,7 @@ async def speak_arriving(
     Raises:
         Exception: what the feeder or the driver raised.
     """
-    async with aclosing(beside(_read(feeder), chunks)) as spoken:
+    async with aclosing(alongside(_read(feeder), chunks)) as spoken:
         async for chunk in spoken:
             feeder.source.spoke()
             ended = chunk.finish_reason is not None
@@ -169,7 +170,7 @@ async def _read(feeder: TextFeeder) -> None:
     await feeder.source.until_cancelled()
 
 
-async def beside(
+async def alongside(
     work: Coroutine[Any, Any, None], chunks: AsyncGenerator[AudioChunk, None]
 ) -> AsyncGenerator[AudioChunk, None]:
     """The chunks, while something else goes on whose failure ends them at once."""
@@ -201,7 +202,7 @@ async def _end(work: asyncio.Future[Any]) -> None:
     """Cancel it and wait for its end, also where that is cancelled: what is freed then must not be in use.
 
     Raises:
-        CancelledError: whoever waits was cancelled meanwhile.
+        CancelledError: the waiting task was cancelled meanwhile.
     """
     work.cancel()
     cancelled = None
@@ -211,12 +212,12 @@ async def _end(work: asyncio.Future[Any]) -> None:
         except asyncio.CancelledError as error:
             cancelled = error
     if not work.cancelled():
-        work.exception()  # told by nobody, and logged by nobody
+        work.exception()  # which marks it as seen, so that it is not logged
     if cancelled is not None:
         raise cancelled
 
 
 def within_ceiling(sampling: SamplingOptions) -> SamplingOptions:
-    """A limit that was asked for holds for every segment beside that of its length."""
+    """A limit that was asked for holds for every segment, in addition to that of its length."""
     limits = [limit for limit in (sampling.max_tokens, sampling.ceiling) if limit is not None]
     return dataclasses.replace(sampling, max_tokens=None, ceiling=min(limits, default=None))

@@ -32,11 +32,11 @@ class TokenGroup:
 
 @dataclass(frozen=True)
 class WaveSettings:
-    """How a segment sounds; the same in every call for it.
+    """The sound of a segment, the same in every call for it.
 
     Attributes:
         voice_key: of the utterance's voice, as the flow gets it.
-        continues: it is a later segment of what somebody listens to.
+        continues: whether it is a later segment of an utterance.
     """
 
     voice_key: str
@@ -97,7 +97,7 @@ UNHEARD_S = 0.05
 
 
 class Playback:
-    """A clock that starts with the first chunk and runs dry when chunks come late.
+    """A listener's playback, which starts with the first chunk and pauses when chunks come late.
 
     Args:
         now: seconds, from any start.
@@ -153,7 +153,7 @@ class TokenFeed:
             longest_s: not longer than this; None: as long as it takes.
 
         Raises:
-            CosyVoiceError: the speech LM ended without a reason, or stopped because somebody told it to.
+            CosyVoiceError: the speech LM ended without a reason, or was told to stop.
             Exception: what the speech LM raised.
         """
         with suppress(TimeoutError):

@@ -31,10 +31,10 @@ class Reader(Protocol):
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody wants further tokens."""
+        """Whether no further tokens are wanted."""
 
     def send(self, tokens: Sequence[int], finish_reason: FinishReason | None) -> None:
-        """Pass on new tokens; any exception means that nobody wants further ones."""
+        """Pass on new tokens; any exception means that no further ones are wanted."""
 
     def finish(self, error: Exception | None) -> None:
         """End, after the last tokens or instead of them; called once."""

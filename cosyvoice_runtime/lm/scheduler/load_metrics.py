@@ -1,4 +1,4 @@
-"""What the speech LM's scheduler is busy with, and how others get to know."""
+"""The load of the speech LM's scheduler, and its metrics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cosyvoice_runtime.metrics import Metric, Metrics
 
 
 class Load(NamedTuple):
-    """What the scheduler is busy with.
+    """The load of the scheduler.
 
     Attributes:
         active: requests that hold a slot.

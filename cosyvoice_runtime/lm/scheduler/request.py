@@ -64,18 +64,18 @@ def read_text(ids: Sequence[int], vocabulary: MergedVocabulary) -> list[int]:
         InvalidInput: an id is not one of text.
     """
     accepted = vocabulary.text_ids
-    for place, id_ in enumerate(ids):
+    for position, id_ in enumerate(ids):
         if id_ not in accepted:
             limit = f"text ids are {accepted.start} to {accepted.stop - 1}"
-            raise InvalidInput("more_text", f"{id_} at position {place}", limit)
+            raise InvalidInput("more_text", f"{id_} at position {position}", limit)
     return list(ids)
 
 
-def _check(what: str, ids: Sequence[int], places: range, accepted: range) -> None:
-    for place in places:
-        if ids[place] not in accepted:
+def _check(what: str, ids: Sequence[int], positions: range, accepted: range) -> None:
+    for position in positions:
+        if ids[position] not in accepted:
             limit = f"{what} ids are {accepted.start} to {accepted.stop - 1}"
-            raise InvalidInput(FIELD, f"{ids[place]} at position {place}", limit)
+            raise InvalidInput(FIELD, f"{ids[position]} at position {position}", limit)
 
 
 OPTION_FIELDS = {
@@ -107,7 +107,7 @@ FIELDS = (
 )
 """Every tensor that `RequestReader.read` looks at besides ``input_ids``; one value each."""
 TEXT_FIELDS = ("sampling_strategy",)
-"""Those of them that are strings."""
+"""The tensors among them that are strings."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,8 @@ class RequestReader:
         request_id: str = "",
         speaker: Sequence[float] = (),
     ) -> Request:
-        """
+        """Read a request.
+
         Args:
             ids: of the merged vocabulary; those beyond ``input_lengths`` are ignored.
             speaker: embedding of the voice; none where the speech LM reads none, or is to go without.
@@ -307,7 +308,7 @@ def read_options(given: Mapping[str, Any]) -> SamplingOptions:
 
 
 def read_open_options(given: Mapping[str, Any]) -> SamplingOptions:
-    """The same for a request whose text comes while it runs.
+    """Sampling options of a request whose text comes while it runs, see :func:`read_options`.
 
     ``request_output_len`` is the most of any text; the limits follow from the length of that which comes.
     """

@@ -156,7 +156,7 @@ class Scheduler:
                 self._gpu.rest()
                 self._close_broken()
                 self._engine = self._open_engine()
-        except BaseException as error:  # also what is no Exception: nobody would answer any more
+        except BaseException as error:  # also what is no Exception: no request would be answered any more
             self._give_up(error)
         else:
             self._engine.close()
@@ -289,7 +289,7 @@ class Scheduler:
     def _step(self) -> None:
         if len(self._starved) == len(self._running):
             return
-        hurried = self._someone_waits()
+        hurried = self._reader_waits()
         if not hurried and self._stands_still():
             return
         with self._gpu.step(hurried):
@@ -304,9 +304,9 @@ class Scheduler:
             self._advance(self._running[each.handle], each)
 
     def _stands_still(self) -> bool:
-        """Wait while a first chunk has the steps' part of the GPU to itself; whether one had.
+        """Wait while a first chunk has the steps' partition of the GPU to itself; whether one had.
 
-        The wait ends early when somebody comes or leaves, or the GPU tells that the chunk has ended.
+        The wait ends early when a request comes or leaves, or the GPU tells that the chunk has ended.
         """
         longest_s = self._stepped_s + LONGEST_STILL_S - self._clock()
         with self._changed:  # under which the GPU tells, too: no end is missed
@@ -335,7 +335,7 @@ class Scheduler:
         except Exception:
             logger.exception("the load of the speech LM could not be told")
 
-    def _someone_waits(self) -> bool:
+    def _reader_waits(self) -> bool:
         """Whether a reader waits for its first tokens although text is there."""
         self._unheard = [job for job in self._unheard if job.lacks_first and job.finish_reason is None]
         return any(job not in self._starved for job in self._unheard)

@@ -209,7 +209,7 @@ class ReferenceModel(ABC):
 
     def _gone(self) -> None:
         give_back_heap()
-        logger.info("%s: its memory goes back, for nobody brings a reference", self._name)
+        logger.info("%s: its memory goes back, because no reference comes", self._name)
 
     @abstractmethod
     def open(self, settings: ExtractorSettings) -> Extractor:

@@ -109,8 +109,8 @@ ms, first audio of 16 and 64 clients came 4 and 19 ms sooner (p50), in one run e
 class Token2WavModel:
     """The engine: token2wav's process, which computes all networks and drives utterances.
 
-    A GPU serves one process at a time, and two take turns of its own; within one process they are ours. On a
-    CPU, one process has the libraries in memory once.
+    A GPU serves one process at a time and chooses by itself between two; within one process the choice is
+    ours. On a CPU, one process has the libraries in memory once.
     """
 
     def initialize(self, arguments: dict[str, str]) -> None:

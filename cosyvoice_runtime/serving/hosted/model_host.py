@@ -260,5 +260,5 @@ def _answer_frame(header: dict[str, Any], answer: ModelAnswer | None) -> bytes:
 
 
 def _error(status: str, message: str) -> dict[str, str]:
-    """The parts of an error; errors of streams begin with their status, because Triton keeps none there."""
+    """The header of an error; errors of streams begin with their status, because Triton keeps none there."""
     return {"status": status, "message": message.removeprefix(f"{status}: ")[:MOST_MESSAGE]}

@@ -130,7 +130,7 @@ def open_admission(settings: CosyVoice2Settings) -> Admission:
 async def learn_speed(service: SpeechService, admission: Admission, engine: EngineClient) -> None:
     """Measure the machine's speed as soon as possible, unless it is known.
 
-    A process that takes the place of a dead one finds what is known. Without the supervisor nobody knows
+    A process that replaces a dead one finds what is known. Without the supervisor it is not known
     whether the engine is loaded before this model is: one utterance at a time is admitted then until the
     speed has been learned from those that are spoken.
     """
@@ -186,9 +186,9 @@ def _voices(
     frames_per_token = family.prompt_frames_per_token
     speakers = import_speakers(load_speakers(layout), tokenizer.decode, identity, frames_per_token)
     list_speakers(settings.voices_dir, speakers)
-    nobody = Voice.of_nobody(flow.mel_bins, flow.speaker_dim, identity)
+    neutral = Voice.of_nobody(flow.mel_bins, flow.speaker_dim, identity)
     book = VoiceBook(
-        store, speakers, settings.default_voice, engine, identity, metrics.voice_looked_up, family, nobody
+        store, speakers, settings.default_voice, engine, identity, metrics.voice_looked_up, family, neutral
     )
     try:
         book.default()

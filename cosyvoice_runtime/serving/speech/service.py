@@ -178,7 +178,7 @@ class SpeechService:
     ) -> None:
         timer = RequestTimer(metrics, Playback(metrics.now), text_whole=opening is None)
         with timer:
-            with self._place(inputs) as admitted:
+            with self._admitted(inputs) as admitted:
                 self._engine.require()
                 if opening is None:
                     await self._while_there(self._speak(inputs, listener, timer, admitted), listener)
@@ -194,7 +194,7 @@ class SpeechService:
             if listener.call == call:
                 task.cancel()
 
-    def _place(self, inputs: Inputs) -> AbstractContextManager[AdmittedUtterance]:
+    def _admitted(self, inputs: Inputs) -> AbstractContextManager[AdmittedUtterance]:
         return self._admission.probe() if inputs.is_probe else self._admission.admit(inputs.client)
 
     async def speed(self, at_once: int = 1) -> float:

@@ -34,7 +34,7 @@ class VoiceBook:
             stands for the checkpoint's first speaker where no voice has it.
         on_lookup: called for each reference with whether its voice was cached.
         family: the checkpoint's model family, which sets the form of prompts.
-        nobody: speaks in probes and measurements where there is no default voice.
+        neutral: speaks in probes and measurements where there is no default voice.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class VoiceBook:
         checkpoint_id: str,
         on_lookup: Callable[[bool], None] = lambda _: None,
         family: Family = DEFAULT,
-        nobody: Voice | None = None,
+        neutral: Voice | None = None,
     ) -> None:
         self._store = store
         self._speakers = speakers
@@ -55,7 +55,7 @@ class VoiceBook:
         self._checkpoint_id = checkpoint_id
         self._on_lookup = on_lookup
         self._family = family
-        self._nobody = nobody
+        self._neutral = neutral
 
     def named(self, name: str) -> Voice:
         """A registered voice, or a speaker of the checkpoint.
@@ -85,9 +85,9 @@ class VoiceBook:
         try:
             return self.default()
         except InvalidInput:
-            if self._nobody is None:
+            if self._neutral is None:
                 raise
-            return self._nobody
+            return self._neutral
 
     async def of(self, reference: Audio, transcript: str) -> Voice:
         """The voice of a reference.

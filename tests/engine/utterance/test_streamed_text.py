@@ -20,7 +20,7 @@ from cosyvoice_runtime.checkpoint import load_config
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.incoming_text import MAX_BUFFERED_BYTES, IncomingText, TextMark
 from cosyvoice_runtime.engine.utterance.request import Utterance
-from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, beside, speak_arriving
+from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, alongside, speak_arriving
 from cosyvoice_runtime.engine.utterance.utterance import speak
 from cosyvoice_runtime.errors import ClientGoneError, CosyVoiceError, InvalidInput, WithdrawnError, status_of
 from cosyvoice_runtime.families import COSYVOICE3
@@ -393,7 +393,7 @@ def test_cancel_while_chunks_are_being_ended_is_heard_and_lets_them_end(steps):
         raise OSError("no text")
 
     async def hear() -> None:
-        async with aclosing(beside(fail(), slow_to_end(cleaned))) as chunks:
+        async with aclosing(alongside(fail(), slow_to_end(cleaned))) as chunks:
             async for _ in chunks:
                 pass
 
@@ -421,7 +421,7 @@ def test_cancel_while_the_work_beside_chunks_is_being_ended_is_not_forgotten():
         yield 1
 
     async def hear() -> None:
-        async with aclosing(beside(work(), chunks())) as spoken:
+        async with aclosing(alongside(work(), chunks())) as spoken:
             async for _ in spoken:
                 pass
 

@@ -87,7 +87,7 @@ def make(tokenizer, tmp_path: Path):
         speech_metrics = SpeechMetrics(metrics, lambda: chunk_s * len(stages.calls))
         voices = VoiceBook(
             VoiceStore(tmp_path / "voices", "checkpoint"), speakers, "one", stages, "checkpoint",
-            nobody=Voice.of_nobody(80, 192, "checkpoint"),
+            neutral=Voice.of_nobody(80, 192, "checkpoint"),
         )  # fmt: skip
         hop = HopPolicy(25, 3, 10, 25, 100, 25)
         return stages, SpeechService(
