@@ -77,6 +77,9 @@ class Server:
 
     Attributes:
         drained: after :meth:`stop`, whether every request in flight got its answer.
+        http_url, grpc_url: the ``host:port`` for Triton's clients.
+        metrics_url: the ``host:port`` of ``/metrics`` with all metrics, Triton's and the models'.
+        triton_metrics_url: the ``host:port`` of ``/metrics`` with Triton's own metrics.
     """
 
     def __init__(
@@ -93,7 +96,9 @@ class Server:
         if probes is None:
             probes = read_probes(repository, self._probe_key, self.settings.probe_numbers)
         self._probes = probes
-        self._ports = ServerPorts.choose(self.settings)
+        self._ports = ports = ServerPorts.choose(self.settings)
+        self.http_url, self.grpc_url = ports.url(ports.http), ports.url(ports.grpc)
+        self.metrics_url, self.triton_metrics_url = ports.url(ports.model_metrics), ports.url(ports.metrics)
         self._log = LogFile(self.settings.log_file, self.settings.max_log_mib << 20)
         self._run_dir = new_run_directory()
         self._control = Control(self._run_dir / "http", self._run_dir / "triton_metrics")
@@ -108,25 +113,6 @@ class Server:
         self._hurry = threading.Event()
         self._ending = threading.Event()
         self._starting = False
-
-    @property
-    def http_url(self) -> str:
-        """The ``host:port`` for Triton's HTTP clients."""
-        return self._ports.url(self._ports.http)
-
-    @property
-    def grpc_url(self) -> str:
-        return self._ports.url(self._ports.grpc)
-
-    @property
-    def metrics_url(self) -> str:
-        """The address of ``/metrics`` with all metrics, Triton's and the models'."""
-        return self._ports.url(self._ports.model_metrics)
-
-    @property
-    def triton_metrics_url(self) -> str:
-        """The address of ``/metrics`` with Triton's own metrics."""
-        return self._ports.url(self._ports.metrics)
 
     @property
     def session(self) -> int:
@@ -161,7 +147,7 @@ class Server:
             StopRequestedError: :meth:`request_stop` was called.
         """
         started = time.monotonic()
-        self._failure = None
+        self._failure = self._models = self._watch = None
         self._ending.clear()
         triton = find_triton()
         preflight.check(triton, self._ports, self.settings, self._repository)
@@ -199,10 +185,6 @@ class Server:
             ServerDiedError, WatchError: the server can't be kept up.
         """
         wait_awake(self._ending)
-        self.require()
-
-    def require(self) -> None:
-        """Raise the errors of :meth:`wait` without waiting."""
         if self._failure is not None:
             raise self._failure
 
@@ -225,7 +207,7 @@ class Server:
         if self._watch is not None:
             self._watch.close()
         self.drained = not stuck and self._process.running() and self._drain()
-        # A server that loads a model would end only after that, and nobody waits for it any more.
+        # A server that loads a model would end only after that, and no request waits for it any more.
         loads = self._models is not None and self._models.loading
         self._end(0.0 if stuck or loads else self.settings.exit_timeout_s)
         self._process = None
@@ -258,11 +240,8 @@ class Server:
             if not process.running():
                 raise StartError("tritonserver ended")
             self._stop_requested.wait(LIVE_INTERVAL_S)
-        sockets = {
-            "grpc": (self._ports.grpc, grpc_socket),
-            "http": (self._ports.http, self._run_dir / "http"),
-        }
-        for protocol, (port, socket) in sockets.items():
+        sockets = ("grpc", self._ports.grpc, grpc_socket), ("http", self._ports.http, self._run_dir / "http")
+        for protocol, port, socket in sockets:
             options = self._gateway_options(process, port, socket)
             self._gateways.append(GatewayProcess(process, protocol, options, counts, self.settings))
         for gateway in self._gateways:
