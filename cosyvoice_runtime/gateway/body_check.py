@@ -111,7 +111,7 @@ class BodyCheck:
     """Checks bodies for one event loop."""
 
     def __init__(self) -> None:
-        self._places = asyncio.Semaphore(PROCESSES)
+        self._free_processes = asyncio.Semaphore(PROCESSES)
 
     async def check(self, question: BodyQuestion, body: bytes) -> tuple[bytes, UtteranceRequest]:
         """Check a body as :meth:`BodyQuestion.check` does, in a process if it is long.
@@ -122,7 +122,7 @@ class BodyCheck:
         length = len(body) if question.header_bytes is None else question.header_bytes
         if min(length, len(body)) <= LONG_JSON_BYTES:
             return question.check(body)
-        async with self._places:
+        async with self._free_processes:
             answer = await _ask_process(question, body)
         line, _, changed = answer.partition(b"\n")
         if not line:

@@ -151,7 +151,7 @@ class _Calls(grpc.GenericRpcHandler):
                 name, caller = dict(named)[REQUEST_HEADER], dict(named).get(CLIENT_HEADER)
                 audit = CallAudit(self._audit, method, context.peer(), caller, name)
                 context.set_trailing_metadata([(REQUEST_HEADER, name)])
-                with nullcontext() if method in HEALTH_CALLS else self._limit.place(), audit.call():
+                with nullcontext() if method in HEALTH_CALLS else self._limit.counted(), audit.call():
                     await self._answer(method, client, named, audit)
             except RefusedError as refusal:
                 await context.abort(grpc.StatusCode[refusal.status], str(refusal))

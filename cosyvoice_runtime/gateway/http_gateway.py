@@ -193,7 +193,7 @@ class HttpGateway:
             answer = await asyncio.shield(asking)
             await _require_success(answer)
             if instead is None:
-                return await self._pass_on(request, _passed_on(answer.headers), _parts(answer))
+                return await self._pass_on(request, _passed_on(answer.headers), _pieces(answer))
             renamed, longer_by = in_the_name_of(model, await answer.read())
             headers = _passed_on(answer.headers)
             if HEADER_LENGTH in headers:
@@ -204,7 +204,7 @@ class HttpGateway:
                 self._departures.see_off(call_id, [path], _drain(asking))
 
     async def _pass_on(
-        self, request: web.Request, headers: dict[str, str], parts: AsyncIterator[bytes]
+        self, request: web.Request, headers: dict[str, str], pieces: AsyncIterator[bytes]
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers=headers)
         await response.prepare(request)
@@ -212,9 +212,9 @@ class HttpGateway:
         # Closing the connection ends the client's request, and drops what waits to be sent.
         limit_s, give_up = self._options.stalled_client_timeout_s, request.transport.abort
         timeout = SlowReaderTimeout(limit_s, str(request.remote), give_up)
-        async for part in parts:
-            with timeout.during(len(part)):
-                await response.write(part)
+        async for piece in pieces:
+            with timeout.during(len(piece)):
+                await response.write(piece)
         with timeout.during(0):
             await response.write_eof()
         return response
@@ -232,7 +232,7 @@ class HttpGateway:
             await answer.read()
 
     def _checked_path(self, request: web.Request) -> str:
-        """The path for the server, built from parts that were checked."""
+        """The path for the server, built from names that were checked."""
         model, version = request.match_info.get("model"), request.match_info.get("version", "")
         if model is None or request.path == "/v2/models/stats":
             return request.path
@@ -287,8 +287,8 @@ def _path_of(model: str, request: web.Request) -> str:
     return f"{MODEL.format(model=model)}{at}/{request.path.rpartition('/')[2]}"
 
 
-def _parts(answer: ClientResponse) -> AsyncIterator[bytes]:
-    """The parts of an answer, as they arrive."""
+def _pieces(answer: ClientResponse) -> AsyncIterator[bytes]:
+    """The pieces of an answer, as they arrive."""
     return _events(answer) if answer.content_type == "text/event-stream" else answer.content.iter_any()
 
 
@@ -299,9 +299,9 @@ async def _whole(answer: bytes) -> AsyncIterator[bytes]:
 async def _events(answer: ClientResponse) -> AsyncIterator[bytes]:
     """The events of a stream, each of them complete."""
     waiting = bytearray()
-    async for part in answer.content.iter_any():
+    async for piece in answer.content.iter_any():
         seen = max(0, len(waiting) - 1)
-        waiting += part
+        waiting += piece
         end = waiting.rfind(EVENT_END, seen)
         if end >= 0:
             for event in bytes(waiting[:end]).split(EVENT_END):

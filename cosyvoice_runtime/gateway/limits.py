@@ -32,7 +32,7 @@ class CallLimit:
         self._count = 0
 
     @contextmanager
-    def place(self) -> Iterator[None]:
+    def counted(self) -> Iterator[None]:
         """Count a call while the block runs.
 
         Raises:
@@ -176,7 +176,7 @@ class LoadShedder:
         Raises:
             RefusedError: with the model's text; a client that comes back when told keeps its queue position.
         """
-        counts = request.model in self._models and request.takes_place
+        counts = request.model in self._models and request.begins
         if not counts or not self._queue.capacity.known:
             return
         try:

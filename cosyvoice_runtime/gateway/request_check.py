@@ -155,7 +155,7 @@ def _check_input(tensor: dict[str, Any], binary: memoryview) -> memoryview:
         _typed(f"{name}.data", tensor.get("data"), list)
         return binary
     if "data" in tensor or type(size) is not int or not 0 <= size <= len(binary):
-        raise invalid(f"{name}.binary_data_size", size, f"0 to {len(binary)} and no data beside it")
+        raise invalid(f"{name}.binary_data_size", size, f"0 to {len(binary)} and no data as well")
     _check_content(name, datatype, elements, binary[:size])
     return binary[size:]
 
@@ -228,7 +228,7 @@ class UtteranceRequest:
     Attributes:
         model: the model that it calls.
         client: the client's name from a header or a parameter, if there is one.
-        takes_place: whether it begins an utterance; other messages belong to one in progress.
+        begins: whether it begins an utterance; other messages belong to one in progress.
         request_id: Triton's, if it has one.
         voice: the named voice; None without one, or if a binary HTTP tensor holds it.
         characters: characters of its text; None if a binary HTTP tensor holds it.
@@ -236,7 +236,7 @@ class UtteranceRequest:
 
     model: str
     client: str | None
-    takes_place: bool = True
+    begins: bool = True
     request_id: str = field(default="", compare=False)
     voice: str | None = field(default=None, compare=False)
     characters: int | None = field(default=None, compare=False)

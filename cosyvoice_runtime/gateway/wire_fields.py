@@ -82,10 +82,10 @@ class _Look:
     def __init__(self) -> None:
         self._left = MAX_FIELDS
 
-    def at(self, part: memoryview, kind: Descriptor, path: str) -> None:
+    def at(self, content: memoryview, kind: Descriptor, path: str) -> None:
         known = _fields_of(kind)
         counts: Counter[str] = Counter()
-        for number, wire, value in _fields(part):
+        for number, wire, value in _fields(content):
             self._left -= 1
             if self._left < 0:
                 raise _too_many("message", MAX_FIELDS + 1, "fields", MAX_FIELDS)
@@ -119,35 +119,35 @@ def _elements(field: WireField, value: memoryview) -> int:
     return len(value) - len(bytes(value).translate(None, LAST_BYTES))
 
 
-def _fields(part: memoryview) -> Iterator[tuple[int, int, memoryview]]:
+def _fields(content: memoryview) -> Iterator[tuple[int, int, memoryview]]:
     """The number, wire type and bytes of each field.
 
     Raises:
         IndexError: the bytes are not protobuf fields.
     """
     position = 0
-    while position < len(part):
-        tag, start = _integer(part, position)
+    while position < len(content):
+        tag, start = _integer(content, position)
         number, wire = tag >> 3, tag & 7
         if wire == VARINT:
-            _, position = _integer(part, start)
+            _, position = _integer(content, start)
         elif wire == LENGTH:
-            length, start = _integer(part, start)
+            length, start = _integer(content, start)
             position = start + length
         elif wire in (FIXED32, FIXED64):
             position = start + (4 if wire == FIXED32 else 8)
         else:
             raise IndexError("a way of writing that no field here has")
-        if position > len(part):
+        if position > len(content):
             raise IndexError("a field is cut off")
-        yield number, wire, part[start:position]
+        yield number, wire, content[start:position]
 
 
-def _integer(part: memoryview, position: int) -> tuple[int, int]:
+def _integer(content: memoryview, position: int) -> tuple[int, int]:
     """A varint, and the offset after it."""
     value = 0
     for shift in range(0, 70, 7):
-        byte = part[position]
+        byte = content[position]
         position += 1
         value |= (byte & 127) << shift
         if byte < 128:

@@ -309,10 +309,10 @@ def _is_clipped(samples: Floats) -> bool:
 
 def _floats(responses: Iterable[Any]) -> dict[str, Floats]:
     """The float outputs by name, joined over the responses."""
-    parts: dict[str, list[Floats]] = {}
+    pieces: dict[str, list[Floats]] = {}
     for response in responses:
         for output, content in zip(response.outputs, response.raw_output_contents, strict=False):
             dtype = triton_to_np_dtype(output.datatype)
             if dtype is not None and np.issubdtype(dtype, np.floating):
-                parts.setdefault(output.name, []).append(np.frombuffer(content, dtype))
-    return {name: np.concatenate(found) for name, found in parts.items()}
+                pieces.setdefault(output.name, []).append(np.frombuffer(content, dtype))
+    return {name: np.concatenate(found) for name, found in pieces.items()}

@@ -50,8 +50,8 @@ def shedder(model: Admission, tmp_path: Path) -> LoadShedder:
     return shedder_of(tmp_path)
 
 
-def asked(client: str | None = None, model: str = MODEL, takes_place: bool = True) -> UtteranceRequest:
-    return UtteranceRequest(model, client, takes_place)
+def asked(client: str | None = None, model: str = MODEL, begins: bool = True) -> UtteranceRequest:
+    return UtteranceRequest(model, client, begins)
 
 
 def refusal(shedder: LoadShedder, client: str | None = None) -> RefusedError:
@@ -111,7 +111,7 @@ def test_several_gateways_know_each_others_refusals(shedder, tmp_path, speaking)
 
 
 def test_messages_for_an_utterance_that_is_spoken_and_other_models_go_through(shedder, speaking):
-    shedder.check(asked(takes_place=False))
+    shedder.check(asked(begins=False))
     shedder.check(asked(model="token2wav"))
     refusal(shedder)
 

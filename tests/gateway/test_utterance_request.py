@@ -44,30 +44,30 @@ def infer_body(**texts: str) -> dict[str, Any]:
 @pytest.mark.parametrize("event", EVENTS)
 def test_utterance_begins_with_the_message_that_opens_it(event, raw):
     request = grpc_request(raw, target_text="open", text_event=event, utterance_id="x" * 16)
-    assert UtteranceRequest.of_grpc(request, None).takes_place == EVENTS[event]
+    assert UtteranceRequest.of_grpc(request, None).begins == EVENTS[event]
 
 
 @pytest.mark.parametrize("wrapped", [True, False])
 @pytest.mark.parametrize("event", EVENTS)
 def test_the_same_by_generate(event, wrapped):
     body = {"target_text": "open", "text_event": [event] if wrapped else event}
-    assert UtteranceRequest.of_generate("m", body, None).takes_place == EVENTS[event]
+    assert UtteranceRequest.of_generate("m", body, None).begins == EVENTS[event]
 
 
 @pytest.mark.parametrize("value", [None, 1, {}, ["open", "open"]])
 def test_event_that_is_none_is_left_to_the_model(value):
-    assert not UtteranceRequest.of_generate("m", {"text_event": value}, None).takes_place
+    assert not UtteranceRequest.of_generate("m", {"text_event": value}, None).begins
 
 
 def test_text_in_pieces_by_infer_is_left_to_the_model():
     body = infer_body(target_text="Hello.", text_event="open")
-    assert not UtteranceRequest.of_infer("m", body, None).takes_place
+    assert not UtteranceRequest.of_infer("m", body, None).begins
 
 
 def test_whole_text_takes_a_place():
-    assert UtteranceRequest.of_grpc(grpc_request(True, target_text="Hello."), None).takes_place
-    assert UtteranceRequest.of_infer("m", infer_body(target_text="Hello."), None).takes_place
-    assert UtteranceRequest.of_generate("m", {"target_text": "Hello."}, None).takes_place
+    assert UtteranceRequest.of_grpc(grpc_request(True, target_text="Hello."), None).begins
+    assert UtteranceRequest.of_infer("m", infer_body(target_text="Hello."), None).begins
+    assert UtteranceRequest.of_generate("m", {"target_text": "Hello."}, None).begins
 
 
 @pytest.mark.parametrize(("header", "name"), [("proxy's", "proxy's"), ("", ""), (None, "own")])

@@ -17,7 +17,7 @@ from cosyvoice_runtime.audio.audio import MAX_RATE, MAX_SECONDS
 from cosyvoice_runtime.serving.triton.schema import SCHEMAS
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor import Server
-from cosyvoice_runtime.supervisor.process import SHARED_MEMORY
+from cosyvoice_runtime.supervisor.preflight import SHARED_MEMORY
 
 MIB = 2**20
 FUZZED = "300"

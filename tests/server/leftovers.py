@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from cosyvoice_runtime.process import processes
-from cosyvoice_runtime.supervisor.process import SHARED_MEMORY
+from cosyvoice_runtime.supervisor.preflight import SHARED_MEMORY
 
 
 def leftovers(supervisor_pid: int | None = None) -> list[str]:

@@ -25,7 +25,7 @@ from tritonclient.utils import InferenceServerException
 from cosyvoice_runtime.process import processes
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor import Server
-from cosyvoice_runtime.supervisor.process import SHARED_MEMORY, free_shared_mib
+from cosyvoice_runtime.supervisor.preflight import SHARED_MEMORY, free_shared_mib
 
 MODELS = Path(__file__).parent / "model_repo"
 TIMEOUT_S = 60.0

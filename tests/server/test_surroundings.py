@@ -17,8 +17,12 @@ from cosyvoice_runtime.process import processes
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.settings.repository import escape
 from cosyvoice_runtime.supervisor import Server
-from cosyvoice_runtime.supervisor.preflight import code_problems, not_writable, repository_problems
-from cosyvoice_runtime.supervisor.process import SHARED_MEMORY
+from cosyvoice_runtime.supervisor.preflight import (
+    SHARED_MEMORY,
+    code_problems,
+    not_writable,
+    repository_problems,
+)
 from read_only import READ_ONLY
 
 MODELS = Path(__file__).parent / "model_repo"
