@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.errors import CosyVoiceError, EngineFileError, InvalidInput
-from cosyvoice_runtime.preflight.__main__ import FAILED
 from cosyvoice_runtime.settings import Machine, Settings, TensorrtLlmSettings, Token2WavSettings
 from cosyvoice_runtime.settings.extractors import ExtractorSettings
 from cosyvoice_runtime.settings.served_family import require_served
@@ -158,6 +157,9 @@ def require_preflight(arguments: list[str]) -> None:
     Raises:
         EngineFileError: something would.
     """
+    # It imports torch by way of TensorRT's engines, which a machine that builds for a CPU may lack.
+    from cosyvoice_runtime.preflight.__main__ import FAILED
+
     if preflight(arguments) == FAILED:
         raise EngineFileError("the preflight failed, so nothing is built; its table says why")
 
