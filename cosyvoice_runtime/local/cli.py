@@ -241,31 +241,14 @@ def _kept(options: argparse.Namespace) -> VoiceStore:
 
 def _synthesizer(options: argparse.Namespace) -> Synthesizer:
     require_runtime(options.runtime)
-    if options.runtime == "onnx":
-        return _on_onnx_runtime(options)
-    import torch  # The import takes seconds, which commands on stored voices do without.
+    dtypes = {}
+    if options.runtime == "torch":
+        import torch  # The import takes seconds, which commands on stored voices do without.
 
-    dtype = getattr(torch, options.dtype)
+        dtypes = dict.fromkeys(("lm_dtype", "flow_dtype"), getattr(torch, options.dtype))
+    elif options.dtype != "float32":
+        raise InvalidInput("dtype", options.dtype, f"float32 with runtime {options.runtime}")
     synthesizer = Synthesizer.from_checkpoint(
-        options.checkpoint,
-        device=options.device,
-        lm_dtype=dtype,
-        flow_dtype=dtype,
-        threads=options.threads,
-        lookahead_frames=options.lookahead,
-        first_hop=options.first_hop,
-        lexicon=options.lexicon,
-        polyphones=options.polyphones,
-        published_prompt_rate=options.published_prompt_rate,
-    )
-    torch.set_num_threads(options.threads)
-    return synthesizer
-
-
-def _on_onnx_runtime(options: argparse.Namespace) -> Synthesizer:
-    if options.dtype != "float32":
-        raise InvalidInput("dtype", options.dtype, "float32 with runtime onnx")
-    return Synthesizer.from_checkpoint(
         options.checkpoint,
         device=options.device,
         threads=options.threads,
@@ -274,7 +257,12 @@ def _on_onnx_runtime(options: argparse.Namespace) -> Synthesizer:
         runtime=options.runtime,
         lexicon=options.lexicon,
         polyphones=options.polyphones,
+        published_prompt_rate=options.published_prompt_rate,
+        **dtypes,
     )
+    if dtypes:
+        torch.set_num_threads(options.threads)
+    return synthesizer
 
 
 def _store(options: argparse.Namespace) -> VoiceStore:
