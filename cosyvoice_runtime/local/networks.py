@@ -32,20 +32,6 @@ OpenBatch = Callable[[int], RunningBatch]
 """Opens a batch of the speech LM for one utterance of this many positions."""
 
 
-@dataclass(frozen=True, eq=False)
-class Networks:
-    """The networks of a checkpoint.
-
-    Attributes:
-        lm: the speech LM of the chosen runtime.
-        open_batch: opens a batch of the speech LM.
-    """
-
-    lm: Any
-    open_batch: OpenBatch
-    token2wav: AnyToken2Wav
-
-
 def require_runtime(name: str) -> None:
     """Refuse a runtime that is not available.
 
@@ -104,25 +90,19 @@ class Placing:
         return self.exported.expanduser() / f"{place.name}-{digest[:12]}"
 
 
-def open_networks(layout: Layout, config: ModelConfig, placing: Placing) -> Networks:
-    """Load all networks of a checkpoint.
+def open_lm(layout: Layout, config: ModelConfig, placing: Placing) -> tuple[Any, OpenBatch]:
+    """Load the speech LM and what opens a batch of it.
 
     Raises:
         CheckpointError: a file is missing or damaged.
         InvalidInput: the runtime can't run the checkpoint's networks, or torch has no such device.
     """
-    lm, open_batch = open_lm(layout, config, placing)
-    return Networks(lm, open_batch, open_token2wav(layout, config, placing))
-
-
-def open_lm(layout: Layout, config: ModelConfig, placing: Placing) -> tuple[Any, OpenBatch]:
-    """Load the speech LM and its sampler; raises as :func:`open_networks` does."""
     _require_runs(layout, placing)
     return (_lm_on_torch if placing.runtime == "torch" else _lm_on_onnx_runtime)(layout, config, placing)
 
 
 def open_token2wav(layout: Layout, config: ModelConfig, placing: Placing) -> AnyToken2Wav:
-    """Load flow and vocoder; raises as :func:`open_networks` does."""
+    """Load flow and vocoder; raises as :func:`open_lm` does."""
     _require_runs(layout, placing)
     return (_wave_on_torch if placing.runtime == "torch" else _wave_on_onnx_runtime)(layout, config, placing)
 

@@ -9,7 +9,7 @@ from contextlib import closing
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,11 +33,12 @@ from cosyvoice_runtime.families import DEFAULT, Family
 from cosyvoice_runtime.flow.solvers import EULER
 from cosyvoice_runtime.lm import Prompt
 from cosyvoice_runtime.lm.text_segment import SegmentQueue
-from cosyvoice_runtime.local.networks import EXPORTED, NUM_STEPS, Networks, Placing, open_networks
+from cosyvoice_runtime.local.networks import EXPORTED, NUM_STEPS, OpenBatch, Placing, open_lm, open_token2wav
 from cosyvoice_runtime.local.stages import GivenTokens, LocalStages
 from cosyvoice_runtime.process.event_loop import EventLoopThread
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer, read_tokenizer
+from cosyvoice_runtime.token2wav.any_token2wav import AnyToken2Wav
 from cosyvoice_runtime.voice import Voice
 from cosyvoice_runtime.voice.extractors import Extractors
 from cosyvoice_runtime.voice.speakers import import_speakers
@@ -54,6 +55,7 @@ class Synthesizer:
     Utterances are driven as in the server (``engine/utterance/utterance.py``), one after another.
 
     Args:
+        lm, open_batch, token2wav: the networks, and what opens a batch of the speech LM.
         hop: policy that sets the chunk boundaries.
         speakers: the checkpoint's voices by name.
         family: the checkpoint's model family.
@@ -63,7 +65,9 @@ class Synthesizer:
         self,
         tokenizer: TextTokenizer,
         front_end: TextFrontEnd,
-        networks: Networks,
+        lm: Any,
+        open_batch: OpenBatch,
+        token2wav: AnyToken2Wav,
         hop: HopPolicy,
         extractors: Extractors,
         speakers: Mapping[str, Voice],
@@ -71,9 +75,9 @@ class Synthesizer:
     ) -> None:
         self.tokenizer = tokenizer
         self.front_end = front_end
-        self.lm = networks.lm
-        self.token2wav = networks.token2wav
-        self._open_batch = networks.open_batch
+        self.lm = lm
+        self.token2wav = token2wav
+        self._open_batch = open_batch
         self.hop = hop
         self.extractors = extractors
         self.speakers = speakers
@@ -137,7 +141,8 @@ class Synthesizer:
         return cls(
             tokenizer,
             TextFrontEnd(tokenizer, family=family, lexicon=words, polyphones=polyphones),
-            open_networks(layout, config, placing),
+            *open_lm(layout, config, placing),
+            open_token2wav(layout, config, placing),
             hop,
             extractors,
             import_speakers(
