@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import soundfile
 from front_server import running_front
-from test_front_voices import AnalysingUpstream, listed, upload
+from voice_uploads import AnalysingUpstream, listed, upload
 
 try:
     tempfile.gettempdir()

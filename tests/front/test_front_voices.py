@@ -5,13 +5,10 @@ from __future__ import annotations
 import errno
 import json
 import unicodedata
-import uuid
-from io import BytesIO
 from urllib.parse import quote
 
 import numpy as np
 import pytest
-import soundfile
 from test_front_keys import write_keys
 
 from cosyvoice_client import Reference, RefusedError
@@ -19,41 +16,16 @@ from cosyvoice_front.__main__ import main as front_command
 from cosyvoice_front.upload import new_upload
 from cosyvoice_front.uploads import Uploads
 from cosyvoice_front.voice_upload import TRIAL
-from cosyvoice_runtime.audio.audio import Audio
-from cosyvoice_runtime.families import COSYVOICE2, FAMILIES
+from cosyvoice_runtime.families import FAMILIES
 from cosyvoice_runtime.local.cli import main
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.text.frontend import TextFrontEnd
-from cosyvoice_runtime.voice import Voice, VoiceStore, names, records, voice_key
+from cosyvoice_runtime.voice import VoiceStore, names, records
 from cosyvoice_runtime.voice.files import replace_file
 from cosyvoice_runtime.voice.speakers import list_speakers
-from fake_upstream import FakeUpstream, tone
+from fake_upstream import tone
 from raw_http import ask, send
-
-CHECKPOINT = "0" * 64
-
-
-class AnalysingUpstream(FakeUpstream):
-    """Puts the voice of each reference into a store, as the server does."""
-
-    def __init__(self, directory) -> None:
-        super().__init__()
-        self.store = VoiceStore(directory, CHECKPOINT)
-        self.trials = 0
-
-    async def speak(self, request, request_id="", name=None):
-        if request.reference is not None:
-            self.store.put(voice_of(request.reference))
-        async for chunk in super().speak(request, request_id, name):
-            yield chunk
-        self.trials += request.reference is not None
-
-
-def voice_of(reference, read_as=COSYVOICE2.mel):
-    """The voice that a server with this checkpoint makes of a reference."""
-    key = voice_key(Audio(reference.samples, reference.rate), reference.text, CHECKPOINT, read_as)
-    mel, tokens = np.zeros((50, 80), np.float32), np.zeros(25, np.int32)
-    return Voice(key, reference.text, tokens, mel, np.ones(192, np.float32), CHECKPOINT)
+from voice_uploads import CHECKPOINT, AnalysingUpstream, delete, listed, sound, upload, voice_of
 
 
 @pytest.fixture
@@ -65,42 +37,6 @@ def upstream(tmp_path):
 def front(start_front, tmp_path):
     keys = write_keys(tmp_path / "keys", anna="sk-anna", bert="sk-bert")
     return start_front(api_keys_file=keys, voices_dir=tmp_path / "voices", open_lists=True)
-
-
-def sound(seconds=2.0):
-    file = BytesIO()
-    soundfile.write(file, tone(seconds), 24_000, format="FLAC")
-    return file.getvalue()
-
-
-def upload(front, key="sk-anna", recording=None, **fields):
-    """A form with the fields of a voice; None leaves one out."""
-    texts = {"name": "mine", "ref_text": "A tone.", "consent": "I, Anna, agree.", **fields}
-    boundary = uuid.uuid4().hex
-    parts = [
-        f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{text}\r\n'.encode()
-        for name, text in texts.items()
-        if text is not None
-    ]
-    head = 'Content-Disposition: form-data; name="audio_sample"; filename="a.flac"'
-    data = sound() if recording is None else recording
-    parts.append(f"--{boundary}\r\n{head}\r\n\r\n".encode() + data + b"\r\n")
-    body = b"".join([*parts, f"--{boundary}--\r\n".encode()])
-    headers = {
-        "Authorization": f"Bearer {key}",
-        "Content-Type": f"multipart/form-data; boundary={boundary}",
-    }
-    return send(front, path="/v1/audio/voices", body=body, **headers)
-
-
-def listed(front, key=None):
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    voices = json.loads(send(front, "GET", "/v1/audio/voices", **headers).body)["voices"]
-    return {voice["id"] for voice in voices}
-
-
-def delete(front, name, key="sk-anna"):
-    return send(front, "DELETE", f"/v1/audio/voices/{name}", Authorization=f"Bearer {key}")
 
 
 def test_uploaded_voice_speaks_at_once(front, upstream):

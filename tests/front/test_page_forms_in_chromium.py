@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import soundfile
 from test_front_keys import write_keys
-from test_front_voices import AnalysingUpstream, sound
 
 from cosyvoice_client.writer import pcm16
+from voice_uploads import AnalysingUpstream, sound
 
 QUOTES = 'It\'s "quoted" \\ $HOME `ls` 你好\nand a second line.'
 

@@ -7,7 +7,6 @@ import dataclasses
 import itertools
 import threading
 import time
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from cosyvoice_runtime.checkpoint import load_config
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.incoming_text import MAX_BUFFERED_BYTES, IncomingText, TextMark
 from cosyvoice_runtime.engine.utterance.request import Utterance
-from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, alongside, speak_arriving
+from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, speak_arriving
 from cosyvoice_runtime.engine.utterance.utterance import speak
 from cosyvoice_runtime.errors import ClientGoneError, CosyVoiceError, InvalidInput, WithdrawnError, status_of
 from cosyvoice_runtime.families import COSYVOICE3
@@ -373,63 +372,3 @@ def test_audio_depends_on_clauses_and_marks_and_not_on_pieces_or_time(synthesize
         audio(synthesizer, [SENTENCES[0], FLUSH, *SENTENCES[1:]], voice, **options)[: len(expected)],
         expected[: len(expected)],
     )
-
-
-async def slow_to_end(cleaned: list[int]) -> AsyncGenerator[int, None]:
-    try:
-        yield 1
-        await asyncio.Event().wait()
-    finally:
-        await asyncio.sleep(0.05)
-        cleaned.append(1)
-
-
-@pytest.mark.parametrize("steps", range(6))
-def test_cancel_while_chunks_are_being_ended_is_heard_and_lets_them_end(steps):
-    cleaned: list[int] = []
-
-    async def fail() -> None:
-        await asyncio.sleep(0.01)
-        raise OSError("no text")
-
-    async def hear() -> None:
-        async with aclosing(alongside(fail(), slow_to_end(cleaned))) as chunks:
-            async for _ in chunks:
-                pass
-
-    async def use() -> bool:
-        hearing = asyncio.create_task(hear())
-        await asyncio.sleep(0.02)  # it is being ended
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        hearing.cancel()
-        await asyncio.wait([hearing])
-        return hearing.cancelled() or isinstance(hearing.exception(), OSError)
-
-    assert asyncio.run(use())
-    assert cleaned == [1]
-
-
-def test_cancel_while_the_work_beside_chunks_is_being_ended_is_not_forgotten():
-    async def work() -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            await asyncio.sleep(0.05)
-
-    async def chunks() -> AsyncGenerator[int, None]:
-        yield 1
-
-    async def hear() -> None:
-        async with aclosing(alongside(work(), chunks())) as spoken:
-            async for _ in spoken:
-                pass
-
-    async def use() -> bool:
-        hearing = asyncio.create_task(hear())
-        await asyncio.sleep(0.02)
-        hearing.cancel()
-        await asyncio.wait([hearing])
-        return hearing.cancelled()
-
-    assert asyncio.run(use())
