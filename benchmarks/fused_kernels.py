@@ -27,7 +27,6 @@ from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.config_flow import DiTConfig
 from cosyvoice_runtime.flow.kernels.choice import fused_solver
 from cosyvoice_runtime.flow.kernels.fused_dit import DiTTiles, dit_tiles_for
-from cosyvoice_runtime.flow.kernels.fused_solver import multiprocessors_of
 from cosyvoice_runtime.flow.torch.call_inputs import BatchShape, PagedInputs
 from cosyvoice_runtime.flow.torch.call_pages import LARGEST_CODE, coded
 from cosyvoice_runtime.flow.torch.flow import Flow
@@ -295,7 +294,7 @@ def dit_candidates(frames: int) -> Candidates:
 
 def start_of(config: ModelConfig, frames: int) -> tuple[AnyTiles, Candidates]:
     """The tiles that are tuned, and what is tried in the place of each."""
-    multiprocessors = multiprocessors_of(torch.device("cuda"))
+    multiprocessors = torch.cuda.get_device_properties("cuda").multi_processor_count
     if isinstance(config.flow.estimator, DiTConfig):
         return dit_tiles_for(frames, multiprocessors), dit_candidates(frames)
     return dataclasses.replace(tiles_for(frames, multiprocessors), joint=None), CANDIDATES

@@ -27,7 +27,7 @@ from cosyvoice_runtime.flow.torch.graphed_calls import CallBuckets
 from cosyvoice_runtime.flow.torch.stream import FlowStream
 from cosyvoice_runtime.gpu.cuda_graphs import CudaGraphCapture
 from cosyvoice_runtime.lm import KVCache, SpeechLM
-from cosyvoice_runtime.token2wav.flow_prompt import flow_prompt
+from cosyvoice_runtime.token2wav.token2wav import flow_prompt
 from cosyvoice_runtime.vocoder.torch.hift import HiFT
 from making.random_tensors import random_tensors
 from measuring.sizes import FAMILIES, add_network

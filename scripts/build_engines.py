@@ -189,7 +189,7 @@ def make_networks(settings: Token2WavSettings) -> None:
 
 
 def make_wave_graphs(settings: Token2WavSettings) -> None:
-    from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats
+    from cosyvoice_runtime.onnx.session import EstimatorFormats
     from cosyvoice_runtime.token2wav.onnx_export import export_wave
     from cosyvoice_runtime.token2wav.onnx_files import wave_directory
 

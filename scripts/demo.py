@@ -119,7 +119,7 @@ def export_speech_lm(settings: TensorrtLlmSettings) -> None:
 
 
 def export_wave_graphs(settings: Token2WavSettings) -> None:
-    from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats
+    from cosyvoice_runtime.onnx.session import EstimatorFormats
     from cosyvoice_runtime.token2wav.onnx_export import export_wave
 
     formats = EstimatorFormats(settings.weight_format, settings.page_format)

@@ -66,7 +66,7 @@ SLOW = (
     "tensorrt/test_onnx_vocoder.py::test_decoder_equals_torch[other",
     "tensorrt/test_onnx_vocoder.py::test_decoder_equals_torch[published-float16",
     "tensorrt/test_tensorrt_engines.py::test_captured_and_other_shapes",
-    "tensorrt/test_tensorrt_engines.py::test_rows_of_a_batch_that_is_too_long_run_at_once",
+    "tensorrt/test_tensorrt_engines.py::test_rows_of_a_batch_that_is_too_long_run_alone",
     "tensorrt/test_tensorrt_engines.py::test_the_flow_streams_through_captured_engines_as_through_torch",
     "tensorrt/test_tensorrt_rtx.py",
     "demo_voice/test_demo_voice.py",

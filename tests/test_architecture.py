@@ -22,9 +22,8 @@ WITH_TORCH = {
     "checkpoint.as_torch",
     "engine.runtimes.torch_graphs", "engine.runtimes.torch_runtime",
     "flow.kernels", "flow.torch",
-    "gpu.cuda_graphs", "gpu.kernels", "gpu.parcel", "gpu.partitions.division", "gpu.partitions.partition",
-    "gpu.transfer", "gpu.unplanned_attention", "gpu.untouched_zeros",
-    "lm.engines.tensorrt_llm", "lm.engines.torch", "lm.engines.vllm",
+    "gpu.cuda_graphs", "gpu.kernels", "gpu.partitions.division", "gpu.partitions.partition",
+    "gpu.transfer", "lm.engines.tensorrt_llm", "lm.engines.torch", "lm.engines.vllm",
     "lm.kernels", "lm.torch",
     "token2wav.chunked_token2wav", "token2wav.loading", "vocoder.kernels", "vocoder.torch",
 }  # fmt: skip

@@ -206,7 +206,7 @@ else:
 
 EXPORT = """
 from cosyvoice_runtime.token2wav.onnx_export import export_wave
-from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats
+from cosyvoice_runtime.onnx.session import EstimatorFormats
 
 assert export_wave(Path(VOICE), Path("networks"), EstimatorFormats())
 """

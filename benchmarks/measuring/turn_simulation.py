@@ -22,7 +22,7 @@ from cosyvoice_runtime.engine.batches.utterances import Speaker
 from cosyvoice_runtime.engine.batches.worker import Pace, Worker, soonest
 from cosyvoice_runtime.engine.runtimes.torch_graphs import HURRIED_ROWS
 from cosyvoice_runtime.gpu.partitions.division import FIRST_LANES_OF_FEW
-from cosyvoice_runtime.gpu.partitions.shared_gpu import SoleUse
+from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
 from cosyvoice_runtime.settings.token2wav import GPU_BATCH
 from measuring.simulated_pages import SimulatedPages
 
@@ -212,7 +212,7 @@ class Simulation:
             *(Worker(n, HURRIED_ROWS, Pace(2, overlaps=True), hurried=True) for n in hurried),
         ]
         self._free_s: defaultdict[int, float] = defaultdict(float)
-        self._gpu = SoleUse()
+        self._gpu = SharedGpu()
         self._pages, self._lengths = SimulatedPages(pages, PAGES_OF_VOICE), lengths
         openings = PageAdmission(self._pages)  # type: ignore[arg-type]
         self._planner = BatchPlanner(self._workers, self._gpu, True, BLOCK, 0.0, openings, self._speakers)

@@ -32,7 +32,7 @@ from cosyvoice_runtime.local.networks import open_lm, open_token2wav
 from cosyvoice_runtime.serving.not_finite import DAMAGED, speech_lm_remedies, token2wav_remedies
 from cosyvoice_runtime.settings import Settings
 from cosyvoice_runtime.text import TextFrontEnd, read_tokenizer
-from cosyvoice_runtime.token2wav.flow_prompt import flow_prompt
+from cosyvoice_runtime.token2wav.token2wav import flow_prompt
 from cosyvoice_runtime.voice.build import assemble_voice, extractor_samples, prompt_mel
 from cosyvoice_runtime.voice.extractors import SpeakerEncoder, SpeechTokenizer
 from cosyvoice_runtime.voice.voice import Voice

@@ -136,7 +136,7 @@ def require_lm_files(settings: TensorrtLlmSettings) -> None:
 
 
 def require_graphs(settings: Token2WavSettings) -> None:
-    from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats
+    from cosyvoice_runtime.onnx.session import EstimatorFormats
     from cosyvoice_runtime.token2wav.onnx_files import require_wave
 
     formats = EstimatorFormats(settings.weight_format, settings.page_format)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.families.cosyvoice2 import COSYVOICE2
 from cosyvoice_runtime.families.cosyvoice3 import COSYVOICE3
 from cosyvoice_runtime.families.cosyvoice300m import COSYVOICE_300M
-from cosyvoice_runtime.families.family import Family, FlowParts, SpeechLmParts, VocoderParts, load
+from cosyvoice_runtime.families.family import Family, FlowParts, Place, SpeechLmParts, VocoderParts, load
 
 if TYPE_CHECKING:
     from cosyvoice_runtime.checkpoint.config import VocoderConfig
@@ -37,6 +37,17 @@ def vocoder_parts(config: VocoderConfig) -> VocoderParts:
     return _found(config, lambda family: (family.vocoder.config, family.vocoder))
 
 
+def load_for(place: Place | None, config: object, what: str) -> Any:
+    """Load the code for a configuration.
+
+    Raises:
+        CheckpointError: its family has no such code, which ``what`` names.
+    """
+    if place is None:
+        raise CheckpointError(f"{type(config).__name__} has no {what}")
+    return load(place)
+
+
 def _found(config: object, parts_of: Callable[[Family], tuple[str, _P]]) -> _P:
     place = f"{type(config).__module__}:{type(config).__qualname__}"
     for family in FAMILIES:
@@ -55,6 +66,7 @@ __all__ = [
     "Family",
     "flow_parts",
     "load",
+    "load_for",
     "speech_lm_parts",
     "vocoder_parts",
 ]

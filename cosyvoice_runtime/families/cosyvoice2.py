@@ -51,7 +51,6 @@ COSYVOICE2 = Family(
         powers_of_two=("channels", "num_heads", "head_dim"),
         onnx_graphs="cosyvoice_runtime.token2wav.onnx_export:UNET",
         tensorrt_graphs="cosyvoice_runtime.tensorrt.graph_files:UNET",
-        tensorrt_estimator="cosyvoice_runtime.tensorrt.token2wav_engines:EngineEstimator",
     ),
     vocoder=VocoderParts(
         config="cosyvoice_runtime.checkpoint.config:VocoderConfig",

@@ -51,7 +51,6 @@ COSYVOICE3 = Family(
         powers_of_two=("width", "num_heads", "head_dim", "feed_forward_factor"),
         onnx_graphs="cosyvoice_runtime.token2wav.onnx_export:DIFFUSION_TRANSFORMER",
         tensorrt_graphs="cosyvoice_runtime.tensorrt.graph_files:DIFFUSION_TRANSFORMER",
-        tensorrt_estimator="cosyvoice_runtime.tensorrt.token2wav_engines:EngineDiT",
     ),
     vocoder=VocoderParts(
         config="cosyvoice_runtime.checkpoint.config:CausalVocoderConfig",

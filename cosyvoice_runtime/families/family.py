@@ -105,9 +105,8 @@ class FlowParts:
         runtime: opens flow and vocoder of torch in the engine.
         fused_solver: makes fused kernels for a flow.
         powers_of_two: sizes of the estimator that fused kernels need as such.
-        onnx_graphs: :class:`~cosyvoice_runtime.token2wav.onnx.parts.CpuFlowGraphs`.
+        onnx_graphs: :class:`~cosyvoice_runtime.token2wav.onnx_export.CpuFlowGraphs`.
         tensorrt_graphs: :class:`~cosyvoice_runtime.tensorrt.graph_files.FlowGraphs`.
-        tensorrt_estimator: class that runs the estimator's engine.
     """
 
     estimator_config: Place
@@ -120,7 +119,6 @@ class FlowParts:
     powers_of_two: tuple[str, ...] = ()
     onnx_graphs: Place | None = None
     tensorrt_graphs: Place | None = None
-    tensorrt_estimator: Place | None = None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What utterances keep between calls of the flow: pages of keys and values, and tails of convolutions.
+"""Pages of keys and values and tails of convolutions, which utterances keep between calls of the flow.
 
 A page holds what every attention layer, at every solver step and for both guidance rows, computed
 for one block of one utterance. Under the block-causal mask these never change again, so later blocks
@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from typing import Any
 
 ZERO_PAGE = 0
-"""Read, behind a mask, where a row of a batch has fewer pages than another; never written."""
+"""The page that a row with fewer pages than another reads behind a mask; never written."""
 WASTE_PAGE = 1
-"""Written by what is there for padding; read only by rows whose results nobody wants."""
+"""The page that padding writes; only rows whose results are dropped read it."""
 FIRST_PAGE = 2
 
 
 class FreePages:
-    """A fixed number of pages; several may hold one, and it is free when nobody does. For any thread.
+    """A fixed number of pages, each with any number of holders; without one it is free. For any thread.
 
     Args:
-        num_pages: beside the two that nobody holds.
+        num_pages: the number without the two that have no holders.
     """
 
     def __init__(self, num_pages: int) -> None:

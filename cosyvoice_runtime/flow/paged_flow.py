@@ -90,7 +90,7 @@ class FlowState:
         return self._span(count, count + lookahead) if count else None
 
     def whole(self, span: TokenSpan) -> TokenSpan:
-        """The same stretch, computed from the start of the utterance."""
+        """A span from the start of the utterance that ends where this one does."""
         end = span.start + len(span.tokens)
         return TokenSpan(self.prompt, 0, span.start + span.count, self.tokens[:end])
 
@@ -132,11 +132,7 @@ class PagedFlow(VoiceFlow):
                 f"{flow.config.blockwise.chunk_frames}: this checkpoint can't be streamed"
             )
         super().__init__(flow)
-        self._store = pool
-
-    @property
-    def pool(self) -> PageStore:
-        return self._store
+        self.pool = pool
 
     @property
     def num_pages(self) -> int:
@@ -149,18 +145,25 @@ class PagedFlow(VoiceFlow):
     def when_short(self, makes_room: Callable[[int], bool]) -> None:
         self.pool.makes_room = makes_room
 
-    @abstractmethod
-    def advance(self, states: Sequence[FlowState]) -> list[Mel]:
-        """Turn all tokens that are ready into mel, utterances side by side: :meth:`advanced`.
+    def mels(self, states: Sequence[FlowState]) -> list[Mel]:
+        """Turn all tokens that are ready into mel, utterances in one batch.
 
         Returns:
-            float32 ``[mel, T]`` per state: the frames after those returned before, without the
-            prompt's; T is 0 where no block is complete.
+            float32 ``[mel, T]`` per state, perhaps cut from arrays that they share: the frames after those
+            returned before, without the prompt's; T is 0 where no block is complete.
         """
+        self._begin_again(states)
+        mels: list[list[Mel]] = [[] for _ in states]
+        while work := self._next_work(states):
+            for batch, compute in self._calls(work):
+                self.calls += 1
+                for (row, state, span), frames in zip(batch, compute(batch), strict=True):
+                    mels[row].append(self._emit(state, span, frames))
+        return [mel[0] if len(mel) == 1 else self.joined(mel) for mel in mels]
 
-    def mels(self, states: Sequence[FlowState]) -> list[Mel]:
-        """As :meth:`advance`, but perhaps cut from arrays that they share."""
-        return self.advance(states)
+    def advance(self, states: Sequence[FlowState]) -> list[Mel]:
+        """Compute :meth:`mels` in arrays of their own."""
+        return self.mels(states)
 
     def cut(self, frames: Mel, start: int, stop: int) -> Mel:
         """Some of the frames ``[T, mel]`` that a call gives, as ``[mel, stop - start]``."""
@@ -186,7 +189,7 @@ class PagedFlow(VoiceFlow):
         return _done
 
     def first_parts(self, spans: Sequence[TokenSpan]) -> Sequence[TokenSpan]:
-        """As much of stretches side by side as the next call takes."""
+        """As much of each span as the next call takes."""
         return spans
 
     def batches(self, work: Sequence[FlowWork]) -> Iterator[Sequence[FlowWork]]:
@@ -228,7 +231,7 @@ class PagedFlow(VoiceFlow):
         state.pages = None
         state.tokens_done = state.tokens_given
         self.recomputing += 1
-        if not self.recomputing & (self.recomputing - 1):  # the first, second, fourth ...: a crowd loses many
+        if not self.recomputing & (self.recomputing - 1):  # the first, second, fourth ...
             logger.warning(
                 "no free flow page of %d: utterances that lost theirs so far, to be computed again: %d",
                 self.num_pages,
@@ -271,23 +274,12 @@ class PagedFlow(VoiceFlow):
     def _block(self) -> int:
         return self.flow.config.encoder.chunk_tokens
 
-    def advanced(self, states: Sequence[FlowState]) -> list[Mel]:
-        """Result of :meth:`advance`."""
-        self._begin_again(states)
-        mels: list[list[Mel]] = [[] for _ in states]
-        while work := self._next_work(states):
-            for batch, compute in self._calls(work):
-                self.calls += 1
-                for (row, state, span), frames in zip(batch, compute(batch), strict=True):
-                    mels[row].append(self._emit(state, span, frames))
-        return [mel[0] if len(mel) == 1 else self.joined(mel) for mel in mels]
-
     def _own_pages(self, state: FlowState, tokens: int) -> int:
         """Pages of so many tokens of an utterance, without those of its voice."""
         return -(-tokens // self._block) - len(state.prefix.pages)
 
     def _begin_again(self, states: Sequence[FlowState]) -> None:
-        """Make lost pages anew where there is room for them beside what all others take."""
+        """Compute lost pages again where there is room for them and for what all others take."""
         lost = [state for state in states if state.pages is None and state.next_span() is not None]
         if not lost:
             return

@@ -17,10 +17,7 @@ SOLVERS = (EULER, ADAMS_BASHFORTH)
 
 
 def require_solver(name: str) -> None:
-    """
-    Raises:
-        InvalidInput: there is none of this name.
-    """
+    """Raise InvalidInput unless there is a solver of this name."""
     if name not in SOLVERS:
         raise InvalidInput("solver", name, f"one of {', '.join(SOLVERS)}")
 
@@ -43,12 +40,13 @@ def slopes(solver: str, step_sizes: Floats) -> Floats:
 
 
 class CpuSolver:
-    """
+    """A solver in numpy.
+
     Args:
-        name: one of :data:`~cosyvoice_runtime.flow.solvers.SOLVERS`.
+        name: one of ``SOLVERS``.
 
     Attributes:
-        times: of the evaluations, float32 ``[n]``.
+        times: times of the evaluations, float32 ``[n]``.
 
     Raises:
         InvalidInput: another name.

@@ -97,7 +97,7 @@ class FlowInputs:
         return ids
 
     def _known(self, tokens: Sequence[int]) -> Ids | None:
-        """The tokens if all are in the vocabulary, found at a glance: each row of a turn's launch asks."""
+        """The tokens if all are in the vocabulary, found at a glance: each row of a batch asks."""
         try:
             ids = np.array(tokens)
         except ValueError:  # sequences of unequal lengths
@@ -124,25 +124,31 @@ class FlowInputs:
         Raises:
             InvalidInput: it is longer than 30 s, a part has another shape, or a token is out of range.
         """
-        config = self.config
         limit = self.most_prompt_tokens
         if len(prompt.tokens) > limit:
             raise InvalidInput(
                 "speech_tokens", len(prompt.tokens), f"a prompt has at most {limit} tokens ({MAX_PROMPT_S} s)"
             )
-        for name, array, shape in (
-            ("prompt_mel", prompt.mel, (config.frames_per_token * len(prompt.tokens), config.mel_bins)),
-            ("speaker_embedding", prompt.speaker, (config.speaker_dim,)),
-        ):
-            if array.shape != shape:
-                raise InvalidInput(name, tuple(array.shape), f"its shape must be {shape}")
+        self._check_mel(prompt)
+        _check_shape("speaker_embedding", prompt.speaker, (self.config.speaker_dim,))
         self.check_tokens(prompt.tokens.tolist(), 0)
         return prompt
+
+    def _check_mel(self, prompt: FlowPrompt) -> None:
+        """Raise InvalidInput for a mel that does not fit the prompt's tokens."""
+        config = self.config
+        shape = (config.frames_per_token * len(prompt.tokens), config.mel_bins)
+        _check_shape("prompt_mel", prompt.mel, shape)
 
     def prompt_frames(self, span: TokenSpan, frames: int) -> Floats:
         """The prompt's mel of the span's first n ``frames``: float32 ``[n, mel]``; n may be 0."""
         start = self.config.frames_per_token * span.start
         return span.prompt.mel[start : start + frames]
+
+
+def _check_shape(name: str, array: Floats, shape: tuple[int, ...]) -> None:
+    if array.shape != shape:
+        raise InvalidInput(name, tuple(array.shape), f"its shape must be {shape}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,8 +167,10 @@ class FlowPrefix:
 
 
 class VoiceFlow(ABC):
-    """
+    """The flow of many utterances.
+
     Attributes:
+        flow: what the networks take.
         recomputing: utterances so far that ran out of pages.
         calls: of the network so far.
         fused: whether captured calls take the solver's steps in fused kernels.
@@ -171,13 +179,8 @@ class VoiceFlow(ABC):
     fused = False
 
     def __init__(self, flow: FlowInputs) -> None:
-        self._given = flow
+        self.flow = flow
         self.recomputing = self.calls = 0
-
-    @property
-    def flow(self) -> FlowInputs:
-        """Inputs of the networks."""
-        return self._given
 
     @property
     def num_pages(self) -> int:
@@ -189,11 +192,10 @@ class VoiceFlow(ABC):
         return 0
 
     def when_short(self, makes_room: Callable[[int], bool]) -> None:  # noqa: B027 - a flow may have no pages
-        """Whom to ask when there are fewer free pages than somebody needs.
+        """Take a function to call when fewer pages are free than a call needs.
 
         Args:
-            makes_room: called from any thread with the number of pages; whether it is worth while to look
-                again.
+            makes_room: called from any thread with the number of pages; says whether to look again.
         """
 
     @property

@@ -1,4 +1,4 @@
-"""From the published names of ``flow.pt`` to those of the networks that run it, by network."""
+"""Published tensors of ``flow.pt`` under the names of the networks that run it."""
 
 from __future__ import annotations
 

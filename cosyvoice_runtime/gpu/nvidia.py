@@ -14,7 +14,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from cosyvoice_runtime.errors import EngineFileError
+
+if TYPE_CHECKING:
+    import torch
 
 LIBRARY = "libcuda.so.1"
 KERNEL_MODULE = Path("/proc/driver/nvidia/version")
@@ -31,21 +36,6 @@ SMI_S = 20.0
 """The longest wait for ``nvidia-smi``, which a hanging driver blocks."""
 
 Version = tuple[int, int]
-
-
-class Driver(NamedTuple):
-    """The driver of this machine.
-
-    Attributes:
-        name: version, such as ``570.133.20``; empty if unknown.
-        cuda: newest supported CUDA; None without the driver's library.
-    """
-
-    name: str
-    cuda: Version | None
-
-    def __str__(self) -> str:
-        return f"NVIDIA's driver {self.name}".rstrip()
 
 
 class TorchBuild(NamedTuple):
@@ -70,6 +60,13 @@ class GpuFacts(NamedTuple):
 
     gib: float
     capability: Version
+
+
+class Gpu(NamedTuple):
+    """Name of a GPU as CUDA gives it, and compute capability (``"9.0"``)."""
+
+    name: str
+    compute_capability: str
 
 
 class Obstacle(NamedTuple):
@@ -112,8 +109,8 @@ def torch_build() -> TorchBuild | None:
 
 def obstacle(environment: Mapping[str, str] = os.environ) -> Obstacle | None:
     """The obstacle as far as it is known without opening the GPU; None without one, or without a driver."""
-    driver = Driver("", cuda_of_driver())
-    if driver.cuda is None and not KERNEL_MODULE.exists():
+    cuda = cuda_of_driver()
+    if cuda is None and not KERNEL_MODULE.exists():
         return None
     build, visible = torch_build(), environment.get(VISIBLE)
     if build is None:
@@ -122,10 +119,10 @@ def obstacle(environment: Mapping[str, str] = os.environ) -> Obstacle | None:
         return Obstacle(f"{VISIBLE}={visible} hides every GPU", chosen=True)
     if build.cuda is None:
         return Obstacle(f"torch {build.version} is a build for CPUs; {_HOW_TO_GET_CUDA}")
-    if driver.cuda is None:
+    if cuda is None:
         return Obstacle(f"NVIDIA's driver is here but not its {LIBRARY}; {_CONTAINER}")
-    if driver.cuda < (build.cuda[0], 0):
-        return Obstacle(_too_old(driver._replace(name=driver_name()), build.version, build.cuda))
+    if cuda < (build.cuda[0], 0):
+        return Obstacle(_too_old(cuda, build.version, build.cuda))
     return None
 
 
@@ -159,6 +156,20 @@ def gpus_of_torch() -> tuple[GpuFacts, ...]:
     return tuple(GpuFacts(each.total_memory / 2**30, (each.major, each.minor)) for each in every)
 
 
+def present_gpu(device: torch.device | int = 0) -> Gpu:
+    """A GPU that this process sees.
+
+    Raises:
+        EngineFileError: it sees none.
+    """
+    import torch
+
+    if not torch.cuda.is_available():
+        raise EngineFileError("this process sees no GPU")
+    properties = torch.cuda.get_device_properties(device)
+    return Gpu(properties.name, f"{properties.major}.{properties.minor}")
+
+
 def driver_name() -> str:
     """The driver's version; empty if unknown."""
     if KERNEL_MODULE.exists():
@@ -182,12 +193,12 @@ _HOW_TO_GET_CUDA = "the one on PyPI has CUDA (docs/environment.md, GPUs)"
 _CONTAINER = "a container is given GPUs by --gpus all"
 
 
-def _too_old(driver: Driver, torch: str, cuda: Version) -> str:
-    assert driver.cuda is not None
+def _too_old(supported: Version, torch: str, cuda: Version) -> str:
     oldest = OLDEST_DRIVERS.get(cuda[0])
     newer = f"install driver {oldest} or newer" if oldest else "install a newer driver"
-    facts = f"{driver} supports CUDA {_dotted(driver.cuda)}, torch {torch} needs CUDA {_dotted(cuda)}"
-    older = f", or {_OLDER_BUILD}" if driver.cuda[0] == 12 else ""
+    driver = f"NVIDIA's driver {driver_name()}".rstrip()
+    facts = f"{driver} supports CUDA {_dotted(supported)}, torch {torch} needs CUDA {_dotted(cuda)}"
+    older = f", or {_OLDER_BUILD}" if supported[0] == 12 else ""
     return f"{facts}: {newer}{older}"
 
 

@@ -1,7 +1,8 @@
-"""Transfers of small values between host and device."""
+"""Transfers of small values between host and device, and the memory that they use."""
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import defaultdict, deque
 from collections.abc import Sequence
@@ -22,6 +23,10 @@ MOST_LANDED_BYTES = 2**24
 """The size of the largest memory that is kept; larger values get memory of their own, which is not kept."""
 MOST_VIEWS = 256
 """The most views of a piece of pinned memory that are kept."""
+ALIGNED = 8
+"""The alignment of each kind in bytes, which is the size of the largest number."""
+Kind = tuple[Sequence[int], torch.dtype]
+"""The shape and type of a value."""
 
 
 def on_gpu(device: torch.device) -> bool:
@@ -215,3 +220,108 @@ def _landing(values: Tensor) -> _Landing:
         return _landings[values.device, size].pop()
     except IndexError:
         return _Landing(size, values.device)
+
+
+class Parcel:
+    """Device memory for values of several kinds, which one copy overwrites.
+
+    A transfer costs the host as much as a kernel, whatever its size, and with it its hold of Python.
+
+    Args:
+        kinds: shapes and types of the values; those that a transfer may omit are last.
+        again: whether values are sent repeatedly; a GPU then keeps pinned memory for them.
+
+    Attributes:
+        tensors: the values on the device, zeros at first.
+    """
+
+    def __init__(self, device: torch.device, kinds: Sequence[Kind], again: bool) -> None:
+        self._kinds, self._starts = kinds, _starts(kinds)
+        self._memory = torch.zeros(self._starts[-1], dtype=torch.uint8, device=device)
+        self.tensors = _cut(self._memory, kinds, self._starts)
+        self._on_gpu = on_gpu(device)
+        self._boxes: deque[_Box] = deque()
+        if self._on_gpu and again:
+            # One box is written while the copy from the other waits for the device.
+            self._boxes.extend(_Box(self._memory, kinds, self._starts) for _ in range(2))
+        self._arrays: list[npt.NDArray[Any]] = []
+
+    def host(self) -> list[npt.NDArray[Any]]:
+        """The host memory of the values, which still holds earlier ones."""
+        if self._boxes:
+            return self._boxes[0].emptied()
+        if not self._arrays:
+            host = torch.zeros(len(self._memory), dtype=torch.uint8) if self._on_gpu else self._memory
+            self._host = host
+            self._arrays = [values.numpy() for values in _cut(host, self._kinds, self._starts)]
+        return self._arrays
+
+    def send(self, whole: int, rows: int = 0) -> None:
+        """Copy the values to the device, in order with its work.
+
+        Args:
+            whole: number of leading kinds that are copied whole.
+            rows: rows, on axis 0, of the kind after them.
+        """
+        if not self._on_gpu:
+            return
+        end = self._starts[whole]
+        if rows:
+            shape, dtype = self._kinds[whole]
+            end += rows * math.prod(shape[1:]) * dtype.itemsize
+        if self._boxes:
+            self._boxes[0].send(end)
+            self._boxes.rotate()
+        else:
+            move(self._host[:end], self._memory[:end])
+
+
+class _Box:
+    """Pinned memory from which values are copied."""
+
+    def __init__(self, target: Tensor, kinds: Sequence[Kind], starts: Sequence[int]) -> None:
+        self._target = target
+        self._memory = torch.zeros(len(target), dtype=torch.uint8, pin_memory=True)
+        self._arrays = [values.numpy() for values in _cut(self._memory, kinds, starts)]
+        self._left = torch.cuda.Event()
+        self._parts: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def emptied(self) -> list[npt.NDArray[Any]]:
+        """The memory, as soon as its last copy has ended."""
+        wait_for(self._left)
+        return self._arrays
+
+    def send(self, end: int) -> None:
+        """Copy the bytes before this offset."""
+        if end not in self._parts:
+            self._parts[end] = self._target[:end], self._memory[:end]
+        target, memory = self._parts[end]
+        target.copy_(memory, non_blocking=True)
+        self._left.record(torch.cuda.current_stream(target.device))
+
+
+def _starts(kinds: Sequence[Kind]) -> list[int]:
+    """The byte offset of each kind, and the end of the last one."""
+    starts = [0]
+    for shape, dtype in kinds:
+        nbytes = math.prod(shape) * dtype.itemsize
+        starts.append(starts[-1] + -(-nbytes // ALIGNED) * ALIGNED)
+    return starts
+
+
+def _cut(memory: Tensor, kinds: Sequence[Kind], starts: Sequence[int]) -> list[Tensor]:
+    """Views of the memory as values of these kinds."""
+    return [
+        memory[start : start + math.prod(shape) * dtype.itemsize].view(dtype).view(*shape)
+        for (shape, dtype), start in zip(kinds, starts, strict=False)
+    ]
+
+
+def untouched_zeros(*shape: int, device: torch.device | str, dtype: torch.dtype) -> Tensor:
+    """Make zeros like ``torch.zeros``, for stores that are sized for the maximum and mostly hold less.
+
+    ``torch.zeros`` writes every byte; numpy asks the system for pages that are zero when they are first read.
+    """
+    if torch.device(device).type != "cpu" or 0 in shape:
+        return torch.zeros(shape, device=device, dtype=dtype)
+    return torch.from_numpy(np.zeros(math.prod(shape) * dtype.itemsize, np.uint8)).view(dtype).view(shape)

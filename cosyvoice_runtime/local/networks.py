@@ -16,7 +16,7 @@ from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.page_store import FLOW_PAGES
 from cosyvoice_runtime.flow.solvers import EULER
 from cosyvoice_runtime.lm.running_batch import RunningBatch
-from cosyvoice_runtime.token2wav.any_token2wav import AnyToken2Wav
+from cosyvoice_runtime.token2wav.token2wav import AnyToken2Wav
 
 if TYPE_CHECKING:
     import torch
@@ -179,7 +179,7 @@ def _lm_on_onnx_runtime(layout: Layout, config: ModelConfig, placing: Placing) -
 def _wave_on_onnx_runtime(layout: Layout, config: ModelConfig, placing: Placing) -> AnyToken2Wav:
     """Open flow and vocoder; files that are missing or outdated are written first."""
     from cosyvoice_runtime.flow.onnx.flow import OnnxFlow, OnnxFlowStream
-    from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats
+    from cosyvoice_runtime.onnx.session import EstimatorFormats
     from cosyvoice_runtime.token2wav.onnx_export import export_wave
     from cosyvoice_runtime.token2wav.onnx_files import wave_directory
     from cosyvoice_runtime.token2wav.token2wav import Token2Wav

@@ -17,8 +17,7 @@ from cosyvoice_runtime.lm.running_batch import RunningBatch
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.text_segment import MOST_TEXT, TextPieces
 from cosyvoice_runtime.local.networks import OpenBatch
-from cosyvoice_runtime.token2wav.any_token2wav import AnyToken2Wav
-from cosyvoice_runtime.token2wav.flow_prompt import flow_prompt
+from cosyvoice_runtime.token2wav.token2wav import AnyToken2Wav, flow_prompt
 from cosyvoice_runtime.voice.voice import Voice
 
 

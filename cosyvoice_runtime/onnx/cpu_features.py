@@ -1,4 +1,4 @@
-"""What the CPU multiplies with, as far as the networks on ONNX Runtime depend on it."""
+"""The CPU's units for products, as far as the networks on ONNX Runtime depend on them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def cpu_flags() -> Set[str]:
 
 
 def seen_flags(cpu_info: str, sees_wide: bool) -> Set[str]:
-    """
+    """Flags of the CPU that the process sees.
+
     Args:
         cpu_info: ``/proc/cpuinfo``, which has one line of flags for each core.
         sees_wide: the process sees registers of 512 bits. Where the system has them and it does not, the
@@ -36,7 +37,7 @@ def seen_flags(cpu_info: str, sees_wide: bool) -> Set[str]:
 
 
 def sees_wide_registers() -> bool:
-    """What the CPU says when it is asked, and not the system; true where numpy does not tell."""
+    """Whether the CPU itself, and not the system, says that it has them; true where numpy does not tell."""
     try:
         from numpy.core._multiarray_umath import __cpu_features__  # type: ignore[import-not-found]
     except ImportError:

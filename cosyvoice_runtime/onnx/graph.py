@@ -193,7 +193,6 @@ class Graph:
         )
 
     def _other_opsets(self) -> list[onnx.OperatorSetIdProto]:
-        """Of operators that are not ONNX's own."""
         domains = sorted({node.domain for node in self._nodes} - {""})
         return [helper.make_opsetid(domain, 1) for domain in domains]
 

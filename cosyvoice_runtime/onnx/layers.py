@@ -70,7 +70,7 @@ def tanh_gelu(graph: Graph, x: Value) -> Value:
 
 
 def windows(graph: Graph, x: Value, taps: int) -> Value:
-    """``[B, taps - 1 + T, C]`` to ``[B, T, taps * C]``: each frame beside the ones after it."""
+    """``[B, taps - 1 + T, C]`` to ``[B, T, taps * C]``: each frame with the ones after it."""
     frames = graph.size(x, 1) - graph.integers(taps - 1)
     parts = [graph.slice(x, 1, tap, frames + graph.integers(tap)) for tap in range(taps)]
     return graph.concat(parts, 2)

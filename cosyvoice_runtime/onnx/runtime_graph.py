@@ -46,10 +46,10 @@ class RuntimeGraph(Graph):
         bias: Value | None = None,
         **attributes: Any,
     ) -> Value:
-        """What the queries of new positions find, ``[B, S, H * D]``.
+        """Attention of the queries of new positions, ``[B, S, H * D]``.
 
         Args:
-            heads: queries, keys and values ``[B, S, H * D]``, or all three side by side and None twice.
+            heads: queries, keys and values ``[B, S, H * D]``, or all three concatenated and None twice.
             memory: names of an input and of an output of the graph, for keys and for values. Bound to the
                 same memory, new ones are written behind those that are there, and nothing is copied.
             shape: of such an input, ``[B, H, room, D]``.
@@ -82,7 +82,7 @@ SMALLEST = 1e-20
 class IntegerProducts:
     """Products ``x @ weight.T`` whose operands are whole multiples of a scale, of each row of its own.
 
-    The rows of ``x`` are frames: what becomes of one depends on no other, whatever is computed beside it.
+    The rows of ``x`` are frames: the result of one depends on no other.
     """
 
     def __init__(self, graph: Graph) -> None:

@@ -1,9 +1,10 @@
-"""Sessions of ONNX Runtime on the CPU."""
+"""Sessions of ONNX Runtime on the CPU, and the names and files of token2wav's graphs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import onnxruntime
 
@@ -12,11 +13,36 @@ from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.onnx.cpu_features import adds_in_32_bits, cpu_flags
 from cosyvoice_runtime.onnx.memory import give_back_heap, share_arena
 
+FLOW_ENCODER = "flow_encoder_cpu"
+FLOW_ESTIMATOR = "flow_estimator_cpu"
+FLOW_TIMES = "flow_times_cpu"
+HIFT_F0 = "hift_f0_cpu"
+HIFT_DECODER = "hift_decoder_cpu"
+GRAPHS = FLOW_ENCODER, FLOW_ESTIMATOR, FLOW_TIMES, HIFT_F0, HIFT_DECODER
+
+
+class EstimatorFormats(NamedTuple):
+    """Number formats of the flow's estimator.
+
+    Attributes:
+        weights: of the matrices, ``float32`` or ``int8``.
+        pages: of keys and values that later calls read, ``float32``, ``float16`` or ``float8``.
+    """
+
+    weights: str = "float32"
+    pages: str = "float32"
+
+
+def graph_path(directory: Path, name: str) -> Path:
+    """File of a graph of token2wav."""
+    return directory / f"{name}.onnx"
+
 
 def open_session(path: Path, threads: int, own_layouts: bool = False) -> onnxruntime.InferenceSession:
-    """
+    """Open a graph.
+
     Args:
-        threads: of one operation.
+        threads: number of threads of one operation.
         own_layouts: let channels lie as the runtime's convolutions over two axes want them.
 
     Raises:
@@ -54,7 +80,7 @@ class NamedSession:
 
     Attributes:
         shapes: of the inputs; a size that is free has a name.
-        properties: that were written beside the graph.
+        properties: metadata of the graph.
     """
 
     def __init__(self, session: onnxruntime.InferenceSession) -> None:

@@ -25,18 +25,18 @@ _SIN = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
 
 
 class TorchRandom:
-    """As ``torch.Generator().manual_seed(seed)``."""
+    """The generator ``torch.Generator().manual_seed(seed)``."""
 
     def __init__(self, seed: int) -> None:
         self._state = np.random.RandomState(seed & 0xFFFFFFFF)
 
     def uniform(self, count: int) -> Floats:
-        """As ``torch.rand(count, generator=...)``: float32 from 0 to below 1."""
+        """Draw ``torch.rand(count, generator=...)``: float32 from 0 to below 1."""
         drawn = self._state.randint(0, 1 << 32, count, dtype=np.uint32)
         return (drawn & 0xFFFFFF).astype(np.float32) * _F(2**-24)
 
     def normal(self, count: int) -> Floats:
-        """As ``torch.randn(count, generator=...)``.
+        """Draw ``torch.randn(count, generator=...)``.
 
         Args:
             count: a multiple of :data:`BLOCK`; torch makes others in another way.
@@ -60,7 +60,7 @@ def _polynomial(coefficients: tuple[float, ...], x: Floats) -> Floats:
 
 
 def _log(x: Floats) -> Floats:
-    """Of normal numbers above 0."""
+    """Logarithm of normal numbers above 0."""
     bits = np.ascontiguousarray(x).view(np.int32)
     exponent = ((bits >> 23) - 0x7F).astype(np.float32) + _F(1)
     x = ((bits & np.int32(~0x7F800000)) | np.int32(0x3F000000)).view(np.float32)
@@ -75,7 +75,6 @@ def _log(x: Floats) -> Floats:
 
 
 def _sine_cosine(x: Floats) -> tuple[Floats, Floats]:
-    """Of angles from 0 on."""
     octant = ((x * _F(1.27323954473516)).astype(np.int32) + 1) & ~1
     turned = octant.astype(np.float32)
     for part in _QUARTER_PI:

@@ -8,34 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.gpu.cuda_graphs import uncollected
-
-FIRST = torch.device("cuda", 0)
-
-
-class Gpu(NamedTuple):
-    """Name as CUDA gives it, and compute capability (``"9.0"``)."""
-
-    name: str
-    compute_capability: str
-
-
-def present_gpu(device: torch.device = FIRST) -> Gpu:
-    """A GPU that this process sees.
-
-    Raises:
-        EngineFileError: it sees none.
-    """
-    if not torch.cuda.is_available():
-        raise EngineFileError("this process sees no GPU")
-    properties = torch.cuda.get_device_properties(device)
-    return Gpu(properties.name, f"{properties.major}.{properties.minor}")
 
 
 class Cuda:
@@ -74,7 +53,8 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 class TensorRTEngine:
-    """
+    """An engine that was read from its file.
+
     Args:
         trt: the module ``tensorrt``.
 

@@ -4,29 +4,71 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import onnx
 import torch
+from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.checksums import sha256_of
 from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.errors import EngineFileError
+from cosyvoice_runtime.flow.torch.layers import GatheredPages
+from cosyvoice_runtime.gpu.nvidia import present_gpu
 from cosyvoice_runtime.manifest import Manifest, require_current, stale_reasons
-from cosyvoice_runtime.tensorrt.engine import Cuda, TensorRTEngine, present_gpu
+from cosyvoice_runtime.tensorrt.engine import Cuda, TensorRTEngine
 from cosyvoice_runtime.tensorrt.graph_files import graph_of
-from cosyvoice_runtime.tensorrt.ports import GraphPorts
-from cosyvoice_runtime.tensorrt.shapes import Profile
+from cosyvoice_runtime.tensorrt.shapes import Profile, Sizes
 
 logger = logging.getLogger(__name__)
 
+Dims = tuple[int | str, ...]
+Inputs = Mapping[str, Tensor | GatheredPages]
 TIMING_CACHE = "timing.cache"
-"""Of all builds in a directory; outlives the engines."""
+"""The timings of all builds in a directory, which outlive the engines."""
+
+
+@dataclass(frozen=True)
+class GraphPorts:
+    """Shapes by name; a size that is free has a name (see :mod:`cosyvoice_runtime.flow.export`)."""
+
+    inputs: Mapping[str, Dims]
+    outputs: Mapping[str, Dims]
+
+    @classmethod
+    def read(cls, path: Path) -> GraphPorts:
+        """The ports of an ONNX file."""
+        graph = onnx.load(path).graph
+        return cls(_dims(graph.input), _dims(graph.output))
+
+    def input_shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
+        return {
+            name: tuple(sizes[size] if isinstance(size, str) else size for size in dims)
+            for name, dims in self.inputs.items()
+        }
+
+    def sizes(self, inputs: Inputs) -> Sizes:
+        """The free sizes of given inputs."""
+        return {
+            dim: size
+            for name, dims in self.inputs.items()
+            for dim, size in zip(dims, inputs[name].shape, strict=True)
+            if isinstance(dim, str)
+        }
+
+
+def _dims(infos: list[onnx.ValueInfoProto]) -> dict[str, Dims]:
+    return {
+        info.name: tuple(dim.dim_param or dim.dim_value for dim in info.type.tensor_type.shape.dim)
+        for info in infos
+    }
 
 
 def engine_of(directory: Path, name: str) -> Path:
-    """File of an engine; its manifest lies beside it."""
+    """File of an engine, with its manifest in the same folder."""
     return directory / "tensorrt" / name / "model.engine"
 
 

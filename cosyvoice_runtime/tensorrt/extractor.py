@@ -9,10 +9,9 @@ from cosyvoice_runtime.manifest import require_current
 from cosyvoice_runtime.settings.extractors import ExtractorSettings
 from cosyvoice_runtime.tensorrt import extractor_graphs as extractors
 from cosyvoice_runtime.tensorrt.engine import Cuda
-from cosyvoice_runtime.tensorrt.engine_files import open_engine
+from cosyvoice_runtime.tensorrt.engine_files import GraphPorts, open_engine
 from cosyvoice_runtime.tensorrt.graph_files import graph_of, wanted_graph
-from cosyvoice_runtime.tensorrt.network import TensorRTNetwork
-from cosyvoice_runtime.tensorrt.ports import BATCH, FittedNetwork, GraphPorts
+from cosyvoice_runtime.tensorrt.network import BATCH, FittedNetwork, TensorRTNetwork
 from cosyvoice_runtime.voice.onnx_model import ExtractorModel
 
 

@@ -1,7 +1,7 @@
 """The checkpoint's own ONNX files, speech tokenizer and speaker encoder, with names for their free sizes.
 
 They are not written anew: what is published is what voices are made with. Only the batch is freed, if the
-graph then computes for rows side by side what it computes for each alone.
+graph then computes for a batch what it computes for each row alone.
 """
 
 from __future__ import annotations

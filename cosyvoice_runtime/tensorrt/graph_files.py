@@ -18,8 +18,7 @@ from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
 from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.checkpoint.layout import Layout, Part
 from cosyvoice_runtime.checkpoint.sections import load_config
-from cosyvoice_runtime.errors import CheckpointError, InvalidInput
-from cosyvoice_runtime.families import load
+from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow import weights as flow_weights
 from cosyvoice_runtime.flow.export import encoder, estimator
 from cosyvoice_runtime.flow.export.encoder import encoder_graph
@@ -50,23 +49,20 @@ class FlowGraphs:
 
 
 def flow_graphs(config: FlowConfig) -> FlowGraphs:
-    """
+    """Writers for a flow's configuration.
+
     Raises:
         CheckpointError: networks of this family have no graphs.
     """
     place = families.flow_parts(config.estimator).tensorrt_graphs
-    if place is None:
-        raise CheckpointError(f"{type(config.estimator).__name__} has no graph")
-    graphs: FlowGraphs = load(place)
+    graphs: FlowGraphs = families.load_for(place, config.estimator, "graph for TensorRT")
     return graphs
 
 
 def decoder_graph(weights: Weights, config: VocoderConfig, dtype: str) -> onnx.ModelProto:
-    """See :class:`DecoderGraph`."""
-    place = families.vocoder_parts(config).tensorrt_decoder
-    if place is None:
-        raise CheckpointError(f"{type(config).__name__} has no graph")
-    graph: onnx.ModelProto = load(place)(weights, config, dtype).build()
+    """The graph of the vocoder's decoder."""
+    decoder = families.load_for(families.vocoder_parts(config).tensorrt_decoder, config, "graph for TensorRT")
+    graph: onnx.ModelProto = decoder(weights, config, dtype).build()
     return graph
 
 
@@ -98,7 +94,7 @@ def networks_of(config: ModelConfig) -> list[str]:
 
 
 def graph_of(directory: Path, name: str) -> Path:
-    """File of a graph; its manifest lies beside it."""
+    """File of a graph, with its manifest in the same folder."""
     return directory / "onnx" / name / "model.onnx"
 
 

@@ -1,24 +1,28 @@
-"""A graph on TensorRT: a pool of streams, each with contexts, memory and CUDA graphs of its own."""
+"""A graph on TensorRT: a stream with contexts, memory and CUDA graphs of its own."""
 
 from __future__ import annotations
 
 import logging
-import queue
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from cosyvoice_runtime.flow.torch.layers import Gathered
+from cosyvoice_runtime.flow.torch.layers import GatheredPages
 from cosyvoice_runtime.gpu.cuda_graphs import EagerCalls
 from cosyvoice_runtime.tensorrt.engine import Shapes, TensorRTContext, TensorRTEngine
-from cosyvoice_runtime.tensorrt.ports import Inputs
+from cosyvoice_runtime.tensorrt.engine_files import Dims, GraphPorts, Inputs
+from cosyvoice_runtime.tensorrt.shapes import Sizes
 
+BATCH = "batch"
+logger = logging.getLogger(__name__)
+
+Tensors = Mapping[str, Tensor]
 Key = tuple[tuple[int, ...], ...]
-End = Callable[[], dict[str, Tensor]]
-"""Has the caller's stream wait for a call, and gives its outputs on it."""
 
 
 @dataclass(frozen=True)
@@ -35,23 +39,47 @@ class CapturedCall:
     graph: Any
 
 
-class Lane:
-    """Runs one call at a time, in order with the stream that it is called from; the host does not wait.
+class TensorRTNetwork:
+    """A graph on TensorRT, for several threads; one call runs at a time.
+
+    Calls run in a stream of the network's own, in order with the stream that they are made from; the host
+    does not wait.
 
     Args:
-        eager: counts calls of shapes that were not captured, where others were.
+        captured: shapes of the inputs whose calls become CUDA graphs. All of them are captured here, none
+            later: a capture must not meet other threads' CUDA calls. Other shapes are enqueued as they are.
+        eager: counts calls of other shapes; by default one of its own.
     """
 
-    def __init__(self, engine: TensorRTEngine, eager: EagerCalls) -> None:
-        self._eager = eager
+    def __init__(
+        self, engine: TensorRTEngine, captured: Sequence[Shapes] = (), eager: EagerCalls | None = None
+    ) -> None:
+        self._eager = eager or EagerCalls()
         self._engine, self._cuda = engine, engine.cuda
-        self._stream = self._cuda.new_stream()
-        self._contexts = [engine.context(profile, self._stream) for profile in range(engine.num_profiles)]
-        self._scratch = self._empty(1)
+        self._one_call = threading.Lock()
         self._captured: dict[Key, CapturedCall] = {}
         self._read: Any = None  # event after which the outputs of the last call have been copied away
+        with self._cuda.current():
+            self._stream = self._cuda.new_stream()
+            profiles = range(engine.num_profiles)
+            self._contexts = [engine.context(profile, self._stream) for profile in profiles]
+            self._scratch = self._empty(1)
+            if captured:
+                self._capture(captured)
+        logger.info("%s: %d CUDA graphs", engine.path.name, len(captured))
 
-    def capture(self, wanted: Sequence[Shapes]) -> None:
+    def run(self, inputs: Inputs) -> dict[str, Tensor]:
+        """All outputs by name, on the inputs' device; nothing of the inputs is kept or changed."""
+        shapes = {name: tuple(inputs[name].shape) for name in self._engine.inputs}
+        call = self._captured.get(self._key(shapes))
+        with self._one_call, self._cuda.current():
+            if call is not None:
+                return self._replay(call, inputs)
+            if self._captured:
+                self._eager.add(f"{self._engine.path.name} has no graph for {shapes}")
+            return self._enqueue(shapes, inputs)
+
+    def _capture(self, wanted: Sequence[Shapes]) -> None:
         """Prepare calls of these shapes. They share their memory, as only one of them runs at a time."""
         contexts = []
         for shapes in wanted:
@@ -63,20 +91,10 @@ class Lane:
         for shapes, context in zip(wanted, contexts, strict=True):
             tensors = {name: _view(flat, context.shape(name)) for name, flat in memory.items()}
             context.bind(tensors, scratch)
-            graph = self._capture(context)
+            graph = self._graph(context)
             self._captured[self._key(shapes)] = CapturedCall(tensors, scratch, context, graph)
 
-    def start(self, inputs: Inputs) -> End:
-        """Begin a call; the inputs must stay in place until its end, and no other call may begin before."""
-        shapes = {name: tuple(inputs[name].shape) for name in self._engine.inputs}
-        call = self._captured.get(self._key(shapes))
-        if call is not None:
-            return self._replay(call, inputs)
-        if self._captured:
-            self._eager.add(f"{self._engine.path.name} has no graph for {shapes}")
-        return self._enqueue(shapes, inputs)
-
-    def _replay(self, call: CapturedCall, inputs: Inputs) -> End:
+    def _replay(self, call: CapturedCall, inputs: Inputs) -> dict[str, Tensor]:
         caller = self._cuda.current_stream()
         self._stream.wait_stream(caller)
         if self._read is not None:
@@ -85,16 +103,12 @@ class Lane:
             for name in self._engine.inputs:
                 _write(inputs[name], call.tensors[name])
             call.graph.replay()
+        caller.wait_stream(self._stream)
+        outputs = {name: call.tensors[name].clone() for name in self._engine.outputs}
+        self._read = caller.record_event()
+        return outputs
 
-        def end() -> dict[str, Tensor]:
-            caller.wait_stream(self._stream)
-            outputs = {name: call.tensors[name].clone() for name in self._engine.outputs}
-            self._read = caller.record_event()
-            return outputs
-
-        return end
-
-    def _enqueue(self, shapes: Shapes, inputs: Inputs) -> End:
+    def _enqueue(self, shapes: Shapes, inputs: Inputs) -> dict[str, Tensor]:
         """At shapes that were not captured, straight from the inputs and into new outputs."""
         context = self._contexts[self._engine.profile_of(shapes)]
         context.set_shapes(shapes)
@@ -106,15 +120,10 @@ class Lane:
         caller = self._cuda.current_stream()
         self._stream.wait_stream(caller)  # after the outputs were allocated: their memory may be in use there
         context.enqueue(self._stream)
+        caller.wait_stream(self._stream)  # which reads the inputs until then
+        return outputs
 
-        def end() -> dict[str, Tensor]:
-            caller.wait_stream(self._stream)
-            given.clear()  # kept until here: the work reads them
-            return outputs
-
-        return end
-
-    def _capture(self, context: TensorRTContext) -> Any:
+    def _graph(self, context: TensorRTContext) -> Any:
         """A graph of the context's work, after one run: the first of new shapes does more than later ones."""
         context.enqueue(self._stream)
         self._stream.synchronize()
@@ -148,73 +157,91 @@ def _view(flat: Tensor, shape: tuple[int, ...]) -> Tensor:
     return flat[: torch.Size(shape).numel()].view(shape)
 
 
-def _write(value: Tensor | Gathered, out: Tensor) -> None:
+def _write(value: Tensor | GatheredPages, out: Tensor) -> None:
     if isinstance(value, Tensor):
         out.copy_(value)
     else:
         value.into(out)
 
 
-def whole(value: Tensor | Gathered) -> Tensor:
+def whole(value: Tensor | GatheredPages) -> Tensor:
     """The tensor itself, or what it is gathered to."""
     return value if isinstance(value, Tensor) else value.whole()
 
 
-logger = logging.getLogger(__name__)
+class FittedNetwork:
+    """A network whose calls are padded to the sizes it was compiled for, or split into fewer rows."""
+
+    def __init__(self, network: TensorRTNetwork, ports: GraphPorts) -> None:
+        self._network, self._ports = network, ports
+
+    def run(self, inputs: Inputs, target: Sizes) -> dict[str, Tensor]:
+        """All outputs, as if the sizes were those of the inputs.
+
+        Args:
+            target: at least the sizes of the inputs. Only the batch may be smaller: it is then the most rows
+                of one call.
+        """
+        sizes = self._ports.sizes(inputs)
+        if BATCH not in sizes or sizes[BATCH] <= target[BATCH]:
+            return self._cut(self._network.run(self._padded(inputs, target)), sizes)
+        calls = list(self._calls(inputs, sizes[BATCH], target[BATCH]))
+        outputs = [self._network.run(self._padded(call, target)) for call in calls]
+        pieces = [
+            self._cut(output, self._ports.sizes(call)) for output, call in zip(outputs, calls, strict=True)
+        ]
+        return {
+            name: torch.cat([piece[name] for piece in pieces], dims.index(BATCH))
+            for name, dims in self._ports.outputs.items()
+        }
+
+    def _calls(self, inputs: Inputs, rows: int, most: int) -> Iterator[dict[str, Tensor | GatheredPages]]:
+        """The inputs in calls of at most ``most`` rows."""
+        for start in range(0, rows, most):
+            yield {name: _rows(inputs[name], dims, start, most) for name, dims in self._ports.inputs.items()}
+
+    def _padded(self, inputs: Inputs, target: Sizes) -> dict[str, Tensor | GatheredPages]:
+        sizes = self._ports.sizes(inputs)
+        return {name: _pad(inputs[name], dims, sizes, target) for name, dims in self._ports.inputs.items()}
+
+    def _cut(self, outputs: Tensors, sizes: Sizes) -> dict[str, Tensor]:
+        return {name: _cut(outputs[name], dims, sizes) for name, dims in self._ports.outputs.items()}
 
 
-class TensorRTNetwork:
-    """
-    Args:
-        lanes: calls that run at once, of several threads or of one; one more waits for a lane.
-        captured: shapes of the inputs whose calls become CUDA graphs. All of them are captured here, none
-            later: a capture must not meet other threads' CUDA calls. Other shapes are enqueued as they are.
-        eager: counts these; by default one of its own.
-    """
+def _rows(tensor: Tensor | GatheredPages, dims: Dims, start: int, count: int) -> Tensor | GatheredPages:
+    """``count`` rows, or what is left of them; a tensor without rows as it is."""
+    if not isinstance(tensor, Tensor):
+        return tensor.rows(start, count)
+    if BATCH not in dims:
+        return tensor
+    axis = dims.index(BATCH)
+    return tensor.narrow(axis, start, min(count, tensor.shape[axis] - start))
 
-    def __init__(
-        self,
-        engine: TensorRTEngine,
-        captured: Sequence[Shapes] = (),
-        lanes: int = 1,
-        eager: EagerCalls | None = None,
-    ) -> None:
-        self._cuda = engine.cuda
-        self._idle: queue.SimpleQueue[Lane] = queue.SimpleQueue()
-        for _ in range(lanes):
-            with self._cuda.current():
-                lane = Lane(engine, eager or EagerCalls())
-                if captured:
-                    lane.capture(captured)
-            self._idle.put(lane)
-        logger.info("%s: %d lanes, %d CUDA graphs each", engine.path.name, lanes, len(captured))
 
-    def run(self, inputs: Inputs) -> dict[str, Tensor]:
-        [outputs] = self.run_all([inputs])
-        return outputs
+def _pad(tensor: Tensor | GatheredPages, dims: Dims, sizes: Sizes, target: Sizes) -> Tensor | GatheredPages:
+    """Add zeros before the past, so that it still ends where the new begins, and after everything else."""
+    if not isinstance(tensor, Tensor):
+        rows, frames = (target[dim] for dim in dims[1:3] if isinstance(dim, str))
+        return tensor.padded(rows, frames)
+    amounts: list[int] = []
+    for dim in reversed(dims):
+        missing = target[dim] - sizes[dim] if isinstance(dim, str) else 0
+        past = _past_of(dim)
+        before = target[past] - sizes[past] if past else 0
+        amounts += [before, missing - before]
+    return (F.pad(tensor, amounts) if any(amounts) else tensor).contiguous()
 
-    def run_all(self, calls: Iterable[Inputs]) -> list[dict[str, Tensor]]:
-        """As many at once as lanes are idle."""
-        waiting, outputs = iter(calls), []
-        with self._cuda.current():
-            while some := self._run_some(waiting):
-                outputs += some
-        return outputs
 
-    def _run_some(self, waiting: Iterator[Inputs]) -> list[dict[str, Tensor]]:
-        """The next calls, on lanes of their own; none at the end."""
-        lanes, ends = [], []
-        try:
-            for inputs in waiting:
-                lanes.append(self._idle.get())  # whoever holds the last one waits for no other: see below
-                ends.append(lanes[-1].start(inputs))
-                if self._idle.empty():
-                    break
-            return [end() for end in ends]
-        except BaseException:
-            for end in ends:  # until then the calls that have begun use memory that would be freed here
-                end()
-            raise
-        finally:
-            for lane in lanes:
-                self._idle.put(lane)
+def _past_of(dim: int | str) -> str | None:
+    """The size of the past within a size that counts past frames, ``past...`` or ``all...``."""
+    if isinstance(dim, str) and dim.startswith(("past", "all")):
+        return dim.replace("all", "past")
+    return None
+
+
+def _cut(tensor: Tensor, dims: Dims, sizes: Sizes) -> Tensor:
+    """Cut to the sizes of the inputs; a size that no input has is the network's own."""
+    for axis, dim in enumerate(dims):
+        if isinstance(dim, str) and dim in sizes:
+            tensor = tensor.narrow(axis, 0, sizes[dim])
+    return tensor

@@ -155,7 +155,7 @@ class Shapes:
         return next((graph for graph in self.flow_graphs if graph.holds(fitting)), fitting)
 
     def fit_vocoder(self, shape: VocoderShape) -> VocoderShape:
-        """The same for a call of the decoder."""
+        """Size to pad a call of the decoder to, alike."""
         rows = self.max_rows if self.widest_windows.holds(replace(shape, rows=1)) else 1
         fitting = replace(shape, rows=min(shape.rows, rows))
         return next((graph for graph in self.vocoder_graphs if graph.holds(fitting)), fitting)

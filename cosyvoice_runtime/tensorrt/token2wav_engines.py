@@ -17,22 +17,21 @@ from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
-from cosyvoice_runtime.families import flow_parts, load
 from cosyvoice_runtime.flow.export import encoder, estimator
 from cosyvoice_runtime.flow.export.estimator import STARTS
 from cosyvoice_runtime.flow.page_store import GUIDANCE_ROWS
 from cosyvoice_runtime.flow.torch.dit import DiT
 from cosyvoice_runtime.flow.torch.encoder import FlowEncoder, LookAheadEncoder
 from cosyvoice_runtime.flow.torch.estimator import Estimator
-from cosyvoice_runtime.flow.torch.layers import Before, Gathered, Past
+from cosyvoice_runtime.flow.torch.flow import Flow
+from cosyvoice_runtime.flow.torch.layers import Before, GatheredPages, Past
 from cosyvoice_runtime.gpu.cuda_graphs import EagerCalls
 from cosyvoice_runtime.manifest import require_current
 from cosyvoice_runtime.settings import Token2WavSettings
 from cosyvoice_runtime.tensorrt.engine import Cuda
-from cosyvoice_runtime.tensorrt.engine_files import open_engine
+from cosyvoice_runtime.tensorrt.engine_files import GraphPorts, open_engine
 from cosyvoice_runtime.tensorrt.graph_files import graph_of, networks_of, wanted_graph
-from cosyvoice_runtime.tensorrt.network import TensorRTNetwork
-from cosyvoice_runtime.tensorrt.ports import FittedNetwork, GraphPorts
+from cosyvoice_runtime.tensorrt.network import FittedNetwork, TensorRTNetwork
 from cosyvoice_runtime.tensorrt.shapes import FlowShape, Shapes, Sizes, VocoderShape
 from cosyvoice_runtime.vocoder import export as vocoder
 from cosyvoice_runtime.vocoder.torch.source import Rows
@@ -82,7 +81,10 @@ class EngineEncoder(nn.Module):
 
 
 class EngineEstimator(nn.Module):
-    """In place of :class:`~cosyvoice_runtime.flow.torch.estimator.Estimator`."""
+    """In place of an :class:`~cosyvoice_runtime.flow.torch.estimator.Estimator` or a `DiT`.
+
+    A graph takes those of the inputs that it has: a `DiT`'s alone asks for starts.
+    """
 
     def __init__(
         self, network: FittedNetwork, estimator: Estimator | DiT, shapes: Shapes, fit: FitFlow
@@ -92,7 +94,7 @@ class EngineEstimator(nn.Module):
         self._network, self._shapes, self._fit = network, shapes, fit
 
     def mask(self, visible: Tensor) -> Tensor:
-        """The graph takes it as it is."""
+        """The mask itself, which the graph takes."""
         return visible
 
     def forward(
@@ -119,23 +121,11 @@ class EngineEstimator(nn.Module):
             "visible": _mask(visible, past, before, rows, new),
             "ends": before.lengths,
             **_past_inputs("", before),
-            **self._places(past, x),
+            STARTS: past.starts if past.starts is not None else before.lengths.new_zeros(rows),
         }
         outputs = self._network.run(inputs, sizes)
         past.store(*_additions("", outputs))
         return outputs["velocity"]
-
-    def _places(self, past: Past, x: Tensor) -> dict[str, Tensor]:  # noqa: ARG002
-        """Further inputs that say where in its utterance each row of ``x`` begins."""
-        return {}
-
-
-class EngineDiT(EngineEstimator):
-    """In place of :class:`~cosyvoice_runtime.flow.torch.dit.DiT`."""
-
-    def _places(self, past: Past, x: Tensor) -> dict[str, Tensor]:
-        starts = past.starts
-        return {STARTS: torch.zeros(len(x), dtype=torch.int64, device=x.device) if starts is None else starts}
 
 
 class EngineDecoder(nn.Module):
@@ -161,7 +151,7 @@ def _mask(visible: Tensor | None, past: Past, before: Before, rows: int, new: in
     return F.pad(visible, (keys.shape[2] - past.frames, 0))
 
 
-def _past_inputs(prefix: str, before: Before) -> dict[str, Tensor | Gathered]:
+def _past_inputs(prefix: str, before: Before) -> dict[str, Tensor | GatheredPages]:
     return {f"{prefix}keys": before.keys, f"{prefix}values": before.values, f"{prefix}tails": before.tails}
 
 
@@ -178,7 +168,7 @@ logger = logging.getLogger(__name__)
 class Token2WavEngines:
     """The networks, and to which shapes their calls are padded.
 
-    A :class:`~cosyvoice_runtime.flow.torch.flow.CompiledFlow`; F0, source, solver and pages are torch's.
+    F0, source, solver and pages are torch's.
 
     Attributes:
         encoder: None where what comes before the estimator is torch's.
@@ -191,23 +181,14 @@ class Token2WavEngines:
     fit_flow: Callable[[FlowShape], FlowShape]
     fit_vocoder: Callable[[VocoderShape], VocoderShape]
 
-    @property
-    def max_frames(self) -> int:
-        """Of one utterance, prompt included."""
-        return self.shapes.max_tokens * self.shapes.config.flow.frames_per_token
-
-    def encoding(
-        self, encoder: FlowEncoder | LookAheadEncoder
-    ) -> EngineEncoder | FlowEncoder | LookAheadEncoder:
-        if self.encoder is None:
-            return encoder
-        return EngineEncoder(self.encoder, encoder, self.shapes, self.fit_flow)
-
-    def velocity(self, estimator: Estimator | DiT) -> EngineEstimator:
-        place = flow_parts(self.shapes.config.flow.estimator).tensorrt_estimator
-        assert place is not None, "an engine was opened for the estimator"
-        velocity: EngineEstimator = load(place)(self.estimator, estimator, self.shapes, self.fit_flow)
-        return velocity
+    def take(self, flow: Flow) -> None:
+        """Take the place of a flow's encoder and estimator."""
+        network, config = flow.network, self.shapes.config.flow
+        encoder: nn.Module = network.encoder
+        if self.encoder is not None:
+            encoder = EngineEncoder(self.encoder, network.encoder, self.shapes, self.fit_flow)
+        estimator = EngineEstimator(self.estimator, network.estimator, self.shapes, self.fit_flow)
+        flow.replace(encoder, estimator, self.shapes.max_tokens * config.frames_per_token)
 
     def decoding(self) -> EngineDecoder:
         """In place of the vocoder's decoder."""

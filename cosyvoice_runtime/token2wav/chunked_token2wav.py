@@ -14,10 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -32,8 +30,7 @@ from cosyvoice_runtime.flow.torch.regulated_flow import Overlap, RegulatedFlow
 from cosyvoice_runtime.flow.torch.solver import NUM_STEPS
 from cosyvoice_runtime.flow.voice_flow import FlowPrefix, FlowPrompt, VoiceFlow
 from cosyvoice_runtime.gpu.transfer import Fetch
-from cosyvoice_runtime.token2wav.any_token2wav import MORE_THAN_ANY
-from cosyvoice_runtime.token2wav.token2wav import is_finite
+from cosyvoice_runtime.token2wav.token2wav import MORE_THAN_ANY, AnyToken2Wav, is_finite
 from cosyvoice_runtime.vocoder.torch.hift import HiFT
 from cosyvoice_runtime.vocoder.torch.sampled_phase import RandomStart
 from cosyvoice_runtime.vocoder.windowed_vocoder import Waveforms
@@ -42,33 +39,19 @@ CACHED_FRAMES = 20
 """Mel frames that the vocoder reads again before each chunk, so that its start is heard in no seam."""
 
 
-class Draws(Protocol):
-    """What an utterance's chunks draw."""
-
-    def flow(self, frames: int, bins: int) -> Tensor:
-        """Start of the solution, float32 ``[frames, bins]``."""
-
-    def vocoder(self, frames: int) -> RandomStart:
-        """Start of the source."""
-
-    def mark(self) -> Any:
-        """Where they are, for :meth:`rewind`."""
-
-    def rewind(self, mark: Any) -> None:
-        """Be again where they were."""
-
-
 class SeededDraws:
-    """Draws of a generator of the utterance's own, on the CPU."""
+    """Draws for an utterance's chunks, from a generator of its own on the CPU."""
 
     def __init__(self, vocoder: HiFT, seed: int) -> None:
         self._config = vocoder.config
         self._generator = torch.Generator().manual_seed(seed)
 
     def flow(self, frames: int, bins: int) -> Tensor:
+        """Start of the solution, float32 ``[frames, bins]``."""
         return torch.randn(bins, frames, generator=self._generator).T
 
     def vocoder(self, frames: int) -> RandomStart:
+        """Start of the source."""
         return RandomStart.draw(self._config, frames, self._generator)
 
     def mark(self) -> Tensor:
@@ -82,7 +65,7 @@ class SeededDraws:
 
 @dataclass(frozen=True, eq=False)
 class VocoderOverlap:
-    """What a chunk leaves for the next one's vocoder.
+    """State that a chunk leaves for the next one's vocoder.
 
     Attributes:
         mel: ``[bins, CACHED_FRAMES]``, the last frames that were vocoded.
@@ -109,7 +92,7 @@ class ChunkedState:
     """
 
     prompt: FlowPrompt
-    draws: Draws
+    draws: SeededDraws
     speed: float
     received: int
     waiting: list[int] = field(default_factory=list)
@@ -124,11 +107,10 @@ class WholeFlow(VoiceFlow):
     """A flow that keeps nothing, neither of voices nor of utterances."""
 
     def prefix(self, prompt: FlowPrompt) -> FlowPrefix:
-        """The prompt itself."""
         return FlowPrefix(self.flow.check_prompt(prompt), pages=[], tails=None, tokens_done=0)
 
     def close(self, held: Any) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""
 
 
 class Precision(NamedTuple):
@@ -138,15 +120,10 @@ class Precision(NamedTuple):
     vocoder: torch.dtype
 
 
-class Devices(NamedTuple):
-    """Where the networks are."""
+class ChunkedToken2Wav(AnyToken2Wav):
+    """Flow and vocoder of one checkpoint; an utterance's last push is one chunk, so no push is cut."""
 
-    flow: torch.device | str
-    vocoder: torch.device | str
-
-
-class ChunkedToken2Wav:
-    """Flow and vocoder of one checkpoint."""
+    unit_tokens = MORE_THAN_ANY
 
     def __init__(self, flow: RegulatedFlow, vocoder: HiFT) -> None:
         self.regulated = flow
@@ -164,35 +141,29 @@ class ChunkedToken2Wav:
         cls,
         layout: Layout,
         config: ModelConfig,
-        devices: Devices,
+        device: torch.device | str,
         precision: Precision,
         ode_steps: int = NUM_STEPS,
         solver: str = EULER,
     ) -> ChunkedToken2Wav:
-        """
+        """Load the networks.
+
         Raises:
             CheckpointError: a file is missing or damaged, or of another family.
         """
         tensors = load_tensors(layout, "flow", config)
         flow = RegulatedFlow.from_tensors(
-            config.regulated_flow, tensors, devices.flow, precision.flow, ode_steps, solver
+            config.regulated_flow, tensors, device, precision.flow, ode_steps, solver
         )
         tensors = load_tensors(layout, "hift", config)
-        return cls(flow, HiFT.from_tensors(config.vocoder, tensors, devices.vocoder, precision.vocoder))
-
-    @property
-    def unit_tokens(self) -> int:
-        """What comes last in one push is one chunk, so no push is cut."""
-        return MORE_THAN_ANY
+        return cls(flow, HiFT.from_tensors(config.vocoder, tensors, device, precision.vocoder))
 
     @property
     def fused_vocoder(self) -> bool:
-        """Whether fused kernels have taken the vocoder's place."""
         return self.vocoder.fused
 
     @property
     def sample_rate(self) -> int:
-        """Samples per second."""
         return self.vocoder.config.sample_rate
 
     def open(
@@ -200,40 +171,30 @@ class ChunkedToken2Wav:
         voice: FlowPrompt | FlowPrefix,
         noise_seed: int,
         speed: float = 1.0,
-        draws: Draws | None = None,
+        draws: SeededDraws | None = None,
     ) -> ChunkedState:
-        """Start of an utterance.
+        """Start an utterance.
 
         Args:
             draws: in place of those of the seed.
-
-        Raises:
-            InvalidInput: the prompt does not fit the checkpoint, or a speed outside 0.5 to 2.
         """
         check_speed(speed)
         prompt = voice.prompt if isinstance(voice, FlowPrefix) else self.regulated.check_prompt(voice)
         return ChunkedState(prompt, draws or SeededDraws(self.vocoder, noise_seed), speed, len(prompt.tokens))
 
     def push(self, state: ChunkedState, tokens: Sequence[int], last: bool = False) -> None:
-        """Append speech tokens; raises InvalidInput for one out of range and then changes nothing."""
         self.check(state, tokens)
         state.waiting.extend(tokens)
         state.received += len(tokens)
         state.last = last
 
     def check(self, state: ChunkedState, tokens: Sequence[int]) -> None:
-        """Raise what :meth:`push` would raise."""
         if state.last:
             raise InvalidInput("speech_tokens", "further tokens", "the utterance has ended")
         self.regulated.check_tokens(tokens, state.received)
 
-    def advance(self, states: Sequence[ChunkedState]) -> list[npt.NDArray[np.float32]]:
-        """The samples that can be computed now, ``[n]`` of each utterance."""
-        return self.launch(states)()
-
     @torch.inference_mode()
     def launch(self, states: Sequence[ChunkedState]) -> Waveforms:
-        """Begin to :meth:`advance`; gives what waits for the waveforms."""
         on_their_way = [Fetch(self._advance(state)) for state in states]
         return lambda: [wave.array() for wave in on_their_way]
 
@@ -299,27 +260,10 @@ class ChunkedToken2Wav:
         return self.vocoder.decode(mel[None], source)[0], source[0]
 
     def broken_stage(self, state: ChunkedState) -> str:
-        """The first stage that gave NaN or infinity in an utterance whose samples hold some."""
         return VOCODER if state.mel is not None and is_finite(state.mel) else FLOW
-
-    def held_pages(self, state: ChunkedState) -> int:  # noqa: ARG002
-        """0: it holds none."""
-        return 0
-
-    def lost_pages(self, state: ChunkedState) -> int:  # noqa: ARG002
-        """0: an utterance holds none."""
-        return 0
-
-    def wanted_pages(self, state: ChunkedState) -> int:  # noqa: ARG002
-        """0: an utterance takes none."""
-        return 0
-
-    def give_up(self, state: ChunkedState) -> None:
-        """Changes nothing."""
 
     @contextmanager
     def all_or_nothing(self, states: Sequence[ChunkedState]) -> Iterator[None]:
-        """Context in which these utterances advance; after an exception they are where they were before."""
         marks = [
             (dict(vars(state)) | {"waiting": list(state.waiting)}, state.draws.mark()) for state in states
         ]

@@ -14,9 +14,8 @@ from cosyvoice_runtime.flow.solvers import EULER
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.solver import NUM_STEPS
 from cosyvoice_runtime.flow.torch.stream import FlowStream
-from cosyvoice_runtime.token2wav.any_token2wav import AnyToken2Wav
-from cosyvoice_runtime.token2wav.chunked_token2wav import ChunkedToken2Wav, Devices, Precision
-from cosyvoice_runtime.token2wav.token2wav import Token2Wav
+from cosyvoice_runtime.token2wav.chunked_token2wav import ChunkedToken2Wav, Precision
+from cosyvoice_runtime.token2wav.token2wav import AnyToken2Wav, Token2Wav
 from cosyvoice_runtime.vocoder.torch import HiFT, HiFTStream
 
 Device = torch.device | str
@@ -75,13 +74,10 @@ def load_chunked(
 ) -> AnyToken2Wav:
     """A flow whose chunks are wholes."""
     require_own_schedule("lookahead_frames", lookahead_frames)
-    return ChunkedToken2Wav.from_checkpoint(layout, config, Devices(device, device), precision, steps, solver)
+    return ChunkedToken2Wav.from_checkpoint(layout, config, device, precision, steps, solver)
 
 
 def require_own_schedule(field: str, lookahead: int | None) -> None:
-    """
-    Raises:
-        InvalidInput: another look-ahead than the schedule's.
-    """
+    """Raise InvalidInput for a look-ahead of the vocoder, as these chunks have none."""
     if lookahead is not None:
         raise InvalidInput(field, lookahead, "exact: this checkpoint's chunks have a schedule of their own")

@@ -1,4 +1,4 @@
-"""From a checkpoint to token2wav's graphs for ONNX Runtime on a CPU."""
+"""Token2wav's graphs for ONNX Runtime on a CPU, written from a checkpoint."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_tensors
-from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.flow import weights as flow_weights
 from cosyvoice_runtime.flow.onnx.encoder_graph import encoder_graph, lookahead_graph, times_graph
 from cosyvoice_runtime.flow.onnx.estimator_graph import (
@@ -26,7 +25,7 @@ from cosyvoice_runtime.flow.onnx.estimator_graph import (
     transformer_graph,
     transformer_times_graph,
 )
-from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats, graph_path
+from cosyvoice_runtime.onnx.session import EstimatorFormats, graph_path
 from cosyvoice_runtime.token2wav.onnx_files import wanted_manifest, wave_directory, why_not_usable
 from cosyvoice_runtime.vocoder.onnx.decoder_graph import f0_graph
 from cosyvoice_runtime.vocoder.weights import plain_weights
@@ -79,7 +78,9 @@ def export_wave(checkpoint_dir: Path, backend_dir: Path, formats: EstimatorForma
 
 
 def _graphs(layout: Layout, config: ModelConfig, formats: EstimatorFormats) -> Iterator[onnx.ModelProto]:
-    flow, writers = config.flow, flow_graphs(config.flow)
+    flow = config.flow
+    place = families.flow_parts(flow.estimator).onnx_graphs
+    writers: CpuFlowGraphs = families.load_for(place, flow.estimator, "graph for ONNX Runtime")
     weights = writers.from_published(as_arrays(load_tensors(layout, "flow", config)))
     yield writers.encoder(weights, flow)
     estimator = within(weights, "estimator.")
@@ -90,19 +91,6 @@ def _graphs(layout: Layout, config: ModelConfig, formats: EstimatorFormats) -> I
     yield decoder_graph(within(weights, "decoder."), config.vocoder)
 
 
-def flow_graphs(config: FlowConfig) -> CpuFlowGraphs:
-    """Writers for a flow's configuration, picked by the class of its estimator.
-
-    Raises:
-        CheckpointError: networks of this family have no graphs.
-    """
-    place = families.flow_parts(config.estimator).onnx_graphs
-    if place is None:
-        raise CheckpointError(f"{type(config.estimator).__name__} has no graph for ONNX Runtime")
-    graphs: CpuFlowGraphs = families.load(place)
-    return graphs
-
-
 def decoder_graph(weights: Weights, config: VocoderConfig) -> onnx.ModelProto:
     """The graph of the vocoder's decoder.
 
@@ -110,7 +98,6 @@ def decoder_graph(weights: Weights, config: VocoderConfig) -> onnx.ModelProto:
         CheckpointError: the vocoder of this family has no graph.
     """
     place = families.vocoder_parts(config).onnx_decoder
-    if place is None:
-        raise CheckpointError(f"{type(config).__name__} has no graph for ONNX Runtime")
-    graph: onnx.ModelProto = families.load(place)(weights, config).build()
+    make = families.load_for(place, config, "graph for ONNX Runtime")
+    graph: onnx.ModelProto = make(weights, config).build()
     return graph

@@ -8,13 +8,13 @@ from cosyvoice_runtime.checkpoint.checksums import damages, sha256_of
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.manifest import Manifest, own_code, stale_reasons
-from cosyvoice_runtime.onnx.wave_graphs import GRAPHS, EstimatorFormats, graph_path
+from cosyvoice_runtime.onnx.session import GRAPHS, EstimatorFormats, graph_path
 from cosyvoice_runtime.settings.token2wav import ONNX_GRAPHS
 
 WRITERS = (
     "flow/export/*.py",
     "flow/onnx/*_graph.py",
-    "flow/onnx/page_codes.py",
+    "flow/onnx/pages.py",
     "flow/weights.py",
     "onnx/*graph.py",
     "onnx/layers.py",
@@ -32,7 +32,7 @@ def wave_directory(backend_dir: Path) -> Path:
 
 
 def wanted_manifest(checkpoint_dir: Path, formats: EstimatorFormats) -> Manifest:
-    """What the graphs of this checkpoint are made from. They fit every machine.
+    """The manifest of this checkpoint's graphs, which fit every machine.
 
     Raises:
         CheckpointError: a file of the checkpoint is missing.
@@ -63,7 +63,7 @@ def require_wave(checkpoint_dir: Path, backend_dir: Path, formats: EstimatorForm
 
 
 def why_not_usable(directory: Path, wanted: Manifest) -> list[str]:
-    """What keeps the graphs from being those that would be written now, a sentence each."""
+    """Reasons why the graphs are not those that would be written now, a sentence each."""
     return stale_reasons(directory, wanted) or damages(
         directory, [graph_path(directory, name).name for name in GRAPHS]
     )

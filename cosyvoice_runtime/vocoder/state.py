@@ -76,7 +76,7 @@ class FixedNoise:
 class SourceNoise:
     """Standard normal noise of one utterance, the same sequence of frames however it is asked for.
 
-    It is drawn on the CPU, so that every device hears the same, from a generator that nobody else uses.
+    It is drawn on the CPU, so that every device hears the same, from a generator of its own.
 
     Args:
         normal: draws a number of values that is a multiple of ``BLOCK``, float32 ``[n]``.

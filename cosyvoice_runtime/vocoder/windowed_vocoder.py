@@ -26,7 +26,7 @@ Waveforms = Callable[[], list[Floats]]
 
 
 def keeping(waveforms: Waveforms, memory: object) -> Waveforms:
-    """The same waveforms; memory that they are made of is not freed before they are there."""
+    """Keep the memory that waveforms are made of until they are there."""
     return partial(_waited_for, waveforms, memory)
 
 

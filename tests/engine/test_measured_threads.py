@@ -21,7 +21,7 @@ from cosyvoice_runtime.engine.measured_threads import (
 )
 from cosyvoice_runtime.errors import CheckpointError, EngineFileError
 from cosyvoice_runtime.lm.onnx.export import export_lm
-from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats
+from cosyvoice_runtime.onnx.session import EstimatorFormats
 from cosyvoice_runtime.settings import Machine, Settings, Token2WavSettings
 from cosyvoice_runtime.token2wav.onnx_export import export_wave
 

@@ -100,7 +100,7 @@ class FakeCuda:
         return getattr(self._on, "stream", self._streams[0])
 
     def new_stream(self) -> FakeStream:
-        stream = FakeStream(self, f"lane {len(self._streams)}", len(self._streams))
+        stream = FakeStream(self, f"engine {len(self._streams)}", len(self._streams))
         self._streams.append(stream)
         return stream
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import onnxruntime
@@ -10,8 +9,8 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.errors import EngineFileError
+from cosyvoice_runtime.tensorrt.engine_files import Inputs
 from cosyvoice_runtime.tensorrt.network import whole
-from cosyvoice_runtime.tensorrt.ports import Inputs
 
 
 class OnnxNetwork:
@@ -40,7 +39,3 @@ class OnnxNetwork:
         arrays = {name: whole(value).contiguous().numpy() for name, value in inputs.items()}
         results = self._session.run(self._outputs, arrays)
         return {name: torch.from_numpy(array) for name, array in zip(self._outputs, results, strict=True)}
-
-    def run_all(self, calls: Iterable[Inputs]) -> list[dict[str, Tensor]]:
-        """One after the other."""
-        return [self.run(inputs) for inputs in calls]

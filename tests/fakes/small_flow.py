@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import torch
 
@@ -14,7 +15,7 @@ from cosyvoice_runtime.checkpoint.config_flow import (
     LookAheadConfig,
 )
 from cosyvoice_runtime.flow.solvers import EULER
-from cosyvoice_runtime.flow.torch.flow import CompiledFlow, Flow, FlowNetwork
+from cosyvoice_runtime.flow.torch.flow import Flow, FlowNetwork
 from cosyvoice_runtime.flow.voice_flow import FlowPrompt
 from prompts import prompt_of_tensors
 
@@ -48,11 +49,14 @@ COSYVOICE3 = dataclasses.replace(
 def random_flow(
     dtype: torch.dtype = torch.float32,
     num_steps: int = 4,
-    compiled: CompiledFlow | None = None,
+    compiled: Any = None,
     config: FlowConfig = CONFIG,
     solver: str = EULER,
 ) -> Flow:
-    return Flow(config, random_network(dtype, config), num_steps, compiled, solver)
+    flow = Flow(config, random_network(dtype, config), num_steps, solver)
+    if compiled is not None:
+        compiled.take(flow)
+    return flow
 
 
 def random_network(dtype: torch.dtype = torch.float32, config: FlowConfig = CONFIG) -> FlowNetwork:

@@ -10,8 +10,7 @@ import torch
 from lm_networks import Networks, far, move_pages
 from torch import Tensor
 
-from cosyvoice_runtime.gpu.cuda_graphs import CudaGraphCapture
-from cosyvoice_runtime.gpu.unplanned_attention import attend_unplanned
+from cosyvoice_runtime.gpu.cuda_graphs import CudaGraphCapture, attend_unplanned
 from cosyvoice_runtime.lm.cache import PAGE
 from cosyvoice_runtime.lm.torch.kv_cache import CacheView, KVCache
 from cosyvoice_runtime.lm.torch.network import SpeechLM

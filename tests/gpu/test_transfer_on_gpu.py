@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from cosyvoice_runtime.gpu.parcel import Parcel
-from cosyvoice_runtime.gpu.transfer import STAGED_BYTES, STAGES, Fetch, move, moved
+from cosyvoice_runtime.gpu.transfer import STAGED_BYTES, STAGES, Fetch, Parcel, move, moved
 
 pytestmark = pytest.mark.gpu
 

@@ -29,8 +29,7 @@ from cosyvoice_runtime.gpu.partitions.partition import (
     GpuPartsError,
     steps_part,
 )
-from cosyvoice_runtime.gpu.partitions.shared_gpu import SoleUse
-from cosyvoice_runtime.gpu.partitions.shifts import GpuShifts
+from cosyvoice_runtime.gpu.partitions.shared_gpu import GpuShifts, SharedGpu
 
 NO_PARTS = GpuParts(None, None, ())  # type: ignore[arg-type]
 OF_MANY, OF_FEW = GpuPart(None, 32, None), GpuPart(None, 48, None)  # type: ignore[arg-type]
@@ -210,7 +209,7 @@ def test_gpu_of_token2wavs_own_that_is_not_divided_is_used_whole_and_the_log_say
         raise GpuPartsError("too old")
 
     monkeypatch.setattr(gpu_division, "divide", refuse)
-    assert isinstance(own_gpu(1, 0.25), SoleUse)
+    assert isinstance(own_gpu(1, 0.25), SharedGpu)
     [record] = caplog.records
     assert record.levelno == logging.WARNING
     assert "hurried chunks wait for turns: GPU 1 can't be divided: too old" in record.message

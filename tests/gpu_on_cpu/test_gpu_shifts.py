@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cosyvoice_runtime.gpu.partitions.shifts import FIRST_TOKENS_S, SHIFT_S, GpuShifts
+from cosyvoice_runtime.gpu.partitions.shared_gpu import FIRST_TOKENS_S, SHIFT_S, GpuShifts
 from eventually import eventually
 
 TIMEOUT_S = 30.0

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from cosyvoice_runtime.gpu import parcel as parcels
 from cosyvoice_runtime.gpu import transfer
-from cosyvoice_runtime.gpu.parcel import Parcel
+from cosyvoice_runtime.gpu.transfer import Parcel
 
 KINDS = [((3,), torch.int64), ((5,), torch.float32), ((4, 6), torch.float32)]
 CPU = torch.device("cpu")
@@ -34,7 +33,7 @@ class Left:
 def gpu(monkeypatch) -> None:
     """A stand-in whose memory is the host's."""
     zeros = torch.zeros
-    monkeypatch.setattr(parcels, "on_gpu", lambda _: True)
+    monkeypatch.setattr(transfer, "on_gpu", lambda _: True)
     monkeypatch.setattr(torch, "zeros", lambda *size, pin_memory=False, **options: zeros(*size, **options))
     monkeypatch.setattr(torch.cuda, "Event", Left)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _: None)
@@ -62,7 +61,7 @@ def test_kinds_keep_their_shapes_and_types():
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize("again", [True, False])
 def test_what_is_left_out_stays(again, monkeypatch):
-    monkeypatch.setattr(transfer, "on_gpu", lambda _: False)
+    monkeypatch.setattr(transfer, "move", lambda tensor, target: target.copy_(tensor))
     parcel = Parcel(CPU, KINDS, again)
     filled(parcel, 2)
     assert sums(parcel) == [0, 0, 0]

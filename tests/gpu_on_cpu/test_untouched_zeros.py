@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cosyvoice_runtime.gpu.untouched_zeros import untouched_zeros
+from cosyvoice_runtime.gpu.transfer import untouched_zeros
 from resident import resident_mib
 
 MIB = 2**20

@@ -377,7 +377,7 @@ def turned_qkv_plain(
     position = (places.before - places.unused)[:, None] * places.page_frames
     position = position + torch.arange(places.new_frames, device=hidden.device)
     position = position.repeat(places.rows // len(position), 1).clamp(max=rotation.cos.shape[1] - 1)
-    Rotation(rotation.cos[0, position], rotation.sin[0, position]).turn_(split[:, :, :2, 0])
+    Rotation(rotation.cos[0, position], rotation.sin[0, position]).rotate_(split[:, :, :2, 0])
     queries.copy_(split[:, :, 0].flatten(2).flatten(0, 1))
     places.store(attention, split[:, :, 1:], step)
 

@@ -18,9 +18,9 @@ from cosyvoice_runtime.checkpoint.config_flow import EncoderConfig
 from cosyvoice_runtime.engine.runtimes import torch_graphs
 from cosyvoice_runtime.flow.kernels.choice import fused_solver
 from cosyvoice_runtime.flow.kernels.fused_encoder import (
-    FusedEncoder,
     FusedStack,
     RelativeWeights,
+    fused_encoder,
     join,
     relative_attention,
     relative_weights,
@@ -172,7 +172,7 @@ def through(layers: list[EncoderLayer], x: Tensor, places: PagePlaces, fused: bo
     places = dataclasses.replace(places, pages=places.pages.clone())
     weights = [relative_weights(layer, places.page_frames, places.table.shape[1]) for layer in layers]
     past = PagedPast(
-        *(places.pages, places.table, places.page, places.frame, places.before),
+        places,
         tails=torch.empty(0),
         new_tails=torch.empty(0),
         lengths=None,
@@ -209,7 +209,7 @@ def test_twin_equals_the_plain_layer(page, before, lengths):
     weights = relative_weights(layer, page, places.table.shape[1])
     relative_attention_plain(queries[:, :, 0], weights, places, 0, mixed, shares)
     past = PagedPast(
-        *(places.pages, places.table, places.page, places.frame, places.before),
+        places,
         tails=torch.empty(0),
         new_tails=torch.empty(0),
         lengths=None,
@@ -228,7 +228,7 @@ def test_few_programs_divide_the_keys(programs, splits):
 
 def fused_flow(pages: int) -> Flow:
     flow = random_flow(num_steps=1)
-    flow.paged_encoder = FusedEncoder.of(flow, pages)
+    flow.paged_encoder = fused_encoder(flow, pages)
     return flow
 
 
@@ -287,7 +287,7 @@ def test_buckets_of_the_past_are_those_that_somebody_pays_for():
     flow = random_flow()
     paid = CallBuckets.up_to(1, any_past=False, starts_too=flow.encodes_any_past)
     few = CallBuckets.up_to(1, any_past=True, starts_too=flow.encodes_any_past)
-    flow.paged_encoder = FusedEncoder.of(flow, 1)
+    flow.paged_encoder = fused_encoder(flow, 1)
     one = CallBuckets.up_to(1, any_past=True, starts_too=flow.encodes_any_past)
     assert (paid.before, few.before, one.before) == (PASTS, FEW_PASTS, PASTS[-1:])
     assert CallBuckets.up_to(1, any_past=False, starts_too=flow.encodes_any_past).before == PASTS

@@ -22,7 +22,7 @@ from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.local import SpeechRequest, Synthesizer
 from cosyvoice_runtime.local.cli import main
 from cosyvoice_runtime.text import TextFrontEnd
-from cosyvoice_runtime.token2wav.flow_prompt import flow_prompt
+from cosyvoice_runtime.token2wav.token2wav import flow_prompt
 from examples import examples
 from making import make_checkpoint
 

@@ -18,7 +18,7 @@ from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.engine.runtimes.torch_runtime import load_token2wav
 from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM, generate
 from cosyvoice_runtime.lm.onnx.export import export_lm
-from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats
+from cosyvoice_runtime.onnx.session import EstimatorFormats
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
 from cosyvoice_runtime.supervisor import Server
 from cosyvoice_runtime.token2wav.onnx_export import export_wave

@@ -12,7 +12,7 @@ from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.flow.onnx.flow import OnnxFlow
 from cosyvoice_runtime.flow.solvers import EULER
 from cosyvoice_runtime.flow.torch.flow import Flow
-from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats, graph_path
+from cosyvoice_runtime.onnx.session import EstimatorFormats, graph_path
 from cosyvoice_runtime.token2wav.onnx_export import decoder_graph, flow_graphs
 from cosyvoice_runtime.vocoder.onnx import decoder_graph as hift_f0_graph
 from cosyvoice_runtime.vocoder.onnx.vocoder import OnnxVocoder

@@ -14,7 +14,7 @@ from cosyvoice_runtime.flow.onnx.flow import MOST_BLOCKS, OnnxFlow, OnnxFlowStre
 from cosyvoice_runtime.flow.solvers import ADAMS_BASHFORTH, accumulated_times
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.solver import _accumulated, time_steps
-from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats
+from cosyvoice_runtime.onnx.session import EstimatorFormats
 from examples import examples
 from small_flow import CONFIG, random_prompt, random_tokens
 from streams import UTTERANCES, pieces_of, spoken

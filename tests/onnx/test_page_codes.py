@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cosyvoice_runtime.flow.onnx.page_codes import LARGEST, PageScales, largest, page_code, scale
+from cosyvoice_runtime.flow.onnx.estimator_graph import PageScales, largest, scale
+from cosyvoice_runtime.flow.onnx.pages import LARGEST, page_code
 
 CHANNELS, INNER = 24, 16
 

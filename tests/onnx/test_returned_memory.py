@@ -80,9 +80,9 @@ def test_a_page_that_is_taken_just_before_it_would_go_back_stays(tmp_path, monke
 def test_streams_beside_each_other_have_the_same_pages_and_counts_of_their_own(tmp_path):
     stream = OnnxFlowStream(flows(tmp_path)[1], num_pages=3)
     stream.calls = stream.recomputing = 5
-    beside = stream.beside()
-    assert beside.pool is stream.pool
-    assert (beside.calls, beside.recomputing, stream.calls) == (0, 0, 5)
+    fork = stream.fork()
+    assert fork.pool is stream.pool
+    assert (fork.calls, fork.recomputing, stream.calls) == (0, 0, 5)
 
 
 def test_a_slot_of_the_speech_lm_goes_back_with_its_request(config):

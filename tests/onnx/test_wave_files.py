@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cosyvoice_runtime.errors import EngineFileError
-from cosyvoice_runtime.onnx.wave_graphs import GRAPHS, EstimatorFormats, graph_path
+from cosyvoice_runtime.onnx.session import GRAPHS, EstimatorFormats, graph_path
 from cosyvoice_runtime.token2wav.onnx_export import export_wave
 from cosyvoice_runtime.token2wav.onnx_files import require_wave, wave_directory
 

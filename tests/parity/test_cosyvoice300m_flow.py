@@ -10,6 +10,7 @@ import torch
 from goldens import COSYVOICE_300M, Case
 
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.flow.torch.layers import NoPast
 from cosyvoice_runtime.flow.torch.regulated_flow import RegulatedFlow
 from cosyvoice_runtime.flow.torch.resampling_estimator import ResamplingEstimator
 from cosyvoice_runtime.flow.torch.solver import Conditions
@@ -60,7 +61,7 @@ def velocity_of(case: Case, rows: slice = slice(None), frames: int | None = None
     parts = (case[name][rows, :, :frames] for name in ("x", "mu", "cond"))
     x, mu, condition = (channels_last(part) for part in parts)
     biases = estimator().time_biases(case["t"][rows])
-    return channels_last(estimator()(x, mu, case["spks"][rows], condition, biases))
+    return channels_last(estimator()(x, mu, case["spks"][rows], condition, biases, None, NoPast()))
 
 
 @pytest.mark.parametrize("case", ESTIMATED, ids=str)

@@ -107,7 +107,7 @@ def test_only_the_first_head_is_turned(compare):
     [case] = [case for case in COSYVOICE3.cases("estimator") if case.name == "dbg"]
     queries = case["mid_block0_q"].unflatten(-1, (CONFIG.estimator.num_heads, -1)).clone()
     frames = torch.arange(queries.shape[1])[None]
-    Rotation.of(frames, CONFIG.estimator.head_dim).turn_(queries[:, :, :1])
+    Rotation.of(frames, CONFIG.estimator.head_dim).rotate_(queries[:, :, :1])
     compare("q", queries.flatten(2), case["block0_q_rotated"], TOLERANCE)
 
 

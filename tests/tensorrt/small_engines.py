@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import onnx
 import torch
@@ -13,8 +14,9 @@ import torch
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
 from cosyvoice_runtime.flow.export import encoder, estimator
+from cosyvoice_runtime.tensorrt.engine_files import GraphPorts
 from cosyvoice_runtime.tensorrt.graph_files import decoder_graph, flow_graphs
-from cosyvoice_runtime.tensorrt.ports import CompiledNetwork, FittedNetwork, GraphPorts
+from cosyvoice_runtime.tensorrt.network import FittedNetwork
 from cosyvoice_runtime.tensorrt.shapes import Shapes
 from cosyvoice_runtime.tensorrt.token2wav_engines import Token2WavEngines
 from cosyvoice_runtime.vocoder import export as vocoder
@@ -64,7 +66,7 @@ def write_graphs(
 
 
 def engines(
-    directory: Path, compiled: Callable[[Path], CompiledNetwork], padded: bool, family: str = "cosyvoice2"
+    directory: Path, compiled: Callable[[Path], Any], padded: bool, family: str = "cosyvoice2"
 ) -> Token2WavEngines:
     """The networks; ``padded`` as TensorRT's are, else at the shapes of the call."""
     networks = {

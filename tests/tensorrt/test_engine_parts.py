@@ -12,6 +12,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.page_store import PastLayout
+from cosyvoice_runtime.flow.torch.call_pages import PagePlaces
 from cosyvoice_runtime.flow.torch.pages import PagedPast
 from cosyvoice_runtime.flow.torch.stream import FlowStream
 from cosyvoice_runtime.tensorrt.token2wav_engines import Token2WavEngines
@@ -108,6 +109,11 @@ def test_a_batch_is_split_and_put_together_again(tmp_path: Path) -> None:
         assert_equal(one.generate(prompts, tokens), many.generate(prompts, tokens))
 
 
+def places(pages: Tensor, table: Tensor, page: Tensor, before: int) -> PagePlaces:
+    rows = torch.zeros(len(table))
+    return PagePlaces(pages, table, page, torch.arange(3), before, rows, rows + 3)
+
+
 def test_past_is_gathered_straight_into_what_the_network_reads() -> None:
     """One copy: zero pages fill it up in front and below, and nothing is padded afterwards."""
     layout = PastLayout(heads=2, head_dim=4)
@@ -115,7 +121,7 @@ def test_past_is_gathered_straight_into_what_the_network_reads() -> None:
     pages = torch.randn(5, 1, 3, 2, 2, 4)
     pages[0] = 0  # nothing is written there
     table, page = torch.tensor([[3, 2, 4]]), torch.full((1, 3), 4)
-    past = PagedPast(pages, table, page, torch.arange(3), 2, torch.zeros(1, 0), torch.zeros(1, 0), None)
+    past = PagedPast(places(pages, table, page, 2), torch.zeros(1, 0), torch.zeros(1, 0), None)
     assert past.frames == 6
     before = past.before(layout, torch.zeros(1, 3), 3)
     exact = torch.cat([pages[3, 0, :, 0], pages[2, 0, :, 0]])
@@ -136,5 +142,5 @@ def test_first_call_of_an_utterance_has_no_past() -> None:
     layout.add_attention()
     pages, table = torch.randn(5, 1, 3, 2, 2, 4), torch.tensor([[4], [3]])
     nothing = torch.zeros(2, 0)
-    past = PagedPast(pages, table, table.expand(2, 3), torch.arange(3), 0, nothing, nothing, None)
+    past = PagedPast(places(pages, table, table.expand(2, 3), 0), nothing, nothing, None)
     assert past.before(layout, torch.zeros(2, 3), 3).keys.shape == (1, 2, 0, 2, 4)

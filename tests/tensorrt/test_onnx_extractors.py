@@ -7,8 +7,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from cosyvoice_runtime.tensorrt.engine_files import GraphPorts
 from cosyvoice_runtime.tensorrt.extractor_graphs import prepare
-from cosyvoice_runtime.tensorrt.ports import GraphPorts
 from cosyvoice_runtime.voice.extractors import SpeakerEncoder, SpeechTokenizer
 from onnx_graphs import write_encoder, write_tokenizer
 

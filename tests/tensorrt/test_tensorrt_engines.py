@@ -17,9 +17,8 @@ from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.flow.torch.stream import FlowStream
 from cosyvoice_runtime.gpu.cuda_graphs import EagerCalls
 from cosyvoice_runtime.tensorrt.engine import Cuda, TensorRTEngine
-from cosyvoice_runtime.tensorrt.engine_files import build_engine
-from cosyvoice_runtime.tensorrt.network import TensorRTNetwork
-from cosyvoice_runtime.tensorrt.ports import FittedNetwork, GraphPorts, Tensors
+from cosyvoice_runtime.tensorrt.engine_files import GraphPorts, build_engine
+from cosyvoice_runtime.tensorrt.network import FittedNetwork, TensorRTNetwork, Tensors
 from cosyvoice_runtime.tensorrt.shapes import VocoderShape
 from cuda_fake import FakeCuda, FakeStream
 from onnx_network import OnnxNetwork
@@ -129,7 +128,7 @@ def test_any_shape_of_a_profile_runs_in_order_with_the_caller(
     network = TensorRTNetwork(engine)
     cuda.events.clear()
     same_as_onnx(network, decoder_graph, decoder_inputs(rows, frames))
-    assert cuda.events == ["lane 1 waits for caller", "run on lane 1", "caller waits for lane 1"]
+    assert cuda.events == ["engine 1 waits for caller", "run on engine 1", "caller waits for engine 1"]
 
 
 def test_shapes_that_no_profile_covers_are_refused(engine: TensorRTEngine) -> None:
@@ -144,16 +143,16 @@ def test_captured_shapes_are_replayed_with_the_inputs_of_each_call(
 ) -> None:
     windows = VocoderShape(1, 80), VocoderShape(4, 20)
     network = TensorRTNetwork(engine, captured(decoder_graph, *windows))
-    assert cuda.events.count("capture on lane 1") == 2
+    assert cuda.events.count("capture on engine 1") == 2
     cuda.events.clear()
     same_as_onnx(network, decoder_graph, decoder_inputs(1, 80))
     copied_and_run = [
-        "lane 1 waits for caller", "replay on lane 1", "caller waits for lane 1", "event on caller",
+        "engine 1 waits for caller", "replay on engine 1", "caller waits for engine 1", "event on caller",
     ]  # fmt: skip
     assert cuda.events == copied_and_run
     cuda.events.clear()
     same_as_onnx(network, decoder_graph, decoder_inputs(4, 20, seed=7))
-    assert cuda.events == [copied_and_run[0], "lane 1 waits for event on caller", *copied_and_run[1:]]
+    assert cuda.events == [copied_and_run[0], "engine 1 waits for event on caller", *copied_and_run[1:]]
 
 
 def test_results_outlive_the_next_call(engine: TensorRTEngine, decoder_graph: Path) -> None:
@@ -164,7 +163,7 @@ def test_results_outlive_the_next_call(engine: TensorRTEngine, decoder_graph: Pa
     assert torch.equal(wave, OnnxNetwork(decoder_graph).run(first)["wave"])
 
 
-def test_captured_and_other_shapes_take_turns_in_a_lane(engine: TensorRTEngine, decoder_graph: Path) -> None:
+def test_captured_and_other_shapes_alternate(engine: TensorRTEngine, decoder_graph: Path) -> None:
     """Memory of other shapes may grow; what was captured keeps its own."""
     network = TensorRTNetwork(engine, captured(decoder_graph, VocoderShape(1, 80), VocoderShape(2, 80)))
     for rows, frames in ((1, 5), (1, 80), (4, 90), (2, 80), (1, 300), (1, 80), (1, 5)):
@@ -189,17 +188,18 @@ def test_inputs_of_another_type_are_refused(engine: TensorRTEngine) -> None:
     inputs = decoder_inputs(1, 10)
     with pytest.raises(ValueError, match=r"mel: contiguous torch\.float32 expected, got torch\.float64"):
         network.run({**inputs, "mel": inputs["mel"].double()})
-    assert network.run(inputs)["wave"].isfinite().all()  # the lane is free again
+    assert network.run(inputs)["wave"].isfinite().all()  # the engine is free again
 
 
-def test_calls_of_many_threads_have_lanes_of_their_own(
+def test_calls_of_many_threads_run_one_at_a_time(
     engine: TensorRTEngine, cuda: FakeCuda, decoder_graph: Path
 ) -> None:
-    network = TensorRTNetwork(engine, captured(decoder_graph, VocoderShape(1, 20)), lanes=3)
+    network = TensorRTNetwork(engine, captured(decoder_graph, VocoderShape(1, 20)))
     reference = OnnxNetwork(decoder_graph)
     cases = [decoder_inputs(1, frames, seed=frames) for frames in (20, 11, 20, 7, 20, 30)]
     expected = [reference.run(case)["wave"] for case in cases]
     wrong: list[int] = []
+    cuda.events.clear()
 
     def work(number: int) -> None:
         for turn in range(8):
@@ -213,37 +213,20 @@ def test_calls_of_many_threads_have_lanes_of_their_own(
     for thread in threads:
         thread.join()
     assert wrong == []
-    assert {event for event in cuda.events if event.startswith("capture")} == {
-        f"capture on lane {lane}" for lane in (1, 2, 3)
-    }
+    begun = [event for event in cuda.events if event.endswith(("waits for caller", "waits for engine 1"))]
+    assert begun == ["engine 1 waits for caller", "caller waits for engine 1"] * 48
 
 
-def test_rows_of_a_batch_that_is_too_long_run_at_once(
-    engine: TensorRTEngine, cuda: FakeCuda, decoder_graph: Path
-) -> None:
-    """Five of them on two lanes: a lane's next call begins when the caller's stream waits for both."""
+def test_rows_of_a_batch_that_is_too_long_run_alone(engine: TensorRTEngine, decoder_graph: Path) -> None:
     ports = GraphPorts.read(decoder_graph)
-    network = FittedNetwork(TensorRTNetwork(engine, lanes=2), ports)
+    network = FittedNetwork(TensorRTNetwork(engine), ports)
     inputs = decoder_inputs(5, 300)
-    cuda.events.clear()
     waves = network.run(inputs, SHAPES.decoder(VocoderShape(1, 300)))["wave"]
-    begun = [event for event in cuda.events if event.endswith("waits for caller")]
-    assert begun == [f"lane {lane} waits for caller" for lane in (1, 2, 1, 2, 1)]
-    first_end = cuda.events.index("caller waits for lane 1")
-    assert "lane 2 waits for caller" in cuda.events[:first_end]
     alone = [
         OnnxNetwork(decoder_graph).run({name: x[row : row + 1] for name, x in inputs.items()})
         for row in range(5)
     ]
     assert torch.equal(waves, torch.cat([each["wave"] for each in alone]))
-
-
-def test_call_that_fails_leaves_all_lanes_idle(engine: TensorRTEngine, decoder_graph: Path) -> None:
-    network = TensorRTNetwork(engine, lanes=2)
-    good = decoder_inputs(1, 10)
-    with pytest.raises(ValueError, match="contiguous"):
-        network.run_all([good, {**good, "mel": good["mel"].double()}])
-    assert len(network.run_all([good] * 3)) == 3
 
 
 def test_the_flow_streams_through_captured_engines_as_through_torch(
@@ -274,7 +257,7 @@ def test_the_flow_streams_through_captured_engines_as_through_torch(
         mels[-1] += flow_stream.advance(states)
     for actual, expected in zip(*mels, strict=True):
         assert (actual - expected).abs().max() < 1e-4
-    replays = cuda.events.count("replay on lane 1") + cuda.events.count("replay on lane 2")
+    replays = cuda.events.count("replay on engine 1") + cuda.events.count("replay on engine 2")
     assert replays == 1 + reference.solver.num_steps  # the last 9 tokens; 100 at once are no captured shape
 
 

@@ -14,7 +14,7 @@ from cosyvoice_runtime.engine.batches.scheduler import WaveScheduler
 from cosyvoice_runtime.engine.batches.service import WaveService
 from cosyvoice_runtime.engine.batches.usage import Usage, WaveMetrics
 from cosyvoice_runtime.engine.runtimes.runtime import WaveRuntime
-from cosyvoice_runtime.gpu.partitions.shared_gpu import NOT_SHARED, SharedGpu, SharedGpus, SoleUse
+from cosyvoice_runtime.gpu.partitions.shared_gpu import NOT_SHARED, SharedGpu, SharedGpus
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.settings import TensorrtLlmSettings, Token2WavSettings
 from cosyvoice_runtime.settings.gpu_memory import divide_one_gpu
@@ -168,7 +168,7 @@ def _gpu_of(device: str, settings: Token2WavSettings, shared: SharedGpus) -> Sha
     if gpu in shared:
         return shared[gpu]
     if gpu is None or not (settings.first_chunks_beside and _partitioned(settings)):
-        return SoleUse()
+        return SharedGpu()
     from cosyvoice_runtime.gpu.partitions.division import own_gpu  # a CPU's deployment has no torch
 
     return own_gpu(gpu, HURRIED_SHARE)

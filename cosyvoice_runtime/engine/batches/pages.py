@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from cosyvoice_runtime.engine.batches.job import WaveJob
 from cosyvoice_runtime.engine.batches.utterances import OpenUtterance, Speaker, Utterances
 from cosyvoice_runtime.engine.batches.voices import VoiceCache
-from cosyvoice_runtime.token2wav.any_token2wav import AnyToken2Wav
+from cosyvoice_runtime.token2wav.token2wav import AnyToken2Wav
 
 SHARE_OF_EACH = 0.6
 """Share of what an utterance in progress holds on average that there is for each one: those that came first

@@ -19,7 +19,7 @@ from cosyvoice_runtime.engine.batches.worker import Assignment, Worker, soonest,
 from cosyvoice_runtime.engine.runtimes.runtime import WaveRuntime
 from cosyvoice_runtime.errors import CosyVoiceError, WithdrawnError
 from cosyvoice_runtime.gpu.cuda_errors import LAST_WORDS_S, end_process, is_fatal
-from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu, SoleUse
+from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
 from cosyvoice_runtime.metrics import trace
 
 logger = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class WaveScheduler:
         end_process: Callable[[str], None] = end_process,
     ) -> None:
         self._service = service
-        self._gpu = gpu or SoleUse()
+        self._gpu = gpu or SharedGpu()
         self._at_work = runtime.at_work
         self._on_gpu = runtime.on_gpu
         self._unit_tokens = runtime.token2wav.unit_tokens

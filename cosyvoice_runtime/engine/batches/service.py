@@ -19,7 +19,7 @@ from cosyvoice_runtime.engine.batches.utterances import BatchesUnderWay, OpenUtt
 from cosyvoice_runtime.engine.batches.voices import VoiceCache
 from cosyvoice_runtime.errors import InvalidInput, NotFiniteError, NotFoundError, OverloadedError
 from cosyvoice_runtime.gpu.cuda_errors import is_fatal
-from cosyvoice_runtime.token2wav.any_token2wav import AnyToken2Wav
+from cosyvoice_runtime.token2wav.token2wav import AnyToken2Wav
 from cosyvoice_runtime.vocoder.windowed_vocoder import Waveforms, keeping
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.engine.runtimes.runtime import WaveRuntime, host_room, page_count, warm_up
 from cosyvoice_runtime.flow.onnx.flow import OnnxFlow, OnnxFlowStream
 from cosyvoice_runtime.onnx.cpu_features import tell_cpu
-from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats
+from cosyvoice_runtime.onnx.session import EstimatorFormats
 from cosyvoice_runtime.settings import Token2WavSettings
 from cosyvoice_runtime.token2wav.onnx_files import require_wave
 from cosyvoice_runtime.token2wav.token2wav import Token2Wav
@@ -22,7 +22,7 @@ def open_runtimes(settings: Token2WavSettings) -> list[WaveRuntime]:
     """One for each scheduler, ready to be fast; they share the networks and the pages."""
     flow, vocoder = _networks(settings)
     stream = _stream(settings, flow)
-    streams = [stream, *(stream.beside() for _ in settings.devices[1:])]
+    streams = [stream, *(stream.fork() for _ in settings.devices[1:])]
     ready = [Token2Wav(each, vocoder, settings.lookahead) for each in streams]
     warm_up(ready[0], 1)
     _give_back_memory(stream, vocoder)

@@ -15,7 +15,7 @@ import numpy as np
 from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
 from cosyvoice_runtime.flow.voice_flow import FlowPrompt
 from cosyvoice_runtime.gpu.partitions.shared_gpu import Later
-from cosyvoice_runtime.token2wav.any_token2wav import AnyToken2Wav
+from cosyvoice_runtime.token2wav.token2wav import AnyToken2Wav
 
 logger = logging.getLogger(__name__)
 

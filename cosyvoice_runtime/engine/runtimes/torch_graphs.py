@@ -68,7 +68,7 @@ class TorchToken2Wav(Token2Wav):
             second: for the vocoder, beside what the flow does next.
         """
         vocoder = HiFTStream(self.torch_vocoder.hift, own_stream=second)
-        return TorchToken2Wav(self.torch_flow.beside(), vocoder, self.lookahead_frames)
+        return TorchToken2Wav(self.torch_flow.fork(), vocoder, self.lookahead_frames)
 
     def capture(
         self,
@@ -243,9 +243,9 @@ def _fuse_encoder(flow: Flow, settings: Token2WavSettings) -> None:
     if not fused_chosen(settings.kernels, "attention of the flow's encoder", flow.device, obstacle):
         return
     # defines Triton kernels, which only the CUDA build of torch brings
-    from cosyvoice_runtime.flow.kernels.fused_encoder import FusedEncoder
+    from cosyvoice_runtime.flow.kernels.fused_encoder import fused_encoder
 
-    flow.paged_encoder = FusedEncoder.of(flow)
+    flow.paged_encoder = fused_encoder(flow)
 
 
 def _fuse_decoder(vocoder: HiFT, settings: Token2WavSettings) -> None:

@@ -34,11 +34,10 @@ from cosyvoice_runtime.flow.kernels.choice import solver_obstacle
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.pages import PagePool
 from cosyvoice_runtime.flow.torch.stream import FlowStream
-from cosyvoice_runtime.gpu.cuda_graphs import EagerCalls, give_back
+from cosyvoice_runtime.gpu.cuda_graphs import EagerCalls, attend_unplanned, give_back
 from cosyvoice_runtime.gpu.kernels.choice import fused_chosen
 from cosyvoice_runtime.gpu.partitions.partition import GpuParts
 from cosyvoice_runtime.gpu.partitions.shared_gpu import Later
-from cosyvoice_runtime.gpu.unplanned_attention import attend_unplanned
 from cosyvoice_runtime.settings import Token2WavSettings
 from cosyvoice_runtime.settings.gpu_memory import (
     GIB,
@@ -50,9 +49,9 @@ from cosyvoice_runtime.settings.gpu_memory import (
     work_bytes,
 )
 from cosyvoice_runtime.settings.token2wav import EIGHT_BIT_PAGES
-from cosyvoice_runtime.token2wav.any_token2wav import AnyToken2Wav
-from cosyvoice_runtime.token2wav.chunked_token2wav import ChunkedToken2Wav, Devices, Precision
+from cosyvoice_runtime.token2wav.chunked_token2wav import ChunkedToken2Wav, Precision
 from cosyvoice_runtime.token2wav.loading import require_own_schedule
+from cosyvoice_runtime.token2wav.token2wav import AnyToken2Wav
 from cosyvoice_runtime.vocoder.torch import HiFT, HiFTStream
 
 if TYPE_CHECKING:
@@ -188,7 +187,7 @@ def open_chunked(settings: Token2WavSettings, config: ModelConfig, parts: GpuPar
     token2wav = ChunkedToken2Wav.from_checkpoint(
         Layout(settings.checkpoint_dir),
         config,
-        Devices(settings.device, settings.device),
+        settings.device,
         Precision(dtype, dtype),
         settings.ode_steps,
         settings.solver,
@@ -217,9 +216,10 @@ def _load(settings: Token2WavSettings, parts: GpuParts | None) -> tuple[TorchTok
     eager = EagerCalls()
     engines = _open_engines(settings, config, eager)
     flow = Flow.from_tensors(
-        config.flow, load_tensors(layout, "flow", config), device, dtype, settings.ode_steps, engines,
-        settings.solver,
-    )  # fmt: skip
+        config.flow, load_tensors(layout, "flow", config), device, dtype, settings.ode_steps, settings.solver
+    )
+    if engines is not None:
+        engines.take(flow)
     flow.codes_pages = settings.page_format == EIGHT_BIT_PAGES
     decoder = None if engines is None else engines.decoding()
     vocoder = HiFT.from_tensors(config.vocoder, load_tensors(layout, "hift", config), device, dtype, decoder)

@@ -10,8 +10,7 @@ from cosyvoice_runtime.engine.utterance.request import Utterance
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.settings.token2wav import CPU_HOP_GROWTH
-from cosyvoice_runtime.token2wav.any_token2wav import MORE_THAN_ANY
-from cosyvoice_runtime.token2wav.flow_prompt import cut_prompt
+from cosyvoice_runtime.token2wav.token2wav import MORE_THAN_ANY, cut_prompt
 from cosyvoice_runtime.voice.voice import Voice
 
 CUT_FROM_S = 5.0

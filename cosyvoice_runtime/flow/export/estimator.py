@@ -6,7 +6,8 @@ scales and gates.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -15,7 +16,7 @@ import onnx
 from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.config_flow import DiTConfig, EstimatorConfig
 from cosyvoice_runtime.checkpoint.schema_flow import POSITION_GROUPS, POSITION_KERNEL
-from cosyvoice_runtime.flow.export.carried import Carried
+from cosyvoice_runtime.flow.export.encoder import Carried
 from cosyvoice_runtime.flow.page_store import PastLayout
 from cosyvoice_runtime.onnx import layers
 from cosyvoice_runtime.onnx.graph import BOOL, FLOAT, INT64, Graph, Value
@@ -49,72 +50,95 @@ def estimator_graph(
     hidden = layers.hidden_scores(graph, visible)
     everywhere = graph.node("Expand", graph.unsqueeze(speaker, 1), graph.node("Shape", x, onnx_type=INT64))
     packed = graph.concat([x, mu, everywhere, condition], 2)
-    velocity = UNet(graph, config, carried, hidden).velocity(packed, biases)
+    bias = [graph.slice(biases, 0, index, index + 1) for index in range(config.num_stages)]
+    network = _CarriedUNet(graph, config, carried, hidden)
+    velocity = network.network(packed, [graph.unsqueeze(each, 1) for each in bias])
     graph.output("velocity", velocity, mel_shape)
     carried.ports()
     return graph.model()
 
 
-class EstimatorPast(Protocol):
-    """Inputs that a graph of an estimator asks for the frames before its input."""
+class UNetGraph(ABC):
+    """Adds CosyVoice2's estimator to a graph; the kinds of graph differ in what they compute it with."""
 
-    def extend(self, x: Value, frames: int, channels: int) -> Value:
-        """Put the ``frames`` frames before ``x [B, T, C]`` in front of it."""
+    def __init__(self, graph: Graph, config: EstimatorConfig) -> None:
+        self.graph, self.config = graph, config
 
-    def attend(self, packed: Value, hidden: Value) -> Value:
-        """Attention of the next layer, of queries, keys and values in one: ``[B, T, H * D]``."""
+    def network(self, packed: Value, bias: Sequence[Value]) -> Value:
+        """Velocity of noisy mel and conditions, and of the time's addend for each stage."""
+        channels = self.config.channels
+        skip = self._stage("down", packed, self.config.in_channels, bias[0])
+        hidden = self._conv("down_conv", skip, channels)
+        for index in range(self.config.num_mid_stages):
+            hidden = self._stage(f"mid.{index}", hidden, channels, bias[1 + index])
+        hidden = self._stage("up", self.graph.concat([hidden, skip], -1), 2 * channels, bias[-1])
+        hidden = self._conv("up_conv", hidden, channels)
+        hidden = self._conv_block("final", hidden, channels)
+        return self._linear("projection", hidden)
+
+    def _stage(self, name: str, x: Value, channels: int, bias: Value) -> Value:
+        hidden = self._conv_block(f"{name}.resnet.first", x, channels) + bias
+        hidden = self._conv_block(f"{name}.resnet.second", hidden, self.config.channels)
+        x = hidden + self._linear(f"{name}.resnet.shortcut", x)
+        for index in range(self.config.blocks_per_stage):
+            x = self._transformer(f"{name}.blocks.{index}", x)
+        return x
+
+    def _conv_block(self, name: str, x: Value, channels: int) -> Value:
+        convolved = self._conv(f"{name}.conv", x, channels)
+        return self._mish(layers.layer_norm(self.graph, f"{name}.norm", convolved))
+
+    def _transformer(self, name: str, x: Value) -> Value:
+        mixed = self._attention(name, layers.layer_norm(self.graph, f"{name}.norm_attention", x))
+        x = x + self._linear(f"{name}.out", mixed)
+        normed = layers.layer_norm(self.graph, f"{name}.norm_feed_forward", x)
+        return x + self._linear(f"{name}.narrow", self._widened(f"{name}.widen", normed))
+
+    @abstractmethod
+    def _conv(self, name: str, x: Value, channels: int) -> Value:
+        """Causal convolution of ``CONV_TAPS`` frames over ``channels``."""
+
+    @abstractmethod
+    def _attention(self, name: str, x: Value) -> Value:
+        """Mixed values of the next layer."""
+
+    @abstractmethod
+    def _mish(self, x: Value) -> Value: ...
+
+    @abstractmethod
+    def _linear(self, name: str, x: Value) -> Value: ...
+
+    @abstractmethod
+    def _widened(self, name: str, x: Value) -> Value:
+        """A linear layer and GELU."""
 
 
-class UNet:
-    """Adds the network to a graph.
+class _CarriedUNet(UNetGraph):
+    """The estimator over ``[B, T, C]``.
 
     Args:
         hidden: added to the scores of attention.
     """
 
-    def __init__(self, graph: Graph, config: EstimatorConfig, past: EstimatorPast, hidden: Value) -> None:
-        self.graph, self.config, self.past, self.hidden = graph, config, past, hidden
-
-    def velocity(self, packed: Value, biases: Value) -> Value:
-        """``[B, T, mel]`` of noisy mel and conditions ``[B, T, 4 * mel]`` and ``[stages, C]``."""
-        graph, channels = self.graph, self.config.channels
-        bias = [graph.slice(biases, 0, index, index + 1) for index in range(self.config.num_stages)]
-        skip = self._stage("down", packed, self.config.in_channels, bias[0])
-        hidden = self._conv("down_conv", skip, channels)
-        for index in range(self.config.num_mid_stages):
-            hidden = self._stage(f"mid.{index}", hidden, channels, bias[1 + index])
-        hidden = self._stage("up", graph.concat([hidden, skip], 2), 2 * channels, bias[-1])
-        hidden = self._conv("up_conv", hidden, channels)
-        hidden = self._conv_block("final", hidden, channels)
-        return layers.linear(graph, "projection", hidden)
-
-    def _stage(self, name: str, x: Value, channels: int, bias: Value) -> Value:
-        x = self._resnet(f"{name}.resnet", x, channels, bias)
-        for index in range(self.config.blocks_per_stage):
-            x = self._transformer(f"{name}.blocks.{index}", x)
-        return x
-
-    def _resnet(self, name: str, x: Value, channels: int, bias: Value) -> Value:
-        hidden = self._conv_block(f"{name}.first", x, channels) + self.graph.unsqueeze(bias, 1)
-        hidden = self._conv_block(f"{name}.second", hidden, self.config.channels)
-        return hidden + layers.linear(self.graph, f"{name}.shortcut", x)
-
-    def _conv_block(self, name: str, x: Value, channels: int) -> Value:
-        convolved = self._conv(f"{name}.conv", x, channels)
-        return layers.mish(self.graph, layers.layer_norm(self.graph, f"{name}.norm", convolved))
+    def __init__(self, graph: Graph, config: EstimatorConfig, past: Carried, hidden: Value) -> None:
+        super().__init__(graph, config)
+        self.past, self.hidden = past, hidden
 
     def _conv(self, name: str, x: Value, channels: int) -> Value:
         window = layers.windows(self.graph, self.past.extend(x, CONV_TAPS - 1, channels), CONV_TAPS)
         return layers.linear(self.graph, f"{name}.window", window)
 
-    def _transformer(self, name: str, x: Value) -> Value:
-        graph = self.graph
-        normed = layers.layer_norm(graph, f"{name}.norm_attention", x)
-        mixed = self.past.attend(layers.linear(graph, f"{name}.qkv", normed), self.hidden)
-        x = x + layers.linear(graph, f"{name}.out", mixed)
-        normed = layers.layer_norm(graph, f"{name}.norm_feed_forward", x)
-        widened = layers.gelu(graph, layers.linear(graph, f"{name}.widen", normed))
-        return x + layers.linear(graph, f"{name}.narrow", widened)
+    def _attention(self, name: str, x: Value) -> Value:
+        return self.past.attend(layers.linear(self.graph, f"{name}.qkv", x), self.hidden)
+
+    def _mish(self, x: Value) -> Value:
+        return layers.mish(self.graph, x)
+
+    def _linear(self, name: str, x: Value) -> Value:
+        return layers.linear(self.graph, name, x)
+
+    def _widened(self, name: str, x: Value) -> Value:
+        return layers.gelu(self.graph, layers.linear(self.graph, name, x))
 
 
 NORM_EPS = 1e-6
@@ -150,13 +174,13 @@ def dit_graph(weights: Mapping[str, Array], config: DiTConfig, mel_bins: int, dt
     hidden = layers.hidden_scores(graph, visible)
     voice = graph.node("Expand", graph.unsqueeze(speaker, 1), graph.node("Shape", x, onnx_type=INT64))
     packed = graph.concat([x, condition, mu, voice], 2)
-    network = Transformer(graph, config, carried, hidden, HeadTurn.of(graph, starts, x, config.head_dim))
+    network = Transformer(graph, config, carried, hidden, HeadRotation.of(graph, starts, x, config.head_dim))
     graph.output("velocity", network.velocity(packed, biases), mel_shape)
     carried.ports()
     return graph.model()
 
 
-class HeadTurn:
+class HeadRotation:
     """Rotation of neighbouring channels of a head by the number of its frame.
 
     Attributes:
@@ -168,7 +192,7 @@ class HeadTurn:
         self.cos, self.sin, self.swap = cos, sin, swap
 
     @classmethod
-    def of(cls, graph: Graph, starts: Value, x: Value, head_dim: int) -> HeadTurn:
+    def of(cls, graph: Graph, starts: Value, x: Value, head_dim: int) -> HeadRotation:
         """Of frames ``starts [B]`` and after, as many as ``x [B, T, C]`` has."""
         exponents = np.arange(0, head_dim, 2, dtype=np.float32) / np.float32(head_dim)
         frequencies = np.repeat(np.float32(1.0) / np.float32(ROTARY_BASE) ** exponents, 2)
@@ -205,9 +229,9 @@ class Transformer:
     """
 
     def __init__(
-        self, graph: Graph, config: DiTConfig, past: TransformerPast, hidden: Value, turn: HeadTurn
+        self, graph: Graph, config: DiTConfig, past: TransformerPast, hidden: Value, rotation: HeadRotation
     ) -> None:
-        self.graph, self.config, self.past, self.hidden, self.turn = graph, config, past, hidden, turn
+        self.graph, self.config, self.past, self.hidden, self.rotation = graph, config, past, hidden, rotation
 
     def velocity(self, packed: Value, biases: Value) -> Value:
         """``[B, T, mel]`` of noisy mel and conditions ``[B, T, 4 * mel]`` and ``[6 * blocks + 2, C]``."""
@@ -247,7 +271,7 @@ class Transformer:
         graph, heads = self.graph, self.config.num_heads
         packed = layers.linear(graph, f"{name}.qkv", x)
         queries, keys, values = layers.split_heads(graph, packed, heads, self.config.head_dim)
-        queries, keys = (self.turn.first_head(each, heads) for each in (queries, keys))
+        queries, keys = (self.rotation.first_head(each, heads) for each in (queries, keys))
         mixed = self.past.attend_heads(queries, keys, values, self.hidden)
         return layers.linear(graph, f"{name}.out", mixed)
 

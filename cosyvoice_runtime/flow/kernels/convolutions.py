@@ -25,7 +25,8 @@ MOST_DEPTH = 256
 
 @dataclass(frozen=True, eq=False)
 class ConvWeights:
-    """
+    """Weights of a causal convolution.
+
     Attributes:
         weight, bias: ``[N, taps * C_in]`` and float32 ``[N]``.
         tail: offset of its last input frames in the tails.
@@ -90,21 +91,21 @@ def _causal_conv(
     last = t - length + (TAPS - 1)
     kept = inside & (last >= 0) & (last < TAPS - 1) & (tl.program_id(0) == 0)
     sums = tl.zeros([ROWS, COLUMNS], tl.float32)
-    for turn in tl.static_range(TAPS * BLOCKS):
-        channel = (turn % BLOCKS) * DEPTH + k
+    for index in tl.static_range(TAPS * BLOCKS):
+        channel = (index % BLOCKS) * DEPTH + k
         following = w
-        if turn + 1 < TAPS * BLOCKS:  # the next weights are on their way while these are used
-            next_channel = ((turn + 1) % BLOCKS) * DEPTH + k
-            from_tap = at + ((turn + 1) // BLOCKS) * IN
+        if index + 1 < TAPS * BLOCKS:  # the next weights are on their way while these are used
+            next_channel = ((index + 1) % BLOCKS) * DEPTH + k
+            from_tap = at + ((index + 1) // BLOCKS) * IN
             following = tl.load(
                 from_tap + next_channel[:, None], mask=(next_channel < IN)[:, None], other=0.0
             )
         a = _window(
             x, tails, tail, m, t, channel, inside, scale, shift, added, x_stride,
-            TAPS - 1 - turn // BLOCKS, IN, TAPS, EPS, ACTIVE,
+            TAPS - 1 - index // BLOCKS, IN, TAPS, EPS, ACTIVE,
         )  # fmt: skip
         sums = tl.dot(a, w, sums, input_precision="ieee")
-        if turn // BLOCKS == TAPS - 1:
+        if index // BLOCKS == TAPS - 1:
             place = new_tails + (tail + last * IN)[:, None] + channel[None, :]
             tl.store(place, a, mask=kept[:, None] & (channel < IN)[None, :])
         w = following
@@ -123,7 +124,8 @@ def causal_conv(
     activation: Activation | None = None,
     chained: int = NOT_CHAINED,
 ) -> None:
-    """
+    """Convolve the frames of all rows.
+
     Args:
         x: ``[M, C_in]`` of all rows' frames; before a row's first frame lie its tails.
         out: ``[M, N]``, written, of other memory than ``x``.
@@ -151,7 +153,8 @@ LEAST_SPAN = 16
 
 @dataclass(frozen=True, eq=False)
 class GroupedConvWeights:
-    """
+    """Weights of a causal convolution in groups of channels.
+
     Attributes:
         weight: ``[spans, taps, S, S]``, inputs before outputs, of spans of S channels.
         bias: float32 ``[spans * S]``.
@@ -164,7 +167,6 @@ class GroupedConvWeights:
 
     @classmethod
     def of(cls, conv: nn.Conv1d, tail: int) -> GroupedConvWeights:
-        """As :func:`grouped_conv` takes those of a network."""
         assert conv.bias is not None
         outputs, size, taps = conv.weight.shape
         together = max(1, min(LEAST_SPAN, outputs) // size)
@@ -236,7 +238,8 @@ def grouped_conv(
     added: bool = False,
     chained: int = NOT_CHAINED,
 ) -> None:
-    """
+    """Convolve the frames of all rows in groups of channels; Mish follows.
+
     Args:
         x: ``[M, C]`` of all rows' frames; before a row's first frame lie its tails.
         out: ``[M, C]``, written, of other memory than ``x``.

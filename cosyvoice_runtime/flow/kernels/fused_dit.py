@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -12,7 +11,7 @@ from torch.nn import Module
 
 from cosyvoice_runtime.flow.kernels.convolutions import GroupedConvWeights, grouped_conv
 from cosyvoice_runtime.flow.kernels.euler import linear_euler
-from cosyvoice_runtime.flow.kernels.fused_solver import multiprocessors_of
+from cosyvoice_runtime.flow.kernels.fused_solver import BlockWeights, FusedPagedSolver
 from cosyvoice_runtime.flow.kernels.layers import dense, modulated_norm, residual_linear
 from cosyvoice_runtime.flow.kernels.paged_attention import paged_attention
 from cosyvoice_runtime.flow.kernels.qkv import Linear, linear_of, softmax_scale, turned_qkv
@@ -21,7 +20,6 @@ from cosyvoice_runtime.flow.torch.dit import BLOCK_MODULATIONS, DiT, DiTBlock, G
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.solver import Conditions, FlowSolver
 from cosyvoice_runtime.flow.voice_flow import MAX_FRAMES
-from cosyvoice_runtime.gpu.kernels.arithmetic import EARLY, LATE, NOT_CHAINED
 from cosyvoice_runtime.gpu.kernels.tiles import AttentionParts, Tile, up_to
 
 
@@ -72,7 +70,7 @@ SOME = DiTTiles(
     early=True,
 )
 UNSPLIT = replace(SOME, max_splits=1)
-"""From seven utterances on heads and rows are programs enough, and an empty part costs as much as another."""
+"""Heads and rows are enough programs from seven utterances on; an empty split costs as much as another."""
 MANY = DiTTiles(
     norm=Tile(4, 0, warps=4),
     enter=Tile(128, 128, 64, warps=8),
@@ -96,28 +94,18 @@ def dit_tiles_for(frames: int, multiprocessors: int) -> DiTTiles:
     return up_to(BY_FRAMES, frames / multiprocessors, MANY)
 
 
-@dataclass(frozen=True, eq=False)
-class DiTBlockWeights:
-    """Weights of a block as the kernels take them; ``attention`` is the layer's number."""
-
-    attention: int
-    qkv: Linear
-    out: Linear
-    widen: Linear
-    narrow: Linear
-
-    @classmethod
-    def of(cls, block: Module, head_dim: int) -> DiTBlockWeights:
-        assert isinstance(block, DiTBlock)
-        weight, bias = block.qkv.weight.float(), block.qkv.bias.float()
-        scale = softmax_scale(weight, head_dim)
-        return cls(
-            attention=block.attention,
-            qkv=((weight * scale[:, None]).to(block.qkv.weight.dtype), bias * scale),
-            out=linear_of(block.out),
-            widen=linear_of(block.widen),
-            narrow=linear_of(block.narrow),
-        )
+def dit_block_weights(block: Module, head_dim: int) -> BlockWeights:
+    """Weights of CosyVoice3's block."""
+    assert isinstance(block, DiTBlock)
+    weight, bias = block.qkv.weight.float(), block.qkv.bias.float()
+    scale = softmax_scale(weight, head_dim)
+    return BlockWeights(
+        attention=block.attention,
+        qkv=((weight * scale[:, None]).to(block.qkv.weight.dtype), bias * scale),
+        out=linear_of(block.out),
+        widen=linear_of(block.widen),
+        narrow=linear_of(block.narrow),
+    )
 
 
 @dataclass(frozen=True)
@@ -135,7 +123,7 @@ class Modulation:
 
 
 def modulations(biases: Tensor) -> Iterator[tuple[Modulation, Modulation]]:
-    """Of attention and feed-forward of every block, of ``[6 * blocks + 2, steps, C]``."""
+    """Numbers for attention and feed-forward of every block, of ``[6 * blocks + 2, steps, C]``."""
     for start in range(0, len(biases) - 2, BLOCK_MODULATIONS):
         shift, scale, gate, wide_shift, wide_scale, wide_gate = biases[start : start + BLOCK_MODULATIONS]
         yield Modulation(1 + scale, shift, gate), Modulation(1 + wide_scale, wide_shift, wide_gate)
@@ -171,23 +159,16 @@ def _feed_forward_width(estimator: DiT) -> int:
     return block.widen.out_features
 
 
-class FusedDiTSolver:
-    """Computes what ``num_steps`` calls of :meth:`FlowSolver.step` compute over paged pasts.
-
-    The last bits differ from the plain way: residuals and norms stay float32 throughout.
-
-    Args:
-        chained: kernels start while the one before ends (programmatic dependent launch; NVIDIA GPUs of
-            compute capability 9.0 and later).
-    """
+class FusedDiTSolver(FusedPagedSolver[DiTTiles]):
+    """The steps of CosyVoice3's estimator."""
 
     def __init__(self, estimator: DiT, solver: FlowSolver, chained: bool) -> None:
-        self._estimator, self._solver, self._chained = estimator, solver, chained
         device = estimator.input.weight.device
-        self._multiprocessors = multiprocessors_of(device)
+        super().__init__(solver, device, chained)
+        self._estimator = estimator
         self._input, self._projection = linear_of(estimator.input), linear_of(estimator.projection)
         self._convs = [_conv_weights(conv) for conv in estimator.positions]
-        self._blocks = [DiTBlockWeights.of(block, estimator.head_dim) for block in estimator.blocks]
+        self._blocks = [dit_block_weights(block, estimator.head_dim) for block in estimator.blocks]
         biases = solver.time_biases.float()
         self._modulations = list(modulations(biases))
         self._final_gain, self._final_shift = 1 + biases[-2], biases[-1]
@@ -199,31 +180,13 @@ class FusedDiTSolver:
         assert isinstance(estimator, DiT)
         return cls(estimator, flow.solver, chained)
 
-    def on(self, multiprocessors: int) -> FusedDiTSolver:
-        """The same weights, with tiles for a part of the GPU that has so many multiprocessors."""
-        other = copy.copy(self)
-        other._multiprocessors = multiprocessors
-        return other
+    def _tiles(self, places: Places) -> DiTTiles:
+        return dit_tiles_for(places.rows * places.new_frames, self._multiprocessors)
 
-    def solve(
-        self,
-        mel: Tensor,
-        guided: Conditions,
-        places: Places,
-        steps: int | None = None,
-        tiles: DiTTiles | None = None,
-    ) -> None:
-        """Take ``mel`` through the first ``steps``, by default all.
-
-        Nothing here depends on values that only the host knows, so a call can be captured in a CUDA graph.
-
-        Args:
-            mel: float32 ``[B, T, mel]``: noise, and then the solution.
-            guided: from :meth:`FlowSolver.guided`, for ``2 B`` rows.
-        """
+    def _begin(
+        self, mel: Tensor, guided: Conditions, places: Places, tiles: DiTTiles, chained: int
+    ) -> Callable[[int], None]:
         rows, frames = places.rows, places.new_frames
-        tiles = tiles or dit_tiles_for(rows * frames, self._multiprocessors)
-        chained = (EARLY if tiles.early else LATE) if self._chained else NOT_CHAINED
         memory = DiTMemory(self._estimator, rows * frames, tiles.splits(places.table.shape[1]))
         speaker = guided.speaker[:, None, :].expand(-1, frames, -1)
         noisy = torch.cat([mel, mel]).to(memory.packed.dtype)
@@ -231,7 +194,8 @@ class FusedDiTSolver:
             [noisy, guided.prompt, guided.mu, speaker], dim=-1, out=memory.packed.view(rows, frames, -1)
         )
         call = FusedDiTCall(memory, places, tiles, chained, self._rotation)
-        for step in range(self._solver.num_steps)[:steps]:
+
+        def take_step(step: int) -> None:
             call.enter(self._input, self._convs, step)
             for weights, (attention, feed_forward) in zip(self._blocks, self._modulations, strict=True):
                 call.attention(weights, attention, step)
@@ -241,6 +205,8 @@ class FusedDiTSolver:
                 memory.normed, *self._projection, self._solver.step_sizes[step : step + 1],
                 self._solver.cfg_rate, mel.flatten(0, 1), memory.packed, tiles.leave, chained,
             )  # fmt: skip
+
+        return take_step
 
 
 def _conv_weights(conv: Module) -> GroupedConvWeights:
@@ -273,7 +239,7 @@ class FusedDiTCall:
     def norm(self, gain: Tensor, shift: Tensor) -> None:
         modulated_norm(self.memory.x, gain, shift, self.memory.normed, self.tiles.norm, self.chained)
 
-    def attention(self, block: DiTBlockWeights, modulation: Modulation, step: int) -> None:
+    def attention(self, block: BlockWeights, modulation: Modulation, step: int) -> None:
         memory, places, tiles, chained = self.memory, self.places, self.tiles, self.chained
         layer, parts = block.attention, (memory.mixed, memory.weights)
         self.norm(modulation.gain[step], modulation.shift[step])
@@ -283,7 +249,7 @@ class FusedDiTCall:
         paged_attention(memory.queries, places, layer, step, *parts, tiles.attention, chained)
         residual_linear(*parts, *block.out, memory.x, tiles.out, chained, modulation.gate[step])
 
-    def feed_forward(self, block: DiTBlockWeights, modulation: Modulation, step: int) -> None:
+    def feed_forward(self, block: BlockWeights, modulation: Modulation, step: int) -> None:
         memory, tiles, chained = self.memory, self.tiles, self.chained
         self.norm(modulation.gain[step], modulation.shift[step])
         dense(memory.normed, *block.widen, memory.wide, tiles.widen, True, chained)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -25,7 +26,7 @@ from cosyvoice_runtime.flow.kernels.paged_attention import (
     store_part,
 )
 from cosyvoice_runtime.flow.torch.call_pages import PagePlaces
-from cosyvoice_runtime.flow.torch.encoder import EncoderLayer, FlowEncoder, relative_positions
+from cosyvoice_runtime.flow.torch.encoder import EncoderLayer, PagedEncoder, relative_positions
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.graphed_calls import MOST_PAGES
 from cosyvoice_runtime.gpu.kernels.arithmetic import LOG2_E
@@ -115,7 +116,7 @@ def relative_attention(
     """A frame sees every page before its own block, and of its own block the frames that exist.
 
     Args:
-        queries: ``[R, T, H, D]``, frames of all rows equally far apart; heads lie side by side.
+        queries: ``[R, T, H, D]``, frames of all rows equally far apart; heads are adjacent.
         places: pages in which the new frames' keys and values lie already.
         attention: the layer's number.
         mixed: ``[splits, R * T, inner]``, written: values mixed over each part of the keys.
@@ -172,32 +173,19 @@ def join(mixed: Tensor, shares: Tensor, out: Tensor, tile: Tile) -> None:
     )
 
 
-class FusedEncoder:
-    """A :class:`~cosyvoice_runtime.flow.torch.encoder.PagedEncoder`; calls in all streams share its weights.
+def fused_encoder(flow: Flow, pages: int = MOST_PAGES) -> PagedEncoder:
+    """Fused attention of a flow's encoder; calls in all streams share its weights.
 
     Args:
-        block: tokens of a page.
-        pages: most of a row's table, new ones included.
+        pages: the most pages of a row's table, new ones included.
+
+    Raises:
+        CheckpointError: the flow is not CosyVoice2's.
     """
-
-    def __init__(self, encoder: FlowEncoder, block: int, pages: int) -> None:
-        self._tokens = _weights(encoder.layers, block, pages)
-        self._frames = _weights(encoder.up_layers, block * encoder.frames_per_token, pages)
-
-    @classmethod
-    def of(cls, flow: Flow, pages: int = MOST_PAGES) -> FusedEncoder:
-        """
-        Raises:
-            CheckpointError: the flow is not CosyVoice2's.
-        """
-        return cls(flow.network.conformer, flow.config.encoder.chunk_tokens, pages)
-
-    def tokens(self, places: PagePlaces) -> FusedStack:
-        """Of a call; ``frames`` alike."""
-        return FusedStack(self._tokens, places)
-
-    def frames(self, places: PagePlaces) -> FusedStack:
-        return FusedStack(self._frames, places)
+    encoder, block = flow.network.conformer, flow.config.encoder.chunk_tokens
+    tokens = _weights(encoder.layers, block, pages)
+    frames = _weights(encoder.up_layers, block * encoder.frames_per_token, pages)
+    return PagedEncoder(partial(FusedStack, tokens), partial(FusedStack, frames))
 
 
 @dataclass(frozen=True, eq=False)

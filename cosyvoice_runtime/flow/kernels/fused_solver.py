@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,7 +23,12 @@ from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.layers import CausalConv
 from cosyvoice_runtime.flow.torch.solver import Conditions, FlowSolver
 from cosyvoice_runtime.gpu.kernels.arithmetic import EARLY, LATE, NOT_CHAINED
-from cosyvoice_runtime.gpu.kernels.tiles import Tiles, tiles_for
+from cosyvoice_runtime.gpu.kernels.tiles import AttentionParts, Tiles, tiles_for
+
+if TYPE_CHECKING:
+    from typing import Self
+
+AnyTiles = TypeVar("AnyTiles", bound=AttentionParts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,17 +41,18 @@ class BlockWeights:
     widen: Linear
     narrow: Linear
 
-    @classmethod
-    def of(cls, block: Module) -> BlockWeights:
-        assert isinstance(block, TransformerBlock)
-        widen, bias = folded(block.norm_feed_forward, block.widen)
-        return cls(
-            attention=block.attention,
-            qkv=packed_qkv(block.norm_attention, block.qkv, block.qkv.out_features // 3 // block.heads),
-            out=linear_of(block.out),
-            widen=(widen.to(block.widen.weight.dtype), bias),
-            narrow=linear_of(block.narrow),
-        )
+
+def block_weights(block: Module) -> BlockWeights:
+    """Weights of CosyVoice2's block."""
+    assert isinstance(block, TransformerBlock)
+    widen, bias = folded(block.norm_feed_forward, block.widen)
+    return BlockWeights(
+        attention=block.attention,
+        qkv=packed_qkv(block.norm_attention, block.qkv, block.qkv.out_features // 3 // block.heads),
+        out=linear_of(block.out),
+        widen=(widen.to(block.widen.weight.dtype), bias),
+        narrow=linear_of(block.narrow),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +60,7 @@ class StageWeights:
     """Weights of a residual block and its transformer blocks.
 
     Attributes:
-        first: the first convolution and beside it the shortcut.
+        first: the first convolution, and in further columns the shortcut.
         first_norm, second_norm: scale and shift after each convolution.
         added: float32 ``[steps, C]`` of the time, after the first.
     """
@@ -72,12 +81,11 @@ class StageWeights:
             added=added.float(),
             second=conv_weights(resnet.second.conv),
             second_norm=norm_weights(resnet.second),
-            blocks=tuple(map(BlockWeights.of, stage.blocks)),
+            blocks=tuple(map(block_weights, stage.blocks)),
         )
 
 
 def conv_weights(conv: CausalConv) -> ConvWeights:
-    """As :func:`causal_conv` takes them."""
     return ConvWeights(conv.window.weight.detach(), conv.window.bias.float(), conv.tail.offset)
 
 
@@ -99,7 +107,7 @@ class Workspace:
 
     Attributes:
         packed: ``[M, in_channels]`` noisy mel, token encoding, speaker and prompt.
-        joined: float32 ``[M, 2 C]``; the residual of the mid stages, and beside it the down stage's, which is
+        joined: float32 ``[M, 2 C]``; the residual of the mid stages, then the down stage's, which is
             the up stage's skip connection.
         residual: float32 ``[M, C]`` of the up stage.
         first, second: float32 ``[M, 2 C]`` and ``[M, C]``, outputs of convolutions.
@@ -128,19 +136,69 @@ class Workspace:
         self.weights = empty(splits, total, layout.heads, dtype=torch.float32)
 
 
-class FusedSolver:
+class FusedPagedSolver(ABC, Generic[AnyTiles]):
     """Computes what ``num_steps`` calls of :meth:`FlowSolver.step` compute over paged pasts.
 
     The last bits differ from the plain way: residuals and norms stay float32 throughout.
 
     Args:
+        device: of the estimator.
         chained: kernels start while the one before ends (programmatic dependent launch; NVIDIA GPUs of
             compute capability 9.0 and later).
     """
 
+    def __init__(self, solver: FlowSolver, device: torch.device, chained: bool) -> None:
+        self._solver, self._chained = solver, chained
+        # The interpreter on a CPU has room for everything.
+        on_gpu = device.type == "cuda"
+        self._multiprocessors = (
+            torch.cuda.get_device_properties(device).multi_processor_count if on_gpu else 1 << 20
+        )
+
+    def on(self, multiprocessors: int) -> Self:
+        """A solver with the same weights, with tiles for a partition that has so many multiprocessors."""
+        other = copy.copy(self)
+        other._multiprocessors = multiprocessors
+        return other
+
+    def solve(
+        self,
+        mel: Tensor,
+        guided: Conditions,
+        places: Places,
+        steps: int | None = None,
+        tiles: AnyTiles | None = None,
+    ) -> None:
+        """Take ``mel`` through the first ``steps``, by default all.
+
+        Nothing here depends on values that only the host knows, so a call can be captured in a CUDA graph.
+
+        Args:
+            mel: float32 ``[B, T, mel]``: noise, and then the solution.
+            guided: from :meth:`FlowSolver.guided`, for ``2 B`` rows.
+        """
+        tiles = tiles or self._tiles(places)
+        chained = (EARLY if tiles.early else LATE) if self._chained else NOT_CHAINED
+        take_step = self._begin(mel, guided, places, tiles, chained)
+        for step in range(self._solver.num_steps)[:steps]:
+            take_step(step)
+
+    @abstractmethod
+    def _tiles(self, places: Places) -> AnyTiles: ...
+
+    @abstractmethod
+    def _begin(
+        self, mel: Tensor, guided: Conditions, places: Places, tiles: AnyTiles, chained: int
+    ) -> Callable[[int], None]:
+        """Prepare the memory of a call, and give the function that takes the step of a number."""
+
+
+class FusedSolver(FusedPagedSolver[Tiles]):
+    """The steps of CosyVoice2's estimator."""
+
     def __init__(self, estimator: Estimator, solver: FlowSolver, chained: bool) -> None:
-        self._estimator, self._solver, self._chained = estimator, solver, chained
-        self._multiprocessors = multiprocessors_of(estimator.projection.weight.device)
+        super().__init__(solver, estimator.projection.weight.device, chained)
+        self._estimator = estimator
         stages = (estimator.down, *estimator.mid, estimator.up)
         self._stages = [
             StageWeights.of(stage, added) for stage, added in zip(stages, solver.time_biases, strict=True)
@@ -153,43 +211,25 @@ class FusedSolver:
     def of(cls, flow: Flow, chained: bool) -> FusedSolver:
         return cls(flow.network.unet, flow.solver, chained)
 
-    def on(self, multiprocessors: int) -> FusedSolver:
-        """The same weights, with tiles for a part of the GPU that has so many multiprocessors."""
-        other = copy.copy(self)
-        other._multiprocessors = multiprocessors
-        return other
-
-    def solve(
-        self,
-        mel: Tensor,
-        guided: Conditions,
-        places: Places,
-        steps: int | None = None,
-        tiles: Tiles | None = None,
-    ) -> None:
-        """Take ``mel`` through the first ``steps``, by default all.
-
-        Nothing here depends on values that only the host knows, so a call can be captured in a CUDA graph.
-
-        Args:
-            mel: float32 ``[B, T, mel]``: noise, and then the solution.
-            guided: from :meth:`FlowSolver.guided`, for ``2 B`` rows.
-        """
+    def _begin(
+        self, mel: Tensor, guided: Conditions, places: Places, tiles: Tiles, chained: int
+    ) -> Callable[[int], None]:
         rows, frames = places.rows, places.new_frames
-        tiles = tiles or self._tiles(places)
-        chained = (EARLY if tiles.early else LATE) if self._chained else NOT_CHAINED
         work = Workspace(self._estimator, rows, frames, tiles.splits(places.table.shape[1]))
         noisy = torch.cat([mel, mel]).to(work.packed.dtype)
         speaker = guided.speaker[:, None, :].expand(-1, frames, -1)
         torch.cat([noisy, guided.mu, speaker, guided.prompt], dim=-1, out=work.packed.view(rows, frames, -1))
         call = FusedCall(work, places, tiles, chained)
-        for step in range(self._solver.num_steps)[:steps]:
+
+        def take_step(step: int) -> None:
             self._velocity(call, step)
             guided_euler(
                 work.second, *self._final_norm, *self._projection,
                 self._solver.step_sizes[step : step + 1], self._solver.cfg_rate,
                 mel.flatten(0, 1), work.packed, tiles.euler, chained,
             )  # fmt: skip
+
+        return take_step
 
     def _tiles(self, places: Places) -> Tiles:
         tiles = tiles_for(places.rows * places.new_frames, self._multiprocessors)
@@ -210,13 +250,6 @@ class FusedSolver:
         call.conv(work.first[:, : work.second.shape[1]], self._final, step, work.second)
 
 
-def multiprocessors_of(device: torch.device) -> int:
-    """Multiprocessors of the whole GPU; the interpreter on a CPU has room for everything."""
-    return (
-        torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1 << 20
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class FusedCall:
     """The estimator's parts on one call's memory."""
@@ -232,7 +265,7 @@ class FusedCall:
         causal_conv(x, weights, self.places, step, out, self.tiles.conv, activation, self.chained)
 
     def stage(self, stage: StageWeights, x: Tensor, residual: Tensor, step: int) -> None:
-        """From ``x`` to ``residual``, which may be the same memory."""
+        """Compute ``residual`` from ``x``, which may be the same memory."""
         work = self.work
         self.conv(x, stage.first, step, work.first)
         hidden, shortcut = work.first.chunk(2, dim=1)

@@ -125,17 +125,18 @@ def _norm_widen(
         let_next_start(CHAINED)
         tl.store(out, wide.to(hidden.dtype.element_ty), mask=inside[:, None])
     else:
-        for turn in tl.range(0, REPEAT, num_stages=STAGES):
-            w = tl.load(at + turn * (COLUMNS * CHANNELS))
-            wide = tl.dot(normed, w, input_precision="ieee") + tl.load(bias + turn * COLUMNS + n)[None, :]
-            tl.store(out + turn * COLUMNS, gelu(wide).to(hidden.dtype.element_ty), mask=inside[:, None])
+        for index in tl.range(0, REPEAT, num_stages=STAGES):
+            w = tl.load(at + index * (COLUMNS * CHANNELS))
+            wide = tl.dot(normed, w, input_precision="ieee") + tl.load(bias + index * COLUMNS + n)[None, :]
+            tl.store(out + index * COLUMNS, gelu(wide).to(hidden.dtype.element_ty), mask=inside[:, None])
         let_next_start(CHAINED)
 
 
 def norm_widen(
     x: Tensor, weight: Tensor, bias: Tensor, hidden: Tensor, tile: Tile, chained: int = NOT_CHAINED
 ) -> None:
-    """
+    """``hidden = gelu(norm(x) @ weight.T + bias)``.
+
     Args:
         x: float32 ``[M, C]``; its rows may be further apart.
         weight, bias: ``[N, C]`` and float32 ``[N]``, with the norm's scale and shift in them.

@@ -1,7 +1,7 @@
 """Keys and values in 8 bits, as kernels write and read them: :mod:`cosyvoice_runtime.flow.torch.call_pages`.
 
 A head of a frame is ``HEAD_DIM`` codes. The scales of a page and layer lie head by head, those of a head's
-frames side by side: a program that attends reads those of one head.
+frames next to each other: a program that attends reads those of one head.
 """
 
 from __future__ import annotations

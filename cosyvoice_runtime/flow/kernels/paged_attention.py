@@ -35,7 +35,7 @@ def softmax_update(
 
 @triton.jit
 def softmax_add(scores, values, peak, total, sums, value_scales=None, CODING: tl.constexpr = 0):
-    """The same with scores ``[M, N]``; -inf where not seen. Sums of coded values have a unit of their own."""
+    """Add scores ``[M, N]``, -inf where not seen, and values. Sums of coded values have their own unit."""
     higher = tl.maximum(peak, tl.max(scores, axis=1))
     shrink = tl.exp2(peak - higher)
     p = tl.exp2(scores - higher[:, None])

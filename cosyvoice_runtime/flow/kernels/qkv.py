@@ -90,11 +90,11 @@ def _norm_qkv(
             INNER, HEAD_DIM, PAGE, ROWS, COLUMNS, CODING,
         )  # fmt: skip
     else:
-        for turn in tl.range(0, REPEAT, num_stages=STAGES):
-            w = tl.load(at + turn * (COLUMNS * CHANNELS))
-            packed = tl.dot(normed, w, input_precision="ieee") + tl.load(bias + turn * COLUMNS + n)[None, :]
+        for index in tl.range(0, REPEAT, num_stages=STAGES):
+            w = tl.load(at + index * (COLUMNS * CHANNELS))
+            packed = tl.dot(normed, w, input_precision="ieee") + tl.load(bias + index * COLUMNS + n)[None, :]
             store_qkv(
-                packed, queries, pages, scales, m, start, scale_start, inside, column + turn * COLUMNS,
+                packed, queries, pages, scales, m, start, scale_start, inside, column + index * COLUMNS,
                 column < INNER, INNER, HEAD_DIM, PAGE, ROWS, COLUMNS, CODING,
             )  # fmt: skip
         let_next_start(CHAINED)
@@ -111,7 +111,8 @@ def norm_qkv(
     tile: Tile,
     chained: int = NOT_CHAINED,
 ) -> None:
-    """
+    """Compute queries, keys and values of normed frames.
+
     Args:
         x: float32 ``[M, C]`` of all rows' frames; its rows may be further apart.
         weight, bias: ``[3 * inner, C]`` and float32 ``[3 * inner]``, with the norm's scale and shift in them.
@@ -149,7 +150,6 @@ def softmax_scale(weight: Tensor, head_dim: int) -> Tensor:
 
 
 def linear_of(layer: torch.nn.Linear) -> Linear:
-    """As the kernels take those of a network."""
     return layer.weight.detach(), layer.bias.float()
 
 
@@ -187,9 +187,9 @@ def _turned_qkv(
         position = tl.minimum(finished * PAGE + m % frames, angles - 1)  # padding may lie beyond the table
         pair = (column % INNER) // 2 + tl.arange(0, PAIRS)
         angle = position[:, None] * (HEAD_DIM // 2) + pair[None, :]
-        turns = inside[:, None] & (pair < HEAD_DIM // 2)[None, :]
-        c = tl.load(cos + angle, mask=turns, other=1.0)
-        s = tl.load(sin + angle, mask=turns, other=0.0)
+        rotated = inside[:, None] & (pair < HEAD_DIM // 2)[None, :]
+        c = tl.load(cos + angle, mask=rotated, other=1.0)
+        s = tl.load(sin + angle, mask=rotated, other=0.0)
         even, odd = tl.split(tl.reshape(sums, [ROWS, PAIRS, 2]))
         sums = tl.reshape(tl.join(even * c - odd * s, odd * c + even * s), [ROWS, COLUMNS])
     let_next_start(CHAINED)
@@ -212,7 +212,8 @@ def turned_qkv(
     tile: Tile,
     chained: int = NOT_CHAINED,
 ) -> None:
-    """
+    """Compute queries, keys and values, and rotate the first head's queries and keys by their frames.
+
     Args:
         hidden: ``[M, C]`` of all rows' frames, normed.
         weight, bias: ``[3 * inner, C]`` and float32 ``[3 * inner]``.

@@ -1,4 +1,4 @@
-"""What comes before the flow's steps, as graphs: tokens and a speaker to conditions; times to biases."""
+"""Graphs of the networks before the flow's steps: tokens and a speaker to conditions; times to biases."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ import onnx
 
 from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.config_flow import EstimatorConfig, FlowConfig
-from cosyvoice_runtime.flow.export.carried import CarriedTails
-from cosyvoice_runtime.flow.export.encoder import Conformer, look_ahead
+from cosyvoice_runtime.flow.export.encoder import CarriedTails, Conformer, look_ahead
 from cosyvoice_runtime.flow.page_store import PastLayout
 from cosyvoice_runtime.onnx import layers
 from cosyvoice_runtime.onnx.graph import BOOL, FLOAT, INT64, Graph, Value
-from cosyvoice_runtime.onnx.wave_graphs import FLOW_ENCODER, FLOW_TIMES
+from cosyvoice_runtime.onnx.session import FLOW_ENCODER, FLOW_TIMES
 
 SMALLEST_NORM = 1e-12
-"""Of a speaker embedding, to divide by."""
+"""The smallest norm of a speaker embedding to divide by."""
 
 
 def encoder_graph(weights: Mapping[str, Array], config: FlowConfig) -> onnx.ModelProto:
@@ -41,8 +40,8 @@ def encoder_graph(weights: Mapping[str, Array], config: FlowConfig) -> onnx.Mode
 
 
 def lookahead_graph(weights: Mapping[str, Array], config: FlowConfig) -> onnx.ModelProto:
-    """As :func:`encoder_graph`, of CosyVoice3's look-ahead layer, of whose inputs it has ``tokens``,
-    ``speaker``, ``present``, ``ends`` and ``token_tails``."""
+    """The graph of CosyVoice3's look-ahead layer: :func:`encoder_graph` with the inputs ``tokens``,
+    ``speaker``, ``present``, ``ends`` and ``token_tails`` alone."""
     graph = Graph(FLOW_ENCODER, "float32", weights)
     tokens = graph.input("tokens", INT64, ("batch", "padded"))
     speaker = graph.input("speaker", FLOAT, ("batch", config.speaker_dim))

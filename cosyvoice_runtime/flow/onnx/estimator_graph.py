@@ -5,7 +5,7 @@ small products take no longer than what stands between them: frames of both rows
 product adds its bias; attention in one. (The runtime's one operator for sum and norm takes longer than the
 two.)
 
-Rows lie side by side within a frame: heads of both are heads of one row, which is all that the runtime's
+Rows are adjacent within a frame: heads of both are heads of one row, which is all that the runtime's
 attention takes where new keys are written behind those of earlier blocks.
 """
 
@@ -14,7 +14,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
+import numpy as np
 import onnx
 from onnx import helper
 
@@ -27,16 +29,17 @@ from cosyvoice_runtime.flow.export.estimator import (
     FINAL_MODULATIONS,
     POSITION_CONVS,
     STARTS,
-    HeadTurn,
+    HeadRotation,
     Transformer,
+    UNetGraph,
 )
-from cosyvoice_runtime.flow.onnx import encoder_graph as flow_times_graph
-from cosyvoice_runtime.flow.onnx.page_codes import EIGHT_BITS, PAGE_FORMAT, PageScales
+from cosyvoice_runtime.flow.onnx.encoder_graph import sinusoid
+from cosyvoice_runtime.flow.onnx.pages import EIGHT_BITS, LARGEST, PAGE_FORMAT
 from cosyvoice_runtime.flow.page_store import GUIDANCE_ROWS
 from cosyvoice_runtime.onnx import layers
 from cosyvoice_runtime.onnx.graph import FAR, FLOAT, HALF, INT64, ONNX_TYPES, Graph, Value
 from cosyvoice_runtime.onnx.runtime_graph import INT32, IntegerProducts, RuntimeGraph
-from cosyvoice_runtime.onnx.wave_graphs import FLOW_ESTIMATOR, FLOW_TIMES, EstimatorFormats
+from cosyvoice_runtime.onnx.session import FLOW_ESTIMATOR, FLOW_TIMES, EstimatorFormats
 
 ROBUST = re.compile(r"mid\.|(down|up)\.blocks\.")
 """Layers that lose little in 8 bits: all but the convolutions next to the mel and the noise."""
@@ -44,6 +47,60 @@ CONV_TAPS = 3
 TAIL = CONV_TAPS - 1
 MOST_EXPONENT = 30.0
 """Above it mish is its argument, to float32."""
+ATTENTION = re.compile(r"(.*)\.norm_attention\.weight")
+IN_WHOLE_NUMBERS = 1.15
+"""Products in 8 bits give more than the weights say: each operand is off by half a step, a 254th of its row's
+largest, which of 256 channels is at most 16 / 254 of a product, twice."""
+
+
+class PageScales(NamedTuple):
+    """Weights whose keys and values fit into pages in 8 bits.
+
+    Attributes:
+        weights: of the estimator, with keys and values of at most ``LARGEST``.
+        keys: what attention's scores are to be multiplied with for it, by the layer.
+    """
+
+    weights: Mapping[str, Array]
+    keys: Mapping[str, float]
+
+    @classmethod
+    def of(cls, weights: Mapping[str, Array]) -> PageScales:
+        """Keys and values of each layer divided by powers of two, so that nothing else is rounded otherwise;
+        the layer after attention multiplies the values again.
+
+        Args:
+            weights: of the estimator, by their names in it; those of attention read a layer norm.
+        """
+        scaled, scales = dict(weights), dict[str, float]()
+        for name in (match[1] for match in map(ATTENTION.fullmatch, weights) if match):
+            norm = [np.asarray(weights[f"{name}.norm_attention.{part}"]) for part in ("weight", "bias")]
+            queries, keys, values = np.split(np.asarray(weights[f"{name}.qkv.weight"], np.float32), 3)
+            of_keys, of_values = (scale(largest(part, *norm)) for part in (keys, values))
+            scaled[f"{name}.qkv.weight"] = np.concatenate([queries, keys / of_keys, values / of_values])
+            scaled[f"{name}.out.weight"] = np.asarray(weights[f"{name}.out.weight"]) * of_values
+            scales[name] = float(of_keys)
+        return cls(scaled, scales)
+
+
+def scale(most: float) -> np.float32:
+    """Power of two to divide numbers by that are no larger than ``most``."""
+    return np.float32(2.0 ** math.ceil(math.log2(IN_WHOLE_NUMBERS * most / LARGEST)) if most else 1)
+
+
+def largest(matrix: Array, weight: Array, bias: Array) -> float:
+    """The largest magnitude that a product with what a layer norm gives can have.
+
+    Before its own weights, a layer norm of C channels gives a vector of mean 0 and no longer than sqrt(C).
+
+    Args:
+        matrix: ``[out, C]``.
+        weight, bias: of the norm, ``[C]``.
+    """
+    varied = np.asarray(matrix, np.float64) * weight
+    varied -= varied.mean(axis=1, keepdims=True)
+    lengths = np.linalg.norm(varied, axis=1) * math.sqrt(len(weight))
+    return float((lengths + np.abs(np.asarray(matrix, np.float64) @ bias)).max())
 
 
 def tail_channels(config: EstimatorConfig) -> list[int]:
@@ -121,7 +178,9 @@ class BlockMemory:
         return model
 
 
-class _EstimatorGraph:
+class _EstimatorGraph(UNetGraph):
+    """The estimator over frames and rows in one matrix, ``[T * R, C]``."""
+
     def __init__(
         self,
         weights: Mapping[str, Array],
@@ -129,11 +188,12 @@ class _EstimatorGraph:
         mel_bins: int,
         formats: EstimatorFormats,
     ) -> None:
-        self.config, self.mel_bins, self.formats = config, mel_bins, formats
+        self.mel_bins, self.formats = mel_bins, formats
         in_8_bits = formats.pages == EIGHT_BITS
         self._scales = PageScales.of(weights) if in_8_bits else PageScales(weights, {})
-        self.graph = RuntimeGraph(FLOW_ESTIMATOR, "float32", self._scales.weights)
-        self._integers = IntegerProducts(self.graph)
+        self.runtime = RuntimeGraph(FLOW_ESTIMATOR, "float32", self._scales.weights)
+        super().__init__(self.runtime, config)
+        self._integers = IntegerProducts(self.runtime)
         self.inner = config.num_heads * config.head_dim
         self.new_tails: list[Value] = []
 
@@ -143,44 +203,22 @@ class _EstimatorGraph:
         conditions = graph.input("conditions", FLOAT, (GUIDANCE_ROWS, "new", config.in_channels - bins))
         time_biases = graph.input("time_biases", FLOAT, (config.num_stages, config.channels))
         sizes = (config.num_heads, config.head_dim)
-        self.memory = BlockMemory(graph, self.formats.pages, sizes)
+        self.memory = BlockMemory(self.runtime, self.formats.pages, sizes)
         channels = tail_channels(config)
         tails_shape = (GUIDANCE_ROWS, TAIL, sum(channels))
         tails = graph.transpose(graph.input("tails", FLOAT, tails_shape), 1, 0, 2)
         self.tails = graph.node("Split", tails, graph.integers(*channels), outputs=len(channels), axis=2)
-        velocity = self._network(graph.transpose(graph.concat([x, conditions], 2), 1, 0, 2), time_biases)
+        packed = graph.transpose(graph.concat([x, conditions], 2), 1, 0, 2)
+        stages = config.num_stages
+        biases = graph.node("Split", time_biases, outputs=stages, axis=0, num_outputs=stages)
+        velocity = self.network(self._flat(packed, config.in_channels), biases)
         velocity = graph.transpose(self._by_frame(velocity, bins), 1, 0, 2)
         graph.output("velocity", velocity, (GUIDANCE_ROWS, "new", bins))
         graph.output("new_tails", graph.transpose(graph.concat(self.new_tails, 2), 1, 0, 2), tails_shape)
         return self.memory.model()
 
-    def _network(self, packed: Value, time_biases: Value) -> Value:
-        graph, config = self.graph, self.config
-        stages = config.num_stages
-        biases = graph.node("Split", time_biases, outputs=stages, axis=0, num_outputs=stages)
-        hidden = self._flat(packed, config.in_channels)
-        skip = self._stage("down", hidden, config.in_channels, biases[0])
-        hidden = self._conv("down_conv", skip, config.channels)
-        for index in range(config.num_mid_stages):
-            hidden = self._stage(f"mid.{index}", hidden, config.channels, biases[1 + index])
-        hidden = self._stage("up", graph.concat([hidden, skip], 1), 2 * config.channels, biases[-1])
-        hidden = self._conv_block("final", self._conv("up_conv", hidden, config.channels), config.channels)
-        return self._linear("projection", hidden)
-
-    def _stage(self, name: str, x: Value, channels: int, bias: Value) -> Value:
-        hidden = self._conv_block(f"{name}.resnet.first", x, channels) + bias
-        hidden = self._conv_block(f"{name}.resnet.second", hidden, self.config.channels)
-        x = hidden + self._linear(f"{name}.resnet.shortcut", x)
-        for index in range(self.config.blocks_per_stage):
-            x = self._transformer(f"{name}.blocks.{index}", x)
-        return x
-
-    def _conv_block(self, name: str, x: Value, channels: int) -> Value:
-        convolved = self._conv(f"{name}.conv", x, channels)
-        return self._mish(layers.layer_norm(self.graph, f"{name}.norm", convolved))
-
     def _conv(self, name: str, x: Value, channels: int) -> Value:
-        """``[T * R, channels]``: each frame beside the two before it, and one product."""
+        """``[T * R, channels]``: each frame with the two before it, and one product."""
         graph = self.graph
         frames = self._by_frame(x, channels)
         extended = graph.concat([self.tails[len(self.new_tails)], frames], 0)
@@ -189,14 +227,10 @@ class _EstimatorGraph:
         windows = graph.concat([*before, frames], 2)
         return self._linear(f"{name}.window", self._flat(windows, CONV_TAPS * channels))
 
-    def _transformer(self, name: str, x: Value) -> Value:
-        graph = self.graph
-        mixed = self._attention(name, layers.layer_norm(graph, f"{name}.norm_attention", x))
-        x = x + self._linear(f"{name}.out", mixed)
-        normed = layers.layer_norm(graph, f"{name}.norm_feed_forward", x)
-        widened = self._product(f"{name}.widen", normed)
-        widened = graph.runtime("BiasGelu", widened, graph.weight(f"{name}.widen.bias"))
-        return x + self._linear(f"{name}.narrow", widened)
+    def _widened(self, name: str, x: Value) -> Value:
+        bias = self.graph.weight(f"{name}.bias")
+        widened: Value = self.runtime.runtime("BiasGelu", self._product(name, x), bias)
+        return widened
 
     def _attention(self, name: str, x: Value) -> Value:
         graph, inner = self.graph, self.inner
@@ -270,7 +304,7 @@ def transformer_graph(
     past = _LayerPast(graph, config, formats.pages)
     mu, voice, prompt = graph.node("Split", conditions, outputs=3, axis=2, num_outputs=3)
     network = Transformer(
-        graph, config, past, past.memory.bias, HeadTurn.of(graph, starts, x, config.head_dim)
+        graph, config, past, past.memory.bias, HeadRotation.of(graph, starts, x, config.head_dim)
     )
     velocity = network.velocity(graph.concat([x, prompt, mu, voice], 2), time_biases)
     graph.output("velocity", velocity, (GUIDANCE_ROWS, "new", mel_bins))
@@ -318,8 +352,8 @@ def transformer_times_graph(weights: Mapping[str, Array], config: DiTConfig) -> 
         weights: of the estimator, by their names in it.
     """
     graph = Graph(FLOW_TIMES, "float32", weights)
-    sinusoid = flow_times_graph.sinusoid(graph, TIME_SINUSOID)
-    hidden = layers.silu(graph, layers.linear(graph, "time.first", sinusoid))
+    times = sinusoid(graph, TIME_SINUSOID)
+    hidden = layers.silu(graph, layers.linear(graph, "time.first", times))
     active = layers.silu(graph, layers.linear(graph, "time.second", hidden))
     names = [*(f"time.blocks.{index}" for index in range(config.depth)), "time.final"]
     joined = graph.concat([layers.linear(graph, name, active) for name in names], 1)

@@ -1,4 +1,4 @@
-"""Keys, values and tails of blocks that are done, in numpy arrays."""
+"""Keys, values and tails of blocks that are done, in numpy arrays, and the formats of their numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 
 from cosyvoice_runtime.arrays import Array, Floats
 from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
-from cosyvoice_runtime.flow.onnx.page_codes import PAGE_FORMAT, PageCode, page_code
 from cosyvoice_runtime.flow.page_store import FIRST_PAGE, GUIDANCE_ROWS, PageStore
 from cosyvoice_runtime.onnx.memory import ReturnedMemory
 from cosyvoice_runtime.onnx.session import NamedSession
@@ -19,10 +18,80 @@ SIDES = 2
 """Keys and values."""
 NO_STACK = (0, "batch", "past", 1, 1)
 """Shape of the keys of a stack that a graph does not have."""
+PAGE_FORMAT = "page_format"
+"""Property of an estimator's graph."""
+EIGHT_BITS = "float8"
+DROPPED = 6
+"""Last bits of float16's fraction of 10 that have no place in 8 bits: 4 are left, and 3 of the exponent."""
+KEPT = 0x7F
+SIGN = 0x80
+LARGEST = float(np.array(KEPT << DROPPED, np.uint16).view(np.float16))
+"""In 8 bits, 0.0076; numbers down to a 64th of it have all 4 bits of the fraction, the step of those below
+is a 2,000th of it."""
+BITS = np.int16((KEPT << DROPPED) - (1 << 15))
+"""The bits of float16 that pages keep: the sign and those that ``LARGEST`` has."""
+
+
+class PageCode:
+    """How keys and values go from the memory that attention reads to pages, and back: here as they are.
+
+    Attributes:
+        pages: type of pages.
+        room: type of that memory.
+        by_block: a call's blocks are computed one after the other, so that each sees the ones before it as
+            pages keep them, wherever an utterance is cut, and itself as it is.
+    """
+
+    by_block = False
+
+    def __init__(self, pages: str, room: str) -> None:
+        self.pages, self.room = np.dtype(pages), np.dtype(room)
+
+    def read(self, page: Array, room: Array) -> None:
+        """Write into ``room`` what ``page``, of the same shape, keeps."""
+        room[:] = page
+
+    def write(self, room: Array, page: Array) -> None:
+        """Keep in ``page`` what attention has left in ``room``."""
+        page[:] = room
+
+
+class InEightBits(PageCode):
+    """A sign, three bits of an exponent and four of a fraction, of numbers of float16 up to ``LARGEST``.
+
+    They are bits of float16's own, so that to read them is to shift and to clear bits, without a product or a
+    table: numpy is slow with float16. The estimator's weights see to it that no number is larger
+    (:class:`~cosyvoice_runtime.flow.onnx.estimator_graph.PageScales`).
+    """
+
+    by_block = True
+
+    def __init__(self) -> None:
+        super().__init__("int8", "float16")
+
+    def read(self, page: Array, room: Array) -> None:
+        # A layer at a time, which stays in the cache from one operation to the next; here and below.
+        for kept, bits in zip(page, room.view(np.int16), strict=True):
+            shifted = np.multiply(kept, np.int16(1 << DROPPED), dtype=np.int16)
+            np.bitwise_and(shifted, BITS, out=bits)
+
+    def write(self, room: Array, page: Array) -> None:
+        for bits, kept in zip(room.view(np.uint16), page.view(np.uint8), strict=True):
+            rounded = bits + np.uint16(1 << DROPPED >> 1)
+            rounded >>= np.uint16(DROPPED)
+            sign = bits >> np.uint16(8)
+            sign &= np.uint16(SIGN)
+            rounded |= sign
+            kept[:] = rounded  # its last 8 bits: those before are 0, or the sign once more
+
+
+def page_code(page_format: str) -> PageCode:
+    """The code of a format of pages, ``float32``, ``float16`` or ``float8``."""
+    return InEightBits() if page_format == EIGHT_BITS else PageCode(page_format, page_format)
 
 
 class PastSizes(NamedTuple):
-    """What the graphs of a flow look back on, read from their inputs.
+    """Sizes of the pasts of a flow's graphs, read from their inputs.
 
     Attributes:
         tokens, frames: layers of attention, heads and their size in each of the encoder's stacks.
@@ -77,7 +146,7 @@ class CpuPages(PageStore):
     Attributes:
         tokens, frames: ``[pages, 2, A, frames, H, D]`` of the encoder's stacks, keys before values.
         estimator: ``[pages, steps, guidance rows, 2A, H, frames, D]`` in the type of ``code``, keys and
-            values by turns: all but a hundredth of the memory.
+            values alternating: all but a hundredth of the memory.
         code: how it is written and read.
     """
 
@@ -121,7 +190,7 @@ class CpuPages(PageStore):
     def give_back_free(self) -> None:
         """Give the memory of free pages back; kept, it is the next utterance's without a fault.
 
-        Others may take and read pages meanwhile; whoever takes one waits for one at most.
+        Others may take and read pages meanwhile; a thread that takes one waits for one at most.
         """
         for page in range(FIRST_PAGE, len(self._holders)):
             if not self._holders[page]:

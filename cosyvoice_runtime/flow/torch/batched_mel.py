@@ -109,7 +109,6 @@ class StretchedMel:
 
     @property
     def nbytes(self) -> int:
-        """With what is kept beside it."""
         return self.mel.nbytes + self.left.nbytes + self.right.nbytes + self.weight.nbytes
 
     def __getitem__(self, place: tuple[slice, slice]) -> StretchedMel:
@@ -136,7 +135,7 @@ def mel_tensor(mel: AnyMel) -> Tensor:
 
 
 def joined_mel(mels: Sequence[AnyMel]) -> StoredMel:
-    """One after the other."""
+    """Mels one after the other."""
     first, *others = mels
     if isinstance(first, MelCut) and len(others) == 1 and isinstance(others[0], MelCut):
         return JoinedMel(first, others[0])

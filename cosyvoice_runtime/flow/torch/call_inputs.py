@@ -1,4 +1,4 @@
-"""What the rows of a paged call of the flow bring with them, packed for the device."""
+"""Inputs of the rows of a paged call of the flow, packed for the device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from cosyvoice_runtime.flow.page_store import WASTE_PAGE, ZERO_PAGE
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.voice_flow import TokenSpan
-from cosyvoice_runtime.gpu.parcel import Kind, Parcel
+from cosyvoice_runtime.gpu.transfer import Kind, Parcel
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class RowIndices:
 
 
 class PagedInputs:
-    """State that the rows of a call bring with them.
+    """Inputs of the rows of a call.
 
     Args:
         spans: of the first rows; the others are without an utterance.

@@ -9,6 +9,7 @@ as they are kept, also those of its own block, so chunks of any size give the sa
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -72,21 +73,36 @@ class NoPastCoded(NoPast):
         return super().keys_values(attention, as_kept(new))
 
 
+class PageRows(NamedTuple):
+    """Numbers of the pages of a call's rows in one network.
+
+    Attributes:
+        table: int64 ``[R, W]`` pages of each row, oldest first, aligned so that the new frames of every row
+            start at the same page.
+        page, frame: where the new frames are stored: page int64 ``[R, T]``, frame in it int64 ``[T]``.
+        before: number of pages of the table before the new frames.
+        unused: int64 ``[B]``, how many of those, at the start, an utterance does not have.
+        lengths: int64 ``[B]`` new frames of each utterance, one at least.
+    """
+
+    table: Tensor
+    page: Tensor
+    frame: Tensor
+    before: int
+    unused: Tensor
+    lengths: Tensor
+
+
 @dataclass(frozen=True, eq=False)
 class PagePlaces:
-    """Pages of a call's rows in one part of the network.
+    """Pages of a call's rows in one network.
 
     Attributes:
         pages: ``[pages, attentions, frames, 2, H, D]``, keys before values; guidance rows and steps are pages
             of their own.
-        scales: float16 ``[pages, attentions, 2, H, frames]`` of pages in 8 bits
-            (:mod:`~cosyvoice_runtime.flow.torch.call_pages`); None where pages are as the network computes.
-        table: int64 ``[R, W]`` pages of each row, oldest first, aligned so that the new frames of every row
-            start at the same page.
-        page, frame: where the new frames are stored: page int64 ``[R, T]``, frame in it int64 ``[T]``.
-        before: of the table, the pages before the new frames.
-        unused: int64 ``[B]`` of those, the first ones that an utterance does not have.
-        lengths: int64 ``[B]`` new frames of each utterance, one at least.
+        scales: float16 ``[pages, attentions, 2, H, frames]`` of pages in 8 bits; None where pages are as the
+            network computes.
+        table, page, frame, before, unused, lengths: as :class:`PageRows` has them.
     """
 
     pages: Tensor

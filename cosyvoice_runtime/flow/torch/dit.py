@@ -47,16 +47,16 @@ class Rotation(NamedTuple):
 
     @classmethod
     def of(cls, frames: Tensor, head_dim: int) -> Rotation:
-        """Of absolute frame numbers ``[B or 1, T]``."""
+        """The rotation of absolute frame numbers ``[B or 1, T]``."""
         exponents = torch.arange(0, head_dim, 2, device=frames.device, dtype=torch.float32) / head_dim
         angles = frames[..., None, None].float() * (1.0 / ROTARY_BASE**exponents)
         return cls(angles.cos(), angles.sin())
 
-    def turn_(self, x: Tensor) -> None:
-        """Turn pairs of neighbouring channels of ``x [B, T, N, D]`` in place."""
+    def rotate_(self, x: Tensor) -> None:
+        """Rotate pairs of neighbouring channels of ``x [B, T, N, D]`` in place."""
         even, odd = x.unflatten(-1, (-1, 2)).float().unbind(-1)
-        turned = torch.stack([even * self.cos - odd * self.sin, odd * self.cos + even * self.sin], dim=-1)
-        x.copy_(turned.flatten(-2))
+        rotated = torch.stack([even * self.cos - odd * self.sin, odd * self.cos + even * self.sin], dim=-1)
+        x.copy_(rotated.flatten(-2))
 
 
 class DiTBlock(nn.Module):
@@ -83,7 +83,7 @@ class DiTBlock(nn.Module):
 
     def _attention(self, x: Tensor, visible: Tensor | None, past: Past, rotation: Rotation) -> Tensor:
         split = self.qkv(x).unflatten(-1, (3, self.heads, -1))
-        rotation.turn_(split[:, :, :2, 0])  # query and key of the first head
+        rotation.rotate_(split[:, :, :2, 0])  # query and key of the first head
         keys, values = past.keys_values(self.attention, split[:, :, 1:])
         return self.out(attend(split[:, :, 0], keys, values, visible))
 

@@ -9,7 +9,8 @@ alone, and CosyVoice-300M one stack without it.
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -66,26 +67,10 @@ class LookAhead(nn.Module):
         return self.left(ahead, past) + x[:, : ahead.shape[1]]
 
 
-class RelativeLayerSizes(Protocol):
-    """Sizes of a layer of relative attention."""
-
-    @property
-    def width(self) -> int: ...
-
-    @property
-    def num_heads(self) -> int: ...
-
-    @property
-    def head_dim(self) -> int: ...
-
-    @property
-    def feed_forward_width(self) -> int: ...
-
-
 class EncoderLayer(nn.Module):
     """Pre-norm attention with Transformer-XL relative positions, then a SiLU feed-forward."""
 
-    def __init__(self, config: RelativeLayerSizes, layout: PastLayout) -> None:
+    def __init__(self, config: EncoderConfig | RelativeEncoderConfig, layout: PastLayout) -> None:
         super().__init__()
         width = config.width
         self.heads = config.num_heads
@@ -170,14 +155,11 @@ def relative_positions(
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
 
 
-class PagedEncoder(Protocol):
-    """Attends in the layers of a :class:`FlowEncoder`, over pasts in pages, without masks."""
+class PagedEncoder(NamedTuple):
+    """Makers of relative attention over pages, without masks, for the stacks of a :class:`FlowEncoder`."""
 
-    def tokens(self, places: PagePlaces) -> RelativeAttention:
-        """Relative attention of the first stack, in one call."""
-
-    def frames(self, places: PagePlaces) -> RelativeAttention:
-        """Relative attention of the second stack, in one call."""
+    tokens: Callable[[PagePlaces], RelativeAttention]
+    frames: Callable[[PagePlaces], RelativeAttention]
 
 
 class FlowEncoder(nn.Module):
@@ -252,7 +234,7 @@ class LookAheadEncoder(nn.Module):
         token_past: Past,
         frame_past: Past,  # noqa: ARG002
     ) -> Tensor:
-        """As :meth:`FlowEncoder.forward <cosyvoice_runtime.flow.torch.encoder.FlowEncoder.forward>`."""
+        """Encode tokens as :meth:`FlowEncoder.forward` does."""
         mixed = self.look_ahead(x * present[:, :, None], token_past)
         return mixed.repeat_interleave(self.frames_per_token, dim=1)
 

@@ -9,13 +9,12 @@ The solver with classifier-free guidance (CosyVoice2 section 2.3) follows its ve
 from __future__ import annotations
 
 import math
-from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cosyvoice_runtime.checkpoint.config_flow import EstimatorConfig
+from cosyvoice_runtime.checkpoint.config_flow import EstimatorConfig, LevelConfig
 from cosyvoice_runtime.flow.page_store import PastLayout
 from cosyvoice_runtime.flow.torch.layers import (
     CausalConv,
@@ -58,23 +57,10 @@ class ResnetBlock(nn.Module):
         return self.second(hidden, past) + self.shortcut(x)
 
 
-class BlockSizes(Protocol):
-    """Sizes of a transformer block."""
-
-    @property
-    def channels(self) -> int: ...
-
-    @property
-    def num_heads(self) -> int: ...
-
-    @property
-    def head_dim(self) -> int: ...
-
-
 class TransformerBlock(nn.Module):
     """Pre-norm self-attention and a GELU feed-forward."""
 
-    def __init__(self, config: BlockSizes, layout: PastLayout) -> None:
+    def __init__(self, config: EstimatorConfig | LevelConfig, layout: PastLayout) -> None:
         super().__init__()
         channels, inner = config.channels, config.num_heads * config.head_dim
         self.heads = config.num_heads
@@ -138,7 +124,7 @@ class Estimator(nn.Module):
         return torch.stack([stage.resnet.time(embedding) for stage in (self.down, *self.mid, self.up)])
 
     def drop_time_layers(self) -> None:
-        """Nothing: they are small."""
+        """Do nothing: they are small."""
 
     def mask(self, visible: Tensor) -> Tensor:
         """Mask for :meth:`forward`, of bool ``[B, 1, T, S]``, which every layer would convert anew."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from cosyvoice_runtime.arrays import Array, as_arrays
 from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
 from cosyvoice_runtime.errors import CheckpointError
-from cosyvoice_runtime.families import flow_parts, load
+from cosyvoice_runtime.families import flow_parts, load_for
 from cosyvoice_runtime.flow import weights as flow_weights
 from cosyvoice_runtime.flow.solvers import EULER
 from cosyvoice_runtime.flow.torch.call_pages import NoPastCoded
@@ -49,10 +49,7 @@ def parts_of(config: FlowConfig) -> FlowNetworks:
     Raises:
         CheckpointError: the flow is not computed in blocks.
     """
-    networks = flow_parts(config.estimator).networks
-    if networks is None:
-        raise CheckpointError(f"{type(config.estimator).__name__} has no blocks")
-    parts: FlowNetworks = load(networks)
+    parts: FlowNetworks = load_for(flow_parts(config.estimator).networks, config.estimator, "blocks")
     return parts
 
 
@@ -123,28 +120,6 @@ class FlowNetwork(nn.Module):
             raise CheckpointError(f"only CosyVoice2's encoder will do; this flow has {kind}")
         return self.encoder
 
-    def replace(self, encoder: nn.Module, estimator: nn.Module) -> None:
-        """Run others in place of the two; their weights are freed."""
-        self.add_module("encoder", encoder)
-        self.add_module("estimator", estimator)
-
-
-class CompiledFlow(Protocol):
-    """Engines in place of the large parts of a :class:`FlowNetwork`.
-
-    Attributes:
-        max_frames: of one utterance, prompt included.
-    """
-
-    @property
-    def max_frames(self) -> int: ...
-
-    def encoding(self, encoder: FlowEncoder | LookAheadEncoder) -> nn.Module:
-        """Called as the encoder is, with its layouts; or the encoder itself."""
-
-    def velocity(self, estimator: Estimator | DiT) -> nn.Module:
-        """Called as the estimator is, with its layout and its ``mask``."""
-
 
 class Flow(FlowInputs):
     """Network and solver of one checkpoint on one device.
@@ -153,7 +128,6 @@ class Flow(FlowInputs):
     :class:`~cosyvoice_runtime.flow.torch.stream.FlowStream`, which shares the parts of :meth:`solve`.
 
     Args:
-        compiled: runs encoder and estimator in place of the network's own, which are given up.
         solver: one of :data:`~cosyvoice_runtime.flow.solvers.SOLVERS`.
     """
 
@@ -162,7 +136,6 @@ class Flow(FlowInputs):
         config: FlowConfig,
         network: FlowNetwork,
         num_steps: int = NUM_STEPS,
-        compiled: CompiledFlow | None = None,
         solver: str = EULER,
     ) -> None:
         super().__init__(config)
@@ -177,10 +150,17 @@ class Flow(FlowInputs):
         self.codes_pages = False
         """Whether the estimator's keys and values are kept, and seen, in 8 bits; to be set before pages are
         made."""
-        if compiled is not None:
-            network.replace(compiled.encoding(network.encoder), compiled.velocity(network.estimator))
-            self.solver.estimator = network.estimator
-            self.max_frames = min(self.max_frames, compiled.max_frames)
+
+    def replace(self, encoder: nn.Module, estimator: nn.Module, max_frames: int) -> None:
+        """Run other modules in place of these two, whose weights are freed.
+
+        Args:
+            max_frames: most frames of one utterance that they take, prompt included.
+        """
+        self.network.add_module("encoder", encoder)
+        self.network.add_module("estimator", estimator)
+        self.solver.estimator = estimator
+        self.max_frames = min(self.max_frames, max_frames)
 
     @classmethod
     def from_tensors(
@@ -190,14 +170,13 @@ class Flow(FlowInputs):
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
         num_steps: int = NUM_STEPS,
-        compiled: CompiledFlow | None = None,
         solver: str = EULER,
     ) -> Flow:
         """Build from ``flow.pt``'s tensors under their published names."""
         with torch.device("meta"):
             network = FlowNetwork(config).eval().requires_grad_(False)
         network.load_state_dict(state_dict(config, tensors), assign=True)
-        return cls(config, network.to(device, dtype), num_steps, compiled, solver)
+        return cls(config, network.to(device, dtype), num_steps, solver)
 
     @property
     def encodes_any_past(self) -> bool:
@@ -275,7 +254,8 @@ class Flow(FlowInputs):
         return mu
 
     def conditions(self, mu: Tensor, speaker: Tensor, prompt: Tensor) -> Conditions:
-        """
+        """Conditions of the solver.
+
         Args:
             mu: from :meth:`encode`.
             speaker: float32 ``[B, D]``.

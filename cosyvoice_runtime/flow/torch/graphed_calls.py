@@ -64,7 +64,7 @@ class CallBuckets:
         return cls(finer_buckets(most), before=FEW_PASTS[-1:] if starts_too else FEW_PASTS)
 
     def shapes(self, chunk_tokens: int) -> list[BatchShape]:
-        """Largest first."""
+        """All shapes, the largest first."""
         return [
             BatchShape(rows, chunk_tokens * blocks, before)
             for rows in reversed(self.rows)
@@ -100,8 +100,8 @@ def _padding(left: Sequence[int], blocks: int) -> int:
 
 
 WARM_UP_STEPS = 2
-"""Of the solver, that launch all its kernels: arguments of the second are aligned otherwise than the first's,
-and a kernel may be compiled for each."""
+"""The steps of the solver that launch all its kernels: arguments of the second are aligned otherwise than the
+first's, and a kernel may be compiled for each."""
 
 
 class FusedSteps:
@@ -186,7 +186,7 @@ class GraphedCall:
             self._replays = [capture(lambda: self._start(fused)).replay, fused.replay]
 
     def run(self, spans: Sequence[TokenSpan], pages: Sequence[Sequence[int]]) -> Tensor:
-        """As :meth:`PagedCall.run` for rows that fit, each with its pages as `PagedInputs` wants them."""
+        """Compute rows that fit, each with its pages as `PagedInputs` wants them."""
         self._inputs.take(spans, pages)
         for replay in self._replays:
             replay()
@@ -248,7 +248,7 @@ class GraphedCalls:
         return None if bucket is None else self._calls[bucket]
 
     def first_parts(self, spans: Sequence[TokenSpan]) -> list[TokenSpan]:
-        """As much of stretches side by side as the next call takes, all of one that no call looks back to.
+        """As much of each span as the next call takes, and all of one that no call looks back to.
 
         Stretches that follow each other give what one call would: attention is block-causal.
         """

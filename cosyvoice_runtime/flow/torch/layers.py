@@ -8,6 +8,7 @@ A causal convolution looks back a few frames, attention looks back over all of t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,21 +16,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cosyvoice_runtime.flow.page_store import PastLayout, Tail
+from cosyvoice_runtime.flow.page_store import ZERO_PAGE, PastLayout, Tail
 
+RelativeAttention = Callable[[int, Tensor, Tensor], Tensor]
+"""Attends with relative positions in the layers of a stack, over keys and values that it keeps itself.
 
-class RelativeAttention(Protocol):
-    """Attends with relative positions in the layers of a stack, over keys and values that it keeps itself."""
-
-    def __call__(self, attention: int, queries: Tensor, new: Tensor) -> Tensor:
-        """Values mixed for ``queries [B, T, H, D]``, given the input's keys and values ``[B, T, 2, H, D]``.
-
-        Args:
-            attention: the layer's number.
-
-        Returns:
-            ``[B, T, H * D]``.
-        """
+It takes the layer's number, queries ``[B, T, H, D]`` and the input's keys and values ``[B, T, 2, H, D]``, and
+gives ``[B, T, H * D]``."""
 
 
 class Past(Protocol):
@@ -64,26 +57,54 @@ class Past(Protocol):
         """Keep what the input adds: keys and values ``[A, B, T, H, D]`` and tails ``[B, tail_size]``."""
 
 
-class Gathered(Protocol):
-    """A tensor ``[A, B, S, H, D]`` that lies in pieces until somebody says where it is wanted."""
+@dataclass(frozen=True, eq=False)
+class GatheredPages:
+    """Keys or values ``[A, B, S, H, D]`` of a batch, read from their pages when they are wanted.
+
+    Attributes:
+        pages: ``[pages, A, frames, H, D]``.
+        table: int64 ``[B, W]`` pages of each row, oldest first.
+    """
+
+    pages: Tensor
+    table: Tensor
 
     @property
-    def shape(self) -> torch.Size: ...
+    def shape(self) -> torch.Size:
+        _, attentions, frames, heads, size = self.pages.shape
+        rows, width = self.table.shape
+        return torch.Size((attentions, rows, width * frames, heads, size))
 
     @property
-    def device(self) -> torch.device: ...
+    def device(self) -> torch.device:
+        return self.pages.device
 
-    def rows(self, start: int, count: int) -> Gathered:
-        """Some of its B rows."""
+    def rows(self, start: int, count: int) -> GatheredPages:
+        """``count`` of the B rows."""
+        return GatheredPages(self.pages, self.table[start : start + count])
 
-    def padded(self, rows: int, frames: int) -> Gathered:
-        """With zeros in front of its S frames, and rows of zeros after its own."""
+    def padded(self, rows: int, frames: int) -> GatheredPages:
+        """Add zeros in front of the S frames, and rows of zeros after the last one.
+
+        Raises:
+            ValueError: the frames are no whole pages.
+        """
+        width, rest = divmod(frames, self.pages.shape[2])
+        if rest:
+            raise ValueError(f"{frames} frames are no whole pages of {self.pages.shape[2]}")
+        missing = (width - self.table.shape[1], 0, 0, rows - self.table.shape[0])
+        return GatheredPages(self.pages, F.pad(self.table, missing, value=ZERO_PAGE))
 
     def into(self, out: Tensor) -> Tensor:
-        """Write it into a contiguous tensor of its shape and type, which is returned."""
+        """Write the values into a contiguous tensor of this shape and type, which is returned."""
+        attentions, _, _, heads, size = self.shape
+        flat = out.view(attentions, self.table.numel(), self.pages.shape[2], heads, size)
+        torch.index_select(self.pages.transpose(0, 1), 1, self.table.flatten(), out=flat)
+        return out
 
     def whole(self) -> Tensor:
-        """In a tensor of its own."""
+        """The values in a tensor of their own."""
+        return self.into(self.pages.new_empty(self.shape))
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +117,8 @@ class Before:
         lengths: int64 ``[B]`` valid frames of the input that follows.
     """
 
-    keys: Tensor | Gathered
-    values: Tensor | Gathered
+    keys: Tensor | GatheredPages
+    values: Tensor | GatheredPages
     tails: Tensor
     lengths: Tensor
 
@@ -214,7 +235,7 @@ def split_heads(packed: Tensor, heads: int) -> tuple[Tensor, Tensor]:
 def embedding(rows: int, width: int) -> nn.Embedding:
     """``nn.Embedding``, which on the device "meta" draws no values.
 
-    Networks are built there before their weights are read. Drawing for nobody imports all of torch's compiler
+    Networks are built there before their weights are read. Drawing imports all of torch's compiler
     then, which took 3 s of a start on an H200.
     """
     values = torch.empty(rows, width)

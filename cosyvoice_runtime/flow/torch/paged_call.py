@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.flow.page_store import WASTE_PAGE, ZERO_PAGE
 from cosyvoice_runtime.flow.torch.call_inputs import PagedInputs
-from cosyvoice_runtime.flow.torch.call_pages import PagePlaces, Places
+from cosyvoice_runtime.flow.torch.call_pages import PagePlaces, PageRows, Places
 from cosyvoice_runtime.flow.torch.flow import Flow, FlowAttention
 from cosyvoice_runtime.flow.torch.layers import RelativeAttention
 from cosyvoice_runtime.flow.torch.pages import PagedPast, PageGeometry, PagePool
@@ -24,18 +24,15 @@ class Started:
 
     Attributes:
         conditions, mask: for both guidance rows.
-        table, page: of the first step in the estimator's flattened pages; add a step's number for its own.
-        frame: of each new frame in its page.
+        rows: of the estimator's flattened pages, at the first step; add a step's number for its own.
         ends: new frames of each row; None where all are as long as the call.
         starts: frames of each row's utterance before the new ones.
-        tails_from, tails_to: int64 ``[R]`` as ``table``, pages whose tails are read and written.
+        tails_from, tails_to: int64 ``[R]``, pages at the first step whose tails are read and written.
     """
 
     conditions: Conditions
     mask: Tensor | None
-    table: Tensor
-    page: Tensor
-    frame: Tensor
+    rows: PageRows
     ends: Tensor | None
     starts: Tensor
     tails_from: Tensor
@@ -67,7 +64,7 @@ class PagedSolver(Protocol):
         """Take ``mel``, float32 ``[B, T, mel]``, from noise to the solution, or as far as ``steps`` go."""
 
     def on(self, multiprocessors: int) -> PagedSolver:
-        """The same, with the same weights, for a part of the GPU that has so many multiprocessors."""
+        """A solver with the same weights for a partition of the GPU that has so many multiprocessors."""
 
 
 class PagedCall:
@@ -140,11 +137,11 @@ class PagedCall:
         self._index.zero_()
         self._before.zero_()
         guided = flow.solver.guided(flow.conditions(mu, inputs.speaker, inputs.prompt))
-        places = self._places(pool.estimator)
+        page_rows = self._page_rows(pool.estimator)
         mask = flow.solver.mask(visible) if masked else None
         starts = (inputs.rows.starts * flow.config.frames_per_token).repeat(pool.estimator.rows)
         tails = (pool.estimator.in_network(pages) for pages in (read, written))
-        return Started(guided, mask, *places, self._ends(pool.estimator), starts, *tails)
+        return Started(guided, mask, page_rows, self._ends(pool.estimator), starts, *tails)
 
     def step(self, started: Started) -> None:
         """One step of the solver on ``mel``, and on to the next."""
@@ -152,41 +149,32 @@ class PagedCall:
         tails = pool.estimator_tails.flatten(0, 2)
         old = tails.index_select(0, started.tails_from + index)
         new = torch.empty_like(old)
-        past = PagedPast(
-            pages=pool.estimator_pages.flatten(0, 2),
-            scales=self._scales,
-            table=started.table + index,
-            page=started.page + index,
-            frame=started.frame,
-            pages_before=self._inputs.shape.before,
-            tails=old,
-            new_tails=new,
-            lengths=started.ends,
-            starts=started.starts,
-        )
+        rows = started.rows._replace(table=started.rows.table + index, page=started.rows.page + index)
+        places = PagePlaces(self._estimator_pages, *rows, scales=self._scales)
+        past = PagedPast(places, old, new, started.ends, started.starts)
         self.mel.copy_(solver.step(self.mel, started.conditions, started.mask, past, index, self._before))
         tails.index_copy_(0, started.tails_to + index, new)
         index.add_(1).remainder_(solver.num_steps)  # a capture runs it more often than there are steps
 
     def solver_places(self, started: Started) -> Places:
         """Where a :class:`PagedSolver` finds the past and leaves the new frames."""
-        inputs, pool = self._inputs, self._pool
-        tails = self._tails or SolverTails.of(pool, inputs.shape.rows)
+        pool = self._pool
+        tails = self._tails or SolverTails.of(pool, self._inputs.shape.rows)
         steps = self._flow.solver.num_steps
         torch.index_select(pool.estimator_tails.flatten(0, 1), 0, started.tails_from // steps, out=tails.old)
         return Places(
-            pages=pool.estimator_pages.flatten(0, 2),
+            self._estimator_pages,
+            *started.rows,
             scales=self._scales,
-            table=started.table,
-            page=started.page,
-            frame=started.frame,
-            before=inputs.shape.before,
-            unused=inputs.rows.missing.contiguous(),
-            lengths=inputs.rows.counts * self._flow.config.frames_per_token,
             tails=tails.old,
             new_tails=tails.new,
             tails_to=started.tails_to // steps,
         )
+
+    @property
+    def _estimator_pages(self) -> Tensor:
+        """The estimator's flattened pages."""
+        return self._pool.estimator_pages.flatten(0, 2)
 
     @property
     def _scales(self) -> Tensor | None:
@@ -212,12 +200,9 @@ class PagedCall:
         attention: Callable[[PagePlaces], RelativeAttention] | None,
     ) -> PagedPast:
         """Past of a part of the network that has one row for an utterance and one step."""
-        places = pages.flatten(0, 2), *self._places(geometry), self._inputs.shape.before
-        relative = None
-        if attention is not None:
-            unused, lengths = self._inputs.rows.missing.contiguous(), self._lengths(geometry.frames)
-            relative = attention(PagePlaces(*places, unused, lengths))
-        return PagedPast(*places, tails, new_tails, self._ends(geometry), relative=relative)
+        places = PagePlaces(pages.flatten(0, 2), *self._page_rows(geometry))
+        relative = None if attention is None else attention(places)
+        return PagedPast(places, tails, new_tails, self._ends(geometry), relative=relative)
 
     def _ends(self, geometry: PageGeometry) -> Tensor | None:
         """New frames of each row of the network; None where all are as long as the call."""
@@ -247,14 +232,17 @@ class PagedCall:
         causal = key // page_frames <= shape.before + query[:, None] // page_frames
         return exists[:, None, None, :] & causal
 
-    def _places(self, geometry: PageGeometry) -> tuple[Tensor, Tensor, Tensor]:
-        """Page table ``[B', W]``, page ``[B', T]`` and place in it ``[T]`` of new frames, at the first step.
-
-        Guidance rows and steps are flattened into the pages. Padded frames go to waste.
-        """
-        table, before = self._inputs.rows.page_table, self._inputs.shape.before
-        frame = self._frames(geometry.frames)
-        page = table[:, before:][:, frame // geometry.frames]
-        page = torch.where(frame < self._lengths(geometry.frames)[:, None], page, WASTE_PAGE)
-
-        return geometry.in_network(table), geometry.in_network(page), frame % geometry.frames
+    def _page_rows(self, geometry: PageGeometry) -> PageRows:
+        """Where new frames go and what they look back on, at the first step; padded frames go to waste."""
+        rows, before = self._inputs.rows, self._inputs.shape.before
+        frame, lengths = self._frames(geometry.frames), self._lengths(geometry.frames)
+        page = rows.page_table[:, before:][:, frame // geometry.frames]
+        page = torch.where(frame < lengths[:, None], page, WASTE_PAGE)
+        return PageRows(
+            table=geometry.in_network(rows.page_table),
+            page=geometry.in_network(page),
+            frame=frame % geometry.frames,
+            before=before,
+            unused=rows.missing.contiguous(),
+            lengths=lengths,
+        )

@@ -7,21 +7,19 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from cosyvoice_runtime.flow.page_store import (
     FIRST_PAGE,
     GUIDANCE_ROWS,
-    ZERO_PAGE,
     PageStore,
     PastLayout,
     Tail,
 )
-from cosyvoice_runtime.flow.torch.call_pages import CODE_TYPE, SCALE_TYPE, keep, kept
+from cosyvoice_runtime.flow.torch.call_pages import CODE_TYPE, SCALE_TYPE, PagePlaces, keep, kept
 from cosyvoice_runtime.flow.torch.flow import Flow
-from cosyvoice_runtime.flow.torch.layers import Before, RelativeAttention
-from cosyvoice_runtime.gpu.untouched_zeros import untouched_zeros
+from cosyvoice_runtime.flow.torch.layers import Before, GatheredPages, RelativeAttention
+from cosyvoice_runtime.gpu.transfer import untouched_zeros
 
 
 @dataclass(frozen=True)
@@ -61,8 +59,8 @@ class PageGeometry:
 class PagePool(PageStore):
     """Pages that are allocated once, and in each the tails of an utterance behind it.
 
-    Tails are the last input frames of every convolution. A call leaves them in the last page that it fills;
-    whoever goes on after that page finds them there, behind the page of zeros those of an utterance's start.
+    Tails are the last input frames of every convolution. A call leaves them in the last page that it fills,
+    and the next call reads them there; the page of zeros has those of an utterance's start.
 
     Attributes:
         token_pages, frame_pages, estimator_pages: ``[pages, *page_shape]`` of each part of the network, the
@@ -107,101 +105,39 @@ class PagePool(PageStore):
         return sum(math.prod(part.shape[1:]) * part.element_size() for part in (*self._pages, *tails))
 
     def empty_tails(self) -> None:
-        """They are in the pages."""
+        """None: tails are in the pages."""
 
     def clear(self, page: int) -> None:
         for storage in self._pages:
             storage[page].zero_()
 
 
-@dataclass(frozen=True, eq=False)
-class GatheredPages:
-    """Keys or values of the rows of a batch, read from their pages when they are wanted: the only copy.
-
-    Attributes:
-        pages: ``[pages, A, frames, H, D]``.
-        table: int64 ``[B, W]`` pages of each row, oldest first.
-    """
-
-    pages: Tensor
-    table: Tensor
-
-    @property
-    def shape(self) -> torch.Size:
-        _, attentions, frames, heads, size = self.pages.shape
-        rows, width = self.table.shape
-        return torch.Size((attentions, rows, width * frames, heads, size))
-
-    @property
-    def device(self) -> torch.device:
-        return self.pages.device
-
-    def rows(self, start: int, count: int) -> GatheredPages:
-        return GatheredPages(self.pages, self.table[start : start + count])
-
-    def padded(self, rows: int, frames: int) -> GatheredPages:
-        """
-        Raises:
-            ValueError: the frames are no whole pages.
-        """
-        width, rest = divmod(frames, self.pages.shape[2])
-        if rest:
-            raise ValueError(f"{frames} frames are no whole pages of {self.pages.shape[2]}")
-        missing = (width - self.table.shape[1], 0, 0, rows - self.table.shape[0])
-        return GatheredPages(self.pages, F.pad(self.table, missing, value=ZERO_PAGE))
-
-    def into(self, out: Tensor) -> Tensor:
-        attentions, _, _, heads, size = self.shape
-        flat = out.view(attentions, self.table.numel(), self.pages.shape[2], heads, size)
-        torch.index_select(self.pages.transpose(0, 1), 1, self.table.flatten(), out=flat)
-        return out
-
-    def whole(self) -> Tensor:
-        return self.into(self.pages.new_empty(self.shape))
-
-
 class PagedPast:
     """Past of a batch of utterances that continue at different positions (one network part, one step).
 
     Args:
-        pages: ``[pages, attentions, frames, 2, H, D]``, keys before values; guidance rows and steps are pages
-            of their own.
-        table: int64 ``[B, W]`` pages of each row, oldest first, aligned so that the new frames of
-            every row start at the same page.
-        page, frame: where the new frames are stored: page int64 ``[B, T]``, frame in it int64 ``[T]``.
-        pages_before: of the table, those before the new frames.
+        places: pages of the rows, at this step.
         tails: ``[B, tail_size]`` read; ``new_tails`` alike written.
         lengths: int64 ``[B]`` new frames of each row; None where all are T.
         starts: int64 ``[B]`` frames of each row's utterance before the new ones, for networks that ask.
         relative: attends in layers with relative positions; None leaves it to them.
-        scales: of pages in 8 bits, float16 ``[pages, attentions, 2, H, frames]``.
     """
 
     def __init__(
         self,
-        pages: Tensor,
-        table: Tensor,
-        page: Tensor,
-        frame: Tensor,
-        pages_before: int,
+        places: PagePlaces,
         tails: Tensor,
         new_tails: Tensor,
         lengths: Tensor | None,
         starts: Tensor | None = None,
         relative: RelativeAttention | None = None,
-        scales: Tensor | None = None,
     ) -> None:
         self.starts = starts
         self.relative = relative
-        self._pages, self._scales = pages, scales
-        self._table = table
-        self._page, self._frame = page, frame
-        self._pages_before = pages_before
-        self._num_keys = pages_before * pages.shape[2] + page.shape[1]
-        self._tails = tails
-        self._new_tails = new_tails
-        self._lengths = lengths
-        self._places: dict[int, tuple[Tensor, Tensor]] = {}
+        self._places = places
+        self._num_keys = places.before * places.page_frames + places.new_frames
+        self._tails, self._new_tails, self._lengths = tails, new_tails, lengths
+        self._last: dict[int, tuple[Tensor, Tensor]] = {}
 
     def extend(self, tail: Tail, x: Tensor) -> Tensor:
         place = slice(tail.offset, tail.offset + tail.size)
@@ -211,42 +147,43 @@ class PagedPast:
         return extended
 
     def keys_values(self, attention: int, new: Tensor) -> tuple[Tensor, Tensor]:
-        pages, scales = self._pages, self._scales
-        keep(pages, scales, attention, self._page, self._frame, new)
-        seen = kept(pages, scales, attention, self._table, new.dtype)[:, : self._num_keys]
+        places = self._places
+        keep(places.pages, places.scales, attention, places.page, places.frame, new)
+        seen = kept(places.pages, places.scales, attention, places.table, new.dtype)[:, : self._num_keys]
         return seen[:, :, 0], seen[:, :, 1]
 
     @property
     def frames(self) -> int:
         """Frames of the longest row, in whole pages."""
-        return self._pages_before * self._pages.shape[2]
+        return self._places.before * self._places.page_frames
 
     def before(self, layout: PastLayout, x: Tensor, new: int) -> Before:  # noqa: ARG002
         """All of it in whole tensors; S is 0 where no row has a page yet."""
-        if not self._pages_before:
-            nothing = self._pages.new_zeros(layout.attentions, len(x), 0, layout.heads, layout.head_dim)
+        places = self._places
+        if not places.before:
+            nothing = places.pages.new_zeros(layout.attentions, len(x), 0, layout.heads, layout.head_dim)
             return Before(nothing, nothing, self._tails, self._ends())
-        table = self._table[:, : self._pages_before]
-        keys, values = (GatheredPages(self._pages[:, :, :, side], table) for side in range(2))
+        table = places.table[:, : places.before]
+        keys, values = (GatheredPages(places.pages[:, :, :, side], table) for side in range(2))
         return Before(keys, values, self._tails, self._ends())
 
     def store(self, keys: Tensor, values: Tensor, tails: Tensor) -> None:
         """Keep what the input adds: keys and values ``[A, B, T, H, D]`` and tails ``[B, tail_size]``."""
         for side, new in enumerate((keys, values)):
-            self._pages[self._page, :, self._frame, side] = new.permute(1, 2, 0, 3, 4)
+            self._places.pages[self._places.page, :, self._places.frame, side] = new.permute(1, 2, 0, 3, 4)
         self._new_tails.copy_(tails)
 
     def _ends(self) -> Tensor:
         if self._lengths is not None:
             return self._lengths
-        rows, frames = self._page.shape
-        return torch.full((rows,), frames, device=self._page.device)
+        rows, frames = self._places.page.shape
+        return torch.full((rows,), frames, device=self._tails.device)
 
     def _last_frames(self, extended: Tensor, frames: int) -> Tensor:
         """The last ``frames`` valid frames of each row ``[B, frames + T, C]``."""
         if self._lengths is None:
             return extended[:, -frames:]
-        if frames not in self._places:
+        if frames not in self._last:
             rows = torch.arange(len(extended), device=extended.device)[:, None]
-            self._places[frames] = rows, self._lengths[:, None] + torch.arange(frames, device=extended.device)
-        return extended[self._places[frames]]
+            self._last[frames] = rows, self._lengths[:, None] + torch.arange(frames, device=extended.device)
+        return extended[self._last[frames]]

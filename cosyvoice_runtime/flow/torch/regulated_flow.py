@@ -101,6 +101,8 @@ class Overlap:
 class RegulatedFlow(FlowInputs):
     """Network and solver of one checkpoint on one device."""
 
+    config: RegulatedFlowConfig
+
     def __init__(
         self,
         config: RegulatedFlowConfig,
@@ -109,7 +111,6 @@ class RegulatedFlow(FlowInputs):
         solver: str = EULER,
     ) -> None:
         super().__init__(config)
-        self.whole = config
         self.network = network
         parameter = network.speaker.weight
         self.device, self.dtype = parameter.device, parameter.dtype
@@ -168,7 +169,7 @@ class RegulatedFlow(FlowInputs):
         both = torch.from_numpy(np.concatenate([prompt.tokens, new])).to(self.device)
         encoded, count = self.network.encode(both[None]), len(prompt.tokens)
         mu: Tensor = self.network.regulator(
-            encoded[:, :count], encoded[:, count:], len(prompt.mel), self.whole.frames(len(tokens))
+            encoded[:, :count], encoded[:, count:], len(prompt.mel), self.config.frames(len(tokens))
         )
         return mu[0]
 
@@ -182,35 +183,21 @@ class RegulatedFlow(FlowInputs):
 
     def frames_of(self, prompt: FlowPrompt, tokens: int) -> int:
         """Frames of the noise that so many tokens need, the prompt's among them."""
-        return len(prompt.mel) + self.whole.frames(tokens)
+        return len(prompt.mel) + self.config.frames(tokens)
 
-    def check_prompt(self, prompt: FlowPrompt) -> FlowPrompt:
-        """The prompt itself, after checking that it fits this checkpoint.
-
-        Raises:
-            InvalidInput: it is longer than 30 s, a part has another shape, or a token is out of range.
-        """
-        config = self.whole
-        most = MAX_PROMPT_S * config.token_rate
-        if len(prompt.tokens) > most:
-            limit = f"a prompt has at most {most} tokens ({MAX_PROMPT_S} s)"
-            raise InvalidInput("speech_tokens", len(prompt.tokens), limit)
+    def _check_mel(self, prompt: FlowPrompt) -> None:
+        config = self.config
         if prompt.mel.ndim != 2 or prompt.mel.shape[1] != config.mel_bins:
             limit = f"its shape must be [frames, {config.mel_bins}]"
             raise InvalidInput("prompt_mel", prompt.mel.shape, limit)
         if bool(len(prompt.tokens)) != bool(len(prompt.mel)):
             limit = "a prompt has both tokens and mel, or neither"
             raise InvalidInput("prompt_mel", f"{len(prompt.mel)} frames", limit)
-        # Of a recording that is read as the published code does, which makes it longer.
+        # A recording that is read as the published code does is longer.
         frames = MAX_PROMPT_S * PUBLISHED_PROMPT_RATE // config.mel_hop
         if len(prompt.mel) > frames:
             limit = f"a prompt has at most {frames} frames ({MAX_PROMPT_S} s)"
             raise InvalidInput("prompt_mel", f"{len(prompt.mel)} frames", limit)
-        if prompt.speaker.shape != (config.speaker_dim,):
-            limit = f"its shape must be ({config.speaker_dim},)"
-            raise InvalidInput("speaker_embedding", prompt.speaker.shape, limit)
-        self.check_tokens(prompt.tokens.tolist(), 0)
-        return prompt
 
     def _left(self, prompt: FlowPrompt, noise: Tensor, mu: Tensor) -> Overlap:
         """The prompt's frames and the last ones."""

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from cosyvoice_runtime.checkpoint.config_flow import ResamplingEstimatorConfig
 from cosyvoice_runtime.flow.page_store import PastLayout
 from cosyvoice_runtime.flow.torch.estimator import CONV_TAPS, TransformerBlock, time_sinusoid
-from cosyvoice_runtime.flow.torch.layers import NoPast, Past, visible_bias
+from cosyvoice_runtime.flow.torch.layers import Past
 
 NORM_GROUPS = 8
 
@@ -129,10 +129,6 @@ class ResamplingEstimator(nn.Module):
         sinusoid = time_sinusoid(t, self.sinusoid_width).to(self.time_in.weight.dtype)
         return F.mish(self.time_out(F.silu(self.time_in(sinusoid))))[None]
 
-    def mask(self, visible: Tensor) -> Tensor:
-        """The mask that :meth:`forward` would take; every row sees all of itself here."""
-        return visible_bias(visible, self.projection.weight.dtype)
-
     def forward(
         self,
         x: Tensor,
@@ -140,8 +136,8 @@ class ResamplingEstimator(nn.Module):
         speaker: Tensor,
         condition: Tensor,
         time_biases: Tensor,
-        visible: Tensor | None = None,
-        past: Past | None = None,
+        visible: None,  # noqa: ARG002
+        past: Past,
     ) -> Tensor:
         """Velocity ``[B, T, mel]`` of every frame of rows of equal lengths.
 
@@ -149,14 +145,9 @@ class ResamplingEstimator(nn.Module):
             x, mu, condition: ``[B, T, mel]`` noisy mel, stretched tokens, prompt mel (zeros after it).
             speaker: ``[B, mel]`` projected speaker embedding.
             time_biases: ``[1, B or 1, time_width]`` from :meth:`time_biases`.
-            visible, past: None and nothing: every frame sees every frame.
-
-        Raises:
-            ValueError: frames are hidden from others.
+            visible: None; every frame sees every frame.
         """
-        if visible is not None:
-            raise ValueError("this estimator's norms see all frames; none can be hidden")
-        time, past = time_biases[0], past or NoPast()
+        time = time_biases[0]
         hidden = torch.cat([x, mu, speaker[:, None].expand(-1, x.shape[1], -1), condition], dim=-1)
         kept = []
         for stage in self.down:

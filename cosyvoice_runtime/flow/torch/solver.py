@@ -6,16 +6,16 @@ Classifier-free guidance is that of CosyVoice2, section 2.3.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from cosyvoice_runtime.flow.solvers import EULER, even_times, require_solver, slopes
-from cosyvoice_runtime.flow.torch.layers import (
-    NoPast,
-    Past,
-)
+from cosyvoice_runtime.flow.torch.dit import DiT
+from cosyvoice_runtime.flow.torch.estimator import Estimator
+from cosyvoice_runtime.flow.torch.layers import NoPast, Past
+from cosyvoice_runtime.flow.torch.resampling_estimator import ResamplingEstimator
 from cosyvoice_runtime.flow.voice_flow import MAX_FRAMES
 
 NUM_STEPS = 10
@@ -57,29 +57,11 @@ def start_noise(mel_bins: int) -> Tensor:
     return torch.randn(mel_bins, MAX_FRAMES, generator=generator).T.contiguous()
 
 
-class VelocityNetwork(Protocol):
-    """Interface of an estimator for the solver's steps."""
-
-    def mask(self, visible: Tensor) -> Tensor:
-        """The mask that a call takes, of bool ``[B, 1, T, S]``."""
-
-    def __call__(self, *inputs: Tensor | Past | None) -> Tensor:
-        """Velocity ``[B, T, mel]``, of what the estimator takes."""
-
-
-class TimedNetwork(VelocityNetwork, Protocol):
-    """An estimator that still knows what to make of any time."""
-
-    projection: nn.Linear
-
-    def time_biases(self, t: Tensor) -> Tensor:
-        """Embeddings that the network takes for times ``[B]``: ``[N, B, C]``."""
-
-
 class FlowSolver:
     """Integrates the estimator's velocity from noise to mel in fixed steps.
 
     Args:
+        estimator: the network, or later an engine in its place.
         name: one of :data:`~cosyvoice_runtime.flow.solvers.SOLVERS`.
 
     Raises:
@@ -87,11 +69,15 @@ class FlowSolver:
     """
 
     def __init__(
-        self, estimator: TimedNetwork, cfg_rate: float, num_steps: int = NUM_STEPS, name: str = EULER
+        self,
+        estimator: Estimator | DiT | ResamplingEstimator,
+        cfg_rate: float,
+        num_steps: int = NUM_STEPS,
+        name: str = EULER,
     ) -> None:
         require_solver(name)
         self.name = name
-        self.estimator: VelocityNetwork = estimator
+        self.estimator: Any = estimator
         self.cfg_rate = cfg_rate
         self.num_steps = num_steps
         parameter = estimator.projection.weight

@@ -41,7 +41,7 @@ class Milestone:
             torch.cuda.current_stream(self._device).wait_event(self._event)
 
     def wait(self) -> None:
-        """Until it is done."""
+        """Wait until it is done."""
         if self._event is not None:
             self._event.synchronize()
             self._event = None
@@ -55,21 +55,15 @@ class FlowStream(PagedFlow):
         eager: counts calls without a captured graph; by default one of its own.
     """
 
+    flow: Flow
+    pool: PagePool
+
     def __init__(self, flow: Flow, num_pages: int, eager: EagerCalls | None = None) -> None:
-        self._pool = PagePool(flow, num_pages)
-        super().__init__(flow, self._pool)
-        self._flow, self._on_gpu = flow, on_gpu(flow.device)
+        super().__init__(flow, PagePool(flow, num_pages))
+        self._on_gpu = on_gpu(flow.device)
         self.eager = eager or EagerCalls()
         self._graphs: GraphedCalls | None = None
         self._no_mel = torch.zeros(flow.config.mel_bins, 0, device=flow.device)
-
-    @property
-    def flow(self) -> Flow:
-        return self._flow
-
-    @property
-    def pool(self) -> PagePool:
-        return self._pool
 
     @property
     def eager_calls(self) -> int:
@@ -95,8 +89,8 @@ class FlowStream(PagedFlow):
         self._graphs = GraphedCalls(self.flow, self.pool, buckets, capture, fused)
         return len(self._graphs)
 
-    def beside(self) -> FlowStream:
-        """The same network and pages for calls in another stream, to be captured by themselves."""
+    def fork(self) -> FlowStream:
+        """The same network and pages for calls that run in another CUDA stream and are captured apart."""
         other = copy.copy(self)
         other._graphs = None
         return other
@@ -106,13 +100,13 @@ class FlowStream(PagedFlow):
         return dataclasses.replace(prefix, ready=Milestone(self.flow.device)) if self._on_gpu else prefix
 
     def open(self, voice: FlowPrompt | FlowPrefix) -> FlowState:
-        """As :meth:`PagedFlow.open`; a stream that reads a voice waits for the one that computes it."""
+        """Start an utterance; a CUDA stream that reads a voice waits for the one that computes it."""
         if isinstance(voice, FlowPrefix) and voice.ready is not None:
             voice.ready.before_next()
         return super().open(voice)
 
     def close(self, held: FlowState | FlowPrefix) -> None:
-        """As :meth:`PagedFlow.close`; a voice that is given up before it has been computed is waited for."""
+        """Give back pages; a voice that is closed before it has been computed is waited for."""
         if isinstance(held, FlowPrefix) and held.ready is not None:
             held.ready.wait()
         super().close(held)
@@ -125,12 +119,12 @@ class FlowStream(PagedFlow):
         return Milestone(self.flow.device).wait if self._on_gpu else super().begun()
 
     @torch.inference_mode()
-    def advance(self, states: Sequence[FlowState]) -> list[Tensor]:
-        return [mel_tensor(mel) for mel in self.advanced(states)]
+    def mels(self, states: Sequence[FlowState]) -> list[AnyMel]:
+        return super().mels(states)
 
     @torch.inference_mode()
-    def mels(self, states: Sequence[FlowState]) -> list[AnyMel]:
-        return self.advanced(states)
+    def advance(self, states: Sequence[FlowState]) -> list[Tensor]:
+        return [mel_tensor(mel) for mel in self.mels(states)]
 
     def joined(self, mels: Sequence[AnyMel]) -> AnyMel:
         return joined_mel(mels) if mels else self._no_mel

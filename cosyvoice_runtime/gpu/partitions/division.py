@@ -6,13 +6,12 @@ import dataclasses
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 
 import torch
 
 from cosyvoice_runtime.gpu.partitions.partition import GpuPart, GpuParts, GpuPartsError, divide
-from cosyvoice_runtime.gpu.partitions.shared_gpu import Later, SharedGpu, SoleUse
-from cosyvoice_runtime.gpu.partitions.shifts import GpuShifts
+from cosyvoice_runtime.gpu.partitions.shared_gpu import GpuShifts, Later, SharedGpu
 
 logger = logging.getLogger(__name__)
 
@@ -32,18 +31,19 @@ ROOMY_BYTES = 40 * 2**30
 """The GPU memory from which calls are captured for both divisions (`torch_memory.work_bytes`)."""
 
 
-class GpuDivision:
+class GpuDivision(SharedGpu):
     """Runs batches of token2wav and steps of the speech LM concurrently, each on its own partition.
 
     A step is 150 small kernels in a row, launched so that each waits on the multiprocessors for the one
-    before. On a whole GPU that makes a turn take two to four times as long; within a quarter of it, a turn
-    beside does not notice, and sixteen sequences still step in a millisecond.
-    While no turn is under way the speech LM has the whole GPU.
+    before. On a whole GPU that makes a concurrent batch take two to four times as long; within a quarter of
+    it, a batch does not notice, and sixteen sequences still step in a millisecond.
+    While no batch is in progress the speech LM has the whole GPU.
 
-    What is best for first audio is not best for all speech: with few utterances in progress the part for
+    What is best for first audio is not best for all speech: with few utterances in progress the partition for
     steps and hurried chunks is larger (`GpuParts.of_few`).
     """
 
+    parts: GpuParts
     turns_at_once = 2
 
     def __init__(self, parts: GpuParts) -> None:
@@ -61,31 +61,26 @@ class GpuDivision:
 
     @property
     def steps(self) -> GpuPart | None:
-        """The partition for steps now; None while steps have the whole GPU."""
         if not self.turning:
             return None
         few = self.parts.of_few if self._few else None
         return self.parts.steps if few is None else few.steps
 
     def few(self, utterances: int) -> bool:
-        """Choose the division for this number of utterances, and return whether it is the one for few."""
         if self._for_few:
             self._few = utterances <= (FEW if self._few else FEW_AGAIN)
         return self._few
 
     def divide_for_few(self) -> None:
-        """Enable the division for few utterances, see :meth:`SharedGpu.divide_for_few`."""
         self._for_few = self.parts.of_few is not None
 
     def leave(self, later: Sequence[Later]) -> bool:
-        """Leave work to be prepared later, see :meth:`SharedGpu.leave`."""
         if self._later is None:
             return False
         self._later = later
         return True
 
     def take_later(self) -> Sequence[Later]:
-        """Take what :meth:`leave` left, once."""
         later, self._later = self._later or (), None
         return later
 
@@ -100,16 +95,13 @@ class GpuDivision:
 
     @property
     def stands_still(self) -> bool:
-        """Whether steps pause, see :meth:`SharedGpu.stands_still`."""
         return self._alone > 0
 
     def when_free(self, tell: Callable[[], None]) -> None:
-        """Take a function to call, see :meth:`SharedGpu.when_free`."""
         self._tell = tell
 
     @contextmanager
     def first_chunk(self, utterances: int) -> Iterator[None]:
-        """Note a first chunk, see :meth:`SharedGpu.first_chunk`."""
         alone = int(utterances <= STILL)
         self._count(0, alone)
         try:
@@ -123,13 +115,6 @@ class GpuDivision:
         with self._counting:
             self._turns += turns
             self._alone += alone
-
-    def step(self, hurried: bool) -> AbstractContextManager[None]:  # noqa: ARG002
-        """Run a step of the speech LM, which never waits."""
-        return nullcontext()
-
-    def rest(self) -> None:
-        """Do nothing: no batch waits for the speech LM."""
 
 
 def _nothing() -> None:
@@ -171,8 +156,8 @@ def own_gpu(gpu: int, hurried_share: float) -> SharedGpu:
     try:
         parts = divide(torch.device("cuda", gpu), hurried_share, first_lanes=OWN_FIRST_LANES)
     except GpuPartsError as error:
-        logger.warning("hurried chunks wait for turns: GPU %d can't be divided: %s", gpu, error)
-        return SoleUse()
+        logger.warning("urgent chunks wait for batches: GPU %d can't be divided: %s", gpu, error)
+        return SharedGpu()
     _tell(parts, "hurried chunks", f"on GPU {gpu}, which the speech LM is not on")
     return GpuDivision(parts)
 
@@ -192,7 +177,7 @@ def _parts_of_few(device: torch.device, share: float, of_many: GpuParts) -> GpuP
 
 def _tell(parts: GpuParts, first: str, when: str) -> None:
     logger.info(
-        "the GPU's multiprocessors %s: %d for %s, %d for turns",
+        "the GPU's multiprocessors %s: %d for %s, %d for batches",
         when,
         parts.steps.multiprocessors,
         first,

@@ -1,7 +1,7 @@
 """Partitions of a GPU's multiprocessors: work launched on a partition's stream runs only there.
 
-Kinds of work side by side on a whole GPU wait for each other's kernels; in parts none notices the others. The
-parts are green contexts of the CUDA driver, from 12.5 on:
+Kinds of concurrent work on a whole GPU wait for each other's kernels; in partitions none notices the others.
+Partitions are green contexts of the CUDA driver, from 12.5 on:
 https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html
 """
 

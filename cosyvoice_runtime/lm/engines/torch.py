@@ -12,11 +12,16 @@ import torch
 
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
-from cosyvoice_runtime.gpu.cuda_graphs import CaptureOnParts, CudaGraphCapture, GraphCapture, give_back
+from cosyvoice_runtime.gpu.cuda_graphs import (
+    CaptureOnParts,
+    CudaGraphCapture,
+    GraphCapture,
+    attend_unplanned,
+    give_back,
+)
 from cosyvoice_runtime.gpu.kernels.choice import fused_chosen
 from cosyvoice_runtime.gpu.partitions.partition import GpuParts
 from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
-from cosyvoice_runtime.gpu.unplanned_attention import attend_unplanned
 from cosyvoice_runtime.lm import BatchDecoder, SpeechLM
 from cosyvoice_runtime.lm.cache import CachePool, CacheUse
 from cosyvoice_runtime.lm.engines.engine import (

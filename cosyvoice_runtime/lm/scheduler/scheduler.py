@@ -12,7 +12,7 @@ from typing import cast
 
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput, OverloadedError, WithdrawnError
 from cosyvoice_runtime.gpu.cuda_errors import end_process, is_fatal
-from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu, SoleUse
+from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.lm.engines.engine import EngineError, LmEngine, OpenEngine, Progress, TextEngine
 from cosyvoice_runtime.lm.scheduler.job import Job, NamedJobs, Reader
@@ -61,7 +61,7 @@ class Scheduler:
         self._max_waiting = max_waiting
         self._watch = watch
         self._text_timeout_s = text_timeout_s
-        self._gpu = shared or SoleUse()
+        self._gpu = shared or SharedGpu()
         self._clock = clock
         self._end_process = end_process
         self._changed = threading.Condition()

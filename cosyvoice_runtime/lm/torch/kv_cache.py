@@ -14,8 +14,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.flow.page_store import FIRST_PAGE, WASTE_PAGE
-from cosyvoice_runtime.gpu.transfer import integers, move
-from cosyvoice_runtime.gpu.untouched_zeros import untouched_zeros
+from cosyvoice_runtime.gpu.transfer import integers, move, untouched_zeros
 from cosyvoice_runtime.lm.cache import CachePool, CacheSlots
 
 

@@ -24,14 +24,14 @@ def padded(channels: int) -> int:
 
 
 def _filled(tensor: Tensor, shape: Sequence[int], value: float = 0.0) -> Tensor:
-    """At the start of a larger tensor."""
+    """A larger tensor that begins with this one."""
     larger = tensor.new_full(tuple(shape), value)
     larger[tuple(map(slice, tensor.shape))] = tensor
     return larger
 
 
 def zeros_around(conv: nn.Conv1d) -> tuple[int, int]:
-    """That a convolution puts before and after its input."""
+    """Zeros that a convolution puts before and after its input."""
     if isinstance(conv, PaddedConv):
         return conv.edges
     padding = int(conv.padding[0])
@@ -39,7 +39,7 @@ def zeros_around(conv: nn.Conv1d) -> tuple[int, int]:
 
 
 def convolution(conv: nn.Conv1d) -> RowConvWeights:
-    """Of one that keeps the length."""
+    """Weights of a convolution that keeps the length."""
     outputs, inputs, taps = conv.weight.shape
     weight = conv.weight.detach().permute(2, 1, 0)
     return RowConvWeights(
@@ -51,7 +51,7 @@ def convolution(conv: nn.Conv1d) -> RowConvWeights:
 
 
 def strided(conv: nn.Conv1d) -> RowConvWeights:
-    """Of one that reads whole blocks of as many steps as it strides, as one channel each."""
+    """Weights of one that reads whole blocks of as many steps as it strides, as one channel each."""
     outputs, inputs, kernel = conv.weight.shape
     [stride] = conv.stride
     blocks = conv.weight.detach().permute(2, 1, 0).unflatten(0, (kernel // stride, stride))
@@ -61,7 +61,7 @@ def strided(conv: nn.Conv1d) -> RowConvWeights:
 
 @singledispatch
 def upsampling(conv: nn.Module) -> RowConvWeights:
-    """Of one that multiplies the length by its rate: as many steps of output as channels of one step.
+    """Weights of one that multiplies the length by its rate: as many steps of output as channels of a step.
 
     Raises:
         TypeError: no such layer is known.
@@ -92,7 +92,8 @@ def _repeating(conv: RepeatingConv) -> RowConvWeights:
 def _in_phases(
     weight: Tensor, reads: Mapping[tuple[int, int], int], rate: int, bias: Tensor
 ) -> RowConvWeights:
-    """
+    """Weights of a convolution that writes all phases of a step as channels.
+
     Args:
         weight: ``[taps, C_in, C_out]``.
         reads: the step of the input, counted from that of the output, of each phase and tap; taps of a phase

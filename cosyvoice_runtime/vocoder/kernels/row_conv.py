@@ -18,7 +18,8 @@ LEAST_WIDTH = 16
 
 @dataclass(frozen=True, eq=False)
 class RowConvWeights:
-    """
+    """Weights of a convolution along rows.
+
     Attributes:
         weight: ``[taps, C_in, C_out]``, both numbers of channels multiples of 16.
         bias: float32 ``[C_out]``.
@@ -56,12 +57,12 @@ def _row_conv(
     wait_for_previous(CHAINED)
     length = tl.load(lengths + row, mask=inside, other=0).to(tl.int32)
     sums = tl.zeros([ROWS, COLUMNS], tl.float32)
-    for turn in tl.range(0, taps * BLOCKS, num_stages=STAGES):
-        shift = first + (turn // BLOCKS) * dilation
+    for index in tl.range(0, taps * BLOCKS, num_stages=STAGES):
+        shift = first + (index // BLOCKS) * dilation
         known = inside & (step + shift >= 0) & (step + shift < in_steps)
-        channel = (turn % BLOCKS) * DEPTH + k
+        channel = (index % BLOCKS) * DEPTH + k
         a = tl.load(x + (start + shift)[:, None] * IN + channel[None, :], mask=known[:, None], other=0.0)
-        w = tl.load(weight + (turn * DEPTH + k)[:, None] * OUT + n[None, :])
+        w = tl.load(weight + (index * DEPTH + k)[:, None] * OUT + n[None, :])
         sums = tl.dot(a, w, sums, input_precision="ieee")
     y = sums + b[None, :]
     place = m[:, None] * OUT + n[None, :]

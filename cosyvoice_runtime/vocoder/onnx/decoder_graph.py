@@ -1,7 +1,7 @@
 """The vocoder's networks as graphs for ONNX Runtime's kernels of a CPU: its F0 predictor and its decoder.
 
 The decoder takes one utterance at a time, in pieces; :mod:`cosyvoice_runtime.vocoder.export` computes a
-whole one. A CPU gains nothing from rows side by side. Signals have a second axis of one step, for which ONNX
+whole one. A CPU gains nothing from a batch. Signals have a second axis of one step, for which ONNX
 Runtime has its faster convolutions. Snake's factors stand in the weights around it as far as they can.
 """
 
@@ -18,7 +18,7 @@ from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.onnx import layers
 from cosyvoice_runtime.onnx.graph import DOUBLE, FLOAT, Graph, Value
-from cosyvoice_runtime.onnx.wave_graphs import HIFT_DECODER, HIFT_F0
+from cosyvoice_runtime.onnx.session import HIFT_DECODER, HIFT_F0
 from cosyvoice_runtime.vocoder.export import HEAD_SLOPE, MAX_MAGNITUDE, MIN_ENVELOPE, FourierBases
 from cosyvoice_runtime.vocoder.geometry import EDGE_KERNEL, UpsamplingStage, stages
 from cosyvoice_runtime.vocoder.onnx.streamed_graph import TIME, Kernel, Signal, StreamedGraph, spread_reach
@@ -127,11 +127,11 @@ class StreamedDecoder:
         return Kernel(stage.source_kernel, stage.source_padding, stage.source_stride)
 
     def _kernel(self, taps: int, dilation: int = 1) -> Kernel:
-        """One that keeps the length."""
+        """A kernel that keeps the length."""
         return Kernel(taps, dilation * (taps - 1) // 2, dilation=dilation)
 
     def _begun(self, hidden: Signal) -> Signal:
-        """With one step more at the utterance's start, its second one."""
+        """The signal with its second step once more at the utterance's start."""
         graph = self.graph
         mirrored = graph.slice(hidden.value, TIME, 1, self.layers.place(self.layers.starts, 1, 1))
         longer = graph.concat([mirrored, hidden.value], TIME)
@@ -144,7 +144,7 @@ class StreamedDecoder:
         return latest.of(reduce(add, values))
 
     def _resblock(self, name: str, kernel: int, dilations: tuple[int, ...], signal: Signal) -> Signal:
-        """With ``snake(x) = (a x + sin(a x)^2) / a``.
+        """A residual block, with ``snake(x) = (a x + sin(a x)^2) / a``.
 
         The convolution that follows divides by ``a``; the one before the second snake multiplies by it.
         """

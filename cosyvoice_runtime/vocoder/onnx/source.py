@@ -70,11 +70,10 @@ class CpuSource:
         self._offsets = offsets.astype(np.float32)
 
     def utterance_noise(self, seed: int) -> UtteranceNoise:
-        """Noise of an utterance that begins now."""
         return SourceNoise(self._config.hop, TorchRandom(seed).normal)
 
     def _of_noise(self) -> np.float32:
-        """What the harmonics' weights make of noise."""
+        """The factor that the harmonics' weights give to noise."""
         return np.float32(np.sqrt(np.square(self._weight).sum()))
 
     def turns(self, f0: Doubles) -> Doubles:
@@ -133,7 +132,7 @@ class CpuSource:
 
 
 class CpuStaircaseSource(CpuSource):
-    """Of CosyVoice3: the phase stands still within a frame, and every utterance hears the same noise."""
+    """CosyVoice3's source: the phase stands still within a frame, and all utterances hear the same noise."""
 
     @cached_property
     def _table(self) -> NoiseTable:
@@ -143,7 +142,7 @@ class CpuStaircaseSource(CpuSource):
         return FixedNoise(self._table, self._config.hop)
 
     def _of_noise(self) -> np.float32:
-        """Nothing more: the table holds what they have made of it."""
+        """1: the table holds weighed noise."""
         return np.float32(1)
 
     def _merged(self, cycles: Doubles, before: Floats, after: Floats) -> Floats:  # noqa: ARG002

@@ -38,7 +38,7 @@ class Signal:
     delay: int
 
     def of(self, value: Value) -> Signal:
-        """The same steps with other values."""
+        """A signal with other values at these steps."""
         return replace(self, value=value)
 
 
@@ -60,7 +60,7 @@ class Kernel:
 
     @property
     def ahead(self) -> int:
-        """Of a kernel that keeps the length: steps that it looks ahead, and zeros after the whole signal."""
+        """Steps that a kernel that keeps the length looks ahead, and zeros after the whole signal."""
         return (self.taps - 1) * self.dilation - self.padding
 
     def delay(self, before: int) -> int:
@@ -93,7 +93,7 @@ class StreamedGraph:
         return self.graph.model()
 
     def read(self, signal: Signal, kernel: Kernel) -> Value:
-        """What a convolution reads: steps that it kept, the signal's, and padding.
+        """The steps that a convolution reads: those that it kept, the signal's, and padding.
 
         A signal of which one takes strides has a step more than whole strides; it needs no zeros of its own.
         """
@@ -197,7 +197,7 @@ class StreamedGraph:
         return self._zeros[key]
 
     def _cut(self, value: Value, start: Value, waiting: int) -> Value:
-        """From a place on, without the steps that wait for the next piece."""
+        """The steps from ``start`` on, without those that wait for the next piece."""
         end = self.place(self.ends, -waiting, FAR) if waiting else FAR
         return self.graph.slice(value, TIME, start, end)
 

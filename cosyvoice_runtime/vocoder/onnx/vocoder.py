@@ -13,8 +13,7 @@ import numpy.typing as npt
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
 from cosyvoice_runtime.onnx.memory import give_back_heap, giving_back_arena
-from cosyvoice_runtime.onnx.session import open_session
-from cosyvoice_runtime.onnx.wave_graphs import HIFT_DECODER, HIFT_F0, graph_path
+from cosyvoice_runtime.onnx.session import HIFT_DECODER, HIFT_F0, graph_path, open_session
 from cosyvoice_runtime.vocoder.geometry import context
 from cosyvoice_runtime.vocoder.onnx.source import Doubles, Phase, source_of
 from cosyvoice_runtime.vocoder.state import UtteranceNoise, VocoderState, Window
@@ -22,11 +21,11 @@ from cosyvoice_runtime.vocoder.windowed_vocoder import Wave, WindowedVocoder, Wi
 
 
 class Taken(NamedTuple):
-    """What came of a piece.
+    """Result of a piece.
 
     Attributes:
         wave: ``[n]``, after the samples of the pieces before.
-        kept: for the next piece.
+        kept: state of the layers for the next piece.
     """
 
     wave: Floats
@@ -34,13 +33,13 @@ class Taken(NamedTuple):
 
 
 class CpuDecoder:
-    """
+    """A session of the decoder's graph (:mod:`~cosyvoice_runtime.vocoder.onnx.decoder_graph`).
+
     Args:
-        path: of :mod:`~cosyvoice_runtime.vocoder.onnx.decoder_graph`'s graph.
-        threads: of one operation.
+        threads: number of threads of one operation.
 
     Attributes:
-        start: what is kept before an utterance's first piece.
+        start: state of the layers before an utterance's first piece.
 
     Raises:
         EngineFileError: the graph is missing or no readable model.
@@ -74,7 +73,7 @@ class CpuDecoder:
 
 @dataclass(frozen=True)
 class CpuCarry:
-    """What an utterance carries from one window to the next. Frames and samples are counted from its start.
+    """State of an utterance between windows. Frames and samples are counted from its start.
 
     Attributes:
         first: frame that ``mel`` begins with.
@@ -125,7 +124,7 @@ class Reach:
 
 
 class Pitch(NamedTuple):
-    """Of frames: F0 ``[T]``, turns and phase ``[T, harmonics]``."""
+    """F0 ``[T]``, turns and phase ``[T, harmonics]`` of frames."""
 
     f0: Doubles
     turns: Doubles
@@ -136,7 +135,7 @@ class OnnxVocoder(WindowedVocoder):
     """Sessions of one checkpoint; mels and waves are numpy arrays.
 
     Args:
-        directory: of the graphs (:mod:`~cosyvoice_runtime.onnx.wave_graphs`).
+        directory: of the graphs (:mod:`~cosyvoice_runtime.onnx.session`).
         threads: of one operation.
 
     Raises:
@@ -178,7 +177,7 @@ class OnnxVocoder(WindowedVocoder):
         return self.blended(mel[:, left], mel[:, right], weight)
 
     def computed(self, states: Sequence[VocoderState], windows: Sequence[Window]) -> Iterator[WindowWave]:
-        """One after the other: rows side by side would not be faster."""
+        """One after the other: a batch would not be faster."""
         return (self._window(*each) for each in zip(states, windows, strict=True))
 
     def _window(self, state: VocoderState, window: Window) -> WindowWave:
@@ -210,7 +209,7 @@ class OnnxVocoder(WindowedVocoder):
         return Reach(sourced, end, max(carry.fed, certain) if long_enough else 0, decoded, frames)
 
     def _pitch(self, mel: Floats, carry: CpuCarry, reach: Reach) -> Pitch:
-        """Of the frames from the first without a source on."""
+        """The pitch of the frames from the first one without a source on."""
         place = reach.sourced - carry.first
         first = max(0, place - self._context.f0_past)
         [f0] = self._f0.run(["f0"], {"mel": np.ascontiguousarray(mel[:, first:].T)})
@@ -221,7 +220,7 @@ class OnnxVocoder(WindowedVocoder):
         return Pitch(own, turns, self._source.cycles(turns, carry.phase))
 
     def _fresh_source(self, state: VocoderState, reach: Reach, pitch: Pitch) -> Floats:
-        """Of the frames that the decoder reads and that have none."""
+        """The source of the frames that the decoder reads and that have none yet."""
         count, noise = reach.decoded - reach.sourced, None
         if state.noise is not None:
             first = reach.sourced - state.emitted
@@ -232,7 +231,7 @@ class OnnxVocoder(WindowedVocoder):
     def _decoded(
         self, mel: Floats, source: Floats, carry: CpuCarry, reach: Reach, last: bool
     ) -> tuple[Taken, Floats]:
-        """What the decoder writes for good, and what follows of frames that it is to read anew."""
+        """Samples that the decoder makes certain, and those of frames that it will read again."""
         hop, nothing = self.config.hop, np.zeros(0, np.float32)
         frames, count = mel[:, carry.fed - carry.first :], reach.settled - carry.fed
         taken = Taken(nothing, carry.kept)
@@ -256,7 +255,7 @@ class OnnxVocoder(WindowedVocoder):
         taken: Taken,
         ahead: Floats,
     ) -> CpuCarry:
-        """What the next window takes over."""
+        """State for the next window."""
         hop, sourced = self.config.hop, max(reach.sourced, reach.settled, reach.end)
         first = max(0, min(reach.settled, sourced - self._context.f0_past))
         following = min(sourced - reach.sourced, len(pitch.f0) - 1)

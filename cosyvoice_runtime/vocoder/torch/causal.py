@@ -120,7 +120,7 @@ class StaircaseSource(HarmonicSource):
     """
 
     def utterance_noise(self, seed: int) -> FixedNoise:  # noqa: ARG002
-        """The noise of an utterance that begins now: the same for each."""
+        """The noise of every utterance."""
         return FixedNoise(self._table, self.config.hop)
 
     def merge_noise(self, noise: Tensor) -> Tensor:

@@ -330,7 +330,6 @@ class HiFT(nn.Module):
         return self.decode(mel, self.source(self.f0(mel), noise))
 
     def utterance_noise(self, seed: int) -> UtteranceNoise:
-        """The noise of an utterance that begins now."""
         return self.m_source.utterance_noise(seed)
 
     @torch.no_grad()

@@ -1,7 +1,7 @@
 """CosyVoice-300M's vocoder: HiFT whose phase is summed over samples, from a random start at every call.
 
 F0 holds for a whole frame and nothing is interpolated. The phases at the start matter, because the harmonics'
-differ, so whoever vocodes draws them (:class:`RandomStart`).
+differ, so the caller draws them (:class:`RandomStart`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RandomStart:
         return cls(phases, torch.zeros(1, config.hop * frames))
 
     def carry(self) -> PhaseCarry:
-        """As the source goes on from it."""
+        """The phase that the source goes on from."""
         return PhaseCarry(
             frame=torch.full((1,), FROM_THE_START, device=self.phases.device),
             cycles=self.phases / (2 * pi),

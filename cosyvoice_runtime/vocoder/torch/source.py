@@ -138,7 +138,6 @@ class HarmonicSource(nn.Module):
         return self.merge(self._sines(turns, cycles), f0, noise), cycles
 
     def utterance_noise(self, seed: int) -> UtteranceNoise:
-        """Noise of an utterance that begins now."""
         return source_noise(seed, self.config.hop)
 
     def merge(self, sines: Tensor, f0: Tensor, noise: Tensor | None) -> Tensor:

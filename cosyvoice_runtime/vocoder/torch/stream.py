@@ -85,7 +85,7 @@ class HiFTStream(WindowedVocoder):
         return joined_mel(mels)
 
     def blended(self, first: Floats, second: Floats, weight: Floats) -> Floats:
-        """As the base class does, with the rounding of torch's interpolation."""
+        """Interpolate with the rounding of torch."""
         return torch.lerp(*map(torch.from_numpy, (first, second, weight))).numpy()
 
     def between(

@@ -67,10 +67,10 @@ def carry_layout(config: VocoderConfig, device: torch.device) -> CarryLayout:
 
 @dataclass(frozen=True, eq=False)
 class VocoderCarry:
-    """Of one utterance, or of several with rows on axis 0.
+    """State of one utterance, or of several with rows on axis 0.
 
     Attributes:
-        flat: ``[size]`` float32, all of it.
+        flat: ``[size]`` float32, all numbers of it.
     """
 
     flat: Tensor

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.gpu.buckets import bucket_for
 from cosyvoice_runtime.gpu.cuda_graphs import GraphCapture
-from cosyvoice_runtime.gpu.parcel import Kind, Parcel
+from cosyvoice_runtime.gpu.transfer import Kind, Parcel
 from cosyvoice_runtime.vocoder.geometry import context
 from cosyvoice_runtime.vocoder.state import VocoderState, Window
 from cosyvoice_runtime.vocoder.torch.hift import HiFT
@@ -141,10 +141,11 @@ def _picked(signal: Tensor, places: Tensor) -> Tensor:
 
 
 class WindowOutputs(NamedTuple):
-    """
+    """Results of the windows of a call.
+
     Attributes:
         wave: [B, hop * W] float32.
-        carried: to the next window, as :class:`VocoderCarry` has it: [B, size] float32.
+        carried: state for the next windows, as :class:`VocoderCarry` has it: [B, size] float32.
     """
 
     wave: Tensor
@@ -152,9 +153,11 @@ class WindowOutputs(NamedTuple):
 
 
 def compute_windows(hift: HiFT, inputs: WindowInputs, rows: Rows, decoded: Rows) -> WindowOutputs:
-    """
+    """Compute windows.
+
     Args:
-        rows: of F0 and source; ``decoded``: of the decoder, which may be narrower, and so is then the wave.
+        rows: ends of rows for F0 and source.
+        decoded: ends of rows for the decoder, which may be narrower, and so is then the wave.
     """
     frames = torch.arange(rows.width, device=rows.device)
     samples = torch.arange(hift.config.hop * rows.width, device=rows.device)
@@ -193,7 +196,7 @@ def _carry_on(
 
 
 class GraphedWindow:
-    """A call of one shape."""
+    """A captured call of one shape."""
 
     def __init__(self, hift: HiFT, rows: int, width: int, given: GivenMel, capture: GraphCapture) -> None:
         self._inputs = WindowInputs(hift, rows, width, given)
@@ -201,7 +204,7 @@ class GraphedWindow:
         self._waves: dict[int, tuple[Tensor, Tensor]] = {}
 
     def run(self, states: Sequence[VocoderState], windows: Sequence[Window]) -> WindowOutputs:
-        """As :func:`compute_windows` for these utterances; the next call overwrites the waves."""
+        """Compute windows of these utterances; the next call overwrites the waves."""
         self._inputs.fill_(states, windows)
         self._graph.replay()
         result, count = self._graph.result, len(states)

@@ -6,7 +6,7 @@ import pytest
 from outcomes import Outcomes
 
 from cosyvoice_runtime.engine.runtimes import onnx_runtime, torch_runtime
-from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats
+from cosyvoice_runtime.onnx.session import EstimatorFormats
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
 from cosyvoice_runtime.token2wav.onnx_export import export_wave
 from cosyvoice_runtime.token2wav.token2wav import Token2Wav

@@ -17,7 +17,7 @@ from cosyvoice_runtime.engine.batches.planner import LOOK_S, BatchPlanner
 from cosyvoice_runtime.engine.batches.utterances import Speaker
 from cosyvoice_runtime.engine.batches.worker import workers_of
 from cosyvoice_runtime.engine.runtimes.runtime import ConcurrentNetworks
-from cosyvoice_runtime.gpu.partitions.shared_gpu import SoleUse
+from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
 from cosyvoice_runtime.metrics import Metrics
 
 NOW = 100.0
@@ -63,8 +63,8 @@ def names(jobs) -> list[str]:
     return [each.chunk.utterance_id for each in jobs]
 
 
-def planner(gpu: SoleUse | None = None, openings: Full | None = None, on_gpu: bool = True) -> BatchPlanner:
-    return BatchPlanner(lanes(), gpu or SoleUse(), on_gpu, BLOCK, TURN_S, openings, speakers)
+def planner(gpu: SharedGpu | None = None, openings: Full | None = None, on_gpu: bool = True) -> BatchPlanner:
+    return BatchPlanner(lanes(), gpu or SharedGpu(), on_gpu, BLOCK, TURN_S, openings, speakers)
 
 
 def lanes():
@@ -182,7 +182,7 @@ def test_while_turns_are_long_those_come_along_who_would_run_dry_before_the_next
 
 
 def test_device_that_is_shared_is_held(settings, shared_token2wav, tmp_path):
-    class Shared(SoleUse):
+    class Shared(SharedGpu):
         held = 0
 
         def turn(self):

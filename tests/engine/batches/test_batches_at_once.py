@@ -11,7 +11,7 @@ from coded_gpu import TIMEOUT_S, Gpu
 from coded_waves import BLOCK, LOST_GPU_TOKEN, NAN_TOKEN, FakeClock, OneVoice, chunk, runtime
 
 from cosyvoice_runtime.engine.batches import WaveScheduler, WaveService
-from cosyvoice_runtime.gpu.partitions.shared_gpu import SoleUse
+from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
 
 WITHDRAWN = "the utterance was cancelled before this was computed"
 
@@ -157,7 +157,7 @@ def test_scheduler_that_closes_does_not_wait_for_a_thread_that_has_died(gpu, out
 def test_gpu_is_held_from_a_turns_launch_to_its_end(gpu, outcomes):
     held: list[int] = [0]
 
-    class Held(SoleUse):
+    class Held(SharedGpu):
         @contextmanager
         def turn(self) -> Iterator[None]:
             held.append(held[-1] + 1)

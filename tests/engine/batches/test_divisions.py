@@ -10,14 +10,14 @@ from coded_waves import PROMPT, FakeClock, OneVoice, chunk, runtime
 
 from cosyvoice_runtime.engine.batches import WaveScheduler, WaveService
 from cosyvoice_runtime.engine.runtimes.runtime import ConcurrentNetworks
-from cosyvoice_runtime.gpu.partitions.shared_gpu import SoleUse
+from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
 from eventually import eventually
 
 FEW = 2
 """Utterances in progress up to which they are few here."""
 
 
-class Divided(SoleUse):
+class Divided(SharedGpu):
     """Four lanes of one GPU: for turns and for first chunks, of many and of few."""
 
     def __init__(self) -> None:

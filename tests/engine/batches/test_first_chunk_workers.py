@@ -13,13 +13,13 @@ from cosyvoice_runtime.engine.batches import WaveScheduler, WaveService
 from cosyvoice_runtime.engine.batches.job import HURRY_S
 from cosyvoice_runtime.engine.batches.worker import Worker
 from cosyvoice_runtime.engine.runtimes.runtime import ConcurrentNetworks
-from cosyvoice_runtime.gpu.partitions.shared_gpu import SoleUse
+from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
 from eventually import eventually
 
 ROWS = 2
 
 
-class SpeechLM(SoleUse):
+class SpeechLM(SharedGpu):
     """Notes which first chunks are computed where its steps are.
 
     Attributes:

@@ -9,12 +9,12 @@ import pytest
 
 from cosyvoice_runtime.engine.batches.load import gpus_of, shared_gpus
 from cosyvoice_runtime.gpu.partitions import division as gpu_division
-from cosyvoice_runtime.gpu.partitions.shared_gpu import SoleUse
+from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
 from cosyvoice_runtime.settings import TensorrtLlmSettings, Token2WavSettings
 from making import make_checkpoint
 
 TWO = {"device": "cuda:0,cuda:1"}
-WHOLE = SoleUse()
+WHOLE = SharedGpu()
 """Of the speech LM and token2wav, in these tests."""
 
 
@@ -23,10 +23,10 @@ def divisions(monkeypatch) -> list[tuple[str, Any]]:
     """What has been divided, and how."""
     asked: list[tuple[str, Any]] = []
 
-    def noted(name: str) -> Callable[..., SoleUse]:
-        def divide(*arguments: object) -> SoleUse:
+    def noted(name: str) -> Callable[..., SharedGpu]:
+        def divide(*arguments: object) -> SharedGpu:
             asked.append((name, arguments))
-            return SoleUse()
+            return SharedGpu()
 
         return divide
 
@@ -64,7 +64,7 @@ def test_every_gpu_is_divided_where_the_speech_lm_is_on_none(of_two, divisions):
 )
 def test_gpu_is_whole_where_nothing_computes_beside_turns(of_two, divisions, changes):
     gpus = gpus_of(of_two.replace(**changes), {})
-    assert all(isinstance(gpu, SoleUse) for gpu in gpus)
+    assert all(type(gpu) is SharedGpu for gpu in gpus)
     assert divisions == []
 
 

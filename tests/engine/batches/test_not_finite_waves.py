@@ -20,7 +20,7 @@ from cosyvoice_runtime.engine.runtimes import (
 from cosyvoice_runtime.errors import FLOW, SPEECH_LM, VOCODER, NotFiniteError
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.page import read_samples
-from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats
+from cosyvoice_runtime.onnx.session import EstimatorFormats
 from cosyvoice_runtime.serving.not_finite import NotFiniteCount, speech_lm_remedies, token2wav_remedies
 from cosyvoice_runtime.settings import TensorrtLlmSettings, Token2WavSettings
 from cosyvoice_runtime.token2wav.onnx_export import export_wave

@@ -37,7 +37,7 @@ from cosyvoice_runtime.engine.batches.usage import WaveMetrics
 from cosyvoice_runtime.engine.runtimes.onnx_runtime import load_token2wav, open_runtimes
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.page import read_samples
-from cosyvoice_runtime.onnx.wave_graphs import EstimatorFormats
+from cosyvoice_runtime.onnx.session import EstimatorFormats
 from cosyvoice_runtime.settings import Token2WavSettings
 from cosyvoice_runtime.token2wav.onnx_export import export_wave
 from examples import examples

@@ -23,7 +23,7 @@ from coded_waves import (
 
 from cosyvoice_runtime.engine.batches import WaveChunk, WaveScheduler, WaveService
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput, OverloadedError
-from cosyvoice_runtime.gpu.partitions.shared_gpu import SoleUse
+from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
 
 TIMEOUT_S = 120.0
 
@@ -82,7 +82,7 @@ def test_utterance_that_waits_for_others_is_not_idle_however_long_that_takes(wav
     clock, spoken = FakeClock(), threading.Event()
     service = WaveService(waves, OneVoice(), idle_timeout_s=60.0, clock=clock)
 
-    class BehindALongTurn(SoleUse):
+    class BehindALongTurn(SharedGpu):
         @contextmanager
         def turn(self):
             if spoken.is_set():

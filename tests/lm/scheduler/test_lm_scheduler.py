@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from cosyvoice_runtime.errors import InvalidInput, OverloadedError
 from cosyvoice_runtime.gpu.partitions.division import GpuDivision
 from cosyvoice_runtime.gpu.partitions.partition import GpuParts
-from cosyvoice_runtime.gpu.partitions.shared_gpu import SoleUse
-from cosyvoice_runtime.gpu.partitions.shifts import GpuShifts
+from cosyvoice_runtime.gpu.partitions.shared_gpu import GpuShifts, SharedGpu
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.lm.engines.engine import EngineError
 from cosyvoice_runtime.lm.scheduler import scheduler as scheduler_module
@@ -383,7 +382,7 @@ def test_close_lets_running_and_waiting_requests_finish(make_scheduler, engine):
         submit(scheduler, 9, 1)
 
 
-class Standing(SoleUse):
+class Standing(SharedGpu):
     """A GPU on whose part for steps a first chunk is computed, until a test says that it is done."""
 
     stands_still = True

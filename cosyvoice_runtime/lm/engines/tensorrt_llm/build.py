@@ -11,10 +11,10 @@ from pathlib import Path
 from cosyvoice_runtime.checkpoint.checksums import sha256_of
 from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.errors import EngineFileError
+from cosyvoice_runtime.gpu.nvidia import Gpu, present_gpu
 from cosyvoice_runtime.lm.engines.releases import TRTLLM_CONTAINER, library_versions
 from cosyvoice_runtime.manifest import Manifest, stale_reasons
 from cosyvoice_runtime.settings.model import MANIFEST
-from cosyvoice_runtime.tensorrt.engine import Gpu, present_gpu
 
 MODEL_FILE = Path(__file__).with_name("speech_model.py")
 MODEL_CLASS = "SpeechQwenForCausalLM"

@@ -18,6 +18,7 @@ from cosyvoice_runtime.checkpoint.checksums import sha256_of
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.merged_vocabulary import tokenizer_length
 from cosyvoice_runtime.errors import CheckpointError, EngineFileError, InvalidInput
+from cosyvoice_runtime.gpu.nvidia import present_gpu
 from cosyvoice_runtime.lm.engines.engine import OpenEngine, see_only
 from cosyvoice_runtime.lm.engines.releases import TRTLLM_CONTAINER, library_versions
 from cosyvoice_runtime.lm.engines.tensorrt_llm.build import BIAS_FILE
@@ -28,7 +29,6 @@ from cosyvoice_runtime.lm.engines.tensorrt_llm.source import EngineVocabulary
 from cosyvoice_runtime.manifest import Manifest, require_current
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.settings import TensorrtLlmSettings
-from cosyvoice_runtime.tensorrt.engine import present_gpu
 
 MOST_OF_FREE_MEMORY = 0.5
 """The share of the free GPU memory that the KV cache may take."""

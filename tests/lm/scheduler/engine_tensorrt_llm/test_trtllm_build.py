@@ -10,6 +10,7 @@ import torch
 
 from cosyvoice_runtime.checkpoint.checksums import sha256_of
 from cosyvoice_runtime.errors import EngineFileError, InvalidInput
+from cosyvoice_runtime.gpu.nvidia import Gpu
 from cosyvoice_runtime.lm.engines.tensorrt_llm import build as build_module
 from cosyvoice_runtime.lm.engines.tensorrt_llm.build import (
     BIAS_FILE,
@@ -24,7 +25,6 @@ from cosyvoice_runtime.lm.engines.tensorrt_llm.build import (
 from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import ConversionOptions, convert
 from cosyvoice_runtime.lm.engines.tensorrt_llm.source import LAYOUTS
 from cosyvoice_runtime.manifest import Manifest
-from cosyvoice_runtime.tensorrt.engine import Gpu
 from trtllm_fake import build_command
 
 OPTIONS = BuildOptions(max_batch_size=8, max_seq_len=256, max_num_tokens=256)

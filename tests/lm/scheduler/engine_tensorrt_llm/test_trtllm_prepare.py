@@ -12,11 +12,11 @@ import torch
 from engine_drivers import refusal
 
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.gpu.nvidia import Gpu
 from cosyvoice_runtime.lm.engines.engine import prepare_engine, see_only
 from cosyvoice_runtime.lm.engines.tensorrt_llm import prepare
 from cosyvoice_runtime.lm.engines.tensorrt_llm.build import BuildOptions, build
 from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import ConversionOptions, convert
-from cosyvoice_runtime.tensorrt.engine import Gpu
 
 
 @pytest.fixture(params=["merged", "speech"])
