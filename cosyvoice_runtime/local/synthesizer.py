@@ -38,7 +38,7 @@ from cosyvoice_runtime.local.stages import GivenTokens, LocalStages
 from cosyvoice_runtime.process.event_loop import EventLoopThread
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer, read_tokenizer
-from cosyvoice_runtime.token2wav.any_token2wav import AnyToken2Wav
+from cosyvoice_runtime.token2wav.token2wav import AnyToken2Wav
 from cosyvoice_runtime.voice import Voice
 from cosyvoice_runtime.voice.extractors import Extractors
 from cosyvoice_runtime.voice.speakers import import_speakers
