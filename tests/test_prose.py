@@ -14,7 +14,7 @@ PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "d
 MOST_PAGES = 14
 MOST_WORDS_OF_A_SENTENCE = 40
 MOST_WORDS_OF_A_PARAGRAPH = 120
-FRAGMENT = re.compile(r"(Those of|Of an?|Of the|Of those|The same of|What)\b")
+FRAGMENT = re.compile(r"\s*((Those of|Of an?|Of the|Of those|The same of|What)\b|(Args|Raises|Returns):)")
 """Beginnings of docstrings that are no sentences."""
 RETIRED = re.compile(
     r"\b(run|runs|running|ran) dry\b|\bcomes? along\b|\bpage giving\b|\bhappenings\b|\bside by side\b",
@@ -23,7 +23,13 @@ RETIRED = re.compile(
 """Words that the pages have replaced by the field's own."""
 LEFT = {"docs/settings.md": 5}
 """Sentences, paragraphs and retired words by page that are still to be mended: a number may only fall."""
-FRAGMENTS_LEFT = {"benchmarks": 3, "client": 0, "cosyvoice_front": 0, "cosyvoice_runtime": 61, "scripts": 0}
+FRAGMENTS_LEFT = {
+    "benchmarks": 0,
+    "client": 1,
+    "cosyvoice_front": 27,
+    "cosyvoice_runtime": 51,
+    "scripts": 11,
+}
 """Docstrings by folder that are still to be mended: a number may only fall."""
 SENTENCE_END = re.compile(r"(?<=[.?!])[)\"”*]*\s+(?=[A-Z`\[(\"*“0-9])")
 LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
@@ -63,7 +69,7 @@ def docstrings(path: Path) -> Iterator[str]:
 def fragments(folder: str) -> list[str]:
     """Docstrings of a folder's files that begin like no sentence."""
     return [
-        f"{path.relative_to(ROOT)}: {text.splitlines()[0]}"
+        f"{path.relative_to(ROOT)}: {text.strip().splitlines()[0]}"
         for path in sorted((ROOT / folder).rglob("*.py"))
         for text in docstrings(path)
         if FRAGMENT.match(text)
