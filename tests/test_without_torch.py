@@ -191,11 +191,11 @@ except SystemExit as end:
 def test_what_runs_on_torch_is_refused_by_its_setting(tmp_path: Path, field: str) -> None:
     program = f"""
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.settings.served_family import require_backend, require_engine
+from cosyvoice_runtime.settings.served_family import require_runs
 from cosyvoice_runtime.settings import Settings
 settings = Settings.read(["checkpoint_dir={DEMO_VOICE}", "{field}=torch", "device=cpu"])
 try:
-    require_engine(settings.tensorrt_llm) if "engine" in "{field}" else require_backend(settings.token2wav)
+    require_runs(settings.tensorrt_llm if "engine" in "{field}" else settings.token2wav)
 except InvalidInput as error:
     assert error.field == "{field}" and "without torch" in error.limit, error
 else:

@@ -21,7 +21,7 @@ from cosyvoice_runtime.settings.gpu_memory import divide_one_gpu
 from cosyvoice_runtime.settings.machine import check_at_start
 from cosyvoice_runtime.settings.model import gpu_number
 from cosyvoice_runtime.settings.runtime_choice import TORCH
-from cosyvoice_runtime.settings.served_family import require_backend
+from cosyvoice_runtime.settings.served_family import require_runs
 
 if TYPE_CHECKING:
     from cosyvoice_runtime.gpu.partitions.partition import GpuParts
@@ -53,7 +53,7 @@ def open_router(settings: Token2WavSettings, metrics: Metrics, shared: SharedGpu
         EngineFileError: the backend's engines are missing or of something else.
         InvalidInput: a setting does not fit the checkpoint or the machine.
     """
-    require_backend(settings)
+    require_runs(settings)
     check_at_start(settings)
     gpus = gpus_of(settings, shared)
     runtimes = open_runtimes(settings, [gpu.parts for gpu in gpus])

@@ -14,7 +14,7 @@ from cosyvoice_runtime.lm import FinishReason, Generation, Prompt, RunningBatch,
 from cosyvoice_runtime.lm.cache import CachePool
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 from cosyvoice_runtime.settings.machine import check_at_start
-from cosyvoice_runtime.settings.served_family import require_engine
+from cosyvoice_runtime.settings.served_family import require_runs
 
 ENGINES = {
     "torch": "cosyvoice_runtime.lm.engines.torch",
@@ -105,7 +105,7 @@ def prepare_engine(settings: TensorrtLlmSettings, shared: SharedGpu | None = Non
         InvalidInput: what it needs is not installed, or it can't work with these settings.
         CheckpointError: the weights can't be read.
     """
-    require_engine(settings)
+    require_runs(settings)
     check_at_start(settings)
     prepare = importlib.import_module(ENGINES[settings.engine]).prepare
     open_engine: OpenEngine = prepare(settings) if shared is None else prepare(settings, shared)
