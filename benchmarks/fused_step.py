@@ -33,10 +33,10 @@ from cosyvoice_runtime.lm.kernels.fused_step import FusedStep
 from cosyvoice_runtime.lm.kernels.slot_draw import chained_slot_draw, slot_draw
 from cosyvoice_runtime.lm.kernels.step_tiles import StepTile, StepTiles, step_tiles
 from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.lm.torch.device_steps import span_sizes
 from cosyvoice_runtime.lm.torch.kv_cache import CacheView, KVCache, PagedKVCache
 from cosyvoice_runtime.lm.torch.network import SpeechLM
-from cosyvoice_runtime.lm.torch.slot_draws import DrawSlots, SlotTables, Turn
-from cosyvoice_runtime.lm.torch.step_graphs import span_sizes
+from cosyvoice_runtime.lm.torch.slot_draws import DrawSlots, SlotTables, SlotWork
 from making.random_tensors import random_tensors
 from measuring.replays import distance, milliseconds, replayed
 from measuring.sizes import FAMILIES, add_network
@@ -71,7 +71,7 @@ class Step:
     """Bytes that a step of sequences of these contexts reads.
 
     Args:
-        paged: slots share pages, taken in turns.
+        paged: slots share pages, taken in turn.
     """
 
     def __init__(self, lm: SpeechLM, contexts: list[int], paged: bool = False) -> None:
@@ -107,8 +107,8 @@ class Step:
             Generation(self.lm.config, SamplingOptions(seed=slot), [], limits) for slot in range(len(slots))
         ]
         tables.set(slots, sequences)
-        turns = torch.full_like(slots, Turn.DRAW)
-        return lambda: draw(step(), slots, turns, tables)
+        work = torch.full_like(slots, SlotWork.DRAW)
+        return lambda: draw(step(), slots, work, tables)
 
     def fused(
         self, chained: bool, tiles: StepTiles | None = None, part: GpuPart | None = None

@@ -80,7 +80,7 @@ class Listener:
 
 def spoken(lm: OnnxSpeechLM, prompt: Prompt, options: SamplingOptions) -> list[int]:
     """Speech tokens of one utterance."""
-    positions = num_positions(prompt.parts()) + TokenLimits.of(options, len(prompt.text)).max_tokens
+    positions = num_positions(prompt.segments()) + TokenLimits.of(options, len(prompt.text)).max_tokens
     cache = OnnxKVCache(lm.config, 1, positions)
     batch = RunningBatch(lm.config, cache, HostSteps(OnnxCachedLM(lm, cache), cache, 1, lm.config.fill_id))
     generation = batch.add(prompt, options)

@@ -21,8 +21,9 @@ from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.merged_vocabulary import tokenizer_length
 from cosyvoice_runtime.errors import CosyVoiceError
-from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM
+from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.lm.engines.engine import prepare_engine
+from cosyvoice_runtime.lm.torch.network import SpeechLM
 from cosyvoice_runtime.settings import Machine, Settings, TensorrtLlmSettings
 from measuring.agreement import agreement, speak
 

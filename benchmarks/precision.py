@@ -26,7 +26,9 @@ from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.graphed_calls import CallBuckets
 from cosyvoice_runtime.flow.torch.stream import FlowStream
 from cosyvoice_runtime.gpu.cuda_graphs import CudaGraphCapture
-from cosyvoice_runtime.lm import KVCache, SpeechLM
+from cosyvoice_runtime.lm import Prompt
+from cosyvoice_runtime.lm.torch.kv_cache import KVCache
+from cosyvoice_runtime.lm.torch.network import SpeechLM
 from cosyvoice_runtime.token2wav.token2wav import flow_prompt
 from cosyvoice_runtime.vocoder.torch.hift import HiFT
 from making.random_tensors import random_tensors
@@ -47,7 +49,7 @@ def logits(config: ModelConfig, weights: Weights, device: str) -> Callable[[torc
 
     def compute(dtype: torch.dtype) -> Tensor:
         lm = SpeechLM.from_tensors(config.speech_lm, tensors, device, dtype)
-        prompt = lm.embed_prompt(range(40), tokens.tolist())
+        prompt = lm.embed(Prompt(range(40), prompt_speech=tokens.tolist()).segments())
         length = prompt.shape[0]
         cache = KVCache(config.speech_lm, 1, length, device, dtype)
         hidden = lm(prompt[None], torch.arange(length, device=device)[None], cache.view(0, 1), length)

@@ -18,7 +18,8 @@ from benchmarks.measuring.timbre import Timbres
 from cosyvoice_runtime.audio import resample as arrays
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.engine.utterance.request import lm_prompts
-from cosyvoice_runtime.lm import SamplingOptions, generate_all
+from cosyvoice_runtime.lm import SamplingOptions
+from cosyvoice_runtime.lm.torch.decoder import generate
 from cosyvoice_runtime.local import SpeechRequest, Synthesizer
 from cosyvoice_runtime.voice import Voice
 from demo_voice.training.data import recording
@@ -130,7 +131,7 @@ class Trial:
         [prompt] = lm_prompts(
             SpeechRequest(text, self.voice(name)), self.synthesizer.front_end, self.synthesizer.tokenizer
         )
-        tokens, reason = generate_all(self.synthesizer.lm, prompt, SamplingOptions(seed=SEED))
+        tokens, reason = generate(self.synthesizer.lm, prompt, SamplingOptions(seed=SEED))
         return tokens, reason.value
 
     def chunks(self, name: str, text: str, tokens: Sequence[int], streaming: bool) -> list[Tensor]:

@@ -32,7 +32,10 @@ from cosyvoice_runtime.engine.utterance.request import SpeechRequest
 from cosyvoice_runtime.engine.utterance.utterance import Playback, speak
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.stream import FlowStream
-from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM, generate
+from cosyvoice_runtime.lm import Prompt, SamplingOptions
+from cosyvoice_runtime.lm.prompt import num_positions
+from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
+from cosyvoice_runtime.lm.torch.network import SpeechLM
 from cosyvoice_runtime.local.stages import GivenTokens
 from cosyvoice_runtime.process.event_loop import EventLoopThread
 from cosyvoice_runtime.settings import CosyVoice2Settings
@@ -153,14 +156,15 @@ class Pipeline:
         count = int(TOKEN_RATE * self.setup.seconds)
         text = range(int(TEXT_TOKENS_PER_SECOND * self.setup.seconds))
         options = SamplingOptions(min_tokens=count, max_tokens=count, runaway_span=0, seed=0)
-        tokens = generate(self.lm, Prompt(text, (), self.voice.tokens.tolist()), options)
-        while True:
+        prompt = Prompt(text, (), self.voice.tokens.tolist())
+        decoder = BatchDecoder(self.lm, slots=1, max_len=num_positions(prompt.segments()) + count)
+        generation = decoder.add(prompt, options)
+        while generation.finish_reason is None:
             start = clock.now()
-            token = next(tokens, None)
-            if token is None:
-                return
+            progress = decoder.step()
             times.append(clock.now() - start)
-            yield token
+            for each in progress:
+                yield from each.tokens
 
     def _timed_token2wav(self, clock: Clock) -> Token2Wav:
         flow = self.token2wav.flow

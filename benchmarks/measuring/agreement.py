@@ -8,16 +8,12 @@ from itertools import takewhile
 
 import torch
 
-from cosyvoice_runtime.lm import (
-    FinishReason,
-    KVCache,
-    Prompt,
-    SamplingOptions,
-    SpeechLM,
-    generate,
-)
+from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
 from cosyvoice_runtime.lm.engines.engine import LmEngine
-from cosyvoice_runtime.lm.prompt import PromptPart, Table
+from cosyvoice_runtime.lm.prompt import PromptSegment, Table
+from cosyvoice_runtime.lm.torch.decoder import generate
+from cosyvoice_runtime.lm.torch.kv_cache import KVCache
+from cosyvoice_runtime.lm.torch.network import SpeechLM
 
 
 @dataclass(frozen=True)
@@ -72,7 +68,7 @@ def agreement(lm: SpeechLM, prompt: Prompt, options: SamplingOptions, spoken: Sp
     Args:
         options: as the engine was given, without a minimum length or a repetition penalty.
     """
-    own = list(generate(lm, prompt, options))
+    own, _ = generate(lm, prompt, options)
     equal = len(list(takewhile(bool, (a == b for a, b in zip(own, spoken.tokens, strict=False)))))
     gaps = _gaps(lm, prompt, spoken)
     return Agreement(len(gaps), equal, max(gaps, default=0.0))
@@ -81,9 +77,9 @@ def agreement(lm: SpeechLM, prompt: Prompt, options: SamplingOptions, spoken: Sp
 @torch.inference_mode()
 def _gaps(lm: SpeechLM, prompt: Prompt, spoken: Spoken) -> list[float]:
     """By how much the best logit exceeds that of each token, and of every stop id if one followed."""
-    fed = prompt.parts()
+    fed = prompt.segments()
     start = len(lm.embed(fed)) - 1
-    embeddings = lm.embed([*fed, PromptPart(Table.SPEECH, spoken.tokens)])
+    embeddings = lm.embed([*fed, PromptSegment(Table.SPEECH, spoken.tokens)])
     length = len(embeddings)
     cache = KVCache(lm.config, 1, length, lm.device, lm.dtype).view(0, 1)
     positions = torch.arange(length, device=lm.device)[None]

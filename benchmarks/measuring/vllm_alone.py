@@ -12,9 +12,14 @@ from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.engines.engine import OpenEngine, see_only
 from cosyvoice_runtime.lm.engines.releases import require_vllm
-from cosyvoice_runtime.lm.engines.vllm.engine import MakeParams, VllmEngine, VllmStatistics, VllmUtterance
+from cosyvoice_runtime.lm.engines.vllm.engine import (
+    VllmEngine,
+    VllmStatistics,
+    VllmUtterance,
+    engine_args,
+    start,
+)
 from cosyvoice_runtime.lm.engines.vllm.export import PromptTables
-from cosyvoice_runtime.lm.engines.vllm.startup import engine_args, engine_of, start
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 
@@ -27,12 +32,13 @@ def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
     return partial(_open, settings, config, PromptTables.read(settings.engine_dir))
 
 
-def own_params(config: SpeechLMConfig) -> MakeParams:
-    """``vllm.SamplingParams`` by which vLLM draws as many ids as the utterance may have at least."""
-    from vllm import SamplingParams
-    from vllm.sampling_params import RequestOutputKind
+class AloneEngine(VllmEngine):
+    """vLLM draws as many ids as the utterance may have at least."""
 
-    def make(utterance: VllmUtterance, most: int) -> Any:
+    def params(self, utterance: VllmUtterance, most: int) -> Any:
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
         options = utterance.options
         if options.strategy == "ras":
             raise InvalidInput("strategy", options.strategy, "vLLM has greedy and nucleus sampling")
@@ -42,16 +48,13 @@ def own_params(config: SpeechLMConfig) -> MakeParams:
             top_p=options.top_p,
             min_tokens=utterance.limits.min_tokens,
             max_tokens=most,
-            stop_token_ids=list(config.stop_ids),
+            stop_token_ids=list(self._config.stop_ids),
             detokenize=False,
             output_kind=RequestOutputKind.DELTA,
         )
-
-    return make
 
 
 def _open(settings: TensorrtLlmSettings, config: SpeechLMConfig, tables: PromptTables) -> VllmEngine:
     args = engine_args(settings, config, torch.cuda.get_device_properties(0).total_memory)
     llm = start(args | {"logits_processors": None})
-    statistics = VllmStatistics(Metrics(settings.name))
-    return engine_of(llm, own_params(config), settings, config, tables, statistics)
+    return AloneEngine(llm, settings, config, tables, VllmStatistics(Metrics(settings.name)))

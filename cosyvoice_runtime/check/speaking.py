@@ -53,7 +53,7 @@ def drawn(lm: Any, prompt: Prompt, forced: Sequence[int] | None = None) -> tuple
     """
     most = TOKENS if forced is None else len(forced)
     options = SamplingOptions(seed=SEED, min_tokens=min(most, TOKENS // 4), max_tokens=most, runaway_span=0)
-    cache, network = _cached(lm, num_positions(prompt.parts()) + most)
+    cache, network = _cached(lm, num_positions(prompt.segments()) + most)
     recorded = Recorded(network, forced)
     batch = RunningBatch(lm.config, cache, HostSteps(recorded, cache, 1, lm.config.fill_id))
     generation = batch.add(prompt, options)

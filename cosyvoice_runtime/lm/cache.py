@@ -71,7 +71,7 @@ class PageLedger:
 
     @property
     def can_grow(self) -> int:
-        """How many slots hold pages, and not yet as many as a slot may."""
+        """Number of slots that hold pages, and not yet as many as a slot may."""
         return int(np.count_nonzero((self.held > 0) & (self.held < self.table.shape[1])))
 
     def needed(self, positions: int) -> int:
@@ -109,7 +109,7 @@ class PageLedger:
         self.changed = True
 
     def take_returned(self) -> list[int]:
-        """Pages that were released since the last call, those included that others have taken since."""
+        """Pages that were released since the last call, also if others have taken them since."""
         pages, self._returned = sorted(self._returned), set()
         return pages
 
@@ -122,8 +122,8 @@ class CacheUse(NamedTuple):
     """Use of the cache.
 
     Attributes:
-        pages, held: of the pool, and those that slots hold.
-        without: slots that are taken and hold none.
+        pages, held: pages of the pool, and how many of them slots hold.
+        without: slots that are taken and hold no page.
         evictions: slots that have lost their pages so far.
         recomputed: positions fed once more, so far, because of that.
     """

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.errors import CHECK_TELLS, SPEECH_LM, CosyVoiceError, InvalidInput, NotFiniteError
-from cosyvoice_runtime.lm.prompt import PromptPart, Table, num_positions
+from cosyvoice_runtime.lm.prompt import PromptSegment, Table, num_positions
 from cosyvoice_runtime.lm.sampling import NOT_FINITE, RUNAWAY_S, Barred, SamplerState, SamplingOptions
 from cosyvoice_runtime.lm.text_stream import StreamState, TextStream
 
@@ -59,9 +60,9 @@ def is_runaway(tokens: Sequence[int], span: int, max_period: int) -> bool:
 
 
 def runaway_not_before(tokens: Sequence[int], span: int, max_period: int) -> int:
-    """How many tokens there are at least, these included, when `is_runaway` can next hold.
+    """Least number of tokens, these included, at which `is_runaway` can next hold.
 
-    A token that is like none of those a period before it is not part of a cycle.
+    A token that is unlike all tokens a period before it is in no cycle.
     """
     if not span:
         return sys.maxsize
@@ -81,7 +82,7 @@ class Generation:
         finish_reason: None while it runs.
         error: what went wrong, if the reason is ``error``.
         unfed: the last token has yet to be fed.
-        pending: parts that were taken have yet to be fed.
+        pending: segments that were taken have yet to be fed.
         lost: positions that were fed and are no longer in the cache.
         stalled: only a feed can bring it forward: of text that is there, or is still to come.
         plain_until: with fewer speech tokens, and none of them the last or the last of a block, each draw
@@ -94,7 +95,7 @@ class Generation:
         options: SamplingOptions,
         prompt_speech: Sequence[int],
         limits: TokenLimits,
-        feed: list[PromptPart] | None = None,
+        feed: list[PromptSegment] | None = None,
         stream: TextStream | None = None,
     ) -> None:
         self.slot = -1
@@ -108,7 +109,7 @@ class Generation:
         self.pending = False
         self.lost = 0
         self.stalled = stream is not None
-        self._taken: list[tuple[int, list[PromptPart]]] = []
+        self._taken: list[tuple[int, list[PromptSegment]]] = []
         self._config = config
         self._speech_tokens = config.speech_tokens
         self._options = options
@@ -164,17 +165,17 @@ class Generation:
         return num_positions(self._feed or ())
 
     @property
-    def transcript(self) -> list[PromptPart]:
-        """All parts that were taken and tokens that were said, in order: what the cache holds or should."""
+    def transcript(self) -> list[PromptSegment]:
+        """All segments taken and tokens said, in order: the cache holds them, or should."""
         ends = [*(said for said, _ in self._taken[1:]), len(self.tokens)]
-        parts: list[PromptPart] = []
+        segments: list[PromptSegment] = []
         for (said, taken), end in zip(self._taken, ends, strict=True):
-            parts += taken
+            segments += taken
             if end > said:
-                parts.append(PromptPart(Table.SPEECH, self.tokens[said:end]))
-        return parts
+                segments.append(PromptSegment(Table.SPEECH, self.tokens[said:end]))
+        return segments
 
-    def take_feed(self) -> list[PromptPart] | None:
+    def take_feed(self) -> list[PromptSegment] | None:
         """Segments to prefill now, if there are any."""
         if self.stream is None:
             feed, self._feed = self._feed, None
@@ -252,8 +253,21 @@ Drawn = tuple[Generation, int, int]
 """An utterance, the id drawn for it, and the position of the cache where that is fed if it is speech."""
 
 
-Emission = tuple[Generation, int | None, FinishReason | None]
-"""Outcome of a step for one utterance: a speech token, its end, or both (its last token)."""
+@dataclass(slots=True)  # one for each token: a NamedTuple takes twice as long
+class Progress:
+    """Progress of one utterance in a step.
+
+    Attributes:
+        handle: the handle that the engine's ``add`` returned.
+        tokens: new speech tokens.
+        finish_reason: set once, with the last tokens; the slot is free then.
+        error: what went wrong with this utterance alone, if the reason is ``error``.
+    """
+
+    handle: Hashable
+    tokens: Sequence[int]
+    finish_reason: FinishReason | None = None
+    error: CosyVoiceError | None = None
 
 
 MOST_IN_A_RUN = 5

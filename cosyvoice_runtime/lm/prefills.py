@@ -14,7 +14,7 @@ import numpy as np
 
 from cosyvoice_runtime.lm.cache import CacheSlots
 from cosyvoice_runtime.lm.generation import FinishReason, Generation
-from cosyvoice_runtime.lm.prompt import PromptPart, num_positions
+from cosyvoice_runtime.lm.prompt import PromptSegment, num_positions
 from cosyvoice_runtime.lm.sampling import IntArray
 
 
@@ -68,11 +68,11 @@ class Residents:
     def admit(self, sequence: Generation, positions: int, running: Sequence[Generation]) -> bool:
         """Room for so many positions, and for the next, for a sequence without pages.
 
-        A page stays free for each that may need another soon, so that who comes in does not soon put
-        somebody out. Only sequences that wait for text lose their pages for it.
+        A page stays free for each that may need another soon, so that a sequence that comes in does not
+        soon put another out. Only sequences that wait for text lose their pages for it.
 
         Returns:
-            False, and nobody loses anything, if even that were not enough.
+            False, and no page is lost, if even that were not enough.
         """
         pages, waiting = self._pages, self._waiting(running)
         needed = pages.needed(min(positions + 1, self._cache.max_len))
@@ -123,15 +123,15 @@ PREFILL_POSITIONS = 2048
 
 
 class Prefill(NamedTuple):
-    """A sequence, the parts of its prompt to feed now, and the position of the first."""
+    """A sequence, the prompt segments to feed now, and the position of the first."""
 
     sequence: Generation
-    parts: Sequence[PromptPart]
+    segments: Sequence[PromptSegment]
     start: int = 0
 
     @property
     def positions(self) -> int:
-        return num_positions(self.parts)
+        return num_positions(self.segments)
 
     @property
     def end(self) -> int:
@@ -190,13 +190,13 @@ class Prefills:
 
     def _next(self, sequence: Generation) -> Prefill | None:
         """Input that a sequence has to be fed, if any: all of it if the cache holds nothing of it."""
-        parts = sequence.take_feed()
-        if parts is None and not (sequence.unfed or sequence.pending):
+        segments = sequence.take_feed()
+        if segments is None and not (sequence.unfed or sequence.pending):
             return None
         if not self._residents.holds(sequence):
             return Prefill(sequence, sequence.transcript)
         start = int(self._cache.lengths[sequence.slot])
-        return None if parts is None else Prefill(sequence, parts, start)
+        return None if segments is None else Prefill(sequence, segments, start)
 
     def fits(self, group: Sequence[Prefill]) -> bool:
         """Whether one pass may take these together."""

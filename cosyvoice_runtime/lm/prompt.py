@@ -12,20 +12,20 @@ from cosyvoice_runtime.errors import InvalidInput
 
 
 class Table(Enum):
-    """Table that a part of a prompt is read through: :data:`TABLES`, or a projection."""
+    """Table that a segment of a prompt is read through: one of :data:`TABLES`, or a projection."""
 
     CONTROL = "control"
     TEXT = "text"
     SPEECH = "speech"
     SPEAKER = "speaker"
-    """A projection: the one item of such a part is a speaker embedding."""
+    """A projection: the one item of such a segment is a speaker embedding."""
 
 
 TABLES = (Table.CONTROL, Table.TEXT, Table.SPEECH)
 """Embedding tables of the speech LM."""
 
 
-class PromptPart(NamedTuple):
+class PromptSegment(NamedTuple):
     """Consecutive ids of one table, or a speaker embedding."""
 
     table: Table
@@ -33,23 +33,23 @@ class PromptPart(NamedTuple):
 
 
 CONTROL_ROWS = 2
-SOS = PromptPart(Table.CONTROL, (0,))
-TASK = PromptPart(Table.CONTROL, (1,))
+SOS = PromptSegment(Table.CONTROL, (0,))
+TASK = PromptSegment(Table.CONTROL, (1,))
 
 
-def num_positions(parts: Sequence[PromptPart]) -> int:
-    """Positions that parts take up in the sequence."""
-    return sum(len(part.ids) for part in parts)
+def num_positions(segments: Sequence[PromptSegment]) -> int:
+    """Positions that segments take up in the sequence."""
+    return sum(len(segment.ids) for segment in segments)
 
 
-def prompt_codes(parts: Sequence[PromptPart], config: SpeechLMConfig) -> list[int]:
+def prompt_codes(segments: Sequence[PromptSegment], config: SpeechLMConfig) -> list[int]:
     """One number for each id: rows of the text, control and speech tables, counted through in this order."""
     firsts = {
         Table.TEXT: 0,
         Table.CONTROL: config.text_vocab_size,
         Table.SPEECH: config.text_vocab_size + CONTROL_ROWS,
     }
-    return [firsts[part.table] + id_ for part in parts for id_ in part.ids]
+    return [firsts[segment.table] + id_ for segment in segments for id_ in segment.ids]
 
 
 @dataclass(frozen=True)
@@ -81,36 +81,35 @@ class Prompt:
         if not len(self.text):
             raise InvalidInput("text", self.text, "at least one text token is needed")
         check_text("text", self.text, config)
-        check_text("prompt_text", [*self.lead_text, *self.prompt_text], config)
-        check_speech("prompt_speech", self.prompt_speech, config)
+        self.check_voice(config)
 
-    def parts(self) -> list[PromptPart]:
+    def check_voice(self, config: SpeechLMConfig) -> None:
+        """Raise `InvalidInput` for an id outside its table, in all but the text to speak."""
+        check_text("prompt_text", [*self.lead_text, *self.prompt_text], config)
+        # Control ids are not accepted as speech.
+        _check_ids("prompt_speech", self.prompt_speech, config.speech_tokens)
+
+    def segments(self) -> list[PromptSegment]:
         """Layout ``[sos] [speaker] [lead_text prompt_text text] [task_id] [prompt_speech]``."""
-        speaker = [PromptPart(Table.SPEAKER, (tuple(self.speaker),))] if len(self.speaker) else []
+        speaker = [PromptSegment(Table.SPEAKER, (tuple(self.speaker),))] if len(self.speaker) else []
         return [
             SOS,
             *speaker,
-            PromptPart(Table.TEXT, self.all_text),
+            PromptSegment(Table.TEXT, self.all_text),
             TASK,
-            PromptPart(Table.SPEECH, self.prompt_speech),
+            PromptSegment(Table.SPEECH, self.prompt_speech),
         ]
 
 
-def parted(ids: Sequence[int], marker: int | None) -> tuple[Sequence[int], Sequence[int]]:
-    """Ids up to and with the last ``marker``, and those after it; without one, the first are none."""
-    places = [place for place, id_ in enumerate(ids, start=1) if id_ == marker]
-    end = max(places, default=0)
+def split_after(ids: Sequence[int], marker: int | None) -> tuple[Sequence[int], Sequence[int]]:
+    """Split ids after the last ``marker``; without one, the first half is empty."""
+    end = max((index for index, id_ in enumerate(ids, start=1) if id_ == marker), default=0)
     return ids[:end], ids[end:]
 
 
 def check_text(field: str, ids: Sequence[int], config: SpeechLMConfig) -> None:
     """Raise `InvalidInput` for a text id outside the embedding table."""
     _check_ids(field, ids, config.text_vocab_size)
-
-
-def check_speech(field: str, ids: Sequence[int], config: SpeechLMConfig) -> None:
-    """Raise `InvalidInput` for anything but a speech code; control ids are no part of a prompt."""
-    _check_ids(field, ids, config.speech_tokens)
 
 
 def _check_ids(field: str, ids: Sequence[int], size: int) -> None:

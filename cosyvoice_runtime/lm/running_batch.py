@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.cache import CacheSlots, CacheUse
-from cosyvoice_runtime.lm.generation import Drawn, Emission, FinishReason, Generation, TokenLimits
+from cosyvoice_runtime.lm.generation import Drawn, FinishReason, Generation, Progress, TokenLimits
 from cosyvoice_runtime.lm.prefills import Prefill, Prefills, Residents
-from cosyvoice_runtime.lm.prompt import Prompt, check_speech, check_text, num_positions
-from cosyvoice_runtime.lm.sampling import Blocked, IntArray, SamplerState, SamplingOptions
+from cosyvoice_runtime.lm.prompt import Prompt, check_text, num_positions
+from cosyvoice_runtime.lm.sampling import Blocked, IntArray, SamplerState, SamplingOptions, check_room
 from cosyvoice_runtime.lm.text_stream import TextStream
 
 
@@ -21,13 +21,13 @@ class Steps(Protocol):
     """Brings sequences of a cache forward."""
 
     def advance(self, running: Sequence[Generation]) -> list[Drawn]:
-        """Feed what is ready, and say what has been drawn, in order; mostly one id for each sequence.
+        """Feed what is ready and return what has been drawn, in order; mostly one id for each sequence.
 
-        The caller has every id accepted before the next call, but for those behind the end of a sequence.
-        One whose next text would make it too long is ended.
+        The caller has every id accepted before the next call, but for ids behind the end of a sequence.
+        A sequence whose next text would make it too long is ended.
 
         Args:
-            running: in the order in which they were added.
+            running: the sequences, in the order in which they were added.
         """
 
 
@@ -35,17 +35,22 @@ DEFAULT_OPTIONS = SamplingOptions()
 
 
 class RunningBatch:
-    """Decodes as many utterances together as the cache has slots, one token each per `step`.
+    """An engine that decodes as many utterances together as the cache has slots; handles are `Generation`.
 
-    One for which the cache has no room waits with its slot, and goes on when others have ended.
+    An utterance for which the cache has no room keeps its slot, and goes on when others have ended.
     Not thread-safe: one owner adds, steps and cancels.
 
     Args:
         cache: an utterance has at most as many positions as a slot, prompt and generated tokens together.
-        steps: of a network over this cache.
+        steps: steps of a network over this cache.
+        prefill_batch: most prompts that a step feeds in one pass.
     """
 
-    def __init__(self, config: SpeechLMConfig, cache: CacheSlots, steps: Steps) -> None:
+    def __init__(
+        self, config: SpeechLMConfig, cache: CacheSlots, steps: Steps, prefill_batch: int = 1
+    ) -> None:
+        self.slots = cache.slots
+        self.prefill_batch = prefill_batch
         self._config = config
         self._cache = cache
         self._steps = steps
@@ -53,7 +58,6 @@ class RunningBatch:
 
     @property
     def free_slots(self) -> int:
-        """Utterances that can be added now."""
         return self._cache.free_slots
 
     @property
@@ -73,91 +77,86 @@ class RunningBatch:
 
     @property
     def cache_use(self) -> CacheUse:
-        """Present use of the cache."""
         return self._cache.use
 
     def add(self, prompt: Prompt, options: SamplingOptions = DEFAULT_OPTIONS) -> Generation:
         """Take a slot for an utterance whose text is known; its prompt is fed by the next `step`.
 
         Raises:
-            InvalidInput: an id is outside its table, or prompt and wanted length don't fit into ``max_len``.
+            InvalidInput: an id is outside its table, or prompt and wanted length don't fit into a slot.
             CacheFullError: no slot is free.
         """
         prompt.check(self._config)
-        parts = prompt.parts()
-        self._check_room(num_positions(parts), options)
+        segments = prompt.segments()
+        self._check_room(num_positions(segments), options)
         limits = TokenLimits.of(options, len(prompt.text))
-        return self._admit(Generation(self._config, options, prompt.prompt_speech, limits, feed=parts))
+        return self._admit(Generation(self._config, options, prompt.prompt_speech, limits, feed=segments))
 
-    def add_stream(
-        self,
-        options: SamplingOptions = DEFAULT_OPTIONS,
-        prompt_text: Sequence[int] = (),
-        prompt_speech: Sequence[int] = (),
-        upstream_feeding: bool = False,
-        lead_text: Sequence[int] = (),
-    ) -> Generation:
-        """Take a slot for an utterance whose text arrives through `push_text`; see `TextStream`.
+    def add_open(self, prompt: Prompt, options: SamplingOptions = DEFAULT_OPTIONS) -> Generation:
+        """Take a slot for an utterance whose text arrives through `push_text`; the prompt's own is not read.
 
-        Derived length limits apply from the end of the text on; ``max_tokens``, ``ceiling`` and ``max_len``
-        always do.
-
-        Raises:
-            InvalidInput: as `add`.
-            CacheFullError: no slot is free.
+        Derived length limits apply from the end of the text on; ``max_tokens``, ``ceiling`` and the size of
+        a slot always do. Raises as `add`.
         """
-        config = self._config
-        check_text("prompt_text", [*lead_text, *prompt_text], config)
-        check_speech("prompt_speech", prompt_speech, config)
-        self._check_room(len(lead_text) + len(prompt_text) + len(prompt_speech) + 2, options)
-        stream = TextStream(config, prompt_text, prompt_speech, upstream_feeding, lead_text)
+        prompt.check_voice(self._config)
+        fed = len(prompt.lead_text) + len(prompt.prompt_text) + len(prompt.prompt_speech) + 2
+        self._check_room(fed, options)
+        stream = TextStream(self._config, prompt.prompt_text, prompt.prompt_speech, prompt.lead_text)
         most = options.max_tokens or options.ceiling or self._cache.max_len
         limits = TokenLimits(options.min_tokens or 0, most)
-        return self._admit(Generation(config, options, prompt_speech, limits, stream=stream))
+        return self._admit(Generation(self._config, options, prompt.prompt_speech, limits, stream=stream))
 
-    def push_text(self, generation: Generation, ids: Sequence[int]) -> None:
+    def push_text(self, handle: Hashable, ids: Sequence[int]) -> None:
         """Add text to a stream; without effect once the utterance has ended.
 
         Raises:
             InvalidInput: an id is outside the table, or the utterance takes no further text.
         """
         check_text("text", ids, self._config)
-        generation.push_text(ids)
+        cast(Generation, handle).push_text(ids)
 
-    def end_text(self, generation: Generation) -> None:
-        """Say that no further text follows.
+    def end_text(self, handle: Hashable) -> None:
+        """Close a stream of text.
 
         Raises:
             InvalidInput: the utterance takes no text, or none was ever pushed.
         """
-        generation.end_text()
+        cast(Generation, handle).end_text()
 
-    def cancel(self, generation: Generation) -> None:
+    def waits_for_text(self, handle: Hashable) -> bool:
+        return cast(Generation, handle).waiting
+
+    def cancel(self, handle: Hashable) -> None:
         """End an utterance and free its slot at once; no effect if it has already ended."""
+        generation = cast(Generation, handle)
         if generation.finish_reason is None:
             generation.finish(FinishReason.CANCELLED)
             self._release(generation)
 
-    def step(self) -> list[Emission]:
-        """Bring every utterance forward by one token, those waiting for text excepted.
+    def close(self) -> None:
+        """Free the cache and the network."""
+        del self._steps, self._cache
 
-        An utterance whose logits are not finite ends alone, with reason ``error``.
+    def step(self) -> list[Progress]:
+        """Bring every utterance forward by one token, unless it waits for text.
 
-        Returns:
-            the emissions in order, mostly one per utterance. One that drew a fill marker has none, one
-            without room for its next text ends with reason ``length``. With captured steps the tokens are
-            those of the step before: the first call for an utterance brings none, and the second one two.
+        An utterance whose logits are not finite ends alone, with reason ``error``. One that drew a fill
+        marker makes no progress, and one without room for its next text ends with reason ``length``. With
+        captured steps the tokens are those of the step before: the first call for an utterance brings none,
+        and the second one two.
         """
-        emissions = self._emissions(self._steps.advance(self.active))
+        progress = self._accepted(self._steps.advance(self.active))
         ended = [each for each in self._running.values() if each.finish_reason is not None]
         if ended:
-            told = {generation for generation, _, reason in emissions if reason is not None}
-            emissions += [(each, None, each.finish_reason) for each in ended if each not in told]
+            told = {each.handle for each in progress if each.finish_reason is not None}
+            progress += [
+                Progress(each, [], each.finish_reason, each.error) for each in ended if each not in told
+            ]
             for each in ended:
                 self._release(each)
             if not self._running:
                 self._cache.tidy()
-        return emissions
+        return progress
 
     def _admit(self, generation: Generation) -> Generation:
         generation.slot = self._cache.acquire()
@@ -172,15 +171,12 @@ class RunningBatch:
         room = self._cache.max_len - positions + 1  # the last token is never fed
         if room < 1:
             raise InvalidInput("prompt", f"{positions} positions", f"at most {self._cache.max_len}")
-        for field in ("min_tokens", "max_tokens"):
-            wanted = getattr(options, field)
-            if wanted is not None and wanted > room:
-                raise InvalidInput(field, wanted, f"after this prompt there is room for {room}")
+        check_room(options, room)
 
-    def _emissions(self, drawn: Iterable[Drawn]) -> list[Emission]:
-        """Have ids accepted; those that are speech."""
+    def _accepted(self, drawn: Iterable[Drawn]) -> list[Progress]:
+        """Progress by ids that are speech, after all ids have been accepted."""
         max_len = self._cache.max_len
-        emissions: list[Emission] = []
+        progress: list[Progress] = []
         for sequence, id_, position in drawn:
             if sequence.finish_reason is not None:  # by the id before
                 continue
@@ -188,8 +184,8 @@ class RunningBatch:
             if token is not None:
                 if position == max_len:
                     sequence.finish(FinishReason.LENGTH)
-                emissions.append((sequence, token, sequence.finish_reason))
-        return emissions
+                progress.append(Progress(sequence, [token], sequence.finish_reason))
+        return progress
 
 
 Logits = Any
@@ -203,18 +199,18 @@ class CachedNetwork(Protocol):
         """Feed a speech token to each of these slots, which are in ascending order."""
 
     def prefill(self, group: Sequence[Prefill]) -> Logits:
-        """Feed parts of prompts in one pass."""
+        """Feed prompt segments of several sequences in one pass."""
 
     def sample(self, logits: Logits, states: Sequence[SamplerState], blocked: Blocked | None) -> list[int]:
-        """As `sampling.sample_batch`."""
+        """Draw as `sampling.sample_batch` does."""
 
 
 class HostSteps:
-    """Feeds, draws and waits, in steps as large as needed.
+    """Steps that draw on the host, and wait for each draw.
 
     Args:
-        prefill_batch: prompts fed in one pass at most.
-        fill_id: of the fill marker.
+        prefill_batch: most prompts fed in one pass.
+        fill_id: id of the fill marker.
     """
 
     def __init__(self, network: CachedNetwork, cache: CacheSlots, prefill_batch: int, fill_id: int) -> None:
@@ -225,7 +221,6 @@ class HostSteps:
         self._fill_id = fill_id
 
     def advance(self, running: Sequence[Generation]) -> list[Drawn]:
-        """As `Steps.advance`."""
         return [drawn for sequences, logits in self._feed(running) for drawn in self._draw(sequences, logits)]
 
     def _feed(self, running: Sequence[Generation]) -> Iterator[tuple[list[Generation], Logits]]:

@@ -1,8 +1,8 @@
 """Drawing speech tokens: each sequence of a batch by its own options and its own noise.
 
 Candidates are selected where the logits are: here for logits of the host, by `cached_lm` for logits of
-PyTorch. The draws happen here. So a seed gives the same draws on every device, and those that the reference
-draws (`torch.multinomial` on a CPU fills as many values as there are candidates).
+PyTorch. The draws happen here. So a seed gives the same draws on every device, and the draws of the
+reference (`torch.multinomial` on a CPU fills as many values as there are candidates).
 
 B: sequences, V: speech rows of the head, K: candidates.
 """
@@ -141,7 +141,7 @@ class SamplingOptions:
 
     @property
     def most_repeats(self) -> int:
-        """How often a drawn token is among the last ``window`` ones at least when RAS draws again.
+        """Least number of times that a drawn token is among the last ``window`` ones when RAS draws again.
 
         A ``tau`` of 0.1 that came as float32 counts like 0.1 in float64, where ten times it is 1.
         """
@@ -153,6 +153,14 @@ class SamplingOptions:
         if self.strategy == "greedy":
             return 1
         return self.top_k or math.inf
+
+
+def check_room(options: SamplingOptions, room: int) -> None:
+    """Raise `InvalidInput` for a wanted length that there is no room for."""
+    for field in ("min_tokens", "max_tokens"):
+        wanted = getattr(options, field)
+        if wanted is not None and wanted > room:
+            raise InvalidInput(field, wanted, f"after this prompt there is room for {room}")
 
 
 def _within(value: Any, kind: type, low: float, high: float) -> bool:
@@ -221,11 +229,6 @@ class Choices(NamedTuple):
     scores: FloatArray
     probs: FloatArray
     ids: IntArray
-
-
-def sample(logits: FloatArray, state: SamplerState) -> int:
-    """Draw from the logits [V] of one sequence; see `sample_batch`."""
-    return sample_batch(logits[None], [state])[0]
 
 
 def sample_batch(

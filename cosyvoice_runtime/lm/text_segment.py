@@ -72,7 +72,8 @@ class TextPieces:
 
 @dataclass(frozen=True)
 class TextSegment:
-    """
+    """A segment of an utterance's text.
+
     Attributes:
         prompt: what the speech LM reads; its text is empty when that comes in pieces.
         pieces: the text, when it comes so.

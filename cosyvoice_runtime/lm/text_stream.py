@@ -1,4 +1,4 @@
-"""Text that arrives bit by bit while speech leaves: what to feed, and when to wait.
+"""Text that arrives bit by bit while speech leaves: this says what to feed, and when to wait.
 
 Text and speech are fed in blocks (5 text tokens, then 15 speech tokens, in the published model). After a
 block's speech the model draws the fill marker, which asks for the next text and is itself never fed.
@@ -14,7 +14,7 @@ from enum import Enum
 
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.lm.prompt import SOS, TASK, PromptPart, Table
+from cosyvoice_runtime.lm.prompt import SOS, TASK, PromptSegment, Table
 
 
 class StreamState(Enum):
@@ -36,15 +36,11 @@ class TextStream:
     text is needed.
 
     Args:
-        prompt_text, prompt_speech: of the voice; prompt text precedes the pushed text.
+        prompt_text, prompt_speech: the voice's; its text precedes the pushed text.
         lead_text: fed at the start, outside the blocks: CosyVoice3's instruction, up to ``<|endofprompt|>``.
-        upstream_feeding: reproduce the published feeding where it departs from its own layout: all text that
-            is left when it ends is fed at once; what was fed last before a fill marker is fed again with the
-            final text; a prompt that ends with a full block, or that has a lead and no speech, is not
-            followed by text before speech is drawn; prompt speech for which text never came is dropped.
 
     Attributes:
-        state: what can follow.
+        state: stage of the stream.
         speech_left: tokens before the next fill marker.
         num_text: ids of text pushed so far.
         ended: no further text follows.
@@ -58,7 +54,6 @@ class TextStream:
         config: SpeechLMConfig,
         prompt_text: Sequence[int] = (),
         prompt_speech: Sequence[int] = (),
-        upstream_feeding: bool = False,
         lead_text: Sequence[int] = (),
     ) -> None:
         if not config.interleaves_text:
@@ -67,11 +62,9 @@ class TextStream:
             )
         self._fill_id = config.fill_id
         self._text_per_block, self._speech_per_block = config.mix_ratio
-        self._upstream = upstream_feeding
         self._text = deque(prompt_text)
         self._prompt_speech = deque(prompt_speech)
-        self._opening = [SOS, PromptPart(Table.TEXT, lead_text)] if lead_text else [SOS]
-        self._fed: list[PromptPart] = []
+        self._opening = [SOS, PromptSegment(Table.TEXT, lead_text)] if lead_text else [SOS]
         self.speech_left = self._speech_per_block - len(prompt_speech) % self._speech_per_block
         self.state = StreamState.WAITING
         self.num_text = 0
@@ -100,24 +93,23 @@ class TextStream:
         self._interleave_prompt()
 
     def end(self) -> None:
-        """No further text follows."""
+        """Say that no further text follows."""
         self.ended = True
 
-    def take(self) -> list[PromptPart] | None:
-        """Ids to feed before the next draw; None while decoding, or while more text is needed."""
+    def take(self) -> list[PromptSegment] | None:
+        """Segments to feed before the next draw; None while decoding, or while more text is needed."""
         if not self.ready:
             return None
         if self._opens_with_speech():
             return self._start(StreamState.DECODING, [])
-        if self.ended and (self._upstream or not self._has_block()):
-            return self._start(StreamState.FINISHING, self._final_parts())
+        if self.ended and not self._has_block():
+            return self._start(StreamState.FINISHING, self._final_segments())
         return self._start(StreamState.DECODING, [self._next_text()])
 
     def accept(self, token: int) -> None:
         """Register a drawn id: a speech token or, within a block, the fill marker."""
         if token != self._fill_id:
             self.speech_left -= 1
-            self._fed = [PromptPart(Table.SPEECH, (token,))]
         elif self.state is StreamState.DECODING:
             self.speech_left = self._speech_per_block
             self.state = StreamState.WAITING
@@ -126,27 +118,24 @@ class TextStream:
         while self._prompt_speech and len(self._text) >= self._text_per_block:
             size = min(self._speech_per_block, len(self._prompt_speech))
             speech = [self._prompt_speech.popleft() for _ in range(size)]
-            self._opening += [self._next_text(), PromptPart(Table.SPEECH, speech)]
+            self._opening += [self._next_text(), PromptSegment(Table.SPEECH, speech)]
 
     def _opens_with_speech(self) -> bool:
         """Whether the prompt ended within a block, whose speech is now drawn to its end."""
-        if self._prompt_speech or len(self._opening) < 2:
-            return False
-        return self._upstream or self.speech_left < self._speech_per_block
+        begun = not self._prompt_speech and len(self._opening) > 1
+        return begun and self.speech_left < self._speech_per_block
 
     def _has_block(self) -> bool:
         return not self._prompt_speech and len(self._text) >= self._text_per_block
 
-    def _final_parts(self) -> list[PromptPart]:
-        repeated = self._fed if self._upstream else []
-        speech = [] if self._upstream else list(self._prompt_speech)
-        return [*repeated, PromptPart(Table.TEXT, list(self._text)), TASK, PromptPart(Table.SPEECH, speech)]
+    def _final_segments(self) -> list[PromptSegment]:
+        speech = PromptSegment(Table.SPEECH, list(self._prompt_speech))
+        return [PromptSegment(Table.TEXT, list(self._text)), TASK, speech]
 
-    def _next_text(self) -> PromptPart:
-        return PromptPart(Table.TEXT, [self._text.popleft() for _ in range(self._text_per_block)])
+    def _next_text(self) -> PromptSegment:
+        return PromptSegment(Table.TEXT, [self._text.popleft() for _ in range(self._text_per_block)])
 
-    def _start(self, state: StreamState, parts: list[PromptPart]) -> list[PromptPart]:
+    def _start(self, state: StreamState, segments: list[PromptSegment]) -> list[PromptSegment]:
         self.state = state
-        self._fed = [*self._opening, *parts]
-        self._opening = []
-        return self._fed
+        fed, self._opening = [*self._opening, *segments], []
+        return fed

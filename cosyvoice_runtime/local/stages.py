@@ -50,7 +50,7 @@ class LocalStages:
         first_tokens: int,  # noqa: ARG002
     ) -> AsyncGenerator[TokenGroup, None]:
         room = TokenLimits.of(sampling, len(prompt.text)).max_tokens
-        batch = self._open_batch(num_positions(prompt.parts()) + room)
+        batch = self._open_batch(num_positions(prompt.segments()) + room)
         generation = batch.add(prompt, sampling)
         return self._groups(batch, generation)
 
@@ -63,11 +63,8 @@ class LocalStages:
         first_tokens: int,  # noqa: ARG002
     ) -> AsyncGenerator[TokenGroup, None]:
         room = MOST_TEXT + TokenLimits.of(sampling, MOST_TEXT).max_tokens
-        batch = self._open_batch(num_positions(prompt.parts()) + room)
-        generation = batch.add_stream(
-            sampling, prompt.prompt_text, prompt.prompt_speech, lead_text=prompt.lead_text
-        )
-        return self._groups(batch, generation, pieces)
+        batch = self._open_batch(num_positions(prompt.segments()) + room)
+        return self._groups(batch, batch.add_open(prompt, sampling), pieces)
 
     async def _groups(
         self, batch: RunningBatch, generation: Generation, pieces: TextPieces | None = None
@@ -78,8 +75,8 @@ class LocalStages:
             while pieces is not None and generation.waiting:
                 ids = await pieces.get()
                 batch.end_text(generation) if ids is None else batch.push_text(generation, ids)
-            for _, token, _ in batch.step():
-                if token is not None:
+            for progress in batch.step():
+                for token in progress.tokens:
                     yield TokenGroup(keep([token]))
             await asyncio.sleep(0)  # The consumer gets this token before the next one is drawn.
         if generation.error is not None:

@@ -22,7 +22,7 @@ from cosyvoice_runtime.lm.engines.tensorrt_llm.build import (
     build_flags,
     command,
 )
-from cosyvoice_runtime.lm.engines.tensorrt_llm.parameters import quantised_schema
+from cosyvoice_runtime.lm.engines.tensorrt_llm.checkpoint import quantised_schema
 from cosyvoice_runtime.manifest import Manifest
 from cosyvoice_runtime.preflight.checks import (
     Container,

@@ -27,7 +27,7 @@ from cosyvoice_runtime.checkpoint import verify_checkpoint
 from cosyvoice_runtime.checkpoint.layout import PARTS
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, TEXT_TABLE
 from cosyvoice_runtime.lm import SamplingOptions
-from cosyvoice_runtime.lm.engines.tensorrt_llm.source import Source
+from cosyvoice_runtime.lm.engines.tensorrt_llm.checkpoint import Source
 from cosyvoice_runtime.local import SpeechRequest, Synthesizer
 from making import make_checkpoint
 

@@ -11,7 +11,9 @@ import torch
 from cosyvoice_runtime.checkpoint import Layout, load_config, verify_checkpoint
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.flow.torch.flow import Flow, FlowNetwork
-from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM, generate
+from cosyvoice_runtime.lm import Prompt, SamplingOptions
+from cosyvoice_runtime.lm.torch.decoder import generate
+from cosyvoice_runtime.lm.torch.network import SpeechLM
 from cosyvoice_runtime.vocoder.torch.hift import HiFT
 from cosyvoice_runtime.voice.extractors import SpeakerEncoder, SpeechTokenizer
 
@@ -68,7 +70,7 @@ def test_greedy_tokens_equal_those_of_the_trained_network(
     text, speech = [7, 300, 20, 5], [100, 2000, 4000]
     prompt = Prompt(text, (), speech)
     options = SamplingOptions(strategy="greedy", min_tokens=6, max_tokens=6)
-    spoken = list(generate(SpeechLM.from_tensors(config, tensors), prompt, options))
+    spoken, _ = generate(SpeechLM.from_tensors(config, tensors), prompt, options)
     control = config.speech_rows + config.text_vocab_size
     ids = [control, *(config.speech_rows + token for token in text), control + 1, *speech]
     for token in spoken:

@@ -13,7 +13,8 @@ from cosyvoice_runtime.audio.read import read_audio
 from cosyvoice_runtime.audio.resample import resample
 from cosyvoice_runtime.checkpoint import verify_checkpoint
 from cosyvoice_runtime.engine.utterance.request import lm_prompts
-from cosyvoice_runtime.lm import FinishReason, SamplingOptions, generate_all
+from cosyvoice_runtime.lm import FinishReason, SamplingOptions
+from cosyvoice_runtime.lm.torch.decoder import generate
 from cosyvoice_runtime.local import SpeechRequest, Synthesizer
 from cosyvoice_runtime.voice import Voice
 from demo_voice.training.sizes import CODES, DEMO, DIGITS
@@ -37,7 +38,7 @@ def spoken(synthesizer: Synthesizer, voice: Voice) -> tuple[list[int], FinishRea
     """Speech tokens of the text, why they ended, and their 16 kHz waveform."""
     request = SpeechRequest(TEXT, voice, seed=1)
     [prompt] = lm_prompts(request, synthesizer.front_end, synthesizer.tokenizer)
-    tokens, reason = generate_all(synthesizer.lm, prompt, SamplingOptions(seed=1))
+    tokens, reason = generate(synthesizer.lm, prompt, SamplingOptions(seed=1))
     samples = np.concatenate([chunk.samples for chunk in synthesizer.synthesize_tokens(tokens, request)])
     return tokens, reason, resample(samples, synthesizer.sample_rate, 16_000)
 

@@ -213,8 +213,8 @@ def test_every_token_of_every_segment_is_heard_once_in_order(path, lm):
         (0, FinishReason.STOP),
         (1, FinishReason.STOP),
     ]
-    parts = [prompt.parts() for prompt, _ in lm.prompts]
-    assert str(parts) == str([Prompt(*map(list, astuple(prompt))).parts() for prompt in prompts])
+    parts = [prompt.segments() for prompt, _ in lm.prompts]
+    assert str(parts) == str([Prompt(*map(list, astuple(prompt))).segments() for prompt in prompts])
     assert {sampling.top_k for _, sampling in lm.prompts} == {7}
     assert len({sampling.seed for _, sampling in lm.prompts}) == 2
 

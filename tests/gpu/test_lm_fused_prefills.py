@@ -17,7 +17,7 @@ from cosyvoice_runtime.lm.torch.network import SpeechLM
 
 pytest.importorskip("triton", reason="fused kernels need the package triton")
 
-from cosyvoice_runtime.lm.kernels.fused_prefill import FusedPrefill
+from cosyvoice_runtime.lm.kernels.prefill import FusedPrefill
 
 MAX_LEN = 2048
 CHANCE = 1.3

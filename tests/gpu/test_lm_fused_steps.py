@@ -12,8 +12,8 @@ from cosyvoice_runtime.gpu.cuda_graphs import CudaGraphCapture
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.lm.engines.engine import LmEngine, prepare_engine
 from cosyvoice_runtime.lm.generation import Generation, TokenLimits
-from cosyvoice_runtime.lm.torch.slot_draws import SlotTables, Turn
-from cosyvoice_runtime.lm.torch.step_graphs import span_sizes
+from cosyvoice_runtime.lm.torch.device_steps import span_sizes
+from cosyvoice_runtime.lm.torch.slot_draws import SlotTables, SlotWork
 from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
 
 pytest.importorskip("triton", reason="fused kernels need the package triton")
@@ -92,8 +92,8 @@ def test_a_chained_draw_is_the_draw_of_the_same_logits(networks, batch):
     half, _ = networks.caches(batch, [20] * batch)
     step, view = FusedStep(networks.half, MAX_LEN, chained=True), half.view(0, batch)
     slots = torch.arange(batch).cuda()
-    turns, places = torch.full_like(slots, Turn.DRAW), torch.full_like(slots, 20)
-    turns[batch // 2 : -1 : 3] = Turn.IDLE
+    work, places = torch.full_like(slots, SlotWork.DRAW), torch.full_like(slots, 20)
+    work[batch // 2 : -1 : 3] = SlotWork.IDLE
     chained, alone = (SlotTables(networks.half.config, batch, MAX_LEN, half.data.device) for _ in range(2))
     sequences = [
         Generation(networks.half.config, SamplingOptions(seed=slot, tau=0.1), [], TokenLimits(90, 90))
@@ -104,7 +104,7 @@ def test_a_chained_draw_is_the_draw_of_the_same_logits(networks, batch):
 
     def drawn():
         logits = step(chained.tokens, places, view, 256)
-        return logits, chained_slot_draw(logits, slots, turns, chained)
+        return logits, chained_slot_draw(logits, slots, work, chained)
 
     graph = CudaGraphCapture(half.data.device)(drawn)
     chained.set(slots, sequences)
@@ -112,8 +112,8 @@ def test_a_chained_draw_is_the_draw_of_the_same_logits(networks, batch):
     for _ in range(20):
         graph.replay()
         logits, ids = graph.result
-        acting = turns == Turn.DRAW
-        assert torch.equal(ids[acting], slot_draw(logits.clone(), slots, turns, alone)[acting])
+        acting = work == SlotWork.DRAW
+        assert torch.equal(ids[acting], slot_draw(logits.clone(), slots, work, alone)[acting])
     assert torch.equal(chained.counts, alone.counts)
 
 

@@ -12,7 +12,7 @@ from cosyvoice_runtime.flow.kernels.layers import NORM_EPSILON
 from cosyvoice_runtime.flow.torch.call_pages import PagePlaces, Places
 from cosyvoice_runtime.flow.torch.dit import NORM_EPS, Rotation
 from cosyvoice_runtime.gpu.kernels.arithmetic import LOG2_E
-from cosyvoice_runtime.lm.kernels.layer_pages import CacheLayer, PromptPlaces, RotaryTable
+from cosyvoice_runtime.lm.kernels.layer_pages import CacheLayer, LayerPages, PromptPages, RotaryTable
 from cosyvoice_runtime.lm.kernels.prefill import CodeTables
 from cosyvoice_runtime.lm.kernels.step_residual import SHRINK, Scaled
 from cosyvoice_runtime.vocoder.kernels.row_conv import RowConvWeights
@@ -21,7 +21,7 @@ from cosyvoice_runtime.vocoder.kernels.row_conv import RowConvWeights
 def causal_conv_plain(
     x: Tensor,
     weights: ConvWeights,
-    places: Places,
+    pages: Places,
     step: int,
     out: Tensor,
     activation: Activation | None = None,
@@ -30,15 +30,15 @@ def causal_conv_plain(
     width = x.shape[1]
     taps = weights.weight.shape[1] // width
     at = slice(weights.tail, weights.tail + (taps - 1) * width)
-    before = places.tails[:, step, at].unflatten(1, (taps - 1, width))
+    before = pages.tails[:, step, at].unflatten(1, (taps - 1, width))
     x = x.float() if activation is None else activated(x, activation)
-    extended = torch.cat([before.float(), x.view(places.rows, places.new_frames, width)], dim=1)
+    extended = torch.cat([before.float(), x.view(pages.rows, pages.new_frames, width)], dim=1)
     windows = extended.unfold(1, taps, 1).transpose(2, 3).flatten(2)
     out.copy_(F.linear(windows, weights.weight.float(), weights.bias).flatten(0, 1))
-    for row in range(places.rows):
-        length = int(places.lengths[row % len(places.lengths)])
+    for row in range(pages.rows):
+        length = int(pages.lengths[row % len(pages.lengths)])
         kept = extended[row, length : length + taps - 1].flatten()
-        places.new_tails[row, step, at] = kept.to(places.new_tails.dtype)
+        pages.new_tails[row, step, at] = kept.to(pages.new_tails.dtype)
 
 
 def dense_plain(hidden: Tensor, weight: Tensor, bias: Tensor, out: Tensor, active: bool = False) -> None:
@@ -48,21 +48,21 @@ def dense_plain(hidden: Tensor, weight: Tensor, bias: Tensor, out: Tensor, activ
 
 
 def grouped_conv_plain(
-    x: Tensor, weights: GroupedConvWeights, places: Places, step: int, out: Tensor, added: bool = False
+    x: Tensor, weights: GroupedConvWeights, pages: Places, step: int, out: Tensor, added: bool = False
 ) -> None:
     """As :func:`grouped_conv`."""
     channels = x.shape[1]
     spans, taps, span, _ = weights.weight.shape
     at = slice(weights.tail, weights.tail + (taps - 1) * channels)
-    before = places.tails[:, step, at].unflatten(1, (taps - 1, channels))
-    extended = torch.cat([before, x.to(before.dtype).view(places.rows, places.new_frames, channels)], dim=1)
+    before = pages.tails[:, step, at].unflatten(1, (taps - 1, channels))
+    extended = torch.cat([before, x.to(before.dtype).view(pages.rows, pages.new_frames, channels)], dim=1)
     weight = weights.weight.float().permute(0, 3, 2, 1).reshape(channels, span, taps)
     conved = F.conv1d(extended.float().transpose(1, 2), weight, weights.bias, groups=spans)
     y = F.mish(conved).transpose(1, 2).flatten(0, 1)
     out.copy_(out + y if added else y)
-    for row in range(places.rows):
-        length = int(places.lengths[row % len(places.lengths)])
-        places.new_tails[row, step, at] = extended[row, length : length + taps - 1].flatten()
+    for row in range(pages.rows):
+        length = int(pages.lengths[row % len(pages.lengths)])
+        pages.new_tails[row, step, at] = extended[row, length : length + taps - 1].flatten()
 
 
 def guided_euler_plain(
@@ -104,7 +104,7 @@ def norm_attention_plain(
     x: Tensor,
     weight: Tensor,
     bias: Tensor,
-    places: Places,
+    pages: Places,
     attention: int,
     step: int,
     mixed: Tensor,
@@ -112,8 +112,8 @@ def norm_attention_plain(
 ) -> None:
     """As :func:`norm_attention`."""
     queries = mixed.new_empty(mixed.shape[1:])
-    norm_qkv_plain(x, weight, bias, queries, places, attention, step)
-    paged_attention_plain(queries, places, attention, step, mixed, weights)
+    norm_qkv_plain(x, weight, bias, queries, pages, attention, step)
+    paged_attention_plain(queries, pages, attention, step, mixed, weights)
 
 
 def norm_mish_add_plain(x: Tensor, scale: Tensor, shift: Tensor, shortcut: Tensor, out: Tensor) -> None:
@@ -122,14 +122,14 @@ def norm_mish_add_plain(x: Tensor, scale: Tensor, shift: Tensor, shortcut: Tenso
 
 
 def norm_qkv_plain(
-    x: Tensor, weight: Tensor, bias: Tensor, queries: Tensor, places: Places, attention: int, step: int
+    x: Tensor, weight: Tensor, bias: Tensor, queries: Tensor, pages: Places, attention: int, step: int
 ) -> None:
     """As :func:`norm_qkv`."""
     inner = queries.shape[1]
     packed = F.linear(F.layer_norm(x, x.shape[1:], eps=NORM_EPSILON), weight.float(), bias)
     queries.copy_(packed[:, :inner])
-    heads = packed[:, inner:].unflatten(1, (2, *places.pages.shape[-2:]))
-    places.store(attention, heads.unflatten(0, (places.rows, places.new_frames)), step)
+    heads = packed[:, inner:].unflatten(1, (2, *pages.pages.shape[-2:]))
+    pages.store(attention, heads.unflatten(0, (pages.rows, pages.new_frames)), step)
 
 
 def norm_widen_plain(x: Tensor, weight: Tensor, bias: Tensor, hidden: Tensor) -> None:
@@ -138,15 +138,15 @@ def norm_widen_plain(x: Tensor, weight: Tensor, bias: Tensor, hidden: Tensor) ->
 
 
 def paged_attention_plain(
-    queries: Tensor, places: Places, attention: int, step: int, mixed: Tensor, weights: Tensor
+    queries: Tensor, pages: Places, attention: int, step: int, mixed: Tensor, weights: Tensor
 ) -> None:
     """As :func:`paged_attention`; unsplit: part 0 holds the result, the other parts have weight 0."""
-    heads, head_dim = places.pages.shape[-2:]
-    q = queries.float().view(places.rows, places.new_frames, heads, head_dim)
-    seen = places.seen(attention, step)
+    heads, head_dim = pages.pages.shape[-2:]
+    q = queries.float().view(pages.rows, pages.new_frames, heads, head_dim)
+    seen = pages.seen(attention, step)
     scores = torch.einsum("rthd,rshd->rhts", q, seen[:, :, 0])
-    visible = visible_in_pages(places)
-    visible = visible.repeat(places.rows // len(visible), 1, 1)[:, None]
+    visible = visible_in_pages(pages)
+    visible = visible.repeat(pages.rows // len(visible), 1, 1)[:, None]
     shares = torch.softmax(scores.masked_fill(~visible, -torch.inf) * 0.6931471805599453, dim=-1)
     mixed[0] = torch.einsum("rhts,rshd->rthd", shares, seen[:, :, 1]).flatten(2).flatten(0, 1).to(mixed.dtype)
     mixed[1:] = 0
@@ -154,15 +154,15 @@ def paged_attention_plain(
     weights[1:] = -torch.inf
 
 
-def prefill_attention_plain(packed: Tensor, places: PromptPlaces, mixed: Tensor) -> None:
+def prefill_attention_plain(packed: Tensor, pages: PromptPages, mixed: Tensor) -> None:
     """As :func:`prefill_attention`."""
     positions = packed.shape[1]
-    kv_heads = places.keys.shape[1]
+    kv_heads = pages.keys.shape[1]
     q = packed[:, :, : -2 * kv_heads].float().unflatten(2, (kv_heads, -1))
-    keys, values = places.gathered()
+    keys, values = gathered(pages)
     t, j = (torch.arange(size, device=q.device) for size in (positions, keys.shape[2]))
-    fed = (places.starts + places.lengths).clamp(max=places.max_len)
-    visible = (j <= (t + places.starts[:, None])[:, :, None]) & (j < fed[:, None, None])
+    fed = (pages.starts + pages.lengths).clamp(max=pages.max_len)
+    visible = (j <= (t + pages.starts[:, None])[:, :, None]) & (j < fed[:, None, None])
     scores = torch.einsum("btkgd,bkpd->btkgp", q, keys) * q.shape[-1] ** -0.5
     chances = torch.softmax(scores.masked_fill(~visible[:, :, None, None], -torch.inf), dim=-1)
     mixed.copy_(torch.einsum("btkgp,bkpd->btkgd", chances, values).flatten(2, 3))
@@ -183,23 +183,23 @@ def prefill_gated_plain(gate_up: Tensor, inner: Tensor) -> None:
     inner.copy_(F.silu(gate) * up)
 
 
-def prefill_heads_plain(packed: Tensor, bias: Tensor, rotation: RotaryTable, places: PromptPlaces) -> None:
+def prefill_heads_plain(packed: Tensor, bias: Tensor, rotation: RotaryTable, pages: PromptPages) -> None:
     """As :func:`prefill_heads`."""
     _, positions, _, head_dim = packed.shape
-    kv_heads = places.keys.shape[1]
+    kv_heads = pages.keys.shape[1]
     t = torch.arange(positions, device=packed.device)
-    where = t + places.starts[:, None]
-    known = where.clamp(max=places.max_len - 1)
+    where = t + pages.starts[:, None]
+    known = where.clamp(max=pages.max_len - 1)
     values = packed.float() + bias.float().unflatten(0, (-1, head_dim))
     first, second = values[:, :, :-kv_heads].chunk(2, dim=3)
     cosine, sine = (table[known, None] for table in (rotation.cosines, rotation.sines))
     turned = torch.cat([first * cosine - second * sine, second * cosine + first * sine], dim=3)
     packed.copy_(torch.cat([turned, values[:, :, -kv_heads:]], dim=2))
-    rows, columns = ((t < places.lengths[:, None]) & (where < places.max_len)).nonzero(as_tuple=True)
+    rows, columns = ((t < pages.lengths[:, None]) & (where < pages.max_len)).nonzero(as_tuple=True)
     fed = known[rows, columns]
-    pages, found = places.tables.written[rows, fed // places.page].long(), packed[rows, columns]
-    places.keys[pages, :, fed % places.page] = found[:, -2 * kv_heads : -kv_heads].to(places.keys.dtype)
-    places.values[pages, :, fed % places.page] = found[:, -kv_heads:].to(places.values.dtype)
+    written, found = pages.tables.written[rows, fed // pages.page].long(), packed[rows, columns]
+    pages.keys[written, :, fed % pages.page] = found[:, -2 * kv_heads : -kv_heads].to(pages.keys.dtype)
+    pages.values[written, :, fed % pages.page] = found[:, -kv_heads:].to(pages.values.dtype)
 
 
 def prefill_residual_plain(product: Tensor, gain: Tensor, epsilon: float, x: Tensor, normed: Tensor) -> None:
@@ -211,24 +211,24 @@ def prefill_residual_plain(product: Tensor, gain: Tensor, epsilon: float, x: Ten
 def relative_attention_plain(
     queries: Tensor,
     weights: RelativeWeights,
-    places: PagePlaces,
+    pages: PagePlaces,
     attention: int,
     mixed: Tensor,
     shares: Tensor,
 ) -> None:
     """As :func:`relative_attention`; unsplit: part 0 holds the result, the other parts have weight 0."""
-    page = places.page_frames
+    page = pages.page_frames
     q, device = queries.float(), queries.device
     heads = q.shape[2]
-    seen = places.seen(attention)
+    seen = pages.seen(attention)
     scores = torch.einsum("rthd,rshd->rhts", q + weights.content_bias, seen[:, :, 0])
     by_distance = weights.by_distance.float().unflatten(1, (heads, -1))
     by_position = torch.einsum("rthd,nhd->rhtn", q + weights.position_bias, by_distance)
-    query = places.before * page + torch.arange(q.shape[1], device=device)
+    query = pages.before * page + torch.arange(q.shape[1], device=device)
     distance = query[:, None] - torch.arange(seen.shape[1], device=device)
     distance = (distance + page - 1).clamp(min=0)  # what lies further ahead is not visible
     scores += by_position.gather(3, distance.expand(*scores.shape[:2], -1, -1))
-    visible = visible_in_pages(places)[:, None]
+    visible = visible_in_pages(pages)[:, None]
     chances = torch.softmax((scores * q.shape[3] ** -0.5).masked_fill(~visible, -torch.inf), dim=-1)
     mixed[0] = (
         torch.einsum("rhts,rshd->rthd", chances, seen[:, :, 1]).flatten(2).flatten(0, 1).to(mixed.dtype)
@@ -291,11 +291,30 @@ def snakes_plain(
         active.copy_(snake_plain(trimmed(x.float() + added.float(), lengths), alpha))
 
 
+def normed_of(scaled: Scaled, epsilon: float) -> Tensor:
+    """The norm float32 ``[S, C]`` of a residual."""
+    mean = scaled.squares.sum(dim=1, keepdim=True) / scaled.values.shape[1]
+    return scaled.values.float() / SHRINK * torch.rsqrt(mean + epsilon)
+
+
+def take_residual(scaled: Scaled, residual: Tensor, gain: Tensor) -> None:
+    """Take a residual ``[S, C]``, as the kernels do."""
+    scaled.values.copy_(residual * gain * SHRINK)
+    scaled.squares.copy_(residual.square().unflatten(1, (scaled.squares.shape[1], -1)).sum(dim=2))
+
+
+def gathered(pages: LayerPages) -> tuple[Tensor, Tensor]:
+    """Keys and values float32 ``[B, kv_heads, W * positions of a page, D]``."""
+    read = pages.tables.read.long()
+    keys, values = (kept[read].float().transpose(1, 2).flatten(2, 3) for kept in (pages.keys, pages.values))
+    return keys, values
+
+
 def step_attention_plain(queries: Tensor, cache: CacheLayer, mixed: Tensor, shares: Tensor) -> None:
     """As :func:`step_attention`; unsplit: part 0 holds the result, the other parts have weight 0."""
     _, kv_heads, _, head_dim = cache.keys.shape
     q = queries.float().unflatten(1, (kv_heads, -1, head_dim))
-    keys, values = cache.gathered()
+    keys, values = gathered(cache)
     scores = torch.einsum("skgd,skpd->skgp", q, keys)
     later = torch.arange(keys.shape[2], device=q.device) > cache.positions[:, None]
     scores = scores.masked_fill(later[:, None, None], -torch.inf)
@@ -309,18 +328,18 @@ def step_attention_plain(queries: Tensor, cache: CacheLayer, mixed: Tensor, shar
 def step_embed_plain(tokens: Tensor, table: Tensor, gain: Tensor, x: Tensor, scaled: Scaled) -> None:
     """As :func:`step_embed`."""
     x.copy_(F.embedding(tokens, table))
-    scaled.take(x, gain)
+    take_residual(scaled, x, gain)
 
 
 def step_gated_plain(scaled: Scaled, weight: Tensor, epsilon: float, inner: Tensor) -> None:
     """As :func:`step_gated`."""
-    gate, up = F.linear(scaled.normed(epsilon), weight.float()).chunk(2, dim=1)
+    gate, up = F.linear(normed_of(scaled, epsilon), weight.float()).chunk(2, dim=1)
     inner.copy_(F.silu(gate) * up * SHRINK)
 
 
 def step_head_plain(scaled: Scaled, weight: Tensor, bias: Tensor, epsilon: float, logits: Tensor) -> None:
     """As :func:`step_head`."""
-    logits.copy_(F.linear(scaled.normed(epsilon), weight.float(), bias))
+    logits.copy_(F.linear(normed_of(scaled, epsilon), weight.float(), bias))
 
 
 def step_qkv_plain(
@@ -334,7 +353,7 @@ def step_qkv_plain(
 ) -> None:
     """As :func:`step_qkv`."""
     _, kv_heads, _, head_dim = cache.keys.shape
-    packed = F.linear(scaled.normed(epsilon), weight.float(), bias).unflatten(1, (-1, head_dim))
+    packed = F.linear(normed_of(scaled, epsilon), weight.float(), bias).unflatten(1, (-1, head_dim))
     heads = packed.shape[1] - 2 * kv_heads
     first, second = packed[:, : heads + kv_heads].chunk(2, dim=2)
     cosine, sine = (table[cache.positions, None] for table in (rotation.cosines, rotation.sines))
@@ -357,7 +376,7 @@ def step_residual_plain(
         by_head = inputs.float().unflatten(2, (weights.shape[2], -1))
         joined = (by_head * weights[..., None]).sum(dim=0).flatten(1)
     x += F.linear(joined, weight.float()) / SHRINK
-    scaled.take(x, gain)
+    take_residual(scaled, x, gain)
 
 
 def turned_qkv_plain(
@@ -366,30 +385,30 @@ def turned_qkv_plain(
     bias: Tensor,
     rotation: Rotation,
     queries: Tensor,
-    places: Places,
+    pages: Places,
     attention: int,
     step: int,
 ) -> None:
     """As :func:`turned_qkv`."""
-    heads, head_dim = places.pages.shape[-2:]
+    heads, head_dim = pages.pages.shape[-2:]
     packed = F.linear(hidden.float(), weight.float(), bias)
-    split = packed.view(places.rows, places.new_frames, 3, heads, head_dim)
-    position = (places.before - places.unused)[:, None] * places.page_frames
-    position = position + torch.arange(places.new_frames, device=hidden.device)
-    position = position.repeat(places.rows // len(position), 1).clamp(max=rotation.cos.shape[1] - 1)
+    split = packed.view(pages.rows, pages.new_frames, 3, heads, head_dim)
+    position = (pages.before - pages.unused)[:, None] * pages.page_frames
+    position = position + torch.arange(pages.new_frames, device=hidden.device)
+    position = position.repeat(pages.rows // len(position), 1).clamp(max=rotation.cos.shape[1] - 1)
     Rotation(rotation.cos[0, position], rotation.sin[0, position]).rotate_(split[:, :, :2, 0])
     queries.copy_(split[:, :, 0].flatten(2).flatten(0, 1))
-    places.store(attention, split[:, :, 1:], step)
+    pages.store(attention, split[:, :, 1:], step)
 
 
-def visible_in_pages(places: PagePlaces) -> Tensor:
+def visible_in_pages(pages: PagePlaces) -> Tensor:
     """bool ``[B, T, S]``: keys of the table's pages that each utterance's new frames see."""
-    size, device = places.page_frames, places.unused.device
-    key = torch.arange(places.table.shape[1] * size, device=device)
-    start = places.before * size
-    exists = (key >= places.unused[:, None] * size) & (key < start + places.lengths[:, None])
-    block = torch.arange(places.new_frames, device=device) // size
-    return exists[:, None, :] & (key // size <= places.before + block[:, None])
+    size, device = pages.page_frames, pages.unused.device
+    key = torch.arange(pages.table.shape[1] * size, device=device)
+    start = pages.before * size
+    exists = (key >= pages.unused[:, None] * size) & (key < start + pages.lengths[:, None])
+    block = torch.arange(pages.new_frames, device=device) // size
+    return exists[:, None, :] & (key // size <= pages.before + block[:, None])
 
 
 def trimmed(signal: Tensor, lengths: Tensor) -> Tensor:

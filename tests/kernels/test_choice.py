@@ -11,7 +11,7 @@ import torch
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.kernels.choice import encoder_obstacle, solver_obstacle
 from cosyvoice_runtime.gpu.kernels.choice import fused_chosen, machine_obstacle
-from cosyvoice_runtime.lm.kernels.choice import draw_obstacle, step_obstacle
+from cosyvoice_runtime.lm.engines.torch import draw_obstacle, step_obstacle
 from making.architecture import FULL, TINY
 from making.architecture_cosyvoice3 import FULL as COSYVOICE3
 

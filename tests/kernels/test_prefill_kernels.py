@@ -18,10 +18,10 @@ from torch import Tensor
 from capture_fake import play_back
 from cosyvoice_runtime.flow.page_store import FIRST_PAGE, WASTE_PAGE
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
-from cosyvoice_runtime.lm.kernels.fused_prefill import FusedPrefill
-from cosyvoice_runtime.lm.kernels.layer_pages import PromptPlaces, RotaryTable
+from cosyvoice_runtime.lm.kernels.layer_pages import PromptPages, RotaryTable
 from cosyvoice_runtime.lm.kernels.prefill import (
     CodeTables,
+    FusedPrefill,
     prefill_attention,
     prefill_embed,
     prefill_gated,
@@ -30,6 +30,7 @@ from cosyvoice_runtime.lm.kernels.prefill import (
 )
 from cosyvoice_runtime.lm.torch import prefill_graphs
 from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
+from cosyvoice_runtime.lm.torch.device_steps import CapturedPasses
 from cosyvoice_runtime.lm.torch.kv_cache import KVCache
 from cosyvoice_runtime.lm.torch.network import SpeechLM
 from making.architecture import TINY
@@ -69,7 +70,7 @@ def apart(values: list[int]) -> Tensor:
 
 def prompt_places(
     starts: list[int], lengths: list[int], page: int = 16, pageless: tuple[int, ...] = ()
-) -> PromptPlaces:
+) -> PromptPages:
     """Random keys and values in pages that lie anyhow, as many as each prompt needs.
 
     Args:
@@ -80,10 +81,10 @@ def prompt_places(
         for row, (start, length) in enumerate(zip(starts, lengths, strict=True))
     ]
     layer = random_layer(held, page, KV_HEADS, HEAD_DIM)
-    return PromptPlaces(layer.keys, layer.values, layer.tables, apart(starts), apart(lengths), MAX_LEN)
+    return PromptPages(layer.keys, layer.values, layer.tables, apart(starts), apart(lengths), MAX_LEN)
 
 
-def copied(places: PromptPlaces) -> PromptPlaces:
+def copied(places: PromptPages) -> PromptPages:
     return dataclasses.replace(places, keys=places.keys.clone(), values=places.values.clone())
 
 
@@ -262,7 +263,7 @@ def test_captured_prompts_are_fed_by_it(lm, monkeypatch):
         return fused(codes, lengths, starts, view, span)
 
     for feed in (None, counted):
-        decoder = BatchDecoder(lm, 1, 32, capture=play_back, captured_prefill=feed)
+        decoder = BatchDecoder(lm, 1, 32, capture=play_back, passes=CapturedPasses(prefill=feed))
         made = len(passes)
         generation = decoder.add(Prompt([4, 2, 7]), SamplingOptions(seed=3, min_tokens=4, max_tokens=4))
         while decoder.busy:

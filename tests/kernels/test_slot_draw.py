@@ -11,7 +11,7 @@ from torch import Tensor
 from cosyvoice_runtime.lm.generation import Generation, TokenLimits
 from cosyvoice_runtime.lm.kernels.slot_draw import slot_draw
 from cosyvoice_runtime.lm.sampling import SamplingOptions
-from cosyvoice_runtime.lm.torch.slot_draws import SlotTables, Turn, draw_plain
+from cosyvoice_runtime.lm.torch.slot_draws import SlotTables, SlotWork, draw_plain
 from making.architecture import FULL
 
 SPEECH = 61
@@ -61,12 +61,12 @@ def test_slots_draw_as_the_plain_twin(spread, ties):
         logits = spread * torch.randn(len(sequences), CONFIG.speech_rows, generator=generator)
         logits[:, SPEECH:] -= spread * 4
         logits = logits.round() if ties else logits
-        turns = torch.randint(0, 9, (len(sequences),), generator=generator).clamp(max=Turn.DRAW)
-        turns[step % 7] = Turn.FILL if step % 10 == 9 else Turn.DRAW
+        work = torch.randint(0, 9, (len(sequences),), generator=generator).clamp(max=SlotWork.DRAW)
+        work[step % 7] = SlotWork.FILL if step % 10 == 9 else SlotWork.DRAW
         if step % 12 == 11:
             logits[step % 5, 5] = (torch.nan, torch.inf)[step % 2]
-        given = logits.to(DEVICE), slots, turns.to(DEVICE)
-        acting = (given[2] != Turn.IDLE) & (plain.counts[slots, -1] != 0)
+        given = logits.to(DEVICE), slots, work.to(DEVICE)
+        acting = (given[2] != SlotWork.IDLE) & (plain.counts[slots, -1] != 0)
         expected = draw_plain(*given, plain)
         drawn = slot_draw(*given, fused)
         assert torch.equal(drawn[acting], expected[acting])

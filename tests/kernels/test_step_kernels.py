@@ -7,20 +7,21 @@ import dataclasses
 import pytest
 import torch
 from plain_kernels import (
+    normed_of,
     step_attention_plain,
     step_embed_plain,
     step_gated_plain,
     step_head_plain,
     step_qkv_plain,
     step_residual_plain,
+    take_residual,
 )
 from torch import Tensor
 
 from cosyvoice_runtime.flow.page_store import FIRST_PAGE, WASTE_PAGE
 from cosyvoice_runtime.lm.cache import PAGE
-from cosyvoice_runtime.lm.kernels.fused_step import FusedStep
+from cosyvoice_runtime.lm.kernels.fused_step import FusedStep, step_attention
 from cosyvoice_runtime.lm.kernels.layer_pages import CacheLayer, RotaryTable
-from cosyvoice_runtime.lm.kernels.step_attention import step_attention
 from cosyvoice_runtime.lm.kernels.step_normed import step_gated, step_head, step_qkv
 from cosyvoice_runtime.lm.kernels.step_residual import SHRINK, Scaled, step_embed, step_residual
 from cosyvoice_runtime.lm.kernels.step_tiles import ONE, TWO, StepTile, StepTiles, step_tiles
@@ -60,7 +61,7 @@ def scaled_of(batch: int) -> Scaled:
     """What a residual is on its way through a norm."""
     residual, gain = torch.randn(batch, CHANNELS), torch.randn(CHANNELS)
     scaled = Scaled.empty(residual, torch.float32, CHANNELS // PARTS)
-    scaled.take(residual, gain)
+    take_residual(scaled, residual, gain)
     return scaled
 
 
@@ -83,8 +84,8 @@ def test_scaled_residual_becomes_the_norm_of_it():
     residual, norm = torch.randn(3, CHANNELS), torch.nn.RMSNorm(CHANNELS, EPSILON)
     torch.nn.init.normal_(norm.weight)
     scaled = Scaled.empty(residual, torch.float32, 8)
-    scaled.take(residual, norm.weight.detach())
-    same(scaled.normed(EPSILON), norm(residual).detach())
+    take_residual(scaled, residual, norm.weight.detach())
+    same(normed_of(scaled, EPSILON), norm(residual).detach())
 
 
 @pytest.mark.parametrize("batch", [1, 5])
@@ -194,7 +195,7 @@ def test_linear_on_the_residual(batch, tile, parts):
     step_residual(inputs, shares, weight, gain, both[0], scaled[0], tile)
     step_residual_plain(inputs, shares, weight, gain, both[1], scaled[1])
     same(both[0], both[1])
-    same(scaled[0].normed(EPSILON), scaled[1].normed(EPSILON))
+    same(*(normed_of(each, EPSILON) for each in scaled))
 
 
 @pytest.mark.parametrize(

@@ -92,10 +92,10 @@ def speak_alone(
 
 
 def speak_pieces(
-    decoder: BatchDecoder, sizes: Sequence[int], num_speech: int, options: SamplingOptions, upstream: bool
+    decoder: BatchDecoder, sizes: Sequence[int], num_speech: int, options: SamplingOptions
 ) -> Generation:
     """A text in pieces, each when all that can be said before it is said."""
-    generation = decoder.add_stream(options, TEXT[:6], range(num_speech), upstream_feeding=upstream)
+    generation = decoder.add_open(Prompt((), TEXT[:6], range(num_speech)), options)
     text = list(TEXT)
     for size in sizes:
         decoder.push_text(generation, text[:size])

@@ -56,11 +56,10 @@ def test_emissions_are_the_tokens_in_order(make: MakeDecoder, lm: SpeechLM) -> N
     emitted: dict[Generation, list[int]] = {generation: [] for generation in generations}
     reasons = {}
     while decoder.busy:
-        for generation, token, reason in decoder.step():
-            if token is not None:
-                emitted[generation].append(token)
-            if reason is not None:
-                reasons[generation] = reason
+        for progress in decoder.step():
+            emitted[progress.handle] += progress.tokens
+            if progress.finish_reason is not None:
+                reasons[progress.handle] = progress.finish_reason
     assert list(emitted.values()) == [generation.tokens for generation in generations]
     assert reasons == {generation: generation.finish_reason for generation in generations}
 
@@ -81,8 +80,7 @@ def test_cancel_frees_the_slot_at_once(make: MakeDecoder, lm: SpeechLM) -> None:
     decoder.cancel(first)
     assert decoder.free_slots == 1
     second = decoder.add(Prompt([7]), options(3, max_tokens=9))
-    emissions = [emission for _ in range(3) for emission in decoder.step()]
-    assert {generation for generation, _, _ in emissions} == {second}
+    assert {progress.handle for _ in range(3) for progress in decoder.step()} == {second}
     assert first.finish_reason is FinishReason.CANCELLED
 
 

@@ -117,7 +117,9 @@ class CodedNetwork:
     def prefill(self, group: Sequence[Prefill]) -> Any:
         self._cache.clear_returned()
         for prefill in group:
-            self._cache.store(prefill.sequence.slot, prefill.start, prompt_codes(prefill.parts, self._config))
+            self._cache.store(
+                prefill.sequence.slot, prefill.start, prompt_codes(prefill.segments, self._config)
+            )
             self._cache.lengths[prefill.sequence.slot] = prefill.end
         return np.array([self._next(prefill.sequence.slot) for prefill in group])
 
@@ -171,7 +173,7 @@ class Requests(RuleBasedStateMachine):
     def open(self) -> Generation | None:
         if self.full:
             return None
-        generation = self.batch.add_stream(STREAMED)
+        generation = self.batch.add_open(Prompt(()), STREAMED)
         self.texts[generation] = []
         return generation
 
@@ -221,7 +223,7 @@ class Requests(RuleBasedStateMachine):
             self._compare(generation, single, single.add(prompt, options))
         for generation, text in self.texts.items():
             single = opened(self.config, None)
-            alone = single.add_stream(STREAMED)
+            alone = single.add_open(Prompt(()), STREAMED)
             if text:
                 single.push_text(alone, text)
                 single.end_text(alone)

@@ -8,12 +8,12 @@ import torch
 from capture_fake import TracingCapture, play_back
 from cosyvoice_runtime.gpu.cuda_graphs import GraphCapture
 from cosyvoice_runtime.lm.cache import CachePool
+from cosyvoice_runtime.lm.engines.torch import step_obstacle
 from cosyvoice_runtime.lm.generation import FinishReason
-from cosyvoice_runtime.lm.kernels.choice import step_obstacle
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.torch import cached_lm
-from cosyvoice_runtime.lm.torch.decoder import BatchDecoder, generate_all
+from cosyvoice_runtime.lm.torch.decoder import BatchDecoder, generate
 from cosyvoice_runtime.lm.torch.kv_cache import KVCache
 from cosyvoice_runtime.lm.torch.transformer_lm import TransformerLM
 from counted_draws import counted_sample_batch
@@ -45,7 +45,7 @@ def test_utterances_side_by_side_are_those_spoken_alone(
     spoken = [decoder.add(prompt, option) for prompt, option in zip(PROMPTS, options, strict=True)]
     while any(generation.finish_reason is None for generation in spoken):
         decoder.step()
-    alone = [generate_all(lm, prompt, option) for prompt, option in zip(PROMPTS, options, strict=True)]
+    alone = [generate(lm, prompt, option) for prompt, option in zip(PROMPTS, options, strict=True)]
     assert [(generation.tokens, generation.finish_reason) for generation in spoken] == alone
 
 
@@ -53,7 +53,7 @@ def test_speaker_is_heard(lm: TransformerLM) -> None:
     options = SamplingOptions(seed=1, max_tokens=30)
     other = Prompt(PROMPTS[0].text, speaker=[-value for value in SPEAKER])
     louder = Prompt(PROMPTS[0].text, speaker=[2 * value for value in SPEAKER])
-    first, second, third = (generate_all(lm, prompt, options)[0] for prompt in (PROMPTS[0], other, louder))
+    first, second, third = (generate(lm, prompt, options)[0] for prompt in (PROMPTS[0], other, louder))
     assert first != second
     assert first == third  # only the direction counts
 

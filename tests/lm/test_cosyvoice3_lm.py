@@ -54,7 +54,7 @@ def speak_of_one_that_wants(one_table, tensors, stop: int, options: SamplingOpti
 def test_control_ids_are_rows_of_the_speech_table(one_table, tensors):
     lm = SpeechLM.from_tensors(one_table, tensors)
     assert lm.head.bias is None
-    embedded = lm.embed(Prompt([3]).parts())
+    embedded = lm.embed(Prompt([3]).segments())
     table = tensors["speech_embedding.weight"]
     assert torch.equal(embedded[0], table[70])
     assert torch.equal(embedded[2], table[72])
@@ -98,7 +98,7 @@ def test_instruction_is_fed_before_the_blocks_of_a_text_stream(one_table):
 
 def test_speech_of_a_stream_with_an_instruction_waits_for_text(one_table, tensors):
     decoder = BatchDecoder(SpeechLM.from_tensors(one_table, tensors), slots=1, max_len=200)
-    generation = decoder.add_stream(GREEDY, lead_text=[7, 8, 9])
+    generation = decoder.add_open(Prompt((), lead_text=[7, 8, 9]), GREEDY)
     decoder.push_text(generation, [1, 2])
     assert decoder.step() == []
     assert generation.waiting

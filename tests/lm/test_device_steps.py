@@ -14,7 +14,7 @@ from lm_utterances import TEXT, finish, said, speak_alone, speak_pieces
 from capture_fake import TracingCapture, play_back
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.gpu.transfer import Fetch
-from cosyvoice_runtime.lm.generation import FinishReason
+from cosyvoice_runtime.lm.generation import FinishReason, Progress
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.torch import device_steps
@@ -65,19 +65,18 @@ def test_utterances_are_those_of_the_host(
     st.lists(st.integers(1, 14), min_size=1, max_size=5),
     st.sampled_from([0, 7, 15, 32]),
     requests,
-    st.booleans(),
     st.sampled_from([40, 60, 256]),
 )
 @settings(max_examples=examples(12, fresh=80))
 def test_streams_of_text_are_those_of_the_host(
-    lm: SpeechLM, sizes: list[int], num_speech: int, options: SamplingOptions, upstream: bool, max_len: int
+    lm: SpeechLM, sizes: list[int], num_speech: int, options: SamplingOptions, max_len: int
 ) -> None:
     """The text comes in pieces, each when the one before is spoken or the cache is full."""
 
-    alone = speak_pieces(BatchDecoder(lm, 1, max_len), sizes, num_speech, options, upstream)
+    alone = speak_pieces(BatchDecoder(lm, 1, max_len), sizes, num_speech, options)
     crowd = ahead(lm, 2, max_len)
     crowd.add(Prompt([4, 2]), SamplingOptions(seed=1, min_tokens=9, max_tokens=9))
-    assert said(speak_pieces(crowd, sizes, num_speech, options, upstream)) == said(alone)
+    assert said(speak_pieces(crowd, sizes, num_speech, options)) == said(alone)
 
 
 def test_a_step_is_launched_before_the_ids_of_the_last_are_read(
@@ -115,9 +114,9 @@ def test_who_begins_is_in_the_step_behind_its_prompt(lm: SpeechLM) -> None:
     decoder.step()
     decoder.step()
     second = decoder.add(Prompt([7]), SamplingOptions(seed=1, min_tokens=9, max_tokens=9))
-    assert [each for each, _, _ in decoder.step()] == [first]
-    assert [each for each, _, _ in decoder.step()] == [second, first, second]
-    assert [each for each, _, _ in decoder.step()] == [first, second]
+    assert [each.handle for each in decoder.step()] == [first]
+    assert [each.handle for each in decoder.step()] == [second, first, second]
+    assert [each.handle for each in decoder.step()] == [first, second]
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
@@ -128,8 +127,8 @@ def test_the_first_two_ids_are_no_more_than_may_be_said(lm: SpeechLM, most: int)
     emitted = []
     while decoder.busy:
         emitted += decoder.step()
-    assert [token for _, token, _ in emitted] == generation.tokens
-    assert [reason for _, _, reason in emitted] == [None] * (most - 1) + [FinishReason.LENGTH]
+    assert [token for each in emitted for token in each.tokens] == generation.tokens
+    assert [each.finish_reason for each in emitted] == [None] * (most - 1) + [FinishReason.LENGTH]
     assert said(generation) == said(speak_alone(BatchDecoder, lm, Prompt([7]), options, 64))
 
 
@@ -160,8 +159,8 @@ def test_a_slot_is_taken_again_while_a_step_of_its_last_owner_is_under_way(lm: S
     while decoder.busy:
         emitted += decoder.step()
     assert said(second) == said(alone)
-    assert [token for _, token, _ in emitted] == second.tokens
-    assert {generation for generation, _, _ in emitted} == {second}
+    assert [token for each in emitted for token in each.tokens] == second.tokens
+    assert {each.handle for each in emitted} == {second}
 
 
 def test_a_text_stream_that_leaves_while_it_waits_takes_nothing_from_the_next_in_its_slot(
@@ -173,7 +172,7 @@ def test_a_text_stream_that_leaves_while_it_waits_takes_nothing_from_the_next_in
     waited = 0
     for seed in range(40):
         decoder = ahead(lm, 1, 64)
-        stream = decoder.add_stream(SamplingOptions(seed=seed, temperature=3.0))
+        stream = decoder.add_open(Prompt(()), SamplingOptions(seed=seed, temperature=3.0))
         decoder.push_text(stream, TEXT[:5])
         while decoder.busy:
             decoder.step()
@@ -196,6 +195,6 @@ def test_nothing_is_said_after_a_stop(config: SpeechLMConfig, published: dict[st
         emitted = []
         while decoder.busy:
             emitted += decoder.step()
-        assert [token for _, token, _ in emitted if token is not None] == generation.tokens
-        assert emitted[-1] == (generation, None, FinishReason.STOP)
+        assert [token for each in emitted for token in each.tokens] == generation.tokens
+        assert emitted[-1] == Progress(generation, [], FinishReason.STOP)
         assert decoder.step() == []

@@ -170,7 +170,6 @@ def test_what_a_failed_utterance_left_reaches_nobody(make: MakeDecoder, poisoned
     st.lists(st.integers(1, 9), min_size=1, max_size=4),
     st.sampled_from([0, 7, 15]),
     st.integers(0, 2**20),
-    st.booleans(),
     st.lists(st.integers(2, 40), min_size=1, max_size=4),
 )
 @settings(max_examples=examples(6, fresh=80))
@@ -180,12 +179,11 @@ def test_streams_of_text_lose_pages_and_say_the_same(
     sizes: list[int],
     num_speech: int,
     seed: int,
-    upstream: bool,
     crowd: list[int],
 ) -> None:
     """Others come before and between its pieces, and take its pages while it waits."""
     options = SamplingOptions(seed=seed, max_ratio=4)
-    expected = speak_pieces(BatchDecoder(lm, 1, MAX_LEN), sizes, num_speech, options, upstream)
+    expected = speak_pieces(BatchDecoder(lm, 1, MAX_LEN), sizes, num_speech, options)
     decoder = make(lm, 1 + 2 * len(crowd), MAX_LEN, pool=SCARCE)
     others = [decoder.add(Prompt(TEXT[:3]), wants(tokens, tokens)) for tokens in crowd]
     push = decoder.push_text
@@ -196,7 +194,7 @@ def test_streams_of_text_lose_pages_and_say_the_same(
             others.append(decoder.add(Prompt(TEXT[:30]), wants(20, len(others))))
 
     decoder.push_text = push_in_company  # type: ignore[method-assign]
-    assert said(speak_pieces(decoder, sizes, num_speech, options, upstream)) == said(expected)
+    assert said(speak_pieces(decoder, sizes, num_speech, options)) == said(expected)
     for tokens, other in zip(crowd, others, strict=False):
         assert said(other) == alone(lm, Prompt(TEXT[:3]), wants(tokens, tokens))
     assert nothing_is_held(decoder)
@@ -210,7 +208,7 @@ def test_a_stream_goes_on_wherever_in_a_block_it_lost_its_pages(make: MakeDecode
         if older is not None:
             decoder.add(Prompt(TEXT[:older]), wants(MAX_LEN - older - 2))
             decoder.step()
-        stream = decoder.add_stream(options)
+        stream = decoder.add_open(Prompt(()), options)
         decoder.push_text(stream, TEXT[:5])
         complete = 0
         while stream.finish_reason is None:
@@ -231,7 +229,7 @@ def test_a_stream_goes_on_wherever_in_a_block_it_lost_its_pages(make: MakeDecode
 def test_a_stream_that_waits_for_text_makes_room(make: MakeDecoder, lm: SpeechLM) -> None:
     """It holds most of the pool, and its text never comes."""
     decoder = make(lm, 2, MAX_LEN, pool=SCARCE)
-    stream = decoder.add_stream(SamplingOptions(seed=1), TEXT[:5], range(30))
+    stream = decoder.add_open(Prompt((), TEXT[:5], range(30)), SamplingOptions(seed=1))
     decoder.push_text(stream, TEXT[:11])
     finish(decoder)
     assert stream.waiting
@@ -244,7 +242,7 @@ def test_a_stream_that_waits_for_text_makes_room(make: MakeDecoder, lm: SpeechLM
 
 def waiting_stream(decoder: BatchDecoder, speech: int) -> Generation:
     """It has said what it can of its text."""
-    stream = decoder.add_stream(SamplingOptions(seed=1, max_tokens=37), TEXT[:5], range(speech))
+    stream = decoder.add_open(Prompt((), TEXT[:5], range(speech)), SamplingOptions(seed=1, max_tokens=37))
     decoder.push_text(stream, TEXT[:11])
     finish(decoder, 60)
     assert stream.waiting
@@ -310,7 +308,7 @@ def test_a_text_that_goes_on_is_fed_beside_a_prompt_that_waits_for_room(
     for _ in range(3):
         decoder.step()
     blocked = decoder.add(Prompt(TEXT[:55]), wants(2))
-    stream = decoder.add_stream(SamplingOptions(seed=1, max_tokens=40))
+    stream = decoder.add_open(Prompt(()), SamplingOptions(seed=1, max_tokens=40))
     decoder._cache.pages.reserve(stream.slot, 1)  # as if it had been fed before the prompt came
     for _ in range(2):
         decoder.step()

@@ -47,7 +47,7 @@ class Passes:
         options = SamplingOptions(seed=seed, repetition_penalty=1.2 if slot % 2 else 1.0)
         sequence = Generation(self.lm.config, options, prompt.prompt_speech, TokenLimits(9, 9))
         sequence.slot = slot
-        return Prefill(sequence, prompt.parts(), int(self.cache.lengths[slot]))
+        return Prefill(sequence, prompt.segments(), int(self.cache.lengths[slot]))
 
 
 @pytest.mark.parametrize("sizes", [[15], [16], [17], [5, 24], [24, 9, 25], [64], [60, 5, 33, 16]], ids=str)
@@ -84,7 +84,7 @@ def compare(lm: SpeechLM, spoken: dict[int, int], sizes: dict[int, int], capture
     ids = captured.passes.run(group)
     for row, (slot, prefill) in enumerate(zip(sizes, group, strict=True)):
         view = eager.cache.view(slot, slot + 1)
-        logits = lm.prefill(lm.embed(prefill.parts), prefill.start, view)
+        logits = lm.prefill(lm.embed(prefill.segments), prefill.start, view)
         slot_of = torch.tensor([slot])
         eager.tables.set(slot_of, [prefill.sequence])
         assert ids[row] == draw_plain(logits[None], slot_of, torch.ones_like(slot_of), eager.tables)

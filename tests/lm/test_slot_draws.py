@@ -18,7 +18,7 @@ from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.lm.generation import Generation, TokenLimits
 from cosyvoice_runtime.lm.sampling import NOT_FINITE, SamplingOptions
 from cosyvoice_runtime.lm.text_stream import TextStream
-from cosyvoice_runtime.lm.torch.slot_draws import SlotTables, Turn, draw_plain
+from cosyvoice_runtime.lm.torch.slot_draws import SlotTables, SlotWork, draw_plain
 from counted_draws import counted_draw
 from examples import examples
 
@@ -94,10 +94,10 @@ def tables_of(config: SpeechLMConfig, sequences: list[Generation], slots: int) -
 
 
 def draw_for(
-    tables: SlotTables, sequences: list[Generation], logits: Tensor, turn: Turn = Turn.DRAW
+    tables: SlotTables, sequences: list[Generation], logits: Tensor, work: SlotWork = SlotWork.DRAW
 ) -> list[int]:
     slots = torch.tensor([sequence.slot for sequence in sequences])
-    return draw_plain(logits, slots, torch.full_like(slots, turn), tables).tolist()
+    return draw_plain(logits, slots, torch.full_like(slots, work), tables).tolist()
 
 
 @given(st.lists(cases, min_size=1, max_size=5), st.integers(0, 10_000), st.booleans())
@@ -169,7 +169,7 @@ def test_what_is_drawn_after_the_end_changes_nothing(small, end):
     assert draw_for(tables, [sequence], logits) == [NOT_FINITE if end is None else end]
     before = [table.clone() for table in (tables.counts, tables.history, tables.tokens, tables.seen)]
     draw_for(tables, [sequence], torch.randn(1, small.speech_rows))
-    draw_for(tables, [sequence], torch.randn(1, small.speech_rows), Turn.FILL)
+    draw_for(tables, [sequence], torch.randn(1, small.speech_rows), SlotWork.FILL)
     for table, old in zip((tables.counts, tables.history, tables.tokens, tables.seen), before, strict=True):
         assert torch.equal(table, old)
     tables.set(torch.tensor([0]), [sequence])
@@ -181,8 +181,8 @@ def test_an_idle_slot_stays_as_it_is(small):
     sequences = [started(small, SamplingOptions(seed=seed), seed) for seed in range(2)]
     logits = torch.randn(2, small.speech_rows)
     tables, undisturbed = (tables_of(small, sequences, 2) for _ in range(2))
-    turns = torch.tensor([Turn.IDLE, Turn.DRAW])
-    draw_plain(torch.full_like(logits, torch.nan), torch.arange(2), turns, tables)
+    work = torch.tensor([SlotWork.IDLE, SlotWork.DRAW])
+    draw_plain(torch.full_like(logits, torch.nan), torch.arange(2), work, tables)
     assert draw_for(tables, sequences[:1], logits[:1]) == draw_for(undisturbed, sequences[:1], logits[:1])
 
 
@@ -192,7 +192,7 @@ def test_a_fill_marker_is_no_draw_and_counts_as_one(small):
     sequence = started(small, SamplingOptions(seed=9), stream=stream)
     tables = tables_of(small, [sequence], 1)
     nothing = torch.full((1, small.speech_rows), torch.nan)
-    assert draw_for(tables, [sequence], nothing, Turn.FILL) == [small.fill_id]
+    assert draw_for(tables, [sequence], nothing, SlotWork.FILL) == [small.fill_id]
     sequence.accept(small.fill_id)
     stream.push([1] * 5)
     stream.take()

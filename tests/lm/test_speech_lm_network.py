@@ -68,9 +68,9 @@ def test_prefill_in_parts_equals_one_prefill(lm: SpeechLM, first: int, second: i
 
 def test_token_fed_by_step_equals_token_in_prompt(lm: SpeechLM, config: SpeechLMConfig) -> None:
     prompt = Prompt([3, 1, 4], prompt_speech=[9, 2, 6])
-    whole = lm.prefill(lm.embed(prompt.parts()), 0, KVCache(config, 1, 9).view(0, 1))
+    whole = lm.prefill(lm.embed(prompt.segments()), 0, KVCache(config, 1, 9).view(0, 1))
     view = KVCache(config, 1, 9).view(0, 1)
-    lm.prefill(lm.embed(Prompt([3, 1, 4], prompt_speech=[9, 2]).parts()), 0, view)
+    lm.prefill(lm.embed(Prompt([3, 1, 4], prompt_speech=[9, 2]).segments()), 0, view)
     stepped = lm.decode_step(torch.tensor([6]), torch.tensor([7]), view, 9)[0]
     torch.testing.assert_close(stepped, whole, rtol=0, atol=1e-4)
 
@@ -119,8 +119,7 @@ def test_prompt_layout_is_sos_text_task_speech(lm: SpeechLM) -> None:
         table.weight for table in (lm.control_embedding, lm.text_embedding, lm.speech_embedding)
     )
     expected = torch.cat([control[:1], text[[7, 8]], control[1:], speech[[5]]])
-    assert torch.equal(lm.embed_prompt([7, 8], [5]), expected)
-    assert torch.equal(lm.embed(Prompt([8], [7], [5]).parts()), expected)
+    assert torch.equal(lm.embed(Prompt([8], [7], [5]).segments()), expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -128,7 +127,7 @@ def test_half_precision_stays_close(
     config: SpeechLMConfig, published: dict[str, torch.Tensor], lm: SpeechLM, dtype: torch.dtype
 ) -> None:
     half = SpeechLM.from_tensors(config, published, dtype=dtype)
-    parts = Prompt([3, 1, 4], prompt_speech=[9, 2, 6]).parts()
+    parts = Prompt([3, 1, 4], prompt_speech=[9, 2, 6]).segments()
     logits = []
     for model in (half, lm):
         view = KVCache(config, 1, 12, dtype=model.dtype).view(0, 1)

@@ -6,9 +6,9 @@ import torch
 from capture_fake import play_back
 from cosyvoice_runtime.gpu.cuda_graphs import CapturedGraph
 from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
+from cosyvoice_runtime.lm.torch.device_steps import CapturedPasses, GraphedSteps, batch_sizes, span_sizes
 from cosyvoice_runtime.lm.torch.kv_cache import KVCache
 from cosyvoice_runtime.lm.torch.slot_draws import SlotTables, draw_plain
-from cosyvoice_runtime.lm.torch.step_graphs import GraphedSteps, batch_sizes, span_sizes
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ class Halves:
         self.spans.append((len(tokens), span))
         return self.lm.decode_step(tokens, positions, view, span)
 
-    def work(self, batch, span):
+    def division(self, batch, span):
         return span > 256 if batch == 1 else 2
 
 
@@ -84,5 +84,5 @@ def test_another_step_is_captured_in_place_of_the_networks_own(lm, config):
         seen.append((len(tokens), len(positions), len(view.tables.read), span))
         return torch.zeros(len(tokens), config.speech_rows)
 
-    BatchDecoder(lm, 2, 300, capture=play_back, captured_step=step)
+    BatchDecoder(lm, 2, 300, capture=play_back, passes=CapturedPasses(step))
     assert seen == [(2, 2, 2, 300), (2, 2, 2, 256), (1, 1, 1, 300), (1, 1, 1, 256)]

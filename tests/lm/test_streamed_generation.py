@@ -13,7 +13,7 @@ from lm_utterances import TEXT, MakeDecoder, finish
 
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.lm.generation import FinishReason, Generation, TokenLimits
+from cosyvoice_runtime.lm.generation import FinishReason, Generation, Progress, TokenLimits
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.text_stream import StreamState, TextStream
@@ -26,7 +26,7 @@ def run_stream(
     decoder: BatchDecoder, pieces: list[list[int]], options: SamplingOptions, **prompt: Any
 ) -> Generation:
     """Push a piece when the utterance has waited for three steps."""
-    generation = decoder.add_stream(options, **prompt)
+    generation = decoder.add_open(Prompt((), **prompt), options)
     for piece in pieces:
         decoder.push_text(generation, piece)
         until_waiting(decoder, generation)
@@ -53,7 +53,7 @@ def endless(config: SpeechLMConfig, published: dict[str, torch.Tensor]) -> Speec
 def test_waiting_stream_does_not_hold_up_others(make: MakeDecoder, lm: SpeechLM) -> None:
     options = SamplingOptions(seed=1, max_tokens=20, min_tokens=20)
     decoder = make(lm, 2, 128)
-    waiting = decoder.add_stream(SamplingOptions(seed=2, max_tokens=60, min_tokens=20))
+    waiting = decoder.add_open(Prompt(()), SamplingOptions(seed=2, max_tokens=60, min_tokens=20))
     other = decoder.add(Prompt([4, 2]), options)
     while other.finish_reason is None:
         decoder.step()
@@ -77,7 +77,7 @@ def test_neighbours_do_not_change_a_stream(
     options = SamplingOptions(seed=seed, max_ratio=5.0)
     alone = run_stream(make(lm, 1, 256), pieces, options, **prompt)
     crowd = make(lm, 3, 256)
-    placeholder = crowd.add_stream()
+    placeholder = crowd.add_open(Prompt(()))
     for neighbour in range(2):
         crowd.add(Prompt(TEXT[:20]), SamplingOptions(seed=neighbour, min_tokens=200))
     crowd.cancel(placeholder)  # the stream's slot comes before theirs, so it idles in their batch
@@ -89,7 +89,7 @@ def test_less_than_a_block_of_text_equals_a_whole_prompt(make: MakeDecoder, lm: 
     """Without prompt speech there is nothing to interleave, so the layouts agree."""
     options = SamplingOptions(seed=5)
     decoder = make(lm, 2, 256)
-    streamed = decoder.add_stream(options)
+    streamed = decoder.add_open(Prompt(()), options)
     decoder.push_text(streamed, TEXT[:4])
     decoder.end_text(streamed)
     whole = decoder.add(Prompt(TEXT[:4]), options)
@@ -110,11 +110,11 @@ def test_speech_depends_on_the_text_and_not_on_when_it_came(
     options = SamplingOptions(seed=3, max_ratio=5.0)
     text = TEXT[: sum(size for size, _ in pieces) + 1]
     at_once, slowly = (make(lm, 1, 512) for _ in range(2))
-    expected = at_once.add_stream(options, **prompt)
+    expected = at_once.add_open(Prompt((), **prompt), options)
     at_once.push_text(expected, text)
     at_once.end_text(expected)
     until_waiting(at_once, expected)
-    generation = slowly.add_stream(options, **prompt)
+    generation = slowly.add_open(Prompt((), **prompt), options)
     for size, steps in pieces:
         slowly.push_text(generation, text[:size])
         text = text[size:]
@@ -132,7 +132,7 @@ def test_speech_lm_that_was_not_trained_on_it_takes_no_text_in_pieces(
     whole = SpeechLM.from_tensors(dataclasses.replace(config, mix_ratio=(0, 0)), published)
     decoder = make(whole, 1, 32)
     with pytest.raises(InvalidInput, match=r"mix_ratio: .* takes the text of a segment whole"):
-        decoder.add_stream()
+        decoder.add_open(Prompt(()))
     assert decoder.free_slots == 1
 
 
@@ -140,7 +140,7 @@ def test_block_is_limited_to_fifteen_tokens_and_the_end_to_the_ratio(
     make: MakeDecoder, endless: SpeechLM
 ) -> None:
     decoder = make(endless, 1, 512)
-    generation = decoder.add_stream(SamplingOptions(seed=0))
+    generation = decoder.add_open(Prompt(()), SamplingOptions(seed=0))
     decoder.push_text(generation, TEXT[:5])
     until_waiting(decoder, generation)
     assert generation.waiting
@@ -157,7 +157,7 @@ def test_fill_marker_may_be_drawn_within_a_block_but_no_stop(
     bias[-3:] += torch.tensor([300.0, 300.0, 200.0])
     impatient = SpeechLM.from_tensors(config, {**published, "llm_decoder.bias": bias})
     decoder = make(impatient, 1, 64)
-    generation = decoder.add_stream(SamplingOptions(seed=0))
+    generation = decoder.add_open(Prompt(()), SamplingOptions(seed=0))
     decoder.push_text(generation, TEXT[:5])
     assert [*decoder.step(), *decoder.step()] == []
     assert generation.waiting
@@ -166,29 +166,29 @@ def test_fill_marker_may_be_drawn_within_a_block_but_no_stop(
 def test_stream_that_waits_with_a_full_cache_can_only_end(make: MakeDecoder, endless: SpeechLM) -> None:
     full = 1 + 5 + 15
     decoder = make(endless, 2, full)
-    generation = decoder.add_stream(SamplingOptions(seed=0))
+    generation = decoder.add_open(Prompt(()), SamplingOptions(seed=0))
     decoder.push_text(generation, TEXT[:5])
     until_waiting(decoder, generation)
     neighbour = decoder.add(Prompt([4]), SamplingOptions(seed=1))
     until_waiting(decoder, neighbour)
     assert neighbour.finish_reason is FinishReason.LENGTH
     decoder.end_text(generation)
-    assert decoder.step() == [(generation, None, FinishReason.LENGTH)]
+    assert decoder.step() == [Progress(generation, [], FinishReason.LENGTH)]
     assert len(generation.tokens) == 15
 
 
 def test_text_without_room_in_the_cache_ends_with_length(make: MakeDecoder, lm: SpeechLM) -> None:
     decoder = make(lm, 1, 5)
-    generation = decoder.add_stream(SamplingOptions(seed=0))
+    generation = decoder.add_open(Prompt(()), SamplingOptions(seed=0))
     decoder.push_text(generation, TEXT[:9])
     decoder.end_text(generation)
-    assert decoder.step() == [(generation, None, FinishReason.LENGTH)]
+    assert decoder.step() == [Progress(generation, [], FinishReason.LENGTH)]
     assert decoder.free_slots == 1
 
 
 def test_cancelled_stream_frees_its_slot(make: MakeDecoder, lm: SpeechLM) -> None:
     decoder = make(lm, 1, 32)
-    generation = decoder.add_stream()
+    generation = decoder.add_open(Prompt(()))
     decoder.cancel(generation)
     decoder.push_text(generation, [1])
     assert decoder.free_slots == 1
@@ -197,14 +197,14 @@ def test_cancelled_stream_frees_its_slot(make: MakeDecoder, lm: SpeechLM) -> Non
 
 def test_stream_needs_text_before_its_end(make: MakeDecoder, lm: SpeechLM) -> None:
     decoder = make(lm, 1, 32)
-    generation = decoder.add_stream(prompt_text=[1, 2])
+    generation = decoder.add_open(Prompt((), [1, 2]))
     with pytest.raises(InvalidInput, match="at least one text token"):
         decoder.end_text(generation)
 
 
 def test_no_text_after_the_end(make: MakeDecoder, lm: SpeechLM) -> None:
     decoder = make(lm, 2, 32)
-    stream, whole = decoder.add_stream(), decoder.add(Prompt([1]))
+    stream, whole = decoder.add_open(Prompt(())), decoder.add(Prompt([1]))
     decoder.push_text(stream, [1])
     decoder.end_text(stream)
     for generation in (stream, whole):
@@ -214,7 +214,7 @@ def test_no_text_after_the_end(make: MakeDecoder, lm: SpeechLM) -> None:
 
 def test_bad_piece_is_named_and_the_stream_goes_on(make: MakeDecoder, lm: SpeechLM) -> None:
     decoder = make(lm, 1, 64)
-    generation = decoder.add_stream(SamplingOptions(seed=0, max_tokens=5))
+    generation = decoder.add_open(Prompt(()), SamplingOptions(seed=0, max_tokens=5))
     with pytest.raises(InvalidInput, match="text: "):
         decoder.push_text(generation, [1, 90])
     decoder.push_text(generation, [1])

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
-from cosyvoice_runtime.lm.prompt import PromptPart, Table
+from cosyvoice_runtime.lm.prompt import PromptSegment, Table
 from cosyvoice_runtime.lm.text_stream import StreamState, TextStream
 
 TEXT = list(range(100, 200))
 SPEECH = list(range(30))
 
 
-def flat(parts: list[PromptPart] | None) -> list[int | str]:
+def flat(parts: list[PromptSegment] | None) -> list[int | str]:
     """Ids in order; control ids by name."""
     assert parts is not None
     names = ("sos", "task")
@@ -90,37 +90,24 @@ def test_prompt_of_whole_blocks_is_followed_by_text(config: SpeechLMConfig) -> N
     assert speak(stream) == 15
 
 
-def test_upstream_speaks_right_after_a_prompt_of_whole_blocks(config: SpeechLMConfig) -> None:
-    stream = TextStream(config, TEXT[:5], SPEECH[:15], upstream_feeding=True)
-    stream.push(TEXT[5:7])
-    assert flat(stream.take()) == ["sos", *TEXT[:5], *SPEECH[:15]]
-    assert speak(stream) == 15
-
-
 def test_prompt_alone_does_not_start_speech(config: SpeechLMConfig) -> None:
     stream = TextStream(config, TEXT[:10], SPEECH[:20])
     assert not stream.ready
 
 
-def test_upstream_feeds_the_last_token_twice(config: SpeechLMConfig) -> None:
-    finals = []
-    for upstream_feeding in (False, True):
-        stream = TextStream(config, upstream_feeding=upstream_feeding)
-        stream.push(TEXT[:6])
-        stream.take()
-        speak(stream, token=33)
-        stream.end()
-        finals.append(flat(stream.take()))
-    assert finals == [[TEXT[5], "task"], [33, TEXT[5], "task"]]
+def test_final_text_is_fed_with_the_task(stream: TextStream) -> None:
+    stream.push(TEXT[:6])
+    stream.take()
+    speak(stream, token=33)
+    stream.end()
+    assert flat(stream.take()) == [TEXT[5], "task"]
 
 
-@pytest.mark.parametrize(("upstream_feeding", "rest"), [(False, SPEECH[15:30]), (True, [])])
-def test_text_that_ends_within_the_prompt(
-    config: SpeechLMConfig, upstream_feeding: bool, rest: list[int]
-) -> None:
-    stream = TextStream(config, TEXT[:6], SPEECH[:30], upstream_feeding)
+def test_text_that_ends_within_the_prompt(config: SpeechLMConfig) -> None:
+    stream = TextStream(config, TEXT[:6], SPEECH[:30])
     stream.push(TEXT[6:8])
     stream.end()
+    rest = SPEECH[15:30]
     assert flat(stream.take()) == ["sos", *TEXT[:5], *SPEECH[:15], *TEXT[5:8], "task", *rest]
 
 
@@ -142,7 +129,7 @@ def test_everything_is_fed_once_and_in_order(
     text = list(range(100, 100 + num_prompt_text + sum(pieces)))
     speech = list(range(num_prompt_speech))
     stream = TextStream(config, text[:num_prompt_text], speech)
-    fed: list[PromptPart] = []
+    fed: list[PromptSegment] = []
     at = num_prompt_text
     for size in pieces:
         stream.push(text[at : at + size])

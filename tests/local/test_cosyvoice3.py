@@ -135,7 +135,7 @@ def test_an_added_instruction_is_what_a_client_would_have_sent(synthesizer, reco
     def laid_out(front_end, text, voice, **options):
         request = SpeechRequest(text, voice, **options)
         return [
-            [(part.table, list(part.ids)) for part in prompt.parts()]
+            [(part.table, list(part.ids)) for part in prompt.segments()]
             for prompt in lm_prompts(request, front_end, synthesizer.tokenizer)
         ]
 

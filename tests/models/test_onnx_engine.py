@@ -16,8 +16,10 @@ from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.engine.runtimes.torch_runtime import load_token2wav
-from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM, generate
+from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.lm.onnx.export import export_lm
+from cosyvoice_runtime.lm.torch.decoder import generate
+from cosyvoice_runtime.lm.torch.network import SpeechLM
 from cosyvoice_runtime.onnx.session import EstimatorFormats
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
 from cosyvoice_runtime.supervisor import Server
@@ -71,7 +73,7 @@ def test_requests_side_by_side_draw_the_librarys_tokens(server, tiny_checkpoint,
     ]
     for seed, (prompt, stream) in enumerate(zip(PROMPTS, streams, strict=True)):
         options = SamplingOptions(seed=seed, min_tokens=10, max_tokens=40)
-        expected = [vocabulary.speech_offset + token for token in generate(lm, prompt, options)]
+        expected = [vocabulary.speech_offset + token for token in generate(lm, prompt, options)[0]]
         assert stream.read().ids == expected
         stream.close()
 

@@ -17,7 +17,9 @@ from cosyvoice_client import SpeechRequest
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
-from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM, generate
+from cosyvoice_runtime.lm import Prompt, SamplingOptions
+from cosyvoice_runtime.lm.torch.decoder import generate
+from cosyvoice_runtime.lm.torch.network import SpeechLM
 from cosyvoice_runtime.voice.extractors import SpeakerEncoder, SpeechTokenizer
 
 REQUEST = SpeechRequest(TEXT, voice="default", seed=1)
@@ -44,7 +46,7 @@ def test_speech_lm_answers_through_its_door_as_the_library_generates(server, tin
     at = SimpleNamespace(grpc_url=server.grpc_url)
     answer = TokenStream(at, ids, **inputs, sampling_strategy="greedy", streaming=True).read()
     options = SamplingOptions(strategy="greedy", min_tokens=20, max_tokens=60)
-    expected = list(generate(lm, Prompt(text=range(5, 12)), options))
+    expected, _ = generate(lm, Prompt(text=range(5, 12)), options)
     assert answer.ids == [vocabulary.speech_offset + token for token in expected]
     assert answer.finish_reasons[-1] in ("stop", "length")
 

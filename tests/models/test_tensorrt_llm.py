@@ -14,7 +14,9 @@ from tritonclient.utils import InferenceServerException
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary, tokenizer_length
-from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM, generate
+from cosyvoice_runtime.lm import Prompt, SamplingOptions
+from cosyvoice_runtime.lm.torch.decoder import generate
+from cosyvoice_runtime.lm.torch.network import SpeechLM
 from cosyvoice_runtime.supervisor import Server
 
 MOST_TOKENS = 20_000
@@ -89,7 +91,7 @@ def expect(lm: SpeechLM, vocabulary: MergedVocabulary) -> Callable[..., list[int
 
     def expect(prompt: Prompt, **options) -> list[int]:
         return [
-            vocabulary.speech_offset + token for token in generate(lm, prompt, SamplingOptions(**options))
+            vocabulary.speech_offset + token for token in generate(lm, prompt, SamplingOptions(**options))[0]
         ]
 
     return expect

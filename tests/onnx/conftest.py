@@ -12,10 +12,10 @@ import torch
 
 from cosyvoice_runtime.checkpoint.config_lm import OneTableSpeechLMConfig, SpeechLMConfig
 from cosyvoice_runtime.checkpoint.schema import llm_schema
-from cosyvoice_runtime.lm import SpeechLM
 from cosyvoice_runtime.lm.onnx.export import FloatArrays, write_lm
 from cosyvoice_runtime.lm.onnx.files import LmFiles
 from cosyvoice_runtime.lm.onnx.speech_lm import OnnxSpeechLM
+from cosyvoice_runtime.lm.torch.network import SpeechLM
 
 CONFIG = SpeechLMConfig(
     hidden_size=96,

@@ -14,26 +14,19 @@ from cosyvoice_runtime.checkpoint.as_torch import all_as_torch
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.tensors import TEXT_TABLE
 from cosyvoice_runtime.errors import CosyVoiceError
-from cosyvoice_runtime.lm import (
-    BatchDecoder,
-    FinishReason,
-    Generation,
-    KVCache,
-    Prompt,
-    RunningBatch,
-    SamplingOptions,
-    SpeechLM,
-    generate_all,
-)
+from cosyvoice_runtime.lm import FinishReason, Generation, Prompt, RunningBatch, SamplingOptions
 from cosyvoice_runtime.lm.generation import TokenLimits
 from cosyvoice_runtime.lm.onnx import export as lm_export
 from cosyvoice_runtime.lm.onnx.export import BLOCK, MIDDLE, FloatArrays, quantised, write_lm
 from cosyvoice_runtime.lm.onnx.files import BLOCKS, ROWS, LmFiles
 from cosyvoice_runtime.lm.onnx.speech_lm import OnnxCachedLM, OnnxKVCache, OnnxSpeechLM
 from cosyvoice_runtime.lm.prefills import Prefill
-from cosyvoice_runtime.lm.prompt import TASK, PromptPart, Table
+from cosyvoice_runtime.lm.prompt import TASK, PromptSegment, Table
 from cosyvoice_runtime.lm.running_batch import CachedNetwork, HostSteps
 from cosyvoice_runtime.lm.torch.cached_lm import CachedLM
+from cosyvoice_runtime.lm.torch.decoder import BatchDecoder, generate
+from cosyvoice_runtime.lm.torch.kv_cache import KVCache
+from cosyvoice_runtime.lm.torch.network import SpeechLM
 
 MAX_LEN = 64
 SLOTS = 5
@@ -50,7 +43,7 @@ INT8_ERROR = {"random": {BLOCKS: 0.1, ROWS: 0.1}, "trained": {BLOCKS: 0.02, ROWS
 DEMO_VOICE = Path(__file__).parents[2] / "demo_voice"
 
 
-def prefill(config: SpeechLMConfig, slot: int, parts: Sequence[PromptPart], start: int = 0) -> Prefill:
+def prefill(config: SpeechLMConfig, slot: int, parts: Sequence[PromptSegment], start: int = 0) -> Prefill:
     sequence = Generation(config, SamplingOptions(), (), TokenLimits(0, 1))
     sequence.slot = slot
     return Prefill(sequence, parts, start)
@@ -71,7 +64,7 @@ class Pair:
             OnnxCachedLM(onnx_lm, self.caches[1]),
         )
 
-    def prefill(self, slot: int, parts: Sequence[PromptPart]) -> float:
+    def prefill(self, slot: int, parts: Sequence[PromptSegment]) -> float:
         start = int(self.caches[0].lengths[slot])
         return self._error(
             *(each.prefill([prefill(self.config, slot, parts, start)]) for each in self.networks)
@@ -93,7 +86,7 @@ def root_mean_square(wanted: torch.Tensor, found: np.ndarray) -> float:
 
 def speak_through(pair: Pair) -> list[float]:
     """Errors of prompts of unequal lengths, of steps of all of them, and of some with others idle."""
-    errors = [pair.prefill(slot, prompt.parts()) for slot, prompt in enumerate(PROMPTS)]
+    errors = [pair.prefill(slot, prompt.segments()) for slot, prompt in enumerate(PROMPTS)]
     for step in range(4):
         errors.append(pair.decode(range(len(PROMPTS)), [step, 69, 7, 30 + step]))
     for step in range(4):
@@ -110,10 +103,10 @@ def test_logits_equal_torch(lm, onnx_lm):
 def test_text_between_speech_equals_torch(lm, onnx_lm):
     """Parts that follow what is in the cache already, some of them empty."""
     pair = Pair(lm, onnx_lm)
-    pair.prefill(1, PROMPTS[1].parts())
+    pair.prefill(1, PROMPTS[1].segments())
     pair.decode([1], [4])
-    empty = PromptPart(Table.TEXT, [])
-    assert pair.prefill(1, [empty, PromptPart(Table.TEXT, [7, 8, 9]), TASK]) < 1e-5
+    empty = PromptSegment(Table.TEXT, [])
+    assert pair.prefill(1, [empty, PromptSegment(Table.TEXT, [7, 8, 9]), TASK]) < 1e-5
     assert pair.decode([1], [5]) < 1e-5
     assert list(pair.caches[0].lengths) == list(pair.caches[1].lengths)
 
@@ -121,8 +114,8 @@ def test_text_between_speech_equals_torch(lm, onnx_lm):
 @torch.inference_mode()
 def test_slot_is_used_to_its_end(lm, onnx_lm):
     pair = Pair(lm, onnx_lm)
-    pair.prefill(0, [PromptPart(Table.SPEECH, list(range(60)))])
-    pair.prefill(1, PROMPTS[0].parts())
+    pair.prefill(0, [PromptSegment(Table.SPEECH, list(range(60)))])
+    pair.prefill(1, PROMPTS[0].segments())
     assert max(pair.decode([0, 1], [step, step]) for step in range(4)) < 1e-5
     assert pair.caches[1].lengths[0] == MAX_LEN
     assert pair.decode([1], [9]) < 1e-5  # beside one that has no next position
@@ -139,11 +132,11 @@ def test_weights_in_8_bits_stay_within_the_bound(lm, open_onnx, weight_format):
 @torch.inference_mode()
 def test_prompts_are_in_float32_where_a_second_copy_is_small(lm, open_onnx, monkeypatch, weight_format):
     pair = Pair(lm, open_onnx(weight_format))
-    assert pair.prefill(0, PROMPTS[2].parts()) < 1e-5
+    assert pair.prefill(0, PROMPTS[2].segments()) < 1e-5
     monkeypatch.setattr(lm_export, "PROMPT_BYTES", 0)
     large = open_onnx(weight_format)
     assert large.prompt_session is large.session
-    error = Pair(lm, large, root_mean_square).prefill(0, PROMPTS[2].parts())
+    error = Pair(lm, large, root_mean_square).prefill(0, PROMPTS[2].segments())
     assert 1e-5 < error < INT8_ERROR["random"][weight_format]
 
 
@@ -157,7 +150,7 @@ def test_neighbours_change_no_logit_of_rows_in_8_bits(open_onnx, monkeypatch):
     for slots in ([0], [0, 1, 2]):
         for slot in slots:
             cache.lengths[slot] = 0
-            network.prefill([prefill(onnx_lm.config, slot, PROMPTS[slot].parts())])
+            network.prefill([prefill(onnx_lm.config, slot, PROMPTS[slot].segments())])
         logits.append(network.decode(slots, [7] * len(slots))[0])
     np.testing.assert_allclose(*logits, rtol=0, atol=1e-5 * np.abs(logits[0]).max())
 
@@ -170,9 +163,9 @@ def test_weights_of_the_demo_voice_in_8_bits_stay_within_its_bound(tmp_path, wei
     lm, files = SpeechLM.from_tensors(config, all_as_torch(tensors)), LmFiles(tmp_path)
     write_lm(config, FloatArrays(tensors), files, weight_format)
     prompt = Prompt(list(range(300, 320)))
-    spoken, _ = generate_all(lm, prompt, SamplingOptions(seed=2, min_tokens=40, max_tokens=40))
+    spoken, _ = generate(lm, prompt, SamplingOptions(seed=2, min_tokens=40, max_tokens=40))
     pair = Pair(lm, OnnxSpeechLM(config, files, threads=1), root_mean_square)
-    errors = [pair.prefill(0, prompt.parts()), *(pair.decode([0], [token]) for token in spoken)]
+    errors = [pair.prefill(0, prompt.segments()), *(pair.decode([0], [token]) for token in spoken)]
     assert max(errors) < INT8_ERROR["trained"][weight_format]
 
 
@@ -245,7 +238,7 @@ def test_text_in_pieces_is_spoken_as_by_torch(lm, onnx_lm):
     spoken = []
     for batch in (batch_of(onnx_lm), BatchDecoder(lm, SLOTS, MAX_LEN)):
         neighbour = batch.add(Prompt([1, 2]), SamplingOptions(seed=8, min_tokens=20, max_tokens=20))
-        stream = batch.add_stream(SamplingOptions(seed=4, ceiling=30), [7, 8], [1, 2, 3])
+        stream = batch.add_open(Prompt((), [7, 8], [1, 2, 3]), SamplingOptions(seed=4, ceiling=30))
         for ids in ([1, 2, 3, 4], [5, 6, 7, 8, 9], [10]):
             batch.push_text(stream, ids)
             while not stream.waiting and stream.finish_reason is None:

@@ -28,8 +28,9 @@ def state_of(case: Case) -> SamplerState:
 def test_draw_equals_reference(case: Case) -> None:
     probs, _ = sampling.top_candidates(case["logp"][None].numpy(), SamplingOptions().top_k)
     assert int(nucleus_sizes(probs, [state_of(case)])[0]) == case.settings["nucleus_size"]
-    assert sampling.sample(case["logp"].numpy(), state_of(case)) == case.settings["result"]
-    assert cached_lm.sample(case["logp"], state_of(case)) == case.settings["result"]
+    logits = case["logp"][None]
+    assert sampling.sample_batch(logits.numpy(), [state_of(case)]) == [case.settings["result"]]
+    assert cached_lm.sample_batch(logits, [state_of(case)]) == [case.settings["result"]]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

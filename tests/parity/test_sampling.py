@@ -37,8 +37,9 @@ def test_repeat_is_recognised(case: goldens.Case) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_draw_equals_reference(case: goldens.Case) -> None:
-    assert sampling.sample(case["logp"].numpy(), state_of(case)) == case.settings["result"]
-    assert cached_lm.sample(case["logp"], state_of(case)) == case.settings["result"]
+    logits = case["logp"][None]
+    assert sampling.sample_batch(logits.numpy(), [state_of(case)]) == [case.settings["result"]]
+    assert cached_lm.sample_batch(logits, [state_of(case)]) == [case.settings["result"]]
 
 
 def test_batch_of_all_cases_draws_every_result() -> None:

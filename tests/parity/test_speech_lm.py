@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 
 import goldens
@@ -11,9 +11,9 @@ import torch
 from goldens import Compare
 
 from cosyvoice_runtime.lm.generation import FinishReason
-from cosyvoice_runtime.lm.prompt import Prompt, PromptPart, Table, num_positions
+from cosyvoice_runtime.lm.prompt import Prompt, PromptSegment, Table, num_positions
 from cosyvoice_runtime.lm.sampling import SamplingOptions
-from cosyvoice_runtime.lm.text_stream import TextStream
+from cosyvoice_runtime.lm.text_stream import StreamState, TextStream
 from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
 from cosyvoice_runtime.lm.torch.kv_cache import KVCache
 from cosyvoice_runtime.lm.torch.speech_decoder import SpeechDecoder, load_speech_lm
@@ -47,7 +47,7 @@ def prompt_of(case: goldens.Case) -> Prompt:
 
 
 def needed_len(case: goldens.Case) -> int:
-    return num_positions(prompt_of(case).parts()) + case.settings["max_len"]
+    return num_positions(prompt_of(case).segments()) + case.settings["max_len"]
 
 
 def options_of(case: goldens.Case) -> SamplingOptions:
@@ -75,7 +75,7 @@ def teacher_forced(lm: SpeechDecoder, embeddings: torch.Tensor, tokens: list[int
 @pytest.mark.parametrize("case", GREEDY, ids=str)
 def test_prompt_hidden_states_and_logits(case: goldens.Case, compare: Compare) -> None:
     lm, prompt = speech_lm(case.family), prompt_of(case)
-    embeddings = lm.embed(prompt.parts())
+    embeddings = lm.embed(prompt.segments())
     compare("lm_input", embeddings[None], case["lm_input"], PROMPT_TOLERANCE[case.family])
     length = len(embeddings)
     view = KVCache(lm.config, 1, length).view(0, 1)
@@ -105,7 +105,7 @@ def test_padding_changes_no_encoded_text(compare: Compare) -> None:
 def test_log_probabilities_of_every_step(case: goldens.Case, compare: Compare) -> None:
     lm, expected = speech_lm(case.family), case["logp"]
     fed = ids(case, "tokens")[: len(expected) - 1]
-    logp = teacher_forced(lm, lm.embed(prompt_of(case).parts()), fed).log_softmax(-1)
+    logp = teacher_forced(lm, lm.embed(prompt_of(case).segments()), fed).log_softmax(-1)
     compare("logp", logp, expected, TOLERANCE)
 
 
@@ -131,7 +131,7 @@ def test_tokens_of_all_cases_decoded_together(family: goldens.Goldens) -> None:
     assert [g.tokens for g in generations] == [ids(case, "tokens") for case in cases]
 
 
-def next_feed(stream: TextStream, pieces: Iterator[torch.Tensor]) -> list[PromptPart]:
+def next_feed(stream: TextStream, pieces: Iterator[torch.Tensor]) -> list[PromptSegment]:
     """The reference reads one piece whenever it waits."""
     feed = None
     while feed is None:
@@ -142,6 +142,36 @@ def next_feed(stream: TextStream, pieces: Iterator[torch.Tensor]) -> list[Prompt
             stream.push(piece.tolist())
         feed = stream.take()
     return feed
+
+
+class UpstreamStream(TextStream):
+    """The published feeding, where it departs from its own layout.
+
+    All text that is left when it ends is fed at once; what was fed last before a fill marker is fed again
+    with the final text; a prompt that ends with a full block, or that has a lead and no speech, is not
+    followed by text before speech is drawn; prompt speech for which text never came is dropped.
+    """
+
+    last_fed: Sequence[PromptSegment] = ()
+
+    def accept(self, token: int) -> None:
+        super().accept(token)
+        if token != self._fill_id:
+            self.last_fed = [PromptSegment(Table.SPEECH, (token,))]
+
+    def _opens_with_speech(self) -> bool:
+        return not self._prompt_speech and len(self._opening) > 1
+
+    def _has_block(self) -> bool:
+        return not self.ended and super()._has_block()
+
+    def _final_segments(self) -> list[PromptSegment]:
+        self._prompt_speech.clear()
+        return [*self.last_fed, *super()._final_segments()]
+
+    def _start(self, state: StreamState, segments: list[PromptSegment]) -> list[PromptSegment]:
+        self.last_fed = super()._start(state, segments)
+        return self.last_fed
 
 
 def parted(case: goldens.Case) -> tuple[list[int], list[int]]:
@@ -155,13 +185,11 @@ def stream_text(case: goldens.Case) -> tuple[torch.Tensor, list[int]]:
     """Embeddings fed [T, hidden] and tokens, with the recorded run's sampler: the best speech code."""
     lm = speech_lm(case.family)
     lead, prompt_text = parted(case)
-    stream = TextStream(
-        lm.config, prompt_text, ids(case, "prompt_speech_token"), upstream_feeding=True, lead_text=lead
-    )
+    stream = UpstreamStream(lm.config, prompt_text, ids(case, "prompt_speech_token"), lead)
     pieces = iter(torch.split(case["text"].flatten(), case.settings["pieces"]))
     view = KVCache(lm.config, 1, len(case["fed"]) + 1).view(0, 1)
     fed, tokens, start = [], [], 0
-    feed: list[PromptPart] | None = None
+    feed: list[PromptSegment] | None = None
     while feed or len(tokens) < case.settings["n_yielded"]:
         fed.append(lm.embed(feed or next_feed(stream, pieces)))
         logits = lm.prefill(fed[-1], start, view)
@@ -172,7 +200,7 @@ def stream_text(case: goldens.Case) -> tuple[torch.Tensor, list[int]]:
         elif len(tokens) < case.settings["n_yielded"]:
             tokens.append(int(logits[: lm.config.speech_tokens].argmax()))
             stream.accept(tokens[-1])
-            feed = [PromptPart(Table.SPEECH, tokens[-1:])]
+            feed = [PromptSegment(Table.SPEECH, tokens[-1:])]
     return torch.cat(fed), tokens
 
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cosyvoice_runtime.lm.engines.vllm import startup
+from cosyvoice_runtime.lm.engines.vllm import engine
 from cosyvoice_runtime.preflight import checks
 from cosyvoice_runtime.preflight.__main__ import main
 from cosyvoice_runtime.preflight.vllm import USED
@@ -72,7 +72,7 @@ def test_symbol_that_is_gone_fails(report, monkeypatch):
 
 def test_every_argument_of_the_engine_is_looked_for(tiny_checkpoint):
     settings = Settings.read(["device=cuda", f"checkpoint_dir={tiny_checkpoint}"]).resolved(Machine(4, True))
-    config = startup.load_config(tiny_checkpoint).speech_lm
-    passed = startup.engine_args(settings.tensorrt_llm, config, 2**36)
+    config = engine.load_config(tiny_checkpoint).speech_lm
+    passed = engine.engine_args(settings.tensorrt_llm, config, 2**36)
     [listed] = [symbol.parameters for symbol in USED if symbol.name == "EngineArgs"]
     assert set(listed.split()) == passed.keys()

@@ -15,7 +15,7 @@ from cosyvoice_runtime.audio.audio import check_speed
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families.tokens import END_OF_PROMPT
 from cosyvoice_runtime.lm.generation import FinishReason
-from cosyvoice_runtime.lm.prompt import Prompt, parted
+from cosyvoice_runtime.lm.prompt import Prompt, split_after
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.text import (
     TextFrontEnd,
@@ -184,5 +184,5 @@ def prompt_layout(
 def _prompt(
     text: TextPrompt, marker: int | None, speech: Sequence[int] = (), speaker: Sequence[float] = ()
 ) -> Prompt:
-    lead, prompt_text = parted(text.prompt_ids, marker)
+    lead, prompt_text = split_after(text.prompt_ids, marker)
     return Prompt(text.target_ids, prompt_text, speech, lead, speaker)

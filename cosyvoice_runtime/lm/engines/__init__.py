@@ -1,1 +1,1 @@
-"""What runs the speech LM: one folder for each engine, with all that belongs to it."""
+"""Engines of the speech LM."""

@@ -1,17 +1,17 @@
-"""What the scheduler asks of an engine, the choice of one, and what several engines share."""
+"""The interface of engines for the scheduler, the choice of one, and checks that several engines share."""
 
 from __future__ import annotations
 
 import importlib
 import os
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Protocol
 
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
-from cosyvoice_runtime.lm import FinishReason, Generation, Prompt, RunningBatch, SamplingOptions
+from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.lm.cache import CachePool
+from cosyvoice_runtime.lm.generation import Progress
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 from cosyvoice_runtime.settings.machine import check_at_start
 from cosyvoice_runtime.settings.served_family import require_runs
@@ -20,7 +20,7 @@ ENGINES = {
     "torch": "cosyvoice_runtime.lm.engines.torch",
     "onnx": "cosyvoice_runtime.lm.engines.onnx",
     "tensorrt_llm": "cosyvoice_runtime.lm.engines.tensorrt_llm.prepare",
-    "vllm": "cosyvoice_runtime.lm.engines.vllm.startup",
+    "vllm": "cosyvoice_runtime.lm.engines.vllm.engine",
 }
 """Modules with a function ``prepare(settings) -> OpenEngine``, imported when chosen."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -30,23 +30,6 @@ TAKE_OPEN_TEXT = ("torch", "onnx")
 
 class EngineError(CosyVoiceError):
     """The engine broke down; the requests it was working on are lost."""
-
-
-@dataclass(slots=True)  # one for each token: a NamedTuple takes twice as long
-class Progress:
-    """What a step brought to one utterance.
-
-    Attributes:
-        handle: as `LmEngine.add` returned it.
-        tokens: new speech tokens.
-        finish_reason: set once, with the last tokens; the slot is free then.
-        error: what went wrong with this utterance alone, if the reason is ``error``.
-    """
-
-    handle: Hashable
-    tokens: Sequence[int]
-    finish_reason: FinishReason | None = None
-    error: CosyVoiceError | None = None
 
 
 class LmEngine(Protocol):
@@ -79,7 +62,7 @@ class TextEngine(LmEngine, Protocol):
     """An engine that also takes the text of an utterance in pieces, while it speaks."""
 
     def add_open(self, prompt: Prompt, options: SamplingOptions) -> Hashable:
-        """As `add`, for an utterance whose text is still to come; the prompt's own text is empty."""
+        """Take a slot for an utterance whose text is still to come; the prompt's own text is empty."""
 
     def push_text(self, handle: Hashable, ids: Sequence[int]) -> None:
         """Add text to an utterance that runs."""
@@ -112,48 +95,6 @@ def prepare_engine(settings: TensorrtLlmSettings, shared: SharedGpu | None = Non
     return open_engine
 
 
-class BatchEngine:
-    """`RunningBatch` as a `TextEngine`; its `Generation` objects are the handles.
-
-    Args:
-        prefill_batch: see `LmEngine`.
-    """
-
-    def __init__(self, batch: RunningBatch, prefill_batch: int) -> None:
-        self.slots = batch.free_slots
-        self.prefill_batch = prefill_batch
-        self._batch = batch
-
-    def add(self, prompt: Prompt, options: SamplingOptions) -> Generation:
-        return self._batch.add(prompt, options)
-
-    def add_open(self, prompt: Prompt, options: SamplingOptions) -> Generation:
-        return self._batch.add_stream(
-            options, prompt.prompt_text, prompt.prompt_speech, lead_text=prompt.lead_text
-        )
-
-    def push_text(self, handle: Hashable, ids: Sequence[int]) -> None:
-        self._batch.push_text(cast(Generation, handle), ids)
-
-    def end_text(self, handle: Hashable) -> None:
-        self._batch.end_text(cast(Generation, handle))
-
-    def waits_for_text(self, handle: Hashable) -> bool:
-        return cast(Generation, handle).waiting
-
-    def step(self) -> list[Progress]:
-        return [
-            Progress(generation, [] if token is None else [token], reason, generation.error)
-            for generation, token, reason in self._batch.step()
-        ]
-
-    def cancel(self, handle: Hashable) -> None:
-        self._batch.cancel(cast(Generation, handle))
-
-    def close(self) -> None:
-        del self._batch
-
-
 def see_only(device: str, engine: str) -> None:
     """Hide every GPU but the one that ``device`` names (``cuda`` or ``cuda:N``) from this process.
 
@@ -173,7 +114,7 @@ def see_only(device: str, engine: str) -> None:
     if kind != "cuda":
         raise InvalidInput("tensorrt_llm.device", device, f"engine {engine} needs cuda or cuda:N")
     index, listed = int(number or 0), os.environ.get(VISIBLE)
-    names = [str(place) for place in range(index + 1)] if listed is None else listed.split(",")
+    names = [str(number) for number in range(index + 1)] if listed is None else listed.split(",")
     if index >= len(names):
         raise InvalidInput("tensorrt_llm.device", device, f"{VISIBLE} is {listed}")
     if index and torch.cuda.is_initialized():
@@ -216,7 +157,7 @@ def shared_pool(settings: TensorrtLlmSettings, steps_read_pages: bool) -> CacheP
     """
     if _holds_all(settings) and not steps_read_pages:
         return None
-    if _holds_all(settings):  # more than that nobody could take
+    if _holds_all(settings):  # more could not be taken
         longest = CachePool.of(settings.max_sequence_tokens)
         return longest._replace(pages=settings.max_slots * longest.pages)
     return CachePool.of(settings.kv_cache_tokens)

@@ -6,9 +6,10 @@ import logging
 from functools import partial
 
 from cosyvoice_runtime.checkpoint.sections import load_config
-from cosyvoice_runtime.lm.engines.engine import BatchEngine, OpenEngine, check_cache_room
+from cosyvoice_runtime.lm.engines.engine import OpenEngine, check_cache_room
 from cosyvoice_runtime.lm.onnx.files import require_lm
-from cosyvoice_runtime.lm.onnx.speech_lm import PREFILL_BATCH, OnnxSpeechLM, open_batch
+from cosyvoice_runtime.lm.onnx.speech_lm import OnnxSpeechLM, open_batch
+from cosyvoice_runtime.lm.running_batch import RunningBatch
 from cosyvoice_runtime.onnx.cpu_features import tell_cpu
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 
@@ -16,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
-    """See `engine.prepare_engine`.
+    """Open the graphs; see `engine.prepare_engine`.
 
     Raises:
         EngineFileError: ``engine_dir`` holds no graph, or a damaged one, or one of another checkpoint or
@@ -36,9 +37,9 @@ def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
     return partial(_open, lm, settings.max_slots, settings.max_sequence_tokens)
 
 
-def _open(lm: OnnxSpeechLM, slots: int, max_len: int) -> BatchEngine:
+def _open(lm: OnnxSpeechLM, slots: int, max_len: int) -> RunningBatch:
     batch = open_batch(lm, slots, max_len)
     logger.info(
         "engine onnx: %d slots of %d positions, %.0f MiB of cache", slots, max_len, batch.cache_bytes / 2**20
     )
-    return BatchEngine(batch, PREFILL_BATCH)
+    return batch

@@ -39,10 +39,9 @@ def _version(name: str) -> str:
 
 
 def require_vllm() -> None:
-    """
-    Raises:
-        InvalidInput: vLLM is not installed, or another release of it. Its Python interfaces change with
-            every release, so another one would fail late or draw differently.
+    """Raise `InvalidInput` if vLLM is not installed in the release that is needed.
+
+    Its Python interfaces change with every release, so another one would fail late or draw differently.
     """
     try:
         found = version("vllm")

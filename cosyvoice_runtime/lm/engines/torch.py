@@ -12,6 +12,7 @@ import torch
 
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.gpu.cuda_graphs import (
     CaptureOnParts,
     CudaGraphCapture,
@@ -19,23 +20,26 @@ from cosyvoice_runtime.gpu.cuda_graphs import (
     attend_unplanned,
     give_back,
 )
-from cosyvoice_runtime.gpu.kernels.choice import fused_chosen
+from cosyvoice_runtime.gpu.kernels.choice import (
+    LEAST_DEPTH,
+    fused_chosen,
+    machine_obstacle,
+    triton_obstacle,
+)
 from cosyvoice_runtime.gpu.partitions.partition import GpuParts
 from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
-from cosyvoice_runtime.lm import BatchDecoder, SpeechLM
 from cosyvoice_runtime.lm.cache import CachePool, CacheUse
 from cosyvoice_runtime.lm.engines.engine import (
-    BatchEngine,
     OpenEngine,
-    Progress,
     check_shared_room,
     shared_pool,
 )
-from cosyvoice_runtime.lm.kernels.choice import draw_obstacle, step_obstacle
-from cosyvoice_runtime.lm.torch.prefill_graphs import LogitsPrefill
+from cosyvoice_runtime.lm.generation import Progress
+from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
+from cosyvoice_runtime.lm.torch.device_steps import PLAIN_PASSES, CapturedPasses
+from cosyvoice_runtime.lm.torch.network import SpeechLM
 from cosyvoice_runtime.lm.torch.slot_draws import DrawSlots, draw_plain
 from cosyvoice_runtime.lm.torch.speech_decoder import SpeechDecoder, load_speech_lm
-from cosyvoice_runtime.lm.torch.step_graphs import LogitsStep
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 
@@ -46,12 +50,16 @@ FUSED_HELP = (
     "Whether fused kernels take the speech LM's steps and captured prompts: 1, or 0 for plain modules."
 )
 NOT_CAPTURED = "steps are not captured"
+DRAWN_FROM = (8, 0)
+"""Compute capability from which the Triton language supports GPUs."""
+ROWS_OF_A_PROGRAM = 32
+"""Most rows of a layer that one program of the speech LM's kernels computes."""
 GPU_PREFILL_BATCH = 16
 """Prompts in one pass: 16 of usual length take three times as long as one."""
 
 
 class StepStreams:
-    """One step's work follows the other's, whichever stream they go into.
+    """Streams of a GPU that steps go into; each step follows the one before, whichever stream that had.
 
     Args:
         shared: the GPU, if token2wav computes on it in this process.
@@ -61,7 +69,7 @@ class StepStreams:
         self._device, self._shared = device, shared
         parts = None if shared is None else shared.parts
         of_parts = [] if parts is None else [part.stream for part in parts.all_for_steps]
-        # Of its own: in one process token2wav's thread works on the same GPU.
+        # Steps have a stream of their own: in one process token2wav's thread works on the same GPU.
         self._streams = [torch.cuda.Stream(device), *of_parts]
         self._last = 0
         self._captured: CaptureOnParts | None = None
@@ -99,7 +107,7 @@ class StepStreams:
 
 
 class CacheMetrics:
-    """Called with a cache's use after each step, by one thread; told anew, counters go on."""
+    """Metrics of a cache, called with its use after each step, by one thread."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._pages = metrics.gauge("cosyvoice_lm_cache_pages", "Pages of the speech LM's cache.")
@@ -116,7 +124,7 @@ class CacheMetrics:
         self._told = CacheUse(0, 0, 0, 0, 0)
 
     def opened(self) -> None:
-        """A new cache counts from 0."""
+        """Let the counters go on with a new cache, which counts from 0."""
         self._told = self._told._replace(evictions=0, recomputed=0)
 
     def __call__(self, use: CacheUse) -> None:
@@ -130,18 +138,15 @@ class CacheMetrics:
         self._recomputed.add(use.recomputed - told.recomputed)
 
 
-class TorchEngine(BatchEngine):
-    """`BatchDecoder` as an engine.
+class TorchEngine(BatchDecoder):
+    """A decoder whose steps go into the streams of a GPU, and that tells what its cache holds.
 
     Args:
-        graphs: on a GPU, replay captured steps.
-        step: what is captured, if not the network's own step.
-        draw: draws after captured passes over prompts.
-        step_draw: draws in captured steps; None takes ``draw``.
+        graphs: whether a GPU replays captured steps.
+        passes: the computations that are captured.
         shared: the GPU, if token2wav computes on it in this process.
         pool: pages that all utterances share, if they do.
-        watch: told what of the cache is in use.
-        prefill: what is captured of prompts, if not the network's own pass.
+        watch: called with the use of the cache.
     """
 
     def __init__(
@@ -150,37 +155,21 @@ class TorchEngine(BatchEngine):
         slots: int,
         max_len: int,
         graphs: bool = True,
-        step: LogitsStep | None = None,
-        draw: DrawSlots = draw_plain,
-        step_draw: DrawSlots | None = None,
+        passes: CapturedPasses = PLAIN_PASSES,
         shared: SharedGpu | None = None,
         pool: CachePool | None = None,
         watch: CacheMetrics | None = None,
-        prefill: LogitsPrefill | None = None,
     ) -> None:
         on_gpu = lm.device.type == "cuda"
         self._streams = StepStreams(lm.device, shared) if on_gpu else None
-        prefill_batch = GPU_PREFILL_BATCH if on_gpu else 1
+        self._watch = watch
         capture: GraphCapture | None = None
         if self._streams is not None and graphs:
             capture = self._streams.capture(CudaGraphCapture(lm.device))
         started = time.monotonic()
-        decoder = BatchDecoder(
-            lm,
-            slots,
-            max_len,
-            capture=capture,
-            prefill_batch=prefill_batch,
-            captured_step=step,
-            draw=draw,
-            step_draw=step_draw,
-            pool=pool,
-            captured_prefill=prefill,
-        )
-        self._decoder, self._watch = decoder, watch
+        super().__init__(lm, slots, max_len, capture, GPU_PREFILL_BATCH if on_gpu else 1, passes, pool)
         if watch is not None:
             watch.opened()
-        super().__init__(decoder, prefill_batch)
         if on_gpu:
             # Before steps on another stream than this thread's; token2wav plans with what is free.
             give_back(lm.device)
@@ -189,12 +178,12 @@ class TorchEngine(BatchEngine):
             slots,
             max_len,
             "" if pool is None else f" at most, which share {pool.pages} pages of {pool.page}",
-            decoder.cache_bytes / 2**20,
+            self.cache_bytes / 2**20,
             "eager steps, draws on the host"
             if capture is None
             else f"{'steps and prompts' if isinstance(lm, SpeechLM) else 'steps'} captured in "
             f"{time.monotonic() - started:.1f} s, "
-            f"draws in {'plain operations' if draw is draw_plain else 'one kernel'} among them",
+            f"draws in {'plain operations' if passes.draw is draw_plain else 'one kernel'} among them",
         )
 
     def step(self) -> list[Progress]:
@@ -210,52 +199,59 @@ class TorchEngine(BatchEngine):
     def close(self) -> None:
         if self._streams is not None:
             self._streams.close()  # steps under way write into memory that is free after this
-        del self._decoder
         super().close()
 
     def _tell(self) -> None:
         if self._watch is not None:
-            self._watch(self._decoder.cache_use)
+            self._watch(self.cache_use)
 
 
 def prepare(settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> OpenEngine:
-    """See `engine.prepare_engine`."""
+    """Load the network and the kernels; see `engine.prepare_engine`."""
     attend_unplanned()
     config = load_config(settings.checkpoint_dir)
     check_shared_room(settings, config.speech_lm.max_positions)
     tensors = load_tensors(Layout(settings.checkpoint_dir), "llm", config)
-    dtype = getattr(torch, settings.dtype)
-    lm = load_speech_lm(config.speech_lm, tensors, settings.device, dtype)
-    step, prefill = _fused_passes(lm, settings, None if shared is None else shared.parts)
-    Metrics(settings.name).gauge("cosyvoice_lm_fused_kernels", FUSED_HELP).set(step is not None)
-    size = settings.max_slots, settings.max_sequence_tokens
-    draw = draw_plain if settings.kernels == "plain" else _draw_in_graphs(lm.device)
-    step_draw = None if step is None or draw is draw_plain else _draw_behind_fused_step()
-    pool = shared_pool(settings, steps_read_pages=step is not None)
-    watch = CacheMetrics(Metrics(settings.name))
+    lm = load_speech_lm(config.speech_lm, tensors, settings.device, getattr(torch, settings.dtype))
+    passes = _captured_passes(lm, settings, None if shared is None else shared.parts)
+    fused = passes.step is not None
+    metrics = Metrics(settings.name)
+    metrics.gauge("cosyvoice_lm_fused_kernels", FUSED_HELP).set(fused)
     return partial(
-        TorchEngine, lm, *size, settings.cuda_graphs, step, draw, step_draw, shared, pool, watch, prefill
+        TorchEngine,
+        lm,
+        settings.max_slots,
+        settings.max_sequence_tokens,
+        settings.cuda_graphs,
+        passes,
+        shared,
+        shared_pool(settings, steps_read_pages=fused),
+        CacheMetrics(metrics),
     )
 
 
-def _fused_passes(
+def _captured_passes(
     lm: SpeechDecoder, settings: TensorrtLlmSettings, parts: GpuParts | None
-) -> tuple[LogitsStep, LogitsPrefill] | tuple[None, None]:
-    """Steps and prompts; none where the plain modules take them."""
+) -> CapturedPasses:
+    """Fused kernels where they run and are chosen, else plain operations."""
+    draw = draw_plain if settings.kernels == "plain" else _draw_in_graphs(lm.device)
     obstacle = step_obstacle(lm.device, lm.dtype, lm.config) if settings.cuda_graphs else NOT_CAPTURED
     chosen = fused_chosen(settings.kernels, "the speech LM's steps and prompts", lm.device, obstacle)
     if not chosen or not isinstance(lm, SpeechLM):
-        return None, None
-    # define Triton kernels, which only the CUDA build of torch brings
-    from cosyvoice_runtime.lm.kernels.fused_prefill import FusedPrefill
+        return CapturedPasses(draw=draw, step_draw=draw)
+    # These modules define Triton kernels, which only the CUDA build of torch brings.
     from cosyvoice_runtime.lm.kernels.fused_step import FusedStep
+    from cosyvoice_runtime.lm.kernels.prefill import FusedPrefill
+    from cosyvoice_runtime.lm.kernels.slot_draw import chained_slot_draw
 
     max_len, of_steps = settings.max_sequence_tokens, () if parts is None else parts.all_for_steps
-    return FusedStep(lm, max_len, chained=True, parts=of_steps), FusedPrefill(lm, max_len)
+    step = FusedStep(lm, max_len, chained=True, parts=of_steps)
+    step_draw = draw_plain if draw is draw_plain else chained_slot_draw
+    return CapturedPasses(step, FusedPrefill(lm, max_len), draw, step_draw)
 
 
 def _draw_in_graphs(device: torch.device) -> DrawSlots:
-    """The kernel where it runs, or its plain twin."""
+    """Draw with the kernel where it runs, else with plain operations."""
     obstacle = draw_obstacle(device)
     if obstacle is not None:
         logger.info("the speech LM's tokens are drawn by plain operations: %s", obstacle)
@@ -265,7 +261,26 @@ def _draw_in_graphs(device: torch.device) -> DrawSlots:
     return slot_draw
 
 
-def _draw_behind_fused_step() -> DrawSlots:
-    from cosyvoice_runtime.lm.kernels.slot_draw import chained_slot_draw
+def step_obstacle(device: torch.device, dtype: torch.dtype, config: SpeechLMConfig) -> str | None:
+    """Why the fused kernels cannot take the speech LM's steps and prompts; None if they can."""
+    if not config.rotary:
+        return "they rotate positions, and this speech LM attends by distance"
+    obstacle = machine_obstacle(device, dtype, torch.bfloat16)
+    if obstacle is not None:
+        return obstacle
+    if config.head_dim & (config.head_dim - 1) or config.head_dim < LEAST_DEPTH:
+        return f"a head of the speech LM has {config.head_dim} values: no power of two, or too few"
+    for name in ("hidden_size", "intermediate_size"):
+        size = getattr(config, name)
+        if size % ROWS_OF_A_PROGRAM:
+            return f"the speech LM's {name} is {size}, no multiple of {ROWS_OF_A_PROGRAM}"
+    return None
 
-    return chained_slot_draw
+
+def draw_obstacle(device: torch.device) -> str | None:
+    """Why the kernel cannot draw the speech LM's tokens; None if it can."""
+    if device.type != "cuda":
+        return f"it needs an NVIDIA GPU, not {device.type}"
+    if torch.cuda.get_device_capability(device) < DRAWN_FROM:
+        return "the GPU's compute capability is below {}.{}".format(*DRAWN_FROM)
+    return triton_obstacle()

@@ -12,10 +12,11 @@ from cosyvoice_runtime.lm.torch.kv_cache import PageTables
 
 @dataclass(frozen=True, eq=False)
 class LayerPages:
-    """
+    """One layer of the cache, and the pages of a pass's slots.
+
     Attributes:
         keys, values: ``[pages, kv_heads, positions of a page, D]`` of the cache.
-        tables: of the slots, ``[B, W]``.
+        tables: pages of the slots, ``[B, W]``.
     """
 
     keys: Tensor
@@ -27,29 +28,21 @@ class LayerPages:
         """Positions of a page."""
         return self.keys.shape[2]
 
-    def gathered(self) -> tuple[Tensor, Tensor]:
-        """Keys and values float32 ``[B, kv_heads, W * positions of a page, D]``, for the kernels' twins."""
-        pages = self.tables.read.long()
-        keys, values = (
-            part[pages].float().transpose(1, 2).flatten(2, 3) for part in (self.keys, self.values)
-        )
-        return keys, values
-
 
 @dataclass(frozen=True, eq=False)
 class CacheLayer(LayerPages):
-    """One layer of the S slots that a step feeds, and where in them.
+    """One layer of the S slots that a step feeds, and the positions that are fed.
 
     Attributes:
-        positions: ``[S]`` int64, of the token that is fed.
+        positions: ``[S]`` int64, position of the token that is fed.
     """
 
     positions: Tensor
 
 
 @dataclass(frozen=True, eq=False)
-class PromptPlaces(LayerPages):
-    """One layer of the slots that prompts are fed to, and where in them.
+class PromptPages(LayerPages):
+    """One layer of the slots that prompts are fed to, and the positions that are fed.
 
     Attributes:
         starts: ``[B]`` int64, position of each prompt's first code; they may lie apart, as lengths may.

@@ -1,9 +1,12 @@
-"""Kernels of prompts between the products: embedding, residual, rotation, attention and gate."""
+"""Prompts of the speech LM: products of the libraries, and fused kernels for all that lies between them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
+import torch
+import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -11,7 +14,15 @@ from torch import Tensor
 from cosyvoice_runtime.flow.kernels.paged_attention import softmax_add
 from cosyvoice_runtime.gpu.kernels.arithmetic import LOG2_E, silu
 from cosyvoice_runtime.gpu.kernels.launch import cdiv, launched, next_power_of_2
-from cosyvoice_runtime.lm.kernels.layer_pages import PromptPlaces, RotaryTable
+from cosyvoice_runtime.lm.kernels.layer_pages import PromptPages, RotaryTable
+from cosyvoice_runtime.lm.torch.kv_cache import CacheView
+from cosyvoice_runtime.lm.torch.network import (
+    CachedAttention,
+    DecoderLayer,
+    GatedMLP,
+    SpeechLM,
+    attend_from_start,
+)
 
 WARPS = 4
 """Warps of a program, which takes all channels of a position, columns of a gate, or queries of a head."""
@@ -74,10 +85,11 @@ def _prefill_embed(
 def prefill_embed(
     codes: Tensor, tables: CodeTables, gain: Tensor, epsilon: float, x: Tensor, normed: Tensor
 ) -> None:
-    """
+    """Begin the residual with embeddings.
+
     Args:
         codes: ``[B, T]`` int64, `prompt_codes`; rows may be further apart.
-        gain: ``[C]`` of the norm that comes next.
+        gain: ``[C]`` weight of the norm that comes next.
         x: float32 ``[B * T, C]`` the residual, written.
         normed: ``[B * T, C]``, written, in the type of products.
     """
@@ -104,10 +116,11 @@ def _prefill_residual(
 
 
 def prefill_residual(product: Tensor, gain: Tensor, epsilon: float, x: Tensor, normed: Tensor) -> None:
-    """
+    """Add a product to the residual.
+
     Args:
         product: ``[N, C]``, added to the residual.
-        gain: ``[C]`` of the norm that comes next.
+        gain: ``[C]`` weight of the norm that comes next.
         x: float32 ``[N, C]`` the residual, updated.
         normed: ``[N, C]``, written, in the type of products.
     """
@@ -161,24 +174,24 @@ def _prefill_heads(
             tl.store(values + place + HALF, second.to(values.dtype.element_ty), mask=fed[:, None])
 
 
-def prefill_heads(packed: Tensor, bias: Tensor, rotation: RotaryTable, places: PromptPlaces) -> None:
-    """Of padding, nothing is written to the cache.
+def prefill_heads(packed: Tensor, bias: Tensor, rotation: RotaryTable, pages: PromptPages) -> None:
+    """Rotate queries and keys, and write the cache; nothing of padding is written.
 
     Args:
         packed: ``[B, T, H + 2 kv_heads, D]``, queries, keys and values of every position, changed.
         bias: ``[(H + 2 kv_heads) * D]``.
         rotation: of ``max_len`` positions at least.
-        places: written.
+        pages: written.
     """
     batch, positions, heads, head_dim = packed.shape
-    kv_heads = places.keys.shape[1]
-    written = places.tables.written
+    kv_heads = pages.keys.shape[1]
+    written = pages.tables.written
     _prefill_heads[(heads, cdiv(positions, ROWS), batch)](
-        packed, bias, rotation.cosines, rotation.sines, places.starts, places.lengths, written,
-        places.keys, places.values,
-        positions, places.max_len, places.starts.stride(0), places.lengths.stride(0), written.stride(0),
-        places.keys.stride(0), places.keys.stride(1),
-        heads - 2 * kv_heads, kv_heads, head_dim, places.page, ROWS, num_warps=HEADS_WARPS,
+        packed, bias, rotation.cosines, rotation.sines, pages.starts, pages.lengths, written,
+        pages.keys, pages.values,
+        positions, pages.max_len, pages.starts.stride(0), pages.lengths.stride(0), written.stride(0),
+        pages.keys.stride(0), pages.keys.stride(1),
+        heads - 2 * kv_heads, kv_heads, head_dim, pages.page, ROWS, num_warps=HEADS_WARPS,
     )  # fmt: skip
 
 
@@ -199,7 +212,7 @@ def _prefill_attention(
     q = tl.load(packed + row * WIDTH + head * HEAD_DIM + d[None, :], mask=inside, other=0.0)
     start = tl.load(starts + b * starts_stride).to(tl.int32)
     length = tl.load(lengths + b * lengths_stride).to(tl.int32)
-    # Nothing is read where nothing is fed; what padding sees instead, nobody needs.
+    # Nothing is read where nothing is fed; what padding sees instead is not used.
     end = tl.minimum(start + tl.minimum(length, first + ROWS), max_len)
     pages += b * table_width
     keys += head // (HEADS // KV_HEADS) * head_stride
@@ -223,22 +236,22 @@ def _prefill_attention(
     tl.store(at, mean.to(mixed.dtype.element_ty), mask=inside)
 
 
-def prefill_attention(packed: Tensor, places: PromptPlaces, mixed: Tensor) -> None:
+def prefill_attention(packed: Tensor, pages: PromptPages, mixed: Tensor) -> None:
     """Every position sees those before it in the cache, and itself; what padding gives means nothing.
 
     Args:
         packed: ``[B, T, H + 2 kv_heads, D]``, of which queries are read, in the cache's type.
-        places: hold the keys and values of the positions that are fed, too.
+        pages: hold the keys and values of the positions that are fed, too.
         mixed: ``[B, T, H, D]``, written.
     """
     batch, positions, heads, head_dim = packed.shape
-    kv_heads, table = places.keys.shape[1], places.tables.read
+    kv_heads, table = pages.keys.shape[1], pages.tables.read
     heads -= 2 * kv_heads
     _prefill_attention[(heads, cdiv(positions, ROWS), batch)](
-        packed, places.starts, places.lengths, table, places.keys, places.values, mixed,
-        positions, places.max_len, places.starts.stride(0), places.lengths.stride(0), table.stride(0),
-        places.keys.stride(0), places.keys.stride(1),
-        heads, kv_heads, head_dim, places.page, head_dim**-0.5 * LOG2_E, ROWS, KEYS, num_warps=WARPS,
+        packed, pages.starts, pages.lengths, table, pages.keys, pages.values, mixed,
+        positions, pages.max_len, pages.starts.stride(0), pages.lengths.stride(0), table.stride(0),
+        pages.keys.stride(0), pages.keys.stride(1),
+        heads, kv_heads, head_dim, pages.page, head_dim**-0.5 * LOG2_E, ROWS, KEYS, num_warps=WARPS,
     )  # fmt: skip
 
 
@@ -256,10 +269,104 @@ def _prefill_gated(gate_up, inner, INNER: tl.constexpr, COLUMNS: tl.constexpr):
 
 
 def prefill_gated(gate_up: Tensor, inner: Tensor) -> None:
-    """
-    Args:
-        gate_up: ``[N, 2 * I]``, the gate first.
-        inner: ``[N, I]``, written.
-    """
+    """Gate ``[N, 2 * I]``, the gate first, into ``inner [N, I]``."""
     rows, size = inner.shape
     _prefill_gated[(cdiv(size, COLUMNS), rows)](gate_up, inner, size, COLUMNS, num_warps=WARPS)
+
+
+@dataclass(frozen=True, eq=False)
+class NormedResidual:
+    """A residual of N positions, and its norm for the product that comes next.
+
+    Attributes:
+        x: float32 ``[N, C]``.
+        normed: ``[N, C]`` in the type of products.
+    """
+
+    x: Tensor
+    normed: Tensor
+
+    @classmethod
+    def empty(cls, rows: int, lm: SpeechLM) -> NormedResidual:
+        x = torch.empty(rows, lm.config.hidden_size, device=lm.device)
+        return cls(x, torch.empty_like(x, dtype=lm.dtype))
+
+    def take(self, product: Tensor, gain: Tensor, epsilon: float) -> None:
+        """Add a product ``[N, C]``; ``gain`` is the weight of the norm that comes next."""
+        prefill_residual(product, gain, epsilon, self.x, self.normed)
+
+    def rows(self, which: Tensor) -> NormedResidual:
+        """Some rows alone, whose norm is to come."""
+        x = self.x[which]
+        return NormedResidual(x, torch.empty_like(x, dtype=self.normed.dtype))
+
+
+class FusedPrefill:
+    """Computes what :meth:`SpeechLM.prefill_codes` computes, on the same cache, with the network's weights.
+
+    The last bits differ from the plain way: the residual, norms and rotation stay float32 throughout. Nothing
+    is written to the cache for padding. The last layer takes each prompt's last position alone, once its keys
+    and values are written.
+
+    Args:
+        max_len: most positions of a slot.
+
+    Attributes:
+        spanless: texts are read as far as each sequence has come, whatever the span.
+    """
+
+    spanless = True
+
+    def __init__(self, lm: SpeechLM, max_len: int) -> None:
+        config = lm.config
+        self._lm = lm
+        self._layers = cast("list[DecoderLayer]", list(lm.layers))
+        norms = [layer.attention_norm for layer in self._layers]
+        self._gains = [norm.weight for norm in (*norms, lm.norm)]
+        self._rotation = RotaryTable.of(max_len, config.head_dim, config.rope_theta, lm.device)
+        self._tables = CodeTables(
+            lm.text_embedding.weight, lm.control_embedding.weight, lm.speech_embedding.weight
+        )
+
+    @torch.no_grad()
+    def __call__(
+        self, codes: Tensor, lengths: Tensor, starts: Tensor, cache: CacheView, span: int | None
+    ) -> Tensor:
+        """Compute logits as :meth:`SpeechLM.prefill_codes`."""
+        batch, positions = codes.shape
+        epsilon = self._lm.config.rms_norm_eps
+        residual = NormedResidual.empty(batch * positions, self._lm)
+        prefill_embed(codes, self._tables, self._gains[0], epsilon, residual.x, residual.normed)
+        last = torch.arange(0, batch * positions, positions, device=codes.device) + lengths - 1
+        for index, layer in enumerate(self._layers):
+            data, following = cache.data[index], self._gains[index + 1]
+            pages = PromptPages(data[0], data[1], cache.tables, starts, lengths, cache.max_len)
+            mixed = self._attended(layer.attention, residual.normed, pages, span)
+            if index == len(self._layers) - 1:
+                mixed, residual = mixed[last], residual.rows(last)
+            residual.take(F.linear(mixed, layer.attention.output.weight), layer.mlp_norm.weight, epsilon)
+            residual.take(_fed_forward(layer.mlp, residual.normed), following, epsilon)
+        return self._lm.logits(residual.normed)
+
+    def _attended(
+        self, attention: CachedAttention, normed: Tensor, pages: PromptPages, span: int | None
+    ) -> Tensor:
+        """``[B * T, H * D]`` of values mixed, from the norm ``[B * T, C]`` of the residual."""
+        batch, heads, kv_heads = len(pages.starts), attention.heads, attention.kv_heads
+        product = F.linear(normed, attention.qkv.weight)
+        packed = product.view(batch, -1, heads + 2 * kv_heads, attention.head_dim)
+        prefill_heads(packed, attention.qkv.bias, self._rotation, pages)
+        if span is None:
+            mixed = attend_from_start(*packed.split([heads, kv_heads, kv_heads], dim=2))
+        else:
+            mixed = torch.empty_like(packed[:, :, :heads], memory_format=torch.contiguous_format)
+            prefill_attention(packed, pages, mixed)
+        return mixed.reshape(len(normed), -1)
+
+
+def _fed_forward(mlp: GatedMLP, normed: Tensor) -> Tensor:
+    """``[N, C]``."""
+    gate_up = F.linear(normed, mlp.gate_up.weight)
+    inner = gate_up.new_empty(len(normed), gate_up.shape[1] // 2)
+    prefill_gated(gate_up, inner)
+    return F.linear(inner, mlp.down.weight)

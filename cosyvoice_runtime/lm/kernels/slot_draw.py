@@ -1,6 +1,6 @@
 """The draw of one id for each slot of a step, one program a slot.
 
-Its plain twin is :func:`cosyvoice_runtime.lm.torch.slot_draws.draw_plain`. Nothing is sorted: whoever wins
+Its plain twin is :func:`cosyvoice_runtime.lm.torch.slot_draws.draw_plain`. Nothing is sorted: the winner of
 the race among all ids is the draw, if it is a candidate; else the race is held again among the ids above it,
 with the same times. So the last winner is the one of a race among the candidates alone.
 """
@@ -17,7 +17,7 @@ from torch import Tensor
 from cosyvoice_runtime.gpu.kernels.arithmetic import LATE, NOT_CHAINED, wait_for_previous
 from cosyvoice_runtime.gpu.kernels.launch import launched, next_power_of_2
 from cosyvoice_runtime.lm.sampling import NOT_FINITE, Barred
-from cosyvoice_runtime.lm.torch.slot_draws import WHOLE_MASS, Count, Factor, SlotTables, Turn
+from cosyvoice_runtime.lm.torch.slot_draws import WHOLE_MASS, Count, Factor, SlotTables, SlotWork
 
 WARPS = 16
 COLUMNS, FACTORS = tl.constexpr(len(Count)), tl.constexpr(len(Factor))
@@ -25,8 +25,8 @@ COLUMNS, FACTORS = tl.constexpr(len(Count)), tl.constexpr(len(Factor))
     tl.constexpr(int(column)) for column in Count
 )
 TOP_P, TEMPERATURE, PENALTY = (tl.constexpr(int(column)) for column in Factor)
-DRAW = tl.constexpr(int(Turn.DRAW))
-IDLE = tl.constexpr(int(Turn.IDLE))
+DRAW = tl.constexpr(int(SlotWork.DRAW))
+IDLE = tl.constexpr(int(SlotWork.IDLE))
 FIRST_STOP, ALL_STOPS = tl.constexpr(int(Barred.FIRST)), tl.constexpr(int(Barred.ALL))
 ALL_BUT_FILL = tl.constexpr(int(Barred.ALL_BUT_FILL))
 BROKEN = tl.constexpr(NOT_FINITE)
@@ -118,7 +118,7 @@ def _winner(x, total, log_clocks, counts, factors, ids, ROWS: tl.constexpr):
 
 @triton.jit
 def _occurrences(winner, history, counts, draws, remembered):
-    """How often the winner is among the last ids."""
+    """Number of times that the winner is among the last ids."""
     recent = tl.minimum(draws, tl.load(counts + WINDOW))
     found = tl.full([], 0, tl.int32)
     for start in range(0, recent, LOOK_BACK):
@@ -147,17 +147,17 @@ def _drawn_id(
 
 
 @launched
-@triton.jit(do_not_specialize=["remembered"], do_not_specialize_on_alignment=["turns"])
+@triton.jit(do_not_specialize=["remembered"], do_not_specialize_on_alignment=["work"])
 def _slot_draw(
-    logits, slots, turns, counts, factors, tokens, history, seen, drawn, remembered,
+    logits, slots, work, counts, factors, tokens, history, seen, drawn, remembered,
     ROWS: tl.constexpr, SPEECH: tl.constexpr, FILL: tl.constexpr, BLOCK: tl.constexpr,
     CHAINED: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     slot = tl.load(slots + row)
-    turn = tl.load(turns + row)
+    task = tl.load(work + row)
     counts += slot * COLUMNS
-    if (turn == IDLE) | (tl.load(counts + LIVE) == 0):
+    if (task == IDLE) | (tl.load(counts + LIVE) == 0):
         wait_for_previous(CHAINED)
         return
     history += slot * remembered
@@ -166,7 +166,7 @@ def _slot_draw(
     id_ = tl.full([], FILL, tl.int32)
     log_clocks = _log_clocks(tl.load(counts + SEED), draws, 0, BLOCK)
     wait_for_previous(CHAINED)
-    if turn == DRAW:
+    if task == DRAW:
         id_ = _drawn_id(
             logits + row * ROWS, log_clocks, seen, factors + slot * FACTORS, counts, history,
             draws, remembered, ROWS, SPEECH, FILL, BLOCK,
@@ -184,9 +184,9 @@ def _slot_draw(
 
 
 def slot_draw(
-    logits: Tensor, slots: Tensor, turns: Tensor, tables: SlotTables, chained: int = NOT_CHAINED
+    logits: Tensor, slots: Tensor, work: Tensor, tables: SlotTables, chained: int = NOT_CHAINED
 ) -> Tensor:
-    """As :class:`cosyvoice_runtime.lm.torch.slot_draws.DrawSlots`; the logits' rows lie behind each other.
+    """Draw as `slot_draws.DrawSlots` says; the logits' rows lie behind each other.
 
     Args:
         chained: the draw starts while the kernel before it ends, which makes the logits and must not touch
@@ -196,7 +196,7 @@ def slot_draw(
     drawn = torch.empty_like(slots)
     with torch.cuda.device_of(logits):
         _slot_draw[(len(slots),)](
-            logits.contiguous(), slots, turns, tables.counts, tables.factors, tables.tokens, tables.history,
+            logits.contiguous(), slots, work, tables.counts, tables.factors, tables.tokens, tables.history,
             tables.seen, drawn, tables.history.shape[1],
             rows, tables.speech_tokens, tables.fill_id, next_power_of_2(rows), chained,
             num_warps=WARPS, launch_pdl=chained > 0,
@@ -205,4 +205,4 @@ def slot_draw(
 
 
 chained_slot_draw = partial(slot_draw, chained=LATE)
-"""For logits of :class:`cosyvoice_runtime.lm.kernels.fused_step.FusedStep`, whose last kernel is chained."""
+"""The draw after `fused_step.FusedStep`, whose last kernel is chained."""

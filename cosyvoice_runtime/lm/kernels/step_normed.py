@@ -107,7 +107,8 @@ def step_qkv(
     tile: StepTile,
     chained: int = NOT_CHAINED,
 ) -> None:
-    """
+    """Write queries, and keys and values to the cache.
+
     Args:
         weight, bias: ``[(H + 2 kv_heads) * D, C]`` and float32 ``[(H + 2 kv_heads) * D]``.
         queries: ``[S, H * D]``, written; scaled for a softmax in powers of two.
@@ -164,7 +165,8 @@ def _step_gated(
 def step_gated(
     scaled: Scaled, weight: Tensor, epsilon: float, inner: Tensor, tile: StepTile, chained: int = NOT_CHAINED
 ) -> None:
-    """
+    """Write the gated feed-forward.
+
     Args:
         weight: ``[2 * I, C]``, the gate's rows first.
         inner: ``[S, I]``, written; `SHRINK` times its size.
@@ -220,7 +222,8 @@ def step_head(
     tile: StepTile,
     chained: int = NOT_CHAINED,
 ) -> None:
-    """
+    """Write the logits.
+
     Args:
         weight, bias: ``[V, C]`` and float32 ``[V]``.
         logits: float32 ``[S, V]``, written.

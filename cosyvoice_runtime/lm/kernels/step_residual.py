@@ -17,7 +17,7 @@ from cosyvoice_runtime.gpu.kernels.arithmetic import (
 )
 from cosyvoice_runtime.gpu.kernels.launch import cdiv, launched, next_power_of_2
 from cosyvoice_runtime.lm.kernels.step_rows import (
-    CROWD,
+    TENSOR_CORES_FROM,
     added_up,
     held,
     load_inputs,
@@ -49,19 +49,9 @@ class Scaled:
 
     @classmethod
     def empty(cls, residual: Tensor, dtype: torch.dtype, part: int) -> Scaled:
-        """Memory for a residual ``[S, C]`` in parts of so many channels."""
+        """Memory for a residual ``[S, C]`` in groups of so many channels."""
         batch, channels = residual.shape
         return cls(torch.empty_like(residual, dtype=dtype), residual.new_empty(batch, channels // part))
-
-    def normed(self, epsilon: float) -> Tensor:
-        """float32 ``[S, C]``."""
-        mean = self.squares.sum(dim=1, keepdim=True) / self.values.shape[1]
-        return self.values.float() / SHRINK * torch.rsqrt(mean + epsilon)
-
-    def take(self, residual: Tensor, gain: Tensor) -> None:
-        """Take a residual ``[S, C]``, as the kernels do."""
-        self.values.copy_(residual * gain * SHRINK)
-        self.squares.copy_(residual.square().unflatten(1, (self.squares.shape[1], -1)).sum(dim=2))
 
 
 @triton.jit
@@ -117,7 +107,7 @@ def _joined(
     mixed, shares, s, inside, batch,
     WIDTH: tl.constexpr, HEADS: tl.constexpr, PARTS: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
 ):  # fmt: skip
-    """``[GROUPS, S, D]``: the parts of every head, each by its share; a group is a head."""
+    """``[GROUPS, S, D]``: the splits of every head, each by its share; a group is a head."""
     head = tl.arange(0, GROUPS)
     known = inside[None, :] & (head < HEADS)[:, None]
     at = shares + s[None, :] * HEADS + head[:, None]
@@ -141,7 +131,7 @@ def _joined_products(
     WIDTH: tl.constexpr, HEADS: tl.constexpr, PARTS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
     PIECE: tl.constexpr, GROUPS: tl.constexpr,
 ):  # fmt: skip
-    """Products ``[S, N]`` of joined parts and one piece of the weight; of one sequence, or of a crowd."""
+    """Products ``[S, N]`` of joined splits and one piece of the weight; of one sequence, or of many."""
     a = _joined(mixed, shares, s, inside, batch, WIDTH, HEADS, PARTS, PIECE, GROUPS)
     sums = product(a.to(mixed.dtype.element_ty), row, no_sums(COLUMNS, ROWS, PIECE, GROUPS), COLUMNS)
     return added_up(sums, COLUMNS)
@@ -154,7 +144,7 @@ def _joined_held(
     PIECE: tl.constexpr, GROUPS: tl.constexpr,
 ):  # fmt: skip
     """Joined products for any number of sequences, as :func:`held`."""
-    if COLUMNS == 1 or COLUMNS >= CROWD:
+    if COLUMNS == 1 or COLUMNS >= TENSOR_CORES_FROM:
         found = _joined_products(
             mixed, shares, row, s, inside, batch, WIDTH, HEADS, PARTS, ROWS, COLUMNS, PIECE, GROUPS
         )
@@ -214,8 +204,8 @@ def step_residual(
     """``x += joined inputs @ weight.T / SHRINK``.
 
     Args:
-        inputs: ``[parts, S, K]``; ``shares``: float32 ``[parts, S, H]``, log2 of each part's share for each
-            head; not read where there is one part.
+        inputs: ``[splits, S, K]``.
+        shares: float32 ``[splits, S, H]``, log2 of each split's share; not read where there is one split.
         weight: ``[C, K]``.
         gain: float32 ``[C]`` of the norm that comes next.
         x, scaled: float32 ``[S, C]`` the residual, and itself for the norm; written. ``C / parts`` of
@@ -225,7 +215,7 @@ def step_residual(
     channels, heads = x.shape[1], shares.shape[-1]
     piece, groups = tile.piece, tile.groups
     if parts > 1:
-        assert not tile.stages, "streamed inputs are of one part"
+        assert not tile.stages, "streamed inputs have one split"
         groups = next_power_of_2(heads)
         piece = groups * (width // heads)
     ahead = min(tile.ahead, cdiv(width, piece))

@@ -2,9 +2,9 @@
 
 Held: a program has some rows of the weight in registers before it may read what the kernel before wrote:
 reading weights takes most of a step's time, and depends on nothing. A row's width is read in pieces, and a
-piece in groups, whose products are added at the end: groups are what warps share. Fewer than `CROWD`
-sequences, a power of two, are multiplied one after another, to the bits of each alone with as many groups and
-pieces: tensor cores take as long for one of them as for so many.
+piece in groups, whose products are added at the end: groups are what warps share. Fewer sequences than
+`TENSOR_CORES_FROM`, a power of two, are multiplied one after another, to the bits of each alone with as many
+groups and pieces: tensor cores take as long for one of them as for so many.
 
 Streamed: pieces of the weight and of the inputs pass through shared memory, some of them ahead of the tensor
 cores. A program takes more rows for all sequences at once, so that fewer programs read the inputs again: that
@@ -18,7 +18,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-CROWD = tl.constexpr(16)
+TENSOR_CORES_FROM = tl.constexpr(16)
 """Sequences of a program from which on tensor cores multiply."""
 
 
@@ -101,7 +101,7 @@ def held(
 
     ``AHEAD`` pieces of the weight are in ``rows``; the others are loaded on the way.
     """
-    if COLUMNS == 1 or COLUMNS >= CROWD:
+    if COLUMNS == 1 or COLUMNS >= TENSOR_CORES_FROM:
         found = _held(weight, n, rows, inputs, s, inside, WIDTH, ROWS, COLUMNS, PIECE, GROUPS, AHEAD)
     else:
         found = tl.zeros([COLUMNS, ROWS], tl.float32)
@@ -118,7 +118,7 @@ def _held(
     WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
     PIECE: tl.constexpr, GROUPS: tl.constexpr, AHEAD: tl.constexpr,
 ):  # fmt: skip
-    """Products of one sequence, or of `CROWD` and more."""
+    """Products of one sequence, or of `TENSOR_CORES_FROM` and more."""
     PIECES: tl.constexpr = (WIDTH + PIECE - 1) // PIECE
     a = load_inputs(inputs, s, inside, 0, WIDTH, PIECE, GROUPS)
     sums = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
@@ -139,7 +139,7 @@ def held_pair(
     WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
 ):  # fmt: skip
     """Products ``[S, N]`` with all pieces of two times as many rows; the inputs are read once."""
-    if COLUMNS == 1 or COLUMNS >= CROWD:
+    if COLUMNS == 1 or COLUMNS >= TENSOR_CORES_FROM:
         left, right = _held_pair(first, second, inputs, s, inside, WIDTH, ROWS, COLUMNS, PIECE, GROUPS)
     else:
         left = tl.zeros([COLUMNS, ROWS], tl.float32)
@@ -157,7 +157,7 @@ def _held_pair(
     first, second, inputs, s, inside,
     WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
 ):  # fmt: skip
-    """Products of one sequence, or of `CROWD` and more."""
+    """Products of one sequence, or of `TENSOR_CORES_FROM` and more."""
     PIECES: tl.constexpr = (WIDTH + PIECE - 1) // PIECE
     a = load_inputs(inputs, s, inside, 0, WIDTH, PIECE, GROUPS)
     left = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
@@ -201,7 +201,7 @@ def streamed_pair(
     weight, n, m, inputs, s, batch,
     WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, PIECE: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """As :func:`streamed`, of rows ``n`` and of rows ``m``; the inputs are read once."""
+    """Products as of :func:`streamed`, of rows ``n`` and of rows ``m``; the inputs are read once."""
     s = tl.minimum(s, batch - 1)
     left = tl.zeros([ROWS, COLUMNS], tl.float32)
     right = tl.zeros([ROWS, COLUMNS], tl.float32)

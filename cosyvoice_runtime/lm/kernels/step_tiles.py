@@ -1,4 +1,4 @@
-"""How the kernels of the speech LM's step divide their work, by the number of sequences."""
+"""Division of the work of a step's kernels, by the number of sequences."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class StepTile:
         piece: of a row's width at a time.
         groups: that a piece is divided into, each of them multiplied by itself, so that warps share the work.
         warps: that share the work; at most as many as groups where there are tensor cores.
-        ahead: pieces of the weight that are loaded before the kernel's turn.
+        ahead: pieces of the weight that are loaded before the kernel may read its inputs.
         stages: pieces on their way where rows are streamed; 0: rows are held.
     """
 
@@ -34,7 +34,7 @@ class StepTile:
     stages: int = 0
 
     def dividing(self, size: int) -> StepTile:
-        """With as many rows as divide an output of this size."""
+        """This tile with as many rows as divide an output of this size."""
         return replace(self, rows=math.gcd(self.rows, size))
 
 
@@ -44,7 +44,7 @@ class StepTiles:
 
     Attributes:
         keys: positions that attention takes at a time.
-        split_programs: sequences times parts of their keys, at most; up to ``max_splits`` parts. More parts
+        split_programs: sequences times splits of their keys, at most; up to ``max_splits``. More splits
             are read faster, and take longer to join.
         trigger: when every kernel lets the next one start, of ``arithmetic``.
     """
@@ -61,7 +61,7 @@ class StepTiles:
     trigger: int = FIRST
 
     def fitted(self, hidden: int, inner: int) -> StepTiles:
-        """With as many rows as divide the sizes of the network, of at least 16 channels and more."""
+        """These tiles with as many rows as divide the sizes of the network, at least 16 channels."""
         return replace(
             self,
             out=self.out.dividing(hidden),
@@ -70,7 +70,7 @@ class StepTiles:
         )
 
     def splits(self, batch: int, span: int) -> int:
-        """Number of parts, a power of two, that the ``span`` keys of each sequence are divided into."""
+        """Number of splits, a power of two, of the ``span`` keys of each sequence."""
         most = min(self.max_splits, self.split_programs // batch, span // self.keys)
         return 1 << (max(most, 1).bit_length() - 1)
 
@@ -121,8 +121,8 @@ MANY = StepTiles(
 )
 BY_BATCH = {1: ONE, 2: TWO, 16: FEW, 32: UP_TO_32}
 """Tiles by the most sequences of a step; more take :data:`MANY`. Found on an H200 by
-``benchmarks/fused_step.py --tune`` for 1, 16, 32 and 64 sequences of 500 positions; those for 2 are the best
-of nine on an H100, where 3 and 4 take as long with any."""
+``benchmarks/fused_step.py --tune`` for 1, 16, 32 and 64 sequences of 500 positions; for 2, the best of nine
+on an H100, where 3 and 4 take as long with any."""
 
 PART_FEW = StepTiles(
     qkv=StepTile(16, 16, 128, stages=3),
@@ -155,7 +155,7 @@ PART_MANY = StepTiles(
     trigger=LATE,
 )
 PART_BY_BATCH = {1: ONE, 16: PART_FEW, 32: PART_UP_TO_32}
-"""The same for a part of the GPU: found on 32 of 132 multiprocessors. On 48 of them 2 take as long in any
+"""Tiles for a partition of the GPU: found on 32 of 132 multiprocessors. On 48 of them 2 take as long in any
 way."""
 
 

@@ -1,4 +1,4 @@
-"""The speech LM's files for ONNX Runtime: a graph of its operators, and weights in a file beside it.
+"""The speech LM's files for ONNX Runtime: a graph of its operators, and its weights in another file.
 
 The graph takes embeddings and gives the logits after the last position of each sequence. Keys and values are
 inputs and outputs of every layer: bound to the same memory, the cache is written in place.
@@ -89,8 +89,12 @@ class SpeechGraph(RuntimeGraph):
         self._file.write(bytes(-self._file.tell() % ALIGNMENT))
         stored = TensorProto(name=name, data_type=onnx_type, dims=array.shape)
         stored.data_location = TensorProto.EXTERNAL
-        place = {"location": Path(self._file.name).name, "offset": self._file.tell(), "length": array.nbytes}
-        for key, value in place.items():
+        external = {
+            "location": Path(self._file.name).name,
+            "offset": self._file.tell(),
+            "length": array.nbytes,
+        }
+        for key, value in external.items():
             stored.external_data.add(key=key, value=str(value))
         self._file.write(np.ascontiguousarray(array).data)
         self._constants[name] = stored
@@ -195,27 +199,27 @@ class _Body:
         graph, config = self._graph, self._config
         x = graph.input(EMBEDDINGS, FLOAT, ("B", "S", config.hidden_size))
         graph.begin(x)
-        place = [graph.input(LAST, INT32, ("B",)), graph.input(TOTAL, INT32, (1,))]
+        rotation = [graph.input(LAST, INT32, ("B",)), graph.input(TOTAL, INT32, (1,))]
         cosines, sines = rotary(config)
-        place += [graph.vector("rotary.cosines", cosines), graph.vector("rotary.sines", sines)]
+        rotation += [graph.vector("rotary.cosines", cosines), graph.vector("rotary.sines", sines)]
         added: Value | None = None
         for index in range(config.num_layers):
-            added, x = self._layer(index, place, x, added)
+            added, x = self._layer(index, rotation, x, added)
         normed, _ = self._norm("norm", self._outer["norm.weight"], x, added)
         logits = graph.linear("head", self._outer["head.weight"], normed, self._outer.get("head.bias"))
         graph.output(LOGITS, logits, ("B", 1, config.speech_rows))
 
-    def _layer(self, index: int, place: list[Value], x: Value, added: Value | None) -> tuple[Value, Value]:
-        """What the MLP adds, and what it is added to; of the last position alone after the last layer.
+    def _layer(self, index: int, rotation: list[Value], x: Value, added: Value | None) -> tuple[Value, Value]:
+        """The MLP's product, and the sum that it is added to; of the last position alone in the last layer.
 
         Args:
-            place: where the positions lie, and their rotation.
+            rotation: inputs that hold the positions, and their rotation.
             x, added: the same of the layer before; the first one has nothing to add.
         """
         graph, name = self._graph, f"layers.{index}"
         layer = layer_tensors(self._tensors, index, np.concatenate)
         normed, x = self._norm(f"{name}.attention_norm", layer["attention_norm.weight"], x, added)
-        mixed = self._attention(index, layer, place, normed)
+        mixed = self._attention(index, layer, rotation, normed)
         if index + 1 == self._config.num_layers:
             mixed, x = self._last(mixed), self._last(x)
             graph.begin(x)
@@ -226,7 +230,7 @@ class _Body:
         opened = graph.runtime("QuickGelu", gate, alpha=1.0) * up
         return graph.linear(f"{name}.down", layer["mlp.down.weight"], opened), x
 
-    def _attention(self, index: int, layer: Tensors, place: list[Value], normed: Value) -> Value:
+    def _attention(self, index: int, layer: Tensors, rotation: list[Value], normed: Value) -> Value:
         graph, config = self._graph, self._config
         weight, bias = layer["attention.qkv.weight"], layer["attention.qkv.bias"]
         qkv = graph.linear(f"layers.{index}.qkv", weight, normed, bias)
@@ -236,7 +240,7 @@ class _Body:
             (qkv, None, None),
             memory,
             shape,
-            place,
+            rotation,
             num_heads=config.num_heads,
             kv_num_heads=config.num_kv_heads,
             do_rotary=1,

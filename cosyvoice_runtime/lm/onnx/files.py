@@ -15,7 +15,7 @@ MODEL, WEIGHTS = "model.onnx", "weights.bin"
 PROMPT_MODEL, PROMPT_WEIGHTS = "prompt.onnx", "prompt.bin"
 BLOCKS, ROWS = "int8", "int8_rows"
 WEIGHT_FORMATS = ("float32", BLOCKS, ROWS)
-"""In 8 bits, numbers of a block of a row share a scale, or those of a whole row."""
+"""Formats of the weights; in 8 bits, a block of a row shares a scale, or a whole row does."""
 EMBEDDINGS, LAST, TOTAL, LOGITS = "embeddings", "last", "total", "logits"
 """Ports of the graph."""
 KINDS = ("keys", "values")
@@ -64,12 +64,12 @@ class LmFiles(NamedTuple):
 
     @property
     def required(self) -> list[str]:
-        """Names of those that are always there."""
+        """Names of the files that are always there."""
         return [path.name for path in (self.model, self.weights, *map(self.table, TABLES))]
 
 
 def require_lm(checkpoint_dir: Path, directory: Path, weight_format: str) -> LmFiles:
-    """The files, if they are those that would be written now, and undamaged.
+    """The files, if they are undamaged, and what would be written now.
 
     Raises:
         EngineFileError: they are not; says why.
@@ -85,7 +85,7 @@ def require_lm(checkpoint_dir: Path, directory: Path, weight_format: str) -> LmF
 
 
 def wanted_manifest(layout: Layout, weight_format: str) -> Manifest:
-    """What the manifest of a current export says. It fits every machine."""
+    """Manifest of a current export. It fits every machine."""
     paths = (layout.weights("llm"), layout.config, layout.qwen2_config)
     return Manifest(
         sources={path.relative_to(layout.directory).as_posix(): sha256_of(path) for path in paths},
@@ -95,5 +95,5 @@ def wanted_manifest(layout: Layout, weight_format: str) -> Manifest:
 
 
 def why_not_usable(directory: Path, wanted: Manifest) -> list[str]:
-    """What keeps the files from being those that would be written now, a sentence each."""
+    """Differences from the files that would be written now, a sentence each."""
     return stale_reasons(directory, wanted) or damages(directory, LmFiles(directory).required)

@@ -28,7 +28,7 @@ from cosyvoice_runtime.lm.onnx.files import (
     present_name,
 )
 from cosyvoice_runtime.lm.prefills import Prefill
-from cosyvoice_runtime.lm.prompt import CONTROL_ROWS, PromptPart, Table
+from cosyvoice_runtime.lm.prompt import CONTROL_ROWS, PromptSegment, Table
 from cosyvoice_runtime.lm.running_batch import HostSteps, RunningBatch, fed_slots
 from cosyvoice_runtime.lm.sampling import Blocked, FloatArray, IntArray, SamplerState, sample_batch
 from cosyvoice_runtime.onnx.memory import ReturnedMemory
@@ -44,7 +44,7 @@ class Mapping(NamedTuple):
 
     Attributes:
         resident: bytes that lie in memory.
-        own: of these, bytes that are no longer the file's, for somebody wrote there.
+        own: how many of them are no longer the file's, because they were written.
     """
 
     start: int
@@ -56,7 +56,7 @@ class Mapping(NamedTuple):
 def forget_mapped(*paths: Path) -> None:
     """Take files' pages out of this process's memory; what is read again comes back from them.
 
-    A session reads all weights once, to lay those of products out in memory of its own, and some of them,
+    A session reads all weights once, to lay out those of products in memory of its own, and some of them,
     as the scales of weights in 8 bits, never again. Any threads may read them meanwhile.
     """
     madvise = ctypes.CDLL(None).madvise
@@ -67,7 +67,7 @@ def forget_mapped(*paths: Path) -> None:
 
 
 def mappings(*paths: Path) -> list[Mapping]:
-    """Where files are mapped."""
+    """Mappings of files."""
     wanted = {str(path.resolve()) for path in paths}
     return [mapping for name, mapping in _all_mappings() if name in wanted]
 
@@ -84,10 +84,6 @@ def _all_mappings() -> Iterator[tuple[str, Mapping]]:
         else:
             start, end = (int(address, 16) for address in key.split("-"))
             name = values[-1] if len(values) == FIELDS - 1 else ""
-
-
-PREFILL_BATCH = 1
-"""Prompts in one pass: on a CPU several take as long together as one after the other."""
 
 
 class OnnxSpeechLM:
@@ -119,9 +115,9 @@ class OnnxSpeechLM:
             table: _mapped(files.table(table), (size, config.hidden_size)) for table, size in rows.items()
         }
 
-    def embed(self, parts: Sequence[PromptPart]) -> FloatArray:
-        """Embeddings [S, hidden] of parts, in order."""
-        rows = [self._tables[part.table][np.asarray(part.ids, dtype=np.int64)] for part in parts]
+    def embed(self, segments: Sequence[PromptSegment]) -> FloatArray:
+        """Embeddings [S, hidden] of segments, in order."""
+        rows = [self._tables[table][np.asarray(ids, dtype=np.int64)] for table, ids in segments]
         return np.concatenate(rows)
 
     def embed_speech(self, ids: IntArray) -> FloatArray:
@@ -153,8 +149,8 @@ class OnnxKVCache(CacheSlots):
     def release(self, slot: int, wipe: bool = False) -> None:
         """Give a slot and its memory back."""
         super().release(slot, wipe)
-        for part in range(slot, len(self._memory.array), self.slots):
-            self._memory.give_back(part)
+        for row in range(slot, len(self._memory.array), self.slots):
+            self._memory.give_back(row)
 
 
 class BoundPass:
@@ -194,7 +190,7 @@ class BoundPass:
 
 
 class OnnxCachedLM:
-    """`host_steps.CachedNetwork` with logits as arrays."""
+    """`running_batch.CachedNetwork` with logits as arrays."""
 
     def __init__(self, lm: OnnxSpeechLM, cache: OnnxKVCache) -> None:
         self._lm = lm
@@ -221,7 +217,7 @@ class OnnxCachedLM:
         return self._steps[size]
 
     def _feed(self, prefill: Prefill) -> FloatArray:
-        embeddings = self._lm.embed(prefill.parts)
+        embeddings = self._lm.embed(prefill.segments)
         slot = prefill.sequence.slot
         self._cache.lengths[slot] = prefill.end
         one_pass = BoundPass(self._lm, self._cache, slot, 1, len(embeddings))
@@ -231,7 +227,8 @@ class OnnxCachedLM:
 def open_batch(lm: OnnxSpeechLM, slots: int, max_len: int) -> RunningBatch:
     """Room for so many utterances of so many positions, prompt and speech together."""
     cache = OnnxKVCache(lm.config, slots, max_len)
-    steps = HostSteps(OnnxCachedLM(lm, cache), cache, PREFILL_BATCH, lm.config.fill_id)
+    # One prompt in a pass: on a CPU several take as long together as one after the other.
+    steps = HostSteps(OnnxCachedLM(lm, cache), cache, prefill_batch=1, fill_id=lm.config.fill_id)
     return RunningBatch(lm.config, cache, steps)
 
 

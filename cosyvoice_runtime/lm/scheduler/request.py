@@ -13,7 +13,7 @@ from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.lm.engines.engine import TAKE_OPEN_TEXT
 from cosyvoice_runtime.lm.generation import TokenLimits
-from cosyvoice_runtime.lm.prompt import num_positions, parted
+from cosyvoice_runtime.lm.prompt import num_positions, split_after
 from cosyvoice_runtime.lm.text_segment import MOST_TEXT
 
 FIELD = "input_ids"
@@ -53,7 +53,7 @@ def read_prompt(
     text = tuple(ids[1:task])
     if not text_open:
         return Prompt(text, prompt_speech=speech, speaker=speaker)
-    lead, transcript = parted(text, end_of_prompt)
+    lead, transcript = split_after(text, end_of_prompt)
     return Prompt((), transcript, speech, lead, speaker)
 
 
@@ -222,7 +222,7 @@ class RequestReader:
             self._check_open(request_id)
         self._check_speaker(prompt.speaker)
         limits = TokenLimits.of(sampling, MOST_TEXT if in_pieces else len(prompt.text))
-        length = num_positions(prompt.parts())
+        length = num_positions(prompt.segments())
         self._check_lengths(length, limits.max_tokens)
         if in_pieces:
             options = dataclasses.replace(

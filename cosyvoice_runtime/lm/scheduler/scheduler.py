@@ -14,7 +14,8 @@ from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput, OverloadedErr
 from cosyvoice_runtime.gpu.cuda_errors import end_process, is_fatal
 from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
 from cosyvoice_runtime.lm import FinishReason
-from cosyvoice_runtime.lm.engines.engine import EngineError, LmEngine, OpenEngine, Progress, TextEngine
+from cosyvoice_runtime.lm.engines.engine import EngineError, LmEngine, OpenEngine, TextEngine
+from cosyvoice_runtime.lm.generation import Progress
 from cosyvoice_runtime.lm.scheduler.job import Job, NamedJobs, Reader
 from cosyvoice_runtime.lm.scheduler.load_metrics import Load
 from cosyvoice_runtime.lm.scheduler.request import Request

@@ -19,11 +19,6 @@ from cosyvoice_runtime.lm.torch.kv_cache import KVCache
 from cosyvoice_runtime.lm.torch.speech_decoder import SpeechDecoder
 
 
-def sample(logits: Tensor, state: SamplerState) -> int:
-    """Draw from the float32 logits [V] of one sequence; see `sampling.sample_batch`."""
-    return sample_batch(logits[None], [state])[0]
-
-
 def sample_batch(logits: Tensor, states: Sequence[SamplerState], blocked: Blocked | None = None) -> list[int]:
     """`sampling.sample_batch` from float32 logits [B, V]."""
     scores = _scores(logits, states)
@@ -35,7 +30,7 @@ def sample_batch(logits: Tensor, states: Sequence[SamplerState], blocked: Blocke
 
 
 def top_candidates(scores: Tensor, depth: int) -> tuple[Tensor, Tensor]:
-    """As `sampling.top_candidates`."""
+    """Select as `sampling.top_candidates` does."""
     probs = scores.softmax(dim=-1)
     size = probs.shape[-1]
     rank = torch.arange(size - 1, -1, -1, device=probs.device)
@@ -68,7 +63,7 @@ SPAN_STEP = 64
 
 
 class CachedLM:
-    """`host_steps.CachedNetwork` with logits as tensors."""
+    """`running_batch.CachedNetwork` with logits as tensors."""
 
     def __init__(self, lm: SpeechDecoder, cache: KVCache) -> None:
         self._lm = lm
@@ -83,7 +78,7 @@ class CachedLM:
         return logits if len(slots) == len(fed) else logits[integers(slots, logits.device)]
 
     def prefill(self, group: Sequence[Prefill]) -> Tensor:
-        embeddings = [self._lm.embed(prefill.parts) for prefill in group]
+        embeddings = [self._lm.embed(prefill.segments) for prefill in group]
         slots = [prefill.sequence.slot for prefill in group]
         starts = [prefill.start for prefill in group]
         self._cache.lengths[slots] = [prefill.end for prefill in group]

@@ -5,50 +5,185 @@ will have drawn if its text is whole: its first two ids come together. What was 
 ended meanwhile, or that asked for text, is dropped: the device has marked its slot and changed nothing
 (`Count.LIVE`), and what was written into the cache is overwritten before it is attended to. A stream of text
 that has drawn the fill marker is fed when that has been read, a step later than where ids are drawn on the
-host; nobody else waits for it.
+host; no other sequence waits for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
+import torch
 from torch import Tensor
 
-from cosyvoice_runtime.gpu.cuda_graphs import EagerCalls, GraphCapture
-from cosyvoice_runtime.gpu.transfer import Fetch, integers
+from cosyvoice_runtime.gpu.buckets import bucket_for
+from cosyvoice_runtime.gpu.cuda_graphs import EagerCalls, GraphCapture, ReplayedGraph
+from cosyvoice_runtime.gpu.transfer import Fetch, integers, move
 from cosyvoice_runtime.lm.generation import Drawn, Generation
 from cosyvoice_runtime.lm.prefills import Prefill, Prefills, Residents, grouped
 from cosyvoice_runtime.lm.sampling import IntArray
 from cosyvoice_runtime.lm.torch.cached_lm import CachedLM
-from cosyvoice_runtime.lm.torch.kv_cache import KVCache
+from cosyvoice_runtime.lm.torch.kv_cache import CacheView, KVCache
 from cosyvoice_runtime.lm.torch.network import SpeechLM
-from cosyvoice_runtime.lm.torch.prefill_graphs import (
-    CapturedPrefills,
-    GraphedPrefills,
-    LogitsPrefill,
-    NoPrefills,
-)
-from cosyvoice_runtime.lm.torch.slot_draws import DrawSlots, SlotTables, Turn, turn_after_feed
+from cosyvoice_runtime.lm.torch.prefill_graphs import GraphedPrefills, LogitsPrefill
+from cosyvoice_runtime.lm.torch.slot_draws import DrawSlots, SlotTables, SlotWork, draw_plain, work_after_feed
 from cosyvoice_runtime.lm.torch.speech_decoder import SpeechDecoder
-from cosyvoice_runtime.lm.torch.step_graphs import GraphedSteps, LogitsStep
+
+FIRST_SPAN = 256
+BATCH_STEP = 16
+
+LogitsStep = Callable[[Tensor, Tensor, CacheView, int], Tensor]
+"""Logits of tokens, positions, slots and span, as :meth:`SpeechLM.decode_step`; can be captured."""
+
+
+@runtime_checkable
+class SpanlessStep(Protocol):
+    """A :data:`LogitsStep` that reads as far as each sequence goes, whatever the span."""
+
+    def division(self, batch: int, span: int) -> Hashable:
+        """Division of a step's work; it computes the same for spans with one answer."""
+
+
+@dataclass(frozen=True)
+class CapturedPasses:
+    """Computations that graphs capture.
+
+    Attributes:
+        step, prefill: logits of steps and of prompts; None: the network's own.
+        draw: draws after prompts.
+        step_draw: draws in steps.
+    """
+
+    step: LogitsStep | None = None
+    prefill: LogitsPrefill | None = None
+    draw: DrawSlots = draw_plain
+    step_draw: DrawSlots = draw_plain
+
+
+PLAIN_PASSES = CapturedPasses()
+
+
+class GraphedSteps:
+    """Decode steps and their draws, one captured graph for each pair of batch size and span that differs.
+
+    A step feeds the ids that the tables say were drawn last. All graphs are made at the start.
+
+    Args:
+        step: what is captured, before the draws.
+        cache: the graphs read and write its memory; it may not be in use yet.
+        draw: draws from the logits.
+        tables: of the cache's slots.
+    """
+
+    def __init__(
+        self,
+        step: LogitsStep,
+        cache: KVCache,
+        draw: DrawSlots,
+        tables: SlotTables,
+        capture: GraphCapture,
+    ) -> None:
+        self._step = step
+        self._cache = cache
+        self._draw = draw
+        self._tables = tables
+        self._capture = capture
+        self._sizes = batch_sizes(cache.slots)
+        self._spans = span_sizes(cache.max_len)
+        self._slots = torch.arange(cache.slots, device=cache.data.device)
+        self._fed = {
+            size: torch.zeros(2, size, dtype=torch.int64, device=cache.data.device) for size in self._sizes
+        }
+        # Largest first: the smaller ones then find their memory in the pool.
+        self._graphs: dict[tuple[int, int], ReplayedGraph[Tensor]] = {}
+        captured: dict[Hashable, ReplayedGraph[Tensor]] = {}
+        for size, span, division in self._shapes():
+            if division not in captured:
+                captured[division] = self._captured(size, span)
+            self._graphs[size, span] = captured[division]
+
+    def size(self, needed: int) -> int:
+        """Slots that a step takes when it needs at least ``needed`` of them."""
+        return bucket_for(self._sizes, needed)
+
+    def span(self, needed: int) -> int:
+        """Positions that a step attends to when it needs at least ``needed`` of them."""
+        return bucket_for(self._spans, needed)
+
+    def run(self, positions: npt.NDArray[np.int64], work: npt.NDArray[np.int64], span: int) -> Tensor:
+        """Launch a step of the first S slots; waits for nothing.
+
+        Args:
+            positions: [S], S from :meth:`size`, each below ``span``: where the last id drawn is fed.
+            work: [S], values of `SlotWork`.
+            span: from :meth:`span`.
+
+        Returns:
+            ids [S] drawn, as `DrawSlots`; overwritten by the next step.
+        """
+        self._cache.prepare()
+        size = len(positions)
+        move(torch.from_numpy(np.stack([positions, work])), self._fed[size])
+        graph = self._graphs[size, span]
+        graph.replay()
+        return graph.result
+
+    def _shapes(self) -> Iterator[tuple[int, int, Hashable]]:
+        """Batch size, span, and what is equal for shapes that one graph serves, that of the longest span."""
+        step = self._step
+        for size in reversed(self._sizes):
+            for span in reversed(self._spans):
+                yield (
+                    size,
+                    span,
+                    (size, step.division(size, span) if isinstance(step, SpanlessStep) else span),
+                )
+
+    def _captured(self, size: int, span: int) -> ReplayedGraph[Tensor]:
+        view, slots = self._cache.view(0, size), self._slots[:size]
+        tokens = self._tables.tokens[:size]
+        positions, work = self._fed[size]
+
+        def step() -> Tensor:
+            return self._draw(self._step(tokens, positions, view, span), slots, work, self._tables)
+
+        return self._capture(step)
+
+
+def batch_sizes(slots: int) -> list[int]:
+    """1, 2, 4, 8, then multiples of 16; the last one is ``slots``."""
+    small = [size for size in (1, 2, 4, 8) if size < slots]
+    return [*small, *range(BATCH_STEP, slots, BATCH_STEP), slots]
+
+
+def span_sizes(max_len: int) -> list[int]:
+    """256 and what doubling gives; the last one is ``max_len``."""
+    sizes = []
+    size = FIRST_SPAN
+    while size < max_len:
+        sizes.append(size)
+        size *= 2
+    return [*sizes, max_len]
+
 
 STEP_POSITIONS = 512
-"""Of prompts that are fed between two steps while others speak, who wait; a longer prompt is fed alone."""
+"""Most positions fed between two steps while other sequences speak; a longer prompt is fed alone."""
 
 
 class UnderWay(NamedTuple):
-    """A pass that was launched, and whose ids nobody has read.
+    """A pass that was launched, and whose ids have yet to be read.
 
     Attributes:
         sequences: whose draws are under way.
-        places: [n] of their ids among those that are fetched.
+        rows: [n] of their ids among the fetched ones.
         positions: of the cache, where each id is fed if it is speech.
     """
 
     sequences: list[Generation]
-    places: IntArray
+    rows: IntArray
     positions: list[int]
     ids: Fetch
 
@@ -57,7 +192,7 @@ class UnderWay(NamedTuple):
         kept = [row for row, sequence in enumerate(self.sequences) if sequence not in gone]
         return UnderWay(
             [self.sequences[row] for row in kept],
-            self.places[kept],
+            self.rows[kept],
             [self.positions[row] for row in kept],
             self.ids,
         )
@@ -65,25 +200,16 @@ class UnderWay(NamedTuple):
     def drawn(self) -> Iterator[Drawn]:
         """Wait for the ids, if any sequence still wants them."""
         if self.sequences:
-            ids = self.ids.array()[self.places].tolist()
+            ids = self.ids.array()[self.rows].tolist()
             yield from zip(self.sequences, ids, self.positions, strict=True)
 
 
-class StepDraws(NamedTuple):
-    """The sampler after a prompt, and the one in a captured step."""
-
-    prompt: DrawSlots
-    step: DrawSlots
-
-
 class DeviceSteps:
-    """Replays captured steps, one ahead of what the host knows.
+    """Steps that are captured and replayed, one ahead of what the host knows.
 
     Args:
-        prefill_batch: prompts fed in one pass at most.
-        step: computes the logits of captured steps.
-        draws: what draws.
-        prefill: computes the logits of captured prompts; None: the network does.
+        prefill_batch: most prompts fed in one pass.
+        passes: the computations that are captured.
     """
 
     def __init__(
@@ -92,30 +218,29 @@ class DeviceSteps:
         cache: KVCache,
         prefill_batch: int,
         capture: GraphCapture,
-        step: LogitsStep,
-        draws: StepDraws,
-        prefill: LogitsPrefill | None = None,
+        passes: CapturedPasses,
     ) -> None:
         lm.prepare(cache.max_len)
         self._cache = cache
         self._residents = Residents(cache)
         self._waiting = Prefills(cache, self._residents, prefill_batch)
         self._eager = CachedLM(lm, cache)
-        self._draw = draws.prompt
+        self._draw = passes.draw
         self._tables = SlotTables(lm.config, cache.slots, cache.max_len, lm.device)
-        self._prefills: CapturedPrefills = NoPrefills()
-        if isinstance(lm, SpeechLM):  # reads ids alone
-            self._prefills = GraphedPrefills(
-                lm, cache, prefill_batch, draws.prompt, self._tables, capture, prefill
-            )
-        self._graphs = GraphedSteps(step, cache, draws.step, self._tables, capture)
+        self._prefills = (
+            GraphedPrefills(lm, cache, prefill_batch, passes.draw, self._tables, capture, passes.prefill)
+            if isinstance(lm, SpeechLM)  # reads ids alone
+            else None
+        )
+        step = passes.step or lm.decode_step
+        self._graphs = GraphedSteps(step, cache, passes.step_draw, self._tables, capture)
         self._uncaptured = EagerCalls()
         self._under_way: list[UnderWay] = []
-        # Sequences with two draws under way: of their prompts, and of the step behind those.
+        # Sequences with two draws under way: of their prompts, and of the step after them.
         self._begun: set[Generation] = set()
 
     def advance(self, running: Sequence[Generation]) -> list[Drawn]:
-        """As `Steps.advance`: launches what can be, then reads what was launched the time before."""
+        """Launch all passes that can be, then read those launched before; else as `Steps.advance`."""
         self._under_way = [self._current(each) for each in self._under_way]
         prompts = list(self._prefill(running))
         begins = {each for prompt in prompts for each in prompt.sequences if each.stream is None}
@@ -132,7 +257,7 @@ class DeviceSteps:
         if not gone:
             return launched
         for sequence in gone:
-            # The slot of a sequence that has ended is free, or somebody else's already.
+            # The slot of a sequence that has ended is free, or taken again already.
             if sequence.finish_reason is None:
                 self._cache.lengths[sequence.slot] -= 1
         return launched.without(gone)
@@ -140,24 +265,24 @@ class DeviceSteps:
     def _step(self, running: Sequence[Generation], begins: Collection[Generation]) -> Iterator[UnderWay]:
         """One step for all that can go on, also where a prompt is launched before it."""
         drawing = {sequence for each in self._under_way for sequence in each.sequences}.union(begins)
-        turns = {  # the others', mostly all, is another draw
-            each: _turn(each, (each in drawing) + (each in self._begun))
+        works = {  # the others', mostly all, is another draw
+            each: _next_work(each, (each in drawing) + (each in self._begun))
             for each in running
             if each not in drawing or len(each.tokens) + 2 >= each.plain_until
         }
-        idle = {each for each, turn in turns.items() if turn is Turn.IDLE}
+        idle = {each for each, work in works.items() if work is SlotWork.IDLE}
         going_on = self._residents.going_on([each for each in running if each not in idle], running)
         if going_on:
-            filling = [each for each, turn in turns.items() if turn is Turn.FILL and each in going_on]
+            filling = [each for each, work in works.items() if work is SlotWork.FILL and each in going_on]
             yield self._launched(going_on, filling)
 
     def _launched(self, sequences: list[Generation], filling: list[Generation]) -> UnderWay:
         slots = self._residents.slots(sequences)
         size = self._graphs.size(int(slots.max()) + 1)
         fed = np.zeros(size, dtype=np.int64)  # idle
-        fed[slots] = Turn.DRAW
+        fed[slots] = SlotWork.DRAW
         for sequence in filling:
-            fed[sequence.slot] = Turn.FILL
+            fed[sequence.slot] = SlotWork.FILL
         lengths = self._cache.lengths
         span = self._graphs.span(min(int(lengths[:size].max()) + 1, self._cache.max_len))
         # A stream that waits with a full cache has no next position; it can only end from there.
@@ -172,15 +297,17 @@ class DeviceSteps:
             return
         captured: list[Prefill] = []
         other: list[Prefill] = []
-        for prefill in self._waiting.ready(self._in_turn(hungry, running), running):
-            (captured if self._prefills.fits([prefill]) else other).append(prefill)
+        for prefill in self._waiting.ready(self._fed_now(hungry, running), running):
+            fits = self._prefills is not None and self._prefills.fits([prefill])
+            (captured if fits else other).append(prefill)
         captured.sort(key=lambda prefill: prefill.start > 0)
-        for group in grouped(captured, self._prefills.fits):
-            yield self._drawing(group, self._prefills.run(group))
+        if self._prefills is not None:
+            for group in grouped(captured, self._prefills.fits):
+                yield self._drawing(group, self._prefills.run(group))
         for group in grouped(other, self._waiting.fits):
             yield self._drawing(group, self._fed(group))
 
-    def _in_turn(self, hungry: Sequence[Generation], running: Sequence[Generation]) -> Iterator[Generation]:
+    def _fed_now(self, hungry: Sequence[Generation], running: Sequence[Generation]) -> Iterator[Generation]:
         """Sequences that may be fed now: while others speak, prompts of one pass; texts that go on always."""
         speaking = any(sequence.tokens for sequence in running)
         positions = 0
@@ -193,21 +320,21 @@ class DeviceSteps:
 
     def _fed(self, group: list[Prefill]) -> Tensor:
         """Ids [sequences] drawn after a pass that is launched operation by operation."""
-        if self._prefills.any:
+        if self._prefills is not None:
             self._uncaptured.add(f"{max(prefill.positions for prefill in group)} positions of a prompt")
         sequences = [prefill.sequence for prefill in group]
         logits = self._eager.prefill(group)
         slots = integers([sequence.slot for sequence in sequences], logits.device)
         self._tables.set(slots, sequences)
-        turns = integers([turn_after_feed(sequence) for sequence in sequences], logits.device)
-        return self._draw(logits, slots, turns, self._tables)
+        works = integers([work_after_feed(sequence) for sequence in sequences], logits.device)
+        return self._draw(logits, slots, works, self._tables)
 
     def _drawing(self, group: list[Prefill], ids: Tensor) -> UnderWay:
         sequences = [each.sequence for each in group]
         return UnderWay(sequences, np.arange(len(group)), [each.end for each in group], Fetch(ids))
 
 
-def _turn(sequence: Generation, drawing: int) -> Turn:
+def _next_work(sequence: Generation, drawing: int) -> SlotWork:
     """Work of the next step for a sequence, with so many draws under way."""
     if drawing:
         last = len(sequence.tokens) + drawing >= sequence.limits.max_tokens
@@ -215,5 +342,5 @@ def _turn(sequence: Generation, drawing: int) -> Turn:
     else:
         goes_on = sequence.unfed
     if not goes_on:
-        return Turn.IDLE
-    return Turn.FILL if sequence.fills_after(drawing) else Turn.DRAW
+        return SlotWork.IDLE
+    return SlotWork.FILL if sequence.fills_after(drawing) else SlotWork.DRAW

@@ -1,4 +1,4 @@
-"""Keys and values of the speech LM on a device, and where a pass finds those of its sequences.
+"""Keys and values of the speech LM on a device, and the pages of a pass's sequences.
 
 B: sequences of a pass, T: positions fed to each, span: cache positions that are attended to, W: most pages of
 a slot, D: head_dim.
@@ -37,8 +37,8 @@ class PageTables(NamedTuple):
         return PageTables(self.read[slots], self.written[slots])
 
 
-class CachePlaces:
-    """Where a pass writes and reads keys and values; the same for all layers.
+class PassPages:
+    """Pages that a pass writes and reads, the same for all layers.
 
     Args:
         data: as `KVCache.data`.
@@ -64,11 +64,11 @@ class CachePlaces:
         return keys, values
 
 
-class WholePlaces(CachePlaces):
-    """Places of consecutive slots with one page each."""
+class WholePassPages(PassPages):
+    """Pages of consecutive slots that have one each."""
 
     def read(self, layer: int) -> tuple[Tensor, Tensor]:
-        """As `CachePlaces.read`, without a copy."""
+        """Keys and values as `PassPages.read` gives them, without a copy."""
         keys, values = self._data[layer, :, :, :, : self._span]
         return keys, values
 
@@ -87,16 +87,16 @@ class CacheView:
         self.tables = tables
         self.max_len = max_len
 
-    def at(self, positions: Tensor, span: int | None) -> CachePlaces:
-        """Where a pass finds what it needs; can be captured.
+    def at(self, positions: Tensor, span: int | None) -> PassPages:
+        """Pages of a pass; can be captured.
 
         Args:
-            positions: [B, T] int64, fed.
-            span: positions to be read; None where nothing is.
+            positions: [B, T] int64, those that are fed.
+            span: number of positions that are read; None for none.
         """
         page, span = self.data.shape[4], span or 0
         pages = self.tables.written.gather(1, positions // page).long()
-        return CachePlaces(self.data, pages, positions % page, self.tables.read[:, : -(-span // page)], span)
+        return PassPages(self.data, pages, positions % page, self.tables.read[:, : -(-span // page)], span)
 
 
 class WholeView(CacheView):
@@ -107,8 +107,8 @@ class WholeView(CacheView):
         self._slots = torch.arange(len(tables.read), device=data.device)[:, None]
         self._own = data[:, :, first : first + len(tables.read)]
 
-    def at(self, positions: Tensor, span: int | None) -> CachePlaces:
-        return WholePlaces(self._own, self._slots, positions, self.tables.read, span or 0)
+    def at(self, positions: Tensor, span: int | None) -> PassPages:
+        return WholePassPages(self._own, self._slots, positions, self.tables.read, span or 0)
 
 
 class KVCache(CacheSlots):
@@ -200,7 +200,7 @@ class PagedKVCache(KVCache):
             move(both, self._both)
 
     def tidy(self) -> None:
-        """Zero pages that came back: what is no number would reach whoever takes one, behind a mask, too."""
+        """Zero pages that came back: NaN would reach their next owner, even behind a mask."""
         returned = self.pages.take_returned()
         if returned:
             self.data.index_fill_(2, integers(returned, self.data.device), 0)

@@ -16,16 +16,16 @@ from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.lm_rows import layer_tensors, outer_tensors
 from cosyvoice_runtime.flow.torch.layers import embedding
 from cosyvoice_runtime.gpu.transfer import integers
-from cosyvoice_runtime.lm.prompt import SOS, TASK, PromptPart, Table
-from cosyvoice_runtime.lm.torch.kv_cache import CachePlaces, CacheView
+from cosyvoice_runtime.lm.prompt import PromptSegment, Table
+from cosyvoice_runtime.lm.torch.kv_cache import CacheView, PassPages
 from cosyvoice_runtime.lm.torch.speech_decoder import SpeechDecoder
 
 
 class Placement(NamedTuple):
-    """How a forward pass turns queries and keys, and what it may see; the same for all layers.
+    """Rotation and mask of a forward pass, the same for all layers.
 
     cos, sin: [B, T, 1, D]; mask: [B, 1, T * queries per kv head, span], 0 or -inf,
-    None for sequences that begin here: each position sees those before it in this pass.
+    None for sequences that begin here: each position sees the ones before it in this pass.
     """
 
     cos: Tensor
@@ -43,17 +43,17 @@ class CachedAttention(nn.Module):
         self.qkv = nn.Linear(config.hidden_size, width + 2 * config.num_kv_heads * config.head_dim)
         self.output = nn.Linear(width, config.hidden_size, bias=False)
 
-    def forward(self, x: Tensor, layer: int, place: Placement, cache: CachePlaces) -> Tensor:
+    def forward(self, x: Tensor, layer: int, rotation: Placement, pages: PassPages) -> Tensor:
         batch, length, _ = x.shape
         heads = self.qkv(x).view(batch, length, -1, self.head_dim)
-        rotated = _rotate(heads[:, :, : self.heads + self.kv_heads], place.cos, place.sin)
+        rotated = _rotate(heads[:, :, : self.heads + self.kv_heads], rotation.cos, rotation.sin)
         queries, keys = rotated[:, :, : self.heads], rotated[:, :, self.heads :]
         values = heads[:, :, self.heads + self.kv_heads :]
-        cache.write(layer, keys, values)
-        if place.mask is None:
+        pages.write(layer, keys, values)
+        if rotation.mask is None:
             mixed = attend_from_start(queries, keys, values)
         else:
-            mixed = self._cached(queries, *cache.read(layer), place.mask)
+            mixed = self._cached(queries, *pages.read(layer), rotation.mask)
         return self.output(mixed.reshape(batch, length, -1))
 
     def _cached(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
@@ -98,8 +98,8 @@ class DecoderLayer(nn.Module):
         self.mlp_norm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.mlp = GatedMLP(config)
 
-    def forward(self, x: Tensor, layer: int, place: Placement, cache: CachePlaces) -> Tensor:
-        x = x + self.attention(self.attention_norm(x), layer, place, cache)
+    def forward(self, x: Tensor, layer: int, rotation: Placement, pages: PassPages) -> Tensor:
+        x = x + self.attention(self.attention_norm(x), layer, rotation, pages)
         return x + self.mlp(self.mlp_norm(x))
 
 
@@ -117,27 +117,22 @@ class SpeechLM(SpeechDecoder):
 
     @staticmethod
     def own_tensors(
-        config: SpeechLMConfig, tensors: Mapping[str, Tensor], place: Callable[[Tensor], Tensor]
+        config: SpeechLMConfig, tensors: Mapping[str, Tensor], convert: Callable[[Tensor], Tensor]
     ) -> dict[str, Tensor]:
         """Projections that lie apart in ``llm.pt`` are one, joined on the device, which is faster at it."""
-        state = {name: place(tensor) for name, tensor in outer_tensors(config, tensors).items()}
+        state = {name: convert(tensor) for name, tensor in outer_tensors(config, tensors).items()}
 
-        def joined(parts: list[Tensor]) -> Tensor:
-            return torch.cat([place(part) for part in parts])
+        def joined(separate: list[Tensor]) -> Tensor:
+            return torch.cat([convert(each) for each in separate])
 
         for index in range(config.num_layers):
             for name, tensor in layer_tensors(tensors, index, joined).items():
-                state[f"layers.{index}.{name}"] = place(tensor)
+                state[f"layers.{index}.{name}"] = convert(tensor)
         return state
 
-    def embed(self, parts: Sequence[PromptPart]) -> Tensor:
-        """Embeddings [T, hidden] of parts, in order."""
-        return torch.cat([self._table(table)(self._ids(ids)) for table, ids in parts])
-
-    def embed_prompt(self, text_ids: Sequence[int], speech_prompt: Sequence[int] = ()) -> Tensor:
-        """Embeddings [T, hidden] of ``[sos] [text] [task_id] [speech]``; transcript and text go first."""
-        text, speech = PromptPart(Table.TEXT, text_ids), PromptPart(Table.SPEECH, speech_prompt)
-        return self.embed([SOS, text, TASK, speech])
+    def embed(self, segments: Sequence[PromptSegment]) -> Tensor:
+        """Embeddings [T, hidden] of segments, in order."""
+        return torch.cat([self._table(table)(integers(ids, self.device)) for table, ids in segments])
 
     def embed_codes(self, codes: Tensor) -> Tensor:
         """Embeddings [..., hidden] of `prompt_codes` [...]."""
@@ -149,22 +144,15 @@ class SpeechLM(SpeechDecoder):
         return torch.where(control[..., None] < 0, text, found)
 
     def forward(self, embeddings: Tensor, positions: Tensor, cache: CacheView, span: int | None) -> Tensor:
-        """Run the decoder over new positions, whose keys and values are written to the cache.
+        """Run the decoder as :class:`SpeechDecoder` says.
 
         Args:
-            embeddings: [B, T, hidden].
-            positions: [B, T] int64, each below ``span``; sequences may be at different positions.
-            cache: view of B slots that holds everything before these positions.
-            span: cache positions read; those after a query's own position are masked. None: nothing is read,
-                the sequences begin with these positions, in this order.
-
-        Returns:
-            [B, T, hidden] after the final norm.
+            span: None: nothing is read, the sequences begin with these positions, in this order.
         """
-        place, places = self._place(positions, span, embeddings.dtype), cache.at(positions, span)
+        rotation, pages = self._rotation(positions, span, embeddings.dtype), cache.at(positions, span)
         x = embeddings
         for index, layer in enumerate(self.layers):
-            x = layer(x, index, place, places)
+            x = layer(x, index, rotation, pages)
         return self.norm(x)
 
     def prefill_codes(
@@ -192,10 +180,7 @@ class SpeechLM(SpeechDecoder):
     def _table(self, table: Table) -> nn.Embedding:
         return cast(nn.Embedding, getattr(self, f"{table.value}_embedding"))
 
-    def _ids(self, ids: Sequence[int]) -> Tensor:
-        return integers(ids, self.device)
-
-    def _place(self, positions: Tensor, span: int | None, dtype: torch.dtype) -> Placement:
+    def _rotation(self, positions: Tensor, span: int | None, dtype: torch.dtype) -> Placement:
         config, device = self.config, positions.device
         exponents = torch.arange(0, config.head_dim, 2, device=device, dtype=torch.float32) / config.head_dim
         angles = positions[..., None, None].float() * (1.0 / config.rope_theta**exponents)

@@ -26,9 +26,9 @@ from cosyvoice_runtime.lm.torch.slot_draws import (
     DrawSlots,
     Factor,
     SlotTables,
-    Turn,
+    SlotWork,
     slot_values,
-    turn_after_feed,
+    work_after_feed,
 )
 
 PROMPT_SIZES = (64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
@@ -39,7 +39,7 @@ TEXT_SPANS = (512, 2048)
 """Positions of the cache that it attends to; and all."""
 
 LogitsPrefill = Callable[[Tensor, Tensor, Tensor, CacheView, int | None], Tensor]
-"""From codes, lengths, starts, slots and span to logits, as :meth:`SpeechLM.prefill_codes`.
+"""Logits of codes, lengths, starts, slots and span, as :meth:`SpeechLM.prefill_codes`.
 
 Can be captured.
 """
@@ -58,7 +58,7 @@ class Column(IntEnum):
     SLOT = 0
     LENGTH = 1
     START = 2
-    TURN = 3
+    WORK = 3
     COUNTS = 4
     """The first of `Count`."""
     FACTORS = COUNTS + len(Count)
@@ -73,60 +73,6 @@ class Shape(NamedTuple):
     positions: int
     span: int | None = None
 
-    def holds(self, need: Need, max_len: int) -> bool:
-        """Whether these fit, and their padding into sequences of ``max_len`` positions."""
-        seen = need.whole if self.span is None else not need.whole and need.end <= self.span
-        fits = need.rows <= self.rows and need.positions <= self.positions
-        return seen and fits and need.start + self.positions <= max_len
-
-
-class Need(NamedTuple):
-    """Needs of prompts together: the most of each."""
-
-    rows: int
-    positions: int
-    start: int
-    end: int
-
-    @classmethod
-    def of(cls, group: Sequence[Prefill]) -> Need:
-        return cls(
-            len(group),
-            max(prefill.positions for prefill in group),
-            max(prefill.start for prefill in group),
-            max(prefill.end for prefill in group),
-        )
-
-    @property
-    def whole(self) -> bool:
-        """Whether nothing went before any of them."""
-        return self.start == 0
-
-
-class CapturedPrefills(Protocol):
-    """Which passes over prompts are captured, and how they run."""
-
-    any: bool
-    """Whether there are such passes."""
-
-    def fits(self, group: Sequence[Prefill]) -> bool:
-        """Whether one of them may take these together."""
-
-    def run(self, group: Sequence[Prefill]) -> Tensor:
-        """As :meth:`GraphedPrefills.run`."""
-
-
-class NoPrefills:
-    """Stand-in for a speech LM that reads more than ids: its prompts are launched operation by operation."""
-
-    any = False
-
-    def fits(self, group: Sequence[Prefill]) -> bool:  # noqa: ARG002
-        return False
-
-    def run(self, group: Sequence[Prefill]) -> Tensor:
-        raise NotImplementedError(f"{len(group)} prompts fit no graph")
-
 
 class GraphedPrefills:
     """Passes over whole prompts, and over short texts that follow in sequences that have begun.
@@ -135,14 +81,12 @@ class GraphedPrefills:
     feeds, sets the slots' rows of the tables and draws. All graphs are made at the start.
 
     Args:
-        cache: whose memory the graphs read and write; nobody may use it yet.
+        cache: the graphs read and write its memory; it may not be in use yet.
         batch: prompts in one pass at most.
         draw: draws from the logits.
         tables: of the cache's slots.
         feed: what is captured, before the draws; None captures the network's own pass.
     """
-
-    any = True
 
     def __init__(
         self,
@@ -199,9 +143,15 @@ class GraphedPrefills:
         return graph.result
 
     def _shape(self, group: Sequence[Prefill]) -> Shape | None:
-        """The smallest shape that holds these prompts."""
-        need, most = Need.of(group), self._cache.max_len
-        return next((shape for shape in self._shapes if shape.holds(need, most)), None)
+        """The smallest shape that holds these prompts, and their padding within sequences."""
+        positions = max(prefill.positions for prefill in group)
+        start, end = max(prefill.start for prefill in group), max(prefill.end for prefill in group)
+        for shape in self._shapes:
+            seen = start == 0 if shape.span is None else start > 0 and end <= shape.span
+            fits = len(group) <= shape.rows and positions <= shape.positions
+            if seen and fits and start + shape.positions <= self._cache.max_len:
+                return shape
+        return None
 
     def _served_by(self, shape: Shape) -> Shape:
         """The shape whose graph does for this one: that of the longest span where spans change nothing."""
@@ -217,7 +167,7 @@ class GraphedPrefills:
         """[R, columns]: the prompts, and slots that have nothing to feed."""
         rows = np.zeros((shape.rows, Column.CODES + shape.positions), dtype=np.int64)
         rows[:, Column.LENGTH] = 1
-        rows[:, Column.TURN] = Turn.IDLE
+        rows[:, Column.WORK] = SlotWork.IDLE
         taken = {prefill.sequence.slot for prefill in group}
         idle = [slot for slot in range(self._cache.slots) if slot not in taken][: shape.rows - len(group)]
         rows[len(group) :, Column.SLOT] = idle
@@ -227,29 +177,29 @@ class GraphedPrefills:
         return rows
 
     def _fill(self, row: npt.NDArray[np.int64], prefill: Prefill) -> None:
-        codes = prompt_codes(prefill.parts, self._lm.config)
+        codes = prompt_codes(prefill.segments, self._lm.config)
         counts, factors = slot_values(prefill.sequence, self._lm.config.speech_rows)
-        turn = turn_after_feed(prefill.sequence)
-        row[Column.SLOT : Column.COUNTS] = prefill.sequence.slot, len(codes), prefill.start, turn
+        work = work_after_feed(prefill.sequence)
+        row[Column.SLOT : Column.COUNTS] = prefill.sequence.slot, len(codes), prefill.start, work
         row[Column.COUNTS : Column.FACTORS] = counts
         row[Column.FACTORS : Column.CODES] = factors.view(np.int32)
         row[Column.CODES : Column.CODES + len(codes)] = codes
 
     def _captured(self, shape: Shape) -> ReplayedGraph[Tensor]:
         table = self._table(shape)
-        slots, lengths, starts, turns = (
-            table[:, column] for column in (Column.SLOT, Column.LENGTH, Column.START, Column.TURN)
+        slots, lengths, starts, work = (
+            table[:, column] for column in (Column.SLOT, Column.LENGTH, Column.START, Column.WORK)
         )
         counts = table[:, Column.COUNTS : Column.FACTORS]
         bits = table[:, Column.FACTORS : Column.CODES]
         codes = table[:, Column.CODES :]
 
         def prefill() -> Tensor:
-            own, draws = slots.contiguous(), turns.contiguous()
+            own, draws = slots.contiguous(), work.contiguous()
             view = self._cache.gathered(own)
             logits = self._feed(codes, lengths, starts, view, shape.span)
             factors = bits.to(torch.int32).view(torch.float32)
-            self._tables.begin(own, counts, factors, draws != Turn.IDLE)
+            self._tables.begin(own, counts, factors, draws != SlotWork.IDLE)
             return self._draw(logits, own, draws, self._tables)
 
         self._reset(table)

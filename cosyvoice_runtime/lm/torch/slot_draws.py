@@ -32,7 +32,7 @@ MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
 KEY_STEPS = 0x9E3779B9, 0xBB67AE85
 WORD = 0xFFFFFFFF
 WORDS = 4
-"""Of one counter."""
+"""Words that follow from one counter."""
 
 Words = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -83,19 +83,19 @@ RowOf = Callable[[Generation, int], TableRow]
 """Row of a table with so many columns, for one sequence."""
 
 
-class Turn(IntEnum):
+class SlotWork(IntEnum):
     """Work of a step for a slot."""
 
     IDLE = 0
-    """Nothing: no sequence, or one that has nothing to feed."""
+    """No work: the slot has no sequence, or its sequence nothing to feed."""
     DRAW = 1
     FILL = 2
-    """Its next id is the fill marker, whatever the logits say."""
+    """The next id is the fill marker, whatever the logits say."""
 
 
-def turn_after_feed(sequence: Generation) -> Turn:
+def work_after_feed(sequence: Generation) -> SlotWork:
     """Work after a prompt, a text, or a sequence that is fed again: its block may have been complete."""
-    return Turn.FILL if sequence.must_fill else Turn.DRAW
+    return SlotWork.FILL if sequence.must_fill else SlotWork.DRAW
 
 
 class Count(IntEnum):
@@ -185,8 +185,8 @@ class SlotTables:
         counts = self.counts[slots]
         speaks = ids < self.speech_tokens
         drawn = acts & (ids != NOT_FINITE)
-        place = counts[:, Count.DRAWS] % self.history.shape[1]
-        self.history[slots, place] = torch.where(drawn, ids.int(), self.history[slots, place])
+        column = counts[:, Count.DRAWS] % self.history.shape[1]
+        self.history[slots, column] = torch.where(drawn, ids.int(), self.history[slots, column])
         self.tokens[slots] = torch.where(drawn, ids, self.tokens[slots])
         self.seen[slots, ids.clamp(min=0)] |= drawn
         counts[:, Count.DRAWS] += drawn
@@ -198,20 +198,21 @@ class SlotTables:
 class DrawSlots(Protocol):
     """Draws for slots and brings their tables forward; reads nothing back to the host."""
 
-    def __call__(self, logits: Tensor, slots: Tensor, turns: Tensor, tables: SlotTables) -> Tensor:
-        """
+    def __call__(self, logits: Tensor, slots: Tensor, work: Tensor, tables: SlotTables) -> Tensor:
+        """Draw.
+
         Args:
             logits: [B, V] float32.
             slots: [B] int64, each once.
-            turns: [B] int64, values of `Turn`.
+            work: [B] int64, values of `SlotWork`.
 
         Returns:
-            ids [B] int64, `NOT_FINITE` for logits that hold nan or +inf; without meaning where the turn is
+            ids [B] int64, `NOT_FINITE` for logits that hold nan or +inf; without meaning where the work is
             idle or the slot no longer live.
         """
 
 
-def draw_plain(logits: Tensor, slots: Tensor, turns: Tensor, tables: SlotTables) -> Tensor:
+def draw_plain(logits: Tensor, slots: Tensor, work: Tensor, tables: SlotTables) -> Tensor:
     """`DrawSlots` in plain PyTorch."""
     scores = _scores(logits, slots, tables)
     counts = tables.counts[slots]
@@ -224,8 +225,8 @@ def draw_plain(logits: Tensor, slots: Tensor, turns: Tensor, tables: SlotTables)
     others = _raced(scores.scatter(1, ids[:, None], -torch.inf), noise)
     rejected = _occurrences(ids, tables.history[slots], counts) >= counts[:, Count.REPEATS]
     ids = torch.where(rejected, others, ids).masked_fill(probs[:, 0].isnan(), NOT_FINITE)
-    ids = ids.masked_fill(turns == Turn.FILL, tables.fill_id)
-    tables.record(slots, ids, (turns != Turn.IDLE) & (counts[:, Count.LIVE] != 0))
+    ids = ids.masked_fill(work == SlotWork.FILL, tables.fill_id)
+    tables.record(slots, ids, (work != SlotWork.IDLE) & (counts[:, Count.LIVE] != 0))
     return ids
 
 
@@ -250,7 +251,7 @@ def _barred(counts: Tensor, rows: int, tables: SlotTables) -> Tensor:
 
 
 def _candidates(probs: Tensor, counts: Tensor, top_p: Tensor) -> Tensor:
-    """Which ids [B, V] a draw chooses from: the most probable ones, of equal ones those with lower ids."""
+    """Mask [B, V] of ids a draw chooses from: the most probable ones, of equal ones the lower ids."""
     size = probs.shape[1]
     ids = torch.arange(size, device=probs.device)
     # Floats of one sign order like their bits; with the id below them, no two keys are equal.
@@ -271,10 +272,10 @@ def _raced(scores: Tensor, noise: Tensor) -> Tensor:
 
 
 def _occurrences(ids: Tensor, history: Tensor, counts: Tensor) -> Tensor:
-    """How often [B] each id is among the last of its slot's history [B, H]."""
-    places = torch.arange(history.shape[1], device=ids.device)
+    """Number of times [B] that each id is among the last of its slot's history [B, H]."""
+    columns = torch.arange(history.shape[1], device=ids.device)
     draws = counts[:, Count.DRAWS, None]
-    age = (draws - 1 - places) % history.shape[1]
+    age = (draws - 1 - columns) % history.shape[1]
     recent = age < torch.minimum(draws, counts[:, Count.WINDOW, None])
     return ((history == ids[:, None]) & recent).sum(1)
 
@@ -294,7 +295,7 @@ def _marks(sequence: Generation, size: int) -> TableRow:
 
 
 def slot_values(sequence: Generation, rows: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-    """A sequence's row of `SlotTables.counts` and of `SlotTables.factors`; ``rows`` are those of the head."""
+    """A sequence's row of `SlotTables.counts` and of `SlotTables.factors`; ``rows`` is the head's number."""
     return (
         np.array(_counts(sequence, rows), dtype=np.int64),
         np.array(_factors(sequence), dtype=np.float32),

@@ -1,4 +1,4 @@
-"""The common part of the speech LMs of all families: a decoder over a cache, with speech ids in and out."""
+"""The base of the speech LMs of all families: a decoder over a cache, with speech ids in and out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, schema_problems
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.families import load, speech_lm_parts
 from cosyvoice_runtime.gpu.transfer import integers
-from cosyvoice_runtime.lm.prompt import PromptPart
+from cosyvoice_runtime.lm.prompt import PromptSegment
 from cosyvoice_runtime.lm.torch.kv_cache import CacheView
 
 if TYPE_CHECKING:
@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 class SpeechDecoder(nn.Module):
     """Decoder over a cache.
 
-    Called with embeddings ``[B, T, input width]``, positions int64 ``[B, T]``, a view of the cache of B slots
-    and the cache positions that are read; gives ``[B, T, hidden]`` after the final norm.
+    Called with embeddings ``[B, T, input width]`` of new positions int64 ``[B, T]``, which may differ from
+    sequence to sequence, a view of B slots that holds all positions before them, and the span: so many
+    positions of the cache are read, of which later ones than a query's own are masked. Keys and values are
+    written to the cache. The result is ``[B, T, hidden]`` after the final norm.
 
     Attributes:
-        config: of its sizes.
-        speech_embedding: of the ids that are fed.
-        head: to the rows that are drawn from.
+        speech_embedding: table of the ids that are fed.
+        head: projection to the rows that are drawn from.
     """
 
     config: SpeechLMConfig
@@ -67,13 +68,9 @@ class SpeechDecoder(nn.Module):
     @staticmethod
     @abstractmethod
     def own_tensors(
-        config: SpeechLMConfig, tensors: Mapping[str, Tensor], place: Callable[[Tensor], Tensor]
+        config: SpeechLMConfig, tensors: Mapping[str, Tensor], convert: Callable[[Tensor], Tensor]
     ) -> Mapping[str, Tensor]:
-        """State of this network from published tensors, which fit the configuration.
-
-        Args:
-            place: takes a tensor to the network's device and dtype.
-        """
+        """State from published tensors; ``convert`` takes a tensor to the network's device and dtype."""
 
     @property
     def device(self) -> torch.device:
@@ -84,8 +81,8 @@ class SpeechDecoder(nn.Module):
         return self.head.weight.dtype
 
     @abstractmethod
-    def embed(self, parts: Sequence[PromptPart]) -> Tensor:
-        """Embeddings [T, input width] of parts, in order."""
+    def embed(self, segments: Sequence[PromptSegment]) -> Tensor:
+        """Embeddings [T, input width] of segments, in order."""
 
     def prepare(self, max_len: int) -> None:
         """Keep what passes over sequences of up to ``max_len`` positions share, before any is captured."""

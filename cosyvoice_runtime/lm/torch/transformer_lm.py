@@ -22,8 +22,8 @@ from cosyvoice_runtime.flow.torch.encoder import RelativeEncoder, ScaledEmbeddin
 from cosyvoice_runtime.flow.torch.layers import embedding
 from cosyvoice_runtime.flow.weights import ENCODER_RENAMES, fused_projections, renamed
 from cosyvoice_runtime.gpu.transfer import integers
-from cosyvoice_runtime.lm.prompt import PromptPart, Table
-from cosyvoice_runtime.lm.torch.kv_cache import CachePlaces, CacheView
+from cosyvoice_runtime.lm.prompt import PromptSegment, Table
+from cosyvoice_runtime.lm.torch.kv_cache import CacheView, PassPages
 from cosyvoice_runtime.lm.torch.speech_decoder import SpeechDecoder
 
 TABLE_STEP = 512
@@ -41,7 +41,7 @@ _RENAMES = [
 class Distances(NamedTuple):
     """Positions that queries may see, and their distance; the same for all layers.
 
-    behind: [B, 1, T, span] int64, positions from each key to the query, 0 for those that come later; mask:
+    behind: [B, 1, T, span] int64, positions from each key to the query, 0 for later keys; mask:
     like it, 0 or -inf.
     """
 
@@ -70,22 +70,25 @@ class DistanceAttention(nn.Module):
         self.out = nn.Linear(width, width)
         self._table: Tensor | None = None
 
-    def forward(self, x: Tensor, layer: int, place: Distances, cache: CachePlaces) -> Tensor:
+    def forward(self, x: Tensor, layer: int, distances: Distances, pages: PassPages) -> Tensor:
         """``x [B, T, width]`` to the same shape."""
         queries, new_keys, new_values = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(2)
-        cache.write(layer, new_keys, new_values)
-        keys, values = cache.read(layer)
+        pages.write(layer, new_keys, new_values)
+        keys, values = pages.read(layer)
         mixed = F.scaled_dot_product_attention(
-            (queries + self.content_bias).transpose(1, 2), keys, values, attn_mask=self._bias(queries, place)
+            (queries + self.content_bias).transpose(1, 2),
+            keys,
+            values,
+            attn_mask=self._bias(queries, distances),
         )
         return self.out(mixed.transpose(1, 2).flatten(2))
 
-    def _bias(self, queries: Tensor, place: Distances) -> Tensor:
+    def _bias(self, queries: Tensor, distances: Distances) -> Tensor:
         """[B, heads, T, span], added to scaled scores."""
-        table = self.distances(place.mask.shape[-1])
+        table = self.distances(distances.mask.shape[-1])
         by_distance = torch.einsum("bthd,rhd->bhtr", queries + self.position_bias, table)
-        scores = by_distance.gather(-1, place.behind.expand(-1, self.heads, -1, -1))
-        return scores / math.sqrt(self.head_dim) + place.mask
+        scores = by_distance.gather(-1, distances.behind.expand(-1, self.heads, -1, -1))
+        return scores / math.sqrt(self.head_dim) + distances.mask
 
     def distances(self, span: int) -> Tensor:
         """Projected sinusoids of distances 0 to ``span - 1``, [span, heads, D]."""
@@ -109,8 +112,8 @@ class DistanceLayer(nn.Module):
         self.widen = nn.Linear(width, config.intermediate_size)
         self.narrow = nn.Linear(config.intermediate_size, width)
 
-    def forward(self, x: Tensor, layer: int, place: Distances, cache: CachePlaces) -> Tensor:
-        x = x + self.attention(self.norm_attention(x), layer, place, cache)
+    def forward(self, x: Tensor, layer: int, distances: Distances, pages: PassPages) -> Tensor:
+        x = x + self.attention(self.norm_attention(x), layer, distances, pages)
         return x + self.narrow(F.relu(self.widen(self.norm_feed_forward(x))))
 
 
@@ -137,11 +140,11 @@ class TransformerLM(SpeechDecoder):
     def own_tensors(
         config: SpeechLMConfig,  # noqa: ARG004
         tensors: Mapping[str, Tensor],
-        place: Callable[[Tensor], Tensor],
+        convert: Callable[[Tensor], Tensor],
     ) -> dict[str, Tensor]:
         """Weights of the same shapes under other names; projections that lie apart in ``llm.pt`` are one."""
         state = fused_projections(renamed(as_arrays(tensors), _RENAMES))
-        return {_of_layer(name): place(torch.from_numpy(array)) for name, array in state.items()}
+        return {_of_layer(name): convert(torch.from_numpy(array)) for name, array in state.items()}
 
     def prepare(self, max_len: int) -> None:
         """Project the distances of all layers, whose tables captured passes read where they are."""
@@ -149,12 +152,12 @@ class TransformerLM(SpeechDecoder):
             cast(DistanceLayer, layer).attention.distances(max_len)
 
     def decode_step(self, tokens: Tensor, positions: Tensor, cache: CacheView, span: int) -> Tensor:
-        """As every decoder's. A sequence that has drawn the end may be fed it, for which there is no row."""
+        """Feed tokens as every decoder does; one that has drawn the end may be fed it, which has no row."""
         return super().decode_step(tokens.clamp(max=self.config.speech_tokens - 1), positions, cache, span)
 
-    def embed(self, parts: Sequence[PromptPart]) -> Tensor:
-        """Embeddings [T, input width] of parts, in order; the text of one part is encoded together."""
-        return torch.cat([self._embedded(part) for part in parts])
+    def embed(self, segments: Sequence[PromptSegment]) -> Tensor:
+        """Embeddings [T, input width] of segments, in order; the text of each is encoded together."""
+        return torch.cat([self._embedded(segment) for segment in segments])
 
     def encode_text(self, ids: Tensor) -> Tensor:
         """Text ids int64 ``[B, T]`` to ``[B, T, input width]``; no position sees a later one."""
@@ -162,32 +165,21 @@ class TransformerLM(SpeechDecoder):
         return encoded
 
     def forward(self, embeddings: Tensor, positions: Tensor, cache: CacheView, span: int) -> Tensor:
-        """Run the decoder over new positions, whose keys and values are written to the cache.
-
-        Args:
-            embeddings: [B, T, input width].
-            positions: [B, T] int64, each below ``span``; sequences may be at different positions.
-            cache: view of B slots that holds everything before these positions.
-            span: cache positions read; those after a query's own position are masked.
-
-        Returns:
-            [B, T, hidden] after the final norm.
-        """
         x = F.relu(self.embed_input(embeddings))
-        place, places = Distances.of(positions, span, x.dtype), cache.at(positions, span)
+        distances, pages = Distances.of(positions, span, x.dtype), cache.at(positions, span)
         for index, layer in enumerate(self.layers):
-            x = layer(x, index, place, places)
+            x = layer(x, index, distances, pages)
         return self.norm(x)
 
-    def _embedded(self, part: PromptPart) -> Tensor:
-        if part.table is Table.SPEAKER:
-            [speaker] = part.ids
+    def _embedded(self, segment: PromptSegment) -> Tensor:
+        if segment.table is Table.SPEAKER:
+            [speaker] = segment.ids
             vector = torch.tensor(speaker, dtype=torch.float32, device=self.device)
             return self.speaker_projection(F.normalize(vector, dim=0).to(self.dtype))[None]
-        ids = integers(part.ids, self.device)
-        if part.table is Table.TEXT:
+        ids = integers(segment.ids, self.device)
+        if segment.table is Table.TEXT:
             return self.encode_text(ids[None])[0]
-        table = self.control_embedding if part.table is Table.CONTROL else self.speech_embedding
+        table = self.control_embedding if segment.table is Table.CONTROL else self.speech_embedding
         embedded: Tensor = table(ids)
         return embedded
 

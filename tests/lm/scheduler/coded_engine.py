@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
-from cosyvoice_runtime.lm.engines.engine import Progress
+from cosyvoice_runtime.lm.generation import Progress
 from cosyvoice_runtime.lm.scheduler.request import Request
 
 TIMEOUT_S = 120.0

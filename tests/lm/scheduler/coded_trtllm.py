@@ -6,7 +6,7 @@ import torch
 from coded_utterances import ENDLESS, code
 
 from cosyvoice_runtime.checkpoint.merged_vocabulary import SILENT
-from cosyvoice_runtime.lm.engines.tensorrt_llm.source import EngineVocabulary
+from cosyvoice_runtime.lm.engines.tensorrt_llm.checkpoint import EngineVocabulary
 from trtllm_fake.install import Model
 
 

@@ -13,8 +13,8 @@ from engine_drivers import own_threads
 
 from cosyvoice_runtime.lm import Generation
 from cosyvoice_runtime.lm.engines.tensorrt_llm.build import BuildOptions, build
+from cosyvoice_runtime.lm.engines.tensorrt_llm.checkpoint import LAYOUTS
 from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import ConversionOptions, convert
-from cosyvoice_runtime.lm.engines.tensorrt_llm.source import LAYOUTS
 from cosyvoice_runtime.lm.engines.vllm.export import DTYPES, export
 from cosyvoice_runtime.lm.onnx.export import export_lm
 from cosyvoice_runtime.lm.scheduler.load_metrics import Load

@@ -11,7 +11,7 @@ import lm_engines
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.lm.engines import torch as torch_engine
-from cosyvoice_runtime.lm.engines.engine import Progress
+from cosyvoice_runtime.lm.generation import Progress
 from cosyvoice_runtime.settings import Machine
 
 TINY = ["max_slots=4", "max_sequence_tokens=256", "max_tokens=50", "dtype=float32"]

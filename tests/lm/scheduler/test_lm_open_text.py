@@ -19,12 +19,14 @@ from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError, WithdrawnError, status_of
-from cosyvoice_runtime.lm import BatchDecoder, FinishReason, Prompt, SamplingOptions, SpeechLM
+from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
 from cosyvoice_runtime.lm.engines.engine import ENGINES, TAKE_OPEN_TEXT, prepare_engine
 from cosyvoice_runtime.lm.scheduler import job as job_module
 from cosyvoice_runtime.lm.scheduler.job import TextInbox
 from cosyvoice_runtime.lm.scheduler.request import Request, RequestReader, read_text
 from cosyvoice_runtime.lm.scheduler.scheduler import Scheduler
+from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
+from cosyvoice_runtime.lm.torch.network import SpeechLM
 from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
 from eventually import eventually
 
@@ -224,7 +226,7 @@ def test_own_engines_speak_as_the_library_does(own_settings, make_scheduler, tin
     config = load_config(tiny_checkpoint)
     tensors = load_tensors(Layout(tiny_checkpoint), "llm", config)
     decoder = BatchDecoder(SpeechLM.from_tensors(config.speech_lm, tensors), slots=2, max_len=400)
-    expected = decoder.add_stream(options, prompt.prompt_text, prompt.prompt_speech)
+    expected = decoder.add_open(prompt, options)
     decoder.push_text(expected, text)
     decoder.end_text(expected)
     while expected.finish_reason is None:

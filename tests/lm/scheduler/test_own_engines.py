@@ -12,10 +12,12 @@ from coded_engine import CollectingReader
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.errors import EngineFileError, InvalidInput
-from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions, SpeechLM, generate
+from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
 from cosyvoice_runtime.lm.cache import PAGE
 from cosyvoice_runtime.lm.engines.engine import ENGINES, prepare_engine
 from cosyvoice_runtime.lm.scheduler.request import Request
+from cosyvoice_runtime.lm.torch.decoder import generate
+from cosyvoice_runtime.lm.torch.network import SpeechLM
 from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE
 from cosyvoice_runtime.metrics.page import read_samples
 from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
@@ -76,7 +78,7 @@ def test_scheduled_requests_equal_single_generation(settings, lm, make_scheduler
     for request, reader in zip(requests, readers, strict=True):
         scheduler.submit(request, reader)
     for request, reader in zip(requests, readers, strict=True):
-        assert reader.wait().tokens == list(generate(lm, request.prompt, request.options))
+        assert reader.wait().tokens == generate(lm, request.prompt, request.options)[0]
 
 
 def test_cancelled_utterance_brings_nothing_more_and_frees_its_slot(settings):
@@ -134,7 +136,7 @@ def test_requests_that_share_few_pages_say_what_they_say_alone(
     for request, reader in zip(requests, readers, strict=True):
         scheduler.submit(request, reader)
     for request, reader in zip(requests, readers, strict=True):
-        assert reader.wait().tokens == list(generate(lm, request.prompt, request.options))
+        assert reader.wait().tokens == generate(lm, request.prompt, request.options)[0]
     scheduler.close()
     found = {sample.name: sample.value for sample in read_samples(tmp_path)}
     assert found["cosyvoice_lm_cache_pages"] == 4

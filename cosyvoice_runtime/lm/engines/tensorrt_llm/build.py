@@ -18,10 +18,10 @@ from cosyvoice_runtime.settings.model import MANIFEST
 
 MODEL_FILE = Path(__file__).with_name("speech_model.py")
 MODEL_CLASS = "SpeechQwenForCausalLM"
-"""Of the speech layout; the file can be imported in the container only."""
+"""Model class of the speech layout; its file can be imported in the container only."""
 TIMING_CACHE = "timing.cache"
 BIAS_FILE = "embedding_bias.safetensors"
-"""Of the merged layout: what the stock model lacks, to be added to the logits of every request."""
+"""Bias of the merged layout, which the stock model lacks; it is added to the logits of every request."""
 LEAST_FOR_FP8 = (8, 9)
 """Compute capability of Ada; Hopper's is 9.0. TensorRT-LLM's support matrix has FP8 from there on."""
 
@@ -37,7 +37,8 @@ class Flag:
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """
+    """Sizes of an engine.
+
     Attributes:
         max_batch_size: requests decoded together; a server may use fewer.
         max_seq_len: most positions of one request: text, prompt speech and new speech.
@@ -119,13 +120,13 @@ def command(checkpoint_dir: Path, out_dir: Path, timing_cache: Path, flags: list
     The timing cache is read when it exists and written after the build: without these flags it would be
     ``model.cache`` in the working directory.
     """
-    places = [
+    directories = [
         ("checkpoint_dir", str(checkpoint_dir)),
         ("output_dir", str(out_dir)),
         ("input_timing_cache", str(timing_cache)),
         ("output_timing_cache", str(timing_cache)),
     ]
-    pairs = [*places, *((flag.name, flag.value) for flag in flags)]
+    pairs = [*directories, *((flag.name, flag.value) for flag in flags)]
     return ["trtllm-build", *(text for name, value in pairs for text in (f"--{name}", value))]
 
 
@@ -138,7 +139,7 @@ def build(
     """Build an engine from a converted checkpoint unless ``engine_dir`` holds the same already.
 
     The output of ``trtllm-build`` goes to this process's own. ``engine_dir`` appears whole or not at all;
-    the timing cache lies beside it.
+    the timing cache lies in the folder above it.
 
     Args:
         before: called when there is something to build; nothing is if it raises.

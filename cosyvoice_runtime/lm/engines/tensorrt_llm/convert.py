@@ -1,4 +1,4 @@
-"""From the speech LM's weights to a TensorRT-LLM checkpoint: config.json and one safetensors file a GPU."""
+"""Conversion of the speech LM to a TensorRT-LLM checkpoint: config.json and a safetensors file a GPU."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.checkpoint.safetensors_file import write_safetensors
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.engines.tensorrt_llm.build import BIAS_FILE
-from cosyvoice_runtime.lm.engines.tensorrt_llm.fp8 import (
-    fp8_dtypes,
-    fp8_schema,
-    fp8_tensors,
-    measured_scales,
-)
-from cosyvoice_runtime.lm.engines.tensorrt_llm.parameters import (
+from cosyvoice_runtime.lm.engines.tensorrt_llm.checkpoint import (
     QUANT_ALGOS,
+    EngineVocabulary,
+    Source,
     check_tp_size,
     engine_config,
     output_bias,
     rank_schema,
     rank_tensors,
 )
-from cosyvoice_runtime.lm.engines.tensorrt_llm.source import EngineVocabulary, Source
+from cosyvoice_runtime.lm.engines.tensorrt_llm.fp8 import (
+    fp8_dtypes,
+    fp8_schema,
+    fp8_tensors,
+    measured_scales,
+)
 from cosyvoice_runtime.manifest import Manifest, stale_reasons
 from cosyvoice_runtime.settings.model import MANIFEST
 
@@ -40,15 +41,16 @@ FORMAT = 2
 BIAS_NAME = "embedding_bias"
 
 Progress = Callable[[str, int, int], None]
-"""Told the name of each tensor written, its number from 1, and how many there are."""
+"""Function that is called with each written tensor's name, its number from 1, and the number of all."""
 
 
 @dataclass(frozen=True)
 class ConversionOptions:
-    """
+    """Options of a conversion.
+
     Attributes:
-        layout: of the vocabulary, see :class:`EngineVocabulary`.
-        dtype: of weights and activations.
+        layout: layout of the vocabulary, see :class:`EngineVocabulary`.
+        dtype: type of weights and activations.
         tp_size: GPUs that share the network.
         weight_only: ``int8`` or ``int4``: the matrices of the layers are quantised when the engine is built,
             and written in ``dtype``. ``fp8``: they are quantised here, and the engine quantises what they are
@@ -135,7 +137,7 @@ def _write(
 def _write_bias(
     path: Path, config: SpeechLMConfig, vocabulary: EngineVocabulary, tensors: dict[str, Tensor]
 ) -> None:
-    """In float32, the dtype of the logits, which TensorRT-LLM requires of it."""
+    """Write the bias in float32, the type of the logits, which TensorRT-LLM requires of it."""
     bias = output_bias(config, vocabulary, tensors)
     write_safetensors(path, {BIAS_NAME: tuple(bias.shape)}, torch.float32, [(BIAS_NAME, bias)])
 

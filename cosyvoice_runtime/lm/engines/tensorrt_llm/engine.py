@@ -13,9 +13,8 @@ from typing import Any
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm import FinishReason, Generation, Prompt, SamplingOptions
-from cosyvoice_runtime.lm.engines.engine import Progress
 from cosyvoice_runtime.lm.engines.tensorrt_llm.requests import LibrarySampler, RequestMaker, drawn_by_library
-from cosyvoice_runtime.lm.generation import TokenLimits
+from cosyvoice_runtime.lm.generation import Progress, TokenLimits
 from cosyvoice_runtime.metrics import Metrics
 
 logger = logging.getLogger(__name__)
@@ -25,7 +24,8 @@ ITERATION_BUCKETS_S = (0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
 
 
 class TrtllmStatistics:
-    """
+    """Statistics of an executor as metrics.
+
     Args:
         wanted_tokens: positions that the cache should hold; a smaller one is told in the log.
         clock: seconds.
@@ -90,7 +90,7 @@ class TrtllmStatistics:
 
 WAIT = timedelta(seconds=0.5)
 """Longest wait for a response. An executor that decodes answers every iteration, so this ends only the wait
-for one that is stuck, so that those who wait or cancel are looked at."""
+for one that is stuck, so that waiting and cancelled requests are looked at."""
 
 
 @dataclass
@@ -99,7 +99,7 @@ class TrtllmSequence:
 
     Attributes:
         client: its name for the `LibrarySampler`.
-        left: nobody waits for it any more; its last response is still to come.
+        left: its reader has left; its last response is still to come.
     """
 
     generation: Generation
@@ -182,7 +182,7 @@ class TrtllmEngine:
         return all(sequence.left for sequence in self._sequences.values())
 
     def _take(self, response: Any) -> Progress | None:
-        """What a response brings to its utterance, if that is still wanted."""
+        """Progress that a response brings to its utterance, if that is still wanted."""
         handle = response.request_id
         sequence = self._sequences.get(handle)
         if sequence is None:

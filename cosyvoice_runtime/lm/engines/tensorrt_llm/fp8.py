@@ -19,9 +19,10 @@ from cosyvoice_runtime.checkpoint import load_speakers
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.schema import Schema
-from cosyvoice_runtime.lm import Prompt, SamplingOptions, SpeechLM, generate
-from cosyvoice_runtime.lm.engines.tensorrt_llm.parameters import BACKBONE, LAYER, QUANTISED
-from cosyvoice_runtime.lm.engines.tensorrt_llm.source import Source
+from cosyvoice_runtime.lm import Prompt, SamplingOptions
+from cosyvoice_runtime.lm.engines.tensorrt_llm.checkpoint import BACKBONE, LAYER, QUANTISED, Source
+from cosyvoice_runtime.lm.torch.decoder import generate
+from cosyvoice_runtime.lm.torch.network import SpeechLM
 from cosyvoice_runtime.text import read_tokenizer
 from cosyvoice_runtime.voice.speakers import import_speakers
 
@@ -37,7 +38,7 @@ TEXTS = (
     "请问从这里走到火车站大概需要多长时间？",
     "雨停了以后，孩子们跑到花园里，数着老石墙上的蜗牛。",
 )
-"""What is spoken to see how large inputs become: statements and questions in both languages."""
+"""Texts that are spoken to see how large inputs become: statements and questions in both languages."""
 SPEECH_TOKENS = 50
 """Speech tokens of each text: two seconds."""
 VOICES = 2
@@ -45,14 +46,14 @@ VOICES = 2
 
 
 class Scales(NamedTuple):
-    """What a matrix's 8-bit inputs and weights are multiplied with."""
+    """Factors of a matrix's 8-bit inputs and weights."""
 
     activation: float
     weights: float
 
 
 def fp8_schema(schema: Schema) -> Schema:
-    """Names and shapes of a checkpoint in FP8: beside each matrix its two scales."""
+    """Names and shapes of a checkpoint in FP8, where each matrix has two scales."""
     changed: Schema = {}
     for name, shape in schema.items():
         changed[name] = shape
@@ -78,8 +79,8 @@ def fp8_tensors(
             continue
         scale = scales[name]
         yield name, (share.float() / scale.weights).clamp(-LARGEST, LARGEST).to(FP8)
-        for place, value in zip(_scale_names(name), scale, strict=True):
-            yield place, torch.tensor([value])
+        for scale_name, value in zip(_scale_names(name), scale, strict=True):
+            yield scale_name, torch.tensor([value])
 
 
 def measured_scales(source: Source, tensors: Mapping[str, Tensor]) -> dict[str, Scales]:
@@ -125,8 +126,7 @@ def _largest_inputs(lm: SpeechLM, prompts: list[Prompt]) -> dict[str, float]:
     options = SamplingOptions(seed=0, min_tokens=SPEECH_TOKENS, max_tokens=SPEECH_TOKENS)
     with torch.inference_mode():
         for prompt in prompts:
-            for _ in generate(lm, prompt, options):
-                pass
+            generate(lm, prompt, options)
     return largest
 
 

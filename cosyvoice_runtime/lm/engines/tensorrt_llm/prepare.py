@@ -1,4 +1,4 @@
-"""From settings to executors, of an engine directory that is the one that the settings mean."""
+"""Opening an executor by the settings, on an engine directory that is the one that they mean."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from cosyvoice_runtime.gpu.nvidia import present_gpu
 from cosyvoice_runtime.lm.engines.engine import OpenEngine, see_only
 from cosyvoice_runtime.lm.engines.releases import TRTLLM_CONTAINER, library_versions
 from cosyvoice_runtime.lm.engines.tensorrt_llm.build import BIAS_FILE
+from cosyvoice_runtime.lm.engines.tensorrt_llm.checkpoint import EngineVocabulary
 from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import BIAS_NAME, FORMAT
 from cosyvoice_runtime.lm.engines.tensorrt_llm.engine import TrtllmEngine, TrtllmStatistics
 from cosyvoice_runtime.lm.engines.tensorrt_llm.requests import LibrarySampler, RequestMaker
-from cosyvoice_runtime.lm.engines.tensorrt_llm.source import EngineVocabulary
 from cosyvoice_runtime.manifest import Manifest, require_current
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.settings import TensorrtLlmSettings
@@ -38,7 +38,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class BuiltEngine:
-    """
+    """An engine directory that has been checked.
+
     Attributes:
         bias: float32 [output_rows], to be added to the logits of a request; None where the head has it.
         max_positions: of one request, prompt and output together.
@@ -51,7 +52,8 @@ class BuiltEngine:
 
     @classmethod
     def open(cls, settings: TensorrtLlmSettings, config: SpeechLMConfig) -> BuiltEngine:
-        """
+        """Check an engine directory.
+
         Raises:
             EngineFileError: there is no engine, or it was built from other weights, with other libraries,
                 for another GPU, or in another way than the settings say; names every difference.
@@ -69,7 +71,7 @@ class BuiltEngine:
 
 
 def _wanted(built: Manifest, settings: TensorrtLlmSettings, config: SpeechLMConfig) -> Manifest:
-    """What the manifest would have to say."""
+    """Manifest of an engine that fits."""
     layout = Layout(settings.checkpoint_dir)
     gpu = present_gpu()
     required = {
@@ -118,7 +120,7 @@ BINDINGS = "tensorrt_llm.bindings.executor"
 
 
 def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
-    """See `engine.prepare_engine`. The weights are read by each engine as it opens.
+    """Check the engine and the settings; see `engine.prepare_engine`. An engine reads weights as it opens.
 
     Raises:
         InvalidInput: TensorRT-LLM is not installed, or a setting does not fit.
@@ -141,7 +143,7 @@ def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
 
 
 def executor_config(bindings: Any, settings: TensorrtLlmSettings, sampler: LibrarySampler) -> Any:
-    """How the executor batches, caches and calls back."""
+    """Configuration of the executor's batches, cache and callback."""
     return bindings.ExecutorConfig(
         max_beam_width=1,
         # The other policy may pause a stream to make room for another one.

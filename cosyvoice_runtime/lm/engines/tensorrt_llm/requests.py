@@ -13,7 +13,7 @@ from torch import Tensor
 from cosyvoice_runtime.checkpoint.merged_vocabulary import SILENT
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm import Generation, Prompt, SamplingOptions
-from cosyvoice_runtime.lm.engines.tensorrt_llm.source import EngineVocabulary
+from cosyvoice_runtime.lm.engines.tensorrt_llm.checkpoint import EngineVocabulary
 from cosyvoice_runtime.lm.generation import TokenLimits
 from cosyvoice_runtime.lm.running_batch import blocked_ids
 from cosyvoice_runtime.lm.sampling import NOT_FINITE
@@ -32,11 +32,12 @@ def drawn_by_library(options: SamplingOptions) -> bool:
 
 @dataclass(frozen=True)
 class RequestMaker:
-    """
+    """Makes requests of utterances.
+
     Attributes:
         bindings: module ``tensorrt_llm.bindings.executor``.
         bias: see `BuiltEngine`.
-        max_positions: of one request.
+        max_positions: most positions of one request.
     """
 
     bindings: Any
@@ -47,9 +48,10 @@ class RequestMaker:
     def make(
         self, prompt: Prompt, options: SamplingOptions, limits: TokenLimits, seed: int, client: int
     ) -> Any:
-        """
+        """Make a request.
+
         Args:
-            prompt: with ids inside their tables.
+            prompt: a prompt whose ids lie inside their tables.
             client: given back to the `LibrarySampler`.
 
         Raises:
@@ -74,7 +76,7 @@ class RequestMaker:
         )
 
     def _drawing(self, options: SamplingOptions) -> dict[str, Any]:
-        """What changes the logits before TensorRT-LLM draws."""
+        """Arguments that change the logits before TensorRT-LLM draws."""
         if drawn_by_library(options):
             return {"logits_post_processor_name": self.bindings.Request.BATCHED_POST_PROCESSOR_NAME}
         return {} if self.bias is None else {"embedding_bias": self.bias}
@@ -123,7 +125,7 @@ class LibrarySampler:
     """A batched logits post-processor: draws a token of each sequence and leaves only its logit finite.
 
     TensorRT-LLM calls it once a step with the sequences that name it, in its own thread, and waits: so do
-    those of all other requests.
+    all other requests.
 
     Args:
         bias: see `BuiltEngine`.
@@ -155,7 +157,8 @@ class LibrarySampler:
         stream: int,
         client_ids: Sequence[int],
     ) -> None:
-        """
+        """Draw for each sequence.
+
         Args:
             logits: float32 [1, 1, output_rows] of each sequence, changed in place.
             client_ids: as `enter` was told.

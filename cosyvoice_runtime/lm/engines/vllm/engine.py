@@ -1,33 +1,48 @@
-"""vLLM's `LLMEngine` as an `LmEngine`."""
+"""The engine ``vllm``: vLLM's `LLMEngine` in this process, started from the settings."""
 
 from __future__ import annotations
 
 import dataclasses
 import gc
 import itertools
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import logging
+import os
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any
 
 import torch
 
+from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm import FinishReason, Generation, Prompt, SamplingOptions
-from cosyvoice_runtime.lm.engines.engine import Progress
-from cosyvoice_runtime.lm.engines.vllm import KEY
-from cosyvoice_runtime.lm.engines.vllm.export import PromptTables, not_finite_id
-from cosyvoice_runtime.lm.generation import TokenLimits
-from cosyvoice_runtime.lm.sampling import NOT_FINITE
+from cosyvoice_runtime.lm.engines.engine import OpenEngine, check_cache_room, see_only
+from cosyvoice_runtime.lm.engines.releases import require_vllm
+from cosyvoice_runtime.lm.engines.vllm import KEY, register
+from cosyvoice_runtime.lm.engines.vllm.export import PromptTables, not_finite_id, wanted_manifest
+from cosyvoice_runtime.lm.generation import Progress, TokenLimits
+from cosyvoice_runtime.lm.sampling import NOT_FINITE, check_room
+from cosyvoice_runtime.lm.torch.kv_cache import cache_bytes
+from cosyvoice_runtime.manifest import require_current
 from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.settings import TensorrtLlmSettings
+
+logger = logging.getLogger(__name__)
+
+BLOCK = 16
+"""Positions in a block of vLLM's cache."""
+SAMPLER = f"{__package__}.sampler:SpeechSampler"
 
 
 @dataclass(frozen=True)
 class VllmUtterance:
-    """
+    """An utterance, as the sampler in vLLM's step reads it.
+
     Attributes:
-        options: with a seed.
+        options: options of the draws, with a seed.
         prompt_speech: codes that the repetition penalty counts as well.
     """
 
@@ -51,10 +66,7 @@ class VllmUtterance:
 
     @classmethod
     def from_extra_args(cls, extra_args: Mapping[str, Any] | None) -> VllmUtterance:
-        """
-        Raises:
-            ValueError: they are not from :meth:`as_extra_args`.
-        """
+        """Read what :meth:`as_extra_args` wrote; raises ValueError for anything else."""
         if not extra_args or KEY not in extra_args:
             raise ValueError(f"a request to this model needs extra_args[{KEY!r}]")
         values = extra_args[KEY]
@@ -66,25 +78,12 @@ STEP_BUCKETS_S = (0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
 
 
 class VllmStatistics:
-    """vLLM's own statistics would come with a Prometheus registry and a log of theirs."""
+    """Metrics of an engine; vLLM's own would come with a Prometheus registry and a log of theirs."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self._requests = metrics.gauge("cosyvoice_vllm_active_requests", "Requests in vLLM's engine.")
-        self._cache = metrics.gauge("cosyvoice_vllm_kv_cache_usage", "Share of the KV cache in use, 0 to 1.")
-        self._step = metrics.histogram("cosyvoice_vllm_step_seconds", "Duration of a step.", STEP_BUCKETS_S)
-
-    def step(self, seconds: float) -> None:
-        """A step has taken so long."""
-        self._step.observe(seconds)
-
-    def load(self, requests: int, cache_usage: float) -> None:
-        """What is there after a step or a cancellation."""
-        self._requests.set(requests)
-        self._cache.set(cache_usage)
-
-
-MakeParams = Callable[[VllmUtterance, int], Any]
-"""``vllm.SamplingParams`` for an utterance and the most ids it may have."""
+        self.requests = metrics.gauge("cosyvoice_vllm_active_requests", "Requests in vLLM's engine.")
+        self.cache = metrics.gauge("cosyvoice_vllm_kv_cache_usage", "Share of the KV cache in use, 0 to 1.")
+        self.step = metrics.histogram("cosyvoice_vllm_step_seconds", "Duration of a step.", STEP_BUCKETS_S)
 
 
 class VllmEngine:
@@ -94,39 +93,33 @@ class VllmEngine:
 
     Args:
         llm: a ``vllm.LLMEngine`` in this process.
-        make_input: vLLM's input for embeddings [positions, hidden].
-        use_stream: makes the calling thread submit to vLLM's stream.
-        max_len: positions of one request, prompt and output together.
     """
 
     def __init__(
         self,
         llm: Any,
-        make_params: MakeParams,
-        make_input: Callable[[torch.Tensor], Any],
-        use_stream: Callable[[], object],
+        settings: TensorrtLlmSettings,
         config: SpeechLMConfig,
         tables: PromptTables,
         statistics: VllmStatistics,
-        slots: int,
-        max_len: int,
     ) -> None:
-        self.slots = slots
-        self.prefill_batch = slots  # the library plans its own passes
+        from vllm.inputs.engine import embeds_input
+        from vllm.utils.torch_utils import current_stream
+
+        self.slots = self.prefill_batch = settings.max_slots  # the library plans its own passes
         self._llm = llm
-        self._make_params = make_params
-        self._make_input = make_input
-        self._use_stream = use_stream
+        self._make_input = embeds_input
+        self._use_stream = current_stream
         self._config = config
         self._tables = tables
         self._statistics = statistics
-        self._max_len = max_len
+        self._max_len = settings.max_sequence_tokens
         self._running: dict[int, Generation] = {}
         self._handles = itertools.count()
 
     def add(self, prompt: Prompt, options: SamplingOptions) -> int:
         prompt.check(self._config)
-        embeddings = self._tables.embed(prompt.parts())
+        embeddings = self._tables.embed(prompt.segments())
         room = self._room(len(embeddings), options)
         limits = TokenLimits.of(options, len(prompt.text))
         generation = Generation(self._config, options, prompt.prompt_speech, limits)
@@ -134,10 +127,24 @@ class VllmEngine:
         utterance = VllmUtterance(seeded, prompt.prompt_speech, limits)
         most = max(1, min(limits.max_tokens, room))
         handle = next(self._handles)
-        params = self._make_params(utterance, most)
-        self._llm.add_request(str(handle), self._make_input(embeddings), params)
+        self._llm.add_request(str(handle), self._make_input(embeddings), self.params(utterance, most))
         self._running[handle] = generation
         return handle
+
+    def params(self, utterance: VllmUtterance, most: int) -> Any:
+        """``vllm.SamplingParams`` of an utterance of at most so many ids, which the `SpeechSampler` draws."""
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        return SamplingParams(
+            temperature=0.0,  # takes the one id that the sampler leaves
+            max_tokens=most,
+            stop_token_ids=[*self._config.stop_ids, not_finite_id(self._config)],
+            detokenize=False,
+            output_kind=RequestOutputKind.DELTA,
+            extra_args=utterance.as_extra_args(),
+            skip_clone=True,
+        )
 
     def step(self) -> list[Progress]:
         # vLLM keeps one stream per thread, and its work would be spread over two if it met this thread's
@@ -145,7 +152,7 @@ class VllmEngine:
         self._use_stream()
         begin = perf_counter()
         outputs = self._llm.step()
-        self._statistics.step(perf_counter() - begin)
+        self._statistics.step.observe(perf_counter() - begin)
         progress = [self._advance(output) for output in outputs]
         self._show_load()
         return progress
@@ -164,16 +171,14 @@ class VllmEngine:
 
     def _show_load(self) -> None:
         scheduler = self._llm.engine_core.engine_core.scheduler
-        self._statistics.load(len(self._running), scheduler.kv_cache_manager.usage)
+        self._statistics.requests.set(len(self._running))
+        self._statistics.cache.set(scheduler.kv_cache_manager.usage)
 
     def _room(self, positions: int, options: SamplingOptions) -> int:
         room = self._max_len - positions
         if room < 1:
             raise InvalidInput("prompt", f"{positions} positions", f"fewer than {self._max_len}")
-        for field in ("min_tokens", "max_tokens"):
-            wanted = getattr(options, field)
-            if wanted is not None and wanted > room:
-                raise InvalidInput(field, wanted, f"after this prompt there is room for {room}")
+        check_room(options, room)
         return room
 
     def _advance(self, output: Any) -> Progress:
@@ -201,3 +206,92 @@ def _finish(generation: Generation, reason: str) -> None:
     else:
         failure = CosyVoiceError(f"vLLM ended this utterance ({reason})")
         generation.finish(FinishReason.ERROR, failure)
+
+
+def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
+    """Check the export and the settings; see `engine.prepare_engine`. An engine reads weights as it opens.
+
+    Raises:
+        InvalidInput: vLLM is not installed in the release that is needed, or a setting does not fit.
+        EngineFileError: ``engine_dir`` holds no export, or one of another checkpoint or dtype.
+    """
+    require_vllm()
+    see_only(settings.device, settings.engine)
+    config = load_config(settings.checkpoint_dir).speech_lm
+    check_cache_room(settings, config.max_positions)
+    require_current(settings.engine_dir, wanted_manifest(Layout(settings.checkpoint_dir), settings.dtype))
+    statistics = VllmStatistics(Metrics(settings.name))
+    return partial(_open, settings, config, PromptTables.read(settings.engine_dir), statistics)
+
+
+def engine_args(settings: TensorrtLlmSettings, config: SpeechLMConfig, gpu_bytes: int) -> dict[str, Any]:
+    """Arguments of ``vllm.EngineArgs``.
+
+    Args:
+        gpu_bytes: memory of the GPU, of which vLLM wants the cache's share to be free when it starts.
+    """
+    cache = pool_bytes(settings, config)
+    return {
+        "model": str(settings.engine_dir),
+        "dtype": settings.dtype,
+        "skip_tokenizer_init": True,
+        "generation_config": "vllm",
+        "enable_prompt_embeds": True,
+        "logits_processors": [SAMPLER],
+        "max_model_len": settings.max_sequence_tokens,
+        "max_num_seqs": settings.max_slots,
+        # Prompts are computed whole: vLLM samples every sequence of a step, also one whose prompt isn't
+        # complete, and throws that draw away.
+        "enable_chunked_prefill": False,
+        "max_num_batched_tokens": settings.max_sequence_tokens,
+        # Prompts start with the text: two of one voice share little, and looking it up means hashing them.
+        "enable_prefix_caching": False,
+        # A draw needs the logits on the host, so the next step can't be prepared ahead of it.
+        "async_scheduling": False,
+        "block_size": BLOCK,
+        "kv_cache_memory_bytes": cache,
+        "gpu_memory_utilization": cache / gpu_bytes,
+        "disable_log_stats": True,
+    }
+
+
+def pool_bytes(settings: TensorrtLlmSettings, config: SpeechLMConfig) -> int:
+    """Memory of the cache: every request in whole blocks, and the block that vLLM keeps for itself."""
+    blocks = -(-settings.kv_cache_tokens // BLOCK) + settings.max_slots + 1
+    return cache_bytes(config, blocks, BLOCK, getattr(torch, settings.dtype))
+
+
+def start(args: dict[str, Any]) -> Any:
+    """Start a ``vllm.LLMEngine`` in this process."""
+    os.environ["VLLM_USE_FLASHINFER_SAMPLER"] = "0"  # vLLM's sampler draws nothing here, and needn't load
+    from vllm import EngineArgs, LLMEngine
+    from vllm.v1.executor import Executor
+
+    register()
+    vllm_config = EngineArgs(**args).create_engine_config()
+    # In this process: a step is a few milliseconds, and messages to another one would be added to each.
+    return LLMEngine(vllm_config, Executor.get_class(vllm_config), log_stats=False, multiprocess_mode=False)
+
+
+def _open(
+    settings: TensorrtLlmSettings, config: SpeechLMConfig, tables: PromptTables, statistics: VllmStatistics
+) -> VllmEngine:
+    gpu_bytes = torch.cuda.get_device_properties(0).total_memory
+    llm = start(engine_args(settings, config, gpu_bytes))
+    logger.info(
+        "engine vllm: %d slots of %d positions, %.0f MiB of cache; all tokens are drawn by this library",
+        settings.max_slots,
+        settings.max_sequence_tokens,
+        pool_bytes(settings, config) / 2**20,
+    )
+    engine = VllmEngine(llm, settings, config, tables, statistics)
+    _warm_up(engine)
+    return engine
+
+
+def _warm_up(engine: VllmEngine) -> None:
+    """Speak two tokens: vLLM compiles some kernels with its first prompt, and others with the next token."""
+    engine.add(Prompt([0]), SamplingOptions("greedy", min_tokens=2, max_tokens=2))
+    while all(each.finish_reason is None for each in engine.step()):
+        pass
+    torch.cuda.synchronize()  # further steps come from another thread, on a stream of its own

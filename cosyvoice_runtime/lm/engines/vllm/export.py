@@ -1,6 +1,6 @@
 """The speech LM as a directory that vLLM loads: its vocabulary is the speech rows alone.
 
-Text, sos and task id are no part of it: prompts enter as embeddings, whose tables lie in a file of their own.
+Text, sos and task id are not in it: prompts enter as embeddings, whose tables lie in a file of their own.
 So the output head of CosyVoice2 is 6,592 rows in place of the 158,336 of the merged vocabulary
 (`checkpoint.huggingface`). A head without a bias, as CosyVoice3's, gets one of zeros.
 """
@@ -27,7 +27,7 @@ from cosyvoice_runtime.checkpoint.schema import Schema, llm_schema
 from cosyvoice_runtime.checkpoint.tensors import TEXT_HEAD, TEXT_TABLE
 from cosyvoice_runtime.errors import CheckpointError, EngineFileError, InvalidInput
 from cosyvoice_runtime.lm.engines.vllm import ARCHITECTURE, KEY
-from cosyvoice_runtime.lm.prompt import TABLES, PromptPart, Table
+from cosyvoice_runtime.lm.prompt import TABLES, PromptSegment, Table
 from cosyvoice_runtime.manifest import Manifest, stale_reasons
 from cosyvoice_runtime.settings.model import MANIFEST
 
@@ -39,7 +39,7 @@ FORMAT = 2
 ROWS_MULTIPLE = 64
 """vLLM would pad its own rows to this (``DEFAULT_VOCAB_PADDING_SIZE``), without a bias to silence them."""
 PROMPT_TABLES = Path("prompt", "tables.safetensors")
-"""In a directory of its own: vLLM reads every safetensors file beside ``config.json``."""
+"""The prompts' tables have a directory of their own: vLLM reads all safetensors files next to the config."""
 
 
 def not_finite_id(config: SpeechLMConfig) -> int:
@@ -80,7 +80,7 @@ def export(checkpoint_dir: str | Path, out_dir: str | Path, dtype: str = "bfloat
 
 
 def wanted_manifest(layout: Layout, dtype: str) -> Manifest:
-    """What the manifest of a current export says. It fits every GPU."""
+    """Manifest of a current export. It fits every GPU."""
     paths = (layout.weights("llm"), layout.config, layout.qwen2_config)
     sources = {path.relative_to(layout.directory).as_posix(): sha256_of(path) for path in paths}
     return Manifest(sources, tools={}, options={"format": FORMAT, "dtype": dtype})
@@ -159,10 +159,7 @@ class PromptTables:
 
     @classmethod
     def read(cls, directory: Path) -> PromptTables:
-        """
-        Raises:
-            EngineFileError: the file that `export` wrote there is missing or damaged.
-        """
+        """Read the tables of an export; raises `EngineFileError` if they are missing or damaged."""
         path = directory / PROMPT_TABLES
         try:
             tensors = read_tensors(path)
@@ -170,8 +167,8 @@ class PromptTables:
         except (CheckpointError, KeyError, OSError) as error:
             raise EngineFileError(f"{path}: missing or damaged: {error}") from error
 
-    def embed(self, parts: Sequence[PromptPart]) -> Tensor:
-        """Embeddings [positions, hidden] of parts, in order."""
+    def embed(self, segments: Sequence[PromptSegment]) -> Tensor:
+        """Embeddings [positions, hidden] of segments, in order."""
         return torch.cat(
-            [self._tables[table][torch.as_tensor(ids, dtype=torch.int64)] for table, ids in parts]
+            [self._tables[table][torch.as_tensor(ids, dtype=torch.int64)] for table, ids in segments]
         )

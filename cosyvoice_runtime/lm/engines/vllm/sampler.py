@@ -50,27 +50,21 @@ class SpeechSampler(LogitsProcessor):
         return False
 
     def update_state(self, batch_update: BatchUpdate | None) -> None:
-        """Follow requests that join, leave or change places in the batch."""
+        """Follow requests that join, leave or move in the batch."""
         if batch_update is None:
             return
-        for place in batch_update.removed:
-            self._sequences.pop(place, None)
-        for place, params, _, output in batch_update.added:
+        for index in batch_update.removed:
+            self._sequences.pop(index, None)
+        for index, params, _, output in batch_update.added:
             utterance = VllmUtterance.from_extra_args(params.extra_args)
-            self._sequences[place] = VllmSequence(utterance.generation(self._config), output)
+            self._sequences[index] = VllmSequence(utterance.generation(self._config), output)
         for source, target, direction in batch_update.moved:
             self._move(source, target, direction)
 
     @torch.inference_mode()
     def apply(self, logits: Tensor) -> Tensor:
-        """
-        Args:
-            logits: float32 [sequences, vocabulary].
-
-        Returns:
-            the same with one finite value a sequence, its token's.
-        """
-        sequences = [self._sequences[place] for place in range(len(logits))]
+        """Draw, and leave one finite value a sequence in the logits float32 [sequences, vocabulary]."""
+        sequences = [self._sequences[index] for index in range(len(logits))]
         for sequence in sequences:
             _check_progress(sequence)
         tokens = self._draw(logits, [sequence.generation for sequence in sequences])

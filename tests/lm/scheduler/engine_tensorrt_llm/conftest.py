@@ -11,7 +11,7 @@ import pytest
 
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
-from cosyvoice_runtime.lm import SpeechLM
+from cosyvoice_runtime.lm.torch.network import SpeechLM
 from trtllm_fake import FakeTrtllm, install
 
 SCRIPTS = Path(__file__).parents[4] / "scripts"

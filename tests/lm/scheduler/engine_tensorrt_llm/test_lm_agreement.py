@@ -8,11 +8,13 @@ import pytest
 import torch
 
 import lm_agreement
-from cosyvoice_runtime.lm import FinishReason, KVCache, Prompt, SamplingOptions, generate
+from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
 from cosyvoice_runtime.lm.engines.tensorrt_llm.build import BuildOptions, build
+from cosyvoice_runtime.lm.engines.tensorrt_llm.checkpoint import LAYOUTS
 from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import ConversionOptions, convert
-from cosyvoice_runtime.lm.engines.tensorrt_llm.source import LAYOUTS
-from cosyvoice_runtime.lm.prompt import PromptPart, Table
+from cosyvoice_runtime.lm.prompt import PromptSegment, Table
+from cosyvoice_runtime.lm.torch.decoder import generate
+from cosyvoice_runtime.lm.torch.kv_cache import KVCache
 from measuring.agreement import Spoken, agreement
 from trtllm_fake.converted_lm import ConvertedLM
 from trtllm_fake.executor import read_checkpoint
@@ -71,12 +73,12 @@ def test_engine_that_fails_is_told(arguments, fake, capsys):
 
 def test_gap_is_how_much_better_the_best_token_was(lm):
     prompt = Prompt([5, 6, 7], prompt_speech=[1, 2])
-    own = list(generate(lm, prompt, GREEDY))
+    own, _ = generate(lm, prompt, GREEDY)
     same = agreement(lm, prompt, GREEDY, Spoken(own, FinishReason.LENGTH))
     assert (same.tokens, same.equal) == (len(own), len(own))
     assert same.worst == pytest.approx(0, abs=1e-4)
     other = [*own[:3], (own[3] + 1) % 6561]
-    embeddings = lm.embed([*prompt.parts(), PromptPart(Table.SPEECH, own[:3])])
+    embeddings = lm.embed([*prompt.segments(), PromptSegment(Table.SPEECH, own[:3])])
     cache = KVCache(lm.config, 1, len(embeddings)).view(0, 1)
     logits = lm.prefill(embeddings, 0, cache)
     worse = agreement(lm, prompt, GREEDY, Spoken(other, FinishReason.LENGTH))
@@ -88,7 +90,7 @@ def test_end_counts_as_a_token(lm):
     prompt = Prompt([5, 6, 7])
     spoken = Spoken([], FinishReason.STOP)
     found = agreement(lm, prompt, GREEDY, spoken)
-    embeddings = lm.embed(prompt.parts())
+    embeddings = lm.embed(prompt.segments())
     logits = lm.prefill(embeddings, 0, KVCache(lm.config, 1, len(embeddings)).view(0, 1))
     assert found.tokens == 1
     assert found.worst == pytest.approx(float(logits.max() - logits[6561:].max()), abs=1e-3)

@@ -22,8 +22,8 @@ from cosyvoice_runtime.lm.engines.tensorrt_llm.build import (
     build_flags,
     command,
 )
+from cosyvoice_runtime.lm.engines.tensorrt_llm.checkpoint import LAYOUTS
 from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import ConversionOptions, convert
-from cosyvoice_runtime.lm.engines.tensorrt_llm.source import LAYOUTS
 from cosyvoice_runtime.manifest import Manifest
 from trtllm_fake import build_command
 

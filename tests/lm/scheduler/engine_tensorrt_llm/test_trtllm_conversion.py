@@ -19,15 +19,18 @@ from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.merged_vocabulary import SILENT, MergedVocabulary
 from cosyvoice_runtime.checkpoint.sections_cosyvoice2 import config_from_sections
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
-from cosyvoice_runtime.lm import KVCache, Prompt, SpeechLM
+from cosyvoice_runtime.lm import Prompt
 from cosyvoice_runtime.lm.engines.tensorrt_llm.build import BIAS_FILE
-from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import ConversionOptions, convert
-from cosyvoice_runtime.lm.engines.tensorrt_llm.parameters import (
+from cosyvoice_runtime.lm.engines.tensorrt_llm.checkpoint import (
+    LAYOUTS,
+    EngineVocabulary,
     quantised_schema,
     rank_schema,
     rank_tensors,
 )
-from cosyvoice_runtime.lm.engines.tensorrt_llm.source import LAYOUTS, EngineVocabulary
+from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import ConversionOptions, convert
+from cosyvoice_runtime.lm.torch.kv_cache import KVCache
+from cosyvoice_runtime.lm.torch.network import SpeechLM
 from cosyvoice_runtime.manifest import Manifest
 from trtllm_fake.converted_lm import ConvertedLM
 
@@ -135,7 +138,7 @@ def test_forward_pass_of_the_converted_names_equals_the_torch_lm(converted, lm):
     logits = ConvertedLM(converted)(ids)
     if vocabulary.layout == "merged":
         logits = logits + load_file(converted / BIAS_FILE)["embedding_bias"]
-    embeddings = lm.embed(PROMPT.parts())
+    embeddings = lm.embed(PROMPT.segments())
     view = KVCache(lm.config, 1, len(ids)).view(0, 1)
     expected = lm.logits(lm(embeddings[None], torch.arange(len(ids))[None], view, len(ids))[0])
     torch.testing.assert_close(logits[:, vocabulary.speech], expected, rtol=1e-6, atol=2e-5)

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from cosyvoice_runtime.checkpoint.merged_vocabulary import SILENT
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
+from cosyvoice_runtime.lm.engines.tensorrt_llm.checkpoint import LAYOUTS, EngineVocabulary
 from cosyvoice_runtime.lm.engines.tensorrt_llm.requests import RequestMaker
-from cosyvoice_runtime.lm.engines.tensorrt_llm.source import LAYOUTS, EngineVocabulary
 from cosyvoice_runtime.lm.generation import TokenLimits
 from cosyvoice_runtime.lm.sampling import SamplerState
-from cosyvoice_runtime.lm.torch.cached_lm import sample
+from cosyvoice_runtime.lm.torch.cached_lm import sample_batch
 from trtllm_fake import bindings, kernels
 
 TEXT, CODES = 40, 30
@@ -76,7 +76,7 @@ def test_scores_are_those_of_the_librarys_sampler(layout):
         drawn = kernels.draw(values, request, torch.Generator().manual_seed(0))
         state = SamplerState(options, prompt.prompt_speech)
         state.history = output
-        assert drawn - ids.speech_offset == sample(speech + head_bias, state)
+        assert [drawn - ids.speech_offset] == sample_batch((speech + head_bias)[None], [state])
 
 
 @settings(max_examples=200)

@@ -15,8 +15,8 @@ from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
 from cosyvoice_runtime.lm.engines.engine import prepare_engine
 from cosyvoice_runtime.lm.engines.tensorrt_llm import engine as engine_module
+from cosyvoice_runtime.lm.engines.tensorrt_llm.checkpoint import EngineVocabulary
 from cosyvoice_runtime.lm.engines.tensorrt_llm.engine import TrtllmEngine
-from cosyvoice_runtime.lm.engines.tensorrt_llm.source import EngineVocabulary
 from cosyvoice_runtime.metrics.page import read_samples
 from trtllm_fake.bindings import CapacitySchedulerPolicy, KvCacheStats
 from trtllm_fake.bindings import FinishReason as TrtllmEnd

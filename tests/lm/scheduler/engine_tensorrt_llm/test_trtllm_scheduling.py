@@ -9,7 +9,7 @@ from coded_utterances import coded
 from engine_drivers import check_many_threads, check_stops_that_race, error_of, submit
 
 from cosyvoice_runtime.lm.engines.engine import EngineError, prepare_engine
-from cosyvoice_runtime.lm.engines.tensorrt_llm.source import EngineVocabulary
+from cosyvoice_runtime.lm.engines.tensorrt_llm.checkpoint import EngineVocabulary
 
 
 @pytest.fixture(params=["merged", "speech"])

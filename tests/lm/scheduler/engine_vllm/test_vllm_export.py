@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.errors import EngineFileError, InvalidInput
-from cosyvoice_runtime.lm import KVCache, Prompt, SpeechLM
+from cosyvoice_runtime.lm import Prompt
 from cosyvoice_runtime.lm.engines.vllm.export import (
     DTYPES,
     PROMPT_TABLES,
@@ -23,7 +23,9 @@ from cosyvoice_runtime.lm.engines.vllm.export import (
     not_finite_id,
     output_rows,
 )
-from cosyvoice_runtime.lm.prompt import PromptPart, Table
+from cosyvoice_runtime.lm.prompt import PromptSegment, Table
+from cosyvoice_runtime.lm.torch.kv_cache import KVCache
+from cosyvoice_runtime.lm.torch.network import SpeechLM
 
 PROMPTS = [
     Prompt([3]),
@@ -56,7 +58,7 @@ def lm(any_checkpoint, config) -> SpeechLM:
     return SpeechLM.from_tensors(config.speech_lm, load_tensors(Layout(any_checkpoint), "llm", config))
 
 
-def reference(lm: SpeechLM, parts: list[PromptPart]) -> torch.Tensor:
+def reference(lm: SpeechLM, parts: list[PromptSegment]) -> torch.Tensor:
     """Logits [positions, speech rows] of the library's own network."""
     embeddings = lm.embed(parts)
     length = len(embeddings)
@@ -69,8 +71,8 @@ def reference(lm: SpeechLM, parts: list[PromptPart]) -> torch.Tensor:
 def test_logits_equal_those_of_the_torch_network(vllm_exports, lm, config, prompt):
     spoken = [7, 6560, 0, 12]
     exported, tables = ExportedLM(vllm_exports["float32"]), PromptTables.read(vllm_exports["float32"])
-    actual = exported.logits(tables.embed(prompt.parts()), spoken)
-    expected = reference(lm, [*prompt.parts(), PromptPart(Table.SPEECH, spoken)])
+    actual = exported.logits(tables.embed(prompt.segments()), spoken)
+    expected = reference(lm, [*prompt.segments(), PromptSegment(Table.SPEECH, spoken)])
     torch.testing.assert_close(actual[:, : config.speech_lm.speech_rows], expected, rtol=1e-5, atol=2e-5)
 
 
@@ -79,7 +81,7 @@ def test_padding_is_never_the_best_and_has_a_row_of_its_own(vllm_exports, config
     assert rows % 64 == 0
     assert config.speech_lm.speech_rows <= not_finite_id(config.speech_lm) < rows
     exported, tables = ExportedLM(vllm_exports["float32"]), PromptTables.read(vllm_exports["float32"])
-    logits = exported.logits(tables.embed(PROMPTS[1].parts()), [1, 2])
+    logits = exported.logits(tables.embed(PROMPTS[1].segments()), [1, 2])
     padding = logits[:, config.speech_lm.speech_rows :]
     assert padding.shape[1] == rows - config.speech_lm.speech_rows
     assert (padding < logits[:, : config.speech_lm.speech_rows].min() - 1000).all()
@@ -108,7 +110,9 @@ def test_text_vocabulary_and_text_head_are_left_out(vllm_exports, config):
 def test_prompt_tables_hold_all_three_vocabularies(vllm_exports, lm):
     tables = PromptTables.read(vllm_exports["float32"])
     for prompt in PROMPTS:
-        torch.testing.assert_close(tables.embed(prompt.parts()), lm.embed(prompt.parts()), rtol=0, atol=0)
+        torch.testing.assert_close(
+            tables.embed(prompt.segments()), lm.embed(prompt.segments()), rtol=0, atol=0
+        )
 
 
 def test_unchanged_export_is_left_alone_and_a_changed_one_replaced(any_checkpoint, tmp_path):

@@ -81,7 +81,7 @@ def test_head_has_the_exported_shape_and_adds_the_exported_bias(vllm, vllm_expor
     tensors = load_file(directory / "model.safetensors")
     model.lm_head.load_state_dict({name: tensors[f"lm_head.{name}"] for name in ("weight", "bias")})
     exported, tables = ExportedLM(directory), PromptTables.read(directory)
-    embeds = tables.embed(Prompt([3, 4]).parts())
+    embeds = tables.embed(Prompt([3, 4]).segments())
     with torch.inference_mode():
         hidden = exported.network(inputs_embeds=embeds[None]).last_hidden_state[0]
         logits = model.compute_logits(hidden)
