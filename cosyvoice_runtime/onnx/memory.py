@@ -5,10 +5,12 @@ from __future__ import annotations
 import ctypes
 import math
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from mmap import MADV_DONTNEED, MADV_HUGEPAGE, MADV_NOHUGEPAGE, MAP_ANONYMOUS, MAP_PRIVATE, PAGESIZE, mmap
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -94,3 +96,55 @@ class ReturnedMemory:
         end = (part + 1) * self._part_bytes // PAGESIZE * PAGESIZE
         if end > start:
             self._map.madvise(MADV_DONTNEED, start, end - start)
+
+
+MAPS = Path("/proc/self/smaps")
+FIELDS = 6
+"""Fields of a mapping's first line, the last one the file, maybe with spaces; sizes follow, one a line."""
+
+
+class Mapping(NamedTuple):
+    """Addresses of this process that are a file's.
+
+    Attributes:
+        resident: bytes that lie in memory.
+        own: how many of them are no longer the file's, because they were written.
+    """
+
+    start: int
+    end: int
+    resident: int
+    own: int
+
+
+def forget_mapped(*paths: Path) -> None:
+    """Take files' pages out of this process's memory; what is read again comes back from them.
+
+    A session reads all weights once, to lay out those of products in memory of its own, and some of them,
+    as the scales of weights in 8 bits, never again. Any threads may read them meanwhile.
+    """
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    for mapping in mappings(*paths):
+        if mapping.resident and not mapping.own:
+            madvise(mapping.start, mapping.end - mapping.start, MADV_DONTNEED)
+
+
+def mappings(*paths: Path) -> list[Mapping]:
+    """Mappings of files."""
+    wanted = {str(path.resolve()) for path in paths}
+    return [mapping for name, mapping in _all_mappings() if name in wanted]
+
+
+def _all_mappings() -> Iterator[tuple[str, Mapping]]:
+    name, start, end, sizes = "", 0, 0, {}
+    for line in MAPS.read_text().splitlines():
+        key, *values = line.split(maxsplit=FIELDS - 1)
+        if key.endswith(":"):
+            sizes[key] = values[0]
+            if key == "Anonymous:":
+                resident, own = (1024 * int(sizes[each]) for each in ("Rss:", key))
+                yield name, Mapping(start, end, resident, own)
+        else:
+            start, end = (int(address, 16) for address in key.split("-"))
+            name = values[-1] if len(values) == FIELDS - 1 else ""

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from cosyvoice_runtime.lm.onnx.export import FloatArrays, write_lm
 from cosyvoice_runtime.lm.onnx.files import LmFiles
-from cosyvoice_runtime.lm.onnx.speech_lm import OnnxSpeechLM, forget_mapped, mappings
+from cosyvoice_runtime.lm.onnx.speech_lm import OnnxSpeechLM
+from cosyvoice_runtime.onnx.memory import forget_mapped, mappings
 
 PAGES = 64
 

@@ -122,56 +122,37 @@ def see_only(device: str, engine: str) -> None:
     os.environ[VISIBLE] = names[index]
 
 
-def check_cache_room(settings: TensorrtLlmSettings, max_positions: int) -> None:
-    """Check settings for an engine in which no running request waits for cache that another one holds.
+def check_cache_room(settings: TensorrtLlmSettings, max_positions: int, shares_pages: bool = False) -> None:
+    """Check the settings of the cache.
 
     Args:
-        max_positions: that the network knows.
+        max_positions: most positions that the network knows.
+        shares_pages: a request may wait for pages that others hold, so that room for the longest one will do.
 
     Raises:
-        InvalidInput: requests may be longer than that, or not all slots can hold the longest one.
+        InvalidInput: requests may be longer than the network knows, or the cache is too small for them.
     """
-    _check_positions(settings, max_positions)
-    if not _holds_all(settings):
-        limit = f"engine {settings.engine} needs max_slots * max_sequence_tokens, which is {_all(settings)}"
-        raise InvalidInput("tensorrt_llm.kv_cache_tokens", settings.kv_cache_tokens, limit)
-
-
-def check_shared_room(settings: TensorrtLlmSettings, max_positions: int) -> None:
-    """Check settings for an engine whose requests share pages.
-
-    Raises:
-        InvalidInput: requests may be longer than the network knows, or than the cache.
-    """
-    _check_positions(settings, max_positions)
-    if settings.kv_cache_tokens < settings.max_sequence_tokens:
-        limit = f"at least max_sequence_tokens, which is {settings.max_sequence_tokens}"
-        raise InvalidInput("tensorrt_llm.kv_cache_tokens", settings.kv_cache_tokens, limit)
+    longest, cache = settings.max_sequence_tokens, settings.kv_cache_tokens
+    if longest > max_positions:
+        limit = f"the network has {max_positions} positions"
+        raise InvalidInput("tensorrt_llm.max_sequence_tokens", longest, limit)
+    if shares_pages and cache < longest:
+        limit = f"at least max_sequence_tokens, which is {longest}"
+        raise InvalidInput("tensorrt_llm.kv_cache_tokens", cache, limit)
+    if not shares_pages and cache < settings.max_slots * longest:
+        needed = f"max_slots * max_sequence_tokens, which is {settings.max_slots * longest}"
+        raise InvalidInput("tensorrt_llm.kv_cache_tokens", cache, f"engine {settings.engine} needs {needed}")
 
 
 def shared_pool(settings: TensorrtLlmSettings, steps_read_pages: bool) -> CachePool | None:
     """Pages for all requests; None: each has its own slot.
 
     Args:
-        steps_read_pages: others copy what they read of them, which slots that all fit would only slow down.
+        steps_read_pages: other steps copy what they read of pages, which slots that all fit would only slow.
     """
-    if _holds_all(settings) and not steps_read_pages:
+    if settings.kv_cache_tokens < settings.max_slots * settings.max_sequence_tokens:
+        return CachePool.of(settings.kv_cache_tokens)
+    if not steps_read_pages:
         return None
-    if _holds_all(settings):  # more could not be taken
-        longest = CachePool.of(settings.max_sequence_tokens)
-        return longest._replace(pages=settings.max_slots * longest.pages)
-    return CachePool.of(settings.kv_cache_tokens)
-
-
-def _check_positions(settings: TensorrtLlmSettings, max_positions: int) -> None:
-    if settings.max_sequence_tokens > max_positions:
-        limit = f"the network has {max_positions} positions"
-        raise InvalidInput("tensorrt_llm.max_sequence_tokens", settings.max_sequence_tokens, limit)
-
-
-def _holds_all(settings: TensorrtLlmSettings) -> bool:
-    return settings.kv_cache_tokens >= _all(settings)
-
-
-def _all(settings: TensorrtLlmSettings) -> int:
-    return settings.max_slots * settings.max_sequence_tokens
+    longest = CachePool.of(settings.max_sequence_tokens)  # more could not be taken
+    return longest._replace(pages=settings.max_slots * longest.pages)

@@ -31,7 +31,7 @@ from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
 from cosyvoice_runtime.lm.cache import CachePool, CacheUse
 from cosyvoice_runtime.lm.engines.engine import (
     OpenEngine,
-    check_shared_room,
+    check_cache_room,
     shared_pool,
 )
 from cosyvoice_runtime.lm.generation import Progress
@@ -210,7 +210,7 @@ def prepare(settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> O
     """Load the network and the kernels; see `engine.prepare_engine`."""
     attend_unplanned()
     config = load_config(settings.checkpoint_dir)
-    check_shared_room(settings, config.speech_lm.max_positions)
+    check_cache_room(settings, config.speech_lm.max_positions, shares_pages=True)
     tensors = load_tensors(Layout(settings.checkpoint_dir), "llm", config)
     lm = load_speech_lm(config.speech_lm, tensors, settings.device, getattr(torch, settings.dtype))
     passes = _captured_passes(lm, settings, None if shared is None else shared.parts)

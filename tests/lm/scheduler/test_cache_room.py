@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.cache import PAGE, CachePool
-from cosyvoice_runtime.lm.engines.engine import check_cache_room, check_shared_room, shared_pool
+from cosyvoice_runtime.lm.engines.engine import check_cache_room, shared_pool
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 
 
@@ -36,8 +38,9 @@ def test_pages_are_for_steps_that_read_them_and_for_slots_that_do_not_all_fit(
     assert shared_pool(asked, steps_read_pages=False) == copied
 
 
-@pytest.mark.parametrize("check", [check_cache_room, check_shared_room])
-def test_cache_that_just_suffices_for_the_longest_request_of_one_slot_is_accepted(check) -> None:
+@pytest.mark.parametrize("shares_pages", [False, True])
+def test_cache_that_just_suffices_for_the_longest_request_of_one_slot_is_accepted(shares_pages) -> None:
+    check = partial(check_cache_room, shares_pages=shares_pages)
     check(settings(1, 256, 256), max_positions=256)
     with pytest.raises(InvalidInput, match="kv_cache_tokens"):
         check(settings(1, 256, 255), max_positions=256)
