@@ -11,7 +11,7 @@ from cosyvoice_runtime.checkpoint import load_config
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.engines.engine import OpenEngine, see_only
-from cosyvoice_runtime.lm.engines.releases import require_vllm
+from cosyvoice_runtime.lm.engines.vllm import require_vllm
 from cosyvoice_runtime.lm.engines.vllm.engine import (
     VllmEngine,
     VllmStatistics,

@@ -129,8 +129,8 @@ def _cached(lm: Any, positions: int) -> tuple[Any, CachedNetwork]:
 
         own = OnnxKVCache(lm.config, 1, positions)
         return own, OnnxCachedLM(lm, own)
-    from cosyvoice_runtime.lm.torch.cached_lm import CachedLM
     from cosyvoice_runtime.lm.torch.kv_cache import KVCache
+    from cosyvoice_runtime.lm.torch.speech_decoder import CachedLM
 
     cache = KVCache(lm.config, 1, positions, lm.device, lm.dtype)
     return cache, CachedLM(lm, cache)

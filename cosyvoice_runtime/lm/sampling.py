@@ -1,6 +1,6 @@
 """Drawing speech tokens: each sequence of a batch by its own options and its own noise.
 
-Candidates are selected where the logits are: here for logits of the host, by `cached_lm` for logits of
+Candidates are selected where the logits are: here for logits of the host, by `speech_decoder` for logits of
 PyTorch. The draws happen here. So a seed gives the same draws on every device, and the draws of the
 reference (`torch.multinomial` on a CPU fills as many values as there are candidates).
 

@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 
 from cosyvoice_runtime.checkpoint.schema import Schema
 from cosyvoice_runtime.errors import EngineFileError
-from cosyvoice_runtime.lm.engines.releases import LIBRARIES, TRTLLM_CONTAINER
+from cosyvoice_runtime.lm.engines.tensorrt_llm import LIBRARIES, TRTLLM_CONTAINER
 from cosyvoice_runtime.lm.engines.tensorrt_llm.build import (
     MODEL_CLASS,
     MODEL_FILE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cosyvoice_runtime.lm.engines.releases import VLLM_CONTAINER, VLLM_VERSION
+from cosyvoice_runtime.lm.engines.vllm import VLLM_CONTAINER, VLLM_VERSION
 from cosyvoice_runtime.preflight.checks import Container, Outcome, check_symbols, symbols
 
 PINNED = Container(

@@ -21,7 +21,8 @@ from tritonclient.grpc.service_pb2_grpc import GRPC_GENERATED_VERSION
 
 from cosyvoice_runtime import __version__
 from cosyvoice_runtime.checkpoint.checksums import sha256_of
-from cosyvoice_runtime.lm.engines.releases import TRTLLM_CONTAINER, VLLM_CONTAINER
+from cosyvoice_runtime.lm.engines.tensorrt_llm import TRTLLM_CONTAINER
+from cosyvoice_runtime.lm.engines.vllm import VLLM_CONTAINER
 
 FLAVOURS = ("trtllm", "vllm")
 REQUIREMENTS = ROOT / "requirements"

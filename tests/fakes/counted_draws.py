@@ -80,7 +80,7 @@ def race(scores: Tensor, ids: list[int], state: SamplerState, attempt: int) -> i
 def counted_sample_batch(
     logits: Tensor, states: Sequence[SamplerState], blocked: Blocked | None = None
 ) -> list[int]:
-    """In place of `cached_lm.sample_batch`."""
+    """In place of `speech_decoder.sample_batch`."""
     barred = [[]] * len(states) if blocked is None else blocked.tolist()
     rows = zip(logits.cpu(), states, barred, strict=True)
     return [counted_draw(row, state, marks) for row, state, marks in rows]

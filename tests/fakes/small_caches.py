@@ -9,8 +9,7 @@ import torch
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.flow.page_store import FIRST_PAGE, WASTE_PAGE, ZERO_PAGE
 from cosyvoice_runtime.lm.cache import CachePool
-from cosyvoice_runtime.lm.kernels.layer_pages import LayerPages
-from cosyvoice_runtime.lm.torch.kv_cache import KVCache, PagedKVCache, PageTables
+from cosyvoice_runtime.lm.torch.kv_cache import KVCache, LayerPages, PagedKVCache, PageTables
 
 MAX_LEN = 64
 

@@ -14,7 +14,7 @@ from cosyvoice_runtime.checkpoint import load_config
 from cosyvoice_runtime.engine.runtimes.torch_runtime import open_runtime
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.lm.engines.engine import LmEngine
-from cosyvoice_runtime.lm.torch import cached_lm
+from cosyvoice_runtime.lm.torch import speech_decoder
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
 from cosyvoice_runtime.token2wav.chunked_token2wav import ChunkedToken2Wav
 from counted_draws import counted_sample_batch
@@ -69,7 +69,7 @@ def decoded(engine: LmEngine, prompts: list[Prompt], strategy: str) -> list[list
 def test_replayed_steps_give_the_tokens_of_eager_steps(
     checkpoint, prompts, strategy, replays, monkeypatch
 ) -> None:
-    monkeypatch.setattr(cached_lm, "sample_batch", counted_sample_batch)
+    monkeypatch.setattr(speech_decoder, "sample_batch", counted_sample_batch)
     expected = decoded(open_engine(checkpoint, cuda_graphs=False), prompts, strategy)
     assert not replays
     actual = decoded(open_engine(checkpoint, cuda_graphs=True), prompts, strategy)

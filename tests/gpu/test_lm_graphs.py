@@ -8,7 +8,7 @@ import pytest
 
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.lm.engines.engine import LmEngine, TextEngine, prepare_engine
-from cosyvoice_runtime.lm.torch import cached_lm
+from cosyvoice_runtime.lm.torch import speech_decoder
 from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
 from counted_draws import counted_sample_batch
 
@@ -41,7 +41,7 @@ def eager(checkpoint: Path) -> LmEngine:
 @pytest.fixture(autouse=True)
 def _same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eager steps draw on the host what captured steps draw on the GPU."""
-    monkeypatch.setattr(cached_lm, "sample_batch", counted_sample_batch)
+    monkeypatch.setattr(speech_decoder, "sample_batch", counted_sample_batch)
 
 
 @pytest.fixture(scope="module", params=CACHES)

@@ -12,9 +12,10 @@ from cosyvoice_runtime.flow.kernels.layers import NORM_EPSILON
 from cosyvoice_runtime.flow.torch.call_pages import PagePlaces, Places
 from cosyvoice_runtime.flow.torch.dit import NORM_EPS, Rotation
 from cosyvoice_runtime.gpu.kernels.arithmetic import LOG2_E
-from cosyvoice_runtime.lm.kernels.layer_pages import CacheLayer, LayerPages, PromptPages, RotaryTable
 from cosyvoice_runtime.lm.kernels.prefill import CodeTables
 from cosyvoice_runtime.lm.kernels.step_residual import SHRINK, Scaled
+from cosyvoice_runtime.lm.torch.kv_cache import CacheLayer, LayerPages, PromptPages
+from cosyvoice_runtime.lm.torch.network import RotaryTable
 from cosyvoice_runtime.vocoder.kernels.row_conv import RowConvWeights
 
 

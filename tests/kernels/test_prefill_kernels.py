@@ -18,7 +18,6 @@ from torch import Tensor
 from capture_fake import play_back
 from cosyvoice_runtime.flow.page_store import FIRST_PAGE, WASTE_PAGE
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
-from cosyvoice_runtime.lm.kernels.layer_pages import PromptPages, RotaryTable
 from cosyvoice_runtime.lm.kernels.prefill import (
     CodeTables,
     FusedPrefill,
@@ -31,8 +30,8 @@ from cosyvoice_runtime.lm.kernels.prefill import (
 from cosyvoice_runtime.lm.torch import prefill_graphs
 from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
 from cosyvoice_runtime.lm.torch.device_steps import CapturedPasses
-from cosyvoice_runtime.lm.torch.kv_cache import KVCache
-from cosyvoice_runtime.lm.torch.network import SpeechLM
+from cosyvoice_runtime.lm.torch.kv_cache import KVCache, PromptPages
+from cosyvoice_runtime.lm.torch.network import RotaryTable, SpeechLM
 from making.architecture import TINY
 from small_caches import MAX_LEN, own_slots, random_layer, shared_pages
 

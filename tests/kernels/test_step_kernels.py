@@ -21,12 +21,11 @@ from torch import Tensor
 from cosyvoice_runtime.flow.page_store import FIRST_PAGE, WASTE_PAGE
 from cosyvoice_runtime.lm.cache import PAGE
 from cosyvoice_runtime.lm.kernels.fused_step import FusedStep, step_attention
-from cosyvoice_runtime.lm.kernels.layer_pages import CacheLayer, RotaryTable
 from cosyvoice_runtime.lm.kernels.step_normed import step_gated, step_head, step_qkv
 from cosyvoice_runtime.lm.kernels.step_residual import SHRINK, Scaled, step_embed, step_residual
 from cosyvoice_runtime.lm.kernels.step_tiles import ONE, TWO, StepTile, StepTiles, step_tiles
-from cosyvoice_runtime.lm.torch.kv_cache import KVCache
-from cosyvoice_runtime.lm.torch.network import SpeechLM
+from cosyvoice_runtime.lm.torch.kv_cache import CacheLayer, KVCache
+from cosyvoice_runtime.lm.torch.network import RotaryTable, SpeechLM
 from making.architecture import TINY
 from small_caches import MAX_LEN, own_slots, random_layer, shared_pages
 

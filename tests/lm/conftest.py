@@ -12,7 +12,7 @@ from lm_utterances import POISON
 from capture_fake import play_back
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.schema import llm_schema
-from cosyvoice_runtime.lm.torch import cached_lm
+from cosyvoice_runtime.lm.torch import speech_decoder
 from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
 from cosyvoice_runtime.lm.torch.network import SpeechLM
 from counted_draws import counted_sample_batch
@@ -65,7 +65,7 @@ def poisoned(published: dict[str, torch.Tensor]) -> SpeechLM:
 def same_draws() -> Iterator[None]:
     """The host draws what captured steps draw."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cached_lm, "sample_batch", counted_sample_batch)
+        patch.setattr(speech_decoder, "sample_batch", counted_sample_batch)
         yield
 
 

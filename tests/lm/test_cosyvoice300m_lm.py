@@ -12,7 +12,7 @@ from cosyvoice_runtime.lm.engines.torch import step_obstacle
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
-from cosyvoice_runtime.lm.torch import cached_lm
+from cosyvoice_runtime.lm.torch import speech_decoder
 from cosyvoice_runtime.lm.torch.decoder import BatchDecoder, generate
 from cosyvoice_runtime.lm.torch.kv_cache import KVCache
 from cosyvoice_runtime.lm.torch.transformer_lm import TransformerLM
@@ -76,7 +76,7 @@ def test_captured_steps_draw_the_tokens_of_eager_ones(
     ending: TransformerLM, capture: GraphCapture, pool: CachePool | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the same random numbers; utterances end at different steps and others take their slots."""
-    monkeypatch.setattr(cached_lm, "sample_batch", counted_sample_batch)
+    monkeypatch.setattr(speech_decoder, "sample_batch", counted_sample_batch)
     spoken = []
     for options in ({}, {"capture": capture, "prefill_batch": 3, "pool": pool}):
         decoder = BatchDecoder(ending, slots=2, max_len=120, **options)

@@ -16,7 +16,7 @@ from cosyvoice_runtime.lm.generation import MOST_IN_A_RUN, FinishReason, Silence
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.text_stream import TextStream
-from cosyvoice_runtime.lm.torch import cached_lm
+from cosyvoice_runtime.lm.torch import speech_decoder
 from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
 from cosyvoice_runtime.lm.torch.network import SpeechLM
 from counted_draws import counted_sample_batch
@@ -112,7 +112,7 @@ def test_speech_of_a_stream_with_an_instruction_waits_for_text(one_table, tensor
 
 def test_captured_steps_draw_the_tokens_of_eager_ones(one_table, tensors, monkeypatch):
     """From the same random numbers, which those of captured steps are counted from."""
-    monkeypatch.setattr(cached_lm, "sample_batch", counted_sample_batch)
+    monkeypatch.setattr(speech_decoder, "sample_batch", counted_sample_batch)
     lm, capture, drawn = SpeechLM.from_tensors(one_table, tensors), TracingCapture(), []
     for options in ({}, {"capture": capture, "prefill_batch": 2}):
         decoder = BatchDecoder(lm, slots=2, max_len=60, **options)

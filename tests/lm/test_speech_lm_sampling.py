@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from cosyvoice_runtime.lm import sampling
 from cosyvoice_runtime.lm.sampling import NOT_FINITE, Blocked, ExponentialNoise, SamplerState, SamplingOptions
-from cosyvoice_runtime.lm.torch import cached_lm
+from cosyvoice_runtime.lm.torch import speech_decoder
 
 ROWS = 40
 SampleBatch = Callable[..., list[int]]
@@ -42,7 +42,7 @@ def sample_host(
     return sampling.sample_batch(logits.numpy(), states, blocked)
 
 
-@pytest.fixture(params=[sample_host, cached_lm.sample_batch], ids=["numpy", "torch"], scope="module")
+@pytest.fixture(params=[sample_host, speech_decoder.sample_batch], ids=["numpy", "torch"], scope="module")
 def sample_batch(request: pytest.FixtureRequest) -> SampleBatch:
     """Draws from tensors by numpy or by PyTorch."""
     draw: SampleBatch = request.param
@@ -207,6 +207,6 @@ def test_candidates_of_numpy_are_those_of_torch() -> None:
     scores[0] = 0.0
     for depth in (1, 7, ROWS):
         probs, ids = sampling.top_candidates(scores.numpy(), depth)
-        expected_probs, expected_ids = cached_lm.top_candidates(scores, depth)
+        expected_probs, expected_ids = speech_decoder.top_candidates(scores, depth)
         np.testing.assert_array_equal(ids, expected_ids)
         np.testing.assert_allclose(probs, expected_probs, rtol=1e-6)

@@ -23,10 +23,10 @@ from cosyvoice_runtime.lm.onnx.speech_lm import OnnxCachedLM, OnnxKVCache, OnnxS
 from cosyvoice_runtime.lm.prefills import Prefill
 from cosyvoice_runtime.lm.prompt import TASK, PromptSegment, Table
 from cosyvoice_runtime.lm.running_batch import CachedNetwork, HostSteps
-from cosyvoice_runtime.lm.torch.cached_lm import CachedLM
 from cosyvoice_runtime.lm.torch.decoder import BatchDecoder, generate
 from cosyvoice_runtime.lm.torch.kv_cache import KVCache
 from cosyvoice_runtime.lm.torch.network import SpeechLM
+from cosyvoice_runtime.lm.torch.speech_decoder import CachedLM
 
 MAX_LEN = 64
 SLOTS = 5

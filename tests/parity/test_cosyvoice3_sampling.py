@@ -11,7 +11,7 @@ from cosyvoice_runtime import families
 from cosyvoice_runtime.lm import sampling
 from cosyvoice_runtime.lm.generation import SilenceFilter
 from cosyvoice_runtime.lm.sampling import SamplerState, SamplingOptions, nucleus_sizes
-from cosyvoice_runtime.lm.torch import cached_lm
+from cosyvoice_runtime.lm.torch import speech_decoder
 
 CASES = COSYVOICE3.cases("ras_sampling")
 SILENCE = dict(COSYVOICE3.settings("silent_tokens"))
@@ -30,7 +30,7 @@ def test_draw_equals_reference(case: Case) -> None:
     assert int(nucleus_sizes(probs, [state_of(case)])[0]) == case.settings["nucleus_size"]
     logits = case["logp"][None]
     assert sampling.sample_batch(logits.numpy(), [state_of(case)]) == [case.settings["result"]]
-    assert cached_lm.sample_batch(logits, [state_of(case)]) == [case.settings["result"]]
+    assert speech_decoder.sample_batch(logits, [state_of(case)]) == [case.settings["result"]]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -10,7 +10,7 @@ from goldens import Compare
 
 from cosyvoice_runtime.lm import sampling
 from cosyvoice_runtime.lm.sampling import SamplerState, SamplingOptions, nucleus_sizes
-from cosyvoice_runtime.lm.torch import cached_lm
+from cosyvoice_runtime.lm.torch import speech_decoder
 
 CASES = goldens.cases("ras_sampling")
 
@@ -39,14 +39,14 @@ def test_repeat_is_recognised(case: goldens.Case) -> None:
 def test_draw_equals_reference(case: goldens.Case) -> None:
     logits = case["logp"][None]
     assert sampling.sample_batch(logits.numpy(), [state_of(case)]) == [case.settings["result"]]
-    assert cached_lm.sample_batch(logits, [state_of(case)]) == [case.settings["result"]]
+    assert speech_decoder.sample_batch(logits, [state_of(case)]) == [case.settings["result"]]
 
 
 def test_batch_of_all_cases_draws_every_result() -> None:
     logits = torch.stack([case["logp"] for case in CASES])
     results = [case.settings["result"] for case in CASES]
     assert sampling.sample_batch(logits.numpy(), [state_of(case) for case in CASES]) == results
-    assert cached_lm.sample_batch(logits, [state_of(case) for case in CASES]) == results
+    assert speech_decoder.sample_batch(logits, [state_of(case) for case in CASES]) == results
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cosyvoice_runtime.lm.engines.releases import LIBRARIES
+from cosyvoice_runtime.lm.engines.tensorrt_llm import LIBRARIES
 from cosyvoice_runtime.preflight.tensorrt_llm import TENSORRT_USED
 from cuda_fake import FakeCuda
 from empty_library import write_library

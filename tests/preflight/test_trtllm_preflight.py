@@ -18,7 +18,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from cosyvoice_runtime.lm.engines.releases import LIBRARIES
+from cosyvoice_runtime.lm.engines.tensorrt_llm import LIBRARIES
 from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import ConversionOptions, convert
 from cosyvoice_runtime.preflight import checks
 from cosyvoice_runtime.preflight.__main__ import main

@@ -19,12 +19,11 @@ from cosyvoice_runtime.gpu.kernels.arithmetic import (
 )
 from cosyvoice_runtime.gpu.kernels.launch import launched, next_power_of_2
 from cosyvoice_runtime.gpu.partitions.partition import GpuPart
-from cosyvoice_runtime.lm.kernels.layer_pages import CacheLayer, RotaryTable
 from cosyvoice_runtime.lm.kernels.step_normed import step_gated, step_head, step_qkv
 from cosyvoice_runtime.lm.kernels.step_residual import SHRINK, Scaled, step_embed, step_residual
 from cosyvoice_runtime.lm.kernels.step_tiles import StepTiles, step_tiles
-from cosyvoice_runtime.lm.torch.kv_cache import CacheView
-from cosyvoice_runtime.lm.torch.network import DecoderLayer, SpeechLM
+from cosyvoice_runtime.lm.torch.kv_cache import CacheLayer, CacheView
+from cosyvoice_runtime.lm.torch.network import DecoderLayer, RotaryTable, SpeechLM
 
 
 @triton.jit

@@ -14,12 +14,12 @@ from torch import Tensor
 from cosyvoice_runtime.flow.kernels.paged_attention import softmax_add
 from cosyvoice_runtime.gpu.kernels.arithmetic import LOG2_E, silu
 from cosyvoice_runtime.gpu.kernels.launch import cdiv, launched, next_power_of_2
-from cosyvoice_runtime.lm.kernels.layer_pages import PromptPages, RotaryTable
-from cosyvoice_runtime.lm.torch.kv_cache import CacheView
+from cosyvoice_runtime.lm.torch.kv_cache import CacheView, PromptPages
 from cosyvoice_runtime.lm.torch.network import (
     CachedAttention,
     DecoderLayer,
     GatedMLP,
+    RotaryTable,
     SpeechLM,
     attend_from_start,
 )

@@ -10,10 +10,9 @@ from cosyvoice_runtime.lm.generation import FinishReason, Progress, TokenLimits
 from cosyvoice_runtime.lm.prompt import Prompt, num_positions
 from cosyvoice_runtime.lm.running_batch import DEFAULT_OPTIONS, HostSteps, RunningBatch, Steps
 from cosyvoice_runtime.lm.sampling import SamplingOptions
-from cosyvoice_runtime.lm.torch.cached_lm import CachedLM
 from cosyvoice_runtime.lm.torch.device_steps import PLAIN_PASSES, CapturedPasses, DeviceSteps
 from cosyvoice_runtime.lm.torch.kv_cache import KVCache, PagedKVCache
-from cosyvoice_runtime.lm.torch.speech_decoder import SpeechDecoder
+from cosyvoice_runtime.lm.torch.speech_decoder import CachedLM, SpeechDecoder
 
 
 class BatchDecoder(RunningBatch):

@@ -25,12 +25,11 @@ from cosyvoice_runtime.gpu.transfer import Fetch, integers, move
 from cosyvoice_runtime.lm.generation import Drawn, Generation
 from cosyvoice_runtime.lm.prefills import Prefill, Prefills, Residents, grouped
 from cosyvoice_runtime.lm.sampling import IntArray
-from cosyvoice_runtime.lm.torch.cached_lm import CachedLM
 from cosyvoice_runtime.lm.torch.kv_cache import CacheView, KVCache
 from cosyvoice_runtime.lm.torch.network import SpeechLM
 from cosyvoice_runtime.lm.torch.prefill_graphs import GraphedPrefills, LogitsPrefill
 from cosyvoice_runtime.lm.torch.slot_draws import DrawSlots, SlotTables, SlotWork, draw_plain, work_after_feed
-from cosyvoice_runtime.lm.torch.speech_decoder import SpeechDecoder
+from cosyvoice_runtime.lm.torch.speech_decoder import CachedLM, SpeechDecoder
 
 FIRST_SPAN = 256
 BATCH_STEP = 16

@@ -6,6 +6,7 @@ a slot, D: head_dim.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +36,51 @@ class PageTables(NamedTuple):
 
     def rows(self, slots: slice | Tensor) -> PageTables:
         return PageTables(self.read[slots], self.written[slots])
+
+
+@dataclass(frozen=True, eq=False)
+class LayerPages:
+    """One layer of the cache, and the pages of a pass's slots.
+
+    Attributes:
+        keys, values: ``[pages, kv_heads, positions of a page, D]`` of the cache.
+        tables: pages of the slots, ``[B, W]``.
+    """
+
+    keys: Tensor
+    values: Tensor
+    tables: PageTables
+
+    @property
+    def page(self) -> int:
+        """Positions of a page."""
+        return self.keys.shape[2]
+
+
+@dataclass(frozen=True, eq=False)
+class CacheLayer(LayerPages):
+    """One layer of the S slots that a step feeds, and the positions that are fed.
+
+    Attributes:
+        positions: ``[S]`` int64, position of the token that is fed.
+    """
+
+    positions: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class PromptPages(LayerPages):
+    """One layer of the slots that prompts are fed to, and the positions that are fed.
+
+    Attributes:
+        starts: ``[B]`` int64, position of each prompt's first code; they may lie apart, as lengths may.
+        lengths: ``[B]`` int64, at least 1; what lies behind them is padding.
+        max_len: most positions of a slot.
+    """
+
+    starts: Tensor
+    lengths: Tensor
+    max_len: int
 
 
 class PassPages:

@@ -6,6 +6,7 @@ B: sequences, T: positions fed at once, D: head_dim, span: cache positions that 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 import torch
@@ -31,6 +32,20 @@ class Placement(NamedTuple):
     cos: Tensor
     sin: Tensor
     mask: Tensor | None
+
+
+@dataclass(frozen=True, eq=False)
+class RotaryTable:
+    """Cosines and sines float32 ``[max_len, D / 2]`` of every position."""
+
+    cosines: Tensor
+    sines: Tensor
+
+    @classmethod
+    def of(cls, max_len: int, head_dim: int, theta: float, device: torch.device) -> RotaryTable:
+        exponents = torch.arange(0, head_dim, 2, device=device, dtype=torch.float32) / head_dim
+        angles = torch.arange(max_len, device=device)[:, None].float() * (1.0 / theta**exponents)
+        return cls(angles.cos(), angles.sin())
 
 
 class CachedAttention(nn.Module):

@@ -21,8 +21,7 @@ import pytest
 from torch import Tensor
 
 from cosyvoice_runtime.gpu.nvidia import Gpu
-from cosyvoice_runtime.lm.engines.releases import LIBRARIES
-from cosyvoice_runtime.lm.engines.tensorrt_llm import build, prepare, requests
+from cosyvoice_runtime.lm.engines.tensorrt_llm import LIBRARIES, build, prepare, requests
 from trtllm_fake import bindings, network
 from trtllm_fake.bindings import FinishReason, IterationStats, KvCacheStats, Request
 from trtllm_fake.executor import BaseExecutor

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.lm.engines import releases
+from cosyvoice_runtime.lm.engines import vllm as vllm_engine
 from vllm_fake import network, parameters, processors
 from vllm_fake.engine import Active, BaseEngine, Executor
 from vllm_fake.signatures import RELEASE
@@ -105,7 +105,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> FakeVllm:
     _add_module(monkeypatch, f"{layers}.vocab_parallel_embedding", ParallelLMHead=network.ParallelLMHead)
     _add_module(monkeypatch, f"{models}.qwen2", Qwen2ForCausalLM=network.Qwen2ForCausalLM)
     _add_module(monkeypatch, f"{models}.utils", maybe_prefix=network.maybe_prefix)
-    monkeypatch.setattr(releases, "version", lambda name: RELEASE)
+    monkeypatch.setattr(vllm_engine, "version", lambda name: RELEASE)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     _add_gpu(monkeypatch)
     return fake

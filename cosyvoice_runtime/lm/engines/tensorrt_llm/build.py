@@ -12,7 +12,7 @@ from cosyvoice_runtime.checkpoint.checksums import sha256_of
 from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
 from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.gpu.nvidia import Gpu, present_gpu
-from cosyvoice_runtime.lm.engines.releases import TRTLLM_CONTAINER, library_versions
+from cosyvoice_runtime.lm.engines.tensorrt_llm import TRTLLM_CONTAINER, library_versions
 from cosyvoice_runtime.manifest import Manifest, stale_reasons
 from cosyvoice_runtime.settings.model import MANIFEST
 

@@ -20,7 +20,7 @@ from cosyvoice_runtime.checkpoint.merged_vocabulary import tokenizer_length
 from cosyvoice_runtime.errors import CheckpointError, EngineFileError, InvalidInput
 from cosyvoice_runtime.gpu.nvidia import present_gpu
 from cosyvoice_runtime.lm.engines.engine import OpenEngine, see_only
-from cosyvoice_runtime.lm.engines.releases import TRTLLM_CONTAINER, library_versions
+from cosyvoice_runtime.lm.engines.tensorrt_llm import TRTLLM_CONTAINER, library_versions
 from cosyvoice_runtime.lm.engines.tensorrt_llm.build import BIAS_FILE
 from cosyvoice_runtime.lm.engines.tensorrt_llm.checkpoint import EngineVocabulary
 from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import BIAS_NAME, FORMAT

@@ -17,7 +17,7 @@ from cosyvoice_runtime.lm.engines.tensorrt_llm.checkpoint import EngineVocabular
 from cosyvoice_runtime.lm.generation import TokenLimits
 from cosyvoice_runtime.lm.running_batch import blocked_ids
 from cosyvoice_runtime.lm.sampling import NOT_FINITE
-from cosyvoice_runtime.lm.torch.cached_lm import sample_batch
+from cosyvoice_runtime.lm.torch.speech_decoder import sample_batch
 
 MAX_TOP_K = 1024
 """TensorRT-LLM's kernels cut more than this, with a warning in the log (``samplingTopKKernels.h``)."""

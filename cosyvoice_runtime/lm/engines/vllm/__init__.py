@@ -6,6 +6,14 @@ processes, so the model is known wherever vLLM starts workers of its own.
 
 from __future__ import annotations
 
+from importlib.metadata import PackageNotFoundError, version
+
+from cosyvoice_runtime.errors import InvalidInput
+
+VLLM_VERSION = "0.24.0"
+"""It requires torch 2.11.0 (the ``Requires-Dist`` of its wheel)."""
+VLLM_CONTAINER = "nvcr.io/nvidia/tritonserver:26.07-vllm-python-py3"
+"""The image that has it."""
 ARCHITECTURE = "CosyVoice2SpeechLM"
 """``architectures`` of an exported ``config.json``."""
 KEY = "cosyvoice2"
@@ -19,3 +27,18 @@ def register() -> None:
     if ARCHITECTURE not in ModelRegistry.get_supported_archs():
         # By name: importing the class here would initialise CUDA in processes that only start others.
         ModelRegistry.register_model(ARCHITECTURE, f"{__package__}.model:SpeechQwen2")
+
+
+def require_vllm() -> None:
+    """Raise `InvalidInput` if vLLM is not installed in the release that is needed.
+
+    Its Python interfaces change with every release, so another one would fail late or draw differently.
+    """
+    try:
+        found = version("vllm")
+    except PackageNotFoundError as error:
+        limit = f"vllm is not installed; {VLLM_CONTAINER} has the release {VLLM_VERSION}"
+        raise InvalidInput("tensorrt_llm.engine", "vllm", limit) from error
+    if found.partition("+")[0] != VLLM_VERSION:  # a build's own label may follow
+        limit = f"vllm {found} is installed, this version works with {VLLM_VERSION}"
+        raise InvalidInput("tensorrt_llm.engine", "vllm", limit)

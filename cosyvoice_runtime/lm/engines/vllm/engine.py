@@ -20,8 +20,7 @@ from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm import FinishReason, Generation, Prompt, SamplingOptions
 from cosyvoice_runtime.lm.engines.engine import OpenEngine, check_cache_room, see_only
-from cosyvoice_runtime.lm.engines.releases import require_vllm
-from cosyvoice_runtime.lm.engines.vllm import KEY, register
+from cosyvoice_runtime.lm.engines.vllm import KEY, register, require_vllm
 from cosyvoice_runtime.lm.engines.vllm.export import PromptTables, not_finite_id, wanted_manifest
 from cosyvoice_runtime.lm.generation import Progress, TokenLimits
 from cosyvoice_runtime.lm.sampling import NOT_FINITE, check_room

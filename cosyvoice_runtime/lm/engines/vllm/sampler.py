@@ -16,7 +16,7 @@ from cosyvoice_runtime.lm.engines.vllm.engine import VllmUtterance
 from cosyvoice_runtime.lm.engines.vllm.export import not_finite_id
 from cosyvoice_runtime.lm.running_batch import blocked_ids
 from cosyvoice_runtime.lm.sampling import NOT_FINITE
-from cosyvoice_runtime.lm.torch.cached_lm import sample_batch
+from cosyvoice_runtime.lm.torch.speech_decoder import sample_batch
 
 
 class VllmSequence(NamedTuple):

@@ -14,7 +14,7 @@ from cosyvoice_runtime.lm.engines.tensorrt_llm.checkpoint import LAYOUTS, Engine
 from cosyvoice_runtime.lm.engines.tensorrt_llm.requests import RequestMaker
 from cosyvoice_runtime.lm.generation import TokenLimits
 from cosyvoice_runtime.lm.sampling import SamplerState
-from cosyvoice_runtime.lm.torch.cached_lm import sample_batch
+from cosyvoice_runtime.lm.torch.speech_decoder import sample_batch
 from trtllm_fake import bindings, kernels
 
 TEXT, CODES = 40, 30

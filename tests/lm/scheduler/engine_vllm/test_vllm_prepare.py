@@ -10,7 +10,7 @@ import torch
 from coded_vllm import CodedModel
 from engine_drivers import refusal
 
-from cosyvoice_runtime.lm.engines import releases
+from cosyvoice_runtime.lm.engines import vllm as vllm_engine
 from cosyvoice_runtime.lm.engines.engine import prepare_engine
 from vllm_fake.install import GPU_BYTES
 
@@ -19,7 +19,7 @@ def test_without_vllm_the_container_is_named(vllm_settings, monkeypatch):
     def absent(name):
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(releases, "version", absent)
+    monkeypatch.setattr(vllm_engine, "version", absent)
     assert refusal(vllm_settings()) == (
         "tensorrt_llm.engine: 'vllm' is not accepted; vllm is not installed; "
         "nvcr.io/nvidia/tritonserver:26.07-vllm-python-py3 has the release 0.24.0"
@@ -27,9 +27,9 @@ def test_without_vllm_the_container_is_named(vllm_settings, monkeypatch):
 
 
 def test_another_release_is_refused_and_a_build_label_is_not(vllm, vllm_settings, monkeypatch):
-    monkeypatch.setattr(releases, "version", lambda name: "0.33.0")
+    monkeypatch.setattr(vllm_engine, "version", lambda name: "0.33.0")
     assert "vllm 0.33.0 is installed, this version works with 0.24.0" in refusal(vllm_settings())
-    monkeypatch.setattr(releases, "version", lambda name: "0.24.0+cu131")
+    monkeypatch.setattr(vllm_engine, "version", lambda name: "0.24.0+cu131")
     prepare_engine(vllm_settings())
 
 
