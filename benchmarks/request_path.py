@@ -51,6 +51,7 @@ CLAUSES = "The train leaves from platform four.", "Yes. "
 CONNECT_S, SETTLE_S, PAUSE_S = 1.0, 2.0, 0.5
 ROADS = 3
 """So often a later chunk is followed: a thread that something else wakes just then hides a step of one."""
+OUTSIDE = "without networks", "classes without networks"
 Place = tuple[str, str]
 """A process and a thread, by their names."""
 
@@ -156,7 +157,7 @@ async def ask(url: str, tracer: Tracer, files: bool) -> str:
     named = {f"{event.place[0]}: {event.subject.split(':')[0]}" for event in seen if event.what == "call"}
     print(*sorted(named) if files else [], sep="\n")
     [(road, _)] = roads.most_common(1)
-    columns = "process", "files", "without networks", "functions", "classes", "threads at work", "threads"
+    columns = "process", "files", *OUTSIDE, "functions", "threads at work", "threads"
     processes = sorted(name_of(each) for each in descendants(os.getpid()) if each.pid != os.getpid())
     return (
         f"{table(columns, path_rows(seen, tracer.threads))}\n\nThe server has {len(processes)} processes: "
@@ -200,11 +201,11 @@ def path_rows(seen: Sequence[Event], threads: dict[str, set[str]]) -> list[list[
 
 
 def counts(events: Sequence[Event]) -> list[str]:
-    """Files, files without networks, functions and classes."""
+    """Files, then files and classes without those of networks, then functions."""
     calls, classes = ({each.subject for each in events if each.what == what} for what in ("call", "class"))
     files = {call.partition(":")[0] for call in calls}
-    others = [file for file in files if not computes(file)]
-    return [str(len(found)) for found in (files, others, calls, classes)]
+    others = [[subject for subject in subjects if not computes(subject)] for subjects in (files, classes)]
+    return [str(len(found)) for found in (files, *others, calls)]
 
 
 def computes(subject: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from test_token2wav_graphs import PAGES, ROWS, assert_equal
-from test_turn_lanes_on_gpu import CHUNKS, FIRST, LATER, spoken_alone
+from test_workers_on_gpu import CHUNKS, FIRST, LATER, spoken_alone
 
 from cosyvoice_runtime.engine.batches.router import Preparation
 from cosyvoice_runtime.engine.runtimes.torch_runtime import open_runtime

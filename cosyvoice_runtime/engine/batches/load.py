@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
@@ -12,7 +13,7 @@ from cosyvoice_runtime.engine.batches.pages import PageAdmission
 from cosyvoice_runtime.engine.batches.router import Preparation, WaveRouter
 from cosyvoice_runtime.engine.batches.scheduler import WaveScheduler
 from cosyvoice_runtime.engine.batches.service import WaveService
-from cosyvoice_runtime.engine.batches.usage import Usage, WaveMetrics
+from cosyvoice_runtime.engine.batches.usage import WaveMetrics
 from cosyvoice_runtime.engine.runtimes.runtime import WaveRuntime
 from cosyvoice_runtime.gpu.partitions.shared_gpu import NOT_SHARED, SharedGpu, SharedGpus
 from cosyvoice_runtime.metrics import Metrics
@@ -125,16 +126,11 @@ def start_scheduler(
     gpu: SharedGpu | None = None,
 ) -> WaveScheduler:
     """Start a scheduler over networks that are loaded."""
-
-    def show_usage(usage: Usage) -> None:
-        metrics.show(usage)
-        memory.look(metrics, usage)
-
     service = WaveService(
         runtime.token2wav,
         memory.voices,
         settings.idle_timeout_s,
-        show_usage,
+        partial(memory.look, metrics),
         concurrent=[networks.token2wav for networks in runtime.concurrent],
     )
     return WaveScheduler(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable
 
-from cosyvoice_runtime.engine.batches.usage import MemoryMetrics, Usage
+from cosyvoice_runtime.engine.batches.usage import MemoryMetrics, Usage, WaveMetrics
 from cosyvoice_runtime.engine.batches.voices import VoiceCache
 from cosyvoice_runtime.engine.runtimes.runtime import WaveRuntime
 from cosyvoice_runtime.metrics import Metrics
@@ -33,11 +33,12 @@ class WaveMemory:
         self._shown = MemoryMetrics(metrics, device, self.voices.usage)
         self._trim = None if runtime.trim is None else Trim(runtime.trim)
 
-    def look(self, scheduler: Hashable, usage: Usage) -> None:
-        """Note every change that a scheduler has made, from any thread."""
+    def look(self, metrics: WaveMetrics, usage: Usage) -> None:
+        """Show every change that the scheduler with these metrics has made, from any thread."""
+        metrics.show(usage)
         self._shown.show()
         if self._trim is not None:
-            self._trim.look(scheduler, usage)
+            self._trim.look(metrics, usage)
 
     def close(self) -> None:
         """End, when all schedulers have ended."""
