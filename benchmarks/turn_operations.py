@@ -35,7 +35,7 @@ from cosyvoice_runtime.flow.torch import stream
 from cosyvoice_runtime.flow.torch.call_pages import Places
 from cosyvoice_runtime.flow.torch.graphed_calls import FEW_PASTS, CallBuckets
 from cosyvoice_runtime.flow.torch.solver import Conditions
-from cosyvoice_runtime.gpu import parcel, transfer
+from cosyvoice_runtime.gpu import transfer
 from cosyvoice_runtime.gpu.buckets import batch_buckets
 from cosyvoice_runtime.gpu.cuda_graphs import CapturedGraph
 from cosyvoice_runtime.settings import Machine, Token2WavSettings
@@ -165,7 +165,6 @@ def stood_in(note: Callable[[str], None]) -> Iterator[None]:
     queue = mock.Mock(record_event=noted("record_event", event), wait_event=noted("wait_event", id))
     with (
         mock.patch.object(transfer, "on_gpu", return_value=True),
-        mock.patch.object(parcel, "on_gpu", return_value=True),
         mock.patch.object(stream, "on_gpu", return_value=True),
         mock.patch.object(torch, "empty", unpinned(empty)),
         mock.patch.object(torch, "zeros", unpinned(zeros)),

@@ -13,7 +13,7 @@ from cosyvoice_runtime.flow.onnx.flow import OnnxFlow
 from cosyvoice_runtime.flow.solvers import EULER
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.onnx.session import EstimatorFormats, graph_path
-from cosyvoice_runtime.token2wav.onnx_export import decoder_graph, flow_graphs
+from cosyvoice_runtime.token2wav.onnx_export import DIFFUSION_TRANSFORMER, UNET, decoder_graph
 from cosyvoice_runtime.vocoder.onnx import decoder_graph as hift_f0_graph
 from cosyvoice_runtime.vocoder.onnx.vocoder import OnnxVocoder
 from cosyvoice_runtime.vocoder.torch import HiFT
@@ -22,7 +22,7 @@ from small_flow import CONFIG, COSYVOICE3, random_network
 from small_hift import small_hift
 
 FLOAT32 = EstimatorFormats()
-FLOWS = {"cosyvoice2": CONFIG, "cosyvoice3": COSYVOICE3}
+FLOWS = {"cosyvoice2": (CONFIG, UNET), "cosyvoice3": (COSYVOICE3, DIFFUSION_TRANSFORMER)}
 
 
 def flows(
@@ -33,14 +33,14 @@ def flows(
     solver: str = EULER,
 ) -> tuple[Flow, OnnxFlow]:
     """The same weights on torch and on ONNX Runtime."""
-    config = FLOWS[family]
+    config, writers = FLOWS[family]
     network = random_network(config=config)
     weights = weights_of(network)  # before the flow drops some
     flow = Flow(config, network, num_steps, solver=solver)
-    estimator, parts = within(weights, "estimator."), flow_graphs(config)
-    write(directory, parts.encoder(weights, config))
-    write(directory, parts.estimator(estimator, config.estimator, config.mel_bins, formats))
-    write(directory, parts.times(estimator, config.estimator))
+    estimator = within(weights, "estimator.")
+    write(directory, writers.encoder(weights, config))
+    write(directory, writers.estimator(estimator, config.estimator, config.mel_bins, formats))
+    write(directory, writers.times(estimator, config.estimator))
     return flow, OnnxFlow(config, directory, num_steps, 1, solver)
 
 

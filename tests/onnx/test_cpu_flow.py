@@ -40,7 +40,7 @@ def both_of_cosyvoice2(tmp_path_factory: pytest.TempPathFactory) -> Both:
 @pytest.fixture(scope="module")
 def both_with_half_pages(both: Both, tmp_path_factory: pytest.TempPathFactory) -> Both:
     """Of the family of ``both``."""
-    [family] = (name for name, config in FLOWS.items() if config is both[1].config)
+    [family] = (name for name, (config, _) in FLOWS.items() if config is both[1].config)
     return flows(tmp_path_factory.mktemp("flow-half"), family, formats=EstimatorFormats(pages="float16"))
 
 
