@@ -57,9 +57,8 @@ BACKENDS = {"trtllm": "tensorrt_llm"}
 """CosyVoice's names of engines, where the settings have others."""
 COPY = "@"
 """Between the name of an utterance and the number of its copy."""
-UNHURRIED = {
+NOT_URGENT = {
     "token2wav.first_chunks_beside": "false",
-    "tensorrt_llm.idle_timeout_s": "3600",
 }
 """Nobody waits for a first chunk: batches may be as large as they can."""
 
@@ -150,7 +149,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
         "tensorrt_llm.dtype": options.dtype,
         "token2wav.dtype": options.dtype,
         "threads": options.threads or machine.cores,
-        **UNHURRIED,
+        **NOT_URGENT,
     }
     texts = [f"{key}={value}" for key, value in given.items() if value is not None]
     settings = Settings.read([*texts, *options.settings], os.environ)

@@ -20,7 +20,7 @@ from cosyvoice_runtime.engine.batches.pages import PageAdmission
 from cosyvoice_runtime.engine.batches.planner import BatchPlanner
 from cosyvoice_runtime.engine.batches.utterances import Speaker
 from cosyvoice_runtime.engine.batches.worker import Pace, Worker, soonest
-from cosyvoice_runtime.engine.runtimes.torch_graphs import HURRIED_ROWS
+from cosyvoice_runtime.engine.runtimes.torch_graphs import URGENT_ROWS
 from cosyvoice_runtime.gpu.partitions.division import FIRST_LANES_OF_FEW
 from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
 from cosyvoice_runtime.settings.token2wav import GPU_BATCH
@@ -75,15 +75,15 @@ class Division:
     Attributes:
         turns: milliseconds of a turn with 1, 2, 3 and 4 blocks, by rows; of 16 rows those with nothing
             spoken before.
-        hurried: the same with 1 and 2 blocks, of hurried chunks.
-        hurried_lanes: how many.
+        urgent: the same with 1 and 2 blocks, of urgent chunks.
+        urgent_lanes: how many.
         first_tokens_s: from a request until its first chunk is in token2wav, on average.
         launch_ms: what a launch takes without rows, and what each row adds: one thread launches all turns.
     """
 
     turns: Mapping[int, Sequence[float]]
-    hurried: Mapping[int, Sequence[float]]
-    hurried_lanes: int
+    urgent: Mapping[int, Sequence[float]]
+    urgent_lanes: int
     first_tokens_s: float
     launch_ms: tuple[float, float]
 
@@ -100,11 +100,11 @@ OF_MANY = Division(
         16: (40, 71, 100, 140),
     },
     {1: (35, 48), 2: (42, 55), 4: (44, 62)},
-    hurried_lanes=1,
+    urgent_lanes=1,
     first_tokens_s=0.072,
     launch_ms=(3.0, 0.37),
 )
-"""100 multiprocessors for turns, 32 for hurried chunks and the speech LM."""
+"""100 multiprocessors for turns, 32 for urgent chunks and the speech LM."""
 OF_FEW = Division(
     {
         1: (20, 25.5, 30, 30),
@@ -115,7 +115,7 @@ OF_FEW = Division(
         16: (47, 84, 115, 155),
     },
     {1: (30.5, 40), 2: (33, 43), 4: (36, 46)},
-    hurried_lanes=FIRST_LANES_OF_FEW,
+    urgent_lanes=FIRST_LANES_OF_FEW,
     first_tokens_s=0.036,
     launch_ms=(2.7, 0.3),
 )
@@ -206,10 +206,10 @@ class Simulation:
         self._now = 0.0
         self._looks_s = -1.0
         self._launches_until_s = 0.0
-        hurried = range(1, 1 + division.hurried_lanes)
+        urgent = range(1, 1 + division.urgent_lanes)
         self._workers = [
             Worker(0, GPU_BATCH, Pace(2, overlaps=True)),
-            *(Worker(n, HURRIED_ROWS, Pace(2, overlaps=True), hurried=True) for n in hurried),
+            *(Worker(n, URGENT_ROWS, Pace(2, overlaps=True), urgent=True) for n in urgent),
         ]
         self._free_s: defaultdict[int, float] = defaultdict(float)
         self._gpu = SharedGpu()
@@ -307,7 +307,7 @@ class Simulation:
         takes_s += self._again_s(shares, chunks)
         self._free_s[lane.number] = max(launched_s, self._free_s[lane.number]) + takes_s
         self._at(self._free_s[lane.number], self._end, lane, turn)
-        if not lane.hurried and self._now > WARM_UP_S:
+        if not lane.urgent and self._now > WARM_UP_S:
             self.figures.turns[len(shares), size.units] += 1
             self.figures.filled["blocks"] += sum(-(-share.tokens // BLOCK) for share in shares)
             self.figures.filled["room"] += len(shares) * size.units
@@ -317,7 +317,7 @@ class Simulation:
         return (alone_ms + each_ms * rows) / 1e3 * self._chance.lognormvariate(0, LAUNCHES_VARY)
 
     def _length_s(self, lane: Worker, chunks: Sequence[WaveChunk], blocks: int) -> float:
-        times = self._division.hurried if lane.hurried else self._division.turns
+        times = self._division.urgent if lane.urgent else self._division.turns
         rows = next(rows for rows in sorted(times) if rows >= len(chunks))
         place = min(blocks, len(times[rows])) - 1
         length_ms = times[rows][place]

@@ -37,7 +37,7 @@ def test_what_is_spoken_meanwhile_and_after_is_the_same(checkpoint: Path, parts:
     )
     runtime = open_runtime(settings.resolved(Machine(cores=1, gpu=True)), parts)
     main, few = runtime.token2wav, [turns for turns in runtime.beside if turns.of_few]
-    assert [turns.hurried for turns in few] == [False, True, True]
+    assert [turns.urgent for turns in few] == [False, True, True]
     ready: list[bool] = []
     preparation = Preparation([runtime.later], lambda: ready.append(True))
     with runtime.at_work():

@@ -40,7 +40,7 @@ def runtime(checkpoint: Path, parts: GpuParts) -> WaveRuntime:
 @torch.inference_mode()
 def test_first_chunks_beside_turns_change_nothing(runtime):
     main, [beside] = runtime.token2wav, runtime.beside
-    assert beside.hurried
+    assert beside.urgent
     count = FIRST + (CHUNKS - 1) * LATER
     with runtime.at_work():
         alone = [spoken_alone(main, seed, count) for seed in range(UTTERANCES)]

@@ -39,7 +39,7 @@ TWO_DIVISIONS = GpuParts(OF_MANY, OF_FEW, (OF_MANY,), GpuParts(OF_FEW, OF_MANY, 
 def test_step_does_not_wait_for_a_turn_and_knows_of_it():
     gpu = GpuDivision(NO_PARTS)
     assert not gpu.turning
-    with gpu.turn(), gpu.step(hurried=False):
+    with gpu.turn(), gpu.step(urgent=False):
         assert gpu.turning
     with pytest.raises(RuntimeError), gpu.turn():
         raise RuntimeError("a turn failed")
@@ -121,7 +121,7 @@ def test_end_of_each_first_chunk_for_which_steps_stand_is_told_when_it_is_seen()
     assert told == [True, False]
 
 
-def test_few_have_several_lanes_for_hurried_chunks_on_the_part_for_steps(dividing):
+def test_few_have_several_lanes_for_urgent_chunks_on_the_part_for_steps(dividing):
     dividing(132)
     parts = share_gpu(0, 0.25, share_of_few=0.37).parts
     assert [part.multiprocessors for part in parts.first] == [32]
@@ -162,7 +162,7 @@ def test_gpu_with_room_is_divided_twice(dividing, caplog, share_of_few, memory, 
         parts = share_gpu(0, 0.25, share_of_few=share_of_few).parts
     assert parts.turns.multiprocessors == 100
     assert (parts.of_few and parts.of_few.turns.multiprocessors) == turns_of_few
-    assert ("84 for turns" in caplog.text) == (turns_of_few is not None)
+    assert ("84 for batches" in caplog.text) == (turns_of_few is not None)
     assert ("it has less than 40 GiB" in caplog.text) == (memory < ROOMY_BYTES)
 
 
@@ -192,14 +192,14 @@ def test_gpu_that_is_not_divided_is_shared_in_shifts_and_the_log_says_why(monkey
     assert "shifts" in record.message
 
 
-def test_gpu_of_token2wavs_own_is_divided_for_hurried_chunks_however_many_speak(dividing, caplog):
+def test_gpu_of_token2wavs_own_is_divided_for_urgent_chunks_however_many_speak(dividing, caplog):
     dividing(132)
     with caplog.at_level(logging.INFO):
         gpu = own_gpu(1, 0.25)
     assert isinstance(gpu, GpuDivision)
     assert gpu.parts.turns.multiprocessors == 100
     assert [part.multiprocessors for part in gpu.parts.first] == [32] * OWN_FIRST_LANES
-    assert "on GPU 1, which the speech LM is not on: 32 for hurried chunks, 100 for turns" in caplog.text
+    assert "on GPU 1, which the speech LM is not on: 32 for urgent chunks, 100 for batches" in caplog.text
     gpu.divide_for_few()
     assert not gpu.few(1)
 
@@ -212,7 +212,7 @@ def test_gpu_of_token2wavs_own_that_is_not_divided_is_used_whole_and_the_log_say
     assert isinstance(own_gpu(1, 0.25), SharedGpu)
     [record] = caplog.records
     assert record.levelno == logging.WARNING
-    assert "hurried chunks wait for turns: GPU 1 can't be divided: too old" in record.message
+    assert "urgent chunks wait for batches: GPU 1 can't be divided: too old" in record.message
 
 
 def test_missing_package_is_named(monkeypatch):

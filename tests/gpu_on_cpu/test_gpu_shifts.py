@@ -37,9 +37,9 @@ def turn(shifts: GpuShifts) -> Callable[[], None]:
     return run
 
 
-def step(shifts: GpuShifts, hurried: bool = False) -> Callable[[], None]:
+def step(shifts: GpuShifts, urgent: bool = False) -> Callable[[], None]:
     def run() -> None:
-        with shifts.step(hurried):
+        with shifts.step(urgent):
             pass
 
     return run
@@ -62,7 +62,7 @@ def test_turn_says_whether_it_had_to_wait():
             said.append(waited)
 
     run()
-    with shifts.step(hurried=False):
+    with shifts.step(urgent=False):
         done = beside(run)
         while not shifts.turn_is_wanted:
             time.sleep(0.001)
@@ -73,7 +73,7 @@ def test_turn_says_whether_it_had_to_wait():
 
 def test_turn_waits_for_the_end_of_a_step():
     shifts = GpuShifts()
-    with shifts.step(hurried=False):
+    with shifts.step(urgent=False):
         done = beside(turn(shifts))
         assert not done.wait(0.05)
     shifts.rest()
@@ -88,15 +88,15 @@ def test_turns_wait_for_each_other():
     assert done.wait(TIMEOUT_S)
 
 
-@pytest.mark.parametrize(("hurried", "shift_s"), [(False, SHIFT_S), (True, FIRST_TOKENS_S)])
-def test_steps_go_first_for_a_while_after_a_turn(hurried, shift_s):
+@pytest.mark.parametrize(("urgent", "shift_s"), [(False, SHIFT_S), (True, FIRST_TOKENS_S)])
+def test_steps_go_first_for_a_while_after_a_turn(urgent, shift_s):
     clock = Clock()
     shifts = GpuShifts(clock)
     turn(shifts)()
-    step(shifts, hurried)()
+    step(shifts, urgent)()
     done = beside(turn(shifts))
     clock.now += 0.9 * shift_s
-    step(shifts, hurried)()
+    step(shifts, urgent)()
     assert not done.is_set()
     clock.now += 0.2 * shift_s
     assert done.wait(TIMEOUT_S)
@@ -113,12 +113,12 @@ def test_turn_that_is_due_goes_before_the_next_step():
             order.append("turn")
             go_on.wait(TIMEOUT_S)
 
-    with shifts.step(hurried=False):
+    with shifts.step(urgent=False):
         turned = beside(due_turn)
         while not shifts.turn_is_wanted:
             time.sleep(0.001)
     go_on.set()
-    with shifts.step(hurried=False):  # comes at once
+    with shifts.step(urgent=False):  # comes at once
         order.append("step")
     assert turned.wait(TIMEOUT_S)
     assert order == ["turn", "step"]
@@ -130,11 +130,11 @@ def test_turn_begins_when_it_is_due_though_first_tokens_left_while_it_waited():
     shifts = GpuShifts(clock)
     with shifts.turn():
         clock.now += 1000.0
-    step(shifts, hurried=True)()
+    step(shifts, urgent=True)()
     turned = beside(turn(shifts))
     eventually(lambda: shifts.turn_is_wanted)
     clock.now += 600.0
-    stepped = beside(step(shifts, hurried=False))
+    stepped = beside(step(shifts, urgent=False))
     assert turned.wait(TIMEOUT_S)
     assert stepped.wait(TIMEOUT_S)
 
@@ -150,7 +150,7 @@ def test_turn_does_not_wait_for_a_speech_lm_that_rests():
 
 def test_failed_step_and_turn_leave_the_gpu():
     shifts = GpuShifts()
-    with pytest.raises(ValueError, match="step"), shifts.step(hurried=False):
+    with pytest.raises(ValueError, match="step"), shifts.step(urgent=False):
         raise ValueError("step")
     shifts.rest()
     with pytest.raises(ValueError, match="turn"), shifts.turn():

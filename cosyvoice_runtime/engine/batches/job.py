@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from cosyvoice_runtime.engine.batches.chunk import WaveChunk, Waveform, WaveOutcome, WaveOutcomes
-from cosyvoice_runtime.engine.runtimes.runtime import HURRIED_BLOCKS
+from cosyvoice_runtime.engine.runtimes.runtime import URGENT_BLOCKS
 from cosyvoice_runtime.errors import OverloadedError
 from cosyvoice_runtime.gpu.buckets import finer_bucket
 
-HURRY_S = 0.2
+URGENT_S = 0.2
 """Two batches of a GPU with many listeners: if a listener's audio runs out within it, the batch after the
 next would be too late."""
 
@@ -67,19 +67,19 @@ class WaveJob:
         """Blocks that its tokens which are not launched fill, at least one."""
         return max(-(-self.tokens_left // block_tokens), 1)
 
-    def hurries(self, now: float, block_tokens: int) -> bool:
+    def is_urgent(self, now: float, block_tokens: int) -> bool:
         """Whether its listener waits for it or soon will, its voice is known, and it is soon done.
 
         First and second chunks are soon done, for a first one is heard for a tenth of a second. A long chunk
-        does not hurry: its text came at once, or its listener has waited long for all of it.
+        is not urgent: its text came at once, or its listener has waited long for all of it.
         """
         begins = not (self.chunk.position or self._pieces)
-        soon_done = begins or self.tokens_left <= HURRIED_BLOCKS * block_tokens
-        return soon_done and not (self.chunk.cancel or self.needs_voice) and self.hurries_in(now) <= 0
+        soon_done = begins or self.tokens_left <= URGENT_BLOCKS * block_tokens
+        return soon_done and not (self.chunk.cancel or self.needs_voice) and self.urgent_in(now) <= 0
 
-    def hurries_in(self, now: float) -> float:
-        """Seconds until it hurries, if it ever will."""
-        return self.deadline - HURRY_S - now
+    def urgent_in(self, now: float) -> float:
+        """Seconds until it is urgent, if it ever will."""
+        return self.deadline - URGENT_S - now
 
     @property
     def waits(self) -> bool:

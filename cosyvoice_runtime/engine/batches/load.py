@@ -31,8 +31,8 @@ CPU_BATCH_S = 0.2
 """Longest batch of a CPU: chunks that come meanwhile wait for its end."""
 MAX_VOICES = 64
 """Voices that a memory keeps; the one unused for longest makes room."""
-HURRIED_SHARE = 0.25
-"""Share of a GPU's multiprocessors for hurried chunks where the speech LM is on another GPU."""
+URGENT_SHARE = 0.25
+"""Share of a GPU's multiprocessors for urgent chunks where the speech LM is on another GPU."""
 SHARE_OF_FEW = 0.37
 """Share of the speech LM while few utterances are in progress, which brings first audio sooner."""
 
@@ -167,7 +167,7 @@ def _gpu_of(device: str, settings: Token2WavSettings, shared: SharedGpus) -> Sha
         return SharedGpu()
     from cosyvoice_runtime.gpu.partitions.division import own_gpu  # a CPU's deployment has no torch
 
-    return own_gpu(gpu, HURRIED_SHARE)
+    return own_gpu(gpu, URGENT_SHARE)
 
 
 def _partitioned(settings: Token2WavSettings) -> bool:

@@ -10,7 +10,7 @@ from cosyvoice_runtime.engine.batches.job import LaunchedBatch, Share, WaveJob
 from cosyvoice_runtime.engine.batches.pages import PageAdmission
 from cosyvoice_runtime.engine.batches.utterances import Speaker
 from cosyvoice_runtime.engine.batches.worker import Assignment, Worker, assign, changes_in
-from cosyvoice_runtime.engine.runtimes.runtime import HURRIED_BLOCKS
+from cosyvoice_runtime.engine.runtimes.runtime import URGENT_BLOCKS
 from cosyvoice_runtime.gpu.buckets import finer_bucket
 from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
 
@@ -96,7 +96,7 @@ class BatchPlanner:
 
     def learn(self, worker: Worker, batch: LaunchedBatch, took_s: float) -> None:
         """Note how long a batch took."""
-        if not (worker.hurried or batch.of_new_voice):
+        if not (worker.urgent or batch.of_new_voice):
             self._budget.learn(batch.padded_tokens, took_s)
             self._took_s = took_s
 
@@ -113,8 +113,8 @@ class BatchPlanner:
         return held
 
     def _plan(self, worker: Worker, jobs: Sequence[WaveJob], now: float) -> list[Share]:
-        if worker.hurried:
-            return plan_hurried_batch(jobs, worker.rows, self._unit_tokens)
+        if worker.urgent:
+            return plan_urgent_batch(jobs, worker.rows, self._unit_tokens)
         if not self._on_gpu:
             return plan_batch(jobs, worker.rows, self._budget.tokens, self._unit_tokens)
         most = BLOCKS_OF_ROW * worker.rows
@@ -152,13 +152,13 @@ def plan_batch(jobs: Sequence[WaveJob], max_rows: int, budget_tokens: int, block
     return shares
 
 
-def plan_hurried_batch(jobs: Sequence[WaveJob], max_rows: int, block_tokens: int) -> list[Share]:
+def plan_urgent_batch(jobs: Sequence[WaveJob], max_rows: int, block_tokens: int) -> list[Share]:
     """Plan a batch of chunks whose listeners wait, each first one with all that it needs to be heard.
 
     Args:
         jobs: at most one of each utterance, most urgent first.
     """
-    most = HURRIED_BLOCKS * block_tokens
+    most = URGENT_BLOCKS * block_tokens
     return [Share(job, cut(job.tokens_left, most, block_tokens)) for job in jobs[:max_rows]]
 
 

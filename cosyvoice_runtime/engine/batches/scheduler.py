@@ -42,7 +42,7 @@ class WaveScheduler:
         gpu: how the device is shared.
         pages: which utterances may begin and go on; None where there are pages for all.
         on_waiting: told the number of chunks that wait, whenever it has changed.
-        on_batch: told the seconds that a batch took, and whether it was one of hurried chunks.
+        on_batch: told the seconds that a batch took, and whether it was one of urgent chunks.
         clock: monotonic seconds.
         end_process: told why this process can't go on.
     """
@@ -242,7 +242,7 @@ class WaveScheduler:
     def _launch(self, worker: Worker, shares: list[Share], held: ExitStack) -> None:
         trace.note("its batch begins", *(share.job.utterance_id for share in shares))
         begun_s = self._clock()
-        if worker.hurried and any(share.job.begins for share in shares):
+        if worker.urgent and any(share.job.begins for share in shares):
             held.enter_context(self._gpu.first_chunk(len(self._service)))
         with worker.at_launch():
             chunks = [share.job.launch(share.tokens) for share in shares]
@@ -302,7 +302,7 @@ class WaveScheduler:
             took_s = worker.pace.ended(self._clock())
             self._planner.learn(worker, batch, took_s)
             self._wake.notify()
-        self._on_batch(took_s, worker.hurried)
+        self._on_batch(took_s, worker.urgent)
 
     def _end(self, job: WaveJob, outcome: WaveOutcome) -> None:
         with self._wake:

@@ -86,9 +86,9 @@ class WaveMetrics:
         self._batch_s = metrics.histogram(
             "cosyvoice_token2wav_turn_seconds", "Time of a batch.", BATCH_S, device=device
         )
-        self._hurried_s = metrics.histogram(
+        self._urgent_s = metrics.histogram(
             "cosyvoice_token2wav_first_turn_seconds",
-            "Time of a batch of first chunks and others that hurry.",
+            "Time of a batch of first chunks and other urgent ones.",
             BATCH_S,
             device=device,
         )
@@ -102,9 +102,9 @@ class WaveMetrics:
                 self._rows.observe(rows)
         self._observed = Counter(usage.batches)
 
-    def show_batch(self, seconds: float, hurried: bool = False) -> None:
-        """Show that a batch has ended; ``hurried``: one of hurried chunks."""
-        (self._hurried_s if hurried else self._batch_s).observe(seconds)
+    def show_batch(self, seconds: float, urgent: bool = False) -> None:
+        """Show that a batch has ended; ``urgent``: one of urgent chunks."""
+        (self._urgent_s if urgent else self._batch_s).observe(seconds)
 
     def show_waiting(self, chunks: int) -> None:
         self._waiting.set(chunks)

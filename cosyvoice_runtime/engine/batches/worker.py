@@ -99,7 +99,7 @@ class Worker:
         number: 0 for the one that also computes new voices.
         rows: most utterances in a batch.
         at_launch: context in which its batches are launched.
-        hurried: its batches are of chunks whose listeners wait, or soon will.
+        urgent: its batches are of chunks whose listeners wait, or soon will.
         of_few: whether it works while few utterances are in progress, or while many are; None: always.
         batches: those under way, for the thread that waits for them; None at the end.
         utterances: ids of the utterances in them, each as often as it has batches there.
@@ -109,7 +109,7 @@ class Worker:
     rows: int
     pace: Pace
     at_launch: Callable[[], AbstractContextManager[object]] = nullcontext
-    hurried: bool = False
+    urgent: bool = False
     of_few: bool | None = None
     batches: SimpleQueue[LaunchedBatch | None] = field(default_factory=SimpleQueue)
     utterances: Counter[str] = field(default_factory=Counter)
@@ -138,7 +138,7 @@ def workers_of(runtime: WaveRuntime, at_once: int) -> list[Worker]:
     return [
         Worker(0, runtime.rows, pace(), of_few=runtime.of_few),
         *(
-            Worker(number, each.rows, pace(), each.at_launch, each.hurried, each.of_few)
+            Worker(number, each.rows, pace(), each.at_launch, each.urgent, each.of_few)
             for number, each in enumerate(runtime.concurrent, 1)
         ),
     ]
@@ -153,19 +153,19 @@ def assign(
 ) -> Assignment:
     """Assign jobs to the workers whose next batches may have them.
 
-    Two workers never have chunks of one utterance under way. A chunk that hurries does not wait for batches
+    Two workers never have chunks of one utterance under way. An urgent chunk does not wait for batches
     of others: a worker for such chunks takes it, unless the shared one is free and has nothing else to do, or
     it is unknown when a worker for them will be free. Of several such workers, all but one are for first
     chunks.
 
     Args:
         jobs: at most one of each utterance.
-        workers: by their numbers; at any time one of those at work is shared, which means not hurried.
+        workers: by their numbers; at any time one of those at work is shared, which means not urgent.
         few: whether few utterances are in progress, where that matters; new voices are worker 0's even so.
     """
-    shared = next(worker for worker in workers if worker.works_for(few) and not worker.hurried)
-    for_hurried = [worker for worker in workers if worker.works_for(few) and worker.hurried]
-    assigned = _assigned(jobs, shared, for_hurried, workers, now, block_tokens)
+    shared = next(worker for worker in workers if worker.works_for(few) and not worker.urgent)
+    for_urgent = [worker for worker in workers if worker.works_for(few) and worker.urgent]
+    assigned = _assigned(jobs, shared, for_urgent, workers, now, block_tokens)
     if workers[0] not in assigned:
         assigned[workers[0]] = _open_to(workers[0], [job for job in jobs if job.needs_voice], workers)
     return assigned
@@ -174,31 +174,31 @@ def assign(
 def _assigned(
     jobs: Sequence[WaveJob],
     shared: Worker,
-    for_hurried: Sequence[Worker],
+    for_urgent: Sequence[Worker],
     workers: Sequence[Worker],
     now: float,
     block_tokens: int,
 ) -> Assignment:
     under_way = set[str]().union(*(worker.utterances for worker in workers))
-    hurried = sorted(
-        (job for job in jobs if job.hurries(now, block_tokens) and job.utterance_id not in under_way),
+    urgent = sorted(
+        (job for job in jobs if job.is_urgent(now, block_tokens) and job.utterance_id not in under_way),
         key=lambda job: job.deadline,
     )
-    others = [job for job in jobs if job not in hurried]
-    delays = [worker.pace.delay(now) for worker in for_hurried]
+    others = [job for job in jobs if job not in urgent]
+    delays = [worker.pace.delay(now) for worker in for_urgent]
     if all(delay is None for delay in delays):
         return {shared: _open_to(shared, jobs, workers)}
-    at_work = (shared, *for_hurried)
+    at_work = (shared, *for_urgent)
     # While the GPU's division changes, batches of the other one may be on any multiprocessor.
-    clear = not any(worker.pace.busy for worker in workers if not (worker.hurried or worker in at_work))
+    clear = not any(worker.pace.busy for worker in workers if not (worker.urgent or worker in at_work))
     if clear and not shared.pace.busy and not _open_to(shared, others, workers):
-        return {shared: hurried}
-    any_hurried, *for_first = for_hurried
-    first = [job for job in hurried if job.begins]
+        return {shared: urgent}
+    any_urgent, *for_first = for_urgent
+    first = [job for job in urgent if job.begins]
     # Later chunks don't wait for a worker of which it is unknown when it will be free.
-    left = [job for job in hurried if not job.begins] if delays[0] is None else hurried[any_hurried.rows :]
+    left = [job for job in urgent if not job.begins] if delays[0] is None else urgent[any_urgent.rows :]
     return {
-        any_hurried: hurried,
+        any_urgent: urgent,
         **dict.fromkeys(for_first, first),
         shared: _open_to(shared, [*others, *left], workers),
     }
@@ -215,10 +215,10 @@ def _open_to(worker: Worker, jobs: Sequence[WaveJob], workers: Sequence[Worker])
 
 
 def changes_in(jobs: Iterable[WaveJob], workers: Sequence[Worker], now: float) -> float:
-    """Seconds until the next job begins to hurry; infinite where none will, or no worker is for those."""
-    if not any(worker.hurried for worker in workers):
+    """Seconds until the next job becomes urgent; infinite where none will, or no worker is for those."""
+    if not any(worker.urgent for worker in workers):
         return math.inf
-    return min((seconds for job in jobs if (seconds := job.hurries_in(now)) > 0), default=math.inf)
+    return min((seconds for job in jobs if (seconds := job.urgent_in(now)) > 0), default=math.inf)
 
 
 def soonest(assigned: Assignment, now: float) -> tuple[float | None, Worker | None]:
@@ -228,9 +228,9 @@ def soonest(assigned: Assignment, now: float) -> tuple[float | None, Worker | No
     """
     waits = [(worker.pace.delay(now), worker) for worker, jobs in assigned.items() if jobs]
     known = [(delay_s, worker) for delay_s, worker in waits if delay_s is not None]
-    # Of workers that are free, that for hurried chunks: its launch is short, and a listener waits.
+    # Of workers that are free, that for urgent chunks: its launch is short, and a listener waits.
     return min(
         known,
-        key=lambda each: (max(each[0], 0.0), not each[1].hurried, each[1].pace.busy, each[1].number),
+        key=lambda each: (max(each[0], 0.0), not each[1].urgent, each[1].pace.busy, each[1].number),
         default=(None, None),
     )

@@ -55,8 +55,8 @@ def machine_memory() -> int:
     return machine if limit == "max" else min(machine, int(limit))
 
 
-HURRIED_BLOCKS = 2
-"""Of a hurried chunk at most: a first one ends with the first block of the flow that has enough of it."""
+URGENT_BLOCKS = 2
+"""Of a urgent chunk at most: a first one ends with the first block of the flow that has enough of it."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +67,14 @@ class ConcurrentNetworks:
         token2wav: the same networks and pages, in the partition's stream.
         rows: most utterances in a batch.
         at_launch: context in which its batches are launched.
-        hurried: they are of chunks whose listeners wait or soon will: first and second ones.
+        urgent: they are of chunks whose listeners wait or soon will: first and second ones.
         of_few: for when few utterances are in progress, or for when many are; None: always.
     """
 
     token2wav: AnyToken2Wav
     rows: int
     at_launch: Callable[[], AbstractContextManager[object]]
-    hurried: bool = False
+    urgent: bool = False
     of_few: bool | None = None
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from cosyvoice_runtime.engine.runtimes.runtime import HURRIED_BLOCKS, ConcurrentNetworks
+from cosyvoice_runtime.engine.runtimes.runtime import URGENT_BLOCKS, ConcurrentNetworks
 from cosyvoice_runtime.flow.kernels.choice import encoder_obstacle, solver_obstacle
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.graphed_calls import CallBuckets
@@ -126,8 +126,8 @@ def _buckets(flow: Flow, rows: int, solver: PagedSolver | None) -> CallBuckets:
     return CallBuckets.up_to(rows, any_past=solver is not None, starts_too=flow.encodes_any_past)
 
 
-HURRIED_ROWS = 4
-"""Hurried chunks in a batch of their own; more of them wait for each other no longer than for a batch."""
+URGENT_ROWS = 4
+"""Urgent chunks in a batch of their own; more of them wait for each other no longer than for a batch."""
 
 
 class PartitionNetworks(NamedTuple):
@@ -136,7 +136,7 @@ class PartitionNetworks(NamedTuple):
     token2wav: TorchToken2Wav
     part: GpuPart
     buckets: CallBuckets
-    hurried: bool = False
+    urgent: bool = False
 
     def capture(self, solver: PagedSolver | None, rest: Callable[[], None] | None = None) -> None:
         """
@@ -153,7 +153,7 @@ class PartitionNetworks(NamedTuple):
 
     def concurrent(self, of_few: bool | None) -> ConcurrentNetworks:
         at_launch = partial(torch.cuda.stream, self.part.stream)
-        return ConcurrentNetworks(self.token2wav, self.buckets.rows[-1], at_launch, self.hurried, of_few)
+        return ConcurrentNetworks(self.token2wav, self.buckets.rows[-1], at_launch, self.urgent, of_few)
 
 
 def _no_rest() -> None:
@@ -167,7 +167,7 @@ def concurrent_networks(
     parts: GpuParts,
     solver: PagedSolver | None,
 ) -> tuple[list[ConcurrentNetworks], Later | None]:
-    """Networks on the other partitions of a GPU, those for hurried chunks on that for steps; by division.
+    """Networks on the other partitions of a GPU, those for urgent chunks on that for steps; by division.
 
     Args:
         rows: most utterances in a batch.
@@ -178,27 +178,25 @@ def concurrent_networks(
         other one will do until it has.
     """
     if not settings.cuda_graphs:
-        logger.info("hurried chunks wait for batches: cuda_graphs=false")
+        logger.info("urgent chunks wait for batches: cuda_graphs=false")
         return [], None
     started = time.monotonic()
     buckets = _buckets(token2wav.torch_flow.flow, rows, solver)
-    hurried = CallBuckets(batch_buckets(HURRIED_ROWS), range(1, HURRIED_BLOCKS + 1), buckets.before)
+    urgent = CallBuckets(batch_buckets(URGENT_ROWS), range(1, URGENT_BLOCKS + 1), buckets.before)
 
-    def hurried_networks(parts: GpuParts) -> list[PartitionNetworks]:
+    def urgent_networks(parts: GpuParts) -> list[PartitionNetworks]:
         first = parts.first if settings.first_chunks_beside else ()
-        return [
-            PartitionNetworks(token2wav.beside(part.second), part, hurried, hurried=True) for part in first
-        ]
+        return [PartitionNetworks(token2wav.beside(part.second), part, urgent, urgent=True) for part in first]
 
     few = parts.of_few
-    of_many, of_few = hurried_networks(parts), []
+    of_many, of_few = urgent_networks(parts), []
     if few is not None:
         turns = PartitionNetworks(token2wav.beside(few.turns.second), few.turns, buckets)
-        of_few = [turns, *hurried_networks(few)]
+        of_few = [turns, *urgent_networks(few)]
     for networks in of_many:
         networks.capture(solver)
     logger.info(
-        "hurried chunks %s; %s; captured in %.1f s",
+        "urgent chunks %s; %s; captured in %.1f s",
         "are computed at the same time as batches"
         if settings.first_chunks_beside
         else "wait for batches, as first_chunks_beside says",

@@ -40,7 +40,7 @@ class GpuDivision(SharedGpu):
     While no batch is in progress the speech LM has the whole GPU.
 
     What is best for first audio is not best for all speech: with few utterances in progress the partition for
-    steps and hurried chunks is larger (`GpuParts.of_few`).
+    steps and urgent chunks is larger (`GpuParts.of_few`).
     """
 
     parts: GpuParts
@@ -146,19 +146,19 @@ def share_gpu(gpu: int, lm_share: float, share_of_few: float = 0.0) -> SharedGpu
     return GpuDivision(parts)
 
 
-def own_gpu(gpu: int, hurried_share: float) -> SharedGpu:
+def own_gpu(gpu: int, urgent_share: float) -> SharedGpu:
     """A GPU of token2wav alone, divided if possible; the log says whether it is.
 
     Args:
         gpu: number of the GPU.
-        hurried_share: share of multiprocessors for urgent chunks; more than 0.
+        urgent_share: share of multiprocessors for urgent chunks; more than 0.
     """
     try:
-        parts = divide(torch.device("cuda", gpu), hurried_share, first_lanes=OWN_FIRST_LANES)
+        parts = divide(torch.device("cuda", gpu), urgent_share, first_lanes=OWN_FIRST_LANES)
     except GpuPartsError as error:
         logger.warning("urgent chunks wait for batches: GPU %d can't be divided: %s", gpu, error)
         return SharedGpu()
-    _tell(parts, "hurried chunks", f"on GPU {gpu}, which the speech LM is not on")
+    _tell(parts, "urgent chunks", f"on GPU {gpu}, which the speech LM is not on")
     return GpuDivision(parts)
 
 

@@ -69,11 +69,11 @@ class SharedGpu:
         """
         return nullcontext()
 
-    def step(self, hurried: bool) -> AbstractContextManager[None]:  # noqa: ARG002
+    def step(self, urgent: bool) -> AbstractContextManager[None]:  # noqa: ARG002
         """Run a step of the speech LM in the block.
 
         Args:
-            hurried: whether a listener waits for first tokens.
+            urgent: whether a listener waits for first tokens.
         """
         return nullcontext()
 
@@ -113,7 +113,7 @@ class GpuShifts(SharedGpu):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._changed = threading.Condition()
-        self._turning = self._stepping = self._has_steps = self._hurried = False
+        self._turning = self._stepping = self._has_steps = self._urgent = False
         self._turns_wanted = 0
         self._turn_s, self._turn_end = 0.0, -FIRST_TOKENS_S
 
@@ -140,11 +140,11 @@ class GpuShifts(SharedGpu):
                 self._changed.notify_all()
 
     @contextmanager
-    def step(self, hurried: bool) -> Iterator[None]:
+    def step(self, urgent: bool) -> Iterator[None]:
         with self._changed:
-            if hurried != self._hurried:
+            if urgent != self._urgent:
                 self._changed.notify_all()  # The longest wait of a batch depends on it.
-            self._has_steps, self._hurried = True, hurried
+            self._has_steps, self._urgent = True, urgent
             self._changed.wait_for(self._may_step)
             self._stepping = True
         try:
@@ -171,7 +171,7 @@ class GpuShifts(SharedGpu):
         """The seconds for which a batch must still wait, apart from a step in progress."""
         if not self._has_steps:
             return 0.0
-        if self._hurried:
+        if self._urgent:
             shift_s = max(FIRST_TOKENS_S, FIRST_TOKENS_OF_TURN * self._turn_s)
         else:
             shift_s = max(SHIFT_S, SHIFT_OF_TURN * self._turn_s)

@@ -290,10 +290,10 @@ class Scheduler:
     def _step(self) -> None:
         if len(self._starved) == len(self._running):
             return
-        hurried = self._reader_waits()
-        if not hurried and self._stands_still():
+        urgent = self._reader_waits()
+        if not urgent and self._stands_still():
             return
-        with self._gpu.step(hurried):
+        with self._gpu.step(urgent):
             started = self._clock()
             progress = self._engine.step()
             now = self._stepped_s = self._clock()

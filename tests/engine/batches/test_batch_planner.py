@@ -68,8 +68,8 @@ def planner(gpu: SharedGpu | None = None, openings: Full | None = None, on_gpu: 
 
 
 def lanes():
-    """One for turns, one for two hurried chunks."""
-    beside = ConcurrentNetworks(CodedWaves(), 2, ExitStack, hurried=True)
+    """One for turns, one for two urgent chunks."""
+    beside = ConcurrentNetworks(CodedWaves(), 2, ExitStack, urgent=True)
     return workers_of(runtime(CodedWaves(), 4, concurrent=[beside]), at_once=1)
 
 
@@ -115,7 +115,7 @@ def test_at_the_end_nobody_waits_for_pages():
     assert openings.seen == [[]]  # and it is told that nobody waits
 
 
-def test_hurried_chunks_that_find_no_row_in_their_lane_may_have_the_other():
+def test_urgent_chunks_that_find_no_row_in_their_lane_may_have_the_other():
     plan, now_due = planner(), [job(name) for name in "abc"]
     busy = plan._workers[0]
     busy.pace.launched(None, NOW, NOW)
@@ -125,12 +125,12 @@ def test_hurried_chunks_that_find_no_row_in_their_lane_may_have_the_other():
 
 def test_new_voice_has_a_turn_of_its_own_in_lane_0_alone():
     plan = planner()
-    turns, hurried = plan._workers
+    turns, urgent = plan._workers
     new, known = job("new", position=0), job("known")
     new.needs_voice = True
     assert names(share.job for share in plan.shares(turns, [new, known], NOW)) == ["new"]
-    assert names(share.job for share in plan.shares(hurried, [new, known], NOW)) == ["known"]
-    assert plan.shares(hurried, [new], NOW) == []
+    assert names(share.job for share in plan.shares(urgent, [new, known], NOW)) == ["known"]
+    assert plan.shares(urgent, [new], NOW) == []
 
 
 @pytest.mark.parametrize(
@@ -143,9 +143,9 @@ def test_where_pages_are_short_a_gpu_speaks_to_the_end_in_the_order_of_coming(on
     assert names(plan.in_order([early, late, poor], NOW)) == order
 
 
-def test_turns_of_all_but_hurried_chunks_and_new_voices_teach_how_long_they_may_be():
+def test_turns_of_all_but_urgent_chunks_and_new_voices_teach_how_long_they_may_be():
     plan = planner(on_gpu=False)
-    turns, hurried = plan._workers
+    turns, urgent = plan._workers
 
     def next_tokens() -> int:
         [share] = plan.shares(turns, [job("long", tokens=9 * BLOCK)], NOW)
@@ -157,7 +157,7 @@ def test_turns_of_all_but_hurried_chunks_and_new_voices_teach_how_long_they_may_
         )
 
     assert next_tokens() == BLOCK
-    plan.learn(hurried, launched(), TURN_S / 8)
+    plan.learn(urgent, launched(), TURN_S / 8)
     plan.learn(turns, launched(of_new_voice=True), TURN_S / 8)
     assert next_tokens() == BLOCK
     plan.learn(turns, launched(), TURN_S / 8)

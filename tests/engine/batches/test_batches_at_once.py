@@ -134,7 +134,7 @@ def test_gpu_lost_at_a_launch_answers_those_of_the_turn_before_it_too(scheduler,
 
 
 def test_scheduler_that_closes_does_not_wait_for_a_thread_that_has_died(gpu, outcomes, ended):
-    def fails(took_s: float, hurried: bool) -> None:
+    def fails(took_s: float, urgent: bool) -> None:
         raise RuntimeError("told to fail")
 
     service = WaveService(gpu, OneVoice(), idle_timeout_s=60.0)

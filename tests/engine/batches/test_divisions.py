@@ -29,9 +29,9 @@ class Divided(SharedGpu):
 
     def beside(self) -> list[ConcurrentNetworks]:
         return [
-            ConcurrentNetworks(self.first_of_many, 2, lambda: self.first_of_many, hurried=True, of_few=False),
+            ConcurrentNetworks(self.first_of_many, 2, lambda: self.first_of_many, urgent=True, of_few=False),
             ConcurrentNetworks(self.of_few, 4, lambda: self.of_few, of_few=True),
-            ConcurrentNetworks(self.first_of_few, 2, lambda: self.first_of_few, hurried=True, of_few=True),
+            ConcurrentNetworks(self.first_of_few, 2, lambda: self.first_of_few, urgent=True, of_few=True),
         ]
 
     def few(self, utterances: int) -> bool:

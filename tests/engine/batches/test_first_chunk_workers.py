@@ -10,7 +10,7 @@ from coded_gpu import Gpu, Part
 from coded_waves import OneVoice, chunk, runtime
 
 from cosyvoice_runtime.engine.batches import WaveScheduler, WaveService
-from cosyvoice_runtime.engine.batches.job import HURRY_S
+from cosyvoice_runtime.engine.batches.job import URGENT_S
 from cosyvoice_runtime.engine.batches.worker import Worker
 from cosyvoice_runtime.engine.runtimes.runtime import ConcurrentNetworks
 from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
@@ -42,23 +42,23 @@ class SpeechLM(SharedGpu):
 
 
 class Lanes:
-    """A part for turns, and two lanes of hurried chunks."""
+    """A part for turns, and two lanes of urgent chunks."""
 
     def __init__(self) -> None:
         self.turns = Gpu()
-        self.hurried, self.first = Part(self.turns), Part(self.turns)
+        self.urgent, self.first = Part(self.turns), Part(self.turns)
         self.speech_lm = SpeechLM()
-        beside = [self.hurried, self.first]
+        beside = [self.urgent, self.first]
         service = WaveService(self.turns, OneVoice(), idle_timeout_s=60.0, concurrent=beside)
         self.scheduler = WaveScheduler(
             service, runtime(self.turns, 4, on_gpu=True, concurrent=[
-                ConcurrentNetworks(self.hurried, ROWS, lambda: self.hurried, hurried=True),
-                ConcurrentNetworks(self.first, ROWS, lambda: self.first, hurried=True),
+                ConcurrentNetworks(self.urgent, ROWS, lambda: self.urgent, urgent=True),
+                ConcurrentNetworks(self.first, ROWS, lambda: self.first, urgent=True),
             ]), 16, 1.0, self.speech_lm,
         )  # fmt: skip
 
     def end(self) -> None:
-        for lane in (self.turns, self.hurried, self.first):
+        for lane in (self.turns, self.urgent, self.first):
             lane.finish_all()
         self.scheduler.close()
 
@@ -72,11 +72,11 @@ def lanes() -> Iterator[Lanes]:
 
 @pytest.fixture
 def busy(lanes, outcomes) -> Lanes:
-    """With a turn under way, and a hurried one beside it."""
+    """With a turn under way, and a urgent one beside it."""
     lanes.scheduler.submit(chunk("busy", [0]), outcomes.of("busy"))
     assert lanes.turns.launched(1)
     lanes.scheduler.submit(chunk("a", [1]), outcomes.of("a"))
-    assert lanes.hurried.launched(1)
+    assert lanes.urgent.launched(1)
     return lanes
 
 
@@ -90,11 +90,11 @@ def test_first_chunk_does_not_wait_for_another_one(busy, outcomes):
 def test_steps_are_told_of_first_chunks_beside_them_alone(busy, outcomes):
     assert busy.speech_lm.alone == [1]  # not of the one in the part for turns
     assert busy.speech_lm.beside == 1
-    busy.hurried.turns[0].set()
+    busy.urgent.turns[0].set()
     assert outcomes.wait(1)
     assert busy.speech_lm.beside == 0
-    busy.scheduler.submit(chunk("a", [2], 1, cushion_s=HURRY_S / 2), outcomes.of("later"))
-    assert busy.hurried.launched(2)
+    busy.scheduler.submit(chunk("a", [2], 1, cushion_s=URGENT_S / 2), outcomes.of("later"))
+    assert busy.urgent.launched(2)
     busy.end()
     assert busy.speech_lm.alone == [1]
 
@@ -110,10 +110,10 @@ def test_steps_are_told_of_a_first_chunk_that_is_not_the_most_urgent_of_its_turn
     busy.scheduler.submit(chunk("d", [5]), outcomes.of("d"))
     told = len(busy.speech_lm.alone)
     eventually(lambda: not any("b" in lane.utterances for lane in busy.scheduler._workers))
-    busy.hurried.turns[0].set()
-    assert busy.hurried.launched(2)
+    busy.urgent.turns[0].set()
+    assert busy.urgent.launched(2)
     busy.end()
-    assert busy.hurried.batches[1] == [[4], [5]]
+    assert busy.urgent.batches[1] == [[4], [5]]
     assert len(busy.speech_lm.alone) == told + 1
 
 
@@ -137,7 +137,7 @@ def test_later_chunk_waits_for_a_lane_that_is_not_for_first_ones_alone(busy, out
     assert busy.first.launched(1)
     busy.first.turns[0].set()
     assert outcomes.wait(1)
-    busy.scheduler.submit(chunk("b", [3], 1, cushion_s=HURRY_S / 2), outcomes.of("later"))
+    busy.scheduler.submit(chunk("b", [3], 1, cushion_s=URGENT_S / 2), outcomes.of("later"))
     busy.scheduler.submit(chunk("c", [4]), outcomes.of("c"))
     assert busy.first.launched(2)
     busy.end()
@@ -149,6 +149,6 @@ def test_first_chunks_that_find_no_room_beside_wait_for_the_next_lane(busy, outc
         busy.scheduler.submit(chunk(name, [token]), outcomes.of(name))
     assert busy.first.launched(1)
     busy.end()
-    rows = [row for part in (busy.hurried, busy.first, busy.turns) for batch in part.batches for row in batch]
+    rows = [row for part in (busy.urgent, busy.first, busy.turns) for batch in part.batches for row in batch]
     assert sorted(rows) == [[token] for token in range(8)]
     assert {name for name, _ in outcomes.delivered} == {*"abcdefg", "busy"}

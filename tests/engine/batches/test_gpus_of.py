@@ -78,8 +78,8 @@ def test_gpu_of_the_speech_lm_is_shared_as_the_settings_say(of_two, divisions):
     lm = TensorrtLlmSettings(engine="torch", device="cuda:1", gpu_share=0.2)
     assert [*shared_gpus(lm, of_two)] == [1]
     assert [*shared_gpus(lm, of_two.replace(cuda_graphs=False))] == [1]
-    unhurried = of_two.replace(first_chunks_beside=False)
-    assert [*shared_gpus(lm, unhurried)] == [1]
+    undivided = of_two.replace(first_chunks_beside=False)
+    assert [*shared_gpus(lm, undivided)] == [1]
     assert divisions == [("shared", (1, 0.2, 0.37)), ("shared", (1, 0.2)), ("shared", (1, 0.2, 0.0))]
 
 

@@ -46,7 +46,7 @@ def test_every_number_is_shown_and_each_batch_once():
     shown.show(usage(batches={2: 1}, eager_calls=1))
     shown.show(usage(batches={2: 1, 3: 2}, eager_calls=4, voice_hits=5, flow_calls=7))
     shown.show_batch(0.05)
-    shown.show_batch(0.02, hurried=True)
+    shown.show_batch(0.02, urgent=True)
     assert metrics.made["cosyvoice_token2wav_eager_calls_total", "cuda:1"].value == 4
     assert metrics.made["cosyvoice_token2wav_voice_lookups_total", "cuda:1", "hit"].value == 5
     assert metrics.made["cosyvoice_token2wav_flow_calls_total", "cuda:1"].value == 7

@@ -455,29 +455,29 @@ def test_steps_do_not_stand_still_for_ever(make_scheduler, engine, streaming):
 
 
 class NotedShifts(GpuShifts):
-    """Knows of each step whether it was hurried."""
+    """Knows of each step whether it was urgent."""
 
     def __init__(self):
         super().__init__()
-        self.hurried = []
+        self.urgent = []
 
-    def step(self, hurried):
-        self.hurried.append(hurried)
-        return super().step(hurried)
+    def step(self, urgent):
+        self.urgent.append(urgent)
+        return super().step(urgent)
 
 
-def test_steps_are_hurried_while_the_reader_of_a_stream_has_nothing(make_scheduler, engine):
+def test_steps_are_urgent_while_the_reader_of_a_stream_has_nothing(make_scheduler, engine):
     shifts, gate = NotedShifts(), close_gate(engine)
     scheduler = make_scheduler(lambda: engine, shared=shifts)
 
     def next_step():
         gate.release()
         wait_for_step(engine)
-        return shifts.hurried[-1]
+        return shifts.urgent[-1]
 
     first = submit(scheduler, 1, 900)
     wait_for_step(engine)
-    assert shifts.hurried == [True]
+    assert shifts.urgent == [True]
     next_step()
     assert first.sending.wait(TIMEOUT_S)
     assert next_step() is False
@@ -492,7 +492,7 @@ def test_steps_are_hurried_while_the_reader_of_a_stream_has_nothing(make_schedul
     whole = CollectingReader()
     scheduler.submit(coded_request(3, 5, streaming=False), whole)
     first.wait(), second.wait(), whole.wait()
-    assert shifts.hurried[-1] is False
+    assert shifts.urgent[-1] is False
 
 
 def test_load_tells_slots_queue_and_tokens_and_returns_to_zero(scheduler, engine, loads):

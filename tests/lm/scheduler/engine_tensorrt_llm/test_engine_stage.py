@@ -100,7 +100,7 @@ def test_vllm_gets_an_export_once(script, settings, tmp_path, monkeypatch, capsy
 def test_where_vllm_is_its_preflight_has_to_pass(script, settings, monkeypatch, capsys):
     install_vllm(monkeypatch)
     checks: list[list[str]] = []
-    monkeypatch.setattr(script, "preflight", lambda arguments: checks.append(arguments) or script.FAILED)
+    monkeypatch.setattr(script, "preflight", lambda arguments: checks.append(arguments) or 1)
     assert script.main([*settings, "tensorrt_llm.engine=vllm"]) == 1
     assert checks == [["--engine", "vllm"]]
     assert "the preflight failed" in capsys.readouterr().err

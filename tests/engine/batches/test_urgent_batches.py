@@ -1,4 +1,4 @@
-"""Chunks that hurry beside turns of others: who computes what, in which order, and what is freed when."""
+"""Urgent chunks beside batches of others: who computes what, in which order, and what is freed when."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from coded_gpu import Gpu, Part
 from coded_waves import BLOCK, LOST_GPU_TOKEN, PROMPT, FakeClock, OneVoice, chunk, runtime
 
 from cosyvoice_runtime.engine.batches import WaveScheduler, WaveService
-from cosyvoice_runtime.engine.batches.job import HURRY_S
-from cosyvoice_runtime.engine.runtimes.runtime import HURRIED_BLOCKS, ConcurrentNetworks
+from cosyvoice_runtime.engine.batches.job import URGENT_S
+from cosyvoice_runtime.engine.runtimes.runtime import URGENT_BLOCKS, ConcurrentNetworks
 
 ROWS = 2
 
@@ -33,7 +33,7 @@ def ended() -> list[str]:
 @pytest.fixture
 def scheduler(large, small, ended) -> Iterator[WaveScheduler]:
     service = WaveService(large, OneVoice(), idle_timeout_s=60.0, concurrent=[small])
-    first = ConcurrentNetworks(small, ROWS, lambda: small, hurried=True)
+    first = ConcurrentNetworks(small, ROWS, lambda: small, urgent=True)
     scheduler = WaveScheduler(
         service,
         runtime(large, 4, on_gpu=True, concurrent=[first]),
@@ -118,7 +118,7 @@ def test_second_chunk_is_launched_when_the_first_is_there(busy, large, small, ou
 
 
 def test_later_chunk_that_is_due_does_not_wait_for_a_turn_of_others(begun, large, small, outcomes):
-    begun.submit(chunk("a", [6], 1, last=True, cushion_s=HURRY_S / 2), outcomes.of("second"))
+    begun.submit(chunk("a", [6], 1, last=True, cushion_s=URGENT_S / 2), outcomes.of("second"))
     assert small.launched(2)
     small.turns[1].set()
     assert outcomes.wait(2)
@@ -126,25 +126,25 @@ def test_later_chunk_that_is_due_does_not_wait_for_a_turn_of_others(begun, large
 
 
 def test_later_chunk_in_good_time_waits_for_a_turn(begun, large, small, outcomes):
-    begun.submit(chunk("a", [6], 1, last=True, cushion_s=2 * HURRY_S), outcomes.of("second"))
+    begun.submit(chunk("a", [6], 1, last=True, cushion_s=2 * URGENT_S), outcomes.of("second"))
     run(begun, large, small)
     assert small.batches == [[[5]]]
     assert large.batches == [[[0]], [[6]]]
 
 
-def test_chunk_hurries_from_the_moment_at_which_its_listener_soon_runs_dry(large, small, outcomes):
+def test_chunk_is_urgent_from_the_moment_at_which_its_listener_soon_runs_dry(large, small, outcomes):
     service = WaveService(large, OneVoice(), idle_timeout_s=60.0, concurrent=[small])
-    hurried = ConcurrentNetworks(small, ROWS, lambda: small, hurried=True)
-    scheduler = WaveScheduler(service, runtime(large, 4, on_gpu=True, concurrent=[hurried]), 16, 1.0)
+    urgent = ConcurrentNetworks(small, ROWS, lambda: small, urgent=True)
+    scheduler = WaveScheduler(service, runtime(large, 4, on_gpu=True, concurrent=[urgent]), 16, 1.0)
     scheduler.submit(chunk("busy", [0]), outcomes.of("busy"))
     assert large.launched(1)
-    scheduler.submit(chunk("a", [5], cushion_s=HURRY_S + 0.1), outcomes.of("a"))
+    scheduler.submit(chunk("a", [5], cushion_s=URGENT_S + 0.1), outcomes.of("a"))
     assert small.launched(1)  # though nothing else has happened
     run(scheduler, large, small)
 
 
-def test_long_later_chunk_never_hurries(begun, large, small, outcomes):
-    long = [1] * (HURRIED_BLOCKS * BLOCK + 1)
+def test_long_later_chunk_is_never_urgent(begun, large, small, outcomes):
+    long = [1] * (URGENT_BLOCKS * BLOCK + 1)
     begun.submit(chunk("a", long, 1, last=True), outcomes.of("long"))
     begun.submit(chunk("b", [6], last=True), outcomes.of("b"))
     assert small.launched(2)
@@ -157,7 +157,7 @@ def test_long_first_chunk_that_is_due_is_computed_in_parts(busy, large, small, o
     busy.submit(chunk("a", long, last=True), outcomes.of("a"))
     run(busy, large, small)
     assert ("a", long) in outcomes.delivered
-    assert all(len(row) <= HURRIED_BLOCKS * BLOCK for batch in small.batches for row in batch)
+    assert all(len(row) <= URGENT_BLOCKS * BLOCK for batch in small.batches for row in batch)
 
 
 def test_many_first_chunks_are_divided_between_both_parts(busy, large, small, outcomes):
