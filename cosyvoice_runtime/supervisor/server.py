@@ -185,6 +185,10 @@ class Server:
             ServerDiedError, WatchError: the server can't be kept up.
         """
         wait_awake(self._ending)
+        self.require()
+
+    def require(self) -> None:
+        """Raise the errors of :meth:`wait` without waiting."""
         if self._failure is not None:
             raise self._failure
 
