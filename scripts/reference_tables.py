@@ -73,13 +73,13 @@ def settings() -> str:
             text = f"| `{row.name}` | {row.default} | {_accepted(row.limit)} | {row.doc} |"
             sections.setdefault(text, []).append(name)
     tables: dict[str, list[str]] = {}
-    for row, names in sections.items():
-        tables.setdefault(", ".join(names), []).append(row)
-    text = SETTINGS
-    for names in sorted(tables, key=lambda names: (-names.count(","), list(tables).index(names))):
+    for text, names in sections.items():
+        tables.setdefault(", ".join(names), []).append(text)
+    page = SETTINGS
+    for title in sorted(tables, key=lambda names: (-names.count(","), list(tables).index(names))):
         header = ["| setting | default | accepted | meaning |", "|---|---|---|---|"]
-        text += "\n".join([f"\n## {names}", "", *header, *tables[names], ""])
-    return text
+        page += "\n".join([f"\n## {title}", "", *header, *tables[title], ""])
+    return page
 
 
 def _accepted(limit: str) -> str:

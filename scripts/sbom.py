@@ -40,7 +40,16 @@ def main(arguments: list[str] | None = None) -> int:
 def commands(tools: Path, python: str, folder: Path) -> list[list[str | Path]]:
     """Those that make the tools' environment, and those that describe the environment of ``python``."""
     own = tools / "bin" / "python"
-    pip = [sys.executable, "-m", "pip", "--python", own, "install", "--quiet", "--no-cache-dir"]
+    pip: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        own,
+        "install",
+        "--quiet",
+        "--no-cache-dir",
+    ]
     return [
         [sys.executable, "-m", "venv", "--without-pip", tools],
         [*pip, "--no-deps", "--require-hashes", "--requirement", REQUIREMENTS],
