@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Clients that leave at random moments, while two listen to the end and compare what they hear.
 
-    python -m benchmarks.disconnects --count 10000 --seed 1 --output disconnects.json
+    python benchmarks/disconnects.py --count 10000 --seed 1 --output disconnects.json
 
 The listeners first hear their sentences alone; then, as long as others come and leave, they hear the same
 sentences with the same seeds, again and again, and whatever they hear is compared sample by sample. The
@@ -29,13 +29,13 @@ from pathlib import Path
 import numpy as np
 import tritonclient.http
 
-from benchmarks.measuring.machine import provenance
-from benchmarks.measuring.sentences import SENTENCES
-from benchmarks.measuring.work_left import work_left
-from benchmarks.measuring.workload import add_instruction
 from cosyvoice_client import AsyncSpeechClient, ClientError, SpeechRequest, UnavailableError
 from cosyvoice_client.request import OFFLINE_MODEL, infer_inputs
 from cosyvoice_runtime.process.processes import living
+from measuring.machine import provenance
+from measuring.sentences import SENTENCES
+from measuring.work_left import work_left
+from measuring.workload import add_instruction
 
 HEARD = ("en_words", "en_short")
 SPOKEN = ("en_short", "en_number", "en_question", "en_long")
@@ -250,7 +250,7 @@ async def disconnects(options: argparse.Namespace) -> dict[str, object]:
     failures = failures_of(everybody, await work_left(options.metrics, SETTLE_S))
     return {
         **provenance(),
-        "command": f"python -m benchmarks.disconnects --count {options.count} --minutes {options.minutes:g} "
+        "command": f"python benchmarks/disconnects.py --count {options.count} --minutes {options.minutes:g} "
         f"--clients {options.clients} --seed {options.seed}",
         "seconds": round(seconds),
         "left": everybody.left,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Send requests to a running server that are valid but for one thing, and see what it makes of them.
 
-    python -m benchmarks.fuzz --requests 1000 --seed 0
+    python benchmarks/fuzz.py --requests 1000 --seed 0
 
 Entry models and stages, over gRPC and HTTP; a server that is closed to clients answers for its stages that
 they are unknown (start it with server.open_models=* to reach them). Reported are crashes (a connection that
@@ -23,8 +23,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 from fuzzing.changes import changed_request
 from fuzzing.request import Request

@@ -12,9 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.measuring import joins
-from benchmarks.measuring.heard import Recogniser, distance, words
-from benchmarks.measuring.timbre import Timbres
 from cosyvoice_runtime.audio import resample as arrays
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.engine.utterance.request import lm_prompts
@@ -25,6 +22,9 @@ from cosyvoice_runtime.voice import Voice
 from demo_voice.training.data import recording
 from demo_voice.training.sizes import CODES, DIGITS
 from demo_voice.training.speakers import HELD_OUT, RATE, TRAINING
+from measuring import joins
+from measuring.heard import Recogniser, distance, words
+from measuring.timbre import Timbres
 
 SENTENCE, LIKENESS = "sentence", "likeness"
 REFERENCE = "He walked slowly to the old house on the hill."

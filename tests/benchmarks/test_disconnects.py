@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import disconnects
-from benchmarks.measuring.work_left import IN_PROGRESS
+import disconnects
 from cosyvoice_runtime.process.processes import living
+from measuring.work_left import IN_PROGRESS
 
 LEAVERS = 8
 SEED_OF_FOUR_FATES = "0"

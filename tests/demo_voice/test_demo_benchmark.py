@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 
-from benchmarks.demo_voice.__main__ import likeness, tasks, word_errors
+from demo_speech import likeness, tasks, word_errors
 from demo_voice.training.speakers import HELD_OUT, TRAINING
 
 

@@ -1,7 +1,7 @@
 """How well the demo voice speaks: what a recogniser hears, whose voice it is, joins and ends, and speed.
 
 Needs ``pip install pocketsphinx`` and flite and espeak-ng (``SYNTHESIZERS``: where they are unpacked).
-From the repository's root: ``python -m benchmarks.demo_voice``, 15 minutes on two cores. A quick look:
+From the repository's root: ``python benchmarks/demo_speech.py``, 15 minutes on two cores. A quick look:
 ``--sentences 20 --likeness 0``. In parts: ``--rows FILE`` keeps what was measured and sums up all of it.
 """
 
@@ -10,14 +10,17 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
 
-from benchmarks.measuring.machine import provenance
-from benchmarks.spoken_trial import LIKENESS, PLACES, SENTENCE, Row, Task, Trial
+sys.path.insert(0, str(Path(__file__).parents[1]))  # of demo_voice, which is not installed
+
 from demo_voice.training.speakers import HELD_OUT, TRAINING
+from measuring.machine import provenance
+from spoken_trial import LIKENESS, PLACES, SENTENCE, Row, Task, Trial
 
 FEWEST_WORDS = 5
 LONGEST_FACTOR = 1.5
@@ -45,7 +48,7 @@ def main() -> None:
     (options.output / "demo_voice.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
     print(json.dumps({key: report[key] for key in report if key != "sentences"}, indent=1))
     if options.picture:
-        from benchmarks.measuring.spectrograms import draw
+        from measuring.spectrograms import draw
 
         pairs = Trial(options.checkpoint, options.ode_steps).pairs(options.speakers[0], texts[:PICTURED])
         draw(texts[:PICTURED], pairs, options.output / "demo_voice.png")
