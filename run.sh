@@ -183,7 +183,7 @@ run_tests() {
   "$PYTHON" -m ruff format --check .
   say "types"
   "$PYTHON" -m mypy
-  "$PYTHON" -m mypy scripts/*.py client/*.py # which are no packages
+  "$PYTHON" -m mypy {scripts,client,benchmarks}/*.py # which are no packages
   say "tests"
   [[ "${1:-}" != --quick ]] || set -- -m "not slow and not server and not gpu" "${@:2}"
   unset PYTHONDONTWRITEBYTECODE # or each process that a test starts would compile all modules again

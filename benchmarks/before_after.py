@@ -92,8 +92,11 @@ class Side:
             *self.settings,
         ]
         repository = folder / "model_repo"
-        for script, options in (("build_engines", []), ("render_model_repo", ["--output", repository])):
-            command = [sys.executable, self.checkout / "scripts" / f"{script}.py", *options, *given]
+        for script in (
+            ["scripts/build_engines.py"],
+            ["scripts/render_model_repo.py", f"--output={repository}"],
+        ):
+            command = [sys.executable, *script, *given]
             subprocess.run(command, check=True, cwd=self.checkout, env=environment(self.checkout))
         return repository
 
@@ -161,7 +164,7 @@ def ask(url: str, number: int, options: argparse.Namespace) -> list[Figures]:
     """One round: all levels, as client_server.py measures them; without its single samples."""
     loads = {"--concurrency": options.clients, "--rate": options.rates}
     with tempfile.TemporaryDirectory(prefix="round-") as folder:
-        command = [sys.executable, ROOT / "benchmarks" / "client_server.py", f"--url={url}", "--no-plot"]
+        command = [sys.executable, f"{ROOT}/benchmarks/client_server.py", f"--url={url}", "--no-plot"]
         command += [f"{name}={','.join(map(str, values))}" for name, values in loads.items() if values]
         command += [f"--warmup={max(options.clients, default=4)}", f"--order-seed={number}"]
         command += [f"--requests={ENDLESS}", f"--seconds={options.seconds}", f"--output-dir={folder}"]

@@ -31,6 +31,7 @@ import tritonclient.http
 
 from cosyvoice_client import AsyncSpeechClient, ClientError, SpeechRequest, UnavailableError
 from cosyvoice_client.request import OFFLINE_MODEL, infer_inputs
+from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.process.processes import living
 from measuring.machine import provenance
 from measuring.sentences import SENTENCES
@@ -142,7 +143,7 @@ class Disconnects:
     async def close(self) -> None:
         await self._others.close()
 
-    async def _compare(self, client: AsyncSpeechClient, request: SpeechRequest, expected: np.ndarray) -> None:
+    async def _compare(self, client: AsyncSpeechClient, request: SpeechRequest, expected: Floats) -> None:
         try:
             audio = await self._audio(client, request)
         except ClientError as error:
@@ -159,7 +160,7 @@ class Disconnects:
         if difference > TOLERANCE:
             self.failures.append(f"{request.text!r} differs by {difference:g} from when it was heard alone")
 
-    async def _audio(self, client: AsyncSpeechClient, request: SpeechRequest) -> np.ndarray:
+    async def _audio(self, client: AsyncSpeechClient, request: SpeechRequest) -> Floats:
         async with aclosing(client.speak(request)) as chunks:
             return np.concatenate([chunk.samples async for chunk in chunks])
 

@@ -18,6 +18,7 @@ import itertools
 import json
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -178,8 +179,8 @@ def errors(config: ModelConfig, past: int, chained: bool, page_format: str) -> d
         ("plain", chunk.plain), ("fused", chunk.fused(chained)), ("again", chunk.fused(chained)),
     ):  # fmt: skip
         chunk.call.mel.copy_(noise)
-        for pages in chunk.held:
-            chunk.pool.estimator_tails[pages[-1]] = torch.nan
+        for held in chunk.held:
+            chunk.pool.estimator_tails[held[-1]] = torch.nan
         compute()
         mels[name] = chunk.call.mel.clone()
     tails, tails_truth = (
@@ -244,7 +245,7 @@ CONV_TILES = [
     Tile(64, 64),
     Tile(32, 128, warps=8),
 ]
-Candidates = dict[str, Sequence[Tile | int | None]]
+Candidates = dict[str, Sequence[Any]]
 CANDIDATES: Candidates = {
     "early": [False, True],
     "apart": [False, True],
@@ -309,7 +310,7 @@ def tune(config: ModelConfig, utterances: int, past: int, chained: bool, page_fo
     best, tried = start_of(config, 2 * utterances * chunk.pool.frames.frames)
     base = fastest = milliseconds(replayed(chunk.fused(chained, best)).replay, 10)
     for name, candidates in tried.items():
-        times: dict[Tile | int | None, float] = {}
+        times: dict[Any, float] = {}
         for candidate in candidates:
             tiles = dataclasses.replace(best, **{name: candidate})
             try:

@@ -20,6 +20,7 @@ import json
 import multiprocessing
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -274,7 +275,8 @@ def variants(batch: int, best: StepTiles, fields: Sequence[str]) -> Iterator[tup
     tried = streamed_candidates(batch) if best.head.stages else candidates(batch)
     for name in fields or tried:
         for value in tried[name]:
-            yield name, dataclasses.replace(best, **{name: value})
+            changed: dict[str, Any] = {name: value}
+            yield name, dataclasses.replace(best, **changed)
 
 
 def compiled(

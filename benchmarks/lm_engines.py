@@ -116,7 +116,7 @@ def measure_engine(
                 continue
             for concurrency in options.concurrency:
                 prompts = make_prompts(concurrency, codes)
-                row = measure(engine, prompts, sampling(strategy, options.tokens), options.repeats)
+                row = measure(engine, prompts, strategy, options.tokens, options.repeats)
                 yield told(Figures(name, strategy, concurrency, *row))
     finally:
         engine.close()
@@ -135,12 +135,12 @@ def told(figures: Figures) -> Figures:
 
 
 def measure(
-    engine: LmEngine, prompts: Sequence[Prompt], options: SamplingOptions, repeats: int
+    engine: LmEngine, prompts: Sequence[Prompt], strategy: str, tokens: int, repeats: int
 ) -> tuple[float, float, float, list[float]]:
     """Tokens per second, milliseconds per token of a request, milliseconds to the first, and all runs."""
+    options = sampling(strategy, tokens)
     run(engine, prompts, options)  # the first one of its size is slower
     runs = [run(engine, prompts, options) for _ in range(repeats)]
-    tokens = options.max_tokens
     rates = [len(prompts) * tokens / one.seconds for one in runs]
     first_ms = median(1000 * median(one.first_s) for one in runs)
     decode_ms = median(1000 * (one.seconds - max(one.first_s)) / max(tokens - 1, 1) for one in runs)

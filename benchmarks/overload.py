@@ -190,7 +190,8 @@ async def opened(
 @contextlib.asynccontextmanager
 async def timed(name: str) -> Any:
     """Around a level: its progress, how late this process was, and a dictionary that gets its duration."""
-    progress, meter, level = Progress(name), LagMeter(), {}
+    progress, meter = Progress(name), LagMeter()
+    level: Level = {}
     measuring = asyncio.create_task(meter.run())
     start = time.perf_counter()
     yield progress, lambda: spread(meter.lags_s), level

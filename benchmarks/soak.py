@@ -42,6 +42,7 @@ import numpy as np
 
 from cosyvoice_client import AsyncSpeechClient, ClientError, RefusedError, SpeechRequest, UnavailableError
 from cosyvoice_client.reference import SERVER_RATE, Reference
+from cosyvoice_runtime.arrays import Floats
 from measuring.given_tokens import GivenTokens, distance_db
 from measuring.sentences import SENTENCES
 from measuring.server_processes import Holding, ServerProcesses, growths
@@ -91,11 +92,11 @@ class Soak:
     ) -> None:
         self._client = client
         self._given = given
-        self._given_alone: list[np.ndarray] = []
+        self._given_alone: list[Floats] = []
         self._shares = dict(SHARES)
         self._most_read_otherwise = most_read_otherwise
         self._given_within_db = given_within_db
-        self._heard: dict[SpeechRequest, np.ndarray] = {}
+        self._heard: dict[SpeechRequest, Floats] = {}
         self._killed_s = self._served_s = -np.inf
         self.outcomes: Counter[str] = Counter()
         self.failures: list[str] = []
@@ -185,10 +186,10 @@ class Soak:
         if after_s > TOLD_S:
             self.failures.append(f"somebody was told of a death more than {TOLD_S:g} s later")
 
-    async def _speak(self, request: SpeechRequest) -> np.ndarray:
+    async def _speak(self, request: SpeechRequest) -> Floats:
         asked_s = time.monotonic()
         async with aclosing(self._client.speak(request)) as chunks:
-            samples = np.concatenate([chunk.samples async for chunk in chunks] or [np.empty(0)])
+            samples = np.concatenate([chunk.samples async for chunk in chunks] or [np.empty(0, np.float32)])
         self._served_s = max(self._served_s, asked_s)
         return samples
 

@@ -20,20 +20,26 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
-from cosyvoice_runtime.engine.utterance.request import SpeechRequest
+from cosyvoice_runtime.engine.utterance.request import SpeechRequest, Utterance
 from cosyvoice_runtime.engine.utterance.utterance import Playback, speak
+from cosyvoice_runtime.flow.paged_flow import FlowState, PagedFlow
+from cosyvoice_runtime.flow.torch.batched_mel import AnyMel
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.stream import FlowStream
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.lm.prompt import num_positions
+from cosyvoice_runtime.lm.text_segment import SegmentQueue
 from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
 from cosyvoice_runtime.lm.torch.network import SpeechLM
 from cosyvoice_runtime.local.stages import GivenTokens
@@ -41,6 +47,7 @@ from cosyvoice_runtime.process.event_loop import EventLoopThread
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.token2wav.token2wav import Token2Wav, WaveState
 from cosyvoice_runtime.vocoder.torch import HiFT, HiFTStream
+from cosyvoice_runtime.vocoder.windowed_vocoder import WindowedVocoder
 from cosyvoice_runtime.voice import Voice
 from making.random_tensors import random_tensors
 from measuring.sizes import SIZES
@@ -65,7 +72,7 @@ class Setup:
 
 
 @dataclasses.dataclass(frozen=True)
-class Utterance:
+class Durations:
     """Seconds spent on one utterance."""
 
     prefill: float
@@ -81,23 +88,43 @@ class Clock:
 
     def __init__(self, device: str) -> None:
         self._device = device
-        self.seconds = {"flow": 0.0, "vocoder": 0.0}
+        self.seconds: defaultdict[str, float] = defaultdict(float)
 
     def now(self) -> float:
         if self._device == "cuda":
             torch.cuda.synchronize()
         return time.perf_counter()
 
-    def timed(self, stage: str, function: Callable) -> Callable:
-        """The function, its time added to the stage's."""
+    @contextmanager
+    def timing(self, stage: str) -> Iterator[None]:
+        """Context whose time is added to the stage's."""
+        start = self.now()
+        yield
+        self.seconds[stage] += self.now() - start
 
-        def wrapper(*arguments: object) -> object:
-            start = self.now()
-            result = function(*arguments)
-            self.seconds[stage] += self.now() - start
-            return result
 
-        return wrapper
+class TimedFlow(FlowStream):
+    """A flow stream whose mels are timed."""
+
+    def __init__(self, flow: Flow, num_pages: int, clock: Clock) -> None:
+        super().__init__(flow, num_pages)
+        self._clock = clock
+
+    def mels(self, states: Sequence[FlowState]) -> list[AnyMel]:
+        with self._clock.timing("flow"):
+            return super().mels(states)
+
+
+class TimedToken2Wav(Token2Wav):
+    """Flow and vocoder, which are timed together."""
+
+    def __init__(self, flow: PagedFlow, vocoder: WindowedVocoder, clock: Clock) -> None:
+        super().__init__(flow, vocoder)
+        self._clock = clock
+
+    def advance(self, states: Sequence[WaveState]) -> list[Floats]:
+        with self._clock.timing("token2wav"):
+            return super().advance(states)
 
 
 class Pipeline:
@@ -113,25 +140,27 @@ class Pipeline:
         vocoder = HiFT.from_tensors(config.vocoder, dict(random_tensors("hift", config, 0)), device)
         tokens = int(TOKEN_RATE * (setup.prompt_seconds + setup.seconds))
         pages = -(-tokens // config.flow.encoder.chunk_tokens) if setup.flow == "incremental" else 0
-        self.token2wav = Token2Wav(FlowStream(flow, pages), HiFTStream(vocoder))
+        self.clock = Clock(device)
+        self.token2wav = TimedToken2Wav(TimedFlow(flow, pages, self.clock), HiFTStream(vocoder), self.clock)
         self.voice = random_voice(config.flow, int(TOKEN_RATE * setup.prompt_seconds))
         self.num_parameters = sum(
             p.numel() for network in (self.lm, flow.network, vocoder) for p in network.parameters()
         )
 
-    def speak(self) -> Utterance:
+    def speak(self) -> Durations:
         """Synthesise the utterance once."""
-        clock = Clock(self.setup.device)
-        token2wav = self._timed_token2wav(clock)
+        clock = self.clock
+        clock.seconds.clear()
+        hop = HopPolicy.of(self.config.flow, CosyVoice2Settings())
+        voice = hop.flow_voice(self.voice)
         token_times: list[float] = []
         played = Playback(now=lambda: 0.0)
-        stages = GivenTokens(self._tokens(clock, token_times), token2wav)
         spoken = speak(
-            SpeechRequest("", self.voice, seed=0),
-            [Prompt([])],
-            stages,
-            HopPolicy.of(self.config.flow, CosyVoice2Settings()),
-            self.config.vocoder.sample_rate,
+            Utterance.of(SpeechRequest("", self.voice, seed=0), voice),
+            SegmentQueue.of([Prompt([])]),
+            GivenTokens(self._tokens(token_times), self.token2wav, voice),
+            hop,
+            self.token2wav.sample_rate,
             lambda: played.cushion_s,
         )
         first_audio, samples = 0.0, 0
@@ -143,48 +172,28 @@ class Pipeline:
                 played.sent(len(chunk.samples) / chunk.sample_rate)
             total = clock.now() - start
         assert samples == 960 * len(token_times), "a chunk is missing"
-        return Utterance(
+        return Durations(
             prefill=token_times[0],
             lm=sum(token_times),
             flow=clock.seconds["flow"],
-            vocoder=clock.seconds["vocoder"],
+            vocoder=clock.seconds["token2wav"] - clock.seconds["flow"],
             first_audio=first_audio,
             total=total,
         )
 
-    def _tokens(self, clock: Clock, times: list[float]) -> Iterator[int]:
+    def _tokens(self, times: list[float]) -> Iterator[int]:
         count = int(TOKEN_RATE * self.setup.seconds)
         text = range(int(TEXT_TOKENS_PER_SECOND * self.setup.seconds))
         options = SamplingOptions(min_tokens=count, max_tokens=count, runaway_span=0, seed=0)
-        prompt = Prompt(text, (), self.voice.tokens.tolist())
+        prompt = Prompt(text, (), self.voice.speech_tokens.tolist())
         decoder = BatchDecoder(self.lm, slots=1, max_len=num_positions(prompt.segments()) + count)
         generation = decoder.add(prompt, options)
         while generation.finish_reason is None:
-            start = clock.now()
+            start = self.clock.now()
             progress = decoder.step()
-            times.append(clock.now() - start)
+            times.append(self.clock.now() - start)
             for each in progress:
                 yield from each.tokens
-
-    def _timed_token2wav(self, clock: Clock) -> Token2Wav:
-        flow = self.token2wav.flow
-
-        class Timed(Token2Wav):
-            def advance(self, states: list[WaveState]) -> list[torch.Tensor]:
-                before = clock.seconds["flow"]
-                waves = clock.timed("vocoder", super().advance)(states)
-                clock.seconds["vocoder"] -= clock.seconds["flow"] - before
-                return waves
-
-        return Timed(_TimedFlow(flow, clock), self.token2wav.vocoder)
-
-
-class _TimedFlow:
-    """A flow stream whose ``mels`` are timed."""
-
-    def __init__(self, flow: FlowStream, clock: Clock) -> None:
-        self.open, self.close = flow.open, flow.close
-        self.mels = clock.timed("flow", flow.mels)
 
 
 def random_voice(flow: FlowConfig, tokens: int) -> Voice:
@@ -194,13 +203,13 @@ def random_voice(flow: FlowConfig, tokens: int) -> Voice:
         "0" * 64,
         "",
         torch.randint(flow.token_vocab_size, (tokens,), generator=generator, dtype=torch.int32).numpy(),
-        torch.randn(flow.frames_per_token * tokens, flow.mel_bins, generator=generator).numpy() * 2 - 6,
+        (2 * torch.randn(flow.frames_per_token * tokens, flow.mel_bins, generator=generator) - 6).numpy(),
         torch.randn(flow.speaker_dim, generator=generator).numpy(),
         "random",
     )
 
 
-def measure(setup: Setup) -> dict:
+def measure(setup: Setup) -> dict[str, Any]:
     """Medians over the repeats, after one utterance to warm up; peak memory of this process."""
     torch.set_num_threads(setup.threads)
     pipeline = Pipeline(setup)
@@ -208,7 +217,7 @@ def measure(setup: Setup) -> dict:
     runs = [pipeline.speak() for _ in range(setup.repeats)]
     medians = {
         field.name: statistics.median(getattr(run, field.name) for run in runs)
-        for field in dataclasses.fields(Utterance)
+        for field in dataclasses.fields(Durations)
     }
     result = {"setup": dataclasses.asdict(setup), "parameters": pipeline.num_parameters, "seconds": medians}
     result["host_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -224,7 +233,7 @@ def machine(device: str) -> str:
     return f"{platform.processor() or platform.machine()}, torch {torch.__version__}"
 
 
-def table(results: list[dict]) -> str:
+def table(results: list[dict[str, Any]]) -> str:
     """Markdown table, a row per configuration."""
     lines = [
         "| size | device | dtype | flow | LM prefill ms | LM ms/token | flow s | vocoder s | first audio s "
@@ -244,7 +253,7 @@ def table(results: list[dict]) -> str:
     return "\n".join(lines)
 
 
-def run_apart(setup: Setup) -> dict:
+def run_apart(setup: Setup) -> dict[str, Any]:
     """:func:`measure` in a process of its own."""
     command = [sys.executable, __file__, "--one", json.dumps(dataclasses.asdict(setup))]
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)

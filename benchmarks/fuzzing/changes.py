@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -79,14 +80,15 @@ def _value(request: Request, chance: random.Random) -> None:
 
 def _sound(request: Request, chance: random.Random) -> None:
     """A recording of another kind."""
-    [tensor] = [tensor for tensor in request.tensors if tensor.name == "reference_wav"] or [None]
     samples = chance.choice([
         np.zeros(16_000), np.ones(16_000), reference(chance, 0.4), reference(chance, 31),
         1e4 * reference(chance),
         np.full(16_000, np.nan), np.zeros(0), np.ones(1), np.sign(reference(chance)),
     ]).astype(np.float32)  # fmt: skip
     sound = Tensor.of("reference_wav", samples[None])
-    request.tensors = [one for one in request.tensors if one is not tensor and "_len" not in one.name]
+    request.tensors = [
+        one for one in request.tensors if one.name not in ("reference_wav", "reference_wav_len")
+    ]
     request.tensors.append(sound)
 
 
@@ -150,7 +152,9 @@ def _parameter_of_a_tensor(request: Request, chance: random.Random) -> None:
 def _output(request: Request, chance: random.Random) -> None:
     known = ["waveform", "finish_reason", "output_ids", "prompt_speech_tokens", "prompt_spk_embedding"]
     name = chance.choice([*known, "x", "", "a" * 5000])
-    parameters = chance.choice([{}, SHARED, {"classification": 2**31 - 1}, {"binary_data": False}])
+    parameters: dict[str, Any] = chance.choice(
+        [{}, SHARED, {"classification": 2**31 - 1}, {"binary_data": False}]
+    )
     request.outputs = [(name, parameters)] * chance.choice([1, 2, 100])
 
 

@@ -90,7 +90,7 @@ def make_corpus(script: Path, folder: Path, processes: int, every: int = 1) -> N
 
 def _jobs(script: Sequence[Reading]) -> Iterator[tuple[int, list[Reading]]]:
     for number, start in enumerate(range(0, len(script), UTTERANCES_PER_JOB)):
-        yield number, [tuple(entry) for entry in script[start : start + UTTERANCES_PER_JOB]]
+        yield number, [(speaker, text) for speaker, text in script[start : start + UTTERANCES_PER_JOB]]
 
 
 def _make_job(job: tuple[Path, int, list[Reading]]) -> float:

@@ -34,10 +34,10 @@ DEMO = ModelConfig(
         FULL.flow,
         token_width=128,
         encoder=replace(
-            FULL.flow.encoder, width=192, num_heads=4, feed_forward_width=512, num_layers=2, num_up_layers=2
+            FULL.flow.conformer, width=192, num_heads=4, feed_forward_width=512, num_layers=2, num_up_layers=2
         ),
         estimator=replace(
-            FULL.flow.estimator, channels=128, num_heads=4, head_dim=32, blocks_per_stage=1, num_mid_stages=4
+            FULL.flow.unet, channels=128, num_heads=4, head_dim=32, blocks_per_stage=1, num_mid_stages=4
         ),
     ),
     vocoder=replace(FULL.vocoder, base_channels=128, f0_channels=128),

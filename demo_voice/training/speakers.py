@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import soundfile
-import torch
 from numpy.typing import NDArray
 
 from cosyvoice_runtime.audio.resample import resample
@@ -77,10 +76,9 @@ def speak(speaker: Speaker, text: str) -> Utterance:
             phones = _run("flite", "-voice", "kal16", "-ps", "-t", text, "-o", "none")
             _run("espeak-ng", "-v", speaker.voice, "-s", "165", "-w", file.name, text)
         samples, rate = soundfile.read(file.name, dtype="int16")
-    signal = torch.from_numpy(samples.astype(np.float32) / 32768)
+    signal = samples.astype(np.float32) / 32768
     played_at = rate if speaker.warp == 1 else round(rate * speaker.warp, -2)  # round rates resample fast
-    heard = resample(signal, int(played_at), RATE)
-    return Utterance(heard.numpy(), phones.split())
+    return Utterance(resample(signal, int(played_at), RATE), phones.split())
 
 
 def _run(program: str, *arguments: str) -> str:

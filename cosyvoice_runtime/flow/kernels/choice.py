@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import torch
 
 from cosyvoice_runtime.checkpoint.config_flow import DiTConfig, EncoderConfig, EstimatorConfig
 from cosyvoice_runtime.families import flow_parts, load
 from cosyvoice_runtime.flow.solvers import EULER
 from cosyvoice_runtime.flow.torch.flow import Flow
-from cosyvoice_runtime.flow.torch.paged_call import PagedSolver
 from cosyvoice_runtime.gpu.kernels.choice import LEAST_DEPTH, machine_obstacle
+
+if TYPE_CHECKING:
+    from cosyvoice_runtime.flow.kernels.fused_solver import FusedPagedSolver
 
 
 def solver_obstacle(
@@ -42,7 +46,7 @@ def encoder_obstacle(device: torch.device, dtype: torch.dtype, config: EncoderCo
     return None
 
 
-def fused_solver(flow: Flow, chained: bool = True) -> PagedSolver:
+def fused_solver(flow: Flow, chained: bool = True) -> FusedPagedSolver[Any]:
     """Fused solver of a flow on a GPU that the kernels fit, for all of that GPU.
 
     Args:
@@ -50,5 +54,5 @@ def fused_solver(flow: Flow, chained: bool = True) -> PagedSolver:
     """
     place = flow_parts(flow.config.estimator).fused_solver
     assert place is not None, "solver_obstacle tells of flows without kernels"
-    solver: PagedSolver = load(place)(flow, chained)
+    solver: FusedPagedSolver[Any] = load(place)(flow, chained)
     return solver
