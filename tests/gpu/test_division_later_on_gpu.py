@@ -36,7 +36,7 @@ def test_what_is_spoken_meanwhile_and_after_is_the_same(checkpoint: Path, parts:
         checkpoint_dir=checkpoint, device="cuda", dtype="float32", max_batch=ROWS, max_flow_pages=PAGES
     )
     runtime = open_runtime(settings.resolved(Machine(cores=1, gpu=True)), parts)
-    main, few = runtime.token2wav, [turns for turns in runtime.beside if turns.of_few]
+    main, few = runtime.token2wav, [turns for turns in runtime.concurrent if turns.of_few]
     assert [turns.urgent for turns in few] == [False, True, True]
     ready: list[bool] = []
     preparation = Preparation([runtime.later], lambda: ready.append(True))

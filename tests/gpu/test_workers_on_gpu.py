@@ -39,7 +39,7 @@ def runtime(checkpoint: Path, parts: GpuParts) -> WaveRuntime:
 
 @torch.inference_mode()
 def test_first_chunks_beside_turns_change_nothing(runtime):
-    main, [beside] = runtime.token2wav, runtime.beside
+    main, [beside] = runtime.token2wav, runtime.concurrent
     assert beside.urgent
     count = FIRST + (CHUNKS - 1) * LATER
     with runtime.at_work():
@@ -85,7 +85,7 @@ def test_first_chunks_beside_turns_change_nothing(runtime):
 @torch.inference_mode()
 def test_utterances_that_change_lanes_with_every_chunk_sound_as_alone(runtime):
     """Turns of both lanes are under way together, each of half of the utterances."""
-    main, other = runtime.token2wav, runtime.beside[0]
+    main, other = runtime.token2wav, runtime.concurrent[0]
     count = FIRST + (CHUNKS - 1) * LATER
     edges = [0, *(FIRST + LATER * chunk for chunk in range(CHUNKS - 1)), count]
     with runtime.at_work():
