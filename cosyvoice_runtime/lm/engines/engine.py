@@ -52,7 +52,10 @@ class LmEngine(Protocol):
         """Go on with all; waits for what has been begun, so that not every call brings something."""
 
     def cancel(self, handle: Hashable) -> None:
-        """Free the slot of an utterance that runs; no progress of it follows."""
+        """Free the slot of an utterance; no progress of it follows.
+
+        A step that brought several progresses of it may have ended it with the last of them.
+        """
 
     def close(self) -> None:
         """Give everything back; also called after a breakdown."""

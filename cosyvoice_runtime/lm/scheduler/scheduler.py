@@ -302,7 +302,9 @@ class Scheduler:
         self._tokens_per_step = sum([len(each.tokens) for each in progress])
         self._tokens += self._tokens_per_step
         for each in progress:
-            self._advance(self._running[each.handle], each)
+            job = self._running.get(each.handle)
+            if job is not None:  # else its reader has not taken what this step brought before
+                self._advance(job, each)
 
     def _stands_still(self) -> bool:
         """Wait while a first chunk has the steps' partition of the GPU to itself; whether one had.

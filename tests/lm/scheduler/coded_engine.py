@@ -46,7 +46,7 @@ class CodedSequence:
 
 
 class CodedEngine:
-    """One token per step and utterance.
+    """One token per step and utterance, or ``rows``.
 
     Args:
         prefill_batch: by default, as many as there are slots.
@@ -57,6 +57,7 @@ class CodedEngine:
         arrived: gets a permit whenever a step begins, and so everything before it is done.
         refused: names that `add` does not accept.
         broken: names that end with an error of their own at the next step.
+        rows: tokens of an utterance per step, each in a progress of its own.
         failure, add_failure, close_failure: raised by the next step, by every `add`, or by `close`.
     """
 
@@ -68,6 +69,7 @@ class CodedEngine:
         self.arrived = threading.Semaphore(0)
         self.refused: set[int] = set()
         self.broken: set[int] = set()
+        self.rows = 1
         self.failure: Exception | None = None
         self.add_failure: Exception | None = None
         self.close_failure: Exception | None = None
@@ -114,11 +116,11 @@ class CodedEngine:
             raise self.failure
         ready = [handle for handle, sequence in self._sequences.items() if not sequence.waits]
         self.steps.append([self._sequences[handle].name for handle in ready])
-        return [self._draw(handle) for handle in ready]
+        return [self._draw(handle) for handle in ready for _ in range(self.rows) if handle in self._sequences]
 
     def cancel(self, handle: object) -> None:
         assert isinstance(handle, int)
-        del self._sequences[handle]
+        self._sequences.pop(handle, None)
 
     def close(self) -> None:
         self.closed += 1

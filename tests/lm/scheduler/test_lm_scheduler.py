@@ -199,6 +199,20 @@ def test_reader_that_has_gone_frees_its_slot_and_its_neighbours_finish(scheduler
     assert len(gone.ends) == 1
 
 
+@pytest.mark.parametrize("tokens", [2, ENDLESS])
+def test_reader_that_goes_with_the_first_of_a_steps_tokens_ends_its_own_request_alone(
+    scheduler, engine, tokens
+):
+    """Captured steps bring the first two tokens of an utterance together, in a progress each."""
+    engine.rows = 2
+    gone, neighbour = submit(scheduler, 1, tokens, leave_after=0), submit(scheduler, 2, 50)
+    assert isinstance(gone.wait().ends[0], ConnectionError)
+    assert neighbour.wait().tokens == coded_tokens(2, 50)
+    assert neighbour.ends == [None]
+    assert len(gone.ends) == 1
+    assert engine.closed == 0
+
+
 def test_reader_of_a_whole_answer_that_goes_before_its_end_frees_the_slot(scheduler, engine, loads):
     gate = close_gate(engine)
     reader = CollectingReader()

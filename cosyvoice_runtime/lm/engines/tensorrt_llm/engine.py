@@ -164,7 +164,10 @@ class TrtllmEngine:
 
     def cancel(self, handle: Hashable) -> None:
         assert isinstance(handle, int)
-        self._sequences[handle].left = True
+        sequence = self._sequences.get(handle)
+        if sequence is None:  # its last response came in the step whose tokens the reader did not take
+            return
+        sequence.left = True
         self._executor.cancel_request(handle)
         if self._idle:
             self._statistics.rest()  # no step may follow that would read them

@@ -193,6 +193,15 @@ def test_cancel_of_what_has_just_ended_is_no_error(engine, trtllm, lengths, kept
     assert kept() == 0
 
 
+def test_cancel_of_what_the_last_step_has_ended_is_no_error(engine, lengths, kept):
+    """A reader refuses tokens of a step that brought the end as well."""
+    lengths[1] = 2
+    handle = engine.add(Prompt([1]), GREEDY)
+    run(engine, {handle})
+    engine.cancel(handle)
+    assert kept() == 0
+
+
 @pytest.mark.parametrize("strategy", ["greedy", "ras"])
 def test_cancelled_before_its_first_iteration(engine, trtllm, lengths, strategy, kept):
     lengths[2] = 2
