@@ -28,7 +28,7 @@ STILL = 6
 """The utterances in progress up to which steps without a waiting listener pause during a first chunk. On 48
 multiprocessors of an H100 a first chunk takes 23 ms alone and 31 with concurrent steps."""
 ROOMY_BYTES = 40 * 2**30
-"""The GPU memory from which calls are captured for both divisions (`torch_memory.work_bytes`)."""
+"""The GPU memory from which calls are captured for both divisions (`settings.gpu_memory.work_bytes`)."""
 
 
 class GpuDivision(SharedGpu):

@@ -77,9 +77,7 @@ def test_figures_are_medians_by_the_clock(monkeypatch):
     engine = TimedEngine()
     monkeypatch.setattr(lm_engines.time, "perf_counter", lambda: engine.now)
     prompts = lm_engines.make_prompts(4, 6561)
-    rate, per_token_ms, first_ms, rates = lm_engines.measure(
-        engine, prompts, lm_engines.sampling("ras", 20), repeats=3
-    )
+    rate, per_token_ms, first_ms, rates = lm_engines.measure(engine, prompts, "ras", tokens=20, repeats=3)
     assert rates == pytest.approx([4 * 20 / 2.0] * 3)
     assert (rate, per_token_ms, first_ms) == pytest.approx((40.0, 100.0, 100.0))
 
