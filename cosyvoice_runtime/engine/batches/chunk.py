@@ -17,7 +17,7 @@ from cosyvoice_runtime.voice.digest import content_hash
 Waveform = Floats
 """Samples ``[n]``, float32."""
 WaveOutcome = Waveform | Exception
-"""What comes of a chunk."""
+"""A chunk's samples, or the error that ended it."""
 WaveOutcomes = Callable[[], list[WaveOutcome]]
 """A call that waits for the outcomes of chunks that are being computed."""
 

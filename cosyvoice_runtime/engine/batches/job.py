@@ -109,7 +109,7 @@ class WaveJob:
 
 
 class Share(NamedTuple):
-    """What a batch computes of a job: its next ``tokens`` tokens."""
+    """The next ``tokens`` tokens of a job, which a batch computes."""
 
     job: WaveJob
     tokens: int

@@ -17,7 +17,7 @@ LONE_QUIET_S = 30.0
 
 
 class WaveMemory:
-    """What outlives batches, how much of it the metrics show, and what is trimmed afterwards.
+    """Holds what outlives batches, shows how much that is, and trims it afterwards.
 
     Args:
         runtime: of one of the schedulers.

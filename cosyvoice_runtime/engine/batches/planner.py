@@ -84,7 +84,7 @@ class BatchPlanner:
         return in_order(jobs, now + (self._pages.soon_s() if self._pages and self._on_gpu else math.inf))
 
     def shares(self, worker: Worker, jobs: Sequence[WaveJob], now: float) -> list[Share]:
-        """What a worker's next batch computes; worker 0 computes a new voice in a batch of its own.
+        """Plan a worker's next batch; worker 0 computes a new voice in a batch of its own.
 
         Args:
             jobs: in order.

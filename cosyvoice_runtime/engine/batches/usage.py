@@ -13,7 +13,7 @@ from cosyvoice_runtime.metrics import Metrics
 
 @dataclass(frozen=True)
 class MemoryUsage:
-    """What one scheduler holds, or several that share their memory.
+    """The memory that one scheduler holds, or several that share it.
 
     Attributes:
         voices: known by key.
@@ -30,7 +30,7 @@ class MemoryUsage:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a scheduler does and has done.
+    """The work that a scheduler does and has done.
 
     Attributes:
         utterances: in progress.

@@ -29,7 +29,7 @@ class OpenUtterance:
 
 
 class Speaker(NamedTuple):
-    """What an utterance in progress holds.
+    """The pages of an utterance in progress.
 
     Attributes:
         number: how many utterances were opened before.
