@@ -57,7 +57,8 @@ class TellingServer(uvicorn.Server):
 
 
 def check(settings: FrontSettings) -> None:
-    """
+    """Refuse to start where the front could not serve safely.
+
     Raises:
         CosyVoiceError: too few files may be open.
         InvalidInput: it would listen to strangers without asking for keys, the keys can't be read, no voice
@@ -75,10 +76,7 @@ def check(settings: FrontSettings) -> None:
 
 
 def check_writable(voices: Path) -> None:
-    """
-    Raises:
-        InvalidInput: no voice can be kept in the directory.
-    """
+    """Raise an InvalidInput where no voice can be kept in the directory."""
     try:
         voices.mkdir(parents=True, exist_ok=True)
         writable = os.access(voices, os.W_OK | os.X_OK)

@@ -36,9 +36,11 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
 def create_app(settings: Settings, upstream: Upstream | None = None) -> FastAPI:
-    """
+    """Create the front's application.
+
     Args:
-        upstream: in place of the server that the settings name.
+        settings: those of the front.
+        upstream: speaks in place of the server that the settings name.
 
     Raises:
         InvalidInput: the audit log can't be written.
@@ -182,10 +184,7 @@ def _front(request: Request) -> Front:
 
 
 def _owner(request: Request) -> str:
-    """
-    Raises:
-        ApiError: the request brings no key that is known, or comes from a page of another site.
-    """
+    """Return the caller's name; an ApiError tells of an unknown key or of a page of another site."""
     return owner_by_header(_front(request), request)
 
 

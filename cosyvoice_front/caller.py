@@ -49,10 +49,10 @@ def _noted(owner: str) -> str:
 
 
 def _check_page(front: Front, call: HTTPConnection) -> None:
-    """
-    Raises:
-        ApiError: the call comes from a page of another site. Without keys, any page that somebody on this
-            machine opens could otherwise call: of its own name as well, once that leads to this machine.
+    """Raise an ApiError where the call comes from a page of another site.
+
+    Without keys, any page that somebody on this machine opens could otherwise call, and so could one whose
+    own name is made to lead to this machine.
     """
     origins = front.settings.front.cors_origins
     if front.keys.asked and not (origins and call.scope["type"] == "websocket"):
@@ -66,10 +66,7 @@ def _check_page(front: Front, call: HTTPConnection) -> None:
 
 
 def _check_host(front: Front, host: str) -> None:
-    """
-    Raises:
-        ApiError: it is a name that may lead here without anybody's knowing.
-    """
+    """Raise an ApiError for a name that may lead here without anybody's knowing."""
     name = host_of(host, "//")[1]
     if not (is_fixed(name) or name in map(str.lower, front.settings.front.allowed_hosts)):
         raise foreign_host(host)

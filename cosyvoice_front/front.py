@@ -124,9 +124,13 @@ class Front:
 async def open_front(
     settings: Settings, metrics: Metrics, audit_log: AuditLog, upstream: Upstream | None = None
 ) -> AsyncIterator[Front]:
-    """
+    """Open what the front serves with, and close it in the end.
+
     Args:
-        upstream: in place of the server that the settings name.
+        settings: those of the front.
+        metrics: counters that its requests raise.
+        audit_log: takes a line a request.
+        upstream: speaks in place of the server that the settings name.
 
     Raises:
         InvalidInput: the file of keys can't be read.

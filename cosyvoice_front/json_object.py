@@ -15,9 +15,11 @@ other clients for a minute. Every API here has about twenty fields, and a text o
 
 
 def read_object(text: str | bytes, what: str = "message") -> dict[str, Any]:
-    """
+    """Read a JSON object.
+
     Args:
-        what: it is, for an error.
+        text: its JSON.
+        what: its name in an error.
 
     Raises:
         ApiError: it is no JSON object, or has too many values.
@@ -33,10 +35,7 @@ def read_object(text: str | bytes, what: str = "message") -> dict[str, Any]:
 
 
 def _check_count(text: str | bytes) -> None:
-    """
-    Raises:
-        ApiError: it may have too many values: each but the first stands behind one of these marks.
-    """
+    """Raise an ApiError where there may be too many values: each but the first follows one of these marks."""
     marks = (b",", b"[", b"{") if isinstance(text, bytes) else (",", "[", "{")
     if sum(map(text.count, marks)) > MOST_VALUES:  # type: ignore[arg-type]  # all of the text's own kind
         raise too_large(f"{MOST_VALUES} values of JSON")

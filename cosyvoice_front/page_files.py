@@ -61,9 +61,10 @@ class PageFile:
         return cls(content, TYPES[path.suffix], f'"{hashlib.sha256(content).hexdigest()[:32]}"')
 
     def answer(self, known: str) -> Response:
-        """
+        """Answer with the file, or with status 304 where the browser has it.
+
         Args:
-            known: tags that the browser has, as ``If-None-Match`` lists them.
+            known: the browser's tags, as ``If-None-Match`` lists them.
         """
         headers = {**HEADERS, "ETag": self.tag}
         if self.tag in [tag.strip().removeprefix("W/") for tag in known.split(",")]:

@@ -15,10 +15,11 @@ both retries would be over before anybody has finished.
 
 
 def retry_after_ms(told_ms: int, headers: Headers) -> int:
-    """
+    """Return the time after which a refused client comes back, which grows with its attempts.
+
     Args:
-        told_ms: by the server or the limit that refuses.
-        headers: of the request.
+        told_ms: time of the server or the limit that refuses.
+        headers: those of the request.
     """
     if (count := headers.get(COUNT)) is None:
         return told_ms

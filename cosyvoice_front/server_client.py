@@ -102,10 +102,7 @@ class SpeechServer:
             raise self.told(error) from error
 
     async def check(self) -> None:
-        """
-        Raises:
-            ApiError: the server can't speak now, or doesn't say.
-        """
+        """Raise an ApiError where the server can't speak now, or doesn't answer."""
         try:
             ready = await self._upstream.ready(READY_TIMEOUT_S)
         except ClientError as error:

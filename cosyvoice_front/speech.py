@@ -93,10 +93,7 @@ def for_its_sound(reference: Reference | None, instructions: str | None) -> bool
 
 
 def read_speech(body: bytes, settings: FrontSettings) -> SpeechBody:
-    """
-    Raises:
-        ApiError: naming the field at fault.
-    """
+    """Read a request's body; an ApiError names the field at fault."""
     try:
         given = {name: value for name, value in read_object(body, "body").items() if value is not None}
         speech = SpeechBody.model_validate(given)
@@ -114,10 +111,7 @@ def read_speech(body: bytes, settings: FrontSettings) -> SpeechBody:
 
 
 def check_text(text: str, most: int, param: str) -> None:
-    """
-    Raises:
-        ApiError: there is none, or too much of it.
-    """
+    """Raise an ApiError where there is no text, or too much of it."""
     if not text.strip():
         raise invalid(param, f"{param}: there is no text.")
     if len(text) > most:

@@ -46,10 +46,7 @@ class VoiceForm:
 
     @classmethod
     async def read(cls, request: Request, most_bytes: int) -> VoiceForm:
-        """
-        Raises:
-            ApiError: naming the field at fault.
-        """
+        """Read the form; an ApiError names the field at fault."""
         async with _form(request) as form:
             return cls(
                 _text(form, "name"),

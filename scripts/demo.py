@@ -157,10 +157,7 @@ def serve(grpc_url: str, require_server: Callable[[], None]) -> None:
 
 
 def require_free(front: FrontSettings) -> None:
-    """
-    Raises:
-        DemoError: something else listens where the front is going to.
-    """
+    """Raise a DemoError where something else listens at the front's address."""
     if listens(front.host, front.port):
         taken = f"front.port: something else listens on {front.host}:{front.port} already"
         raise DemoError(f"{taken}; COSYVOICE_FRONT__PORT=8081 ./run.sh demo --serve takes another port")

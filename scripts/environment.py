@@ -176,7 +176,7 @@ def make(venv: Path, parts: list[str], python: str | None, installer: str | None
 
 
 def check_platform() -> None:
-    """Raises: SetupError: the machine can't run the server's package."""
+    """Raise a SetupError where the machine can't run the server's package."""
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         raise SetupError(f"Linux on x86_64 is needed, this is {platform.system()} on {platform.machine()}")
     library, version = platform.libc_ver()
@@ -185,7 +185,7 @@ def check_platform() -> None:
 
 
 def check_temporary() -> None:
-    """Raises: SetupError: setuptools takes a '$' in the path of temporary files for a variable."""
+    """Raise a SetupError for a '$' in the path of temporary files, which setuptools takes for a variable."""
     if "$" in tempfile.gettempdir():
         raise SetupError(
             f"TMPDIR is {tempfile.gettempdir()!r}: its path may have no '$' while packages install"
@@ -193,17 +193,14 @@ def check_temporary() -> None:
 
 
 def check_room(venv: Path, needed_gib: float, hint: str = "") -> None:
-    """Raises: NoRoomError: the environment's disk has less free."""
+    """Raise a NoRoomError where the environment's disk has less free."""
     free = shutil.disk_usage(next(folder for folder in venv.parents if folder.exists())).free / 2**30
     if free < needed_gib:
         raise NoRoomError(f"{venv.parent} has {free:.1f} GiB free, {needed_gib:g} are needed{hint}")
 
 
 def check_torch_room(installer: Installer, venv: Path) -> None:
-    """
-    Raises:
-        NoRoomError: the disk has less free than the build of torch takes that the installer will choose.
-    """
+    """Raise a NoRoomError where the disk has no room for the build of torch that will be installed."""
     if not brings_cuda(installer):
         check_room(venv, FREE_GIB + CPU_TORCH_GIB[installer.name])
         return

@@ -275,10 +275,7 @@ def is_there(out: Path, source: str) -> bool:
 
 
 def require_whole(out: Path) -> None:
-    """
-    Raises:
-        FetchError: a file is missing, or not what the checkpoint's list of checksums says.
-    """
+    """Raise a FetchError where a file is missing, or not what the checkpoint's list of checksums says."""
     if missing := Layout(out).missing():
         raise FetchError(
             f"{out} is incomplete: {', '.join(missing)} missing; put that there, or name another "
@@ -288,10 +285,7 @@ def require_whole(out: Path) -> None:
 
 
 def require_listed(out: Path) -> None:
-    """
-    Raises:
-        FetchError: a file is not what the checkpoint's list of checksums says.
-    """
+    """Raise a FetchError where a file is not what the checkpoint's list of checksums says."""
     problems = []
     for name in Layout(out).names():
         try:

@@ -101,7 +101,8 @@ def on_hugging_face(family: Family, revision: str | None) -> Offer:
 
 
 def on_model_scope(family: Family, revision: str | None) -> Offer:
-    """
+    """Return ModelScope's offer of a family's checkpoint.
+
     Raises:
         FetchError: its client is not installed, or the hub refuses or gives no answer.
     """
@@ -127,10 +128,7 @@ def on_model_scope(family: Family, revision: str | None) -> Offer:
 
 
 def require_room(out: Path, files: dict[str, File]) -> None:
-    """
-    Raises:
-        FetchError: the disk has no room for what is still to come.
-    """
+    """Raise a FetchError where the disk has no room for what is still to come."""
     there = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     needed = sum(file.size for file in files.values()) - there + SPARE_BYTES
     place = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())

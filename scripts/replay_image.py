@@ -86,10 +86,7 @@ def copy_source(target: Path) -> None:
 
 
 def run(command: list[str], folder: Path, path: str = os.environ["PATH"]) -> None:
-    """
-    Raises:
-        SystemExit: it failed.
-    """
+    """Run a command, and end the script where it fails."""
     print("+", " ".join(command), flush=True)
     status = subprocess.run(command, cwd=folder, env={**os.environ, "PATH": path}).returncode
     if status:

@@ -18,9 +18,10 @@ END_WAIT_S = 2.0
 
 
 class Responses:
-    """
+    """Responses of one stream, whose end and errors are told as the client's own.
+
     Args:
-        responses: of tritonclient's ``stream_infer``.
+        responses: those of tritonclient's ``stream_infer``.
         timeout_s: longest wait for the next one.
         refusal: asks for the status with which Triton refuses the model, which its streams don't tell.
     """

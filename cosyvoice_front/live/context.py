@@ -116,7 +116,8 @@ class Context:
             self._front.pool.submit(self._manner.encoder.close)  # a thread may still be in it
 
     async def run(self) -> None:
-        """
+        """Speak what is pushed until the end of the text.
+
         Raises:
             ApiError: a limit is reached, the text doesn't go on, or the server can't speak.
         """
@@ -197,10 +198,7 @@ class Context:
         self._pushed, self._given_s = until, time.monotonic()
 
     async def _pass_flush(self, speech: TextSpeech | None) -> None:
-        """
-        Args:
-            speech: None where there is nothing to speak since the last flush.
-        """
+        """Pass on the oldest flush that was asked for; speech is None where no text followed the last one."""
         flush = self._asked.popleft()
         if speech is not None:
             await speech.flush()

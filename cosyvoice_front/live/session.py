@@ -65,10 +65,7 @@ class Session:
         return self._contexts.get(name)
 
     def open(self, name: str, manner: Manner) -> Context:
-        """
-        Raises:
-            ApiError: there are too many.
-        """
+        """Open a context; an ApiError tells that too many are open."""
         if len(self._contexts) >= MAX_CONTEXTS:
             message = f"{len(self._contexts)} contexts are open, the limit."
             raise rate_limited(message)

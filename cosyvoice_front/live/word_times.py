@@ -106,10 +106,7 @@ class WordTimes:
         return told + [self._tell(self._sound.seconds) for _ in words[-1:]]
 
     def _tell(self, end_s: float) -> TimedWord:
-        """
-        Args:
-            end_s: in the segment's sound.
-        """
+        """Tell the first word, which ends at this second of the segment's sound."""
         word = self._words.popleft()
         start_s, self._told_s = self._told_s, min(end_s, self._sound.seconds)
         self._units += word.units

@@ -128,10 +128,7 @@ class Cartesia:
         return context
 
     def _check_same(self, name: str, content: dict[str, Any]) -> None:
-        """
-        Raises:
-            ApiError: the message wants its context to speak otherwise than it does.
-        """
+        """Raise an ApiError where the message wants its context to speak otherwise than it does."""
         before = self._progress[name].opening
         now = read(Opening, before.model_dump() | content)
         for field_name in Opening.model_fields:

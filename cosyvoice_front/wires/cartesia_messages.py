@@ -118,10 +118,7 @@ class Speaking(Message):
         return SpeechRequest(text, voice=voice, language=self.language, speed=self.speed, seed=seed)
 
     def check_model(self, settings: FrontSettings) -> None:
-        """
-        Raises:
-            ApiError: there is no such model.
-        """
+        """Raise an ApiError where there is no such model."""
         if self.model_id not in settings.models and not self.model_id.startswith(MODELS):
             raise model_not_found(self.model_id)
 

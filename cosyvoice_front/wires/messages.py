@@ -21,20 +21,14 @@ M = TypeVar("M", bound=Message)
 
 
 def read_text(message: str | bytes) -> dict[str, Any]:
-    """
-    Raises:
-        ApiError: it is binary, or no JSON object.
-    """
+    """Read a message's object; an ApiError tells that it is binary or no JSON object."""
     if isinstance(message, bytes):
         raise invalid(None, "Messages are text: a binary one has come.")
     return read_object(message)
 
 
 def read(kind: type[M], content: dict[str, Any]) -> M:
-    """
-    Raises:
-        ApiError: naming the field, its value and what is expected.
-    """
+    """Read a message of a kind; an ApiError names the field, its value and what is expected."""
     try:
         return kind.model_validate(content)
     except ValidationError as error:

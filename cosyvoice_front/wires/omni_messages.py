@@ -39,10 +39,7 @@ class Config(Message):
     max_buffer_delay_ms: int | None = Field(None, ge=0, le=60_000)
 
     def check(self, settings: FrontSettings) -> None:
-        """
-        Raises:
-            ApiError: fields don't fit each other, or this server.
-        """
+        """Raise an ApiError where fields don't fit each other, or this server."""
         if self.model is not None and self.model not in settings.models:
             raise model_not_found(self.model)
         rates = RATES[self.response_format]

@@ -73,9 +73,12 @@ MakeWire = Callable[[WebSocket, Front, str, Socket], Wire]
 
 
 async def serve(websocket: WebSocket, front: Front, make_wire: MakeWire) -> None:
-    """
+    """Serve a WebSocket from its handshake to its end.
+
     Args:
-        make_wire: raises an ApiError for a handshake that can't be served.
+        websocket: the socket, not yet accepted.
+        front: what serves it.
+        make_wire: makes its protocol, or raises an ApiError for a handshake that can't be served.
     """
     socket = Socket(websocket, front.settings.front.stalled_client_timeout_s)
     try:

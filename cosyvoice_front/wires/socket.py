@@ -29,7 +29,8 @@ class Socket:
         self._stalled = asyncio.Event()
 
     async def receive(self, timeout_s: float | None = None) -> str | bytes:
-        """
+        """Receive a message.
+
         Raises:
             TimeoutError: nothing came in time.
             GoneError: the client has closed, or was lost.
@@ -74,10 +75,7 @@ class Socket:
             await self.receive()
 
     async def stalled(self) -> None:
-        """
-        Raises:
-            GoneError: the client doesn't read any more.
-        """
+        """Wait until the client doesn't read any more, and raise a GoneError."""
         await self._stalled.wait()
         raise GoneError(f"nothing was read for {self._stall_s:g} s")
 

@@ -198,10 +198,7 @@ def _conditions(trial: Trial, machine: Machine) -> dict[str, Any]:
 
 
 def cpu_model(cpu_info: str) -> str:
-    """
-    Args:
-        cpu_info: ``/proc/cpuinfo``.
-    """
+    """Return the processor's name, given the text of ``/proc/cpuinfo``."""
     found = re.search(r"^model name\s*:\s*(.+)$", cpu_info, re.MULTILINE)
     return found[1] if found else platform.machine()
 

@@ -44,10 +44,7 @@ class MadeFamily(NamedTuple):
 
 
 def made_family(name: str) -> MadeFamily:
-    """
-    Raises:
-        InvalidInput: no family has this name.
-    """
+    """Return the family of a name; an InvalidInput tells that there is none."""
     families = {family.name: family for family in FAMILIES}
     if name not in families:
         raise InvalidInput("family", name, f"expected one of {', '.join(families)}")

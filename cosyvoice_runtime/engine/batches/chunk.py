@@ -48,7 +48,8 @@ class PromptTensors:
         return content_hash(self.tokens, self.mel, self.speaker)
 
     def flow_prompt(self) -> FlowPrompt:
-        """
+        """Check the arrays, and make the flow's prompt of them.
+
         Raises:
             InvalidInput: an array has another type, or holds NaN or infinity.
         """

@@ -19,10 +19,10 @@ BLOCKS_OF_ROW = 2
 130 ms, make 337 s of speech a second and this 339."""
 
 OVERHEAD_BLOCKS = 4
-"""What a GPU's batch takes besides its blocks, in blocks. On 100 multiprocessors of an H200 8 rows of 1, 2
-and 4 blocks took 34, 54 and 82 ms, 16 rows of 1 and 2 took 49 and 85, which would be 8. But a batch is the
-longer the more was spoken before, and well supplied listeners have long chunks: simulated, 2.5 to 5 make the
-most speech."""
+"""A GPU's batch takes as long as its blocks and this many more. On 100 multiprocessors of an H200 8 rows of
+1, 2 and 4 blocks took 34, 54 and 82 ms, 16 rows of 1 and 2 took 49 and 85, which would be 8. But a batch is
+the longer the more was spoken before, and well supplied listeners have long chunks: simulated, 2.5 to 5 make
+the most speech."""
 
 LEAST_MISSED_S = 0.3
 """If a listener's audio runs out within it, or within two batches, the chunk is in the next one: the one

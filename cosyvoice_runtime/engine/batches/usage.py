@@ -1,4 +1,4 @@
-"""What token2wav does and holds, and the metrics that show it."""
+"""Metrics of token2wav's batches, utterances and memory."""
 
 from __future__ import annotations
 

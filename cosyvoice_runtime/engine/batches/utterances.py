@@ -72,10 +72,7 @@ class Utterances:
         return self._utterances[name]
 
     def get(self, name: str) -> OpenUtterance:
-        """
-        Raises:
-            NotFoundError: it was never opened, or is over.
-        """
+        """Return an open utterance; a NotFoundError tells that it was never opened, or is over."""
         utterance = self.find(name)
         if utterance is None:
             limit = f"it was not opened, has ended or failed, or was idle for {self._idle_timeout_s:g} s"

@@ -84,7 +84,7 @@ class CachedVoice:
 
     @property
     def start(self) -> FlowPrefix | FlowPrompt:
-        """What an utterance is opened with."""
+        """The prefix or, before there is one, the prompt that an utterance is opened with."""
         return self.prefix or self.prompt
 
 

@@ -22,9 +22,10 @@ NEWEST = 0.3
 
 @dataclass
 class BatchUnderWay:
-    """What the time that a batch takes depends on, and from when that counts.
+    """A batch being computed: the size that its duration depends on, and the time from which it counts.
 
     Attributes:
+        size: its rows and blocks.
         begun_s: when its launch began, or the batch before it ended.
         ahead: it was launched while that one was under way.
     """

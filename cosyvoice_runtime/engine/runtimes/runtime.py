@@ -56,12 +56,12 @@ def machine_memory() -> int:
 
 
 URGENT_BLOCKS = 2
-"""Of a urgent chunk at most: a first one ends with the first block of the flow that has enough of it."""
+"""Most blocks of an urgent chunk: a first chunk ends with the first block that has enough frames."""
 
 
 @dataclass(frozen=True)
 class ConcurrentNetworks:
-    """What computes batches at the same time as others, on another partition of the GPU.
+    """Networks that compute batches at the same time as others, on another partition of the GPU.
 
     Attributes:
         token2wav: the same networks and pages, in the partition's stream.
@@ -80,7 +80,7 @@ class ConcurrentNetworks:
 
 @dataclass(frozen=True)
 class WaveRuntime:
-    """What runs token2wav on a device, and how a scheduler treats it.
+    """Token2wav on a device, and how a scheduler treats it.
 
     Attributes:
         name: of what runs the networks, as the setting ``backend`` has it.

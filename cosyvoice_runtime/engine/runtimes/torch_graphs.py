@@ -139,10 +139,7 @@ class PartitionNetworks(NamedTuple):
     urgent: bool = False
 
     def capture(self, solver: PagedSolver | None, rest: Callable[[], None] | None = None) -> None:
-        """
-        Args:
-            rest: called after each captured graph, where others compute meanwhile.
-        """
+        """Capture the calls of each bucket; ``rest`` runs after each graph where others compute meanwhile."""
         device, part = self.token2wav.torch_flow.flow.device, self.part
         of_flow, of_vocoder = (
             PacedCapture(CudaGraphCapture(device, stream, alone=rest is None), rest or _no_rest)

@@ -179,10 +179,7 @@ class NamedJobs:
         self._late: dict[str, TextInbox] = {}
 
     def require_free(self, request_id: str) -> None:
-        """
-        Raises:
-            InvalidInput: a job has this id.
-        """
+        """Raise an InvalidInput where a job has this id."""
         if request_id in self._jobs:
             raise InvalidInput("request_id", request_id, "a request with this id has not ended yet")
 
