@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import astuple
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from coded_networks import SPEECH, TOKEN_SAMPLES, Lm, Waves
 
 from cosyvoice_runtime.engine import host_client, speech_engine
 from cosyvoice_runtime.engine.messages import Order
@@ -25,7 +25,6 @@ from cosyvoice_runtime.engine.utterance.request import AudioChunk, Utterance
 from cosyvoice_runtime.errors import (
     CosyVoiceError,
     InvalidInput,
-    NotFoundError,
     OverloadedError,
     StageError,
     StageLostError,
@@ -39,113 +38,11 @@ from cosyvoice_runtime.voice.voice import Voice
 from eventually import eventually
 
 PATIENCE_S = 30.0
-TOKEN_SAMPLES, RATE = 960, 24_000
+RATE = 24_000
 HOP = HopPolicy(25, 3, 10, 25, 100, 25)
 VOICE = Voice(
     "0" * 64, "x", np.arange(15, dtype=np.int32), np.ones((30, 80), np.float32), np.ones(192, np.float32), "c"
 )
-SPEECH = tuple(range(60))
-
-
-class Lm:
-    """Says the given tokens, group by group, from a thread of its own, or those of a text in pieces.
-
-    Attributes:
-        said: tokens of an utterance.
-        refusal: raised in place of an answer.
-        failure: told in the place of the end.
-        holds: it says no more than the first group until it is stopped.
-        prompts: of all requests, with their sampling.
-        stopped: ids of requests that were to end early.
-    """
-
-    silent_tokens: frozenset[int] = frozenset()
-
-    def __init__(self) -> None:
-        self.said: Sequence[int] = SPEECH
-        self.refusal: Exception | None = None
-        self.failure: Exception | None = None
-        self.holds = False
-        self.prompts: list[tuple[Prompt, SamplingOptions]] = []
-        self.stopped: list[str] = []
-        self.texts: list[int] = []
-        self.readers: dict[str, Any] = {}
-
-    def speak(self, prompt, sampling, request_id, groups, reader, in_pieces):
-        if self.refusal is not None:
-            raise self.refusal
-        self.prompts.append((prompt, sampling))
-        self.readers[request_id] = reader
-        if not in_pieces:
-            threading.Thread(target=self._say, args=(reader, groups)).start()
-
-    def _say(self, reader, groups) -> None:
-        first, later = groups
-        reader.send(list(self.said[:first]), None)
-        if self.holds:
-            return
-        for start in range(first, len(self.said), later):
-            reader.send(list(self.said[start : start + later]), None)
-        self._end(reader)
-
-    def _end(self, reader) -> None:
-        if self.failure is None:
-            reader.send([], FinishReason.STOP)
-        reader.finish(self.failure)
-
-    def push_text(self, request_id: str, ids: Sequence[int], ended: bool) -> None:
-        self.texts += ids
-        self.readers[request_id].send([*ids], None)
-        if ended:
-            self._end(self.readers[request_id])
-
-    def stop(self, request_id: str) -> None:
-        self.stopped.append(request_id)
-
-    def with_remedy(self, error: Exception) -> Exception:
-        return error
-
-
-class Waves:
-    """Writes each token as samples, from a thread of its own; has to be told a voice once.
-
-    Attributes:
-        error: the outcome of every chunk.
-        holds: it answers nothing.
-        later_s: time that a chunk takes, but the first one.
-        forgotten: utterances that were to be forgotten.
-    """
-
-    def __init__(self) -> None:
-        self.error: Exception | None = None
-        self.holds = False
-        self.later_s = 0.0
-        self.forgotten: list[str] = []
-        self.chunks: list[Any] = []
-        self.voices: dict[str, Any] = {}
-
-    def submit(self, chunk, deliver) -> None:
-        if chunk.cancel:
-            self.forgotten.append(chunk.utterance_id)
-            return
-        chunk.check()
-        self.chunks.append(chunk)
-        if not self.holds:
-            later_s = self.later_s if chunk.position else 0.0
-            threading.Timer(later_s, deliver, (self._outcome(chunk),)).start()
-
-    def _outcome(self, chunk):
-        if self.error is not None:
-            return self.error
-        if chunk.prompt is not None:
-            assert chunk.prompt.key == chunk.voice_key
-            self.voices[chunk.voice_key] = chunk.prompt
-        if chunk.position == 0 and chunk.voice_key not in self.voices:
-            return NotFoundError("voice_key", chunk.voice_key, "send it")
-        return np.repeat(np.array(chunk.tokens, np.float32), TOKEN_SAMPLES)
-
-    def with_remedy(self, error: Exception) -> Exception:
-        return error
 
 
 @pytest.fixture
@@ -433,7 +330,9 @@ CODE = """
 import sys, time
 from pathlib import Path
 sys.path[:0] = {path!r}
-from test_speech_engine import Lm, ModelHost, SpeechEngine, Waves
+from coded_networks import Lm, Waves
+from cosyvoice_runtime.engine.speech_engine import SpeechEngine
+from cosyvoice_runtime.serving.hosted.model_host import ModelHost
 lm = Lm()
 lm.holds = True
 ModelHost(Path({socket!r}), {{}}, SpeechEngine(lm, Waves()))

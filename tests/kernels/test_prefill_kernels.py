@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 import torch
-from plain_kernels import (
+from plain_lm_kernels import (
     prefill_attention_plain,
     prefill_embed_plain,
     prefill_gated_plain,

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 import torch
-from plain_kernels import (
+from plain_lm_kernels import (
     normed_of,
     step_attention_plain,
     step_embed_plain,

@@ -174,3 +174,9 @@ def jobs(*lengths: int) -> list[WaveJob]:
 def results(service: WaveService, *chunks: WaveChunk) -> list[list[float] | str]:
     """Outcomes in the order of the chunks: samples, or the error's text."""
     return [str(row) if isinstance(row, Exception) else row.tolist() for row in service.run(chunks)]
+
+
+def assert_nothing_held(service: WaveService, waves: CodedWaves, voices: OneVoice) -> None:
+    assert service.usage().utterances == 0
+    assert waves.open_states == set()
+    assert voices.users == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from coded_waves import CodedWaves, FakeClock, OneVoice
 from outcomes import Outcomes
 
 from cosyvoice_runtime.engine.runtimes import onnx_runtime, torch_runtime
@@ -54,3 +55,18 @@ def token2wav(shared_token2wav) -> Token2Wav:
 @pytest.fixture
 def outcomes() -> Outcomes:
     return Outcomes()
+
+
+@pytest.fixture
+def waves() -> CodedWaves:
+    return CodedWaves()
+
+
+@pytest.fixture
+def voices() -> OneVoice:
+    return OneVoice()
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
