@@ -123,10 +123,8 @@ class SpeechEngine:
         self._spoken: set[SpokenUtterance] = set()
         self._life: asyncio.TimerHandle | None = None
 
-    def converses(self, frame: Frame) -> bool:
-        return ORDER in frame.header
-
     def begin(self, frame: Frame, calls: LoopCalls, answer: Answer) -> SpokenUtterance:
+        """Begin the utterance of an order, in the event loop of ``calls``; an invalid one raises an error."""
         order = read_order(frame.header[ORDER])
         order = replace(order, hop=replace(order.hop, growth=self._hop_growth))
         spoken = SpokenUtterance(self, order, calls, answer)

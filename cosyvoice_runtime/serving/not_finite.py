@@ -17,11 +17,7 @@ DAMAGED = f"its weights may be damaged: {CHECK_TELLS}"
 
 
 class NotFiniteCount:
-    """Counts the errors of one model.
-
-    Args:
-        remedies: the operator's remedy for each stage.
-    """
+    """Counts the errors of one model, and knows the operator's remedy for each stage."""
 
     def __init__(self, metrics: Metrics, remedies: Mapping[str, str]) -> None:
         self._remedies = remedies

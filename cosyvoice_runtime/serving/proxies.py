@@ -125,11 +125,8 @@ class ProxyModel:
 
 
 async def _next(call: HostCall, reply: Reply) -> dict[str, Array] | None:
-    """The next answer; None at the end.
-
-    Raises:
-        ClientGoneError: the client has left, of which Triton sends no event.
-    """
+    """The next answer, None at the end; a ClientGoneError if the client leaves, of which Triton sends no
+    event."""
     reading = asyncio.ensure_future(call.next())
     try:
         while not (await asyncio.wait({reading}, timeout=LOOK_S))[0]:
@@ -141,12 +138,7 @@ async def _next(call: HostCall, reply: Reply) -> dict[str, Array] | None:
 
 
 class HostedProxy:
-    """The ``TritonPythonModel`` of a proxy model.
-
-    Attributes:
-        name: name of the model.
-        socket: name of the socket of the process that answers.
-    """
+    """The ``TritonPythonModel`` of a proxy; ``socket`` names the process that answers."""
 
     name: ClassVar[str]
     socket: ClassVar[str] = NETWORKS

@@ -32,23 +32,13 @@ from cosyvoice_runtime.voice.onnx_model import ExtractorModel
 logger = logging.getLogger(__name__)
 
 
-class BatchModel(Protocol):
-    """A model that computes batches."""
-
-    def execute(self, requests: list[Any]) -> list[Any]:
-        """The responses, one for each request."""
-
-    def finalize(self) -> None:
-        """Release the model: no request follows."""
-
-
 class Batches:
     """Passes waiting requests to a model from its own thread, at most ``max_batch`` at a time.
 
     One request more than ``max_queue_size`` is refused with UNAVAILABLE.
     """
 
-    def __init__(self, model: BatchModel, settings: BatchedSettings) -> None:
+    def __init__(self, model: ReferenceModel, settings: BatchedSettings) -> None:
         self._model = model
         self._settings = settings
         self._waiting: deque[Any] = deque()
@@ -258,11 +248,8 @@ class SpeakerEmbedding(ReferenceModel):
 
 
 def engine_of(settings: ExtractorSettings, name: str) -> ExtractorModel | None:
-    """The engine file of an extractor; None for backend onnx, which runs the published file.
-
-    Raises:
-        EngineFileError: the engine is missing or does not match.
-    """
+    """The engine file of an extractor, which must match; None for backend onnx, which runs the published
+    file."""
     if settings.backend == "onnx":
         return None
     # The import needs onnx and TensorRT, which backend onnx does without.

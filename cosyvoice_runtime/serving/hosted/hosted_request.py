@@ -20,14 +20,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ModelAnswer:
-    """One answer of a model.
-
-    Attributes:
-        model: name of the model.
-        outputs: output arrays by name; empty for an end without data.
-        status: status of an error, one of ``STATUSES``.
-        message: text of an error.
-    """
+    """One answer of a model: output arrays by name, or an error with one of ``STATUSES``."""
 
     model: str
     outputs: dict[str, Array]
@@ -58,11 +51,7 @@ class Answers:
         self._open += 1
 
     def put(self, answer: ModelAnswer | None, final: bool) -> None:
-        """Add an answer from any thread.
-
-        Args:
-            final: whether it is the request's last answer.
-        """
+        """Add an answer from any thread; ``final`` for the request's last one."""
         self._calls.add(self.take, answer, final)
 
     def take(self, answer: ModelAnswer | None, final: bool) -> None:
@@ -92,13 +81,7 @@ class HostedTensor:
 
 
 class HostedRequest:
-    """A request and its response sender, with the interface of ``pb_utils``.
-
-    Args:
-        model: name of the requested model.
-        name: id of the request; requests of one utterance share it.
-        parameters: the request's parameters as JSON.
-    """
+    """A request and its response sender, with the interface of ``pb_utils``; ``parameters`` are JSON."""
 
     def __init__(
         self, model: str, name: str, tensors: Mapping[str, Array], answers: Answers, parameters: str = ""

@@ -6,12 +6,16 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from cosyvoice_runtime.engine.frames import Answer, Frame, FrameError, FrameReader, read_tensors, write_frame
+from cosyvoice_runtime.engine.frames import Frame, FrameError, FrameReader, read_tensors, write_frame
+from cosyvoice_runtime.engine.messages import ORDER
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError, status_of
 from cosyvoice_runtime.process.event_loop import EventLoopThread, LoopCalls
 from cosyvoice_runtime.serving.hosted.hosted_request import Answers, HostedRequest, ModelAnswer
+
+if TYPE_CHECKING:
+    from cosyvoice_runtime.engine.speech_engine import SpeechEngine, SpokenUtterance
 
 logger = logging.getLogger(__name__)
 
@@ -31,30 +35,6 @@ class HostedModel(Protocol):
         """Begin each request; answers may come from other threads. This raises nothing."""
 
 
-class Conversation(Protocol):
-    """A call of several messages in both directions."""
-
-    def take(self, frame: Frame) -> None:
-        """Take a further message of the caller; an error ends the call with it."""
-
-    def leave(self) -> None:
-        """End at once, because the caller has left."""
-
-
-class Converses(Protocol):
-    """Begins conversations."""
-
-    def converses(self, frame: Frame) -> bool:
-        """Whether a call with this first message is a conversation."""
-
-    def begin(self, frame: Frame, calls: LoopCalls, answer: Answer) -> Conversation:
-        """Begin a conversation, in the event loop of ``calls``.
-
-        Raises:
-            Exception: the first message is invalid.
-        """
-
-
 class ModelHost:
     """Serves models until it is closed.
 
@@ -63,7 +43,7 @@ class ModelHost:
     Args:
         socket: path of the socket; a stale file there is removed.
         models: models by name.
-        converses: handles calls that are more than requests to a model.
+        engine: speaks utterances, in the process that has it.
         loop: event loop of the socket, which its owner closes; None makes one.
     """
 
@@ -71,12 +51,12 @@ class ModelHost:
         self,
         socket: Path,
         models: Mapping[str, HostedModel],
-        converses: Converses | None = None,
+        engine: SpeechEngine | None = None,
         loop: EventLoopThread | None = None,
     ) -> None:
         socket.unlink(missing_ok=True)
         self._models = models
-        self._converses = converses
+        self._engine = engine
         self._callers: set[Caller] = set()
         self._loop, self._owns_loop = loop or EventLoopThread("networks"), loop is None
         self._server = self._loop.run(self._serve(socket))
@@ -90,7 +70,7 @@ class ModelHost:
     async def _serve(self, socket: Path) -> asyncio.Server:
         calls = LoopCalls()
         return await asyncio.get_running_loop().create_unix_server(
-            lambda: Caller(self._models, calls, self._callers, self._converses),
+            lambda: Caller(self._models, calls, self._callers, self._engine),
             str(socket),
             backlog=MOST_WAITING_CALLERS,
         )
@@ -109,9 +89,9 @@ class ModelHost:
 class Caller(asyncio.Protocol):
     """A connection that carries one call after another; made in the loop that serves it.
 
-    A call is a conversation, or requests. Each request is for a model (``model``, ``id``, ``tensors``);
-    the last frame of a call says ``last``. An answer names its ``model`` and has its tensors, or the
-    ``status`` and ``message`` of an error; the last one says ``last``. If a request says ``tell``, an
+    A call is an utterance (`engine.messages`), or requests. Each request is for a model (``model``, ``id``,
+    ``tensors``); the last frame of a call says ``last``. An answer names its ``model`` and has its tensors,
+    or the ``status`` and ``message`` of an error; the last one says ``last``. If a request says ``tell``, an
     empty frame comes as soon as the model has it. A caller that hangs up has cancelled the call.
 
     Args:
@@ -126,16 +106,16 @@ class Caller(asyncio.Protocol):
         models: Mapping[str, HostedModel],
         calls: LoopCalls,
         connected: set[Caller],
-        converses: Converses | None = None,
+        engine: SpeechEngine | None = None,
     ) -> None:
         self.left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._models = models
         self._calls = calls
         self._connected = connected
-        self._converses = converses
+        self._engine = engine
         self._reader = FrameReader()
         self._answers: Answers | None = None
-        self._conversation: Conversation | None = None
+        self._spoken: SpokenUtterance | None = None
         self._complete = self._finishing = False
 
     def connection_made(self, transport: Any) -> None:
@@ -154,15 +134,15 @@ class Caller(asyncio.Protocol):
     def connection_lost(self, _error: Exception | None) -> None:
         if self._answers is not None:
             self._answers.gone = True
-        if self._conversation is not None:
-            self._conversation.leave()
+        if self._spoken is not None:
+            self._spoken.leave()
         self._connected.discard(self)
         self.left.set_result(None)
 
     def finish(self) -> None:
         """Disconnect after the call in progress."""
         self._finishing = True
-        if self._answers is None and self._conversation is None:
+        if self._answers is None and self._spoken is None:
             self._transport.close()
 
     def hang_up(self) -> None:
@@ -170,21 +150,21 @@ class Caller(asyncio.Protocol):
         self._transport.abort()
 
     def _take(self, frame: Frame) -> None:
-        if self._conversation is not None or (self._converses and self._converses.converses(frame)):
-            self._converse(frame)
+        if self._spoken is not None or (self._engine and ORDER in frame.header):
+            self._speak(frame)
         else:
             self._take_request(frame)
 
-    def _converse(self, frame: Frame) -> None:
+    def _speak(self, frame: Frame) -> None:
         try:
-            if self._conversation is not None:
-                self._conversation.take(frame)
-            elif self._converses is not None:
-                self._conversation = self._converses.begin(frame, self._calls, self._write)
+            if self._spoken is not None:
+                self._spoken.take(frame)
+            elif self._engine is not None:
+                self._spoken = self._engine.begin(frame, self._calls, self._write)
         except Exception as error:
             logger.warning("a call makes no sense", exc_info=error)
-            if self._conversation is not None:
-                self._conversation.leave()
+            if self._spoken is not None:
+                self._spoken.leave()
             self._write(write_frame({**_error(status_of(error), str(error)), "last": True}), True)
 
     def _take_request(self, frame: Frame) -> None:
@@ -227,7 +207,7 @@ class Caller(asyncio.Protocol):
 
     def _write(self, frame: bytes, last: bool) -> None:
         if last:
-            self._conversation = None
+            self._spoken = None
         if self._transport.get_write_buffer_size() > MOST_UNREAD:
             logger.warning(
                 "a caller reads no answers: %d bytes wait", self._transport.get_write_buffer_size()

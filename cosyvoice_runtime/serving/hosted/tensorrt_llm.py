@@ -85,7 +85,7 @@ class SpeechLmModel:
         reader: Reader,
         in_pieces: bool,
     ) -> None:
-        """Draw speech tokens, see `SpokenTokens`."""
+        """Draw speech tokens as `SpokenTokens` says."""
         trace.note("the speech LM has the request", request_id)
         self.scheduler.submit(self.reader.accept(prompt, sampling, request_id, groups, in_pieces), reader)
 

@@ -45,7 +45,7 @@ class WaveModel:
         return [None] * len(requests)
 
     def submit(self, chunk: WaveChunk, deliver: Callable[[WaveOutcome], None]) -> None:
-        """Submit chunks, see `Waves`."""
+        """Submit a chunk as `Waves` says."""
         self.router.submit(chunk, deliver)
 
     def with_remedy(self, error: Exception) -> Exception:

@@ -49,22 +49,14 @@ class EngineClient:
         self._timeout_s = timeout_s
 
     def require(self) -> None:
-        """Raise an error if the engine is down.
-
-        Raises:
-            StageLostError: the engine is down.
-        """
+        """Raise a StageLostError if the engine is down."""
         try:
             self._host.require()
         except OSError:
             raise StageLostError(HOST) from None
 
     async def back(self) -> None:
-        """Wait until the engine is up.
-
-        Raises:
-            StageLostError: it did not come up in time.
-        """
+        """Wait until the engine is up; a StageLostError tells that it did not come up in time."""
         self._host.close()
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -85,6 +77,7 @@ class EngineClient:
         """A call for one utterance, which begins when its chunks are read.
 
         Args:
+            voice: the request's voice, in the form that the flow takes.
             held: called with the seconds for which a chunk was delayed.
         """
         return EngineCall(self._host, order, voice, held, self._timeout_s)
@@ -100,7 +93,6 @@ class EngineClient:
         return outputs["prompt_spk_embedding"].reshape(-1).astype(np.float32)
 
     async def close(self) -> None:
-        """Disconnect."""
         self._host.close()
 
     async def _infer(self, schema: ModelSchema, samples: Floats) -> Tensors:
@@ -153,7 +145,7 @@ class EngineCall:
         self._send(write_frame({DONE: True}))
 
     async def chunks(self) -> AsyncGenerator[AudioChunk, None]:
-        """The chunks, as they arrive. Closing the iterator before its end cancels the utterance.
+        """The chunks as they arrive, without ``spoken_characters``. Closing this early cancels the utterance.
 
         Raises:
             StageLostError: the engine is down, or ended before the utterance did.

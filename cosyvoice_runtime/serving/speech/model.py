@@ -57,11 +57,7 @@ def load_speech_service(
     metrics: SpeechMetrics,
     admission: Admission,
 ) -> SpeechService:
-    """Load the service of the entry models.
-
-    Raises:
-        CheckpointError: a file is missing or damaged.
-    """
+    """Load the service of the entry models; a CheckpointError tells of a missing or damaged file."""
     layout, config = Layout(settings.checkpoint_dir), load_config(settings.checkpoint_dir)
     tokenizer = read_tokenizer(layout)
     return SpeechService(
@@ -84,11 +80,7 @@ def load_speech_service(
 
 
 def front_end_of(settings: CosyVoice2Settings, tokenizer: TokenCounter, family: Family) -> TextFrontEnd:
-    """Make the text front end.
-
-    Raises:
-        InvalidInput: the checkpoint takes no readings, or the lexicon file is invalid.
-    """
+    """Make the text front end; an InvalidInput tells of readings or a lexicon that can't be used."""
     lexicon = None
     if settings.lexicon != "none":
         lexicon = Lexicon.read(Path(settings.lexicon), family.special_tokens)
@@ -106,11 +98,7 @@ def front_end_of(settings: CosyVoice2Settings, tokenizer: TokenCounter, family: 
 
 
 def _blocks(settings: CosyVoice2Settings, speech_lm: SpeechLMConfig) -> SpeechLMConfig | None:
-    """The feeding of arriving text to the speech LM, see ``text_feeding``.
-
-    Raises:
-        InvalidInput: the checkpoint does not support the setting.
-    """
+    """The speech LM's configuration if it takes text between its speech; None to feed it clause by clause."""
     feeding = settings.text_feeding
     if feeding == "interleaved" and not speech_lm.interleaves_text:
         limit = "the checkpoint's speech LM was not trained on text between speech"
@@ -199,11 +187,7 @@ def _voices(
 
 @dataclass(frozen=True)
 class EntryModel:
-    """A model that clients call.
-
-    Args:
-        streams: whether its answer comes in chunks.
-    """
+    """A model that clients call; one that streams answers in chunks."""
 
     name: str
     streams: bool

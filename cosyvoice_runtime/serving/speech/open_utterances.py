@@ -31,11 +31,7 @@ MARKS = {TextEvent.FLUSH: TextMark.FLUSH, TextEvent.END: TextMark.END}
 
 @dataclass(frozen=True)
 class TextMessage:
-    """A message that brings text.
-
-    Attributes:
-        client: name of the sender; only the client that opened an utterance may add to it.
-    """
+    """A message that brings text; only the client that opened an utterance may add to it."""
 
     utterance_id: str
     event: TextEvent
@@ -44,11 +40,7 @@ class TextMessage:
 
     @classmethod
     def read(cls, inputs: Inputs) -> TextMessage | None:
-        """The message in a request; None if the request has a whole text.
-
-        Raises:
-            InvalidInput: naming the invalid input.
-        """
+        """The message in a request, None if it has a whole text; an InvalidInput names an invalid input."""
         name, event = inputs.text("utterance_id"), inputs.text("text_event")
         if name is None:
             if event is not None:

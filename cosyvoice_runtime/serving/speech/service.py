@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, aclosing
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -28,9 +28,9 @@ from cosyvoice_runtime.engine.utterance.utterance import Playback
 from cosyvoice_runtime.errors import ClientGoneError, InvalidInput, StageLostError
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
-from cosyvoice_runtime.lm.text_segment import SegmentSink
 from cosyvoice_runtime.metrics import trace
 from cosyvoice_runtime.serving.speech.admission import Admission, AdmittedUtterance
+from cosyvoice_runtime.serving.speech.engine_client import EngineCall, EngineClient
 from cosyvoice_runtime.serving.speech.open_utterances import OpenUtterances, TextEvent, TextMessage
 from cosyvoice_runtime.serving.speech.speech_inputs import ChunkListener, SpeechInputs
 from cosyvoice_runtime.serving.speech.speech_metrics import RequestTimer, SpeechMetrics
@@ -38,7 +38,6 @@ from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
 from cosyvoice_runtime.serving.speech.watermark import MakeWatermark, marked
 from cosyvoice_runtime.serving.triton.request import Inputs
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
-from cosyvoice_runtime.voice import Voice
 
 logger = logging.getLogger(__name__)
 
@@ -50,44 +49,6 @@ MEASURED_S = 4
 """The longest utterance for measuring the speed."""
 
 
-class UtteranceCall(SegmentSink, Protocol):
-    """One utterance that the engine speaks, from the segments that it is given."""
-
-    def chunks(self) -> AsyncGenerator[AudioChunk, None]:
-        """The chunks as they arrive, without ``spoken_characters``. Closing this early cancels the utterance.
-
-        Raises:
-            StageLostError: the engine is down, or ended before the utterance did.
-            CosyVoiceError: the utterance failed.
-        """
-
-
-class Engine(Protocol):
-    """The engine, which runs in its own process and may be restarted."""
-
-    def call(self, order: Order, voice: Voice, held: Callable[[float], None]) -> UtteranceCall:
-        """A call for one utterance, which begins when its chunks are read.
-
-        Args:
-            voice: the request's voice, in the form that the flow takes.
-            held: called with the seconds for which a chunk was delayed.
-        """
-
-    def require(self) -> None:
-        """Raise an error if the engine is down.
-
-        Raises:
-            StageLostError: the engine is down.
-        """
-
-    async def back(self) -> None:
-        """Wait until the engine is up.
-
-        Raises:
-            StageLostError: it did not come up in time.
-        """
-
-
 class SpeechService:
     """Answers requests; made and used in one event loop.
 
@@ -96,7 +57,7 @@ class SpeechService:
     Args:
         sampling: sampling of speech tokens for requests without options.
         max_characters: most characters of a text.
-        blocks: of a speech LM that takes text that comes in pieces between its speech; None to speak such a
+        blocks: the speech LM's configuration if arriving text is fed between its speech; None to speak such a
             text clause by clause.
         text_timeout_s: longest time without text and speech.
         watermark: starts the watermark of an utterance; None adds none.
@@ -106,7 +67,7 @@ class SpeechService:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: EngineClient,
         voices: VoiceBook,
         front_end: TextFrontEnd,
         tokenizer: TextTokenizer,
@@ -154,9 +115,6 @@ class SpeechService:
 
         A message for an utterance that is being spoken is delivered before anything is waited for, so that
         messages arrive in order.
-
-        Args:
-            metrics: metrics of the called entry model, if they are not the service's own.
         """
         metrics = metrics or self._metrics
         error: BaseException | None = None
@@ -198,14 +156,7 @@ class SpeechService:
         return self._admission.probe() if inputs.is_probe else self._admission.admit(inputs.client)
 
     async def speed(self, at_once: int = 1) -> float:
-        """Measure the seconds of speech per second, without other utterances.
-
-        Args:
-            at_once: number of concurrent utterances.
-
-        Raises:
-            CosyVoiceError: a stage fails.
-        """
+        """Measure the seconds of speech per second with so many utterances at once, and no others."""
         voice = await asyncio.to_thread(self._voices.any)
         most = MEASURED_S * self._hop.token_rate
         most = min(most, self._sampling.ceiling or most)
@@ -259,7 +210,7 @@ class SpeechService:
     ) -> None:
         """Speak text as it arrives; the end of the engine ends it, even while it waits for text."""
 
-        def begun(asked: SpeechRequest) -> tuple[UtteranceCall, TextFeeder]:
+        def begun(asked: SpeechRequest) -> tuple[EngineCall, TextFeeder]:
             asked = dataclasses.replace(asked, sampling=within_ceiling(asked.sampling))
             call, making = self._call(asked, learns=False), (self._front_end, self._tokenizer, self._hop)
             return call, TextFeeder.of(asked, text, *making, call, self._blocks, timer.text_came)
@@ -279,7 +230,7 @@ class SpeechService:
         call.done()
         return self._marked(with_characters(call.chunks(), request.text, len(prompts)))
 
-    def _call(self, request: SpeechRequest, learns: bool = True) -> UtteranceCall:
+    def _call(self, request: SpeechRequest, learns: bool = True) -> EngineCall:
         voice = self._hop.flow_voice(request.voice)
         order = Order(
             Utterance.of(request, voice),
@@ -302,11 +253,7 @@ class SpeechService:
         return await self._asked(inputs, streams, prompts)
 
     async def _asked(self, inputs: Inputs, streams: bool, use: Callable[[SpeechRequest], T]) -> T:
-        """The parsed request, made in a thread unless its voice must be analysed first.
-
-        Raises:
-            InvalidInput: naming the invalid input.
-        """
+        """The parsed request as ``use`` has it, made in a thread, after its reference has been analysed."""
 
         def read() -> tuple[SpeechInputs, T | None]:
             asked = SpeechInputs.read(inputs, self._sampling, self._max_characters)
@@ -322,11 +269,7 @@ class SpeechService:
         return await asyncio.to_thread(use, asked.request(voice, streams))
 
     async def _while_there(self, work: Coroutine[Any, Any, None], listener: ChunkListener) -> None:
-        """Run the work; cancel it when the client leaves.
-
-        Raises:
-            ClientGoneError: it has left.
-        """
+        """Run the work; cancel it, and raise a ClientGoneError, when the client leaves."""
         task = asyncio.create_task(work)
         self._listeners[task] = listener
         if self._watch is None or self._watch.done():

@@ -23,11 +23,7 @@ SAMPLING_INPUTS = ("top_k", "top_p", "temperature", "repetition_penalty", "max_t
 
 @dataclass(frozen=True)
 class SpeechInputs:
-    """The inputs of a request, before its voice is looked up.
-
-    Attributes:
-        reference_text: transcript of the reference.
-    """
+    """The inputs of a request, before its voice is looked up."""
 
     text: str
     voice: str | None
@@ -42,15 +38,7 @@ class SpeechInputs:
 
     @classmethod
     def read(cls, inputs: Inputs, sampling: SamplingOptions, max_characters: int) -> SpeechInputs:
-        """Parse the inputs of a request.
-
-        Args:
-            sampling: defaults of the deployment.
-            max_characters: most characters of a text.
-
-        Raises:
-            InvalidInput: naming the invalid input.
-        """
+        """Parse a request's inputs with the deployment's sampling; an InvalidInput names an invalid one."""
         read = cls(
             text=_target_text(inputs, max_characters),
             voice=inputs.text("voice"),
@@ -67,11 +55,7 @@ class SpeechInputs:
         return read
 
     def request(self, voice: Voice, streaming: bool) -> SpeechRequest:
-        """The request for a voice.
-
-        Raises:
-            InvalidInput: an option is out of range or contradicts another.
-        """
+        """The request for a voice; an InvalidInput names an option that does not fit."""
         return SpeechRequest(
             text=self.text,
             voice=voice,
@@ -134,14 +118,11 @@ REASONS_BEST_FIRST = (FinishReason.STOP, FinishReason.LENGTH, FinishReason.REPET
 
 
 class ChunkListener:
-    """A client that receives every chunk.
+    """A client that receives every chunk, and plays while it receives if it ``streams``.
 
     Args:
         token_rate: speech tokens per second, which every answer contains.
         call: id of the gateway's call, if known.
-
-    Attributes:
-        streams: whether the client plays while it receives.
     """
 
     streams: ClassVar[bool] = True
@@ -158,11 +139,7 @@ class ChunkListener:
         return self._reply.cancelled
 
     def send(self, chunk: AudioChunk) -> None:
-        """Send a chunk.
-
-        Raises:
-            ClientGoneError: the client has left.
-        """
+        """Send a chunk; a ClientGoneError tells that the client has left."""
         self._heard = True
         self._reply.send(**self._outputs(chunk))
 
@@ -171,11 +148,7 @@ class ChunkListener:
         return not self._heard
 
     def complete(self) -> None:
-        """Send what is left at the end of the utterance.
-
-        Raises:
-            ClientGoneError: the client has left.
-        """
+        """Send what is left at the end of the utterance."""
 
     def acknowledge(self) -> None:
         """Answer a request that only carried a message."""

@@ -43,11 +43,7 @@ def ending_of(error: BaseException | None) -> Ending:
 
 
 class SpeechMetrics:
-    """The metrics of one entry model.
-
-    Args:
-        now: clock in seconds.
-    """
+    """The metrics of one entry model."""
 
     def __init__(
         self,

@@ -58,30 +58,19 @@ class VoiceBook:
         self._neutral = neutral
 
     def named(self, name: str) -> Voice:
-        """A registered voice, or a speaker of the checkpoint.
-
-        Raises:
-            InvalidInput: field ``voice``: there is none of this name.
-        """
+        """A registered voice or a speaker of the checkpoint; an InvalidInput tells that there is none of the
+        name."""
         return self._speakers.get(name) or self._store.get(name, self._speakers)
 
     def default(self) -> Voice:
-        """The voice of requests that name none.
-
-        Raises:
-            InvalidInput: field ``voice``: the deployment has no default voice.
-        """
+        """The voice of requests that name none; an InvalidInput tells that the deployment has none."""
         is_unset = self._default == DEFAULT_VOICE and self._default not in self._speakers
         if is_unset and self._speakers and not self._store.names_of(self._default):
             return next(iter(self._speakers.values()))
         return self.named(self._default)
 
     def any(self) -> Voice:
-        """The default voice, or a neutral one if there is none.
-
-        Raises:
-            InvalidInput: field ``voice``: there is no default and no neutral voice.
-        """
+        """The default voice, or a neutral one if there is none."""
         try:
             return self.default()
         except InvalidInput:
@@ -90,11 +79,7 @@ class VoiceBook:
             return self._neutral
 
     async def of(self, reference: Audio, transcript: str) -> Voice:
-        """The voice of a reference.
-
-        Raises:
-            InvalidInput: the reference is not usable.
-        """
+        """The voice of a reference; an InvalidInput tells that it is not usable."""
         known = await asyncio.to_thread(self._find, reference, transcript)
         self._on_lookup(known is not None)
         if known is not None:
@@ -104,14 +89,7 @@ class VoiceBook:
         return voice
 
     def kept(self, name: str | None, *, probed: bool = False) -> Voice:
-        """The voice of a request without a reference.
-
-        Args:
-            probed: whether any voice will do, for a probe.
-
-        Raises:
-            InvalidInput: field ``voice``: there is none of this name, or no default voice.
-        """
+        """The voice of a request without a reference; for a probe any voice will do."""
         if name is not None:
             return self.named(name)
         return self.any() if probed else self.default()

@@ -36,14 +36,8 @@ MakeWatermark = Callable[[int], Watermark]
 
 
 def find_watermark(name: str) -> MakeWatermark | None:
-    """The class that a setting names.
-
-    Args:
-        name: ``MODULE:CLASS``, or ``none``.
-
-    Raises:
-        InvalidInput: there is no such class.
-    """
+    """The class that a setting names as ``MODULE:CLASS``, None for ``none``; an InvalidInput if it is
+    missing."""
     if name == OFF:
         return None
     module, _, attribute = name.partition(":")

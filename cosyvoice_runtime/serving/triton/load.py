@@ -32,11 +32,7 @@ def close_shared_memory() -> None:
 
 
 def read_parameters(arguments: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """The model's configured parameters; logging is set up by them.
-
-    Args:
-        arguments: the arguments of ``TritonPythonModel.initialize``.
-    """
+    """The parameters in the arguments of ``initialize``; logging is set up by them."""
     close_shared_memory()
     parameters: dict[str, dict[str, str]] = json.loads(arguments["model_config"])["parameters"]
     level = parameters["log_level"]["string_value"].upper()
@@ -45,18 +41,14 @@ def read_parameters(arguments: Mapping[str, str]) -> dict[str, dict[str, str]]:
 
 
 def read_settings(arguments: Mapping[str, str], section: type[Settings]) -> Settings:
-    """The model's settings; logging is set up by them.
-
-    Args:
-        arguments: the arguments of ``TritonPythonModel.initialize``.
-    """
+    """The settings in the arguments of ``initialize``; logging is set up by them."""
     return section.from_parameters(read_parameters(arguments))
 
 
 def load_uncollected() -> None:
     """Turn Python's garbage collector off until :func:`keep_loaded`.
 
-    It would again and again, for a tenth of the time that modules of torch take to load.
+    It would otherwise take a tenth of the time in which torch's modules load.
     """
     gc.disable()
 
@@ -64,7 +56,7 @@ def load_uncollected() -> None:
 def keep_loaded() -> None:
     """Exclude all loaded objects from Python's garbage collection for good.
 
-    With torch's modules that takes 0.1 s, now and then, in which nothing else of the process runs.
+    A collection that includes torch's modules stops the process for 0.1 s.
     """
     gc.enable()
     gc.collect()

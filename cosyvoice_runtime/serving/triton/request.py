@@ -41,11 +41,7 @@ CODE_NAMES = {"INVALID_ARGUMENT": "INVALID_ARG", "UNIMPLEMENTED": "UNSUPPORTED"}
 
 
 def fault(error: BaseException, model: str, request: str = "") -> pb_utils.TritonError:
-    """The error to send for an exception of a model that answers once.
-
-    Args:
-        request: name of the request, if only one is at fault.
-    """
+    """The error that a model which answers once sends; ``request`` names one that alone is at fault."""
     return _triton_error(status_of(error), message_of(error, model, request))
 
 
@@ -198,21 +194,13 @@ class Reply:
             return not self._finished and bool(self._sender.is_cancelled())
 
     def send(self, **outputs: npt.NDArray[Any]) -> None:
-        """Send one response with the requested outputs.
-
-        Raises:
-            ClientGoneError: the client has left.
-        """
+        """Send one response with the requested outputs; a ClientGoneError tells that the client has left."""
         if self.cancelled:
             raise ClientGoneError
         self._pass_on(self._response(outputs), flags=0)
 
     def send_only(self, **outputs: npt.NDArray[Any]) -> None:
-        """Send the only response of a model that is not decoupled, and end the request.
-
-        Raises:
-            ClientGoneError: the client has left.
-        """
+        """Send the only response of a model that is not decoupled, and end the request."""
         with self._ending:
             if self.cancelled:
                 raise ClientGoneError
@@ -277,7 +265,7 @@ def respond(model: str, outputs: dict[str, npt.NDArray[Any]] | BaseException, re
 
 
 def answer(request: Any, model: str, outputs: dict[str, npt.NDArray[Any]] | BaseException) -> None:
-    """Send that response before or after ``execute`` returns None for it."""
+    """Send the only response of a request for which ``execute`` returns None."""
     final = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
     name = name_of(request) if isinstance(outputs, BaseException) else ""
     with SEND_LOCK:

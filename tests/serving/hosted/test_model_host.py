@@ -350,7 +350,7 @@ LARGE = {
     ("module", "needed"),
     [
         ("serving.proxies", set()),
-        ("serving.hosted.model_host", set()),
+        ("serving.hosted.model_host", {"pydantic"}),
         ("serving.speech.model", {"pydantic"}),
         ("serving.hosted.host_model", {"pydantic"}),
     ],
