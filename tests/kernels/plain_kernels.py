@@ -1,4 +1,4 @@
-"""What each fused kernel of the flow and the vocoder computes, in operations of torch: the tests compare both."""
+"""Fused kernels of the flow and the vocoder in operations of torch, with which the tests compare them."""
 
 from __future__ import annotations
 

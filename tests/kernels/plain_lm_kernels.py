@@ -1,4 +1,4 @@
-"""What each fused kernel of the speech LM computes, in operations of torch: the tests compare both."""
+"""Fused kernels of the speech LM in operations of torch, with which the tests compare them."""
 
 from __future__ import annotations
 
