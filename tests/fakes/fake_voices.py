@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 from cosyvoice_runtime.audio.audio import Audio
+from cosyvoice_runtime.voice import Voice, VoiceStore
 from cosyvoice_runtime.voice.digest import content_hash
-from cosyvoice_runtime.voice.voice import Voice
 
 CHECKPOINT = "checkpoint-a"
 
@@ -41,3 +43,11 @@ def same_voice(left: Voice, right: Voice) -> bool:
         np.array_equal(getattr(left, name), getattr(right, name))
         for name in ("speech_tokens", "prompt_mel", "speaker_embedding")
     )
+
+
+def open_store(directory: Path, **limits: int) -> VoiceStore:
+    return VoiceStore(directory, CHECKPOINT, **limits)
+
+
+def voice_path(directory: Path, voice: Voice) -> Path:
+    return directory / "voices" / f"{voice.key}.safetensors"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
 from cosyvoice_runtime.lm.generation import Progress
 from cosyvoice_runtime.lm.scheduler.request import Request
+from cosyvoice_runtime.lm.scheduler.scheduler import Scheduler
 
 TIMEOUT_S = 120.0
 SPAN = 1000
@@ -213,3 +214,36 @@ class CollectingReader:
         """Return when the request has ended, which it must do once."""
         assert self.ended.wait(TIMEOUT_S)
         return self
+
+
+ENDLESS = 10**7
+"""Tokens of a request that only a stop ends."""
+
+
+def submit(scheduler: Scheduler, name: int, tokens: int, request_id: str = "", **reader) -> CollectingReader:
+    recorder = CollectingReader(**reader)
+    scheduler.submit(coded_request(name, tokens, request_id), recorder)
+    return recorder
+
+
+def submit_together(scheduler: Scheduler, names: Iterable[int], tokens: int) -> list[CollectingReader]:
+    """Ask for several before the scheduler looks at any of them."""
+    with scheduler._changed:
+        return [submit(scheduler, name, tokens) for name in names]
+
+
+def close_gate(engine: CodedEngine) -> threading.Semaphore:
+    """Every step waits for a permit from now on."""
+    engine.gate = threading.Semaphore(0)
+    return engine.gate
+
+
+def open_gate(engine: CodedEngine) -> None:
+    """Let the engine run freely."""
+    gate, engine.gate = engine.gate, None
+    gate.release()
+
+
+def wait_for_step(engine: CodedEngine) -> None:
+    """Wait until one more step begins."""
+    assert engine.arrived.acquire(timeout=TIMEOUT_S)
