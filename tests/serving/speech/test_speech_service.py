@@ -11,14 +11,15 @@ from types import MappingProxyType
 
 import numpy as np
 import pytest
+from coded_listener import TEXT, VOICE, Ear, groups
 from triton_python_backend_utils import InferenceRequest
 
-from coded_stages import TOKEN_SAMPLES, CodedStages
+from coded_stages import CodedStages
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.utterance import TokenGroup
 from cosyvoice_runtime.errors import ClientGoneError, CosyVoiceError, StageLostError, status_of
 from cosyvoice_runtime.families import COSYVOICE2, COSYVOICE3, Family
-from cosyvoice_runtime.lm import FinishReason, SamplingOptions
+from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.process.headers import PROBE_HEADER, PROBE_KEY_VARIABLE
 from cosyvoice_runtime.serving.speech.admission import Admission
@@ -26,49 +27,8 @@ from cosyvoice_runtime.serving.speech.service import SpeechService
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
 from cosyvoice_runtime.serving.triton.request import Inputs
-from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
+from cosyvoice_runtime.text import TextFrontEnd
 from cosyvoice_runtime.voice import Voice, VoiceStore
-
-PROMPT = np.arange(15, dtype=np.int32)
-VOICE = Voice(
-    "0" * 64, "words", PROMPT, np.zeros((30, 80), np.float32), np.zeros(192, np.float32), "checkpoint"
-)
-TEXT = {"target_text": np.array([[b"Hello there."]], np.object_), "seed": np.array([[1]], np.int64)}
-
-
-class Ear:
-    """A listener that keeps chunks and how the answer ended."""
-
-    def __init__(self, call: str | None = None, streams: bool = True) -> None:
-        self.chunks, self.errors, self.gone = [], [], False
-        self.streams = streams
-        self.call = call
-        self.waits_for_all = False
-        self.heard = asyncio.Event()
-
-    def send(self, chunk) -> None:
-        self.chunks.append(chunk)
-        self.heard.set()
-
-    def begin_again(self) -> bool:
-        if self.waits_for_all:
-            self.chunks.clear()
-        return not self.chunks
-
-    def complete(self) -> None:
-        pass
-
-    def finish(self, error) -> None:
-        self.errors.append(error)
-
-    @property
-    def tokens(self) -> list[int]:
-        return np.concatenate([chunk.samples for chunk in self.chunks])[::TOKEN_SAMPLES].astype(int).tolist()
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tiny_checkpoint) -> TextTokenizer:
-    return TextTokenizer(tiny_checkpoint / "CosyVoice-BlankEN")
 
 
 @pytest.fixture
@@ -97,10 +57,6 @@ def make(tokenizer, tmp_path: Path):
         )  # fmt: skip
 
     return service
-
-
-def groups(count: int) -> list[TokenGroup]:
-    return [*(TokenGroup([token]) for token in range(count)), TokenGroup([], FinishReason.STOP)]
 
 
 def asked(**inputs) -> Inputs:

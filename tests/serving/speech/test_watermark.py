@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from coded_listener import TEXT, VOICE, Ear, groups
 from hypothesis import given
 from hypothesis import strategies as st
-from test_speech_service import TEXT, VOICE, Ear, groups
 from triton_python_backend_utils import InferenceRequest
 
 from coded_stages import CodedStages
