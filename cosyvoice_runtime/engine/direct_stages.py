@@ -103,20 +103,39 @@ class DirectStages:
         self._timeout_s = timeout_s
         self._text_timeout_s = text_timeout_s
 
-    def generate(
-        self, prompt: Prompt, sampling: SamplingOptions, utterance_id: str, first_tokens: int
-    ) -> AsyncGenerator[TokenGroup, None]:
-        return self._groups(prompt, sampling, utterance_id, first_tokens)
-
-    def generate_from_pieces(
+    async def generate(
         self,
         prompt: Prompt,
-        pieces: TextPieces,
         sampling: SamplingOptions,
         utterance_id: str,
         first_tokens: int,
+        pieces: TextPieces | None,
     ) -> AsyncGenerator[TokenGroup, None]:
-        return self._groups(prompt, sampling, utterance_id, first_tokens, pieces)
+        reader = GroupReader(self._calls)
+        groups = first_tokens, self._group_tokens
+        try:
+            self._lm.speak(prompt, sampling, utterance_id, groups, reader, pieces is not None)
+        except Exception as error:
+            raise as_told(TensorrtLlmSettings.name, error) from error
+        timeout_s = self._timeout_s if pieces is None else self._text_timeout_s
+        keep = SilenceFilter(self._lm.silent_tokens)
+        feeding = None if pieces is None else asyncio.create_task(self._feed(utterance_id, pieces, reader))
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout(timeout_s):
+                        group = await reader.next()
+                except TimeoutError:
+                    raise silence_of(TensorrtLlmSettings.name, timeout_s) from None
+                except Exception as error:
+                    raise as_told(TensorrtLlmSettings.name, self._lm.with_remedy(error)) from error
+                yield TokenGroup(keep(group.tokens), group.finish_reason)
+                if group.finish_reason is not None:
+                    return
+        finally:
+            self._lm.stop(utterance_id)
+            if feeding is not None:
+                feeding.cancel()
 
     async def wave(
         self,
@@ -166,41 +185,6 @@ class DirectStages:
                 return await outcome
         except TimeoutError:
             raise silence_of(Token2WavSettings.name, self._timeout_s) from None
-
-    async def _groups(
-        self,
-        prompt: Prompt,
-        sampling: SamplingOptions,
-        utterance_id: str,
-        first_tokens: int,
-        pieces: TextPieces | None = None,
-    ) -> AsyncGenerator[TokenGroup, None]:
-        """Speech tokens as they come; the speech LM is told to stop if this is closed before their end."""
-        reader = GroupReader(self._calls)
-        groups = first_tokens, self._group_tokens
-        try:
-            self._lm.speak(prompt, sampling, utterance_id, groups, reader, pieces is not None)
-        except Exception as error:
-            raise as_told(TensorrtLlmSettings.name, error) from error
-        timeout_s = self._timeout_s if pieces is None else self._text_timeout_s
-        keep = SilenceFilter(self._lm.silent_tokens)
-        feeding = None if pieces is None else asyncio.create_task(self._feed(utterance_id, pieces, reader))
-        try:
-            while True:
-                try:
-                    async with asyncio.timeout(timeout_s):
-                        group = await reader.next()
-                except TimeoutError:
-                    raise silence_of(TensorrtLlmSettings.name, timeout_s) from None
-                except Exception as error:
-                    raise as_told(TensorrtLlmSettings.name, self._lm.with_remedy(error)) from error
-                yield TokenGroup(keep(group.tokens), group.finish_reason)
-                if group.finish_reason is not None:
-                    return
-        finally:
-            self._lm.stop(utterance_id)
-            if feeding is not None:
-                feeding.cancel()
 
     async def _feed(self, utterance_id: str, pieces: TextPieces, reader: GroupReader) -> None:
         try:

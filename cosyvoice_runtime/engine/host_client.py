@@ -68,7 +68,6 @@ def request_frame(
     tensors: Mapping[str, Array],
     *,
     parameters: str = "",
-    last: bool = True,
     tell: bool = False,
 ) -> bytes:
     """The frame of a request.
@@ -76,13 +75,12 @@ def request_frame(
     Args:
         name: id of the request.
         parameters: its own and the headers that came with it, in JSON as Triton gives them.
-        last: whether no further request follows in this call.
         tell: whether the host is to say when the model has it.
 
     Raises:
         InvalidInput: it can't be sent.
     """
-    header = {"model": model, "id": name, "parameters": parameters, "last": last, "tell": tell}
+    header = {"model": model, "id": name, "parameters": parameters, "tell": tell}
     return write_frame(header, tensors)
 
 
@@ -158,7 +156,7 @@ def _connected(path: Path) -> socket.socket:
 
 
 class HostCall:
-    """Requests to a model, and its answers. To be left in the end, whatever happens."""
+    """A request to a model, and its answers. Its user leaves it in the end, whatever happens."""
 
     def __init__(self, client: HostClient, model: str) -> None:
         self._client = client
@@ -166,18 +164,9 @@ class HostCall:
         self._connection: HostConnection | None = None
 
     async def begin(self, request: bytes) -> None:
-        """Send the first request.
-
-        Raises:
-            OSError: the host is not there.
-        """
+        """Send the request; an OSError tells that the host is not there."""
         self._connection = await self._client.connect()
         self._connection.send(request)
-
-    def send(self, request: bytes) -> None:
-        """A further one, or what says that none follows; of a call that has ended: nothing."""
-        if self._connection is not None:
-            self._connection.send(request)
 
     async def next(self) -> dict[str, Array] | None:
         """The next answer, without tensors if it only tells that the model has a request; None at the end.

@@ -48,26 +48,16 @@ class LocalStages:
         sampling: SamplingOptions,
         utterance_id: str,  # noqa: ARG002
         first_tokens: int,  # noqa: ARG002
+        pieces: TextPieces | None,
     ) -> AsyncGenerator[TokenGroup, None]:
-        room = TokenLimits.of(sampling, len(prompt.text)).max_tokens
-        batch = self._open_batch(num_positions(prompt.segments()) + room)
-        generation = batch.add(prompt, sampling)
-        return self._groups(batch, generation)
-
-    def generate_from_pieces(
-        self,
-        prompt: Prompt,
-        pieces: TextPieces,
-        sampling: SamplingOptions,
-        utterance_id: str,  # noqa: ARG002
-        first_tokens: int,  # noqa: ARG002
-    ) -> AsyncGenerator[TokenGroup, None]:
-        room = MOST_TEXT + TokenLimits.of(sampling, MOST_TEXT).max_tokens
-        batch = self._open_batch(num_positions(prompt.segments()) + room)
-        return self._groups(batch, batch.add_open(prompt, sampling), pieces)
+        text = len(prompt.text) if pieces is None else MOST_TEXT
+        positions = num_positions(prompt.segments()) + TokenLimits.of(sampling, text).max_tokens
+        batch = self._open_batch(positions if pieces is None else positions + MOST_TEXT)
+        generation = batch.add(prompt, sampling) if pieces is None else batch.add_open(prompt, sampling)
+        return self._groups(batch, generation, pieces)
 
     async def _groups(
-        self, batch: RunningBatch, generation: Generation, pieces: TextPieces | None = None
+        self, batch: RunningBatch, generation: Generation, pieces: TextPieces | None
     ) -> AsyncGenerator[TokenGroup, None]:
         """Each token as a group of one, then the reason for the end."""
         keep = SilenceFilter(self._silent_tokens)
@@ -125,6 +115,7 @@ class GivenTokens(LocalStages):
         sampling: SamplingOptions,  # noqa: ARG002
         utterance_id: str,  # noqa: ARG002
         first_tokens: int,  # noqa: ARG002
+        pieces: TextPieces | None,  # noqa: ARG002
     ) -> AsyncGenerator[TokenGroup, None]:
         for token in self._tokens:
             yield TokenGroup([token])

@@ -68,8 +68,13 @@ class CodedStages:
         self.voices.append(voice)
         return CodedCall(self, order)
 
-    async def generate(self, prompt, sampling, utterance_id, first_tokens):
+    def generate(self, prompt, sampling, utterance_id, first_tokens, pieces):
         self.prompts.append((prompt, sampling))
+        if pieces is not None:
+            return self._spoken(pieces, utterance_id)
+        return self._drawn(utterance_id, first_tokens)
+
+    async def _drawn(self, utterance_id, first_tokens):
         self.first_tokens.append(first_tokens)
         ended = False
         try:
@@ -85,8 +90,7 @@ class CodedStages:
             if not ended:
                 self.stopped.append(utterance_id)
 
-    async def generate_from_pieces(self, prompt, pieces, sampling, utterance_id, first_tokens):
-        self.prompts.append((prompt, sampling))
+    async def _spoken(self, pieces, utterance_id):
         ended = False
         try:
             while (ids := await pieces.get()) is not None:

@@ -54,23 +54,15 @@ class Stages(Protocol):
         sampling: SamplingOptions,
         utterance_id: str,
         first_tokens: int,
+        pieces: TextPieces | None,
     ) -> AsyncGenerator[TokenGroup, None]:
         """Speech tokens as they are drawn, at least ``first_tokens`` in the first group.
 
         Closing the generator before its end stops the speech LM; it returns at once and never raises.
-        """
 
-    def generate_from_pieces(
-        self,
-        prompt: Prompt,
-        pieces: TextPieces,
-        sampling: SamplingOptions,
-        utterance_id: str,
-        first_tokens: int,
-    ) -> AsyncGenerator[TokenGroup, None]:
-        """Speech tokens of text that comes in pieces, as :meth:`generate`; the prompt's own text is empty.
-
-        Length limits follow from the length of all text, within ``ceiling`` and ``max_tokens``.
+        Args:
+            pieces: the text, if it comes in pieces; the prompt's own text is empty then, and length limits
+                follow from the length of all pieces, within ``ceiling`` and ``max_tokens``.
         """
 
     async def wave(
@@ -282,10 +274,7 @@ class SegmentSpeech:
 
     def _tokens(self, segment: TextSegment, sampling: SamplingOptions) -> AsyncGenerator[TokenGroup, None]:
         first_tokens = self._hop.first_tokens(self._prompt_tokens)
-        prompt, pieces = segment.prompt, segment.pieces
-        if pieces is None:
-            return self._stages.generate(prompt, sampling, self._id, first_tokens)
-        return self._stages.generate_from_pieces(prompt, pieces, sampling, self._id, first_tokens)
+        return self._stages.generate(segment.prompt, sampling, self._id, first_tokens, segment.pieces)
 
     def _wait_s(self, received: int) -> float | None:
         return self._hop.wait_s(self._prompt_tokens, self._chunk_end, received, self._cushion_s())

@@ -29,10 +29,10 @@ class ModelAnswer:
 
 
 class Answers:
-    """Collects the answers to one call's requests from all threads; made in an event loop.
+    """Brings a request's answers from all threads into an event loop; made in that loop.
 
     Args:
-        calls: calls into that loop.
+        calls: calls into the loop.
         send: called in the loop with each answer, or with none, and whether it is the last.
 
     Attributes:
@@ -43,28 +43,17 @@ class Answers:
         self.gone = False
         self._calls = calls
         self._send = send
-        self._open = 1
         self._ended = False
 
-    def expect(self) -> None:
-        """Count one more request that will be answered."""
-        self._open += 1
+    def put(self, answer: ModelAnswer | None, last: bool) -> None:
+        """Add an answer from any thread."""
+        self._calls.add(self.take, answer, last)
 
-    def put(self, answer: ModelAnswer | None, final: bool) -> None:
-        """Add an answer from any thread; ``final`` for the request's last one."""
-        self._calls.add(self.take, answer, final)
-
-    def take(self, answer: ModelAnswer | None, final: bool) -> None:
+    def take(self, answer: ModelAnswer | None, last: bool) -> None:
         """Add an answer at once, in the loop."""
-        self._open -= final
-        last = not self._open
         if not (self.gone or self._ended) and (last or answer is not None):
             self._ended = last  # A later answer would be taken for one of the next call.
             self._send(answer, last)
-
-    def close(self) -> None:
-        """Note, in the loop, that no further request follows."""
-        self.take(None, final=True)
 
 
 class HostedTensor:
@@ -89,7 +78,6 @@ class HostedRequest:
         self._model, self._name, self._parameters = model, name, parameters
         self._tensors = [HostedTensor(name, array) for name, array in tensors.items()]
         self._answers = answers
-        answers.expect()
 
     def inputs(self) -> list[HostedTensor]:
         return self._tensors
@@ -110,8 +98,8 @@ class HostedRequest:
         return self._answers.gone
 
     def send(self, response: Any = None, flags: int = 0) -> None:
-        final = bool(flags & pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-        self._answers.put(None if response is None else _answer(self._model, response), final)
+        last = bool(flags & pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+        self._answers.put(None if response is None else _answer(self._model, response), last)
 
 
 def _answer(model: str, response: Any) -> ModelAnswer:

@@ -89,10 +89,10 @@ class ModelHost:
 class Caller(asyncio.Protocol):
     """A connection that carries one call after another; made in the loop that serves it.
 
-    A call is an utterance (`engine.messages`), or requests. Each request is for a model (``model``, ``id``,
-    ``tensors``); the last frame of a call says ``last``. An answer names its ``model`` and has its tensors,
-    or the ``status`` and ``message`` of an error; the last one says ``last``. If a request says ``tell``, an
-    empty frame comes as soon as the model has it. A caller that hangs up has cancelled the call.
+    A call is an utterance (`engine.messages`), or a request to a ``model`` with an ``id`` and ``tensors``.
+    An answer names its ``model`` and has its tensors, or the ``status`` and ``message`` of an error; the last
+    one says ``last``. If a request says ``tell``, an empty frame comes as soon as the model has it. A caller
+    that hangs up has cancelled the call.
 
     Args:
         connected: set in which the caller is kept until it has left.
@@ -116,7 +116,7 @@ class Caller(asyncio.Protocol):
         self._reader = FrameReader()
         self._answers: Answers | None = None
         self._spoken: SpokenUtterance | None = None
-        self._complete = self._finishing = False
+        self._finishing = False
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
@@ -152,8 +152,10 @@ class Caller(asyncio.Protocol):
     def _take(self, frame: Frame) -> None:
         if self._spoken is not None or (self._engine and ORDER in frame.header):
             self._speak(frame)
+        elif self._answers is not None:
+            raise FrameError("a frame after a request that has not been answered yet")
         else:
-            self._take_request(frame)
+            self._begin(frame, Answers(self._calls, self._answer))
 
     def _speak(self, frame: Frame) -> None:
         try:
@@ -167,29 +169,19 @@ class Caller(asyncio.Protocol):
                 self._spoken.leave()
             self._write(write_frame({**_error(status_of(error), str(error)), "last": True}), True)
 
-    def _take_request(self, frame: Frame) -> None:
-        if self._complete:
-            raise FrameError("a frame after the last one of a call, which has not been answered yet")
-        if self._answers is None:
-            self._answers = Answers(self._calls, self._answer)
-        if "model" in frame.header:
-            self._begin(frame, self._answers)
-        if frame.header.get("tell"):
-            self._send({})
-        if frame.header.get("last"):
-            self._complete = True
-            self._answers.close()
-
     def _begin(self, frame: Frame, answers: Answers) -> None:
-        asked = frame.header["model"]
+        self._answers = answers
+        asked: Any = frame.header.get("model")
         try:
             model = self._model(asked)
             name, parameters = (_header_text(frame, key) for key in ("id", "parameters"))
             request = HostedRequest(asked, name, read_tensors(frame), answers, parameters)
         except Exception as error:
-            answers.take(ModelAnswer(str(asked), {}, status_of(error), str(error)), final=False)
-        else:
-            model.execute([request])
+            answers.take(ModelAnswer(str(asked), {}, status_of(error), str(error)), last=True)
+            return
+        model.execute([request])
+        if frame.header.get("tell"):
+            self._send({})
 
     def _model(self, name: Any) -> HostedModel:
         model = self._models.get(name) if isinstance(name, str) else None
@@ -199,7 +191,7 @@ class Caller(asyncio.Protocol):
 
     def _answer(self, answer: ModelAnswer | None, last: bool) -> None:
         if last:
-            self._answers, self._complete = None, False
+            self._answers = None
         self._write(_answer_frame({"last": True} if last else {}, answer), last)
 
     def _send(self, header: dict[str, Any]) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from cosyvoice_runtime.engine.frames import write_frame
 from cosyvoice_runtime.engine.host_client import HostClient, request_frame
 from cosyvoice_runtime.serving.triton.schema import ModelSchema
 
@@ -18,19 +17,12 @@ class HostedCalls:
         self.host = HostClient(path)
 
     async def stream(
-        self,
-        schema: ModelSchema,
-        inputs: Mapping[str, Any],
-        request_id: str = "",
-        further: Iterable[Mapping[str, Any]] = (),
+        self, schema: ModelSchema, inputs: Mapping[str, Any], request_id: str = ""
     ) -> AsyncIterator[Mapping[str, Any]]:
-        """Every answer to a request and to those that follow it in the same call."""
+        """Every answer to a request."""
         call = self.host.call(schema.name)
         try:
-            await call.begin(self._frame(schema, inputs, request_id))
-            for each in further:
-                call.send(self._frame(schema, each, request_id))
-            call.send(write_frame({"last": True}))
+            await call.begin(request_frame(schema.name, request_id, schema.encode(**inputs)))
             while (outputs := await call.next()) is not None:
                 yield outputs
         finally:
@@ -50,6 +42,3 @@ class HostedCalls:
 
     def close(self) -> None:
         self.host.close()
-
-    def _frame(self, schema: ModelSchema, inputs: Mapping[str, Any], request_id: str) -> bytes:
-        return request_frame(schema.name, request_id, schema.encode(**inputs), last=False)

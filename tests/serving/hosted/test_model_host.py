@@ -72,8 +72,8 @@ class CountingLm:
                 send_id(reply, number)
 
 
-def send_id(reply: Reply, number: int, reason: bytes = b"") -> None:
-    reply.send(output_ids=np.array([[[number]]], np.int32), finish_reason=np.array([[reason]], np.object_))
+def send_id(reply: Reply, number: int) -> None:
+    reply.send(output_ids=np.array([[[number]]], np.int32), finish_reason=np.array([[b""]], np.object_))
 
 
 class EchoWave:
@@ -144,25 +144,6 @@ def test_errors_of_models_keep_their_status_and_text(socket):
         with pytest.raises(StageError, match=text) as caught:
             run(socket, use)
         assert caught.value.status == status
-
-
-def test_further_text_reaches_a_running_request_in_order(socket, lm):
-    def end() -> None:
-        for _ in range(4):
-            assert lm.began.acquire(timeout=PATIENCE_S)
-        send_id(lm.replies[0], 7, b"stop")
-        lm.replies[0].finish()
-
-    async def use(calls: HostedCalls) -> list[int]:
-        further = [{"more_text": piece} for piece in ([1, 2], [3], [4, 5])]
-        stream = calls.stream(TENSORRT_LLM, LM | {"text_open": True}, "id", further)
-        ending = asyncio.ensure_future(asyncio.to_thread(end))
-        found = [outputs["output_ids"].item() async for outputs in stream if outputs]
-        await ending
-        return found
-
-    assert run(socket, use) == [7]
-    assert lm.texts == [1, 2, 3, 4, 5]
 
 
 def test_model_sees_that_its_caller_has_left(socket, lm):
@@ -320,10 +301,8 @@ def test_answer_after_the_last_one_reaches_nobody():
     async def use() -> list[tuple[ModelAnswer | None, bool]]:
         sent = []
         answers = Answers(LoopCalls(), lambda *answer: sent.append(answer))
-        answers.expect()
-        answers.close()
-        answers.put(None, final=True)
-        answers.put(ModelAnswer("m", {}), final=False)
+        answers.put(None, last=True)
+        answers.put(ModelAnswer("m", {}), last=False)
         await asyncio.sleep(0)
         return sent
 

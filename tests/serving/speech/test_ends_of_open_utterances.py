@@ -70,7 +70,7 @@ def test_engine_that_takes_no_text_in_pieces_is_named(open_service):
             raise StageError(refusal, "INVALID_ARGUMENT")
             yield
 
-        stages.generate_from_pieces = refuse
+        stages.generate = refuse
         utterance = Utterance(service, FIRST + "S")
         await utterance.speaking
         return utterance
