@@ -27,11 +27,7 @@ MOST_OPEN = 1024
 
 @dataclass
 class _Utterance:
-    """One utterance of a call, from its first message to its last response.
-
-    Attributes:
-        open: client messages that have no final response yet; a text in pieces has several.
-    """
+    """One utterance of a call; ``open`` counts the client's messages without a final response."""
 
     asked: UtteranceRequest
     characters: int | None
@@ -41,12 +37,7 @@ class _Utterance:
 
 
 class CallAudit:
-    """The audit of one gRPC call, or of one HTTP request.
-
-    Args:
-        client: name of the client, if it is known.
-        request_id: id for a request that brings none of its own.
-    """
+    """The audit of one gRPC call or HTTP request; ``request_id`` is for a request without one."""
 
     def __init__(
         self, log: AuditLog, route: str, peer: str, client: str | None = None, request_id: str = ""

@@ -1,7 +1,7 @@
 """The check of a JSON body; a long one is checked in its own process, so that no other request waits.
 
-``python -m cosyvoice_runtime.gateway.body_check`` is that process: on its standard input come a line with a
-:class:`BodyQuestion` and the body, on its standard output leave a line with what was found and a body.
+``python -m cosyvoice_runtime.gateway.body_check`` is that process. It reads a line with a
+:class:`BodyQuestion` and the body, and writes a line with the facts of the request and a body.
 """
 
 from __future__ import annotations
@@ -30,11 +30,8 @@ ZLIB_METHOD = 8
 
 
 def encoding_of(headers: list[str]) -> str | None:
-    """The encoding of a body by its ``Content-Encoding`` headers; None if it is not compressed.
-
-    Raises:
-        RefusedError: the encoding is unknown, or there is more than one.
-    """
+    """The encoding that the ``Content-Encoding`` headers name, which must be known; None without
+    compression."""
     said = ",".join(headers).strip().lower()
     if said in ("", AS_IT_IS):
         return None
@@ -92,11 +89,7 @@ class BodyQuestion:
     said: dict[str, str]
 
     def check(self, body: bytes) -> tuple[bytes, UtteranceRequest]:
-        """The body for the server, and the facts of its request.
-
-        Raises:
-            RefusedError: naming the field.
-        """
+        """The body for the server, and the facts of its request; a RefusedError names a field."""
         client = self.said.get(CLIENT_HEADER)
         if self.whole:
             checked = check_http(body, self.header_bytes)
@@ -114,11 +107,7 @@ class BodyCheck:
         self._free_processes = asyncio.Semaphore(PROCESSES)
 
     async def check(self, question: BodyQuestion, body: bytes) -> tuple[bytes, UtteranceRequest]:
-        """Check a body as :meth:`BodyQuestion.check` does, in a process if it is long.
-
-        Raises:
-            RefusedError: naming the field, or there is no process for it.
-        """
+        """Check a body as :meth:`BodyQuestion.check` does, in a process if it is long."""
         length = len(body) if question.header_bytes is None else question.header_bytes
         if min(length, len(body)) <= LONG_JSON_BYTES:
             return question.check(body)

@@ -11,7 +11,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 PAUSE_S = 60.0
-"""The time between two lines; the next one says how many were left out."""
+"""The least time between two log lines; the next one says how many were left out."""
 
 
 class RateLimitedLog:

@@ -35,11 +35,7 @@ class Departures:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def see_off(self, call_id: str, asked: Collection[str], ending: Coroutine[Any, Any, object]) -> None:
-        """Tell the models of a call to stop, and read the call to its end.
-
-        Args:
-            ending: reads the call to its end.
-        """
+        """Tell the models of a call to stop, and read the call to its end by ``ending``."""
         self._keep(asyncio.create_task(self._see_off(call_id, asked, ending)))
 
     def cancel(self, call: Any, ending: Coroutine[Any, Any, object]) -> None:

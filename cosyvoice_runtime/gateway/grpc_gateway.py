@@ -101,11 +101,7 @@ class GrpcGateway:
         self._server.add_generic_rpc_handlers([_Calls(self._channel, options, self._departures)])
 
     async def start(self) -> None:
-        """Listen at the address, and connect to the server.
-
-        Raises:
-            RuntimeError: the address can't be used.
-        """
+        """Listen at the address, and connect to the server; a RuntimeError tells of an unusable address."""
         note_parents(asyncio.get_running_loop())
         host, port = split_port(self._options.address)
         for address in own_addresses(host, "server.host"):

@@ -59,14 +59,7 @@ class ClientCall:
         self._writing = asyncio.Lock()
 
     async def read(self, within_s: float | None = None) -> bytes | None:
-        """The client's next message; None after its last one.
-
-        Args:
-            within_s: longest wait; None waits without a limit.
-
-        Raises:
-            RefusedError: no message came in time.
-        """
+        """The client's next message, None after its last one; refused if it does not come within the time."""
         try:
             async with asyncio.timeout(within_s):
                 message = await self._context.read()
@@ -79,7 +72,7 @@ class ClientCall:
         """Send a message, and return when the client has taken it; a stalled client cancels this task.
 
         Raises:
-            ClientGoneError: it has left.
+            ClientGoneError: the client has left.
         """
         async with self._writing:
             with self._timeout.during(len(message)):
@@ -97,12 +90,7 @@ def _reset(task: asyncio.Task[Any]) -> None:
 
 
 class Admitted(NamedTuple):
-    """An admitted request.
-
-    Attributes:
-        size: bytes that count as pending.
-        models: models that it calls; empty if it is not an inference.
-    """
+    """An admitted request: its pending bytes, and the models that an inference calls."""
 
     size: int
     models: frozenset[str]
@@ -139,11 +127,7 @@ class ServerStream:
         await self._send(self._call.done_writing())
 
     async def read(self) -> bytes | None:
-        """The server's next response; None at the end.
-
-        Raises:
-            grpc.aio.AioRpcError: the server has ended the stream with a status.
-        """
+        """The server's next response; None at the end, and an AioRpcError if that has a status."""
         self._reading = asyncio.ensure_future(self._call.read())
         response = await asyncio.shield(self._reading)
         self._reading = None
@@ -193,12 +177,9 @@ Admit = Callable[[bytes], Admitted]
 async def next_request(client: ClientCall, admit: Admit, within_s: float | None = None) -> Request | None:
     """The next admitted request; None after the client's last message. A refusal is answered in its place.
 
-    Args:
-        within_s: longest wait for each message; None waits without a limit.
-
     Raises:
-        ClientGoneError: it has left.
-        RefusedError: no message came in time.
+        ClientGoneError: the client has left.
+        RefusedError: no message came within the time.
     """
     while (message := await client.read(within_s)) is not None:
         try:
@@ -215,7 +196,7 @@ async def exchange(
 
     Raises:
         ClientGoneError: the client has left.
-        grpc.aio.AioRpcError: the server has ended it with a status.
+        grpc.aio.AioRpcError: the server has ended the stream with a status.
     """
 
     async def pass_on(request: Request | None) -> None:
@@ -261,7 +242,7 @@ def parsed(kind: Any, message: bytes) -> Any:
     """Parse a message after its fields were counted.
 
     Raises:
-        RefusedError: it is no such message, or has too many fields.
+        RefusedError: the bytes are no such message, or have too many fields.
     """
     if len(message) > SMALL_BYTES:
         check_fields(message, kind.DESCRIPTOR)

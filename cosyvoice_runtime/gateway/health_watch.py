@@ -13,11 +13,7 @@ NOT_SERVING = b"\x08\x02"
 
 
 class HealthWatch:
-    """Polls the server for all watchers of one event loop, and only while there are any.
-
-    Args:
-        check: the server's answer to ``Check``; raises AioRpcError when the server is down.
-    """
+    """Polls the server for all watchers of one event loop, and only while there are any."""
 
     def __init__(self, check: Callable[[], Awaitable[bytes]]) -> None:
         self._check = check

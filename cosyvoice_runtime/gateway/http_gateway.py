@@ -104,11 +104,7 @@ class HttpGateway:
         self._runner = web.AppRunner(app, handler_cancellation=True)
 
     async def start(self) -> None:
-        """Listen at the address, and connect to the server.
-
-        Raises:
-            OSError: the address can't be used.
-        """
+        """Listen at the address, and connect to the server; an OSError tells of an unusable address."""
         connector = UnixConnector(self._options.server, limit=0)
         self._server = ClientSession(
             "http://tritonserver",
@@ -240,11 +236,7 @@ class HttpGateway:
         return request.rel_url.raw_path
 
     async def _body(self, request: web.Request) -> bytes:
-        """Read and decompress the body.
-
-        Raises:
-            RefusedError: it does not arrive in time, is too large, or does not match its headers.
-        """
+        """Read and decompress the body; it is refused if late, too large, or not as its headers say."""
         limit_s, limit = self._options.arrival_timeout_s, self._options.max_request_bytes
         encoding = encoding_of(request.headers.getall("Content-Encoding", []))
         if (request.content_length or 0) > limit:

@@ -21,7 +21,7 @@ from cosyvoice_runtime.serving.speech.admission import BOARD_FILE, RefusalQueue,
 logger = logging.getLogger(__name__)
 
 CALLS_RETRY_S = 5.0
-"""This many calls mean an attack or a fault, which lasts for a while."""
+"""A client waits so long when there are too many calls: an attack or a fault lasts for a while."""
 
 
 class CallLimit:
@@ -33,11 +33,7 @@ class CallLimit:
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Count a call while the block runs.
-
-        Raises:
-            RefusedError: the limit is reached.
-        """
+        """Count a call while the block runs, or refuse it at the limit."""
         if self._count >= self._limit:
             text = f"{self._limit} calls are in progress, the limit; try again in {CALLS_RETRY_S:g} s"
             raise RefusedError("UNAVAILABLE", text)
@@ -51,7 +47,7 @@ class CallLimit:
 FREE_OF_CHARGE = 65_536
 """Requests up to this size are not counted: a text with a named voice always gets through."""
 BYTES_RETRY_S = 2.0
-"""A request counts until its answer begins, which takes most requests less than this."""
+"""A client waits so long when too many bytes are pending: most requests are answered sooner."""
 
 
 class PendingBytes:
@@ -62,11 +58,7 @@ class PendingBytes:
         self.count = 0
 
     def take(self, size: int) -> int:
-        """Count a request, and return the bytes to :meth:`give_back`.
-
-        Raises:
-            RefusedError: too many large requests are pending.
-        """
+        """Count a request, and return the bytes to :meth:`give_back`; refuse it if too many are pending."""
         if size <= FREE_OF_CHARGE:
             return 0
         if self.count and self.count + size > self._limit:
@@ -87,11 +79,7 @@ FEWEST_CONNECTIONS = 16
 
 
 def most_connections(files_each: int) -> int:
-    """The most connections within the limit on open files, which is raised as far as allowed.
-
-    Args:
-        files_each: the most files of one connection.
-    """
+    """The most connections within the limit on open files, which is raised as far as allowed."""
     wanted = RESERVED + files_each * MAX_CONNECTIONS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -110,9 +98,9 @@ LARGEST_BUFFER = 2**24
 class SlowReaderTimeout:
     """The slow-reader timeout of one call.
 
-    What is seen of a client is that a write comes to its end. One that reads as it plays, out of a buffer of
+    The gateway sees of a client only when a write ends. A client that reads as it plays, out of a buffer of
     its own, asks for more when half of that has been played, and a large write ends when all of it has been
-    taken. Such a client takes its time, which is added.
+    taken. So the time that slow playback takes is added.
 
     Args:
         timeout_s: longest time in which the client may read nothing, added to what slow playback takes.
@@ -150,13 +138,8 @@ class SlowReaderTimeout:
 
 
 class LoadShedder:
-    """Decides by the table by which the models admit. A model may still refuse a request that gets through
-    here, because another one may take the capacity first.
-
-    Args:
-        directory: the directory that the processes of the server share.
-        models: models in which an utterance takes capacity.
-    """
+    """Decides by the board of admission. A model may still refuse a request that gets through here, because
+    another one may take the capacity first."""
 
     def __init__(self, directory: Path, models: Collection[str]) -> None:
         self._queue = RefusalQueue(open_board(directory / BOARD_FILE))
@@ -165,16 +148,15 @@ class LoadShedder:
 
     @classmethod
     def of(cls, options: GatewayOptions) -> LoadShedder | None:
-        """The load shedder of a gateway; None without a shared table."""
+        """The load shedder of a gateway; None without a shared board."""
         if not options.shared:
             return None
         return cls(Path(options.shared), [name for name in options.open_models if name not in options.stages])
 
     def check(self, request: UtteranceRequest) -> None:
-        """Refuse a request for which there is no capacity.
+        """Refuse a request for which there is no capacity, with the model's text.
 
-        Raises:
-            RefusedError: with the model's text; a client that comes back when told keeps its queue position.
+        A client that comes back when told keeps its queue position.
         """
         counts = request.model in self._models and request.begins
         if not counts or not self._queue.capacity.known:

@@ -41,11 +41,7 @@ characters."""
 
 
 class RefusedError(Exception):
-    """A request is refused.
-
-    Attributes:
-        status: the gRPC name of the status.
-    """
+    """A request is refused, with the gRPC name of a status."""
 
     def __init__(self, status: str, message: str) -> None:
         super().__init__(message)
@@ -72,12 +68,7 @@ class Policy:
         return name in self.open_models
 
     def check_model(self, name: str, version: str = "") -> None:
-        """Refuse a model that clients may not use.
-
-        Raises:
-            RefusedError: the model is closed or unknown (the text does not tell which), or the version is
-                invalid.
-        """
+        """Refuse a closed or unknown model (the text does not tell which), or an invalid version."""
         if not self.is_open(name):
             known = ", ".join(self.open_models)
             raise RefusedError("NOT_FOUND", f"model_name: {shorten(name)} is unknown here; open are {known}")

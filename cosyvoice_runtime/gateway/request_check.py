@@ -30,11 +30,7 @@ LENGTH_BYTES = 4
 
 
 def check_grpc(request: Any, policy: Policy) -> None:
-    """Check a ``ModelInferRequest``.
-
-    Raises:
-        RefusedError: naming the field.
-    """
+    """Check a ``ModelInferRequest``; a RefusedError names the field."""
     policy.check_model(request.model_name, request.model_version)
     _check_id(request.id)
     _check_parameters(request.parameters)
@@ -53,13 +49,10 @@ def check_grpc(request: Any, policy: Policy) -> None:
 
 
 def check_http(body: bytes, header_bytes: int | None) -> dict[str, Any]:
-    """Check the body of an inference request, and return its JSON.
+    """Check an inference request's body, and return its JSON; a RefusedError names the field.
 
     Args:
         header_bytes: length of the JSON before the binary tensors; None if there are none.
-
-    Raises:
-        RefusedError: naming the field.
     """
     if header_bytes is not None and not 0 < header_bytes <= len(body):
         raise invalid("Inference-Header-Content-Length", header_bytes, f"1 to {len(body)} are expected")
@@ -80,11 +73,7 @@ def check_http(body: bytes, header_bytes: int | None) -> dict[str, Any]:
 
 
 def read_json(text: bytes) -> dict[str, Any]:
-    """Parse an object without repeated keys, which parsers read differently.
-
-    Raises:
-        RefusedError: the text is not such an object.
-    """
+    """Parse an object, and refuse one with repeated keys, which parsers read differently."""
     marks = sum(map(text.count, MARKS))
     if marks > MAX_MARKS:
         raise invalid("body", f"{marks} lists, objects and keys", f"at most {MAX_MARKS}")
@@ -97,11 +86,8 @@ def read_json(text: bytes) -> dict[str, Any]:
 
 
 def check_generate(body: bytes) -> dict[str, Any]:
-    """Check the body of ``generate`` or ``generate_stream``, and return its JSON.
-
-    Raises:
-        RefusedError: naming the field.
-    """
+    """Check the body of ``generate`` or ``generate_stream``, and return its JSON; a RefusedError names the
+    field."""
     request = read_json(body)
     _check_id(_typed("id", request.get("id", ""), str))
     _check_parameters(_typed("parameters", request.get("parameters", {}), dict))
@@ -141,10 +127,7 @@ def _check_output(tensor: dict[str, Any]) -> None:
 
 
 def _check_input(tensor: dict[str, Any], binary: memoryview) -> memoryview:
-    """Check an input, and return the binary bytes that are left for later inputs.
-
-    Returns: the binary tensors that are left for later inputs.
-    """
+    """Check an input, and return the binary bytes that are left for later inputs."""
     name = _typed("inputs.name", tensor.get("name"), str)
     elements = _elements(name, _typed(f"{name}.shape", tensor.get("shape"), list))
     datatype = _typed(f"{name}.datatype", tensor.get("datatype"), str)

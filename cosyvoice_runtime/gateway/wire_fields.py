@@ -62,13 +62,10 @@ UNKNOWN = WireField("unknown fields", MAX_UNKNOWN, packed=False, size=0, kind=No
 
 
 def check_fields(message: bytes, kind: Descriptor) -> None:
-    """Refuse a message with too many fields.
-
-    Args:
-        kind: the type of the message.
+    """Refuse bytes that are no message of a type, or one with too many fields.
 
     Raises:
-        RefusedError: naming the field, its count and the limit; or the bytes are not such a message.
+        RefusedError: the text names the field, its count and the limit.
     """
     try:
         _Look().at(memoryview(message), kind, "")
@@ -120,11 +117,7 @@ def _elements(field: WireField, value: memoryview) -> int:
 
 
 def _fields(content: memoryview) -> Iterator[tuple[int, int, memoryview]]:
-    """The number, wire type and bytes of each field.
-
-    Raises:
-        IndexError: the bytes are not protobuf fields.
-    """
+    """The number, wire type and bytes of each field; an IndexError if the bytes are no protobuf fields."""
     position = 0
     while position < len(content):
         tag, start = _integer(content, position)

@@ -1,8 +1,8 @@
 """The wording of errors for clients.
 
-Those of the models say what they have to. tritonserver's own may hold names of memory, paths and lines of
-code, and call a model that is being loaded again unknown: they are passed on where they speak of the
-request, and put in other words where not.
+Errors of the models reach the client as they are. Errors of tritonserver may hold names of memory, paths and
+lines of code, and call a model that is being loaded again unknown: they are passed on where they are about
+the request, and reworded elsewhere.
 """
 
 from __future__ import annotations
@@ -48,11 +48,7 @@ def reworded_in_stream(message: str) -> str:
 
 
 def models_status(status: str, message: str) -> tuple[str, str]:
-    """The status and text of a ``generate`` error, for which tritonserver always answers 400.
-
-    Args:
-        status: the status that tritonserver reports.
-    """
+    """The status and text of a ``generate`` error, for which tritonserver always answers 400."""
     said, text = split_status(message)
     if text != message:
         return said, text
