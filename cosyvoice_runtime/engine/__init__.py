@@ -1,1 +1,2 @@
-"""The engine: one process that computes all that an utterance needs, and drives it there."""
+"""The engine: one process that computes everything for an utterance, and drives utterances beside its
+networks."""

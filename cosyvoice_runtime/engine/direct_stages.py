@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class SpokenTokens(Protocol):
-    """The speech LM."""
+    """The speech LM, as the driver of an utterance uses it."""
 
     silent_tokens: frozenset[int]
 
@@ -40,14 +40,11 @@ class SpokenTokens(Protocol):
         reader: Reader,
         in_pieces: bool,
     ) -> None:
-        """Queue a request; all that comes of it goes to the reader, from another thread.
+        """Queue a request, or raise a CosyVoiceError; the reader gets tokens and errors from another thread.
 
         Args:
             groups: tokens of the first group that the reader gets, and of each later one.
-            in_pieces: further text follows by :meth:`push_text`.
-
-        Raises:
-            CosyVoiceError: it can't be accepted.
+            in_pieces: whether the text follows by :meth:`push_text`.
         """
 
     def push_text(self, request_id: str, ids: Sequence[int], ended: bool) -> None:
@@ -57,29 +54,25 @@ class SpokenTokens(Protocol):
         """End a request early; harmless for one that has ended."""
 
     def with_remedy(self, error: Exception) -> Exception:
-        """An error of NaN, counted and with what to do about it; any other error unchanged."""
+        """The error, with a remedy and counted if it tells of NaN."""
 
 
 class Waves(Protocol):
-    """token2wav."""
+    """Token2wav, as the driver of an utterance uses it."""
 
     def submit(self, chunk: WaveChunk, deliver: Callable[[WaveOutcome], None]) -> None:
-        """Queue a chunk; its outcome is delivered from another thread.
-
-        Raises:
-            CosyVoiceError: it can't be accepted.
-        """
+        """Queue a chunk, or raise a CosyVoiceError; its outcome is delivered from another thread."""
 
     def with_remedy(self, error: Exception) -> Exception:
-        """An error of NaN, counted and with what to do about it; any other error unchanged."""
+        """The error, with a remedy and counted if it tells of NaN."""
 
 
 class DirectStages:
-    """`Stages` of one utterance over the schedulers of this process. Used in the loop that ``calls`` is of.
+    """`Stages` of one utterance over the schedulers of this process, in the event loop of ``calls``.
 
     Args:
         voice: asked for the voice's tensors where token2wav does not know it.
-        group_tokens: speech tokens between two moments at which the next chunk may go out.
+        group_tokens: speech tokens of a group after the first one.
         timeout_s: longest silence of a network.
         text_timeout_s: longest silence of the speech LM while more text may come.
     """
@@ -170,7 +163,7 @@ class DirectStages:
     def drop(self, utterance_id: str) -> None:
         try:
             self._waves.submit(WaveChunk.forgetting(utterance_id), _ignore)
-        except CosyVoiceError as error:  # with all that it kept
+        except CosyVoiceError as error:  # The scheduler has ended, and has freed all utterances.
             logger.warning("token2wav could not be told that an utterance has ended: %s", error)
 
     async def _outcome(self, chunk: WaveChunk) -> WaveOutcome:
@@ -206,7 +199,7 @@ class GroupReader:
 
     @property
     def cancelled(self) -> bool:
-        return False  # it stops its request itself
+        return False  # Its owner stops the request.
 
     def send(self, tokens: Sequence[int], finish_reason: FinishReason | None) -> None:
         self._calls.add(self._put, TokenGroup(tokens, finish_reason))
@@ -216,11 +209,7 @@ class GroupReader:
             self._calls.add(self._put, error)
 
     async def next(self) -> TokenGroup:
-        """The next group.
-
-        Raises:
-            Exception: the speech LM's.
-        """
+        """The next group; the speech LM's error is raised."""
         while not self._groups:
             self._news.clear()
             await self._news.wait()
@@ -235,12 +224,12 @@ class GroupReader:
 
 
 def as_told(model: str, error: Exception) -> StageError:
-    """A network's error as its model would have told it."""
+    """A network's error in the form in which its model answers with it."""
     return StageError(message_of(error, model), status_of(error))
 
 
 def _settle(future: asyncio.Future[WaveOutcome], outcome: WaveOutcome) -> None:
-    if not future.done():  # otherwise its utterance has ended
+    if not future.done():  # An utterance that has ended has cancelled it.
         future.set_result(outcome)
 
 

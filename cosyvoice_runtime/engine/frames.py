@@ -21,12 +21,12 @@ from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 
 Array = npt.NDArray[Any]
 Answer = Callable[[bytes, bool], None]
-"""Sends a frame to the caller, and says whether it is the last one of the call."""
+"""A function that sends a frame to the caller, and says whether it is the last one of the call."""
 
 LENGTHS = struct.Struct("<II")
 LENGTH = struct.Struct("<I")
 STEP = 8
-"""Everything begins at a multiple of it: the size of the largest number of a tensor."""
+"""Header and tensors begin at multiples of it, the size of the largest number of a tensor."""
 MOST_HEADER = 1 << 20
 MOST_CONTENT = 1 << 30
 """The largest ``server.max_request_mib``."""
@@ -36,7 +36,7 @@ TEXT = np.dtype(np.object_).str
 TYPES = {
     dtype.str: dtype for dtype in map(np.dtype, ("?", *"bBhHiIqQ", np.float16, np.float32, np.float64, "O"))
 }
-"""By their name in a header, which is numpy's."""
+"""The types of tensors by their names in a header, which are numpy's."""
 _write_header = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -45,12 +45,7 @@ class FrameError(CosyVoiceError):
 
 
 class Frame(NamedTuple):
-    """A frame that was read.
-
-    Attributes:
-        header: what the frame says.
-        content: the bytes of its tensors.
-    """
+    """A frame that was read: its header, and the bytes of its tensors."""
 
     header: dict[str, Any]
     content: memoryview
@@ -65,7 +60,7 @@ class FrameReader:
         self._wanted = LENGTHS.size
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Frames that are complete with this; to be read to the end.
+        """Frames that are complete with this data; the caller reads them to the end.
 
         Raises:
             FrameError: the next one has lengths beyond the limits, or a header that is no JSON object.
@@ -85,7 +80,7 @@ class FrameReader:
 
 
 def _frame_size(data: bytes, offset: int) -> int:
-    """Bytes of the frame that begins there, or of its lengths while they are not complete."""
+    """Bytes of the frame that begins at the offset, or of its two lengths if they are incomplete."""
     if len(data) - offset < LENGTHS.size:
         return LENGTHS.size
     header, content = LENGTHS.unpack_from(data, offset)
@@ -112,7 +107,7 @@ def write_frame(header: Mapping[str, Any], tensors: Mapping[str, Array] | None =
     """The bytes of a frame.
 
     Args:
-        tensors: arrays of the types in :data:`TYPES`, texts as bytes or str; None if the header says all.
+        tensors: arrays of the types in :data:`TYPES`, texts as bytes or str; None for a header alone.
 
     Raises:
         InvalidInput: a tensor has another type, or the frame would be beyond the limits.
@@ -153,11 +148,8 @@ def _text(name: str, text: Any) -> bytes:
 
 
 def read_tensors(frame: Frame) -> dict[str, Array]:
-    """Read-only arrays by name, numbers where they lie in the frame.
-
-    Raises:
-        InvalidInput: the header does not describe the content.
-    """
+    """Read-only arrays by name, numbers where they lie in the frame; an InvalidInput if the header is
+    wrong."""
     specs, found, offset = frame.header.get("tensors", []), {}, 0
     try:
         for name, code, shape, size in specs:

@@ -28,7 +28,7 @@ from cosyvoice_runtime.metrics.metrics import shared_directory
 logger = logging.getLogger(__name__)
 
 NETWORKS, SPEECH = "networks", "speech"
-"""Names of the sockets: of the process that computes, and of the one that speaks requests."""
+"""Names of the sockets of the engine, and of the process of cosyvoice2."""
 AGAIN_S = 0.05
 """Time between two tries to reach a host that has no room for one more caller."""
 MOST_IDLE = 64
@@ -40,16 +40,16 @@ MOST_UNREAD_FRAMES = 16
 def host_socket(name: str = NETWORKS) -> Path:
     """The socket on which the models of a process answer, in the directory of the server's run.
 
-    Of a server without the supervisor: in a folder of this user that is named after the server's process.
+    Without the supervisor it is in a folder of this user, which is named after the server's process.
     """
     return (shared_directory() or _folder_of(os.getppid())) / name
 
 
 def leave_socket(path: Path) -> None:
-    """Remove what :func:`host_socket` names, and a folder that is there for it alone."""
+    """Remove the socket of :func:`host_socket`, and a folder that exists for it alone."""
     path.unlink(missing_ok=True)
     if shared_directory() is None:
-        with suppress(OSError):  # it is not empty
+        with suppress(OSError):  # The folder may not be empty.
             path.parent.rmdir()
 
 
@@ -70,26 +70,19 @@ def request_frame(
     parameters: str = "",
     tell: bool = False,
 ) -> bytes:
-    """The frame of a request.
+    """The frame of a request, or an InvalidInput where it can't be sent.
 
     Args:
         name: id of the request.
         parameters: its own and the headers that came with it, in JSON as Triton gives them.
-        tell: whether the host is to say when the model has it.
-
-    Raises:
-        InvalidInput: it can't be sent.
+        tell: whether the host says when the model has it.
     """
     header = {"model": model, "id": name, "parameters": parameters, "tell": tell}
     return write_frame(header, tensors)
 
 
 class HostClient:
-    """Makes calls of one host; made and used in one event loop.
-
-    Args:
-        path: of its socket.
-    """
+    """Makes calls of the host of a socket; made and used in one event loop."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -99,22 +92,14 @@ class HostClient:
         return HostCall(self, model)
 
     def require(self) -> None:
-        """Raise an error unless the host is there.
-
-        Raises:
-            OSError: the host is not there.
-        """
+        """Raise an OSError unless the host is there."""
         self._idle = [connection for connection in self._idle if connection.idle]
         if not self._idle:
-            with suppress(BlockingIOError):  # it is there, and many others want it
+            with suppress(BlockingIOError):  # The host is there, and its backlog is full.
                 _connected(self._path).close()
 
     async def connect(self) -> HostConnection:
-        """One that no call uses.
-
-        Raises:
-            OSError: the host is not there.
-        """
+        """A connection that no call uses; an OSError tells that the host is not there."""
         while self._idle:
             if (connection := self._idle.pop()).idle:
                 return connection
@@ -125,7 +110,7 @@ class HostClient:
         return connection
 
     def keep(self, connection: HostConnection) -> None:
-        """For a later call."""
+        """Keep a connection for a later call."""
         if len(self._idle) < MOST_IDLE:
             self._idle.append(connection)
         else:
@@ -139,12 +124,13 @@ class HostClient:
         while True:
             try:
                 return _connected(self._path)
-            except BlockingIOError:  # it is there, and many others want it
+            except BlockingIOError:  # The host is there, and its backlog is full.
                 await asyncio.sleep(AGAIN_S)
 
 
 def _connected(path: Path) -> socket.socket:
-    """A Unix socket is connected at once or not at all: asyncio would wait where too many wait already."""
+    """A Unix socket that is connected at once or not at all: asyncio would wait for a host with a full
+    backlog."""
     connecting = socket.socket(socket.AF_UNIX)
     try:
         connecting.setblocking(False)
@@ -169,10 +155,10 @@ class HostCall:
         self._connection.send(request)
 
     async def next(self) -> dict[str, Array] | None:
-        """The next answer, without tensors if it only tells that the model has a request; None at the end.
+        """The next answer, without tensors if it only tells that the model has the request; None at the end.
 
         Raises:
-            StageError: the model's.
+            StageError: the model's error.
             OSError: the host went away.
         """
         while self._connection is not None:
@@ -227,7 +213,7 @@ class HostConnection(asyncio.Protocol):
 
     @property
     def idle(self) -> bool:
-        """Whether a call may use it."""
+        """Whether a call may use this connection."""
         return not self._lost and not self._frames
 
     def send(self, data: bytes) -> None:
@@ -235,11 +221,7 @@ class HostConnection(asyncio.Protocol):
             self._transport.write(data)
 
     async def next(self) -> Frame:
-        """The next frame of the host.
-
-        Raises:
-            ConnectionResetError: the host hung up.
-        """
+        """The next frame of the host; a ConnectionResetError tells that it hung up."""
         while not self._frames:
             if self._lost:
                 raise ConnectionResetError("the host hung up")

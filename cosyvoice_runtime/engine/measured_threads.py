@@ -1,6 +1,6 @@
-"""The threads of one operation on ONNX Runtime, where they are ``auto``: a short measurement finds them.
+"""The threads of an operation on ONNX Runtime, which a short measurement finds where the setting is ``auto``.
 
-It is made once, when the networks' files are there, and kept with them, together with what it depends on.
+The measurement is made once, when the networks' files are there, and kept with them.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ FILE = "threads.json"
 WORTH = 0.9
 """More threads must take less than this share of the time: they are cores that others lack."""
 ROUNDS, LONGEST_S = 5, 1.0
-"""The seconds of one number of threads after which no further round begins."""
+"""Most rounds of a measurement, and the seconds after which no further round begins."""
 STEP_AT = 200
 """Position of the speech LM's step."""
 
 Work = Callable[[int], Callable[[], object]]
-"""From a number of threads to what is then timed."""
+"""A function from a number of threads to the call that is timed."""
 
 
 class Trial(NamedTuple):
     """A measurement.
 
     Attributes:
-        section: of the settings.
-        directory: of the network's files.
+        section: settings of the network's model.
+        directory: folder of the network's files.
         most: threads to try.
-        at_once: what is done side by side.
+        at_once: operations that run concurrently.
         work: opened for each number of threads.
         require: raises :class:`EngineFileError` if the files are not of the checkpoint.
     """
@@ -62,10 +62,7 @@ class Trial(NamedTuple):
 
 
 def with_measured_threads(given: Settings, machine: Machine) -> Settings:
-    """``given`` without ``auto``, whose choices are logged.
-
-    Threads on ONNX Runtime are measured if its files are there.
-    """
+    """The settings without ``auto``; threads on ONNX Runtime are measured if its files are there."""
     resolved = given.resolved(machine)
     changed: dict[str, str] = {}
     for trial in _trials(resolved, machine):
@@ -80,14 +77,14 @@ def with_measured_threads(given: Settings, machine: Machine) -> Settings:
 
 
 def measured(trial: Trial, machine: Machine) -> int | None:
-    """Threads that were found before on such a machine, or are found now; None if the files are no use."""
+    """Threads found before on such a machine, or now; None if the files can't be used."""
     file, wanted = trial.directory / FILE, _conditions(trial, machine)
     found = _kept(file, wanted, counts(trial.most))
     if found is None:
         try:
             trial.require()
             times = {count: _milliseconds(trial, count) for count in counts(trial.most)}
-        except (CheckpointError, EngineFileError) as error:  # the server will say so, and stop
+        except (CheckpointError, EngineFileError) as error:  # Loading the files fails, too.
             logger.warning("%s.threads: nothing to measure: %s", trial.section.name, error)
             return None
         found = {**wanted, "ms": {str(count): round(ms, 3) for count, ms in times.items()}}
@@ -100,7 +97,7 @@ def measured(trial: Trial, machine: Machine) -> int | None:
 
 
 def counts(most: int) -> list[int]:
-    """1, 2, 4 and so on, and the most."""
+    """The powers of two up to ``most``, and ``most``."""
     powers = [1 << power for power in range(most.bit_length())]
     return sorted({*(count for count in powers if count <= most), most})
 
@@ -115,7 +112,8 @@ def fewest(times: Mapping[int, float]) -> int:
 
 
 def _trials(settings: Settings, machine: Machine) -> Sequence[Trial]:
-    """The speech LM has half the cores at most: token2wav computes at the same time."""
+    """The measurements; the speech LM has half the cores at most, because token2wav computes at the same
+    time."""
     lm, wave, found, cores = settings.tensorrt_llm, settings.token2wav, [], machine.cores
     if lm.engine == "onnx":
         found.append(
@@ -153,12 +151,12 @@ def lm_step(settings: TensorrtLlmSettings, threads: int) -> Callable[[], object]
     cache = OnnxKVCache(config, 1, STEP_AT + 1)
     step = BoundPass(lm, cache, 0, 1, 1)
     embedding, last = np.zeros((1, 1, config.hidden_size), np.float32), np.array([STEP_AT])
-    # The pass knows only where the cache lies: what is returned keeps it.
+    # The pass refers to the memory of the cache, which the returned pair keeps alive.
     return lambda: (step.run(embedding, last), cache)
 
 
 def flow_blocks(settings: Token2WavSettings, threads: int) -> Callable[[], object]:
-    """One evaluation of a block for each scheduler, side by side."""
+    """One evaluation of a block for each scheduler, concurrently."""
     from cosyvoice_runtime.flow.onnx.flow import OnnxFlow, OnnxFlowStream
     from cosyvoice_runtime.flow.voice_flow import FlowPrompt
 
@@ -177,7 +175,7 @@ def flow_blocks(settings: Token2WavSettings, threads: int) -> Callable[[], objec
 
 
 def _milliseconds(trial: Trial, threads: int) -> float:
-    """The least of some rounds after one that is not timed."""
+    """The least time of some rounds, after one that is not timed."""
     work, taken = trial.work(threads), list[float]()
     work()
     while len(taken) < ROUNDS and sum(taken) < 1e3 * LONGEST_S:
@@ -188,7 +186,7 @@ def _milliseconds(trial: Trial, threads: int) -> float:
 
 
 def _conditions(trial: Trial, machine: Machine) -> dict[str, Any]:
-    """The conditions on which the times depend, apart from the files that they lie with."""
+    """The conditions of the times, apart from the files beside which they are kept."""
     return {
         "cpu": cpu_model(CPU_INFO.read_text() if CPU_INFO.exists() else ""),
         "cores": machine.cores,
@@ -204,7 +202,7 @@ def cpu_model(cpu_info: str) -> str:
 
 
 def _kept(file: Path, wanted: Mapping[str, Any], wanted_counts: list[int]) -> dict[str, Any] | None:
-    """The content of the file, if it is of such a machine and of these numbers of threads."""
+    """The content of the file, if its machine and numbers of threads are the wanted ones."""
     try:
         found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         times = {int(count): float(ms) for count, ms in found["ms"].items()}

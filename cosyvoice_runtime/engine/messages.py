@@ -25,7 +25,7 @@ from cosyvoice_runtime.lm.text_segment import SegmentSink
 from cosyvoice_runtime.voice.voice import Voice
 
 ORDER, BEGIN, TEXT, END, DONE, VOICE = "order", "begin", "text", "end_text", "done", "voice"
-"""Keys of a header, by which a message is known."""
+"""Keys of a header; each stands in messages of one kind."""
 SIGN_OF_LIFE_S = 1.0
 """Time between two signs of life of the engine."""
 MOST_MESSAGE = 1 << 16
@@ -33,12 +33,12 @@ MOST_MESSAGE = 1 << 16
 
 @dataclass(frozen=True)
 class Order:
-    """An utterance, and how the engine is to go about it.
+    """An utterance, and how the engine speaks it.
 
     Attributes:
-        sample_rate: of the chunks.
+        sample_rate: samples per second of the chunks.
         head_start: whether the first chunk waits until the second will follow in time.
-        learns: whether the time to the second chunk is the machine's, and not that of a text's sender.
+        learns: whether the time to the second chunk tells of the machine, and not of a text's sender.
         timeout_s: longest silence of a network.
         text_timeout_s: longest silence of the speech LM while more text may come.
     """
@@ -75,7 +75,7 @@ def voice_frame(voice: Voice) -> bytes:
 
 
 def take_text(frame: Frame, segments: SegmentSink) -> None:
-    """Pass on what a message says about the utterance's text, if anything."""
+    """Give the segments the text that a message brings, if any."""
     said = frame.header
     if BEGIN in said:
         segments.begin(Prompt(**said[BEGIN]), bool(said["in_pieces"]))

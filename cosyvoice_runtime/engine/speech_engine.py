@@ -1,8 +1,8 @@
-"""Utterances that callers of this process hear: each is driven in the process of its networks.
+"""Utterances of the callers of this process, each driven beside the networks that compute it.
 
-The first chunk is short, so that it is there soon: a third of a second and less is heard of it. A machine
-that needs longer than that for the next one would be heard to stop right after it began. The first chunk is
-therefore sent a little later, while the next one is being made, and the same audio is heard without a gap.
+The first chunk lasts a third of a second at most. On a machine that needs longer for the second one, speech
+would stop right after it began. The first chunk is therefore sent a little later, while the second is being
+computed, and the same audio is heard without a gap.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from cosyvoice_runtime.settings.token2wav import CPU_HOP_GROWTH
 logger = logging.getLogger(__name__)
 
 LONGEST_S = 2.0
-"""Most seconds for which a first chunk waits for the second: a slower machine can't be made up for."""
+"""Most seconds for which a first chunk waits for the second; a slower machine is heard with a gap."""
 MEAN_SHARE, DEVIATION_SHARE = 1 / 8, 1 / 4
 """The shares of the latest utterance in what is expected, as in TCP's estimate of a round trip (RFC 6298)."""
 DEVIATIONS = 1.0
@@ -46,14 +46,14 @@ a few milliseconds, which some listeners may hear."""
 
 
 class SecondChunk:
-    """The time from an utterance's first chunk to its second, as the latest utterances tell."""
+    """The time from an utterance's first chunk to its second, learned from the latest utterances."""
 
     def __init__(self) -> None:
         self._mean = self._deviation = 0.0
 
     @property
     def expected_s(self) -> float:
-        """Seconds that are seldom exceeded; 0 when nothing is known."""
+        """Seconds that are seldom exceeded; 0 before anything was learned."""
         return self._mean + DEVIATIONS * self._deviation
 
     def took(self, seconds: float) -> None:
@@ -71,14 +71,13 @@ async def with_head_start(
     took: Callable[[float], None] = lambda _: None,
     held: Callable[[float], None] = lambda _: None,
 ) -> AsyncGenerator[AudioChunk, None]:
-    """The chunks, the first of them held back for as long as the next one is expected to take beyond its own
-    audio, or until the next one is there.
+    """The chunks; the first is held back for the time that the second is expected to take beyond the first's
+    audio, or until the second is there.
 
     Args:
-        next_chunk_s: seconds from the first chunk to the second, as the machine is expected to make it; 0
-            when nothing is known.
-        took: told the seconds that it was.
-        held: told the seconds for which the first one was held back.
+        next_chunk_s: expected seconds from the first chunk to the second; 0 when nothing is known.
+        took: called with the seconds that it took.
+        held: called with the seconds for which the first chunk was held back.
     """
     async with aclosing(chunks):
         first = await anext(chunks, None)
@@ -92,7 +91,7 @@ async def with_head_start(
             yield first
             chunk = await second
         finally:
-            second.cancel()  # of a listener who left: the generator can't be closed while it runs
+            second.cancel()  # A generator can't be closed while it runs.
             with suppress(asyncio.CancelledError, Exception):
                 await second
         if chunk is not None:
@@ -110,11 +109,11 @@ async def _timed(chunk: Awaitable[AudioChunk | None], took: Callable[[float], No
 
 
 class SpeechEngine:
-    """Drives utterances. Made in one thread, and used in the event loop that first speaks.
+    """Drives utterances; made in one thread, and used in the event loop that first speaks.
 
     Args:
         lm, waves: the networks.
-        hop_growth: growth of chunks, in place of an order's.
+        hop_growth: growth of chunks on this device, whatever an order says.
     """
 
     def __init__(self, lm: SpokenTokens, waves: Waves, hop_growth: float = CPU_HOP_GROWTH) -> None:
@@ -144,7 +143,7 @@ class SpeechEngine:
     def heard(
         self, chunks: AsyncGenerator[AudioChunk, None], order: Order, held: Callable[[float], None]
     ) -> AsyncGenerator[AudioChunk, None]:
-        """The chunks, as they are sent to a listener: the first one may wait for the second."""
+        """The chunks as a listener gets them: the first one may wait for the second."""
         if not order.head_start:
             return chunks
 
@@ -174,11 +173,7 @@ class SpokenUtterance:
         self._task = asyncio.get_running_loop().create_task(self._speak())
 
     def take(self, frame: Frame) -> None:
-        """Take a further message of the caller.
-
-        Raises:
-            Exception: it makes no sense here.
-        """
+        """Take a further message of the caller; one that makes no sense raises an error."""
         if VOICE not in frame.header:
             take_text(frame, self._segments)
         elif self._voice is not None and not self._voice.done():
@@ -186,7 +181,7 @@ class SpokenUtterance:
             self._voice.set_result(PromptTensors(tensors["tokens"], tensors["mel"], tensors["speaker"]))
 
     def leave(self) -> None:
-        """Speak no further: the caller has gone."""
+        """Stop speaking: the caller has gone."""
         self._task.cancel()
 
     def tell_of_life(self) -> None:

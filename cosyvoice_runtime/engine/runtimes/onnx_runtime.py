@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 def open_runtimes(settings: Token2WavSettings) -> list[WaveRuntime]:
-    """One for each scheduler, ready to be fast; they share the networks and the pages."""
+    """A warm runtime for each scheduler; they share the networks and the pages."""
     flow, vocoder = _networks(settings)
     stream = _stream(settings, flow)
     streams = [stream, *(stream.fork() for _ in settings.devices[1:])]
@@ -44,11 +44,7 @@ def _give_back_memory(*parts: OnnxFlowStream | OnnxVocoder) -> None:
 
 
 def load_token2wav(settings: Token2WavSettings) -> Token2Wav:
-    """The networks on the CPU.
-
-    Raises:
-        EngineFileError: the graphs are missing, or of something else than this checkpoint.
-    """
+    """The networks on the CPU; an EngineFileError if graphs are missing or not of the checkpoint."""
     flow, vocoder = _networks(settings)
     return Token2Wav(_stream(settings, flow), vocoder, settings.lookahead)
 

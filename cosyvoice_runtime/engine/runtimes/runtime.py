@@ -1,4 +1,4 @@
-"""Networks that are ready, whatever they run on, and how many pages of finished chunks they have room for."""
+"""A device's networks, ready to compute, and how many pages of finished chunks fit into its memory."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ logger = logging.getLogger(__name__)
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 MIB = 2**20
 TYPICAL_S = 15.0
-"""A reference of five seconds and ten seconds of speech, to tell what the pages are good for."""
+"""Seconds of a typical reference and utterance, by which the log tells how many utterances the pages hold."""
 
 
 def page_count(config: FlowConfig, page_bytes: int, room: int, most: int) -> int:
-    """Pages that fit into so many bytes, at most ``most``."""
+    """Pages that fit into ``room`` bytes, at most ``most``."""
     count = min(most, room // page_bytes)
     seconds = count * config.encoder.chunk_tokens / config.token_rate
     logger.info(
@@ -66,9 +66,9 @@ class ConcurrentNetworks:
     Attributes:
         token2wav: the same networks and pages, in the partition's stream.
         rows: most utterances in a batch.
-        at_launch: context in which its batches are launched.
-        urgent: they are of chunks whose listeners wait or soon will: first and second ones.
-        of_few: for when few utterances are in progress, or for when many are; None: always.
+        at_launch: context in which batches are launched.
+        urgent: whether they compute first and second chunks, whose listeners wait or soon will.
+        of_few: whether they work while few utterances are in progress, or while many are; None for always.
     """
 
     token2wav: AnyToken2Wav
@@ -83,17 +83,17 @@ class WaveRuntime:
     """Token2wav on a device, and how a scheduler treats it.
 
     Attributes:
-        name: of what runs the networks, as the setting ``backend`` has it.
+        name: the setting ``backend``.
         rows: most utterances in a batch.
-        on_gpu: many short rows cost little more than a few.
-        at_work: context that the thread which launches batches works in.
-        batches_at_once: batches that may be under way: the device computes them by itself, in their order.
-        batches_overlap: one begins while the one before ends.
-        of_few: as of :class:`ConcurrentNetworks`.
-        concurrent: for batches at the same time.
+        on_gpu: whether many short rows cost little more than a few.
+        at_work: context of the thread that launches batches.
+        batches_at_once: most batches under way; the device computes them in their order.
+        batches_overlap: whether a batch begins while the one before ends.
+        of_few: when the device's own batches are computed, as of :class:`ConcurrentNetworks`.
+        concurrent: networks for batches at the same time.
         trim: gives back memory that many utterances took, whatever is under way; None where none is.
-        shares_memory: with the other schedulers of this process: pages, and what trim gives back.
-        later: prepares what computes batches while few utterances are in progress; until then many are.
+        shares_memory: whether pages and what ``trim`` gives back are those of other schedulers as well.
+        later: prepares networks for few utterances; until then those for many compute.
     """
 
     name: str
@@ -111,7 +111,7 @@ class WaveRuntime:
 
 
 def warm_up(token2wav: AnyToken2Wav, rows: int) -> None:
-    """Speak ``rows`` short utterances, prompt and both kinds of chunk included; nothing stays."""
+    """Speak ``rows`` short utterances, with a prompt and both kinds of chunk, and free them."""
     started = time.monotonic()
     flow, config = token2wav.flow, token2wav.flow.flow.config
     length = config.encoder.chunk_tokens + config.lookahead_tokens

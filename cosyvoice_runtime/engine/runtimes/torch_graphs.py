@@ -1,4 +1,4 @@
-"""token2wav on torch, and its calls that a GPU replays, captured once: fused kernels if those run."""
+"""Token2wav on torch, and its calls that a GPU replays: captured once, with fused kernels where they run."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ logger = logging.getLogger(__name__)
 
 
 def as_current(device: torch.device) -> AbstractContextManager[object]:
-    """A context in which a GPU is the calling thread's own.
+    """A context in which a GPU is the calling thread's current one.
 
-    Tensors say where they are; streams, graphs and TensorRT work on the thread's GPU, which is the first one
-    unless told otherwise.
+    Streams, graphs and TensorRT work on the thread's current GPU, which is the first one unless it is set.
     """
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
@@ -42,12 +41,10 @@ def as_current(device: torch.device) -> AbstractContextManager[object]:
 def on_own_stream(
     device: torch.device, stream: torch.cuda.Stream | None = None
 ) -> AbstractContextManager[object]:
-    """A context in which a GPU is the calling thread's own, and its work goes into a stream of its own.
+    """A context in which a GPU's work goes into a stream of the calling thread, new or given.
 
-    Threads that share a stream wait for each other. What other threads gave to the GPU before has to be done.
-
-    Args:
-        stream: the stream of a partition of the GPU.
+    Threads that share a stream wait for each other. Work that other threads launched before must have
+    ended.
     """
     if device.type != "cuda":
         return nullcontext()
@@ -55,17 +52,17 @@ def on_own_stream(
 
 
 class TorchToken2Wav(Token2Wav):
-    """Both parts on torch; names them as such."""
+    """Flow and vocoder on torch."""
 
     def __init__(self, flow: FlowStream, vocoder: HiFTStream, lookahead_frames: int | None = None) -> None:
         super().__init__(flow, vocoder, lookahead_frames)
         self.torch_flow, self.torch_vocoder = flow, vocoder
 
     def beside(self, second: torch.cuda.Stream | None = None) -> TorchToken2Wav:
-        """The same networks and pages for utterances in another stream, to be captured by themselves.
+        """The same networks and pages in another stream, with captured calls of their own.
 
         Args:
-            second: for the vocoder, beside what the flow does next.
+            second: stream of the vocoder, which then runs at the same time as the flow.
         """
         vocoder = HiFTStream(self.torch_vocoder.hift, own_stream=second)
         return TorchToken2Wav(self.torch_flow.fork(), vocoder, self.lookahead_frames)
@@ -77,14 +74,11 @@ class TorchToken2Wav(Token2Wav):
         fused: PagedSolver | None = None,
         of_vocoder: GraphCapture | None = None,
     ) -> int:
-        """Replay chunks of these sizes from now on; to be called before anything is opened.
+        """Capture chunks of these sizes, before anything is opened; returns the number of captured calls.
 
         Args:
             fused: takes the place of the flow's steps.
             of_vocoder: where the vocoder runs on another device than the flow, or in a stream of its own.
-
-        Returns:
-            the number of captured calls.
         """
         config, around = self.torch_flow.flow.config, context(self.vocoder.config)
         block = config.frames_per_token * config.encoder.chunk_tokens
@@ -96,10 +90,10 @@ class TorchToken2Wav(Token2Wav):
 def capture_graphs(
     token2wav: TorchToken2Wav, settings: Token2WavSettings, rows: int, part: GpuPart | None = None
 ) -> PagedSolver | None:
-    """Capture what a GPU repeats, if the settings say so; on a part of the GPU, if one is given.
+    """Capture what a GPU repeats, if the settings say so; on a partition of the GPU, if one is given.
 
     Returns:
-        what takes the captured steps; None where the plain modules do.
+        the fused solver of the captured steps; None where the plain modules take them.
     """
     if not settings.cuda_graphs:
         logger.info("backend torch: every kernel is launched")
@@ -122,12 +116,12 @@ def capture_graphs(
 
 
 def _buckets(flow: Flow, rows: int, solver: PagedSolver | None) -> CallBuckets:
-    """Sizes of calls for any batch; few are wanted where padding costs nothing."""
+    """Sizes of calls for any batch; few are captured where padding costs nothing."""
     return CallBuckets.up_to(rows, any_past=solver is not None, starts_too=flow.encodes_any_past)
 
 
 URGENT_ROWS = 4
-"""Urgent chunks in a batch of their own; more of them wait for each other no longer than for a batch."""
+"""Most urgent chunks in a batch of their own; further ones wait no longer than for a batch."""
 
 
 class PartitionNetworks(NamedTuple):
@@ -154,7 +148,7 @@ class PartitionNetworks(NamedTuple):
 
 
 def _no_rest() -> None:
-    """Nothing else computes meanwhile."""
+    """Do nothing: no other thread computes meanwhile."""
 
 
 def concurrent_networks(
@@ -208,7 +202,7 @@ def concurrent_networks(
 def _capture_later(
     unused: Sequence[PartitionNetworks], solver: PagedSolver | None, rest: Callable[[], None]
 ) -> None:
-    """Capture calls of networks that are not used yet, in a thread of its own while others compute."""
+    """Capture networks that are not used yet, in a thread of its own while other threads compute."""
     started = time.monotonic()
     device = unused[0].token2wav.torch_flow.flow.device
     with as_current(device), on_own_stream(device):
@@ -219,36 +213,36 @@ def _capture_later(
 
 
 def _fused_solver(flow: Flow, settings: Token2WavSettings) -> PagedSolver | None:
-    """None where the plain modules take the steps."""
+    """The fused solver; None where the plain modules take the steps."""
     obstacle = solver_obstacle(flow.device, flow.dtype, flow.config.blockwise, flow.solver.name)
     if not fused_chosen(settings.kernels, "the flow's steps", flow.device, obstacle):
         return None
-    # defines Triton kernels, which only the CUDA build of torch brings
+    # The module defines Triton kernels, which need the CUDA build of torch.
     from cosyvoice_runtime.flow.kernels.choice import fused_solver
 
     return fused_solver(flow)
 
 
 def _fuse_encoder(flow: Flow, settings: Token2WavSettings) -> None:
-    """Let a fused kernel attend in the encoder where it can and the settings say so."""
+    """Let a fused kernel attend in the encoder, where it can and the settings say so."""
     if flow.encodes_any_past:
-        return  # nothing in it attends
+        return  # Such an encoder has no attention.
     config = flow.config.conformer
     obstacle = encoder_obstacle(flow.device, flow.dtype, config)
     if not fused_chosen(settings.kernels, "attention of the flow's encoder", flow.device, obstacle):
         return
-    # defines Triton kernels, which only the CUDA build of torch brings
+    # The module defines Triton kernels, which need the CUDA build of torch.
     from cosyvoice_runtime.flow.kernels.fused_encoder import fused_encoder
 
     flow.paged_encoder = fused_encoder(flow)
 
 
 def _fuse_decoder(vocoder: HiFT, settings: Token2WavSettings) -> None:
-    """Let fused kernels take the decoder where they can and the settings say so."""
+    """Let fused kernels compute the decoder, where they can and the settings say so."""
     obstacle = machine_obstacle(vocoder.device, getattr(torch, settings.dtype), torch.float16)
     if not fused_chosen(settings.kernels, "the vocoder's decoder", vocoder.device, obstacle):
         return
-    # defines Triton kernels, which only the CUDA build of torch brings
+    # The module defines Triton kernels, which need the CUDA build of torch.
     from cosyvoice_runtime.vocoder.kernels.fused_decoder import FusedDecoder
 
     vocoder.fuse(FusedDecoder.of(vocoder.decoder))

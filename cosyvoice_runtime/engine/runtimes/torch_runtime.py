@@ -61,7 +61,7 @@ logger = logging.getLogger(__name__)
 
 
 def batch_rows(flow: Flow, settings: Token2WavSettings) -> int:
-    """Most utterances in a turn: fewer than ``max_batch`` where the memory is better spent on pages.
+    """Most utterances in a batch: fewer than ``max_batch`` where the memory is better spent on pages.
 
     Plain modules gain little from more than 16, and take more memory for them.
     """
@@ -79,12 +79,12 @@ def _plain_alone(flow: Flow) -> bool:
 
 
 def room(device: torch.device, share: float, reserve_gib: float = 0.0, work_bytes: int = WORK_BYTES) -> int:
-    """Bytes for pages: a share of the device's memory, and on a GPU no more than is left beside the work.
+    """Bytes for pages: a share of the device's memory, and on a GPU no more than its work leaves.
 
     Args:
-        reserve_gib: of a GPU, what other processes take before or after; so the number doesn't depend on who
-            loads first.
-        work_bytes: of a GPU, what this process still needs beside the pages.
+        reserve_gib: what other processes take of a GPU, before or after; it is counted even if they have not
+            loaded yet, so that the order of loading does not matter.
+        work_bytes: what this process still needs of a GPU beside the pages.
     """
     if device.type != "cuda":
         return host_room(share)
@@ -106,9 +106,9 @@ class Opened(NamedTuple):
 
     Attributes:
         rows: most utterances in a batch.
-        batches_at_once: batches that may be under way.
-        concurrent: for batches at the same time, or instead while few utterances are in progress.
-        later: prepares the latter.
+        batches_at_once: most batches under way.
+        concurrent: networks for batches at the same time, or for few utterances.
+        later: prepares those for few utterances.
     """
 
     token2wav: AnyToken2Wav
@@ -120,11 +120,7 @@ class Opened(NamedTuple):
 
 
 def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> WaveRuntime:
-    """The networks on the one device of the settings, ready to be fast.
-
-    Args:
-        parts: of the device, which is a GPU, if batches have only theirs.
-    """
+    """The warm networks on the one device of the settings; ``parts`` are partitions of a GPU for batches."""
     stream = None if parts is None else parts.turns.stream
     with as_current(torch.device(settings.device)):
         # Otherwise transposed convolutions may add in any order, and the same speech differ in its last bits.
@@ -135,16 +131,16 @@ def open_runtime(settings: Token2WavSettings, parts: GpuParts | None = None) -> 
         token2wav, rows, device, batches_at_once, concurrent, later = opened
         on_gpu = device.type == "cuda"
         if on_gpu:
-            give_back(device)  # what captures warmed up in
+            give_back(device)  # Captures leave the memory of their warm-up.
         of_few = None if all(each.of_few is None for each in concurrent) else False
-        # Elsewhere the first batch costs little more than later ones, and a large one takes long.
+        # On a CPU the first batch costs little more than later ones, and a large one takes long.
         warm_up(token2wav, rows if on_gpu else 1)
         for each in concurrent:
             if later is None or not each.of_few:
                 with each.at_launch():
                     warm_up(each.token2wav, each.rows)
         if on_gpu:
-            torch.cuda.synchronize(device)  # before other threads launch in streams of their own
+            torch.cuda.synchronize(device)  # Other threads launch in streams of their own.
     at_work = partial(on_own_stream, device, stream)
     return WaveRuntime(
         name=settings.backend,
@@ -177,7 +173,8 @@ def open_paged(settings: Token2WavSettings, config: ModelConfig, parts: GpuParts
 
 
 def open_chunked(settings: Token2WavSettings, config: ModelConfig, parts: GpuParts | None) -> Opened:  # noqa: ARG001
-    """Chunks are computed one after another: rows of a batch would be heard in each other's norms."""
+    """Open networks that compute chunks one after another: rows of a batch would be heard in each other's
+    norms."""
     require_own_schedule("lookahead_frames", settings.lookahead)
     if settings.page_format == EIGHT_BIT_PAGES:
         raise InvalidInput(
@@ -199,7 +196,7 @@ def open_chunked(settings: Token2WavSettings, config: ModelConfig, parts: GpuPar
 
 
 def _batches_at_once(settings: Token2WavSettings, on_gpu: bool) -> int:
-    """The next one is on the GPU before the last has ended; memory of engines is that of one call."""
+    """Two batches where the next one is launched before the last ends; engines have memory for one call."""
     return 2 if on_gpu and settings.backend == "torch" else 1
 
 
@@ -210,7 +207,7 @@ def load_token2wav(settings: Token2WavSettings) -> TorchToken2Wav:
 
 
 def _load(settings: Token2WavSettings, parts: GpuParts | None) -> tuple[TorchToken2Wav, GpuParts | None]:
-    """The same with the parts of the GPU that there is memory for."""
+    """The networks with pages, and the partitions of the GPU that there is memory for."""
     layout, config = Layout(settings.checkpoint_dir), load_config(settings.checkpoint_dir)
     device, dtype = settings.device, getattr(torch, settings.dtype)
     eager = EagerCalls()
@@ -232,11 +229,11 @@ def _load(settings: Token2WavSettings, parts: GpuParts | None) -> tuple[TorchTok
 
 
 PAGES_OF_TWO = 256
-"""That calls captured for two divisions of the GPU must leave, or there is one."""
+"""Fewest pages that calls captured for two divisions of the GPU may leave; else there is one division."""
 
 
 def _planned(flow: Flow, settings: Token2WavSettings, parts: GpuParts | None) -> tuple[int, GpuParts | None]:
-    """Pages that the settings allow and the device has room for, beside calls captured for the parts."""
+    """Pages that the settings allow and the device has room for, and the partitions that are captured."""
     pages = _pages(flow, settings)
     if parts is None or parts.of_few is None:
         return pages, parts
@@ -256,10 +253,10 @@ def _pages(flow: Flow, settings: Token2WavSettings, divisions: int = 1) -> int:
 def _open_engines(
     settings: Token2WavSettings, config: ModelConfig, eager: EagerCalls
 ) -> Token2WavEngines | None:
-    """None for the torch modules, which need none."""
+    """TensorRT engines; None for the torch modules, which need none."""
     if settings.backend == "torch":
         return None
-    # brings onnx, which nothing else here needs
+    # The import needs onnx, which backend torch does without.
     from cosyvoice_runtime.tensorrt.token2wav_engines import open_engines
 
     return open_engines(settings, config, eager)

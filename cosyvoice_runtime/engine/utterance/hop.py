@@ -14,10 +14,10 @@ from cosyvoice_runtime.token2wav.token2wav import MORE_THAN_ANY, cut_prompt
 from cosyvoice_runtime.voice.voice import Voice
 
 CUT_FROM_S = 5.0
-"""The length from which a reference is cut, by a fifth at most. A third of two to three seconds costs
-1.1 +- 1.0 points of word errors, and of likeness nothing that shows."""
+"""The length from which a reference is cut, by a fifth at most. Cutting a third of two to three seconds costs
+1.1 +- 1.0 points of word errors, and nothing measurable of likeness."""
 LEAST_WAIT_S = 0.001
-"""By which a cushion is below a limit and not at it."""
+"""Time added to a wait, so that the cushion is below a limit after it and not at it."""
 
 
 @dataclass(frozen=True)
@@ -79,16 +79,17 @@ class HopPolicy:
         )
 
     def of_utterance(self, utterance: Utterance) -> HopPolicy:
-        """The policy of an utterance. One that is answered as a whole is one chunk where chunks are audible.
+        """The policy of an utterance.
 
-        So is one at another speed: chunks that are stretched don't overlap by what they are faded over.
+        Where chunks are audible, an utterance is one chunk if it is answered as a whole or at another speed:
+        stretched chunks don't overlap by what they are faded over.
         """
         if self.fixed_chunks and (utterance.speed != 1.0 or not utterance.streaming):
             return dataclasses.replace(self, min_first_tokens=MORE_THAN_ANY)
         return dataclasses.replace(self, is_heard=utterance.streaming)
 
     def chunk_end(self, prompt_tokens: int, previous_end: int, received: int, cushion_s: float) -> int | None:
-        """New tokens up to the end of the chunk that can and should go out now; None is not yet.
+        """New tokens up to the end of the chunk that can and should go out now; None if no chunk should.
 
         Args:
             prompt_tokens: speech tokens of the flow's prompt.
@@ -100,13 +101,10 @@ class HopPolicy:
         return end if end + self.lookahead_tokens <= received else None
 
     def wait_s(self, prompt_tokens: int, previous_end: int, received: int, cushion_s: float) -> float | None:
-        """Seconds until a chunk of what is here should go out though no more tokens come.
+        """Seconds until the received tokens should go out though no more come.
 
-        Args:
-            prompt_tokens, previous_end, received, cushion_s: as of :meth:`chunk_end`, which has none yet.
-
-        Returns:
-            None where that takes more tokens, or no client listens.
+        Called where :meth:`chunk_end` is None. None stands for no such time: more tokens are needed, or no
+        client listens.
         """
         if not (previous_end and self.is_heard):
             return None
@@ -116,7 +114,7 @@ class HopPolicy:
         return max(cushion_s - (blocks + 1) * self._block_cushion_s, 0.0) + LEAST_WAIT_S
 
     def flow_voice(self, voice: Voice) -> Voice:
-        """A voice as the flow gets it, with its prompt cut if that is wanted."""
+        """The voice in the form that the flow takes, with its prompt cut if it is long."""
         if self.cut_from_tokens is None or len(voice.speech_tokens) < self.cut_from_tokens:
             return voice
         return cut_prompt(voice, self.block_tokens, self.min_first_tokens)

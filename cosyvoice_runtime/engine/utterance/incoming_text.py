@@ -34,43 +34,25 @@ class TextSource(Protocol):
     """The source of an utterance's text."""
 
     async def next(self) -> str | TextMark:
-        """The next piece or mark; nothing follows an end.
-
-        Raises:
-            Exception: the utterance ends with it at once.
-        """
+        """The next piece or mark; nothing follows an end. An error ends the utterance."""
 
     async def until_cancelled(self) -> None:
-        """Wait, once it has been read to its end, until the utterance is cancelled; may end at once.
-
-        Raises:
-            ClientGoneError: it is cancelled.
-        """
+        """Wait after the text's end until the utterance is cancelled, and raise a ClientGoneError; may return
+        at once."""
 
     def spoke(self) -> None:
-        """Note that some of it has just been spoken."""
+        """Note that a part of the text has just been spoken."""
 
 
 class GivenText:
-    """Text from an iterable, which may take its time over each piece, or never give it.
-
-    Args:
-        pieces: an end follows the last of them.
-
-    Attributes:
-        text: of the pieces so far.
-    """
+    """Text from an iterable, which may block for any time; ``text`` is all pieces so far."""
 
     def __init__(self, pieces: Iterable[str | TextMark]) -> None:
         self._pieces = iter(pieces)
         self.text = ""
 
     async def next(self) -> str | TextMark:
-        """The next piece or mark.
-
-        Raises:
-            InvalidInput: a piece is malformed, or the text is too long by now.
-        """
+        """The next piece or mark; an InvalidInput tells of a malformed piece, or of too long a text."""
         item = await in_daemon_thread(partial(next, self._pieces, TextMark.END))
         if isinstance(item, str):
             require_characters(FIELD, item, MAX_TARGET_CHARACTERS, before=len(self.text))
@@ -88,9 +70,9 @@ class IncomingText:
     """Pieces and marks in the order they came. Used in one event loop.
 
     Args:
-        max_characters: most of all pieces together.
-        idle_s: longest time in which neither anything comes nor anything is spoken.
-        now: seconds.
+        max_characters: most characters of all pieces together.
+        idle_s: longest time in which no text comes and nothing is spoken.
+        now: clock in seconds.
     """
 
     def __init__(
@@ -114,7 +96,7 @@ class IncomingText:
         """Add the next piece.
 
         Raises:
-            InvalidInput: it is malformed, too much by now, or the text is complete.
+            InvalidInput: it is malformed or too long, or the text is complete.
         """
         self._require_open(text)
         require_characters(FIELD, text, self._max_characters, before=self._characters)
@@ -127,11 +109,7 @@ class IncomingText:
         self._put(text)
 
     def mark(self, mark: TextMark) -> None:
-        """Say that all text so far is to be spoken to its end.
-
-        Raises:
-            InvalidInput: the text is complete.
-        """
+        """Say that all text so far is to be spoken to its end; an InvalidInput if it is complete already."""
         self._require_open(mark.value)
         self._complete = mark is TextMark.END
         self._put(mark)
@@ -142,7 +120,7 @@ class IncomingText:
         self._news.set()
 
     def spoke(self) -> None:
-        """Note that some of it has just been spoken."""
+        """Note that a part of the text has just been spoken."""
         self._alive_s = self._now()
 
     async def next(self) -> str | TextMark:
@@ -172,7 +150,7 @@ class IncomingText:
         if left_s <= 0:
             raise WithdrawnError(f"no text came for {self._idle_s:g} s, and no end of it")
         self._news.clear()
-        with suppress(TimeoutError):  # something may have been spoken meanwhile
+        with suppress(TimeoutError):  # Speech may have moved the limit meanwhile.
             # Not wait_for: in Python 3.11 it forgets that it was cancelled when text comes just then.
             async with asyncio.timeout(None if left_s == math.inf else left_s):
                 await self._news.wait()

@@ -43,16 +43,17 @@ def derived_seed(seed: int, purpose: str, segment: int) -> int:
 class SpeechRequest:
     """Text to speak, in a voice.
 
-    A voice with a transcript is continued (zero-shot). ``cross_lingual`` uses only how it sounds, which a
-    voice without a transcript always does; ``instruct_text`` says how to speak instead.
+    A voice with a transcript is continued (zero-shot). ``cross_lingual`` uses its sound alone, as does any
+    voice without a transcript; ``instruct_text`` says how to speak instead.
 
     Attributes:
-        text: what to speak; split into segments when long.
+        text: the text to speak; split into segments when long.
         language: ``auto`` or a tag such as ``zh`` or ``en``.
         speed: 0.5 to 2; 1 is the voice's own.
         seed: the same request with the same seed gives the same audio; None draws one.
         sampling: how speech tokens are drawn; its own ``seed`` is not used.
-        streaming: chunks as soon as they exist; otherwise one chunk per segment of text. Same audio.
+        streaming: whether chunks come as soon as they exist; otherwise one chunk per segment, with the same
+            audio.
 
     Raises:
         InvalidInput: an option is out of range or contradicts another.
@@ -78,12 +79,12 @@ class SpeechRequest:
 
 @dataclass(frozen=True)
 class Utterance:
-    """The way in which a text is spoken: all that its driver has to know besides the text.
+    """The way in which a text is spoken: all that its driver needs besides the text.
 
     Attributes:
-        voice_key: of the voice's tensors, as the flow gets them.
+        voice_key: key of the voice's tensors, in the form that the flow takes.
         prompt_tokens: speech tokens of the flow's prompt.
-        seed: from which the seeds of all segments are derived.
+        seed: the seeds of all segments are derived from it.
         speed: 0.5 to 2; 1 is the voice's own.
         sampling: how speech tokens are drawn; its own ``seed`` is not used.
         streaming: whether a client listens meanwhile.
@@ -98,11 +99,7 @@ class Utterance:
 
     @classmethod
     def of(cls, request: SpeechRequest, voice: Voice) -> Utterance:
-        """The utterance of a request.
-
-        Args:
-            voice: the request's voice, as the flow gets it.
-        """
+        """The utterance of a request, whose voice has the form that the flow takes."""
         seed = fresh_seed() if request.seed is None else int(request.seed)
         count = len(voice.speech_tokens)
         return cls(voice.prompt_key, count, seed, request.speed, request.sampling, request.streaming)
@@ -136,11 +133,8 @@ class AudioChunk:
 async def with_characters(
     chunks: AsyncGenerator[AudioChunk, None], text: str, segments: int
 ) -> AsyncGenerator[AudioChunk, None]:
-    """The chunks of a text that was there as a whole; the last one says how long that is.
-
-    Args:
-        segments: of the text.
-    """
+    """The chunks of a text that was there as a whole, in so many segments; the last one says how long it
+    is."""
     async with aclosing(chunks):
         async for chunk in chunks:
             if chunk.finish_reason is not None and chunk.segment == segments - 1:
@@ -149,11 +143,7 @@ async def with_characters(
 
 
 def lm_prompts(request: SpeechRequest, front_end: TextFrontEnd, tokenizer: TextTokenizer) -> list[Prompt]:
-    """The prompt of the speech LM for each segment of the request's text.
-
-    Raises:
-        InvalidInput: naming the field of the request that can't be served.
-    """
+    """The speech LM's prompt for each segment of the request's text; an InvalidInput names a field."""
     segments = front_end.segments(request.text, request.language)
     return list(map(prompt_layout(request, front_end, tokenizer), segments))
 
@@ -161,10 +151,10 @@ def lm_prompts(request: SpeechRequest, front_end: TextFrontEnd, tokenizer: TextT
 def prompt_layout(
     request: SpeechRequest, front_end: TextFrontEnd, tokenizer: TextTokenizer
 ) -> Callable[[str], Prompt]:
-    """From a segment of normalised text to what to feed the speech LM for it.
+    """The function that makes the speech LM's prompt of a segment of normalised text.
 
     Raises:
-        InvalidInput: the function, or this one: naming the field of the request that can't be served.
+        InvalidInput: the text names the field of the request; the function may raise it, too.
     """
     marker = tokenizer.id_of(END_OF_PROMPT) if front_end.family.needs_end_of_prompt else None
     if request.instruct_text is not None:

@@ -23,21 +23,22 @@ from cosyvoice_runtime.text import Clause, ClauseStream, SplitLimits, TextFrontE
 
 ANY_TOKEN = 0
 LONGEST_SEGMENT = SplitLimits().maximum
-"""Text ids from which on the next clause begins a segment of its own, as where a long text is split."""
+"""Text ids after which the next clause begins a segment of its own, as where a long text is split."""
 
 
 class TextFeeder:
-    """Passes arriving text on to a sink as segments.
+    """Gives arriving text to a sink as segments.
 
     Args:
-        layout: what the speech LM reads for a clause that stands alone.
-        blocks: of a speech LM that takes text between its speech; None to make each clause a segment.
+        layout: makes the prompt of a clause that stands alone.
+        blocks: the speech LM's configuration if it takes text between its speech; None to make each clause a
+            segment.
         first_tokens: speech tokens that the first chunk of a segment needs.
         on_segment: called when a segment begins.
 
     Attributes:
         sink: takes the segments.
-        characters: of the text up to the end of each segment; those of the last segment grow until it ends.
+        characters: characters up to the end of each segment; the last number grows until its segment ends.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class TextFeeder:
         self._blocks = blocks
         self._first_tokens = first_tokens
         self._on_segment = on_segment
-        self._length: int | None = None  # text ids of the segment that takes more
+        self._length: int | None = None  # Text ids of the segment in progress.
 
     @classmethod
     def of(
@@ -72,23 +73,15 @@ class TextFeeder:
         blocks: SpeechLMConfig | None,
         on_segment: Callable[[], None] = lambda: None,
     ) -> TextFeeder:
-        """For a request, whose own text is not read.
-
-        Raises:
-            InvalidInput: naming the field of the request that can't be served.
-        """
+        """The feeder of a request, whose own text is not read; an InvalidInput names a field of the
+        request."""
         layout = prompt_layout(request, front_end, tokenizer)
         first_tokens = hop.first_tokens(len(hop.flow_voice(request.voice).speech_tokens))
         clauses = front_end.clauses(request.language)
         return cls(source, clauses, layout, sink, blocks, first_tokens, on_segment)
 
     async def run(self) -> None:
-        """Pass on text until its end.
-
-        Raises:
-            InvalidInput: a clause can't be spoken.
-            Exception: what the source raised.
-        """
+        """Give the sink all text until its end; an error of a clause or of the source is raised."""
         mark: TextMark | str = ""
         while mark is not TextMark.END:
             mark = await self.source.next()
@@ -129,7 +122,7 @@ class TextFeeder:
         self.characters[-1] = characters
 
     def _is_enough(self, prompt: Prompt, blocks: SpeechLMConfig) -> bool:
-        """Whether this text alone brings the first chunk; after a prompt of speech that needs more of it."""
+        """Whether this text alone brings the first chunk, which takes more text after a prompt of speech."""
         stream = TextStream(blocks, prompt.prompt_text, prompt.prompt_speech, lead_text=prompt.lead_text)
         stream.push(prompt.text)
         spoken = 0
@@ -149,13 +142,9 @@ class TextFeeder:
 async def speak_arriving(
     feeder: TextFeeder, chunks: AsyncGenerator[AudioChunk, None]
 ) -> AsyncGenerator[AudioChunk, None]:
-    """The chunks of what a feeder passes on, each as soon as it is there, from the first clause on.
+    """The chunks that the driver makes of a feeder's segments, each as soon as it is there.
 
-    Args:
-        feeder: its sink is what the chunks are spoken from.
-
-    Raises:
-        Exception: what the feeder or the driver raised.
+    An error of the feeder or of the driver ends them.
     """
     async with aclosing(alongside(_read(feeder), chunks)) as spoken:
         async for chunk in spoken:
@@ -173,7 +162,7 @@ async def _read(feeder: TextFeeder) -> None:
 async def alongside(
     work: Coroutine[Any, Any, None], chunks: AsyncGenerator[AudioChunk, None]
 ) -> AsyncGenerator[AudioChunk, None]:
-    """The chunks, while something else goes on whose failure ends them at once."""
+    """The chunks, while other work goes on whose failure ends them at once."""
     task = asyncio.create_task(work)
     try:
         while (chunk := await _next(task, chunks)) is not None:
@@ -199,11 +188,8 @@ async def _next(task: asyncio.Task[None], chunks: AsyncGenerator[AudioChunk, Non
 
 
 async def _end(work: asyncio.Future[Any]) -> None:
-    """Cancel it and wait for its end, also where that is cancelled: what is freed then must not be in use.
-
-    Raises:
-        CancelledError: the waiting task was cancelled meanwhile.
-    """
+    """Cancel work and wait for its end, even if the waiting task is cancelled: what is freed next must not be
+    in use."""
     work.cancel()
     cancelled = None
     while not work.done():
@@ -212,12 +198,13 @@ async def _end(work: asyncio.Future[Any]) -> None:
         except asyncio.CancelledError as error:
             cancelled = error
     if not work.cancelled():
-        work.exception()  # which marks it as seen, so that it is not logged
+        work.exception()  # An exception that was read is not logged.
     if cancelled is not None:
         raise cancelled
 
 
 def within_ceiling(sampling: SamplingOptions) -> SamplingOptions:
-    """A limit that was asked for holds for every segment, in addition to that of its length."""
+    """The options with ``max_tokens`` as a ceiling of each segment, in addition to the limit by its
+    length."""
     limits = [limit for limit in (sampling.max_tokens, sampling.ceiling) if limit is not None]
     return dataclasses.replace(sampling, max_tokens=None, ceiling=min(limits, default=None))

@@ -32,12 +32,7 @@ class TokenGroup:
 
 @dataclass(frozen=True)
 class WaveSettings:
-    """The sound of a segment, the same in every call for it.
-
-    Attributes:
-        voice_key: of the utterance's voice, as the flow gets it.
-        continues: whether it is a later segment of an utterance.
-    """
+    """The sound of a segment, the same in every call for it; later segments ``continue`` an utterance."""
 
     voice_key: str
     noise_seed: int
@@ -89,11 +84,7 @@ UNHEARD_S = 0.05
 
 
 class Playback:
-    """A listener's playback, which starts with the first chunk and pauses when chunks come late.
-
-    Args:
-        now: seconds, from any start.
-    """
+    """A listener's playback, which starts with the first chunk and pauses when chunks come late."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -102,8 +93,8 @@ class Playback:
         self.seconds = 0.0
         """Seconds of audio sent."""
         self.underruns = 0
-        """Times that the pauses since the last one, of chunks that came after the audio before them had been
-        played, added up to more than ``UNHEARD_S``."""
+        """Number of underruns: each time, pauses before late chunks had added up to more than
+        ``UNHEARD_S``."""
 
     @property
     def cushion_s(self) -> float:
@@ -139,15 +130,8 @@ class TokenFeed:
         self._error: Exception | None = None
 
     async def more(self, longest_s: float | None = None) -> None:
-        """Wait for further tokens or for their end.
-
-        Args:
-            longest_s: not longer than this; None: as long as it takes.
-
-        Raises:
-            CosyVoiceError: the speech LM ended without a reason, or was told to stop.
-            Exception: what the speech LM raised.
-        """
+        """Wait for further tokens or for their end, at most ``longest_s``; the speech LM's error is
+        raised."""
         with suppress(TimeoutError):
             async with asyncio.timeout(longest_s):
                 await self._news.wait()
@@ -184,7 +168,7 @@ class TokenFeed:
             self._news.set()
 
     def _finish(self, reason: FinishReason) -> None:
-        if reason is FinishReason.CANCELLED:  # a client that leaves cancels the task instead
+        if reason is FinishReason.CANCELLED:  # A client that leaves cancels the task instead.
             raise CosyVoiceError("the speech LM was told to stop before the end of the utterance")
         if reason is FinishReason.ERROR:
             raise CosyVoiceError("the speech LM failed without a reason")
@@ -192,7 +176,7 @@ class TokenFeed:
 
 
 OFFLINE_CUSHION_S = 8.0
-"""Cushion assumed for requests answered as a whole: their chunks may be long and may wait."""
+"""Cushion assumed for requests answered as a whole, whose chunks may be long and may wait."""
 
 
 async def speak(
@@ -231,7 +215,7 @@ async def speak(
 
 
 class SegmentSpeech:
-    """One segment of text on its way from speech tokens to waveform."""
+    """One segment of text while it becomes speech tokens and waveform."""
 
     def __init__(
         self,
@@ -286,15 +270,15 @@ class SegmentSpeech:
         return end is not None
 
     async def _wave(self, tokens: Sequence[int], end: int, last: bool = False) -> Floats:
-        """Make the tokens before ``end`` audible."""
+        """Samples of the tokens before ``end`` that have not been sent."""
         new, position = tokens[self._passed_on : end], self._passed_on
-        self._open = True  # from the moment of asking: it is open before the answer comes
+        self._open = True  # The utterance is open before the answer comes.
         try:
             samples = await self._stages.wave(
                 self._id, new, position, last, self._settings, self._cushion_s()
             )
         except StageError:
-            self._open = position > 0  # a refused opening leaves nothing behind
+            self._open = position > 0  # A refused opening leaves nothing behind.
             raise
         trace.note("the driver has audio")
         self._open = not last
