@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -215,3 +216,27 @@ def test_clients_of_every_kind_lose_and_leave_nothing(server, capsys, monkeypatc
     printed = capsys.readouterr()
     assert (status, printed.err) == (0, "")
     assert all(re.search(rf"\d x {fate},", printed.out) for fate in soak.SHARES)
+
+
+def test_stopping_under_load_loses_no_started_utterance(server):
+    """It is the last one of this server."""
+    request = SpeechRequest("A sentence that takes a moment to say. " * 3, seed=3)
+    started = threading.Barrier(5, timeout=TIMEOUT_S)
+    complete: list[bool] = []
+
+    def listen() -> None:
+        chunks = client(server).speak(request)
+        reasons = [next(chunks).finish_reason]
+        started.wait()
+        reasons += [chunk.finish_reason for chunk in chunks]
+        complete.append(reasons[-1] != "")
+
+    threads = [threading.Thread(target=listen) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    started.wait()
+    server.stop()
+    for thread in threads:
+        thread.join()
+    assert complete == [True] * 4
+    assert server.drained
