@@ -210,14 +210,18 @@ def test_timer_that_could_not_be_started_is_set_by_the_next_change(waves, voices
 
 
 def test_close_frees_everything_and_leaves_no_timer(service, waves, voices):
+    before = timers()
     results(service, chunk("a", [1]), chunk("b", [1]))
-    timer = service._timer
-    assert timer.is_alive()
+    results(service, chunk("a", [1], 1, last=True))
+    [timer] = timers() - before
     service.close()
     assert_nothing_held(service, waves, voices)
-    assert timer.finished.is_set()
     timer.join(TIMEOUT_S)
-    assert not timer.is_alive()
+    assert not timers() - before
+
+
+def timers() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)}
 
 
 def test_usage_is_told_at_first_and_after_every_call(waves, voices, clock):

@@ -16,6 +16,7 @@ import pytest
 from coded_stages import TOKEN_SAMPLES, CodedStages
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint import load_config
+from cosyvoice_runtime.engine.utterance import streamed_text
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.incoming_text import MAX_BUFFERED_BYTES, IncomingText, TextMark
 from cosyvoice_runtime.engine.utterance.request import Utterance
@@ -162,6 +163,13 @@ def test_segment_that_grows_too_long_ends_at_a_clause_and_the_next_one_begins(fe
     assert all(length <= 80 for length, _, _ in found)
     assert found[-1][1] == len("".join(SENTENCES * 5))
     assert found == planned(feed, *"".join(SENTENCES * 5))
+
+
+def test_segment_takes_a_clause_that_just_fits(feed, monkeypatch):
+    [(length, _, _)] = planned(feed, *SENTENCES[:2])
+    for longest, count in ((length, 1), (length - 1, 2)):
+        monkeypatch.setattr(streamed_text, "LONGEST_SEGMENT", longest)
+        assert len(planned(feed, *SENTENCES[:2])) == count
 
 
 def spoken(stages: CodedStages, feeder: TextFeeder, work=None) -> list:

@@ -13,7 +13,13 @@ import pytest
 
 from coded_stages import TOKEN_SAMPLES, CodedStages
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
-from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest, Utterance, lm_prompts
+from cosyvoice_runtime.engine.utterance.request import (
+    AudioChunk,
+    SpeechRequest,
+    Utterance,
+    lm_prompts,
+    with_characters,
+)
 from cosyvoice_runtime.engine.utterance.utterance import (
     OFFLINE_CUSHION_S,
     Playback,
@@ -269,3 +275,15 @@ def test_nobody_looks_at_the_clock_for_a_request_that_is_answered_as_a_whole():
     whole, streamed = map(HOP.of_utterance, utterances)
     assert streamed.wait_s(15, 10, 600, OFFLINE_CUSHION_S) is not None
     assert whole.wait_s(15, 10, 600, OFFLINE_CUSHION_S) is None
+
+
+def test_end_of_the_last_segment_alone_says_how_many_characters_were_spoken():
+    async def spoken(text: str) -> list[int | None]:
+        async def chunks():
+            for segment in range(2):
+                for reason in (None, FinishReason.STOP):
+                    yield AudioChunk(np.zeros(1, np.float32), SAMPLE_RATE, segment, reason)
+
+        return [chunk.spoken_characters async for chunk in with_characters(chunks(), text, 2)]
+
+    assert asyncio.run(spoken("Two. Three.")) == [None, None, None, 11]
