@@ -8,7 +8,8 @@ sentences with the same seeds, again and again, and whatever they hear is compar
 others leave before their first chunk, after some chunks, by closing their whole gRPC channel, or their HTTP
 connection. At the end the gauges of work in progress must be back at zero. Processes, threads, descriptors
 and shared memory of the server, which must run on this machine, are counted before and after. The exit status
-is 1 when a listener was refused, heard something else, or work was left.
+is 1 when a listener was refused, heard something else, or work was left. So that nobody is refused, the
+server must have room for all: ``cosyvoice2.max_inflight_utterances=64``.
 """
 
 from __future__ import annotations
@@ -129,15 +130,18 @@ class Disconnects:
             self.left[f"refused: {type(error).__name__}"] += 1
             await asyncio.sleep(RETRY_S)
 
-    async def listen(self, until: asyncio.Event, seed: int) -> None:
+    async def hear_alone(self, seed: int) -> list[tuple[SpeechRequest, Floats]]:
+        """The sentences of a listener, and how they sound when nothing else is spoken."""
+        requests = [SpeechRequest(self._texts[name], seed=seed) for name in HEARD]
+        return [(request, await self._audio(self._others, request)) for request in requests]
+
+    async def listen(self, until: asyncio.Event, alone: list[tuple[SpeechRequest, Floats]]) -> None:
         """Hear the sentences over and over, and compare them with the first time."""
         async with AsyncSpeechClient(self._url) as client:
-            requests = [SpeechRequest(self._texts[name], seed=seed) for name in HEARD]
-            alone = [await self._audio(client, request) for request in requests]
             over = False
             while not over:
                 over = until.is_set()  # the last round hears what those who left at the end have done
-                for request, expected in zip(requests, alone, strict=True):
+                for request, expected in alone:
                     await self._compare(client, request, expected)
 
     async def close(self) -> None:
@@ -230,6 +234,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 async def disconnects(options: argparse.Namespace) -> dict[str, object]:
     """The figures."""
     everybody, over = Disconnects(options.url, options.http, options.instruction), asyncio.Event()
+    alone = [await everybody.hear_alone(seed) for seed in (0, 1)]
     numbers, started = iter(range(options.count)), time.monotonic()
 
     async def leave() -> None:
@@ -239,7 +244,7 @@ async def disconnects(options: argparse.Namespace) -> dict[str, object]:
             await everybody.leave(random.Random(options.seed * options.count + number))
 
     async with asyncio.TaskGroup() as tasks:
-        listening = [tasks.create_task(everybody.listen(over, seed)) for seed in (0, 1)]
+        listening = [tasks.create_task(everybody.listen(over, heard)) for heard in alone]
         before = await asyncio.to_thread(Holdings.of, options.server)
         reporting = tasks.create_task(report(everybody))
         await asyncio.gather(*(leave() for _ in range(options.clients)))

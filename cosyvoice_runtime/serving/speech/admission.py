@@ -18,104 +18,7 @@ from typing import Any
 import numpy as np
 
 from cosyvoice_runtime.errors import OverloadedError
-
-MOST_LEARNED = 128
-"""The most utterances at a time if the settings have no limit."""
-FIRST_MARGIN, LEAST_MARGIN, MOST_MARGIN = 2.0, 1.5, 4.0
-"""The speed reserved for a listener in seconds of speech a second: at the start, and its bounds. A listener
-needs one; the rest serves new utterances, whose first chunk has priority."""
-LATE, IN_TIME = 1.03, 0.99997
-"""The factors of the margin for a late chunk and for one in time. They balance when one of 1,000 chunks is
-late: an utterance has about six, so 99 of 100 utterances are continuous."""
-APART_S = 1.0
-"""Late chunks closer together than this have one cause, because a stall delays all utterances."""
-MEMORY_S = 10.0
-"""The time constant of the averages, in seconds of utterances in progress."""
-ENOUGH_S = 3.0
-"""The seconds of utterances in progress after which the averages are meaningful."""
-
-
-class Capacity:
-    """Learns from each chunk while utterances are spoken.
-
-    A machine that is busy shows what it can. One that has little to do shows at least what it can: that never
-    lowers the limit. So a GPU that speaks faster to many at a time grows into its limit, and a slow machine,
-    or one that others use, shrinks to its own.
-
-    Args:
-        learned: this field of ``BOARD``, shared by all processes.
-    """
-
-    def __init__(self, learned: Any) -> None:
-        self._learned = learned
-
-    def fix(self, limit: int | None) -> None:
-        """Set the limit for all processes; None learns it."""
-        self._learned["fixed"] = limit or 0
-
-    @property
-    def limit(self) -> int:
-        """The most utterances that may be spoken at a time; at least one."""
-        return int(self._learned["fixed"]) or self.keeps_up_with
-
-    @property
-    def keeps_up_with(self) -> int:
-        """The utterances for which the machine is fast enough, as far as is known; at least one."""
-        return min(max(int(self.speed / self._margin), 1), MOST_LEARNED)
-
-    @property
-    def known(self) -> bool:
-        """Whether the limit is more than a guess."""
-        return bool(self._learned["fixed"] or self.speed)
-
-    @property
-    def speed(self) -> float:
-        """The seconds of speech that the machine makes in a second; 0 if unknown."""
-        return float(self._learned["speed"])
-
-    def start(self, speed: float) -> None:
-        """Start with a speed that was measured before the first client."""
-        self._learned["speed"] = speed
-
-    def spoke(self, audio_s: float, held_s: float, count: float) -> None:
-        """Learn from a chunk.
-
-        Args:
-            audio_s: seconds of speech in it.
-            held_s: seconds since the utterance's last chunk, or since it was admitted.
-            count: the mean number of utterances in progress meanwhile, including this one.
-        """
-        learned = self._learned
-        kept = math.exp(-held_s / MEMORY_S)
-        learned["audio_s"] = learned["audio_s"] * kept + audio_s
-        learned["held_s"] = learned["held_s"] * kept + held_s
-        learned["concurrent_s"] = learned["concurrent_s"] * kept + held_s * count
-        if learned["held_s"] >= ENOUGH_S:
-            self._conclude(learned["concurrent_s"] / learned["held_s"])
-
-    def played(self, late: bool, now_s: float) -> None:
-        """Learn whether playback paused before a chunk (`Playback.underruns`).
-
-        Args:
-            now_s: monotonic, the same for all processes.
-        """
-        if late and now_s < self._learned["late_s"] + APART_S:
-            return
-        if late:
-            self._learned["late_s"] = now_s
-        margin = self._margin * (LATE if late else IN_TIME)
-        self._learned["margin"] = min(max(margin, LEAST_MARGIN), MOST_MARGIN)
-
-    @property
-    def _margin(self) -> float:
-        return float(self._learned["margin"]) or FIRST_MARGIN
-
-    def _conclude(self, count: float) -> None:
-        """The speed of all utterances: the speed of one times their number."""
-        speed = self._learned["audio_s"] / self._learned["held_s"] * count
-        if count > self.limit / 2 or speed > self.speed:
-            self._learned["speed"] = speed
-
+from cosyvoice_runtime.serving.speech.capacity import LEARNED, MEMORY_S, Capacity
 
 UNNAMED = 1
 """The number of clients without a name. They are not distinguished: each refusal makes a ticket, and any such
@@ -293,7 +196,6 @@ def client_number(name: str | None) -> int:
 
 BOARD_FILE = "admission"
 """The name of the file in the directory of the server's run."""
-LEARNED = ("fixed", "speed", "margin", "audio_s", "held_s", "concurrent_s", "late_s")
 BOARD = np.dtype(
     [
         ("learned", [(name, "f8") for name in LEARNED]),
@@ -334,6 +236,7 @@ class Admission(RefusalQueue):
     ) -> None:
         super().__init__(open_board(path), now)
         self._board["held"] = 0
+        self._share_s, self._counted_s = 0.0, self.now()
         self.capacity.fix(limit)
 
     @contextmanager
@@ -348,21 +251,33 @@ class Admission(RefusalQueue):
         """
         number = client_number(client)
         self.require(number)
-        self._board["held"] += 1
+        self._change_count(1)
         self.over(number)
         admitted = AdmittedUtterance(self)
+        start_s = self.now()
         try:
             yield admitted
+            admitted.teach()
         finally:
-            self._leave(admitted.start_s)
+            self._leave(start_s)
 
     def probe(self) -> AbstractContextManager[AdmittedUtterance]:
         """Run a probe without taking capacity from clients; nothing is learned from it."""
         return nullcontext(AdmittedUtterance(self, learns=False))
 
+    def share_s(self) -> float:
+        """The seconds of the whole machine that one utterance would have had if it were in progress since the
+        start: of n at a time, each has 1/n.
+        """
+        return self._share_s + (self.now() - self._counted_s) / max(self.count, 1)
+
+    def _change_count(self, by: int) -> None:
+        self._share_s, self._counted_s = self.share_s(), self.now()
+        self._board["held"] += by
+
     def _leave(self, since_s: float) -> None:
         now = self.now()
-        self._board["held"] -= 1
+        self._change_count(-1)
         mean_s = float(self._board["stay_s"]) or now - since_s
         self._board["stay_s"] = mean_s + DURATION_SHARE * (now - since_s - mean_s)
         self._board["freed_s"] = now
@@ -373,26 +288,32 @@ class AdmittedUtterance:
 
     Args:
         learns: whether the capacity is learned from it.
-
-    Attributes:
-        start_s: time of its admission.
     """
 
     def __init__(self, admission: Admission, learns: bool = True) -> None:
         self._admission = admission
         self._learns = learns
-        self.start_s = self._last_s = admission.now()
-        self._count = admission.count
+        self._begun = False
+        self._begin_part()
 
     def spoke(self, audio_s: float) -> None:
         """Note a chunk that was just made."""
-        if not self._learns:
-            return
-        now, count = self._admission.now(), self._admission.count
-        self._admission.capacity.spoke(audio_s, now - self._last_s, (self._count + count) / 2)
-        self._last_s, self._count = now, count
+        self._audio_s += audio_s
+        if self._learns and self._admission.now() - self._since_s >= MEMORY_S:
+            self.teach()
+            self._begin_part()
+
+    def teach(self) -> None:
+        """Learn from what was spoken, at the end of the utterance or of a part of a long one."""
+        if self._audio_s:
+            held_s, share_s = self._admission.now() - self._since_s, self._admission.share_s() - self._had_s
+            self._admission.capacity.spoke(self._audio_s, held_s, held_s / share_s)
 
     def played(self, late: bool) -> None:
-        """Note whether a chunk reached its listener too late."""
-        if self._learns:
+        """Note a chunk that reached its listener, and whether too late, which the first one never is."""
+        if self._learns and self._begun:
             self._admission.capacity.played(late, self._admission.now())
+        self._begun = True
+
+    def _begin_part(self) -> None:
+        self._audio_s, self._since_s, self._had_s = 0.0, self._admission.now(), self._admission.share_s()

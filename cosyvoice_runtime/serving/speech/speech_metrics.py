@@ -11,7 +11,7 @@ from cosyvoice_runtime.engine.utterance.utterance import Playback
 from cosyvoice_runtime.errors import ClientGoneError, StageLostError, StageSilentError, status_of
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.metrics import REFUSED, REQUESTS, REQUESTS_ABOUT
-from cosyvoice_runtime.serving.speech.admission import Capacity
+from cosyvoice_runtime.serving.speech.capacity import Capacity
 
 FIRST_AUDIO_S = (0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0)
 LOOKUPS = {True: "hit", False: "miss"}

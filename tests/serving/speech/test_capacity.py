@@ -1,19 +1,23 @@
-"""What a machine is found to keep up with: machines that are made of numbers, no clock."""
+"""What a machine is found to keep up with: machines that are made of numbers, and a clock that is told."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
-from cosyvoice_runtime.serving.speech.admission import (
+from cosyvoice_runtime.errors import ClientGoneError
+from cosyvoice_runtime.serving.speech.admission import Admission, open_board
+from cosyvoice_runtime.serving.speech.capacity import (
     FIRST_MARGIN,
     LEAST_MARGIN,
+    MEMORY_S,
     MOST_LEARNED,
     MOST_MARGIN,
     Capacity,
-    open_board,
 )
+from standing_clock import StandingClock
 
 
 @pytest.fixture
@@ -122,3 +126,72 @@ def test_limit_has_bounds(capacity):
     assert capacity.limit == 1
     capacity.start(MOST_MARGIN * 3)
     assert capacity.limit == 3
+
+
+FIRST, LATER = (0.4, 0.8), (1.0, 0.3)
+"""The seconds of speech of a chunk, and those that it takes: the first needs prompt and text."""
+WHOLE = (FIRST, LATER, LATER, LATER)
+WHOLE_SPEED = (0.4 + 3 * 1.0) / (0.8 + 3 * 0.3)
+
+
+def machine(limit: int | None = None) -> tuple[Admission, StandingClock]:
+    clock = StandingClock()
+    admission = Admission(limit, now=clock)
+    admission.capacity.start(WHOLE_SPEED)
+    return admission, clock
+
+
+def utter(
+    admission: Admission, clock: StandingClock, chunks: tuple[tuple[float, float], ...], leaves: bool = False
+) -> None:
+    """Speak an utterance alone; its client listens to the end, or leaves after these chunks."""
+    with suppress(ClientGoneError), admission.admit() as admitted:
+        for audio_s, took_s in chunks:
+            clock.time += took_s
+            admitted.spoke(audio_s)
+        if leaves:
+            clock.time += 0.1
+            raise ClientGoneError
+
+
+@pytest.mark.parametrize("chunks", [(), (FIRST,), (FIRST, LATER)])
+def test_clients_that_leave_teach_nothing_beyond_what_the_others_show(chunks):
+    admission, clock = machine()
+    for _ in range(50):
+        for _ in range(9):
+            utter(admission, clock, chunks, leaves=True)
+        utter(admission, clock, WHOLE)
+    assert admission.capacity.speed == pytest.approx(WHOLE_SPEED)
+
+
+def test_work_for_a_client_that_leaves_amid_a_chunk_of_another_is_work():
+    """Two at a time have half of the machine each: what comes later shows no slower machine."""
+    admission, clock = machine(limit=2)
+    for _ in range(50):
+        with admission.admit() as admitted:
+            for audio_s, took_s in WHOLE:
+                clock.time += took_s / 2
+                with suppress(ClientGoneError), admission.admit():
+                    clock.time += took_s
+                    admitted.spoke(audio_s)
+                    raise ClientGoneError
+    assert admission.capacity.speed == pytest.approx(WHOLE_SPEED)
+
+
+def test_clients_that_hear_a_first_chunk_alone_raise_no_limit():
+    admission = Admission(None)
+    admission.capacity.start(40.0)
+    for _ in range(10_000):
+        with suppress(ClientGoneError), admission.admit() as admitted:
+            admitted.played(late=False)
+            raise ClientGoneError
+    assert admission.capacity.limit == int(40.0 / FIRST_MARGIN)
+
+
+def test_long_utterance_teaches_before_it_ends():
+    admission, clock = machine()
+    with admission.admit() as admitted:
+        while clock.time < 100.0 + 2 * MEMORY_S:
+            clock.time += 1.0
+            admitted.spoke(1.0)
+        assert admission.capacity.speed == pytest.approx(1.0)

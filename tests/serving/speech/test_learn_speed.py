@@ -9,7 +9,8 @@ import pytest
 
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.metrics.metrics import DIRECTORY_VARIABLE
-from cosyvoice_runtime.serving.speech.admission import MOST_LEARNED, Admission
+from cosyvoice_runtime.serving.speech.admission import Admission
+from cosyvoice_runtime.serving.speech.capacity import MOST_LEARNED
 from cosyvoice_runtime.serving.speech.model import learn_speed
 
 
