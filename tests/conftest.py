@@ -41,6 +41,7 @@ SERVER_FIXTURES = {"server", "serve", "serve_all"}
 SLOW = (
     "benchmarks/test_offline_inference.py::test_batch_gives_the_same_speech_as_a_synthesizer",
     "benchmarks/test_offline_inference.py::test_cosyvoice3_speaks_what_has_no_instruction",
+    "benchmarks/test_turn_operations.py",
     "check/test_check.py::test_a_made_checkpoint",
     "check/test_check.py::test_formats_of_onnx_runtime",
     "check/test_check.py::test_the_demo_voice_is_sound",

@@ -77,7 +77,7 @@ def test_no_end_of_a_first_chunk_is_missed_by_steps_that_stand_still(make_schedu
     scheduler = make_scheduler(lambda: engine, shared=gpu)
     reader = submit(scheduler, 1, ENDLESS, request_id="1")
     assert reader.sending.wait(TIMEOUT_S)
-    for number in range(300):
+    for number in range(100):
         with gpu.first_chunk(1):
             time.sleep(number % 10 * 1e-4)
         while engine.arrived.acquire(blocking=False):
