@@ -1,4 +1,5 @@
-"""Slots of a key-value cache and the pages that each holds: numbers on the host, no keys and values."""
+"""Slots of a key-value cache, and the pages that each holds. This is bookkeeping on the host, without keys
+and values."""
 
 from __future__ import annotations
 
@@ -12,10 +13,8 @@ from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.flow.page_store import ZERO_PAGE, FreePages
 
 PAGE = 128
-"""Positions of a page: as many keys as the attention kernel takes at a time at most, so that they lie in one.
-
-Half of the last page of a sequence is unused on average: 64 positions, where one has some hundreds.
-"""
+"""Positions of a page. The attention kernel takes at most as many keys at a time, and they lie in one page.
+Half of a sequence's last page is unused on average: 64 positions of some hundreds."""
 
 
 class CachePool(NamedTuple):
@@ -26,7 +25,7 @@ class CachePool(NamedTuple):
 
     @classmethod
     def of(cls, positions: int, page: int = PAGE) -> CachePool:
-        """Make a pool of as many pages as hold so many positions."""
+        """A pool with as few pages as hold so many positions."""
         return cls(page, -(-positions // page))
 
 
@@ -34,12 +33,12 @@ class PageLedger:
     """Pages that slots take as they grow, and give back together.
 
     Attributes:
-        page: positions of one.
+        page: positions of a page.
         table: [slots, most pages of a slot] int32, each slot's pages in the order of its positions;
             `ZERO_PAGE` where it has none.
-        held: [slots] int64, how many each has.
-        room: [slots] int64, positions that these hold; at most ``max_len``.
-        holding: slots that have any.
+        held: [slots] int64, number of pages of each.
+        room: [slots] int64, positions that the pages hold; at most ``max_len``.
+        holding: slots that have any page.
         changed: whether the table has changed since its reader last set this to False.
 
     Raises:
@@ -71,7 +70,7 @@ class PageLedger:
 
     @property
     def can_grow(self) -> int:
-        """Number of slots that hold pages, and not yet as many as a slot may."""
+        """Number of slots that hold a page, and fewer than a slot may."""
         return int(np.count_nonzero((self.held > 0) & (self.held < self.table.shape[1])))
 
     def needed(self, positions: int) -> int:
@@ -115,17 +114,17 @@ class PageLedger:
 
 
 class CacheFullError(CosyVoiceError):
-    """Every slot of the cache is taken; one is free again when an utterance ends."""
+    """Every slot of the cache is taken, until an utterance ends."""
 
 
 class CacheUse(NamedTuple):
-    """Use of the cache.
+    """The use of the cache.
 
     Attributes:
         pages, held: pages of the pool, and how many of them slots hold.
         without: slots that are taken and hold no page.
-        evictions: slots that have lost their pages so far.
-        recomputed: positions fed once more, so far, because of that.
+        evictions: times that a slot has lost its pages.
+        recomputed: positions fed once more because of that.
     """
 
     pages: int
@@ -160,14 +159,14 @@ class CacheSlots(ABC):
     @property
     @abstractmethod
     def bytes(self) -> int:
-        """Allocated memory."""
+        """Bytes of allocated memory."""
 
     @abstractmethod
     def wipe(self, slot: int) -> None:
         """Zero what a slot holds: a mask cannot hide NaN or infinity."""
 
     def tidy(self) -> None:  # noqa: B027 - nothing, where no pages are shared
-        """Do now what the next pass would have to do first: no sequence runs that would wait for it."""
+        """Do work of the next pass at once, while no sequence waits."""
 
     @property
     def free_slots(self) -> int:
@@ -181,11 +180,8 @@ class CacheSlots(ABC):
         return CacheUse(pages.total, pages.total - pages.free, without, self.evictions, self.recomputed)
 
     def acquire(self) -> int:
-        """Take the lowest free slot, so that the occupied ones stay close together.
-
-        Raises:
-            CacheFullError: no slot is free.
-        """
+        """Take the lowest free slot, so that the occupied ones stay close together; a CacheFullError if none
+        is free."""
         if not self._free:
             raise CacheFullError(f"all {self.slots} slots of the speech LM are taken")
         return heapq.heappop(self._free)
@@ -199,7 +195,7 @@ class CacheSlots(ABC):
         heapq.heappush(self._free, slot)
 
     def evict(self, slot: int) -> int:
-        """Take a slot's pages back, and with them what was written; returns how many positions."""
+        """Take a slot's pages back; returns the number of positions that it loses."""
         lost = int(self.lengths[slot])
         self.lengths[slot] = 0
         self.pages.release(slot)

@@ -1,4 +1,4 @@
-"""One utterance being decoded: what it has said, when it ends, and which of its silence is spoken."""
+"""One utterance while it is decoded: its tokens, its end, and which of its silence is spoken."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TokenLimits(NamedTuple):
 
     @classmethod
     def of(cls, options: SamplingOptions, num_text: int) -> TokenLimits:
-        """Limits for ``num_text`` tokens of text (without the prompt's), unless the options fix them."""
+        """The options' limits, or those that follow from ``num_text`` tokens of text without the prompt's."""
         lowest, highest = options.min_tokens, options.max_tokens
         if lowest is None:
             lowest = int(options.min_ratio * num_text)
@@ -60,7 +60,7 @@ def is_runaway(tokens: Sequence[int], span: int, max_period: int) -> bool:
 
 
 def runaway_not_before(tokens: Sequence[int], span: int, max_period: int) -> int:
-    """Least number of tokens, these included, at which `is_runaway` can next hold.
+    """Least number of tokens in all at which `is_runaway` can next hold.
 
     A token that is unlike all tokens a period before it is in no cycle.
     """
@@ -74,19 +74,19 @@ def runaway_not_before(tokens: Sequence[int], span: int, max_period: int) -> int
 
 
 class Generation:
-    """Handle of an utterance: what it has said so far, and why it ended.
+    """Handle of an utterance that is decoded.
 
     Attributes:
         tokens: speech tokens so far.
         seed: with it and the same options the utterance can be repeated.
         finish_reason: None while it runs.
-        error: what went wrong, if the reason is ``error``.
-        unfed: the last token has yet to be fed.
-        pending: segments that were taken have yet to be fed.
+        error: the error, if the reason is ``error``.
+        unfed: whether the last token has yet to be fed.
+        pending: whether segments that were taken have yet to be fed.
         lost: positions that were fed and are no longer in the cache.
-        stalled: only a feed can bring it forward: of text that is there, or is still to come.
-        plain_until: with fewer speech tokens, and none of them the last or the last of a block, each draw
-            is followed by one more.
+        stalled: whether it advances only by a feed of text, which is there or still to come.
+        plain_until: while it has fewer speech tokens, and none of them is the last or the last of a block,
+            each draw is followed by one more.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Generation:
 
     @property
     def waiting(self) -> bool:
-        """Whether only more text can bring it forward."""
+        """Whether it advances only by more text."""
         return self.stalled and self.stream is not None and not self.stream.ready
 
     @property
@@ -138,7 +138,7 @@ class Generation:
 
     @property
     def barred(self) -> tuple[Barred, Barred]:
-        """Stop ids that must not be drawn: below the minimum length, and from it on."""
+        """Stop ids that must not be drawn, below the minimum length and from it on."""
         if self.stream is not None and self.stream.state is StreamState.DECODING:
             return Barred.ALL_BUT_FILL, Barred.ALL_BUT_FILL
         return Barred.FIRST if self._options.upstream_min_length_mask else Barred.ALL, Barred.NONE
@@ -157,7 +157,7 @@ class Generation:
 
     @property
     def unfed_prompt(self) -> int:
-        """Positions of what has yet to be fed, first or again; 0 for a text that comes in pieces."""
+        """Positions that have yet to be fed, first or again; 0 while more text is awaited."""
         if self.waiting:
             return 0
         if self.lost or self.pending:
@@ -166,7 +166,7 @@ class Generation:
 
     @property
     def transcript(self) -> list[PromptSegment]:
-        """All segments taken and tokens said, in order: the cache holds them, or should."""
+        """All segments taken and tokens drawn, in the order in which the cache holds them."""
         ends = [*(said for said, _ in self._taken[1:]), len(self.tokens)]
         segments: list[PromptSegment] = []
         for (said, taken), end in zip(self._taken, ends, strict=True):
@@ -234,7 +234,7 @@ class Generation:
         return self.stream
 
     def _look_ahead(self) -> None:
-        """Limits or stream have changed: find how many tokens may follow before they are looked at again."""
+        """Find how many tokens may follow before limits or the stream change again."""
         self._may_end_at = 0
         self.plain_until = self.limits.max_tokens
         if self.stream is not None and self.stream.state is StreamState.DECODING:
@@ -250,10 +250,10 @@ class Generation:
 
 
 Drawn = tuple[Generation, int, int]
-"""An utterance, the id drawn for it, and the position of the cache where that is fed if it is speech."""
+"""An utterance, the id drawn for it, and the position at which the cache holds it if it is speech."""
 
 
-@dataclass(slots=True)  # one for each token: a NamedTuple takes twice as long
+@dataclass(slots=True)  # There is one for each token; a NamedTuple takes twice as long.
 class Progress:
     """Progress of one utterance in a step.
 
@@ -261,7 +261,7 @@ class Progress:
         handle: the handle that the engine's ``add`` returned.
         tokens: new speech tokens.
         finish_reason: set once, with the last tokens; the slot is free then.
-        error: what went wrong with this utterance alone, if the reason is ``error``.
+        error: the error of this utterance alone, if the reason is ``error``.
     """
 
     handle: Hashable
@@ -275,9 +275,9 @@ MOST_IN_A_RUN = 5
 
 
 class SilenceFilter:
-    """Drops what an utterance has of silence beyond the first few tokens of each run.
+    """Drops an utterance's silence beyond the first few tokens of each run.
 
-    The speech LM's own history keeps all it drew.
+    The speech LM's own history keeps all tokens.
 
     Args:
         silent: speech codes without sound; any of them continues a run.
@@ -288,7 +288,7 @@ class SilenceFilter:
         self._run = 0
 
     def __call__(self, tokens: Sequence[int]) -> list[int]:
-        """Tokens among the next ones that are spoken."""
+        """The tokens among the next ones that are spoken."""
         if not self._silent:
             return list(tokens)
         return [token for token in tokens if self._is_spoken(token)]

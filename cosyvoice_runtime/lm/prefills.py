@@ -1,8 +1,9 @@
 """Prompts on their way into the cache, and which sequences have room there.
 
-A sequence takes pages as it grows, not for the most that it might say. When the pool is used up, a sequence
-that waits for text gives its pages back, and else the youngest: it keeps its slot and its draws, and all that
-it was fed and has said is fed again when there is room. So the oldest with something to do always goes on.
+A sequence takes pages as it grows, and not for the longest speech that it may become. When the pool is used
+up, a sequence that waits for text loses its pages, and without one the youngest sequence: it keeps its slot
+and its draws, and is fed again from its start when there is room. So the oldest sequence that can advance
+always does.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from cosyvoice_runtime.lm.sampling import IntArray
 
 
 class Residents:
-    """Gives sequences pages, and takes them from others.
+    """Gives sequences pages, and takes pages from others.
 
     ``running`` are all sequences with a slot, in the order in which they came.
     """
@@ -31,48 +32,46 @@ class Residents:
         self._slots = np.zeros(0, dtype=np.int64)
 
     def slots(self, sequences: Sequence[Generation]) -> IntArray:
-        """Slots [n] of these sequences, not to be written; mostly they are the same as in the last call."""
+        """Slots [n] of these sequences, which the caller does not change; they are mostly those of the last
+        call."""
         if sequences != self._sequences:
             self._sequences = list(sequences)
             self._slots = np.array([each.slot for each in sequences], dtype=np.int64)
         return self._slots
 
     def hungry(self, running: Iterable[Generation]) -> list[Generation]:
-        """Sequences, in order, that only a feed can bring forward: of text that is there or still to come."""
+        """Sequences, in order, that advance only by a feed of text, which is there or still to come."""
         holding = self._pages.holding
         return [each for each in running if each.stalled or each.slot not in holding]
 
     def holds(self, sequence: Generation) -> bool:
-        """Whether what a sequence was fed is in the cache."""
+        """Whether the cache holds what the sequence was fed."""
         return sequence.slot in self._pages.holding
 
     def going_on(self, sequences: list[Generation], running: Sequence[Generation]) -> list[Generation]:
-        """Sequences, in order, that have room for one more position; a full one has none.
+        """Sequences, in order, that have room for one more position.
 
-        One that needs a page and finds none free takes others' pages; who has lost its own is left out.
+        A sequence that finds no free page takes pages from others. A full one, or one without its pages, is
+        left out.
         """
         if not sequences or self._have_room(sequences):
             return sequences
         return [each for each in sequences if self.holds(each) and self._grown(each, running)]
 
     def extend(self, sequence: Generation, positions: int, running: Sequence[Generation]) -> bool:
-        """Room for so many positions in all, for a sequence that has pages.
+        """Make room for so many positions in all, for a sequence that has pages; returns whether there was
+        enough.
 
-        Sequences that wait for text lose theirs for it.
-
-        Returns:
-            False if that was not enough: then it has lost its own as well.
+        Sequences that wait for text lose their pages for it. If that is not enough, it loses its own as well.
         """
         return self._make_room(sequence, positions, self._waiting(running))
 
     def admit(self, sequence: Generation, positions: int, running: Sequence[Generation]) -> bool:
-        """Room for so many positions, and for the next, for a sequence without pages.
+        """Make room for so many positions, and for the next, for a sequence without pages; returns whether
+        there is.
 
-        A page stays free for each that may need another soon, so that a sequence that comes in does not
-        soon put another out. Only sequences that wait for text lose their pages for it.
-
-        Returns:
-            False, and no page is lost, if even that were not enough.
+        A page stays free for each sequence that may need one soon, so that a new sequence does not soon put
+        another out. Only sequences that wait for text lose their pages for it, and only if that is enough.
         """
         pages, waiting = self._pages, self._waiting(running)
         needed = pages.needed(min(positions + 1, self._cache.max_len))
@@ -102,7 +101,7 @@ class Residents:
         return self._make_room(sequence, positions, [*speaking, *self._waiting(running)])
 
     def _make_room(self, sequence: Generation, positions: int, others: list[Generation]) -> bool:
-        """``others`` lose their pages, the last one first, and after them the sequence itself."""
+        """Take the pages of ``others``, from the last one on, and then those of the sequence itself."""
         while not self._pages.reserve(sequence.slot, positions):
             loser = others.pop() if others else sequence
             self._evict(loser)
@@ -135,7 +134,7 @@ class Prefill(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Positions of the sequence when this has been fed."""
+        """Positions of the sequence after this feed."""
         return self.start + self.positions
 
 
@@ -144,11 +143,7 @@ Fits = Callable[[Sequence[Prefill]], bool]
 
 
 class Prefills:
-    """Inputs that sequences have to be fed before their next draw.
-
-    Args:
-        batch: prompts fed in one pass at most.
-    """
+    """Inputs that sequences are fed before their next draw, at most ``batch`` prompts in one pass."""
 
     def __init__(self, cache: CacheSlots, residents: Residents, batch: int) -> None:
         self._cache = cache
@@ -156,14 +151,14 @@ class Prefills:
         self._batch = batch
 
     def groups(self, running: Sequence[Generation]) -> Iterator[list[Prefill]]:
-        """Group what is `ready` into passes."""
+        """Group ready inputs into passes."""
         return grouped(self.ready(self._residents.hungry(running), running), self.fits)
 
     def ready(self, candidates: Iterable[Generation], running: Sequence[Generation]) -> Iterator[Prefill]:
-        """Take what is ready from the candidates, as far as the cache has room.
+        """Take the inputs of the candidates for which the cache has room.
 
-        One whose next text would make it longer than a slot may be ends with reason ``length``. While one
-        that has no pages finds too few, no later sequence gets any: it would wait for ever.
+        A sequence that its next text would make longer than a slot ends with reason ``length``. While one
+        without pages finds too few, no later sequence gets any: it would wait for ever.
 
         Args:
             running: all sequences; some may lose their pages.
@@ -189,7 +184,7 @@ class Prefills:
                 yield prefill
 
     def _next(self, sequence: Generation) -> Prefill | None:
-        """Input that a sequence has to be fed, if any: all of it if the cache holds nothing of it."""
+        """The next input of a sequence, if there is one: all of it if the cache holds nothing of it."""
         segments = sequence.take_feed()
         if segments is None and not (sequence.unfed or sequence.pending):
             return None

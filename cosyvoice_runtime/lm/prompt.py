@@ -12,7 +12,7 @@ from cosyvoice_runtime.errors import InvalidInput
 
 
 class Table(Enum):
-    """Table that a segment of a prompt is read through: one of :data:`TABLES`, or a projection."""
+    """The source of a segment's embeddings: one of :data:`TABLES`, or a projection."""
 
     CONTROL = "control"
     TEXT = "text"
@@ -38,7 +38,7 @@ TASK = PromptSegment(Table.CONTROL, (1,))
 
 
 def num_positions(segments: Sequence[PromptSegment]) -> int:
-    """Positions that segments take up in the sequence."""
+    """Positions of the sequence that segments take up."""
     return sum(len(segment.ids) for segment in segments)
 
 
@@ -73,7 +73,7 @@ class Prompt:
 
     @property
     def all_text(self) -> list[int]:
-        """Every text id, in the order in which they are fed."""
+        """Every text id, in the order of feeding."""
         return [*self.lead_text, *self.prompt_text, *self.text]
 
     def check(self, config: SpeechLMConfig) -> None:

@@ -21,10 +21,10 @@ class Steps(Protocol):
     """Brings sequences of a cache forward."""
 
     def advance(self, running: Sequence[Generation]) -> list[Drawn]:
-        """Feed what is ready and return what has been drawn, in order; mostly one id for each sequence.
+        """Feed the sequences, and return ids that were drawn, in order; mostly one for each sequence.
 
-        The caller has every id accepted before the next call, but for ids behind the end of a sequence.
-        A sequence whose next text would make it too long is ended.
+        The caller has every id accepted before the next call, except ids behind the end of a sequence. A
+        sequence that its next text would make too long is ended.
 
         Args:
             running: the sequences, in the order in which they were added.
@@ -37,8 +37,8 @@ DEFAULT_OPTIONS = SamplingOptions()
 class RunningBatch:
     """An engine that decodes as many utterances together as the cache has slots; handles are `Generation`.
 
-    An utterance for which the cache has no room keeps its slot, and goes on when others have ended.
-    Not thread-safe: one owner adds, steps and cancels.
+    An utterance for which the cache has no room keeps its slot, and goes on when others have ended. Not
+    thread-safe: one owner adds, steps and cancels.
 
     Args:
         cache: an utterance has at most as many positions as a slot, prompt and generated tokens together.
@@ -72,7 +72,7 @@ class RunningBatch:
 
     @property
     def cache_bytes(self) -> int:
-        """Memory of the key-value cache, allocated once."""
+        """Bytes of the key-value cache, allocated once."""
         return self._cache.bytes
 
     @property
@@ -93,10 +93,10 @@ class RunningBatch:
         return self._admit(Generation(self._config, options, prompt.prompt_speech, limits, feed=segments))
 
     def add_open(self, prompt: Prompt, options: SamplingOptions = DEFAULT_OPTIONS) -> Generation:
-        """Take a slot for an utterance whose text arrives through `push_text`; the prompt's own is not read.
+        """Take a slot for an utterance whose text arrives through `push_text`; raises as `add`.
 
-        Derived length limits apply from the end of the text on; ``max_tokens``, ``ceiling`` and the size of
-        a slot always do. Raises as `add`.
+        The prompt's own text is not read. Derived length limits apply from the end of the text on;
+        ``max_tokens``, ``ceiling`` and the size of a slot always do.
         """
         prompt.check_voice(self._config)
         fed = len(prompt.lead_text) + len(prompt.prompt_text) + len(prompt.prompt_speech) + 2
@@ -107,7 +107,7 @@ class RunningBatch:
         return self._admit(Generation(self._config, options, prompt.prompt_speech, limits, stream=stream))
 
     def push_text(self, handle: Hashable, ids: Sequence[int]) -> None:
-        """Add text to a stream; without effect once the utterance has ended.
+        """Add text to a stream, which has no effect after the utterance has ended.
 
         Raises:
             InvalidInput: an id is outside the table, or the utterance takes no further text.
@@ -116,11 +116,7 @@ class RunningBatch:
         cast(Generation, handle).push_text(ids)
 
     def end_text(self, handle: Hashable) -> None:
-        """Close a stream of text.
-
-        Raises:
-            InvalidInput: the utterance takes no text, or none was ever pushed.
-        """
+        """Close a stream of text; an InvalidInput if the utterance takes none, or none was ever pushed."""
         cast(Generation, handle).end_text()
 
     def waits_for_text(self, handle: Hashable) -> bool:
@@ -168,7 +164,7 @@ class RunningBatch:
         self._cache.release(generation.slot, wipe=generation.finish_reason is FinishReason.ERROR)
 
     def _check_room(self, positions: int, options: SamplingOptions) -> None:
-        room = self._cache.max_len - positions + 1  # the last token is never fed
+        room = self._cache.max_len - positions + 1  # The last token is never fed.
         if room < 1:
             raise InvalidInput("prompt", f"{positions} positions", f"at most {self._cache.max_len}")
         check_room(options, room)
@@ -178,7 +174,7 @@ class RunningBatch:
         max_len = self._cache.max_len
         progress: list[Progress] = []
         for sequence, id_, position in drawn:
-            if sequence.finish_reason is not None:  # by the id before
+            if sequence.finish_reason is not None:  # The id before has ended it.
                 continue
             token = sequence.accept(id_)
             if token is not None:
@@ -189,7 +185,8 @@ class RunningBatch:
 
 
 Logits = Any
-"""[B, V] float32 in the form that the network's own `CachedNetwork.sample` takes; rows by a list of them."""
+"""Float32 [B, V] in the form that the network's own `CachedNetwork.sample` takes; a list of rows indexes
+it."""
 
 
 class CachedNetwork(Protocol):
@@ -206,12 +203,7 @@ class CachedNetwork(Protocol):
 
 
 class HostSteps:
-    """Steps that draw on the host, and wait for each draw.
-
-    Args:
-        prefill_batch: most prompts fed in one pass.
-        fill_id: id of the fill marker.
-    """
+    """Steps that draw on the host, and wait for each draw; ``fill_id`` is the fill marker's."""
 
     def __init__(self, network: CachedNetwork, cache: CacheSlots, prefill_batch: int, fill_id: int) -> None:
         self._network = network

@@ -38,9 +38,9 @@ class ExponentialNoise:
 
     @cached_property
     def _twister(self) -> np.random.RandomState:
-        """The generator, seeded when first asked, which takes 0.1 ms; where a device draws, it never is.
+        """The generator, seeded on first use: that takes 0.1 ms, and where a device draws it is never used.
 
-        The legacy class: its seeding is the one of 2002, and numpy has promised to keep its numbers.
+        numpy's legacy class has the seeding of 2002, and numpy has promised to keep its numbers.
         """
         return np.random.RandomState(self._seed)
 
@@ -75,7 +75,7 @@ _RANGES: dict[str, tuple[type, float, float]] = {
 
 
 RUNAWAY_S = 4
-"""Seconds of one short cycle of tokens after which nothing else is expected."""
+"""An output that repeats one short cycle of tokens for so many seconds will not recover."""
 
 
 @dataclass(frozen=True)
@@ -189,15 +189,15 @@ class Barred(IntEnum):
     FIRST = 1
     ALL = 2
     ALL_BUT_FILL = 3
-    """The fill marker, by which a sequence asks for more text, may be drawn."""
+    """All stop ids but the fill marker, by which a sequence asks for more text."""
 
 
 class SamplerState:
-    """Options and seed that one utterance's draws depend on.
+    """Options and seed on which one utterance's draws depend.
 
     Attributes:
-        seed: of ``noise``; drawn afresh if the options name none.
-        noise: exponential, of the seed.
+        seed: seed of ``noise``; drawn afresh if the options name none.
+        noise: exponential noise of the seed.
         history: ids drawn so far, control ids included.
         prompt: speech ids that the repetition penalty counts as well.
     """
@@ -218,10 +218,10 @@ class SamplerState:
 
 
 class Choices(NamedTuple):
-    """Candidates that draws choose from.
+    """Candidates of draws.
 
     Attributes:
-        scores: [B, V], whose softmax is what probability each id has.
+        scores: [B, V]; their softmax is the probability of each id.
         probs: [B, K], in descending order.
         ids: [B, K] of the candidates.
     """
@@ -243,7 +243,7 @@ def sample_batch(
     Returns:
         B ids, `NOT_FINITE` for sequences whose logits hold nan or +inf.
     """
-    with np.errstate(invalid="ignore"):  # what is not finite is told by its probabilities
+    with np.errstate(invalid="ignore"):  # The probabilities tell of values that are not finite.
         scores = _scores(logits, states)
         if blocked is not None:
             scores[:, -blocked.shape[1] :][blocked] = -np.inf
@@ -251,7 +251,7 @@ def sample_batch(
 
 
 def depth_of(states: Sequence[SamplerState], rows: int) -> int:
-    """Candidates to select: as many as the sequence that has most."""
+    """Candidates to select: as many as the sequence with the most."""
     return int(min(max(state.options.candidates for state in states), rows))
 
 
@@ -336,7 +336,7 @@ def _race(probs: FloatArray, sizes: IntArray, states: Sequence[SamplerState]) ->
         if state.options.strategy != "greedy":
             fill[:size] = state.noise(size)
     outside = np.arange(probs.shape[1]) >= sizes[:, None]
-    with np.errstate(divide="ignore"):  # noise may be 0, as it may be there
+    with np.errstate(divide="ignore"):  # Noise may be 0, as in `torch.multinomial`.
         return np.where(outside, np.float32(-1), probs / noise).argmax(axis=1)
 
 

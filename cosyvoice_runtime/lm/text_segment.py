@@ -19,8 +19,8 @@ class SegmentSink(Protocol):
     def begin(self, prompt: Prompt, in_pieces: bool = False) -> None:
         """Begin the next segment.
 
-        Args:
-            in_pieces: its text follows by :meth:`add` and :meth:`end`; the prompt's own text is empty then.
+        With ``in_pieces`` its text follows by :meth:`add` and :meth:`end`, and the prompt's own text is
+        empty.
         """
 
     def add(self, ids: Sequence[int]) -> None:
@@ -47,7 +47,7 @@ class TextPieces:
         self._news.set()
 
     def end(self) -> None:
-        """No more follow."""
+        """Note that no more text follows."""
         self._ended = True
         self._news.set()
 
@@ -58,11 +58,11 @@ class TextPieces:
 
     @property
     def complete(self) -> bool:
-        """Whether all of them have been read, to the end."""
+        """Whether all text has been read, to the end."""
         return self._ended and not self._ids and not self._left
 
     async def get(self) -> list[int] | None:
-        """All ids that are there, as soon as there are any; None at the end."""
+        """All ids that have come, as soon as there are any; None at the end."""
         while not (self._ids or self._ended or self._left):
             self._news.clear()
             await self._news.wait()
@@ -72,12 +72,8 @@ class TextPieces:
 
 @dataclass(frozen=True)
 class TextSegment:
-    """A segment of an utterance's text.
-
-    Attributes:
-        prompt: what the speech LM reads; its text is empty when that comes in pieces.
-        pieces: the text, when it comes so.
-    """
+    """A segment of an utterance's text: a whole prompt, or one with an empty text that comes in
+    ``pieces``."""
 
     prompt: Prompt
     pieces: TextPieces | None = None

@@ -1,9 +1,9 @@
-"""Text that arrives bit by bit while speech leaves: this says what to feed, and when to wait.
+"""Text that arrives bit by bit while speech is drawn: when text is fed, and when a draw waits for it.
 
 Text and speech are fed in blocks (5 text tokens, then 15 speech tokens, in the published model). After a
-block's speech the model draws the fill marker, which asks for the next text and is itself never fed.
-When the text has ended, what is left of it after whole blocks is fed with the task token, and speech runs to
-its end. So what is fed when depends on the text alone, and not on when it came.
+block's speech the model draws the fill marker, which asks for the next text and is itself never fed. When the
+text has ended, what is left of it after whole blocks is fed with the task token, and speech runs to its end.
+So the order depends on the text alone, and not on when it came.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class TextStream:
 
     @property
     def must_fill(self) -> bool:
-        """Whether the block is complete, so that the next id is the fill marker whatever the model says."""
+        """Whether the block is complete, so that the next id is the fill marker without a draw."""
         return self.fills_after(0)
 
     def fills_after(self, tokens: int) -> bool:
@@ -121,7 +121,7 @@ class TextStream:
             self._opening += [self._next_text(), PromptSegment(Table.SPEECH, speech)]
 
     def _opens_with_speech(self) -> bool:
-        """Whether the prompt ended within a block, whose speech is now drawn to its end."""
+        """Whether the prompt ended within a block, whose speech is drawn to its end first."""
         begun = not self._prompt_speech and len(self._opening) > 1
         return begun and self.speech_left < self._speech_per_block
 

@@ -29,7 +29,7 @@ TAKE_OPEN_TEXT = ("torch", "onnx")
 
 
 class EngineError(CosyVoiceError):
-    """The engine broke down; the requests it was working on are lost."""
+    """The engine broke down, and the requests in it are lost."""
 
 
 class LmEngine(Protocol):
@@ -39,7 +39,7 @@ class LmEngine(Protocol):
 
     Attributes:
         slots: utterances at a time.
-        prefill_batch: utterances added before a step at most: whose prompts it feeds in one pass.
+        prefill_batch: most utterances that are added before a step, whose prompts one pass feeds.
     """
 
     slots: int
@@ -49,16 +49,16 @@ class LmEngine(Protocol):
         """Take a slot for an utterance; the handle names it from now on."""
 
     def step(self) -> Sequence[Progress]:
-        """Go on with all; waits for what has been begun, so that not every call brings something."""
+        """Advance all utterances; a call may bring nothing for some of them."""
 
     def cancel(self, handle: Hashable) -> None:
         """Free the slot of an utterance; no progress of it follows.
 
-        A step that brought several progresses of it may have ended it with the last of them.
+        An utterance of which a step brought several progresses may have ended with the last of them.
         """
 
     def close(self) -> None:
-        """Give everything back; also called after a breakdown."""
+        """Free all memory; also called after a breakdown."""
 
 
 class TextEngine(LmEngine, Protocol):
@@ -78,17 +78,17 @@ class TextEngine(LmEngine, Protocol):
 
 
 OpenEngine = Callable[[], LmEngine]
-"""Makes a fresh engine from weights already loaded: at the start, and again after a breakdown."""
+"""Makes a fresh engine from weights already loaded, at the start and after a breakdown."""
 
 
 def prepare_engine(settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> OpenEngine:
     """Load the weights for the engine that the settings name.
 
     Args:
-        shared: the GPU, if token2wav computes on it in this process; engine torch alone does that.
+        shared: the GPU, if token2wav computes on it in this process, which engine torch alone allows.
 
     Raises:
-        InvalidInput: what it needs is not installed, or it can't work with these settings.
+        InvalidInput: a library is not installed, or the engine can't work with these settings.
         CheckpointError: the weights can't be read.
     """
     require_runs(settings)
@@ -101,9 +101,8 @@ def prepare_engine(settings: TensorrtLlmSettings, shared: SharedGpu | None = Non
 def see_only(device: str, engine: str) -> None:
     """Hide every GPU but the one that ``device`` names (``cuda`` or ``cuda:N``) from this process.
 
-    TensorRT-LLM opens the first GPU it sees when it is imported, before an executor can be told another one,
-    and vLLM takes the first for the one worker of its engine: so this has to come first. The GPU is number 0
-    from then on.
+    TensorRT-LLM opens the first visible GPU when it is imported, and vLLM takes the first for its worker, so
+    this is called before them. The GPU is number 0 from then on.
 
     Args:
         engine: name of the engine that asks.
@@ -111,7 +110,7 @@ def see_only(device: str, engine: str) -> None:
     Raises:
         InvalidInput: it is no GPU, or hidden already, or CUDA is in use here and sees others as well.
     """
-    import torch  # engine onnx does without
+    import torch  # Engine onnx needs no torch, whose import takes seconds.
 
     kind, _, number = device.partition(":")
     if kind != "cuda":
@@ -126,14 +125,12 @@ def see_only(device: str, engine: str) -> None:
 
 
 def check_cache_room(settings: TensorrtLlmSettings, max_positions: int, shares_pages: bool = False) -> None:
-    """Check the settings of the cache.
+    """Check the settings of the cache, and raise an InvalidInput where it is too small.
 
     Args:
         max_positions: most positions that the network knows.
-        shares_pages: a request may wait for pages that others hold, so that room for the longest one will do.
-
-    Raises:
-        InvalidInput: requests may be longer than the network knows, or the cache is too small for them.
+        shares_pages: whether a request may wait for pages that others hold, so that room for the longest one
+            is enough.
     """
     longest, cache = settings.max_sequence_tokens, settings.kv_cache_tokens
     if longest > max_positions:
@@ -148,14 +145,15 @@ def check_cache_room(settings: TensorrtLlmSettings, max_positions: int, shares_p
 
 
 def shared_pool(settings: TensorrtLlmSettings, steps_read_pages: bool) -> CachePool | None:
-    """Pages for all requests; None: each has its own slot.
+    """Pages that all requests share; None where each has a slot of its own.
 
     Args:
-        steps_read_pages: other steps copy what they read of pages, which slots that all fit would only slow.
+        steps_read_pages: whether steps read pages in place; others copy them, which would slow slots that all
+            fit.
     """
     if settings.kv_cache_tokens < settings.max_slots * settings.max_sequence_tokens:
         return CachePool.of(settings.kv_cache_tokens)
     if not steps_read_pages:
         return None
-    longest = CachePool.of(settings.max_sequence_tokens)  # more could not be taken
+    longest = CachePool.of(settings.max_sequence_tokens)  # A slot can't take more pages.
     return longest._replace(pages=settings.max_slots * longest.pages)

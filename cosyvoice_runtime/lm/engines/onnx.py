@@ -17,11 +17,10 @@ logger = logging.getLogger(__name__)
 
 
 def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
-    """Open the graphs; see `engine.prepare_engine`.
+    """Open the graphs, as `engine.prepare_engine` says.
 
     Raises:
-        EngineFileError: ``engine_dir`` holds no graph, or a damaged one, or one of another checkpoint or
-            format.
+        EngineFileError: ``engine_dir`` holds no graph, a damaged one, or one of another checkpoint or format.
     """
     config = load_config(settings.checkpoint_dir).speech_lm
     check_cache_room(settings, config.max_positions)

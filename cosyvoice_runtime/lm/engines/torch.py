@@ -1,4 +1,4 @@
-"""The engine ``torch``: the library's own batch decoder."""
+"""The engine ``torch``: this library's batch decoder."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ NOT_CAPTURED = "steps are not captured"
 DRAWN_FROM = (8, 0)
 """Compute capability from which the Triton language supports GPUs."""
 ROWS_OF_A_PROGRAM = 32
-"""Most rows of a layer that one program of the speech LM's kernels computes."""
+"""Most rows of a layer that a kernel of the speech LM computes in one program."""
 GPU_PREFILL_BATCH = 16
 """Prompts in one pass: 16 of usual length take three times as long as one."""
 
 
 class StepStreams:
-    """Streams of a GPU that steps go into; each step follows the one before, whichever stream that had.
+    """The streams of a GPU into which steps go; each step follows the one before, whatever its stream.
 
     Args:
         shared: the GPU, if token2wav computes on it in this process.
@@ -75,10 +75,10 @@ class StepStreams:
         self._captured: CaptureOnParts | None = None
 
     def capture(self, whole: CudaGraphCapture) -> GraphCapture:
-        """Make the capture of graphs that are replayed in whichever stream is next.
+        """Make the capture of graphs that are replayed in any of the streams.
 
-        Graphs of the partition for few utterances are captured alongside work, if that has not begun; until
-        then they are replayed on the partition for many.
+        Graphs of the partition for few utterances are captured while others compute; until then steps are
+        replayed on the partition for many.
         """
         _, *of_parts = self._streams
         if self._shared is None or not of_parts:
@@ -90,7 +90,7 @@ class StepStreams:
         return self._captured
 
     def next(self) -> AbstractContextManager[object]:
-        """Context of the next step, which waits for the last one's work."""
+        """Context of the next step, which waits for the step before."""
         part = None if self._shared is None else self._shared.steps
         number = 0 if part is None else self._streams.index(part.stream)
         stream = self._streams[number]
@@ -100,14 +100,14 @@ class StepStreams:
         return torch.cuda.stream(stream)
 
     def close(self) -> None:
-        """Wait for all that was launched; nothing more is captured."""
+        """Wait for all that was launched, and end captures."""
         if self._captured is not None:
             self._captured.end()
         self._streams[self._last].synchronize()
 
 
 class CacheMetrics:
-    """Metrics of a cache, called with its use after each step, by one thread."""
+    """Metrics of a cache; one thread calls it with its use after each step."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._pages = metrics.gauge("cosyvoice_lm_cache_pages", "Pages of the speech LM's cache.")
@@ -139,7 +139,7 @@ class CacheMetrics:
 
 
 class TorchEngine(BatchDecoder):
-    """A decoder whose steps go into the streams of a GPU, and that tells what its cache holds.
+    """A decoder whose steps go into the streams of a GPU, and that shows the use of its cache.
 
     Args:
         graphs: whether a GPU replays captured steps.
@@ -198,7 +198,7 @@ class TorchEngine(BatchDecoder):
 
     def close(self) -> None:
         if self._streams is not None:
-            self._streams.close()  # steps under way write into memory that is free after this
+            self._streams.close()  # Steps under way write into the memory that this frees.
         super().close()
 
     def _tell(self) -> None:
@@ -207,7 +207,7 @@ class TorchEngine(BatchDecoder):
 
 
 def prepare(settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> OpenEngine:
-    """Load the network and the kernels; see `engine.prepare_engine`."""
+    """Load the network and the kernels, as `engine.prepare_engine` says."""
     attend_unplanned()
     config = load_config(settings.checkpoint_dir)
     check_cache_room(settings, config.speech_lm.max_positions, shares_pages=True)

@@ -31,7 +31,8 @@ def _load_block(
     keys, values, page, first, seen, page_stride,
     PAGE: tl.constexpr, HEAD_DIM: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
-    """Keys ``[D, KEYS]`` and values ``[KEYS, D]`` from position ``first`` on; zeros where not seen."""
+    """Keys ``[D, KEYS]`` and values ``[KEYS, D]`` from position ``first`` on; zeros for positions that are
+    not seen."""
     start = page.to(tl.int64) * page_stride + first % PAGE * HEAD_DIM
     j = tl.arange(0, KEYS)
     d = tl.arange(0, HEAD_DIM)
@@ -87,7 +88,7 @@ def _step_attention(
         peak, total, sums = softmax_update(q, k, v, seen, peak, total, sums)
         k, v, seen = next_k, next_v, later
     let_next_start(CHAINED)
-    some = tl.where(total > 0, total, 1.0)  # a split without keys is zeros, and weighs nothing
+    some = tl.where(total > 0, total, 1.0)  # A split without keys is zeros, and has no weight.
     mean = sums * (SHRINK / some)[:, None]
     place = split * batch * HEADS + head
     at = mixed + place[:, None] * HEAD_DIM + d[None, :]
@@ -194,14 +195,14 @@ class StepMemory:
 
 
 class FusedStep:
-    """Computes what :meth:`SpeechLM.decode_step` computes, on the same cache.
+    """Computes :meth:`SpeechLM.decode_step` on the same cache.
 
-    The last bits differ from the plain way: the residual, norms and rotation stay float32 throughout.
+    The last bits differ from plain modules: the residual, norms and rotation stay float32 throughout.
 
     Args:
         max_len: most positions of a slot.
-        chained: kernels start while the one before ends (programmatic dependent launch; NVIDIA GPUs of
-            compute capability 9.0 and later).
+        chained: whether kernels start while the one before ends (programmatic dependent launch; NVIDIA GPUs
+            of compute capability 9.0 and later).
         parts: partitions of the GPU; a step in the stream of one divides its work for few multiprocessors.
     """
 
@@ -256,7 +257,7 @@ class FusedStep:
         tiles: StepTiles,
         chained: int,
     ) -> None:
-        """One layer on the residual; ``following`` is the weight of the norm after it."""
+        """One layer on the residual; ``following`` is the weight of the next norm."""
         epsilon = self._lm.config.rms_norm_eps
         mixed = memory.mixed, memory.shares
         step_qkv(

@@ -1,4 +1,4 @@
-"""Prompts of the speech LM: products of the libraries, and fused kernels for all that lies between them."""
+"""Prompts of the speech LM: products of the libraries, and fused kernels between them."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def prefill_embed(
 
     Args:
         codes: ``[B, T]`` int64, `prompt_codes`; rows may be further apart.
-        gain: ``[C]`` weight of the norm that comes next.
+        gain: ``[C]`` weight of the next norm.
         x: float32 ``[B * T, C]`` the residual, written.
         normed: ``[B * T, C]``, written, in the type of products.
     """
@@ -120,7 +120,7 @@ def prefill_residual(product: Tensor, gain: Tensor, epsilon: float, x: Tensor, n
 
     Args:
         product: ``[N, C]``, added to the residual.
-        gain: ``[C]`` weight of the norm that comes next.
+        gain: ``[C]`` weight of the next norm.
         x: float32 ``[N, C]`` the residual, updated.
         normed: ``[N, C]``, written, in the type of products.
     """
@@ -237,11 +237,11 @@ def _prefill_attention(
 
 
 def prefill_attention(packed: Tensor, pages: PromptPages, mixed: Tensor) -> None:
-    """Every position sees those before it in the cache, and itself; what padding gives means nothing.
+    """Attend from each position to those before it in the cache and itself; rows of padding are meaningless.
 
     Args:
         packed: ``[B, T, H + 2 kv_heads, D]``, of which queries are read, in the cache's type.
-        pages: hold the keys and values of the positions that are fed, too.
+        pages: keys and values, those of the fed positions included.
         mixed: ``[B, T, H, D]``, written.
     """
     batch, positions, heads, head_dim = packed.shape
@@ -269,14 +269,14 @@ def _prefill_gated(gate_up, inner, INNER: tl.constexpr, COLUMNS: tl.constexpr):
 
 
 def prefill_gated(gate_up: Tensor, inner: Tensor) -> None:
-    """Gate ``[N, 2 * I]``, the gate first, into ``inner [N, I]``."""
+    """Write the gated feed-forward ``inner [N, I]`` of ``gate_up [N, 2 * I]``, the gate first."""
     rows, size = inner.shape
     _prefill_gated[(cdiv(size, COLUMNS), rows)](gate_up, inner, size, COLUMNS, num_warps=WARPS)
 
 
 @dataclass(frozen=True, eq=False)
 class NormedResidual:
-    """A residual of N positions, and its norm for the product that comes next.
+    """A residual of N positions, and its norm for the next product.
 
     Attributes:
         x: float32 ``[N, C]``.
@@ -292,21 +292,21 @@ class NormedResidual:
         return cls(x, torch.empty_like(x, dtype=lm.dtype))
 
     def take(self, product: Tensor, gain: Tensor, epsilon: float) -> None:
-        """Add a product ``[N, C]``; ``gain`` is the weight of the norm that comes next."""
+        """Add a product ``[N, C]``; ``gain`` is the weight of the next norm."""
         prefill_residual(product, gain, epsilon, self.x, self.normed)
 
     def rows(self, which: Tensor) -> NormedResidual:
-        """Some rows alone, whose norm is to come."""
+        """Some rows alone, before their next norm."""
         x = self.x[which]
         return NormedResidual(x, torch.empty_like(x, dtype=self.normed.dtype))
 
 
 class FusedPrefill:
-    """Computes what :meth:`SpeechLM.prefill_codes` computes, on the same cache, with the network's weights.
+    """Computes :meth:`SpeechLM.prefill_codes` on the same cache, with the network's weights.
 
-    The last bits differ from the plain way: the residual, norms and rotation stay float32 throughout. Nothing
-    is written to the cache for padding. The last layer takes each prompt's last position alone, once its keys
-    and values are written.
+    The last bits differ from plain modules: the residual, norms and rotation stay float32 throughout. Nothing
+    is written to the cache for padding. The last layer computes each prompt's last position alone, after its
+    keys and values are written.
 
     Args:
         max_len: most positions of a slot.
@@ -351,7 +351,7 @@ class FusedPrefill:
     def _attended(
         self, attention: CachedAttention, normed: Tensor, pages: PromptPages, span: int | None
     ) -> Tensor:
-        """``[B * T, H * D]`` of values mixed, from the norm ``[B * T, C]`` of the residual."""
+        """Mixed values ``[B * T, H * D]`` from the norm ``[B * T, C]`` of the residual."""
         batch, heads, kv_heads = len(pages.starts), attention.heads, attention.kv_heads
         product = F.linear(normed, attention.qkv.weight)
         packed = product.view(batch, -1, heads + 2 * kv_heads, attention.head_dim)
@@ -365,7 +365,7 @@ class FusedPrefill:
 
 
 def _fed_forward(mlp: GatedMLP, normed: Tensor) -> Tensor:
-    """``[N, C]``."""
+    """The MLP's product ``[N, C]``."""
     gate_up = F.linear(normed, mlp.gate_up.weight)
     inner = gate_up.new_empty(len(normed), gate_up.shape[1] // 2)
     prefill_gated(gate_up, inner)

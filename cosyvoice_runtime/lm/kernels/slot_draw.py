@@ -1,8 +1,8 @@
 """The draw of one id for each slot of a step, one program a slot.
 
 Its plain twin is :func:`cosyvoice_runtime.lm.torch.slot_draws.draw_plain`. Nothing is sorted: the winner of
-the race among all ids is the draw, if it is a candidate; else the race is held again among the ids above it,
-with the same times. So the last winner is the one of a race among the candidates alone.
+the race among all ids is drawn if it is a candidate; else the race is held again among the more probable ids,
+with the same times. So the last winner is that of a race among the candidates alone.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def _scored(
 
 @triton.jit
 def _mass_of_most(bits, mass, most):
-    """Probability that the ``most`` most probable ids have together."""
-    low = tl.full([], 0, tl.int32)  # at least so many have these bits or more
+    """The probability of the ``most`` most probable ids together."""
+    low = tl.full([], 0, tl.int32)  # At least so many ids have these bits or more.
     high = tl.full([], ABOVE_ONE, tl.int32)
     for _ in range(BITS_OF_PROBABILITY):
         middle = (low + high) // 2
@@ -186,10 +186,10 @@ def _slot_draw(
 def slot_draw(
     logits: Tensor, slots: Tensor, work: Tensor, tables: SlotTables, chained: int = NOT_CHAINED
 ) -> Tensor:
-    """Draw as `slot_draws.DrawSlots` says; the logits' rows lie behind each other.
+    """Draw as `slot_draws.DrawSlots` says, from contiguous rows of logits.
 
     Args:
-        chained: the draw starts while the kernel before it ends, which makes the logits and must not touch
+        chained: whether the draw starts while the kernel that makes the logits ends; that one must not touch
             the tables.
     """
     rows = logits.shape[1]

@@ -1,4 +1,4 @@
-"""Linear layers of a step behind an RMSNorm: queries, keys and values, gate and up layers, the head."""
+"""Linear layers of a step behind an RMSNorm: queries, keys and values, gate and up layers, and the head."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def _step_head(
     n = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     s = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = s < batch
-    known = tl.minimum(n, TOKENS - 1)  # the last program's rows end with the table
+    known = tl.minimum(n, TOKENS - 1)  # The last program's rows end with the table.
     b = tl.load(bias + known)
     if STAGES:
         wait_for_previous(CHAINED)

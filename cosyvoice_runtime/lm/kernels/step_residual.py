@@ -1,4 +1,4 @@
-"""The residual of a step: the embedding that it begins with, and linear layers that are added to it."""
+"""The residual of a step: its first embedding, and the linear layers that are added to it."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from cosyvoice_runtime.lm.kernels.step_rows import (
 from cosyvoice_runtime.lm.kernels.step_tiles import StepTile
 
 SHRINK = 2.0**-6
-"""Between kernels, activations are this much smaller: so float16 has room for outliers of some millions. Its
-ten binary digits lose an eighth of what bfloat16 would."""
+"""Activations between kernels are multiplied by this, so that float16 has room for outliers of some millions.
+Its ten binary digits lose an eighth of what bfloat16 would."""
 
 
 @dataclass(frozen=True, eq=False)
 class Scaled:
-    """A residual on its way through an RMSNorm: what divides it is known only when all of it is there.
+    """A residual during an RMSNorm, whose divisor is known only when all of it is there.
 
     Attributes:
         values: ``[S, C]`` the residual times the norm's weight and `SHRINK`.
@@ -87,11 +87,12 @@ def _step_embed(
 def step_embed(
     tokens: Tensor, table: Tensor, gain: Tensor, x: Tensor, scaled: Scaled, chained: int = NOT_CHAINED
 ) -> None:
-    """The first kernel of a step. It starts after all work before: later ones read the step's inputs at once.
+    """Embed the tokens. This first kernel starts after all earlier work: later ones read the step's inputs at
+    once.
 
     Args:
         tokens: ``[S]`` int64; table: ``[V, C]``.
-        gain: float32 ``[C]`` of the norm that comes next.
+        gain: float32 ``[C]`` of the next norm.
         x, scaled: float32 ``[S, C]`` the residual, and itself for the norm; written.
     """
     batch, channels = x.shape
@@ -131,7 +132,7 @@ def _joined_products(
     WIDTH: tl.constexpr, HEADS: tl.constexpr, PARTS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
     PIECE: tl.constexpr, GROUPS: tl.constexpr,
 ):  # fmt: skip
-    """Products ``[S, N]`` of joined splits and one piece of the weight; of one sequence, or of many."""
+    """Products ``[S, N]`` of joined splits and one piece of the weight, for one sequence or many."""
     a = _joined(mixed, shares, s, inside, batch, WIDTH, HEADS, PARTS, PIECE, GROUPS)
     sums = product(a.to(mixed.dtype.element_ty), row, no_sums(COLUMNS, ROWS, PIECE, GROUPS), COLUMNS)
     return added_up(sums, COLUMNS)

@@ -1,14 +1,14 @@
 """Products of a few inputs with whole rows of a weight, inside kernels.
 
-Held: a program has some rows of the weight in registers before it may read what the kernel before wrote:
-reading weights takes most of a step's time, and depends on nothing. A row's width is read in pieces, and a
-piece in groups, whose products are added at the end: groups are what warps share. Fewer sequences than
-`TENSOR_CORES_FROM`, a power of two, are multiplied one after another, to the bits of each alone with as many
-groups and pieces: tensor cores take as long for one of them as for so many.
+Held: a program loads rows of the weight into registers before the kernel before it has ended, because reading
+weights takes most of a step's time and depends on nothing. A row's width is read in pieces, and a piece in
+groups, which warps share and whose products are added at the end. Fewer sequences than `TENSOR_CORES_FROM`, a
+power of two, are multiplied one after another, so each gets the bits that it gets alone with as many groups
+and pieces: tensor cores take as long for one sequence as for so many.
 
 Streamed: pieces of the weight and of the inputs pass through shared memory, some of them ahead of the tensor
-cores. A program takes more rows for all sequences at once, so that fewer programs read the inputs again: that
-counts where sequences are many or multiprocessors few.
+cores. A program takes more rows for all sequences at once, so that fewer programs read the inputs again,
+which counts where sequences are many or multiprocessors few.
 
 S: sequences of a program; N: rows of a program; K: ``PIECE // GROUPS``.
 """
@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 
 TENSOR_CORES_FROM = tl.constexpr(16)
-"""Sequences of a program from which on tensor cores multiply."""
+"""Fewest sequences of a program that tensor cores multiply."""
 
 
 @triton.jit
@@ -78,7 +78,7 @@ def added_up(sums, COLUMNS: tl.constexpr):
 
 @triton.jit
 def one_of(s, inside, column: tl.constexpr, COLUMNS: tl.constexpr):
-    """One ``[1]`` of the sequences ``s``, and whether it is there."""
+    """One ``[1]`` of the sequences ``s``, and whether it exists."""
     here = tl.arange(0, COLUMNS) == column
     first = tl.arange(0, 1)
     one, there = tl.sum(tl.where(here, s, 0), axis=0), tl.sum(tl.where(here & inside, 1, 0), axis=0)
@@ -99,7 +99,7 @@ def held(
 ):  # fmt: skip
     """Products ``[S, N]`` of inputs of sequences ``s`` and rows ``n`` of the weight.
 
-    ``AHEAD`` pieces of the weight are in ``rows``; the others are loaded on the way.
+    ``AHEAD`` pieces of the weight are in ``rows``; the others are loaded during the products.
     """
     if COLUMNS == 1 or COLUMNS >= TENSOR_CORES_FROM:
         found = _held(weight, n, rows, inputs, s, inside, WIDTH, ROWS, COLUMNS, PIECE, GROUPS, AHEAD)
@@ -126,7 +126,7 @@ def _held(
         if piece + AHEAD < PIECES:
             rows += (load_rows(weight, n, piece + AHEAD, WIDTH, PIECE, GROUPS),)
         following = a
-        if piece + 1 < PIECES:  # the next inputs are on their way while these are used
+        if piece + 1 < PIECES:  # The next inputs are on their way while these are used.
             following = load_inputs(inputs, s, inside, piece + 1, WIDTH, PIECE, GROUPS)
         sums = product(a, rows[piece], sums, COLUMNS)
         a = following
@@ -164,7 +164,7 @@ def _held_pair(
     right = no_sums(COLUMNS, ROWS, PIECE, GROUPS)
     for piece in tl.static_range(PIECES):
         following = a
-        if piece + 1 < PIECES:  # as in `_held`
+        if piece + 1 < PIECES:  # The next inputs are on their way, as in `_held`.
             following = load_inputs(inputs, s, inside, piece + 1, WIDTH, PIECE, GROUPS)
         left = product(a, first[piece], left, COLUMNS)
         right = product(a, second[piece], right, COLUMNS)
@@ -186,8 +186,9 @@ def streamed(
     weight, n, inputs, s, batch,
     WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, PIECE: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Products ``[S, N]`` of inputs of sequences ``s`` and rows ``n`` of the weight, all of them there."""
-    s = tl.minimum(s, batch - 1)  # a copy of the last one in place of none: loads then need no mask
+    """Products ``[S, N]`` of inputs of sequences ``s`` and rows ``n`` of the weight, both complete in
+    memory."""
+    s = tl.minimum(s, batch - 1)  # Sequences beyond the last repeat it, so that loads need no mask.
     sums = tl.zeros([ROWS, COLUMNS], tl.float32)
     for start in tl.range(0, WIDTH, PIECE, num_stages=STAGES):
         rows = load_whole_piece(start, weight + n * WIDTH, PIECE, WIDTH)

@@ -51,11 +51,11 @@ Tensors = Mapping[str, Array]
 BLOCK = 32
 """Weights of a row that share a scale."""
 MIDDLE = 128
-"""Stands for 0 in 8 bits: the runtime's value where no zero points are given."""
+"""The 8-bit value of 0, which the runtime assumes where no zero points are given."""
 INT8_PRODUCTS = 4
 """``accuracy_level`` by which 8-bit weights meet activations in 8 bits, quantised block by block."""
 HEAD_MULTIPLE = 16
-"""The runtime rotates heads of such widths alone."""
+"""The runtime rotates only heads whose width is a multiple of this."""
 ALIGNMENT = 4096
 """Alignment of a weight in its file, which is mapped into memory."""
 
@@ -65,7 +65,7 @@ class SpeechGraph(RuntimeGraph):
 
     Args:
         file: gets the weights.
-        weight_format: of the matrices, one of `files.WEIGHT_FORMATS`.
+        weight_format: format of the matrices, one of `files.WEIGHT_FORMATS`.
     """
 
     def __init__(self, file: BinaryIO, weight_format: str) -> None:
@@ -74,12 +74,12 @@ class SpeechGraph(RuntimeGraph):
         self._format = weight_format
 
     def begin(self, x: Value) -> None:
-        """Layers from here on have the positions of ``x [B, S, C]``."""
+        """Give the next layers the positions of ``x [B, S, C]``."""
         if self._format == ROWS:
             self._integers, self._sequences = IntegerProducts(self), self.size(x, 0)
 
     def weight(self, name: str, array: Array | None = None, onnx_type: int | None = None) -> Value:
-        """A weight in the file, in the type that is given."""
+        """A weight in the file, in the given type."""
         assert array is not None
         assert onnx_type is not None
         return self.outside(name, array.astype(NUMPY_TYPES[onnx_type]), onnx_type)
@@ -138,13 +138,10 @@ class SpeechGraph(RuntimeGraph):
 
 
 def quantised(weight: Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float32]]:
-    """Each block of a row as 8-bit multiples of its own scale, so that the largest is 127 of them.
-
-    Args:
-        weight: [out, in].
+    """Each block of a row as 8-bit multiples of its own scale, the largest of which is 127.
 
     Returns:
-        [out, blocks, BLOCK] around MIDDLE, and scales [out, blocks].
+        [out, blocks, BLOCK] around MIDDLE, and scales [out, blocks], of a weight [out, in].
     """
     rows, columns = weight.shape
     padded = np.pad(weight.astype(np.float32), ((0, 0), (0, -columns % BLOCK)))
@@ -155,7 +152,7 @@ def quantised(weight: Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.floa
 
 
 def matrix_bytes(config: SpeechLMConfig) -> int:
-    """Memory of the layers' matrices in float32."""
+    """Bytes of the layers' matrices in float32."""
     attention = config.head_dim * (2 * config.num_heads + 2 * config.num_kv_heads)
     return 4 * config.num_layers * config.hidden_size * (attention + 3 * config.intermediate_size)
 
@@ -163,10 +160,10 @@ def matrix_bytes(config: SpeechLMConfig) -> int:
 def write_graph(
     config: SpeechLMConfig, tensors: Tensors, weight_format: str, file: BinaryIO
 ) -> onnx.ModelProto:
-    """The graph, after its weights have gone to ``file``.
+    """Write the weights to ``file``, and return the graph.
 
     Args:
-        tensors: by their published names.
+        tensors: arrays by their published names.
         weight_format: one of `files.WEIGHT_FORMATS`.
 
     Raises:
@@ -183,11 +180,7 @@ def write_graph(
 
 
 class _Body:
-    """The decoder's layers and head.
-
-    Args:
-        tensors: by their published names.
-    """
+    """The decoder's layers and head, from tensors by their published names."""
 
     def __init__(self, graph: SpeechGraph, config: SpeechLMConfig, tensors: Tensors) -> None:
         self._graph = graph
@@ -213,8 +206,8 @@ class _Body:
         """The MLP's product, and the sum that it is added to; of the last position alone in the last layer.
 
         Args:
-            rotation: inputs that hold the positions, and their rotation.
-            x, added: the same of the layer before; the first one has nothing to add.
+            rotation: inputs with the positions and their rotation.
+            x, added: the results of the layer before; the first layer has nothing to add.
         """
         graph, name = self._graph, f"layers.{index}"
         layer = layer_tensors(self._tensors, index, np.concatenate)
@@ -272,7 +265,7 @@ def rotary(config: SpeechLMConfig) -> tuple[Array, Array]:
 
 
 PROMPT_BYTES = 64 << 20
-"""Most memory for a second copy of the matrices: prompts are faster in float32, and exact."""
+"""Most memory for a second copy of the matrices, in float32, in which prompts are faster and exact."""
 
 
 def export_lm(checkpoint_dir: Path, directory: Path, weight_format: str) -> list[str]:
@@ -319,11 +312,7 @@ class FloatArrays(Mapping[str, npt.NDArray[np.float32]]):
 
 
 def write_lm(config: SpeechLMConfig, tensors: Tensors, files: LmFiles, weight_format: str) -> None:
-    """Write the files of a network, given by its published tensors.
-
-    Raises:
-        CheckpointError: as `write_graph`.
-    """
+    """Write the files of a network with these published tensors; raises as `write_graph`."""
     graphs = [(files.model, files.weights, weight_format)]
     if weight_format != "float32" and matrix_bytes(config) <= PROMPT_BYTES:
         graphs.append((files.prompt_model, files.prompt_weights, "float32"))

@@ -1,4 +1,4 @@
-"""The speech LM's files for ONNX Runtime: graph, weights and embeddings, and what they were made from."""
+"""The speech LM's files for ONNX Runtime: graph, weights, embeddings and manifest."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WRITERS = (
     "lm/onnx/export.py",
     "onnx/runtime_graph.py",
 )
-"""Modules that say what the files hold."""
+"""The modules on which the content of the files depends."""
 
 
 def past_name(layer: int, kind: str) -> str:
@@ -38,7 +38,7 @@ def present_name(layer: int, kind: str) -> str:
 
 
 class LmFiles(NamedTuple):
-    """Files in a directory."""
+    """The files in a directory."""
 
     directory: Path
 
@@ -52,7 +52,7 @@ class LmFiles(NamedTuple):
 
     @property
     def prompt_model(self) -> Path:
-        """Graph for prompts alone; absent where the other one is for them, too."""
+        """The graph for prompts alone; absent where one graph serves steps and prompts."""
         return self.directory / PROMPT_MODEL
 
     @property
@@ -64,15 +64,15 @@ class LmFiles(NamedTuple):
 
     @property
     def required(self) -> list[str]:
-        """Names of the files that are always there."""
+        """Names of the files that always exist."""
         return [path.name for path in (self.model, self.weights, *map(self.table, TABLES))]
 
 
 def require_lm(checkpoint_dir: Path, directory: Path, weight_format: str) -> LmFiles:
-    """The files, if they are undamaged, and what would be written now.
+    """The files, if they are undamaged and what an export would write now.
 
     Raises:
-        EngineFileError: they are not; says why.
+        EngineFileError: the files are missing, damaged or outdated; the text says why.
         CheckpointError: the checkpoint is incomplete.
     """
     wanted = wanted_manifest(Layout(checkpoint_dir), weight_format)
@@ -85,7 +85,7 @@ def require_lm(checkpoint_dir: Path, directory: Path, weight_format: str) -> LmF
 
 
 def wanted_manifest(layout: Layout, weight_format: str) -> Manifest:
-    """Manifest of a current export. It fits every machine."""
+    """The manifest of a current export, which fits every machine."""
     paths = (layout.weights("llm"), layout.config, layout.qwen2_config)
     return Manifest(
         sources={path.relative_to(layout.directory).as_posix(): sha256_of(path) for path in paths},

@@ -33,14 +33,11 @@ from cosyvoice_runtime.onnx.session import BoundRun, open_session
 
 
 class OnnxSpeechLM:
-    """Weights, opened once.
+    """The weights, opened once, for operations of so many threads.
 
     Attributes:
-        session: of steps.
-        prompt_session: of prompts; the same one, or one whose matrices are faster with many positions.
-
-    Args:
-        threads: of one operation.
+        session: session of steps.
+        prompt_session: session of prompts: the same, or one whose matrices are faster with many positions.
 
     Raises:
         EngineFileError: a file is missing or not of this architecture.
@@ -72,11 +69,8 @@ class OnnxSpeechLM:
 
 
 class OnnxKVCache(CacheSlots):
-    """Slots in the host's memory.
-
-    Attributes:
-        data: [layers, 2, slots, kv_heads, max_len, head_dim] float32, keys then values.
-    """
+    """Slots in the host's memory, ``data`` float32 [layers, 2, slots, kv_heads, max_len, head_dim], keys
+    first."""
 
     def __init__(self, config: SpeechLMConfig, slots: int, max_len: int) -> None:
         super().__init__(slots, max_len)
@@ -100,12 +94,8 @@ class OnnxKVCache(CacheSlots):
 
 
 class BoundPass:
-    """Inputs and outputs of one pass over consecutive slots, bound to memory that a session reads and writes.
-
-    Args:
-        first, size: the slots.
-        positions: fed to each.
-    """
+    """Inputs and outputs of a pass over consecutive slots, bound to memory that a session reads and
+    writes."""
 
     def __init__(self, lm: OnnxSpeechLM, cache: OnnxKVCache, first: int, size: int, positions: int) -> None:
         config = lm.config
@@ -123,7 +113,7 @@ class BoundPass:
         self._bound = BoundRun(session, inputs, outputs)
 
     def run(self, embeddings: FloatArray, last: IntArray) -> FloatArray:
-        """Feed embeddings [B, S, hidden], so that the last of each lies at these positions [B].
+        """Feed embeddings [B, S, hidden], so that the last of each lies at the positions ``last`` [B].
 
         Returns:
             logits [B, V] after the last ones, in memory of their own.
@@ -171,7 +161,7 @@ class OnnxCachedLM:
 
 
 def open_batch(lm: OnnxSpeechLM, slots: int, max_len: int) -> RunningBatch:
-    """Room for so many utterances of so many positions, prompt and speech together."""
+    """An engine with room for so many utterances of so many positions, prompt and speech together."""
     cache = OnnxKVCache(lm.config, slots, max_len)
     # One prompt in a pass: on a CPU several take as long together as one after the other.
     steps = HostSteps(OnnxCachedLM(lm, cache), cache, prefill_batch=1, fill_id=lm.config.fill_id)
@@ -179,7 +169,7 @@ def open_batch(lm: OnnxSpeechLM, slots: int, max_len: int) -> RunningBatch:
 
 
 def _mapped(path: Path, shape: tuple[int, int]) -> FloatArray:
-    """An embedding in its file, of which memory holds the rows that are used."""
+    """An embedding table in its file, of which memory holds the rows that are used."""
     try:
         table: FloatArray = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:

@@ -23,10 +23,10 @@ class BatchDecoder(RunningBatch):
         slots: utterances at a time.
         max_len: positions per utterance, prompt and generated tokens together.
         capture: captures steps, and prompts of ids alone, to be replayed; on a GPU `CudaGraphCapture`. They
-            come in few sizes, so this changes logits as much as neighbours do. Draws are captured with them,
+            come in few sizes, which changes logits as much as batching does. Draws are captured with them,
             from other random numbers than the host's, and a token is emitted by the step after its own.
-        prefill_batch: most prompts fed in one pass. More than one is faster where a pass costs the same
-            for one as for several, as on a GPU.
+        prefill_batch: most prompts fed in one pass; more than one pays where a pass costs the same for
+            several, as on a GPU.
         passes: the computations that are captured.
         pool: pages that all utterances share; None: each has ``max_len`` positions of its own, which plain
             steps read without a copy.
@@ -62,12 +62,8 @@ class BatchDecoder(RunningBatch):
 def generate(
     lm: SpeechDecoder, prompt: Prompt, options: SamplingOptions = DEFAULT_OPTIONS
 ) -> tuple[list[int], FinishReason]:
-    """The speech tokens of one utterance, and why they ended.
-
-    Raises:
-        InvalidInput: the prompt holds an id outside its table.
-        CosyVoiceError: decoding failed.
-    """
+    """The speech tokens of one utterance, and why they ended; an InvalidInput tells of an id outside its
+    table."""
     most = TokenLimits.of(options, len(prompt.text)).max_tokens
     decoder = BatchDecoder(lm, slots=1, max_len=num_positions(prompt.segments()) + most)
     generation = decoder.add(prompt, options)

@@ -1,11 +1,12 @@
-"""Steps whose ids are drawn where the logits are: the next one is launched before this one's ids are read.
+"""Steps that draw on the device: the next one is launched before the host has read the ids of this one.
 
-The host sees an id one step late. A prompt is launched before the step, which goes on with what the prompt
-will have drawn if its text is whole: its first two ids come together. What was launched for a sequence that
-ended meanwhile, or that asked for text, is dropped: the device has marked its slot and changed nothing
-(`Count.LIVE`), and what was written into the cache is overwritten before it is attended to. A stream of text
-that has drawn the fill marker is fed when that has been read, a step later than where ids are drawn on the
-host; no other sequence waits for it.
+The host sees an id one step late. A prompt is launched before the step, and if its text is whole, the step
+goes on with what the prompt will have drawn: its first two ids come together. A sequence that ended
+meanwhile, or that asked for text, makes what was launched for it void: the device has marked its slot and
+changed nothing (`Count.LIVE`), and the cache's entries are overwritten before they are attended to.
+
+A stream of text that has drawn the fill marker is fed after the host has read that, a step later than where
+the host draws; no other sequence waits for it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ FIRST_SPAN = 256
 BATCH_STEP = 16
 
 LogitsStep = Callable[[Tensor, Tensor, CacheView, int], Tensor]
-"""Logits of tokens, positions, slots and span, as :meth:`SpeechLM.decode_step`; can be captured."""
+"""Computes logits of tokens, positions, slots and span, as :meth:`SpeechLM.decode_step`; can be captured."""
 
 
 @runtime_checkable
@@ -43,7 +44,7 @@ class SpanlessStep(Protocol):
     """A :data:`LogitsStep` that reads as far as each sequence goes, whatever the span."""
 
     def division(self, batch: int, span: int) -> Hashable:
-        """Division of a step's work; it computes the same for spans with one answer."""
+        """The division of a step's work; spans with equal divisions are computed alike."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class CapturedPasses:
     """Computations that graphs capture.
 
     Attributes:
-        step, prefill: logits of steps and of prompts; None: the network's own.
+        step, prefill: compute logits of steps and of prompts; None: the network's own passes.
         draw: draws after prompts.
         step_draw: draws in steps.
     """
@@ -66,15 +67,15 @@ PLAIN_PASSES = CapturedPasses()
 
 
 class GraphedSteps:
-    """Decode steps and their draws, one captured graph for each pair of batch size and span that differs.
+    """Decode steps with their draws, one captured graph for each batch size and span.
 
-    A step feeds the ids that the tables say were drawn last. All graphs are made at the start.
+    A step feeds the ids that the tables hold as drawn last. All graphs are made at the start.
 
     Args:
-        step: what is captured, before the draws.
+        step: captured before the draws.
         cache: the graphs read and write its memory; it may not be in use yet.
         draw: draws from the logits.
-        tables: of the cache's slots.
+        tables: state of the cache's slots.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class GraphedSteps:
         return bucket_for(self._spans, needed)
 
     def run(self, positions: npt.NDArray[np.int64], work: npt.NDArray[np.int64], span: int) -> Tensor:
-        """Launch a step of the first S slots; waits for nothing.
+        """Launch a step of the first S slots without waiting.
 
         Args:
             positions: [S], S from :meth:`size`, each below ``span``: where the last id drawn is fed.
@@ -131,7 +132,7 @@ class GraphedSteps:
         return graph.result
 
     def _shapes(self) -> Iterator[tuple[int, int, Hashable]]:
-        """Batch size, span, and what is equal for shapes that one graph serves, that of the longest span."""
+        """Batch size, span, and the division by which several shapes share the graph of the longest span."""
         step = self._step
         for size in reversed(self._sizes):
             for span in reversed(self._spans):
@@ -159,7 +160,7 @@ def batch_sizes(slots: int) -> list[int]:
 
 
 def span_sizes(max_len: int) -> list[int]:
-    """256 and what doubling gives; the last one is ``max_len``."""
+    """256, doubled as often as it stays below ``max_len``, and ``max_len``."""
     sizes = []
     size = FIRST_SPAN
     while size < max_len:
@@ -176,9 +177,9 @@ class UnderWay(NamedTuple):
     """A pass that was launched, and whose ids have yet to be read.
 
     Attributes:
-        sequences: whose draws are under way.
+        sequences: the sequences drawn for.
         rows: [n] of their ids among the fetched ones.
-        positions: of the cache, where each id is fed if it is speech.
+        positions: positions of the cache at which ids that are speech are fed.
     """
 
     sequences: list[Generation]
@@ -228,7 +229,7 @@ class DeviceSteps:
         self._tables = SlotTables(lm.config, cache.slots, cache.max_len, lm.device)
         self._prefills = (
             GraphedPrefills(lm, cache, prefill_batch, passes.draw, self._tables, capture, passes.prefill)
-            if isinstance(lm, SpeechLM)  # reads ids alone
+            if isinstance(lm, SpeechLM)  # This stream reads ids alone.
             else None
         )
         step = passes.step or lm.decode_step
@@ -239,7 +240,7 @@ class DeviceSteps:
         self._begun: set[Generation] = set()
 
     def advance(self, running: Sequence[Generation]) -> list[Drawn]:
-        """Launch all passes that can be, then read those launched before; else as `Steps.advance`."""
+        """Launch all passes that can be, then read those launched before, as `Steps.advance`."""
         self._under_way = [self._current(each) for each in self._under_way]
         prompts = list(self._prefill(running))
         begins = {each for prompt in prompts for each in prompt.sequences if each.stream is None}
@@ -249,7 +250,7 @@ class DeviceSteps:
         return [drawn for each in before for drawn in each.drawn()]
 
     def _current(self, launched: UnderWay) -> UnderWay:
-        """The pass without sequences that have ended or stalled since."""
+        """The pass without sequences that have ended or stalled since its launch."""
         for sequence in launched.sequences:
             sequence.unfed = False
         gone = {each for each in launched.sequences if each.stalled or each.finish_reason is not None}
@@ -262,9 +263,9 @@ class DeviceSteps:
         return launched.without(gone)
 
     def _step(self, running: Sequence[Generation], begins: Collection[Generation]) -> Iterator[UnderWay]:
-        """One step for all that can go on, also where a prompt is launched before it."""
+        """One step for all sequences that can go on, also those whose prompt is launched before it."""
         drawing = {sequence for each in self._under_way for sequence in each.sequences}.union(begins)
-        works = {  # the others', mostly all, is another draw
+        works = {  # The draw of the other sequences, mostly all, is another one.
             each: _next_work(each, (each in drawing) + (each in self._begun))
             for each in running
             if each not in drawing or len(each.tokens) + 2 >= each.plain_until
@@ -307,7 +308,8 @@ class DeviceSteps:
             yield self._drawing(group, self._fed(group))
 
     def _fed_now(self, hungry: Sequence[Generation], running: Sequence[Generation]) -> Iterator[Generation]:
-        """Sequences that may be fed now: while others speak, prompts of one pass; texts that go on always."""
+        """Sequences that may be fed at once: prompts of one pass while others speak, and always texts that go
+        on."""
         speaking = any(sequence.tokens for sequence in running)
         positions = 0
         for sequence in hungry:
@@ -337,7 +339,7 @@ def _next_work(sequence: Generation, drawing: int) -> SlotWork:
     """Work of the next step for a sequence, with so many draws under way."""
     if drawing:
         last = len(sequence.tokens) + drawing >= sequence.limits.max_tokens
-        goes_on = not (last or sequence.must_fill)  # else it is the fill marker that is under way
+        goes_on = not (last or sequence.must_fill)  # Otherwise the fill marker is under way.
     else:
         goes_on = sequence.unfed
     if not goes_on:

@@ -28,7 +28,7 @@ def cache_bytes(config: SpeechLMConfig, slots: int, max_len: int, dtype: torch.d
 class PageTables(NamedTuple):
     """Pages of each slot in the order of its positions, both [slots, W] int32.
 
-    read: a page of zeros where a slot has none; written: a page for waste there.
+    Where a slot has no page, ``read`` names a page of zeros, and ``written`` one that is never read.
     """
 
     read: Tensor
@@ -59,11 +59,7 @@ class LayerPages:
 
 @dataclass(frozen=True, eq=False)
 class CacheLayer(LayerPages):
-    """One layer of the S slots that a step feeds, and the positions that are fed.
-
-    Attributes:
-        positions: ``[S]`` int64, position of the token that is fed.
-    """
+    """One layer of the S slots that a step feeds; ``positions [S]`` int64 are those of the tokens."""
 
     positions: Tensor
 
@@ -134,10 +130,10 @@ class CacheView:
         self.max_len = max_len
 
     def at(self, positions: Tensor, span: int | None) -> PassPages:
-        """Pages of a pass; can be captured.
+        """The pages of a pass; can be captured.
 
         Args:
-            positions: [B, T] int64, those that are fed.
+            positions: [B, T] int64, positions that are fed.
             span: number of positions that are read; None for none.
         """
         page, span = self.data.shape[4], span or 0
@@ -158,13 +154,13 @@ class WholeView(CacheView):
 
 
 class KVCache(CacheSlots):
-    """Slots on a device, each with a page of ``max_len`` positions that is its own.
+    """Slots on a device, each with a page of ``max_len`` positions of its own.
 
-    On a CPU it takes memory as it is first written: the system has pages of its own.
+    On a CPU the system assigns memory when it is first written.
 
     Attributes:
         data: [layers, 2, pages, kv_heads, positions of a page, head_dim], keys then values.
-        tables: on the device.
+        tables: page tables on the device.
     """
 
     def __init__(
@@ -184,10 +180,7 @@ class KVCache(CacheSlots):
         return self.data.nbytes
 
     def prepare(self) -> None:
-        """Let the device know the pages that slots hold; to be called before each pass, in order with it.
-
-        Nothing to be done where they never change.
-        """
+        """Tell the device before each pass which pages slots hold; here they never change."""
 
     def wipe(self, slot: int) -> None:
         self.data[:, :, slot].zero_()
@@ -199,7 +192,7 @@ class KVCache(CacheSlots):
         return self._views[start, stop]
 
     def gathered(self, slots: Tensor) -> CacheView:
-        """These slots [B] int64, sharing this cache's memory; reading them copies."""
+        """A view of these slots [B] int64, which copies what is read."""
         return CacheView(self.data, self.tables.rows(slots), self.max_len)
 
     def _viewed(self, start: int, stop: int) -> CacheView:
@@ -221,7 +214,8 @@ class KVCache(CacheSlots):
 
 
 class PagedKVCache(KVCache):
-    """Slots on a device that share pages. A page that was given back is zeros before a pass sees it again."""
+    """Slots on a device that share pages. A page that was given back is zeroed before a pass reads it
+    again."""
 
     def __init__(
         self,
@@ -232,7 +226,7 @@ class PagedKVCache(KVCache):
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        CacheSlots.__init__(self, slots, max_len, pool)  # not KVCache's, which gives each slot its own page
+        CacheSlots.__init__(self, slots, max_len, pool)  # KVCache's own gives each slot its own page.
         self._both = torch.empty(2, *self.pages.table.shape, dtype=torch.int32, device=device)
         self._allocate(config, FIRST_PAGE + pool.pages, device, dtype, PageTables(*self._both))
         self.prepare()
@@ -246,13 +240,13 @@ class PagedKVCache(KVCache):
             move(both, self._both)
 
     def tidy(self) -> None:
-        """Zero pages that came back: NaN would reach their next owner, even behind a mask."""
+        """Zero pages that were given back: NaN would reach their next owner, even behind a mask."""
         returned = self.pages.take_returned()
         if returned:
             self.data.index_fill_(2, integers(returned, self.data.device), 0)
 
     def wipe(self, slot: int) -> None:
-        """Nothing: `prepare` zeroes pages that came back, whatever the reason."""
+        """Do nothing: `prepare` zeroes all pages that were given back."""
 
     def _viewed(self, start: int, stop: int) -> CacheView:
         return CacheView(self.data, self.tables.rows(slice(start, stop)), self.max_len)

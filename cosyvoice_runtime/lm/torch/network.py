@@ -72,7 +72,7 @@ class CachedAttention(nn.Module):
         return self.output(mixed.reshape(batch, length, -1))
 
     def _cached(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-        """[B, T, heads, D] of what queries [B, T, heads, D] see of the cache."""
+        """Attention [B, T, heads, D] of queries [B, T, heads, D] to the cache."""
         batch, length, _, _ = queries.shape
         grouped = self._by_kv_head(queries)
         mixed = F.scaled_dot_product_attention(grouped, keys, values, attn_mask=mask)
@@ -134,7 +134,7 @@ class SpeechLM(SpeechDecoder):
     def own_tensors(
         config: SpeechLMConfig, tensors: Mapping[str, Tensor], convert: Callable[[Tensor], Tensor]
     ) -> dict[str, Tensor]:
-        """Projections that lie apart in ``llm.pt`` are one, joined on the device, which is faster at it."""
+        """Tensors with joined projections, which lie apart in ``llm.pt``; the device joins them faster."""
         state = {name: convert(tensor) for name, tensor in outer_tensors(config, tensors).items()}
 
         def joined(separate: list[Tensor]) -> Tensor:
@@ -159,11 +159,8 @@ class SpeechLM(SpeechDecoder):
         return torch.where(control[..., None] < 0, text, found)
 
     def forward(self, embeddings: Tensor, positions: Tensor, cache: CacheView, span: int | None) -> Tensor:
-        """Run the decoder as :class:`SpeechDecoder` says.
-
-        Args:
-            span: None: nothing is read, the sequences begin with these positions, in this order.
-        """
+        """Run the decoder as :class:`SpeechDecoder` says; without a span the sequences begin with these
+        positions."""
         rotation, pages = self._rotation(positions, span, embeddings.dtype), cache.at(positions, span)
         x = embeddings
         for index, layer in enumerate(self.layers):
@@ -175,9 +172,9 @@ class SpeechLM(SpeechDecoder):
     ) -> Tensor:
         """Feed prompts, padded to one length, each to a slot of ``cache``.
 
-        Shapes depend on those of ``codes`` and ``cache`` and on ``span`` alone and nothing is read back to
-        the host, so it can be captured. What padding leaves behind a prompt, or in a slot that has nothing
-        to feed and passes its next free position, is overwritten before it is ever attended to.
+        Shapes depend on those of ``codes`` and ``cache`` and on ``span`` alone, and nothing is read back to
+        the host, so it can be captured. Padding behind a prompt, and any code fed to a slot without a prompt
+        at its next free position, is overwritten before it is ever attended to.
 
         Args:
             codes: [B, T] int64, `prompt_codes` and any codes behind them.
@@ -214,7 +211,7 @@ class SpeechLM(SpeechDecoder):
 
 
 def attend_from_start(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """[B, T, heads, D] of sequences of which nothing went before, keys and values [B, T, kv_heads, D]."""
+    """Attention [B, T, heads, D] of sequences that begin here, keys and values [B, T, kv_heads, D]."""
     queries, keys, values = (x.transpose(1, 2) for x in (queries, keys, values))
     mixed = F.scaled_dot_product_attention(queries, keys, values, is_causal=True, enable_gqa=True)
     return mixed.transpose(1, 2)

@@ -36,13 +36,11 @@ PROMPT_SIZES = (64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
 TEXT_POSITIONS = 16
 """Positions that a block of a text that goes on is padded to."""
 TEXT_SPANS = (512, 2048)
-"""Positions of the cache that it attends to; and all."""
+"""Positions of the cache to which a block of a text attends; longer ones attend to all."""
 
 LogitsPrefill = Callable[[Tensor, Tensor, Tensor, CacheView, int | None], Tensor]
-"""Logits of codes, lengths, starts, slots and span, as :meth:`SpeechLM.prefill_codes`.
-
-Can be captured.
-"""
+"""Computes logits of codes, lengths, starts, slots and span, as :meth:`SpeechLM.prefill_codes`; can be
+captured."""
 
 
 @runtime_checkable
@@ -53,7 +51,7 @@ class SpanlessPrefill(Protocol):
 
 
 class Column(IntEnum):
-    """Columns that come to the device for each prompt, before its codes."""
+    """Columns of the tensor that brings each prompt to the device, before its codes."""
 
     SLOT = 0
     LENGTH = 1
@@ -67,7 +65,8 @@ class Column(IntEnum):
 
 
 class Shape(NamedTuple):
-    """Prompts of a graph, positions of each, and of the cache that they attend to; None for whole prompts."""
+    """Prompts of a graph, positions of each, and positions of the cache that they attend to; None for whole
+    prompts."""
 
     rows: int
     positions: int
@@ -77,15 +76,15 @@ class Shape(NamedTuple):
 class GraphedPrefills:
     """Passes over whole prompts, and over short texts that follow in sequences that have begun.
 
-    There is one captured graph for each number of prompts, padded length and span that differs. A pass
-    feeds, sets the slots' rows of the tables and draws. All graphs are made at the start.
+    There is one captured graph for each number of prompts, padded length and span that differs. A pass feeds,
+    sets the slots' rows of the tables and draws. All graphs are made at the start.
 
     Args:
         cache: the graphs read and write its memory; it may not be in use yet.
-        batch: prompts in one pass at most.
+        batch: most prompts in one pass.
         draw: draws from the logits.
-        tables: of the cache's slots.
-        feed: what is captured, before the draws; None captures the network's own pass.
+        tables: state of the cache's slots.
+        feed: captured before the draws; None captures the network's own pass.
     """
 
     def __init__(
@@ -126,7 +125,7 @@ class GraphedPrefills:
         return self._shape(group) is not None
 
     def run(self, group: Sequence[Prefill]) -> Tensor:
-        """Launch the pass of prompts that fit; waits for nothing.
+        """Launch the pass of prompts that fit, without waiting.
 
         Returns:
             ids [R] drawn, as `DrawSlots`, the prompts' first; overwritten by later passes.
@@ -154,7 +153,7 @@ class GraphedPrefills:
         return None
 
     def _served_by(self, shape: Shape) -> Shape:
-        """The shape whose graph does for this one: that of the longest span where spans change nothing."""
+        """The shape whose graph serves this one: that of the longest span where spans change nothing."""
         if shape.span is None or not isinstance(self._feed, SpanlessPrefill):
             return shape
         return shape._replace(span=self._cache.max_len)
@@ -206,7 +205,7 @@ class GraphedPrefills:
         return self._capture(prefill)
 
     def _reset(self, table: Tensor) -> None:
-        """Rows that change nothing: captured passes run."""
+        """Undo the rows of captured passes, which ran."""
         table.zero_()
         table[:, Column.SLOT] = torch.arange(len(table), device=table.device)
         table[:, Column.LENGTH] = 1
@@ -223,5 +222,5 @@ def prompt_shapes(batch: int, max_len: int) -> Iterator[Shape]:
 
 
 def _up_to(most: int, sizes: Sequence[int]) -> list[int]:
-    """Sizes below the last, which is ``most``."""
+    """The sizes below ``most``, and ``most``."""
     return [*(size for size in sizes if size < most), most]

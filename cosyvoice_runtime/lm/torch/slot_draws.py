@@ -1,12 +1,12 @@
-"""Draws of every slot where the logits are, by numbers that are counted and not kept.
+"""Draws for every slot on the device, with random numbers that are counted and not kept.
 
-What a draw depends on stays in tables on the device, so that the next step can be launched before the host
-has read this one's ids. For the same logits a sequence draws the same ids whatever else is in the batch; they
-are not the ids of `sampling`, which draws on the host, and have the same distribution.
+The state of the draws stays in tables on the device, so that the next step can be launched before the host
+has read the ids of this one. For the same logits a sequence draws the same ids whatever else is in the batch;
+they differ from the ids of `sampling`, which draws on the host, and have the same distribution.
 
 Random numbers come from Philox4x32-10 (Salmon et al., "Parallel random numbers", 2011): four words follow
-from a key and a counter and from nothing that was drawn before. So one kernel draws for all sequences, and
-what one of them draws depends on its own seed and on how many draws it has had.
+from a key and a counter alone. So one kernel draws for all sequences, and what one of them draws depends on
+its own seed and on its number of draws.
 
 B: rows drawn for, S: slots, V: speech rows of the head, H: ids remembered of each slot.
 """
@@ -38,14 +38,11 @@ Words = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def philox(seed: Tensor, counter: Words) -> Words:
-    """Four words of each counter.
+    """Four words below 2**32, int64, of each counter.
 
     Args:
         seed: int64; the key is its lower and its upper half.
         counter: int64 tensors with values below 2**32, all of one shape with the seed by broadcasting.
-
-    Returns:
-        int64 tensors with values below 2**32.
     """
     first, second = seed & WORD, (seed >> 32) & WORD
     c0, c1, c2, c3 = counter
@@ -75,16 +72,17 @@ def exponential_noise(seeds: Tensor, draws: Tensor, attempt: int, size: int) -> 
 
 
 WHOLE_MASS = 2**30
-"""Probabilities are added up as whole numbers of this fraction: their sum is the same in any order."""
+"""Probabilities are added as whole numbers of this fraction, so that their sum does not depend on the
+order."""
 
 
 TableRow = npt.NDArray[np.generic]
 RowOf = Callable[[Generation, int], TableRow]
-"""Row of a table with so many columns, for one sequence."""
+"""A function that makes a sequence's row of a table with so many columns."""
 
 
 class SlotWork(IntEnum):
-    """Work of a step for a slot."""
+    """A slot's work in a step."""
 
     IDLE = 0
     """No work: the slot has no sequence, or its sequence nothing to feed."""
@@ -94,7 +92,7 @@ class SlotWork(IntEnum):
 
 
 def work_after_feed(sequence: Generation) -> SlotWork:
-    """Work after a prompt, a text, or a sequence that is fed again: its block may have been complete."""
+    """Work after a prompt, a text, or a repeated feed, whose block may be complete."""
     return SlotWork.FILL if sequence.must_fill else SlotWork.DRAW
 
 
@@ -103,22 +101,22 @@ class Count(IntEnum):
 
     SEED = 0
     DRAWS = 1
-    """Ids so far, fill markers included: the number of the next draw."""
+    """Ids drawn so far, fill markers included: the number of the next draw."""
     SPOKEN = 2
     """Speech tokens so far."""
     LEAST = 3
-    """Speech tokens from which on `LATER` says what is barred, and no longer `EARLY`."""
+    """Speech tokens from which on `LATER` and not `EARLY` says which stop ids are barred."""
     EARLY = 4
     LATER = 5
     CANDIDATES = 6
-    """Most of them."""
+    """Most candidates."""
     OF_CANDIDATES = 7
     """1: top_p is a share of what the candidates have together; 0: of everything."""
     WINDOW = 8
     REPEATS = 9
-    """A draw that is so often among the last `WINDOW` ids is replaced."""
+    """A draw that occurs so often among the last `WINDOW` ids is replaced."""
     LIVE = 10
-    """0 once the sequence has drawn a control id: whatever is computed for it then changes nothing."""
+    """0 after the sequence has drawn a control id; what is computed for it then changes nothing."""
 
 
 class Factor(IntEnum):
@@ -130,14 +128,14 @@ class Factor(IntEnum):
 
 
 class SlotTables:
-    """State that the draws of each slot depend on; a draw brings it forward.
+    """State of each slot's draws; a draw brings it forward.
 
     Attributes:
         counts: [S, columns of `Count`] int64.
         factors: [S, columns of `Factor`] float32.
         tokens: [S] int64, the id drawn last, which the next step feeds.
         history: [S, H] int32, a ring of the ids drawn.
-        seen: [S, V] uint8, ids that the repetition penalty counts; kept for sequences that have one.
+        seen: [S, V] uint8, ids that the repetition penalty counts; kept for sequences with a penalty.
     """
 
     def __init__(self, config: SpeechLMConfig, slots: int, max_len: int, device: torch.device) -> None:
@@ -150,7 +148,7 @@ class SlotTables:
         self.seen = torch.zeros(slots, config.speech_rows, dtype=torch.uint8, device=device)
 
     def set(self, slots: Tensor, sequences: Sequence[Generation]) -> None:
-        """Let the slots [B] go on as these sequences say, none of which may have a draw under way."""
+        """Set the rows of slots [B] by these sequences, none of which may have a draw under way."""
         values = [slot_values(sequence, self.seen.shape[1]) for sequence in sequences]
         counts = torch.from_numpy(np.stack([counts for counts, _ in values]))
         factors = torch.from_numpy(np.stack([factors for _, factors in values]))
@@ -159,7 +157,7 @@ class SlotTables:
         self.set_history(sequences)
 
     def set_history(self, sequences: Sequence[Generation]) -> None:
-        """Set what few sequences have: ids drawn before, and ids that a penalty counts."""
+        """Set ids drawn before, and ids that a penalty counts, for the few sequences that have any."""
         self._set_rows(self.history, [sequence for sequence in sequences if sequence.sampler.history], _ring)
         penalised = [sequence for sequence in sequences if sequence.sampler.options.repetition_penalty != 1]
         self._set_rows(self.seen, penalised, _marks)
@@ -267,7 +265,7 @@ def _candidates(probs: Tensor, counts: Tensor, top_p: Tensor) -> Tensor:
 
 
 def _raced(scores: Tensor, noise: Tensor) -> Tensor:
-    """[B] ids that win a race of exponential clocks: one of each score's share of probability."""
+    """Ids [B] that win a race of exponential clocks, each with its score's share of probability."""
     return (scores - noise.log()).argmax(dim=1)
 
 

@@ -92,18 +92,15 @@ class SpeechDecoder(nn.Module):
         """Embeddings [T, input width] of segments, in order."""
 
     def prepare(self, max_len: int) -> None:
-        """Keep what passes over sequences of up to ``max_len`` positions share, before any is captured."""
+        """Compute what passes share over sequences of up to ``max_len`` positions, before any is captured."""
 
     def logits(self, hidden: Tensor) -> Tensor:
         """float32 logits [..., speech_rows] of hidden states [..., hidden]."""
         return self.head(hidden).float()
 
     def prefill(self, embeddings: Tensor, start: int, cache: CacheView) -> Tensor:
-        """Feed embeddings [T, input width] to the one slot of ``cache``, from position ``start`` on.
-
-        Returns:
-            float32 logits [speech_rows] after the last of them.
-        """
+        """Logits float32 [speech_rows] after embeddings [T, input width], fed to ``cache``'s one slot from
+        ``start`` on."""
         positions = torch.arange(start, start + len(embeddings), device=embeddings.device)
         hidden = self(embeddings[None], positions[None], cache, start + len(embeddings))
         return self.logits(hidden[0, -1])
@@ -131,9 +128,9 @@ class SpeechDecoder(nn.Module):
     def decode_step(self, tokens: Tensor, positions: Tensor, cache: CacheView, span: int) -> Tensor:
         """Feed one speech token per slot.
 
-        Shapes depend on the number of slots and ``span`` alone and nothing is read back to the host, so
-        a step can be captured in a CUDA graph. A slot that has nothing to feed passes any token at its
-        next free position: what is written there is overwritten before it is ever attended to.
+        Shapes depend on the number of slots and ``span`` alone, and nothing is read back to the host, so a
+        step can be captured in a CUDA graph. A slot that has nothing to feed passes any token at its next
+        free position: the entry is overwritten before it is ever attended to.
 
         Args:
             tokens: [S] int64 speech ids.
@@ -149,7 +146,7 @@ class SpeechDecoder(nn.Module):
 def check_tensors(config: SpeechLMConfig, tensors: Mapping[str, Tensor]) -> None:
     """Raise `CheckpointError` naming the first missing, unknown or misshapen tensor."""
     schema = llm_schema(config)
-    if TEXT_HEAD not in tensors:  # which is never used
+    if TEXT_HEAD not in tensors:  # This tensor is never used.
         schema.pop(TEXT_HEAD, None)
     problems = schema_problems(tensors, schema)
     if problems:
@@ -172,11 +169,7 @@ def load_speech_lm(
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> SpeechDecoder:
-    """Network with the weights of ``llm.pt``, given under their published names.
-
-    Raises:
-        CheckpointError: a tensor is missing, unknown or has another shape.
-    """
+    """The network with the weights of a checkpoint; a CheckpointError tells of a wrong tensor."""
     network: SpeechDecoder = load(speech_lm_parts(config).network)(config, tensors, device, dtype)
     return network
 
@@ -214,14 +207,15 @@ def _scores(logits: Tensor, states: Sequence[SamplerState]) -> Tensor:
 
 
 def _to_host(scores: Tensor, probs: Tensor, ids: Tensor) -> Choices:
-    """All three on the CPU as float32 after a single transfer (ids are exact: far below 2**24)."""
+    """The tensors on the CPU as float32, after a single transfer; ids, far below 2**24, stay exact."""
     joined = torch.cat([scores, probs, ids.float()], dim=1).cpu()
     scores, probs, ids = joined.split([scores.shape[1], probs.shape[1], ids.shape[1]], dim=1)
     return Choices(scores.numpy(), probs.numpy(), ids.long().numpy())
 
 
 SPAN_STEP = 64
-"""Steps attend to a multiple of this many cache positions: few distinct shapes, little excess."""
+"""Steps attend to a multiple of this many cache positions, so that distinct shapes are few and excess is
+little."""
 
 
 class CachedLM:

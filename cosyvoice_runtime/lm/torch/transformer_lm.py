@@ -1,7 +1,7 @@
 """CosyVoice-300M's speech LM: encoded text and a speaker in, speech tokens out.
 
-Attention knows distances alone, so keys and values of earlier positions stay what they are. Scores by
-distance are gathered for each query and key, from a table that each layer projects once.
+Attention depends on distances alone, so keys and values of earlier positions never change. Scores by distance
+are gathered for each query and key, from a table that each layer projects once.
 
 B: sequences, T: positions fed at once, D: head_dim, span: cache positions that are attended to.
 """
@@ -142,12 +142,12 @@ class TransformerLM(SpeechDecoder):
         tensors: Mapping[str, Tensor],
         convert: Callable[[Tensor], Tensor],
     ) -> dict[str, Tensor]:
-        """Weights of the same shapes under other names; projections that lie apart in ``llm.pt`` are one."""
+        """Tensors under this network's names, with joined projections, which lie apart in ``llm.pt``."""
         state = fused_projections(renamed(as_arrays(tensors), _RENAMES))
         return {_of_layer(name): convert(torch.from_numpy(array)) for name, array in state.items()}
 
     def prepare(self, max_len: int) -> None:
-        """Project the distances of all layers, whose tables captured passes read where they are."""
+        """Project the distances of all layers, whose tables captured passes read in place."""
         for layer in self.layers:
             cast(DistanceLayer, layer).attention.distances(max_len)
 

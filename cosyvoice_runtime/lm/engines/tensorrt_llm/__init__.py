@@ -1,7 +1,7 @@
 """The engine ``tensorrt_llm``, and the releases of the libraries that it is bound to.
 
-Their numbers are those of Triton's compatibility matrix (``docs/introduction/compatibility.md``, r26.07), the
-last with ``trtllm-build``, for TensorRT-LLM removed the engine workflow after 1.2.
+The numbers are those of Triton's compatibility matrix (``docs/introduction/compatibility.md``, r26.07), the
+last with ``trtllm-build``: TensorRT-LLM removed the engine workflow after 1.2.
 """
 
 from __future__ import annotations
@@ -16,11 +16,7 @@ LIBRARIES = {"tensorrt_llm": "1.2.1", "tensorrt": "10.14.1.48"}
 
 
 def library_versions() -> dict[str, str]:
-    """Versions of the libraries that an engine is bound to.
-
-    Raises:
-        EngineFileError: one can't be imported; says where it is found.
-    """
+    """Versions of the libraries that an engine is bound to; an EngineFileError tells of a missing one."""
     return {name: _version(name) for name in LIBRARIES}
 
 

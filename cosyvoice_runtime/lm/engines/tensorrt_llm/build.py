@@ -1,4 +1,4 @@
-"""Building an engine with NVIDIA's ``trtllm-build``: what it is told, and why."""
+"""Building an engine with NVIDIA's ``trtllm-build``: its options and their reasons."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TIMING_CACHE = "timing.cache"
 BIAS_FILE = "embedding_bias.safetensors"
 """Bias of the merged layout, which the stock model lacks; it is added to the logits of every request."""
 LEAST_FOR_FP8 = (8, 9)
-"""Compute capability of Ada; Hopper's is 9.0. TensorRT-LLM's support matrix has FP8 from there on."""
+"""Compute capability of Ada, from which TensorRT-LLM's support matrix has FP8; Hopper's is 9.0."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def kernel_flags(dtype: str, weight_only: str = "none") -> list[Flag]:
 
 
 def model_flags(layout: str) -> list[Flag]:
-    """The model class, where it is not NVIDIA's own."""
+    """The model class, where it is this library's own."""
     if layout == "merged":
         return []
     why = "the stock Qwen2 has neither a bias on the head nor an embedding longer than it"
@@ -173,7 +173,7 @@ def _manifest(converted: Manifest, options: BuildOptions, flags: list[Flag]) -> 
     gpu = present_gpu()
     values = {flag.name: flag.value for flag in flags}
     if "model_cls_file" in values:
-        values["model_cls_file"] = sha256_of(MODEL_FILE)  # where it lies makes no difference
+        values["model_cls_file"] = sha256_of(MODEL_FILE)  # The directory makes no difference.
     return Manifest(
         sources=converted.sources,
         tools=library_versions(),

@@ -27,7 +27,7 @@ from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 
 LAYOUTS = ("merged", "speech")
 OUTPUT_ROWS_MULTIPLE = 64
-"""Rows of the speech layout are padded to it, for aligned products: 6,564 to 6,592, halved on two GPUs."""
+"""Rows of the speech layout are padded to a multiple of it, for aligned products: 6,564 to 6,592."""
 
 
 @dataclass(frozen=True)
@@ -123,11 +123,7 @@ class EngineVocabulary:
 
 @dataclass(frozen=True)
 class Source:
-    """Weights that are converted.
-
-    Attributes:
-        files: everything that the converted weights depend on.
-    """
+    """Weights that are converted; the converted ones depend on ``files``."""
 
     directory: Path
     config: SpeechLMConfig
@@ -136,7 +132,7 @@ class Source:
 
     @classmethod
     def open(cls, directory: str | Path) -> Source:
-        """Look at a directory; reads no weights.
+        """Look at a directory without reading weights.
 
         Raises:
             CheckpointError: a file is missing or damaged, or the speech LM is no Qwen2.
@@ -168,15 +164,15 @@ class Source:
 
 
 QUANT_ALGOS = {"none": None, "int8": "W8A16", "int4": "W4A16", "fp8": "FP8"}
-"""TensorRT-LLM's names of quantisation (``QuantAlgo`` in ``tensorrt_llm/quantization/mode.py``), by ours."""
+"""TensorRT-LLM's names of quantisation (``QuantAlgo`` in ``tensorrt_llm/quantization/mode.py``)."""
 
 
 def engine_config(
     config: SpeechLMConfig, vocabulary: EngineVocabulary, dtype: str, tp_size: int, weight_only: str
 ) -> dict[str, Any]:
-    """Content of ``config.json``, for all GPUs.
+    """The content of ``config.json``, for all GPUs.
 
-    ``embedding_rows`` is read by our own model class only, where the embedding is longer than the head.
+    This library's model class alone reads ``embedding_rows``, where the embedding is longer than the head.
     """
     content: dict[str, Any] = {
         "architecture": "Qwen2ForCausalLM",
@@ -280,7 +276,7 @@ def rank_schema(config: SpeechLMConfig, vocabulary: EngineVocabulary, tp_size: i
 
 
 def quantised_schema(schema: Schema, bits: int) -> Schema:
-    """Names and shapes that ``trtllm-build`` makes of them with weight-only quantisation to ``bits`` bits.
+    """Names and shapes after ``trtllm-build`` has quantised the weights to ``bits`` bits.
 
     A quantised matrix is (in, out), several weights to a byte, with one scale for each output.
     """

@@ -41,7 +41,7 @@ FORMAT = 2
 BIAS_NAME = "embedding_bias"
 
 Progress = Callable[[str, int, int], None]
-"""Function that is called with each written tensor's name, its number from 1, and the number of all."""
+"""A function that is called with each written tensor's name, its number from 1, and the number of all."""
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,10 @@ ITERATION_BUCKETS_S = (0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
 
 
 class TrtllmStatistics:
-    """Statistics of an executor as metrics.
+    """The statistics of an executor as metrics.
 
     Args:
-        wanted_tokens: positions that the cache should hold; a smaller one is told in the log.
+        wanted_tokens: positions that the cache should hold; the log tells of a smaller one.
         clock: seconds.
     """
 
@@ -50,20 +50,20 @@ class TrtllmStatistics:
         )
 
     def update(self, executor: Any, now: bool = False) -> None:
-        """Read what is new, at most every ``PERIOD_S`` unless ``now``."""
+        """Read new statistics, at most every ``PERIOD_S`` unless ``now``."""
         time_s = self._clock()
         if not now and time_s < self._due:
             return
         self._due = time_s + PERIOD_S
         iterations = executor.get_latest_iteration_stats()
         for iteration in iterations:
-            if iteration.iter_latency_ms > 0:  # 0 for the first one after a pause
+            if iteration.iter_latency_ms > 0:  # The first time after a pause is 0.
                 self._iteration.observe(iteration.iter_latency_ms / 1000)
         if iterations:
             self._show(iterations[-1])
 
     def rest(self) -> None:
-        """The executor has nothing to do."""
+        """Show that the executor has nothing to do."""
         self._active.set(0)
         self._queued.set(0)
 
@@ -89,8 +89,8 @@ class TrtllmStatistics:
 
 
 WAIT = timedelta(seconds=0.5)
-"""Longest wait for a response. An executor that decodes answers every iteration, so this ends only the wait
-for one that is stuck, so that waiting and cancelled requests are looked at."""
+"""Longest wait for a response. An executor that decodes answers every iteration; after this wait for one that
+is stuck, waiting and cancelled requests are looked at."""
 
 
 @dataclass
@@ -99,7 +99,7 @@ class TrtllmSequence:
 
     Attributes:
         client: its name for the `LibrarySampler`.
-        left: its reader has left; its last response is still to come.
+        left: whether its reader has left, and its last response is still to come.
     """
 
     generation: Generation
@@ -108,14 +108,14 @@ class TrtllmSequence:
 
 
 class TrtllmEngine:
-    """The executor decodes in a thread of its own; handles are its request ids.
+    """An executor that decodes in a thread of its own; handles are its request ids.
 
-    The executor takes new and cancelled requests between two iterations, at the moment when `step` returns:
-    what comes during an iteration takes effect with the next but one.
+    The executor takes new and cancelled requests between two iterations, when `step` returns. A request that
+    comes during an iteration takes effect with the next but one.
 
     Args:
         bindings: module ``tensorrt_llm.bindings.executor``.
-        config: with the text ids of the engine's vocabulary.
+        config: its text ids are those of the engine's vocabulary.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class TrtllmEngine:
         slots: int,
     ) -> None:
         self.slots = slots
-        self.prefill_batch = slots  # the library plans its own passes
+        self.prefill_batch = slots  # The library plans its own passes.
         self._executor = executor
         self._config = config
         self._requests = requests
@@ -165,17 +165,17 @@ class TrtllmEngine:
     def cancel(self, handle: Hashable) -> None:
         assert isinstance(handle, int)
         sequence = self._sequences.get(handle)
-        if sequence is None:  # its last response came in the step whose tokens the reader did not take
+        if sequence is None:  # The last response came in the step whose tokens the reader did not take.
             return
         sequence.left = True
         self._executor.cancel_request(handle)
         if self._idle:
-            self._statistics.rest()  # no step may follow that would read them
+            self._statistics.rest()  # No step may follow that reads the statistics.
 
     def close(self) -> None:
         try:
             for handle in self._sequences:
-                self._executor.cancel_request(handle)  # or the shutdown would wait for their ends
+                self._executor.cancel_request(handle)  # Otherwise the shutdown waits for them.
         finally:
             self._executor.shutdown()
             del self._executor
@@ -185,7 +185,7 @@ class TrtllmEngine:
         return all(sequence.left for sequence in self._sequences.values())
 
     def _take(self, response: Any) -> Progress | None:
-        """Progress that a response brings to its utterance, if that is still wanted."""
+        """The progress that a response brings to its utterance, if that is still wanted."""
         handle = response.request_id
         sequence = self._sequences.get(handle)
         if sequence is None:
@@ -216,7 +216,7 @@ class TrtllmEngine:
         return Progress(handle, tokens, generation.finish_reason, generation.error)
 
     def _accept(self, generation: Generation, ids: list[int]) -> list[int]:
-        """The speech among new ids; what comes after the end is dropped."""
+        """The speech among new ids, up to the end."""
         tokens = []
         for id_ in ids:
             token = id_ - self._offset

@@ -1,10 +1,10 @@
-"""The layers' matrices, and what they are multiplied with, in FP8 with one scale each.
+"""The layers' matrices and their inputs in FP8, with one scale each.
 
-TensorRT-LLM 1.2, ``tensorrt_llm/quantization/layers.py``, ``FP8Linear`` and ``FP8RowLinear``: a weight
-(out, in) of type fp8, and ``activation_scaling_factor`` and ``weights_scaling_factor``, float32 of shape [1],
-which the 8-bit numbers are multiplied with. ``quantization/quantize.py``, ``quantize_layers``: the head and
-the embedding are left out. The scale of an input is what the largest one seen needs, as with the calibration
-``max`` of NVIDIA's ModelOpt.
+TensorRT-LLM 1.2, ``tensorrt_llm/quantization/layers.py``, ``FP8Linear`` and ``FP8RowLinear``: a weight (out,
+in) of type fp8, and ``activation_scaling_factor`` and ``weights_scaling_factor``, float32 of shape [1], by
+which the 8-bit numbers are multiplied. ``quantization/quantize.py``, ``quantize_layers``: the head and the
+embedding are left out. The scale of an input fits the largest one seen, as with the calibration ``max`` of
+NVIDIA's ModelOpt.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ TEXTS = (
     "请问从这里走到火车站大概需要多长时间？",
     "雨停了以后，孩子们跑到花园里，数着老石墙上的蜗牛。",
 )
-"""Texts that are spoken to see how large inputs become: statements and questions in both languages."""
+"""Texts that are spoken to find how large inputs become: statements and questions in both languages."""
 SPEECH_TOKENS = 50
 """Speech tokens of each text: two seconds."""
 VOICES = 2
-"""Most of the checkpoint's own voices that speak them; without a voice they are spoken too."""
+"""Most voices of the checkpoint that speak the texts, besides none."""
 
 
 class Scales(NamedTuple):
@@ -63,7 +63,7 @@ def fp8_schema(schema: Schema) -> Schema:
 
 
 def fp8_dtypes(schema: Schema) -> dict[str, torch.dtype]:
-    """Types of the tensors that are not in the checkpoint's own."""
+    """Types of the tensors that differ from the checkpoint's own."""
     matrices = [name for name in schema if _is_matrix(name)]
     scales = [name for matrix in matrices for name in _scale_names(matrix)]
     return dict.fromkeys(matrices, FP8) | dict.fromkeys(scales, torch.float32)
@@ -72,7 +72,7 @@ def fp8_dtypes(schema: Schema) -> dict[str, torch.dtype]:
 def fp8_tensors(
     shares: Iterator[tuple[str, Tensor]], scales: Mapping[str, Scales]
 ) -> Iterator[tuple[str, Tensor]]:
-    """The shares of a GPU with the matrices in FP8, each followed by its scales."""
+    """A GPU's share of the tensors with matrices in FP8, each followed by its scales."""
     for name, share in shares:
         if name not in scales:
             yield name, share
@@ -111,7 +111,7 @@ def _largest_weight(tensors: Mapping[str, Tensor], name: str) -> float:
 
 
 def _largest_inputs(lm: SpeechLM, prompts: list[Prompt]) -> dict[str, float]:
-    """Largest absolute input of every module while the prompts are spoken."""
+    """The largest absolute input of every module while the prompts are spoken."""
     largest: dict[str, float] = {}
 
     def watch(name: str, module: nn.Module) -> None:
@@ -131,7 +131,7 @@ def _largest_inputs(lm: SpeechLM, prompts: list[Prompt]) -> dict[str, float]:
 
 
 def _prompts(source: Source) -> list[Prompt]:
-    """Every text without a voice, and in the checkpoint's own."""
+    """Every text without a voice, and in the checkpoint's own voices."""
     layout = Layout(source.directory)
     tokenizer, family = read_tokenizer(layout), layout.family
     speakers = import_speakers(load_speakers(layout), tokenizer.decode, "")

@@ -1,4 +1,4 @@
-"""Opening an executor by the settings, on an engine directory that is the one that they mean."""
+"""Opening an executor by the settings, on an engine directory that fits them."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class BuiltEngine:
     """An engine directory that has been checked.
 
     Attributes:
-        bias: float32 [output_rows], to be added to the logits of a request; None where the head has it.
-        max_positions: of one request, prompt and output together.
+        bias: float32 [output_rows], added to the logits of a request; None where the head has it.
+        max_positions: most positions of a request, prompt and output together.
     """
 
     directory: Path
@@ -55,8 +55,8 @@ class BuiltEngine:
         """Check an engine directory.
 
         Raises:
-            EngineFileError: there is no engine, or it was built from other weights, with other libraries,
-                for another GPU, or in another way than the settings say; names every difference.
+            EngineFileError: there is no engine, or it was built from other weights, with other libraries, for
+                another GPU, or with other settings; the text names every difference.
             InvalidInput: the settings ask for more than it was built for.
         """
         directory = settings.engine_dir
@@ -78,7 +78,7 @@ def _wanted(built: Manifest, settings: TensorrtLlmSettings, config: SpeechLMConf
         "format": FORMAT,
         "dtype": settings.dtype,
         "weight_only": settings.weight_only,
-        "tp_size": 1,  # one process drives one GPU
+        "tp_size": 1,  # One process drives one GPU.
         **asdict(EngineVocabulary.of(settings.vocabulary, tokenizer_length(layout), config)),
     }
     return replace(
@@ -120,11 +120,12 @@ BINDINGS = "tensorrt_llm.bindings.executor"
 
 
 def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
-    """Check the engine and the settings; see `engine.prepare_engine`. An engine reads weights as it opens.
+    """Check the engine and the settings, as `engine.prepare_engine` says; an engine reads weights as it
+    opens.
 
     Raises:
         InvalidInput: TensorRT-LLM is not installed, or a setting does not fit.
-        EngineFileError: the engine directory holds no engine, or not the one that the settings mean.
+        EngineFileError: the engine directory holds no engine, or another one than the settings say.
     """
     if importlib.util.find_spec("tensorrt_llm") is None:
         limit = f"the module tensorrt_llm is not installed; NVIDIA's container {TRTLLM_CONTAINER} has it"
@@ -143,7 +144,7 @@ def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
 
 
 def executor_config(bindings: Any, settings: TensorrtLlmSettings, sampler: LibrarySampler) -> Any:
-    """Configuration of the executor's batches, cache and callback."""
+    """The executor's batches, cache and callback."""
     return bindings.ExecutorConfig(
         max_beam_width=1,
         # The other policy may pause a stream to make room for another one.

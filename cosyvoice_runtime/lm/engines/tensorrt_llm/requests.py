@@ -1,4 +1,4 @@
-"""An utterance as a request of TensorRT-LLM's executor, and the draws that its sampler cannot make."""
+"""An utterance as a request of TensorRT-LLM's executor, and draws that its sampler has no way to make."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from cosyvoice_runtime.lm.sampling import NOT_FINITE
 from cosyvoice_runtime.lm.torch.speech_decoder import sample_batch
 
 MAX_TOP_K = 1024
-"""TensorRT-LLM's kernels cut more than this, with a warning in the log (``samplingTopKKernels.h``)."""
+"""TensorRT-LLM's kernels cut a larger value, with a warning in the log (``samplingTopKKernels.h``)."""
 CERTAINLY_SILENT = 128.0
 """exp(-128) is 0 in float32."""
 
 
 def drawn_by_library(options: SamplingOptions) -> bool:
-    """Whether TensorRT-LLM has no sampler for this; `LibrarySampler` draws then."""
+    """Whether the `LibrarySampler` draws, because TensorRT-LLM has no sampler for these options."""
     return options.strategy == "ras"
 
 
@@ -52,11 +52,11 @@ class RequestMaker:
 
         Args:
             prompt: a prompt whose ids lie inside their tables.
-            client: given back to the `LibrarySampler`.
+            client: name of the request for the `LibrarySampler`.
 
         Raises:
-            InvalidInput: the request does not fit into the engine, or TensorRT-LLM would draw something else
-                than what was asked for.
+            InvalidInput: the request does not fit into the engine, or TensorRT-LLM would draw in another way
+                than asked.
         """
         ids = self.vocabulary.input_ids(prompt.all_text, prompt.prompt_speech)
         self._check_room(len(ids), limits)
@@ -124,8 +124,7 @@ def on_stream(pointer: int) -> AbstractContextManager[object]:
 class LibrarySampler:
     """A batched logits post-processor: draws a token of each sequence and leaves only its logit finite.
 
-    TensorRT-LLM calls it once a step with the sequences that name it, in its own thread, and waits: so do
-    all other requests.
+    TensorRT-LLM calls it once a step, with the sequences that name it, and waits for it with all requests.
 
     Args:
         bias: see `BuiltEngine`.
@@ -137,13 +136,13 @@ class LibrarySampler:
         self._generations: dict[int, Generation] = {}
 
     def enter(self, client: int, generation: Generation) -> None:
-        """Draw for this utterance until `leave`; before its request is enqueued."""
+        """Draw for an utterance until `leave`; called before its request is enqueued."""
         self._generations[client] = generation
 
     def leave(self, client: int) -> CosyVoiceError | None:
-        """Forget an utterance, after its last response; returns what went wrong with it here.
+        """Forget an utterance after its last response, and return the error of its draws, if there was one.
 
-        Without effect on one that TensorRT-LLM draws for.
+        It has no effect on an utterance that TensorRT-LLM draws for.
         """
         generation = self._generations.pop(client, None)
         return None if generation is None else generation.error
@@ -157,12 +156,7 @@ class LibrarySampler:
         stream: int,
         client_ids: Sequence[int],
     ) -> None:
-        """Draw for each sequence.
-
-        Args:
-            logits: float32 [1, 1, output_rows] of each sequence, changed in place.
-            client_ids: as `enter` was told.
-        """
+        """Draw for each sequence, in logits float32 [1, 1, output_rows] that are changed in place."""
         with on_stream(stream):
             tokens = self._draw(logits, [self._generations[client] for client in client_ids])
             self._leave_only(logits, tokens)
@@ -188,4 +182,4 @@ class LibrarySampler:
         rows = [row.view(-1) for row in logits]
         ids = torch.tensor(tokens, device=rows[0].device)[:, None] + self._vocabulary.speech_offset
         kept = rows[0].new_full((len(rows), len(rows[0])), -torch.inf).scatter_(1, ids, 0.0)
-        torch._foreach_copy_(rows, list(kept))  # one launch for all sequences
+        torch._foreach_copy_(rows, list(kept))  # This is one launch for all sequences.

@@ -13,11 +13,11 @@ from cosyvoice_runtime.errors import InvalidInput
 VLLM_VERSION = "0.24.0"
 """It requires torch 2.11.0 (the ``Requires-Dist`` of its wheel)."""
 VLLM_CONTAINER = "nvcr.io/nvidia/tritonserver:26.07-vllm-python-py3"
-"""The image that has it."""
+"""The image with this release."""
 ARCHITECTURE = "CosyVoice2SpeechLM"
 """``architectures`` of an exported ``config.json``."""
 KEY = "cosyvoice2"
-"""Key of this library's own values in ``SamplingParams.extra_args`` and in ``config.json``."""
+"""Key of this library's values in ``SamplingParams.extra_args`` and in ``config.json``."""
 
 
 def register() -> None:
@@ -30,7 +30,7 @@ def register() -> None:
 
 
 def require_vllm() -> None:
-    """Raise `InvalidInput` if vLLM is not installed in the release that is needed.
+    """Raise `InvalidInput` if the needed release of vLLM is not installed.
 
     Its Python interfaces change with every release, so another one would fail late or draw differently.
     """
@@ -39,6 +39,6 @@ def require_vllm() -> None:
     except PackageNotFoundError as error:
         limit = f"vllm is not installed; {VLLM_CONTAINER} has the release {VLLM_VERSION}"
         raise InvalidInput("tensorrt_llm.engine", "vllm", limit) from error
-    if found.partition("+")[0] != VLLM_VERSION:  # a build's own label may follow
+    if found.partition("+")[0] != VLLM_VERSION:  # A build's own label may follow.
         limit = f"vllm {found} is installed, this version works with {VLLM_VERSION}"
         raise InvalidInput("tensorrt_llm.engine", "vllm", limit)

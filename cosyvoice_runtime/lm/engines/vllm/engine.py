@@ -38,7 +38,7 @@ SAMPLER = f"{__package__}.sampler:SpeechSampler"
 
 @dataclass(frozen=True)
 class VllmUtterance:
-    """An utterance, as the sampler in vLLM's step reads it.
+    """An utterance as the sampler in vLLM's step reads it.
 
     Attributes:
         options: options of the draws, with a seed.
@@ -50,7 +50,7 @@ class VllmUtterance:
     limits: TokenLimits
 
     def generation(self, config: SpeechLMConfig) -> Generation:
-        """A fresh record of it, with nothing drawn yet."""
+        """A fresh record of the utterance, with nothing drawn yet."""
         return Generation(config, self.options, self.prompt_speech, self.limits)
 
     def as_extra_args(self) -> dict[str, Any]:
@@ -77,7 +77,7 @@ STEP_BUCKETS_S = (0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
 
 
 class VllmStatistics:
-    """Metrics of an engine; vLLM's own would come with a Prometheus registry and a log of theirs."""
+    """The metrics of an engine, without vLLM's own Prometheus registry and log."""
 
     def __init__(self, metrics: Metrics) -> None:
         self.requests = metrics.gauge("cosyvoice_vllm_active_requests", "Requests in vLLM's engine.")
@@ -86,9 +86,9 @@ class VllmStatistics:
 
 
 class VllmEngine:
-    """vLLM computes in the thread that calls `step`; its `SpeechSampler` draws.
+    """An engine of vLLM, which computes in the thread that calls `step`; its `SpeechSampler` draws.
 
-    Both keep a `Generation` of each utterance: this side's says what is speech and when it has ended.
+    Both keep a `Generation` of each utterance: this one says which ids are speech and when it has ended.
 
     Args:
         llm: a ``vllm.LLMEngine`` in this process.
@@ -105,7 +105,7 @@ class VllmEngine:
         from vllm.inputs.engine import embeds_input
         from vllm.utils.torch_utils import current_stream
 
-        self.slots = self.prefill_batch = settings.max_slots  # the library plans its own passes
+        self.slots = self.prefill_batch = settings.max_slots  # The library plans its own passes.
         self._llm = llm
         self._make_input = embeds_input
         self._use_stream = current_stream
@@ -131,12 +131,13 @@ class VllmEngine:
         return handle
 
     def params(self, utterance: VllmUtterance, most: int) -> Any:
-        """``vllm.SamplingParams`` of an utterance of at most so many ids, which the `SpeechSampler` draws."""
+        """``vllm.SamplingParams`` of an utterance with at most so many ids, which the `SpeechSampler`
+        draws."""
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
         return SamplingParams(
-            temperature=0.0,  # takes the one id that the sampler leaves
+            temperature=0.0,  # Greedy choice takes the one id that the sampler leaves.
             max_tokens=most,
             stop_token_ids=[*self._config.stop_ids, not_finite_id(self._config)],
             detokenize=False,
@@ -165,7 +166,7 @@ class VllmEngine:
     def close(self) -> None:
         self._llm.engine_core.shutdown()
         del self._llm
-        gc.collect()  # vLLM's objects refer to each other, and hold the GPU's memory
+        gc.collect()  # vLLM's objects refer to each other, and hold the GPU's memory.
         torch.cuda.empty_cache()
 
     def _show_load(self) -> None:
@@ -199,7 +200,7 @@ class VllmEngine:
 
 
 def _finish(generation: Generation, reason: str) -> None:
-    """End with vLLM's reason, unless the tokens have ended it already."""
+    """End with vLLM's reason, unless the tokens have ended the utterance already."""
     if reason == "length":
         generation.finish(FinishReason.LENGTH)
     else:
@@ -208,10 +209,11 @@ def _finish(generation: Generation, reason: str) -> None:
 
 
 def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
-    """Check the export and the settings; see `engine.prepare_engine`. An engine reads weights as it opens.
+    """Check the export and the settings, as `engine.prepare_engine` says; an engine reads weights as it
+    opens.
 
     Raises:
-        InvalidInput: vLLM is not installed in the release that is needed, or a setting does not fit.
+        InvalidInput: the needed release of vLLM is not installed, or a setting does not fit.
         EngineFileError: ``engine_dir`` holds no export, or one of another checkpoint or dtype.
     """
     require_vllm()
@@ -224,11 +226,8 @@ def prepare(settings: TensorrtLlmSettings) -> OpenEngine:
 
 
 def engine_args(settings: TensorrtLlmSettings, config: SpeechLMConfig, gpu_bytes: int) -> dict[str, Any]:
-    """Arguments of ``vllm.EngineArgs``.
-
-    Args:
-        gpu_bytes: memory of the GPU, of which vLLM wants the cache's share to be free when it starts.
-    """
+    """The arguments of ``vllm.EngineArgs``; vLLM wants the cache's share of ``gpu_bytes`` to be free when it
+    starts."""
     cache = pool_bytes(settings, config)
     return {
         "model": str(settings.engine_dir),
@@ -262,7 +261,7 @@ def pool_bytes(settings: TensorrtLlmSettings, config: SpeechLMConfig) -> int:
 
 def start(args: dict[str, Any]) -> Any:
     """Start a ``vllm.LLMEngine`` in this process."""
-    os.environ["VLLM_USE_FLASHINFER_SAMPLER"] = "0"  # vLLM's sampler draws nothing here, and needn't load
+    os.environ["VLLM_USE_FLASHINFER_SAMPLER"] = "0"  # vLLM's own sampler draws nothing here.
     from vllm import EngineArgs, LLMEngine
     from vllm.v1.executor import Executor
 
@@ -293,4 +292,4 @@ def _warm_up(engine: VllmEngine) -> None:
     engine.add(Prompt([0]), SamplingOptions("greedy", min_tokens=2, max_tokens=2))
     while all(each.finish_reason is None for each in engine.step()):
         pass
-    torch.cuda.synchronize()  # further steps come from another thread, on a stream of its own
+    torch.cuda.synchronize()  # Further steps come from another thread, on its own stream.

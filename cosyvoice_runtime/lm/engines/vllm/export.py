@@ -1,7 +1,7 @@
 """The speech LM as a directory that vLLM loads: its vocabulary is the speech rows alone.
 
-Text, sos and task id are not in it: prompts enter as embeddings, whose tables lie in a file of their own.
-So the output head of CosyVoice2 is 6,592 rows in place of the 158,336 of the merged vocabulary
+Text, sos and task id are not in the vocabulary: prompts enter as embeddings, whose tables lie in a file of
+their own. So the output head of CosyVoice2 has 6,592 rows in place of the 158,336 of the merged vocabulary
 (`checkpoint.huggingface`). A head without a bias, as CosyVoice3's, gets one of zeros.
 """
 
@@ -35,7 +35,7 @@ DTYPES = ("bfloat16", "float16", "float32")
 PREFIX = "llm.model."
 """Beginning of the names of Qwen2ForCausalLM in ``llm.pt``."""
 FORMAT = 2
-"""Raised whenever the same checkpoint gives another directory, so that it is written anew."""
+"""Raised whenever the same checkpoint gives another directory, which is then written anew."""
 ROWS_MULTIPLE = 64
 """vLLM would pad its own rows to this (``DEFAULT_VOCAB_PADDING_SIZE``), without a bias to silence them."""
 PROMPT_TABLES = Path("prompt", "tables.safetensors")
@@ -43,7 +43,7 @@ PROMPT_TABLES = Path("prompt", "tables.safetensors")
 
 
 def not_finite_id(config: SpeechLMConfig) -> int:
-    """Id of the padding by which a sequence with broken logits is told."""
+    """Id of the padding that stands for broken logits of a sequence."""
     return config.speech_rows
 
 
@@ -80,14 +80,14 @@ def export(checkpoint_dir: str | Path, out_dir: str | Path, dtype: str = "bfloat
 
 
 def wanted_manifest(layout: Layout, dtype: str) -> Manifest:
-    """Manifest of a current export. It fits every GPU."""
+    """The manifest of a current export, which fits every GPU."""
     paths = (layout.weights("llm"), layout.config, layout.qwen2_config)
     sources = {path.relative_to(layout.directory).as_posix(): sha256_of(path) for path in paths}
     return Manifest(sources, tools={}, options={"format": FORMAT, "dtype": dtype})
 
 
 def hf_config(config: SpeechLMConfig, dtype: str) -> dict[str, Any]:
-    """Content of ``config.json``."""
+    """The content of ``config.json``."""
     return {
         "architectures": [ARCHITECTURE],
         "model_type": "qwen2",
@@ -131,7 +131,7 @@ def _write(directory: Path, layout: Layout, dtype: str) -> None:
     model = load_config(layout.directory)
     config, tensors = model.speech_lm, load_tensors(layout, "llm", model)
     published = {name: torch.empty(shape, device="meta") for name, shape in llm_schema(config).items()}
-    tensors = {name: tensors[name] for name in published}  # their order in the file is of no account
+    tensors = {name: tensors[name] for name in published}  # The order in the file does not matter.
     kind = getattr(torch, dtype)
     (directory / PROMPT_TABLES).parent.mkdir()
     content = json.dumps(hf_config(config, dtype), indent=1)
@@ -152,7 +152,7 @@ def _padded(rows: Tensor, length: int, value: float) -> Tensor:
 
 
 class PromptTables:
-    """The three embedding tables on the CPU, from where vLLM copies a prompt to the GPU itself."""
+    """The three embedding tables on the CPU, from which vLLM copies a prompt to the GPU itself."""
 
     def __init__(self, tables: dict[Table, Tensor]) -> None:
         self._tables = tables

@@ -10,7 +10,7 @@ from vllm.model_executor.models.utils import maybe_prefix
 
 
 class SpeechQwen2(Qwen2ForCausalLM):
-    """vLLM's Qwen2, whose own head has no bias. Reads what `export` writes."""
+    """vLLM's Qwen2 with a bias in its head, from the files that `export` writes."""
 
     def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
         super().__init__(vllm_config=vllm_config, prefix=prefix)

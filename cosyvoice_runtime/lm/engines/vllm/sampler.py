@@ -1,4 +1,4 @@
-"""The library's own draws inside vLLM's step: a logits processor of vLLM 0.24's engine core."""
+"""This library's draws inside vLLM's step, as a logits processor of vLLM 0.24's engine core."""
 
 from __future__ import annotations
 
@@ -20,11 +20,7 @@ from cosyvoice_runtime.lm.torch.speech_decoder import sample_batch
 
 
 class VllmSequence(NamedTuple):
-    """A request in vLLM's batch.
-
-    Attributes:
-        output: vLLM's own list of its output ids, which grows as it runs.
-    """
+    """A request in vLLM's batch; ``output`` is vLLM's own list of its output ids, which grows as it runs."""
 
     generation: Generation
     output: Sequence[int]
@@ -33,8 +29,8 @@ class VllmSequence(NamedTuple):
 class SpeechSampler(LogitsProcessor):
     """Draws a token of each sequence and leaves only its logit finite, so that vLLM's greedy choice takes it.
 
-    All strategies go this way, so a seed gives the draws of `speech_lm.sampling`, which vLLM's samplers would
-    not, and there is no RAS among them. A sequence whose logits are no distribution says `not_finite_id`.
+    All strategies are drawn here, so a seed gives the draws of `lm.sampling`; vLLM's samplers draw
+    otherwise, and have no RAS. `not_finite_id` is drawn for a sequence whose logits are no distribution.
     """
 
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:  # noqa: ARG002
@@ -86,7 +82,7 @@ class SpeechSampler(LogitsProcessor):
 
 
 def _check_progress(sequence: VllmSequence) -> None:
-    """A draw that vLLM threw away, or a sequence computed anew, would repeat or skip draws of the seed.
+    """Refuse a draw that vLLM threw away, or a sequence computed anew: they would repeat or skip draws.
 
     The engine is set up so that neither happens: prompts are computed whole, and all requests fit into the
     cache.
