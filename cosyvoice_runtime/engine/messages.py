@@ -41,6 +41,7 @@ class Order:
         learns: whether the time to the second chunk tells of the machine, and not of a text's sender.
         timeout_s: longest silence of a network.
         text_timeout_s: longest silence of the speech LM while more text may come.
+        trace: the request's name in the trace of utterances, empty while there is none.
     """
 
     utterance: Utterance
@@ -50,6 +51,7 @@ class Order:
     learns: bool = True
     timeout_s: float = 30.0
     text_timeout_s: float = 60.0
+    trace: str = ""
 
 
 def order_frame(order: Order) -> bytes:

@@ -195,6 +195,7 @@ class SpokenUtterance:
             return await self._voice
 
     async def _speak(self) -> None:
+        trace.begin(self._order.trace)
         try:
             await self._send_chunks()
         except Exception as error:

@@ -41,10 +41,19 @@ def now() -> float:
     return time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
-def begin() -> None:
-    """Assign the events of this task to a new request from now on."""
+def begin(name: str = "") -> None:
+    """Assign the events of this task to a request from now on.
+
+    Args:
+        name: what :func:`request` says of it in another process; a new request without it.
+    """
     if _FOLDER:
-        _request.set(f"{os.getpid()}.{next(_numbers)}")
+        _request.set(name or f"{os.getpid()}.{next(_numbers)}")
+
+
+def request() -> str:
+    """The name of this task's request; empty while tracing is off."""
+    return _request.get() if _FOLDER else ""
 
 
 def also(name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import signal
 import subprocess
@@ -32,6 +33,7 @@ from cosyvoice_runtime.errors import (
     status_of,
 )
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
+from cosyvoice_runtime.metrics import trace
 from cosyvoice_runtime.serving.hosted.model_host import ModelHost
 from cosyvoice_runtime.serving.speech.engine_client import EngineCall, EngineClient
 from cosyvoice_runtime.voice.voice import Voice
@@ -370,3 +372,24 @@ def test_process_that_stands_still_is_silent(process, tmp_path):
     with pytest.raises(StageSilentError, match="token2wav sent nothing for 2 s; try again later"):
         first_chunk_then(process, signal.SIGSTOP, tmp_path / "networks", 2.0)
     os.kill(process.pid, signal.SIGCONT)
+
+
+def test_traced_utterance_has_its_callers_name(path, tmp_path, monkeypatch):
+    (tmp_path / "trace").mkdir()
+    monkeypatch.setattr(trace, "_FOLDER", str(tmp_path / "trace"))
+
+    async def use(engine: EngineClient) -> None:
+        orders = [dataclasses.replace(order(), trace=name) for name in "ab"]
+        calls = [engine.call(each, VOICE, lambda _: None) for each in orders]
+        for call in calls:
+            call.begin(Prompt([5]))
+            call.done()
+        await asyncio.gather(*map(heard, calls))
+
+    run(path, use)
+    events = trace.read(tmp_path / "trace")
+    for name in "ab":
+        assert {"the driver has audio", "the engine has sent audio"} <= {
+            event.name for event in events if event.utterance == name
+        }
+    assert {event.utterance for event in events} == {"a", "b"}

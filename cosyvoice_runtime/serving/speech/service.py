@@ -240,6 +240,7 @@ class SpeechService:
             learns=learns,
             timeout_s=self._timeout_s,
             text_timeout_s=self._timeout_s + self._text_timeout_s,
+            trace=trace.request(),
         )
         return self._engine.call(order, voice, self._metrics.held_back.add)
 
