@@ -11,10 +11,11 @@ asks it. With three rounds the order is A B A B A B, so a drift of the machine m
 anew each time, because two starts of the same code differ, too. With more than two sides, each is compared
 with the first. Shown are medians of the rounds with the lowest and the highest, and the difference in
 percent. A difference is beyond noise if each round of one side is above each of the other's and the medians
-are further apart than the rounds of either side. That takes three rounds. A refused request has failed: on a small machine, cosyvoice2.max_inflight_utterances=64 lets all
-of them in. For the first 11 to 13 s of service a GPU captures calls for few utterances: until then single first
-audios take 40 to 130 ms, whatever the side, and --settle 15 waits. The output directory gets before_after.json
-and before_after.md after every round; with --limit no round begins that would not end in time.
+are further apart than the rounds of either side. That takes three rounds. A refused request has failed: on a
+small machine, cosyvoice2.max_inflight_utterances=64 lets all of them in. For the first 11 to 13 s of service
+a GPU captures calls for few utterances: until then single first audios take 40 to 130 ms, whatever the side,
+and --settle 15 waits. The output directory gets before_after.json and before_after.md after every round; with
+--limit no round begins that would not end in time.
 """
 
 from __future__ import annotations
