@@ -123,7 +123,7 @@ class TextFeeder:
 
     def _is_enough(self, prompt: Prompt, blocks: SpeechLMConfig) -> bool:
         """Whether this text alone brings the first chunk, which takes more text after a prompt of speech."""
-        stream = TextStream(blocks, prompt.prompt_text, prompt.prompt_speech, lead_text=prompt.lead_text)
+        stream = TextStream(blocks, prompt.prompt_text, prompt.prompt_speech)
         stream.push(prompt.text)
         spoken = 0
         while spoken < self._first_tokens and stream.take() is not None:

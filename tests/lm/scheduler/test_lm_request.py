@@ -90,6 +90,8 @@ def test_silence_that_readers_drop_is_not_counted_in_groups_that_they_want():
     by_default, wanted = reader.read(IDS, fields), reader.read(IDS, fields | {"group_tokens": 25})
     assert (by_default.group_tokens, by_default.silent_tokens) == (None, frozenset())
     assert (wanted.group_tokens, wanted.silent_tokens) == (25, {1})
+    driven = reader.accept(Prompt((4,)), SamplingOptions(max_tokens=20), "a", (8, 25), in_pieces=False)
+    assert (driven.first_tokens, driven.group_tokens, driven.silent_tokens) == (8, 20, {1})
 
 
 def test_shortest_prompt_can_be_read():
