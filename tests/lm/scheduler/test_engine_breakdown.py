@@ -5,7 +5,16 @@ from __future__ import annotations
 import threading
 
 import pytest
-from coded_engine import TIMEOUT_S, CodedEngine, close_gate, coded_tokens, submit, submit_together
+from coded_engine import (
+    TIMEOUT_S,
+    CodedEngine,
+    CollectingReader,
+    close_gate,
+    coded_request,
+    coded_tokens,
+    submit,
+    submit_together,
+)
 
 from cosyvoice_runtime.lm.engines.engine import EngineError
 
@@ -95,6 +104,30 @@ def test_without_a_fresh_engine_everybody_is_answered_and_the_process_ends(
         submit(scheduler, 4, 3)
     scheduler.close()
     assert engine.closed == closed
+
+
+def test_every_reader_is_told_once_why_the_scheduler_ends(make_scheduler, loads):
+    """Readers of running requests that have or have not got tokens, of a stopped and of waiting ones."""
+    engine, ended = CodedEngine(slots=4), threading.Event()
+    gate = close_gate(engine)
+    scheduler = make_scheduler(lambda: engine, end_process=lambda _: ended.set())
+    readers = [CollectingReader() for _ in range(6)]
+    wholes = [CollectingReader(end_failure=RuntimeError("the reader fails")), CollectingReader()]
+    with scheduler._changed:
+        for name, reader in enumerate(wholes):
+            scheduler.submit(coded_request(name, 100, streaming=False), reader)
+        for name, reader in enumerate(readers, 2):
+            scheduler.submit(coded_request(name, 100, f"r{name}"), reader)
+    loads.wait_for(lambda load: (load.active, load.waiting) == (4, 4))
+    gate.release(3)
+    loads.wait_for(lambda load: load.tokens == 12)
+    scheduler.stop("r7")
+    engine.failure = SystemExit(1)
+    gate.release()
+    assert ended.wait(TIMEOUT_S)
+    message = "the speech LM's engine broke down and can't be started anew"
+    assert [[str(end) for end in reader.ends] for reader in wholes + readers] == [[message]] * 8
+    assert [len(reader.tokens) for reader in wholes + readers] == [0, 0, 3, 3, 0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("failure", [SystemExit(1), GeneratorExit()], ids=["exit", "panic"])
