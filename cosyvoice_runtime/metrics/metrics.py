@@ -161,7 +161,8 @@ class SharedNumber:
 class Metric:
     """One number that threads may change, at a few microseconds a change.
 
-    It is summed with others of the same name and labels.
+    It is summed with others of the same name and labels. Its place in the file is made with it, so a change
+    never raises an error, which would end the schedulers' threads.
 
     Attributes:
         value: the number.

@@ -108,6 +108,18 @@ def test_number_is_exact_under_many_threads(tmp_path):
     assert shown(tmp_path) == {"done_total": 16_000}
 
 
+def test_place_of_a_number_is_made_with_it_so_that_no_change_can_fail(tmp_path):
+    metrics = Metrics("m", tmp_path)
+    gauge, counter = metrics.gauge("busy", "Busy."), metrics.counter("done_total", "Done.")
+    histogram = metrics.histogram("wait", "Wait.", [0.25, 1, 4])
+    before = shown(tmp_path)
+    gauge.set(1)
+    counter.add(1)
+    for seconds in (0.1, 0.5, 2, 8):
+        histogram.observe(seconds)
+    assert shown(tmp_path).keys() == before.keys()
+
+
 def test_histogram_counts_every_value_in_the_buckets_that_reach_it(tmp_path):
     histogram = Metrics("m", tmp_path).histogram("wait", "Wait.", [0.25, 1, 4])
     for value in (0, 0.25, 0.5, 1, 1.5, 4, 4.5, 100):

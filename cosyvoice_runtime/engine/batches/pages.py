@@ -48,7 +48,7 @@ class PageAdmission:
 
     Args:
         voices: of all utterances that share the pages.
-        show: told how many wait to begin, whenever it has changed.
+        show: told how many wait to begin, whenever it has changed; raises nothing.
     """
 
     def __init__(self, voices: VoiceCache, show: Callable[[int], None] = lambda _: None) -> None:

@@ -41,8 +41,8 @@ class WaveScheduler:
         batch_s: seconds that a batch of a CPU should last at most: chunks that come meanwhile wait.
         gpu: how the device is shared.
         pages: which utterances may begin and go on; None where there are pages for all.
-        on_waiting: told the number of chunks that wait, whenever it has changed.
-        on_batch: told the seconds that a batch took, and whether it was one of urgent chunks.
+        on_waiting: told the number of chunks that wait, whenever it has changed; raises nothing.
+        on_batch: told the seconds that a batch took, and whether it was one of urgent chunks; raises nothing.
         clock: monotonic seconds.
         end_process: told why this process can't go on.
     """

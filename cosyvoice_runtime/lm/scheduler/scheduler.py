@@ -40,7 +40,7 @@ class Scheduler:
     Args:
         open_engine: makes an engine.
         max_waiting: requests that may wait for a slot.
-        watch: told the load every ``LOOK_S`` while there are requests, and after the last.
+        watch: told the load every ``LOOK_S`` while there are requests, and after the last; raises nothing.
         text_timeout_s: longest time that a request may wait for further text before it loses its slot.
         shared: of a GPU that token2wav shares; None for one that it does not.
         clock: seconds.
@@ -189,7 +189,7 @@ class Scheduler:
     def _wait_for_work(self) -> bool:
         """Sleep until there is something to do; False when there never will be again."""
         if not self._running:
-            self._tell_load()
+            self._watch(self.load)
         with self._changed:
             if not self._can_go_on():
                 self._gpu.rest()
@@ -330,13 +330,7 @@ class Scheduler:
         for job, since_s in list(self._starved.items()):
             if now - since_s > self._text_timeout_s:
                 self._remove(job, WithdrawnError(f"no text came for {self._text_timeout_s:g} s"))
-        self._tell_load()
-
-    def _tell_load(self) -> None:
-        try:
-            self._watch(self.load)
-        except Exception:
-            logger.exception("the load of the speech LM could not be told")
+        self._watch(self.load)
 
     def _reader_waits(self) -> bool:
         """Whether a reader waits for its first tokens although text is there."""

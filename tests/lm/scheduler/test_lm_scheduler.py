@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 from coded_engine import (
     TIMEOUT_S,
@@ -130,18 +128,3 @@ def test_tokens_are_counted_step_by_step_while_the_streams_run(scheduler, engine
     assert loads.wait_for(lambda load: load.tokens == 6).steps == 3
     assert not any(reader.ends for reader in readers)
     open_gate(engine)
-
-
-def test_failing_watcher_disturbs_nobody(engine, caplog):
-    told = threading.Event()
-
-    def watch(load: Load) -> None:
-        told.set()
-        raise OSError("metrics are down")
-
-    scheduler = Scheduler(lambda: engine, 100, watch)
-    assert submit(scheduler, 1, 20).wait().tokens == coded_tokens(1, 20)
-    assert told.wait(TIMEOUT_S)
-    assert submit(scheduler, 2, 20).wait().tokens == coded_tokens(2, 20)
-    scheduler.close()
-    assert "metrics are down" in caplog.text
