@@ -34,7 +34,9 @@ def test_graphs_of_the_networks_build_with_all_profiles(family: str, dtype: str,
     few_blocks = replace(VOCODERS[family], **FEW_BLOCKS)
     for path in write_graphs(tmp_path, dtype, family, few_blocks):
         assert no_input_is_read_as_a_shape(path)
-        plan, timings = build_engine(trt, path, shapes_of(family).profiles()[path.stem], b"")
+        profiles = shapes_of(family).profiles()[path.stem]
+        # Graphs in float32 have the same shapes; building takes as long for each profile.
+        plan, timings = build_engine(trt, path, profiles if dtype == "float16" else profiles[:1], b"")
         assert plan
         assert timings
 
