@@ -9,6 +9,7 @@ case "$FAMILY" in
   cosyvoice300m) PUBLISHED=CosyVoice-300M ;;
   *) PUBLISHED=CosyVoice2-0.5B ;;
 esac
+NAMED="${CHECKPOINT:-${COSYVOICE_CHECKPOINT_DIR:-}}" # empty where nobody chose a checkpoint
 CHECKPOINT="${CHECKPOINT:-${COSYVOICE_CHECKPOINT_DIR:-checkpoints/$PUBLISHED}}"
 SOURCE="${SOURCE:-auto}"
 MODEL_REPO="${MODEL_REPO:-build/model_repo}"
@@ -50,6 +51,12 @@ need() { # need FILE STAGE: stop unless an earlier stage has made the file
 
 need_checkpoint() { # of any family; what can't be done with it, the scripts say
   compgen -G "$CHECKPOINT/cosyvoice*.yaml" >/dev/null || need "$CHECKPOINT/cosyvoice2.yaml" 0
+}
+
+need_served() { # need_served CONFIG CHECKPOINT: the repository is rendered for this one
+  local served
+  served="$(sed -n 's/.*"checkpoint_dir".* string_value: "\(.*\)" .*/\1/p' "$1" | sed 's/\\\(.\)/\1/g')" # \" is "
+  [[ "$served" -ef "$2" ]] || refuse "$MODEL_REPO serves $served, not $2; stages 1 and 2 change that: ./run.sh 1 3"
 }
 
 find_server() { # find_server http|grpc: where the settings say that it listens, unless the options say it
@@ -119,6 +126,7 @@ stage_2() {
 stage_3() {
   say "server"
   need "$MODEL_REPO/cosyvoice2/config.pbtxt" 2
+  [[ -z "$NAMED" ]] || need_served "$MODEL_REPO/cosyvoice2/config.pbtxt" "$NAMED"
   exec "$PYTHON" -m cosyvoice_runtime.supervisor "$MODEL_REPO" # exec: signals go to the server, which drains
 }
 

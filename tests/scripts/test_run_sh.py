@@ -4,6 +4,7 @@ It finds the server's address as the real one does where a test gives a port."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -25,13 +26,24 @@ echo "python $*"
 """
 
 
+def served(checkpoint: Path) -> str:
+    """What stage 2 writes into the configuration of a model of this checkpoint."""
+    return (
+        f'parameters {{ key: "checkpoint_dir" value: {{ string_value: {json.dumps(str(checkpoint))} }} }}\n'
+    )
+
+
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """run.sh alone, with all that its stages need, and a PATH whose python3 is the stand-in."""
     shutil.copy(ROOT / "run.sh", tmp_path)
-    for file in ("bin/python3", "checkpoint/cosyvoice2.yaml", "build/cosyvoice2/config.pbtxt"):
+    for file, text in {
+        "bin/python3": PYTHON,
+        "checkpoint/cosyvoice2.yaml": "",
+        "build/cosyvoice2/config.pbtxt": served(tmp_path / "checkpoint"),
+    }.items():
         (tmp_path / file).parent.mkdir(parents=True)
-        (tmp_path / file).write_text(PYTHON)
+        (tmp_path / file).write_text(text)
     (tmp_path / "bin/python3").chmod(0o755)
     (tmp_path / "checkpoint/spk2info.pt").touch()
     (tmp_path / "demo_voice").mkdir()
@@ -194,6 +206,19 @@ def test_checkpoint_lies_under_a_path_in_ascii(checkout):
     assert (done.returncode, done.stdout) == (2, "")
     assert "CHECKPOINT is" in done.stderr
     assert "ASCII alone" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["a b", 'a"b', "a\\b"])
+def test_server_starts_for_the_checkpoint_that_it_is_rendered_for(checkout, name):
+    for checkpoint in (name, "other"):
+        (checkout / checkpoint).mkdir()
+    (checkout / "build/cosyvoice2/config.pbtxt").write_text(served(checkout / name))
+    for named in (name, f"./{name}/", ""):
+        assert called(checkout, "3", CHECKPOINT=named) == ["-m cosyvoice_runtime.supervisor build"]
+    done = run(checkout, "3", CHECKPOINT="other")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"run.sh: build serves {checkout / name}, not other;")
+    assert "python" not in done.stdout
 
 
 @pytest.mark.parametrize("folder", ["bin", "with space"])
