@@ -75,8 +75,8 @@ class PageStore(FreePages, ABC):
     """The pages of all utterances.
 
     Attributes:
-        makes_room: has others give up pages that they can do without, until so many are free; whether it may
-            be worth while to ask again.
+        makes_room: has others give up pages that they can do without, until so many are free; whether they
+            are, though another thread may take them.
     """
 
     def __init__(self, num_pages: int) -> None:

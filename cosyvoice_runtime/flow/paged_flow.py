@@ -291,10 +291,9 @@ class PagedFlow(VoiceFlow):
                 self._from_the_voice_on(state)
 
     def _has_room(self, pages: int) -> bool:
-        while self.pool.free_pages < pages:
-            if pages > self.pool.num_pages or not self.pool.makes_room(pages):
-                return False
-        return True
+        if pages > self.pool.num_pages:
+            return False
+        return self.pool.free_pages >= pages or self.pool.makes_room(pages)
 
     def _from_the_voice_on(self, state: FlowState) -> None:
         prefix = state.prefix

@@ -195,7 +195,7 @@ class VoiceFlow(ABC):
         """Take a function to call when fewer pages are free than a call needs.
 
         Args:
-            makes_room: called from any thread with the number of pages; says whether to look again.
+            makes_room: called from any thread with the number of pages; says whether they are free then.
         """
 
     @property

@@ -30,7 +30,7 @@ async def _serve(protocol: str, options: GatewayOptions) -> int:
         gateway = _gateway(protocol, options)
         await gateway.start()
     except (OSError, RuntimeError, InvalidInput) as error:
-        print(str(error), flush=True)
+        print(error)
         return 1
     print("open", flush=True)
     while await asyncio.to_thread(sys.stdin.readline):

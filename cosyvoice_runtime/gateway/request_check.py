@@ -157,13 +157,12 @@ def _check_content(name: str, datatype: str, elements: int, content: bytes | mem
     if datatype == STRINGS:
         if elements > MAX_STRINGS:
             raise invalid(f"{name}.shape", elements, f"at most {MAX_STRINGS} strings")
-        found = _count_strings(name, content, elements)
+        fits = _count_strings(name, content, elements) == elements
     elif datatype in ITEM_BYTES:
-        found, rest = divmod(len(content), ITEM_BYTES[datatype])
-        found += bool(rest)
+        fits = len(content) == elements * ITEM_BYTES[datatype]
     else:
         raise invalid(f"{name}.datatype", datatype, f"one of {', '.join([*ITEM_BYTES, STRINGS])}")
-    if found != elements:
+    if not fits:
         raise invalid(name, f"{len(content)} bytes", f"{elements} elements of {datatype} are expected")
 
 

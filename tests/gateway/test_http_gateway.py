@@ -70,6 +70,21 @@ async def gateway_before(
     await server.cleanup()
 
 
+def test_answer_to_a_question_is_of_the_servers_type(tmp_path: Path):
+    async def ask() -> dict[str, str]:
+        async def answer(request: web.BaseRequest) -> web.Response:
+            return web.json_response({"asked": str(request.rel_url)})
+
+        async with (
+            gateway_before(answer, tmp_path) as address,
+            ClientSession() as client,
+            client.get(f"http://{address}/v2/models/m") as got,
+        ):
+            return await got.json()
+
+    assert asyncio.run(ask()) == {"asked": "/v2/models/m"}
+
+
 class FakeTriton:
     """Answers a call when it is told that its client has left.
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2
-from tritonclient.utils import serialize_byte_tensor
+from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor
 
 from cosyvoice_runtime.audio.audio import MAX_RATE, MAX_SECONDS
 from cosyvoice_runtime.gateway.policy import Policy, RefusedError
@@ -27,7 +27,7 @@ def grpc_request(**tensors: Any) -> Any:
             request.inputs.add(name=name, datatype="BYTES", shape=array.shape)
         else:
             content = array.tobytes()
-            request.inputs.add(name=name, datatype="FP32", shape=array.shape)
+            request.inputs.add(name=name, datatype=np_to_triton_dtype(array.dtype), shape=array.shape)
         request.raw_input_contents.append(content)
     return request
 
@@ -95,6 +95,16 @@ def test_longest_id_and_a_tensor_of_nothing_get_through():
     request = grpc_request(x=np.zeros(0, np.float32))
     request.id = "x" * 256
     check_grpc(request, POLICY)
+
+
+@pytest.mark.parametrize("dtype", ["?", "u1", "i1", "u2", "i2", "f2", "u4", "i4", "f4", "u8", "i8", "f8"])
+def test_tensor_has_as_many_bytes_as_its_numbers(dtype):
+    request = grpc_request(x=np.zeros(9, dtype))
+    check_grpc(request, POLICY)
+    for content in (request.raw_input_contents[0] + b"x", request.raw_input_contents[0][1:]):
+        request.raw_input_contents[0] = content
+        with pytest.raises(RefusedError, match=r"9 elements of \w+ are expected"):
+            check_grpc(request, POLICY)
 
 
 def test_binary_tensors_of_http_are_measured():

@@ -286,12 +286,11 @@ class VoiceCache:
         The one unused for longest gives first.
         """
         with self._changed:
-            unused = [voice for voice in self._voices.values() if _pages_to_give(voice)]
-            for voice in unused:
+            for voice in self._voices.values():
                 if self._flow.free_pages >= pages:
                     break
                 self._drop_prefix(voice)
-            return bool(unused) or self._flow.free_pages >= pages
+            return self._flow.free_pages >= pages
 
     def _forget_down_to(self, limit: int) -> None:
         while self._voices and len(self._voices) > limit:
