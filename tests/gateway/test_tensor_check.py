@@ -107,6 +107,12 @@ def test_tensor_has_as_many_bytes_as_its_numbers(dtype):
             check_grpc(request, POLICY)
 
 
+def test_tensor_has_a_thousand_and_some_strings_at_most():
+    check_grpc(grpc_request(text=np.array(["a"] * 1024)), POLICY)
+    with pytest.raises(RefusedError, match=r"text\.shape: 1025 is not accepted; at most 1024 strings"):
+        check_grpc(grpc_request(text=np.array(["a"] * 1025)), POLICY)
+
+
 def test_binary_tensors_of_http_are_measured():
     header = http_body(parameters={"binary_data_size": 8}).replace(b', "data": [1, 2]', b"")
     check_http(header + bytes(8), len(header))

@@ -170,4 +170,7 @@ def test_question_that_is_no_inference_is_small(gateway):
         refused = answer(method, field(1, bytes(MIB)))
         assert refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert refused.details() == "message: larger than 65536 bytes, the limit of all but inference"
-    assert answer("ServerLive", field(15, bytes(1000))).code() is grpc.StatusCode.UNAVAILABLE
+    largest = field(15, bytes(65_532))
+    assert len(largest) == 65_536
+    assert answer("ServerLive", largest).code() is grpc.StatusCode.UNAVAILABLE
+    assert answer("ServerLive", largest + b"\0").code() is grpc.StatusCode.RESOURCE_EXHAUSTED

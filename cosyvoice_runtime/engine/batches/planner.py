@@ -216,8 +216,9 @@ def _filling(jobs: Sequence[WaveJob], blocks: int, block_tokens: int, due: float
         if job.deadline <= due:
             return 0
         left = job.blocks_left(block_tokens)
-        ends = job.chunk.last and left <= blocks
-        return 1 if ends or left == blocks or left > blocks > 1 else 2  # one block of many suits larger ones
+        if left < blocks:
+            return 1 if job.chunk.last else 2
+        return 1 if left == blocks or blocks > 1 else 2  # one block of many suits larger ones
 
     return [jobs[0], *sorted(jobs[1:], key=rank)]
 
