@@ -1,4 +1,4 @@
-"""A chunk is one call for one utterance."""
+"""Chunks: the calls by which the next speech tokens of an utterance become samples."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_PROMPT_VALUE = 1e4
 
 @dataclass(frozen=True, eq=False)
 class PromptTensors:
-    """A voice as it arrives with a call, not checked yet.
+    """A voice as it arrives with a call, before it is checked.
 
     Attributes:
         tokens: integers ``[P]``; P may be 0.
@@ -44,7 +44,7 @@ class PromptTensors:
 
     @cached_property
     def key(self) -> str:
-        """Content hash, the same as :attr:`~cosyvoice_runtime.voice.Voice.prompt_key`."""
+        """Hash of the content, equal to :attr:`~cosyvoice_runtime.voice.Voice.prompt_key`."""
         return content_hash(self.tokens, self.mel, self.speaker)
 
     def flow_prompt(self) -> FlowPrompt:
@@ -76,21 +76,21 @@ class WaveChunk:
 
     Attributes:
         utterance_id: the same for all chunks of one utterance and for no other's.
-        tokens: may be empty: to open an utterance before its first token is there, or at its end.
-        position: tokens of the utterance sent before. 0 opens the utterance; later, it shows that no chunk
-            was lost and that the utterance is still the one that was opened.
-        last: no more tokens will come.
-        voice_key: names the voice, the cut of its prompt included: the hash of its tensors, or any other
-            name, which belongs to the first voice that is sent with it. Read when the utterance is opened, as
-            are the three after it.
+        tokens: empty to open an utterance before its first token is drawn, or at its end.
+        position: number of the utterance's tokens sent before. 0 opens the utterance; a later one shows that
+            no chunk was lost and that the utterance is still the one that was opened.
+        last: whether no more tokens will come.
+        voice_key: names the voice with the cut of its prompt: the hash of its tensors, or any other name,
+            which belongs to the first voice that is sent with it. Read when the utterance is opened, as are
+            the next three.
         noise_seed: 0 to 2**63 - 1.
         speed: 0.5 to 2.
         prompt: the voice itself; not needed once the voice is known.
-        cancel: forget the utterance; nothing else is read.
-        rest: tokens that come next for certain, when a call is computed in pieces; checked with the first.
+        cancel: whether to forget the utterance; nothing else is read.
+        rest: the tokens that follow, when a call is computed in pieces; checked with the first piece.
         cushion_s: seconds of audio that the listener still has to play; the less, the more urgent.
-        continues: the utterance goes on with what a listener hears already: it follows another one, and
-            doesn't wait for pages. Read when it is opened.
+        continues: whether it follows another utterance that a listener hears, and so doesn't wait for pages.
+            Read when it is opened.
     """
 
     utterance_id: str
@@ -112,10 +112,10 @@ class WaveChunk:
         return cls(utterance_id, (), 0, True, "", 0, cancel=True)
 
     def check(self) -> None:
-        """Check everything that doesn't depend on the utterance's state; of a cancel, its id alone.
+        """Check everything that doesn't depend on the utterance's state; of a cancel, the id alone.
 
         Raises:
-            InvalidInput: naming the input.
+            InvalidInput: the text names the input.
         """
         _check_name("utterance_id", self.utterance_id)
         if self.cancel:
@@ -129,11 +129,7 @@ class WaveChunk:
                 raise InvalidInput("speech_tokens", token, "whole numbers are expected")
 
     def check_opening(self) -> None:
-        """Check what is read when the utterance is opened.
-
-        Raises:
-            InvalidInput: naming the input.
-        """
+        """Check the inputs that are read when the utterance is opened; an InvalidInput names one."""
         _check_name("voice_key", self.voice_key)
         if not isinstance(self.noise_seed, int) or not 0 <= self.noise_seed < SEED_LIMIT:
             raise InvalidInput("noise_seed", self.noise_seed, "an integer from 0 to 2**63 - 1")

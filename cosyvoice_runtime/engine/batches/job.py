@@ -1,4 +1,4 @@
-"""Jobs are chunks on their way through batches, and wait until they have an outcome."""
+"""Jobs: chunks that wait for batches, or are computed in them piece by piece, until they have an outcome."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from cosyvoice_runtime.errors import OverloadedError
 from cosyvoice_runtime.gpu.buckets import finer_bucket
 
 URGENT_S = 0.2
-"""Two batches of a GPU with many listeners: if a listener's audio runs out within it, the batch after the
-next would be too late."""
+"""Two batches of a GPU with many listeners: if a listener's audio runs out within this time, the batch after
+the next one is too late."""
 
 
 @dataclass(eq=False)
 class WaveJob:
-    """A chunk on its way, which several batches may compute piece by piece.
+    """A chunk that several batches may compute piece by piece.
 
     Attributes:
         deliver: takes the outcome, once.
-        deadline: when the listener's audio runs out, by the scheduler's clock.
-        number: utterances that were opened before its own, as far as that is known.
-        needs_voice: the networks have to run over the prompt of its voice first.
-        awaits_voice: another scheduler computes its voice; no batch may have it before that has ended.
+        deadline: time at which the listener's audio runs out, by the scheduler's clock.
+        number: number of utterances that were opened before its own, as far as that is known.
+        needs_voice: whether the networks have to run over the prompt of its voice first.
+        awaits_voice: whether another scheduler computes its voice; until that ends no batch may have it.
         _launched, _pieces: tokens that are launched, and in how many pieces.
         _waves: samples of the pieces that have ended.
     """
@@ -50,12 +50,12 @@ class WaveJob:
 
     @property
     def arrived(self) -> float:
-        """When it came, by the scheduler's clock."""
+        """Time at which it came, by the scheduler's clock."""
         return self.deadline - self.chunk.cushion_s
 
     @property
     def begins(self) -> bool:
-        """Whether it opens an utterance, unless that has been opened before."""
+        """Whether it opens an utterance that is not open yet."""
         return not (self.chunk.position or self.chunk.cancel or self.chunk.continues or self._pieces)
 
     @property
@@ -68,10 +68,10 @@ class WaveJob:
         return max(-(-self.tokens_left // block_tokens), 1)
 
     def is_urgent(self, now: float, block_tokens: int) -> bool:
-        """Whether its listener waits for it or soon will, its voice is known, and it is soon done.
+        """Whether its listener waits for it or soon will, its voice is known, and it is short.
 
-        First and second chunks are soon done, for a first one is heard for a tenth of a second. A long chunk
-        is not urgent: its text came at once, or its listener has waited long for all of it.
+        First and second chunks are short, and of a first one a tenth of a second is heard. A long chunk is
+        not urgent: its text came at once, or its listener has waited long for all of it.
         """
         begins = not (self.chunk.position or self._pieces)
         soon_done = begins or self.tokens_left <= URGENT_BLOCKS * block_tokens
@@ -83,14 +83,14 @@ class WaveJob:
 
     @property
     def waits(self) -> bool:
-        """Whether a piece of it is still to be launched; a chunk without tokens has one, too."""
+        """Whether a piece of it is still to be launched; a chunk without tokens is one piece."""
         return not self._pieces or self.tokens_left > 0
 
     def launch(self, tokens: int) -> WaveChunk:
         """Return the next ``tokens`` tokens as a chunk of their own: any cut gives the same audio."""
         start, end = self._launched, self._launched + tokens
         whole = self.chunk
-        self._pieces += 1  # first: an earlier piece may end meanwhile, in another thread
+        self._pieces += 1  # Counted first: an earlier piece may end meanwhile.
         self._launched = end
         return dataclasses.replace(
             whole,
@@ -101,7 +101,8 @@ class WaveJob:
         )
 
     def take(self, outcome: WaveOutcome) -> WaveOutcome | None:
-        """Note the next piece's outcome, and return the whole chunk's, or None while pieces are left."""
+        """Note the outcome of the next piece; returns that of the whole chunk after the last piece, else
+        None."""
         if isinstance(outcome, Exception):
             return outcome
         self._waves.append(outcome)
@@ -116,10 +117,10 @@ class Share(NamedTuple):
 
 
 class BatchSize(NamedTuple):
-    """Batches of one size take about as long: they are the same captured call.
+    """The size of a batch. Batches of one size take about as long, because they are the same captured call.
 
     Attributes:
-        rows: utterances, up to the next size that most calls are captured in.
+        rows: utterances, rounded up to the size of a captured call.
         units: length of the longest row, in the units at which chunks may be cut.
     """
 
@@ -132,9 +133,9 @@ class LaunchedBatch:
     """A batch that is being computed.
 
     Attributes:
-        outcomes: waits for them.
-        of_new_voice: it computes a voice first, so it says nothing about how long batches are.
-        held: the GPU, until the batch ends.
+        outcomes: waits for the outcomes.
+        of_new_voice: whether it computes a voice first, so that its time is not that of other batches.
+        held: the lease of the GPU until the batch ends.
     """
 
     shares: Sequence[Share]
@@ -147,7 +148,7 @@ class LaunchedBatch:
         return [share.job.utterance_id for share in self.shares]
 
     def size(self, unit_tokens: int) -> BatchSize | None:
-        """Its size, or None where batches of one size differ."""
+        """Its size; None if it computes a new voice, so that its time is not that of its size."""
         if self.of_new_voice:
             return None
         return BatchSize(finer_bucket(len(self.shares)), -(-self._longest // unit_tokens))
@@ -163,12 +164,12 @@ class LaunchedBatch:
 
 
 class WaitingJobs:
-    """The jobs that have no outcome yet, in the order they came; whoever uses it holds its owner's lock.
+    """The jobs that have no outcome yet, in the order they came; callers hold the owner's lock.
 
     Args:
-        most: jobs that may wait to begin an utterance, and as many of utterances in progress.
+        most: most jobs that may wait to begin an utterance, and as many of utterances in progress.
         begins: whether a job would begin an utterance.
-        on_change: told how many there are, whenever that has changed.
+        on_change: called with their number whenever that has changed.
     """
 
     def __init__(
@@ -184,10 +185,10 @@ class WaitingJobs:
         return iter(self._jobs)
 
     def add(self, job: WaveJob) -> None:
-        """Take a job in. Jobs that begin an utterance leave room for those of utterances in progress.
+        """Add a job. Jobs that begin an utterance leave room for those of utterances in progress.
 
         Raises:
-            OverloadedError: too many wait; never of a cancel.
+            OverloadedError: too many wait, unless the job is a cancel.
         """
         if len(self._jobs) >= self._most and not job.chunk.cancel:
             begins = self._begins(job)

@@ -1,4 +1,4 @@
-"""From settings and a checkpoint to schedulers at work, one for each device."""
+"""Schedulers at work, one for each device, from settings and a checkpoint."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cosyvoice_runtime.gpu.partitions.partition import GpuParts
 
 CPU_BATCH_S = 0.2
-"""Longest batch of a CPU: chunks that come meanwhile wait for its end."""
+"""Longest batch of a CPU, for the end of which chunks wait that come meanwhile."""
 MAX_VOICES = 64
 """Voices that a memory keeps; the one unused for longest makes room."""
 URGENT_SHARE = 0.25
@@ -42,16 +42,16 @@ FUSED_VOCODER_HELP = "Whether fused kernels take the vocoder's decoder: 1, or 0 
 
 
 def open_router(settings: Token2WavSettings, metrics: Metrics, shared: SharedGpus = NOT_SHARED) -> WaveRouter:
-    """Start a scheduler for each device, with all limits of the settings each.
+    """Start a scheduler for each device, each with all limits of the settings.
 
-    On a CPU they share pages and voices, of which there are as many as the settings say.
+    On a CPU the schedulers share the pages and voices of the settings.
 
     Args:
-        shared: GPUs that another network computes on in this process, by number.
+        shared: GPUs that the speech LM computes on in this process, by number.
 
     Raises:
         CheckpointError: a file is missing or damaged.
-        EngineFileError: the backend's engines are missing or of something else.
+        EngineFileError: the backend's engines are missing or do not match.
         InvalidInput: a setting does not fit the checkpoint or the machine.
     """
     require_runs(settings)
@@ -71,15 +71,11 @@ def open_router(settings: Token2WavSettings, metrics: Metrics, shared: SharedGpu
 
 
 def shared_gpus(lm: TensorrtLlmSettings, settings: Token2WavSettings) -> SharedGpus:
-    """The GPU that the speech LM and token2wav divide between them, by its number; none where they don't.
-
-    Args:
-        settings: of token2wav.
-    """
+    """The GPU that the speech LM and token2wav divide between them, by its number; empty where they don't."""
     gpu = gpu_number(lm.device)
     if gpu is None or not divide_one_gpu(lm, settings):
         return NOT_SHARED
-    from cosyvoice_runtime.gpu.partitions.division import share_gpu  # a CPU's deployment has no torch
+    from cosyvoice_runtime.gpu.partitions.division import share_gpu  # A CPU's deployment has no torch.
 
     if not _partitioned(settings):
         return {gpu: share_gpu(gpu, lm.gpu_share)}
@@ -90,7 +86,7 @@ def shared_gpus(lm: TensorrtLlmSettings, settings: Token2WavSettings) -> SharedG
 def open_memories(
     runtimes: Sequence[WaveRuntime], settings: Token2WavSettings, metrics: Metrics
 ) -> list[WaveMemory]:
-    """The memory of each runtime; those that share it have one."""
+    """The memory of each runtime; runtimes that share their memory have one."""
     if runtimes[0].shares_memory:
         return [WaveMemory(runtimes[0], MAX_VOICES, metrics, settings.devices[0])] * len(runtimes)
     labels = _labels(settings.devices)
@@ -101,16 +97,12 @@ def open_memories(
 
 
 def open_runtimes(settings: Token2WavSettings, parts: Sequence[GpuParts | None]) -> list[WaveRuntime]:
-    """The networks on each device of the settings, ready to be fast.
-
-    Args:
-        parts: of each device that is a GPU, if batches have only theirs.
-    """
+    """The warm networks on each device of the settings; ``parts`` are partitions of its GPU for batches."""
     if settings.backend == "onnx":
         from cosyvoice_runtime.engine.runtimes import onnx_runtime
 
         return onnx_runtime.open_runtimes(settings)
-    from cosyvoice_runtime.engine.runtimes import torch_runtime  # a CPU's deployment has no torch
+    from cosyvoice_runtime.engine.runtimes import torch_runtime  # A CPU's deployment has no torch.
 
     return [
         torch_runtime.open_runtime(each, part)
@@ -125,7 +117,7 @@ def start_scheduler(
     memory: WaveMemory,
     gpu: SharedGpu | None = None,
 ) -> WaveScheduler:
-    """Start a scheduler over networks that are loaded."""
+    """Start a scheduler over loaded networks."""
     service = WaveService(
         runtime.token2wav,
         memory.voices,
@@ -146,16 +138,16 @@ def start_scheduler(
 
 
 def prepare_few(runtime: WaveRuntime, gpu: SharedGpu) -> Preparation:
-    """Prepare the division of a GPU for few utterances: its calls are captured in service, the LM's first.
+    """Prepare the division of a GPU for few utterances, if it has one, by captures during service.
 
-    A GPU that is never divided for few needs nothing.
+    Calls of the speech LM are captured first.
     """
     later = [] if runtime.later is None else [*gpu.take_later(), runtime.later]
     return Preparation(later, (lambda: None) if runtime.of_few is None else gpu.divide_for_few)
 
 
 def gpus_of(settings: Token2WavSettings, shared: SharedGpus) -> list[SharedGpu]:
-    """How token2wav has each device: shared with the speech LM, divided for its own batches, or whole."""
+    """The GPU of each device: shared with the speech LM, divided for its own batches, or whole."""
     return [_gpu_of(device, settings, shared) for device in settings.devices]
 
 
@@ -165,13 +157,13 @@ def _gpu_of(device: str, settings: Token2WavSettings, shared: SharedGpus) -> Sha
         return shared[gpu]
     if gpu is None or not (settings.first_chunks_beside and _partitioned(settings)):
         return SharedGpu()
-    from cosyvoice_runtime.gpu.partitions.division import own_gpu  # a CPU's deployment has no torch
+    from cosyvoice_runtime.gpu.partitions.division import own_gpu  # A CPU's deployment has no torch.
 
     return own_gpu(gpu, URGENT_SHARE)
 
 
 def _partitioned(settings: Token2WavSettings) -> bool:
-    """Whether batches can be computed on partitions of a GPU: their calls are captured there."""
+    """Whether batches can be computed on partitions of a GPU, for which their calls are captured."""
     captured = settings.backend == TORCH and settings.cuda_graphs
     # A subclass of FlowConfig has no pages.
     return captured and type(load_config(settings.checkpoint_dir).flow) is FlowConfig

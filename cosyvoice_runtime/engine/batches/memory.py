@@ -1,4 +1,4 @@
-"""The memory of one scheduler, or of several that share it: voices, pages, and what goes back when idle."""
+"""The memory of one scheduler, or of several that share it: voices, pages, and its trim when idle."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from cosyvoice_runtime.engine.runtimes.runtime import WaveRuntime
 from cosyvoice_runtime.metrics import Metrics
 
 QUIET_S = 1.0
-"""By then nothing of the last batch is held, and utterances that follow at once have begun."""
+"""Time after which nothing of the last batch is held, and utterances that follow at once have begun."""
 LONE_QUIET_S = 30.0
-"""A client that speaks alone sends its next utterance sooner, for which it is better to keep the memory."""
+"""Time after which the memory of single utterances is trimmed; a client that speaks alone sends its next one
+sooner."""
 
 
 class WaveMemory:
-    """Holds what outlives batches, shows how much that is, and trims it afterwards.
+    """Voices and pages, which outlive batches; shows their use, and trims them.
 
     Args:
-        runtime: of one of the schedulers.
+        runtime: the runtime of one of the schedulers.
         max_voices: voices that are kept.
         device: label of the metrics.
 
     Attributes:
-        voices: that utterances are spoken in.
+        voices: voices of utterances.
     """
 
     def __init__(self, runtime: WaveRuntime, max_voices: int, metrics: Metrics, device: str) -> None:
@@ -34,25 +35,26 @@ class WaveMemory:
         self._trim = None if runtime.trim is None else Trim(runtime.trim)
 
     def look(self, metrics: WaveMetrics, usage: Usage) -> None:
-        """Show every change that the scheduler with these metrics has made, from any thread."""
+        """Show the changes that the scheduler with these metrics has made; for any thread."""
         metrics.show(usage)
         self._shown.show()
         if self._trim is not None:
             self._trim.look(metrics, usage)
 
     def close(self) -> None:
-        """End, when all schedulers have ended."""
+        """End, after all schedulers have ended."""
         if self._trim is not None:
             self._trim.close()
 
 
 class Trim:
-    """Gives memory back when all is quiet: soon after several utterances at once, later after single ones.
+    """Gives memory back when no utterance is in progress: soon after several at once, later after single
+    ones.
 
     Args:
-        give_back: called then, from a thread of its own; meanwhile :meth:`look` waits.
-        quiet_s: without an utterance, after several at once.
-        lone_quiet_s: the same after one at a time.
+        give_back: called then in a thread of its own, for which :meth:`look` waits.
+        quiet_s: time without an utterance after several at once.
+        lone_quiet_s: time without an utterance after one at a time.
     """
 
     def __init__(
@@ -71,11 +73,11 @@ class Trim:
         self._lock = threading.Lock()
 
     def look(self, scheduler: Hashable, usage: Usage) -> None:
-        """Note the usage after every batch of each scheduler, from any thread."""
+        """Note the usage after a batch of any scheduler; for any thread."""
         with self._lock:
             opened = usage.voice_hits + usage.voice_misses
             self._speaking[scheduler] = usage.utterances
-            # Some begin and end within one batch.
+            # Some utterances begin and end within one batch.
             in_batch = opened - self._opened.get(scheduler, 0)
             self._opened[scheduler] = opened
             speaking = sum(self._speaking.values())
@@ -87,10 +89,10 @@ class Trim:
                 timer = threading.Timer(quiet_s, self._ring)
                 timer.daemon = True
                 timer.start()
-                self._timer = timer  # not one that could not be started
+                self._timer = timer  # A timer that fails to start is not kept.
 
     def close(self) -> None:
-        """End; memory that is being given back is back when this returns."""
+        """End, after memory that is being given back is back."""
         with self._lock:
             self._closed = True
             self._stop()
@@ -102,7 +104,7 @@ class Trim:
 
     def _ring(self) -> None:
         with self._lock:
-            # Not if an utterance began just now: the next look that finds all quiet sets another timer.
+            # If an utterance began just now, the next look that finds all quiet sets another timer.
             if threading.current_thread() is self._timer:
                 self._timer, self._most = None, 0
                 self._give_back()

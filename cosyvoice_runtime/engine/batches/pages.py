@@ -1,4 +1,4 @@
-"""Flow pages: which utterances may begin and go on, and which give pages up, where there are not enough."""
+"""Pages of the flow: which utterances begin and go on, and which give pages up, where there are too few."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from cosyvoice_runtime.engine.batches.voices import VoiceCache
 from cosyvoice_runtime.token2wav.token2wav import AnyToken2Wav
 
 SHARE_OF_EACH = 0.6
-"""Share of what an utterance in progress holds on average that there is for each one: those that came first
-end while others grow. Simulated (benchmarks/simulated_turns.py --answers spoken --seeds 4) with 0.5, 0.6 and
-0.7, 16 clients with 100 pages hear first audio after 171, 269 and 523 ms (p95), and 64 with the 490 of an
-H100 after 195 or 196; of 256 who begin at once, with 1,034, 38 % hear a pause with 0.6 and 14 with 0.7."""
+"""Share of an utterance's average pages that exist for each one in progress: early ones end while others
+grow. Simulated (benchmarks/simulated_turns.py --answers spoken --seeds 4) with 0.5, 0.6 and 0.7, 16 clients
+with 100 pages hear first audio after 171, 269 and 523 ms (p95), and 64 with the 490 of an H100 after 195 or
+196; of 256 who begin at once, with 1,034, 38 % hear a pause with 0.6 and 14 with 0.7."""
 PAGES_AHEAD = 1
-"""Pages that stay free for each of them at least, however many they hold. With two, simulated as above, 64
-clients of an H100 hear first audio after 433 ms (p95)."""
+"""Fewest pages that stay free for each utterance in progress, however many it holds. With two, simulated as
+above, 64 clients of an H100 hear first audio after 433 ms (p95)."""
 FEWEST_PAGES = 16
-"""With fewer in all, no utterance waits for any."""
+"""Where there are fewer pages in all, no utterance waits for any."""
 PAGES_OF_FIRST, PAGES_OF_NEXT = 2, 8
-"""Pages that a first chunk takes at most, and about as many as a batch gives a long chunk."""
+"""Most pages that a first chunk takes, and about as many as a batch gives a long chunk."""
 LONGEST_WAIT_S, BETWEEN_S = 10.0, 1.0
-"""An utterance that has waited for longer begins all the same, one in so many seconds: those in progress may
+"""An utterance that has waited for longer begins without pages, one in so many seconds: those in progress may
 say nothing for minutes, and hold their pages. If more began at once, all would run out of pages."""
 
 SHORT, SOON_S, SOON_LACKING_S = 0.6, 1.0, 0.6
@@ -32,23 +32,24 @@ listener keeps so many seconds to play: a batch of a new voice, or a host that p
 holds while utterances wait for pages, whatever is left, for each second kept is a page held: with a second
 then, too, simulated as above, 64 clients of an H100 hear first audio after 207 instead of 195 ms (p95)."""
 SCARCE = 0.5
-"""With a smaller share left, the earliest utterances are sure of pages to their ends before later ones take
-more than their listeners need. Simulated (--clients 16 --pages 150 --answers some-long), 16 clients get 129
-s of speech a second with this and 12 without."""
+"""With a smaller share of pages left, the earliest utterances are sure of pages to their ends before later
+ones take more than their listeners need. Simulated (--clients 16 --pages 150 --answers some-long), 16 clients
+get 129 s of speech a second with this and 12 without."""
 SILENT_S = 5.0
-"""An utterance that was not called for so long waits for text, or for a listener who has left."""
+"""An utterance without a call for so long waits for text, or for a listener who has left."""
 
 
 class PageAdmission:
     """Admits utterances while there are pages for what those in progress usually hold.
 
-    The others wait, the most urgent first; and where pages are scarce, the earliest go on first. An utterance
-    that finds no page loses those it has and computes all of its blocks again, which all others wait for. For
-    one thread at a time.
+    The others wait, the most urgent first. Where pages are scarce, the earliest utterances go on first: an
+    utterance that finds no page loses those it has and computes all of its blocks again, for which all others
+    wait. For one thread at a time.
 
     Args:
-        voices: of all utterances that share the pages.
-        show: told how many wait to begin, whenever it has changed; raises nothing.
+        voices: voices of all utterances that share the pages.
+        show: called with the number of utterances that wait to begin, whenever it has changed; raises
+            nothing.
     """
 
     def __init__(self, voices: VoiceCache, show: Callable[[int], None] = lambda _: None) -> None:
@@ -60,8 +61,8 @@ class PageAdmission:
         self._let_in_s = -math.inf
 
     def held(self, new: Collection[WaveJob], now: float) -> set[WaveJob]:
-        """Of jobs that would begin an utterance now, those that have to wait."""
-        # One whose voice is not known hears of that at once, and comes again with it.
+        """The jobs that have to wait among those that would begin an utterance now."""
+        # A job whose voice is unknown ends at once with that error, and comes again with the voice.
         able = [job for job in new if self._voices.can_speak(job.chunk.voice_key, job.chunk.prompt)]
         by_urgency = sorted(able, key=lambda job: job.deadline)
         held = by_urgency[self._fitting(by_urgency) :]
@@ -81,17 +82,17 @@ class PageAdmission:
         now: float,
         idle: bool = False,
     ) -> set[WaveJob]:
-        """Of jobs of utterances in progress, those that leave pages to earlier ones.
+        """The jobs of utterances in progress that leave pages to earlier ones.
 
-        An utterance goes on if there are pages to its end and to the ends of all that came before, whether
-        these have a chunk that waits or not; or if its listener's audio runs out within `SOON_LACKING_S` and
-        there are pages at all. If that is too many, `Preemption` takes pages from those that came last.
+        An utterance goes on if there are pages to its end and to the ends of all earlier ones, whether or not
+        these have a chunk that waits; or if its listener's audio runs out within `SOON_LACKING_S` and there
+        are pages at all. If that is too many, `Preemption` takes pages from the latest ones.
 
         Args:
             jobs: at most one of each utterance.
-            speakers: utterances in progress, the earliest first; asked where pages are scarce.
-            unit_tokens: of a page.
-            idle: nothing is under way, so one job has to go on.
+            speakers: utterances in progress, the earliest first; called where pages are scarce.
+            unit_tokens: tokens of a page.
+            idle: whether nothing is under way, so that one job has to go on.
         """
         left = self._voices.pages_left
         if not self._limits or left >= SCARCE * self._voices.num_pages:
@@ -119,12 +120,8 @@ class PageAdmission:
         return SOON_S if self._voices.pages_left < SHORT * self._voices.num_pages else math.inf
 
     def _to_the_end(self, speaker: Speaker, job: WaveJob | None, unit_tokens: int) -> int:
-        """Pages that an utterance will still take, as far as that is known.
-
-        Args:
-            job: its chunk that waits.
-        """
-        # Behind the last whole block, some tokens wait for those that are looked ahead to.
+        """Pages that an utterance will still take, as far as its waiting chunk ``job`` tells."""
+        # Behind the last whole block, some tokens wait for their lookahead.
         wanted = 1 if job is None else -(-job.tokens_left // unit_tokens) + 1
         if job is not None and job.chunk.last:
             return speaker.lost_pages + wanted
@@ -132,7 +129,7 @@ class PageAdmission:
         return speaker.lost_pages + max(self._voices.usual_pages.at_end - spoken, wanted)
 
     def _fitting(self, jobs: Sequence[WaveJob]) -> int:
-        """How many of them may begin: the first one always, where no utterance is in progress."""
+        """Number of jobs that may begin: at least one, where no utterance is in progress."""
         if not (jobs and self._limits):
             return len(jobs)
         speaking = self._voices.speaking
@@ -151,7 +148,7 @@ class PageAdmission:
         return len(jobs)
 
     def _overdue(self, held: Sequence[WaveJob], now: float) -> WaveJob | None:
-        """The one that begins without pages."""
+        """The job that begins without pages, because it has waited for too long."""
         if self._let_in in held:
             return self._let_in
         self._let_in = None
@@ -164,9 +161,9 @@ class PageAdmission:
 
 
 class Preemption:
-    """Takes pages from utterances that came later, the latest first, and then from silent ones.
+    """Takes pages from later utterances, the latest first, and then from silent ones.
 
-    Their blocks are computed again when they go on. To be used with the lock of the utterances.
+    Their blocks are computed again when they go on. Used with the lock of the utterances.
     """
 
     def __init__(self, token2wav: AnyToken2Wav, voices: VoiceCache, utterances: Utterances) -> None:
@@ -178,14 +175,14 @@ class Preemption:
         under_way: Collection[str],
         queued: Callable[[], Iterable[str]],
     ) -> None:
-        """Have others give up pages that the utterances of a batch lack.
+        """Take pages that the utterances of a batch lack from others.
 
-        The earliest of these comes first. One for which there are not enough gives up its own for those that
-        came before it; if an earlier batch still computes it, it does so itself once that has ended.
+        The earliest of these comes first. One for which there are not enough gives up its own for those
+        before it; if an earlier batch still computes it, it does so after that has ended.
 
         Args:
-            under_way: ids of those in other batches, whose pages stay theirs.
-            queued: ids of those whose chunks wait.
+            under_way: ids of utterances in other batches, whose pages stay theirs.
+            queued: ids of utterances whose chunks wait.
         """
         left = self._voices.pages_left
         busy = {self._utterances.find(name) for name in under_way}
@@ -202,7 +199,7 @@ class Preemption:
     def _givers(
         self, utterance: OpenUtterance, under_way: Collection[str], queued: Callable[[], Iterable[str]]
     ) -> list[OpenUtterance]:
-        """Utterances with pages that this one may have, in the order in which they give them."""
+        """Utterances whose pages this one may have, in the order in which they give them."""
         others = [
             (name, one)
             for name, one in self._utterances.by_coming()

@@ -1,4 +1,4 @@
-"""Plans say whose chunks the next batch of each worker computes, and how much of each."""
+"""Plans of batches: whose chunks the next batch of each worker computes, and how much of each."""
 
 from __future__ import annotations
 
@@ -25,24 +25,25 @@ the longer the more was spoken before, and well supplied listeners have long chu
 the most speech."""
 
 LEAST_MISSED_S = 0.3
-"""If a listener's audio runs out within it, or within two batches, the chunk is in the next one: the one
-after ends too late. To include all who have a second left fills batches of several blocks with rows of
-one."""
+"""If a listener's audio runs out within this time, or within two batches, the chunk is in the next one,
+because the one after ends too late. Including all who have a second left would fill batches of several blocks
+with rows of one."""
 
 LOOK_S = 0.1
-"""After which jobs that wait for pages are looked at again: another scheduler's utterances may have ended."""
+"""Time after which jobs that wait for pages are looked at again: another scheduler's utterances may have
+ended."""
 
 
 class BatchPlanner:
     """Plans the batches of a scheduler's workers.
 
     Args:
-        workers: by their numbers.
+        workers: workers by their numbers.
         gpu: how the device is shared.
-        on_gpu: many short rows cost little more than a few.
-        unit_tokens: at whose multiples a chunk may be cut.
-        batch_s: seconds that a batch of a CPU should last at most: chunks that come meanwhile wait.
-        pages: which utterances may begin and go on; None where there are pages for all.
+        on_gpu: whether many short rows cost little more than a few.
+        unit_tokens: a chunk may be cut at multiples of it.
+        batch_s: seconds that a batch of a CPU should last at most, because chunks that come meanwhile wait.
+        pages: decides which utterances begin and go on; None where there are pages for all.
         speakers: utterances in progress, the earliest first.
     """
 
@@ -68,10 +69,10 @@ class BatchPlanner:
 
         Args:
             jobs: at most one of each utterance.
-            new: those of them that would begin one.
-            speaking: utterances in progress.
-            now: by the scheduler's clock.
-            ends: no job waits for pages any more.
+            new: the jobs that would begin one.
+            speaking: number of utterances in progress.
+            now: time by the scheduler's clock.
+            ends: whether no job waits for pages any more.
         """
         held = self._without_pages(jobs, new, now, ends)
         able = [job for job in jobs if job not in held]
@@ -84,11 +85,8 @@ class BatchPlanner:
         return in_order(jobs, now + (self._pages.soon_s() if self._pages and self._on_gpu else math.inf))
 
     def shares(self, worker: Worker, jobs: Sequence[WaveJob], now: float) -> list[Share]:
-        """Plan a worker's next batch; worker 0 computes a new voice in a batch of its own.
-
-        Args:
-            jobs: in order.
-        """
+        """Plan a worker's next batch of jobs in order; worker 0 computes a new voice in a batch of its
+        own."""
         if jobs and jobs[0].needs_voice and not worker.number:
             return self._plan(worker, jobs[:1], now)
         known = [job for job in jobs if not job.needs_voice]
@@ -138,7 +136,7 @@ def plan_batch(jobs: Sequence[WaveJob], max_rows: int, budget_tokens: int, block
 
     Args:
         jobs: at most one of each utterance, not empty, most urgent first.
-        budget_tokens: rows times the longest of them; the first job gets at least a block.
+        budget_tokens: most tokens, rows times the longest of them; the first job gets at least a block.
     """
     room = max(budget_tokens, block_tokens)
     longest = cut(jobs[0].tokens_left, room, block_tokens)
@@ -153,7 +151,7 @@ def plan_batch(jobs: Sequence[WaveJob], max_rows: int, budget_tokens: int, block
 
 
 def plan_urgent_batch(jobs: Sequence[WaveJob], max_rows: int, block_tokens: int) -> list[Share]:
-    """Plan a batch of chunks whose listeners wait, each first one with all that it needs to be heard.
+    """Plan a batch of chunks whose listeners wait; each first chunk gets all that it needs to be heard.
 
     Args:
         jobs: at most one of each utterance, most urgent first.
@@ -172,13 +170,13 @@ def plan_gpu_batch(
 ) -> list[Share]:
     """Plan a batch of a GPU, where many short rows cost little more than a few, and one long row as much.
 
-    All jobs get equal numbers of blocks, 1, 2, 4 and so on, since calls between those are computed as larger
-    ones: the number that makes the most speech for the time.
+    All jobs get the same number of blocks, 1, 2, 4 and so on, since calls between those are computed as
+    larger ones: the number that makes the most speech for the time.
 
     Args:
         jobs: at most one of each utterance, not empty, most urgent first.
-        most_blocks: of all rows together.
-        now: by the scheduler's clock.
+        most_blocks: most blocks of all rows together.
+        now: time by the scheduler's clock.
         batch_s: seconds that the last batch took.
     """
     due = now + max(LEAST_MISSED_S, 2 * batch_s)
@@ -195,19 +193,19 @@ def plan_gpu_batch(
 
 
 class _EqualRows(NamedTuple):
-    """A batch of which every job has ``blocks``, if it has as many left."""
+    """A batch in which every job has ``blocks``, or the fewer that it has left."""
 
     jobs: Sequence[WaveJob]
     blocks: int
 
     def speech(self, block_tokens: int) -> float:
-        """Blocks of speech for the time that the batch takes: a row that has fewer takes as long."""
+        """Blocks of speech for the time of the batch, in which a row with fewer blocks takes as long."""
         filled = sum(min(job.blocks_left(block_tokens), self.blocks) for job in self.jobs)
         return filled / (OVERHEAD_BLOCKS + finer_bucket(len(self.jobs)) * self.blocks)
 
 
 def _filling(jobs: Sequence[WaveJob], blocks: int, block_tokens: int, due: float) -> list[WaveJob]:
-    """The most urgent job, then those that must not miss the batch, and those that rows of this length suit.
+    """The most urgent job, then those that must not miss the batch, and those whose length suits it.
 
     The end of an utterance always suits: its listener waits for it, and its pages are free then.
     """
@@ -231,12 +229,12 @@ def cut(tokens: int, most: int, block_tokens: int) -> int:
 class TokenBudget:
     """How many tokens fit into a batch of a CPU, learned from the batches before.
 
-    It starts with the least and at most doubles with each batch that had room to spare: the first batches of
-    a slow machine stay short, and a fast one soon takes everything at once.
+    It starts with the least and at most doubles after each batch with room to spare: the first batches of a
+    slow machine stay short, and a fast machine soon computes everything at once.
 
     Args:
-        limit_s: seconds a batch should last at most.
-        least_tokens: that a batch may always have.
+        limit_s: seconds that a batch should last at most.
+        least_tokens: tokens that a batch may always have.
     """
 
     def __init__(self, limit_s: float, least_tokens: int) -> None:

@@ -1,4 +1,4 @@
-"""The schedulers of all devices: each utterance goes to one, and what they lack at first is prepared."""
+"""The schedulers of all devices: each utterance goes to one, and preparations go on during service."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ logger = logging.getLogger(__name__)
 
 
 class WaveRouter:
-    """Passes the chunks of an utterance to one scheduler: the least loaded when its first chunk comes.
+    """Passes the chunks of an utterance to the scheduler that is least loaded when its first chunk comes.
 
-    Nothing is kept here: the schedulers know which utterances are theirs, so none can be lost or left over.
+    The router keeps nothing: the schedulers know which utterances are theirs, so none can be lost or left
+    over.
 
     Args:
         schedulers: one for each device, at least one.
-        preparations: of what they lack at first.
-        memories: closed when they have ended.
+        preparations: threads that capture calls during service.
+        memories: memories that are closed after the schedulers.
     """
 
     def __init__(
@@ -39,11 +40,11 @@ class WaveRouter:
 
     def submit(self, chunk: WaveChunk, deliver: Callable[[WaveOutcome], None]) -> None:
         """Submit a chunk as :meth:`WaveScheduler.submit` does."""
-        with self._choosing:  # two threads must not choose two schedulers for one utterance
+        with self._choosing:  # Two threads must not choose two schedulers for one utterance.
             self._home(chunk.utterance_id).submit(chunk, deliver)
 
     def prepare(self) -> None:
-        """Begin to prepare what is still missing, once the process has loaded all that it needs."""
+        """Begin the preparations, after the process has loaded everything else."""
         for preparation in self._preparations:
             preparation.start()
 
@@ -66,11 +67,11 @@ class WaveRouter:
 
 
 class Preparation:
-    """A thread that prepares what is missing during service, and rests as long after each step as that took.
+    """A thread that captures calls during service, and rests as long after each as it took.
 
     Args:
         later: the steps, one after the other, which are then forgotten.
-        on_ready: called when nothing is missing any more; what fails stays missing.
+        on_ready: called after the last step; what fails stays missing.
         clock: monotonic seconds.
     """
 
@@ -87,7 +88,7 @@ class Preparation:
         self._thread = threading.Thread(target=self._run, name="token2wav-later", daemon=True)
 
     def start(self) -> None:
-        """Begin, once service has begun; if nothing is missing, that is all."""
+        """Begin, or do nothing if no step is missing."""
         if self._later:
             self._thread.start()
         else:

@@ -30,21 +30,22 @@ class WaveScheduler:
 
     One thread launches the batches. On a GPU one more for each worker waits for their ends, so that the GPU
     may have the next batch before it has done the last; on a CPU a batch has ended when it is launched.
-    Chunks of one utterance are computed in the order they came; a cancel withdraws those that came before it.
-    Every chunk that was taken gets an outcome, whatever goes wrong; if the GPU is lost, all get an error and
-    the process ends.
+    Chunks of one utterance are computed in the order they came; a cancel withdraws the earlier ones. Every
+    accepted chunk gets an outcome, whatever goes wrong; if the GPU is lost, all get an error and the process
+    ends.
 
     Args:
-        service: over the runtime's networks, its concurrent ones included.
-        runtime: what computes batches, and how it does.
-        max_waiting: chunks that may wait to begin an utterance, and as many of utterances in progress.
-        batch_s: seconds that a batch of a CPU should last at most: chunks that come meanwhile wait.
+        service: service over the runtime's networks, its concurrent ones included.
+        runtime: computes batches.
+        max_waiting: most chunks that may wait to begin an utterance, and as many of utterances in progress.
+        batch_s: seconds that a batch of a CPU should last at most, because chunks that come meanwhile wait.
         gpu: how the device is shared.
-        pages: which utterances may begin and go on; None where there are pages for all.
-        on_waiting: told the number of chunks that wait, whenever it has changed; raises nothing.
-        on_batch: told the seconds that a batch took, and whether it was one of urgent chunks; raises nothing.
+        pages: decides which utterances begin and go on; None where there are pages for all.
+        on_waiting: called with the number of chunks that wait, whenever it has changed; raises nothing.
+        on_batch: called with the seconds that a batch took, and whether its chunks were urgent; raises
+            nothing.
         clock: monotonic seconds.
-        end_process: told why this process can't go on.
+        end_process: called with the reason why this process can't go on.
     """
 
     def __init__(
@@ -110,12 +111,12 @@ class WaveScheduler:
 
     @property
     def load(self) -> int:
-        """Utterances in progress and chunks that wait."""
+        """Number of utterances in progress and chunks that wait."""
         return len(self._service) + len(self._jobs)
 
     def holds(self, utterance_id: str) -> bool:
-        """Whether chunks of this utterance wait here or it is in progress. Does not wait for a batch."""
-        # In this order: a chunk's job goes only after its utterance is open.
+        """Whether chunks of this utterance wait here or it is in progress; does not wait for a batch."""
+        # The jobs are looked at first: a chunk's job goes only after its utterance is open.
         with self._wake:
             if self._jobs.of(utterance_id):
                 return True
@@ -134,7 +135,7 @@ class WaveScheduler:
         return job.begins and job.utterance_id not in self._service
 
     def _withdraw(self, utterance_id: str) -> None:
-        """End an utterance's chunks; one that is being computed ends with the batch under way."""
+        """End an utterance's chunks; one that is being computed ends with its batch."""
         with self._wake:
             waiting = self._jobs.of(utterance_id)
         self._end_all(waiting, WithdrawnError("the utterance was cancelled before this was computed"))
@@ -143,7 +144,7 @@ class WaveScheduler:
         try:
             with self._at_work():
                 while self._serve_next():
-                    pass  # without jobs at hand, whose audio would stay until the next ones
+                    pass  # This frame holds no jobs, whose audio would stay until the next ones.
         except BaseException as error:
             self._give_up(error)
         finally:
@@ -157,7 +158,8 @@ class WaveScheduler:
         return work is not None
 
     def _next_work(self) -> tuple[Worker, list[WaveJob]] | None:
-        """Wait until a batch may be launched; return its worker and that one's jobs, or None at the end."""
+        """Wait until a batch may be launched; return its worker and that worker's jobs, or None at the
+        end."""
         while True:
             with self._wake:
                 if self._closed and not self._jobs.first_of_each():
@@ -182,7 +184,7 @@ class WaveScheduler:
             return assigned.get(worker, [])
 
     def _assigned(self, now: float) -> tuple[Assignment, float]:
-        """Each worker's jobs, and for how many seconds if nothing happens."""
+        """Each worker's jobs, and the seconds for which they stay so if nothing happens."""
         ready = [job for job in self._jobs.first_of_each() if not job.awaits_voice]
         for job in ready:
             job.number = self._service.number(job.utterance_id)
@@ -190,14 +192,15 @@ class WaveScheduler:
         return self._planner.assign(ready, new, len(self._service), now, ends=self._closed)
 
     def _serve(self, worker: Worker, jobs: list[WaveJob]) -> None:
-        """Launch a batch. An error of no single chunk is the outcome of all that were looked at."""
+        """Launch a batch. An error that no single chunk caused is the outcome of all jobs that were looked
+        at."""
         try:
             self._forget([job for job in jobs if job.chunk.cancel])
             if all(job.chunk.cancel for job in jobs):
                 return
             with ExitStack() as held:
                 if held.enter_context(self._gpu.turn()):
-                    jobs = self._jobs_of(worker)  # with those that came while others had the GPU
+                    jobs = self._jobs_of(worker)  # Jobs may have come while others had the GPU.
                 known = self._with_voices(job for job in jobs if not job.chunk.cancel)
                 shares = self._planner.shares(worker, known, self._clock())
                 if shares:
@@ -217,11 +220,12 @@ class WaveScheduler:
     def _with_voices(self, jobs: Iterable[WaveJob]) -> list[WaveJob]:
         """Note which jobs need a voice, and sort them by urgency.
 
-        Jobs that wait for a voice of another scheduler are left out; one that can't be asked ends.
+        Jobs that wait for another scheduler's voice are left out; a job whose voice fails to be looked up
+        ends.
         """
         known = []
         for job in jobs:
-            job.awaits_voice = True  # before it asks: it may be told at once
+            job.awaits_voice = True  # The answer may come before the call returns.
             try:
                 if self._service.awaits_voice(job.chunk, partial(self._voice_came, job)):
                     continue
@@ -234,7 +238,7 @@ class WaveScheduler:
         return self._planner.in_order(known, self._clock())
 
     def _voice_came(self, job: WaveJob) -> None:
-        """Wake the job: a voice came, or did not, which its next batch finds out."""
+        """Wake the job: a voice has come or failed, which its next batch finds out."""
         with self._wake:
             job.awaits_voice = False
             self._wake.notify()
@@ -253,7 +257,7 @@ class WaveScheduler:
             with self._wake:
                 worker.begin(batch, self._unit_tokens, begun_s, self._clock())
         except BaseException:
-            batch.held.close()  # or steps would stand still for ever
+            batch.held.close()  # Otherwise steps would wait for ever.
             raise
         if not self._on_gpu:
             self._finish_next(worker)
@@ -261,7 +265,7 @@ class WaveScheduler:
     def _finish_batches(self, worker: Worker) -> None:
         try:
             while self._finish_next(worker):
-                pass  # without a batch at hand, whose networks' memory would stay until the next one
+                pass  # This frame holds no batch, whose memory would stay until the next one.
         except BaseException as error:
             self._give_up(error)
 
@@ -291,7 +295,7 @@ class WaveScheduler:
                 whole = share.job.take(outcome)
                 if whole is not None:
                     self._end(share.job, whole)
-        finally:  # only now: another worker's thread may answer what follows
+        finally:  # From here on another worker may have the utterances.
             with self._wake:
                 worker.let_go(batch)
                 self._wake.notify()
@@ -324,14 +328,14 @@ class WaveScheduler:
         with self._wake:
             self._refusal = CosyVoiceError(reason)
             waiting = list(self._jobs)
-        # In a thread of its own: a reader that takes no answer must not keep the process.
+        # A thread of its own answers: a reader that takes no answer must not keep the process.
         answering = threading.Thread(target=self._end_all, args=(waiting, self._refusal), daemon=True)
         try:
             answering.start()
-        except RuntimeError:  # the machine has no thread to spare
+        except RuntimeError:  # The machine has no thread to spare.
             self._end_all(waiting, self._refusal)
         else:
             answering.join(LAST_WORDS_S)
         with self._wake:
-            self._wake.notify()  # who closes it meanwhile waits for the launching thread
+            self._wake.notify()  # A thread in `close` waits for the launching thread.
         self._end_process(reason)

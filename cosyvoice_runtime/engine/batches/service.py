@@ -1,4 +1,4 @@
-"""The service keeps the utterances in progress: chunks of many go in, in batches, and waveforms come out."""
+"""The utterances in progress: chunks of many go in, in batches, and waveforms come out."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ class ComputedChunk(NamedTuple):
     """A chunk that is being computed.
 
     Attributes:
-        utterance: that it moves on, or ends if its outcome was known before; None if there is none.
-        wait: for the outcome.
+        utterance: the utterance that it moves on, or that ends if the outcome was known before; None without
+            one.
+        wait: waits for the outcome.
     """
 
     chunk: WaveChunk
@@ -39,14 +40,12 @@ class ComputedChunk(NamedTuple):
 
 
 class WaveService:
-    """Owns the utterances in progress.
-
-    Utterances are independent: what one of them does wrong ends that one alone.
+    """Owns the utterances in progress, which are independent: an error of one ends that one alone.
 
     Args:
-        voices: that utterances speak with; services whose flows share pages may share them.
-        idle_timeout_s: after which an utterance that is not called is dropped.
-        on_change: told the usage now and after every change, from the thread that made it.
+        voices: voices of utterances; services whose flows share pages may share them.
+        idle_timeout_s: time after which an utterance that is not called is dropped.
+        on_change: called with the usage at once and after every change, in the thread that made it.
         clock: monotonic seconds.
         concurrent: the same networks and pages, for batches that a GPU computes at the same time.
     """
@@ -69,9 +68,9 @@ class WaveService:
         self._waiting: Callable[[], Iterable[str]] = tuple
         self._batches: Counter[int] = Counter()
         self._voice_hits = self._voice_misses = 0
-        # Held while a batch is launched, which takes long.
+        # This lock is held while a batch is launched, which takes long.
         self._launching = threading.RLock()
-        # Of all that launches and ends of batches share. Held for moments: no end waits for a launch.
+        # This one guards what launches and ends share. It is held briefly: no end waits for a launch.
         self._lock = threading.RLock()
         self._telling = threading.Lock()
         self._timer: threading.Timer | None = None
@@ -88,9 +87,9 @@ class WaveService:
         return utterance_id in self._utterances
 
     def number(self, utterance_id: str) -> int:
-        """How many utterances were opened before this one; of one that is not in progress, so far.
+        """Number of utterances opened before this one; of one not in progress, the number so far.
 
-        Does not wait for a batch that is being computed.
+        It does not wait for a batch that is being computed.
         """
         return self._utterances.number(utterance_id)
 
@@ -106,8 +105,8 @@ class WaveService:
     def run(self, chunks: Sequence[WaveChunk]) -> list[WaveOutcome]:
         """Compute chunks of as many utterances in one batch.
 
-        If the batch fails, each is computed by itself, and only those that fail again get the error.
-        An utterance ends, and is freed, with its last chunk, a cancel or an error; later chunks of it get a
+        If the batch fails, each is computed by itself, and only those that fail again get the error. An
+        utterance ends, and is freed, with its last chunk, a cancel or an error; later chunks of it get a
         :class:`~cosyvoice_runtime.errors.NotFoundError`.
         """
         return self.launch(chunks)()
@@ -116,18 +115,17 @@ class WaveService:
         """Begin to :meth:`run`: a GPU goes on by itself, and the next chunks may be launched meanwhile.
 
         Args:
-            worker: 0, or the number of the concurrent networks that compute them. None of their utterances
-                may be launched with others before the outcomes are there, and none may need a voice, which
-                only 0 computes.
+            worker: 0, or the number of the concurrent networks that compute them. Their utterances may not be
+                launched with others before the outcomes are there, and only 0 computes voices.
 
         Returns:
-            a call that waits for the outcomes; to be made once, that of the earliest launch first.
+            a call that waits for the outcomes; made once, and that of the earliest launch first.
         """
         token2wav = self._networks[worker]
         batch = frozenset(chunk.utterance_id for chunk in chunks)
         with self._launching:
             with self._lock:
-                self._under_way.begin(batch)  # first: what these utterances hold stays theirs
+                self._under_way.begin(batch)  # From here on they keep what they hold.
             try:
                 with self._lock:
                     self._drop_idle()
@@ -141,8 +139,8 @@ class WaveService:
         """Take note of a queue: utterances that wait in it are not idle, however long that takes.
 
         Args:
-            waiting: utterances whose chunks have no outcome yet; called from any thread, with this service's
-                lock.
+            waiting: ids of utterances whose chunks have no outcome yet; called from any thread, with this
+                service's lock.
         """
         self._waiting = waiting
 
@@ -152,16 +150,13 @@ class WaveService:
             return self._opens(chunk) and self._voices.computes(chunk.voice_key, chunk.prompt)
 
     def awaits_voice(self, chunk: WaveChunk, told: Callable[[], None]) -> bool:
-        """Whether the chunk needs a voice that another service computes now.
-
-        Args:
-            told: if so, called from a thread of the other one when that has ended.
-        """
+        """Whether another service computes the chunk's voice now; ``told`` is called after that, from its
+        thread."""
         with self._lock:
             return self._opens(chunk) and self._voices.awaits(chunk.voice_key, told)
 
     def sweep(self) -> None:
-        """Drop utterances that were not called in time. Called by a timer while there are any."""
+        """Drop utterances that were not called in time; a timer calls this while there are any."""
         with self._lock:
             self._drop_idle()
         self._changed()
@@ -220,9 +215,9 @@ class WaveService:
             self._under_way.end(batch)
 
     def _settled(self, row: ComputedChunk, outcome: WaveOutcome) -> WaveOutcome:
-        """The outcome, unless an earlier one or a cancel ended the utterance while this was computed.
+        """The outcome, unless an earlier one or a cancel has ended the utterance meanwhile.
 
-        What ends an utterance leaves another one alone that was opened by its name meanwhile.
+        An end leaves another utterance alone that was opened by the same name meanwhile.
         """
         name, failed = row.chunk.utterance_id, isinstance(outcome, Exception)
         if self._utterances.find(name) is not row.utterance:
@@ -234,7 +229,7 @@ class WaveService:
         return outcome
 
     def _take(self, chunk: WaveChunk, token2wav: AnyToken2Wav) -> OpenUtterance | WaveOutcome:
-        """The utterance with its new tokens, or the outcome if there is nothing to compute."""
+        """The utterance with its new tokens, or the outcome if nothing is left to compute."""
         if chunk.cancel:
             return np.zeros(0, np.float32)
         try:
@@ -254,7 +249,7 @@ class WaveService:
             self._token2wav.push(utterance.state, chunk.tokens, chunk.last)
             utterance.received += len(chunk.tokens)
             return utterance
-        except Exception as error:  # of whatever kind: the other rows go on
+        except Exception as error:  # After any error the other rows go on.
             return error
 
     def _opens(self, chunk: WaveChunk) -> bool:
@@ -277,7 +272,7 @@ class WaveService:
     def _advance(
         self, utterances: Sequence[OpenUtterance], token2wav: AnyToken2Wav
     ) -> list[Callable[[], WaveOutcome]]:
-        """Calls that wait for the next samples of each."""
+        """A call for each utterance that waits for its next samples."""
         if not utterances:
             return []
         try:
@@ -294,12 +289,12 @@ class WaveService:
         ]
 
     def _waves(self, utterances: Sequence[OpenUtterance], token2wav: AnyToken2Wav) -> Waveforms:
-        """The next samples of each, on their way; none of them has moved if there is an error."""
+        """The next samples of each utterance, in computation; after an error none of them has moved."""
         states = [utterance.state for utterance in utterances]
         with self._lock:
             self._batches[len(states)] += 1
         with token2wav.all_or_nothing(states) as before:
-            return keeping(token2wav.launch(states), before)  # inputs, which another stream may read still
+            return keeping(token2wav.launch(states), before)  # Another stream may still read the inputs.
 
     def _drop(self, name: str) -> None:
         """End an utterance."""
@@ -325,21 +320,21 @@ class WaveService:
     def _changed(self, last: bool = False) -> None:
         with self._lock:
             self._set_timer()
-        with self._telling:  # of two threads, the last one tells what is newest
+        with self._telling:  # The last of two threads tells the newest usage.
             if self._told_last:
                 return
             self._told_last = last
             self._on_change(self.usage())
 
     def _set_timer(self) -> None:
-        """Sweep when the next utterance may be idle. A timer that rings too early sets the next one."""
+        """Sweep when the next utterance may be idle; a timer that rings too early sets the next one."""
         delay = self._utterances.idle_in_s()
         if self._timer is None and delay is not None and not self._closed:
             timer = threading.Timer(delay, self._ring)
             timer.daemon = True
             try:
                 timer.start()
-            except RuntimeError:  # the machine has no thread to spare: the next change sets one
+            except RuntimeError:  # The machine has no thread to spare; the next change sets a timer.
                 logger.exception("no timer looks for idle utterances for the moment")
             else:
                 self._timer = timer
@@ -349,7 +344,7 @@ class WaveService:
             self._timer = None
             if self._closed:
                 return
-        self.sweep()  # without the lock: telling of it may take long
+        self.sweep()  # The lock is not held, because telling of it may take long.
 
 
 def _known(outcome: WaveOutcome) -> WaveOutcome:
@@ -357,9 +352,9 @@ def _known(outcome: WaveOutcome) -> WaveOutcome:
 
 
 def _checked(waves: Waveforms, row: int, broken_stage: Callable[[], str]) -> WaveOutcome:
-    """A row's samples, which are on the host anyway, so that looking at them makes no device wait."""
+    """A row's samples, checked for NaN on the host, so that no device waits for it."""
     try:
         wave = waves()[row]
         return wave if np.isfinite(wave).all() else NotFiniteError(broken_stage())
-    except Exception as error:  # what a GPU finds out late
+    except Exception as error:  # A GPU tells of some errors late.
         return error

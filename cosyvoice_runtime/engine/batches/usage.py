@@ -16,10 +16,10 @@ class MemoryUsage:
     """The memory that one scheduler holds, or several that share it.
 
     Attributes:
-        voices: known by key.
-        voice_pages: pages held by voices; what remains when no utterance is in progress.
+        voices: voices known by key.
+        voice_pages: pages held by voices, which remain when no utterance is in progress.
         pages_in_use: pages held by voices and utterances.
-        pages: all there are.
+        pages: number of all pages.
     """
 
     voices: int
@@ -30,14 +30,14 @@ class MemoryUsage:
 
 @dataclass(frozen=True)
 class Usage:
-    """The work that a scheduler does and has done.
+    """The present and past work of a scheduler.
 
     Attributes:
-        utterances: in progress.
+        utterances: utterances in progress.
         recomputes: utterances so far that found no free page and recompute their earlier chunks.
         flow_calls: calls of the flow so far.
-        eager_calls: calls of the flow and of TensorRT engines so far that no CUDA graph held, where there
-            are graphs.
+        eager_calls: calls of the flow and of TensorRT engines outside CUDA graphs so far, where there are
+            graphs.
         batches: calls of the networks so far, by number of utterances.
         voice_hits: utterances so far whose voice had been computed before.
         voice_misses: utterances so far whose voice had not.
@@ -58,11 +58,7 @@ BATCH_S = (0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3,
 
 
 class WaveMetrics:
-    """Metrics of a scheduler.
-
-    Args:
-        device: label of all of them.
-    """
+    """Metrics of a scheduler, with its device as a label."""
 
     def __init__(self, metrics: Metrics, device: str) -> None:
         gauge = partial(metrics.gauge, device=device)
@@ -103,7 +99,7 @@ class WaveMetrics:
         self._observed = Counter(usage.batches)
 
     def show_batch(self, seconds: float, urgent: bool = False) -> None:
-        """Show that a batch has ended; ``urgent``: one of urgent chunks."""
+        """Show that a batch has ended, and whether it was one of urgent chunks."""
         (self._urgent_s if urgent else self._batch_s).observe(seconds)
 
     def show_waiting(self, chunks: int) -> None:
@@ -117,7 +113,7 @@ class MemoryMetrics:
     """Metrics of the memory of schedulers.
 
     Args:
-        device: label of all of them; of schedulers that share their memory, what they run on.
+        device: label of all of them.
         read: called from any thread.
     """
 
@@ -134,7 +130,7 @@ class MemoryMetrics:
 
     def show(self) -> None:
         """Show what is held, after every change."""
-        with self._lock:  # of two threads, the last one shows what is newest
+        with self._lock:  # The last of two threads shows the newest usage.
             usage = self._read()
             for name, metric in self._shown.items():
                 metric.set(getattr(usage, name))

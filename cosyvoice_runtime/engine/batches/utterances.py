@@ -1,4 +1,4 @@
-"""Utterances in progress are found by name, dropped when idle, and freed when no batch writes to them."""
+"""Utterances in progress: found by name, dropped when idle, and freed when no batch writes to them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class OpenUtterance:
     """An utterance in progress.
 
     Attributes:
-        state: the networks' own.
+        state: the networks' own state.
         received: speech tokens so far.
-        used_at: when it was called last, by the store's clock.
-        number: how many utterances were opened before.
+        used_at: time of the last call, by the store's clock.
+        number: number of utterances opened before.
     """
 
     state: Any
@@ -32,7 +32,7 @@ class Speaker(NamedTuple):
     """The pages of an utterance in progress.
 
     Attributes:
-        number: how many utterances were opened before.
+        number: number of utterances opened before.
         pages: pages that it alone holds.
         lost_pages: pages that it takes to be where it was when it lost them.
     """
@@ -44,7 +44,7 @@ class Speaker(NamedTuple):
 
 
 class Utterances:
-    """The utterances in progress. Changed by one thread at a time; single ones are found by any.
+    """The utterances in progress; one thread at a time changes them, and any thread finds single ones.
 
     Args:
         idle_timeout_s: longest time between two calls for one.
@@ -80,38 +80,38 @@ class Utterances:
         return utterance
 
     def number(self, name: str) -> int:
-        """How many were opened before this one; of one that is not in progress, so far."""
+        """Number of utterances opened before this one; of one not in progress, the number so far."""
         utterance = self.find(name)
         return self._opened if utterance is None else utterance.number
 
     def find(self, name: str) -> OpenUtterance | None:
-        """The one in progress of this name."""
+        """The utterance in progress of this name, if there is one."""
         return self._utterances.get(name)
 
     def by_coming(self) -> list[tuple[str, OpenUtterance]]:
-        """All with their names, the earliest first. For any thread."""
+        """All utterances with their names, the earliest first; for any thread."""
         return list(self._utterances.copy().items())
 
     def called_within(self, utterance: OpenUtterance, seconds: float) -> bool:
-        """Whether it has been called so lately."""
+        """Whether the utterance was called within so many seconds."""
         return utterance.used_at > self._clock() - seconds
 
     def remove(self, name: str) -> OpenUtterance | None:
         return self._utterances.pop(name, None)
 
     def touch(self, names: Iterable[str]) -> None:
-        """These are not idle."""
+        """Note that these utterances are not idle."""
         for name in names:
             if name in self._utterances:
                 self._utterances[name].used_at = self._clock()
 
     def idle(self) -> list[str]:
-        """Those whose time is over."""
+        """Utterances whose time is over."""
         end = self._clock() - self._idle_timeout_s
         return [name for name, utterance in self._utterances.items() if utterance.used_at <= end]
 
     def idle_in_s(self) -> float | None:
-        """Time until the next one is idle, unless it is called; None without any."""
+        """Time until the next utterance is idle, unless it is called; None without any."""
         if not self._utterances:
             return None
         oldest = min(utterance.used_at for utterance in self._utterances.values())
@@ -119,12 +119,12 @@ class Utterances:
 
 
 class BatchesUnderWay:
-    """The batches that are being computed, and utterances that ended but may still be written by them.
+    """The batches that are being computed, and ended utterances that they may still write to.
 
-    To be used with the lock of the utterances.
+    Used with the lock of the utterances.
 
     Args:
-        free: frees what an utterance held that has ended.
+        free: frees what an ended utterance held.
     """
 
     def __init__(self, free: Callable[[OpenUtterance], None]) -> None:
@@ -134,24 +134,24 @@ class BatchesUnderWay:
 
     @property
     def names(self) -> frozenset[str]:
-        """Ids of the utterances in all of them."""
+        """Ids of the utterances in all batches."""
         return frozenset().union(*self._batches)
 
     def others(self, batch: frozenset[str]) -> frozenset[str]:
-        """Ids of the utterances in all but this one."""
+        """Ids of the utterances in all batches but this one."""
         return frozenset[str]().union(*(each for each in self._batches if each is not batch))
 
     def begin(self, batch: frozenset[str]) -> None:
-        """Keep what these utterances hold from now on."""
+        """Keep what the utterances of a batch hold until it has ended."""
         self._batches.append(batch)
 
     def end(self, batch: frozenset[str]) -> None:
-        """Free what those of its utterances held that have ended and are in no other batch."""
+        """Free ended utterances of a batch that are in no other one."""
         self._batches.remove(batch)
         self._free_ended()
 
     def leave(self, name: str, utterance: OpenUtterance) -> None:
-        """Note an utterance's end: what it holds is freed when no batch under way may write there."""
+        """Note an utterance's end; what it holds is freed when no batch under way may write there."""
         self._ended.append((name, utterance))
         self._free_ended()
 

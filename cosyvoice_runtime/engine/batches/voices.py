@@ -1,4 +1,4 @@
-"""Voices that utterances are spoken in are found by key, bounded in number, and computed once."""
+"""Voices of utterances: found by key, bounded in number, and computed once."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ INPUT_NAMES = {
     "prompt_mel": "prompt_speech_feat",
     "speaker_embedding": "prompt_spk_embedding",
 }
-"""A prompt's parts as the flow calls them, and the inputs they come from."""
+"""The inputs of a prompt's arrays, by the names that the flow has for them."""
 
 
 NEWEST = 0.02
-"""Share of the newest utterance in what is learned. With 0.05 what is learned of few long ones among many
-short ones differs by a third from one time to another."""
+"""Share of the newest utterance in the averages. With 0.05 the averages of few long ones among many short
+ones differ by a third from one time to another."""
 
 
 class UsualPages:
@@ -32,16 +32,16 @@ class UsualPages:
     One thread at a time learns; what others read meanwhile may be one utterance old.
 
     Args:
-        pages: of an utterance, before any has ended.
-        squared: the mean of its square; of speech of all lengths it is about one and a half times the square
-            of the mean.
+        pages: pages of an utterance, before any has ended.
+        squared: the mean of their square; for speech of all lengths about one and a half times the square of
+            the mean.
     """
 
     def __init__(self, pages: float = 12.0, squared: float = 220.0) -> None:
         self._mean, self._mean_squared = pages, squared
 
     def learn(self, pages: int) -> None:
-        """Note that an utterance has ended that held so many."""
+        """Note that an utterance has ended that held so many pages."""
         self._mean += NEWEST * (pages - self._mean)
         self._mean_squared += NEWEST * (pages * pages - self._mean_squared)
 
@@ -52,11 +52,11 @@ class UsualPages:
 
     @property
     def in_progress(self) -> float:
-        """Pages that one in progress holds, on average, if all go on equally fast.
+        """Pages that an utterance in progress holds, on average, if all go on equally fast.
 
         Long utterances are in progress for longer, each with half of its pages on average: so this is the
-        mean of the squares by twice the mean. Of utterances that are all equally long it is half of what they
-        hold at their ends, and much more where a few are very long.
+        mean of the squares by twice the mean. Of equally long utterances it is half of their pages at the
+        end, and much more where a few are very long.
         """
         return self._mean_squared / (2 * self._mean)
 
@@ -69,9 +69,9 @@ class CachedVoice:
         content: hash of the prompt as it was sent.
         prefix: the prompt's chunks, computed; None while there are no pages for them.
         users: utterances in progress with this voice, and those about to be.
-        computing: a thread makes the prefix.
-        forgotten: no key leads here any more.
-        told: called when it is no longer being computed, whatever came of it.
+        computing: whether a thread makes the prefix.
+        forgotten: whether no key leads here any more.
+        told: called after the computation, whatever its outcome.
     """
 
     prompt: FlowPrompt
@@ -89,18 +89,18 @@ class CachedVoice:
 
 
 class VoiceCache:
-    """The voices used last, of one scheduler or of several whose flows share their pages. For any thread.
+    """The voices used last, of one scheduler or of several whose flows share their pages; for any thread.
 
     A forgotten voice's pages are free as soon as no utterance reads them. When pages are short, voices that
     no utterance uses give theirs up first and compute them again when needed; they stay known. A voice is
     computed by one thread at a time, and by none that waits for another voice.
 
     Args:
-        flow: has the pages.
-        limit: voices kept; the one unused for longest makes room.
+        flow: the flow with the pages.
+        limit: most voices; the one unused for longest makes room.
 
     Attributes:
-        usual_pages: of an utterance, without its voice's.
+        usual_pages: pages of utterances, without their voices'.
     """
 
     def __init__(self, flow: VoiceFlow, limit: int) -> None:
@@ -109,7 +109,7 @@ class VoiceCache:
         self._voices: OrderedDict[str, CachedVoice] = OrderedDict()
         self._members = self._speaking = 0
         self.usual_pages = UsualPages()
-        # Never held while networks compute or others are told; that of the pages is taken inside it.
+        # It is never held while networks compute or others are told; the pages' lock is taken inside it.
         self._changed = threading.Condition()
         flow.when_short(self._make_room_for)
 
@@ -124,7 +124,7 @@ class VoiceCache:
 
     @property
     def num_pages(self) -> int:
-        """All pages there are."""
+        """Number of all pages."""
         return self._flow.num_pages
 
     @property
@@ -135,12 +135,12 @@ class VoiceCache:
 
     @property
     def speaking(self) -> int:
-        """Utterances in progress, of all whose pages these are."""
+        """Number of utterances in progress that share the pages."""
         return self._speaking
 
     @property
     def spoken_pages(self) -> int:
-        """Pages that they hold."""
+        """Pages that utterances in progress hold."""
         return self._flow.num_pages - self._flow.free_pages - self.pages
 
     def can_speak(self, key: str, tensors: PromptTensors | None) -> bool:
@@ -148,7 +148,7 @@ class VoiceCache:
         return tensors is not None or key in self._voices
 
     def pages_to_take(self, key: str, tensors: PromptTensors | None) -> int:
-        """Pages of a voice that count as left, and no longer do when an utterance uses it."""
+        """Pages of a voice that count as left, until an utterance uses it."""
         with self._changed:
             voice = self._voices.get(key)
             if voice is not None and voice.prefix is not None:
@@ -157,7 +157,7 @@ class VoiceCache:
                 return self._flow.prefix_pages(len(voice.prompt.tokens))
             if tensors is None:
                 return 0
-            # Not checked yet: a longer one is refused, and must not wait for that.
+            # The tensors are not checked yet: a longer prompt is refused, and must not wait for pages before.
             return self._flow.prefix_pages(min(tensors.tokens.size, self._flow.flow.most_prompt_tokens))
 
     def usage(self) -> MemoryUsage:
@@ -165,7 +165,7 @@ class VoiceCache:
         return MemoryUsage(len(self), self.pages, in_use, self._flow.num_pages)
 
     def enter(self) -> None:
-        """Note a service that begins to use this. Pair with :meth:`leave`."""
+        """Note a service that begins to use the cache; paired with :meth:`leave`."""
         with self._changed:
             self._members += 1
 
@@ -177,16 +177,13 @@ class VoiceCache:
                 self.clear()
 
     def computes(self, key: str, tensors: PromptTensors | None) -> bool:
-        """Whether :meth:`acquire` would run the networks over a prompt, or wait for another who does."""
+        """Whether :meth:`acquire` would run the networks over a prompt, or wait for a thread that does."""
         with self._changed:
             return self._voices[key].prefix is None if key in self._voices else tensors is not None
 
     def awaits(self, key: str, told: Callable[[], None]) -> bool:
-        """Whether the voice is being computed now; if so, ``told`` is called when that has ended.
-
-        Args:
-            told: called from the thread that computes.
-        """
+        """Whether the voice is being computed now; if so, ``told`` is called after that, from the computing
+        thread."""
         with self._changed:
             voice = self._voices.get(key)
             if voice is None or not voice.computing:
@@ -195,7 +192,7 @@ class VoiceCache:
             return True
 
     def acquire(self, key: str, tensors: PromptTensors | None, flow: VoiceFlow | None = None) -> CachedVoice:
-        """The voice of a key, made from the tensors if unknown. Pair with :meth:`release`.
+        """The voice of a key, made from the tensors if unknown; paired with :meth:`release`.
 
         Waits if another thread computes it, and computes it itself if that one fails.
 
@@ -220,11 +217,7 @@ class VoiceCache:
         return voice
 
     def release(self, voice: CachedVoice, pages: int = 0) -> None:
-        """An utterance has ended.
-
-        Args:
-            pages: that it alone held; none if nothing of it was heard.
-        """
+        """Note the end of an utterance with the pages that it alone held; None if nothing of it was heard."""
         with self._changed:
             voice.users -= 1
             self._speaking -= 1
@@ -252,13 +245,13 @@ class VoiceCache:
             self._forget_down_to(self._limit - 1)
             self._voices[key] = voice
         elif tensors is not None and voice.content != tensors.key:
-            # A key never changes its voice: all who know it would speak with the new one.
+            # A key never changes its voice: all clients that know it would speak with the new one.
             raise InvalidInput("voice_key", key, "it names another voice already")
         self._voices.move_to_end(key)
         return voice
 
     def _complete(self, voice: CachedVoice, flow: VoiceFlow) -> None:
-        """Have the voice computed, unless there are no pages for it."""
+        """Compute the voice, unless there are no pages for it."""
         wanted = flow.prefix_pages(len(voice.prompt.tokens))
         with self._changed:
             self._changed.wait_for(lambda: not voice.computing)
@@ -269,7 +262,7 @@ class VoiceCache:
         try:
             prefix = flow.prefix(voice.prompt)
         finally:
-            # Without its pages, which others took meanwhile, it is worth nothing: the next one tries again.
+            # A prefix whose pages others took meanwhile is useless: the next utterance computes it again.
             self._computed(voice, prefix if prefix and (prefix.pages or not wanted) else None)
 
     def _computed(self, voice: CachedVoice, prefix: FlowPrefix | None) -> None:
@@ -281,10 +274,7 @@ class VoiceCache:
             tell()
 
     def _make_room_for(self, pages: int) -> bool:
-        """Have so many pages free, as far as unused voices can give some.
-
-        The one unused for longest gives first.
-        """
+        """Free so many pages, as far as unused voices hold them; the one unused for longest gives first."""
         with self._changed:
             for voice in self._voices.values():
                 if self._flow.free_pages >= pages:
@@ -299,7 +289,7 @@ class VoiceCache:
             self._drop_prefix(voice)
 
     def _drop_prefix(self, voice: CachedVoice) -> None:
-        """Free its pages, unless an utterance uses it or is about to."""
+        """Free the voice's pages, unless an utterance uses it or is about to."""
         if voice.prefix is not None and not voice.users:
             self._flow.close(voice.prefix)
             voice.prefix = None

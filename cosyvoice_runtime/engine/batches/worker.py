@@ -1,4 +1,5 @@
-"""Workers compute batches one after the other; jobs are assigned to them, and paced so that none waits."""
+"""Workers that compute batches one after the other; jobs are assigned to them, and their launches are
+timed."""
 
 from __future__ import annotations
 
@@ -13,9 +14,9 @@ from cosyvoice_runtime.engine.batches.job import BatchSize, LaunchedBatch, WaveJ
 from cosyvoice_runtime.engine.runtimes.runtime import WaveRuntime
 
 MARGIN_S = 0.002
-"""The next batch is launched this long before the one under way ends: estimates vary."""
+"""The next batch is launched this long before the one under way ends, because estimates vary."""
 VOCODER_S = 0.006
-"""And this much earlier where its flow begins while that one's vocoder runs."""
+"""The launch is this much earlier where a flow begins while the vocoder of the batch before runs."""
 NEWEST = 0.3
 """Share of the newest time in an average."""
 
@@ -39,11 +40,11 @@ class Pace:
     """The batches of a worker that are under way, and how long batches of their size took.
 
     A host needs many milliseconds to launch a batch. A GPU that gets the next one shortly before it has done
-    the last does not wait for it; with one that comes earlier, chunks that come meanwhile wait longer.
+    the last does not wait for it; an earlier launch only makes chunks wait longer that come meanwhile.
 
     Args:
-        at_once: batches that may be under way. With one, the next is launched when it has ended.
-        overlaps: a batch begins while the one before ends.
+        at_once: most batches under way. With one, the next is launched when it has ended.
+        overlaps: whether a batch begins while the one before ends.
     """
 
     def __init__(self, at_once: int, overlaps: bool = False) -> None:
@@ -59,7 +60,7 @@ class Pace:
         return bool(self._batches)
 
     def delay(self, now: float) -> float | None:
-        """Seconds until a batch may be launched, 0 or less for now; None: not before one has ended."""
+        """Seconds until a batch may be launched, 0 or less for at once; None if one has to end first."""
         if not self._batches:
             return 0.0
         batch = self._batches[0]
@@ -72,7 +73,7 @@ class Pace:
         """Note a batch's launch, from its beginning to now; without a size, its time is unknown."""
         if size is not None:
             spent_s = now - begun_s
-            # A longer one counts at once: a launch that comes too late leaves the GPU idle.
+            # A longer time counts at once: a launch that comes too late leaves the GPU idle.
             self._launch_s = max(spent_s, _averaged(self._launch_s, spent_s))
         self._batches.append(BatchUnderWay(size, begun_s, ahead=bool(self._batches)))
 
@@ -83,7 +84,7 @@ class Pace:
         if batch.size is not None:
             key = batch.size, batch.ahead
             self._took_s[key] = _averaged(self._took_s.get(key, took_s), took_s)
-        for later in self._batches:  # which the device computes from now on
+        for later in self._batches:  # The device computes the next one from now on.
             later.begun_s = max(later.begun_s, now)
         return took_s
 
@@ -100,9 +101,9 @@ class Worker:
         number: 0 for the one that also computes new voices.
         rows: most utterances in a batch.
         at_launch: context in which its batches are launched.
-        urgent: its batches are of chunks whose listeners wait, or soon will.
+        urgent: whether its batches are of chunks whose listeners wait, or soon will.
         of_few: whether it works while few utterances are in progress, or while many are; None: always.
-        batches: those under way, for the thread that waits for them; None at the end.
+        batches: batches under way, for the thread that waits for them; None at the end.
         utterances: ids of the utterances in them, each as often as it has batches there.
     """
 
@@ -116,7 +117,7 @@ class Worker:
     utterances: Counter[str] = field(default_factory=Counter)
 
     def begin(self, batch: LaunchedBatch, unit_tokens: int, begun_s: float, now: float) -> None:
-        """Take in a batch that is launched now, and whose launch began before."""
+        """Add a batch whose launch began at this time."""
         self.pace.launched(batch.size(unit_tokens), begun_s, now)
         self.utterances.update(batch.names())
         self.batches.put(batch)
@@ -154,14 +155,13 @@ def assign(
 ) -> Assignment:
     """Assign jobs to the workers whose next batches may have them.
 
-    Two workers never have chunks of one utterance under way. An urgent chunk does not wait for batches
-    of others: a worker for such chunks takes it, unless the shared one is free and has nothing else to do, or
-    it is unknown when a worker for them will be free. Of several such workers, all but one are for first
-    chunks.
+    Two workers never have chunks of one utterance under way. An urgent chunk does not wait for batches of
+    others: a worker for such chunks takes it, unless the shared one is free and has nothing else to do, or it
+    is unknown when a worker for them will be free. Of several such workers, all but one are for first chunks.
 
     Args:
         jobs: at most one of each utterance.
-        workers: by their numbers; at any time one of those at work is shared, which means not urgent.
+        workers: workers by their numbers; at any time one of those at work is shared, which means not urgent.
         few: whether few utterances are in progress, where that matters; new voices are worker 0's even so.
     """
     shared = next(worker for worker in workers if worker.works_for(few) and not worker.urgent)
@@ -190,13 +190,13 @@ def _assigned(
     if all(delay is None for delay in delays):
         return {shared: _open_to(shared, jobs, workers)}
     at_work = (shared, *for_urgent)
-    # While the GPU's division changes, batches of the other one may be on any multiprocessor.
+    # While the GPU's division changes, batches of the old one may be on any multiprocessor.
     clear = not any(worker.pace.busy for worker in workers if not (worker.urgent or worker in at_work))
     if clear and not shared.pace.busy and not _open_to(shared, others, workers):
         return {shared: urgent}
     any_urgent, *for_first = for_urgent
     first = [job for job in urgent if job.begins]
-    # Later chunks don't wait for a worker of which it is unknown when it will be free.
+    # Later chunks don't wait for a worker without an estimate of when it will be free.
     left = [job for job in urgent if not job.begins] if delays[0] is None else urgent[any_urgent.rows :]
     return {
         any_urgent: urgent,
@@ -206,7 +206,7 @@ def _assigned(
 
 
 def _open_to(worker: Worker, jobs: Sequence[WaveJob], workers: Sequence[Worker]) -> list[WaveJob]:
-    """Jobs whose utterances are under way with no other worker; new voices are worker 0's."""
+    """Jobs whose utterances no other worker has under way; new voices are worker 0's."""
     elsewhere = set[str]().union(*(other.utterances for other in workers if other is not worker))
     return [
         job
@@ -216,20 +216,20 @@ def _open_to(worker: Worker, jobs: Sequence[WaveJob], workers: Sequence[Worker])
 
 
 def changes_in(jobs: Iterable[WaveJob], workers: Sequence[Worker], now: float) -> float:
-    """Seconds until the next job becomes urgent; infinite where none will, or no worker is for those."""
+    """Seconds until the next job becomes urgent; infinite where none will, or no worker takes urgent ones."""
     if not any(worker.urgent for worker in workers):
         return math.inf
     return min((seconds for job in jobs if (seconds := job.urgent_in(now)) > 0), default=math.inf)
 
 
 def soonest(assigned: Assignment, now: float) -> tuple[float | None, Worker | None]:
-    """The worker that has jobs and may launch first, and in how many seconds; None, None without one.
+    """The worker with jobs that may launch first, and in how many seconds; None, None without one.
 
     A worker with a batch of unknown length launches nothing until that has ended.
     """
     waits = [(worker.pace.delay(now), worker) for worker, jobs in assigned.items() if jobs]
     known = [(delay_s, worker) for delay_s, worker in waits if delay_s is not None]
-    # Of workers that are free, that for urgent chunks: its launch is short, and a listener waits.
+    # The free worker for urgent chunks comes first: its launch is short, and a listener waits.
     return min(
         known,
         key=lambda each: (max(each[0], 0.0), not each[1].urgent, each[1].pace.busy, each[1].number),
