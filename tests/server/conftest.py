@@ -53,12 +53,16 @@ def repository(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> ServerSettings:
+    return settings_in(tmp_path)
+
+
+def settings_in(folder: Path) -> ServerSettings:
     return ServerSettings(
         http_port=0,
         grpc_port=0,
         metrics_port=0,
         model_metrics_port=0,
-        log_file=tmp_path / "tritonserver.log",
+        log_file=folder / "tritonserver.log",
         entry_models=("chain",),
         open_models=("*",),
         start_timeout_s=600.0,
@@ -73,6 +77,16 @@ def server(repository: Path, settings: ServerSettings) -> Iterator[Server]:
     from cosyvoice_runtime.supervisor import Server
 
     with Server(repository, settings) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def lasting_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One for all tests of a file, which leave it as it was."""
+    from cosyvoice_runtime.supervisor import Server
+
+    folder = tmp_path_factory.mktemp("lasting")
+    with Server(Path(shutil.copytree(MODELS, folder / "repository")), settings_in(folder)) as server:
         yield server
 
 
