@@ -80,7 +80,8 @@ class CosyVoice2Settings(ModelSettings):
     text_feeding: Literal["auto", "interleaved", "clauses"] = Field(
         AUTO,
         description="How text that comes in pieces is spoken. interleaved: the speech LM gets clauses while "
-        "it speaks (engine torch); clauses: each clause is a segment; auto: by mix_ratio of the checkpoint "
+        "it speaks (engines torch and onnx); clauses: each clause is a segment; auto: by the engine and the "
+        "checkpoint's mix_ratio "
         "([why](decisions.md#text-that-arrives-between-speech-or-clause-by-clause)).",
     )
     text_timeout_s: float = Field(

@@ -24,7 +24,7 @@ from cosyvoice_runtime.settings.machine import Machine, require_gpus, tell_unuse
 from cosyvoice_runtime.settings.model import gpu_number
 from cosyvoice_runtime.settings.section import AUTO, Section, unknown_key
 from cosyvoice_runtime.settings.server import ServerSettings
-from cosyvoice_runtime.settings.tensorrt_llm import TensorrtLlmSettings
+from cosyvoice_runtime.settings.tensorrt_llm import TAKE_OPEN_TEXT, TensorrtLlmSettings
 from cosyvoice_runtime.settings.token2wav import Token2WavSettings
 
 PREFIX = "COSYVOICE_"
@@ -163,7 +163,7 @@ class Settings(BaseModel):
         lm = with_carried_slots(self.tensorrt_llm, sections["token2wav"], machine)
         sections["tensorrt_llm"] = lm
         sections["token2wav"] = _beside(sections["token2wav"], lm, machine)
-        sections["cosyvoice2"] = _begun(sections["cosyvoice2"], sections["token2wav"])
+        sections["cosyvoice2"] = _fed(_begun(sections["cosyvoice2"], sections["token2wav"]), lm)
         sections["token2wav"] = _divided(sections["token2wav"], sections["tensorrt_llm"])
         if self.tensorrt_llm.engine == "tensorrt_llm" and self.cosyvoice2.sampling == "ras":
             logger.warning(
@@ -221,6 +221,22 @@ def _begun(cosyvoice2: CosyVoice2Settings, token2wav: Token2WavSettings) -> Cosy
     on_gpu = all(gpu_number(device) is not None for device in token2wav.devices)
     first_hop = cosyvoice2.first_hop_tokens or (GPU_FIRST_HOP if on_gpu else cosyvoice2.first_hop)
     return cosyvoice2.replace(first_hop_tokens=first_hop)
+
+
+def _fed(cosyvoice2: CosyVoice2Settings, lm: TensorrtLlmSettings) -> CosyVoice2Settings:
+    """Choose clauses for an engine that takes the text of a request whole.
+
+    Raises:
+        InvalidInput: the other way is asked for.
+    """
+    if lm.engine in TAKE_OPEN_TEXT:
+        return cosyvoice2
+    if cosyvoice2.text_feeding == "interleaved":
+        limit = (
+            f"auto or clauses with tensorrt_llm.engine={lm.engine}, which takes the text of a request whole"
+        )
+        raise InvalidInput("cosyvoice2.text_feeding", cosyvoice2.text_feeding, limit)
+    return cosyvoice2.replace(text_feeding="clauses")
 
 
 def split_assignment(text: str) -> tuple[str, str]:

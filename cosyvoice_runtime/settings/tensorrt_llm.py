@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 
 CPU_SLOTS = 16
+TAKE_OPEN_TEXT = ("torch", "onnx")
+"""Engines that take the text of a request in pieces, while they speak."""
 
 
 class TensorrtLlmSettings(NetworkSettings):

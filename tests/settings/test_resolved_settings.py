@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 import torch
 
+from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families import COSYVOICE2, COSYVOICE3, COSYVOICE_300M
 from cosyvoice_runtime.lm.torch.kv_cache import cache_bytes
 from cosyvoice_runtime.settings import Machine, Settings, TensorrtLlmSettings
@@ -84,6 +85,20 @@ def test_cosyvoice300ms_cache_fits_small_gpus(tmp_path):
 def test_a_cache_that_requests_share_need_not_fit_all_of_the_longest(machine, engine, longest):
     settings = TensorrtLlmSettings(engine=engine, max_slots=256, max_sequence_tokens=1000, max_tokens=500)
     assert settings.resolved(machine).kv_cache_tokens == longest * 1000
+
+
+@pytest.mark.parametrize(
+    ("engine", "feeding"),
+    [("torch", "auto"), ("onnx", "auto"), ("vllm", "clauses"), ("tensorrt_llm", "clauses")],
+)
+def test_an_engine_that_takes_text_whole_gets_clauses(engine, feeding):
+    assert Settings.read([f"tensorrt_llm.engine={engine}"]).resolved(GPU).cosyvoice2.text_feeding == feeding
+
+
+def test_an_engine_that_takes_text_whole_is_not_fed_between_speech():
+    asked = ["tensorrt_llm.engine=vllm", "cosyvoice2.text_feeding=interleaved"]
+    with pytest.raises(InvalidInput, match=r"cosyvoice2\.text_feeding.*engine=vllm"):
+        Settings.read(asked).resolved(GPU)
 
 
 @pytest.mark.parametrize(

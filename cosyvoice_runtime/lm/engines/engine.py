@@ -24,8 +24,6 @@ ENGINES = {
 }
 """Modules with a function ``prepare(settings) -> OpenEngine``, imported when chosen."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-TAKE_OPEN_TEXT = ("torch", "onnx")
-"""Engines that are a :class:`TextEngine`."""
 
 
 class EngineError(CosyVoiceError):

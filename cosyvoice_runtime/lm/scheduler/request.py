@@ -11,10 +11,10 @@ from typing import Any
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
-from cosyvoice_runtime.lm.engines.engine import TAKE_OPEN_TEXT
 from cosyvoice_runtime.lm.generation import TokenLimits
 from cosyvoice_runtime.lm.prompt import num_positions, split_after
 from cosyvoice_runtime.lm.text_segment import MOST_TEXT
+from cosyvoice_runtime.settings.tensorrt_llm import TAKE_OPEN_TEXT
 
 FIELD = "input_ids"
 SPEAKER = "prompt_spk_embedding"

@@ -20,7 +20,7 @@ from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError, WithdrawnError, status_of
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
-from cosyvoice_runtime.lm.engines.engine import ENGINES, TAKE_OPEN_TEXT, prepare_engine
+from cosyvoice_runtime.lm.engines.engine import ENGINES, prepare_engine
 from cosyvoice_runtime.lm.scheduler import job as job_module
 from cosyvoice_runtime.lm.scheduler.job import TextInbox
 from cosyvoice_runtime.lm.scheduler.request import Request, RequestReader, read_text
@@ -28,6 +28,7 @@ from cosyvoice_runtime.lm.scheduler.scheduler import Scheduler
 from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
 from cosyvoice_runtime.lm.torch.network import SpeechLM
 from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
+from cosyvoice_runtime.settings.tensorrt_llm import TAKE_OPEN_TEXT
 from eventually import eventually
 
 VOCABULARY = MergedVocabulary(100, 6564)
