@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -192,35 +191,25 @@ class DirectStages:
 class GroupReader:
     """Groups of speech tokens on their way from the speech LM's thread to the event loop."""
 
+    cancelled = False  # The owner of a reader stops the request.
+
     def __init__(self, calls: LoopCalls) -> None:
         self._calls = calls
-        self._groups: deque[TokenGroup | Exception] = deque()
-        self._news = asyncio.Event()
-
-    @property
-    def cancelled(self) -> bool:
-        return False  # Its owner stops the request.
+        self._groups: asyncio.Queue[TokenGroup | Exception] = asyncio.Queue()
 
     def send(self, tokens: Sequence[int], finish_reason: FinishReason | None) -> None:
-        self._calls.add(self._put, TokenGroup(tokens, finish_reason))
+        self._calls.add(self._groups.put_nowait, TokenGroup(tokens, finish_reason))
 
     def finish(self, error: Exception | None) -> None:
         if error is not None:
-            self._calls.add(self._put, error)
+            self._calls.add(self._groups.put_nowait, error)
 
     async def next(self) -> TokenGroup:
         """The next group; the speech LM's error is raised."""
-        while not self._groups:
-            self._news.clear()
-            await self._news.wait()
-        group = self._groups.popleft()
+        group = await self._groups.get()
         if isinstance(group, Exception):
             raise group
         return group
-
-    def _put(self, group: TokenGroup | Exception) -> None:
-        self._groups.append(group)
-        self._news.set()
 
 
 def as_told(model: str, error: Exception) -> StageError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,9 +54,3 @@ def _read(pid: int) -> Process | None:
 
 def session_members(session: int) -> list[Process]:
     return [process for process in living() if process.session == session]
-
-
-def count_stubs(session: int) -> Counter[str]:
-    """The number of living processes of each model."""
-    models = (process.model for process in session_members(session))
-    return Counter(model for model in models if model)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.engine.batches.load import shared_gpus
 from cosyvoice_runtime.engine.host_client import host_socket, leave_socket
 from cosyvoice_runtime.engine.speech_engine import SpeechEngine
-from cosyvoice_runtime.gpu.partitions.shared_gpu import NOT_SHARED, SharedGpu, SharedGpus
-from cosyvoice_runtime.serving.hosted.extractors import Batches
+from cosyvoice_runtime.gpu.partitions.shared_gpu import NOT_SHARED, SharedGpus
+from cosyvoice_runtime.serving.hosted.extractors import AudioTokenizer, Batches, SpeakerEmbedding
 from cosyvoice_runtime.serving.hosted.model_host import ModelHost
 from cosyvoice_runtime.serving.hosted.token2wav import WaveModel
 from cosyvoice_runtime.serving.triton.load import keep_loaded, limit_torch, load_uncollected, read_settings
@@ -24,9 +23,13 @@ from cosyvoice_runtime.settings import (
     Token2WavSettings,
 )
 from cosyvoice_runtime.settings.extractors import ExtractorSettings
-from cosyvoice_runtime.settings.model import BatchedSettings, ModelSettings
+from cosyvoice_runtime.settings.model import ModelSettings
 from cosyvoice_runtime.settings.repository import hosted_models, read_parameters
 from cosyvoice_runtime.settings.runtime_choice import ONNX
+
+SECTIONS: dict[str, type[ModelSettings]] = {
+    each.name: each for each in (TensorrtLlmSettings, AudioTokenizerSettings, SpeakerEmbeddingSettings)
+}
 
 
 def open_hosted(
@@ -41,61 +44,25 @@ def open_hosted(
     hosted: dict[str, Any] = {}
     shared: SharedGpus = NOT_SHARED
     for name in hosted_models(repository):
-        settings = KINDS[name].section.from_parameters(read_parameters(repository / name))
-        # Otherwise the model's own threads compute.
-        if KINDS[name].on_torch(settings) and wave.backend == ONNX:
-            limit_torch(settings.threads)
+        settings = SECTIONS[name].from_parameters(read_parameters(repository / name))
         if isinstance(settings, TensorrtLlmSettings):
+            from cosyvoice_runtime.serving.hosted.tensorrt_llm import SpeechLmModel
+
+            _limit_torch(settings.engine, settings.threads, wave)
             shared = shared_gpus(settings, wave)
-            hosted[name] = _speech_lm(settings, *shared.values())
-        elif isinstance(settings, BatchedSettings):
-            hosted[name] = Batches(KINDS[name].open(settings), settings)
+            hosted[name] = SpeechLmModel(settings, *shared.values())
+        elif isinstance(settings, ExtractorSettings):
+            _limit_torch(settings.backend, settings.threads, wave)
+            model = AudioTokenizer if isinstance(settings, AudioTokenizerSettings) else SpeakerEmbedding
+            hosted[name] = Batches(model(settings), settings)
         opened.callback(hosted[name].finalize)
     return hosted, shared
 
 
-class Kind(NamedTuple):
-    """The way in which a model is opened, and whether torch computes it."""
-
-    section: type[ModelSettings]
-    open: Callable[[Any], Any]
-    on_torch: Callable[[Any], bool]
-
-
-# Each model's libraries are imported only where it is opened.
-
-
-def _speech_lm(settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> Any:
-    from cosyvoice_runtime.serving.hosted.tensorrt_llm import SpeechLmModel
-
-    return SpeechLmModel(settings, shared)
-
-
-def _audio_tokenizer(settings: AudioTokenizerSettings) -> Any:
-    from cosyvoice_runtime.serving.hosted.extractors import AudioTokenizer
-
-    return AudioTokenizer(settings)
-
-
-def _speaker_embedding(settings: SpeakerEmbeddingSettings) -> Any:
-    from cosyvoice_runtime.serving.hosted.extractors import SpeakerEmbedding
-
-    return SpeakerEmbedding(settings)
-
-
-def _engine_on_torch(settings: TensorrtLlmSettings) -> bool:
-    return settings.engine in ("torch", "tensorrt_llm", "vllm")
-
-
-def _backend_on_torch(settings: ExtractorSettings) -> bool:
-    return settings.backend == "tensorrt"
-
-
-KINDS = {
-    TensorrtLlmSettings.name: Kind(TensorrtLlmSettings, _speech_lm, _engine_on_torch),
-    AudioTokenizerSettings.name: Kind(AudioTokenizerSettings, _audio_tokenizer, _backend_on_torch),
-    SpeakerEmbeddingSettings.name: Kind(SpeakerEmbeddingSettings, _speaker_embedding, _backend_on_torch),
-}
+def _limit_torch(runs_on: str, threads: int, wave: Token2WavSettings) -> None:
+    """Set torch's threads for a model that computes on torch, unless token2wav has set them."""
+    if runs_on != ONNX and wave.backend == ONNX:
+        limit_torch(threads)
 
 
 ON_TORCH = ("torch", "tensorrt")

@@ -72,10 +72,6 @@ class ModelSchema:
         specs = {spec.name: spec for spec in self.outputs}
         return {name: specs[name].encode(value) for name, value in values.items()}
 
-    @property
-    def output_names(self) -> list[str]:
-        return [spec.name for spec in self.outputs]
-
 
 COSYVOICE2 = ModelSchema(
     "cosyvoice2",

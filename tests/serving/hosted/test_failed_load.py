@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cosyvoice_runtime.errors import CheckpointError
-from cosyvoice_runtime.serving.hosted import host_model
+from cosyvoice_runtime.serving.hosted import host_model, tensorrt_llm
 from cosyvoice_runtime.settings import AudioTokenizerSettings, TensorrtLlmSettings, Token2WavSettings
 
 PARTS = ("tensorrt_llm", "audio_tokenizer", "token2wav", "host")
@@ -52,10 +52,10 @@ def load(monkeypatch, tmp_path: Path) -> Callable[..., host_model.Token2WavModel
         "audio_tokenizer": AudioTokenizerSettings(max_batch=2),
     }
     for name, settings in sections.items():
-        kind = host_model.KINDS[name]
-        monkeypatch.setattr(kind.section, "from_parameters", lambda _, settings=settings: settings)
-        monkeypatch.setitem(host_model.KINDS, name, kind._replace(open=lambda _, name=name: Part(name)))
-    monkeypatch.setattr(host_model, "_speech_lm", lambda *_: Part("tensorrt_llm"))
+        section = host_model.SECTIONS[name]
+        monkeypatch.setattr(section, "from_parameters", lambda _, settings=settings: settings)
+    monkeypatch.setattr(tensorrt_llm, "SpeechLmModel", lambda *_: Part("tensorrt_llm"))
+    monkeypatch.setattr(host_model, "AudioTokenizer", lambda *_: Part("audio_tokenizer"))
     monkeypatch.setattr(host_model, "read_parameters", lambda _: {})
     monkeypatch.setattr(host_model, "hosted_models", lambda _: list(sections))
     monkeypatch.setattr(host_model, "read_settings", lambda *_: Token2WavSettings(backend="onnx"))
