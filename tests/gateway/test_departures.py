@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -234,3 +235,18 @@ def test_gateway_that_stops_waits_for_the_ends_of_calls_whose_clients_have_left(
 
     assert asyncio.run(leave_and_stop())
     assert told == [(MODEL, "call"), ("the end", "call")]
+
+
+def test_calls_that_have_ended_are_forgotten():
+    def ended() -> int:
+        gc.collect()
+        return sum(type(each) is asyncio.Task and each.done() for each in gc.get_objects())
+
+    async def leave() -> int:
+        departures, before = Departures(lambda asked, call: asyncio.sleep(0)), ended()
+        departures.see_off("call", [MODEL], asyncio.sleep(0.01))
+        await departures.over(TIMEOUT_S)
+        await asyncio.sleep(0)
+        return ended() - before
+
+    assert asyncio.run(leave()) == 0

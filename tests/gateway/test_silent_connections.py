@@ -15,6 +15,7 @@ from aiohttp import web
 from gateway_process import Gateway, gateway_process
 from test_http_gateway import gateway_before
 
+from cosyvoice_runtime.gateway.connections import Connections
 from cosyvoice_runtime.gateway.limits import RESERVED
 from cosyvoice_runtime.gateway.policy import SERVICE
 
@@ -116,6 +117,23 @@ def test_who_never_asked_makes_room_before_one_that_has(tmp_path):
             kept.request("GET", "/v2/health/live")
             assert kept.getresponse().status == 503
         kept.close()
+
+
+def test_one_connection_above_the_limit_closes_the_one_that_has_been_silent_for_longest():
+    async def check() -> None:
+        loop = asyncio.get_running_loop()
+        limited = Connections(web.Server(answer_all), 2, arrival_timeout_s=600.0)
+        async with await loop.create_server(limited, "127.0.0.1", 0) as listening:
+            host, port = listening.sockets[0].getsockname()
+            opened_ones = [await asyncio.open_connection(host, port) for _ in range(3)]
+            assert await asyncio.wait_for(opened_ones[0][0].read(), TIMEOUT_S) == b""
+            for reader, writer in opened_ones[1:]:
+                writer.write(HEALTH)
+                assert b" 200 " in await asyncio.wait_for(reader.readline(), TIMEOUT_S)
+            for _, writer in opened_ones:
+                writer.close()
+
+    asyncio.run(check())
 
 
 def test_bytes_that_are_no_http_fill_no_log(tmp_path):

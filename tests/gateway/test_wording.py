@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from cosyvoice_runtime.gateway.wording import CROWDED, INTERNAL, RESTARTING, SHORT_OF_MEMORY, reworded
+from cosyvoice_runtime.gateway.wording import (
+    CROWDED,
+    INTERNAL,
+    RESTARTING,
+    SHORT_OF_MEMORY,
+    reworded,
+    reworded_in_stream,
+)
 
 AS_THEY_ARE = [
     ("INVALID_ARGUMENT", "voice: '/etc/shared memory' is not accepted; a name is expected"),
@@ -45,3 +52,13 @@ def test_id_that_tritonserver_puts_before_an_error_is_left_out():
         "INVALID_ARGUMENT",
         "expected 2 inputs",
     )
+
+
+def test_words_that_a_model_says_with_a_status_are_passed_on_in_streams_and_no_others():
+    for said in (
+        "INTERNAL: no idea",
+        "UNAVAILABLE: 64 utterances are in progress, the limit; try again in 2.5 s",
+    ):
+        assert reworded_in_stream(said) == said
+    assert reworded_in_stream("no idea") == f"INTERNAL: {INTERNAL}"
+    assert reworded_in_stream("INTERNAL: /srv/models/1/model.py") == f"INTERNAL: {INTERNAL}"
