@@ -7,7 +7,8 @@ FAMILY="${FAMILY:-cosyvoice2}"
 case "$FAMILY" in
   cosyvoice3) PUBLISHED=Fun-CosyVoice3-0.5B ;;
   cosyvoice300m) PUBLISHED=CosyVoice-300M ;;
-  *) PUBLISHED=CosyVoice2-0.5B ;;
+  cosyvoice2) PUBLISHED=CosyVoice2-0.5B ;;
+  *) echo "FAMILY: $FAMILY is none of cosyvoice2, cosyvoice3, cosyvoice300m" >&2 && exit 2 ;;
 esac
 NAMED="${CHECKPOINT:-${COSYVOICE_CHECKPOINT_DIR:-}}" # empty where nobody chose a checkpoint
 CHECKPOINT="${CHECKPOINT:-${COSYVOICE_CHECKPOINT_DIR:-checkpoints/$PUBLISHED}}"

@@ -26,7 +26,8 @@ FORMATS: tuple[Format, ...] = get_args(Format)
 MARK = "AI-generated"
 """Of synthetic speech, for machines, in the comment of every format that carries one."""
 UNKNOWN_SIZE = 0xFFFFFFFF
-"""Size in the header of a wav file whose end is not known yet; readers then read to the end."""
+"""Bytes in the header of a wav file whose end is not known yet; readers then read to the end. It is no count
+of frames: as such readers take it for negative."""
 CONTENT_TYPES: dict[str, str] = {
     "mp3": "audio/mpeg",
     "opus": "audio/ogg",

@@ -142,7 +142,6 @@ def _mel(hz: float) -> float:
     return MEL_SCALE * math.log(1.0 + hz / MEL_BREAK_HZ)
 
 
-MEL_BINS = 80
 POWER_FLOOR = 1e-9  # added under the root of the power spectrum (Matcha-TTS, HiFi-GAN)
 MEL_FLOOR = 1e-5
 
@@ -156,6 +155,7 @@ class MelFormat:
         hop: samples per frame.
         fft_size: samples of a window.
         high_hz: upper edge of the filters.
+        bins: filters.
         read_at: Hz to which a recording is brought before its samples are taken as of ``sample_rate``: 0 is
             that rate. Another is wrong, and is how the published code makes CosyVoice-300M's prompts
             (FunAudioLLM/CosyVoice ``ace7c47``: at 24 kHz), 9 % too long and too low.
@@ -165,6 +165,7 @@ class MelFormat:
     hop: int = 480
     fft_size: int = 1920
     high_hz: float = 8000.0
+    bins: int = 80
     read_at: int = 0
 
 
@@ -176,12 +177,12 @@ def mel_spectrogram(samples: Floats, mel: MelFormat = MelFormat()) -> Floats:
         mel: of the checkpoint's family.
 
     Returns:
-        [n // hop, 80] float32.
+        [n // hop, bins] float32.
     """
     margin = (mel.fft_size - mel.hop) // 2
     padded = np.pad(samples, margin, mode="reflect")
     magnitude = np.sqrt(power_spectra(padded, mel.fft_size, mel.hop) + np.float32(POWER_FLOOR))
-    bands = magnitude @ slaney_filters(mel.sample_rate, mel.fft_size, MEL_BINS, mel.high_hz).T
+    bands = magnitude @ slaney_filters(mel.sample_rate, mel.fft_size, mel.bins, mel.high_hz).T
     return np.log(np.maximum(bands, np.float32(MEL_FLOOR)))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from cosyvoice_runtime.arrays import Array, Floats, Ids
-from cosyvoice_runtime.audio.mel import MEL_BINS
+from cosyvoice_runtime.audio.mel import MelFormat
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 from cosyvoice_runtime.process.exclusive_lock import exclusive_lock
 from cosyvoice_runtime.voice.digest import content_hash
@@ -90,7 +90,7 @@ def _voice(
 
 def _prompt(entry: Speaker, frames_per_token: int | None) -> tuple[Ids, Floats]:
     if "flow_prompt_speech_token" not in entry and "prompt_speech_feat" not in entry:
-        return np.zeros(0, np.int32), np.zeros((0, MEL_BINS), np.float32)
+        return np.zeros(0, np.int32), np.zeros((0, MelFormat().bins), np.float32)
     tokens = entry["flow_prompt_speech_token"].flatten().astype(np.int32)
     mel = entry["prompt_speech_feat"].astype(np.float32)
     mel = mel.reshape(-1, mel.shape[-1])

@@ -41,11 +41,11 @@ def networks(config: VocoderConfig) -> tuple[hift.F0Predictor, hift.HarmonicSour
     return predictor, LouderSource(config), decoder
 
 
-COSYVOICE4 = replace(
+STAND_IN = replace(
     COSYVOICE2,
-    name="cosyvoice4",
-    config_file="cosyvoice4.yaml",
-    speech_tokenizer="speech_tokenizer_v4.onnx",
+    name="cosyvoice_stand_in",
+    config_file="cosyvoice_stand_in.yaml",
+    speech_tokenizer="speech_tokenizer_stand_in.onnx",
     read_config="fourth_family:read_config",
     vocoder=VocoderParts(
         config="fourth_family:LouderVocoderConfig",

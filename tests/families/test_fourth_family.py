@@ -13,21 +13,21 @@ from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.families import FAMILIES
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.local import SpeechRequest, Synthesizer
-from fourth_family import COSYVOICE4, LouderVocoderConfig
+from fourth_family import STAND_IN, LouderVocoderConfig
 from making import make_checkpoint
 
 
 @pytest.fixture
 def fourth(tmp_path: Path) -> Iterator[Path]:
-    FAMILIES.append(COSYVOICE4)
+    FAMILIES.append(STAND_IN)
     try:
-        yield make_checkpoint(tmp_path / "fourth", family="cosyvoice4")
+        yield make_checkpoint(tmp_path / "fourth", family="cosyvoice_stand_in")
     finally:
-        FAMILIES.remove(COSYVOICE4)
+        FAMILIES.remove(STAND_IN)
 
 
 def test_fourth_family_is_recognised_checked_and_speaks(fourth: Path, tiny_checkpoint: Path) -> None:
-    assert Layout(fourth).family is COSYVOICE4
+    assert Layout(fourth).family is STAND_IN
     assert Layout(fourth).missing() == []
     assert verify_checkpoint(fourth) == []
     assert type(load_config(fourth).vocoder) is LouderVocoderConfig
@@ -45,9 +45,9 @@ def spoken(synthesizer: Synthesizer) -> np.ndarray:
 
 
 def test_without_its_description_it_is_unknown(fourth: Path) -> None:
-    FAMILIES.remove(COSYVOICE4)
+    FAMILIES.remove(STAND_IN)
     try:
         with pytest.raises(CheckpointError, match=r"cosyvoice3\.yaml"):
             load_config(fourth)
     finally:
-        FAMILIES.append(COSYVOICE4)
+        FAMILIES.append(STAND_IN)

@@ -21,7 +21,7 @@ from decoded import DELAY_SAMPLES, FRAME_SAMPLES, decode
 from eventually import eventually
 from fake_upstream import tone
 
-HELD_SAMPLES = {"mp3": 0.044, "opus": 0.026, "aac": 0.080, "flac": 0.020, "wav": 0.0, "pcm": 0.0}
+HELD_SECONDS = {"mp3": 0.044, "opus": 0.026, "aac": 0.080, "flac": 0.020, "wav": 0.0, "pcm": 0.0}
 """Seconds of what has been fed that a listener can't decode yet, at most."""
 
 
@@ -54,7 +54,7 @@ def test_little_is_held_back(format):
     for count in (10, 30, 55):  # pieces of 20 ms fed
         playable = len(decode(files[count - 1], format)) + DELAY_SAMPLES.get(format, 0)
         held = 480 * count - playable + 1  # the resampler of the test may round
-        assert held / SAMPLE_RATE <= HELD_SAMPLES[format] + 0.001
+        assert held / SAMPLE_RATE <= HELD_SECONDS[format] + 0.001
 
 
 @pytest.mark.parametrize("format", FORMATS)
