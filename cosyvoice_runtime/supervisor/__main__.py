@@ -11,9 +11,10 @@ import threading
 import time
 from pathlib import Path
 
-from cosyvoice_runtime.errors import CosyVoiceError
+from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.process.log_lines import log_lines
-from cosyvoice_runtime.settings import Settings
+from cosyvoice_runtime.settings import ServerSettings, Settings
+from cosyvoice_runtime.settings.deployment import split_assignment
 from cosyvoice_runtime.supervisor.errors import (
     UNDRAINED_EXIT_CODE,
     PreflightError,
@@ -44,6 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     log_lines(logging.INFO, "%(asctime)s %(levelname)-7s %(message)s")
     try:
         settings = Settings.read(options.settings, os.environ)
+        _require_own(options.settings)
     except CosyVoiceError as error:
         logger.error("%s", error)
         return 2
@@ -56,6 +58,19 @@ def main(arguments: list[str] | None = None) -> int:
             logger.error("%s", line)
         return error.exit_code
     return 0 if server.drained else UNDRAINED_EXIT_CODE
+
+
+def _require_own(assignments: list[str]) -> None:
+    """Refuse settings of other sections, which would change nothing here.
+
+    Raises:
+        InvalidInput: the first of them.
+    """
+    for assignment in assignments:
+        key, value = split_assignment(assignment)
+        section, _, name = key.rpartition(".")
+        if section not in ("", "server") or name not in ServerSettings.field_names():
+            raise InvalidInput(key, value, "settings of section server; models have what stage 2 renders")
 
 
 def _keep_up(server: Server) -> None:

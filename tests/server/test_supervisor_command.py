@@ -119,6 +119,13 @@ def test_unknown_setting_exits_with_2(tmp_path, repository):
     assert "did you mean http_port?" in command.output.read_text()
 
 
+@pytest.mark.parametrize("setting", ["cosyvoice2.max_inflight_utterances=64", "checkpoint_dir=elsewhere"])
+def test_setting_that_the_repository_holds_exits_with_2(tmp_path, repository, setting):
+    command = Command(tmp_path, repository, setting)
+    assert command.exit_code() == 2
+    assert "models have what stage 2 renders" in command.output.read_text()
+
+
 def test_taken_port_exits_with_3_before_anything_starts(tmp_path, repository):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         command = Command(tmp_path, repository, f"http_port={taken.getsockname()[1]}")
