@@ -8,7 +8,6 @@ computed, and the same audio is heard without a gap.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
@@ -33,8 +32,6 @@ from cosyvoice_runtime.lm.text_segment import SegmentQueue
 from cosyvoice_runtime.metrics import trace
 from cosyvoice_runtime.process.event_loop import LoopCalls
 from cosyvoice_runtime.settings.token2wav import CPU_HOP_GROWTH
-
-logger = logging.getLogger(__name__)
 
 LONGEST_S = 2.0
 """Most seconds for which a first chunk waits for the second; a slower machine is heard with a gap."""

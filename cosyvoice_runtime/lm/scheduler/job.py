@@ -1,4 +1,4 @@
-"""A request on its way through the scheduler: its text comes in, and its tokens leave in groups."""
+"""A request in the scheduler: its text arrives, and its tokens leave in groups."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from cosyvoice_runtime.lm.scheduler.request import Request
 logger = logging.getLogger(__name__)
 
 MAX_GROUP = 8
-"""Most tokens of a group in a stream whose request does not say how many are wanted."""
+"""Most tokens of a group in a stream whose request names no size."""
 GROUP_GROWTH = 4
-"""Tokens sent for which such groups grow by one: the first groups are small, for low latency."""
+"""Such groups grow by one token for each so many sent: the first groups are small, for low latency."""
 MOST_SILENCE = 50
-"""Most uncounted tokens of a group: a reader is to hear now and then that there are any."""
+"""Most uncounted tokens of a group, after which its reader gets them all the same."""
 MOST_LATE = 256
-"""Most requests that ended before their text did and whose further text is accepted: the sender could not
-know yet, and learns of the end from the stream."""
+"""Most requests that ended before their text did and whose further text is accepted: the sender can't know
+yet, and learns of the end from the stream."""
 
 
 class Reader(Protocol):
-    """The receiver of a request's tokens. The scheduler's thread calls it between two steps of all requests,
-    so nothing here may wait.
+    """The receiver of a request's tokens.
+
+    The scheduler's thread calls it between two steps of all requests, so nothing here may wait.
     """
 
     @property
@@ -34,10 +35,10 @@ class Reader(Protocol):
         """Whether no further tokens are wanted."""
 
     def send(self, tokens: Sequence[int], finish_reason: FinishReason | None) -> None:
-        """Pass on new tokens; any exception means that no further ones are wanted."""
+        """Take new tokens; an exception means that no further ones are wanted."""
 
     def finish(self, error: Exception | None) -> None:
-        """End, after the last tokens or instead of them; called once."""
+        """Take the end, after the last tokens or instead of them; called once."""
 
 
 class TextInbox:
@@ -61,7 +62,7 @@ class TextInbox:
         """Add text, or say that it ends.
 
         Raises:
-            InvalidInput: it has ended already, ends without any, or is too long by now.
+            InvalidInput: the text has ended already, ends without any id, or is too long.
         """
         received = self._received + len(ids)
         if self.is_complete:
@@ -85,7 +86,7 @@ class Job:
 
     A stream's tokens leave in groups that its reader can use. Groups of a wanted size end at fixed numbers of
     tokens: one that left with more or fewer, because the text had run out, does not delay the next. Where the
-    reader drops long silence, only what it keeps is counted.
+    reader drops long silence, only the tokens that it keeps are counted.
 
     Attributes:
         text: the text that arrives while the request runs; None for a request whose text is whole.
@@ -114,7 +115,7 @@ class Job:
 
     @property
     def has_group(self) -> bool:
-        """Whether the tokens are a group that a stream's reader is to get."""
+        """Whether the tokens are a group that a stream's reader gets."""
         whole = self._counted >= self._due or self._uncounted >= MOST_SILENCE
         return self.request.streaming and whole
 
@@ -125,20 +126,16 @@ class Job:
 
     @property
     def awaits_first(self) -> bool:
-        """Whether a stream's reader has got nothing yet."""
+        """Whether a stream's reader has got no tokens yet."""
         return self.request.streaming and not self._sent
 
     @property
     def lacks_first(self) -> bool:
-        """Whether the tokens are not there yet that its reader is to get first."""
+        """Whether the tokens that its reader gets first have not all been drawn."""
         return self.awaits_first and not self.has_group
 
     def send(self) -> None:
-        """Pass on all tokens that are there.
-
-        Raises:
-            Exception: the reader wants no more of them.
-        """
+        """Give the reader all tokens; an exception means that it wants no more."""
         tokens, self._tokens = self._tokens, []
         self._sent += len(tokens)
         self._uncounted = 0
@@ -146,7 +143,7 @@ class Job:
         self.reader.send(tokens, self.finish_reason)
 
     def end(self, reason: FinishReason, tokens: Sequence[int], error: Exception | None) -> None:
-        """Tell the reader the last tokens and the end, or the error. A failure of the reader ends here."""
+        """Tell the reader the last tokens and the end, or the error; a failure of the reader is logged."""
         self.finish_reason = reason
         self.add(tokens)
         try:
@@ -170,8 +167,9 @@ class Job:
 
 
 class NamedJobs:
-    """Jobs that have an id and have not ended, for those who stop them or bring further text. The scheduler's
-    lock protects them.
+    """Jobs with an id that have not ended, by which they are stopped or get further text.
+
+    The scheduler's lock protects them.
     """
 
     def __init__(self) -> None:
@@ -192,11 +190,8 @@ class NamedJobs:
         return self._jobs.get(request_id)
 
     def text(self, request_id: str) -> TextInbox:
-        """The inbox for further text of a request.
-
-        Raises:
-            NotFoundError: no request with this id takes any.
-        """
+        """The inbox for further text of a request; a NotFoundError tells that no request with this id takes
+        any."""
         job = self._jobs.get(request_id)
         text = self._late.get(request_id) if job is None else job.text
         if text is None:

@@ -15,10 +15,10 @@ class Load(NamedTuple):
     Attributes:
         active: requests that hold a slot.
         waiting: requests that wait for one.
-        tokens_per_step: drawn in the last step; 0 when idle.
+        tokens_per_step: speech tokens of the last step; 0 when idle.
         tokens: speech tokens drawn so far.
         finished: requests ended so far, by reason.
-        steps: made so far.
+        steps: number of steps so far.
         step_s: seconds that they took.
     """
 

@@ -27,7 +27,7 @@ LOOK_S = 0.05
 """Seconds between two checks while requests run: whether their readers are there, how long they have waited
 for text, and the load."""
 LONGEST_STILL_S = 0.05
-"""Most seconds for which steps stand still, twice those of a first chunk: others may follow it."""
+"""Most seconds for which steps wait for a first chunk, twice those that it takes: others may follow it."""
 
 
 class Scheduler:
@@ -86,18 +86,18 @@ class Scheduler:
 
     @property
     def load(self) -> Load:
-        with self._changed:  # a request that ends meanwhile would count as running and as ended
+        with self._changed:  # A request that ends meanwhile would count twice.
             active, waiting, finished = len(self._running), len(self._waiting), Counter(self._finished)
         per_step = self._tokens_per_step if active else 0
         return Load(active, waiting, per_step, self._tokens, finished, self._steps, self._step_s)
 
     def submit(self, request: Request, reader: Reader) -> None:
-        """Queue a request; everything further goes to the reader, its end included.
+        """Queue a request, whose tokens and end go to its reader.
 
         Raises:
             OverloadedError: too many requests wait, or the scheduler is closing.
             InvalidInput: a request with this id has not ended yet.
-            EngineError: there is no engine any more.
+            EngineError: no engine is left.
         """
         job = Job(request, reader)
         with self._changed:
@@ -118,10 +118,9 @@ class Scheduler:
             self._changed.notify()
 
     def stop(self, request_id: str) -> None:
-        """End a request early, with reason ``cancelled``; one that has ended already is left alone.
+        """End a request early, with reason ``cancelled``; an InvalidInput tells that the id is empty.
 
-        Raises:
-            InvalidInput: the id is empty.
+        A request that has ended is left alone.
         """
         if not request_id:
             raise InvalidInput("request_id", request_id, "the id of the request to stop")
@@ -132,7 +131,7 @@ class Scheduler:
                 self._changed.notify()
 
     def close(self) -> None:
-        """Take no further requests, let those that wait or run come to their end, and end the thread."""
+        """Take no further requests, let the others come to their end, and end the thread."""
         with self._changed:
             self._closing = True
             self._refusal = self._refusal or OverloadedError("the server is shutting down; try again later")
@@ -141,7 +140,7 @@ class Scheduler:
 
     def _check_admission(self, request: Request) -> None:
         if self._refusal is not None:
-            raise copy.copy(self._refusal)  # one that is raised again and again collects tracebacks
+            raise copy.copy(self._refusal)  # An error raised again and again collects tracebacks.
         if len(self._running) + len(self._waiting) >= self._engine.slots + self._max_waiting:
             limit = f"{self._engine.slots} requests run and {self._max_waiting} wait"
             raise OverloadedError(f"max_queue_size: {limit}; try again later")
@@ -157,7 +156,7 @@ class Scheduler:
                 self._gpu.rest()
                 self._close_broken()
                 self._engine = self._open_engine()
-        except BaseException as error:  # also what is no Exception: no request would be answered any more
+        except BaseException as error:  # Any error counts: no request would be answered any more.
             self._give_up(error)
         else:
             self._engine.close()
@@ -165,7 +164,7 @@ class Scheduler:
             self._gpu.rest()
 
     def _serve(self) -> bool:
-        """Work until there is nothing left to do, ever; True if the engine broke down before.
+        """Work until no work is left or will come; True if the engine broke down before.
 
         Raises:
             Exception: the GPU is lost, so that no engine can be opened in this process any more.
@@ -212,7 +211,7 @@ class Scheduler:
             self._remove(self._cancelled.pop())
 
     def _remove(self, job: Job, error: Exception | None = None) -> None:
-        """Take a job out wherever it is; without effect when it has ended."""
+        """Take a job out of its place; without effect when it has ended."""
         if job.finish_reason is None:
             if job.handle is not None:
                 self._engine.cancel(job.handle)
@@ -257,7 +256,7 @@ class Scheduler:
 
     @property
     def _text_engine(self) -> TextEngine:
-        """The engine, for requests that only such a one gets."""
+        """The engine, for requests whose text comes in pieces."""
         return cast(TextEngine, self._engine)
 
     def _pass_text(self) -> None:
@@ -303,7 +302,7 @@ class Scheduler:
         self._tokens += self._tokens_per_step
         for each in progress:
             job = self._running.get(each.handle)
-            if job is not None:  # else its reader has not taken what this step brought before
+            if job is not None:  # Otherwise the reader has refused tokens of this step.
                 self._advance(job, each)
 
     def _stands_still(self) -> bool:
@@ -312,7 +311,7 @@ class Scheduler:
         The wait ends early when a request comes or leaves, or the GPU tells that the chunk has ended.
         """
         longest_s = self._stepped_s + LONGEST_STILL_S - self._clock()
-        with self._changed:  # under which the GPU tells, too: no end is missed
+        with self._changed:  # The GPU tells under this lock, so no end is missed.
             if longest_s <= 0 or not self._gpu.stands_still:
                 return False
             if not self._has_news():
@@ -320,7 +319,7 @@ class Scheduler:
         return True
 
     def _look_round(self) -> None:
-        """End requests whose readers have left or whose text does not come, and tell the load."""
+        """End requests whose readers have left or whose text does not come, and show the load."""
         now = self._clock()
         if now - self._looked_s < LOOK_S:
             return
@@ -374,14 +373,14 @@ class Scheduler:
             self._finish(job, FinishReason.ERROR, failure)
 
     def _close_broken(self) -> None:
-        """Let go of what a broken engine holds, as far as it can still do that."""
+        """Free what a broken engine holds, as far as it can still do that."""
         try:
             self._engine.close()
         except Exception:
             logger.exception("the broken engine of the speech LM can't be closed")
 
     def _give_up(self, error: BaseException) -> None:
-        """Answer everybody and end the process."""
+        """Answer all requests and end the process."""
         logger.critical("the engine of the speech LM can't be started anew", exc_info=error)
         failure = EngineError("the speech LM's engine broke down and can't be started anew")
         with self._changed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -14,8 +13,6 @@ from cosyvoice_runtime.engine.frames import Array
 from cosyvoice_runtime.errors import STATUSES
 from cosyvoice_runtime.process.event_loop import LoopCalls
 from cosyvoice_runtime.serving.triton.request import CODE_NAMES
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
