@@ -95,10 +95,18 @@ def test_speed_is_measured_beside_a_fixed_limit(file):
 
 @pytest.mark.parametrize(
     ("alone", "of_crowd", "crowds", "limit"),
-    [(15.0, 9.0, [], 7), (40.0, 9.0, [20], 90), (40.0, 1.0, [20], 20), (90.0, 10.0, [32], MOST_LEARNED)],
-    ids=["slow", "faster-together", "slower-together", "no-more-than-so-many"],
+    [
+        (3.0, 2.5, [2], 2),
+        (15.0, 9.0, [], 7),
+        (40.0, 9.0, [20], 90),
+        (40.0, 1.0, [20], 20),
+        (90.0, 10.0, [32], MOST_LEARNED),
+    ],
+    ids=["one-at-a-time", "slow", "faster-together", "slower-together", "no-more-than-so-many"],
 )
-def test_fast_machine_is_measured_with_a_crowd_too(file, alone, of_crowd, crowds, limit):
+def test_fast_machine_and_one_of_one_client_are_measured_with_several_too(
+    file, alone, of_crowd, crowds, limit
+):
     service, admission = Service(alone=alone, of_crowd=of_crowd), Admission(None, file)
     asyncio.run(learn_speed(service, admission, STAGES))
     assert (service.crowds, admission.capacity.limit) == (crowds, limit)
