@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,10 @@ RETIRED = re.compile(
 LEFT = {"docs/settings.md": 5}
 """Sentences, paragraphs and retired words by page that are still to be mended: a number may only fall."""
 PACKAGES = ("benchmarks", "client", "cosyvoice_front", "cosyvoice_runtime", "engines", "scripts")
+MENDED = ("engine", "gateway", "lm", "serving")
+"""Folders of the runtime whose comments are sentences."""
+REMNANT = re.compile(r"# (?!noqa|type:|fmt:|pragma)[a-z]+[ :.,]")
+"""The beginning of a comment that is no sentence."""
 SENTENCE_END = re.compile(r"(?<=[.?!])[)\"”*]*\s+(?=[A-Z`\[(\"*“0-9])")
 LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 
@@ -86,3 +91,15 @@ def test_there_are_few_pages() -> None:
 @pytest.mark.parametrize("folder", PACKAGES)
 def test_docstrings_begin_like_sentences(folder: str) -> None:
     assert fragments(folder) == []
+
+
+@pytest.mark.parametrize("folder", MENDED)
+def test_comments_beside_code_are_sentences(folder: str) -> None:
+    found = []
+    for path in sorted((ROOT / "cosyvoice_runtime" / folder).rglob("*.py")):
+        with path.open("rb") as file:
+            for token in tokenize.tokenize(file.readline):
+                beside_code = token.type == tokenize.COMMENT and token.line[: token.start[1]].strip()
+                if beside_code and REMNANT.match(token.string):
+                    found.append(f"{path.relative_to(ROOT)}:{token.start[0]}: {token.string}")
+    assert found == []

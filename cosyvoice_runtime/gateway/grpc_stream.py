@@ -40,11 +40,11 @@ def note_parents(loop: asyncio.AbstractEventLoop) -> None:
 class ClientCall:
     """Reads from and writes to one client; made in the task that answers the call.
 
-    A client that takes nothing can't be told so: a status comes after what it has not read. gRPC has a way to
-    reset such a call, which frees all that it holds, but not for servers in asyncio. They do it when they
-    drop a call. Two tasks hold it: the one that answers, and its parent, which waits for the client to
-    leave; when both are cancelled, the call is reset. (The server keeps its first and its latest call all
-    the same, the latest until the next one comes.)
+    A client that takes nothing can't be told so: a status would come after what it has not read. gRPC can
+    reset such a call, which frees all that it holds, but a server in asyncio has no method for it: it resets
+    a call that it drops. Two tasks hold the call: the one that answers, and its parent, which waits for the
+    client to leave. When both are cancelled, the call is reset. (The server keeps its first and its latest
+    call all the same, the latest until the next one comes.)
 
     Args:
         context: the context of the call, from gRPC.

@@ -216,7 +216,7 @@ def _filling(jobs: Sequence[WaveJob], blocks: int, block_tokens: int, due: float
         left = job.blocks_left(block_tokens)
         if left < blocks:
             return 1 if job.chunk.last else 2
-        return 1 if left == blocks or blocks > 1 else 2  # one block of many suits larger ones
+        return 1 if left == blocks or blocks > 1 else 2  # One block of many suits a larger number.
 
     return [jobs[0], *sorted(jobs[1:], key=rank)]
 

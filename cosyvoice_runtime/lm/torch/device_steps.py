@@ -279,7 +279,7 @@ class DeviceSteps:
     def _launched(self, sequences: list[Generation], filling: list[Generation]) -> UnderWay:
         slots = self._residents.slots(sequences)
         size = self._graphs.size(int(slots.max()) + 1)
-        fed = np.zeros(size, dtype=np.int64)  # idle
+        fed = np.zeros(size, dtype=np.int64)  # Zero is `SlotWork.IDLE`.
         fed[slots] = SlotWork.DRAW
         for sequence in filling:
             fed[sequence.slot] = SlotWork.FILL

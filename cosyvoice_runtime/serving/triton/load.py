@@ -48,7 +48,7 @@ def read_settings(arguments: Mapping[str, str], section: type[Settings]) -> Sett
 def load_uncollected() -> None:
     """Turn Python's garbage collector off until :func:`keep_loaded`.
 
-    It would otherwise take a tenth of the time in which torch's modules load.
+    Collections take a tenth of the time in which torch's modules load.
     """
     gc.disable()
 
