@@ -46,11 +46,8 @@ def write_checksums(directory: Path, names: Iterable[str], known: Mapping[str, s
 
 
 def read_checksums(directory: Path) -> dict[str, str]:
-    """SHA-256 by name, without the ``./`` that ``find`` puts before it; empty where there is no list.
-
-    Raises:
-        CheckpointError: the list is damaged.
-    """
+    """SHA-256 by name, without ``./`` before it; empty without a list, and a CheckpointError for a damaged
+    one."""
     path = directory / FILE_NAME
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -83,11 +80,8 @@ def require_checksum(directory: Path, name: str) -> None:
 
 
 def damages(directory: Path, required: Iterable[str]) -> list[str]:
-    """List what keeps files from being those of the list, a sentence each.
-
-    Args:
-        required: names that must be there and be listed, relative to the directory.
-    """
+    """A sentence for each of the ``required`` files that is missing, not listed, or not what the list
+    says."""
     try:
         listed = read_checksums(directory)
     except CheckpointError as error:

@@ -111,11 +111,7 @@ class ModelConfig:
 
     @property
     def regulated_flow(self) -> RegulatedFlowConfig:
-        """The flow, for what only CosyVoice-300M has.
-
-        Raises:
-            CheckpointError: it is another family's.
-        """
+        """The flow of CosyVoice-300M; a CheckpointError for another family's."""
         if not isinstance(self.flow, RegulatedFlowConfig):
             raise CheckpointError(f"{type(self.flow).__name__} is another family's")
         return self.flow

@@ -162,20 +162,12 @@ class FlowConfig:
 
     @property
     def conformer(self) -> EncoderConfig:
-        """The encoder, for what only CosyVoice2 has.
-
-        Raises:
-            CheckpointError: the flow is of another family.
-        """
+        """The encoder of CosyVoice2; a CheckpointError for another family's."""
         return _require(self.encoder, EncoderConfig)
 
     @property
     def unet(self) -> EstimatorConfig:
-        """The estimator, for what only CosyVoice2 has.
-
-        Raises:
-            CheckpointError: the flow is of another family.
-        """
+        """The estimator of CosyVoice2; a CheckpointError for another family's."""
         return _require(self.estimator, EstimatorConfig)
 
     @property
@@ -185,11 +177,7 @@ class FlowConfig:
 
     @property
     def blockwise(self) -> EstimatorConfig | DiTConfig:
-        """The estimator, for what computes its blocks one after another.
-
-        Raises:
-            CheckpointError: it sees all frames at once.
-        """
+        """The estimator that computes its blocks one after another; a CheckpointError for any other."""
         if isinstance(self.estimator, ResamplingEstimatorConfig):
             raise CheckpointError(f"{type(self.estimator).__name__} has no blocks")
         return self.estimator
@@ -216,20 +204,12 @@ class RegulatedFlowConfig(FlowConfig):
 
     @property
     def whole_encoder(self) -> RegulatedEncoderConfig:
-        """The encoder, of its own class.
-
-        Raises:
-            CheckpointError: it is another family's.
-        """
+        """The encoder, of its own class; a CheckpointError for another family's."""
         return _require(self.encoder, RegulatedEncoderConfig)
 
     @property
     def resampling_unet(self) -> ResamplingEstimatorConfig:
-        """The estimator, of its own class.
-
-        Raises:
-            CheckpointError: it is another family's.
-        """
+        """The estimator, of its own class; a CheckpointError for another family's."""
         return _require(self.estimator, ResamplingEstimatorConfig)
 
     def frames(self, tokens: int) -> int:

@@ -10,11 +10,7 @@ from cosyvoice_runtime.errors import CheckpointError, shorten
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Content of a JSON file that holds an object.
-
-    Raises:
-        CheckpointError: it does not.
-    """
+    """The content of a JSON file; a CheckpointError tells that it holds no object."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

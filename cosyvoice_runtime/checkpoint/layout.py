@@ -31,11 +31,8 @@ class Layout:
 
     @property
     def family(self) -> Family:
-        """Told by the configuration file; the default family where there is none yet.
-
-        Raises:
-            CheckpointError: the directory has the files of several.
-        """
+        """The family of the configuration file, the default one without a file; a CheckpointError for
+        several."""
         return next(iter(self._families()), DEFAULT)
 
     def require_qwen2(self, what: str) -> None:

@@ -75,11 +75,7 @@ def recorded(config: SpeechLMConfig) -> dict[str, Any]:
 
 
 def read_recorded(record: Mapping[str, Any]) -> SpeechLMConfig:
-    """Read the configuration out of a record.
-
-    Raises:
-        CheckpointError: it is no record of :func:`recorded`.
-    """
+    """The configuration in a record; a CheckpointError tells that it is no record of :func:`recorded`."""
     try:
         sizes = {key: value for key, value in record.items() if key != KIND}
         kind = _backed_by_qwen2()[record[KIND]]

@@ -84,11 +84,7 @@ def require(name: str, holds: bool, value: object, expected: str) -> None:
 
 
 def arguments(key: str, node: Any, class_name: str) -> dict[str, Any]:
-    """Arguments of a published class.
-
-    Raises:
-        CheckpointError: the node is no such class.
-    """
+    """The arguments of a published class; a CheckpointError tells that the node is no such class."""
     if not isinstance(node, Tagged) or not isinstance(node.arguments, dict):
         raise CheckpointError(f"{key}: expected !new:...{class_name} with arguments, found {shorten(node)}")
     if node.class_name != class_name:

@@ -63,11 +63,7 @@ class DamagedPickle(Exception):
 
 @dataclass(frozen=True)
 class Skipped:
-    """A thing that is no tensor, container, number or text, and was neither looked up nor called.
-
-    Attributes:
-        name: of the class or function, as the pickle says it.
-    """
+    """A class or function, by its name in the pickle, that was neither looked up nor called."""
 
     name: str
 
@@ -107,11 +103,7 @@ class Storages(Protocol):
     """The numbers beside a pickle."""
 
     def __call__(self, name: str, dtype: np.dtype[Any], count: int) -> Array:
-        """The numbers of a storage, ``[count]``.
-
-        Raises:
-            DamagedPickle: there are not as many.
-        """
+        """The numbers of a storage, ``[count]``; a DamagedPickle tells that there are not as many."""
 
 
 class Storage(NamedTuple):
@@ -212,11 +204,7 @@ def _is_key(key: Any) -> bool:
 
 
 def _view(storage: Array, offset: Any, shape: Any, strides: Any) -> Array:
-    """A view of a storage.
-
-    Raises:
-        DamagedPickle: the view reaches beyond the storage, or has more elements.
-    """
+    """A view of a storage; a DamagedPickle tells that it reaches beyond the storage."""
     shape, strides, [start] = _sizes(shape), _sizes(strides), _sizes((offset,))
     if len(shape) != len(strides):
         raise DamagedPickle(f"a tensor of {len(shape)} dimensions with {len(strides)} strides")

@@ -91,11 +91,7 @@ def read_tensors(path: Path) -> Tensors:
 
 
 def all_tensors(path: Path) -> Tensors:
-    """Every tensor of a file, whatever it is for.
-
-    Raises:
-        CheckpointError: the file is damaged.
-    """
+    """Every tensor of a file; a CheckpointError tells that it is damaged."""
     leaves = leaves_of(_content(path))
     return {leaf.name: leaf.value for leaf in leaves if isinstance(leaf.value, np.ndarray)}
 

@@ -38,11 +38,7 @@ def vocoder_parts(config: VocoderConfig) -> VocoderParts:
 
 
 def load_for(place: Place | None, config: object, what: str) -> Any:
-    """Load the code for a configuration.
-
-    Raises:
-        CheckpointError: its family has no such code, which ``what`` names.
-    """
+    """Load the code for a configuration; a CheckpointError names ``what`` its family lacks."""
     if place is None:
         raise CheckpointError(f"{type(config).__name__} has no {what}")
     return load(place)

@@ -37,11 +37,7 @@ WHISPER_TOKENS = (
 
 
 def read_ranks(path: Path) -> dict[bytes, int]:
-    """Bytes of each token and its id, which is its rank in merging.
-
-    Raises:
-        CheckpointError: the file is damaged.
-    """
+    """Bytes of each token and its id, its rank in merging; a CheckpointError for a damaged file."""
     try:
         lines = path.read_text("ascii").splitlines()
         return {_bytes(token): int(rank) for token, rank in (line.split() for line in lines if line)}

@@ -11,11 +11,7 @@ HALVES_FROM = 8
 
 
 def bucket_for(buckets: Sequence[int], needed: int) -> int:
-    """The smallest of ascending sizes that is large enough.
-
-    Raises:
-        IndexError: all sizes are smaller.
-    """
+    """The smallest of ascending sizes that is large enough; an IndexError if all are smaller."""
     return buckets[bisect_left(buckets, needed)]
 
 

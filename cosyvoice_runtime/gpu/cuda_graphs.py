@@ -174,11 +174,7 @@ def give_back(device: torch.device) -> None:
 
 
 class PacedCapture:
-    """Captures, and waits after each capture so that other work can run.
-
-    Args:
-        rest: returns when the next capture may begin.
-    """
+    """Captures, and calls ``rest`` after each capture, which returns when the next one may begin."""
 
     def __init__(self, capture: GraphCapture, rest: Callable[[], None]) -> None:
         self._capture, self._rest = capture, rest
@@ -266,11 +262,7 @@ class CaptureOnParts:
 
 
 class EagerCalls:
-    """Counts the calls that no captured graph fits; each takes several times longer.
-
-    Attributes:
-        count: number of calls so far.
-    """
+    """Counts the calls that no captured graph fits; each takes several times longer."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -39,24 +39,14 @@ Version = tuple[int, int]
 
 
 class TorchBuild(NamedTuple):
-    """The installed torch.
-
-    Attributes:
-        version: version with the build's label.
-        cuda: CUDA version of the build; None for a CPU build.
-    """
+    """The installed torch: its version with the build's label, and its CUDA version, None for a CPU build."""
 
     version: str
     cuda: Version | None
 
 
 class GpuFacts(NamedTuple):
-    """The facts of one GPU.
-
-    Attributes:
-        gib: size of its memory.
-        capability: its compute capability.
-    """
+    """One GPU's memory in GiB and its compute capability."""
 
     gib: float
     capability: Version
@@ -157,11 +147,7 @@ def gpus_of_torch() -> tuple[GpuFacts, ...]:
 
 
 def present_gpu(device: torch.device | int = 0) -> Gpu:
-    """A GPU that this process sees.
-
-    Raises:
-        EngineFileError: it sees none.
-    """
+    """A GPU that this process sees; an EngineFileError without one."""
     import torch
 
     if not torch.cuda.is_available():

@@ -33,11 +33,7 @@ OpenBatch = Callable[[int], RunningBatch]
 
 
 def require_runtime(name: str) -> None:
-    """Refuse a runtime that is not available.
-
-    Raises:
-        InvalidInput: the runtime is unknown, or not installed.
-    """
+    """Refuse a runtime that is unknown or not installed, by an InvalidInput."""
     if name not in RUNTIMES:
         raise InvalidInput("runtime", name, f"one of {', '.join(RUNTIMES)}")
     if name == "torch" and find_spec("torch") is None:

@@ -44,11 +44,7 @@ def number_key(family: str, name: str, labels: dict[str, str], description: str)
 
 
 class NumberFile:
-    """A file of numbers, new or existing; one thread uses it at a time.
-
-    Args:
-        path: its path; no other process writes it.
-    """
+    """A file of numbers that this process alone writes, new or existing; one thread uses it at a time."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("a+b")
@@ -140,11 +136,8 @@ def create_number(
 
 
 class SharedNumber:
-    """A number in a file: the sum of what dead processes left and of this process's metrics.
-
-    Args:
-        file: the file; None keeps the number in this process.
-    """
+    """A number, the sum of what dead processes left and of this process's metrics; without a file only
+    here."""
 
     def __init__(self, lock: threading.Lock, file: NumberFile | None = None, key: str = "") -> None:
         self._file = file
@@ -275,11 +268,8 @@ class Metrics:
         return self._number("gauge", name, name, labels, description)
 
     def counter(self, name: str, description: str, **labels: str) -> Metric:
-        """A counter, summed over living and dead processes.
-
-        Raises:
-            ValueError: its name does not end in ``_total``.
-        """
+        """A counter over living and dead processes; a ValueError for a name that does not end in
+        ``_total``."""
         if not name.endswith("_total"):
             raise ValueError(f"{name}: the name of a counter ends in _total")
         return self._number("counter", name.removesuffix("_total"), name, labels, description)

@@ -75,11 +75,7 @@ POOL_THREADS = 4
 
 
 class EventLoopThread:
-    """Runs coroutines until it is closed.
-
-    Args:
-        name: name of the thread.
-    """
+    """Runs coroutines in a thread of this name, until it is closed."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()

@@ -36,11 +36,7 @@ def own_addresses(host: str, field: str) -> tuple[str, ...]:
 
 
 def bound(address: str, port: int) -> socket.socket:
-    """A TCP socket that is bound to an address; ``::`` takes IPv4 as well.
-
-    Raises:
-        OSError: the port is taken, or the address is not one of this machine.
-    """
+    """A TCP socket bound to an address, ``::`` for IPv4 as well; an OSError if that can't be had."""
     listening = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -199,11 +199,7 @@ def read_parameters(model: Path) -> dict[str, dict[str, str]]:
 
 
 def read_parameter(model: Path, key: str) -> str:
-    """One of them; empty where the model, or the parameter, is missing.
-
-    Raises:
-        TemplateError: as :func:`read_parameters`.
-    """
+    """One parameter of a model; empty where the model, or the parameter, is missing."""
     return read_parameters(model).get(key, {}).get("string_value", "") if model.is_dir() else ""
 
 

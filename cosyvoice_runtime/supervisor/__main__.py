@@ -61,11 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _require_own(assignments: list[str]) -> None:
-    """Refuse settings of other sections, which would change nothing here.
-
-    Raises:
-        InvalidInput: the first of them.
-    """
+    """Refuse settings of other sections, which would change nothing here."""
     for assignment in assignments:
         key, value = split_assignment(assignment)
         section, _, name = key.rpartition(".")

@@ -179,11 +179,7 @@ class Probe:
 
     @classmethod
     def read(cls, path: Path, key: str = "", numbers: bool = False) -> Probe:
-        """Read the probe of a model.
-
-        Raises:
-            PreflightError: the file holds no probe.
-        """
+        """Read the probe of a model; a PreflightError tells that the file holds none."""
         try:
             inputs = json.loads(path.read_text(encoding="utf-8"))["inputs"]
             return cls(

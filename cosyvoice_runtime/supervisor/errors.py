@@ -18,11 +18,7 @@ class SupervisorError(CosyVoiceError):
 
 
 class PreflightError(SupervisorError):
-    """The server was not started, because it could not have run.
-
-    Attributes:
-        problems: the problems found, one sentence each.
-    """
+    """The server was not started, because it could not have run; ``problems`` has a sentence for each."""
 
     exit_code = 3
 

@@ -71,11 +71,7 @@ class Models:
         return ordered if names is None else [name for name in ordered if name in names]
 
     def bring_up(self) -> None:
-        """Load and probe every model, those that call others last.
-
-        Raises:
-            StartError: a model does not load, or does not answer.
-        """
+        """Load and probe every model, those that call others last; a StartError tells of one that fails."""
         for name in self.in_order():
             if name not in self._probes:
                 logger.warning("%s has no probe: only that it loads is known of it", name)
@@ -87,11 +83,7 @@ class Models:
             _concurrently(self.probe, "answer", group)
 
     def probe(self, name: str) -> None:
-        """Probe a model.
-
-        Raises:
-            ProbeError: the model does not answer as it should.
-        """
+        """Probe a model; a ProbeError tells that it does not answer as it should."""
         if name in self._probes:
             self._probes[name](self._grpc_url, self._settings.probe_timeout_s)
 
@@ -100,11 +92,7 @@ class Models:
         return self._control.live(LIVE_TRIES)
 
     def replace(self, name: str) -> None:
-        """Start new processes of a model in place of its dead ones.
-
-        Raises:
-            ControlError: it can't be loaded.
-        """
+        """Start new processes of a model in place of its dead ones; a ControlError if it can't be loaded."""
         self._control.unload(name)
         self._load(name)
         if self._draining and name in self._entries:
@@ -201,11 +189,8 @@ def awaited_processes(server: int, model: str) -> set[int]:
 
 
 def _concurrently(action: Callable[[str], None], verb: str, names: Sequence[str]) -> None:
-    """Run an action for several models concurrently, and log how long each took.
-
-    Raises:
-        StartError: it fails for one of them.
-    """
+    """Run an action for several models concurrently, and log how long each took; a StartError if one
+    fails."""
     started = time.monotonic()
     pool = ThreadPoolExecutor(PARALLEL_LOADS, thread_name_prefix=verb)
     try:

@@ -46,11 +46,8 @@ MODEL_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
 
 
 class Triton:
-    """An installed tritonserver, whose models run in this interpreter; by default that of NVIDIA's container.
-
-    Attributes:
-        origin: the kind of this server, for the log.
-    """
+    """An installed tritonserver, whose models run in this interpreter; by default that of NVIDIA's
+    container."""
 
     def __init__(self, binary: Path) -> None:
         self.binary = binary
@@ -117,11 +114,7 @@ class WheelTriton(Triton):
 
 
 def find_triton(container_binary: Path = CONTAINER_BINARY) -> Triton:
-    """The server installed with this interpreter, else that of the container.
-
-    Raises:
-        PreflightError: no server is installed.
-    """
+    """The server of this interpreter, else that of the container; a PreflightError without one."""
     package = importlib.util.find_spec("pytriton")
     if package is not None and package.submodule_search_locations:
         return WheelTriton(Path(package.submodule_search_locations[0]))
@@ -219,11 +212,8 @@ def _obstacle(addresses: tuple[str, ...], port: int) -> str | None:
 
 
 def check(triton: Triton, ports: ServerPorts, settings: ServerSettings, repository: Path) -> None:
-    """Check that the server can start, and would not hang, crash or lose data.
-
-    Raises:
-        PreflightError: the problems found, one sentence each.
-    """
+    """Check that the server can start and would not hang, crash or lose data; a PreflightError has the
+    problems."""
     problems = [
         *triton.problems(),
         *_shared_memory_problems(),

@@ -59,11 +59,8 @@ def region_prefix(run_dir: Path) -> str:
 
 
 class Lifeline:
-    """A helper process that kills all processes of a run and removes its files when the supervisor is killed.
-
-    Args:
-        run_dir: the folder of the run.
-    """
+    """A helper process that kills all processes of a run and removes its folder when the supervisor is
+    killed."""
 
     def __init__(self, run_dir: Path) -> None:
         self._helper = subprocess.Popen(
@@ -127,11 +124,7 @@ class LogFile:
         return self.path.read_bytes()[self._start :].decode(errors="replace")
 
     def turn_over(self) -> None:
-        """Copy a full file, then empty it.
-
-        Raises:
-            OSError: there is no room for the copy.
-        """
+        """Copy a full file, then empty it; an OSError if there is no room for the copy."""
         if self.path.stat().st_size >= self._limit:
             shutil.copyfile(self.path, self.path.with_name(f"{self.path.name}.1"))
             os.truncate(self.path, 0)

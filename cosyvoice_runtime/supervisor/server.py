@@ -179,11 +179,7 @@ class Server:
         logger.info("all models answer after %.1f s: gRPC %s, HTTP %s, metrics %s", seconds, *urls)
 
     def wait(self) -> None:
-        """Return when :meth:`request_stop` is called.
-
-        Raises:
-            ServerDiedError, WatchError: the server can't be kept up.
-        """
+        """Return when :meth:`request_stop` is called; an error tells that the server can't be kept up."""
         wait_awake(self._ending)
         self.require()
 

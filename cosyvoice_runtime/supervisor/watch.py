@@ -202,11 +202,7 @@ class Watch:
 
 
 def wait_for_end(pids: Iterable[int], woken: int) -> None:
-    """Return when one of these processes ends, or the pipe is closed.
-
-    Args:
-        woken: the reading end of the pipe.
-    """
+    """Return when one of these processes ends, or the pipe with this reading end is closed."""
     timeout_ms = None
     with ExitStack() as files, suppress(ProcessLookupError):  # The process has just ended.
         events = select.poll()

@@ -79,11 +79,7 @@ class TensorRTEngine:
         self.num_profiles: int = self._engine.num_optimization_profiles
 
     def profile_of(self, shapes: Shapes) -> int:
-        """The first profile that covers the shapes.
-
-        Raises:
-            EngineFileError: none does.
-        """
+        """The first profile that covers the shapes; an EngineFileError if none does."""
         for profile in range(self.num_profiles):
             if all(self._covers(profile, name, shape) for name, shape in shapes.items()):
                 return profile

@@ -49,11 +49,7 @@ class FlowGraphs:
 
 
 def flow_graphs(config: FlowConfig) -> FlowGraphs:
-    """Writers for a flow's configuration.
-
-    Raises:
-        CheckpointError: networks of this family have no graphs.
-    """
+    """Writers for a flow's configuration; a CheckpointError for a family without graphs."""
     place = families.flow_parts(config.estimator).tensorrt_graphs
     graphs: FlowGraphs = families.load_for(place, config.estimator, "graph for TensorRT")
     return graphs
@@ -84,11 +80,7 @@ NETWORKS: dict[str, Part] = {encoder.NAME: "flow", estimator.NAME: "flow", vocod
 
 
 def networks_of(config: ModelConfig) -> list[str]:
-    """Names of :data:`NETWORKS` that a checkpoint has.
-
-    Raises:
-        CheckpointError: its flow has no graphs.
-    """
+    """The :data:`NETWORKS` that a checkpoint has; a CheckpointError for a flow without graphs."""
     without = () if flow_graphs(config.flow).encoder else (encoder.NAME,)
     return [name for name in NETWORKS if name not in without]
 

@@ -156,11 +156,7 @@ class TaggedText(NamedTuple):
 
 
 class LanguageTags:
-    """Tags that may begin a text.
-
-    Args:
-        tags: that the speech LM knows; none of one that knows none.
-    """
+    """The tags that may begin a text: those that the speech LM knows."""
 
     def __init__(self, tags: Collection[str] = ()) -> None:
         self._leading = re.compile(rf"\s*({'|'.join(map(re.escape, tags))})") if tags else re.compile("(?!)")

@@ -66,11 +66,8 @@ def in_units(text: str) -> str:
 
 
 def units(pinyin: str) -> str:
-    """One syllable as CosyVoice3's units, its initial and its final: ``háng`` -> ``[h][áng]``.
-
-    Raises:
-        ValueError: they are no units.
-    """
+    """A syllable as CosyVoice3's units, initial and final: ``háng`` -> ``[h][áng]``; a ValueError without
+    them."""
     initial = 2 if pinyin.startswith(("zh", "ch", "sh")) else 1
     parts = [pinyin] if pinyin in _PARTS else [pinyin[:initial], pinyin[initial:]]
     if not _PARTS.issuperset(parts):

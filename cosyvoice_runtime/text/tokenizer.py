@@ -30,11 +30,7 @@ _WORDS = (
 
 
 def read_tokenizer(layout: Layout) -> TextTokenizer:
-    """The tokenizer of a checkpoint.
-
-    Raises:
-        CheckpointError: a file is missing or damaged.
-    """
+    """The tokenizer of a checkpoint; a CheckpointError tells of a missing or damaged file."""
     family = layout.family
     tokenizer: TextTokenizer = load(family.tokenizer)(layout.vocabulary, family.special_tokens)
     return tokenizer
@@ -80,11 +76,7 @@ class TextTokenizer:
         return self._tokenizer.get_vocab_size(with_added_tokens=True)
 
     def id_of(self, token: str) -> int:
-        """Id of one token, special or not.
-
-        Raises:
-            KeyError: no such token.
-        """
+        """The id of a token, special or not; a KeyError tells that there is no such token."""
         token_id = self._tokenizer.token_to_id(token)
         if token_id is None:
             raise KeyError(token)

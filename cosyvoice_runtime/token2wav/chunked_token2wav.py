@@ -146,11 +146,7 @@ class ChunkedToken2Wav(AnyToken2Wav):
         ode_steps: int = NUM_STEPS,
         solver: str = EULER,
     ) -> ChunkedToken2Wav:
-        """Load the networks.
-
-        Raises:
-            CheckpointError: a file is missing or damaged, or of another family.
-        """
+        """Load the networks; a CheckpointError for a bad file or another family's checkpoint."""
         tensors = load_tensors(layout, "flow", config)
         flow = RegulatedFlow.from_tensors(
             config.regulated_flow, tensors, device, precision.flow, ode_steps, solver
@@ -173,11 +169,7 @@ class ChunkedToken2Wav(AnyToken2Wav):
         speed: float = 1.0,
         draws: SeededDraws | None = None,
     ) -> ChunkedState:
-        """Start an utterance.
-
-        Args:
-            draws: in place of those of the seed.
-        """
+        """Start an utterance; ``draws`` take the place of those of the seed."""
         check_speed(speed)
         prompt = voice.prompt if isinstance(voice, FlowPrefix) else self.regulated.check_prompt(voice)
         return ChunkedState(prompt, draws or SeededDraws(self.vocoder, noise_seed), speed, len(prompt.tokens))

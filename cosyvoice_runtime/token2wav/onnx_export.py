@@ -92,11 +92,7 @@ def _graphs(layout: Layout, config: ModelConfig, formats: EstimatorFormats) -> I
 
 
 def decoder_graph(weights: Weights, config: VocoderConfig) -> onnx.ModelProto:
-    """The graph of the vocoder's decoder.
-
-    Raises:
-        CheckpointError: the vocoder of this family has no graph.
-    """
+    """The graph of the vocoder's decoder; a CheckpointError for a family without one."""
     place = families.vocoder_parts(config).onnx_decoder
     make = families.load_for(place, config, "graph for ONNX Runtime")
     graph: onnx.ModelProto = make(weights, config).build()

@@ -32,11 +32,8 @@ def wave_directory(backend_dir: Path) -> Path:
 
 
 def wanted_manifest(checkpoint_dir: Path, formats: EstimatorFormats) -> Manifest:
-    """The manifest of this checkpoint's graphs, which fit every machine.
-
-    Raises:
-        CheckpointError: a file of the checkpoint is missing.
-    """
+    """The manifest of this checkpoint's graphs, which fit every machine; a CheckpointError if a file is
+    missing."""
     layout = Layout(checkpoint_dir)
     paths = layout.config, layout.weights("flow"), layout.weights("hift")
     return Manifest(

@@ -57,11 +57,7 @@ class VocoderContext:
 
 
 def stages(config: VocoderConfig) -> list[UpsamplingStage]:
-    """Upsampling stages in order.
-
-    Raises:
-        CheckpointError: a kernel and rate whose transposed convolution can't multiply the length exactly.
-    """
+    """Upsampling stages in order; a CheckpointError for a stage that can't multiply the length exactly."""
     rates, kernels = config.upsample_rates, config.upsample_kernels
     for rate, kernel in zip(rates, kernels, strict=True):
         if config.transposed_upsampling and (kernel < rate or (kernel - rate) % 2):

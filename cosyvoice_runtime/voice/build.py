@@ -63,11 +63,8 @@ def build_voice(
 
 
 def extractor_samples(audio: Audio) -> Floats:
-    """Input of the speech tokenizer and the speaker encoder: 16 kHz samples, float32 ``[n]``.
-
-    Raises:
-        InvalidInput: the audio is no usable reference.
-    """
+    """The extractors' input, 16 kHz float32 ``[n]``; an InvalidInput tells that the audio is no usable
+    reference."""
     check_reference(audio)
     return resample(audio.samples, audio.rate, EXTRACTOR_SAMPLE_RATE)
 
@@ -86,11 +83,8 @@ def assemble_voice(
     checkpoint_id: str,
     family: Family = DEFAULT,
 ) -> Voice:
-    """The voice of what the three extractors made of a reference.
-
-    Args:
-        family: of the checkpoint, which says whether mel and tokens are cut to each other.
-    """
+    """The voice of what the three extractors made of a reference; its family says how mel and tokens are
+    cut."""
     frames_per_token = family.prompt_frames_per_token
     if frames_per_token is not None:
         count = min(mel.shape[0] // frames_per_token, tokens.shape[0])

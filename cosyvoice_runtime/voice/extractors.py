@@ -70,11 +70,7 @@ class SpeechTokenizer:
         return self.batch([samples])[0]
 
     def batch(self, waveforms: Sequence[Floats]) -> list[Ids]:
-        """Tokens of several waveforms, each as alone.
-
-        Raises:
-            InvalidInput: a waveform is longer than 30 s.
-        """
+        """Tokens of several waveforms, each as alone; an InvalidInput for one longer than 30 s."""
         for samples in waveforms:
             _check_length(samples)
         return self._model.map_rows([log_mel_spectrogram(samples) for samples in waveforms], self._tokens)

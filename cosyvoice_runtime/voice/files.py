@@ -38,11 +38,8 @@ MAX_KEPT = 10
 
 
 def set_aside(path: Path) -> None:
-    """Rename a file to ``<name>.damaged``; remove it where the directory has ``MAX_KEPT`` of those already.
-
-    Raises:
-        OSError: the directory can't be written.
-    """
+    """Rename a file to ``<name>.damaged``; remove it where the directory has ``MAX_KEPT`` of those
+    already."""
     aside = _aside(path)
     if aside.exists() or sum(1 for _ in path.parent.glob(f"*{DAMAGED}")) < MAX_KEPT:
         path.replace(aside)
@@ -51,11 +48,7 @@ def set_aside(path: Path) -> None:
 
 
 def remove_with_damaged(path: Path) -> None:
-    """Remove a file, and the one that was set aside in its place.
-
-    Raises:
-        OSError: the directory can't be written.
-    """
+    """Remove a file, and the one that was set aside in its place."""
     path.unlink()
     _aside(path).unlink(missing_ok=True)
 

@@ -43,11 +43,7 @@ class Port:
 
 
 class ExtractorModel(ABC):
-    """A compiled network that turns the features of references into what a voice consists of.
-
-    Attributes:
-        dynamic_batch: it takes several rows at a time.
-    """
+    """A compiled network of an extractor; one with a ``dynamic_batch`` takes several rows at a time."""
 
     dynamic_batch: bool
 

@@ -18,11 +18,7 @@ RECORDING = "recording"
 
 
 class VoiceRecords:
-    """``uploads/<name>.json`` is the record of a voice, ``uploads/recordings/<sha256>`` is its recording.
-
-    Args:
-        directory: of the voices.
-    """
+    """``uploads/<name>.json`` is the record of a voice, ``uploads/recordings/<sha256>`` is its recording."""
 
     def __init__(self, directory: Path) -> None:
         self._records = directory / "uploads"
@@ -30,11 +26,7 @@ class VoiceRecords:
         self._lock = self._records / "lock"
 
     def make(self) -> None:
-        """Make the directory when it is missing. No lock is taken: another process may hold it.
-
-        Raises:
-            OSError: the directory can't be written.
-        """
+        """Make the directory when it is missing. No lock is taken: another process may hold it."""
         self._recordings.mkdir(parents=True, exist_ok=True)
         with open(self._lock, "ab"):
             pass
@@ -63,11 +55,7 @@ class VoiceRecords:
                 yield record
 
     def write(self, record: Mapping[str, Any], recording: bytes) -> None:
-        """Keep a voice's record and its recording, or nothing of both.
-
-        Raises:
-            OSError: they can't be written.
-        """
+        """Keep a voice's record and its recording; an OSError leaves nothing of both."""
         try:
             replace_file(self._recordings / record[RECORDING], recording)
             replace_file(path_of(self._records, record["name"]), json.dumps(record).encode())

@@ -21,11 +21,7 @@ from cosyvoice_runtime.voice.voice import OtherFormatError, Voice, encode_voice,
 
 
 class RecentVoices:
-    """The voices used last, by key.
-
-    Args:
-        limit: how many are kept; the least recently used one makes room.
-    """
+    """The voices used last, by key, up to a limit; the least recently used one makes room."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -115,11 +111,7 @@ class VoiceStore:
             pass
 
     def put(self, voice: Voice) -> None:
-        """Store a voice as a cache entry; in memory alone if it can't be or isn't to be written.
-
-        Raises:
-            InvalidInput: the voice is of another checkpoint.
-        """
+        """Store a voice, in memory alone if it can't be written; an InvalidInput for another checkpoint's."""
         voice.require_made_with(self._checkpoint_id, voice.key)
         if self._keeps_unnamed:
             try:
@@ -236,11 +228,7 @@ class VoiceStore:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the directory, which is there then.
-
-        Raises:
-            StorageError: the operating system refuses something in it.
-        """
+        """Hold the directory; a StorageError tells what the operating system refuses in it."""
         try:
             with self._threads:
                 for folder in (self._voices, self._names.directory):
