@@ -17,24 +17,16 @@ logger = logging.getLogger(__name__)
 CACHED_EXPRESSIONS = 2048
 """Expressions kept of each language; at 120 characters each at most 2 MB."""
 
-Language = Literal["zh", "ja", "en"]
+Language = Literal["zh", "ja"]
 
 _TOKEN = re.compile(r'(\w+) *\{((?: *\w+: *"(?:[^"\\]|\\.)*")+) *\}')
 _MEMBER = re.compile(r'(\w+): *("(?:[^"\\]|\\.)*")')
-_EAST_ASIAN_ORDER = {
+_ORDER: dict[str, tuple[str, ...]] = {
     "date": ("year", "month", "day"),
     "fraction": ("denominator", "numerator"),
     "measure": ("denominator", "numerator", "value"),
     "money": ("value", "currency"),
     "time": ("noon", "hour", "minute", "second"),
-}
-_ORDER: dict[Language, dict[str, tuple[str, ...]]] = {
-    "zh": _EAST_ASIAN_ORDER,
-    "ja": _EAST_ASIAN_ORDER,
-    "en": {
-        "date": ("preserve_order", "text", "day", "month", "year"),
-        "money": ("integer_part", "fractional_part", "quantity", "currency_maj"),
-    },
 }
 """The order in which the second grammar expects the members of a token (wetext 0.1.8, ``constants.py``)."""
 
@@ -42,9 +34,9 @@ _ORDER: dict[Language, dict[str, tuple[str, ...]]] = {
 class Grammar:
     """Reads one expression (a date, a time, a clause with numbers) in one language; safe for threads.
 
-    Its files are read when it is first needed: with the library Chinese takes 8 MiB, Japanese 5, English 33
-    and a quarter of a second. The package's own ``Normalizer`` reads those of all languages, and those for
-    the way back, when it is imported. Latest readings are kept, see :data:`CACHED_EXPRESSIONS`.
+    Its files are read when it is first needed: with the library Chinese takes 8 MiB, Japanese 5. The
+    package's own ``Normalizer`` reads those of all languages, and those for the way back, when it is
+    imported. Latest readings are kept, see :data:`CACHED_EXPRESSIONS`.
 
     Expressions hold letters, digits and number punctuation only: the grammars escape quotes and backslashes
     in their output and reject many symbols, so whole texts are never handed to them.
@@ -67,7 +59,7 @@ class Grammar:
     def _read(self, expression: str) -> str:
         tagger, verbalizer = self._grammars()
         tagged = tagger(expression.strip())
-        words: str = verbalizer(_ordered(tagged, _ORDER[self._language])) if tagged else ""
+        words: str = verbalizer(_ordered(tagged)) if tagged else ""
         if not words:
             logger.info("no reading for %s, left to the number rules", shorten(expression))
         return words.strip() or expression
@@ -100,14 +92,14 @@ def _package() -> Path:
     return Path(package.submodule_search_locations[0])
 
 
-def _ordered(tagged: str, order: dict[str, tuple[str, ...]]) -> str:
+def _ordered(tagged: str) -> str:
     """The tokens of the first grammar, their members in the order that the second one expects."""
-    return " ".join(_token(match[1], match[2], order) for match in _TOKEN.finditer(tagged))
+    return " ".join(_token(match[1], match[2]) for match in _TOKEN.finditer(tagged))
 
 
-def _token(name: str, members: str, order: dict[str, tuple[str, ...]]) -> str:
+def _token(name: str, members: str) -> str:
     values = dict(_MEMBER.findall(members))
     if values.get("preserve_order") != '"true"':
-        first = [key for key in order.get(name, ()) if key in values]
+        first = [key for key in _ORDER.get(name, ()) if key in values]
         values = {key: values[key] for key in dict.fromkeys([*first, *values])}
     return f"{name} {{ {' '.join(f'{key}: {value}' for key, value in values.items())} }}"

@@ -11,11 +11,13 @@ from typing import Literal, get_args
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.language_names import AUTO
 from cosyvoice_runtime.speakable import visible
-from cosyvoice_runtime.text import chinese, chinese_numbers, english, japanese
+from cosyvoice_runtime.text import chinese, chinese_numbers, japanese
 from cosyvoice_runtime.text.grammar import Grammar, Language
 from cosyvoice_runtime.text.language import resolve, runs
 from cosyvoice_runtime.text.lexicon import Lexicon
-from cosyvoice_runtime.text.rules import Read, apply
+from cosyvoice_runtime.text.reading import FormReader
+from cosyvoice_runtime.text.reading.languages.english import ENGLISH
+from cosyvoice_runtime.text.rules import Read, plain
 from cosyvoice_runtime.text.validate import SPECIAL, holds_control_token
 
 logger = logging.getLogger(__name__)
@@ -28,10 +30,9 @@ class Normaliser:
     """Normalises Chinese, English and Japanese text; other languages keep their words and numbers.
 
     Modes:
-        ``wetext``: dates, times, amounts, measures and numbers are read by the WeText grammars, helped by
-            rules where these misread. Each clause is read in its own language.
-        ``rules``: no library. What upstream does without one, without its bugs: numbers of English text in
-            words, others left to the model.
+        ``wetext``: dates, times, amounts, measures and numbers are read, each clause in its own language;
+            Chinese and Japanese by the WeText grammars, helped by rules where these misread.
+        ``rules``: no library: English is read, numbers of other languages are left to the model.
         ``none``: only the whitespace around the text is dropped.
 
     Characters that show nothing are dropped first, except in mode ``none``. Text that holds a control token
@@ -133,10 +134,15 @@ def _readers(mode: Mode, grammars: Mapping[str, Grammar]) -> dict[str, Read]:
     """Readers of numbers and the like in words, by language."""
     if mode == "none":
         return {}
+    reader = FormReader(ENGLISH)
+
+    def english(text: str) -> str:
+        return reader(plain(text))
+
     if mode == "rules":
-        return {"en": partial(apply, english.number_rules())}
+        return {"en": english}
     return {
         "zh": partial(chinese_numbers.read_numbers, library=grammars["zh"]),
         "ja": partial(japanese.read_numbers, library=grammars["ja"]),
-        "en": partial(english.read_expressions, rules=english.expression_rules(grammars["en"])),
+        "en": english,
     }

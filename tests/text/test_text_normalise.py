@@ -84,7 +84,7 @@ def test_mode_none_only_strips() -> None:
     [
         ("1,000,000 and 45.50", "one million and forty-five point five zero"),
         ("$45.50 for 007", "forty-five dollars and fifty cents for zero zero seven"),
-        ("In 1999", "In one thousand, nine hundred and ninety-nine"),
+        ("In 1999", "In nineteen ninety nine"),
         ("这是3.14（个）", "这是3.14个"),
     ],
 )
@@ -109,10 +109,14 @@ def test_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
     assert Normaliser("rules")("7 cats") == "seven cats"
 
 
-def test_expression_without_reading_is_left_and_reported(caplog: pytest.LogCaptureFixture) -> None:
+def test_expression_without_reading_is_left_and_reported(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("wetext")
+    grammar = Grammar("zh")
+    monkeypatch.setattr(grammar, "_loaded", (lambda _: "", lambda _: ""))
     with caplog.at_level(logging.INFO):
-        assert Grammar("en")("≈5") == "≈5"
+        assert grammar("≈5") == "≈5"
     assert "≈5" in caplog.text
 
 

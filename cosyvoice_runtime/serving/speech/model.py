@@ -94,7 +94,7 @@ def front_end_of(settings: CosyVoice2Settings, tokenizer: TokenCounter, family: 
         adds_instruction=settings.add_instruction,
     )
     if has_driver():  # A listener who waits for 50 ms should not wait for a grammar of 300.
-        front_end.read_grammars(("zh", "en"))
+        front_end.read_grammars(("zh",))
     return front_end
 
 

@@ -1,0 +1,50 @@
+"""Numbers that name something, digit by digit: ``flight BA2490``, ``PIN 0042``, ``ISBN 978-...``."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from cosyvoice_runtime.text.reading.classes.telephone import groups
+from cosyvoice_runtime.text.reading.languages.language import Language
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+
+_END = r"(?!\w|,[0-9]|\.[0-9])"
+_CODE = re.compile(
+    r"(?:#\s?)?(?P<letters>[A-Z]{0,3})[- ]?(?P<digits>[0-9](?:[ -]?[0-9]){2,18})(?P<x>-?[Xx])?" + _END
+)
+_LONG = re.compile(r"(?<![\w.,])(?![0-9]*000000(?![0-9]))[0-9]{10,}" + _END)
+
+
+def read(place: Place) -> ReadForm | None:
+    """Digits after a word that announces a code, or a run that is too long for a number."""
+    language = place.language
+    if found := place.match(_LONG):
+        return ReadForm(found.end(), language.telephone_digits(found[0]))
+    if not language.before_code:
+        return None
+    found = place.match(_CODE)
+    if not found:
+        return None
+    named = _named(language)
+    if named[0].search(place.before) or (_is_long(found["digits"]) and named[1].search(place.before)):
+        words = groups(found["digits"], place) + (f"{language.pause} X" if found["x"] else "")
+        return ReadForm(found.end(), f"{found['letters']} {words}" if found["letters"] else words)
+    called = _EMERGENCY.match(place.text, place.start)
+    if called and named[2].search(place.before):
+        return ReadForm(called.end(), language.digits(called[0]))
+    return None
+
+
+_EMERGENCY = re.compile(r"(?:911|999|112|988|[2-8]11)(?!\w|[.,][0-9])(?! (?:people|of|[a-z]+s)\b)")
+
+
+def _is_long(digits: str) -> bool:
+    return len(re.sub("[^0-9]", "", digits)) >= 5 and not re.fullmatch("[0-9]+000", digits)
+
+
+@cache
+def _named(language: Language) -> tuple[re.Pattern[str], ...]:
+    between = r"(?: (?:number|no\.|code|is)){0,2}:? ?\Z"
+    always, mostly, calls = language.before_code
+    return tuple(re.compile(rf"\b(?i:{words}){between}") for words in (always, mostly, calls))

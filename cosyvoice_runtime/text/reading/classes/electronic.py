@@ -1,0 +1,59 @@
+"""Addresses of the web and of mail, hosts, files and machines: ``www.example.com/a``, ``bob@example.com``."""
+
+from __future__ import annotations
+
+import re
+
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+
+_END_OF_HOST = (
+    "com|org|net|gov|edu|io|ai|dev|app|info|co|uk|us|de|fr|es|it|jp|cn|kr|ru|br|eu|ch|nl|pl|ca|au|tv|me"
+)
+_URL = re.compile(
+    r"(?<![A-Za-z0-9])(?:https?|ftp|file|wss?)://[^\s<>\"'“”，。；！？、）】》]{1,200}(?<![.,:;?!)\]}*_])"
+    r"|(?<![A-Za-z0-9.@-])www\.[A-Za-z0-9][^\s<>\"'“”，。；！？、）】》]{1,200}(?<![.,:;?!)\]}*_])",
+    re.IGNORECASE,
+)
+_MAIL = re.compile(
+    r"(?<![\w.+-])[A-Za-z0-9][\w.+-]{0,63}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,5}", re.ASCII
+)
+_HOST = re.compile(
+    rf"(?<![A-Za-z0-9_@.-])(?:[A-Za-z0-9](?:[A-Za-z0-9-]{{0,61}}[A-Za-z0-9])?\.){{1,5}}(?:{_END_OF_HOST})"
+    r"(?![A-Za-z0-9_@]|-[A-Za-z]|\.[A-Za-z])(?::[0-9]{2,5}(?![0-9]))?(?:/[A-Za-z0-9_./%#?=&~+-]{0,150}[A-Za-z0-9_/])?"
+)
+_MACHINE = re.compile(
+    r"(?<![\w.])[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![\w]|\.[0-9])(?:(?::|/)[0-9]{1,5}(?![0-9]))?"
+)
+_FILE = re.compile(
+    r"(?<![\w./~\\-])(?:~|\.{1,2})?(?:/[A-Za-z0-9_.-]+){2,12}/?(?<![.,-])"
+    r"|(?<![\w.])[A-Za-z]:\\[A-Za-z0-9_.\\ -]{1,100}[A-Za-z0-9]",
+    re.ASCII,
+)
+_PARTS = re.compile(r"[A-Za-z]+|[0-9]+|.", re.DOTALL)
+
+
+def read(place: Place) -> ReadForm | None:
+    """An address, its signs in words and its digits one by one."""
+    if not place.language.signs:
+        return None
+    for pattern in (_URL, _MAIL, _HOST, _MACHINE, _FILE):
+        found = place.match(pattern)
+        if found and ("." in found[0] or "/" in found[0] or "\\" in found[0]):
+            return ReadForm(
+                found.end(), spelled(re.sub("^[a-z]+://", "", found[0], flags=re.IGNORECASE), place)
+            )
+    return None
+
+
+def spelled(address: str, place: Place) -> str:
+    """An address in words."""
+    language = place.language
+    words = []
+    for part in _PARTS.findall(address.rstrip("/") or address):
+        if part.isdecimal():
+            words.append(language.digits(part))
+        elif part.isascii() and not part.isalpha():
+            words.append(language.signs.get(part, ""))
+        else:
+            words.append(part)
+    return language.space.join(filter(None, words)) if language.space else "".join(words)

@@ -1,0 +1,46 @@
+"""Fractions and marks out of a total: ``1/2``, ``2 1/2``, ``4.8/5``, ``10/10``, ``24/7``."""
+
+from __future__ import annotations
+
+import re
+
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+
+_FIXED = {"24/7": "24 7", "9/11": "9 11", "50/50": "50 50"}
+_RATING = re.compile(
+    r"(?<![\w./,-])([0-9]{1,2}\.[0-9]{1,2}|[0-9]{1,3})\s?/\s?(5|10|100)(?:\.0)?(?![\w/]|[.,][0-9]|\s?[-+*×÷=]\s?[0-9])"
+)
+_FRACTION = re.compile(
+    r"(?<![\w./,])(?:([0-9]{1,4})[\s-])?([0-9]{1,4})/([0-9]{1,4})(?:th|TH|rd|nd)?(?![\w/]|[.,][0-9])"
+)
+_LIST = re.compile(r"(?<![\w./,])[0-9]{1,4}(?:/[0-9]{1,4}){2,}(?![\w/]|[.,][0-9])")
+
+
+def read(place: Place) -> ReadForm | None:
+    """A fraction, a mark out of a total, or numbers with strokes between them."""
+    language = place.language
+    if found := place.match(_LIST):
+        return ReadForm(found.end(), language.space.join(map(language.cardinal, found[0].split("/"))))
+    if found := place.match(_RATING):
+        got, most = language.numerals.parse(found[1].replace(".", language.decimal_mark)), int(found[2])
+        if not got.is_whole or got.value == most or _is_rated(place):
+            return ReadForm(found.end(), language.out_of(language.number(got), language.cardinal(found[2])))
+    found = place.match(_FRACTION)
+    if not found:
+        return None
+    written = found[0]
+    if written in _FIXED:
+        return ReadForm(found.end(), language.space.join(map(language.cardinal, _FIXED[written].split())))
+    whole, above, below = found[1], int(found[2]), int(found[3])
+    if 1900 <= above < 2100 and len(found[3]) == 2 and not whole:
+        return None
+    if not below or (whole is None and above > 31 and above > below):
+        return ReadForm(found.end(), language.space.join(map(language.cardinal, (found[2], found[3]))))
+    fraction = language.fraction(above, below)
+    if whole:
+        fraction = language.mixed(language.cardinal(whole), fraction)
+    return ReadForm(found.end(), fraction)
+
+
+def _is_rated(place: Place) -> bool:
+    return place.word_before in place.language.before_rating

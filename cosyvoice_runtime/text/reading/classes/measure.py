@@ -1,0 +1,67 @@
+"""Amounts of a unit: ``5-10 km``, ``50%``, ``20°C``, ``10 MB/s``, ``120/80 mmHg``, ``5'10"``."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from cosyvoice_runtime.text.reading.classes.money import RANGE
+from cosyvoice_runtime.text.reading.languages.language import Language, alternatives
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+
+_FEET = re.compile(r"(?<![\w.,])([0-9]{1,2})['’′]\s?([0-9]{1,2})(?:[\"”″]|''|’’)")
+_PRESSURE = re.compile(r"(?<![\w.,/])([0-9]{2,3})/([0-9]{2,3})(?=\s?mm\s?Hg)")
+
+
+def read(place: Place) -> ReadForm | None:
+    """An amount of a unit, or a range of amounts."""
+    language = place.language
+    if not language.units:
+        return None
+    if found := place.match(_FEET):
+        return ReadForm(found.end(), language.feet(int(found[1]), int(found[2])))
+    if found := place.match(_PRESSURE):
+        words = language.over(language.pressure(found[1]), language.pressure(found[2]))
+        rest = Place(place.text, found.end(), language).match(_AFTER_PRESSURE)
+        return ReadForm(rest.end() if rest else found.end(), words)
+    found = place.match(_pattern(language))
+    if not found:
+        return None
+    parts = found.groupdict()
+    unit = language.units[parts["unit"] or parts["glued"] or parts["spaced"]]
+    low = language.numerals.parse(f"{'-' if parts['minus'] else ''}{parts['low']}")
+    if parts["high"] and parts["first"]:
+        high = language.numerals.parse(parts["high"])
+        words = language.ranged(
+            language.counted(low, language.units[parts["first"]]), language.counted(high, unit)
+        )
+    elif parts["high"]:
+        numbers = language.ranged(
+            language.number(low), language.number(language.numerals.parse(parts["high"]))
+        )
+        words = language.of_many(numbers, unit)
+    else:
+        words = language.counted(low, unit)
+    if parts["by"]:
+        words = f"{words}{language.space}{language.by}"
+    if parts["per"]:
+        words = language.per(words, language.per_units[parts["per"]])
+    return ReadForm(found.end(), words)
+
+
+_AFTER_PRESSURE = re.compile(r"\s?mm\s?Hg(?![A-Za-z])")
+
+
+@cache
+def _pattern(language: Language) -> re.Pattern[str]:
+    number = language.numerals.pattern
+    glued = [sign for sign in language.units if sign in language.glued_units]
+    spaced = [sign for sign in language.units if sign not in language.glued_units]
+    per = rf"(?:\s?/\s?(?P<per>{alternatives(language.per_units)})(?![A-Za-z0-9]))?"
+    end = r"(?:(?<=%)|(?![A-Za-z0-9²³^]|-[0-9]))"
+    return re.compile(
+        rf"(?:(?<![\w)\].,])(?<![0-9]\s)(?P<minus>[-−])\s?)?(?<![A-Za-z0-9])(?<![0-9][.,])(?P<low>{number})"
+        rf"(?:(?:(?P<first>{alternatives(spaced)}))?{RANGE}(?P<high>{number}))?"
+        rf"(?:\s?(?P<unit>{alternatives(spaced)}){end}|(?P<glued>{alternatives(glued)}){end}|(?P<spaced>(?!)))"
+        rf"{per}(?:(?P<by>\s?[x×]\s?(?=[0-9])))?"
+    )

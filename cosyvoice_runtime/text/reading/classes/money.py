@@ -1,0 +1,80 @@
+"""Amounts of money: ``$5``, ``$5-10``, ``USD 5 million``, ``20 €``, ``$5/month``."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from cosyvoice_runtime.text.reading.languages.language import Currency, Language, alternatives
+from cosyvoice_runtime.text.reading.languages.numeral import Numeral
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+
+RANGE = r"\s?[-–—‑−~～]\s?"
+"""This stands between the two ends of a range."""
+_LONGEST_CENTS = 3
+"""Digits after the mark up to which they are cents: ``20.500`` is one of those."""
+
+
+def read(place: Place) -> ReadForm | None:
+    """An amount, or a range of amounts, with what it is for."""
+    for pattern in _patterns(place.language):
+        found = place.match(pattern)
+        if found:
+            return ReadForm(found.end(), _words(found, place.language))
+    return None
+
+
+@cache
+def _patterns(language: Language) -> tuple[re.Pattern[str], ...]:
+    signs = [sign for sign in language.currencies if not sign.isalnum()]
+    codes = [code for code in language.currencies if code.isalnum()]
+    number = language.numerals.pattern
+    scale = (
+        rf"(?:\s?(?P<scale>{alternatives(language.scales)})(?![A-Za-z0-9]))?"
+        if language.scales
+        else "(?P<scale>(?!))?"
+    )
+    per = (
+        rf"(?:\s?/\s?(?P<per>{alternatives(language.per_units)})(?![A-Za-z0-9]))?"
+        if language.per_units
+        else "(?P<per>(?!))?"
+    )
+    minus = r"(?:(?<![\w)\]])(?<![0-9]\s)(?P<minus>[-−])\s?)?"
+    sign, code = alternatives(signs), alternatives(codes)
+    before = rf"(?:(?P<sign>{sign})|(?<![A-Za-z])(?P<code>{code})(?![A-Za-z]))"
+    after = alternatives([sign for sign in signs if sign[-1] != "$"])
+    again = rf"(?:{sign}|{code})?\s?(?:{sign})?"
+    return (
+        re.compile(
+            rf"{minus}{before}\s?{minus.replace('minus', 'inner')}(?P<low>{number})"
+            rf"(?:{RANGE}{again}(?P<high>{number})(?![0-9/]|-[0-9]))?{scale}{per}"
+        ),
+        re.compile(
+            rf"{minus}(?P<low>{number})(?:{RANGE}(?P<high>{number}))?{scale}\s?"
+            rf"(?:(?P<sign>{after})(?![0-9])|(?P<code>{code})(?![A-Za-z0-9])){per}"
+            rf"(?P<inner>(?!))?"
+        ),
+    )
+
+
+def _words(found: re.Match[str], language: Language) -> str:
+    currency = language.currencies[found["sign"] or found["code"]]
+    low, high = (language.numerals.parse(found[name]) if found[name] else None for name in ("low", "high"))
+    assert low is not None
+    scale = language.scales[found["scale"]] if found["scale"] else ""
+    words = amount(low, high, scale, currency, language)
+    if found["minus"] or found["inner"]:
+        words = f"{language.minus}{language.space}{words}"
+    if found["per"]:
+        words = language.per(words, language.per_units[found["per"]])
+    return words
+
+
+def amount(low: Numeral, high: Numeral | None, scale: str, currency: Currency, language: Language) -> str:
+    """An amount in words, with cents where there are some."""
+    if high is not None:
+        number = language.ranged(language.number(low), language.number(high))
+        return language.space.join(filter(None, (number, scale, currency.many)))
+    if scale:
+        return language.space.join((language.number(low), scale, currency.many))
+    return language.money(low, currency)

@@ -1,0 +1,26 @@
+"""Ratios and sizes: ``16:9``, ``3-0`` of a match, ``1920x1080``, ``3 × 5``."""
+
+from __future__ import annotations
+
+import re
+
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+
+_RATIO = re.compile(
+    r"(?<![\w.,:/-])([0-9]{1,4}(?:\.[0-9]+)?)\s?:\s?([0-9]{1,4}(?:\.[0-9]+)?)(?![\w:]|[.,][0-9])"
+)
+_SIZE = re.compile(r"(?<![\w.,])([0-9]+(?:\.[0-9]+)?)\s?[x×]\s?(?=[0-9]+(?:\.[0-9]+)?(?![A-Za-z]{3}))")
+
+
+def read(place: Place) -> ReadForm | None:
+    """Two numbers with a colon between them, or a size."""
+    language = place.language
+    if found := place.match(_RATIO):
+        numbers = [language.number(language.numerals.parse(found[part])) for part in (1, 2)]
+        return ReadForm(found.end(), language.ratio(*numbers))
+    if found := place.match(_SIZE):
+        return ReadForm(
+            found.end(),
+            f"{language.number(language.numerals.parse(found[1]))}{language.space}{language.by}{language.space}",
+        )
+    return None

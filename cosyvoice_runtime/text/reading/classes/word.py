@@ -1,0 +1,66 @@
+"""Words with digits in them, abbreviations and Roman numbers: ``GPT-4o``, ``x86_64``, ``Chapter IV``."""
+
+from __future__ import annotations
+
+import re
+
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+
+_GLUED = re.compile(
+    r"(?<![A-Za-z0-9_])(?=[A-Za-z0-9_+-]*[0-9])(?=[A-Za-z0-9_+-]*[A-Za-z])[A-Za-z0-9]+(?:[_][A-Za-z0-9]+)*(?![A-Za-z0-9_]|\.[0-9])",
+    re.ASCII,
+)
+_STROKE = re.compile(r"(?<=[A-Za-z])/(?=[0-9])")
+_PIECES = re.compile(r"[A-Za-z]+|[0-9]+")
+_ROMAN = re.compile(r"(?=[IVXLC])(?:X[CL]|L?X{0,3})(?:I[XV]|V?I{0,3})(?![A-Za-z0-9'’]|\.[A-Za-z])")
+_VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
+_ABBREVIATION = re.compile(r"(?<![A-Za-z.])([A-Z][a-z]{1,4}|[Nn]o|vs|approx|etc)\.(?=\s*(\S?))")
+
+
+def read(place: Place) -> ReadForm | None:
+    """A word that is not read as it is written."""
+    if place.text[place.start] == "/" and place.match(_STROKE):
+        return ReadForm(place.start + 1, place.language.space)
+    return _glued(place) or _abbreviation(place) or _roman(place)
+
+
+def _glued(place: Place) -> ReadForm | None:
+    """Letters as they are, digits between them as numbers, or one by one in serial numbers."""
+    language = place.language
+    found = place.match(_GLUED)
+    if not found or not language.space:
+        return None
+    pieces = _PIECES.findall(found[0])
+    serial = len(pieces) > 3 or any(
+        len(piece) > 4 or piece.startswith("0") for piece in pieces if piece.isdecimal()
+    )
+    words = []
+    for piece in pieces:
+        if not piece.isdecimal():
+            words.append(piece)
+        elif serial and len(piece) > 1:
+            words.append(language.digits(piece))
+        else:
+            words.append(language.name_number(piece))
+    return ReadForm(found.end(), language.space.join(words))
+
+
+def _abbreviation(place: Place) -> ReadForm | None:
+    found = place.match(_ABBREVIATION)
+    if not found:
+        return None
+    words = place.language.abbreviation(found[1], found[2])
+    return None if words is None else ReadForm(found.end(), words)
+
+
+def _roman(place: Place) -> ReadForm | None:
+    found = place.match(_ROMAN)
+    if not found or not found[0]:
+        return None
+    words = place.language.roman(place.word_before, _value(found[0]))
+    return None if words is None else ReadForm(found.end(), words)
+
+
+def _value(roman: str) -> int:
+    values = [_VALUES[letter] for letter in roman]
+    return sum(-value if value < max(values[place:]) else value for place, value in enumerate(values))

@@ -1,0 +1,1 @@
+"""A table of words and habits for each language."""

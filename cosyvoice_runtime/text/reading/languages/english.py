@@ -1,0 +1,369 @@
+"""English: words and habits."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from cosyvoice_runtime.text.reading.languages import english_tables as tables
+from cosyvoice_runtime.text.reading.languages.language import Clock, Currency, Date, Language, Unit
+from cosyvoice_runtime.text.reading.languages.numeral import Numeral
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+
+_SMALL = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+]
+_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+_SCALES = ["", " thousand", " million", " billion", " trillion", " quadrillion", " quintillion"]
+LONGEST = 15
+"""Digits of the longest cardinal; longer runs are card or serial numbers and read digit by digit."""
+_ORDINALS = {
+    "one": "first", "two": "second", "three": "third", "five": "fifth", "eight": "eighth", "nine": "ninth",
+    "twelve": "twelfth",
+}  # fmt: skip
+_DECADES = [
+    "hundreds",
+    "tens",
+    "twenties",
+    "thirties",
+    "forties",
+    "fifties",
+    "sixties",
+    "seventies",
+    "eighties",
+    "nineties",
+]
+
+
+class English(Language):
+    """English in its British form of numbers: one hundred and one."""
+
+    tag = "en"
+    minus, plus, point, to, by = "minus", "plus", "point", "to", "by"
+    months, units, per_units = tables.MONTHS, tables.UNITS, tables.PER_UNITS
+    time_units, currencies, scales = tables.TIME_UNITS, tables.CURRENCIES, tables.SCALES
+    signs, signs_before, operations = tables.SIGNS, tables.SIGNS_BEFORE, tables.OPERATIONS
+    root = "the square root of"
+    month_first = True
+    halves = tables.HALVES
+    glued_units = ("A", "in", "t", "h", "N", "J", "d", "cc", "pp", "day", "week", "month", "year", "mile")
+    after_minutes = ("ago", "later", "left", "remaining", "timer", "break", "away", "long")
+    weekdays = tuple(
+        name
+        for day in ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+        for name in (day, day[:3], *(("tues", "thur", "thurs") if day[0] == "t" else ()))
+    )
+    date_patterns = (
+        r"\b{month} (?:the )?{day}(?:st|nd|rd|th)?(?![\w]|[.:/][0-9])(?:(?:, ?| ){year})?",
+        r"\b{month}-{day}-{year}",
+        r"\b{month}[ -](?:of )?{year}",
+        r"(?<!chapter )(?<!section )(?<!part )(?<!page )(?<!step )(?<![\w.,:/-])(?:the )?{day}"
+        r"(?:st|nd|rd|th)?[ -](?:of )?(?:the )?{month}(?![\w])(?:(?:, ?| |-){year})?",
+    )
+    before_code = (
+        "ISBN(?:-1[03])?|ISSN|PIN|SSN|OTP|passcode|password|extension|ext\\.?|zip(?: code)?|flight|room",
+        "account|card|code|serial|order|tracking|ticket|invoice|case|license|number|no\\.|ID",
+        "call|dial|calling|dialing",
+    )
+    before_rating = ("rated", "rating", "score", "scored", "gave", "got", "mark", "grade")
+    before_pairs = (
+        "rtx",
+        "gtx",
+        "rx",
+        "boeing",
+        "airbus",
+        "ryzen",
+        "highway",
+        "route",
+        "interstate",
+        "building",
+    )
+
+    def cardinal(self, digits: str) -> str:
+        if len(digits) > LONGEST or (digits.startswith("0") and len(digits) > 1):
+            return self.digits(digits)
+        return _cardinal(int(digits))
+
+    def digits(self, digits: str) -> str:
+        return " ".join(_SMALL[int(digit)] for digit in digits)
+
+    def ordinal(self, number: int) -> str:
+        rest, space, last = _cardinal(number).rpartition(" ")
+        tens, hyphen, ones = last.rpartition("-")
+        ends = _ORDINALS.get(ones) or (f"{ones[:-1]}ieth" if ones.endswith("y") else f"{ones}th")
+        return f"{rest}{space}{tens}{'-' if hyphen else ''}{ends}"
+
+    def year(self, year: int) -> str:
+        century, rest = divmod(year, 100)
+        if not 10 <= century < 100 or (century % 10 == 0 and rest < 10):
+            return _cardinal(year)
+        if not rest:
+            return f"{_cardinal(century)} hundred"
+        return f"{_cardinal(century)} {'oh ' if rest < 10 else ''}{_cardinal(rest).replace('-', ' ')}"
+
+    def date(self, date: Date) -> str:
+        month = date.name or tables.MONTH_NAMES[date.month - 1]
+        day = "" if date.day is None else self.ordinal(date.day).replace("-", " ")
+        weekday = f"{date.weekday}, " if date.weekday else ""
+        if date.day is None:
+            words = month
+        elif date.day_first:
+            words = f"the {day} of {month}"
+        else:
+            words = f"{weekday}{month} {day}"
+        if date.year is None:
+            return words
+        return f"{words}{',' if date.comma else ''} {self.year(date.year)}"
+
+    def clock(self, clock: Clock) -> str:
+        half = clock.half
+        if clock.second is not None and not half and (clock.minute or clock.second):
+            units = ("hour", clock.hour), ("minute", clock.minute), ("second", clock.second)
+            *most, last = (self.counted(Numeral(str(n)), Unit(unit, f"{unit}s")) for unit, n in units if n)
+            return " and ".join([" ".join(most), last]) if most else last
+        parts = [_cardinal(clock.hour).replace("-", " ")]
+        if clock.minute:
+            parts.append(f"{'oh ' if clock.minute < 10 else ''}{_cardinal(clock.minute).replace('-', ' ')}")
+        elif not half:
+            parts.append("o'clock")
+        if clock.second:
+            parts.append(f"and {self.counted(Numeral(str(clock.second)), self.units['s'])}")
+        return " ".join(filter(None, (*parts, half, clock.zone)))
+
+    def fraction(self, numerator: int, denominator: int) -> str:
+        if denominator == 2:
+            name = "half" if numerator == 1 else "halves"
+        elif denominator == 4:
+            name = "quarter" if numerator == 1 else "quarters"
+        else:
+            name = self.ordinal(denominator) + ("" if numerator == 1 else "s")
+        return f"{_cardinal(numerator)} {name}"
+
+    def mixed(self, whole: str, fraction: str) -> str:
+        if fraction in ("one half", "one quarter"):
+            fraction = f"a{fraction.removeprefix('one')}"
+        return f"{whole} and {fraction}"
+
+    def money(self, numeral: Numeral, currency: Currency) -> str:
+        fraction = numeral.fraction
+        if fraction and len(fraction) > 2:
+            fraction = fraction.rstrip("0").ljust(2, "0")
+            numeral = replace(numeral, fraction=fraction)
+        if not fraction or not fraction.strip("0"):
+            return self.counted(
+                replace(numeral, fraction=None, whole=numeral.whole.lstrip("0") or "0"), currency
+            )
+        if len(fraction) != 2 or not currency.cent:
+            return self.counted(numeral, currency)
+        whole, cents = numeral.whole.lstrip("0"), fraction.lstrip("0")
+        parts = [self.counted(Numeral(whole), currency)] if whole else []
+        parts.append(self.counted(Numeral(cents), Unit(currency.cent, currency.cents)))
+        return f"{'minus ' if numeral.negative else ''}{' and '.join(parts)}"
+
+    def per(self, words: str, unit: Unit) -> str:
+        return f"{words} per {unit.one}"
+
+    def ratio(self, one: str, other: str) -> str:
+        return f"{one} to {other}"
+
+    def out_of(self, got: str, most: str) -> str:
+        return f"{got} out of {most}"
+
+    def over(self, one: str, other: str) -> str:
+        return f"{one} over {other}"
+
+    def pressure(self, digits: str) -> str:
+        return self.pairs(digits) if len(digits) == 3 and digits[1] != "0" else self.cardinal(digits)
+
+    def first_day(self, day: int) -> str:
+        return f"the {self.ordinal(day)}".replace("-", " ")
+
+    def power(self, exponent: str, plain: bool = False) -> str:
+        if exponent in ("2", "3") and not plain:
+            return "squared" if exponent == "2" else "cubed"
+        minus = "minus " if exponent.startswith("-") else ""
+        digits = exponent.lstrip("-")
+        words = self.cardinal(digits) if digits.isdecimal() else digits
+        return f"to the {'' if plain else 'power of '}{minus}{words}"
+
+    def feet(self, feet: int, inches: int) -> str:
+        return f"{_cardinal(feet)} foot {_cardinal(inches)}"
+
+    def decades(self, place: Place) -> ReadForm | None:
+        found = place.match(_DECADE)
+        if not found:
+            return None
+        if not found[1] and not (found[0].startswith(("'", "’")) or _THE.search(place.before)):
+            return None
+        words = self._decade(int(f"{found[1] or ''}{found[2]}0"))
+        last = _LAST_DECADE.match(place.text, found.end())
+        if not last:
+            return ReadForm(found.end(), words)
+        return ReadForm(last.end(), self.ranged(words, self._decade(int(f"{last[1] or ''}{last[2]}0"))))
+
+    def ordinals(self, place: Place) -> ReadForm | None:
+        found = place.match(_ORDINAL)
+        if not found:
+            return None
+        number = int(found[1].replace(",", ""))
+        if found[2].lower() not in (_ending(number), "th" if number % 10 == 0 else ""):
+            return ReadForm(found.end(), f"{self.cardinal(str(number))} {found[2]}")
+        return ReadForm(found.end(), self.ordinal(number).replace("-", " "))
+
+    def address(self, place: Place) -> ReadForm | None:
+        if found := place.match(_STREET):
+            number = found[1]
+            spoken = (
+                self.pairs(number) if len(number) in (3, 4) and number[-2:] != "00" else self.cardinal(number)
+            )
+            names = " ".join(tables.STREETS.get(word.rstrip("."), word) for word in found[2].split())
+            kind = tables.STREETS.get(found[3].rstrip("."), found[3])
+            names = re.sub(r"^([NSEW])(?= )", lambda match: tables.QUARTERS[match[1]], names)
+            names = re.sub(_ORDINAL, lambda match: self.ordinal(int(match[1])), names)
+            return ReadForm(found.end(), f"{spoken} {names + ' ' if names else ''}{kind}")
+        if found := place.match(_STATE):
+            return ReadForm(found.end(), f"{tables.STATES[found[1]]} {self.digits(found[2])}")
+        return None
+
+    def counts(self, place: Place, end: int) -> bool:
+        return bool(_COUNTED.match(place.text, end))
+
+    def name_number(self, digits: str) -> str:
+        if len(digits) > 1 and digits.startswith("0"):
+            return self.digits(digits)
+        return self.pairs(digits) if len(digits) == 4 and not digits.endswith("00") else self.cardinal(digits)
+
+    def abbreviation(self, word: str, following: str) -> str | None:
+        if word in ("No", "no"):
+            return "number" if following.isdecimal() else None
+        return None
+
+    def roman(self, before: str, value: int) -> str | None:
+        if before in _BEFORE_ROMAN:
+            return self.cardinal(str(value))
+        return f"the {self.ordinal(value)}" if before in _RULERS and value > 1 else None
+
+    def _decade(self, year: int) -> str:
+        """1990 -> ``nineteen nineties``; 90 -> ``nineties``."""
+        century, rest = divmod(year, 100)
+        if not century:
+            return _DECADES[rest // 10]
+        if year % 1000 == 0:
+            return f"{_cardinal(century // 10)} thousands"
+        return f"{_cardinal(century)} {_DECADES[rest // 10]}"
+
+
+_STREET = re.compile(
+    r"(?<![\w.,-])([1-9][0-9]{0,4}) "
+    r"((?:[NSEW]\.? )?(?:(?:[A-Z][a-z]+|[0-9]{1,3}(?:st|nd|rd|th)) ?){1,3}) ?"
+    rf"({'|'.join(tables.STREETS)})(?![A-Za-z])\.?(?=[\s,;!?)]|$)"
+)
+_STATE = re.compile(rf"(?<=, )({'|'.join(tables.STATES)}),? ([0-9]{{5}})(?![0-9]|[.,][0-9])")
+_DECADE = re.compile(r"(?<![\w.,])['’]?(1[1-9]|20)?([0-9])0(?:['’]?s|\ss)(?![A-Za-z])")
+_LAST_DECADE = re.compile(r"\s?[-–—]\s?['’]?(1[1-9]|20)?([0-9])0['’]?s(?![A-Za-z])")
+_THE = re.compile(r"(?i)\b(?:the|in|early|mid|late|mid-)[ -]?(?:early |late |mid-?)?\Z")
+_ORDINAL = re.compile(
+    r"(?<![\w.])([0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,12})(st|nd|rd|th|ST|ND|RD|TH)(?![A-Za-z0-9])"
+)
+_COUNTED = re.compile(
+    r"[ -](?:people|persons|users|customers|employees|students|words|tokens|characters|pages|steps|points|"
+    r"times|units|items|files|lines|meters|metres|miles|feet|calories|dollars|euros|pounds|days|hours|"
+    r"minutes|seconds|years|bytes|requests|images|samples|votes|tons|watts|square|cubic)\b"
+)
+_BEFORE_ROMAN = (
+    "chapter",
+    "part",
+    "volume",
+    "book",
+    "section",
+    "act",
+    "scene",
+    "appendix",
+    "article",
+    "war",
+    "phase",
+    "type",
+    "level",
+    "bowl",
+    "title",
+)
+_RULERS = (
+    "elizabeth",
+    "henry",
+    "george",
+    "louis",
+    "charles",
+    "william",
+    "edward",
+    "james",
+    "richard",
+    "pope",
+    "john",
+    "paul",
+    "benedict",
+    "francis",
+    "king",
+    "queen",
+    "philip",
+    "napoleon",
+    "nicholas",
+    "catherine",
+    "peter",
+    "alexander",
+    "sam",
+)
+
+
+def _ending(number: int) -> str:
+    if number % 100 in (11, 12, 13):
+        return "th"
+    return {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+
+
+def _cardinal(number: int) -> str:
+    groups = []
+    left = number
+    while left:
+        left, group = divmod(left, 1000)
+        groups.append(group)
+    words = [_below_thousand(group) + scale for group, scale in zip(groups, _SCALES, strict=False) if group]
+    if not words:
+        return _SMALL[0]
+    if len(words) > 1 and 0 < groups[0] < 100:
+        return ", ".join(reversed(words[1:])) + " and " + words[0]
+    return ", ".join(reversed(words))
+
+
+def _below_thousand(number: int) -> str:
+    hundreds, rest = divmod(number, 100)
+    words = [f"{_SMALL[hundreds]} hundred"] if hundreds else []
+    return " and ".join([*words, *([_below_hundred(rest)] if rest else [])])
+
+
+def _below_hundred(number: int) -> str:
+    if number < 20:
+        return _SMALL[number]
+    tens, ones = divmod(number, 10)
+    return _TENS[tens - 2] + (f"-{_SMALL[ones]}" if ones else "")
+
+
+ENGLISH = English()

@@ -1,0 +1,279 @@
+"""A language gives the classes of written forms its words, and the forms that only it has."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from cosyvoice_runtime.text.reading.languages.numeral import Numeral, Numerals
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+
+
+class Unit(NamedTuple):
+    """A unit of measurement: the words for one and for more."""
+
+    one: str
+    many: str
+
+
+class Currency(NamedTuple):
+    """A currency: words for one and for more, and for its hundredths; empty where it has none."""
+
+    one: str
+    many: str
+    cent: str = ""
+    cents: str = ""
+
+
+@dataclass(frozen=True)
+class Date:
+    """A date of which at least the month is known.
+
+    Attributes:
+        month: 1 to 12.
+        day: 1 to 31, or None.
+        year: None where it is not given.
+        day_first: whether it is written with the day before the month.
+        name: the month as it is written, where it is a word.
+        comma: whether a comma stands before the year.
+        weekday: before it, as it is written, or empty.
+    """
+
+    month: int
+    day: int | None = None
+    year: int | None = None
+    day_first: bool = False
+    name: str = ""
+    comma: bool = False
+    weekday: str = ""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """A time of day.
+
+    Attributes:
+        hour: 0 to 24.
+        minute: 0 to 59.
+        second: None where it is not given.
+        half: ``am``, ``pm`` or empty.
+        zone: letters of a time zone, or empty.
+    """
+
+    hour: int
+    minute: int = 0
+    second: int | None = None
+    half: str = ""
+    zone: str = ""
+
+
+class Language(ABC):
+    """Words and habits of a language; without state. What a language lacks, its classes of forms leave alone.
+
+    Attributes:
+        tag: its primary subtag.
+        space: what separates two words.
+        pause: the mark that makes a short pause.
+        numerals: how it writes numbers.
+        decimal_mark: the mark before a fraction.
+        month_first: whether ``5/6/2024`` is the sixth of May.
+        months: names and abbreviations in small letters.
+        weekdays: the same, of the days of a week.
+        date_patterns: sources of its dates in words, with ``{day}``, ``{month}`` and ``{year}``.
+        halves: of a day, as they are written without dots and spaces, and their words.
+        units: of measurement, as they are written.
+        per_units: what an amount may be for each of, after a stroke.
+        glued_units: those of them that only count right after their number, since they are words, too.
+        time_units: those that make durations, as they are written.
+        after_minutes: words after which ``m`` is minutes.
+        currencies: by sign or code.
+        scales: what multiplies an amount, as it is written, and its word.
+        signs: of addresses, and their words.
+        signs_before: of numbers, and their words.
+        operations: of formulae, and their words.
+        before_code: sources of the words after which digits are a code: always, if they are many, and
+            those after which three digits are called.
+        before_rating: words after which two numbers with a stroke are a mark.
+        before_pairs: words after which a number is read in pairs: ``Boeing 737``.
+        minus, plus, point, to, by, root: words.
+    """
+
+    tag: str
+    space = " "
+    pause = ","
+    numerals = Numerals()
+    decimal_mark = "."
+    month_first = False
+    months: Mapping[str, int] = {}
+    weekdays: Collection[str] = ()
+    date_patterns: Sequence[str] = ()
+    halves: Mapping[str, str] = {}
+    units: Mapping[str, Unit] = {}
+    per_units: Mapping[str, Unit] = {}
+    glued_units: Collection[str] = ()
+    time_units: Mapping[str, Unit] = {}
+    after_minutes: Sequence[str] = ()
+    currencies: Mapping[str, Currency] = {}
+    scales: Mapping[str, str] = {}
+    signs: Mapping[str, str] = {}
+    signs_before: Mapping[str, str] = {}
+    operations: Mapping[str, str] = {}
+    before_code: Sequence[str] = ()
+    before_rating: Collection[str] = ()
+    before_pairs: Collection[str] = ()
+    minus: str
+    plus: str
+    point: str
+    to: str
+    by: str
+    root: str
+
+    @abstractmethod
+    def cardinal(self, digits: str) -> str:
+        """A whole number; a very long one, or one with a leading zero, digit by digit."""
+
+    @abstractmethod
+    def digits(self, digits: str) -> str:
+        """Digit by digit."""
+
+    @abstractmethod
+    def ordinal(self, number: int) -> str:
+        """The place in an order."""
+
+    @abstractmethod
+    def year(self, year: int) -> str:
+        """A year."""
+
+    @abstractmethod
+    def date(self, date: Date) -> str:
+        """A date."""
+
+    @abstractmethod
+    def clock(self, clock: Clock) -> str:
+        """A time of day."""
+
+    @abstractmethod
+    def fraction(self, numerator: int, denominator: int) -> str:
+        """A fraction."""
+
+    @abstractmethod
+    def mixed(self, whole: str, fraction: str) -> str:
+        """A whole number, in words, and a fraction."""
+
+    @abstractmethod
+    def money(self, numeral: Numeral, currency: Currency) -> str:
+        """An amount without a scale."""
+
+    @abstractmethod
+    def per(self, words: str, unit: Unit) -> str:
+        """An amount for each unit."""
+
+    @abstractmethod
+    def ratio(self, one: str, other: str) -> str:
+        """Two numbers with a colon between them."""
+
+    @abstractmethod
+    def out_of(self, got: str, most: str) -> str:
+        """A mark out of a total."""
+
+    @abstractmethod
+    def over(self, one: str, other: str) -> str:
+        """A blood pressure."""
+
+    @abstractmethod
+    def pressure(self, digits: str) -> str:
+        """A number of a blood pressure."""
+
+    @abstractmethod
+    def power(self, exponent: str, plain: bool = False) -> str:
+        """The words after the base of a power; ``plain`` that of a number such as 3e10."""
+
+    def number(self, numeral: Numeral) -> str:
+        """A number with its sign and its fraction."""
+        words = [self.minus] if numeral.negative else []
+        words += [self.cardinal(numeral.whole)] if numeral.whole else []
+        if numeral.fraction is not None:
+            words += [self.point, self.digits(numeral.fraction)]
+        return self.space.join(words)
+
+    def counted(self, numeral: Numeral, unit: Unit | Currency) -> str:
+        """A number of units."""
+        return f"{self.number(numeral)}{self.space}{unit.one if numeral.is_one else unit.many}"
+
+    def of_many(self, numbers: str, unit: Unit) -> str:
+        """A range of numbers, in words, of a unit."""
+        return f"{numbers}{self.space}{unit.many}"
+
+    def ranged(self, low: str, high: str) -> str:
+        """A range, its ends in words."""
+        return f"{low}{self.space}{self.to}{self.space}{high}"
+
+    def telephone_digits(self, digits: str) -> str:
+        """Digit by digit, as in telephone numbers."""
+        return self.digits(digits)
+
+    def ordinal_day(self, day: int) -> str:
+        """The second day of a range of days."""
+        return self.ordinal(day)
+
+    def first_day(self, day: int) -> str:
+        """The first day of a range of days before their month."""
+        return self.ordinal(day)
+
+    def name_number(self, digits: str) -> str:
+        """A number in a name such as MP3."""
+        return self.cardinal(digits)
+
+    def feet(self, feet: int, inches: int) -> str:
+        """A height in feet and inches."""
+        return f"{self.cardinal(str(feet))}{self.space}{self.cardinal(str(inches))}"
+
+    def decades(self, place: Place) -> ReadForm | None:  # noqa: ARG002
+        """A decade as the language writes it."""
+        return None
+
+    def ordinals(self, place: Place) -> ReadForm | None:  # noqa: ARG002
+        """An ordinal as the language writes it."""
+        return None
+
+    def address(self, place: Place) -> ReadForm | None:  # noqa: ARG002
+        """A part of a street address as the language writes it."""
+        return None
+
+    def counts(self, place: Place, end: int) -> bool:  # noqa: ARG002
+        """Whether a number that could be a year, and ends there, counts something."""
+        return False
+
+    def pairs(self, digits: str) -> str:
+        """A number in pairs of digits: 737 is seven thirty-seven."""
+        head, tail = digits[:-2], digits[-2:]
+        return f"{self.cardinal(head)}{self.space}{self.cardinal(tail)}"
+
+    def abbreviation(self, word: str, following: str) -> str | None:  # noqa: ARG002
+        """The words for a word with a dot after it; None where the dot stays."""
+        return None
+
+    def roman(self, before: str, value: int) -> str | None:  # noqa: ARG002
+        """The words for a Roman number after a word; None where it is none."""
+        return None
+
+    @cached_property
+    def month_names(self) -> Collection[str]:
+        """The full names of months: the first of each number."""
+        return {
+            next(name for name, other in self.months.items() if other == number)
+            for number in self.months.values()
+        }
+
+    @cached_property
+    def month_pattern(self) -> str:
+        return alternatives(self.months)
+
+
+def alternatives(written: Iterable[str]) -> str:
+    """Source of a regular expression for one of several forms, the longest first, without groups."""
+    return "(?:" + "|".join(re.escape(form) for form in sorted(written, key=len, reverse=True)) + ")"

@@ -1,0 +1,63 @@
+"""Numbers as they are written: groups of digits, a fraction, a sign."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Numeral:
+    """A number in digits.
+
+    Attributes:
+        whole: digits before the decimal mark, without marks between groups; may be empty.
+        fraction: digits after it; None without a mark.
+        negative: whether a minus sign stands before it.
+    """
+
+    whole: str
+    fraction: str | None = None
+    negative: bool = False
+
+    @property
+    def is_one(self) -> bool:
+        return self.fraction is None and self.whole.lstrip("0") == "1"
+
+    @property
+    def is_whole(self) -> bool:
+        return self.fraction is None
+
+    @property
+    def value(self) -> int:
+        """The number without its fraction."""
+        return int(self.whole or "0")
+
+
+class Numerals:
+    """The numerals of a language.
+
+    Args:
+        group: characters that may stand between groups of three digits.
+        decimal: the decimal mark.
+
+    Attributes:
+        pattern: source of a regular expression for a numeral, without groups of its own.
+    """
+
+    def __init__(self, group: str = ",", decimal: str = ".") -> None:
+        self._group, self._decimal = group, decimal
+        # No numeral begins inside a run of digits: that keeps long runs linear.
+        marks = f"[{re.escape(group)}]"
+        self.pattern = (
+            rf"(?:(?<![0-9])(?:[0-9]{{1,3}}(?:{marks}[0-9]{{3}})+(?![0-9])|[0-9]+)(?:{re.escape(decimal)}[0-9]+)?"
+            rf"|(?<![0-9{re.escape(decimal)}]){re.escape(decimal)}[0-9]+)"
+        )
+
+    def parse(self, written: str) -> Numeral:
+        """The numeral that :attr:`pattern` found, with a minus sign or without."""
+        negative = written[:1] in "-−"
+        whole, mark, fraction = written.lstrip("-−").partition(self._decimal)
+        for sign in self._group:
+            whole = whole.replace(sign, "")
+        return Numeral(whole, fraction if mark else None, negative)

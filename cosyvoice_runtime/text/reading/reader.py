@@ -1,0 +1,54 @@
+"""The way through a text: at each place the first class that finds its form there reads it."""
+
+from __future__ import annotations
+
+import re
+
+from cosyvoice_runtime.text.reading.classes import CLASSES
+from cosyvoice_runtime.text.reading.languages.language import Language
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+
+_SKIPPED = re.compile(r"[^\W\d_]+|\s+|.", re.DOTALL)
+"""A word, spaces or one character, which are passed on where no class finds anything."""
+_PLAIN_WORDS = re.compile(r"(?:[a-z]{2,}(?:['’][a-z]+)?,? +)+(?=[a-z])")
+"""Words in small letters with nothing but spaces and commas between them; the last may begin a form."""
+_JOINS = re.compile(r"[^\W_]")
+
+
+class FormReader:
+    """Reads the written forms of texts in one language; safe for threads.
+
+    Args:
+        language: whose words are spoken.
+    """
+
+    def __init__(self, language: Language) -> None:
+        self._language = language
+
+    def __call__(self, text: str) -> str:
+        """The text with each written form in words."""
+        parts: list[str] = []
+        at = 0
+        while at < len(text):
+            passed = _PLAIN_WORDS.match(text, at)
+            found = None if passed else self._read(Place(text, at, self._language))
+            if found is None:
+                passed = passed or _SKIPPED.match(text, at)
+                assert passed is not None
+                parts.append(passed[0])
+                at = passed.end()
+                continue
+            if parts and found.words and _JOINS.match(parts[-1][-1:]) and _JOINS.match(found.words):
+                parts.append(self._language.space)
+            parts.append(found.words)
+            at = found.end
+            if _JOINS.match(text[at : at + 1]) and _JOINS.match(found.words[-1:]):
+                parts.append(self._language.space)
+        return "".join(parts)
+
+    def _read(self, place: Place) -> ReadForm | None:
+        for read in CLASSES:
+            found = read(place)
+            if found is not None and found.end > place.start:
+                return found
+        return None

@@ -1,0 +1,62 @@
+"""Written forms are read as the cases in ``cases`` say: a share of each file at least, which may only grow.
+
+A line has language, kind, written and spoken form, with tabs between. In files of what users write the
+expected words occur in what is spoken; in others all words agree. Case, punctuation, hyphens and the usual
+variants of a number's words count as equal, for conventions differ.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+from cosyvoice_runtime.text.normalise import Normaliser
+
+CASES = Path(__file__).parent / "cases"
+LEAST = {
+    "nemo_de": 0, "nemo_en": 79, "nemo_es": 0, "nemo_fr": 0, "nemo_it": 0, "nemo_ja": 76, "nemo_ko": 0,
+    "users_en": 90, "users_ja": 0, "users_zh": 13, "wetext_en": 71, "wetext_ja": 78, "wetext_zh": 93,
+}  # fmt: skip
+"""Percent of each file that must be read right."""
+EAST_ASIAN = ("zh", "ja", "ko")
+VARIANTS = str.maketrans({"两": "二", "幺": "一", "〇": "零"})
+
+
+def cases(name: str) -> list[list[str]]:
+    lines = (CASES / f"{name}.tsv").read_text(encoding="utf-8").splitlines()
+    return [line.replace("\\n", "\n").split("\t") for line in lines if line and not line.startswith("#")]
+
+
+def plain(text: str, language: str) -> str:
+    """A text without what may differ."""
+    text = unicodedata.normalize("NFKC", text).lower()
+    text = re.sub(r"\((now|also)[^)]*\)", "", text)
+    if language in EAST_ASIAN:
+        text = re.sub(r"[\W_]", "", text)
+        return text.translate(VARIANTS) if language == "zh" else text
+    text = re.sub(r"[^\w']+", " ", text)
+    text = re.sub(r"\b(and|the|of)\b", " ", text)
+    return " ".join(re.sub(r"\b(o|oh)\b", "zero", text).split())
+
+
+def is_right(expected: str, spoken: str, part: bool) -> bool:
+    return bool(expected) and expected in spoken if part else expected == spoken
+
+
+@pytest.mark.parametrize("name", sorted(LEAST))
+def test_share_of_a_file_is_read_right(name: str, normalise: Normaliser) -> None:
+    wrong = []
+    listed = cases(name)
+    for language, _, written, spoken in listed:
+        got = normalise(written, language)
+        if not is_right(plain(spoken, language), plain(got, language), name.startswith("users")):
+            wrong.append(f"{written} | {spoken} | {got}")
+    right = 100 * (len(listed) - len(wrong)) / len(listed)
+    assert right >= LEAST[name], "\n".join(wrong)
+
+
+def test_every_file_has_a_share() -> None:
+    assert {path.stem for path in CASES.glob("*.tsv")} == LEAST.keys()
