@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
+from cosyvoice_runtime.lm.prompt import num_positions
 from cosyvoice_runtime.lm.scheduler.request import RequestReader, read_options, read_prompt
 
 VOCABULARY = MergedVocabulary(text_tokens=50, speech_rows=33)
@@ -92,6 +93,16 @@ def test_silence_that_readers_drop_is_not_counted_in_groups_that_they_want():
     assert (wanted.group_tokens, wanted.silent_tokens) == (25, {1})
     driven = reader.accept(Prompt((4,)), SamplingOptions(max_tokens=20), "a", (8, 25), in_pieces=False)
     assert (driven.first_tokens, driven.group_tokens, driven.silent_tokens) == (8, 20, {1})
+
+
+def test_driven_request_has_the_limits_of_its_text_unless_the_text_is_still_to_come():
+    sampling, groups = SamplingOptions(min_tokens=3, max_tokens=20), (8, 25)
+    whole = READER.accept(Prompt((4, 5)), sampling, "a", groups, in_pieces=False)
+    limits = whole.options.min_tokens, whole.options.max_tokens, whole.options.ceiling
+    assert (limits, whole.text_room) == ((3, 20, None), None)
+    growing = READER.accept(Prompt((), (4, 5)), sampling, "a", groups, in_pieces=True)
+    limits = growing.options.min_tokens, growing.options.max_tokens, growing.options.ceiling
+    assert (limits, growing.text_room) == ((None, None, 20), 60 - num_positions(growing.prompt.segments()))
 
 
 def test_shortest_prompt_can_be_read():
