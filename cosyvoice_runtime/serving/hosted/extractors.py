@@ -10,12 +10,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
-from cosyvoice_runtime.arrays import Array, Floats
+from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.audio.audio import EXTRACTOR_SAMPLE_RATE, Audio, reference_audio
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.errors import SPEAKER_ENCODER, SPEECH_TOKENIZER, InvalidInput, OverloadedError
@@ -162,14 +162,7 @@ class Resting(Generic[T]):
 
 
 WARM_UP_SAMPLES = EXTRACTOR_SAMPLE_RATE
-
-
-class Extractor(Protocol):
-    """A network for references, float32 ``[n]`` at 16 kHz each."""
-
-    def __call__(self, samples: Floats) -> Array: ...
-
-    def batch(self, waveforms: Sequence[Floats]) -> list[Array]: ...
+Extractor = SpeechTokenizer | SpeakerEncoder
 
 
 class ReferenceModel(ABC):

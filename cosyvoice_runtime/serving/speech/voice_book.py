@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
-from cosyvoice_runtime.arrays import Floats, Ids
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families import DEFAULT, Family
+from cosyvoice_runtime.serving.speech.engine_client import EngineClient
 from cosyvoice_runtime.settings.front import DEFAULT_VOICE
 from cosyvoice_runtime.voice import Voice, VoiceStore, voice_key
 from cosyvoice_runtime.voice.build import assemble_voice, extractor_samples, prompt_mel
-
-
-class ReferenceExtractors(Protocol):
-    """The models that analyse a reference, float32 ``[n]`` at 16 kHz."""
-
-    async def speech_tokens(self, samples: Floats) -> Ids:
-        """The speech tokens, int32 ``[m]``."""
-
-    async def speaker_embedding(self, samples: Floats) -> Floats:
-        """The speaker embedding, float32 ``[D]``."""
 
 
 class VoiceBook:
@@ -42,7 +31,7 @@ class VoiceBook:
         store: VoiceStore,
         speakers: Mapping[str, Voice],
         default: str,
-        extractors: ReferenceExtractors,
+        extractors: EngineClient,
         checkpoint_id: str,
         on_lookup: Callable[[bool], None] = lambda _: None,
         family: Family = DEFAULT,
