@@ -1,4 +1,4 @@
-"""``cosyvoice``: speak texts without a server, and keep voices."""
+"""``cosyvoice``: speak texts without a server, show how they are read, and keep voices."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.local import SpeechRequest, Synthesizer
 from cosyvoice_runtime.local.networks import RUNTIMES, require_runtime
+from cosyvoice_runtime.local.reading import LANGUAGE_HELP, add_read
 from cosyvoice_runtime.voice import Voice, VoiceStore
 from cosyvoice_runtime.voice.extractors import Extractors, checkpoint_id
 from cosyvoice_runtime.voice.names import checked_name
@@ -70,6 +71,7 @@ def parser() -> argparse.ArgumentParser:
     root = argparse.ArgumentParser(prog="cosyvoice", description=__doc__)
     commands = root.add_subparsers(required=True, metavar="COMMAND")
     _add_speak(commands.add_parser("speak", help="speak a text, or what comes through a pipe"))
+    _add_read(commands.add_parser("read", help="show a text as it would be spoken"))
     _add_voices(commands.add_parser("voices", help="list the voices that are kept, add or remove one"))
     return root
 
@@ -114,7 +116,7 @@ def _add_speak(command: argparse.ArgumentParser) -> None:
     command.add_argument("--voice", help="name of a kept voice or of a speaker in the checkpoint")
     command.add_argument("--instruct", help="how to speak, in place of the reference's words")
     command.add_argument("--cross-lingual", action="store_true", help="use only how the reference sounds")
-    command.add_argument("--language", default="auto", help="auto, zh, en, ... (default %(default)s)")
+    command.add_argument("--language", default="auto", help=LANGUAGE_HELP)
     command.add_argument("--lexicon", type=Path, help="file of words that are spoken as something else is")
     command.add_argument("--polyphones", action="store_true", help="tell CosyVoice3 readings of Chinese")
     command.add_argument("--speed", type=float, default=1.0, help="0.5 to 2 (default %(default)s)")
@@ -126,6 +128,11 @@ def _add_speak(command: argparse.ArgumentParser) -> None:
     command.add_argument("--lookahead", type=int, help="mel frames the vocoder waits for")
     command.add_argument("--offline", action="store_true", help="one chunk for each segment of text")
     command.set_defaults(run=speak)
+
+
+def _add_read(command: argparse.ArgumentParser) -> None:
+    _add_common(command)
+    add_read(command)
 
 
 def _add_voices(command: argparse.ArgumentParser) -> None:
