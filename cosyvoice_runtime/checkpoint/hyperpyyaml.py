@@ -97,11 +97,8 @@ _Dumper.add_representer(YamlReference, _Dumper.represent_reference)
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Top-level keys of a HyperPyYAML file, tags and references kept as nodes.
-
-    Raises:
-        CheckpointError: the file is too large, uses aliases, is not YAML, or is no mapping.
-    """
+    """Top-level keys of a HyperPyYAML file, tags and references kept as nodes; a CheckpointError for a bad
+    file."""
     if path.stat().st_size > MAX_BYTES:
         raise CheckpointError(f"{path}: larger than {MAX_BYTES} bytes, which no configuration is")
     try:

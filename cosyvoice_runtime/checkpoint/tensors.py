@@ -82,11 +82,7 @@ def load_speakers(layout: Layout) -> dict[str, Tensors]:
 
 
 def read_tensors(path: Path) -> Tensors:
-    """Tensors of a ``.pt`` or ``.safetensors`` file that holds nothing else, by the names in the file.
-
-    Raises:
-        CheckpointError: the file is damaged or holds anything but tensors.
-    """
+    """Tensors by name of a ``.pt`` or ``.safetensors`` file; a CheckpointError if it holds anything else."""
     return _only_tensors(path, _content(path))
 
 

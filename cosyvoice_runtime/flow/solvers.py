@@ -58,11 +58,8 @@ class CpuSolver:
         self._slopes = slopes(name, self._sizes)
 
     def moved(self, mel: Floats, velocity: Floats, before: Floats | None, step: int) -> Floats:
-        """The solution after a step from ``mel``.
-
-        Args:
-            before: velocity of the step before; None at the first.
-        """
+        """The solution after a step from ``mel``; ``before`` is the velocity of the step before, if there is
+        one."""
         slope = self._slopes[step]
         if before is not None and slope:
             velocity = velocity + slope * (velocity - before)

@@ -76,11 +76,7 @@ class FlowInputs:
         self.lookahead_tokens = config.lookahead_tokens
 
     def check_tokens(self, tokens: Sequence[int], tokens_before: int) -> Ids:
-        """Speech tokens as int64, after checking their range and the utterance's length.
-
-        Raises:
-            InvalidInput: a token is no integer or out of range, or the utterance exceeds 300 s.
-        """
+        """Speech tokens as int64; an InvalidInput for one out of range, or for more than 300 s."""
         config = self.config
         limit = self.max_frames // config.frames_per_token
         if tokens_before + len(tokens) > limit:

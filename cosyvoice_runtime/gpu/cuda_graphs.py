@@ -200,11 +200,8 @@ def uncollected() -> Iterator[None]:
 
 
 class GraphOnParts(Generic[T]):
-    """A computation captured several times, of which one graph is replayed and gives the result.
-
-    Args:
-        which: the number of the graph to replay; the last graph stands in for missing ones.
-    """
+    """A computation captured several times; ``which`` graph is replayed, or the last for one that is
+    missing."""
 
     def __init__(self, graphs: Sequence[ReplayedGraph[T]], which: Callable[[], int]) -> None:
         self._graphs, self._which = [*graphs], which
@@ -245,11 +242,7 @@ class CaptureOnParts:
         return graph
 
     def add(self, capture: CudaGraphCapture, rest: Callable[[], None]) -> None:
-        """Capture everything on one more partition, in its own thread while other graphs are replayed.
-
-        Args:
-            rest: called after each graph.
-        """
+        """Capture everything on one more partition while others replay; ``rest`` runs after each graph."""
         for graph, compute in self._made:
             if self._ended:
                 return

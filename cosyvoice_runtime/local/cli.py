@@ -77,11 +77,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_common(command: argparse.ArgumentParser, *, inner: bool = False) -> None:
-    """Add the options that all commands have.
-
-    Args:
-        inner: whether the parent command has the same options, whose values are kept.
-    """
+    """Add the options that all commands have; an inner command keeps the values of its parent's."""
     places = argparse.SUPPRESS if inner else DEFAULT_VOICES
     command.add_argument("--voices", type=Path, default=places, help="directory of kept voices")
     level = argparse.SUPPRESS if inner else "warning"

@@ -24,12 +24,7 @@ _request: ContextVar[str] = ContextVar("request", default=_UNKNOWN)
 
 
 class TracedEvent(NamedTuple):
-    """One event of a trace.
-
-    Attributes:
-        at: monotonic seconds.
-        utterance: the request that it belongs to; "-" if it is unknown.
-    """
+    """One event of a trace, at monotonic seconds, and the utterance that it belongs to; "-" if unknown."""
 
     at: float
     utterance: str

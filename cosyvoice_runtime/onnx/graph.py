@@ -92,11 +92,8 @@ class Graph:
         self._outputs.append(helper.make_tensor_value_info(name, value.type, shape))
 
     def weight(self, name: str, array: Array | None = None, onnx_type: int | None = None) -> Value:
-        """A parameter under its name in the network, in the graph's type unless another is given.
-
-        Args:
-            array: what to store under the name; the parameter itself by default.
-        """
+        """A parameter, or another array in its place, under the parameter's name, in the graph's type by
+        default."""
         chosen = self.type if onnx_type is None else onnx_type
         values = self.weights[name] if array is None else array
         return self._stored(name, np.asarray(values).astype(NUMPY_TYPES[chosen]), chosen)

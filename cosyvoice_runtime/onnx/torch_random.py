@@ -36,11 +36,8 @@ class TorchRandom:
         return (drawn & 0xFFFFFF).astype(np.float32) * _F(2**-24)
 
     def normal(self, count: int) -> Floats:
-        """Draw ``torch.randn(count, generator=...)``.
-
-        Args:
-            count: a multiple of :data:`BLOCK`; torch makes others in another way.
-        """
+        """``torch.randn(count, generator=...)`` for a multiple of :data:`BLOCK`; torch draws others
+        differently."""
         pairs = self.uniform(count).reshape(-1, 2, BLOCK // 2)
         radius = np.sqrt(_F(-2) * _log(_F(1) - pairs[:, 0]))
         sine, cosine = _sine_cosine(_F(2 * np.pi) * pairs[:, 1])

@@ -37,11 +37,7 @@ def rows_on(total_bytes: int, most: int) -> int:
 
 
 def unclaimed_bytes(total_bytes: int, reserve_gib: float) -> int:
-    """Memory of a GPU that nobody holds when the pages are planned.
-
-    Args:
-        reserve_gib: what other processes take before or after.
-    """
+    """Memory of a GPU beside what other processes take, before or after the pages are planned."""
     return total_bytes - int(reserve_gib * GIB) - OWN_BYTES
 
 

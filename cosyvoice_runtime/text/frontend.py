@@ -142,11 +142,8 @@ class TextFrontEnd:
         return self.family.usual_instruction
 
     def clauses(self, language: str = AUTO) -> ClauseStream:
-        """A splitter for text whose speech begins before it ends; see :class:`ClauseStream`.
-
-        Raises:
-            InvalidInput: ``language`` is neither ``auto`` nor a language tag.
-        """
+        """A :class:`ClauseStream` for text whose speech begins before it ends; an InvalidInput for no
+        language tag."""
         longest = self._limits.hard or LONGEST_CLAUSE
         return ClauseStream(self._normaliser, self._rules, longest, language, self._pronounced, self._tags)
 

@@ -68,11 +68,7 @@ class Normaliser:
                 grammar.load()
 
     def __call__(self, text: str, language: str = AUTO) -> str:
-        """The normalised text.
-
-        Raises:
-            InvalidInput: ``language`` is neither ``auto`` nor a language tag.
-        """
+        """The normalised text; an InvalidInput for a ``language`` that is neither ``auto`` nor a tag."""
         text = self.visible(text)
         language = self.language(text, language)
         if holds_control_token(text):

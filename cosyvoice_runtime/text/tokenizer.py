@@ -182,11 +182,7 @@ def zero_shot(tokenizer: TokenEncoder, reference_text: str, target_text: str) ->
 
 
 def cross_lingual(tokenizer: TokenEncoder, target_text: str) -> TextPrompt:
-    """The target alone: the reference gives the voice, not the words.
-
-    Raises:
-        InvalidInput: the target is empty, malformed or too long.
-    """
+    """The target alone: the reference gives the voice, not the words. An InvalidInput for a bad target."""
     return TextPrompt((), _target(tokenizer, target_text))
 
 

@@ -18,11 +18,7 @@ DIRECTION = ".parametrizations.weight.original1"
 
 
 def plain_weights(config: VocoderConfig, tensors: Mapping[str, Any]) -> dict[str, Array]:
-    """State dict of the vocoder, float32, weight norm folded.
-
-    Raises:
-        CheckpointError: a tensor is missing, unknown, or of another shape or type.
-    """
+    """The vocoder's state, float32, weight norm folded; a CheckpointError tells of a wrong tensor."""
     problems = schema_problems(tensors, vocoder_schema(config))
     if problems:
         raise CheckpointError(f"hift: {problems[0]}")

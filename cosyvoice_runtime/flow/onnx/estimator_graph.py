@@ -151,11 +151,8 @@ class BlockMemory:
         self.layers = 0
 
     def attend(self, heads: Sequence[Value], of_keys: float = 1.0) -> Value:
-        """Attention of the next layer: ``[1, T, R * H * D]`` of queries, keys and values alike.
-
-        Args:
-            of_keys: what keys have been divided by.
-        """
+        """Attention of the next layer: ``[1, T, R * H * D]`` of queries, keys and values divided by
+        ``of_keys``."""
         graph, layer = self.graph, self.layers
         self.layers += 1
         mixed = graph.attention(
@@ -346,11 +343,7 @@ class _LayerPast:
 
 
 def transformer_times_graph(weights: Mapping[str, Array], config: DiTConfig) -> onnx.ModelProto:
-    """``times`` ``[n]`` in [0, 1] to ``biases`` ``[n, 6 * blocks + 2, C]``.
-
-    Args:
-        weights: of the estimator, by their names in it.
-    """
+    """``times`` ``[n]`` in [0, 1] to ``biases`` ``[n, 6 * blocks + 2, C]``, by the estimator's weights."""
     graph = Graph(FLOW_TIMES, "float32", weights)
     times = sinusoid(graph, TIME_SINUSOID)
     hidden = layers.silu(graph, layers.linear(graph, "time.first", times))

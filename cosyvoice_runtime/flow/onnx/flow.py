@@ -206,12 +206,8 @@ class FlowCall:
 
 
 class CallSteps:
-    """The solver's steps over a call's frames: of all its blocks at once, or of one after the other, as pages
-    want it.
-
-    Args:
-        conditions: as :meth:`FlowCall.encode` gives them.
-    """
+    """The solver's steps over a call's frames: of all blocks at once, or one after the other where pages want
+    it."""
 
     def __init__(self, call: FlowCall, conditions: Floats) -> None:
         self._call, self._pages, self._code = call, call.pool.estimator, call.pool.code
@@ -330,11 +326,7 @@ def _parts_of(span: TokenSpan, most: int, lookahead: int) -> Iterator[TokenSpan]
 
 
 class OnnxFlowStream(PagedFlow):
-    """A flow over pages; mels are numpy arrays.
-
-    Args:
-        num_pages: the memory is ``num_pages * page_bytes``.
-    """
+    """A flow over pages, of ``num_pages * page_bytes`` of memory; mels are numpy arrays."""
 
     flow: OnnxFlow
     pool: CpuPages

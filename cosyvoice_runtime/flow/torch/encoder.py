@@ -49,11 +49,7 @@ class ScaledEmbedding(nn.Module):
 
 
 class LookAhead(nn.Module):
-    """Mixes the next tokens into each token: a convolution to the right, then one to the left.
-
-    Args:
-        channels: between the two convolutions.
-    """
+    """Mixes the next tokens into each token: a convolution to the right, then one to the left."""
 
     def __init__(self, width: int, tokens: int, layout: PastLayout, channels: int) -> None:
         super().__init__()

@@ -44,11 +44,7 @@ class FlowNetworks:
 
 
 def parts_of(config: FlowConfig) -> FlowNetworks:
-    """Networks for a configuration, picked by the class of its estimator.
-
-    Raises:
-        CheckpointError: the flow is not computed in blocks.
-    """
+    """The networks of an estimator's class; a CheckpointError for a flow that is not computed in blocks."""
     parts: FlowNetworks = load_for(flow_parts(config.estimator).networks, config.estimator, "blocks")
     return parts
 
@@ -98,11 +94,7 @@ class FlowNetwork(nn.Module):
 
     @property
     def unet(self) -> Estimator:
-        """The estimator, for what only CosyVoice2 has.
-
-        Raises:
-            CheckpointError: the network is of another family.
-        """
+        """The estimator of CosyVoice2; a CheckpointError for another family's."""
         if not isinstance(self.estimator, Estimator):
             kind = type(self.estimator).__name__
             raise CheckpointError(f"only CosyVoice2's estimator will do; this flow has {kind}")
@@ -110,11 +102,7 @@ class FlowNetwork(nn.Module):
 
     @property
     def conformer(self) -> FlowEncoder:
-        """The encoder, alike.
-
-        Raises:
-            CheckpointError: the network is of another family, or has another encoder in its place.
-        """
+        """The encoder of CosyVoice2; a CheckpointError for another family's, or another one in its place."""
         if not isinstance(self.encoder, FlowEncoder):
             kind = type(self.encoder).__name__
             raise CheckpointError(f"only CosyVoice2's encoder will do; this flow has {kind}")
@@ -152,11 +140,8 @@ class Flow(FlowInputs):
         made."""
 
     def replace(self, encoder: nn.Module, estimator: nn.Module, max_frames: int) -> None:
-        """Run other modules in place of these two, whose weights are freed.
-
-        Args:
-            max_frames: most frames of one utterance that they take, prompt included.
-        """
+        """Run other modules for up to ``max_frames`` of an utterance in place of these two, whose weights are
+        freed."""
         self.network.add_module("encoder", encoder)
         self.network.add_module("estimator", estimator)
         self.solver.estimator = estimator

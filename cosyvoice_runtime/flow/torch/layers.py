@@ -84,11 +84,8 @@ class GatheredPages:
         return GatheredPages(self.pages, self.table[start : start + count])
 
     def padded(self, rows: int, frames: int) -> GatheredPages:
-        """Add zeros in front of the S frames, and rows of zeros after the last one.
-
-        Raises:
-            ValueError: the frames are no whole pages.
-        """
+        """Add zeros in front of the S frames and rows of zeros after the last; a ValueError for no whole
+        pages."""
         width, rest = divmod(frames, self.pages.shape[2])
         if rest:
             raise ValueError(f"{frames} frames are no whole pages of {self.pages.shape[2]}")

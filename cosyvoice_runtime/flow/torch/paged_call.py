@@ -40,11 +40,8 @@ class Started:
 
 
 class SolverTails(NamedTuple):
-    """Memory for the estimator's tails while a :class:`PagedSolver` takes the steps.
-
-    Attributes:
-        old, new: ``[R, steps, tail_size]``, read and written.
-    """
+    """The estimator's tails ``[R, steps, tail_size]``, read and written, while a :class:`PagedSolver` takes
+    the steps."""
 
     old: Tensor
     new: Tensor

@@ -21,11 +21,8 @@ NORM_GROUPS = 8
 
 
 class SameConv(nn.Conv1d):
-    """Convolution of ``[B, T, C]`` that sees as many frames on both sides.
-
-    Args:
-        stride: 2 halves the frames, an odd one at the end counts as a whole.
-    """
+    """Convolution of ``[B, T, C]`` with as many frames on both sides; stride 2 halves them, an odd one
+    counts."""
 
     def __init__(self, channels_in: int, channels: int, stride: int = 1) -> None:
         super().__init__(channels_in, channels, CONV_TAPS, stride, padding=CONV_TAPS // 2)

@@ -62,19 +62,12 @@ class SharedGpu:
         return nullcontext(False)
 
     def first_chunk(self, utterances: int) -> AbstractContextManager[None]:  # noqa: ARG002
-        """Compute first chunks in the block, on the steps' partition.
-
-        Args:
-            utterances: utterances in progress before these begin.
-        """
+        """Compute first chunks in the block, on the steps' partition; ``utterances`` were in progress
+        before."""
         return nullcontext()
 
     def step(self, urgent: bool) -> AbstractContextManager[None]:  # noqa: ARG002
-        """Run a step of the speech LM in the block.
-
-        Args:
-            urgent: whether a listener waits for first tokens.
-        """
+        """Run a step of the speech LM in the block; it is urgent if a listener waits for first tokens."""
         return nullcontext()
 
     def rest(self) -> None:

@@ -103,11 +103,8 @@ class StreamedGraph:
     def convolved(
         self, name: str, weight: Array, bias: Array | None, signal: Signal, kernel: Kernel, read: Value
     ) -> Signal:
-        """A convolution over what :meth:`read` gives for it, or over values made of that.
-
-        Args:
-            weight: ``[outputs, inputs, taps]``.
-        """
+        """A convolution by ``[outputs, inputs, taps]`` of what :meth:`read` gives for it, or of values made
+        of that."""
         flat = self.graph.node(
             "Conv", read, *self._weights(name, weight, bias),
             strides=[1, kernel.stride], dilations=[1, kernel.dilation],

@@ -34,11 +34,7 @@ def uniform_noise(columns: int, samples: int = STEP) -> Iterator[Tensor]:
 
 
 class PaddedConv(nn.Conv1d):
-    """Convolution with zeros before and after the signal.
-
-    Attributes:
-        edges: zeros before and after.
-    """
+    """Convolution with ``edges`` of zeros before and after the signal."""
 
     def __init__(
         self,
@@ -58,11 +54,7 @@ class PaddedConv(nn.Conv1d):
 
 
 class RepeatingConv(PaddedConv):
-    """Each step ``rate`` times, then a convolution that looks back.
-
-    Attributes:
-        rate: of the output's length to the input's.
-    """
+    """Each step ``rate`` times, then a convolution that looks back."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, rate: int) -> None:
         super().__init__(inputs, outputs, kernel, (kernel - 1, 0))

@@ -100,11 +100,8 @@ def centred(channels: int, kernel: int, dilation: int) -> nn.Conv1d:
 
 
 class ResBlock(nn.Module):
-    """Pairs of (Snake, dilated convolution, Snake, convolution), each added to its input.
-
-    Args:
-        conv: makes a convolution that keeps the length, of channels, kernel and dilation.
-    """
+    """Pairs of (Snake, dilated convolution, Snake, convolution), each added to its input; ``conv`` keeps the
+    length."""
 
     def __init__(
         self,

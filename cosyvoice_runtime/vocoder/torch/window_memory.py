@@ -67,11 +67,7 @@ def carry_layout(config: VocoderConfig, device: torch.device) -> CarryLayout:
 
 @dataclass(frozen=True, eq=False)
 class VocoderCarry:
-    """State of one utterance, or of several with rows on axis 0.
-
-    Attributes:
-        flat: ``[size]`` float32, all numbers of it.
-    """
+    """State of one utterance, or of several with rows on axis 0: ``flat [size]`` float32, all its numbers."""
 
     flat: Tensor
     layout: CarryLayout
