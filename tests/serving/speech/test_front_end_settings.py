@@ -37,8 +37,8 @@ def test_words_of_the_file_are_respelled(tmp_path: Path, monkeypatch: pytest.Mon
     assert front_end_of(read, Characters(), COSYVOICE2).segments("我在重庆。") == ["我在虫庆。"]
 
 
-@pytest.mark.parametrize(("on_gpu", "read"), [(True, 2), (False, 0)])
-def test_grammars_are_read_at_the_start_where_there_is_a_gpu(
+@pytest.mark.parametrize(("on_gpu", "read"), [(True, 1), (False, 0)])
+def test_the_chinese_grammar_is_read_at_the_start_where_there_is_a_gpu(
     on_gpu: bool, read: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(model_module, "has_driver", lambda: on_gpu)
