@@ -45,7 +45,7 @@ def _words(each: re.Match[str], language: Language, after: list[str]) -> list[st
         return [language.money(language.numerals.parse(written[1:]), language.currencies[written[0]])]
     if kind == "times":
         return [language.operations["×"]]
-    if kind == "letters":
+    if kind in ("letters", "call"):
         return [written]
     if kind == "power":
         exponent = written.translate(_POWERS).strip("^{}()")
@@ -62,8 +62,9 @@ def _patterns(language: Language) -> tuple[re.Pattern[str], re.Pattern[str]]:
     number = language.numerals.pattern
     power = r"[⁰¹²³⁴-⁹⁻]+|\^\{?-?[0-9A-Za-z]{1,4}\}?|\^\(-?[0-9]{1,4}\)"
     letters = r"(?<![A-Za-z])[A-Za-zπθαβγΔ](?![A-Za-z'’.])"
+    call = r"(?<![A-Za-z])[A-Za-z]\([A-Za-z]\)"
     sign = r"[-+−–=×÷*<>≈≠≤≥±/x]"
-    atom = rf"(?:[$€£]{number}|{number}(?![0-9])|{letters})"
+    atom = rf"(?:[$€£]{number}|{number}(?![0-9])|{call}|{letters})"
     factors = rf"(?:(?<=[0-9A-Za-zπθ²³]){letters}(?:{power})?){{0,2}}"
     term = rf"(?:[-−±√]\s?)?(?:√\s?)?{atom}(?:{power})?{factors}"
     whole = re.compile(
@@ -72,6 +73,6 @@ def _patterns(language: Language) -> tuple[re.Pattern[str], re.Pattern[str]]:
     )
     part = re.compile(
         rf"(?P<power>{power})|(?P<money>[$€£]{number})|(?P<number>{number})|(?P<times>x(?=\s?10\^))"
-        rf"|(?P<letters>[A-Za-zπθαβγΔ])|(?P<root>√)|(?P<sign>>=|<=|!=|==|{sign})"
+        rf"|(?P<call>{call})|(?P<letters>[A-Za-zπθαβγΔ])|(?P<root>√)|(?P<sign>>=|<=|!=|==|{sign})"
     )
     return whole, part

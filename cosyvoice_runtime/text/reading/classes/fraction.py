@@ -23,7 +23,7 @@ def read(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), language.space.join(map(language.cardinal, found[0].split("/"))))
     if found := place.match(_RATING):
         got, most = language.numerals.parse(found[1].replace(".", language.decimal_mark)), int(found[2])
-        if not got.is_whole or got.value == most or _is_rated(place):
+        if not got.is_whole or most != 5 or got.value == most or _is_rated(place):
             return ReadForm(found.end(), language.out_of(language.number(got), language.cardinal(found[2])))
     found = place.match(_FRACTION)
     if not found:

@@ -16,6 +16,7 @@ _SEASON = re.compile(r"(?<![\w.,/])((?:19|20)[0-9]{2})/([0-9]{2})(?![0-9/])")
 _TWO_YEARS = re.compile(r"(?<![\w.,/])((?:19|20)[0-9]{2}),((?:19|20)[0-9]{2})(?![\w]|[.,:/][0-9])")
 _SCIENTIFIC = re.compile(r"(?<![\w.,])([0-9]+(?:\.[0-9]+)?)[eE]([-+]?[0-9]{1,3})(?![\w]|[.,][0-9])")
 _ONE_YEAR = re.compile(rf"(?<![\w.,/])({_YEAR})(?![\w/]|[.,:][0-9]|,[0-9]{{3}})")
+_EARLY_YEAR = re.compile(r"(?<![\w.,/])((?:1[0-9]|2[01])[0-9]{2})(?![\w/]|[.,:][0-9]|,[0-9]{3})")
 _BY_WORD = re.compile(r"(?<![\w.,/])([1-9][0-9]{2,3})(?![\w/]|[.,:][0-9])")
 _SIGNS = re.compile(r"(?<![\w)\]])(?:[-−+~]|[#≈≤≥±<>№]\s?)(?=[$€£¥]?\.?[0-9])")
 _CIRCLED = "①②③④⑤⑥⑦⑧⑨⑩⑪⑫⑬⑭⑮⑯⑰⑱⑲⑳"
@@ -23,7 +24,7 @@ _CIRCLED = "①②③④⑤⑥⑦⑧⑨⑩⑪⑫⑬⑭⑮⑯⑰⑱⑲⑳"
 
 def read(place: Place) -> ReadForm | None:
     """A number in the form that its digits and neighbours show."""
-    for one in (_circled, _dotted, _scientific, _years, _ordinal, _range, _year, _signed, _number):
+    for one in (_circled, _dotted, _scientific, _scaled, _years, _ordinal, _range, _year, _signed, _number):
         found = one(place)
         if found is not None:
             return found
@@ -44,6 +45,10 @@ def _dotted(place: Place) -> ReadForm | None:
     language = place.language
     parts = map(language.cardinal, found[0].split("."))
     return ReadForm(found.end(), f"{language.space}{language.point}{language.space}".join(parts))
+
+
+def _scaled(place: Place) -> ReadForm | None:
+    return place.language.scaled(place)
 
 
 def _years(place: Place) -> ReadForm | None:
@@ -100,13 +105,13 @@ def _ranges(language: Language) -> re.Pattern[str]:
     number = language.numerals.pattern
     return re.compile(
         rf"(?:(?<![\w)\]])(?<![0-9]\s)(?P<minus>[-−]))?(?<![\w])(?<![\w][.,])(?<![.,])(?P<low>{number})"
-        rf"(?:[-–—‑~～]|\s[-–—~～]\s)(?P<high>{number})(?![\w-]|[.,][0-9])"
+        rf"(?:[-–—‑~～]|\s[-–—~～]\s)(?P<high>{number})(?:(?=x(?![\w]))|(?![\w-]|[.,][0-9]))"
     )
 
 
 def _year(place: Place) -> ReadForm | None:
     language = place.language
-    found = place.match(_ONE_YEAR)
+    found = place.match(_EARLY_YEAR if place.word_before in language.before_year else _ONE_YEAR)
     if found and not language.counts(place, found.end()):
         return ReadForm(found.end(), language.year(int(found[1])))
     found = place.match(_BY_WORD)

@@ -85,6 +85,10 @@ class English(Language):
         "call|dial|calling|dialing",
     )
     before_rating = ("rated", "rating", "score", "scored", "gave", "got", "mark", "grade")
+    before_year = (
+        "in", "since", "year", "until", "till", "by", "from", "before", "after", "around", "circa", "of",
+        "between",
+    )  # fmt: skip
     before_pairs = (
         "rtx",
         "gtx",
@@ -212,8 +216,10 @@ class English(Language):
         found = place.match(_DECADE)
         if not found:
             return None
-        if not found[1] and not (found[0].startswith(("'", "’")) or _THE.search(place.before)):
-            return None
+        if not found[1] and not found[0].startswith(("'", "’")):
+            told = _THE.search(place.before)
+            if not told or (told["list"] and found[2] < "2"):
+                return None
         words = self._decade(int(f"{found[1] or ''}{found[2]}0"))
         last = _LAST_DECADE.match(place.text, found.end())
         if not last:
@@ -246,6 +252,14 @@ class English(Language):
 
     def counts(self, place: Place, end: int) -> bool:
         return bool(_COUNTED.match(place.text, end))
+
+    def scaled(self, place: Place) -> ReadForm | None:
+        found = place.match(_SCALED)
+        if not found:
+            return None
+        return ReadForm(
+            found.end(), f"{self.number(self.numerals.parse(found[1]))} {self.scales[found[2] or found[3]]}"
+        )
 
     def name_number(self, digits: str) -> str:
         if len(digits) > 1 and digits.startswith("0"):
@@ -280,14 +294,19 @@ _STREET = re.compile(
 _STATE = re.compile(rf"(?<=, )({'|'.join(tables.STATES)}),? ([0-9]{{5}})(?![0-9]|[.,][0-9])")
 _DECADE = re.compile(r"(?<![\w.,])['’]?(1[1-9]|20)?([0-9])0(?:['’]?s|\ss)(?![A-Za-z])")
 _LAST_DECADE = re.compile(r"\s?[-–—]\s?['’]?(1[1-9]|20)?([0-9])0['’]?s(?![A-Za-z])")
-_THE = re.compile(r"(?i)\b(?:the|in|early|mid|late|mid-)[ -]?(?:early |late |mid-?)?\Z")
+_THE = re.compile(
+    r"(?i)(?:\b(?:the|in|early|mid|late|mid-)[ -]?(?:early |late |mid-?)?|0s(?:,| and| or| to) )\Z"
+)
 _ORDINAL = re.compile(
     r"(?<![\w.])([0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,12})(st|nd|rd|th|ST|ND|RD|TH)(?![A-Za-z0-9])"
+)
+_SCALED = re.compile(
+    r"(?<![\w.,-])([0-9]{1,3}(?:\.[0-9]+)?)(?:(k)(?![A-Za-z0-9])(?<!401k)|([MB]|bn)(?= [a-z]{3,}))"
 )
 _COUNTED = re.compile(
     r"[ -](?:people|persons|users|customers|employees|students|words|tokens|characters|pages|steps|points|"
     r"times|units|items|files|lines|meters|metres|miles|feet|calories|dollars|euros|pounds|days|hours|"
-    r"minutes|seconds|years|bytes|requests|images|samples|votes|tons|watts|square|cubic)\b"
+    r"minutes|seconds|years|bytes|requests|images|samples|votes|tons|watts|square|cubic|copies|books|cars|jobs|members|residents|followers)\b"
 )
 _BEFORE_ROMAN = (
     "chapter",

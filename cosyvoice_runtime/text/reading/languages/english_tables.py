@@ -54,7 +54,8 @@ def _units() -> dict[str, Unit]:
         "Pa": "pascal", "kPa": "kilopascal", "hPa": "hectopascal", "MPa": "megapascal", "J": "joule",
         "kJ": "kilojoule", "cal": "calorie", "kcal": "kilocalorie", "dB": "decibel", "ha": "hectare",
         "N": "newton", "Nm": "newton meter", "mol": "mole", "mmol": "millimole", "px": "pixel",
-        "Ω": "ohm", "kΩ": "kilohm", "day": "day", "week": "week", "month": "month", "year": "year",
+        
+        "tbsp": "tablespoon", "tsp": "teaspoon", "Ω": "ohm", "kΩ": "kilohm", "day": "day", "week": "week", "month": "month", "year": "year",
     }  # fmt: skip
     same = {
         "Hz": "hertz", "kHz": "kilohertz", "MHz": "megahertz", "GHz": "gigahertz", "THz": "terahertz",
@@ -176,6 +177,7 @@ def _per(units: Mapping[str, Unit]) -> dict[str, Unit]:
     )
     signs = {sign: unit for sign, unit in units.items() if sign not in ("%", "‰", "pp", "in", "A")}
     more = {
+        **{f"s{power}": Unit("second squared", "seconds squared") for power in ("²", "2", "^2")},
         "yr": Unit("year", "years"),
         "mo": Unit("month", "months"),
         "wk": Unit("week", "weeks"),

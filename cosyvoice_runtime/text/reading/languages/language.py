@@ -98,6 +98,7 @@ class Language(ABC):
         before_code: sources of the words after which digits are a code: always, if they are many, and
             those after which three digits are called.
         before_rating: words after which two numbers with a stroke are a mark.
+        before_year: words after which a number from 1000 on is a year.
         before_pairs: words after which a number is read in pairs: ``Boeing 737``.
         minus, plus, point, to, by, root: words.
     """
@@ -124,6 +125,7 @@ class Language(ABC):
     operations: Mapping[str, str] = {}
     before_code: Sequence[str] = ()
     before_rating: Collection[str] = ()
+    before_year: Collection[str] = ()
     before_pairs: Collection[str] = ()
     minus: str
     plus: str
@@ -223,6 +225,10 @@ class Language(ABC):
     def first_day(self, day: int) -> str:
         """The first day of a range of days before their month."""
         return self.ordinal(day)
+
+    def scaled(self, place: Place) -> ReadForm | None:  # noqa: ARG002
+        """A number with a letter for thousands or more, as the language writes it."""
+        return None
 
     def name_number(self, digits: str) -> str:
         """A number in a name such as MP3."""
