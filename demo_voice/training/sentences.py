@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from cosyvoice_runtime.text.english_words import cardinal, digits
+from cosyvoice_runtime.text.reading.languages.english import ENGLISH
 
 WORDNET = Path("/usr/share/wordnet")
 SENTENCE = re.compile(r'"([^"]+)"')
@@ -222,7 +222,7 @@ def generated(chance: random.Random) -> str:
         "hour": lambda: number_words(chance.randint(1, 12)),
         "minute": lambda: number_words(chance.randint(10, 59)),
         "tens": lambda: number_words(chance.randint(20, 99)),
-        "digit": lambda: digits(chance.choice("0123456789")),
+        "digit": lambda: ENGLISH.digits(chance.choice("0123456789")),
         "ordinal": lambda: chance.choice(ORDINALS),
     }
     sentence = re.sub(r"\{(\w+)\}", lambda match: fillers[match[1]](), chance.choice(PATTERNS))
@@ -231,7 +231,7 @@ def generated(chance: random.Random) -> str:
 
 def number_words(number: int) -> str:
     """English words of a number, the American way: without ``and`` and commas."""
-    return re.sub(",| and", "", cardinal(number))
+    return re.sub(",| and", "", ENGLISH.cardinal(str(number)))
 
 
 def _punctuated(text: str) -> str:

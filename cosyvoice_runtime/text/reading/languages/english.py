@@ -295,7 +295,7 @@ _STATE = re.compile(rf"(?<=, )({'|'.join(tables.STATES)}),? ([0-9]{{5}})(?![0-9]
 _DECADE = re.compile(r"(?<![\w.,])['’]?(1[1-9]|20)?([0-9])0(?:['’]?s|\ss)(?![A-Za-z])")
 _LAST_DECADE = re.compile(r"\s?[-–—]\s?['’]?(1[1-9]|20)?([0-9])0['’]?s(?![A-Za-z])")
 _THE = re.compile(
-    r"(?i)(?:\b(?:the|in|early|mid|late|mid-)[ -]?(?:early |late |mid-?)?|0s(?:,| and| or| to) )\Z"
+    r"(?i)(?:\b(?:the|in|early|mid|late|mid-)[ -]?(?:early |late |mid-?)?|(?P<list>0s(?:,| and| or| to) ))\Z"
 )
 _ORDINAL = re.compile(
     r"(?<![\w.])([0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,12})(st|nd|rd|th|ST|ND|RD|TH)(?![A-Za-z0-9])"

@@ -54,8 +54,8 @@ def _units() -> dict[str, Unit]:
         "Pa": "pascal", "kPa": "kilopascal", "hPa": "hectopascal", "MPa": "megapascal", "J": "joule",
         "kJ": "kilojoule", "cal": "calorie", "kcal": "kilocalorie", "dB": "decibel", "ha": "hectare",
         "N": "newton", "Nm": "newton meter", "mol": "mole", "mmol": "millimole", "px": "pixel",
-        
-        "tbsp": "tablespoon", "tsp": "teaspoon", "Ω": "ohm", "kΩ": "kilohm", "day": "day", "week": "week", "month": "month", "year": "year",
+        "tbsp": "tablespoon", "tsp": "teaspoon", "Ω": "ohm", "kΩ": "kilohm", "day": "day", "week": "week",
+        "month": "month", "year": "year",
     }  # fmt: skip
     same = {
         "Hz": "hertz", "kHz": "kilohertz", "MHz": "megahertz", "GHz": "gigahertz", "THz": "terahertz",
