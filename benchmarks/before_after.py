@@ -124,6 +124,7 @@ def measure(options: argparse.Namespace, scratch: Path) -> bool:
             print(f"no time for round {number + 1} of {side.name}", file=sys.stderr)
             return False
         with OwnServer(repositories[side], folders[side], side.checkout) as server:
+            time.sleep(options.settle)
             levels = ask(server.url, number, options)
         rounds.append({"side": side.name, "start_s": round(server.start_s, 2), "levels": levels})
         longest_s = max(longest_s, time.monotonic() - started)
@@ -141,6 +142,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rates", type=levels_of(float), default=[10.0, 20.0], metavar="R,R")
     parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS, help="of each side (%(default)s)")
     parser.add_argument("--seconds", type=float, default=8.0, help="of a level (%(default)s)")
+    parser.add_argument("--settle", type=float, default=0.0, help="seconds between a start and its levels")
     parser.add_argument("--limit", type=float, help="seconds for everything")
     parser.add_argument("--client", action="append", default=[], metavar="OPTION", help="of client_server.py")
     parser.add_argument("--output-dir", type=Path, default=Path("results/before_after"))
