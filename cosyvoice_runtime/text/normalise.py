@@ -17,6 +17,9 @@ from cosyvoice_runtime.text.language import resolve, runs
 from cosyvoice_runtime.text.lexicon import Lexicon
 from cosyvoice_runtime.text.reading import FormReader
 from cosyvoice_runtime.text.reading.languages.english import ENGLISH
+from cosyvoice_runtime.text.reading.languages.german import GERMAN
+from cosyvoice_runtime.text.reading.languages.language import Language as SpokenLanguage
+from cosyvoice_runtime.text.reading.languages.spanish import SPANISH
 from cosyvoice_runtime.text.rules import Read, plain
 from cosyvoice_runtime.text.validate import SPECIAL, holds_control_token
 
@@ -24,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 Mode = Literal["wetext", "rules", "none"]
 MODES = ("wetext", "rules", "none")
+_EUROPEAN = (GERMAN, SPANISH)
 
 
 class Normaliser:
@@ -32,7 +36,8 @@ class Normaliser:
     Modes:
         ``wetext``: dates, times, amounts, measures and numbers are read, each clause in its own language;
             Chinese and Japanese by the WeText grammars, helped by rules where these misread.
-        ``rules``: no library: English is read, numbers of other languages are left to the model.
+        ``rules``: no library: English and the languages beside it are read, numbers of others are left
+            to the model.
         ``none``: only the whitespace around the text is dropped.
 
     Characters that show nothing are dropped first, except in mode ``none``. Text that holds a control token
@@ -130,15 +135,16 @@ def _readers(mode: Mode, grammars: Mapping[str, Grammar]) -> dict[str, Read]:
     """Readers of numbers and the like in words, by language."""
     if mode == "none":
         return {}
-    reader = FormReader(ENGLISH)
-
-    def english(text: str) -> str:
-        return reader(plain(text))
-
+    read = {"en": _reader_of(ENGLISH)} | {each.tag: _reader_of(each, " ") for each in _EUROPEAN}
     if mode == "rules":
-        return {"en": english}
-    return {
+        return read
+    return read | {
         "zh": partial(chinese_numbers.read_numbers, library=grammars["zh"]),
         "ja": partial(japanese.read_numbers, library=grammars["ja"]),
-        "en": english,
     }
+
+
+def _reader_of(language: SpokenLanguage, group: str = ",") -> Read:
+    """Reads a text in the words of a language, whose groups of digits may have ``group`` between them."""
+    reader = FormReader(language)
+    return lambda text: reader(plain(text, group))

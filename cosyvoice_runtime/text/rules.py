@@ -29,13 +29,17 @@ EAST_ASIAN_NUMERALS = str.maketrans(
 """Circled and Roman numbers in Chinese or Japanese ones."""
 
 
-def plain(text: str) -> str:
+def plain(text: str, group: str = ",") -> str:
     """The text with characters of one width: ``１２：３０`` -> ``12:30``, ``2½`` -> ``2 1/2``.
 
     Marks between words keep their width, since sentences are told by them.
+
+    Args:
+        text: as it is written.
+        group: what a narrow space between groups of digits becomes.
     """
     text = _ALPHABETS_OF_MATHEMATICS.sub(_compatible, text.translate(_PLAIN))
-    text = re.sub(" {3,}", " ", _SPACE.sub(" ", _GROUP_SPACE.sub(",", text)))
+    text = re.sub(" {3,}", " ", _SPACE.sub(" ", _GROUP_SPACE.sub(group, text)))
     text = _FRACTION.sub(_fraction, _POWER.sub(lambda match: "^" + _compatible(match), text))
     # Only thousands: other numbers with wide commas between them are a list.
     text = _WIDE_GROUPS.sub(_compatible, text)

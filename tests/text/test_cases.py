@@ -17,9 +17,9 @@ from cosyvoice_runtime.text.normalise import Normaliser
 
 CASES = Path(__file__).parent / "cases"
 LEAST = {
-    "nemo_de": 0, "nemo_en": 79, "nemo_es": 0, "nemo_fr": 0, "nemo_it": 0, "nemo_ja": 76, "nemo_ko": 0,
-    "own_en": 100, "users_en": 90, "users_ja": 0, "users_zh": 13, "wetext_en": 71, "wetext_ja": 78,
-    "wetext_zh": 93,
+    "nemo_de": 83, "nemo_en": 79, "nemo_es": 87, "nemo_fr": 0, "nemo_it": 0, "nemo_ja": 76,
+    "nemo_ko": 0, "own_en": 100, "users_en": 90, "users_ja": 0, "users_zh": 13, "wetext_en": 71,
+    "wetext_ja": 78, "wetext_zh": 93,
 }  # fmt: skip
 """Percent of each file that must be read right."""
 EAST_ASIAN = ("zh", "ja", "ko")

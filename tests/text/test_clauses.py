@@ -86,11 +86,19 @@ def test_abbreviation_does_not_end_a_clause(fragments):
 
 
 @pytest.mark.parametrize(
-    ("language", "text"),
-    [("de", "Am 3. Oktober kam z. B. Nr. 5 auf den 2. Platz."), ("fr", "Voici M. Dupont."), ("de", "3. FC.")],
+    ("language", "text", "spoken"),
+    [
+        (
+            "de",
+            "Am 3. Oktober kam z. B. Nr. 5 auf den 2. Platz.",
+            "Am dritten Oktober kam zum Beispiel Nummer fünf auf den zweiten Platz.",
+        ),
+        ("sv", "Voici M. Dupont.", "Voici M. Dupont."),
+        ("de", "3. FC.", "dritter FC."),
+    ],
 )
-def test_ordinals_and_initials_do_not_end_a_clause(language, text):
-    assert texts(collect(clauses(language), *text, *" Xa")) == [text, " Xa."]
+def test_ordinals_and_initials_do_not_end_a_clause(language, text, spoken):
+    assert texts(collect(clauses(language), *text, *" Xa")) == [spoken, " Xa."]
 
 
 def test_chinese_clause_ends_at_its_marks():
@@ -190,7 +198,7 @@ LONG_WITH_NUMBER = [
         "thousand, five hundred and sixty-seven dollars",
     ),
     ("zh", "这" * 152 + "价3,456,789元，" + "那" * 30, "三百四十五万六千七百八十九元"),
-    ("de", "Wort " * 155 + "auf 12,5 Millionen " + "und " * 40, "12,5 Millionen"),
+    ("de", "Wort " * 155 + "auf 12,5 Millionen " + "und " * 40, "zwölf Komma fünf Millionen"),
 ]
 """Longer than a sentence may be, so that they are cut near the number."""
 

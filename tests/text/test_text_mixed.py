@@ -63,7 +63,7 @@ def test_each_clause_is_read_in_its_language(normalise: Normaliser, text: str, s
         ("zh", "I have 3 of them", "I have three of them"),
         ("zh", "Samsung 3", "Samsung三"),
         ("en", "a café for 5，有3个", "a café for five，有三个"),
-        ("de", "5 Hunde and the 3 cats，有3个", "5 Hunde and the 3 cats，有三个"),
+        ("de", "5 Hunde and the 3 cats，有3个", "fünf Hunde and the drei cats，有三个"),
     ],
 )
 def test_tag_holds_where_no_other_language_shows(

@@ -74,7 +74,8 @@ def _patterns(language: Language) -> tuple[re.Pattern[str], ...]:
     if half:
         found.append(rf"{start}(?P<hour>0?[1-9]|1[0-2])(?:[.:](?P<minute>[0-5][0-9]))?{half}{zone}")
         found.append(rf"{start}{minutes}h\b")
-    return tuple(re.compile(pattern) for pattern in found)
+    own = [rf"{start}{pattern}" for pattern in language.clock_patterns]
+    return tuple(re.compile(pattern) for pattern in (*own, *found))
 
 
 @cache

@@ -19,7 +19,8 @@ _LONG = re.compile(r"(?<![\w.,])(?![0-9]*000000(?![0-9]))[0-9]{10,}" + _END)
 def read(place: Place) -> ReadForm | None:
     """Digits after a word that announces a code, or a run that is too long for a number."""
     language = place.language
-    if found := place.match(_LONG):
+    found = place.match(_LONG)
+    if found and len(found[0]) >= language.long_run:
         return ReadForm(found.end(), language.telephone_digits(found[0]))
     if not language.before_code:
         return None

@@ -23,13 +23,14 @@ def read(place: Place) -> ReadForm | None:
     first = _single(place)
     if first is None:
         return place.language.decades(place) or _days(place)
-    date, end = first
+    date, end = replace(first[0], before=place.word_before), first[1]
     language = place.language
     between = _BETWEEN.match(place.text, end)
     if between:
         second = _single(place.apart(between.end()))
         if second is not None:
-            words = language.ranged(language.date(date), language.date(second[0]))
+            last = replace(second[0], before=language.to)
+            words = language.ranged(language.date(date), language.date(last))
             return ReadForm(between.end() + second[1], words)
         days = _LAST_DAY.match(place.text, between.end())
         if days and date.day and date.year is None and not date.day_first and int(days[1]) > date.day:
@@ -45,15 +46,15 @@ def read(place: Place) -> ReadForm | None:
 
 def _days(place: Place) -> ReadForm | None:
     """``5-7 May``."""
-    found = place.match(_FIRST_DAY)
+    found = place.match(_first_day(place.language))
     last = _single(place.apart(found.end())) if found else None
     if not found or last is None or not last[0].day or not last[0].day_first or not last[0].name:
         return None
     first = place.language.first_day(int(found[1]))
-    return ReadForm(found.end() + last[1], place.language.ranged(first, place.language.date(last[0])))
+    words = place.language.date(replace(last[0], before=place.language.to))
+    return ReadForm(found.end() + last[1], place.language.ranged(first, words))
 
 
-_FIRST_DAY = re.compile(rf"(?<![\w.,:/-])([0-9]{{1,2}})(?:st|nd|rd|th)?{RANGE}")
 _BETWEEN = re.compile(RANGE)
 _YEAR_AFTER = re.compile(r",? ([12][0-9]{3})(?![\w-]|[.,][0-9])")
 _LAST_DAY = re.compile(r"([0-9]{1,2})(?:st|nd|rd|th)?(?![\w]|[.:,][0-9])")
@@ -83,20 +84,26 @@ def _single(place: Place) -> tuple[Date, int] | None:
             parts = found.groupdict()
             name = parts["month"].rstrip(".")
             date = Date(
-                language.months[name.lower()],
+                int(name) if name.isdecimal() else language.months[name.lower()],
                 int(parts["day"]) if parts.get("day") else None,
                 int(parts["year"]) if parts.get("year") else None,
                 day_first=pattern.pattern.find("?P<day>") < pattern.pattern.find("?P<month>"),
                 name=name if name.lower() in language.month_names else "",
                 comma="," in found[0],
             )
-            return _checked(date, found.end())
+            # The dot after a full name ends a sentence.
+            return _checked(date, found.end() - (bool(date.name) and found[0].endswith(".")))
     return None
 
 
 def _checked(date: Date, end: int) -> tuple[Date, int] | None:
     valid = 1 <= date.month <= 12 and (date.day is None or 1 <= date.day <= 31)
     return (date, end) if valid else None
+
+
+@cache
+def _first_day(language: Language) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w.,:/-])([0-9]{{1,2}}){language.after_day}{RANGE}")
 
 
 @cache
@@ -113,5 +120,7 @@ def _patterns(language: Language) -> tuple[re.Pattern[str], ...]:
         "month": rf"(?P<month>{language.month_pattern}\b\.?)",
         "year": r"(?P<year>[12][0-9]{3})(?![\w-]|[.,][0-9])",
         "day": r"(?P<day>[0-9]{1,2})",
+        "number": r"(?P<month>0?[1-9]|1[0-2])",
+        "short": r"(?P<year>[0-9]{4}|[0-9]{2})(?![\w]|[.,:-][0-9])",
     }
     return tuple(re.compile(pattern.format_map(names), re.IGNORECASE) for pattern in language.date_patterns)

@@ -29,7 +29,7 @@ _FILE = re.compile(
     r"|(?<![\w.])[A-Za-z]:\\[A-Za-z0-9_.\\ -]{1,100}[A-Za-z0-9]",
     re.ASCII,
 )
-_PARTS = re.compile(r"[A-Za-z]+|[0-9]+|.", re.DOTALL)
+_PARTS = re.compile(r"[A-Za-z0-9]+|.", re.DOTALL)
 
 
 def read(place: Place) -> ReadForm | None:
@@ -38,22 +38,31 @@ def read(place: Place) -> ReadForm | None:
         return None
     for pattern in (_URL, _MAIL, _HOST, _MACHINE, _FILE):
         found = place.match(pattern)
-        if found and ("." in found[0] or "/" in found[0] or "\\" in found[0]):
-            return ReadForm(
-                found.end(), spelled(re.sub("^[a-z]+://", "", found[0], flags=re.IGNORECASE), place)
-            )
+        if (
+            found
+            and not place.language.numerals.is_grouped(found[0])
+            and ("." in found[0] or "/" in found[0] or "\\" in found[0])
+        ):
+            return ReadForm(found.end(), spelled(_spoken_part(found[0], place), place))
     return None
+
+
+def _spoken_part(address: str, place: Place) -> str:
+    if place.language.speaks_scheme:
+        return address
+    return re.sub("^[a-z]+://", "", address, flags=re.IGNORECASE)
 
 
 def spelled(address: str, place: Place) -> str:
     """An address in words."""
     language = place.language
     words = []
-    for part in _PARTS.findall(address.rstrip("/") or address):
-        if part.isdecimal():
-            words.append(language.digits(part))
-        elif part.isascii() and not part.isalpha():
+    parts = _PARTS.findall(address.rstrip("/") or address)
+    for place_of, part in enumerate(parts):
+        if part.isascii() and not part.isalnum():
             words.append(language.signs.get(part, ""))
+        elif part.isascii():
+            words.append(language.label(part, last=parts[place_of + 1 : place_of + 2] in ([], ["/"], [":"])))
         else:
             words.append(part)
     return language.space.join(filter(None, words)) if language.space else "".join(words)

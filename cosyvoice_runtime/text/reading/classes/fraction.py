@@ -8,7 +8,7 @@ from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _FIXED = {"24/7": "24 7", "9/11": "9 11", "50/50": "50 50"}
 _RATING = re.compile(
-    r"(?<![\w./,-])([0-9]{1,2}\.[0-9]{1,2}|[0-9]{1,3})\s?/\s?(5|10|100)(?:\.0)?(?![\w/]|[.,][0-9]|\s?[-+*×÷=]\s?[0-9])"
+    r"(?<![\w./,-])([0-9]{1,2}[.,][0-9]{1,2}|[0-9]{1,3})\s?/\s?(5|10|100)(?:\.0)?(?![\w/]|[.,][0-9]|\s?[-+*×÷=]\s?[0-9])"
 )
 _FRACTION = re.compile(
     r"(?<![\w./,])(?:([0-9]{1,4})[\s-])?([0-9]{1,4})/([0-9]{1,4})(?:th|TH|rd|nd)?(?![\w/]|[.,][0-9])"
@@ -21,9 +21,10 @@ def read(place: Place) -> ReadForm | None:
     language = place.language
     if found := place.match(_LIST):
         return ReadForm(found.end(), language.space.join(map(language.cardinal, found[0].split("/"))))
-    if found := place.match(_RATING):
+    found = place.match(_RATING)
+    if found and ("," not in found[1] or language.decimal_mark == ","):
         got, most = language.numerals.parse(found[1].replace(".", language.decimal_mark)), int(found[2])
-        if not got.is_whole or most != 5 or got.value == most or _is_rated(place):
+        if not got.is_whole or (most != 5 and got.value > 1) or got.value == most or _is_rated(place):
             return ReadForm(found.end(), language.out_of(language.number(got), language.cardinal(found[2])))
     found = place.match(_FRACTION)
     if not found:

@@ -6,7 +6,7 @@ import re
 from functools import cache
 
 from cosyvoice_runtime.text.reading.classes.money import RANGE
-from cosyvoice_runtime.text.reading.languages.language import Language, alternatives
+from cosyvoice_runtime.text.reading.languages.language import Currency, Language, alternatives
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _FEET = re.compile(r"(?<![\w.,])([0-9]{1,2})['’′]\s?([0-9]{1,2})(?:[\"”″]|''|’’)")
@@ -35,6 +35,10 @@ def read(place: Place) -> ReadForm | None:
         words = language.ranged(
             language.counted(low, language.units[parts["first"]]), language.counted(high, unit)
         )
+    elif parts["scale"]:
+        last = language.numerals.parse(parts["high"]) if parts["high"] else None
+        counted = Currency(unit.one, unit.many, gender=unit.gender, few=unit.few)
+        words = language.of_scale(low, last, language.scales[parts["scale"]], counted)
     elif parts["high"]:
         numbers = language.ranged(
             language.number(low), language.number(language.numerals.parse(parts["high"]))
@@ -57,11 +61,13 @@ def _pattern(language: Language) -> re.Pattern[str]:
     number = language.numerals.pattern
     glued = [sign for sign in language.units if sign in language.glued_units]
     spaced = [sign for sign in language.units if sign not in language.glued_units]
-    per = rf"(?:\s?/\s?(?P<per>{alternatives(language.per_units)})(?![A-Za-z0-9]))?"
-    end = r"(?:(?<=%)|(?![A-Za-z0-9²³^]|-[0-9]))"
+    per = rf"(?:\s?/\s?(?P<per>{alternatives(language.per_units)})(?!\w))?"
+    scales = [word for word in language.scales if len(word) > 2]
+    scale = rf"(?:\s(?P<scale>{alternatives(scales)})(?!\w))?" if scales else "(?P<scale>(?!))?"
+    end = r"(?:(?<=%)|(?![\w²³^]|-[0-9]))"
     return re.compile(
         rf"(?:(?<![\w)\].,])(?<![0-9]\s)(?P<minus>[-−])\s?)?(?<![A-Za-z0-9])(?<![0-9][.,])(?P<low>{number})"
-        rf"(?:(?:(?P<first>{alternatives(spaced)}))?{RANGE}(?P<high>{number}))?"
+        rf"(?:(?:(?P<first>{alternatives(spaced)}))?{RANGE}(?P<high>{number}))?{scale}"
         rf"(?:\s?(?P<unit>{alternatives(spaced)}){end}|(?P<glued>{alternatives(glued)}){end}|(?P<spaced>(?!)))"
         rf"{per}(?:(?P<by>\s?[x×]\s?(?=[0-9])))?"
     )

@@ -30,19 +30,22 @@ def _patterns(language: Language) -> tuple[re.Pattern[str], ...]:
     codes = [code for code in language.currencies if code.isalnum()]
     number = language.numerals.pattern
     scale = (
-        rf"(?:\s?(?P<scale>{alternatives(language.scales)})(?![A-Za-z0-9]))?"
+        rf"(?:\s?(?P<scale>{alternatives(language.scales)})(?!\w))?"
         if language.scales
         else "(?P<scale>(?!))?"
     )
     per = (
-        rf"(?:\s?/\s?(?P<per>{alternatives(language.per_units)})(?![A-Za-z0-9]))?"
+        rf"(?:\s?/\s?(?P<per>{alternatives(language.per_units)})(?!\w))?"
         if language.per_units
         else "(?P<per>(?!))?"
     )
     minus = r"(?:(?<![\w)\]])(?<![0-9]\s)(?P<minus>[-−])\s?)?"
     sign, code = alternatives(signs), alternatives(codes)
-    before = rf"(?:(?P<sign>{sign})|(?<![A-Za-z])(?P<code>{code})(?![A-Za-z]))"
-    after = alternatives([sign for sign in signs if sign[-1] != "$"])
+    # Words of currencies, which are longer than codes, only follow a number.
+    first = alternatives(code for code in codes if len(code) <= 3)
+    before = rf"(?:(?P<sign>{sign})|(?<!\w)(?P<code>{first})(?![^\W\d_]))"
+    ends = language.decimal_mark == ","
+    after = alternatives([sign for sign in signs if ends or sign[-1] != "$"])
     again = rf"(?:{sign}|{code})?\s?(?:{sign})?"
     return (
         re.compile(
@@ -51,7 +54,7 @@ def _patterns(language: Language) -> tuple[re.Pattern[str], ...]:
         ),
         re.compile(
             rf"{minus}(?P<low>{number})(?:{RANGE}(?P<high>{number}))?{scale}\s?"
-            rf"(?:(?P<sign>{after})(?![0-9])|(?P<code>{code})(?![A-Za-z0-9])){per}"
+            rf"(?:(?P<sign>{after})(?![0-9])|(?P<code>{code})(?!\w)){per}"
             rf"(?P<inner>(?!))?"
         ),
     )
@@ -72,9 +75,6 @@ def _words(found: re.Match[str], language: Language) -> str:
 
 def amount(low: Numeral, high: Numeral | None, scale: str, currency: Currency, language: Language) -> str:
     """An amount in words, with cents where there are some."""
-    if high is not None:
-        number = language.ranged(language.number(low), language.number(high))
-        return language.space.join(filter(None, (number, scale, currency.many)))
-    if scale:
-        return language.space.join((language.number(low), scale, currency.many))
+    if scale or high is not None:
+        return language.of_scale(low, high, scale, currency)
     return language.money(low, currency)

@@ -39,12 +39,13 @@ def _circled(place: Place) -> ReadForm | None:
 
 
 def _dotted(place: Place) -> ReadForm | None:
-    found = place.match(_DOTTED)
-    if not found:
-        return None
     language = place.language
+    found = place.match(_DOTTED)
+    if not found or language.numerals.is_grouped(found[0]):
+        return None
     parts = map(language.cardinal, found[0].split("."))
-    return ReadForm(found.end(), f"{language.space}{language.point}{language.space}".join(parts))
+    dot = language.dot or language.point
+    return ReadForm(found.end(), f"{language.space}{dot}{language.space}".join(parts))
 
 
 def _scaled(place: Place) -> ReadForm | None:
@@ -137,12 +138,14 @@ def _number(place: Place) -> ReadForm | None:
     numeral = language.numerals.parse(found[0])
     end = found.end()
     plus = _PLUS.match(place.text, end)
-    words = language.number(numeral)
+    words = language.number_before(numeral, place.text[end : end + _REACH])
     if plus:
         return ReadForm(plus.end(), f"{words}{language.space}{language.plus}")
     return ReadForm(end, words)
 
 
+_REACH = 24
+"""Characters after a number that may say how it agrees."""
 _PLUS = re.compile(r"\+(?![\w+])")
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
+from cosyvoice_runtime.text.reading.languages.language import Language, alternatives
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _GLUED = re.compile(
@@ -46,11 +48,21 @@ def _glued(place: Place) -> ReadForm | None:
 
 
 def _abbreviation(place: Place) -> ReadForm | None:
+    language = place.language
+    listed = place.match(_listed(language)) if language.abbreviations else None
+    if listed:
+        ends = listed[0].endswith(".") and not place.text[listed.end() :].strip()
+        return ReadForm(listed.end(), language.abbreviations[listed[0]] + ("." if ends else ""))
     found = place.match(_ABBREVIATION)
     if not found:
         return None
     words = place.language.abbreviation(found[1], found[2])
     return None if words is None else ReadForm(found.end(), words)
+
+
+@cache
+def _listed(language: Language) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w.]){alternatives(language.abbreviations)}(?!\w)")
 
 
 def _roman(place: Place) -> ReadForm | None:

@@ -14,19 +14,28 @@ from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 
 class Unit(NamedTuple):
-    """A unit of measurement: the words for one and for more."""
+    """A unit of measurement: words for one, for more, its gender, and words for a few where they differ."""
 
     one: str
     many: str
+    gender: str = ""
+    few: str = ""
 
 
 class Currency(NamedTuple):
-    """A currency: words for one and for more, and for its hundredths; empty where it has none."""
+    """A currency: words for one and for more, and for its hundredths; empty where it has none.
+
+    Genders and the words for a few are given where a language has them.
+    """
 
     one: str
     many: str
     cent: str = ""
     cents: str = ""
+    gender: str = ""
+    few: str = ""
+    cent_gender: str = ""
+    few_cents: str = ""
 
 
 @dataclass(frozen=True)
@@ -41,6 +50,7 @@ class Date:
         name: the month as it is written, where it is a word.
         comma: whether a comma stands before the year.
         weekday: before it, as it is written, or empty.
+        before: the word before it in small letters, or empty.
     """
 
     month: int
@@ -50,6 +60,7 @@ class Date:
     name: str = ""
     comma: bool = False
     weekday: str = ""
+    before: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,7 +94,10 @@ class Language(ABC):
         month_first: whether ``5/6/2024`` is the sixth of May.
         months: names and abbreviations in small letters.
         weekdays: the same, of the days of a week.
-        date_patterns: sources of its dates in words, with ``{day}``, ``{month}`` and ``{year}``.
+        date_patterns: sources of its dates in words, with ``{day}``, ``{month}`` and ``{year}``;
+            ``{number}`` is a month in digits, and ``{short}`` a year that may have two.
+        after_day: source of what may stand right after the first day of a range.
+        clock_patterns: sources of times that only it writes, with groups as the times of all have them.
         halves: of a day, as they are written without dots and spaces, and their words.
         units: of measurement, as they are written.
         per_units: what an amount may be for each of, after a stroke.
@@ -93,6 +107,7 @@ class Language(ABC):
         currencies: by sign or code.
         scales: what multiplies an amount, as it is written, and its word.
         signs: of addresses, and their words.
+        abbreviations: as they are written, and their words.
         signs_before: of numbers, and their words.
         operations: of formulae, and their words.
         before_code: sources of the words after which digits are a code: always, if they are many, and
@@ -100,6 +115,9 @@ class Language(ABC):
         before_rating: words after which two numbers with a stroke are a mark.
         before_year: words after which a number from 1000 on is a year.
         before_pairs: words after which a number is read in pairs: ``Boeing 737``.
+        long_run: digits from which a run without marks is read digit by digit.
+        speaks_scheme: whether ``https://`` is spoken.
+        dot: the word for a dot between the parts of a version; as ``point`` where it is empty.
         minus, plus, point, to, by, root: words.
     """
 
@@ -112,6 +130,8 @@ class Language(ABC):
     months: Mapping[str, int] = {}
     weekdays: Collection[str] = ()
     date_patterns: Sequence[str] = ()
+    after_day = "(?:st|nd|rd|th)?"
+    clock_patterns: Sequence[str] = ()
     halves: Mapping[str, str] = {}
     units: Mapping[str, Unit] = {}
     per_units: Mapping[str, Unit] = {}
@@ -121,12 +141,16 @@ class Language(ABC):
     currencies: Mapping[str, Currency] = {}
     scales: Mapping[str, str] = {}
     signs: Mapping[str, str] = {}
+    abbreviations: Mapping[str, str] = {}
     signs_before: Mapping[str, str] = {}
     operations: Mapping[str, str] = {}
     before_code: Sequence[str] = ()
     before_rating: Collection[str] = ()
     before_year: Collection[str] = ()
     before_pairs: Collection[str] = ()
+    long_run = 10
+    speaks_scheme = False
+    dot = ""
     minus: str
     plus: str
     point: str
@@ -202,6 +226,15 @@ class Language(ABC):
             words += [self.point, self.digits(numeral.fraction)]
         return self.space.join(words)
 
+    def number_before(self, numeral: Numeral, following: str) -> str:  # noqa: ARG002
+        """A number that agrees with the text that follows it."""
+        return self.number(numeral)
+
+    def of_scale(self, low: Numeral, high: Numeral | None, scale: str, currency: Currency) -> str:
+        """An amount, or a range of amounts, of a scale in words, which may be empty for a range."""
+        number = self.number(low) if high is None else self.ranged(self.number(low), self.number(high))
+        return self.space.join(filter(None, (number, scale, currency.many)))
+
     def counted(self, numeral: Numeral, unit: Unit | Currency) -> str:
         """A number of units."""
         return f"{self.number(numeral)}{self.space}{unit.one if numeral.is_one else unit.many}"
@@ -233,6 +266,11 @@ class Language(ABC):
     def name_number(self, digits: str) -> str:
         """A number in a name such as MP3."""
         return self.cardinal(digits)
+
+    def label(self, label: str, last: bool) -> str:  # noqa: ARG002
+        """Letters and digits between two signs of an address; ``last`` where a domain or a path ends."""
+        pieces = re.findall("[A-Za-z]+|[0-9]+", label)
+        return self.space.join(self.digits(piece) if piece.isdecimal() else piece for piece in pieces)
 
     def feet(self, feet: int, inches: int) -> str:
         """A height in feet and inches."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+_DOTS_OF_GROUPS = re.compile(r"[1-9][0-9]{0,2}(?:\.[0-9]{3})+")
+_DOTTED = re.compile(r"(.*)\.([0-9]{4,}|[0-9]{1,2})")
+
 
 @dataclass(frozen=True)
 class Numeral:
@@ -40,24 +43,32 @@ class Numerals:
     Args:
         group: characters that may stand between groups of three digits.
         decimal: the decimal mark.
+        dotted: whether a dot before one, two or more than three digits is a decimal mark, too.
 
     Attributes:
         pattern: source of a regular expression for a numeral, without groups of its own.
     """
 
-    def __init__(self, group: str = ",", decimal: str = ".") -> None:
-        self._group, self._decimal = group, decimal
+    def __init__(self, group: str = ",", decimal: str = ".", dotted: bool = False) -> None:
+        self._group, self._decimal, self._dotted = group, decimal, dotted
         # No numeral begins inside a run of digits: that keeps long runs linear.
         marks = f"[{re.escape(group)}]"
+        dot = r"|\.(?:[0-9]{4,}|[0-9]{1,2})(?![0-9]|\.[0-9])" if dotted else ""
         self.pattern = (
-            rf"(?:(?<![0-9])(?:[0-9]{{1,3}}(?:{marks}[0-9]{{3}})+(?![0-9])|[0-9]+)(?:{re.escape(decimal)}[0-9]+)?"
+            rf"(?:(?<![0-9])(?:[0-9]{{1,3}}(?:{marks}[0-9]{{3}})+(?![0-9])|[0-9]+)(?:{re.escape(decimal)}[0-9]+{dot})?"
             rf"|(?<![0-9{re.escape(decimal)}]){re.escape(decimal)}[0-9]+)"
         )
+
+    def is_grouped(self, written: str) -> bool:
+        """Whether dots stand between groups of digits: ``1.000.000``."""
+        return "." in self._group and bool(_DOTS_OF_GROUPS.fullmatch(written))
 
     def parse(self, written: str) -> Numeral:
         """The numeral that :attr:`pattern` found, with a minus sign or without."""
         negative = written[:1] in "-−"
         whole, mark, fraction = written.lstrip("-−").partition(self._decimal)
+        if self._dotted and not mark and (found := _DOTTED.fullmatch(whole)):
+            whole, mark, fraction = found[1], ".", found[2]
         for sign in self._group:
             whole = whole.replace(sign, "")
         return Numeral(whole, fraction if mark else None, negative)

@@ -1,0 +1,193 @@
+"""German: words and habits."""
+
+from __future__ import annotations
+
+import re
+
+from cosyvoice_runtime.text.reading.languages import german_tables as tables
+from cosyvoice_runtime.text.reading.languages.european import ALONE, HOUR, MINUTE, SECOND, European, listed
+from cosyvoice_runtime.text.reading.languages.language import Clock
+from cosyvoice_runtime.text.reading.languages.numeral import Numeral
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+
+
+class German(European):
+    """German, the parts of long numbers apart: drei hundert sechs und fünfzig."""
+
+    tag = "de"
+    minus, plus, point, dot, to, by, root = "minus", "plus", "Komma", "Punkt", "bis", "mal", "Wurzel aus"
+    small, month_words, months = tables.SMALL, tables.MONTH_WORDS, tables.MONTHS
+    units, per_units, currencies, scales = tables.UNITS, tables.PER_UNITS, tables.CURRENCIES, tables.SCALES
+    signs, signs_before, operations = tables.SIGNS, tables.SIGNS_BEFORE, tables.OPERATIONS
+    abbreviations, known_labels = tables.ABBREVIATIONS, tables.KNOWN_LABELS
+    glued_units = ("A", "N", "J", "d", "x")
+    between, ratio_word, out_of_word, over_word, per_word = "", "zu", "von", "zu", "pro"
+    squared, cubed, power_word = "zum Quadrat", "hoch drei", "hoch"
+    before_code = (
+        "PIN|TAN|IBAN|ISBN|PLZ|Postleitzahl|Passwort|Zugangscode|Code|Flug|Durchwahl",
+        "Konto|Kontonummer|Karte|Kartennummer|Bestellnummer|Rechnungsnummer|Seriennummer|Sendungsnummer|"
+        "Kundennummer|Nummer|Nr\\.|Tel\\.?|Telefon|Handy|Mobil|Fax",
+        "Notruf|Rufnummer|Nummer|unter",
+    )
+    before_rating = ("bewertung", "note", "bewertet", "wertung")
+    after_day = r"\.?"
+    date_patterns = (
+        ALONE + r"{day}\.? ?{month}(?!\w)(?: {year})?",
+        ALONE + r"{day}\.\s?{number}\.(?:\s?{short}|(?![0-9]))",
+        r"(?:\A|(?<=\b[AaVv]m )|(?<=\b[Vv]om )|(?<=\bbis )|(?<=\bde[rnm] )){day}\.{number}(?=[,;!?)]|\Z)",
+        r"\b{month} {year}",
+    )
+    clock_patterns = (
+        rf"{HOUR}[:.]{MINUTE}(?:[:.]{SECOND})?\s?(?:Uhr|h)\b",
+        rf"{HOUR}\s?Uhr\b(?: (?P<minute>[0-5]?[0-9])(?![\w.:]|,[0-9]))?",
+    )
+
+    def spell(self, number: int, gender: str = "") -> str:
+        if not number:
+            return "null"
+        words = []
+        for power, (one, many) in reversed(list(enumerate(tables.LARGE, 2))):
+            if group := number // 1000**power % 1000:
+                words.append(f"eine {one}" if group == 1 else f"{_below_thousand(group)} {many}")
+        if group := number // 1000 % 1000:
+            words.append(f"{_below_thousand(group, last='ein')} tausend")
+        if group := number % 1000:
+            words.append(_below_thousand(group, _ONES.get(gender, "eins") if group == number else "eins"))
+        return " ".join(words)
+
+    def decimals(self, digits: str) -> str:
+        return self.digits(digits)
+
+    def gender_of(self, word: str, numeral: Numeral) -> str:
+        if word in ("Uhr", "Mal", "mal") or not numeral.is_one:
+            return "n"
+        if not word[0].isupper():
+            return "f" if word in ("million", "milliarde", "billion") else ""
+        return "f" if _FEMININE.search(word) else "n"
+
+    def year(self, year: int) -> str:
+        century, rest = divmod(year, 100)
+        if not 11 <= century < 20:
+            return self.spell(year)
+        return f"{self.spell(century)} hundert{' ' + self.spell(rest) if rest else ''}"
+
+    def counts(self, place: Place, end: int) -> bool:
+        return bool(_COUNTED.match(place.text, end)) and place.word_before not in _BEFORE_YEARS
+
+    def ordinal(self, number: int) -> str:
+        return f"{_ordinal_stem(self, number)}er"
+
+    def day(self, day: int, before: str) -> str:
+        return _ordinal_stem(self, day) + _ending(before)
+
+    def ordinal_day(self, day: int) -> str:
+        return f"{_ordinal_stem(self, day)}en"
+
+    def first_day(self, day: int) -> str:
+        return f"{_ordinal_stem(self, day)}en"
+
+    def clock(self, clock: Clock) -> str:
+        hour = "ein" if clock.hour == 1 else self.spell(clock.hour)
+        if clock.second is not None:
+            minutes = f"{self.spell(clock.minute, 'f')} {'Minute' if clock.minute == 1 else 'Minuten'}"
+            seconds = f"{self.spell(clock.second, 'f')} {'Sekunde' if clock.second == 1 else 'Sekunden'}"
+            return f"{hour} Uhr {minutes} {seconds}"
+        return f"{hour} Uhr{' ' + self.spell(clock.minute) if clock.minute else ''}"
+
+    def fraction(self, numerator: int, denominator: int) -> str:
+        above = "ein" if numerator == 1 else self.spell(numerator)
+        if denominator == 2:
+            return f"{above} {'halb' if numerator == 1 else 'halbe'}"
+        return f"{above} {_ordinal_stem(self, denominator).removesuffix('t')}tel"
+
+    def mixed(self, whole: str, fraction: str) -> str:
+        return f"{'ein' if whole == 'eins' else whole} {fraction}"
+
+    def ordinals(self, place: Place) -> ReadForm | None:
+        if found := place.match(_WITH_ENDING):
+            return ReadForm(found.end(), _ordinal_stem(self, int(found[1])) + found[2])
+        if found := place.match(_DECADE):
+            number = int(found[1])
+            return ReadForm(found.end(), (self.year(number) if number > 100 else self.spell(number)) + "er")
+        found = place.match(_WITH_DOT)
+        if not found or not _is_ordinal(found, place):
+            return None
+        return ReadForm(found.end(), _ordinal_stem(self, int(found[1])) + _ending(place.word_before))
+
+    def roman(self, before: str, value: int) -> str | None:
+        if before in tables.RULERS:
+            return f"der {_ordinal_stem(self, value)}e" if value > 1 else None
+        return self.cardinal(str(value)) if before in tables.BEFORE_ROMAN else None
+
+
+_ONES = {"f": "eine", "m": "ein", "n": "ein"}
+_FEMININE = re.compile(r"(?:ung|heit|keit|schaft|ion|tät|[^s]e|ei|ur|ik|Nacht|Hand|Stadt|Person|Frau|Uhr)$")
+_COUNTED = re.compile(r" [A-ZÄÖÜ][a-zäöü]+")
+_BEFORE_YEARS = frozenset(
+    listed("jahr jahre jahren seit ab um bis in von anno sommer winter herbst frühjahr frühling saison")
+) | set(tables.MONTHS)
+_WEAK = frozenset(
+    listed(
+        "am im zum zur vom beim dem den des ab bis seit einem einen eines einer keinem keinen diesem diesen "
+        "dieses jedem jeden jedes meinem meinen seinem seinen ihrem ihren unserem unseren ins ans nach von"
+    )
+)
+_NOMINATIVE = frozenset(listed("der die das diese dieser jede jeder welche welcher"))
+_MIXED = frozenset(listed("ein kein mein dein sein ihr unser"))
+_WITH_ENDING = re.compile(r"(?<![\w.,])([0-9]{1,9})\.?s?t(e[rmns]?)(?!\w)")
+_DECADE = re.compile(r"(?<![\w.,])([0-9]{1,4})er(?=n?\b)")
+_WITH_DOT = re.compile(
+    r"(?<![\w.,:/])(?<![0-9]-)([0-9]{1,7})\.(?![0-9]|\.)(?:(?= ([^\W\d_]+))|(?=(.|\Z)))", re.S
+)
+
+
+def _ending(before: str) -> str:
+    """The ending of an ordinal after a word: ``am zweiten``, ``die zweite``, ``zweiter``."""
+    if before in _WEAK:
+        return "en"
+    return "e" if before in _NOMINATIVE else "er"
+
+
+def _is_ordinal(found: re.Match[str], place: Place) -> bool:
+    """Whether a number with a dot is one rather than the last of a sentence, or the number of an item."""
+    number, following = found[1], found[2]
+    determined = place.word_before in _WEAK | _NOMINATIVE | _MIXED
+    if place.text.strip() == found[0]:
+        return True
+    if following is None:
+        return determined and place.word_before not in ("in", "von", "ab", "bis", "seit", "nach")
+    if following.lower() in tables.ORDERED:
+        return True
+    before = place.text[: place.start].rstrip(" ")
+    if not before or before.endswith("\n") or following in tables.SENTENCE_STARTS:
+        return False
+    return following[0].islower() or determined or (len(number) < 3 and not _CALLED.search(before))
+
+
+_CALLED = re.compile(r"\b[A-ZÄÖÜ][\wäöüß]*\Z")
+"""A noun before a number: ``Kapitel 5.``"""
+
+
+def _ordinal_stem(language: German, number: int) -> str:
+    """Without its ending: ``zweit``, ``drei und zwanzigst``."""
+    rest = number % 100
+    if not 0 < rest < 20:
+        return ("ein tausend" if number == 1000 else language.spell(number)) + "st"
+    last = tables.ORDINALS.get(rest, f"{tables.SMALL[rest]}t")
+    return f"{language.spell(number - rest)} {last}" if number > rest else last
+
+
+def _below_thousand(number: int, last: str = "eins") -> str:
+    hundreds, rest = divmod(number, 100)
+    words = [f"{_one(hundreds, 'ein')} hundert"] if hundreds else []
+    if rest < 20:
+        return " ".join([*words, *([_one(rest, last)] if rest else [])])
+    tens, ones = divmod(rest, 10)
+    return " ".join([*words, *([_one(ones, "ein"), "und"] if ones else []), tables.TENS[tens - 2]])
+
+
+def _one(number: int, word: str) -> str:
+    return word if number == 1 else tables.SMALL[number]
+
+
+GERMAN = German()

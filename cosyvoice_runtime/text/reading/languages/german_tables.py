@@ -1,0 +1,173 @@
+"""German: tables of numbers, units, currencies, signs and names."""
+
+from __future__ import annotations
+
+from cosyvoice_runtime.text.reading.languages.european import currencies, listed, months, units
+from cosyvoice_runtime.text.reading.languages.language import Unit
+
+SMALL = listed(
+    """null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn
+    sechzehn siebzehn achtzehn neunzehn"""
+)
+TENS = ["zwanzig", "dreißig", "vierzig", "fünfzig", "sechzig", "siebzig", "achtzig", "neunzig"]
+LARGE = [
+    ("Million", "Millionen"), ("Milliarde", "Milliarden"), ("Billion", "Billionen"),
+    ("Billiarde", "Billiarden"), ("Trillion", "Trillionen"), ("Trilliarde", "Trilliarden"),
+    ("Quadrillion", "Quadrillionen"),
+]  # fmt: skip
+ORDINALS = {1: "erst", 3: "dritt", 7: "siebt", 8: "acht"}
+MONTH_WORDS = listed("""Januar Februar März April Mai Juni Juli August September Oktober November Dezember""")
+MONTHS = months(
+    [name.lower() for name in MONTH_WORDS],
+    {
+        "jänner": 1, "jan": 1, "feb": 2, "febr": 2, "mär": 3, "mrz": 3, "apr": 4, "jun": 6, "jul": 7,
+        "aug": 8,
+        "sep": 9, "sept": 9, "okt": 10, "nov": 11, "dez": 12,
+    },
+)  # fmt: skip
+_PREFIXES = {
+    "n": "Nano", "µ": "Mikro", "m": "Milli", "c": "Zenti", "d": "Dezi", "h": "Hekto", "k": "Kilo",
+    "K": "Kilo",
+    "M": "Mega", "G": "Giga", "T": "Tera", "P": "Peta",
+}  # fmt: skip
+
+
+def _units() -> dict[str, Unit]:
+    found = units(
+        {
+            "m": "meter/meter", "g": "gramm/gramm", "l L": "liter/liter", "s": "sekunde/sekunden/f",
+            "B": "byte/byte", "bit": "bit/bit", "Hz": "hertz/hertz", "W": "watt/watt",
+            "Wh": "wattstunde/wattstunden/f", "V": "volt/volt", "A": "ampere/ampere",
+            "Ah": "amperestunde/amperestunden/f", "Pa": "pascal/pascal", "J": "joule/joule",
+            "cal": "kalorie/kalorien/f", "Ω": "ohm/ohm", "N": "newton/newton", "mol": "mol/mol",
+            "bar": "bar/bar",
+        },
+        _PREFIXES,
+        {2: ("Quadrat{}", "Quadrat{}"), 3: ("Kubik{}", "Kubik{}")},
+    )  # fmt: skip
+    found = {
+        sign: Unit(_compound(unit.one), _compound(unit.many), unit.gender) for sign, unit in found.items()
+    }
+    more = units(
+        {
+            "t": "Tonne/Tonnen/f", "Ztr": "Zentner/Zentner", "ha": "Hektar/Hektar",
+            "min Min. Min": "Minute/Minuten/f",
+            "h Std. Std": "Stunde/Stunden/f", "sec Sek. sek": "Sekunde/Sekunden/f", "d": "Tag/Tage",
+            "Mio._m": "Millionen Meter/Millionen Meter", "PS": "PS/PS", "x": "mal/mal",
+            "dB": "Dezibel/Dezibel",
+            "%": "Prozent/Prozent", "‰": "Promille/Promille", "°": "Grad/Grad",
+            "°C ℃ ° C": "Grad Celsius/Grad Celsius", "°F ℉": "Grad Fahrenheit/Grad Fahrenheit",
+            "kWh kwh": "Kilowattstunde/Kilowattstunden/f", "mv": "Millivolt/Millivolt",
+            "mmHg": "Millimeter Quecksilbersäule/Millimeter Quecksilbersäule",
+            "ft": "Fuß/Fuß", "mi": "Meile/Meilen/f", "lb lbs": "Pfund/Pfund", "oz": "Unze/Unzen/f",
+            "mph": "Meile pro Stunde/Meilen pro Stunde/f", "px": "Pixel/Pixel", "EL": "Esslöffel/Esslöffel",
+            "TL": "Teelöffel/Teelöffel", "Stk. Stk": "Stück/Stück", "qm": "Quadratmeter/Quadratmeter",
+            "Mbps": "Megabit pro Sekunde/Megabit pro Sekunde",
+            "Mbit": "Megabit/Megabit", "Gbit": "Gigabit/Gigabit",
+            "Gbps": "Gigabit pro Sekunde/Gigabit pro Sekunde",
+        },
+        {},
+        {},
+        prefixed={},
+        lengths=(),
+    )  # fmt: skip
+    del more["C"]
+    return found | more
+
+
+def _compound(word: str) -> str:
+    """A noun of parts with one capital: ``KiloMeter`` would be two."""
+    return word[:1].upper() + word[1:].lower()
+
+
+UNITS = _units()
+PER_UNITS = {
+    sign: UNITS[sign] for sign in ("s", "min", "h", "km", "m", "kg", "g", "l", "m²", "m³", "kWh", "ha",
+    "Std.")
+} | {
+    "Tag": Unit("Tag", "Tage"), "Monat": Unit("Monat", "Monate"), "Jahr": Unit("Jahr", "Jahre"),
+    "Woche": Unit("Woche", "Wochen"), "Stunde": Unit("Stunde", "Stunden"), "Person": Unit("Person",
+    "Personen"),
+    "Nacht": Unit("Nacht", "Nächte"), "Stück": Unit("Stück", "Stück"),
+}  # fmt: skip
+SCALES = {
+    "Mio.": "Millionen", "Mio": "Millionen", "Mrd.": "Milliarden", "Mrd": "Milliarden", "Tsd.": "Tausend",
+    **{
+        word: word
+        for name in ("Million", "Millionen", "Milliarde", "Milliarden", "Billion", "Billionen", "Tausend")
+        for word in (name, name.lower())
+    },
+}  # fmt: skip
+CURRENCIES = currencies(
+    {
+        "€ EUR Euro": ("Euro/Euro", "Cent/Cent"),
+        "$ US$ USD Dollar": ("Dollar/Dollar", "Cent/Cent"),
+        "£ GBP": ("Pfund/Pfund", "Penny/Pence"),
+        "CHF Fr. Franken": ("Franken/Franken", "Rappen/Rappen"),
+        "¥ JPY Yen": ("Yen/Yen", ""),
+        "CNY RMB Yuan": ("Yuan/Yuan", ""),
+        "₩ KRW": ("Won/Won", ""),
+        "₹ INR": ("Rupie/Rupien/f", "Paisa/Paise"),
+        "₽ RUB Rubel": ("Rubel/Rubel", "Kopeke/Kopeken/f"),
+        "SEK DKK NOK": ("Krone/Kronen/f", ""),
+        "PLN zł": ("Złoty/Złoty", "Groszy/Groszy"),
+        "TRY ₺": ("Lira/Lira/f", ""),
+        "₿ BTC": ("Bitcoin/Bitcoin", ""),
+        "ct Cent": ("Cent/Cent", ""),
+    }
+)
+SIGNS = {
+    ".": "Punkt", "/": "Slash", "\\": "Backslash", "@": "at", "-": "Bindestrich", "_": "Unterstrich",
+    ":": "Doppelpunkt", "?": "Fragezeichen", "=": "Gleichheitszeichen", "&": "Und", "#": "Raute",
+    "%": "Prozent", "+": "Plus", "~": "Tilde",
+}  # fmt: skip
+SIGNS_BEFORE = {
+    "-": "minus", "−": "minus", "+": "plus", "~": "etwa", "#": "Nummer", "≈": "etwa", "≤": "höchstens",
+    "≥": "mindestens", "±": "plus minus", "<": "weniger als", ">": "mehr als",
+}  # fmt: skip
+OPERATIONS = {
+    "+": "plus", "-": "minus", "−": "minus", "–": "minus", "=": "gleich", "==": "gleich", "×": "mal",
+    "*": "mal", "÷": "geteilt durch", "/": "geteilt durch", "<": "kleiner als", ">": "größer als",
+    "≈": "ungefähr gleich", "≠": "ungleich", "!=": "ungleich", "≤": "kleiner gleich", "<=": "kleiner gleich",
+    "≥": "größer gleich", ">=": "größer gleich", "±": "plus minus",
+}  # fmt: skip
+ABBREVIATIONS = {
+    "z. B.": "zum Beispiel", "z.B.": "zum Beispiel", "Z. B.": "Zum Beispiel", "Z.B.": "Zum Beispiel",
+    "d. h.": "das heißt", "d.h.": "das heißt", "u. a.": "unter anderem", "u.a.": "unter anderem",
+    "i. d. R.": "in der Regel", "i.d.R.": "in der Regel", "u. U.": "unter Umständen",
+    "o. ä.": "oder ähnliches",
+    "bzw.": "beziehungsweise", "ca.": "circa", "Ca.": "Circa", "usw.": "und so weiter", "etc.": "et cetera",
+    "ggf.": "gegebenenfalls", "evtl.": "eventuell", "inkl.": "inklusive", "exkl.": "exklusive",
+    "vgl.": "vergleiche", "Nr.": "Nummer", "Str.": "Straße", "Dr.": "Doktor", "Prof.": "Professor",
+    "Tel.": "Telefon", "Mio.": "Millionen", "Mrd.": "Milliarden", "St.": "Sankt", "S.": "Seite",
+    "Abb.": "Abbildung", "Kap.": "Kapitel", "Art.": "Artikel", "Abs.": "Absatz", "max.": "maximal",
+    "min.": "minimal", "mind.": "mindestens", "v. Chr.": "vor Christus", "n. Chr.": "nach Christus",
+    "Hbf.": "Hauptbahnhof", "Jh.": "Jahrhundert", "sog.": "sogenannt", "geb.": "geboren",
+    "gest.": "gestorben",
+    "bspw.": "beispielsweise", "§": "Paragraf", "&": "und", "Std.": "Stunden", "Mo.": "Montag",
+}  # fmt: skip
+KNOWN_LABELS = {"gmail": "g mail"}
+ORDERED = frozenset(
+    listed("""geburtstag jahrestag jubiläum jahrhundert stock etage platz kapitel klasse mal
+runde tag woche spiel
+    bundesliga liga weltkrieg auflage ausgabe semester schritt teil akt satz minute stunde monat quartal
+    hochzeitstag stelle reihe halbjahr lebensjahr schuljahr fc bezirk obergeschoss og""")
+)
+"""Words in small letters that an ordinal stands before."""
+SENTENCE_STARTS = frozenset(
+    listed("""Der Die Das Ein Eine Er Sie Es Wir Ich Ihr Du Man Dann Danach Dort
+Hier In Im Am An Auf Bei Mit Nach
+    Von
+    Zu Zum Und Aber Oder Doch Denn Wenn Weil Als Wie Was Wer Wo Warum Dies Diese Dieser Dieses Bitte Auch Nur
+    So Heute Morgen Gestern Jetzt Damit Dabei Dafür Deshalb Für Vor Seit Bis Es Alle Alles Kein Keine Unter
+    Über Ja Nein Später Außerdem Mein Meine Sein Seine Unser Unsere""")
+)
+"""Words that begin a sentence, so that the number before ends one."""
+RULERS = frozenset(
+    listed("""ludwig heinrich karl friedrich wilhelm elisabeth papst johannes paul benedikt
+franz otto georg philipp
+    leopold maximilian katharina peter alexander nikolaus napoleon könig kaiser""")
+)
+BEFORE_ROMAN = frozenset(
+    listed("kapitel teil band akt szene anhang artikel stufe klasse typ phase weltkrieg")
+)
