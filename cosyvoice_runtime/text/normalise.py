@@ -18,6 +18,7 @@ from cosyvoice_runtime.text.lexicon import Lexicon
 from cosyvoice_runtime.text.reading import FormReader
 from cosyvoice_runtime.text.reading.languages.english import ENGLISH
 from cosyvoice_runtime.text.reading.languages.german import GERMAN
+from cosyvoice_runtime.text.reading.languages.korean import KOREAN
 from cosyvoice_runtime.text.reading.languages.language import Language as SpokenLanguage
 from cosyvoice_runtime.text.reading.languages.spanish import SPANISH
 from cosyvoice_runtime.text.rules import Read, plain
@@ -31,7 +32,7 @@ _EUROPEAN = (GERMAN, SPANISH)
 
 
 class Normaliser:
-    """Normalises Chinese, English and Japanese text; other languages keep their words and numbers.
+    """Normalises Chinese, English, Japanese and Korean text; other languages keep their words and numbers.
 
     Modes:
         ``wetext``: dates, times, amounts, measures and numbers are read, each clause in its own language;
@@ -135,7 +136,9 @@ def _readers(mode: Mode, grammars: Mapping[str, Grammar]) -> dict[str, Read]:
     """Readers of numbers and the like in words, by language."""
     if mode == "none":
         return {}
-    read = {"en": _reader_of(ENGLISH)} | {each.tag: _reader_of(each, " ") for each in _EUROPEAN}
+    read = {each.tag: _reader_of(each) for each in (ENGLISH, KOREAN)} | {
+        each.tag: _reader_of(each, " ") for each in _EUROPEAN
+    }
     if mode == "rules":
         return read
     return read | {

@@ -16,7 +16,7 @@ from cosyvoice_runtime.text.normalise import MODES, Normaliser
 from cosyvoice_runtime.text.validate import SPECIAL
 
 OTHER_LANGUAGES = [
-    "한국어 3개, 100 (백) $5",
+    "Ελλάδα 3, 100 (εκατό) $5",
     "Das kostet 1.000,50 Euro für 3 Äpfel",
     "niño de 5 años, 1.5%",
     "Это стоит 100 рублей",
@@ -37,7 +37,7 @@ def test_other_languages_pass_untouched(mode, text: str) -> None:
 
 def test_language_tag_keeps_english_words_out_of_ascii_text(wetext: Normaliser) -> None:
     assert wetext("Hola tengo 5 gatos", "es") == "Hola tengo cinco gatos"
-    assert wetext("나는 cat 3", "ko") == "나는 cat 3"
+    assert wetext("나는 cat 3", "ko") == "나는 cat 삼"
 
 
 def test_language_tag_reads_numbers_of_accented_text(wetext: Normaliser) -> None:

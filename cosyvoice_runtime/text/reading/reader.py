@@ -39,11 +39,12 @@ class FormReader:
                 at = passed.end()
                 continue
             if parts and found.words and _JOINS.match(parts[-1][-1:]) and _JOINS.match(found.words):
-                parts.append(self._language.space)
+                parts.append(self._language.space_after_word(parts[-1], found.words))
+            found = self._language.agreed(found, text)
             parts.append(found.words)
             at = found.end
             if _JOINS.match(text[at : at + 1]) and _JOINS.match(found.words[-1:]):
-                parts.append(self._language.space)
+                parts.append(self._language.space_before_word)
         return "".join(parts)
 
     def _read(self, place: Place) -> ReadForm | None:

@@ -12,6 +12,7 @@ from cosyvoice_runtime.text.reading.classes import (
     measure,
     money,
     numbers,
+    own,
     ratio,
     telephone,
     word,
@@ -20,6 +21,7 @@ from cosyvoice_runtime.text.reading.classes import (
 CLASSES = (
     electronic.read,
     address.read,
+    own.read,
     formula.read,
     money.read,
     date.read,

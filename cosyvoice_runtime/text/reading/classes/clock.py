@@ -22,7 +22,7 @@ def read(place: Place) -> ReadForm | None:
     between = _BETWEEN.match(place.text, end)
     second = _single(place.apart(between.end())) if between else None
     if between and second is not None:
-        words = language.ranged(language.clock(clock), language.clock(second[0]))
+        words = language.spanned(language.clock(clock), language.clock(second[0]))
         return ReadForm(between.end() + second[1], words)
     return ReadForm(end, language.clock(clock))
 
@@ -46,7 +46,7 @@ def _range_of_hours(place: Place) -> ReadForm | None:
         return None
     language = place.language
     second = _clock(found, language)
-    return ReadForm(found.end(), language.ranged(language.cardinal(found["from"]), language.clock(second)))
+    return ReadForm(found.end(), language.spanned(language.cardinal(found["from"]), language.clock(second)))
 
 
 def _clock(found: re.Match[str], language: Language) -> Clock:
@@ -69,7 +69,7 @@ def _patterns(language: Language) -> tuple[re.Pattern[str], ...]:
         r"(?P<hour>[01]?[0-9]|2[0-4])[:：](?P<minute>[0-5][0-9])(?:[:：](?P<second>[0-5][0-9]))?"
         r"(?![0-9]|[:：][0-9])"
     )
-    start = r"(?<![\w.,:：/-])"
+    start = r"(?a)(?<![\w.,:：/-])"
     found = [rf"{start}{minutes}(?:{half})?{zone}"] if half else [rf"{start}{minutes}(?:h\b)?{zone}"]
     if half:
         found.append(rf"{start}(?P<hour>0?[1-9]|1[0-2])(?:[.:](?P<minute>[0-5][0-9]))?{half}{zone}")
@@ -81,7 +81,7 @@ def _patterns(language: Language) -> tuple[re.Pattern[str], ...]:
 @cache
 def _hours(language: Language) -> re.Pattern[str]:
     return re.compile(
-        rf"(?<![\w.,:/-])(?P<from>0?[1-9]|1[0-2]){RANGE}(?P<hour>0?[1-9]|1[0-2])(?:[:](?P<minute>[0-5][0-9]))?{_half(language)}"
+        rf"(?a)(?<![\w.,:/-])(?P<from>0?[1-9]|1[0-2]){RANGE}(?P<hour>0?[1-9]|1[0-2])(?:[:](?P<minute>[0-5][0-9]))?{_half(language)}"
     )
 
 

@@ -11,16 +11,17 @@ from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _END = r"(?!\w|,[0-9]|\.[0-9])"
 _CODE = re.compile(
-    r"(?:#\s?)?(?P<letters>[A-Z]{0,3})[- ]?(?P<digits>[0-9](?:[ -]?[0-9]){2,18})(?P<x>-?[Xx])?" + _END
+    r"(?a)(?:#\s?)?(?:(?P<letters>[A-Z]{1,3})[- ]?)?(?P<digits>[0-9](?:[ -]?[0-9]){2,18})(?P<x>-?[Xx])?"
+    + _END
 )
-_LONG = re.compile(r"(?<![\w.,])(?![0-9]*000000(?![0-9]))[0-9]{10,}" + _END)
+_LONG = re.compile(r"(?a)(?<![\w.,])(?![0-9]*000000(?![0-9]))[0-9]{10,}" + _END)
 
 
 def read(place: Place) -> ReadForm | None:
     """Digits after a word that announces a code, or a run that is too long for a number."""
     language = place.language
     found = place.match(_LONG)
-    if found and len(found[0]) >= language.long_run:
+    if found and (len(found[0]) >= language.long_run or found[0].startswith("0")):
         return ReadForm(found.end(), language.telephone_digits(found[0]))
     if not language.before_code:
         return None
@@ -37,7 +38,7 @@ def read(place: Place) -> ReadForm | None:
     return None
 
 
-_EMERGENCY = re.compile(r"(?:911|999|112|988|[2-8]11)(?!\w|[.,][0-9])(?! (?:people|of|[a-z]+s)\b)")
+_EMERGENCY = re.compile(r"(?a)(?:911|999|112|988|[2-8]11)(?!\w|[.,][0-9])(?! (?:people|of|[a-z]+s)\b)")
 
 
 def _is_long(digits: str) -> bool:
@@ -48,4 +49,4 @@ def _is_long(digits: str) -> bool:
 def _named(language: Language) -> tuple[re.Pattern[str], ...]:
     between = r"(?: (?:number|no\.|code|is)){0,2}:? ?\Z"
     always, mostly, calls = language.before_code
-    return tuple(re.compile(rf"\b(?i:{words}){between}") for words in (always, mostly, calls))
+    return tuple(re.compile(rf"(?<![A-Za-z])(?i:{words}){between}") for words in (always, mostly, calls))

@@ -11,10 +11,10 @@ from cosyvoice_runtime.text.reading.languages.language import Date, Language, al
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _ISO = re.compile(
-    r"(?<![\w.-])(?P<year>[12][0-9]{3})(?P<mark>[-/.])(?P<month>[0-9]{1,2})(?P=mark)(?P<day>[0-9]{1,2})(?![\w]|[-/.][0-9])"
+    r"(?a)(?<![\w.-])(?P<year>[12][0-9]{3})(?P<mark>[-/.])(?P<month>[0-9]{1,2})(?P=mark)(?P<day>[0-9]{1,2})(?![\w]|[-/.][0-9])"
 )
 _NUMERIC = re.compile(
-    r"(?<![\w.,/-])(?P<first>[0-9]{1,2})(?P<mark>[-/.])(?P<second>[0-9]{1,2})(?P=mark)(?P<year>(?:1[5-9]|20)[0-9]{2})(?![\w]|[-/.][0-9])"
+    r"(?a)(?<![\w.,/-])(?P<first>[0-9]{1,2})(?P<mark>[-/.])(?P<second>[0-9]{1,2})(?P=mark)(?P<year>(?:1[5-9]|20)[0-9]{2})(?![\w]|[-/.][0-9])"
 )
 
 
@@ -30,11 +30,11 @@ def read(place: Place) -> ReadForm | None:
         second = _single(place.apart(between.end()))
         if second is not None:
             last = replace(second[0], before=language.to)
-            words = language.ranged(language.date(date), language.date(last))
+            words = language.spanned(language.date(date), language.date(last))
             return ReadForm(between.end() + second[1], words)
         days = _LAST_DAY.match(place.text, between.end())
         if days and date.day and date.year is None and not date.day_first and int(days[1]) > date.day:
-            words = language.ranged(language.date(date), language.ordinal_day(int(days[1])))
+            words = language.spanned(language.date(date), language.ordinal_day(int(days[1])))
             year = _YEAR_AFTER.match(place.text, days.end())
             if year is None:
                 return ReadForm(days.end(), words)
@@ -52,12 +52,12 @@ def _days(place: Place) -> ReadForm | None:
         return None
     first = place.language.first_day(int(found[1]))
     words = place.language.date(replace(last[0], before=place.language.to))
-    return ReadForm(found.end() + last[1], place.language.ranged(first, words))
+    return ReadForm(found.end() + last[1], place.language.spanned(first, words))
 
 
 _BETWEEN = re.compile(RANGE)
-_YEAR_AFTER = re.compile(r",? ([12][0-9]{3})(?![\w-]|[.,][0-9])")
-_LAST_DAY = re.compile(r"([0-9]{1,2})(?:st|nd|rd|th)?(?![\w]|[.:,][0-9])")
+_YEAR_AFTER = re.compile(r"(?a),? ([12][0-9]{3})(?![\w-]|[.,][0-9])")
+_LAST_DAY = re.compile(r"(?a)([0-9]{1,2})(?:st|nd|rd|th)?(?![\w]|[.:,][0-9])")
 
 
 def _single(place: Place) -> tuple[Date, int] | None:

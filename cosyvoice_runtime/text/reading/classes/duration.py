@@ -35,10 +35,10 @@ def _patterns(language: Language) -> tuple[re.Pattern[str], ...]:
     one = rf"[0-9]{{1,4}}\s?{unit}(?![A-Za-z])"
     glued = rf"[0-9]{{1,4}}\s?{unit}(?=[0-9]|[^A-Za-z]|$)"
     return (
-        re.compile(rf"(?<![\w.,]){glued}(?:,?\s?{one}|{glued}){{1,3}}"),
+        re.compile(rf"(?a)(?<![\w.,]){glued}(?:,?\s?{one}|{glued}){{1,3}}"),
         re.compile(rf"([0-9]{{1,4}})\s?({unit})(?=[0-9]|[^A-Za-z]|$)"),
         re.compile(
-            rf"(?<![\w.,])([0-9]{{1,3}})m(?=\s(?:{'|'.join(language.after_minutes)})\b)"
+            rf"(?a)(?<![\w.,])([0-9]{{1,3}})m(?=\s(?:{'|'.join(language.after_minutes)})\b)"
             if language.after_minutes
             else "(?!)"
         ),

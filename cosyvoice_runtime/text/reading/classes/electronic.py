@@ -10,8 +10,8 @@ _END_OF_HOST = (
     "com|org|net|gov|edu|io|ai|dev|app|info|co|uk|us|de|fr|es|it|jp|cn|kr|ru|br|eu|ch|nl|pl|ca|au|tv|me"
 )
 _URL = re.compile(
-    r"(?<![A-Za-z0-9])(?:https?|ftp|file|wss?)://[^\s<>\"'“”，。；！？、）】》]{1,200}(?<![.,:;?!)\]}*_])"
-    r"|(?<![A-Za-z0-9.@-])www\.[A-Za-z0-9][^\s<>\"'“”，。；！？、）】》]{1,200}(?<![.,:;?!)\]}*_])",
+    r"(?<![A-Za-z0-9])(?:https?|ftp|file|wss?)://[^\s<>\"'“”，。；！？、）】》\u3040-\u9fff\uac00-\ud7a3]{1,200}(?<![.,:;?!)\]}*_])"
+    r"|(?<![A-Za-z0-9.@-])www\.[A-Za-z0-9][^\s<>\"'“”，。；！？、）】》\u3040-\u9fff\uac00-\ud7a3]{1,200}(?<![.,:;?!)\]}*_])",
     re.IGNORECASE,
 )
 _MAIL = re.compile(

@@ -10,6 +10,9 @@ from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _POWERS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 
+_AREA = re.compile(r"-?[0-9.,]+\s?(?:mm|cm|dm|m|km|in|ft)(?:[²³]|\^[23])")
+"""An amount of square or cubic units, which is no product."""
+
 
 def read(place: Place) -> ReadForm | None:
     """Terms with signs between them, or one term that only a formula has."""
@@ -18,7 +21,7 @@ def read(place: Place) -> ReadForm | None:
         return None
     whole, part = _patterns(language)
     found = place.match(whole)
-    if not found or not _is_formula(found[0]):
+    if not found or _AREA.fullmatch(found[0]) or not _is_formula(found[0]):
         return None
     words: list[str] = []
     for each in part.finditer(found[0]):
@@ -68,7 +71,7 @@ def _patterns(language: Language) -> tuple[re.Pattern[str], re.Pattern[str]]:
     factors = rf"(?:(?<=[0-9A-Za-zπθ²³]){letters}(?:{power})?){{0,2}}"
     term = rf"(?:[-−±√]\s?)?(?:√\s?)?{atom}(?:{power})?{factors}"
     whole = re.compile(
-        rf"(?<![\w.,$€£/-])(?<!\)){term}(?:\s?(?:>=|<=|!=|==|[-+−–=×÷*<>≈≠≤≥/±]|x(?=\s?10\^))\s?{term}){{0,12}}"
+        rf"(?a)(?<![\w.,$€£/-])(?<!\)){term}(?:\s?(?:>=|<=|!=|==|[-+−–=×÷*<>≈≠≤≥/±]|x(?=\s?10\^))\s?{term}){{0,12}}"
         r"(?![\w%°$€£]|[-/.,][0-9])"
     )
     part = re.compile(

@@ -9,8 +9,8 @@ from cosyvoice_runtime.text.reading.classes.money import RANGE
 from cosyvoice_runtime.text.reading.languages.language import Currency, Language, alternatives
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
-_FEET = re.compile(r"(?<![\w.,])([0-9]{1,2})['’′]\s?([0-9]{1,2})(?:[\"”″]|''|’’)")
-_PRESSURE = re.compile(r"(?<![\w.,/])([0-9]{2,3})/([0-9]{2,3})(?=\s?mm\s?Hg)")
+_FEET = re.compile(r"(?a)(?<![\w.,])([0-9]{1,2})['’′]\s?([0-9]{1,2})(?:[\"”″]|''|’’)")
+_PRESSURE = re.compile(r"(?a)(?<![\w.,/])([0-9]{2,3})/([0-9]{2,3})(?=\s?mm\s?Hg)")
 
 
 def read(place: Place) -> ReadForm | None:
@@ -40,10 +40,7 @@ def read(place: Place) -> ReadForm | None:
         counted = Currency(unit.one, unit.many, gender=unit.gender, few=unit.few)
         words = language.of_scale(low, last, language.scales[parts["scale"]], counted)
     elif parts["high"]:
-        numbers = language.ranged(
-            language.number(low), language.number(language.numerals.parse(parts["high"]))
-        )
-        words = language.of_many(numbers, unit)
+        words = language.range_of(low, language.numerals.parse(parts["high"]), unit)
     else:
         words = language.counted(low, unit)
     if parts["by"]:
@@ -61,12 +58,12 @@ def _pattern(language: Language) -> re.Pattern[str]:
     number = language.numerals.pattern
     glued = [sign for sign in language.units if sign in language.glued_units]
     spaced = [sign for sign in language.units if sign not in language.glued_units]
-    per = rf"(?:\s?/\s?(?P<per>{alternatives(language.per_units)})(?!\w))?"
+    per = rf"(?:\s?/\s?(?P<per>{alternatives(language.per_units)})(?![\wÀ-ӿ]))?"
     scales = [word for word in language.scales if len(word) > 2]
-    scale = rf"(?:\s(?P<scale>{alternatives(scales)})(?!\w))?" if scales else "(?P<scale>(?!))?"
-    end = r"(?:(?<=%)|(?![\w²³^]|-[0-9]))"
+    scale = rf"(?:\s(?P<scale>{alternatives(scales)})(?![\wÀ-ӿ]))?" if scales else "(?P<scale>(?!))?"
+    end = r"(?:(?<=%)|(?![\wÀ-ӿ²³^]|-[0-9]))"
     return re.compile(
-        rf"(?:(?<![\w)\].,])(?<![0-9]\s)(?P<minus>[-−])\s?)?(?<![A-Za-z0-9])(?<![0-9][.,])(?P<low>{number})"
+        rf"(?a)(?:(?<![\w)\].,])(?<![0-9]\s)(?P<minus>[-−])\s?)?(?<![A-Za-z0-9])(?<![0-9][.,])(?P<low>{number})"
         rf"(?:(?:(?P<first>{alternatives(spaced)}))?{RANGE}(?P<high>{number}))?{scale}"
         rf"(?:\s?(?P<unit>{alternatives(spaced)}){end}|(?P<glued>{alternatives(glued)}){end}|(?P<spaced>(?!)))"
         rf"{per}(?:(?P<by>\s?[x×]\s?(?=[0-9])))?"

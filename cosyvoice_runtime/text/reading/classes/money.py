@@ -9,7 +9,7 @@ from cosyvoice_runtime.text.reading.languages.language import Currency, Language
 from cosyvoice_runtime.text.reading.languages.numeral import Numeral
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
-RANGE = r"\s?[-–—‑−~～]\s?"
+RANGE = r"\s?[-–—‑−~～〜]\s?"
 """This stands between the two ends of a range."""
 _LONGEST_CENTS = 3
 """Digits after the mark up to which they are cents: ``20.500`` is one of those."""
@@ -30,12 +30,12 @@ def _patterns(language: Language) -> tuple[re.Pattern[str], ...]:
     codes = [code for code in language.currencies if code.isalnum()]
     number = language.numerals.pattern
     scale = (
-        rf"(?:\s?(?P<scale>{alternatives(language.scales)})(?!\w))?"
+        rf"(?:\s?(?P<scale>{alternatives(language.scales)})(?![\wÀ-ӿ]))?"
         if language.scales
         else "(?P<scale>(?!))?"
     )
     per = (
-        rf"(?:\s?/\s?(?P<per>{alternatives(language.per_units)})(?!\w))?"
+        rf"(?:\s?/\s?(?P<per>{alternatives(language.per_units)})(?![\wÀ-ӿ]))?"
         if language.per_units
         else "(?P<per>(?!))?"
     )
@@ -43,18 +43,18 @@ def _patterns(language: Language) -> tuple[re.Pattern[str], ...]:
     sign, code = alternatives(signs), alternatives(codes)
     # Words of currencies, which are longer than codes, only follow a number.
     first = alternatives(code for code in codes if len(code) <= 3)
-    before = rf"(?:(?P<sign>{sign})|(?<!\w)(?P<code>{first})(?![^\W\d_]))"
+    before = rf"(?:(?P<sign>{sign})|(?<!\w)(?P<code>{first})(?![A-Za-zÀ-ӿ]))"
     ends = language.decimal_mark == ","
     after = alternatives([sign for sign in signs if ends or sign[-1] != "$"])
     again = rf"(?:{sign}|{code})?\s?(?:{sign})?"
     return (
         re.compile(
-            rf"{minus}{before}\s?{minus.replace('minus', 'inner')}(?P<low>{number})"
+            rf"(?a){minus}{before}\s?{minus.replace('minus', 'inner')}(?P<low>{number})"
             rf"(?:{RANGE}{again}(?P<high>{number})(?![0-9/]|-[0-9]))?{scale}{per}"
         ),
         re.compile(
-            rf"{minus}(?P<low>{number})(?:{RANGE}(?P<high>{number}))?{scale}\s?"
-            rf"(?:(?P<sign>{after})(?![0-9])|(?P<code>{code})(?!\w)){per}"
+            rf"(?a){minus}(?P<low>{number})(?:{RANGE}(?P<high>{number}))?{scale}\s?"
+            rf"(?:(?P<sign>{after})(?![0-9])|(?P<code>{code})(?![\wÀ-ӿ])){per}"
             rf"(?P<inner>(?!))?"
         ),
     )

@@ -11,14 +11,14 @@ from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _DOTTED = re.compile(r"(?<![0-9.])[0-9]+(?:\.[0-9]+){2,}(?![0-9])")
 _YEAR = r"(?:1[1-9]|20)[0-9]{2}"
-_YEARS = re.compile(rf"(?<![\w.,/])({_YEAR}){RANGE}({_YEAR}|[0-9]{{2}})(?![\w/-]|[.,][0-9])")
-_SEASON = re.compile(r"(?<![\w.,/])((?:19|20)[0-9]{2})/([0-9]{2})(?![0-9/])")
-_TWO_YEARS = re.compile(r"(?<![\w.,/])((?:19|20)[0-9]{2}),((?:19|20)[0-9]{2})(?![\w]|[.,:/][0-9])")
-_SCIENTIFIC = re.compile(r"(?<![\w.,])([0-9]+(?:\.[0-9]+)?)[eE]([-+]?[0-9]{1,3})(?![\w]|[.,][0-9])")
-_ONE_YEAR = re.compile(rf"(?<![\w.,/])({_YEAR})(?![\w/]|[.,:][0-9]|,[0-9]{{3}})")
-_EARLY_YEAR = re.compile(r"(?<![\w.,/])((?:1[0-9]|2[01])[0-9]{2})(?![\w/]|[.,:][0-9]|,[0-9]{3})")
-_BY_WORD = re.compile(r"(?<![\w.,/])([1-9][0-9]{2,3})(?![\w/]|[.,:][0-9])")
-_SIGNS = re.compile(r"(?<![\w)\]])(?:[-−+~]|[#≈≤≥±<>№]\s?)(?=[$€£¥]?\.?[0-9])")
+_YEARS = re.compile(rf"(?a)(?<![\w.,/])({_YEAR}){RANGE}({_YEAR}|[0-9]{{2}})(?![\w/-]|[.,][0-9])")
+_SEASON = re.compile(r"(?a)(?<![\w.,/])((?:19|20)[0-9]{2})/([0-9]{2})(?![0-9/])")
+_TWO_YEARS = re.compile(r"(?a)(?<![\w.,/])((?:19|20)[0-9]{2}),((?:19|20)[0-9]{2})(?![\w]|[.,:/][0-9])")
+_SCIENTIFIC = re.compile(r"(?a)(?<![\w.,])([0-9]+(?:\.[0-9]+)?)[eE]([-+]?[0-9]{1,3})(?![\w]|[.,][0-9])")
+_ONE_YEAR = re.compile(rf"(?a)(?<![\w.,/])({_YEAR})(?![\w/]|[.,:][0-9]|,[0-9]{{3}})")
+_EARLY_YEAR = re.compile(r"(?a)(?<![\w.,/])((?:1[0-9]|2[01])[0-9]{2})(?![\w/]|[.,:][0-9]|,[0-9]{3})")
+_BY_WORD = re.compile(r"(?a)(?<![\w.,/])([1-9][0-9]{2,3})(?![\w/]|[.,:][0-9])")
+_SIGNS = re.compile(r"(?a)(?<![\w)\]])(?:[-−+~]|[#≈≤≥±<>№]\s?)(?=[$€£¥]?\.?[0-9])")
 _CIRCLED = "①②③④⑤⑥⑦⑧⑨⑩⑪⑫⑬⑭⑮⑯⑰⑱⑲⑳"
 
 
@@ -105,8 +105,8 @@ def _range(place: Place) -> ReadForm | None:
 def _ranges(language: Language) -> re.Pattern[str]:
     number = language.numerals.pattern
     return re.compile(
-        rf"(?:(?<![\w)\]])(?<![0-9]\s)(?P<minus>[-−]))?(?<![\w])(?<![\w][.,])(?<![.,])(?P<low>{number})"
-        rf"(?:[-–—‑~～]|\s[-–—~～]\s)(?P<high>{number})(?:(?=x(?![\w]))|(?![\w-]|[.,][0-9]))"
+        rf"(?a)(?:(?<![\w)\]])(?<![0-9]\s)(?P<minus>[-−]))?(?<![\w])(?<![\w][.,])(?<![.,])(?P<low>{number})"
+        rf"(?:[-–—‑~～〜]|\s[-–—~～〜]\s)(?P<high>{number})(?:(?=x(?![\w]))|(?![\w-]|[.,][0-9]))"
     )
 
 
@@ -146,7 +146,7 @@ def _number(place: Place) -> ReadForm | None:
 
 _REACH = 24
 """Characters after a number that may say how it agrees."""
-_PLUS = re.compile(r"\+(?![\w+])")
+_PLUS = re.compile(r"(?a)\+(?![\w+])")
 
 
 @cache

@@ -7,7 +7,7 @@ import re
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _GROUPED = (
-    r"(?<![\w.])(?:\+[0-9]{1,3}[ .-]?|1[ .-])?(?:\([0-9]{3}\)[ -]?|[0-9]{3}[ .-])[0-9]{3}[ .-][0-9]{4}"
+    r"(?a)(?<![\w.])(?:\+[0-9]{1,3}[ .-]?|1[ .-])?(?:\([0-9]{3}\)[ -]?|[0-9]{3}[ .-])[0-9]{3}[ .-][0-9]{4}"
     r"(?:-[0-9]{4})?(?![\w-])"
     r"|(?<![\w.])\+[0-9]{1,3}(?:[ .-]\(?[0-9]{1,8}\)?){2,5}(?!\w|[.,][0-9])"
     r"|(?<![\w.])\+[0-9]{7,15}(?!\w|[.,][0-9])"
@@ -19,12 +19,12 @@ _GROUPED = (
 )
 _TELEPHONE = re.compile(_GROUPED)
 _CARD = re.compile(
-    r"(?<![\w.,])[0-9]{4}(?:[ -][0-9]{4}){3,4}(?![\w,])|(?<![\w.,])[0-9]{4} [0-9]{6} [0-9]{5}(?![\w,])"
+    r"(?a)(?<![\w.,])[0-9]{4}(?:[ -][0-9]{4}){3,4}(?![\w,])|(?<![\w.,])[0-9]{4} [0-9]{6} [0-9]{5}(?![\w,])"
 )
-_LETTERS = re.compile(r"(?<![\w.-])(1-)?([0-9]{3})-([A-Z]{1,8}(?:-[A-Z]{1,8})*|[A-Z0-9]{4,8})(?![\w-])")
-_LISTED = re.compile(r"(?<![\w.,-])[1-9][0-9]?(?:-[1-9][0-9]?){2,}(?![\w-])")
+_LETTERS = re.compile(r"(?a)(?<![\w.-])(1-)?([0-9]{3})-([A-Z]{1,8}(?:-[A-Z]{1,8})*|[A-Z0-9]{4,8})(?![\w-])")
+_LISTED = re.compile(r"(?a)(?<![\w.,-])[1-9][0-9]?(?:-[1-9][0-9]?){2,}(?![\w-])")
 _PARTS = re.compile(
-    r"(?<![\w.,-])[0-9]+(?:-[0-9]+){2,}(?![\w-])|(?<![\w.,-])(?:[0-9]{5,}-[0-9]{3,}|[0-9]+-0[0-9]+|0[0-9]+-[0-9]+)(?![\w-])"
+    r"(?a)(?<![\w.,-])[0-9]+(?:-[0-9]+){2,}(?![\w-])|(?<![\w.,-])(?:[0-9]{5,}-[0-9]{3,}|[0-9]+-0[0-9]+|0[0-9]+-[0-9]+)(?![\w-])"
 )
 
 
@@ -43,7 +43,7 @@ def read(place: Place) -> ReadForm | None:
         )
     if found := place.match(_LISTED):
         return ReadForm(
-            found.end(), f"{language.pause}{language.space}".join(map(language.cardinal, found[0].split("-")))
+            found.end(), language.grouped([language.cardinal(part) for part in found[0].split("-")])
         )
     found = place.match(_PARTS)
     return ReadForm(found.end(), groups(found[0], place)) if found else None
@@ -54,5 +54,5 @@ def groups(written: str, place: Place) -> str:
     language = place.language
     words = [language.telephone_digits(group) for group in re.findall("[0-9]+", written)]
     if written.startswith("+"):
-        words[0] = f"{language.plus}{language.space}{words[0]}"
-    return f"{language.pause}{language.space}".join(words)
+        words[0] = f"{language.country_code}{language.space}{words[0]}"
+    return language.grouped(words)

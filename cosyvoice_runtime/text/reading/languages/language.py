@@ -239,6 +239,10 @@ class Language(ABC):
         """A number of units."""
         return f"{self.number(numeral)}{self.space}{unit.one if numeral.is_one else unit.many}"
 
+    def range_of(self, low: Numeral, high: Numeral, unit: Unit) -> str:
+        """A range of numbers of a unit."""
+        return self.of_many(self.ranged(self.number(low), self.number(high)), unit)
+
     def of_many(self, numbers: str, unit: Unit) -> str:
         """A range of numbers, in words, of a unit."""
         return f"{numbers}{self.space}{unit.many}"
@@ -246,6 +250,36 @@ class Language(ABC):
     def ranged(self, low: str, high: str) -> str:
         """A range, its ends in words."""
         return f"{low}{self.space}{self.to}{self.space}{high}"
+
+    def grouped(self, groups: Sequence[str]) -> str:
+        """Groups of digits, each in words, as in telephone numbers."""
+        return f"{self.pause}{self.space}".join(groups)
+
+    @property
+    def country_code(self) -> str:
+        """The word before the country's digits of a telephone number."""
+        return self.plus
+
+    @property
+    def space_before_word(self) -> str:
+        """The space between a form and letters that follow it at once."""
+        return self.space
+
+    def space_after_word(self, before: str, words: str) -> str:  # noqa: ARG002
+        """The space between the letters right before a form and its words."""
+        return self.space
+
+    def agreed(self, form: ReadForm, text: str) -> ReadForm:  # noqa: ARG002
+        """A form with the letters after it that depend on its last sound."""
+        return form
+
+    def own(self, place: Place) -> ReadForm | None:  # noqa: ARG002
+        """A form that no other language has, or that it reads by signs of its own."""
+        return None
+
+    def spanned(self, low: str, high: str) -> str:
+        """A span of time, its ends in words."""
+        return self.ranged(low, high)
 
     def telephone_digits(self, digits: str) -> str:
         """Digit by digit, as in telephone numbers."""
