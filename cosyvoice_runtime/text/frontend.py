@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from functools import lru_cache
 from typing import Protocol
 
@@ -92,10 +91,6 @@ class TextFrontEnd:
         self._tags = LanguageTags(family.language_tags)
         self._cached_segments = lru_cache(cached_texts)(self._segments)
         self._cached_normalised = lru_cache(cached_texts)(self._normalised)
-
-    def read_grammars(self, languages: Collection[str]) -> None:
-        """Read the grammars of these languages now, not when their first number comes."""
-        self._normaliser.read_grammars(languages)
 
     def segments(self, text: str, language: str = AUTO) -> list[str]:
         """Segments to synthesise one after another, in order; their leading spaces belong to them.

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 CACHED_EXPRESSIONS = 2048
 """Expressions kept of each language; at 120 characters each at most 2 MB."""
 
-Language = Literal["zh", "ja"]
+Language = Literal["ja"]
 
 _TOKEN = re.compile(r'(\w+) *\{((?: *\w+: *"(?:[^"\\]|\\.)*")+) *\}')
 _MEMBER = re.compile(r'(\w+): *("(?:[^"\\]|\\.)*")')
@@ -34,7 +34,7 @@ _ORDER: dict[str, tuple[str, ...]] = {
 class Grammar:
     """Reads one expression (a date, a time, a clause with numbers) in one language; safe for threads.
 
-    Its files are read when it is first needed: with the library Chinese takes 8 MiB, Japanese 5. The
+    Its files are read when it is first needed: with the library Japanese takes 5 MiB. The
     package's own ``Normalizer`` reads those of all languages, and those for the way back, when it is
     imported. Latest readings are kept, see :data:`CACHED_EXPRESSIONS`.
 
@@ -63,10 +63,6 @@ class Grammar:
         if not words:
             logger.info("no reading for %s, left to the number rules", shorten(expression))
         return words.strip() or expression
-
-    def load(self) -> None:
-        """Read the files, if that has not been done."""
-        self._grammars()
 
     def _grammars(self) -> tuple[Any, Any]:
         with self._lock:

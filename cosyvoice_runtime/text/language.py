@@ -35,6 +35,12 @@ _ENGLISH = re.compile(
 )
 """Words that make a clause of ASCII letters English rather than a name or another language."""
 
+_SMALL_WORDS = re.compile(r"(?<![A-Za-z.@/_'-])[a-z]{3,}(?![A-Za-z0-9@/_-]|\.[A-Za-z])")
+"""Words in small letters, of which names in a text of another script have no two."""
+_UNITS = frozenset(("min", "sec", "kcal", "bpm", "rpm", "fps", "px", "dpi", "vs"))
+_GREEK = re.compile("(?<![^\\W\\d_])[α-ωΑ-Ω](?![^\\W\\d_])")
+"""Greek letters of formulae."""
+
 _CLAUSE_END = re.compile(
     r"[。！？；：，、…\n\r\t“”‘’「」『』（）【】《》〈〉—]|[!?;]|[,:.](?=\s|[^\x00-\x7f]|$)|[\"()](?![0-9])|(?<![0-9])[\"()]"
 )
@@ -126,10 +132,12 @@ def _language_of_alphabet(clause: str, language: str) -> str:
     """English where words say so; a name, as it is in a Chinese sentence, is of the text's language."""
     if language not in _EAST_ASIAN and language != UNDETERMINED:
         return language
-    if not _is_ascii(clause):
+    if not _is_ascii(_GREEK.sub("", clause)):
         return UNDETERMINED
     words = {word.lower() for word in _ENGLISH.findall(clause)}
-    return "en" if len(words) >= (2 if language == UNDETERMINED else 1) else language
+    if language == UNDETERMINED:
+        return "en" if len(words) > 1 else language
+    return "en" if words or len(set(_SMALL_WORDS.findall(clause)) - _UNITS) > 1 else language
 
 
 def _is_ascii(text: str) -> bool:

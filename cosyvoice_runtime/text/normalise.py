@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Literal, get_args
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.language_names import AUTO
 from cosyvoice_runtime.speakable import visible
-from cosyvoice_runtime.text import chinese, chinese_numbers, japanese
+from cosyvoice_runtime.text import chinese, japanese
 from cosyvoice_runtime.text.grammar import Grammar, Language
 from cosyvoice_runtime.text.language import resolve, runs
 from cosyvoice_runtime.text.lexicon import Lexicon
 from cosyvoice_runtime.text.reading import FormReader
+from cosyvoice_runtime.text.reading.languages.chinese import CHINESE
 from cosyvoice_runtime.text.reading.languages.english import ENGLISH
 from cosyvoice_runtime.text.reading.languages.german import GERMAN
 from cosyvoice_runtime.text.reading.languages.korean import KOREAN
@@ -36,9 +37,9 @@ class Normaliser:
 
     Modes:
         ``wetext``: dates, times, amounts, measures and numbers are read, each clause in its own language;
-            Chinese and Japanese by the WeText grammars, helped by rules where these misread.
-        ``rules``: no library: English and the languages beside it are read, numbers of others are left
-            to the model.
+            Japanese by the WeText grammar, helped by rules where that misreads.
+        ``rules``: no library: English, Chinese and the languages beside them are read, numbers of others are
+            left to the model.
         ``none``: only the whitespace around the text is dropped.
 
     Characters that show nothing are dropped first, except in mode ``none``. Text that holds a control token
@@ -66,12 +67,6 @@ class Normaliser:
         )
         self._readers = _readers(mode, self._grammars)
         self._without_reader: set[str] = set()
-
-    def read_grammars(self, languages: Collection[str]) -> None:
-        """Read the grammars of these languages now, where the mode has any."""
-        for language, grammar in self._grammars.items():
-            if language in languages:
-                grammar.load()
 
     def __call__(self, text: str, language: str = AUTO) -> str:
         """The normalised text; an InvalidInput for a ``language`` that is neither ``auto`` nor a tag."""
@@ -136,13 +131,11 @@ def _readers(mode: Mode, grammars: Mapping[str, Grammar]) -> dict[str, Read]:
     """Readers of numbers and the like in words, by language."""
     if mode == "none":
         return {}
-    read = {each.tag: _reader_of(each) for each in (ENGLISH, KOREAN)} | {
-        each.tag: _reader_of(each, " ") for each in _EUROPEAN
-    }
+    read = {each.tag: _reader_of(each) for each in (ENGLISH, CHINESE, KOREAN)}
+    read |= {each.tag: _reader_of(each, " ") for each in _EUROPEAN}
     if mode == "rules":
         return read
     return read | {
-        "zh": partial(chinese_numbers.read_numbers, library=grammars["zh"]),
         "ja": partial(japanese.read_numbers, library=grammars["ja"]),
     }
 

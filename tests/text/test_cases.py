@@ -26,12 +26,13 @@ LEAST = {
     "nemo_ko": 91,
     "own_en": 100,
     "own_ko": 100,
+    "own_zh": 100,
     "users_en": 90,
     "users_ja": 0,
-    "users_zh": 13,
+    "users_zh": 95,
     "wetext_en": 71,
     "wetext_ja": 78,
-    "wetext_zh": 93,
+    "wetext_zh": 98,
 }
 """Percent of each file that must be read right."""
 EAST_ASIAN = ("zh", "ja", "ko")

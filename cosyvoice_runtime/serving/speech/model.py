@@ -18,7 +18,6 @@ from cosyvoice_runtime.engine.host_client import SPEECH, host_socket, leave_sock
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.families import Family
-from cosyvoice_runtime.gpu.nvidia import has_driver
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.metrics import RequestCount, shared_directory
@@ -86,16 +85,13 @@ def front_end_of(settings: CosyVoice2Settings, tokenizer: TokenCounter, family: 
     if settings.lexicon != "none":
         lexicon = Lexicon.read(Path(settings.lexicon), family.special_tokens)
         logger.info("%s has %d words that are spoken as something else is", settings.lexicon, len(lexicon))
-    front_end = TextFrontEnd(
+    return TextFrontEnd(
         tokenizer,
         family=family,
         lexicon=lexicon,
         polyphones=settings.polyphones,
         adds_instruction=settings.add_instruction,
     )
-    if has_driver():  # A listener who waits for 50 ms should not wait for a grammar of 300.
-        front_end.read_grammars(("zh",))
-    return front_end
 
 
 def _blocks(settings: CosyVoice2Settings, speech_lm: SpeechLMConfig) -> SpeechLMConfig | None:

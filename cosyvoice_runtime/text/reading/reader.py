@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 
+from cosyvoice_runtime.text.reading import chinese
 from cosyvoice_runtime.text.reading.classes import CLASSES
 from cosyvoice_runtime.text.reading.languages.language import Language
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
-_SKIPPED = re.compile(r"[^\W\d_]+|\s+|.", re.DOTALL)
+_SKIPPED = re.compile(r"[^\W\d_\u3400-\u9fff]+|[\u3400-\u9fff]+|\s+|.", re.DOTALL)
 """A word, spaces or one character, which are passed on where no class finds anything."""
+_CLASSES = {"zh": chinese.CLASSES}
+"""Languages that have classes of their own, since their words stand without spaces."""
 _PLAIN_WORDS = re.compile(r"(?:[a-z]{2,}(?:['’][a-z]+)?,? +)+(?=[a-z])")
 """Words in small letters with nothing but spaces and commas between them; the last may begin a form."""
 _JOINS = re.compile(r"[^\W_]")
@@ -24,14 +27,16 @@ class FormReader:
 
     def __init__(self, language: Language) -> None:
         self._language = language
+        self._classes = _CLASSES.get(language.tag, CLASSES)
 
     def __call__(self, text: str) -> str:
         """The text with each written form in words."""
         parts: list[str] = []
+        folded = self._language.folded(text)
         at = 0
         while at < len(text):
             passed = _PLAIN_WORDS.match(text, at)
-            found = None if passed else self._read(Place(text, at, self._language))
+            found = None if passed else self._read(Place(folded, at, self._language))
             if found is None:
                 passed = passed or _SKIPPED.match(text, at)
                 assert passed is not None
@@ -48,7 +53,7 @@ class FormReader:
         return "".join(parts)
 
     def _read(self, place: Place) -> ReadForm | None:
-        for read in CLASSES:
+        for read in self._classes:
             found = read(place)
             if found is not None and found.end > place.start:
                 return found

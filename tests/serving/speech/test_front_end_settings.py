@@ -8,10 +8,8 @@ import pytest
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families import COSYVOICE2, COSYVOICE3
-from cosyvoice_runtime.serving.speech import model as model_module
 from cosyvoice_runtime.serving.speech.model import front_end_of
 from cosyvoice_runtime.settings import Machine, Settings
-from cosyvoice_runtime.text.grammar import Grammar
 
 
 class Characters:
@@ -35,17 +33,6 @@ def test_words_of_the_file_are_respelled(tmp_path: Path, monkeypatch: pytest.Mon
     read = settings("lexicon=words.txt")
     monkeypatch.chdir("/")
     assert front_end_of(read, Characters(), COSYVOICE2).segments("我在重庆。") == ["我在虫庆。"]
-
-
-@pytest.mark.parametrize(("on_gpu", "read"), [(True, 1), (False, 0)])
-def test_the_chinese_grammar_is_read_at_the_start_where_there_is_a_gpu(
-    on_gpu: bool, read: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(model_module, "has_driver", lambda: on_gpu)
-    loaded: list[Grammar] = []
-    monkeypatch.setattr(Grammar, "load", lambda grammar: loaded.append(grammar))
-    front_end_of(settings(), Characters(), COSYVOICE2)
-    assert len(loaded) == read
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

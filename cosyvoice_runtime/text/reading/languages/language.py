@@ -218,6 +218,10 @@ class Language(ABC):
     def power(self, exponent: str, plain: bool = False) -> str:
         """The words after the base of a power; ``plain`` that of a number such as 3e10."""
 
+    def folded(self, text: str) -> str:
+        """The text in which forms are looked for: as long, its variants of characters alike."""
+        return text
+
     def number(self, numeral: Numeral) -> str:
         """A number with its sign and its fraction."""
         words = [self.minus] if numeral.negative else []

@@ -1,0 +1,28 @@
+"""A file for each class of the written forms of Chinese, and the order in which they are tried."""
+
+from cosyvoice_runtime.text.reading.chinese import (
+    clock,
+    code,
+    date,
+    formula,
+    mark,
+    measure,
+    money,
+    number,
+    ratio,
+)
+from cosyvoice_runtime.text.reading.classes import electronic
+
+CLASSES = (
+    mark.read,
+    electronic.read,
+    code.read,
+    date.read,
+    clock.read,
+    money.read,
+    measure.read,
+    ratio.read,
+    formula.read,
+    number.read,
+)
+"""The first that finds its form at a place reads it."""

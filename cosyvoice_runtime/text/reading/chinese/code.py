@@ -1,0 +1,210 @@
+"""Numbers that name something: telephones, codes after words, plates, rooms, models, ``985``, ``110报警``."""
+
+from __future__ import annotations
+
+import re
+
+from cosyvoice_runtime.text.reading.chinese.between import is_measured
+from cosyvoice_runtime.text.reading.languages import chinese_tables as tables
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+
+_END = r"(?![0-9A-Za-z]|[.,][0-9])"
+_TELEPHONE = re.compile(
+    r"(?<![0-9])(?:\+?86[ -]?)?1[3-9][0-9][ -]?[0-9]{4}[ -]?[0-9]{4}(?![0-9])"
+    r"|\(0[0-9]{2,3}\)[ -]?[0-9]{3,4}[ -]?[0-9]{4}(?![0-9])"
+    r"|(?<![0-9])\(?0[0-9]{2,3}\)?[ -][2-8][0-9]{2,3}[ -]?[0-9]{4}(?![0-9])(?:-[0-9]{1,5})?"
+    r"|(?<![0-9])[48]00[ -][0-9]{3}[ -][0-9]{4}(?![0-9])|(?<![0-9])[48]00[ -][0-9]{4}[ -][0-9]{3}(?![0-9])"
+    r"|(?<![0-9])\+[0-9]{1,3}(?:[ -]\(?[0-9]{1,8}\)?){2,5}(?![0-9])"
+)
+_HOTLINE = re.compile(r"(?:1[02][0-9]{3}|9[56][0-9]{3,4}|[48]00[0-9]{7})" + _END)
+_HOTLINE_BEFORE = re.compile(r"(?:拨打|拨|打|致电|电话|给|联系|热线|客服|投诉|咨询)\s?\Z")
+_HOTLINE_AFTER = re.compile(r"\s?(?:打|电话|热线|投诉|举报|官网|客服|平台|短信|抢票)")
+_EMERGENCY = re.compile(r"(?:11[0249]|12[02]|911|999)" + _END)
+_CALL_BEFORE = re.compile(r"(?:拨打|拨|打|呼叫|叫|报|电话|致电|找|求助|联系)(?:了|过)?\s?\Z")
+_CALL_AFTER = re.compile(
+    r"\s?(?:报警|急救|火警|匪警|指挥中心|救护车?|出警|民警|接警|联动|求助|电话|热线|调度)"
+)
+_LINK = r"(?:(?:号码?|ID)?(?:\s?(?:就是|分别是|是|为|:|：)\s?|\s){0,2}[「“\"'【\[(（]?[A-Za-z]{0,3}-?)"
+_CALLED = re.compile(rf"(?:{tables.CALLED}){_LINK}\Z")
+_NUMBERED = re.compile(rf"(?:{tables.NUMBERED}){_LINK}\Z")
+_DIGITS = re.compile(r"[0-9]{3,}(?:[ -][0-9]{2,}){0,6}(?![0-9])")
+_NO_COUNT = re.compile(
+    r"(?:\s?[.:%年月日天时分秒岁元块个万亿人次名位家种条行条本页字份张件台套米公斤吨度倍多余来左起款-]|[A-Za-z]{2}|,[0-9])"
+)
+_PLATE_BEFORE = re.compile(rf"[{tables.PLATES}][A-Z][·.\s]?(?:[A-Z0-9]{{0,5}})\Z")
+_ROOM = re.compile(
+    r"[0-9]{3,4}(?=\s?(?:室|号房|房间|房(?![价东产贷租])|教室|包厢|包间|会议室|病房|宿舍|寝室))"
+)
+_BUS = re.compile(r"(?![0-9]00)[0-9]{3}(?=路(?:公交|车|$|[，。、去到]))|301(?=医院)")
+_PAGE = re.compile(r"(?:40[0-9]|50[0-4])(?=\s?(?:错误|页面|报错|状态码|界面))")
+_ADDRESS = re.compile(r"(?<![0-9A-Za-z.-])[0-9]{1,4}(?:-[0-9]{1,5}){2,6}(?![0-9A-Za-z-]|\.[0-9])")
+_HOUSE = re.compile(r"(?<![0-9A-Za-z.-])[0-9]{1,3}-[0-9]{3,4}(?=\s?(?:室|号|房|户))")
+_HOUSE_BEFORE = re.compile(
+    r"(?:地址|住址|门牌号?|房号|住在|家住|小区|花园|苑|栋|座|单元|号楼)[是为：:]{0,2}\s?\Z"
+)
+_HOUSE_ALONE = re.compile(r"[0-9]{1,2}-[0-9]{1,4}(?:-[0-9]{1,4})?(?![0-9-])")
+_BOOK = re.compile(r"(?<![0-9])97[89](?:-[0-9]{1,7}){3}-[0-9X](?![0-9])")
+_MACHINE = re.compile(r"(?<![0-9.])[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![0-9]|\.[0-9])")
+_LONG = re.compile(r"(?<![0-9.,])[0-9]{12,}[Xx]?(?![0-9.,])")
+_ZERO = re.compile(r"(?<![0-9.:,-])0[0-9]+(?![0-9.:]|,[0-9])")
+_NAME_BEFORE = re.compile(r"(?<![0-9])([A-Za-z][A-Za-z0-9.]*)(-?)\Z")
+_NAME = re.compile(r"[0-9]+(?![0-9]|\.[0-9]|%)")
+_SPACED_NAME = re.compile(rf"(?:[A-Za-z]|{tables.NAMED})\s?-?\Z")
+_RESOLUTION = re.compile(r"(?<![0-9A-Za-z])(?:1080|2160|1440|720|480)(?=[pPi](?![A-Za-z]))")
+_FEST = re.compile(
+    r"(?<![0-9])([0-9]{1,2})[·.]([0-9]{1,2})(?=(?:大促|晚会|购物节|事件|地震|大火|特大|洪水|惨案|暴雨)|·)|(?<![0-9])[0-9]{1,2}·[0-9]{1,2}(?![0-9])"
+)
+_SAID = re.compile(rf"(?:{'|'.join(tables.DIGIT_NAMES)})(?![0-9A-Za-z%.,:：~～]|-[0-9]|/[0-9]\b)")
+_AMOUNT_BEFORE = re.compile(
+    r"(?:[共约达近超仅价格额数量费款第到至是了满过为余剩有花省赚高长宽重+×=<>≥≤¥$€]|[0-9]\s?[-~～.,:+*/]\s?)\s?\Z"
+)
+_SAID_BEFORE = re.compile(r"(?:京东|天猫|淘宝|双非|非|或|和|与|、|，|/|是|读|考上|进|上)\s?\Z")
+_MEMORY = {
+    "O2O": "O to O",
+    "B2B": "B to B",
+    "B2C": "B to C",
+    "C2C": "C to C",
+    "P2P": "P to P",
+    "F2F": "F to F",
+}
+_TO = re.compile(r"(?<![0-9A-Za-z])[OBCPF]2[OBCPF](?![0-9A-Za-z])")
+
+
+def read(place: Place) -> ReadForm | None:
+    """The digits one by one, or a number in a name."""
+    if found := place.match(_TO):
+        return ReadForm(found.end(), _MEMORY.get(found[0], found[0]))
+    if place.text[place.start] not in "0123456789+(":
+        return None
+    if found := place.match(_TELEPHONE):
+        if _NUMBERED.search(place.before) and not found[0].startswith("+"):
+            return ReadForm(found.end(), _spoken(found[0], place))
+        return ReadForm(found.end(), _telephone(found[0], place))
+    for one in (_after_word, _called, _place_name, _said, _in_name, _run):
+        read_form = one(place)
+        if read_form is not None:
+            return read_form
+    return None
+
+
+def _telephone(written: str, place: Place) -> str:
+    abroad = written.startswith("+") and not written.startswith("+86")
+    words = place.language.telephone_digits(re.sub("[^0-9]", "", written))
+    return f"加{words}" if abroad else words
+
+
+def _spoken(written: str, place: Place) -> str:
+    return place.language.digits(re.sub("[ -]", "", written))
+
+
+def _after_word(place: Place) -> ReadForm | None:
+    """Digits after a word that announces them."""
+    if found := place.match(_BOOK):
+        return ReadForm(found.end(), _spoken(found[0], place))
+    found = place.match(_DIGITS)
+    if not found or _NO_COUNT.match(place.text, found.end()):
+        return None
+    if _CALLED.search(place.before):
+        return ReadForm(found.end(), _telephone(found[0], place))
+    if _NUMBERED.search(place.before):
+        return ReadForm(found.end(), _spoken(found[0], place))
+    return None
+
+
+def _called(place: Place) -> ReadForm | None:
+    """Short numbers of services, where words say that they are called."""
+    if found := place.match(_HOTLINE):
+        if _HOTLINE_BEFORE.search(place.before) or _HOTLINE_AFTER.match(place.text, found.end()):
+            return ReadForm(found.end(), _telephone(found[0], place))
+        return None
+    found = place.match(_EMERGENCY)
+    if not found or is_measured(place.text, found.end()):
+        return None
+    is_alone = place.start == 0 and found.end() == len(place.text) and found[0] in ("110", "120", "119")
+    if is_alone or _CALL_BEFORE.search(place.before) or _CALL_AFTER.match(place.text, found.end()):
+        return ReadForm(found.end(), _telephone(found[0], place))
+    return None
+
+
+def _place_name(place: Place) -> ReadForm | None:
+    """Rooms, houses, plates, lines of buses."""
+    language = place.language
+    if found := place.match(_ROOM) or place.match(_BUS) or place.match(_RESOLUTION) or place.match(_PAGE):
+        return ReadForm(found.end(), _telephone(found[0], place))
+    found = place.match(_HOUSE) or place.match(_ADDRESS)
+    if not found and _HOUSE_BEFORE.search(place.before):
+        found = place.match(_HOUSE_ALONE)
+    if found:
+        if re.match(
+            r"[12][0-9]{3}-[0-9]{1,2}-[0-9]{1,2}\Z|[0-9]{1,2}-[0-9]{1,2}-(?:19|20)[0-9]{2}\Z", found[0]
+        ):
+            return None
+        parts = [
+            language.digits(part) if len(part) > 2 else language.cardinal(part)
+            for part in found[0].split("-")
+        ]
+        return ReadForm(found.end(), "杠".join(parts))
+    if _PLATE_BEFORE.search(place.before):
+        found = place.match(re.compile(r"[0-9]{1,6}(?![0-9.%])"))
+        return ReadForm(found.end(), _telephone(found[0], place)) if found else None
+    return None
+
+
+def _said(place: Place) -> ReadForm | None:
+    """Numbers that everybody says digit by digit, where they count nothing."""
+    if found := place.match(_FEST):
+        return ReadForm(found.end(), place.language.digits(re.sub("[·.]", "", found[0])))
+    found = place.match(_SAID)
+    if not found or is_measured(place.text, found.end()):
+        return None
+    if _AMOUNT_BEFORE.search(place.before) and not _SAID_BEFORE.search(place.before):
+        return None
+    return ReadForm(found.end(), place.language.digits(found[0]))
+
+
+def _in_name(place: Place) -> ReadForm | None:
+    """A number after Latin letters: ``H100``, ``RTX4090``, ``i7-13700K``, ``MP3``."""
+    language = place.language
+    found = place.match(_NAME)
+    if not found:
+        return None
+    glued = _NAME_BEFORE.search(place.before)
+    digits = found[0]
+    if glued and not re.fullmatch(r"(?:USD|EUR|GBP|JPY|CNY|RMB|HKD)", glued[1]):
+        if re.match(r"[元块万亿个人名台件吨]", place.text[found.end() :]) and len(glued[1]) > 1:
+            return None
+        return ReadForm(found.end(), _name_number(digits, place))
+    if _SPACED_NAME.search(place.before):
+        is_model = len(digits) >= 4 and re.match(r"[A-Z](?![A-Za-z])", place.text[found.end() :])
+        is_named = re.search(rf"(?:{tables.NAMED})\s?\Z", place.before) and len(digits) >= 3
+        if is_model or is_named:
+            return ReadForm(found.end(), language.digits(digits))
+    return None
+
+
+def _name_number(digits: str, place: Place) -> str:
+    language = place.language
+    if digits.startswith("0") or len(digits) > 4:
+        return language.digits(digits)
+    if len(digits) < 3 or digits.endswith("00"):
+        return language.cardinal(digits)
+    return language.digits(digits)
+
+
+def _run(place: Place) -> ReadForm | None:
+    """Runs of digits that are no number."""
+    language = place.language
+    if found := place.match(_MACHINE):
+        return ReadForm(found.end(), language.digits(found[0]).replace(".", "点"))
+    if found := place.match(_LONG):
+        return ReadForm(found.end(), language.digits(found[0]))
+    found = place.match(_ZERO)
+    if (
+        not found
+        or re.match(r"\s?[月日号点时]", place.text[found.end() :])
+        or re.match("[/-][0-9]", place.text[found.end() :])
+    ):
+        return None
+    if re.search(r"[点时分]\Z", place.before) and len(found[0]) == 2:
+        return ReadForm(found.end(), f"零{language.cardinal(found[0][1:])}" if found[0] != "00" else "零")
+    return ReadForm(found.end(), language.digits(found[0]))

@@ -1,0 +1,98 @@
+"""Dates in digits: ``2024-05-17``, ``05/17/2024``, ``2024-05``, ``日期：5/20``, ``08-08``."""
+
+from __future__ import annotations
+
+import re
+
+from cosyvoice_runtime.text.reading.chinese.between import RANGE, is_measured
+from cosyvoice_runtime.text.reading.languages import chinese_tables as tables
+from cosyvoice_runtime.text.reading.languages.language import Date
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+
+_START = r"(?<![0-9A-Za-z./-])"
+_FULL = re.compile(
+    _START + r"(?P<year>[12][0-9]{3})(?P<mark>[-/.])(?P<month>[0-9]{1,2})(?P=mark)(?P<day>[0-9]{1,2})"
+    r"(?![0-9]|[-/.][0-9])(?:T(?=[0-9]{2}:)|日)?"
+)
+_YEAR_LAST = re.compile(
+    _START + r"(?P<first>[0-9]{1,2})(?P<mark>[-/.])(?P<second>[0-9]{1,2})(?P=mark)(?P<year>(?:19|20)[0-9]{2})"
+    r"(?![0-9]|[-/.][0-9])"
+)
+_MONTH = re.compile(
+    _START
+    + r"(?P<year>(?:19|20)[0-9]{2})[-/](?P<month>0[1-9]|1[0-2])(?![0-9]|[-/.][0-9]|\s?(?:年|元|万|个|人|名))"
+)
+_MONTH_FIRST = re.compile(
+    _START + r"(?P<month>0[1-9]|1[0-2])[-/](?P<year>(?:19|20)[0-9]{2})(?![0-9]|[-/.][0-9])"
+)
+_DOTTED_MONTH = re.compile(_START + r"(?P<year>(?:19|20)[0-9]{2})\.(?P<month>0[1-9]|1[0-2])(?![0-9]|\.[0-9])")
+_DAY = re.compile(
+    _START + r"(?P<month>0?[1-9]|1[0-2])(?P<mark>[-/.])(?P<day>0?[1-9]|[12][0-9]|3[01])(?![0-9%]|[-/.:][0-9])"
+)
+_COMPACT = re.compile(
+    _START + r"(?P<year>(?:19|20)[0-9]{2})(?P<month>0[1-9]|1[0-2])(?P<day>[0-3][0-9])(?![0-9])"
+)
+_DATED = re.compile(rf"(?:{tables.DATED})[是为：:]{{0,2}}\s?\Z")
+_DATED_AFTER = re.compile(
+    r"\s?(?:日|[（(]?(?:周|星期)[一-日天]|前(?!后)|当天|当日|起(?!重)|截止|到期|发布|开始|上线|开幕|开抢|出发|开学|生日|放假|开售|[0-9]{1,2}:[0-9]{2})"
+)
+_BETWEEN = re.compile(RANGE)
+
+
+def read(place: Place) -> ReadForm | None:
+    """A date, or a range of dates."""
+    if not place.text[place.start].isdecimal():
+        return None
+    found = _single(place)
+    if found is None:
+        return None
+    date, end = found
+    language = place.language
+    between = _BETWEEN.match(place.text, end)
+    last = _single(place.apart(between.end()), is_dated=True) if between else None
+    if between and last:
+        return ReadForm(between.end() + last[1], language.ranged(language.date(date), language.date(last[0])))
+    return ReadForm(end, language.date(date))
+
+
+def _single(place: Place, is_dated: bool = False) -> tuple[Date, int] | None:
+    if found := place.match(_FULL):
+        return _checked(int(found["year"]), found["month"], found["day"], found.end())
+    if found := place.match(_YEAR_LAST):
+        month, day = found["first"], found["second"]
+        if int(month) > 12:
+            month, day = day, month
+        return _checked(int(found["year"]), month, day, found.end())
+    if found := place.match(_MONTH) or place.match(_MONTH_FIRST):
+        return _checked(int(found["year"]), found["month"], None, found.end())
+    is_dated = is_dated or bool(_DATED.search(place.before))
+    found = place.match(_DOTTED_MONTH)
+    if found and (is_dated or _is_alone(place, found)):
+        return _checked(int(found["year"]), found["month"], None, found.end())
+    found = place.match(_COMPACT)
+    if found and is_dated:
+        return _checked(int(found["year"]), found["month"], found["day"], found.end())
+    found = place.match(_DAY)
+    if not found:
+        return None
+    mark, padded = found["mark"], found["month"][0] == "0" and len(found["day"]) == 2
+    is_counted = (
+        mark != "/" and is_measured(place.text, found.end()) and place.text[found.end()] not in "日号"
+    )
+    if (
+        (is_dated and not is_counted)
+        or ((mark != "." and padded and found["day"][0] != "0") or (padded and _is_alone(place, found)))
+        or (mark == "/" and _DATED_AFTER.match(place.text, found.end()))
+    ):
+        return _checked(None, found["month"], found["day"], found.end())
+    return None
+
+
+def _is_alone(place: Place, found: re.Match[str]) -> bool:
+    return place.start == 0 and not place.text[found.end() :].strip(" 。.-–~0123456789")
+
+
+def _checked(year: int | None, month: str, day: str | None, end: int) -> tuple[Date, int] | None:
+    if not 1 <= int(month) <= 12 or (day is not None and not 1 <= int(day) <= 31):
+        return None
+    return Date(int(month), None if day is None else int(day), year), end

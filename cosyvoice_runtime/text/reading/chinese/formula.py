@@ -1,0 +1,98 @@
+"""Signs of formulae between letters, numbers and brackets: ``a+b=c``, ``3×10^8``, ``π≈3.14``, ``5-3=2``."""
+
+from __future__ import annotations
+
+import re
+
+from cosyvoice_runtime.text.reading.chinese.between import NUMBER
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+
+_SIGN = re.compile(r"\s?(?P<sign>>=|<=|!=|==|[+=×✕*÷<>≈≠≤≥±√xX/→−-])\s?")
+_POWER = re.compile(r"\^\{?(-?(?:[0-9]{1,4}|[a-z](?![a-z])))\}?|(?<=[a-z0-9)）])([²³])")
+_NUMBER_BEFORE = re.compile(r"(?:[0-9)）%²³]|[0-9][A-Za-zμµ]{1,4})\Z")
+_TERM_BEFORE = re.compile(r"(?:[0-9)）\]%²³πθαβ°℃]|[A-Za-z])\Z")
+_LETTER_BEFORE = re.compile(r"(?<![A-Za-z0-9])(?:[0-9]*[a-zA-Z]|[πθαβ])\Z")
+_TERM_AFTER = re.compile(r"[0-9(（√πθαβ.]|[A-Za-z]|[-−±][0-9]")
+_LETTER_AFTER = re.compile(r"(?:[a-zA-Z]|[πθαβ])(?![A-Za-z])|[0-9]")
+_EQUATION = re.compile(rf"{NUMBER}(?:\s?[-+×÷*/−]\s?{NUMBER}){{0,4}}\s?[=≈]")
+_WITH_EQUALS = re.compile(r"[=≈]\s?(?:[0-9.]+\s?[-+×÷*/−]\s?){0,3}[0-9.]*\Z")
+_LETTERS_EQUATION = re.compile(r"[0-9A-Za-z²³^]{1,6}(?:\s?[-+×÷*/−]\s?[0-9A-Za-z²³^]{1,6}){0,4}\s?[=≈<>≤≥]")
+_PLUS_AT_END = re.compile(r"\+\s?(?![0-9+])")
+_MORE = re.compile(r"\+\s?(?=[个位名人年家种条项次篇款件天万亿岁]|小时|分钟)")
+
+
+def read(place: Place) -> ReadForm | None:
+    """A sign of a formula in words."""
+    language = place.language
+    if found := place.match(_POWER):
+        if found[1]:
+            return ReadForm(found.end(), language.power(found[1]))
+        return ReadForm(found.end(), "平方" if found[2] == "²" else "立方")
+    found = place.match(_SIGN)
+    if not found:
+        return None
+    sign = found["sign"]
+    following = place.text[found.end() : found.end() + 24]
+    if sign == "±" or sign == "√":
+        return ReadForm(found.end(), language.operations[sign]) if _TERM_AFTER.match(following) else None
+    if sign == "+":
+        return _plus(place, found, following)
+    before, is_tight = place.before, found[0] == sign
+    if sign in "xX":
+        is_sign = bool(_NUMBER_BEFORE.search(before) and following[:1].isdecimal())
+    elif sign in "-−":
+        is_sign = _is_minus(place, found)
+    elif sign in "*/×✕÷":
+        is_sign = _is_factor(place, found, following, is_tight)
+    elif sign in "<>" or len(sign) == 2 or sign in "≤≥≈≠":
+        is_sign = bool(_TERM_AFTER.match(following)) and not re.search(r"[-=]\Z", before)
+    elif sign == "→":
+        is_sign = bool(re.search(r"[0-9]\Z", before) and following[:1].isdecimal())
+    else:
+        is_sign = bool(_TERM_BEFORE.search(before) or re.search("[\u4e00-\u9fff]\\Z", before)) and bool(
+            _TERM_AFTER.match(following) or re.match("[\u4e00-\u9fff]", following)
+        )
+    return ReadForm(found.end(), language.operations[sign]) if is_sign else None
+
+
+def _is_minus(place: Place, found: re.Match[str]) -> bool:
+    """Whether a hyphen between two terms takes one from the other."""
+    before, text = place.before, place.text
+    if not _TERM_BEFORE.search(before) or not _LETTER_AFTER.match(text, found.end()):
+        return False
+    if found["sign"] == "−" or _WITH_EQUALS.search(before):
+        return True
+    if before[-1:].isdecimal() or before[-1:] in ")）":
+        return bool(_EQUATION.match(text, found.end()) or _LETTERS_EQUATION.match(text, found.end()))
+    return bool(_LETTER_BEFORE.search(before)) and bool(_LETTERS_EQUATION.match(text, found.end()))
+
+
+def _is_factor(place: Place, found: re.Match[str], following: str, is_tight: bool) -> bool:
+    """Whether a sign between two terms multiplies or divides them."""
+    sign, before = found["sign"], place.before
+    if sign in "×✕÷":
+        return bool(_TERM_BEFORE.search(before) or re.search("[\u4e00-\u9fff]\\Z", before)) and bool(
+            _TERM_AFTER.match(following) or re.match("[\u4e00-\u9fff]", following)
+        )
+    if sign == "/":
+        return bool(_NUMBER_BEFORE.search(before) and _EQUATION.match(place.text, found.end()))
+    numbers = bool(_NUMBER_BEFORE.search(before) and re.match(r"[0-9(]", following))
+    letters = is_tight and bool(_LETTER_BEFORE.search(before) and _LETTER_AFTER.match(following))
+    return numbers or letters
+
+
+def _plus(place: Place, found: re.Match[str], following: str) -> ReadForm | None:
+    before = place.before
+    if before.endswith("+") or following.startswith("+"):
+        return None
+    if _TERM_BEFORE.search(before) and _TERM_AFTER.match(following):
+        return ReadForm(found.end(), "加")
+    if re.search("[\u4e00-\u9fff]\\Z", before) and re.match(r"[\u4e00-\u9fffA-Za-z0-9]", following):
+        return ReadForm(found.end(), "加")
+    if re.search(r"(?:[0-9wk万千百亿]|[0-9][年月天岁个元人条次米件])\Z", before):
+        if more := place.match(_MORE):
+            return ReadForm(more.end(), "多")
+        return ReadForm(found.end(), "加")
+    if re.match("[0-9]", following) and not re.search(r"[A-Za-z]\Z", before):
+        return ReadForm(found.end(), "加" if re.search(r"[0-9]\Z", before) else "正")
+    return None

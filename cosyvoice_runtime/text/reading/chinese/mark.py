@@ -1,0 +1,67 @@
+"""Marks around numbers and names: ``①``, ``（1）``, ``.NET``, tags, blanks between two numbers."""
+
+from __future__ import annotations
+
+import re
+
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+
+_TAG = re.compile(r"</?[A-Za-z][^<>]{0,80}>")
+_CIRCLED = "①②③④⑤⑥⑦⑧⑨⑩⑪⑫⑬⑭⑮⑯⑰⑱⑲⑳"
+_ROMAN = "ⅠⅡⅢⅣⅤⅥⅦⅧⅨⅩⅪⅫ"
+_BRACKETED = re.compile(r"[（(]\s?([0-9]{1,2})\s?[）)]")
+_BEGINS = re.compile(r"(?:^|[\s，。！？；：、,;:.!?“”\"])\Z")
+_GAP = re.compile(r"(?<=[0-9]) +(?=[0-9])")
+_CLOCK = re.compile(r"[0-9]{1,2}[:：][0-9]{2}")
+_DOT_BEFORE_NAME = re.compile(
+    r"(?<![0-9A-Za-z.])\.(?=[A-Za-z]{2,})|(?<=[0-9A-Za-z])\.(?=[a-z]{2,4}(?![A-Za-z]))"
+)
+_DOT_AFTER_NAME = re.compile(r"(?<=[A-Za-z])\.\s?(?=[0-9])")
+_NUMBER_SIGN = re.compile(r"(?<![A-Za-z])[Nn][Oo]\.? ?(?=[0-9])")
+
+
+def read(place: Place) -> ReadForm | None:
+    """A mark that is spoken, or that is no mark of a sentence."""
+    sign = place.text[place.start]
+    if sign == "<" and (found := place.match(_TAG)):
+        return ReadForm(found.end(), found[0])
+    if sign in _CIRCLED:
+        return _listed(place, _CIRCLED.index(sign) + 1, place.start + 1)
+    if sign in _ROMAN:
+        return ReadForm(place.start + 1, place.language.cardinal(str(_ROMAN.index(sign) + 1)))
+    if sign in "（(" and (found := place.match(_BRACKETED)) and _BEGINS.search(place.before):
+        return _listed(place, int(found[1]), found.end())
+    if sign in "Nn" and (found := place.match(_NUMBER_SIGN)):
+        return ReadForm(found.end(), "第")
+    if sign == ".":
+        return _dot(place)
+    if sign == " " and (found := place.match(_GAP)) and not _CLOCK.match(place.text, found.end()):
+        return ReadForm(found.end(), place.language.pause)
+    return None
+
+
+def _listed(place: Place, number: int, end: int) -> ReadForm:
+    """The number of an item, with a pause after it, or one that is mentioned."""
+    words = place.language.cardinal(str(number))
+    following = place.text[end : end + 1]
+    if not following or following in "，。！？；：、,;:.!?)）":
+        return ReadForm(end, words)
+    if _BEGINS.search(place.before):
+        before = (
+            "" if not place.before.strip() or place.before.rstrip()[-1] in "，。！？；：、,;:.!?“" else "，"
+        )
+        return ReadForm(end, f"{before}{words}，")
+    return ReadForm(end, words)
+
+
+def _dot(place: Place) -> ReadForm | None:
+    """A dot of a name: said before letters, silent after an abbreviation."""
+    if found := place.match(_DOT_BEFORE_NAME):
+        return ReadForm(found.end(), place.language.point)
+    found = place.match(_DOT_AFTER_NAME)
+    if not found:
+        return None
+    name = re.search(r"(?<![A-Za-z])[A-Za-z]+\Z", place.before)
+    if (name and len(name[0]) == 1 and name[0].isupper()) or re.search(r"[0-9][A-Za-z]\Z", place.before):
+        return ReadForm(found.end(), place.language.point)
+    return ReadForm(found.end(), "")

@@ -1,0 +1,135 @@
+"""Amounts of a unit: ``5 %``, ``-5~3℃``, ``10km/h``, ``120/80mmHg``, ``135 g/L``, ``5w``, ``1米75``."""
+
+from __future__ import annotations
+
+import re
+
+from cosyvoice_runtime.text.reading.chinese.between import NUMBER, RANGE, parsed
+from cosyvoice_runtime.text.reading.languages import chinese_tables as tables
+from cosyvoice_runtime.text.reading.languages.language import Language, Unit, alternatives
+from cosyvoice_runtime.text.reading.languages.numeral import Numeral
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+
+_SPACED = alternatives(sign for sign in tables.UNITS if sign not in tables.WORDS)
+_UNIT = rf"(?:\s?(?P<unit>{_SPACED})|(?P<glued>{alternatives(tables.WORDS)}))"
+_PER = rf"(?:\s?/\s?(?P<per>{alternatives(tables.PER_UNITS)})(?![A-Za-z0-9]))?"
+_PART = re.compile(
+    rf"(?P<minus>(?<![0-9A-Za-z)）])[-−]\s?)?(?P<low>{NUMBER})(?P<first>\s?(?:%|％|℃|°C|°|‰))?"
+    rf"(?:(?P<to>{RANGE}|\s?[至到]\s?)(?P<high>-?{NUMBER}))?\s?(?P<sign>[%‰])"
+)
+_MEASURE = re.compile(
+    rf"(?P<minus>(?<![0-9A-Za-z)）])[-−]\s?)?(?P<low>{NUMBER})"
+    rf"(?:(?P<first>[A-Za-z℃°]{{1,3}})?{RANGE}(?P<high>{NUMBER}|(?<=[~～])-{NUMBER}))?{_UNIT}{_PER}(?![A-Za-z0-9²³])"
+)
+_ALONE = re.compile(rf"{_UNIT}{_PER}(?![A-Za-z0-9²³])")
+_POWER = re.compile(r"\^-?[0-9]{1,3}\Z")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9.+-]*[ -]?\Z")
+_PRESSURE = re.compile(r"(?P<high>[0-9]{2,3})\s?/\s?(?P<low>[0-9]{2,3})(?![0-9/.])(?P<unit>\s?mm\s?Hg)?")
+_PRESSED = re.compile(r"(?:血压|高压|低压)[是为约：:在]{0,2}\s?\Z")
+_TENTHS = re.compile(r"(?<=[0-9][米块])[0-9]{1,2}(?![0-9.])(?!\s?[厘公分毫米cm元块])")
+_THOUSANDS = re.compile(
+    rf"(?P<low>{NUMBER})(?:{RANGE}(?P<high>{NUMBER}))?(?P<sign>[kw]|W(?=\+|[人字次元粉播赞阅]))"
+    r"(?![A-Za-z0-9])(?!\s?(?:视频|屏|电视|分辨率|画质|超清|显示|高清|HDR|分屏|清|投影|摄|录|跑))"
+)
+_STROKE = re.compile(
+    r"\s?/\s?每?(?=(?:月|年|天|日|周|人|次|晚|个|件|斤|公斤|千克|吨|升|平|小时|分|秒|季|股|份|张|位|套|台|只|kg|h(?![A-Za-z])))"
+)
+_COUNTED = re.compile(r"[0-9¥$€][^/，。]{0,8}[\u4e00-\u9fffA-Za-z0-9]\Z")
+_HOURLY = re.compile(r"(?:时速|每小时)约?\s?\Z")
+
+
+def read(place: Place) -> ReadForm | None:
+    """An amount of a unit, or a range of amounts."""
+    language = place.language
+    if not (place.text[place.start].isdecimal() or place.text[place.start] in "-−"):
+        return _after_power(place) or _for_each(place)
+    if found := place.match(_TENTHS):
+        return ReadForm(found.end(), language.digits(found[0]))
+    found = place.match(_PRESSURE)
+    if found and (found["unit"] or _PRESSED.search(place.before)):
+        words = language.over(language.pressure(found["high"]), language.pressure(found["low"]))
+        return ReadForm(found.end(), words + (language.units["mmHg"].one if found["unit"] else ""))
+    if found := place.match(_PART):
+        return ReadForm(found.end(), _part(found, language))
+    if found := place.match(_THOUSANDS):
+        return ReadForm(found.end(), _thousands(found, language))
+    found = place.match(_MEASURE)
+    if not found:
+        return None
+    sign = found["unit"] or found["glued"]
+    if sign in tables.SINGLE_LETTERS and _NAME.search(place.before):
+        return None
+    if found["first"] and (found["first"] != sign or not found["high"]):
+        return None
+    return ReadForm(found.end(), _measure(found, sign, place))
+
+
+def _after_power(place: Place) -> ReadForm | None:
+    """The unit after a power: ``3×10^8 m/s``."""
+    found = place.match(_ALONE) if _POWER.search(place.before) else None
+    if not found:
+        return None
+    words = place.language.units[found["unit"] or found["glued"]].one
+    return ReadForm(
+        found.end(), f"{words}每{place.language.per_units[found['per']].one}" if found["per"] else words
+    )
+
+
+def _for_each(place: Place) -> ReadForm | None:
+    """The stroke of ``50元/月``."""
+    found = place.match(_STROKE) if _COUNTED.search(place.before) else None
+    return ReadForm(found.end(), "每") if found else None
+
+
+def _part(found: re.Match[str], language: Language) -> str:
+    """Parts of a hundred or of a thousand."""
+    of = "百分之" if found["sign"] == "%" else "千分之"
+    low = language.number(parsed(found["low"], language))
+    words = f"{language.minus if found['minus'] else ''}{of}{low}"
+    if not found["high"]:
+        return words
+    high = parsed(found["high"], language)
+    high_words = language.number(Numeral(high.whole, high.fraction))
+    if found["first"] or high.negative:
+        high_words = f"{language.minus if high.negative else ''}{of}{high_words}"
+    return language.ranged(words, high_words)
+
+
+def _thousands(found: re.Match[str], language: Language) -> str:
+    """``5w`` is 五万, ``15k`` is 一万五千."""
+    if found["sign"] != "k":
+        return f"{_times(found, language, 1)}万"
+    return _times(found, language, 1000)
+
+
+def _times(found: re.Match[str], language: Language, factor: int) -> str:
+    words = []
+    for written in filter(None, (found["low"], found["high"])):
+        number = parsed(written, language)
+        if factor == 1:
+            words.append("两" if number == Numeral("2") else language.number(number))
+            continue
+        whole = f"{number.whole}{(number.fraction or '')[:3].ljust(3, '0')}"
+        words.append(language.cardinal(whole.lstrip("0") or "0"))
+    return language.ranged(*words) if len(words) == 2 else words[0]
+
+
+def _measure(found: re.Match[str], sign: str, place: Place) -> str:
+    language = place.language
+    unit = language.units[sign]
+    low = parsed(found["low"], language)
+    low = Numeral(low.whole, low.fraction, bool(found["minus"]))
+    hourly = (sign, found["per"]) == ("km", "h")
+    if found["per"] and sign in tables.IN_RATES:
+        unit = Unit(tables.IN_RATES[sign], "")
+    if found["high"]:
+        high = parsed(found["high"], language)
+        between = unit.one if found["first"] else ""
+        words = f"{language.ranged(language.number(low) + between, language.number(high))}{unit.one}"
+    elif sign.isascii() and not sign.isalpha() and sign[-1] == "B":
+        words = f"{language.number(low)}{unit.one}"
+    else:
+        words = language.counted(low, unit)
+    if hourly:
+        return words if _HOURLY.search(place.before) else f"每小时{words}"
+    return language.per(words, language.per_units[found["per"]]) if found["per"] else words

@@ -1,0 +1,61 @@
+"""Amounts of money: ``¥50-80``, ``HK$50``, ``EUR 20``, ``100 USD``, ``$3万``, ``¥299/月``."""
+
+from __future__ import annotations
+
+import re
+
+from cosyvoice_runtime.text.reading.chinese.between import NUMBER, RANGE, parsed
+from cosyvoice_runtime.text.reading.languages import chinese_tables as tables
+from cosyvoice_runtime.text.reading.languages.chinese import without_zeros
+from cosyvoice_runtime.text.reading.languages.language import Currency, Language, alternatives
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+
+_SIGN = alternatives(sign for sign in tables.CURRENCIES if not sign.isalpha())
+_CODE = alternatives(code for code in tables.CURRENCIES if code.isalpha())
+_SUFFIX = alternatives(sign for sign in tables.CURRENCIES if len(sign) == 1)
+_SCALE = r"(?:\s?(?P<scale>[十百千]?[万亿]|[十百千]|[kKmMbBwW](?![A-Za-z]))(?:\s?(?=[多余]))?)?"
+_NAME = r"(?:\s?(?P<name>(?:美|欧|日|港|澳|加|韩)?元|英镑|人民币|块钱?))?"
+_LETTERS = {"k": "千", "w": "万", "m": "百万", "b": "十亿"}
+_BEFORE = re.compile(
+    rf"(?P<minus>(?<![0-9A-Za-z])[-−]\s?)?(?:(?P<sign>{_SIGN})|(?<![A-Za-z])(?P<code>{_CODE})(?![A-Za-z]))\s?(?P<inner>[-−])?"
+    rf"(?P<low>{NUMBER}){_SCALE}(?:{RANGE}(?:{_SIGN})?(?P<high>{NUMBER})(?![0-9-]))?"
+    rf"{_SCALE.replace('<scale>', '<last>')}{_NAME}"
+)
+_AFTER = re.compile(
+    rf"(?P<low>{NUMBER})(?:{RANGE}(?P<high>{NUMBER}))?{_SCALE.replace('<scale>', '<last>')}\s?"
+    rf"(?:(?P<sign>{_SUFFIX})(?!\s?[0-9])|(?P<code>{_CODE})(?![A-Za-z0-9]))"
+)
+
+
+def read(place: Place) -> ReadForm | None:
+    """An amount, or a range of amounts."""
+    found = place.match(_BEFORE)
+    if found:
+        return ReadForm(found.end(), _words(found, place.language))
+    if not place.text[place.start].isdecimal():
+        return None
+    found = place.match(_AFTER)
+    return ReadForm(found.end(), _words(found, place.language)) if found else None
+
+
+def _words(found: re.Match[str], language: Language) -> str:
+    parts = found.groupdict()
+    currency = Currency(parts["name"], parts["name"]) if parts.get("name") else None
+    currency = currency or language.currencies[parts["sign"] or parts["code"]]
+    minus = language.minus if parts.get("minus") or parts.get("inner") else ""
+    scale, last = (_scale(parts.get(name)) for name in ("scale", "last"))
+    low = without_zeros(parsed(parts["low"], language))
+    if not parts["high"]:
+        scale = scale + last
+        if not scale:
+            return f"{minus}{language.counted(low, currency)}"
+        number = language.number(low)
+        number = "两" if number == "二" and scale[0] != "十" else number
+        return f"{minus}{number}{scale}{currency.one}"
+    high = without_zeros(parsed(parts["high"], language))
+    numbers = language.ranged(f"{language.number(low)}{scale}", f"{language.number(high)}{last}")
+    return f"{minus}{numbers}{currency.one}"
+
+
+def _scale(written: str | None) -> str:
+    return _LETTERS.get(written.lower(), written) if written else ""

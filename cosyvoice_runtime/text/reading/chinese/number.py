@@ -1,0 +1,207 @@
+"""Numbers alone: years, ranges, versions, decimals, whole numbers and the signs before them."""
+
+from __future__ import annotations
+
+import re
+
+from cosyvoice_runtime.text.reading.chinese.between import (
+    NUMBER,
+    RANGE,
+    counts,
+    in_equation,
+    is_measured,
+    parsed,
+    worded,
+)
+from cosyvoice_runtime.text.reading.languages import chinese_tables as tables
+from cosyvoice_runtime.text.reading.languages.numeral import Numeral
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+
+_YEARS = re.compile(
+    rf"(?<![0-9.:/-])(?P<low>[12][0-9]{{3}})(?:\s?年?{RANGE}(?P<high>[12][0-9]{{3}}|[0-9]{{2}}(?=赛季|学年|财年|年度)))"
+    r"(?![0-9-]|[.:,][0-9])"
+)
+_YEAR = re.compile(rf"(?<![0-9.:/-])(?P<low>[12][0-9]{{3}})(?=\s?(?:{tables.AFTER_YEAR}))")
+_RECENT = re.compile(
+    r"(?<![0-9.:/-])(?:19[5-9][0-9]|20(?:0[1-9]|[1-4][0-9]))(?![0-9A-Za-z%]|[.,:/][0-9]|\s?[-~+×*/])"
+)
+_RECENT_BEFORE = re.compile(r"(?:^|[于在从自至迎入、，。\s])\Z")
+_RECENT_AFTER = re.compile(r"(?:$|[，。、！；\s]|总结|计划|目标|展望|回顾|加油|你好|再见|新|最|全球|中国)")
+_LASTS_AFTER = re.compile(r"\s?年(?:的?(?:历史|文明|时间|光阴|岁月|传统|寿命)|之久|多|余|间)")
+_LASTS_BEFORE = re.compile(r"(?:距今|已有|长达|历经|持续|经历|历时|近|超过|约|过去|上下|[有了])\s?\Z")
+_LASTS_ROUND = re.compile(r"\s?年(?:前|来)")
+_OF_TWO_DIGITS = re.compile(
+    r"['’‘]([0-9]{2})(?=\s?[年级届])|(?<![0-9.])(0[0-9])(?=\s?[年级届款])|(?<![0-9.])([0-9]{2})(?=年[0-9]{1,2}月)"
+    r"|(?<![0-9.])([89][0-9])(?=年(?:出生|生|毕业|入学|入职|建成|款|产|世界杯|奥运|春|夏|秋|冬|初|底|末|版))|(?<![0-9])((?:19|20)[0-9]{2})(?=后)"
+    r"|(?<![0-9.到达过至为])([0-9][05])(?=(?:[、和][0-9][05])*后)"
+)
+_DOTTED = re.compile(r"(?<![0-9.])[0-9]+(?:\.[0-9]+){2,}(?![0-9])")
+_RANGE = re.compile(
+    rf"(?P<low>{NUMBER})(?P<scale>[十百千万亿]{{0,2}})(?P<mark>{RANGE})(?P<high>{NUMBER}|(?<=[~～])-{NUMBER})(?![0-9]|[.,:][0-9]|-[0-9])"
+)
+_FIGURE = re.compile(r"(?:图|表|例|式|题|公式|附录|习题|图表|算法|代码清单|型号)\s?\Z")
+_NUMBER = re.compile(NUMBER + r"|(?<![0-9.])\.[0-9]+")
+_JOINED = re.compile(RANGE)
+_UNIT_BEFORE = re.compile(r"[0-9一二三四五六七八九十半]\s?([\u4e00-\u9fff%℃°]{1,3}|[A-Za-z]{1,3})\Z")
+_AFTER_UNIT = re.compile(r"(?:[0-9]{1,3}(?:[:：][0-9]{2}|(?:\.[0-9]+)?\s?([\u4e00-\u9fff%℃°A-Za-z]{1,3})))")
+_CHINESE_RANGE = re.compile(r"\s?[-–—~～]\s?(?=(?:周|星期|礼拜)?[一二三四五六七八九十日])")
+_CHINESE_BEFORE = re.compile(
+    r"(?:(?:周|星期|礼拜)[一二三四五六日天]|[一二三四五六七八九十百][月日号点年级天个折楼层]?)\Z"
+)
+_MINUS = re.compile(r"[-−]\s?(?=\.?[0-9])")
+_NEGATIVE_BEFORE = re.compile(
+    r"(?:^|[\s，。；：、:;,=（(\[<>≥≤≈×÷*/^“\"~～到至为是在达低降约从涨跌幅率增比于度数值差温润净利了得变]|零下)\Z"
+)
+_NEGATIVE_AFTER = re.compile(rf"[-−]\s?{NUMBER}\s?(?:%|°|℃|度|摄氏)")
+_NAME_BEFORE = re.compile(r"[A-Za-z][A-Za-z0-9.]*\Z")
+_SIGNS = {"~": "约", "～": "约", "≈": "约等于", "#": "第", "№": "第"}
+
+
+def read(place: Place) -> ReadForm | None:
+    """A number, or a sign before or between numbers."""
+    if not place.text[place.start].isdecimal():
+        return _of_two_digits(place) or _hyphen(place) or _sign(place) or _bare_decimal(place)
+    for one in (_year, _of_two_digits, _dotted, _range):
+        found = one(place)
+        if found is not None:
+            return found
+    return _number(place)
+
+
+def _year(place: Place) -> ReadForm | None:
+    language = place.language
+    found = place.match(_YEARS)
+    if found and not (
+        is_measured(place.text, found.end()) and not re.match(r"\s?[年级届]", place.text[found.end() :])
+    ):
+        low, high = found["low"], found["high"]
+        if len(high) == 2 or (
+            low < high
+            and (low[:2] in ("19", "20", "18") or place.text[found.end() :].lstrip().startswith("年"))
+        ):
+            return ReadForm(found.end(), language.ranged(language.digits(low), language.digits(high)))
+    found = place.match(_YEAR)
+    if found and not _lasts(place, found):
+        return ReadForm(found.end(), language.digits(found[0]))
+    found = place.match(re.compile("[0-9]{3,4}(?=年)"))
+    if found and re.search(r"公元前?\s?\Z", place.before):
+        return ReadForm(found.end(), language.digits(found[0]))
+    found = place.match(_RECENT)
+    if (
+        found
+        and _RECENT_BEFORE.search(place.before)
+        and _RECENT_AFTER.match(place.text, found.end())
+        and place.text.strip() != found[0]
+    ):
+        return ReadForm(found.end(), language.digits(found[0]))
+    return None
+
+
+def _lasts(place: Place, found: re.Match[str]) -> bool:
+    """Whether a number of years is a length of time."""
+    year = int(found["low"])
+    if year > 2199:
+        return True
+    if _LASTS_AFTER.match(place.text, found.end()):
+        return year % 10 == 0
+    if year % 100:
+        return False
+    return bool(_LASTS_BEFORE.search(place.before)) or bool(
+        year % 500 == 0 and _LASTS_ROUND.match(place.text, found.end())
+    )
+
+
+def _of_two_digits(place: Place) -> ReadForm | None:
+    found = place.match(_OF_TWO_DIGITS)
+    return ReadForm(found.end(), place.language.digits(found[0].lstrip("'’‘"))) if found else None
+
+
+def _dotted(place: Place) -> ReadForm | None:
+    found = place.match(_DOTTED)
+    if not found:
+        return None
+    language = place.language
+    parts = [
+        language.digits(part) if len(part) > 2 else language.cardinal(part) for part in found[0].split(".")
+    ]
+    return ReadForm(found.end(), "点".join(parts))
+
+
+def _range(place: Place) -> ReadForm | None:
+    language = place.language
+    found = place.match(_RANGE)
+    if not found or in_equation(place) or _NAME_BEFORE.search(place.before):
+        return None
+    low, high = parsed(found["low"], language), parsed(found["high"], language)
+    end = found.end()
+    is_counted = counts(place, end)
+    words = (
+        worded(low, is_counted or bool(found["scale"]), language) + found["scale"],
+        worded(high, is_counted, language),
+    )
+    if "~" not in found["mark"] and "～" not in found["mark"]:
+        if _FIGURE.search(place.before):
+            return ReadForm(end, f"{words[0]}杠{words[1]}")
+        if low.value > high.value and not found["scale"] and not is_measured(place.text, end):
+            if max(low.value, high.value) < 100:
+                return ReadForm(end, language.ratio(*words))
+            return ReadForm(end, f"{words[0]}杠{words[1]}")
+    return ReadForm(end, language.ranged(*words))
+
+
+def _number(place: Place) -> ReadForm | None:
+    language = place.language
+    found = place.match(_NUMBER)
+    if not found:
+        return None
+    end = found.end()
+    numeral = parsed(found[0], language)
+    if re.fullmatch("0[0-9]", found[0]) and re.match(r"\s?[月日号点时]", place.text[end:]):
+        numeral = Numeral(found[0][1:])
+    return ReadForm(end, worded(numeral, counts(place, end), language))
+
+
+def _bare_decimal(place: Place) -> ReadForm | None:
+    found = place.match(_NUMBER)
+    return ReadForm(found.end(), place.language.number(parsed(found[0], place.language))) if found else None
+
+
+def _hyphen(place: Place) -> ReadForm | None:
+    """A hyphen in a range of what has units, in a name, or before a negative number."""
+    language, text = place.language, place.text
+    found = place.match(_CHINESE_RANGE)
+    if found and _CHINESE_BEFORE.search(place.before):
+        return ReadForm(found.end(), language.to)
+    found = place.match(_JOINED)
+    if found and _joins(place, found.end()):
+        return ReadForm(found.end(), language.to)
+    found = place.match(_MINUS)
+    if not found:
+        return None
+    if _NAME_BEFORE.search(place.before):
+        return ReadForm(found.end(), language.pause if place.before[-1:].isdecimal() else "")
+    if place.before[-1:].isdecimal() or place.before[-1:] in ")）":
+        return None
+    if _NEGATIVE_BEFORE.search(place.before) or _NEGATIVE_AFTER.match(text, place.start):
+        return ReadForm(found.end(), language.minus)
+    return ReadForm(found.end(), "")
+
+
+def _joins(place: Place, end: int) -> bool:
+    """Whether the same unit, or that of a day or time, stands on both sides of a mark."""
+    before, after = _UNIT_BEFORE.search(place.before), _AFTER_UNIT.match(place.text, end)
+    if not before or not after:
+        return False
+    one, other = before[1], after[1]
+    if other is None:
+        return one.startswith("点") or one[-1] in "分点时"
+    kinds = ("年月", "月日号", "日号月", "点时分半", "分点", "号日月")
+    return one[0] == other[0] or any(one[-1] in kind and other[0] in kind for kind in kinds)
+
+
+def _sign(place: Place) -> ReadForm | None:
+    sign = place.text[place.start]
+    found = re.compile(r"[~～≈#№]\s?(?=[0-9])").match(place.text, place.start)
+    if not found or (place.before[-1:].isalnum() and sign in "#~～" and place.before[-1:].isascii()):
+        return None
+    return ReadForm(found.end(), _SIGNS[sign])

@@ -1,0 +1,77 @@
+"""Results, ratios, marks and fractions: ``3-1胜``, ``16:9``, ``评分4.5/5``, ``3/4``, ``24/7``."""
+
+from __future__ import annotations
+
+import re
+
+from cosyvoice_runtime.text.reading.chinese.between import NUMBER, in_equation, is_measured, is_score, parsed
+from cosyvoice_runtime.text.reading.languages import chinese_tables as tables
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+
+_RATIO = re.compile(
+    rf"(?<![0-9A-Za-z.:：/])(?P<one>{NUMBER})\s?[:：∶]\s?(?P<other>{NUMBER})"
+    r"(?P<more>(?:[:：∶][0-9]+){0,3})(?![0-9]|[:：.][0-9])"
+)
+_RESULT = re.compile(
+    r"(?<![0-9A-Za-z.:/-])(?P<one>[0-9]{1,3})\s?[-–—]\s?(?P<other>[0-9]{1,3})(?![0-9]|[-:.][0-9])"
+)
+_SLASHED = re.compile(
+    rf"(?<![0-9A-Za-z./])(?:(?P<whole>[0-9]{{1,4}}) )?(?P<above>{NUMBER})\s?/\s?"
+    r"(?P<below>[0-9]{1,5}(?:\.0)?)(?![0-9A-Za-z/]|\.[0-9])"
+)
+_LIST = re.compile(r"(?<![0-9A-Za-z./])[0-9]{1,4}(?:/[0-9]{1,4}){2,6}(?![0-9A-Za-z/]|\.[0-9])")
+_ALWAYS = {"24/7": "七乘二十四", "9/11": "九一一"}
+_RATED = re.compile(rf"(?:{tables.RATED})[是为了高达：:]{{0,2}}\s?\Z")
+_SEASON = re.compile(
+    r"(?<![0-9./])((?:19|20)[0-9]{2})\s?/\s?([0-9]{2}|(?:19|20)[0-9]{2})(?=\s?(?:赛季|学年|财年|年度|年))"
+)
+
+
+def read(place: Place) -> ReadForm | None:
+    """Two numbers with a mark between them."""
+    if not place.text[place.start].isdecimal():
+        return None
+    language = place.language
+    if found := place.match(_RATIO):
+        numbers = [found["one"], found["other"], *re.findall("[0-9]+", found["more"])]
+        return ReadForm(found.end(), "比".join(language.number(parsed(one, language)) for one in numbers))
+    found = place.match(_RESULT)
+    if found and is_score(place, found.end()):
+        return ReadForm(found.end(), language.ratio(*map(language.cardinal, (found["one"], found["other"]))))
+    if found := place.match(_SEASON):
+        return ReadForm(found.end(), language.ranged(*map(language.digits, found.groups())))
+    if found := place.match(_LIST):
+        return ReadForm(found.end(), language.pause.join(map(_alone, found[0].split("/"), [place] * 9)))
+    found = place.match(_SLASHED)
+    if not found or in_equation(place):
+        return None
+    return ReadForm(found.end(), _slashed(found, place))
+
+
+def _slashed(found: re.Match[str], place: Place) -> str:
+    language = place.language
+    above, below = parsed(found["above"], language), parsed(found["below"], language)
+    words = language.number(above), language.cardinal(below.whole)
+    if found[0] in _ALWAYS:
+        return _ALWAYS[found[0]]
+    if found["whole"]:
+        fraction = language.fraction(above.value, below.value)
+        return language.mixed(language.cardinal(found["whole"]), fraction)
+    is_rated = below.value in (5, 10, 100) and (
+        not above.is_whole or above.value == below.value or _RATED.search(place.before)
+    )
+    if is_rated and not is_measured(place.text, found.end()):
+        return language.out_of(*words)
+    if not above.is_whole:
+        return f"{words[0]}斜杠{words[1]}"
+    if above.value == below.value or is_score(place, found.end()):
+        return language.ratio(*words)
+    if {found["above"], found["below"]} & set(tables.DIGIT_NAMES) or (
+        above.value > below.value and above.value > 20
+    ):
+        return language.pause.join(_alone(each, place) for each in (found["above"], found["below"]))
+    return language.fraction(above.value, below.value) if below.value else f"{words[0]}斜杠{words[1]}"
+
+
+def _alone(number: str, place: Place) -> str:
+    return place.language.digits(number) if number in tables.DIGIT_NAMES else place.language.cardinal(number)
