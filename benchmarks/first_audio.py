@@ -42,7 +42,7 @@ STEPS = (
     ("its batch begins", "its batch is launched", "flow and vocoder, launched"),
     ("its batch is launched", "its batch ends", "flow and vocoder, the rest"),
     ("its batch ends", "the driver has audio", "to the utterance's driver"),
-    ("the driver has audio", "the engine has sent audio", "held back until the second follows in time"),
+    ("the driver has audio", "the engine has sent audio", "to the engine's socket"),
     ("the engine has sent audio", SENT, "audio to cosyvoice2, response into Triton"),
     (SENT, HEARD, "Triton, gateway and client"),
     (TAKEN, SENT, "all of it within cosyvoice2"),

@@ -37,8 +37,6 @@ class Order:
 
     Attributes:
         sample_rate: samples per second of the chunks.
-        head_start: whether the first chunk waits until the second will follow in time.
-        learns: whether the time to the second chunk tells of the machine, and not of a text's sender.
         timeout_s: longest silence of a network.
         text_timeout_s: longest silence of the speech LM while more text may come.
         trace: the request's name in the trace of utterances, empty while there is none.
@@ -47,8 +45,6 @@ class Order:
     utterance: Utterance
     hop: HopPolicy
     sample_rate: int
-    head_start: bool = False
-    learns: bool = True
     timeout_s: float = 30.0
     text_timeout_s: float = 60.0
     trace: str = ""
@@ -89,9 +85,9 @@ def take_text(frame: Frame, segments: SegmentSink) -> None:
         segments.done()
 
 
-def chunk_frame(chunk: AudioChunk, held_s: float) -> bytes:
+def chunk_frame(chunk: AudioChunk) -> bytes:
     reason = None if chunk.finish_reason is None else chunk.finish_reason.value
-    said = {"segment": chunk.segment, "reason": reason, "held_s": held_s}
+    said = {"segment": chunk.segment, "reason": reason}
     return write_frame(said, {"samples": chunk.samples})
 
 

@@ -66,14 +66,12 @@ def path(tmp_path: Path, lm: Lm, waves: Waves) -> Iterator[Path]:
 
 def order(
     timeout_s: float = PATIENCE_S,
-    head_start: bool = False,
-    learns: bool = True,
     **options: Any,
 ) -> Order:
     how = {"seed": 7, "speed": 1.0, "sampling": SamplingOptions(top_k=7), "streaming": True} | options
     utterance = Utterance(VOICE.prompt_key, 15, **how)
     times = {"timeout_s": timeout_s, "text_timeout_s": timeout_s}
-    return Order(utterance, HOP, RATE, head_start=head_start, learns=learns, **times)
+    return Order(utterance, HOP, RATE, **times)
 
 
 def run(path: Path, use: Callable[[EngineClient], Awaitable[Any]], timeout_s: float = PATIENCE_S) -> Any:
@@ -88,7 +86,7 @@ def run(path: Path, use: Callable[[EngineClient], Awaitable[Any]], timeout_s: fl
 
 
 def called(engine: EngineClient, prompts: Sequence[Prompt] = (Prompt([5]),), **options: Any) -> EngineCall:
-    call = engine.call(order(**options), VOICE, lambda _: None)
+    call = engine.call(order(**options), VOICE)
     for prompt in prompts:
         call.begin(prompt)
     call.done()
@@ -154,7 +152,7 @@ def test_whole_answers_come_in_long_chunks(path):
 
 def test_text_in_pieces_is_spoken_while_it_comes(path, lm):
     async def use(engine: EngineClient) -> list[AudioChunk]:
-        call = engine.call(order(), VOICE, lambda _: None)
+        call = engine.call(order(), VOICE)
         call.begin(Prompt([], [3]), in_pieces=True)
         call.add(range(40))
         found = []
@@ -170,41 +168,6 @@ def test_text_in_pieces_is_spoken_while_it_comes(path, lm):
     chunks = run(path, use)
     assert tokens(chunks) == lm.texts == [*range(50)]
     assert [chunk.finish_reason for chunk in chunks if chunk.finish_reason] == [FinishReason.STOP]
-
-
-@pytest.mark.parametrize("waits", [False, True])
-def test_first_chunk_waits_for_a_late_second_one_where_a_head_start_is_asked_for(path, waves, waits):
-    waves.later_s = 0.6
-    held: list[float] = []
-
-    async def use(engine: EngineClient) -> list[AudioChunk]:
-        for _ in range(2):  # of which the first one teaches how late a second chunk is
-            held.clear()
-            call = engine.call(order(head_start=waits), VOICE, held.append)
-            call.begin(Prompt([5]))
-            call.done()
-            chunks = await heard(call)
-        return chunks
-
-    assert tokens(run(path, use)) == [*SPEECH]
-    assert (held[0] > 0.1, any(held[1:])) == (waits, False)
-
-
-@pytest.mark.parametrize("learns", [False, True])
-def test_text_that_comes_late_does_not_teach_how_long_a_second_chunk_takes(path, lm, waves, learns):
-    """What is learned holds back the first chunk of the next utterance."""
-    lm.said, waves.later_s = SPEECH[:30], 0.6
-    held: list[float] = []
-
-    async def use(engine: EngineClient) -> None:
-        for _ in range(2):
-            call = engine.call(order(head_start=True, learns=learns), VOICE, held.append)
-            call.begin(Prompt([5]))
-            call.done()
-            await heard(call)
-
-    run(path, use)
-    assert (max(held) > 0.3) == learns
 
 
 def test_utterance_without_a_segment_ends_without_audio(path):
@@ -299,7 +262,7 @@ def test_calls_one_after_another_share_a_connection_unless_one_fails(path, lm, m
 
 def test_message_that_makes_no_sense_ends_its_own_call_alone(path):
     async def use(engine: EngineClient) -> list[AudioChunk]:
-        good, bad = called(engine), engine.call(order(), VOICE, lambda _: None)
+        good, bad = called(engine), engine.call(order(), VOICE)
         bad.add([1, 2])  # of no segment
         with pytest.raises(StageError):
             await heard(bad)
@@ -380,7 +343,7 @@ def test_traced_utterance_has_its_callers_name(path, tmp_path, monkeypatch):
 
     async def use(engine: EngineClient) -> None:
         orders = [dataclasses.replace(order(), trace=name) for name in "ab"]
-        calls = [engine.call(each, VOICE, lambda _: None) for each in orders]
+        calls = [engine.call(each, VOICE) for each in orders]
         for call in calls:
             call.begin(Prompt([5]))
             call.done()

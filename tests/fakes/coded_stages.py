@@ -63,7 +63,7 @@ class CodedStages:
         await asyncio.sleep(0)
         self.groups = self.after_return or self.groups
 
-    def call(self, order, voice, held):
+    def call(self, order, voice):
         """As `Engine.call`, with the driver in this event loop."""
         self.voices.append(voice)
         return CodedCall(self, order)

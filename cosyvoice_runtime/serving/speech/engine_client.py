@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,14 +73,13 @@ class EngineClient:
             except StageLostError:
                 await asyncio.sleep(LOOK_S)
 
-    def call(self, order: Order, voice: Voice, held: Callable[[float], None]) -> EngineCall:
+    def call(self, order: Order, voice: Voice) -> EngineCall:
         """A call for one utterance, which begins when its chunks are read.
 
         Args:
             voice: the request's voice, in the form that the flow takes.
-            held: called with the seconds for which a chunk was delayed.
         """
-        return EngineCall(self._host, order, voice, held, self._timeout_s)
+        return EngineCall(self._host, order, voice, self._timeout_s)
 
     async def speech_tokens(self, samples: Floats) -> Ids:
         """Speech tokens, int32 ``[m]``, of 16 kHz samples, float32 ``[n]``."""
@@ -116,18 +115,10 @@ class EngineClient:
 class EngineCall:
     """One utterance of the engine; a `SegmentSink` that takes its text."""
 
-    def __init__(
-        self,
-        host: HostClient,
-        order: Order,
-        voice: Voice,
-        held: Callable[[float], None],
-        timeout_s: float,
-    ) -> None:
+    def __init__(self, host: HostClient, order: Order, voice: Voice, timeout_s: float) -> None:
         self._host = host
         self._order = order
         self._voice = voice
-        self._held = held
         self._timeout_s = timeout_s
         self._unsent = [order_frame(order)]
         self._connection: HostConnection | None = None
@@ -159,7 +150,6 @@ class EngineCall:
                 if VOICE in frame.header:
                     self._send(voice_frame(self._voice))
                 elif "segment" in frame.header:
-                    self._held(frame.header["held_s"])
                     yield read_chunk(frame, self._order.sample_rate)
             self._raise_error(frame.header)
             complete = True

@@ -74,7 +74,6 @@ def load_speech_service(
         blocks=_blocks(settings, config.speech_lm),
         text_timeout_s=settings.text_timeout_s,
         watermark=find_watermark(settings.watermark),
-        head_start=True,
         timeout_s=settings.silence_timeout_s,
     )
 

@@ -61,7 +61,6 @@ class SpeechService:
             text clause by clause.
         text_timeout_s: longest time without text and speech.
         watermark: starts the watermark of an utterance; None adds none.
-        head_start: whether a first chunk waits until the second will follow in time.
         timeout_s: longest time without an answer of a network.
     """
 
@@ -81,7 +80,6 @@ class SpeechService:
         blocks: SpeechLMConfig | None = None,
         text_timeout_s: float = 30.0,
         watermark: MakeWatermark | None = None,
-        head_start: bool = False,
         timeout_s: float = 30.0,
     ) -> None:
         self._engine = engine
@@ -98,7 +96,6 @@ class SpeechService:
         self._timeout_s, self._text_timeout_s = timeout_s, text_timeout_s
         self._open = OpenUtterances(max_characters, text_timeout_s, metrics.now)
         self._watermark = watermark
-        self._head_start = head_start
         self._listeners: dict[asyncio.Task[None], ChunkListener] = {}
         self._watch: asyncio.Task[None] | None = None
         self._looker = ThreadPoolExecutor(1, thread_name_prefix="clients that left")
@@ -212,7 +209,7 @@ class SpeechService:
 
         def begun(asked: SpeechRequest) -> tuple[EngineCall, TextFeeder]:
             asked = dataclasses.replace(asked, sampling=within_ceiling(asked.sampling))
-            call, making = self._call(asked, learns=False), (self._front_end, self._tokenizer, self._hop)
+            call, making = self._call(asked), (self._front_end, self._tokenizer, self._hop)
             return call, TextFeeder.of(asked, text, *making, call, self._blocks, timer.text_came)
 
         call, feeder = await self._asked(inputs, listener.streams, begun)
@@ -230,19 +227,17 @@ class SpeechService:
         call.done()
         return self._marked(with_characters(call.chunks(), request.text, len(prompts)))
 
-    def _call(self, request: SpeechRequest, learns: bool = True) -> EngineCall:
+    def _call(self, request: SpeechRequest) -> EngineCall:
         voice = self._hop.flow_voice(request.voice)
         order = Order(
             Utterance.of(request, voice),
             self._hop,
             self._sample_rate,
-            head_start=self._head_start and request.streaming,
-            learns=learns,
             timeout_s=self._timeout_s,
             text_timeout_s=self._timeout_s + self._text_timeout_s,
             trace=trace.request(),
         )
-        return self._engine.call(order, voice, self._metrics.held_back.add)
+        return self._engine.call(order, voice)
 
     def _marked(self, spoken: AsyncGenerator[AudioChunk, None]) -> AsyncGenerator[AudioChunk, None]:
         return spoken if self._watermark is None else marked(spoken, self._watermark(self._sample_rate))

@@ -69,9 +69,6 @@ class SpeechMetrics:
         self.underruns = metrics.counter(
             "cosyvoice_underruns_total", "Pauses before chunks that came too late, more than 50 ms together."
         )
-        self.held_back = metrics.counter(
-            "cosyvoice_held_back_seconds_total", "Seconds that first chunks waited for their second."
-        )
         self.audio_seconds = metrics.counter("cosyvoice_audio_seconds_total", "Seconds of speech sent.")
         self._endings = {
             ending: metrics.counter(REQUESTS, REQUESTS_ABOUT, ending=ending.value) for ending in Ending
