@@ -18,7 +18,9 @@ from cosyvoice_runtime.text.lexicon import Lexicon
 from cosyvoice_runtime.text.reading import FormReader
 from cosyvoice_runtime.text.reading.languages.chinese import CHINESE
 from cosyvoice_runtime.text.reading.languages.english import ENGLISH
+from cosyvoice_runtime.text.reading.languages.french import FRENCH
 from cosyvoice_runtime.text.reading.languages.german import GERMAN
+from cosyvoice_runtime.text.reading.languages.italian import ITALIAN
 from cosyvoice_runtime.text.reading.languages.korean import KOREAN
 from cosyvoice_runtime.text.reading.languages.language import Language as SpokenLanguage
 from cosyvoice_runtime.text.reading.languages.spanish import SPANISH
@@ -29,11 +31,11 @@ logger = logging.getLogger(__name__)
 
 Mode = Literal["wetext", "rules", "none"]
 MODES = ("wetext", "rules", "none")
-_EUROPEAN = (GERMAN, SPANISH)
+_EUROPEAN = (FRENCH, GERMAN, ITALIAN, SPANISH)
 
 
 class Normaliser:
-    """Normalises Chinese, English, Japanese and Korean text; other languages keep their words and numbers.
+    """Normalises text of the languages of its readers; other languages keep their words and numbers.
 
     Modes:
         ``wetext``: dates, times, amounts, measures and numbers are read, each clause in its own language;

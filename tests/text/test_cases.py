@@ -17,23 +17,10 @@ from cosyvoice_runtime.text.normalise import Normaliser
 
 CASES = Path(__file__).parent / "cases"
 LEAST = {
-    "nemo_de": 83,
-    "nemo_en": 79,
-    "nemo_es": 87,
-    "nemo_fr": 0,
-    "nemo_it": 0,
-    "nemo_ja": 76,
-    "nemo_ko": 91,
-    "own_en": 100,
-    "own_ko": 100,
-    "own_zh": 100,
-    "users_en": 90,
-    "users_ja": 0,
-    "users_zh": 95,
-    "wetext_en": 71,
-    "wetext_ja": 78,
-    "wetext_zh": 98,
-}
+    "nemo_de": 85, "nemo_en": 79, "nemo_es": 87, "nemo_fr": 88, "nemo_it": 80, "nemo_ja": 76,
+    "nemo_ko": 91, "own_en": 100, "own_ko": 100, "own_zh": 100, "users_en": 90, "users_ja": 0,
+    "users_zh": 95, "wetext_en": 71, "wetext_ja": 78, "wetext_zh": 98,
+}  # fmt: skip
 """Percent of each file that must be read right."""
 EAST_ASIAN = ("zh", "ja", "ko")
 VARIANTS = str.maketrans({"两": "二", "幺": "一", "〇": "零"})

@@ -15,7 +15,7 @@ _URL = re.compile(
     re.IGNORECASE,
 )
 _MAIL = re.compile(
-    r"(?<![\w.+-])[A-Za-z0-9][\w.+-]{0,63}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,5}", re.ASCII
+    r"(?<![\w.+-])[A-Za-z0-9][\w.!+-]{0,63}@[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,5}", re.ASCII
 )
 _HOST = re.compile(
     rf"(?<![A-Za-z0-9_@.-])(?:[A-Za-z0-9](?:[A-Za-z0-9-]{{0,61}}[A-Za-z0-9])?\.){{1,5}}(?:{_END_OF_HOST})"
@@ -29,6 +29,7 @@ _FILE = re.compile(
     r"|(?<![\w.])[A-Za-z]:\\[A-Za-z0-9_.\\ -]{1,100}[A-Za-z0-9]",
     re.ASCII,
 )
+_HANDLE = re.compile(r"(?<![\w@.])@[A-Za-z][A-Za-z0-9_]{1,30}(?:\.[A-Za-z0-9_]{1,30}){0,3}(?!\w)", re.ASCII)
 _PARTS = re.compile(r"[A-Za-z0-9]+|.", re.DOTALL)
 
 
@@ -36,12 +37,12 @@ def read(place: Place) -> ReadForm | None:
     """An address, its signs in words and its digits one by one."""
     if not place.language.signs:
         return None
-    for pattern in (_URL, _MAIL, _HOST, _MACHINE, _FILE):
+    for pattern in (_URL, _MAIL, _HOST, _MACHINE, _FILE, _HANDLE):
         found = place.match(pattern)
         if (
             found
             and not place.language.numerals.is_grouped(found[0])
-            and ("." in found[0] or "/" in found[0] or "\\" in found[0])
+            and ("." in found[0] or "@" in found[0] or "/" in found[0] or "\\" in found[0])
         ):
             return ReadForm(found.end(), spelled(_spoken_part(found[0], place), place))
     return None

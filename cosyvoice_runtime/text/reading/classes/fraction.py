@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
+from cosyvoice_runtime.text.reading.languages.language import Language, alternatives
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _FIXED = {"24/7": "24 7", "9/11": "9 11", "50/50": "50 50"}
@@ -40,7 +42,16 @@ def read(place: Place) -> ReadForm | None:
     fraction = language.fraction(above, below)
     if whole:
         fraction = language.mixed(language.cardinal(whole), fraction)
+    unit = _unit(language).match(place.text, found.end()) if language.units else None
+    if unit:
+        return ReadForm(unit.end(), language.fraction_of(fraction, language.units[unit[1]], bool(whole)))
     return ReadForm(found.end(), fraction)
+
+
+@cache
+def _unit(language: Language) -> re.Pattern[str]:
+    spaced = (sign for sign in language.units if sign not in language.glued_units)
+    return re.compile(rf"\s?({alternatives(spaced)})(?![\w²³^/]|-[0-9])")
 
 
 def _is_rated(place: Place) -> bool:

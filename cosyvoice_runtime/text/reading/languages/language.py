@@ -305,6 +305,10 @@ class Language(ABC):
         """A number in a name such as MP3."""
         return self.cardinal(digits)
 
+    def fraction_of(self, fraction: str, unit: Unit, mixed: bool) -> str:
+        """A fraction in words, or a whole number and one, of a unit."""
+        return f"{fraction}{self.space}{unit.many if mixed else unit.one}"
+
     def label(self, label: str, last: bool) -> str:  # noqa: ARG002
         """Letters and digits between two signs of an address; ``last`` where a domain or a path ends."""
         pieces = re.findall("[A-Za-z]+|[0-9]+", label)

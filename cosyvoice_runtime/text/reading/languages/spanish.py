@@ -6,7 +6,7 @@ import re
 
 from cosyvoice_runtime.text.reading.languages import spanish_tables as tables
 from cosyvoice_runtime.text.reading.languages.european import ALONE, HOUR, MINUTE, SECOND, European
-from cosyvoice_runtime.text.reading.languages.language import Clock
+from cosyvoice_runtime.text.reading.languages.language import Clock, Unit
 from cosyvoice_runtime.text.reading.languages.numeral import Numeral
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
@@ -104,6 +104,13 @@ class Spanish(European):
 
     def mixed(self, whole: str, fraction: str) -> str:
         return f"{whole} y {fraction.removeprefix('un ') if fraction == 'un medio' else fraction}"
+
+    def fraction_of(self, fraction: str, unit: Unit, mixed: bool) -> str:
+        if not fraction.endswith("medio"):
+            return f"{fraction} de {unit.one}"
+        half = fraction.removeprefix("un ")
+        half = f"{half[:-1]}a" if unit.gender == "f" else half
+        return f"{half} {unit.many if mixed else unit.one}"
 
     def ordinals(self, place: Place) -> ReadForm | None:
         if not (found := place.match(_ORDINAL)):
