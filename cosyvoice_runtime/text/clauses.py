@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from cosyvoice_runtime.language_names import AUTO
 from cosyvoice_runtime.speakable import is_speakable
 from cosyvoice_runtime.text.language import LanguageTags, resolve
+from cosyvoice_runtime.text.markup import MarkupReader, TextMarkup
 from cosyvoice_runtime.text.normalise import Normaliser
 from cosyvoice_runtime.text.polyphones import Pronounced, as_it_is
 from cosyvoice_runtime.text.split import Count, SplitStyle, bounded, complete, sentences
@@ -58,6 +59,7 @@ class ClauseStream:
         longest: tokens or characters, as the rules count them.
         pronounced: what becomes of a clause in a language when it leaves.
         tags: of which one may begin the text; every clause then begins with it.
+        markup: in which the text is written.
     """
 
     def __init__(
@@ -68,8 +70,10 @@ class ClauseStream:
         language: str = AUTO,
         pronounced: Pronounced = as_it_is,
         tags: LanguageTags | None = None,
+        markup: TextMarkup = "auto",
     ) -> None:
         resolve("", language)
+        self._markup = MarkupReader(normaliser.special, markup)
         self._tags = tags or LanguageTags()
         self._tag = ""
         self._normaliser = normaliser
@@ -85,17 +89,23 @@ class ClauseStream:
 
     def push(self, text: str) -> list[Clause]:
         """Take more text; return the clauses that are complete now."""
-        self._raw += text
+        self._raw += self._markup.push(text)
         self._read_tag()
-        clauses: list[Clause] = []
-        while cut := self._cut():
-            clauses += self._take(cut, last=False)
-        return clauses
+        return self._complete()
 
     def flush(self) -> list[Clause]:
         """Return what is left, as if the text ended here; more may follow."""
-        clauses = list(self._take(len(self._raw), last=True))
+        self._raw += self._markup.flush()
+        clauses = self._complete()
+        clauses += self._take(len(self._raw), last=True)
         self._spaces, self._begins = "", True
+        return clauses
+
+    def _complete(self) -> list[Clause]:
+        """The clauses that are complete now."""
+        clauses: list[Clause] = []
+        while cut := self._cut():
+            clauses += self._take(cut, last=False)
         return clauses
 
     def _read_tag(self) -> None:
@@ -133,7 +143,8 @@ class ClauseStream:
         bounds = bounded("".join(parts), self._longest, count, self._normaliser.special)
         texts = list(filter(is_speakable, bounds))
         for number, clause in enumerate(texts, 1):
-            self._spoken = len(self._taken) if number == len(texts) else self._spoken
+            if number == len(texts):
+                self._spoken = self._markup.characters(len(self._taken))
             yield Clause(self._tag + self._pronounced(clause, language), self._spoken)
 
     def _language(self, cut: int) -> str:

@@ -13,6 +13,7 @@ from cosyvoice_runtime.speakable import is_speakable
 from cosyvoice_runtime.text.clauses import ClauseStream
 from cosyvoice_runtime.text.language import LanguageTags, counts_characters
 from cosyvoice_runtime.text.lexicon import Lexicon
+from cosyvoice_runtime.text.markup import MarkupReader, TextMarkup, without_markup
 from cosyvoice_runtime.text.normalise import Mode, Normaliser
 from cosyvoice_runtime.text.polyphones import as_it_is, pronounced
 from cosyvoice_runtime.text.split import (
@@ -61,9 +62,11 @@ class TextFrontEnd:
             several readings; for a family that reads such units.
         adds_instruction: words without the instruction that the family needs get its usual one; otherwise
             they are refused.
+        text_markup: ``auto`` or ``markdown`` says Markdown, tags and formulae of a target text as a reader
+            would, ``plain`` takes it as it is, as does the normaliser ``none``.
 
     Raises:
-        InvalidInput: ``polyphones`` with a family that reads no units.
+        InvalidInput: ``polyphones`` with a family that reads no units, or unknown markup.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class TextFrontEnd:
         lexicon: Lexicon | None = None,
         polyphones: bool = False,
         adds_instruction: bool = False,
+        text_markup: TextMarkup = "auto",
     ) -> None:
         if polyphones and not family.reads_units:
             limit = (
@@ -87,6 +91,8 @@ class TextFrontEnd:
         self.family = family
         self._adds_instruction = adds_instruction
         self._normaliser = Normaliser(normaliser, special_pattern(family.special_tokens), lexicon)
+        self._markup: TextMarkup = "plain" if normaliser == "none" else text_markup
+        MarkupReader(self._normaliser.special, text_markup)
         self._pronounced = pronounced if polyphones else as_it_is
         self._tags = LanguageTags(family.language_tags)
         self._cached_segments = lru_cache(cached_texts)(self._segments)
@@ -140,7 +146,9 @@ class TextFrontEnd:
         """A :class:`ClauseStream` for text whose speech begins before it ends; an InvalidInput for no
         language tag."""
         longest = self._limits.hard or LONGEST_CLAUSE
-        return ClauseStream(self._normaliser, self._rules, longest, language, self._pronounced, self._tags)
+        return ClauseStream(
+            self._normaliser, self._rules, longest, language, self._pronounced, self._tags, self._markup
+        )
 
     def _segments(self, text: str, language: str) -> tuple[str, ...]:
         instruction, words = self._parted(text)
@@ -149,11 +157,12 @@ class TextFrontEnd:
         return tuple(instruction + tagged.tag + segment for segment in segments)
 
     def _segments_of_words(self, text: str, language: str) -> list[str]:
+        text = without_markup(text, self._normaliser.special, self._markup)
         normalised = self._normaliser(text, language)
         language = self._normaliser.language(text, language)
         style, count = self._rules(language)
         special = self._normaliser.special
-        if holds_control_token(text):
+        if holds_control_token(text, special):
             hard = self._limits.hard
             segments = [normalised] if hard is None else list(bounded(normalised, hard, count, special))
         else:

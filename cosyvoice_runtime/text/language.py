@@ -38,8 +38,10 @@ _ENGLISH = re.compile(
 _SMALL_WORDS = re.compile(r"(?<![A-Za-z.@/_'-])[a-z]{3,}(?![A-Za-z0-9@/_-]|\.[A-Za-z])")
 """Words in small letters, of which names in a text of another script have no two."""
 _UNITS = frozenset(("min", "sec", "kcal", "bpm", "rpm", "fps", "px", "dpi", "vs"))
-_GREEK = re.compile("(?<![^\\W\\d_])[α-ωΑ-Ω](?![^\\W\\d_])")
-"""Greek letters of formulae."""
+_SIGN_OF_FORMULA = re.compile(
+    "(?<![\u0370-\u03ff\u1f00-\u1fff])[\u0370-\u03ff](?![\u0370-\u03ff\u1f00-\u1fff])"
+)
+"""A Greek letter on its own."""
 
 _CLAUSE_END = re.compile(
     r"[。！？；：，、…\n\r\t“”‘’「」『』（）【】《》〈〉—]|[!?;]|[,:.](?=\s|[^\x00-\x7f]|$)|[\"()](?![0-9])|(?<![0-9])[\"()]"
@@ -132,7 +134,7 @@ def _language_of_alphabet(clause: str, language: str) -> str:
     """English where words say so; a name, as it is in a Chinese sentence, is of the text's language."""
     if language not in _EAST_ASIAN and language != UNDETERMINED:
         return language
-    if not _is_ascii(_GREEK.sub("", clause)):
+    if not _is_ascii(clause):
         return UNDETERMINED
     words = {word.lower() for word in _ENGLISH.findall(clause)}
     if language == UNDETERMINED:
@@ -141,10 +143,11 @@ def _language_of_alphabet(clause: str, language: str) -> str:
 
 
 def _is_ascii(text: str) -> bool:
-    """Whether all letters are, or are wide or ornate forms of such."""
+    """Whether all letters are, or are wide or ornate forms of such, or signs of formulae (``π``, ``µm``)."""
     if text.isascii():
         return True
-    return all(map(str.isascii, filter(str.isalpha, unicodedata.normalize("NFKC", text))))
+    plain = _SIGN_OF_FORMULA.sub("", unicodedata.normalize("NFKC", text))
+    return all(map(str.isascii, filter(str.isalpha, plain)))
 
 
 class TaggedText(NamedTuple):

@@ -44,8 +44,8 @@ class Normaliser:
             left to the model.
         ``none``: only the whitespace around the text is dropped.
 
-    Characters that show nothing are dropped first, except in mode ``none``. Text that holds a control token
-    (``<|...|>``) is not changed further, special tokens are never changed.
+    Characters that show nothing are dropped first, except in mode ``none``. Text that holds a special token
+    in ``<|...|>`` is not changed further, other special tokens are never changed.
 
     Args:
         special: finds the special tokens.
@@ -74,7 +74,7 @@ class Normaliser:
         """The normalised text; an InvalidInput for a ``language`` that is neither ``auto`` nor a tag."""
         text = self.visible(text)
         language = self.language(text, language)
-        if holds_control_token(text):
+        if holds_control_token(text, self.special):
             return text
         return self.ending(self.part(text.strip(), language), language)
 
@@ -95,7 +95,7 @@ class Normaliser:
             following: first character of the next part, empty at the end of the text.
         """
         text = self.visible(text)
-        if holds_control_token(text):
+        if holds_control_token(text, self.special):
             return text
         text = self._between_tokens(text, self._lexicon)
         if self.mode == "none":

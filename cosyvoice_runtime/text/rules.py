@@ -25,8 +25,9 @@ _TO_TEN = "一二三四五六七八九十"
 _NUMERALS = [*_TO_TEN, *(f"十{digit}" for digit in _TO_TEN[:9]), "二十"]
 EAST_ASIAN_NUMERALS = str.maketrans(
     {sign: _NUMERALS[place] for signs in (CIRCLED, _ROMAN) for place, sign in enumerate(signs)}
+    | {"\N{FRACTION SLASH}": "/"}
 )
-"""Circled and Roman numbers in Chinese or Japanese ones."""
+"""Circled and Roman numbers in Chinese or Japanese ones, and one sign of fractions for both."""
 
 
 def plain(text: str, group: str = ",") -> str:

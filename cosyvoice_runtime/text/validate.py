@@ -19,9 +19,9 @@ SPECIAL = special_pattern(SPECIAL_TOKENS)
 """Finds special tokens of CosyVoice2."""
 
 
-def holds_control_token(text: str) -> bool:
-    """Whether the text is prepared by hand (``<|...|>``): then it is neither normalised nor split."""
-    return "<|" in text and "|>" in text
+def holds_control_token(text: str, special: re.Pattern[str] = SPECIAL) -> bool:
+    """Whether a special token in ``<|...|>`` stands in the text: then it is neither normalised nor split."""
+    return "<|" in text and any(token.startswith("<|") for token in special.findall(text))
 
 
 MAX_TARGET_CHARACTERS = 10_000

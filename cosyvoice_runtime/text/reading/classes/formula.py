@@ -49,7 +49,7 @@ def _words(each: re.Match[str], language: Language, after: list[str]) -> list[st
     if kind == "times":
         return [language.operations["×"]]
     if kind in ("letters", "call"):
-        return [written]
+        return [language.letters.get(written, written)]
     if kind == "power":
         exponent = written.translate(_POWERS).strip("^{}()")
         return [language.power(exponent)]
@@ -64,7 +64,7 @@ def _words(each: re.Match[str], language: Language, after: list[str]) -> list[st
 def _patterns(language: Language) -> tuple[re.Pattern[str], re.Pattern[str]]:
     number = language.numerals.pattern
     power = r"[⁰¹²³⁴-⁹⁻]+|\^\{?-?[0-9A-Za-z]{1,4}\}?|\^\(-?[0-9]{1,4}\)"
-    letters = r"(?<![A-Za-z])[A-Za-zπθαβγΔ](?![A-Za-z'’.])"
+    letters = r"(?<![A-Za-z])[A-Za-zα-ωΔΩΣΦ](?![A-Za-z'’.])"
     call = r"(?<![A-Za-z])[A-Za-z]\([A-Za-z]\)"
     sign = r"[-+−–=×÷*<>≈≠≤≥±/x]"
     atom = rf"(?:[$€£]{number}|{number}(?![0-9])|{call}|{letters})"
@@ -76,6 +76,6 @@ def _patterns(language: Language) -> tuple[re.Pattern[str], re.Pattern[str]]:
     )
     part = re.compile(
         rf"(?P<power>{power})|(?P<money>[$€£]{number})|(?P<number>{number})|(?P<times>x(?=\s?10\^))"
-        rf"|(?P<call>{call})|(?P<letters>[A-Za-zπθαβγΔ])|(?P<root>√)|(?P<sign>>=|<=|!=|==|{sign})"
+        rf"|(?P<call>{call})|(?P<letters>[A-Za-zα-ωΔΩΣΦ])|(?P<root>√)|(?P<sign>>=|<=|!=|==|{sign})"
     )
     return whole, part

@@ -26,7 +26,7 @@ class Chinese(Language):
     signs, operations = tables.SIGNS, tables.OPERATIONS
 
     def folded(self, text: str) -> str:
-        return text.translate(tables.SIMPLIFIED)
+        return text.translate(tables.SIMPLIFIED).replace("\N{FRACTION SLASH}", "/")
 
     def cardinal(self, digits: str) -> str:
         if len(digits) > LONGEST or (digits.startswith("0") and len(digits) > 1):

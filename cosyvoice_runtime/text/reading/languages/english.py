@@ -63,6 +63,7 @@ class English(Language):
     time_units, currencies, scales = tables.TIME_UNITS, tables.CURRENCIES, tables.SCALES
     signs, signs_before, operations = tables.SIGNS, tables.SIGNS_BEFORE, tables.OPERATIONS
     root = "the square root of"
+    letters = tables.LETTERS
     month_first = True
     halves = tables.HALVES
     glued_units = ("A", "in", "t", "h", "N", "J", "d", "cc", "pp", "day", "week", "month", "year", "mile")

@@ -15,6 +15,12 @@ MONTHS = {
     **{name[:3]: number for number, name in enumerate(MONTH_NAMES, 1)},
     "sept": 9,
 }
+LETTERS = {
+    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "ζ": "zeta", "η": "eta",
+    "θ": "theta", "κ": "kappa", "λ": "lambda", "μ": "mu", "ν": "nu", "ξ": "xi", "π": "pi", "ρ": "rho",
+    "σ": "sigma", "τ": "tau", "φ": "phi", "χ": "chi", "ψ": "psi", "ω": "omega", "Δ": "delta", "Ω": "omega",
+    "Σ": "sigma", "Φ": "phi",
+}  # fmt: skip
 HALVES = {"am": "AM", "pm": "PM"}
 SCALES = {
     "k": "thousand", "K": "thousand", "m": "million", "M": "million", "mn": "million", "bn": "billion",

@@ -119,6 +119,7 @@ class Language(ABC):
         speaks_scheme: whether ``https://`` is spoken.
         dot: the word for a dot between the parts of a version; as ``point`` where it is empty.
         minus, plus, point, to, by, root: words.
+        letters: names of letters of other alphabets in formulae.
     """
 
     tag: str
@@ -157,6 +158,7 @@ class Language(ABC):
     to: str
     by: str
     root: str
+    letters: Mapping[str, str] = {}
 
     @abstractmethod
     def cardinal(self, digits: str) -> str:

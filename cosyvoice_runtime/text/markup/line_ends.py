@@ -1,0 +1,78 @@
+"""The mark that stands for a line's end, for an arrow or for another break between two phrases."""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+
+_EAST_ASIAN = re.compile("[\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]")
+_ENDS = re.compile("[.,!?;:…。，！？；：、—–～~]\\s*[\"'”’)\\]）】」』》]*\\Z")
+_BEGINS = re.compile("[.,!?;:)\\]…。，！？；：、）】」』》]")
+_LETTER = re.compile(r"[^\W\d_]")
+_WRAPPED = 50
+"""Characters from which on a line of letters may have ended because the page did."""
+_WRAPPED_EAST_ASIAN = 30
+
+
+class Break(IntEnum):
+    """Kinds of breaks between two phrases, by their strength."""
+
+    NONE = 0
+    """Spaces."""
+    DROPPED = 1
+    """Something silent stood here."""
+    PAUSE = 2
+    LINE = 3
+    """The end of a line of prose or verse."""
+    PARAGRAPH = 4
+    """The end of a heading, an item, a row or a paragraph."""
+
+
+def is_east_asian(text: str) -> bool:
+    """Whether Chinese or Japanese characters are there, whose marks are wide and have no spaces."""
+    return bool(_EAST_ASIAN.search(text))
+
+
+def ends_phrase(text: str) -> bool:
+    """Whether a mark ends the text, perhaps before closing quotes or brackets."""
+    return bool(_ENDS.search(text))
+
+
+def between(before: str, after: str, kind: Break, spaces: str, length: int) -> str:
+    """The marks and spaces between two phrases.
+
+    Args:
+        before: the last characters before the break; empty at the start of a text.
+        after: the first character after it.
+        spaces: that stood there.
+        length: characters of the line that ends.
+    """
+    if kind is Break.NONE:
+        return spaces
+    if not before or _BEGINS.match(after):
+        return ""
+    wide = is_east_asian(_last_letter(before)) or is_east_asian(after)
+    if ends_phrase(before):
+        return (spaces if kind >= Break.LINE else " ") if spaces else ("" if wide else " ")
+    mark = _mark(after, kind, bool(spaces), length, wide)
+    if not mark:
+        return " " if spaces else ""
+    return {",": "，", ".": "。"}[mark] if wide else f"{mark} "
+
+
+def _mark(after: str, kind: Break, spaced: bool, length: int, wide: bool) -> str:
+    """The mark that the break needs: a full stop, a comma or none."""
+    if kind is Break.DROPPED:
+        return "," if after.isupper() or (wide and not spaced) else ""
+    if kind is not Break.LINE:
+        return "." if kind is Break.PARAGRAPH else ","
+    if wide:
+        return "," if length >= _WRAPPED_EAST_ASIAN else "."
+    if length >= _WRAPPED:
+        return "" if after.islower() else ","
+    return "," if after.islower() else "."
+
+
+def _last_letter(text: str) -> str:
+    letters = _LETTER.findall(text)
+    return letters[-1] if letters else ""

@@ -1,0 +1,320 @@
+"""The way through a marked-up text, which may come in pieces, to what a reader would say aloud."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from typing import Literal, NamedTuple, get_args
+
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.families.tokens import QWEN2_TOKENS
+from cosyvoice_runtime.text.markup import blocks
+from cosyvoice_runtime.text.markup.blocks import Block
+from cosyvoice_runtime.text.markup.inline import MARKS, QUESTIONED, Here, Mark, Wait, unsaid
+from cosyvoice_runtime.text.markup.line_ends import Break, between, is_east_asian
+from cosyvoice_runtime.text.markup.markdown import table_rows
+
+TextMarkup = Literal["auto", "plain", "markdown"]
+MARKUPS: tuple[str, ...] = get_args(TextMarkup)
+READS_CODE_BLOCKS = False
+"""Whether the lines of a block of code are read; they are left out."""
+
+_LINE_END = re.compile(r"\r\n|[\r\n]")
+_SPACES = re.compile(r"[ \t]+")
+_INTEREST = re.compile(rf"{QUESTIONED.pattern}|[\r\n]")
+_MAY_BE_MARKED = re.compile(rf"{QUESTIONED.pattern}|[\r\n]|\A\s*(?:[#>+–—·•-]|[0-9]{{1,3}}[.)])")
+_CONTEXT = 300
+"""Characters that are kept of what has been read."""
+_TAIL = 12
+
+
+class _Piece(NamedTuple):
+    """Ends of a part in what is said and in what was written, and whether they are the same characters."""
+
+    said: int
+    written: int
+    same: bool
+
+
+class MarkupReader:
+    """Turns marked-up text into what is said, as it comes: the same words whatever the pieces.
+
+    What may be markup waits until it is known: a heading's sign for its line's first word, a link for its
+    address, a table for its end. All else passes at once, as it is.
+
+    Args:
+        special: finds tokens that are never changed.
+        markup: ``auto`` or ``markdown`` read it, ``plain`` leaves the text as it is.
+
+    Raises:
+        InvalidInput: unknown markup.
+    """
+
+    def __init__(self, special: re.Pattern[str], markup: TextMarkup = "auto", depth: int = 0) -> None:
+        if markup not in MARKUPS:
+            raise InvalidInput("text_markup", markup, f"one of {', '.join(MARKUPS)}")
+        self._markup = markup
+        self._special = special
+        self._depth = depth
+        self._text = ""
+        self._at = 0
+        self._written = 0  # Characters before self._text.
+        self._said = 0
+        self._pieces: list[_Piece] = []
+        self._item = 0
+        self._until: re.Pattern[str] | None = None
+        self._fence = ""
+        self._out: list[str] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forget what was before: what comes is the start of a text."""
+        self._starts_line = self._depth == 0
+        self._tail = ""
+        self._spaces, self._break = "", Break.NONE
+        self._length = 0
+        self._bold = ""
+
+    def push(self, text: str) -> str:
+        """Take more text; return what is known of what is said."""
+        return self._taken(text, complete=False)
+
+    def flush(self) -> str:
+        """Return the rest of what is said, as if the text ended here; more may follow."""
+        said = self._taken("", complete=True)
+        if self._spaces:
+            self._say(self._spaces, same=self._break is Break.NONE)
+            said += self._drained()
+        self._written += len(self._text)
+        self._text, self._at = "", 0
+        self._begin()
+        return said
+
+    def characters(self, said: int) -> int:
+        """Characters of what was written that are said with the first ``said`` characters."""
+        place = bisect_right(self._pieces, said, key=lambda piece: piece.said)
+        before = self._pieces[place - 1] if place else _Piece(0, 0, True)
+        if before.said == said or place == len(self._pieces):
+            return before.written
+        after = self._pieces[place]
+        return after.written - (after.said - said) if after.same else after.written
+
+    def _taken(self, text: str, complete: bool) -> str:
+        if self._markup == "plain":
+            self._written += len(text)
+            self._say(text, same=True)
+            return self._drained()
+        self._text += text
+        try:
+            while self._at < len(self._text):
+                self._step(complete)
+        except Wait:
+            pass
+        if self._at > 4 * _CONTEXT or self._at == len(self._text):
+            cut = max(0, self._at - _CONTEXT)
+            self._written += cut
+            self._text, self._at = self._text[cut:], self._at - cut
+        return self._drained()
+
+    def _drained(self) -> str:
+        said = "".join(self._out)
+        self._out.clear()
+        return said
+
+    def _step(self, complete: bool) -> None:
+        """Read what stands at the place: some of it at least, or raise :class:`Wait`."""
+        if self._until is not None:
+            self._skip(self._until, complete)
+        elif self._fence:
+            self._skip_line(complete)
+        elif ended := _LINE_END.match(self._text, self._at):
+            if ended[0] == "\r" and ended.end() == len(self._text) and not complete:
+                raise Wait
+            self._end_line(ended.end())
+        elif self._starts_line:
+            self._start_line(complete)
+        else:
+            self._read_on(complete)
+
+    def _skip(self, until: re.Pattern[str], complete: bool) -> None:
+        """Leave out a part up to the tag that ends it."""
+        found = until.search(self._text, self._at)
+        if found is None:
+            self._pass(len(self._text) if complete else max(self._at, len(self._text) - 40))
+            raise Wait
+        self._until = None
+        self._pass(found.end())
+
+    def _skip_line(self, complete: bool) -> None:
+        """Leave out a line of a block of code."""
+        ended = _LINE_END.search(self._text, self._at)
+        if ended is None and not complete:
+            raise Wait
+        line = self._text[self._at : ended.start() if ended else len(self._text)].strip()
+        if line.startswith(self._fence) and not line.strip(self._fence[0]):
+            self._fence = ""
+        self._pass(ended.end() if ended else len(self._text))
+
+    def _end_line(self, end: int) -> None:
+        """Hold a line's end until something is said after it."""
+        again = "\n" in self._spaces or "\r" in self._spaces
+        self._hold(self._text[self._at : end], Break.PARAGRAPH if again or self._starts_line else Break.LINE)
+        self._pass(end)
+        self._starts_line, self._bold = self._depth == 0, ""
+
+    def _start_line(self, complete: bool) -> None:
+        if spaces := _SPACES.match(self._text, self._at):
+            self._hold(spaces[0])
+            self._pass(spaces.end())
+            return
+        begins = blocks.beginning(self._text, self._at, complete, self._expected)
+        if begins is None:
+            raise Wait
+        if begins.block is Block.TEXT:
+            self._starts_line = False
+        elif begins.block is Block.ROW:
+            self._read_rows(complete)
+        else:
+            self._begin_block(begins)
+
+    @property
+    def _expected(self) -> int | None:
+        """The number of the next item of a list; None for any."""
+        return None if self._markup == "markdown" else self._item + 1
+
+    def _begin_block(self, begins: blocks.Beginning) -> None:
+        self._raise_break(Break.PARAGRAPH)
+        ends_at = begins.end
+        if begins.block is Block.FENCE:
+            self._fence = "" if READS_CODE_BLOCKS else begins.number
+        self._pass(ends_at)
+        if begins.block is Block.NUMBER:
+            self._item = int(begins.number)
+            self._say(begins.number + _after_number(self._text[ends_at : ends_at + 2]))
+        if begins.block in (Block.NUMBER, Block.HEADING):
+            self._starts_line = False
+
+    def _read_rows(self, complete: bool) -> None:
+        end = blocks.end_of_rows(self._text, self._at, complete)
+        if end is None:
+            raise Wait
+        source = self._text[self._at : end]
+        rows = table_rows(source) or [blocks.cells(row) for row in source.splitlines()]
+        self._pass(end)
+        for row in filter(None, rows):
+            words = [said for cell in row if (said := self._inner(cell)).strip()]
+            self._raise_break(Break.PARAGRAPH)
+            for number, said in enumerate(words):
+                if number:
+                    self._raise_break(Break.PAUSE)
+                self._say(said)
+        self._hold("\n", Break.PARAGRAPH)
+
+    def _read_on(self, complete: bool) -> None:
+        """Pass what is surely no markup, or read the mark that stands here."""
+        found = _INTEREST.search(self._text, self._at)
+        if found is None or found.start() > self._at:
+            self._pass_on(found.start() if found else len(self._text))
+            return
+        if token := self._token():
+            self._say_here(token)
+            return
+        here = Here(self._text, self._at, complete, self._bold)
+        sign = self._text[self._at]
+        mark = MARKS.get(sign, unsaid)(here)
+        if mark is None:
+            run = re.compile(re.escape(sign) + "+").match(self._text, self._at)
+            self._say_here(run.end() if run and sign in "*_~" else self._at + 1)
+            return
+        if sign == "*":
+            self._bold = "" if self._bold else self._text[self._at : mark.end]
+        self._apply(mark)
+
+    def _token(self) -> int:
+        """The end of a special token that stands here, 0 if none does."""
+        found = self._special.match(self._text, self._at)
+        if found and found[0] not in QWEN2_TOKENS:
+            return found.end()
+        return 0
+
+    def _apply(self, mark: Mark) -> None:
+        self._pass(mark.end)
+        self._until = mark.until
+        self._raise_break(mark.kind)
+        words = self._inner(mark.words) if mark.read else mark.words
+        if words:
+            self._hold(words[: len(words) - len(words.lstrip())])
+            self._say(words.strip())
+            self._hold(words[len(words.rstrip()) :] if words.strip() else "")
+
+    def _inner(self, words: str) -> str:
+        """The words of a link or a cell, which may be marked up themselves."""
+        if self._depth >= 3:
+            return words
+        reader = MarkupReader(self._special, self._markup, self._depth + 1)
+        return (reader.push(words) + reader.flush()).strip()
+
+    def _pass_on(self, end: int) -> None:
+        """Say everything up to a place as it is written, its last spaces when more follows."""
+        words = self._text[self._at : end]
+        body = words.strip(" \t")
+        if not body:
+            self._hold(words)
+            self._pass(end)
+            return
+        start = self._at + words.index(body)
+        self._hold(self._text[self._at : start])
+        self._at = start
+        self._say_here(start + len(body))
+        self._hold(self._text[self._at : end])
+        self._at = end
+
+    def _say_here(self, end: int) -> None:
+        words = self._text[self._at : end]
+        self._at = end
+        self._say(words, same=True)
+
+    def _hold(self, spaces: str, kind: Break = Break.NONE) -> None:
+        """Keep spaces until something is said after them."""
+        self._spaces += spaces
+        self._raise_break(kind)
+
+    def _raise_break(self, kind: Break) -> None:
+        self._break = max(self._break, kind)
+
+    def _pass(self, end: int) -> None:
+        """Leave out what stands up to a place."""
+        self._at = end
+
+    def _say(self, words: str, same: bool = False) -> None:
+        """Say words after what is held."""
+        written = self._written + self._at
+        if self._spaces or self._break is not Break.NONE:
+            held = between(self._tail, words[:1], self._break, self._spaces, self._length)
+            if self._break >= Break.LINE:
+                self._length = 0
+            self._put(held, written - (len(words) if same else 0), held == self._spaces)
+            self._spaces, self._break = "", Break.NONE
+        self._put(words, written, same)
+        self._tail = (self._tail + words)[-_TAIL:]
+        self._length += len(words)
+
+    def _put(self, said: str, written: int, same: bool) -> None:
+        self._said += len(said)
+        self._out.append(said)
+        self._pieces.append(_Piece(self._said, written, same))
+
+
+def _after_number(item: str) -> str:
+    """The pause between an item's number and its words: a comma, but not before a digit."""
+    if item[:1].isdecimal():
+        return "、" if is_east_asian(item) else "; "
+    return "，" if is_east_asian(item) else ", "
+
+
+def without_markup(text: str, special: re.Pattern[str], markup: TextMarkup = "auto") -> str:
+    """A whole text as a reader would say it; plain text is returned as it is."""
+    if markup == "plain" or not _MAY_BE_MARKED.search(text):
+        return text
+    reader = MarkupReader(special, markup)
+    return reader.push(text) + reader.flush()

@@ -1,0 +1,55 @@
+"""Tags of HTML, of SSML and of chat models, by what they mean for a reader."""
+
+from __future__ import annotations
+
+import re
+
+from cosyvoice_runtime.text.markup.line_ends import Break
+
+_NAMES_OF_PARAGRAPHS = """
+    p div h1 h2 h3 h4 h5 h6 ul ol li dl dt dd br table tr thead tbody caption section article header footer
+    blockquote hr pre s sentence paragraph speak title body html head details summary figure figcaption option
+"""
+_NAMES_OF_SILENT = """
+    a b i u em strong small big sub sup span font mark del ins strike code kbd samp var tt abbr cite q img
+    video audio source input label button form nav main meta link center time data picture svg path iframe
+    prosody emphasis voice phoneme say-as lang w token amazon:effect mstts:express-as
+    answer final response output result assistant user system message context document doc
+"""
+_KINDS = {
+    **dict.fromkeys(_NAMES_OF_PARAGRAPHS.split(), Break.PARAGRAPH),
+    **dict.fromkeys(_NAMES_OF_SILENT.split(), Break.NONE),
+    **dict.fromkeys(("td", "th", "break", "pause"), Break.PAUSE),
+}
+"""The break that a tag makes, by its name."""
+_UNSPOKEN = "think|thinking|thought|reasoning|reflection|scratchpad|tool_call|function_call|script|style"
+TAG = re.compile(r"</?([A-Za-z][A-Za-z0-9:._-]{0,40})((?:\s[^<>]{0,300})?)/?>")
+"""Finds one tag; the groups are its name and its attributes."""
+UNSPOKEN = re.compile(rf"<({_UNSPOKEN})(?:\s[^<>]{{0,200}})?>", re.IGNORECASE)
+"""Finds a tag whose whole content nobody should hear."""
+_ATTRIBUTES = re.compile(r"(?:\s+[A-Za-z_:@.-]+\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s\"'=<>`]+))*\s*/?\s*\Z")
+_PLACEHOLDER = re.compile(r"[A-Za-z][A-Za-z _-]{1,40}\Z")
+
+
+def end_of(name: str) -> re.Pattern[str]:
+    """Finds the tag that ends an unspoken one."""
+    return re.compile(rf"</{re.escape(name)}\s*>", re.IGNORECASE)
+
+
+def meaning(tag: re.Match[str], glued: bool) -> Break | str | None:
+    """The break that a tag makes, the words of a placeholder (``<name>``), or None where it is no tag.
+
+    Args:
+        glued: a letter or digit stands right before it, as in ``List<String>``.
+    """
+    name, attributes = tag[1].lower(), tag[2]
+    if re.fullmatch(_UNSPOKEN, name):
+        return Break.DROPPED
+    if name in _KINDS:
+        return _KINDS[name] if _ATTRIBUTES.match(attributes) else None
+    if glued:
+        return None
+    if tag[0].startswith("</") or "=" in attributes or tag[0].endswith("/>"):
+        return Break.NONE
+    words = tag[0][1:-1]
+    return words.replace("_", " ") if _PLACEHOLDER.match(words) else None

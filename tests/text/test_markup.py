@@ -1,0 +1,134 @@
+"""Marked-up text is said as a reader would say it, whole or in pieces; plain text stays as it is."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from small_tokenizer import WordCounter
+from test_cases import cases
+
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.text.frontend import TextFrontEnd
+from cosyvoice_runtime.text.markup import MarkupReader, without_markup
+from cosyvoice_runtime.text.validate import SPECIAL
+
+WRITTEN = [case[2] for case in cases("own_markup")]
+PIECES = [
+    "# Title\n", "\n", "- item\n", "1. First\n", "2. Second\n", "**bold** ", "a ", "_b_", "`code` ",
+    "```\n", "x = 1\n", "[words](http://a.b/c_d) ", "![alt](x)", "[", "](", ")", "<b>", "</b>", "<br/>",
+    "<think>", "</think>", "<|im_end|>", "[breath]", "&amp;", "&", "$x^2$", "$5", "$$", "\\(", "\\)",
+    "\\frac{1}{2}", "\\", "| a | b |\n", "|---|---|\n", "🎉", "→", "中文", "。", "\n---\n", "> ", "3. Mai ",
+    "* ", "*", "_", "~~", "!", "\r\n", "\r", "  ", "【1†a】", "A.", "\u200d",
+]  # fmt: skip
+SIGNS = [
+    "[", "](", "![", "`", "<", "<!", "&", "\\", "\\(", "\\[", "$", "$$", "*", "**", "_", "|", "a|", "| ",
+    "- ", "#", "1. ", "> ", "\n", "\r", "[a", "[a](", "<a ", "{", "\\frac{", "🎉", "~", "【", "`a", "[[a]",
+    "*a", "$a",
+]  # fmt: skip
+
+
+def in_pieces(text: str, cuts: list[int]) -> str:
+    reader = MarkupReader(SPECIAL)
+    places = sorted(min(cut, len(text)) for cut in cuts)
+    pieces = [text[a:b] for a, b in zip([0, *places], [*places, len(text)], strict=True)]
+    return "".join(map(reader.push, pieces)) + reader.flush()
+
+
+@given(st.sampled_from(WRITTEN), st.lists(st.integers(0, 300), max_size=12))
+def test_any_cut_of_a_case_is_said_as_the_whole(text: str, cuts: list[int]) -> None:
+    assert in_pieces(text, cuts) == without_markup(text, SPECIAL)
+
+
+@pytest.mark.parametrize("text", WRITTEN)
+def test_a_case_in_single_characters_is_said_as_the_whole(text: str) -> None:
+    assert in_pieces(text, list(range(len(text)))) == without_markup(text, SPECIAL)
+
+
+@given(
+    st.lists(st.sampled_from(PIECES), max_size=14).map("".join), st.lists(st.integers(0, 120), max_size=12)
+)
+@example("\\frac{1}{2}", list(range(12)))
+def test_any_cut_of_any_marks_is_said_as_the_whole(text: str, cuts: list[int]) -> None:
+    whole = in_pieces(text, [])
+    assert in_pieces(text, cuts) == whole == in_pieces(text, list(range(len(text))))
+    assert without_markup(text, SPECIAL) in (whole, text)
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
+def test_characters_of_what_is_said_grow_to_all_that_was_written(text: str) -> None:
+    reader = MarkupReader(SPECIAL)
+    said = reader.push(text) + reader.flush()
+    written = [reader.characters(length) for length in range(len(said) + 1)]
+    assert written == sorted(written)
+    assert all(0 <= count <= len(text) for count in written)
+
+
+PLAIN = [
+    "Meet me at 9:30 (not 10), e.g. near gate B-12; it's 5% off, isn't it?",
+    "2 * 3 * 4 = 24, a_b and snake_case_name, f**k, x < 5 and y > 3, a<b, #1, C#, <3, AT&T, Q&A;",
+    "I paid $5 and $10, then 20$ more; US$30 isn't ~5 €.",
+    "See https://example.com/a_b_c?x=1&y=*z*_w_ and bob_smith@example.com.",
+    "他说：“好！”（注）【重点】《书》——走了…… 5~10个，¥30。",
+    "[breath] Well <strong>now</strong> [laughter][R][IY1][D] {\"a\": [1, 2]}",
+    "Am 3. Oktober 1990; 1. FC Köln; List<String>, std::vector<int>::size, /usr/local/bin, C:\\new\\table",
+    "First.  Two spaces.\tA tab.\nA line. \n A line, \nand one: \n\n12:30",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_plain_text_stays_as_it_is(text: str) -> None:
+    assert without_markup(text, SPECIAL) == text == in_pieces(text, list(range(len(text))))
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_plain_text_waits_for_no_more_than_its_next_word(text: str) -> None:
+    reader = MarkupReader(SPECIAL)
+    said = ""
+    for place, character in enumerate(text):
+        said += reader.push(character)
+        assert len(said) >= place - 40
+
+
+@pytest.mark.parametrize("sign", SIGNS)
+def test_long_runs_of_signs_take_no_long_time(sign: str) -> None:
+    text = sign * (9_000 // len(sign))
+    reader = MarkupReader(SPECIAL)
+    reader.push(text)
+    reader.flush()
+    in_pieces(text[:2_000], list(range(0, 2_000, 7)))
+
+
+def test_plain_is_taken_as_it_is() -> None:
+    front_end = TextFrontEnd(WordCounter(), text_markup="plain")
+    assert front_end.segments("**Note:** read `this`.") == ["**Note:** read `this`."]
+    stream = front_end.clauses()
+    assert [clause.text for clause in [*stream.push("**Note** it. A"), *stream.flush()]] == [
+        "**Note** it.",
+        " A.",
+    ]
+
+
+def test_markdown_begins_a_list_at_any_number() -> None:
+    assert without_markup("7. Salt\n8. Oil", SPECIAL, "markdown") == "7, Salt. 8, Oil"
+    assert without_markup("7. Salt", SPECIAL) == "7. Salt"
+
+
+def test_unknown_markup_is_invalid_input() -> None:
+    with pytest.raises(InvalidInput, match="text_markup"):
+        TextFrontEnd(WordCounter(), text_markup="html")  # type: ignore[arg-type]
+
+
+def test_a_clause_counts_the_characters_of_its_marks() -> None:
+    stream = TextFrontEnd(WordCounter()).clauses()
+    first, *_ = stream.push("See [our **docs**](http://a.b). **Then** go")
+    assert (first.text, first.characters) == ("See our docs.", 34)
+    assert [(clause.text, clause.characters) for clause in stream.flush()] == [(" Then go.", 43)]
+
+
+def test_heading_and_item_wait_for_their_line_alone() -> None:
+    stream = TextFrontEnd(WordCounter()).clauses()
+    assert [clause.text for clause in stream.push("# Plan\n\n1. Mix **flour** and salt.\n2. X")] == [
+        "Plan.",
+        " one, Mix flour and salt.",
+    ]
