@@ -23,6 +23,8 @@ from cosyvoice_runtime.text.reading.languages.german import GERMAN
 from cosyvoice_runtime.text.reading.languages.italian import ITALIAN
 from cosyvoice_runtime.text.reading.languages.korean import KOREAN
 from cosyvoice_runtime.text.reading.languages.language import Language as SpokenLanguage
+from cosyvoice_runtime.text.reading.languages.portuguese import PORTUGUESE
+from cosyvoice_runtime.text.reading.languages.russian import RUSSIAN
 from cosyvoice_runtime.text.reading.languages.spanish import SPANISH
 from cosyvoice_runtime.text.rules import Read, plain
 from cosyvoice_runtime.text.validate import SPECIAL, holds_control_token
@@ -31,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 Mode = Literal["wetext", "rules", "none"]
 MODES = ("wetext", "rules", "none")
-_EUROPEAN = (FRENCH, GERMAN, ITALIAN, SPANISH)
+_EUROPEAN = (FRENCH, GERMAN, ITALIAN, PORTUGUESE, RUSSIAN, SPANISH)
 
 
 class Normaliser:

@@ -170,11 +170,11 @@ class European(Language):
     def pairs(self, digits: str) -> str:
         return self.cardinal(digits)
 
-    def label(self, label: str, last: bool) -> str:
+    def label(self, label: str, last: bool) -> str:  # noqa: ARG002
         word = label.lower()
         if word in self.known_labels:
             return self.known_labels[word]
-        if last and word in _DOMAINS:
+        if word in _DOMAINS or _SHORT_WORD.fullmatch(word):
             return word
         if label.isdecimal():
             return self.digits(label)
@@ -188,6 +188,7 @@ class European(Language):
         return self.spell(int(digits), gender)
 
 
+_SHORT_WORD = re.compile("[^aeiouy0-9][aeiou][^aeiouy0-9]|[aeiou][^aeiouy0-9][aeiou]")
 _DOMAINS = frozenset({"com", "org", "net", "info", "gov", "edu", "app", "dev"})
 _PREFIXED = {
     "m": "nµmcdk", "g": "µmk", "l": "µmcdh", "L": "mcd", "s": "nµm", "B": "kKMGTP", "bit": "kMG",
