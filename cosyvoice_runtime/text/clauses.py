@@ -30,7 +30,10 @@ def sentence_end(text: str, style_up_to: Callable[[int], SplitStyle]) -> int:
     for match in _SENTENCE_END.finditer(text):
         mark, spaces, following = match.groups()
         is_clear = spaces or not mark.isascii() or not following.isascii()
-        if is_clear and style_up_to(match.end()).ends_sentence(text, match.start()):
+        if not is_clear:
+            continue
+        style = style_up_to(match.end())
+        if style.ends_sentence(text, match.start()) and not style.announces(mark, following):
             return match.end()
     return 0
 

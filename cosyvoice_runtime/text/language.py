@@ -31,7 +31,7 @@ _RARELY_JAPANESE = re.compile("[的是了我他她也就都]")
 _ENGLISH = re.compile(
     r"(?i)\b(?:the|and|you|your|this|that|these|those|they|their|have|has|had|would|could|should|what|when|"
     r"where|which|with|from|there|because|is|are|was|were|it|its|my|we|our|he|she|his|her|of|to|for|at|not|"
-    r"please|hello|thanks|don't|it's|i'm|can't|let's|how|why|who)\b"
+    r"please|hello|on|in|by|as|be|can|will|get|has|all|thanks|don't|it's|i'm|can't|let's|how|why|who)\b"
 )
 """Words that make a clause of ASCII letters English rather than a name or another language."""
 

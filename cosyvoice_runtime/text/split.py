@@ -139,6 +139,10 @@ class SplitStyle:
             return False
         return not self.keep_words or not self._is_inside(text, index)
 
+    def announces(self, mark: str, following: str) -> bool:
+        """Whether the words before a mark may say how the number after it is read: ``验证码：8016``."""
+        return following.isdecimal() and mark in ":：、" and "、" in self.marks
+
     def _is_inside(self, text: str, index: int) -> bool:
         """Whether a mark stands between letters or digits of any width, or after an abbreviation."""
         around = text[max(0, index - 1) : index] + text[index + 1 : index + 2]

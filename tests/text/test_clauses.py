@@ -118,6 +118,8 @@ def test_chinese_clause_ends_at_its_marks():
         ("ja", ("会議は１２", "：３０です。", "はい"), ["会議は十二時三十分です。", "はい。"]),
         ("ja", ("会議は１２:", "３０です。", "はい"), ["会議は十二時三十分です。", "はい。"]),
         ("zh", ("结果12：", "你好"), ["结果十二：", "你好。"]),
+        ("zh", ("验证码：", "8016。好"), ["验证码：八零一六。", "好。"]),
+        ("zh", ("80、", "90后。好"), ["八零、九零后。", "好。"]),
     ],
 )
 def test_colon_of_any_width_in_a_time_or_score_does_not_end_a_clause(language, fragments, expected):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from cosyvoice_runtime.text.reading.chinese.between import RANGE, is_score
-from cosyvoice_runtime.text.reading.languages.language import Clock, Language
+from cosyvoice_runtime.text.reading.languages.language import Clock, Language, Unit
+from cosyvoice_runtime.text.reading.languages.numeral import Numeral
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _TIME = re.compile(
@@ -16,6 +17,11 @@ _HOURS = re.compile(r"(?<![0-9A-Za-z.:])(?P<hour>1[0-2]|[1-9])\s?(?P<half>[AaPp]
 _BETWEEN = re.compile(RANGE)
 _LENGTH = re.compile(r"(?:时长|用时|耗时|片长|历时|配速|成绩|倒计时|时间差)[是为约：:]{0,2}\s?\Z")
 _MINUTES = re.compile(r"分钟?")
+_PARTS = re.compile(
+    r"(?<![0-9A-Za-z.])(?:(?P<hour>[0-9]{1,3})\s?(?:h|hr|hrs)\s?)?(?:(?P<minute>[0-9]{1,3})\s?(?:m|min|mins)\s?)?"
+    r"(?:(?P<second>[0-9]{1,3})\s?(?:s|sec))?(?![0-9A-Za-z])"
+)
+_PACE = re.compile(r"(?<![0-9A-Za-z.])(?P<minute>[0-9]{1,3})['’′](?P<second>[0-5][0-9])(?:[\"”″]|['’′]{2})")
 _RATIO = re.compile(r"(?:比例|配比|比率|比重|稀释|缩放|汇率|赔率|按|兑|尺)[是为约：:]{0,2}\s?\Z")
 _SAID = re.compile(r"(?:上午|下午|早上|晚上|凌晨|中午|傍晚|深夜|午后|清晨|今晚|明晚|昨晚)\s?\Z")
 
@@ -24,6 +30,9 @@ def read(place: Place) -> ReadForm | None:
     """A time of day, or a range of times."""
     if not place.text[place.start].isdecimal():
         return None
+    parts = place.match(_PACE) or place.match(_PARTS)
+    if parts and sum(map(bool, parts.groups())) > 1:
+        return ReadForm(parts.end(), _length(parts, place.language))
     first = place.match(_TIME) or place.match(_HOURS)
     if first is None or is_score(place, first.end()) or _RATIO.search(place.before):
         return None
@@ -41,6 +50,16 @@ def read(place: Place) -> ReadForm | None:
             between.end() + second_time.end(), language.ranged(words, _words(second_time, language, False))
         )
     return ReadForm(first.end(), words)
+
+
+def _length(found: re.Match[str], language: Language) -> str:
+    """A length of time in parts: ``1h30min``, ``5'30"``."""
+    names = {"hour": "小时", "minute": "分", "second": "秒"}
+    parts = {name: written for name, written in found.groupdict().items() if written}
+    words = [
+        language.counted(Numeral(written), Unit(names[name], names[name])) for name, written in parts.items()
+    ]
+    return "".join(words) + ("钟" if "second" not in parts else "")
 
 
 def _words(found: re.Match[str], language: Language, is_half_said: bool) -> str:

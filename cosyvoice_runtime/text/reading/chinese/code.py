@@ -47,7 +47,9 @@ _BOOK = re.compile(r"(?<![0-9])97[89](?:-[0-9]{1,7}){3}-[0-9X](?![0-9])")
 _MACHINE = re.compile(r"(?<![0-9.])[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![0-9]|\.[0-9])")
 _LONG = re.compile(r"(?<![0-9.,])[0-9]{12,}[Xx]?(?![0-9.,])")
 _ZERO = re.compile(r"(?<![0-9.:,-])0[0-9]+(?![0-9.:]|,[0-9])")
-_NAME_BEFORE = re.compile(r"(?<![0-9])([A-Za-z][A-Za-z0-9.]*)(-?)\Z")
+_NAME_BEFORE = re.compile(
+    r"(?<![0-9])([A-Za-z](?:[A-Za-z0-9.]*[A-Za-z0-9])?)(-?)\Z|(?<![A-Za-z])[A-Za-oq-z]\.\Z"
+)
 _NAME = re.compile(r"[0-9]+(?![0-9]|\.[0-9]|%)")
 _SPACED_NAME = re.compile(rf"(?:[A-Za-z]|{tables.NAMED})\s?-?\Z")
 _RESOLUTION = re.compile(r"(?<![0-9A-Za-z])(?:1080|2160|1440|720|480)(?=[pPi](?![A-Za-z]))")
@@ -59,6 +61,7 @@ _AMOUNT_BEFORE = re.compile(
     r"(?:[共约达近超仅价格额数量费款第到至是了满过为余剩有花省赚高长宽重+×=<>≥≤¥$€]|[0-9]\s?[-~～.,:+*/]\s?)\s?\Z"
 )
 _SAID_BEFORE = re.compile(r"(?:京东|天猫|淘宝|双非|非|或|和|与|、|，|/|是|读|考上|进|上)\s?\Z")
+_STORE = re.compile(r"(?<![0-9])7-11(?=便利店|超市|门店|的|$|[，。])")
 _MEMORY = {
     "O2O": "O to O",
     "B2B": "B to B",
@@ -74,6 +77,8 @@ def read(place: Place) -> ReadForm | None:
     """The digits one by one, or a number in a name."""
     if found := place.match(_TO):
         return ReadForm(found.end(), _MEMORY.get(found[0], found[0]))
+    if found := place.match(_STORE):
+        return ReadForm(found.end(), _telephone(found[0], place))
     if place.text[place.start] not in "0123456789+(":
         return None
     if found := place.match(_TELEPHONE):
@@ -170,9 +175,11 @@ def _in_name(place: Place) -> ReadForm | None:
         return None
     glued = _NAME_BEFORE.search(place.before)
     digits = found[0]
-    if glued and not re.fullmatch(r"(?:USD|EUR|GBP|JPY|CNY|RMB|HKD)", glued[1]):
-        if re.match(r"[元块万亿个人名台件吨]", place.text[found.end() :]) and len(glued[1]) > 1:
+    if glued and glued[1] not in tables.CURRENCIES:
+        if re.match(r"[元块万亿个人名台件吨]", place.text[found.end() :]) and len(glued[1] or "") > 1:
             return None
+        if glued[1] in ("x", "X"):
+            return ReadForm(found.end(), language.digits(digits))
         return ReadForm(found.end(), _name_number(digits, place))
     if _SPACED_NAME.search(place.before):
         is_model = len(digits) >= 4 and re.match(r"[A-Z](?![A-Za-z])", place.text[found.end() :])
@@ -184,7 +191,7 @@ def _in_name(place: Place) -> ReadForm | None:
 
 def _name_number(digits: str, place: Place) -> str:
     language = place.language
-    if digits.startswith("0") or len(digits) > 4:
+    if digits.startswith("0") or len(digits) > 4 or (len(digits) > 3 and place.before.endswith("-")):
         return language.digits(digits)
     if len(digits) < 3 or digits.endswith("00"):
         return language.cardinal(digits)

@@ -12,7 +12,7 @@ from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 _START = r"(?<![0-9A-Za-z./-])"
 _FULL = re.compile(
     _START + r"(?P<year>[12][0-9]{3})(?P<mark>[-/.])(?P<month>[0-9]{1,2})(?P=mark)(?P<day>[0-9]{1,2})"
-    r"(?![0-9]|[-/.][0-9])(?:T(?=[0-9]{2}:)|日)?"
+    r"(?![0-9]|[/.][0-9]|-[0-9]{1,2}(?![0-9./]))(?:T(?=[0-9]{2}:)|日)?"
 )
 _YEAR_LAST = re.compile(
     _START + r"(?P<first>[0-9]{1,2})(?P<mark>[-/.])(?P<second>[0-9]{1,2})(?P=mark)(?P<year>(?:19|20)[0-9]{2})"
@@ -27,14 +27,16 @@ _MONTH_FIRST = re.compile(
 )
 _DOTTED_MONTH = re.compile(_START + r"(?P<year>(?:19|20)[0-9]{2})\.(?P<month>0[1-9]|1[0-2])(?![0-9]|\.[0-9])")
 _DAY = re.compile(
-    _START + r"(?P<month>0?[1-9]|1[0-2])(?P<mark>[-/.])(?P<day>0?[1-9]|[12][0-9]|3[01])(?![0-9%]|[-/.:][0-9])"
+    _START + r"(?P<month>0?[1-9]|1[0-2])(?P<mark>[-/.])(?P<day>0?[1-9]|[12][0-9]|3[01])"
+    r"(?![0-9%]|[-/.:][0-9])(?P<end>号(?!线|楼)|日)?"
 )
 _COMPACT = re.compile(
     _START + r"(?P<year>(?:19|20)[0-9]{2})(?P<month>0[1-9]|1[0-2])(?P<day>[0-3][0-9])(?![0-9])"
 )
 _DATED = re.compile(rf"(?:{tables.DATED})[是为：:]{{0,2}}\s?\Z")
 _DATED_AFTER = re.compile(
-    r"\s?(?:日|[（(]?(?:周|星期)[一-日天]|前(?!后)|当天|当日|起(?!重)|截止|到期|发布|开始|上线|开幕|开抢|出发|开学|生日|放假|开售|[0-9]{1,2}:[0-9]{2})"
+    r"\s?(?:[\u4e00-\u9fff]{0,4}节(?![约省目奏])|[（(]?(?:周|星期)[一-日天]|前(?!后)|当天|当日|起(?!重)|截止|到期|发布|开始|上线"
+    r"|开幕|开抢|出发|开学|生日|放假|开售|[0-9]{1,2}:[0-9]{2})"
 )
 _BETWEEN = re.compile(RANGE)
 
@@ -76,13 +78,11 @@ def _single(place: Place, is_dated: bool = False) -> tuple[Date, int] | None:
     if not found:
         return None
     mark, padded = found["mark"], found["month"][0] == "0" and len(found["day"]) == 2
-    is_counted = (
-        mark != "/" and is_measured(place.text, found.end()) and place.text[found.end()] not in "日号"
-    )
+    is_counted = mark != "/" and is_measured(place.text, found.end()) and not found["end"]
     if (
         (is_dated and not is_counted)
-        or ((mark != "." and padded and found["day"][0] != "0") or (padded and _is_alone(place, found)))
-        or (mark == "/" and _DATED_AFTER.match(place.text, found.end()))
+        or (padded and (mark != "." or _is_alone(place, found)))
+        or (mark == "/" and (found["end"] or _DATED_AFTER.match(place.text, found.end())))
     ):
         return _checked(None, found["month"], found["day"], found.end())
     return None

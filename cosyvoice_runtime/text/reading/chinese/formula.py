@@ -87,9 +87,11 @@ def _plus(place: Place, found: re.Match[str], following: str) -> ReadForm | None
         return None
     if _TERM_BEFORE.search(before) and _TERM_AFTER.match(following):
         return ReadForm(found.end(), "加")
+    if re.search("[A-Za-z]\\Z", before) and re.match("[\u4e00-\u9fff]{2}", following):
+        return ReadForm(found.end(), "加")
     if re.search("[\u4e00-\u9fff]\\Z", before) and re.match(r"[\u4e00-\u9fffA-Za-z0-9]", following):
         return ReadForm(found.end(), "加")
-    if re.search(r"(?:[0-9wk万千百亿]|[0-9][年月天岁个元人条次米件])\Z", before):
+    if re.search(r"(?:[0-9wk%万千百亿]|[0-9][年月天岁个元人条次米件])\Z", before):
         if more := place.match(_MORE):
             return ReadForm(more.end(), "多")
         return ReadForm(found.end(), "加")

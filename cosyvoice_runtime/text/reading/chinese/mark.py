@@ -8,8 +8,10 @@ from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,80}>")
 _CIRCLED = "①②③④⑤⑥⑦⑧⑨⑩⑪⑫⑬⑭⑮⑯⑰⑱⑲⑳"
+_BRACKETS = "⑴⑵⑶⑷⑸⑹⑺⑻⑼⑽⑾⑿⒀⒁⒂⒃⒄⒅⒆⒇"
 _ROMAN = "ⅠⅡⅢⅣⅤⅥⅦⅧⅨⅩⅪⅫ"
 _BRACKETED = re.compile(r"[（(]\s?([0-9]{1,2})\s?[）)]")
+_HALF_BRACKETED = re.compile(r"([0-9]{1,2})\s?[）)]")
 _BEGINS = re.compile(r"(?:^|[\s，。！？；：、,;:.!?“”\"])\Z")
 _GAP = re.compile(r"(?<=[0-9]) +(?=[0-9])")
 _CLOCK = re.compile(r"[0-9]{1,2}[:：][0-9]{2}")
@@ -17,6 +19,8 @@ _DOT_BEFORE_NAME = re.compile(
     r"(?<![0-9A-Za-z.])\.(?=[A-Za-z]{2,})|(?<=[0-9A-Za-z])\.(?=[a-z]{2,4}(?![A-Za-z]))"
 )
 _DOT_AFTER_NAME = re.compile(r"(?<=[A-Za-z])\.\s?(?=[0-9])")
+_ONE_LETTER = re.compile(r"(?<![A-Za-z])[A-Za-oq-z]\Z")
+_ABBREVIATED = re.compile(r"(?<![A-Za-z.])(?:vs|Dr|Mr|Mrs|Ms|Prof|St|Fig|Vol|Ch|Sec|Eq|approx)\Z")
 _NUMBER_SIGN = re.compile(r"(?<![A-Za-z])[Nn][Oo]\.? ?(?=[0-9])")
 
 
@@ -27,9 +31,13 @@ def read(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), found[0])
     if sign in _CIRCLED:
         return _listed(place, _CIRCLED.index(sign) + 1, place.start + 1)
+    if sign in _BRACKETS:
+        return _listed(place, _BRACKETS.index(sign) + 1, place.start + 1)
     if sign in _ROMAN:
         return ReadForm(place.start + 1, place.language.cardinal(str(_ROMAN.index(sign) + 1)))
     if sign in "（(" and (found := place.match(_BRACKETED)) and _BEGINS.search(place.before):
+        return _listed(place, int(found[1]), found.end())
+    if sign.isdecimal() and (found := place.match(_HALF_BRACKETED)) and _begins_item(place):
         return _listed(place, int(found[1]), found.end())
     if sign in "Nn" and (found := place.match(_NUMBER_SIGN)):
         return ReadForm(found.end(), "第")
@@ -38,6 +46,12 @@ def read(place: Place) -> ReadForm | None:
     if sign == " " and (found := place.match(_GAP)) and not _CLOCK.match(place.text, found.end()):
         return ReadForm(found.end(), place.language.pause)
     return None
+
+
+def _begins_item(place: Place) -> bool:
+    """Whether a number before a closing bracket begins an item, since none opens before it."""
+    opened = max(map(place.before.rfind, "(（"))
+    return bool(_BEGINS.search(place.before)) and opened <= max(map(place.before.rfind, ")）"))
 
 
 def _listed(place: Place, number: int, end: int) -> ReadForm:
@@ -58,10 +72,11 @@ def _dot(place: Place) -> ReadForm | None:
     """A dot of a name: said before letters, silent after an abbreviation."""
     if found := place.match(_DOT_BEFORE_NAME):
         return ReadForm(found.end(), place.language.point)
+    if _ABBREVIATED.search(place.before) and place.text[place.start + 1 :].strip():
+        return ReadForm(place.start + 1, "")
     found = place.match(_DOT_AFTER_NAME)
     if not found:
         return None
-    name = re.search(r"(?<![A-Za-z])[A-Za-z]+\Z", place.before)
-    if (name and len(name[0]) == 1 and name[0].isupper()) or re.search(r"[0-9][A-Za-z]\Z", place.before):
+    if _ONE_LETTER.search(place.before):
         return ReadForm(found.end(), place.language.point)
     return ReadForm(found.end(), "")

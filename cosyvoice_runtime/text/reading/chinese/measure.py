@@ -23,6 +23,9 @@ _MEASURE = re.compile(
 )
 _ALONE = re.compile(rf"{_UNIT}{_PER}(?![A-Za-z0-9²³])")
 _POWER = re.compile(r"\^-?[0-9]{1,3}\Z")
+_AMPERES = re.compile(r"\s?(?:电|插|保险|空开|断路|充|快充|输出|$|[，。；、)）/])")
+_NETWORKS = re.compile(r"\s?(?:网|手机|信号|时代|通信|套餐|基站)")
+_DEGREES = re.compile(r"([0-9]{1,3})°([0-9]{1,2})[′'’](?:([0-9]{1,2}(?:\.[0-9]+)?)[″\"”])?")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9.+-]*[ -]?\Z")
 _PRESSURE = re.compile(r"(?P<high>[0-9]{2,3})\s?/\s?(?P<low>[0-9]{2,3})(?![0-9/.])(?P<unit>\s?mm\s?Hg)?")
 _PRESSED = re.compile(r"(?:血压|高压|低压)[是为约：:在]{0,2}\s?\Z")
@@ -49,6 +52,10 @@ def read(place: Place) -> ReadForm | None:
     if found and (found["unit"] or _PRESSED.search(place.before)):
         words = language.over(language.pressure(found["high"]), language.pressure(found["low"]))
         return ReadForm(found.end(), words + (language.units["mmHg"].one if found["unit"] else ""))
+    if found := place.match(_DEGREES):
+        parts = zip(found.groups(), "度分秒", strict=True)
+        words = "".join(language.number(parsed(each, language)) + unit for each, unit in parts if each)
+        return ReadForm(found.end(), words)
     if found := place.match(_PART):
         return ReadForm(found.end(), _part(found, language))
     if found := place.match(_THOUSANDS):
@@ -58,6 +65,9 @@ def read(place: Place) -> ReadForm | None:
         return None
     sign = found["unit"] or found["glued"]
     if sign in tables.SINGLE_LETTERS and _NAME.search(place.before):
+        return None
+    following = place.text[found.end() :]
+    if (sign == "A" and not _AMPERES.match(following)) or (sign == "g" and _NETWORKS.match(following)):
         return None
     if found["first"] and (found["first"] != sign or not found["high"]):
         return None
@@ -83,6 +93,8 @@ def _for_each(place: Place) -> ReadForm | None:
 
 def _part(found: re.Match[str], language: Language) -> str:
     """Parts of a hundred or of a thousand."""
+    if found["sign"] == "%" and found["low"] == "100" and not found["high"]:
+        return f"{language.minus if found['minus'] else ''}百分之百"
     of = "百分之" if found["sign"] == "%" else "千分之"
     low = language.number(parsed(found["low"], language))
     words = f"{language.minus if found['minus'] else ''}{of}{low}"

@@ -8,6 +8,7 @@ from cosyvoice_runtime.text.reading.chinese.between import NUMBER, RANGE, parsed
 from cosyvoice_runtime.text.reading.languages import chinese_tables as tables
 from cosyvoice_runtime.text.reading.languages.chinese import without_zeros
 from cosyvoice_runtime.text.reading.languages.language import Currency, Language, alternatives
+from cosyvoice_runtime.text.reading.languages.numeral import Numeral
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _SIGN = alternatives(sign for sign in tables.CURRENCIES if not sign.isalpha())
@@ -15,7 +16,8 @@ _CODE = alternatives(code for code in tables.CURRENCIES if code.isalpha())
 _SUFFIX = alternatives(sign for sign in tables.CURRENCIES if len(sign) == 1)
 _SCALE = r"(?:\s?(?P<scale>[十百千]?[万亿]|[十百千]|[kKmMbBwW](?![A-Za-z]))(?:\s?(?=[多余]))?)?"
 _NAME = r"(?:\s?(?P<name>(?:美|欧|日|港|澳|加|韩)?元|英镑|人民币|块钱?))?"
-_LETTERS = {"k": "千", "w": "万", "m": "百万", "b": "十亿"}
+_ZEROS = {"k": 3, "w": 4, "m": 6, "b": 9}
+"""Zeros that a letter after an amount stands for."""
 _BEFORE = re.compile(
     rf"(?P<minus>(?<![0-9A-Za-z])[-−]\s?)?(?:(?P<sign>{_SIGN})|(?<![A-Za-z])(?P<code>{_CODE})(?![A-Za-z]))\s?(?P<inner>[-−])?"
     rf"(?P<low>{NUMBER}){_SCALE}(?:{RANGE}(?:{_SIGN})?(?P<high>{NUMBER})(?![0-9-]))?"
@@ -43,8 +45,12 @@ def _words(found: re.Match[str], language: Language) -> str:
     currency = Currency(parts["name"], parts["name"]) if parts.get("name") else None
     currency = currency or language.currencies[parts["sign"] or parts["code"]]
     minus = language.minus if parts.get("minus") or parts.get("inner") else ""
-    scale, last = (_scale(parts.get(name)) for name in ("scale", "last"))
+    scale, last = (parts.get(name) or "" for name in ("scale", "last"))
     low = without_zeros(parsed(parts["low"], language))
+    if zeros := _ZEROS.get((last or scale).lower()):
+        amounts = [parsed(parts[name], language) for name in ("low", "high") if parts[name]]
+        numbers = [language.cardinal(_times(each, zeros)) for each in amounts]
+        return f"{minus}{language.to.join(numbers)}{currency.one}"
     if not parts["high"]:
         scale = scale + last
         if not scale:
@@ -53,9 +59,10 @@ def _words(found: re.Match[str], language: Language) -> str:
         number = "两" if number == "二" and scale[0] != "十" else number
         return f"{minus}{number}{scale}{currency.one}"
     high = without_zeros(parsed(parts["high"], language))
-    numbers = language.ranged(f"{language.number(low)}{scale}", f"{language.number(high)}{last}")
-    return f"{minus}{numbers}{currency.one}"
+    words = language.ranged(f"{language.number(low)}{scale}", f"{language.number(high)}{last}")
+    return f"{minus}{words}{currency.one}"
 
 
-def _scale(written: str | None) -> str:
-    return _LETTERS.get(written.lower(), written) if written else ""
+def _times(numeral: Numeral, zeros: int) -> str:
+    """The digits of a number with its mark moved: 1.5 and 6 zeros are 1500000."""
+    return f"{numeral.whole}{(numeral.fraction or '')[:zeros].ljust(zeros, '0')}".lstrip("0") or "0"

@@ -21,18 +21,22 @@ _YEARS = re.compile(
     rf"(?<![0-9.:/-])(?P<low>[12][0-9]{{3}})(?:\s?年?{RANGE}(?P<high>[12][0-9]{{3}}|[0-9]{{2}}(?=赛季|学年|财年|年度)))"
     r"(?![0-9-]|[.:,][0-9])"
 )
-_YEAR = re.compile(rf"(?<![0-9.:/-])(?P<low>[12][0-9]{{3}})(?=\s?(?:{tables.AFTER_YEAR}))")
+_YEAR = re.compile(
+    rf"(?<![0-9.:/-])(?P<low>[12][0-9]{{3}})(?=(?:\s?[、和与及或至到]\s?[12][0-9]{{3}}){{0,4}}\s?(?:{tables.AFTER_YEAR}))"
+)
 _RECENT = re.compile(
     r"(?<![0-9.:/-])(?:19[5-9][0-9]|20(?:0[1-9]|[1-4][0-9]))(?![0-9A-Za-z%]|[.,:/][0-9]|\s?[-~+×*/])"
 )
 _RECENT_BEFORE = re.compile(r"(?:^|[于在从自至迎入、，。\s])\Z")
-_RECENT_AFTER = re.compile(r"(?:$|[，。、！；\s]|总结|计划|目标|展望|回顾|加油|你好|再见|新|最|全球|中国)")
+_RECENT_AFTER = re.compile(
+    r"(?:$|[，。、！；\s]|总结|计划|目标|展望|回顾|加油|你好|再见|新|最|全球|中国|[\u4e00-\u9fff]{0,4}(?:奥运|亚运|世博|欧洲杯|世界杯|大会|峰会|年会|论坛|马拉松|展会|车展))"
+)
 _LASTS_AFTER = re.compile(r"\s?年(?:的?(?:历史|文明|时间|光阴|岁月|传统|寿命)|之久|多|余|间)")
 _LASTS_BEFORE = re.compile(r"(?:距今|已有|长达|历经|持续|经历|历时|近|超过|约|过去|上下|[有了])\s?\Z")
 _LASTS_ROUND = re.compile(r"\s?年(?:前|来)")
 _OF_TWO_DIGITS = re.compile(
     r"['’‘]([0-9]{2})(?=\s?[年级届])|(?<![0-9.])(0[0-9])(?=\s?[年级届款])|(?<![0-9.])([0-9]{2})(?=年[0-9]{1,2}月)"
-    r"|(?<![0-9.])([89][0-9])(?=年(?:出生|生|毕业|入学|入职|建成|款|产|世界杯|奥运|春|夏|秋|冬|初|底|末|版))|(?<![0-9])((?:19|20)[0-9]{2})(?=后)"
+    r"|(?<![0-9.])([89][0-9])(?=年(?:出生|生|毕业|入学|入职|建成|款|产|世界杯|奥运|春|夏|秋|冬|初|底|末|版|的(?:酒|老|车|房|拉菲)))|(?<![0-9])((?:19|20)[0-9]{2})(?=后)"
     r"|(?<![0-9.到达过至为])([0-9][05])(?=(?:[、和][0-9][05])*后)"
 )
 _DOTTED = re.compile(r"(?<![0-9.])[0-9]+(?:\.[0-9]+){2,}(?![0-9])")
@@ -50,10 +54,10 @@ _CHINESE_BEFORE = re.compile(
 )
 _MINUS = re.compile(r"[-−]\s?(?=\.?[0-9])")
 _NEGATIVE_BEFORE = re.compile(
-    r"(?:^|[\s，。；：、:;,=（(\[<>≥≤≈×÷*/^“\"~～到至为是在达低降约从涨跌幅率增比于度数值差温润净利了得变]|零下)\Z"
+    r"(?:^|[\s，。；：、:;,=（(\[<>≥≤≈×÷*/^“\"~～到至为是在达低降约从涨跌幅率增比于度数值差温润净利了得变拔额速益标分距势压深]|零下)\Z"
 )
 _NEGATIVE_AFTER = re.compile(rf"[-−]\s?{NUMBER}\s?(?:%|°|℃|度|摄氏)")
-_NAME_BEFORE = re.compile(r"[A-Za-z][A-Za-z0-9.]*\Z")
+_NAME_BEFORE = re.compile(r"[A-Za-z](?:[A-Za-z0-9.]*[A-Za-z0-9])?\Z")
 _SIGNS = {"~": "约", "～": "约", "≈": "约等于", "#": "第", "№": "第"}
 
 
@@ -140,6 +144,8 @@ def _range(place: Place) -> ReadForm | None:
         worded(high, is_counted, language),
     )
     if "~" not in found["mark"] and "～" not in found["mark"]:
+        if place.before.endswith("满"):
+            return ReadForm(end, f"{words[0]}减{words[1]}")
         if _FIGURE.search(place.before):
             return ReadForm(end, f"{words[0]}杠{words[1]}")
         if low.value > high.value and not found["scale"] and not is_measured(place.text, end):
@@ -180,7 +186,7 @@ def _hyphen(place: Place) -> ReadForm | None:
         return None
     if _NAME_BEFORE.search(place.before):
         return ReadForm(found.end(), language.pause if place.before[-1:].isdecimal() else "")
-    if place.before[-1:].isdecimal() or place.before[-1:] in ")）":
+    if re.search(r"[0-9)）]\Z", place.before):
         return None
     if _NEGATIVE_BEFORE.search(place.before) or _NEGATIVE_AFTER.match(text, place.start):
         return ReadForm(found.end(), language.minus)
@@ -204,4 +210,6 @@ def _sign(place: Place) -> ReadForm | None:
     found = re.compile(r"[~～≈#№]\s?(?=[0-9])").match(place.text, place.start)
     if not found or (place.before[-1:].isalnum() and sign in "#~～" and place.before[-1:].isascii()):
         return None
+    if sign == "#" and re.search(r"[A-Za-z] ?\Z", place.before):
+        return ReadForm(found.end(), "")
     return ReadForm(found.end(), _SIGNS[sign])

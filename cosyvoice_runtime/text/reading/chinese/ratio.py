@@ -22,6 +22,9 @@ _SLASHED = re.compile(
 _LIST = re.compile(r"(?<![0-9A-Za-z./])[0-9]{1,4}(?:/[0-9]{1,4}){2,6}(?![0-9A-Za-z/]|\.[0-9])")
 _ALWAYS = {"24/7": "七乘二十四", "9/11": "九一一"}
 _RATED = re.compile(rf"(?:{tables.RATED})[是为了高达：:]{{0,2}}\s?\Z")
+_OF_MARKS = re.compile(r"\s?分")
+_PAGE_BEFORE = re.compile(r"第\s?\Z")
+_PAGES = ("页", "集", "章", "课", "步", "题", "关", "轮")
 _SEASON = re.compile(
     r"(?<![0-9./])((?:19|20)[0-9]{2})\s?/\s?([0-9]{2}|(?:19|20)[0-9]{2})(?=\s?(?:赛季|学年|财年|年度|年))"
 )
@@ -60,8 +63,11 @@ def _slashed(found: re.Match[str], place: Place) -> str:
     is_rated = below.value in (5, 10, 100) and (
         not above.is_whole or above.value == below.value or _RATED.search(place.before)
     )
-    if is_rated and not is_measured(place.text, found.end()):
-        return language.out_of(*words)
+    is_of_marks = bool(_OF_MARKS.match(place.text, found.end()))
+    if is_rated and (is_of_marks or not is_measured(place.text, found.end())):
+        return language.out_of(*words).removesuffix("分" if is_of_marks else "")
+    if _PAGE_BEFORE.search(place.before) and place.text[found.end() : found.end() + 1] in _PAGES:
+        return f"{words[0]}{place.text[found.end()]}，共{words[1]}"
     if not above.is_whole:
         return f"{words[0]}斜杠{words[1]}"
     if above.value == below.value or is_score(place, found.end()):
