@@ -144,7 +144,6 @@ SLOW = (
     "text/test_text_chinese.py::test_any_chinese_text",
     "text/test_text_chinese.py::test_normalising_again",
     "text/test_text_english.py::test_any_ascii_text",
-    "text/test_text_grammar.py::test_words_are_those",
     "text/test_text_tokenizer.py::test_ids_equal_the_reference",
     "vocoder/test_causal_vocoder.py::test_captured_windows_equal_whole_utterances",
     "vocoder/test_graphed_windows.py",

@@ -16,7 +16,7 @@ REMOVED: Mapping[str, str] = {
     "encoder_threads": CONSTANT.format("2"),
     "flow_memory_share": "token2wav.max_flow_pages and token2wav.gpu_reserve_gib limit what it did",
     "gpu_share_of_few": "leave it out, it is 0.37, and none with token2wav.first_chunks_beside=false",
-    "grammars_at_start": "leave it out; a grammar is read when its language is first spoken",
+    "grammars_at_start": "leave it out; there are no grammars to read any more",
     "head_start": "leave it out, a first chunk never waits for the second",
     "header_timeout_s": RENAMED.format("front.arrival_timeout_s"),
     "hop_growth": "leave it out, it is 2 on a GPU and 0.5 on a CPU; cosyvoice2.max_hop_tokens limits chunks",

@@ -21,8 +21,8 @@ _CHINESE_STYLE = frozenset({"zh", "ja"})
 _EAST_ASIAN = frozenset({"zh", "ja", "ko"})
 
 _NOT_JAPANESE = re.compile(
-    "[这這们們个為为说說时对对过過还還没沒吗嗎吧呢你您她么麼什怎谁誰给給让讓从從问问间间东车门见马鱼鸟"
-    "很啊哪两買买卖卖贵块钱岁妈爸吃钟样啦哦它国会经现种开关发电话飞机习书学写读请谢觉应该]"
+    "[这這们們个为说說时对对过还没沒吗嗎吧呢你您她么麼什怎谁誰给让讓从從问问间间东车门见马鱼鸟"
+    "很啊哪两买卖卖贵块钱岁妈爸吃钟样啦哦它经现种开关发电话飞机习书读请谢觉应该]"
 )
 """Characters of everyday Chinese that Japanese writes otherwise or not at all."""
 _RARELY_JAPANESE = re.compile("[的是了我他她也就都]")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
-from functools import partial
-from typing import Literal, get_args
+from typing import Literal
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.language_names import AUTO
 from cosyvoice_runtime.speakable import visible
-from cosyvoice_runtime.text import chinese, japanese
-from cosyvoice_runtime.text.grammar import Grammar, Language
+from cosyvoice_runtime.text import chinese
 from cosyvoice_runtime.text.language import resolve, runs
 from cosyvoice_runtime.text.lexicon import Lexicon
 from cosyvoice_runtime.text.reading import FormReader
@@ -21,6 +18,7 @@ from cosyvoice_runtime.text.reading.languages.english import ENGLISH
 from cosyvoice_runtime.text.reading.languages.french import FRENCH
 from cosyvoice_runtime.text.reading.languages.german import GERMAN
 from cosyvoice_runtime.text.reading.languages.italian import ITALIAN
+from cosyvoice_runtime.text.reading.languages.japanese import JAPANESE
 from cosyvoice_runtime.text.reading.languages.korean import KOREAN
 from cosyvoice_runtime.text.reading.languages.language import Language as SpokenLanguage
 from cosyvoice_runtime.text.reading.languages.portuguese import PORTUGUESE
@@ -41,9 +39,8 @@ class Normaliser:
 
     Modes:
         ``wetext``: dates, times, amounts, measures and numbers are read, each clause in its own language;
-            Japanese by the WeText grammar, helped by rules where that misreads.
-        ``rules``: no library: English, Chinese and the languages beside them are read, numbers of others are
-            left to the model.
+            it has its name from the library that once read them.
+        ``rules``: the same, all of a text in one language.
         ``none``: only the whitespace around the text is dropped.
 
     Characters that show nothing are dropped first, except in mode ``none``. Text that holds a special token
@@ -55,7 +52,6 @@ class Normaliser:
 
     Raises:
         InvalidInput: unknown mode.
-        CosyVoiceError: mode ``wetext`` without the package.
     """
 
     def __init__(
@@ -66,10 +62,7 @@ class Normaliser:
         self.mode = mode
         self.special = special
         self._lexicon = lexicon or Lexicon()
-        self._grammars: dict[str, Grammar] = (
-            {language: Grammar(language) for language in get_args(Language)} if mode == "wetext" else {}
-        )
-        self._readers = _readers(mode, self._grammars)
+        self._readers = _readers() if mode != "none" else {}
         self._without_reader: set[str] = set()
 
     def __call__(self, text: str, language: str = AUTO) -> str:
@@ -131,17 +124,10 @@ class Normaliser:
         return words[0] + "".join(token + part for token, part in zip(tokens, words[1:], strict=True))
 
 
-def _readers(mode: Mode, grammars: Mapping[str, Grammar]) -> dict[str, Read]:
+def _readers() -> dict[str, Read]:
     """Readers of numbers and the like in words, by language."""
-    if mode == "none":
-        return {}
-    read = {each.tag: _reader_of(each) for each in (ENGLISH, CHINESE, KOREAN)}
-    read |= {each.tag: _reader_of(each, " ") for each in _EUROPEAN}
-    if mode == "rules":
-        return read
-    return read | {
-        "ja": partial(japanese.read_numbers, library=grammars["ja"]),
-    }
+    read = {each.tag: _reader_of(each) for each in (ENGLISH, CHINESE, JAPANESE, KOREAN)}
+    return read | {each.tag: _reader_of(each, " ") for each in _EUROPEAN}
 
 
 def _reader_of(language: SpokenLanguage, group: str = ",") -> Read:

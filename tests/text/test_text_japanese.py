@@ -6,8 +6,6 @@ from hypothesis import strategies as st
 
 from cosyvoice_runtime.text.normalise import Normaliser
 
-pytest.importorskip("wetext")
-
 
 @pytest.mark.parametrize(
     ("text", "spoken"),

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from cosyvoice_runtime.text.language import runs
 from cosyvoice_runtime.text.normalise import Normaliser
 
-pytest.importorskip("wetext")
-
 SENTENCES = [
     "我有3只猫。",
     "I have 3 cats. ",

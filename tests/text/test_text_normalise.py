@@ -1,16 +1,13 @@
 from __future__ import annotations
 
-import logging
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
+from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families.tokens import SPECIAL_TOKENS
-from cosyvoice_runtime.text.grammar import Grammar
 from cosyvoice_runtime.text.lexicon import Lexicon
 from cosyvoice_runtime.text.normalise import MODES, Normaliser
 from cosyvoice_runtime.text.validate import SPECIAL
@@ -25,7 +22,6 @@ OTHER_LANGUAGES = [
 
 @pytest.fixture(scope="module")
 def wetext() -> Normaliser:
-    pytest.importorskip("wetext")
     return Normaliser()
 
 
@@ -100,24 +96,6 @@ def test_line_breaks_vanish_in_chinese_and_are_spaces_elsewhere(wetext: Normalis
 def test_unknown_mode_is_invalid_input() -> None:
     with pytest.raises(InvalidInput, match="normaliser"):
         Normaliser("magic")  # type: ignore[arg-type]
-
-
-def test_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "wetext", None)
-    with pytest.raises(CosyVoiceError, match="pip install wetext"):
-        Normaliser()
-    assert Normaliser("rules")("7 cats") == "seven cats"
-
-
-def test_expression_without_reading_is_left_and_reported(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("wetext")
-    grammar = Grammar("ja")
-    monkeypatch.setattr(grammar, "_loaded", (lambda _: "", lambda _: ""))
-    with caplog.at_level(logging.INFO):
-        assert grammar("≈5") == "≈5"
-    assert "≈5" in caplog.text
 
 
 def test_threads_get_the_same_words(wetext: Normaliser) -> None:

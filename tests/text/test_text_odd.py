@@ -14,8 +14,6 @@ from cosyvoice_runtime.families import COSYVOICE3
 from cosyvoice_runtime.text.frontend import TextFrontEnd
 from cosyvoice_runtime.text.split import SplitLimits
 
-pytest.importorskip("wetext")
-
 FRONT_END = TextFrontEnd(WordCounter(), cached_texts=0)
 TOLD = TextFrontEnd(WordCounter(), cached_texts=0, family=COSYVOICE3, polyphones=True)
 LONGEST = SplitLimits().longest or 0

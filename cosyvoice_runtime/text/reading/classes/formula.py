@@ -10,8 +10,8 @@ from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _POWERS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 
-_AREA = re.compile(r"-?[0-9.,]+\s?(?:mm|cm|dm|m|km|in|ft)(?:[²³]|\^[23])")
-"""An amount of square or cubic units, which is no product."""
+_AREA = re.compile(r"-?[0-9.,]+\s?(?:mm|cm|dm|m|km|in|ft)(?:[²³]|\^[23])|[0-9.,]+\s?×\s?[0-9.,]+[mgLWV]")
+"""An amount of square or cubic units, or a size with its unit, which is no product."""
 
 
 def read(place: Place) -> ReadForm | None:

@@ -22,23 +22,30 @@ def read(place: Place) -> ReadForm | None:
     """A fraction, a mark out of a total, or numbers with strokes between them."""
     language = place.language
     if found := place.match(_LIST):
-        return ReadForm(found.end(), language.space.join(map(language.cardinal, found[0].split("/"))))
+        return ReadForm(
+            found.end(), (language.space or language.pause).join(map(language.cardinal, found[0].split("/")))
+        )
     found = place.match(_RATING)
     if found and ("," not in found[1] or language.decimal_mark == ","):
         got, most = language.numerals.parse(found[1].replace(".", language.decimal_mark)), int(found[2])
-        if not got.is_whole or (most != 5 and got.value > 1) or got.value == most or _is_rated(place):
+        if not got.is_whole or (most != 5 and 1 < got.value < most) or got.value == most or _is_rated(place):
             return ReadForm(found.end(), language.out_of(language.number(got), language.cardinal(found[2])))
     found = place.match(_FRACTION)
     if not found:
         return None
     written = found[0]
     if written in _FIXED:
-        return ReadForm(found.end(), language.space.join(map(language.cardinal, _FIXED[written].split())))
+        return ReadForm(
+            found.end(),
+            (language.space or language.pause).join(map(language.cardinal, _FIXED[written].split())),
+        )
     whole, above, below = found[1], int(found[2]), int(found[3])
     if 1900 <= above < 2100 and len(found[3]) == 2 and not whole:
         return None
     if not below or (whole is None and above > 31 and above > below):
-        return ReadForm(found.end(), language.space.join(map(language.cardinal, (found[2], found[3]))))
+        return ReadForm(
+            found.end(), (language.space or language.pause).join(map(language.cardinal, (found[2], found[3])))
+        )
     fraction = language.fraction(above, below)
     if whole:
         fraction = language.mixed(language.cardinal(whole), fraction)

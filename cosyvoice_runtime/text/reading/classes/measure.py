@@ -58,10 +58,10 @@ def _pattern(language: Language) -> re.Pattern[str]:
     number = language.numerals.pattern
     glued = [sign for sign in language.units if sign in language.glued_units]
     spaced = [sign for sign in language.units if sign not in language.glued_units]
-    per = rf"(?:\s?/\s?(?P<per>{alternatives(language.per_units)})(?![\wÀ-ӿ]))?"
+    per = rf"(?:\s?/\s?(?P<per>{alternatives(language.per_units)})(?![\wÀ-ÖØ-öø-ӿ]))?"
     scales = [word for word in language.scales if len(word) > 2]
-    scale = rf"(?:\s(?P<scale>{alternatives(scales)})(?![\wÀ-ӿ]))?" if scales else "(?P<scale>(?!))?"
-    end = r"(?:(?<=%)|(?![\wÀ-ӿ²³^]|-[0-9]))"
+    scale = rf"(?:\s(?P<scale>{alternatives(scales)})(?![\wÀ-ÖØ-öø-ӿ]))?" if scales else "(?P<scale>(?!))?"
+    end = r"(?:(?<=%)|(?![\wÀ-ÖØ-öø-ӿ²³^]|-[0-9]))"
     return re.compile(
         rf"(?a)(?:(?<![\w)\].,])(?<![0-9]\s)(?P<minus>[-−])\s?)?(?<![A-Za-z0-9])(?<![0-9][.,])(?P<low>{number})"
         rf"(?:(?:(?P<first>{alternatives(spaced)}))?{RANGE}(?P<high>{number}))?{scale}"

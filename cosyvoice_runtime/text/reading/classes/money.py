@@ -30,12 +30,12 @@ def _patterns(language: Language) -> tuple[re.Pattern[str], ...]:
     codes = [code for code in language.currencies if code.isalnum()]
     number = language.numerals.pattern
     scale = (
-        rf"(?:\s?(?P<scale>{alternatives(language.scales)})(?![\wÀ-ӿ]))?"
+        rf"(?:\s?(?P<scale>{alternatives(language.scales)})(?![\wÀ-ÖØ-öø-ӿ]))?"
         if language.scales
         else "(?P<scale>(?!))?"
     )
     per = (
-        rf"(?:\s?/\s?(?P<per>{alternatives(language.per_units)})(?![\wÀ-ӿ]))?"
+        rf"(?:\s?/\s?(?P<per>{alternatives(language.per_units)})(?![\wÀ-ÖØ-öø-ӿ]))?"
         if language.per_units
         else "(?P<per>(?!))?"
     )
@@ -43,7 +43,7 @@ def _patterns(language: Language) -> tuple[re.Pattern[str], ...]:
     sign, code = alternatives(signs), alternatives(codes)
     # Words of currencies, which are longer than codes, only follow a number.
     first = alternatives(code for code in codes if len(code) <= 3)
-    before = rf"(?:(?P<sign>{sign})|(?<!\w)(?P<code>{first})(?![A-Za-zÀ-ӿ]))"
+    before = rf"(?:(?P<sign>{sign})|(?<!\w)(?P<code>{first})(?![A-Za-zÀ-ÖØ-öø-ӿ]))"
     ends = language.decimal_mark == ","
     after = alternatives([sign for sign in signs if ends or sign[-1] != "$"])
     again = rf"(?:{sign}|{code})?\s?(?:{sign})?"
@@ -54,7 +54,7 @@ def _patterns(language: Language) -> tuple[re.Pattern[str], ...]:
         ),
         re.compile(
             rf"(?a){minus}(?P<low>{number})(?:{RANGE}(?P<high>{number}))?{scale}\s?"
-            rf"(?:(?P<sign>{after})(?![0-9])|(?P<code>{code})(?![\wÀ-ӿ])){per}"
+            rf"(?:(?P<sign>{after})(?![0-9])|(?P<code>{code})(?![\wÀ-ÖØ-öø-ӿ])){per}"
             rf"(?P<inner>(?!))?"
         ),
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.text.reading.languages import korean_tables as tables
-from cosyvoice_runtime.text.reading.languages.language import Date, alternatives
+from cosyvoice_runtime.text.reading.languages.language import Clock, Date, alternatives
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 if TYPE_CHECKING:
@@ -76,7 +76,9 @@ _PART = re.compile(
 _PART_OF = re.compile(r"(?<=의 )([0-9]{1,4})/([0-9]{1,4})(?![0-9/])")
 _ROOT = re.compile(r"√\s?(?=[0-9])")
 _ROOT_PART = re.compile(r"(√?)([0-9]{1,4})/(√?)([0-9]{1,4})(?![0-9/])")
-_HALF_BEFORE = re.compile(r"(?a)(?<![A-Za-z])(AM|PM|am|pm)\s?(?=[0-9]{1,2}(?::[0-9]{2}|시))")
+_HALF_BEFORE = re.compile(
+    r"(?a)(?<![A-Za-z])(AM|PM|am|pm)\s?(?:([0-9]{1,2}):([0-5][0-9])(?![0-9:])|(?=[0-9]{1,2}\s?시))"
+)
 _ONE = re.compile(
     r"(?a)(?<![\w.,])1(?=[만천백](?![가-힣])|[만천백](?:원|명|개|천|백|여|달러|년)|\s?만\s?(?:원|명|개|달러))"
 )
@@ -248,7 +250,12 @@ def _part(place: Place, korean: Korean) -> ReadForm | None:
 def _half(place: Place, korean: Korean) -> ReadForm | None:
     """``PM 3:40``."""
     found = place.match(_HALF_BEFORE)
-    return ReadForm(found.end(), f"{korean.halves[found[1].lower()]} ") if found else None
+    if not found:
+        return None
+    half = korean.halves[found[1].lower()]
+    if not found[2]:
+        return ReadForm(found.end(), f"{half} ")
+    return ReadForm(found.end(), korean.clock(Clock(int(found[2]), int(found[3]), half=half)))
 
 
 def _one(place: Place, korean: Korean) -> ReadForm | None:  # noqa: ARG001
