@@ -19,7 +19,8 @@ PIECES = [
     "```\n", "x = 1\n", "[words](http://a.b/c_d) ", "![alt](x)", "[", "](", ")", "<b>", "</b>", "<br/>",
     "<think>", "</think>", "<|im_end|>", "[breath]", "&amp;", "&", "$x^2$", "$5", "$$", "\\(", "\\)",
     "\\frac{1}{2}", "\\", "| a | b |\n", "|---|---|\n", "🎉", "→", "中文", "。", "\n---\n", "> ", "3. Mai ",
-    "* ", "*", "_", "~~", "!", "\r\n", "\r", "  ", "【1†a】", "A.", "\u200d",
+    "* ", "*", "_", "~~", "!", "[1]", "[2].", "town", " <3 ", "2**3",
+    "<|im_start|>", "user\n", "\r\n", "\r", "  ", "【1†a】", "A.", "\u200d",
 ]  # fmt: skip
 SIGNS = [
     "[", "](", "![", "`", "<", "<!", "&", "\\", "\\(", "\\[", "$", "$$", "*", "**", "_", "|", "a|", "| ",
@@ -72,7 +73,7 @@ PLAIN = [
     "他说：“好！”（注）【重点】《书》——走了…… 5~10个，¥30。",
     "[breath] Well <strong>now</strong> [laughter][R][IY1][D] {\"a\": [1, 2]}",
     "Am 3. Oktober 1990; 1. FC Köln; List<String>, std::vector<int>::size, /usr/local/bin, C:\\new\\table",
-    "First.  Two spaces.\tA tab.\nA line. \n A line, \nand one: \n\n12:30",
+    " First.  Two spaces.\tA tab.\nA line. \n A line, \nand one: \n\n12:30 \n",
 ]  # fmt: skip
 
 

@@ -39,7 +39,7 @@ class Beginning(NamedTuple):
 _RULE = re.compile(r"(?:[-*_=~─━═—–+][ \t]*)+(?=[\r\n]|\Z)")
 _SEPARATORS = re.compile(r":?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)+\|?[ \t]*(?=[\r\n]|\Z)")
 _HEADING = re.compile(r"#{1,6}[ \t]+(?=\S)")
-_QUOTE = re.compile(r">(?!=)[ \t]*")
+_QUOTE = re.compile(r">(?!=)")
 _BULLET = re.compile(r"[-*—–·●○◦▪▫■□►▶‣•✓✔][ \t]+(?=\S)|\+[ \t]+(?=[^\W\d])|[•‣●▪](?=\S)")
 _BOX = re.compile(r"\[[ xX]\][ \t]+")
 _NUMBER = re.compile(r"([0-9]{1,3})[.)](?:[ \t]+(?=\S)|(?=[\u3400-\u9fff「“《*]))")

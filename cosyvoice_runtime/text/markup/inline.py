@@ -68,12 +68,18 @@ _LINK = re.compile(rf"!?\[{_LABEL}\]\({_TARGET}\)")
 _LINK_BEGUN = re.compile(
     rf"!?\[{_LABEL}(?:\](?:\({_TARGET}(?:\([^()\n]{{0,200}}|\\)?)?|\[[^\[\]\n]{{0,100}}|\\)?\Z|!\Z"
 )
-_FOOTNOTE = re.compile(r"\[\^[^\]\s]{1,20}\]")
+_FOOTNOTE = re.compile(r"\[\^[^\]\s]{1,20}\]|\[/?INST\]")
+_SOURCES = re.compile(
+    r"(?:(?<=[^\W\d_]{3})|(?<=[.,;!?)\]”\"。，；！？）]))(?:\[[1-9][0-9]?\])+|(?<=\s)(?:\[[1-9][0-9]?\])+(?=[.,;。，；])"
+)
+_SOURCES_BEGUN = re.compile(r"(?:\[[1-9][0-9]?\])+(?:\[[0-9]{0,2})?\Z")
 _CITATION = re.compile(r"【[^】\n]{1,30}[†:][^】\n]{0,40}】")
 _CITATION_BEGUN = re.compile(r"【[^】\n]{0,70}\Z")
 _CODE = re.compile(r"(`+)(?!`)([^\n]{1,300}?)(?<!`)\1(?!`)")
 _CODE_BEGUN = re.compile(r"`+[^\n]{0,300}\Z")
-_TOKEN = re.compile(r"<\|[^|<>\s]{1,40}\|>")
+_TOKEN = re.compile(r"<\|im_start\|>(?:system|user|assistant)(?=\s*\n|<\|)|<\|[^|<>\s]{1,40}\|>")
+_TOKEN_BEGUN = re.compile(r"<\|im_start\|>(?:[a-z]{0,9}|(?:system|user|assistant)\s*<?)\Z")
+_HEART = re.compile(r"(?:(?<=[^\W\d_]{2} )|(?<![\s\S]))<3+(?![\w.,])")
 _COMMENT = re.compile(r"<!--.{0,2000}?-->", re.DOTALL)
 _AUTOLINK = re.compile(r"<((?:https?://|mailto:)[^\s<>]{1,300}|[\w.+-]{1,64}@[\w.-]{1,100})>")
 _LESS_BEGUN = re.compile(r"<(?:[A-Za-z/][^<>\n]{0,300}|!-?(?:-.{0,2000})?|\|[^|<>\s]{0,40}\|?)?\Z", re.DOTALL)
@@ -92,6 +98,7 @@ _DISPLAY = re.compile(r"\$\$(?!\$)(.{1,1500}?)\$\$", re.DOTALL)
 _DISPLAY_BEGUN = re.compile(r"\$\$(?!\$).{0,1500}\Z|\$\Z", re.DOTALL)
 _DOLLARS = re.compile(r"\$([^\s$](?:[^$\n\\]|\\.){0,200}?)(?<!\s)\$(?![0-9])")
 _DOLLARS_BEGUN = re.compile(r"\$([^\s$](?:[^$\n\\]|\\.){0,200}\\?)\$?\Z")
+_POWER = re.compile(r"(?:(?<=[0-9])\*\*(?=[0-9A-Za-z])|(?<=\b[A-Za-z])\*\*(?=[0-9]))")
 _RUN = re.compile(r"([*_~])\1*")
 _RUN_OF_DOLLARS = re.compile(r"\$+")
 _ALNUM = re.compile(r"[A-Za-z0-9]")
@@ -102,9 +109,9 @@ _TICKS = re.compile("`+")
 
 
 def link(here: Here) -> Mark | None:
-    """``[words](address)``, ``![words](address)``; notes such as ``[^1]`` are left out."""
-    if found := here.match(_FOOTNOTE):
-        return Mark(found.end())
+    """``[words](address)``, ``![words](address)``; notes (``[^1]``) and sources (``town[1].``) are silent."""
+    if found := here.match(_FOOTNOTE) or here.match(_SOURCES, _SOURCES_BEGUN):
+        return Mark(found.end(), kind=Break.DROPPED)
     found = here.match(_LINK, _LINK_BEGUN)
     words = link_words(found[0]) if found else None
     return None if found is None or words is None else Mark(found.end(), words, read=True)
@@ -128,7 +135,9 @@ def code(here: Here) -> Mark | None:
 
 def less(here: Here) -> Mark | None:
     """Tags, comments, tokens of models and addresses between ``<`` and ``>``."""
-    for pattern in (_TOKEN, _COMMENT):
+    if not here.complete and _TOKEN_BEGUN.match(here.text, here.start):
+        raise Wait
+    for pattern in (_TOKEN, _COMMENT, _HEART):
         if found := here.match(pattern):
             return Mark(found.end(), kind=Break.DROPPED)
     if found := here.match(_AUTOLINK):
@@ -190,6 +199,8 @@ def emphasis(here: Here) -> Mark | None:
         return Mark(found.end()) if len(run) == 2 else None
     if run == here.bold and not before.isspace():
         return Mark(found.end())
+    if here.match(_POWER):
+        return Mark(found.end(), "^")
     if (not before or before.isspace()) and (not after or after.isspace()) and len(run) < 3:
         return None
     if sign == "_" and (_is_word(before) and _is_word(after)):

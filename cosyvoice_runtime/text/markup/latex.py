@@ -9,14 +9,15 @@ _SIGNS = {
     "times": "×", "cdot": "×", "ast": "×", "div": "÷", "pm": "±", "mp": "±", "le": "≤", "leq": "≤",
     "leqslant": "≤", "ge": "≥", "geq": "≥", "geqslant": "≥", "ne": "≠", "neq": "≠", "approx": "≈",
     "sim": "≈", "equiv": "=", "lt": "<", "gt": ">", "sum": "∑", "prod": "∏", "int": "∫", "infty": "∞",
-    "partial": "∂", "in": "∈", "to": "→", "rightarrow": "→", "Rightarrow": "→", "implies": "→", "iff": "→",
+    "partial": "∂", "in": "∈", "to": ",", "rightarrow": ",", "longrightarrow": ",",
+    "Rightarrow": ",", "implies": ",", "iff": ",",
     "circ": "°", "degree": "°", "percent": "%", "ldots": "…", "cdots": "…", "dots": "…", "angle": "∠",
     "triangle": "△", "cup": "∪", "cap": "∩", "subset": "⊂", "forall": "∀", "exists": "∃",
     "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "epsilon": "ε", "varepsilon": "ε",
     "theta": "θ", "lambda": "λ", "mu": "μ", "pi": "π", "rho": "ρ", "sigma": "σ", "tau": "τ", "phi": "φ",
     "varphi": "φ", "omega": "ω", "Delta": "Δ", "Omega": "Ω", "Sigma": "Σ", "Phi": "Φ", "Gamma": "Γ",
 }  # fmt: skip
-_SPACED = frozenset("×÷±≤≥≠≈=<>∈→∪∩⊂")
+_SPACED = frozenset("×÷±≤≥≠≈=<>∈∪∩⊂")
 _FORMATS = frozenset(
     ["text", "textbf", "textit", "mathrm", "mathbf", "mathbb", "mathcal", "operatorname", "boxed", "overline",
      "bar", "hat", "vec", "underline", "tilde"]
@@ -35,8 +36,8 @@ _DEEPEST = 8
 
 def plain_formula(source: str) -> str:
     """A formula without its delimiters, with the signs that the class of formulae knows."""
-    words = "".join(_Formula(source).parts())
-    return re.sub(r" +", " ", words).strip()
+    words = re.sub(r" +", " ", "".join(_Formula(source).parts()))
+    return words.replace(" ,", ",").strip()
 
 
 class _Formula:
@@ -81,7 +82,7 @@ class _Formula:
             return self._root()
         if name in _SIGNS:
             sign = _SIGNS[name]
-            return f" {sign} " if sign in _SPACED else sign
+            return f" {sign} " if sign in _SPACED else f"{sign} " if sign == "," else sign
         if name in _FORMATS:
             return self._text(name)
         if name in ("begin", "end"):

@@ -54,6 +54,8 @@ def between(before: str, after: str, kind: Break, spaces: str, length: int) -> s
     wide = is_east_asian(_last_letter(before)) or is_east_asian(after)
     if ends_phrase(before):
         return (spaces if kind >= Break.LINE else " ") if spaces else ("" if wide else " ")
+    if kind is Break.PAUSE and before[-1].isdecimal() and after.isdecimal():
+        return "、" if wide else "; "
     mark = _mark(after, kind, bool(spaces), length, wide)
     if not mark:
         return " " if spaces else ""

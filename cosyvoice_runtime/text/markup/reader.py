@@ -11,7 +11,7 @@ from cosyvoice_runtime.families.tokens import QWEN2_TOKENS
 from cosyvoice_runtime.text.markup import blocks
 from cosyvoice_runtime.text.markup.blocks import Block
 from cosyvoice_runtime.text.markup.inline import MARKS, QUESTIONED, Here, Mark, Wait, unsaid
-from cosyvoice_runtime.text.markup.line_ends import Break, between, is_east_asian
+from cosyvoice_runtime.text.markup.line_ends import Break, between
 from cosyvoice_runtime.text.markup.markdown import table_rows
 
 TextMarkup = Literal["auto", "plain", "markdown"]
@@ -83,7 +83,7 @@ class MarkupReader:
         """Return the rest of what is said, as if the text ended here; more may follow."""
         said = self._taken("", complete=True)
         if self._spaces:
-            self._say(self._spaces, same=self._break is Break.NONE)
+            self._put(self._spaces, self._written + self._at, same=self._break is Break.NONE)
             said += self._drained()
         self._written += len(self._text)
         self._text, self._at = "", 0
@@ -184,13 +184,13 @@ class MarkupReader:
 
     def _begin_block(self, begins: blocks.Beginning) -> None:
         self._raise_break(Break.PARAGRAPH)
-        ends_at = begins.end
         if begins.block is Block.FENCE:
             self._fence = "" if READS_CODE_BLOCKS else begins.number
-        self._pass(ends_at)
+        self._pass(begins.end)
         if begins.block is Block.NUMBER:
             self._item = int(begins.number)
-            self._say(begins.number + _after_number(self._text[ends_at : ends_at + 2]))
+            self._say(begins.number)
+            self._raise_break(Break.PAUSE)
         if begins.block in (Block.NUMBER, Block.HEADING):
             self._starts_line = False
 
@@ -303,13 +303,6 @@ class MarkupReader:
         self._said += len(said)
         self._out.append(said)
         self._pieces.append(_Piece(self._said, written, same))
-
-
-def _after_number(item: str) -> str:
-    """The pause between an item's number and its words: a comma, but not before a digit."""
-    if item[:1].isdecimal():
-        return "、" if is_east_asian(item) else "; "
-    return "，" if is_east_asian(item) else ", "
 
 
 def without_markup(text: str, special: re.Pattern[str], markup: TextMarkup = "auto") -> str:

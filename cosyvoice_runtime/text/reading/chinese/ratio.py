@@ -9,7 +9,7 @@ from cosyvoice_runtime.text.reading.languages import chinese_tables as tables
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _RATIO = re.compile(
-    rf"(?<![0-9A-Za-z.:：/])(?P<one>{NUMBER})\s?[:：∶]\s?(?P<other>{NUMBER})"
+    rf"(?<![0-9A-Za-z.:/])(?<![0-9]：)(?P<one>{NUMBER})\s?[:：∶]\s?(?P<other>{NUMBER})"
     r"(?P<more>(?:[:：∶][0-9]+){0,3})(?![0-9]|[:：.][0-9])"
 )
 _RESULT = re.compile(
