@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from cosyvoice_runtime.language_names import AUTO, language_tag
+from cosyvoice_runtime.text import stop_words
 
 UNDETERMINED = "und"
 
@@ -50,14 +51,15 @@ _MARKS_OF_SENTENCES = frozenset("。！？；：、.!?;:\n\r")
 
 
 def detect(text: str) -> str:
-    """``ja`` with kana, else ``ko`` with hangul, else ``zh`` with Han, else ``en`` if all letters are ASCII.
+    """``ja`` with kana, else ``ko`` with hangul, else ``zh`` with Han, else what frequent words tell.
 
-    Anything else is ``und``: its numbers are left for the model to read.
+    Without such words a text of ASCII letters is ``en``, any other ``und``: its numbers are left for the
+    model to read.
     """
     for language, script in (("ja", _KANA), ("ko", _HANGUL), ("zh", _HAN)):
         if script.search(text):
             return language
-    return "en" if _is_ascii(text) else UNDETERMINED
+    return stop_words.european(text) or ("en" if _is_ascii(text) else UNDETERMINED)
 
 
 def resolve(text: str, language: str) -> str:

@@ -14,9 +14,9 @@ from cosyvoice_runtime.text.validate import SPECIAL
 
 OTHER_LANGUAGES = [
     "Ελλάδα 3, 100 (εκατό) $5",
-    "Das kostet 1.000,50 Euro für 3 Äpfel",
-    "niño de 5 años, 1.5%",
-    "Это стоит 100 рублей",
+    "Jag köpte 3 böcker för 1.000,50 kronor",
+    "Ми йдемо о 5",
+    "Kupiłem 100 książek za 5 zł",
 ]
 
 
