@@ -12,6 +12,7 @@ _END = r"(?![0-9A-Za-z]|[.,][0-9])"
 _TELEPHONE = re.compile(
     r"(?<![0-9])(?:\+?86[ -]?)?1[3-9][0-9][ -]?[0-9]{4}[ -]?[0-9]{4}(?![0-9])"
     r"|\(0[0-9]{2,3}\)[ -]?[0-9]{3,4}[ -]?[0-9]{4}(?![0-9])"
+    r"|(?<![0-9])0[2-9]-[0-9]{3,4}-[0-9]{4}(?![0-9])"
     r"|(?<![0-9])\(?0[0-9]{2,3}\)?[ -][2-8][0-9]{2,3}[ -]?[0-9]{4}(?![0-9])(?:-[0-9]{1,5})?"
     r"|(?<![0-9])[48]00[ -][0-9]{3}[ -][0-9]{4}(?![0-9])|(?<![0-9])[48]00[ -][0-9]{4}[ -][0-9]{3}(?![0-9])"
     r"|(?<![0-9])\+[0-9]{1,3}(?:[ -]\(?[0-9]{1,8}\)?){2,5}(?![0-9])"
@@ -35,8 +36,12 @@ _PLATE_BEFORE = re.compile(rf"[{tables.PLATES}][A-Z][·.\s]?(?:[A-Z0-9]{{0,5}})\
 _ROOM = re.compile(
     r"[0-9]{3,4}(?=\s?(?:室|号房|房间|房(?![价东产贷租])|教室|包厢|包间|会议室|病房|宿舍|寝室))"
 )
+_ROOM_NUMBER = re.compile(r"[0-9]{3,4}(?![0-9A-Za-z.:/-])")
+_BUILDING = re.compile(r"(?:单元|[栋座幢]|号楼)\s?\Z")
 _BUS = re.compile(r"(?![0-9]00)[0-9]{3}(?=路(?:公交|车|$|[，。、去到]))|301(?=医院)")
-_PAGE = re.compile(r"(?:40[0-9]|50[0-4])(?=\s?(?:错误|页面|报错|状态码|界面))")
+_PAGE = re.compile(
+    r"(?:40[0-9]|50[0-4])(?=\s?(?:错误|页面|报错|状态码|界面))|(?:999|925|916)(?=足金|千足金|银|纯银|黄金)"
+)
 _ADDRESS = re.compile(r"(?<![0-9A-Za-z.-])[0-9]{1,4}(?:-[0-9]{1,5}){2,6}(?![0-9A-Za-z-]|\.[0-9])")
 _HOUSE = re.compile(r"(?<![0-9A-Za-z.-])[0-9]{1,3}-[0-9]{3,4}(?=\s?(?:室|号|房|户))")
 _HOUSE_BEFORE = re.compile(
@@ -50,8 +55,9 @@ _ZERO = re.compile(r"(?<![0-9.:,-])0[0-9]+(?![0-9.:]|,[0-9])")
 _NAME_BEFORE = re.compile(
     r"(?<![0-9])([A-Za-z](?:[A-Za-z0-9.]*[A-Za-z0-9])?)(-?)\Z|(?<![A-Za-z])[A-Za-oq-z]\.\Z"
 )
-_NAME = re.compile(r"[0-9]+(?![0-9]|\.[0-9]|%)")
+_NAME = re.compile(r"[0-9]+(?![0-9]|\.[0-9]|[%°])")
 _SPACED_NAME = re.compile(rf"(?:[A-Za-z]|{tables.NAMED})\s?-?\Z")
+_SERIES = re.compile(r"(?:RTX|GTX|骁龙|麒麟|天玑)\s?[0-9]{3,4}\s?[/、和与]\s?\Z")
 _RESOLUTION = re.compile(r"(?<![0-9A-Za-z])(?:1080|2160|1440|720|480)(?=[pPi](?![A-Za-z]))")
 _FEST = re.compile(
     r"(?<![0-9])([0-9]{1,2})[·.]([0-9]{1,2})(?=(?:大促|晚会|购物节|事件|地震|大火|特大|洪水|惨案|暴雨)|·)|(?<![0-9])[0-9]{1,2}·[0-9]{1,2}(?![0-9])"
@@ -134,6 +140,9 @@ def _called(place: Place) -> ReadForm | None:
 def _place_name(place: Place) -> ReadForm | None:
     """Rooms, houses, plates, lines of buses."""
     language = place.language
+    found = place.match(_ROOM_NUMBER) if _BUILDING.search(place.before) else None
+    if found and not is_measured(place.text, found.end()):
+        return ReadForm(found.end(), _telephone(found[0], place))
     if found := place.match(_ROOM) or place.match(_BUS) or place.match(_RESOLUTION) or place.match(_PAGE):
         return ReadForm(found.end(), _telephone(found[0], place))
     found = place.match(_HOUSE) or place.match(_ADDRESS)
@@ -181,9 +190,11 @@ def _in_name(place: Place) -> ReadForm | None:
         if glued[1] in ("x", "X"):
             return ReadForm(found.end(), language.digits(digits))
         return ReadForm(found.end(), _name_number(digits, place))
-    if _SPACED_NAME.search(place.before):
+    if _SPACED_NAME.search(place.before) or _SERIES.search(place.before):
         is_model = len(digits) >= 4 and re.match(r"[A-Z](?![A-Za-z])", place.text[found.end() :])
-        is_named = re.search(rf"(?:{tables.NAMED})\s?\Z", place.before) and len(digits) >= 3
+        is_named = _SERIES.search(place.before) or (
+            re.search(rf"(?:{tables.NAMED})\s?\Z", place.before) and len(digits) >= 3
+        )
         if is_model or is_named:
             return ReadForm(found.end(), language.digits(digits))
     return None

@@ -9,6 +9,8 @@ from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _SIGN = re.compile(r"\s?(?P<sign>>=|<=|!=|==|[+=×✕*÷<>≈≠≤≥±√xX/→−-])\s?")
 _POWER = re.compile(r"\^\{?(-?(?:[0-9]{1,4}|[a-z](?![a-z])))\}?|(?<=[a-z0-9)）])([²³])")
+_NEGATIVE_POWER = re.compile("(?<=[0-9a-z])⁻([⁰¹²³⁴-⁹]{1,3})")
+_RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 _NUMBER_BEFORE = re.compile(r"(?:[0-9)）%²³]|[0-9][A-Za-zμµ]{1,4})\Z")
 _TERM_BEFORE = re.compile(r"(?:[0-9)）\]%²³πθαβ°℃]|[A-Za-z])\Z")
 _LETTER_BEFORE = re.compile(r"(?<![A-Za-z0-9])(?:[0-9]*[a-zA-Z]|[πθαβ])\Z")
@@ -17,7 +19,10 @@ _LETTER_AFTER = re.compile(r"(?:[a-zA-Z]|[πθαβ])(?![A-Za-z])|[0-9]")
 _EQUATION = re.compile(rf"{NUMBER}(?:\s?[-+×÷*/−]\s?{NUMBER}){{0,4}}\s?[=≈]")
 _WITH_EQUALS = re.compile(r"[=≈]\s?(?:[0-9.]+\s?[-+×÷*/−]\s?){0,3}[0-9.]*\Z")
 _LETTERS_EQUATION = re.compile(r"[0-9A-Za-z²³^]{1,6}(?:\s?[-+×÷*/−]\s?[0-9A-Za-z²³^]{1,6}){0,4}\s?[=≈<>≤≥]")
-_PLUS_AT_END = re.compile(r"\+\s?(?![0-9+])")
+_IN_BRACKETS = re.compile(r"[(（][0-9]{0,4}[a-z]\Z")
+_TO_BRACKET = re.compile(r"[0-9a-z]{1,4}[)）]")
+_DIVIDED = re.compile(r"(?:[0-9a-z][)）]|(?<![A-Za-z0-9])[0-9]{1,3})\Z")
+_DIVISOR = re.compile(r"(?:[a-z](?![A-Za-z0-9])|[(（][0-9a-z])")
 _MORE = re.compile(r"\+\s?(?=[个位名人年家种条项次篇款件天万亿岁]|小时|分钟)")
 
 
@@ -28,6 +33,8 @@ def read(place: Place) -> ReadForm | None:
         if found[1]:
             return ReadForm(found.end(), language.power(found[1]))
         return ReadForm(found.end(), "平方" if found[2] == "²" else "立方")
+    if found := place.match(_NEGATIVE_POWER):
+        return ReadForm(found.end(), language.power(f"-{found[1].translate(_RAISED)}"))
     found = place.match(_SIGN)
     if not found:
         return None
@@ -62,6 +69,8 @@ def _is_minus(place: Place, found: re.Match[str]) -> bool:
         return False
     if found["sign"] == "−" or _WITH_EQUALS.search(before):
         return True
+    if _IN_BRACKETS.search(before) and _TO_BRACKET.match(text, found.end()):
+        return True
     if before[-1:].isdecimal() or before[-1:] in ")）":
         return bool(_EQUATION.match(text, found.end()) or _LETTERS_EQUATION.match(text, found.end()))
     return bool(_LETTER_BEFORE.search(before)) and bool(_LETTERS_EQUATION.match(text, found.end()))
@@ -74,6 +83,9 @@ def _is_factor(place: Place, found: re.Match[str], following: str, is_tight: boo
         return bool(_TERM_BEFORE.search(before) or re.search("[\u4e00-\u9fff]\\Z", before)) and bool(
             _TERM_AFTER.match(following) or re.match("[\u4e00-\u9fff]", following)
         )
+    divides = _DIVISOR.match(following) or (before[-1:] in ")）" and following[:1].isdecimal())
+    if sign == "/" and divides and _DIVIDED.search(before):
+        return True
     if sign == "/":
         return bool(_NUMBER_BEFORE.search(before) and _EQUATION.match(place.text, found.end()))
     numbers = bool(_NUMBER_BEFORE.search(before) and re.match(r"[0-9(]", following))

@@ -20,6 +20,7 @@ _DOT_BEFORE_NAME = re.compile(
 )
 _DOT_AFTER_NAME = re.compile(r"(?<=[A-Za-z])\.\s?(?=[0-9])")
 _ONE_LETTER = re.compile(r"(?<![A-Za-z])[A-Za-oq-z]\Z")
+_STROKE = re.compile(r"(?<=[A-Za-z])/(?=[0-9])")
 _ABBREVIATED = re.compile(r"(?<![A-Za-z.])(?:vs|Dr|Mr|Mrs|Ms|Prof|St|Fig|Vol|Ch|Sec|Eq|approx)\Z")
 _NUMBER_SIGN = re.compile(r"(?<![A-Za-z])[Nn][Oo]\.? ?(?=[0-9])")
 
@@ -41,6 +42,8 @@ def read(place: Place) -> ReadForm | None:
         return _listed(place, int(found[1]), found.end())
     if sign in "Nn" and (found := place.match(_NUMBER_SIGN)):
         return ReadForm(found.end(), "第")
+    if sign == "/" and place.match(_STROKE):
+        return ReadForm(place.start + 1, "")
     if sign == ".":
         return _dot(place)
     if sign == " " and (found := place.match(_GAP)) and not _CLOCK.match(place.text, found.end()):

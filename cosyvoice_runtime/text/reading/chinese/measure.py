@@ -22,14 +22,15 @@ _MEASURE = re.compile(
     rf"(?:(?P<first>[A-Za-z℃°]{{1,3}})?{RANGE}(?P<high>{NUMBER}|(?<=[~～])-{NUMBER}))?{_UNIT}{_PER}(?![A-Za-z0-9²³])"
 )
 _ALONE = re.compile(rf"{_UNIT}{_PER}(?![A-Za-z0-9²³])")
-_POWER = re.compile(r"\^-?[0-9]{1,3}\Z")
-_AMPERES = re.compile(r"\s?(?:电|插|保险|空开|断路|充|快充|输出|$|[，。；、)）/])")
+_POWER = re.compile(r"(?:\^-?[0-9]{1,3}|⁻[⁰¹²³⁴-⁹]{1,3})\Z")
+_AMPERES = re.compile(r"\s?(?:电|插|保险|空开|断路|充|快充|输出)")
+_CURRENT = re.compile(r"(?:电流|保险丝|额定|输入|输出|安培|负载|[0-9]V/)[^，。]{0,8}\Z")
 _NETWORKS = re.compile(r"\s?(?:网|手机|信号|时代|通信|套餐|基站)")
 _DEGREES = re.compile(r"([0-9]{1,3})°([0-9]{1,2})[′'’](?:([0-9]{1,2}(?:\.[0-9]+)?)[″\"”])?")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9.+-]*[ -]?\Z")
 _PRESSURE = re.compile(r"(?P<high>[0-9]{2,3})\s?/\s?(?P<low>[0-9]{2,3})(?![0-9/.])(?P<unit>\s?mm\s?Hg)?")
 _PRESSED = re.compile(r"(?:血压|高压|低压)[是为约：:在]{0,2}\s?\Z")
-_TENTHS = re.compile(r"(?<=[0-9][米块])[0-9]{1,2}(?![0-9.])(?!\s?[厘公分毫米cm元块])")
+_TENTHS = re.compile(r"(?<=[0-9][米块秒])[0-9]{1,2}(?![0-9.])(?!\s?[厘公分毫米cm元块])")
 _THOUSANDS = re.compile(
     rf"(?P<low>{NUMBER})(?:{RANGE}(?P<high>{NUMBER}))?(?P<sign>[kw]|W(?=\+|[人字次元粉播赞阅]))"
     r"(?![A-Za-z0-9])(?!\s?(?:视频|屏|电视|分辨率|画质|超清|显示|高清|HDR|分屏|清|投影|摄|录|跑))"
@@ -67,7 +68,9 @@ def read(place: Place) -> ReadForm | None:
     if sign in tables.SINGLE_LETTERS and _NAME.search(place.before):
         return None
     following = place.text[found.end() :]
-    if (sign == "A" and not _AMPERES.match(following)) or (sign == "g" and _NETWORKS.match(following)):
+    if (sign == "A" and not (_AMPERES.match(following) or _CURRENT.search(place.before))) or (
+        sign == "g" and _NETWORKS.match(following)
+    ):
         return None
     if found["first"] and (found["first"] != sign or not found["high"]):
         return None

@@ -39,6 +39,7 @@ _OF_TWO_DIGITS = re.compile(
     r"|(?<![0-9.])([89][0-9])(?=年(?:出生|生|毕业|入学|入职|建成|款|产|世界杯|奥运|春|夏|秋|冬|初|底|末|版|的(?:酒|老|车|房|拉菲)))|(?<![0-9])((?:19|20)[0-9]{2})(?=后)"
     r"|(?<![0-9.到达过至为])([0-9][05])(?=(?:[、和][0-9][05])*后)"
 )
+_SCIENTIFIC = re.compile(rf"({NUMBER})[eE]([-+]?[0-9]{{1,3}})(?![0-9A-Za-z.])")
 _DOTTED = re.compile(r"(?<![0-9.])[0-9]+(?:\.[0-9]+){2,}(?![0-9])")
 _RANGE = re.compile(
     rf"(?P<low>{NUMBER})(?P<scale>[十百千万亿]{{0,2}})(?P<mark>{RANGE})(?P<high>{NUMBER}|(?<=[~～])-{NUMBER})(?![0-9]|[.,:][0-9]|-[0-9])"
@@ -58,6 +59,8 @@ _NEGATIVE_BEFORE = re.compile(
 )
 _NEGATIVE_AFTER = re.compile(rf"[-−]\s?{NUMBER}\s?(?:%|°|℃|度|摄氏)")
 _NAME_BEFORE = re.compile(r"[A-Za-z](?:[A-Za-z0-9.]*[A-Za-z0-9])?\Z")
+_OF_GRADE = re.compile(r"[0-9]\Z")
+_GRADED = re.compile("#[\u4e00-\u9fff]")
 _SIGNS = {"~": "约", "～": "约", "≈": "约等于", "#": "第", "№": "第"}
 
 
@@ -65,11 +68,21 @@ def read(place: Place) -> ReadForm | None:
     """A number, or a sign before or between numbers."""
     if not place.text[place.start].isdecimal():
         return _of_two_digits(place) or _hyphen(place) or _sign(place) or _bare_decimal(place)
-    for one in (_year, _of_two_digits, _dotted, _range):
+    for one in (_scientific, _year, _of_two_digits, _dotted, _range):
         found = one(place)
         if found is not None:
             return found
     return _number(place)
+
+
+def _scientific(place: Place) -> ReadForm | None:
+    """``1e-4``: one times ten to the minus four."""
+    found = place.match(_SCIENTIFIC)
+    if not found:
+        return None
+    language = place.language
+    number = language.number(parsed(found[1], language))
+    return ReadForm(found.end(), f"{number}乘十{language.power(found[2].lstrip('+'))}")
 
 
 def _year(place: Place) -> ReadForm | None:
@@ -207,6 +220,8 @@ def _joins(place: Place, end: int) -> bool:
 
 def _sign(place: Place) -> ReadForm | None:
     sign = place.text[place.start]
+    if sign == "#" and _OF_GRADE.search(place.before) and _GRADED.match(place.text, place.start):
+        return ReadForm(place.start + 1, "号")
     found = re.compile(r"[~～≈#№]\s?(?=[0-9])").match(place.text, place.start)
     if not found or (place.before[-1:].isalnum() and sign in "#~～" and place.before[-1:].isascii()):
         return None

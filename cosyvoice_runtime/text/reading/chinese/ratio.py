@@ -9,7 +9,7 @@ from cosyvoice_runtime.text.reading.languages import chinese_tables as tables
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _RATIO = re.compile(
-    rf"(?<![0-9A-Za-z.:/])(?<![0-9]：)(?P<one>{NUMBER})\s?[:：∶]\s?(?P<other>{NUMBER})"
+    rf"(?<![0-9A-Za-z./])(?<![0-9][:：])(?P<one>{NUMBER})\s?[:：∶]\s?(?P<other>{NUMBER})"
     r"(?P<more>(?:[:：∶][0-9]+){0,3})(?![0-9]|[:：.][0-9])"
 )
 _RESULT = re.compile(
@@ -22,6 +22,7 @@ _SLASHED = re.compile(
 _LIST = re.compile(r"(?<![0-9A-Za-z./])[0-9]{1,4}(?:/[0-9]{1,4}){2,6}(?![0-9A-Za-z/]|\.[0-9])")
 _ALWAYS = {"24/7": "七乘二十四", "9/11": "九一一"}
 _RATED = re.compile(rf"(?:{tables.RATED})[是为了高达：:]{{0,2}}\s?\Z")
+_NAMED = re.compile(r"[A-Za-z] ?\Z")
 _OF_MARKS = re.compile(r"\s?分")
 _PAGE_BEFORE = re.compile(r"第\s?\Z")
 _PAGES = ("页", "集", "章", "课", "步", "题", "关", "轮")
@@ -46,7 +47,9 @@ def read(place: Place) -> ReadForm | None:
     if found := place.match(_LIST):
         return ReadForm(found.end(), language.pause.join(map(_alone, found[0].split("/"), [place] * 9)))
     found = place.match(_SLASHED)
-    if not found or in_equation(place):
+    if not found or (
+        in_equation(place) and parsed(found["above"], language).value >= int(float(found["below"]))
+    ):
         return None
     return ReadForm(found.end(), _slashed(found, place))
 
@@ -70,6 +73,8 @@ def _slashed(found: re.Match[str], place: Place) -> str:
         return f"{words[0]}{place.text[found.end()]}，共{words[1]}"
     if not above.is_whole:
         return f"{words[0]}斜杠{words[1]}"
+    if _NAMED.search(place.before):
+        return language.pause.join(words)
     if above.value == below.value or is_score(place, found.end()):
         return language.ratio(*words)
     if {found["above"], found["below"]} & set(tables.DIGIT_NAMES) or (
