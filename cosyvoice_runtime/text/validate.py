@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.families.tokens import SPECIAL_TOKENS
+from cosyvoice_runtime.families.tokens import END_OF_PROMPT, SPECIAL_TOKENS
 
 
 def special_pattern(tokens: Iterable[str]) -> re.Pattern[str]:
@@ -20,8 +20,13 @@ SPECIAL = special_pattern(SPECIAL_TOKENS)
 
 
 def holds_control_token(text: str, special: re.Pattern[str] = SPECIAL) -> bool:
-    """Whether a special token in ``<|...|>`` stands in the text: then it is neither normalised nor split."""
-    return "<|" in text and any(token.startswith("<|") for token in special.findall(text))
+    """Whether the text is prepared by hand, and neither normalised nor split.
+
+    A special token in ``<|...|>`` stands in it, or an instruction's end.
+    """
+    if "<|" not in text:
+        return False
+    return END_OF_PROMPT in text or any(token.startswith("<|") for token in special.findall(text))
 
 
 MAX_TARGET_CHARACTERS = 10_000

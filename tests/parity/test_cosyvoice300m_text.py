@@ -23,8 +23,14 @@ RANKS = Path(__file__).with_name("whisper_ranks.tiktoken")
 other token takes part when they are merged."""
 STORED = read(TESTS / "goldens_cosyvoice300m" / "text.json")["cases"]
 each_stored_text = pytest.mark.parametrize("case", STORED, ids=[case["text"][:24] for case in STORED])
-OWN: dict[str, list[str]] = {"<|yue|>你好": ["<|yue|>你好。"], "": []}
-"""Read otherwise here: the words after a tag are completed as any text is, an empty text is refused."""
+OWN: dict[str, list[str]] = {
+    "<|yue|>你好": ["<|yue|>你好。"],
+    "": [],
+    "<|jp|>こんにちは<|ja|>こんにちは": ["こんにちは<|ja|>こんにちは"],
+    "<|startoftranscript|><|0.00|><|endoftext|>": ["<|startoftranscript|><|0.00|>"],
+}
+"""Read otherwise here: the words after a tag are completed as any text is, an empty text is refused, and
+tokens of other models and the end of a text are left out."""
 
 
 @cache

@@ -28,7 +28,7 @@ OWN: dict[str, list[str]] = {
     INSTRUCTION: [],
     KATAKANA: [KATAKANA],
     READ: [READ],
-    TEAR: ["The tear [T][EH1][R] was three cm long."],
+    TEAR: ["The tear [T][EH1][R] was three centimeters long."],
 }
 """Read otherwise here: a prefix stops neither normalisation nor splitting, an instruction alone says nothing,
 Japanese ends with its own marks, and units of pronunciation stay what they are."""

@@ -50,12 +50,35 @@ GROUPED = "It costs 1,000,000 dollars and 007 agents."
 GROUPED_IN_WORDS = "It costs one million dollars and zero zero seven agents."
 """Upstream drops zeros in front: ``one,zero,zero dollars and seven agents``."""
 
-PI = "这是3.14 - 圆周率"
-"""Upstream makes the dot a full stop: ``3。14``, or ``three.fourteen`` in words."""
+CHINESE_TEXTS = {
+    "这是3.14 - 圆周率": "这是三点一四-圆周率",
+    "今天气温是 25 度，湿度 60%。": "今天气温是二十五度，湿度百分之六十。",
+    "面积是10 m²，体积是3 m³": "面积是十平方米，体积是三立方米",
+}
+"""Without a library upstream leaves numbers, and makes the dot of one a full stop."""
+
+MIXED = "中英 mixed text, 包括 numbers 123 and 标点. 还有 English sentences! 以及中文句子。" * 3
+MIXED_IN_WORDS = "中英mixed text,包括numbers一百二十三and标点。还有English sentences!以及中文句子。" * 3
+SECOND = MIXED_IN_WORDS.index("还有", MIXED_IN_WORDS.index("以及"))
+"""The place where the second segment begins."""
+
+LINES = "\n换行\n文本。"
+"""Upstream says two lines as one."""
 
 OWN: dict[str, dict[str, Any]] = {
-    "normalize_split": {PRICE: [PRICE_IN_WORDS], GROUPED: [GROUPED_IN_WORDS], PI: ["这是3.14 -圆周率。"]},
-    "normalize_nosplit": {PRICE: PRICE_IN_WORDS, GROUPED: GROUPED_IN_WORDS, PI: "这是3.14 -圆周率"},
+    "normalize_split": {
+        PRICE: [PRICE_IN_WORDS],
+        GROUPED: [GROUPED_IN_WORDS],
+        **{text: [f"{words.rstrip('。')}。"] for text, words in CHINESE_TEXTS.items()},
+        MIXED: [MIXED_IN_WORDS[:SECOND], MIXED_IN_WORDS[SECOND:]],
+        LINES: ["换行。文本。"],
+    },
+    "normalize_nosplit": {
+        PRICE: PRICE_IN_WORDS,
+        GROUPED: GROUPED_IN_WORDS,
+        **CHINESE_TEXTS,
+        MIXED: MIXED_IN_WORDS,
+    },
     "spell_out_number": {
         PRICE: PRICE_IN_WORDS,
         GROUPED: GROUPED_IN_WORDS,

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from typing import Literal, NamedTuple, get_args
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.families.tokens import QWEN2_TOKENS
+from cosyvoice_runtime.families.tokens import QWEN2_TOKENS, SOUND_TOKENS
 from cosyvoice_runtime.text.markup import blocks
 from cosyvoice_runtime.text.markup.blocks import Block
 from cosyvoice_runtime.text.markup.inline import MARKS, QUESTIONED, Here, Mark, Wait, unsaid
@@ -23,6 +23,8 @@ _LINE_END = re.compile(r"\r\n|[\r\n]")
 _SPACES = re.compile(r"[ \t]+")
 _INTEREST = re.compile(rf"{QUESTIONED.pattern}|[\r\n]")
 _MAY_BE_MARKED = re.compile(rf"{QUESTIONED.pattern}|[\r\n]|\A\s*(?:[#>+–—·•-]|[0-9]{{1,3}}[.)])")
+_SOUNDS = re.compile("|".join(map(re.escape, SOUND_TOKENS)))
+"""Finds sounds, which CosyVoice-300M reads as letters."""
 _CONTEXT = 300
 """Characters that are kept of what has been read."""
 _TAIL = 12
@@ -232,10 +234,8 @@ class MarkupReader:
 
     def _token(self) -> int:
         """The end of a special token that stands here, 0 if none does."""
-        found = self._special.match(self._text, self._at)
-        if found and found[0] not in QWEN2_TOKENS:
-            return found.end()
-        return 0
+        found = self._special.match(self._text, self._at) or _SOUNDS.match(self._text, self._at)
+        return found.end() if found and found[0] not in QWEN2_TOKENS else 0
 
     def _apply(self, mark: Mark) -> None:
         self._pass(mark.end)
