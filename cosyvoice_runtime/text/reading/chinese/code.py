@@ -60,7 +60,8 @@ _SPACED_NAME = re.compile(rf"(?:[A-Za-z]|{tables.NAMED})\s?-?\Z")
 _SERIES = re.compile(r"(?:RTX|GTX|骁龙|麒麟|天玑)\s?[0-9]{3,4}\s?[/、和与]\s?\Z")
 _RESOLUTION = re.compile(r"(?<![0-9A-Za-z])(?:1080|2160|1440|720|480)(?=[pPi](?![A-Za-z]))")
 _FEST = re.compile(
-    r"(?<![0-9])([0-9]{1,2})[·.]([0-9]{1,2})(?=(?:大促|晚会|购物节|事件|地震|大火|特大|洪水|惨案|暴雨)|·)|(?<![0-9])[0-9]{1,2}·[0-9]{1,2}(?![0-9])"
+    r"(?<![0-9.])(?P<month>1?[0-9])(?:·|\.(?=[0-9]{1,2}(?:大促|晚会|购物节|事件|假期|长假|小长假|黄金周)))"
+    r"(?P<day>[0-9]{1,2})(?![0-9])"
 )
 _SAID = re.compile(rf"(?:{'|'.join(tables.DIGIT_NAMES)})(?![0-9A-Za-z%.,:：~～]|-[0-9]|/[0-9]\b)")
 _AMOUNT_BEFORE = re.compile(
@@ -167,13 +168,21 @@ def _place_name(place: Place) -> ReadForm | None:
 def _said(place: Place) -> ReadForm | None:
     """Numbers that everybody says digit by digit, where they count nothing."""
     if found := place.match(_FEST):
-        return ReadForm(found.end(), place.language.digits(re.sub("[·.]", "", found[0])))
+        return ReadForm(found.end(), _feast(found["month"], found["day"], place))
     found = place.match(_SAID)
     if not found or is_measured(place.text, found.end()):
         return None
     if _AMOUNT_BEFORE.search(place.before) and not _SAID_BEFORE.search(place.before):
         return None
     return ReadForm(found.end(), place.language.digits(found[0]))
+
+
+def _feast(month: str, day: str, place: Place) -> str:
+    """A day that is called by its numbers: 3·15 is 三一五, 10.1 十一, 11.11 双十一."""
+    language = place.language
+    if month == day and len(month) > 1:
+        return f"双{language.cardinal(month)}"
+    return f"{language.cardinal(month)}{language.digits(day)}"
 
 
 def _in_name(place: Place) -> ReadForm | None:

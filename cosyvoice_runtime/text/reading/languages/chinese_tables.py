@@ -39,7 +39,7 @@ AFTER_YEAR = (
 """Sources of the words after a year that is read digit by digit."""
 
 CALLED = (
-    "电话|手机号?码?|热线|传真|拨打?|致电|来电|回电|客服|"
+    "会议室|教室|包厢|病房|寝室|宿舍|电话|手机号?码?|热线|传真|拨打?|致电|来电|回电|客服|"
     "联系方式|房间号?|房号|航班号?|车次|短信至?|发送短信到|分机号?|转"
 )
 """Words before digits that are read as on the telephone, where one is 幺."""
