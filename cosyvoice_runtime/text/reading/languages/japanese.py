@@ -24,7 +24,7 @@ class Japanese(Language):
     space, pause = "", "、"
     minus, plus, point, to, by, root = "マイナス", "プラス", "点", "から", "かける", "ルート"
     units, per_units, currencies, scales = tables.UNITS, tables.PER_UNITS, tables.CURRENCIES, tables.SCALES
-    glued_units = ("in", "t", "h", "N", "J", "s", "cc", "l", "g", "hr", "min")
+    glued_units = ("in", "t", "h", "N", "J", "s", "l")
     signs, signs_before, operations = tables.SIGNS, tables.SIGNS_BEFORE, tables.OPERATIONS
     halves: Mapping[str, str] = {"am": "午前", "pm": "午後"}
     long_run = LONGEST + 1

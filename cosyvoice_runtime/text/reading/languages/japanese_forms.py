@@ -70,7 +70,7 @@ _PAIR = re.compile(
     r"(?![\w/:=+×÷-]|[.,][0-9]|\s?[=+×÷%℃°])"
 )
 _SCORED = re.compile(
-    r"で?\s?(?:勝|敗|負|引き?分|逆転|完封|圧勝|辛勝|快勝|下し|破|リード|同点|"
+    r"(?:で|から)?\s?(?:勝|敗|負|引き?分|逆転|完封|圧勝|辛勝|快勝|下し|破|リード|同点|"
     r"と(?:逆転|接戦|勝|敗|引き?分|大勝|圧勝)|のストレート|の(?:快|圧|完|辛|大|惜)?(?:勝|敗|引き?分|同点|スコア|逆転|接戦|完封)|"
     r"で(?:前半|後半|試合|終|折り返|迎え))"
 )
@@ -87,6 +87,13 @@ _FOR_EACH = re.compile(
     rf"{_FREE}([0-9][0-9,]{{0,14}}(?:\.[0-9]+)?)([万億]?(?:円|ドル|ユーロ))/({alternatives(COUNTED_PER)})"
 )
 _FLOOR = re.compile(r"(?a)(?<![\w.])(B?)([1-9][0-9]?)F(?![A-Za-z0-9])")
+_COUNTERS = (
+    "人名個本枚台匹頭羽冊杯回度歳才年月日時分秒週円章節条項話巻号階番位点割倍段級組班部件社店校国都県市町村区丁畳坪歩膳着足軒棟基機両品種"
+    "曲席泊駅代期世学平立箇通発問枠票勝敗打球周袋箱束皿缶斤合升字行文語色戸室錠粒滴房株輪頁件隻便桁次等限局弾幕拍編作兆億万千百"
+)
+"""Kanji that begin a counter; others after two numbers name the second side of a match."""
+_OF_SCORE = re.compile(r"(?:スコア|試合|結果|成績|勝敗|得点)[はがも]?[、:：]? ?\Z")
+_SERIAL = re.compile(r"(?a)(?<=[A-Za-z]-)([0-9]+)(?=-[0-9])")
 _ROOT = re.compile(r"√\s?(?=[0-9])")
 _OUT_OF = re.compile(rf"{_FREE}([0-9]{{1,3}}(?:\.[0-9]{{1,2}})?)\s?/\s?([0-9]{{1,4}})点")
 _PART_OF = re.compile(
@@ -179,6 +186,8 @@ def _clock(place: Place, japanese: Japanese) -> ReadForm | None:
 
 def _pair(place: Place, japanese: Japanese) -> ReadForm | None:
     """Two numbers with a hyphen: a score, a part of an address, a range or a difference."""
+    if found := place.match(_SERIAL):
+        return ReadForm(found.end(), japanese.cardinal(found[1]))
     found = place.match(_PAIR)
     if not found or any(
         part.startswith("0") and len(part) > 1 and "." not in part for part in found.groups()
@@ -186,7 +195,7 @@ def _pair(place: Place, japanese: Japanese) -> ReadForm | None:
         return None
     one, other = (japanese.number(japanese.numerals.parse(part)) for part in found.groups())
     end = found.end()
-    if _SCORED.match(place.text, end):
+    if _SCORED.match(place.text, end) or _OF_SCORE.search(place.before) or _is_of_teams(place, end):
         return ReadForm(end, japanese.ratio(one, other))
     if _PLACE.search(place.before) or _FIGURE.search(place.before):
         return ReadForm(end, japanese.grouped([one, other]))
@@ -200,6 +209,15 @@ def _pair(place: Place, japanese: Japanese) -> ReadForm | None:
     if _TEAM.search(place.before):
         return ReadForm(end, japanese.ratio(one, other))
     return ReadForm(end, f"{one}{japanese.minus}{other}")
+
+
+def _is_of_teams(place: Place, end: int) -> bool:
+    """Whether names stand on both sides: ``日本2-1韓国``."""
+    if place.before.endswith("第") or _LEVEL.search(place.before) or _PLACE.search(place.before):
+        return False
+    following = place.text[end : end + 1]
+    names = "一" <= following <= "龥" and following not in _COUNTERS
+    return names and bool(_TEAM.search(place.before))
 
 
 def _part(place: Place, japanese: Japanese) -> ReadForm | None:

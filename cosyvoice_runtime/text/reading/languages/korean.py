@@ -148,7 +148,7 @@ class Korean(Language):
         return f"{low}부터 {high}"
 
     def space_after_word(self, before: str, words: str) -> str:
-        return "" if before.endswith("제") or words.startswith(("부터", "에서")) else " "
+        return "" if before.endswith("제") or words.startswith(("부터", "에서", "은 ", "는 ")) else " "
 
     def agreed(self, form: ReadForm, text: str) -> ReadForm:
         return agreed(form, text)

@@ -67,6 +67,8 @@ _COMPARED = re.compile(
 _NUMBERED_PLOT = re.compile(rf"{_FREE}([0-9]{{1,5}})-([0-9]{{1,5}})(?=\s?(?:번지|호(?!선)))")
 _STREET = re.compile(r"(?<=[로길동리] )([0-9]{1,5})-([0-9]{1,5})(?![0-9-])")
 _SERVICE = re.compile(rf"{_FREE}(1[568][0-9]{{2}})-([0-9]{{4}})(?![0-9-])")
+_BRACKETED = re.compile(r"(?<![0-9.-])(0[0-9]{1,2})[).]\s?([0-9]{3,4})[-.]([0-9]{4})(?![0-9-])")
+_EQUAL = re.compile(r"(?<=[가-힣])\s?=\s?(?=[0-9])")
 _CALLED = re.compile(
     rf"{_FREE}(11[0-9]|12[0-9]|13[0-9]|1[58][0-9]{{2}})(?=(?:에|로|으로|번으로|번에)\s?(?:신고|전화|문의|연락|구조))"
 )
@@ -199,7 +201,9 @@ def _score(place: Place, korean: Korean) -> ReadForm | None:
 
 
 def _compared(place: Place, korean: Korean) -> ReadForm | None:
-    """``5 > 3``: the verb comes last."""
+    """``5 > 3``: the verb comes last; ``1달러=1,350원``."""
+    if found := place.match(_EQUAL):
+        return ReadForm(found.end(), "은 " if ends_in_consonant(place.before) else "는 ")
     found = place.match(_COMPARED)
     if not found:
         return None
@@ -221,7 +225,7 @@ def _plot(place: Place, korean: Korean) -> ReadForm | None:
 
 def _service(place: Place, korean: Korean) -> ReadForm | None:
     """``1588-1234``, ``119에 신고``."""
-    if found := place.match(_SERVICE):
+    if found := place.match(_SERVICE) or place.match(_BRACKETED):
         return ReadForm(
             found.end(), korean.grouped([korean.telephone_digits(part) for part in found.groups()])
         )
