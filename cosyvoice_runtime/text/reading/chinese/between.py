@@ -19,7 +19,7 @@ _COUNTS = re.compile(rf"\s?(?:{tables.COUNTS})")
 _NO_COUNTS = re.compile(r"\s?(?:分之|次方|维|进制|年级|单元|号|楼)")
 _NAMES = re.compile(r"(?:第|初|老|[A-Za-z]|[A-Za-z]-|[座栋幢楼号层·])\s?\Z")
 _MEASURES = re.compile(
-    rf"\s?(?:{tables.COUNTS}|余|多|来|几|几|月|日|号|时|分|级|毫|里|吨|克拉|公顷|%|％|‰|℃|°|摄氏|华氏|"
+    rf"\s?(?:{tables.COUNTS}|余|多|来|几|月|日|号|时|分|级|毫|里|吨|克拉|公顷|%|％|‰|℃|°|摄氏|华氏|"
     r"港|日元|欧元|英镑|人民币|卢比|韩元|块|角|人|众|码|寸|尺|环|集|线|座|章|卡|千卡|大卡|像素|帧|k|w|[Kk][gm]|[cm]m|ml|mL|GB|MB|Hz)"
 )
 _SCORES = re.compile(rf"\s?(?:{tables.WON})")

@@ -32,6 +32,7 @@ _DIGITS = re.compile(r"[0-9]{3,}(?:[ -][0-9]{2,}){0,6}(?![0-9])")
 _NO_COUNT = re.compile(
     r"(?:\s?[.:%年月日天时分秒岁元块个万亿人次名位家种条行条本页字份张件台套米公斤吨度倍多余来左起款-]|[A-Za-z]{2}|,[0-9])"
 )
+_PLATE = re.compile(r"[0-9]{1,6}(?![0-9.%])")
 _PLATE_BEFORE = re.compile(rf"[{tables.PLATES}][A-Z][·.\s]?(?:[A-Z0-9]{{0,5}})\Z")
 _ROOM = re.compile(
     r"[0-9]{3,4}(?=\s?(?:室|号房|房间|房(?![价东产贷租])|教室|包厢|包间|会议室|病房|宿舍|寝室))"
@@ -69,7 +70,7 @@ _AMOUNT_BEFORE = re.compile(
 )
 _SAID_BEFORE = re.compile(r"(?:京东|天猫|淘宝|双非|非|或|和|与|、|，|/|是|读|考上|进|上)\s?\Z")
 _STORE = re.compile(r"(?<![0-9])7-11(?=便利店|超市|门店|的|$|[，。])")
-_MEMORY = {
+_READ_TO = {
     "O2O": "O to O",
     "B2B": "B to B",
     "B2C": "B to C",
@@ -83,7 +84,7 @@ _TO = re.compile(r"(?<![0-9A-Za-z])[OBCPF]2[OBCPF](?![0-9A-Za-z])")
 def read(place: Place) -> ReadForm | None:
     """The digits one by one, or a number in a name."""
     if found := place.match(_TO):
-        return ReadForm(found.end(), _MEMORY.get(found[0], found[0]))
+        return ReadForm(found.end(), _READ_TO.get(found[0], found[0]))
     if found := place.match(_STORE):
         return ReadForm(found.end(), _telephone(found[0], place))
     if place.text[place.start] not in "0123456789+(":
@@ -160,7 +161,7 @@ def _place_name(place: Place) -> ReadForm | None:
         ]
         return ReadForm(found.end(), "杠".join(parts))
     if _PLATE_BEFORE.search(place.before):
-        found = place.match(re.compile(r"[0-9]{1,6}(?![0-9.%])"))
+        found = place.match(_PLATE)
         return ReadForm(found.end(), _telephone(found[0], place)) if found else None
     return None
 

@@ -24,6 +24,7 @@ _YEARS = re.compile(
 _YEAR = re.compile(
     rf"(?<![0-9.:/-])(?P<low>[12][0-9]{{3}})(?=(?:\s?[、和与及或至到]\s?[12][0-9]{{3}}){{0,4}}\s?(?:{tables.AFTER_YEAR}))"
 )
+_ERA_YEAR = re.compile("[0-9]{3,4}(?=年)")
 _RECENT = re.compile(
     r"(?<![0-9.:/-])(?:19[5-9][0-9]|20(?:0[1-9]|[1-4][0-9]))(?![0-9A-Za-z%]|[.,:/][0-9]|\s?[-~+×*/])"
 )
@@ -61,6 +62,7 @@ _NEGATIVE_AFTER = re.compile(rf"[-−]\s?{NUMBER}\s?(?:%|°|℃|度|摄氏)")
 _NAME_BEFORE = re.compile(r"[A-Za-z](?:[A-Za-z0-9.]*[A-Za-z0-9])?\Z")
 _OF_GRADE = re.compile(r"[0-9]\Z")
 _GRADED = re.compile("#[\u4e00-\u9fff]")
+_SIGN = re.compile(r"[~～≈#№]\s?(?=[0-9])")
 _SIGNS = {"~": "约", "～": "约", "≈": "约等于", "#": "第", "№": "第"}
 
 
@@ -100,7 +102,7 @@ def _year(place: Place) -> ReadForm | None:
     found = place.match(_YEAR)
     if found and not _lasts(place, found):
         return ReadForm(found.end(), language.digits(found[0]))
-    found = place.match(re.compile("[0-9]{3,4}(?=年)"))
+    found = place.match(_ERA_YEAR)
     if found and re.search(r"公元前?\s?\Z", place.before):
         return ReadForm(found.end(), language.digits(found[0]))
     found = place.match(_RECENT)
@@ -222,7 +224,7 @@ def _sign(place: Place) -> ReadForm | None:
     sign = place.text[place.start]
     if sign == "#" and _OF_GRADE.search(place.before) and _GRADED.match(place.text, place.start):
         return ReadForm(place.start + 1, "号")
-    found = re.compile(r"[~～≈#№]\s?(?=[0-9])").match(place.text, place.start)
+    found = place.match(_SIGN)
     if not found or (place.before[-1:].isalnum() and sign in "#~～" and place.before[-1:].isascii()):
         return None
     if sign == "#" and re.search(r"[A-Za-z] ?\Z", place.before):
