@@ -58,3 +58,13 @@ def test_each_line_of_json_is_answered(
 def test_text_that_holds_nothing_to_speak_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["read", "..."]) == 1
     assert "target_text" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("markup", "line"), [("auto", "Take three pills.\n"), ("plain", "Take **three** pills.\n")]
+)
+def test_markup_is_read_unless_the_text_is_plain(
+    markup: str, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["read", "Take **3** pills.", "--markup", markup]) == 0
+    assert capsys.readouterr().out == line

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING
 
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
 
 
 @cache
 def _parser() -> MarkdownIt:
+    """The parser, imported with the first link or table: that takes 30 ms."""
+    from markdown_it import MarkdownIt
+
     return MarkdownIt("commonmark", {"maxNesting": 20}).enable("table")
 
 
