@@ -42,7 +42,8 @@ class French(European):
         ALONE + r"{day}(?:er|ᵉʳ)? ?{month}(?!\w)(?: {year})?",
         r"\b{month} {year}",
         ALONE + r"{day}/{number}/{short}",
-        r"(?:\A|(?<=\b[Ll]e )|(?<=\b[dDaA]u )){day}[./](?P<month>0[1-9]|1[0-2])(?=[\s,;!?)]|\.?\Z)",
+        r"(?:\A(?![0-9]+/)|(?<=\b[Ll]e )|(?<=\b[dDaA]u )){day}[./]"
+        r"(?P<month>0[1-9]|1[0-2])(?=[\s,;!?)]|\.?\Z)",
     )
     clock_patterns = (
         rf"{HOUR}\s?[hH]\s?{MINUTE}(?:\s?min?)?(?:\s?{SECOND}\s?s)?(?!\w)",
@@ -78,7 +79,7 @@ class French(European):
     def gender_of(self, word: str, numeral: Numeral) -> str:
         if numeral.value % 10 != 1:
             return ""
-        return "f" if _FEMININE.search(word) or word.rstrip("s") in tables.FEMININE else "m"
+        return "f" if _FEMININE.search(word) or {word, word.rstrip("s")} & tables.FEMININE else "m"
 
     def ordinal(self, number: int) -> str:
         return "premier" if number == 1 else _ordinal(self.spell(number))

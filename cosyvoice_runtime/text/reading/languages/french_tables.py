@@ -34,7 +34,7 @@ UNITS = units(
     {
         "m": "mètre/mètres", "g": "gramme/grammes", "l L": "litre/litres", "s": "seconde/secondes/f",
         "B": "octet/octets", "bit": "bit/bits", "Hz": "hertz/hertz", "W": "watt/watts",
-        "Wh": "watt-heure/watts-heures", "V": "volt/volts", "A": "ampère/ampères",
+        "Wh": "wattheure/wattheures", "V": "volt/volts", "A": "ampère/ampères",
         "Ah": "ampère-heure/ampères-heures", "Pa": "pascal/pascals", "J": "joule/joules",
         "cal": "calorie/calories/f", "Ω": "ohm/ohms", "N": "newton/newtons", "mol": "mole/moles/f",
         "bar": "bar/bars", "t": "tonne/tonnes/f", "ha": "hectare/hectares", "min": "minute/minutes/f",

@@ -112,7 +112,7 @@ class German(European):
         found = place.match(_WITH_DOT)
         if not found or not _is_ordinal(found, place):
             return None
-        return ReadForm(found.end(), _ordinal_stem(self, int(found[1])) + _ending(place.word_before))
+        return ReadForm(found.end(), _ordinal_stem(self, int(found[1])) + _ending_at(place))
 
     def roman(self, before: str, value: int) -> str | None:
         if before in tables.RULERS:
@@ -146,6 +146,15 @@ def _ending(before: str) -> str:
     if before in _WEAK:
         return "en"
     return "e" if before in _NOMINATIVE else "er"
+
+
+def _ending_at(place: Place) -> str:
+    return "en" if _DATIVE.search(place.before) else _ending(place.word_before)
+
+
+_DATIVE = re.compile(
+    r"\b(?i:in|von|mit|bei|aus|nach|seit|zu|auf|an|vor|ab|während|unter|wegen) (?:der|den) \Z"
+)
 
 
 def _is_ordinal(found: re.Match[str], place: Place) -> bool:

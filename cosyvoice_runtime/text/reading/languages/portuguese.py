@@ -140,7 +140,9 @@ class Portuguese(European):
 
 
 _FEMININE = re.compile(r"(?:as?|ção|ções|são|sões|gem|gens|dades?|tudes?|vez(?:es)?|noites?|mulher(?:es)?)$")
-_ORDINAL = re.compile(r"(?<![\w.,])([0-9]{1,3}(?:\.[0-9]{3})+|[0-9]{1,4})(\.?[ºª]|°(?= [a-zà-ú])|[oa])(?!\w)")
+_ORDINAL = re.compile(
+    r"(?<![\w.,-])([0-9]{1,3}(?:\.[0-9]{3})+|[0-9]{1,4})(\.?[ºª]|°(?= [a-zà-ú])|[oa])(?!\w)"
+)
 
 
 def _below_thousand(number: int, gender: str) -> str:

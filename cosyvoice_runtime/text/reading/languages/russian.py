@@ -22,7 +22,7 @@ class Russian(European):
     signs, signs_before, operations = tables.SIGNS, tables.SIGNS_BEFORE, tables.OPERATIONS
     abbreviations = tables.ABBREVIATIONS
     glued_units = ("x",)
-    between, ratio_word, out_of_word, over_word, per_word = "и", "к", "из", "на", ""
+    between, ratio_word, out_of_word, over_word, per_word = "и", "на", "из", "на", ""
     squared, cubed, power_word = "в квадрате", "в кубе", "в степени"
     before_code = (
         "ПИН|PIN|код|пароль|индекс|рейс|ИНН|БИК",
@@ -132,6 +132,9 @@ class Russian(European):
 
     def fraction_of(self, fraction: str, unit: Unit, mixed: bool) -> str:  # noqa: ARG002
         return f"{fraction} {unit.few or unit.many}"
+
+    def out_of(self, got: str, most: str) -> str:
+        return f"{got} из {tables.GENITIVES.get(most, most)}"
 
     def per(self, words: str, unit: Unit) -> str:
         return f"{words} {unit.one}"
