@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from enum import IntEnum
 
-_EAST_ASIAN = re.compile("[\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]")
+_EAST_ASIAN = re.compile(
+    "[、。，：；？！\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]"
+)
 _ENDS = re.compile("[.,!?;:…。，！？；：、—–～~]\\s*[\"'”’)\\]）】」』》]*\\Z")
 _BEGINS = re.compile("[.,!?;:)\\]…。，！？；：、）】」』》]")
-_LETTER = re.compile(r"[^\W\d_]")
 _WRAPPED = 50
 """Characters from which on a line of letters may have ended because the page did."""
 _WRAPPED_EAST_ASIAN = 30
@@ -42,7 +43,7 @@ def between(before: str, after: str, kind: Break, spaces: str, length: int) -> s
     """The marks and spaces between two phrases.
 
     Args:
-        before: the last characters before the break; empty at the start of a text.
+        before: the last dozen characters before the break; empty at the start of a text.
         after: the first character after it.
         spaces: that stood there.
         length: characters of the line that ends.
@@ -51,7 +52,7 @@ def between(before: str, after: str, kind: Break, spaces: str, length: int) -> s
         return spaces
     if not before or _BEGINS.match(after):
         return ""
-    wide = is_east_asian(_last_letter(before)) or is_east_asian(after)
+    wide = is_east_asian(before) or is_east_asian(after)
     if ends_phrase(before):
         return (spaces if kind >= Break.LINE else " ") if spaces else ("" if wide else " ")
     if kind is Break.PAUSE and before[-1].isdecimal() and after.isdecimal():
@@ -73,8 +74,3 @@ def _mark(after: str, kind: Break, spaced: bool, length: int, wide: bool) -> str
     if length >= _WRAPPED:
         return "" if after.islower() else ","
     return "," if after.islower() else "."
-
-
-def _last_letter(text: str) -> str:
-    letters = _LETTER.findall(text)
-    return letters[-1] if letters else ""
