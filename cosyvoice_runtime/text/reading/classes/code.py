@@ -14,6 +14,7 @@ _CODE = re.compile(
     r"(?a)(?:#\s?)?(?:(?P<letters>[A-Z]{1,3})[- ]?)?(?P<digits>[0-9](?:[ -]?[0-9]){2,18})(?P<x>-?[Xx])?"
     + _END
 )
+_MIXED_CODE = re.compile(r"(?P<letters>[a-z]{1,3})(?P<digits>[0-9]{3,12})(?P<x>-?[Xx])?" + _END)
 _LONG = re.compile(r"(?a)(?<![\w.,])(?![0-9]*000000(?![0-9]))[0-9]{10,}" + _END)
 
 
@@ -25,7 +26,7 @@ def read(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), language.telephone_digits(found[0]))
     if not language.before_code:
         return None
-    found = place.match(_CODE)
+    found = place.match(_CODE) or place.match(_MIXED_CODE)
     if not found:
         return None
     named = _named(language)

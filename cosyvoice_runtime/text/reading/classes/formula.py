@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from cosyvoice_runtime.text.reading.languages.language import Language
+from cosyvoice_runtime.text.reading.languages.language import Language, alternatives
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _POWERS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
@@ -26,7 +26,17 @@ def read(place: Place) -> ReadForm | None:
     words: list[str] = []
     for each in part.finditer(found[0]):
         words += _words(each, language, after=words)
+    unit = _unit(language).match(place.text, found.end()) if language.units and words else None
+    if unit:
+        return ReadForm(unit.end(), language.of_many(language.space.join(words), language.units[unit[1]]))
     return ReadForm(found.end(), language.space.join(words))
+
+
+@cache
+def _unit(language: Language) -> re.Pattern[str]:
+    """A unit after a product, as in ``2 * 10 μm``."""
+    spaced = [sign for sign in language.units if sign not in language.glued_units and sign.isalpha()]
+    return re.compile(rf"\s({alternatives(spaced)})(?![\w])")
 
 
 def _is_formula(written: str) -> bool:

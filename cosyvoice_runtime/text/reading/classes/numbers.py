@@ -24,7 +24,7 @@ _CIRCLED = "①②③④⑤⑥⑦⑧⑨⑩⑪⑫⑬⑭⑮⑯⑰⑱⑲⑳"
 
 def read(place: Place) -> ReadForm | None:
     """A number in the form that its digits and neighbours show."""
-    for one in (_circled, _dotted, _scientific, _scaled, _years, _ordinal, _range, _year, _signed, _number):
+    for one in (_circled, _dotted, _scientific, _years, _ordinal, _range, _year, _signed, _number):
         found = one(place)
         if found is not None:
             return found
@@ -46,10 +46,6 @@ def _dotted(place: Place) -> ReadForm | None:
     parts = map(language.cardinal, found[0].split("."))
     dot = language.dot or language.point
     return ReadForm(found.end(), f"{language.space}{dot}{language.space}".join(parts))
-
-
-def _scaled(place: Place) -> ReadForm | None:
-    return place.language.scaled(place)
 
 
 def _years(place: Place) -> ReadForm | None:
@@ -98,6 +94,8 @@ def _range(place: Place) -> ReadForm | None:
         return None
     low, high = (language.numerals.parse(found[name]) for name in ("low", "high"))
     minus = f"{language.minus}{language.space}" if found["minus"] else ""
+    if low.is_whole and high.is_whole and high.value < low.value and language.space:
+        return ReadForm(found.end(), f"{minus}{language.number(low)} - {language.number(high)}")
     return ReadForm(found.end(), minus + language.ranged(language.number(low), language.number(high)))
 
 

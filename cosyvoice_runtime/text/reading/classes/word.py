@@ -33,8 +33,9 @@ def _glued(place: Place) -> ReadForm | None:
     if not found or not language.space:
         return None
     pieces = _PIECES.findall(found[0])
-    serial = len(pieces) > 3 or any(
-        len(piece) > 4 or piece.startswith("0") for piece in pieces if piece.isdecimal()
+    digits = [piece for piece in pieces if piece.isdecimal()]
+    serial = any(len(piece) > 4 or piece.startswith("0") for piece in digits) or (
+        len(pieces) > 3 and any(len(piece) > 2 for piece in digits)
     )
     words = []
     for piece in pieces:

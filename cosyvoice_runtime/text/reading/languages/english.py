@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from cosyvoice_runtime.text.reading.languages import english_forms as forms
 from cosyvoice_runtime.text.reading.languages import english_tables as tables
 from cosyvoice_runtime.text.reading.languages.language import Clock, Currency, Date, Language, Unit
 from cosyvoice_runtime.text.reading.languages.numeral import Numeral
@@ -59,6 +60,7 @@ class English(Language):
 
     tag = "en"
     minus, plus, point, to, by = "minus", "plus", "point", "to", "by"
+    abbreviations = tables.ABBREVIATIONS
     months, units, per_units = tables.MONTHS, tables.UNITS, tables.PER_UNITS
     time_units, currencies, scales = tables.TIME_UNITS, tables.CURRENCIES, tables.SCALES
     signs, signs_before, operations = tables.SIGNS, tables.SIGNS_BEFORE, tables.OPERATIONS
@@ -237,30 +239,13 @@ class English(Language):
         return ReadForm(found.end(), self.ordinal(number).replace("-", " "))
 
     def address(self, place: Place) -> ReadForm | None:
-        if found := place.match(_STREET):
-            number = found[1]
-            spoken = (
-                self.pairs(number) if len(number) in (3, 4) and number[-2:] != "00" else self.cardinal(number)
-            )
-            names = " ".join(tables.STREETS.get(word.rstrip("."), word) for word in found[2].split())
-            kind = tables.STREETS.get(found[3].rstrip("."), found[3])
-            names = re.sub(r"^([NSEW])(?= )", lambda match: tables.QUARTERS[match[1]], names)
-            names = re.sub(_ORDINAL, lambda match: self.ordinal(int(match[1])), names)
-            return ReadForm(found.end(), f"{spoken} {names + ' ' if names else ''}{kind}")
-        if found := place.match(_STATE):
-            return ReadForm(found.end(), f"{tables.STATES[found[1]]} {self.digits(found[2])}")
-        return None
+        return forms.street(place, self) or forms.state(place, self)
+
+    def own(self, place: Place) -> ReadForm | None:
+        return forms.own(place, self)
 
     def counts(self, place: Place, end: int) -> bool:
         return bool(_COUNTED.match(place.text, end))
-
-    def scaled(self, place: Place) -> ReadForm | None:
-        found = place.match(_SCALED)
-        if not found:
-            return None
-        return ReadForm(
-            found.end(), f"{self.number(self.numerals.parse(found[1]))} {self.scales[found[2] or found[3]]}"
-        )
 
     def name_number(self, digits: str) -> str:
         if len(digits) > 1 and digits.startswith("0"):
@@ -287,12 +272,6 @@ class English(Language):
         return f"{_cardinal(century)} {_DECADES[rest // 10]}"
 
 
-_STREET = re.compile(
-    r"(?<![\w.,-])([1-9][0-9]{0,4}) "
-    r"((?:[NSEW]\.? )?(?:(?:[A-Z][a-z]+|[0-9]{1,3}(?:st|nd|rd|th)) ?){1,3}) ?"
-    rf"({'|'.join(tables.STREETS)})(?![A-Za-z])\.?(?=[\s,;!?)]|$)"
-)
-_STATE = re.compile(rf"(?<=, )({'|'.join(tables.STATES)}),? ([0-9]{{5}})(?![0-9]|[.,][0-9])")
 _DECADE = re.compile(r"(?<![\w.,])['’]?(1[1-9]|20)?([0-9])0(?:['’]?s|\ss)(?![A-Za-z])")
 _LAST_DECADE = re.compile(r"\s?[-–—]\s?['’]?(1[1-9]|20)?([0-9])0['’]?s(?![A-Za-z])")
 _THE = re.compile(
@@ -300,9 +279,6 @@ _THE = re.compile(
 )
 _ORDINAL = re.compile(
     r"(?<![\w.])([0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,12})(st|nd|rd|th|ST|ND|RD|TH)(?![A-Za-z0-9])"
-)
-_SCALED = re.compile(
-    r"(?<![\w.,-])([0-9]{1,3}(?:\.[0-9]+)?)(?:(k)(?![A-Za-z0-9])(?<!401k)|([MB]|bn)(?= [a-z]{3,}))"
 )
 _COUNTED = re.compile(
     r"[ -](?:people|persons|users|customers|employees|students|words|tokens|characters|pages|steps|points|"

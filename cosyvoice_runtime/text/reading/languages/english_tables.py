@@ -215,3 +215,36 @@ STATES = {
     "UT": "Utah", "VT": "Vermont", "VA": "Virginia", "WA": "Washington", "WV": "West Virginia",
     "WI": "Wisconsin", "WY": "Wyoming", "DC": "D.C.",
 }  # fmt: skip
+STATES_LIKE_WORDS = (
+    "AL",
+    "AK",
+    "CO",
+    "DE",
+    "HI",
+    "ID",
+    "IN",
+    "LA",
+    "MA",
+    "ME",
+    "MI",
+    "MO",
+    "OH",
+    "OK",
+    "OR",
+    "PA",
+)
+"""Postal codes of states that are words or initials, too."""
+ABBREVIATIONS = {
+    "Dr.": "Doctor", "Mt.": "Mount", "Rev.": "Reverend", "Prof.": "Professor", "Capt.": "Captain",
+    "Sgt.": "Sergeant", "Lt.": "Lieutenant", "Sen.": "Senator", "Gov.": "Governor", "Ph.D.": "PhD",
+}  # fmt: skip
+WEEKDAYS = {
+    "Mon": "Monday", "Tue": "Tuesday", "Tues": "Tuesday", "Wed": "Wednesday", "Thu": "Thursday",
+    "Thur": "Thursday", "Thurs": "Thursday", "Fri": "Friday", "Sat": "Saturday", "Sun": "Sunday",
+}  # fmt: skip
+_ROMAN = (
+    "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII", "XIII", "XIV", "XV", "XVI",
+    "XVII", "XVIII", "XIX", "XX",
+)  # fmt: skip
+ROMAN = {roman: number for number, roman in enumerate(_ROMAN, 1) if len(roman) > 1}
+"""Roman numbers that are read where they stand alone; one letter is a letter."""

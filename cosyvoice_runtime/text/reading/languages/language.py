@@ -299,10 +299,6 @@ class Language(ABC):
         """The first day of a range of days before their month."""
         return self.ordinal(day)
 
-    def scaled(self, place: Place) -> ReadForm | None:  # noqa: ARG002
-        """A number with a letter for thousands or more, as the language writes it."""
-        return None
-
     def name_number(self, digits: str) -> str:
         """A number in a name such as MP3."""
         return self.cardinal(digits)
