@@ -54,7 +54,7 @@ _ORDINALS_BEFORE = """
     Januar Februar März April Mai Juni Juli August September Oktober November Dezember FC Bundesliga Liga
     Weltkrieg Advent Platz Stock Klasse Halbzeit Kapitel Jahrhundert
 """
-_COUNTED = frozenset(_ORDINALS_BEFORE.split())
+_COUNTED = frozenset(_ORDINALS_BEFORE.lower().split())
 """Words before which a number with a dot is an ordinal in German, not an item of a list."""
 _WORD = re.compile(r"[^\W\d_]*")
 
@@ -95,9 +95,9 @@ def beginning(text: str, start: int, complete: bool, expected: int | None) -> Be
 def _item(text: str, found: re.Match[str], ends: bool) -> Beginning | None:
     word = _WORD.match(text, found.end())
     assert word is not None
-    if not ends and word.end() == len(text) and any(each.startswith(word[0]) for each in _COUNTED):
+    if not ends and word.end() == len(text) and any(each.startswith(word[0].lower()) for each in _COUNTED):
         return None
-    if word[0] in _COUNTED:
+    if word[0].lower() in _COUNTED:
         return Beginning(Block.TEXT, found.start())
     return Beginning(Block.NUMBER, found.end(), found[1])
 
