@@ -53,7 +53,7 @@ class TextFrontEnd:
 
     Args:
         tokenizer: counts the tokens of a text.
-        normaliser: ``wetext`` (default), ``rules`` or ``none``; see :class:`Normaliser`.
+        normaliser: ``full`` (default), ``rules`` or ``none``; see :class:`Normaliser`.
         limits: lengths of the segments.
         cached_texts: size of the cache; 0 for none.
         family: of the checkpoint, which has its own special tokens and may need ``<|endofprompt|>``.
@@ -72,7 +72,7 @@ class TextFrontEnd:
     def __init__(
         self,
         tokenizer: TokenCounter,
-        normaliser: Mode = "wetext",
+        normaliser: Mode = "full",
         limits: SplitLimits | None = None,
         cached_texts: int = CACHED_TEXTS,
         family: Family = DEFAULT,

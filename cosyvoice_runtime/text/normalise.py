@@ -29,8 +29,8 @@ from cosyvoice_runtime.text.validate import SPECIAL, holds_control_token
 
 logger = logging.getLogger(__name__)
 
-Mode = Literal["wetext", "rules", "none"]
-MODES = ("wetext", "rules", "none")
+Mode = Literal["full", "rules", "none"]
+MODES = ("full", "rules", "none")
 _EUROPEAN = (FRENCH, GERMAN, ITALIAN, PORTUGUESE, RUSSIAN, SPANISH)
 
 
@@ -38,8 +38,7 @@ class Normaliser:
     """Normalises text of the languages of its readers; other languages keep their words and numbers.
 
     Modes:
-        ``wetext``: dates, times, amounts, measures and numbers are read, each clause in its own language;
-            it has its name from the library that once read them.
+        ``full``: dates, times, amounts, measures and numbers are read, each clause in its own language.
         ``rules``: the same, all of a text in one language.
         ``none``: only the whitespace around the text is dropped.
 
@@ -55,7 +54,7 @@ class Normaliser:
     """
 
     def __init__(
-        self, mode: Mode = "wetext", special: re.Pattern[str] = SPECIAL, lexicon: Lexicon | None = None
+        self, mode: Mode = "full", special: re.Pattern[str] = SPECIAL, lexicon: Lexicon | None = None
     ) -> None:
         if mode not in MODES:
             raise InvalidInput("normaliser", mode, f"one of {', '.join(MODES)}")

@@ -21,7 +21,7 @@ OTHER_LANGUAGES = [
 
 
 @pytest.fixture(scope="module")
-def wetext() -> Normaliser:
+def full() -> Normaliser:
     return Normaliser()
 
 
@@ -31,13 +31,13 @@ def test_other_languages_pass_untouched(mode, text: str) -> None:
     assert Normaliser(mode)(text) == text
 
 
-def test_language_tag_keeps_english_words_out_of_ascii_text(wetext: Normaliser) -> None:
-    assert wetext("Hola tengo 5 gatos", "es") == "Hola tengo cinco gatos"
-    assert wetext("나는 cat 3", "ko") == "나는 cat 삼"
+def test_language_tag_keeps_english_words_out_of_ascii_text(full: Normaliser) -> None:
+    assert full("Hola tengo 5 gatos", "es") == "Hola tengo cinco gatos"
+    assert full("나는 cat 3", "ko") == "나는 cat 삼"
 
 
-def test_language_tag_reads_numbers_of_accented_text(wetext: Normaliser) -> None:
-    assert wetext("a café for 5", "en") == "a café for five"
+def test_language_tag_reads_numbers_of_accented_text(full: Normaliser) -> None:
+    assert full("a café for 5", "en") == "a café for five"
 
 
 @pytest.mark.parametrize("text", [" 3 <|endofprompt|> 你 （好） ", "<|im_start|>1,000"])
@@ -46,7 +46,7 @@ def test_prepared_text_is_untouched(mode, text: str) -> None:
     assert Normaliser(mode)(text) == text
 
 
-@pytest.mark.parametrize("mode", ["wetext", "rules"])
+@pytest.mark.parametrize("mode", ["full", "rules"])
 def test_invisible_characters_hide_no_token(mode) -> None:
     normalise = Normaliser(mode)
     assert normalise(" 3 <\u200b|endof\u00adprompt|\ufeff>\u200b 5") == " 3 <|endofprompt|> 5"
@@ -88,9 +88,9 @@ def test_rules_read_what_upstream_garbles(text: str, spoken: str) -> None:
     assert Normaliser("rules")(text) == spoken
 
 
-def test_line_breaks_vanish_in_chinese_and_are_spaces_elsewhere(wetext: Normaliser) -> None:
-    assert wetext("第一行\n第二行 a\nb") == "第一行第二行a b"
-    assert wetext("first\r\n second") == "first second"
+def test_line_breaks_vanish_in_chinese_and_are_spaces_elsewhere(full: Normaliser) -> None:
+    assert full("第一行\n第二行 a\nb") == "第一行第二行a b"
+    assert full("first\r\n second") == "first second"
 
 
 def test_unknown_mode_is_invalid_input() -> None:
@@ -98,10 +98,10 @@ def test_unknown_mode_is_invalid_input() -> None:
         Normaliser("magic")  # type: ignore[arg-type]
 
 
-def test_threads_get_the_same_words(wetext: Normaliser) -> None:
+def test_threads_get_the_same_words(full: Normaliser) -> None:
     texts = [f"价格{n}.50元，第{n}名" for n in range(60)] + [
         f"On May {n % 28 + 1}, ${n}.25" for n in range(60)
     ]
-    expected = [wetext(text) for text in texts]
+    expected = [full(text) for text in texts]
     with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(wetext, texts * 4)) == expected * 4
+        assert list(pool.map(full, texts * 4)) == expected * 4
