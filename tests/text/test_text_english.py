@@ -160,7 +160,7 @@ def test_dollars_beyond_a_cardinal_are_read_digit_by_digit(normalise: Normaliser
     [
         "No. I won't.",
         'He said "Stop!" \\ and {left} A&B @ *',
-        "Mr. Smith of the U.S.A.",
+        "Dr. Smith of the U.S.A.",
         "two  spaces – and “quotes” 👍",
     ],
 )

@@ -94,7 +94,7 @@ def _range(place: Place) -> ReadForm | None:
         return None
     low, high = (language.numerals.parse(found[name]) for name in ("low", "high"))
     minus = f"{language.minus}{language.space}" if found["minus"] else ""
-    if low.is_whole and high.is_whole and high.value < low.value and language.space:
+    if not language.falling_ranges and low.is_whole and high.is_whole and high.value < low.value:
         return ReadForm(found.end(), f"{minus}{language.number(low)} - {language.number(high)}")
     return ReadForm(found.end(), minus + language.ranged(language.number(low), language.number(high)))
 

@@ -66,7 +66,7 @@ class English(Language):
     signs, signs_before, operations = tables.SIGNS, tables.SIGNS_BEFORE, tables.OPERATIONS
     root = "the square root of"
     letters = tables.LETTERS
-    month_first = True
+    month_first, falling_ranges = True, False
     halves = tables.HALVES
     glued_units = ("A", "in", "t", "h", "N", "J", "d", "cc", "pp", "day", "week", "month", "year", "mile")
     after_minutes = ("ago", "later", "left", "remaining", "timer", "break", "away", "long")

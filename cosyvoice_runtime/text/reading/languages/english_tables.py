@@ -235,7 +235,7 @@ STATES_LIKE_WORDS = (
 )
 """Postal codes of states that are words or initials, too."""
 ABBREVIATIONS = {
-    "Dr.": "Doctor", "Mt.": "Mount", "Rev.": "Reverend", "Prof.": "Professor", "Capt.": "Captain",
+    "Mt.": "Mount", "Rev.": "Reverend", "Prof.": "Professor", "Capt.": "Captain",
     "Sgt.": "Sergeant", "Lt.": "Lieutenant", "Sen.": "Senator", "Gov.": "Governor", "Ph.D.": "PhD",
 }  # fmt: skip
 WEEKDAYS = {

@@ -92,6 +92,7 @@ class Language(ABC):
         numerals: how it writes numbers.
         decimal_mark: the mark before a fraction.
         month_first: whether ``5/6/2024`` is the sixth of May.
+        falling_ranges: whether ``3-1`` is a range, too; elsewhere it is two numbers.
         months: names and abbreviations in small letters.
         weekdays: the same, of the days of a week.
         date_patterns: sources of its dates in words, with ``{day}``, ``{month}`` and ``{year}``;
@@ -128,6 +129,7 @@ class Language(ABC):
     numerals = Numerals()
     decimal_mark = "."
     month_first = False
+    falling_ranges = True
     months: Mapping[str, int] = {}
     weekdays: Collection[str] = ()
     date_patterns: Sequence[str] = ()
