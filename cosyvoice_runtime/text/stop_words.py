@@ -19,7 +19,8 @@ _WORDS = {
         haben habe hat hatte wird werden wurde kann bitte heute morgen gestern mehr sehr schon
         mein meine dein sein seine ihre uns euch mir dir sich es gibt geht kommt kostet uhr jahr
         jahre jahren tage tagen sie als vom beim bis seit hallo danke bzw stunden minuten
-        prozent jahrhundert januar februar märz mai juni juli oktober dezember montag dienstag
+        prozent jahrhundert hier rund davon sowie etwa für über unter zwischen leben war waren
+        mio mrd januar februar märz mai juni juli oktober dezember montag dienstag
         mittwoch donnerstag freitag samstag sonntag der die""",
     "es": """el los las una y en es por para con que del al lo se su sus mi tu yo ella ellos nosotros
         pero como muy ya hay hoy mañana ayer tengo tiene tienes quiero puedo son fue era estoy

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
 
+from cosyvoice_runtime.text.reading.classes import measure
 from cosyvoice_runtime.text.reading.languages.language import Language, alternatives
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
+_PRODUCTS = ("×", "*", "x")
 _POWERS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 
 _AREA = re.compile(r"-?[0-9.,]+\s?(?:mm|cm|dm|m|km|in|ft)(?:[²³]|\^[23])|[0-9.,]+\s?×\s?[0-9.,]+[mgLWV]")
@@ -23,20 +26,35 @@ def read(place: Place) -> ReadForm | None:
     found = place.match(whole)
     if not found or _AREA.fullmatch(found[0]) or not _is_formula(found[0]):
         return None
+    parts = [*part.finditer(found[0])]
+    last = place.start + parts[-1].start()
+    if len(parts) > 1 and parts[-1].lastgroup == "number" and parts[-2][0].strip() not in _PRODUCTS:
+        measured = measure.read(Place(place.text, last, language))
+        if measured is not None:  # The number and its unit are read by that class.
+            return ReadForm(last, _joined(parts[:-1], language) + language.space)
+    words = _joined(parts, language)
+    unit = _unit(language).match(place.text, found.end()) if language.units else None
+    if not unit:
+        return ReadForm(found.end(), words)
+    words = language.of_many(words, language.units[unit[1]])
+    if unit[2]:
+        words = language.per(words, language.per_units[unit[2]])
+    return ReadForm(unit.end(), words)
+
+
+def _joined(parts: Sequence[re.Match[str]], language: Language) -> str:
     words: list[str] = []
-    for each in part.finditer(found[0]):
+    for each in parts:
         words += _words(each, language, after=words)
-    unit = _unit(language).match(place.text, found.end()) if language.units and words else None
-    if unit:
-        return ReadForm(unit.end(), language.of_many(language.space.join(words), language.units[unit[1]]))
-    return ReadForm(found.end(), language.space.join(words))
+    return language.space.join(words)
 
 
 @cache
 def _unit(language: Language) -> re.Pattern[str]:
     """A unit after a product, as in ``2 * 10 μm``."""
     spaced = [sign for sign in language.units if sign not in language.glued_units and sign.isalpha()]
-    return re.compile(rf"\s({alternatives(spaced)})(?![\w])")
+    per = alternatives(language.per_units) if language.per_units else "(?!)"
+    return re.compile(rf"\s({alternatives(spaced)})(?:/({per}))?(?![\w/²³^])")
 
 
 def _is_formula(written: str) -> bool:
@@ -58,7 +76,9 @@ def _words(each: re.Match[str], language: Language, after: list[str]) -> list[st
         return [language.money(language.numerals.parse(written[1:]), language.currencies[written[0]])]
     if kind == "times":
         return [language.operations["×"]]
-    if kind in ("letters", "call"):
+    if kind == "call":
+        return [*written] if written.isalpha() else [written]
+    if kind == "letters":
         return [language.letters.get(written, written)]
     if kind == "power":
         exponent = written.translate(_POWERS).strip("^{}()")
@@ -75,7 +95,7 @@ def _patterns(language: Language) -> tuple[re.Pattern[str], re.Pattern[str]]:
     number = language.numerals.pattern
     power = r"[⁰¹²³⁴-⁹⁻]+|\^\{?-?[0-9A-Za-z]{1,4}\}?|\^\(-?[0-9]{1,4}\)"
     letters = r"(?<![A-Za-z])[A-Za-zα-ωΔΩΣΦ](?![A-Za-z'’.])"
-    call = r"(?<![A-Za-z])[A-Za-z]\([A-Za-z]\)"
+    call = r"(?:(?<![A-Za-z])[A-Za-z]\([A-Za-z]\)|(?<=[=\s])mc(?=²|\^2))"
     sign = r"[-+−–=×÷*<>≈≠≤≥±/x]"
     atom = rf"(?:[$€£]{number}|{number}(?![0-9])|{call}|{letters})"
     factors = rf"(?:(?<=[0-9A-Za-zπθ²³]){letters}(?:{power})?){{0,2}}"

@@ -21,12 +21,17 @@ _ALONE = "|".join(state for state in tables.STATES if state not in tables.STATES
 _STATE_ALONE = re.compile(rf"(?<=[a-z], )({_ALONE})(?=\.?$|,)")
 _ORDINAL = re.compile("([0-9]{1,3})(?:st|nd|rd|th)")
 _SCALED = re.compile(
-    r"(?<![\w.,-])([0-9]{1,3}(?:\.[0-9]+)?)(?:(k)(?![A-Za-z0-9])(?<!401k)|([MB]|bn)(?= [a-z]{3,}))"
+    r"(?<![\w.,-])([0-9]{1,3}(?:\.[0-9]+)?)(?:(k)(?![A-Za-z0-9])(?<!401k)|([MB]|bn)(?= [a-z]{2,}))"
 )
 _ERA = re.compile(r"(?<![\w.,])([0-9]{1,4})\s?(B\.?C\.?E|A\.?D|B\.?C|C\.?E)(?![A-Za-z])(?:\.(?=\s+[a-z]))?")
 _QUARTER = re.compile(r"(?<![\w.,])([1-4])Q\s?'?((?:20)?[0-9]{2})(?![\w])")
 _PENSION = re.compile(r"(?<![\w.,])40([13])\s?(?:\((k|b)\)|(k|b))(?![\w])")
 _HANDLE = re.compile(r"(?<![\w.@])@(?=[A-Za-z0-9_])")
+_SCORE = re.compile(r"(?<![\w.,–—-])([0-9]{1,3})[–—]([0-9]{1,3})(?![\w–—-]|[.,%][0-9])")
+_MONTH_AND_DAY = re.compile(
+    r"(?<![\w.,/-])(1[0-2]|0?[1-9])/(3[01]|[12][0-9]|0?[1-9])(?![\w/-]|[.,][0-9]|\s?[-+=])"
+)
+_OFFSET = re.compile(r"(?<=UTC|GMT)([-+−])(?=[0-9])")
 _PLUSES = re.compile(r"(?<![\w])([A-Za-z])\+\+(?![\w+])")
 _NUMERAL_ALONE = re.compile(rf"\A(?:{'|'.join(tables.ROMAN)})\Z")
 _INCHES = re.compile(r"(?<![\w.,/])([0-9]{1,3}(?:\.[0-9]+)?)[\"”″](?![\w\"])")
@@ -63,7 +68,18 @@ def state(place: Place, language: Language) -> ReadForm | None:
 
 def own(place: Place, language: Language) -> ReadForm | None:
     """A form that no other language has."""
-    for read in (_scaled, _era, _quarter, _pension, _weekdays, _short_date, _measured):
+    for read in (
+        _scaled,
+        _score,
+        _due_date,
+        _offset,
+        _era,
+        _quarter,
+        _pension,
+        _weekdays,
+        _short_date,
+        _measured,
+    ):
         found = read(place, language)
         if found is not None:
             return found
@@ -81,6 +97,31 @@ def _scaled(place: Place, language: Language) -> ReadForm | None:
         return None
     number = language.number(language.numerals.parse(found[1]))
     return ReadForm(found.end(), f"{number} {language.scales[found[2] or found[3]]}")
+
+
+def _score(place: Place, language: Language) -> ReadForm | None:
+    """``112–108``: a falling pair with a dash is a score."""
+    found = place.match(_SCORE)
+    if not found or int(found[1]) <= int(found[2]):
+        return None
+    return ReadForm(found.end(), language.ranged(language.cardinal(found[1]), language.cardinal(found[2])))
+
+
+def _due_date(place: Place, language: Language) -> ReadForm | None:
+    """``on 3/14``: month and day after a word that a date follows."""
+    found = place.match(_MONTH_AND_DAY) if place.word_before in tables.BEFORE_DATE else None
+    if not found:
+        return None
+    day = language.ordinal(int(found[2])).replace("-", " ")
+    return ReadForm(found.end(), f"{tables.MONTH_NAMES[int(found[1]) - 1]} {day}")
+
+
+def _offset(place: Place, language: Language) -> ReadForm | None:
+    """``UTC+9``."""
+    found = place.match(_OFFSET)
+    if not found:
+        return None
+    return ReadForm(found.end(), f" {language.plus if found[1] == '+' else language.minus} ")
 
 
 def _era(place: Place, language: Language) -> ReadForm | None:

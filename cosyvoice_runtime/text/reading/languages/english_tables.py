@@ -248,3 +248,5 @@ _ROMAN = (
 )  # fmt: skip
 ROMAN = {roman: number for number, roman in enumerate(_ROMAN, 1) if len(roman) > 1}
 """Roman numbers that are read where they stand alone; one letter is a letter."""
+BEFORE_DATE = ("on", "due", "until", "since", "till")
+"""Words after which two numbers with a stroke are month and day."""
