@@ -13,8 +13,6 @@ RANGE = r"\s?(?:[–—]{1,2}|[-‑~～])\s?"
 """This stands between the two ends of a range."""
 NUMBER = r"(?:(?<![0-9])[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|(?<![0-9])[0-9]+)(?:\.[0-9]+)?"
 """Source for a number without a sign."""
-NOT_MORE = r"(?![0-9]|[.,:][0-9])"
-"""The number ends here."""
 _COUNTS = re.compile(rf"\s?(?:{tables.COUNTS})")
 _NO_COUNTS = re.compile(r"\s?(?:分之|次方|维|进制|年级|单元|号|楼)")
 _NAMES = re.compile(r"(?:第|初|老|[A-Za-z]|[A-Za-z]-|[座栋幢楼号层·])\s?\Z")

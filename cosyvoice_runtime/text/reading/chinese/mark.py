@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
+from cosyvoice_runtime.text.reading.languages.numeral import CIRCLED
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,80}>")
-_CIRCLED = "①②③④⑤⑥⑦⑧⑨⑩⑪⑫⑬⑭⑮⑯⑰⑱⑲⑳"
 _BRACKETS = "⑴⑵⑶⑷⑸⑹⑺⑻⑼⑽⑾⑿⒀⒁⒂⒃⒄⒅⒆⒇"
 _ROMAN = "ⅠⅡⅢⅣⅤⅥⅦⅧⅨⅩⅪⅫ"
 _BRACKETED = re.compile(r"[（(]\s?([0-9]{1,2})\s?[）)]")
@@ -30,8 +30,8 @@ def read(place: Place) -> ReadForm | None:
     sign = place.text[place.start]
     if sign == "<" and (found := place.match(_TAG)):
         return ReadForm(found.end(), found[0])
-    if sign in _CIRCLED:
-        return _listed(place, _CIRCLED.index(sign) + 1, place.start + 1)
+    if sign in CIRCLED:
+        return _listed(place, CIRCLED.index(sign) + 1, place.start + 1)
     if sign in _BRACKETS:
         return _listed(place, _BRACKETS.index(sign) + 1, place.start + 1)
     if sign in _ROMAN:

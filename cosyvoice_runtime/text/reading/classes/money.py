@@ -11,8 +11,6 @@ from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 RANGE = r"\s?[-–—‑−~～〜]\s?"
 """This stands between the two ends of a range."""
-_LONGEST_CENTS = 3
-"""Digits after the mark up to which they are cents: ``20.500`` is one of those."""
 
 
 def read(place: Place) -> ReadForm | None:

@@ -7,6 +7,7 @@ from functools import cache
 
 from cosyvoice_runtime.text.reading.classes.money import RANGE
 from cosyvoice_runtime.text.reading.languages.language import Language
+from cosyvoice_runtime.text.reading.languages.numeral import CIRCLED
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _DOTTED = re.compile(r"(?<![0-9.])[0-9]+(?:\.[0-9]+){2,}(?![0-9])")
@@ -19,7 +20,6 @@ _ONE_YEAR = re.compile(rf"(?a)(?<![\w.,/])({_YEAR})(?![\w/]|[.,:][0-9]|,[0-9]{{3
 _EARLY_YEAR = re.compile(r"(?a)(?<![\w.,/])((?:1[0-9]|2[01])[0-9]{2})(?![\w/]|[.,:][0-9]|,[0-9]{3})")
 _BY_WORD = re.compile(r"(?a)(?<![\w.,/])([1-9][0-9]{2,3})(?![\w/]|[.,:][0-9])")
 _SIGNS = re.compile(r"(?a)(?<![\w)\]])(?:[-−+~]|[#≈≤≥±<>№]\s?)(?=[$€£¥]?\.?[0-9])")
-_CIRCLED = "①②③④⑤⑥⑦⑧⑨⑩⑪⑫⑬⑭⑮⑯⑰⑱⑲⑳"
 
 
 def read(place: Place) -> ReadForm | None:
@@ -33,9 +33,9 @@ def read(place: Place) -> ReadForm | None:
 
 def _circled(place: Place) -> ReadForm | None:
     sign = place.text[place.start]
-    if sign not in _CIRCLED:
+    if sign not in CIRCLED:
         return None
-    return ReadForm(place.start + 1, place.language.cardinal(str(_CIRCLED.index(sign) + 1)))
+    return ReadForm(place.start + 1, place.language.cardinal(str(CIRCLED.index(sign) + 1)))
 
 
 def _dotted(place: Place) -> ReadForm | None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+
+from cosyvoice_runtime.text.reading.languages.language import Currency, Language
+from cosyvoice_runtime.text.reading.languages.numeral import Numeral
 
 LONGEST = 20
 """Digits of the longest number; longer runs are read digit by digit."""
@@ -30,3 +34,14 @@ def below_ten_thousand(number: int, digits: str, tens: Sequence[str], one_thousa
         elif digit:
             words += ("" if digit == 1 and place else digits[digit]) + (tens[place - 1] if place else "")
     return words
+
+
+def amount(language: Language, numeral: Numeral, currency: Currency) -> str:
+    """An amount of money: without a fraction of zeros, and with two digits of it as hundredths."""
+    fraction = numeral.fraction
+    if fraction is not None and not fraction.strip("0"):
+        numeral = replace(numeral, fraction=None)
+    elif fraction and len(fraction) == 2 and currency.cent:
+        whole = language.counted(replace(numeral, fraction=None), currency)
+        return language.space.join((whole, language.cardinal(str(int(fraction))), currency.cent))
+    return language.counted(numeral, currency)

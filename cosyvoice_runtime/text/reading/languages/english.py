@@ -70,11 +70,7 @@ class English(Language):
     halves = tables.HALVES
     glued_units = ("A", "in", "t", "h", "N", "J", "d", "cc", "pp", "day", "week", "month", "year", "mile")
     after_minutes = ("ago", "later", "left", "remaining", "timer", "break", "away", "long")
-    weekdays = tuple(
-        name
-        for day in ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-        for name in (day, day[:3], *(("tues", "thur", "thurs") if day[0] == "t" else ()))
-    )
+    weekdays = tuple(sorted({name.lower() for names in tables.WEEKDAYS.items() for name in names}))
     date_patterns = (
         r"\b{month} (?:the )?{day}(?:st|nd|rd|th)?(?![\w]|[.:/][0-9])(?:(?:, ?| ){year})?",
         r"\b{month}-{day}-{year}",

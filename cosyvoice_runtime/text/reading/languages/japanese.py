@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from cosyvoice_runtime.text.reading.languages import japanese_tables as tables
-from cosyvoice_runtime.text.reading.languages.east_asian import LONGEST, below_ten_thousand, groups_of_four
+from cosyvoice_runtime.text.reading.languages.east_asian import (
+    LONGEST,
+    amount,
+    below_ten_thousand,
+    groups_of_four,
+)
 from cosyvoice_runtime.text.reading.languages.japanese_forms import FORMS
 from cosyvoice_runtime.text.reading.languages.language import Clock, Currency, Date, Language, Unit
 from cosyvoice_runtime.text.reading.languages.numeral import Numeral
@@ -84,13 +88,7 @@ class Japanese(Language):
         return f"{whole}と{fraction}"
 
     def money(self, numeral: Numeral, currency: Currency) -> str:
-        fraction = numeral.fraction
-        if fraction is not None and not fraction.strip("0"):
-            numeral = replace(numeral, fraction=None)
-        elif fraction and len(fraction) == 2 and currency.cent:
-            whole = self.counted(replace(numeral, fraction=None), currency)
-            return f"{whole}{cardinal(str(int(fraction)))}{currency.cent}"
-        return self.counted(numeral, currency)
+        return amount(self, numeral, currency)
 
     def per(self, words: str, unit: Unit) -> str:
         one = tables.COUNTED_PER.get(unit.one) if unit.one not in ("時", "分", "秒") else None

@@ -6,7 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from cosyvoice_runtime.text.reading.languages import korean_tables as tables
-from cosyvoice_runtime.text.reading.languages.east_asian import LONGEST, below_ten_thousand, groups_of_four
+from cosyvoice_runtime.text.reading.languages.east_asian import (
+    LONGEST,
+    amount,
+    below_ten_thousand,
+    groups_of_four,
+)
 from cosyvoice_runtime.text.reading.languages.korean_forms import FORMS, agreed, ends_in_consonant
 from cosyvoice_runtime.text.reading.languages.language import Clock, Currency, Date, Language, Unit
 from cosyvoice_runtime.text.reading.languages.numeral import Numeral
@@ -98,13 +103,7 @@ class Korean(Language):
         return f"{whole}{'과' if ends_in_consonant(whole) else '와'} {fraction}"
 
     def money(self, numeral: Numeral, currency: Currency) -> str:
-        fraction = numeral.fraction
-        if fraction is not None and not fraction.strip("0"):
-            numeral = replace(numeral, fraction=None)
-        elif fraction and len(fraction) == 2 and currency.cent:
-            whole = self.counted(replace(numeral, fraction=None), currency)
-            return f"{whole} {cardinal(str(int(fraction)))} {currency.cent}"
-        return self.counted(numeral, currency)
+        return amount(self, numeral, currency)
 
     def counted(self, numeral: Numeral, unit: Unit | Currency) -> str:
         if numeral.negative and unit.one == tables.DEGREE:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+CIRCLED = "①②③④⑤⑥⑦⑧⑨⑩⑪⑫⑬⑭⑮⑯⑰⑱⑲⑳"
+"""The numbers 1 to 20 in circles."""
 _DOTS_OF_GROUPS = re.compile(r"[1-9][0-9]{0,2}(?:\.[0-9]{3})+")
 _DOTTED = re.compile(r"(.*)\.([0-9]{4,}|[0-9]{1,2})")
 
