@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 
 from cosyvoice_runtime.text.reading.languages import chinese_tables as tables
+from cosyvoice_runtime.text.reading.languages.chinese_scripts import SIMPLIFIED, in_script_of
 from cosyvoice_runtime.text.reading.languages.language import Clock, Currency, Date, Language, Unit
 from cosyvoice_runtime.text.reading.languages.numeral import Numeral
+from cosyvoice_runtime.text.reading.languages.place import ReadForm
 
 LONGEST = 16
 """Digits of the longest cardinal."""
@@ -26,7 +28,10 @@ class Chinese(Language):
     signs, operations = tables.SIGNS, tables.OPERATIONS
 
     def folded(self, text: str) -> str:
-        return text.translate(tables.SIMPLIFIED).replace("\N{FRACTION SLASH}", "/")
+        return text.translate(SIMPLIFIED)
+
+    def agreed(self, form: ReadForm, text: str) -> ReadForm:
+        return ReadForm(form.end, in_script_of(text, form.end, form.words))
 
     def cardinal(self, digits: str) -> str:
         if len(digits) > LONGEST or (digits.startswith("0") and len(digits) > 1):
