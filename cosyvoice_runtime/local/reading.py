@@ -11,7 +11,7 @@ from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.families import DEFAULT
 from cosyvoice_runtime.text import Lexicon, TextFrontEnd, read_tokenizer
-from cosyvoice_runtime.text.markup import MARKUPS, TextMarkup
+from cosyvoice_runtime.text.markup import CODE_BLOCKS, MARKUPS, MarkupOptions
 
 STDIN = "-"
 CHARACTERS_PER_TOKEN = 4
@@ -36,6 +36,12 @@ def add_read(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--markup", choices=MARKUPS, default="auto", help="of the text (default %(default)s)"
     )
+    command.add_argument(
+        "--code-blocks",
+        choices=CODE_BLOCKS,
+        default="skipped",
+        help="how they are read (default %(default)s)",
+    )
     command.add_argument("--lexicon", type=Path, help="file of words that are spoken as something else is")
     command.add_argument(
         "--jsonl",
@@ -52,7 +58,8 @@ def read(options: argparse.Namespace) -> None:
     Raises:
         InvalidInput: the text, the language or the lexicon can't be used.
     """
-    front_end = _front_end(options.checkpoint, options.lexicon, options.markup)
+    markup = MarkupOptions(options.markup, options.code_blocks)
+    front_end = _front_end(options.checkpoint, options.lexicon, markup)
     if options.jsonl:
         for line in sys.stdin:
             print(json.dumps(_answer(front_end, line, options.language), ensure_ascii=False), flush=True)
@@ -61,16 +68,14 @@ def read(options: argparse.Namespace) -> None:
         print(segment.strip())
 
 
-def _front_end(checkpoint: Path | None, lexicon: Path | None, markup: TextMarkup) -> TextFrontEnd:
+def _front_end(checkpoint: Path | None, lexicon: Path | None, markup: MarkupOptions) -> TextFrontEnd:
     if checkpoint is None:
         words = None if lexicon is None else Lexicon.read(lexicon, DEFAULT.special_tokens)
-        return TextFrontEnd(EstimatedTokens(), lexicon=words, text_markup=markup)
+        return TextFrontEnd(EstimatedTokens(), lexicon=words, markup=markup)
     layout = Layout(checkpoint)
     words = None if lexicon is None else Lexicon.read(lexicon, layout.family.special_tokens)
     tokenizer = read_tokenizer(layout)
-    return TextFrontEnd(
-        tokenizer, family=layout.family, lexicon=words, adds_instruction=True, text_markup=markup
-    )
+    return TextFrontEnd(tokenizer, family=layout.family, lexicon=words, adds_instruction=True, markup=markup)
 
 
 def _text(options: argparse.Namespace) -> str:

@@ -64,6 +64,10 @@ class CosyVoice2Settings(ModelSettings):
         description="Tell CosyVoice3 in [units of pronunciation](text.md#words-that-are-misread) how "
         "Chinese characters of several readings are read.",
     )
+    code_blocks: Literal["skipped", "announced"] = Field(
+        "skipped",
+        description="What is spoken of a [block of code](text.md#markup): nothing, or what it is.",
+    )
     add_instruction: Flag = Field(
         False,
         description="Put CosyVoice3's usual instruction before words without one; false refuses them. In "

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from cosyvoice_runtime.language_names import AUTO
 from cosyvoice_runtime.speakable import is_speakable
-from cosyvoice_runtime.text.language import LanguageTags, resolve
-from cosyvoice_runtime.text.markup import MarkupReader, TextMarkup
+from cosyvoice_runtime.text.language import LanguageTags, resolve, telling
+from cosyvoice_runtime.text.markup import MarkupOptions, MarkupReader
 from cosyvoice_runtime.text.normalise import Normaliser
 from cosyvoice_runtime.text.polyphones import Pronounced, as_it_is
 from cosyvoice_runtime.text.split import Count, SplitStyle, bounded, complete, sentences
@@ -62,7 +62,7 @@ class ClauseStream:
         longest: tokens or characters, as the rules count them.
         pronounced: what becomes of a clause in a language when it leaves.
         tags: of which one may begin the text; every clause then begins with it.
-        markup: in which the text is written.
+        markup: how that of the text is read.
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class ClauseStream:
         language: str = AUTO,
         pronounced: Pronounced = as_it_is,
         tags: LanguageTags | None = None,
-        markup: TextMarkup = "auto",
+        markup: MarkupOptions | None = None,
     ) -> None:
         resolve("", language)
-        self._markup = MarkupReader(normaliser.special, markup)
+        self._markup = MarkupReader(normaliser.special, markup or MarkupOptions(), telling(language))
         self._tags = tags or LanguageTags()
         self._tag = ""
         self._normaliser = normaliser

@@ -11,9 +11,9 @@ from cosyvoice_runtime.families.tokens import END_OF_PROMPT
 from cosyvoice_runtime.language_names import AUTO
 from cosyvoice_runtime.speakable import is_speakable
 from cosyvoice_runtime.text.clauses import ClauseStream
-from cosyvoice_runtime.text.language import LanguageTags, counts_characters
+from cosyvoice_runtime.text.language import LanguageTags, counts_characters, telling
 from cosyvoice_runtime.text.lexicon import Lexicon
-from cosyvoice_runtime.text.markup import MarkupReader, TextMarkup, without_markup
+from cosyvoice_runtime.text.markup import MarkupOptions, without_markup
 from cosyvoice_runtime.text.normalise import Mode, Normaliser
 from cosyvoice_runtime.text.polyphones import as_it_is, pronounced
 from cosyvoice_runtime.text.split import (
@@ -62,11 +62,11 @@ class TextFrontEnd:
             several readings; for a family that reads such units.
         adds_instruction: words without the instruction that the family needs get its usual one; otherwise
             they are refused.
-        text_markup: ``auto`` or ``markdown`` says Markdown, tags and formulae of a target text as a reader
-            would, ``plain`` takes it as it is, as does the normaliser ``none``.
+        markup: how Markdown, tags and formulae of a target text are read; with the normaliser ``none`` they
+            stay as they are.
 
     Raises:
-        InvalidInput: ``polyphones`` with a family that reads no units, or unknown markup.
+        InvalidInput: ``polyphones`` with a family that reads no units.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class TextFrontEnd:
         lexicon: Lexicon | None = None,
         polyphones: bool = False,
         adds_instruction: bool = False,
-        text_markup: TextMarkup = "auto",
+        markup: MarkupOptions | None = None,
     ) -> None:
         if polyphones and not family.reads_units:
             limit = (
@@ -91,8 +91,7 @@ class TextFrontEnd:
         self.family = family
         self._adds_instruction = adds_instruction
         self._normaliser = Normaliser(normaliser, special_pattern(family.special_tokens), lexicon)
-        self._markup: TextMarkup = "plain" if normaliser == "none" else text_markup
-        MarkupReader(self._normaliser.special, text_markup)
+        self._markup = MarkupOptions("plain") if normaliser == "none" else markup or MarkupOptions()
         self._pronounced = pronounced if polyphones else as_it_is
         self._tags = LanguageTags(family.language_tags)
         self._cached_segments = lru_cache(cached_texts)(self._segments)
@@ -157,7 +156,7 @@ class TextFrontEnd:
         return tuple(instruction + tagged.tag + segment for segment in segments)
 
     def _segments_of_words(self, text: str, language: str) -> list[str]:
-        text = without_markup(text, self._normaliser.special, self._markup)
+        text = without_markup(text, self._normaliser.special, self._markup, telling(language))
         normalised = self._normaliser(text, language)
         language = self._normaliser.language(text, language)
         style, count = self._rules(language)

@@ -10,7 +10,8 @@ from test_cases import cases
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.text.frontend import TextFrontEnd
-from cosyvoice_runtime.text.markup import MarkupReader, without_markup
+from cosyvoice_runtime.text.language import telling
+from cosyvoice_runtime.text.markup import MarkupOptions, MarkupReader, without_markup
 from cosyvoice_runtime.text.validate import SPECIAL
 
 WRITTEN = [case[2] for case in cases("own_markup")]
@@ -20,7 +21,7 @@ PIECES = [
     "<think>", "</think>", "<|im_end|>", "[breath]", "&amp;", "&", "$x^2$", "$5", "$$", "\\(", "\\)",
     "\\frac{1}{2}", "\\", "| a | b |\n", "|---|---|\n", "🎉", "→", "中文", "。", "\n---\n", "> ", "3. Mai ",
     "* ", "*", "_", "~~", "!", "[1]", "[2].", "town", " <3 ", "2**3",
-    "<|im_start|>", "user\n", "\r\n", "\r", "  ", "【1†a】", "A.", "\u200d",
+    "<|im_start|>", "user\n", "```python\n", "\r\n", "\r", "  ", "【1†a】", "A.", "\u200d",
 ]  # fmt: skip
 SIGNS = [
     "[", "](", "![", "`", "<", "<!", "&", "\\", "\\(", "\\[", "$", "$$", "*", "**", "_", "|", "a|", "| ",
@@ -29,8 +30,12 @@ SIGNS = [
 ]  # fmt: skip
 
 
-def in_pieces(text: str, cuts: list[int]) -> str:
-    reader = MarkupReader(SPECIAL)
+SKIPPED = MarkupOptions()
+ANNOUNCED = MarkupOptions(code_blocks="announced")
+
+
+def in_pieces(text: str, cuts: list[int], options: MarkupOptions = SKIPPED) -> str:
+    reader = MarkupReader(SPECIAL, options, telling("auto"))
     places = sorted(min(cut, len(text)) for cut in cuts)
     pieces = [text[a:b] for a, b in zip([0, *places], [*places, len(text)], strict=True)]
     return "".join(map(reader.push, pieces)) + reader.flush()
@@ -50,10 +55,13 @@ def test_a_case_in_single_characters_is_said_as_the_whole(text: str) -> None:
     st.lists(st.sampled_from(PIECES), max_size=14).map("".join), st.lists(st.integers(0, 120), max_size=12)
 )
 @example("\\frac{1}{2}", list(range(12)))
-def test_any_cut_of_any_marks_is_said_as_the_whole(text: str, cuts: list[int]) -> None:
-    whole = in_pieces(text, [])
-    assert in_pieces(text, cuts) == whole == in_pieces(text, list(range(len(text))))
-    assert without_markup(text, SPECIAL) in (whole, text)
+@pytest.mark.parametrize("options", [SKIPPED, ANNOUNCED])
+def test_any_cut_of_any_marks_is_said_as_the_whole(
+    options: MarkupOptions, text: str, cuts: list[int]
+) -> None:
+    whole = in_pieces(text, [], options)
+    assert in_pieces(text, cuts, options) == whole == in_pieces(text, list(range(len(text))), options)
+    assert without_markup(text, SPECIAL, options, telling("auto")) in (whole, text)
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
@@ -101,7 +109,7 @@ def test_long_runs_of_signs_take_no_long_time(sign: str) -> None:
 
 
 def test_plain_is_taken_as_it_is() -> None:
-    front_end = TextFrontEnd(WordCounter(), text_markup="plain")
+    front_end = TextFrontEnd(WordCounter(), markup=MarkupOptions("plain"))
     assert front_end.segments("**Note:** read `this`.") == ["**Note:** read `this`."]
     stream = front_end.clauses()
     assert [clause.text for clause in [*stream.push("**Note** it. A"), *stream.flush()]] == [
@@ -111,13 +119,34 @@ def test_plain_is_taken_as_it_is() -> None:
 
 
 def test_markdown_begins_a_list_at_any_number() -> None:
-    assert without_markup("7. Salt\n8. Oil", SPECIAL, "markdown") == "7, Salt. 8, Oil"
+    assert without_markup("7. Salt\n8. Oil", SPECIAL, MarkupOptions("markdown")) == "7, Salt. 8, Oil"
     assert without_markup("7. Salt", SPECIAL) == "7. Salt"
 
 
 def test_unknown_markup_is_invalid_input() -> None:
     with pytest.raises(InvalidInput, match="text_markup"):
-        TextFrontEnd(WordCounter(), text_markup="html")  # type: ignore[arg-type]
+        MarkupOptions("html")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="code_blocks"):
+        MarkupOptions(code_blocks="read")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "said"),
+    [
+        ("Try this:\n```python\nx = 1\n```\nDone.", "auto", "Try this:\nHere is code in Python. Done."),
+        ("Try this\n```\nx = 1\n```\nDone.", "auto", "Try this. Here is code. Done."),
+        ("试试：\n```py\nx = 1\n```\n好了。", "auto", "试试：\n以下是Python代码。好了。"),
+        ("```c++\nint x;\n```\n这就是答案。", "auto", "以下是C plus plus代码。这就是答案。"),
+        ("```js\nx = 1\n```\nDas war es.", "auto", "Hier folgt Code in JavaScript. Das war es."),
+        ("```rust title='a'\nx = 1\n```", "fr-FR", "Voici du code en Rust."),
+        ("~~~ {.brainfuck}\nx = 1\n~~~", "ko", "다음은 코드입니다."),
+        ("```sql\nSELECT 1;", "auto", "Here is code in SQL."),
+    ],
+)  # fmt: skip
+def test_a_block_of_code_is_announced_in_the_language_of_the_text(
+    text: str, language: str, said: str
+) -> None:
+    assert without_markup(text, SPECIAL, ANNOUNCED, telling(language)) == said
 
 
 def test_a_clause_counts_the_characters_of_its_marks() -> None:

@@ -36,6 +36,7 @@ from cosyvoice_runtime.serving.triton.request import Inputs, Reply
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer, read_tokenizer
 from cosyvoice_runtime.text.frontend import TokenCounter
+from cosyvoice_runtime.text.markup import MarkupOptions
 from cosyvoice_runtime.voice import Voice, VoiceStore
 from cosyvoice_runtime.voice.extractors import checkpoint_id
 from cosyvoice_runtime.voice.removal import DAY_S, forget_in_time
@@ -90,6 +91,7 @@ def front_end_of(settings: CosyVoice2Settings, tokenizer: TokenCounter, family: 
         lexicon=lexicon,
         polyphones=settings.polyphones,
         adds_instruction=settings.add_instruction,
+        markup=MarkupOptions(code_blocks=settings.code_blocks),
     )
 
 

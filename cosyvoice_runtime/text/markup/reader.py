@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from typing import Literal, NamedTuple, get_args
+from collections.abc import Callable
+from typing import NamedTuple
 
-from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families.tokens import QWEN2_TOKENS, SOUND_TOKENS
 from cosyvoice_runtime.text.markup import blocks
+from cosyvoice_runtime.text.markup.announced import announcement
 from cosyvoice_runtime.text.markup.blocks import Block
 from cosyvoice_runtime.text.markup.inline import MARKS, QUESTIONED, Here, Mark, Wait, unsaid
 from cosyvoice_runtime.text.markup.line_ends import Break, between
 from cosyvoice_runtime.text.markup.markdown import table_rows
-
-TextMarkup = Literal["auto", "plain", "markdown"]
-MARKUPS: tuple[str, ...] = get_args(TextMarkup)
-READS_CODE_BLOCKS = False
-"""Whether the lines of a block of code are read; they are left out."""
+from cosyvoice_runtime.text.markup.options import MarkupOptions
 
 _LINE_END = re.compile(r"\r\n|[\r\n]")
 _SPACES = re.compile(r"[ \t]+")
@@ -28,6 +25,22 @@ _SOUNDS = re.compile("|".join(map(re.escape, SOUND_TOKENS)))
 _CONTEXT = 300
 """Characters that are kept of what has been read."""
 _TAIL = 12
+_HEARD = 200
+"""Characters of what was said by which the language of words of our own is told."""
+_TO_COME = 40
+"""Characters of what follows that tell it where nothing with letters was said."""
+_UNTOLD = "en"
+"""The language of such words where nothing tells it."""
+_DEFAULT = MarkupOptions()
+
+
+Tell = Callable[[str], str]
+"""The language of words, empty where they don't tell it."""
+
+
+def in_english(_words: str) -> str:
+    """Tells English of all words."""
+    return "en"
 
 
 class _Piece(NamedTuple):
@@ -46,17 +59,19 @@ class MarkupReader:
 
     Args:
         special: finds tokens that are never changed.
-        markup: ``auto`` or ``markdown`` read it, ``plain`` leaves the text as it is.
-
-    Raises:
-        InvalidInput: unknown markup.
+        tell: the language of what was said, in which words are that stand nowhere in the text.
     """
 
-    def __init__(self, special: re.Pattern[str], markup: TextMarkup = "auto", depth: int = 0) -> None:
-        if markup not in MARKUPS:
-            raise InvalidInput("text_markup", markup, f"one of {', '.join(MARKUPS)}")
-        self._markup = markup
+    def __init__(
+        self,
+        special: re.Pattern[str],
+        options: MarkupOptions = _DEFAULT,
+        tell: Tell = in_english,
+        depth: int = 0,
+    ) -> None:
+        self._options = options
         self._special = special
+        self._tell = tell
         self._depth = depth
         self._text = ""
         self._at = 0
@@ -66,6 +81,8 @@ class MarkupReader:
         self._item = 0
         self._until: re.Pattern[str] | None = None
         self._fence = ""
+        self._unannounced = ""
+        self._heard = ""
         self._out: list[str] = []
         self._begin()
 
@@ -84,9 +101,10 @@ class MarkupReader:
     def flush(self) -> str:
         """Return the rest of what is said, as if the text ended here; more may follow."""
         said = self._taken("", complete=True)
+        self._announce(_UNTOLD)
         if self._spaces:
             self._put(self._spaces, self._written + self._at, same=self._break is Break.NONE)
-            said += self._drained()
+        said += self._drained()
         self._written += len(self._text)
         self._text, self._at = "", 0
         self._begin()
@@ -102,7 +120,7 @@ class MarkupReader:
         return after.written - (after.said - said) if after.same else after.written
 
     def _taken(self, text: str, complete: bool) -> str:
-        if self._markup == "plain":
+        if self._options.markup == "plain":
             self._written += len(text)
             self._say(text, same=True)
             return self._drained()
@@ -150,12 +168,15 @@ class MarkupReader:
     def _skip_line(self, complete: bool) -> None:
         """Leave out a line of a block of code."""
         ended = _LINE_END.search(self._text, self._at)
-        if ended is None and not complete:
+        if not complete and (ended is None or (ended[0] == "\r" and ended.end() == len(self._text))):
             raise Wait
         line = self._text[self._at : ended.start() if ended else len(self._text)].strip()
+        end = ended.end() if ended else len(self._text)
         if line.startswith(self._fence) and not line.strip(self._fence[0]):
+            if self._unannounced:
+                self._announce(self._language_at(end, complete))
             self._fence = ""
-        self._pass(ended.end() if ended else len(self._text))
+        self._pass(end)
 
     def _end_line(self, end: int) -> None:
         """Hold a line's end until something is said after it."""
@@ -182,12 +203,12 @@ class MarkupReader:
     @property
     def _expected(self) -> int | None:
         """The number of the next item of a list; None for any."""
-        return None if self._markup == "markdown" else self._item + 1
+        return None if self._options.markup == "markdown" else self._item + 1
 
     def _begin_block(self, begins: blocks.Beginning) -> None:
         self._raise_break(Break.PARAGRAPH)
         if begins.block is Block.FENCE:
-            self._fence = "" if READS_CODE_BLOCKS else begins.number
+            self._begin_code(begins)
         self._pass(begins.end)
         if begins.block is Block.NUMBER:
             self._item = int(begins.number)
@@ -195,6 +216,29 @@ class MarkupReader:
             self._raise_break(Break.PAUSE)
         if begins.block in (Block.NUMBER, Block.HEADING):
             self._starts_line = False
+
+    def _begin_code(self, begins: blocks.Beginning) -> None:
+        self._fence = begins.number
+        if self._options.code_blocks == "announced":
+            self._unannounced = self._text[self._at : begins.end]
+            if language := self._tell(self._heard):
+                self._announce(language)
+
+    def _announce(self, language: str) -> None:
+        """Say what block of code this is, unless that was said or is not to be."""
+        if self._unannounced:
+            self._say(announcement(self._unannounced, language))
+            self._raise_break(Break.PARAGRAPH)
+            self._unannounced = ""
+
+    def _language_at(self, place: int, complete: bool) -> str:
+        """The language of what was said, or of what follows a place; :class:`Wait` until enough came."""
+        if language := self._tell(self._heard):
+            return language
+        to_come = self._text[place : place + _TO_COME]
+        if len(to_come) < _TO_COME and not complete:
+            raise Wait
+        return self._tell(to_come) or _UNTOLD
 
     def _read_rows(self, complete: bool) -> None:
         end = blocks.end_of_rows(self._text, self._at, complete)
@@ -251,7 +295,7 @@ class MarkupReader:
         """The words of a link or a cell, which may be marked up themselves."""
         if self._depth >= 3:
             return words
-        reader = MarkupReader(self._special, self._markup, self._depth + 1)
+        reader = MarkupReader(self._special, self._options, self._tell, self._depth + 1)
         return (reader.push(words) + reader.flush()).strip()
 
     def _pass_on(self, end: int) -> None:
@@ -297,6 +341,7 @@ class MarkupReader:
             self._spaces, self._break = "", Break.NONE
         self._put(words, written, same)
         self._tail = (self._tail + words)[-_TAIL:]
+        self._heard = (self._heard + words)[-_HEARD:]
         self._length += len(words)
 
     def _put(self, said: str, written: int, same: bool) -> None:
@@ -305,9 +350,11 @@ class MarkupReader:
         self._pieces.append(_Piece(self._said, written, same))
 
 
-def without_markup(text: str, special: re.Pattern[str], markup: TextMarkup = "auto") -> str:
+def without_markup(
+    text: str, special: re.Pattern[str], options: MarkupOptions = _DEFAULT, tell: Tell = in_english
+) -> str:
     """A whole text as a reader would say it; plain text is returned as it is."""
-    if markup == "plain" or not _MAY_BE_MARKED.search(text):
+    if options.markup == "plain" or not _MAY_BE_MARKED.search(text):
         return text
-    reader = MarkupReader(special, markup)
+    reader = MarkupReader(special, options, tell)
     return reader.push(text) + reader.flush()

@@ -56,3 +56,11 @@ def test_readings_are_told_to_cosyvoice3_alone() -> None:
     assert front_end_of(read, Characters(), COSYVOICE3).segments("我在银行。") == ["我在银[h][áng]。"]
     with pytest.raises(InvalidInput, match=r"polyphones: True .*cosyvoice2 reads no units"):
         front_end_of(read, Characters(), COSYVOICE2)
+
+
+def test_a_block_of_code_is_announced_where_the_settings_say_so() -> None:
+    text = "Try this:\n```python\nx = 1\n```\n"
+    silent = front_end_of(settings(), Characters(), COSYVOICE2)
+    assert silent.segments(text) == ["Try this:"]
+    announcing = front_end_of(settings("code_blocks=announced"), Characters(), COSYVOICE2)
+    assert announcing.segments(text) == ["Try this: Here is code in Python."]
