@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from cosyvoice_runtime.language_names import AUTO
+from cosyvoice_runtime.language_names import AUTO, language_tag
 from cosyvoice_runtime.speakable import is_speakable
-from cosyvoice_runtime.text.language import LanguageTags, resolve, telling
+from cosyvoice_runtime.text.language import LanguageTags, is_told, resolve, telling
 from cosyvoice_runtime.text.markup import MarkupOptions, MarkupReader
 from cosyvoice_runtime.text.normalise import Normaliser
 from cosyvoice_runtime.text.polyphones import Pronounced, as_it_is
@@ -21,11 +21,17 @@ Rules = Callable[[str], tuple[SplitStyle, Count]]
 _SENTENCE_END = re.compile(r"([。？！；：、.?!;:])(?:[\"”]|(?![\"”]))(\s*)(?=([^\W_]|[“\"'\[<(（]))")
 
 
-def sentence_end(text: str, style_up_to: Callable[[int], SplitStyle]) -> int:
+_DIGIT = re.compile("[0-9]")
+_AWAITED = 48
+"""Characters after a clause with digits that may tell its language."""
+_SPACE = re.compile(r"\s")
+
+
+def sentence_end(text: str, style_up_to: Callable[[int], SplitStyle | None]) -> int:
     """Length of the first sentence that is complete whatever follows; 0 if none is yet.
 
     Args:
-        style_up_to: how the first characters are split, by their number.
+        style_up_to: how the first characters are split, by their number; None where that is not known yet.
     """
     for match in _SENTENCE_END.finditer(text):
         mark, spaces, following = match.groups()
@@ -33,6 +39,8 @@ def sentence_end(text: str, style_up_to: Callable[[int], SplitStyle]) -> int:
         if not is_clear:
             continue
         style = style_up_to(match.end())
+        if style is None:
+            return 0
         if style.ends_sentence(text, match.start()) and not style.announces(mark, following):
             return match.end()
     return 0
@@ -55,8 +63,9 @@ class ClauseStream:
     """Takes text as it comes, gives each clause as soon as later text can't change it.
 
     A clause ends where the splitter ends a sentence: after a mark of the language that stands neither in a
-    number nor after an abbreviation or ordinal, which the first character of the next word decides. Where it
-    ends does not depend on how the text was divided; text without marks leaves in parts of ``longest``.
+    number nor after an abbreviation or ordinal, which the first character of the next word decides. One with
+    digits waits for the next words where nothing has told the language yet. Where it ends does not depend on
+    how the text was divided; text without marks leaves in parts of ``longest``.
 
     Args:
         longest: tokens or characters, as the rules count them.
@@ -89,6 +98,7 @@ class ClauseStream:
         self._spaces = ""
         self._spoken = 0
         self._begins = True
+        self._ends = False
 
     def push(self, text: str) -> list[Clause]:
         """Take more text; return the clauses that are complete now."""
@@ -99,9 +109,10 @@ class ClauseStream:
     def flush(self) -> list[Clause]:
         """Return what is left, as if the text ended here; more may follow."""
         self._raw += self._markup.flush()
+        self._ends = True
         clauses = self._complete()
         clauses += self._take(len(self._raw), last=True)
-        self._spaces, self._begins = "", True
+        self._spaces, self._begins, self._ends = "", True, False
         return clauses
 
     def _complete(self) -> list[Clause]:
@@ -121,7 +132,7 @@ class ClauseStream:
 
     def _cut(self) -> int:
         """Length of the first clause; 0 if it isn't complete yet."""
-        end = sentence_end(self._raw, lambda cut: self._rules(self._language(cut))[0])
+        end = sentence_end(self._raw, self._style)
         text = self._raw[:end] if end else self._raw.rstrip()
         _, count = self._rules(self._language(len(text)))
         if count(text) <= self._longest:
@@ -150,6 +161,26 @@ class ClauseStream:
                 self._spoken = self._markup.characters(len(self._taken))
             yield Clause(self._tag + self._pronounced(clause, language), self._spoken)
 
+    def _style(self, cut: int) -> SplitStyle | None:
+        """How the text up to there is split; None where the words to come may tell its language."""
+        told = self._told(cut)
+        if told is None:
+            return None
+        return self._rules(self._language(told))[0]
+
     def _language(self, cut: int) -> str:
-        """Language of the text up to ``cut`` characters from here."""
-        return self._normaliser.language(self._taken + self._raw[:cut], self._asked_language)
+        """Language of the text up to ``cut`` characters from here, or of a few words more that tell it."""
+        return self._normaliser.language(
+            self._taken + self._raw[: self._told(cut) or cut], self._asked_language
+        )
+
+    def _told(self, cut: int) -> int | None:
+        """Where the language is told: at ``cut`` or a few words later; None if that may still come."""
+        if language_tag(self._asked_language) != AUTO or not _DIGIT.search(self._raw, 0, cut):
+            return cut
+        spaces = _SPACE.finditer(self._raw, cut, cut + _AWAITED)
+        ends = [cut, *(space.start() for space in spaces), *([len(self._raw)] if self._ends else [])]
+        for end in ends:
+            if is_told(self._taken + self._raw[:end]):
+                return end
+        return cut if self._ends or len(self._raw) >= cut + _AWAITED else None

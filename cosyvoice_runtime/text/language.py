@@ -45,6 +45,8 @@ _SIGN_OF_FORMULA = re.compile(
 )
 """A Greek letter on its own."""
 
+_LATIN = re.compile("[\u00c0-\u024f\u1e00-\u1eff]")
+
 _CLAUSE_END = re.compile(
     r"[。！？；：，、…\n\r\t“”‘’「」『』（）【】《》〈〉—]|[!?;]|[,:.](?=\s|[^\x00-\x7f]|$)|[\"()](?![0-9])|(?<![0-9])[\"()]"
 )
@@ -54,13 +56,23 @@ _MARKS_OF_SENTENCES = frozenset("。！？；：、.!?;:\n\r")
 def detect(text: str) -> str:
     """``ja`` with kana, else ``ko`` with hangul, else ``zh`` with Han, else what frequent words tell.
 
-    Without such words a text of ASCII letters is ``en``, any other ``und``: its numbers are left for the
-    model to read.
+    Where they tell nothing, a text of Latin letters is ``en``, any other ``und``: its numbers are left for
+    the model to read.
     """
+    return _told(text) or ("en" if _is_latin(text) else UNDETERMINED)
+
+
+def is_told(text: str) -> bool:
+    """Whether letters and words tell the language, so that :func:`detect` has nothing to assume."""
+    return _told(text) is not None
+
+
+def _told(text: str) -> str | None:
     for language, script in (("ja", _KANA), ("ko", _HANGUL), ("zh", _HAN)):
         if script.search(text):
             return language
-    return stop_words.european(text) or ("en" if _is_ascii(text) else UNDETERMINED)
+    found = stop_words.evidence(text).language
+    return found if found is None or found in stop_words.READ else UNDETERMINED
 
 
 def resolve(text: str, language: str) -> str:
@@ -89,8 +101,8 @@ def counts_characters(language: str) -> bool:
 def runs(text: str, language: str) -> Iterator[tuple[str, str]]:
     """Stretches of one language as pairs of it and the text, in order; they join to the text.
 
-    A stretch ends where a clause does. A clause without letters goes with the one before it in its sentence,
-    else it is of the text's language.
+    A stretch ends where a clause does. A clause without letters, or whose words tell nothing, goes with the
+    one before it in its sentence, else it is of the text's language.
 
     Args:
         language: resolved language of the whole text.
@@ -138,16 +150,22 @@ def _is_chinese(clause: str) -> bool:
     return bool(_NOT_JAPANESE.search(clause)) or len(set(_RARELY_JAPANESE.findall(clause))) > 1
 
 
-def _language_of_alphabet(clause: str, language: str) -> str:
-    """English where words say so; a name, as it is in a Chinese sentence, is of the text's language."""
+def _language_of_alphabet(clause: str, language: str) -> str | None:
+    """Another language than the text's where most words say so; None where they tell nothing.
+
+    In a Chinese sentence a name is of the text's language, and few words are enough for English.
+    """
+    words = stop_words.evidence(clause)
+    if words.language in stop_words.READ and words.language != language and words.prevails_over(language):
+        return words.language
     if language not in _EAST_ASIAN and language != UNDETERMINED:
-        return language
+        return language if words.weights.get(language) else None
     if not _is_ascii(clause):
-        return UNDETERMINED
-    words = {word.lower() for word in _ENGLISH.findall(clause)}
+        return UNDETERMINED if language == UNDETERMINED else None
+    english = {word.lower() for word in _ENGLISH.findall(clause)}
     if language == UNDETERMINED:
-        return "en" if len(words) > 1 else language
-    return "en" if words or len(set(_SMALL_WORDS.findall(clause)) - _UNITS) > 1 else language
+        return "en" if len(english) > 1 else language
+    return "en" if english or len(set(_SMALL_WORDS.findall(clause)) - _UNITS) > 1 else language
 
 
 def _is_ascii(text: str) -> bool:
@@ -156,6 +174,11 @@ def _is_ascii(text: str) -> bool:
         return True
     plain = _SIGN_OF_FORMULA.sub("", unicodedata.normalize("NFKC", text))
     return all(map(str.isascii, filter(str.isalpha, plain)))
+
+
+def _is_latin(text: str) -> bool:
+    """Whether all letters are Latin ones."""
+    return _is_ascii(_LATIN.sub("", text))
 
 
 class TaggedText(NamedTuple):

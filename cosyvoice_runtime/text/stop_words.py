@@ -1,10 +1,17 @@
-"""Frequent words that tell the languages of Europe from each other and from English."""
+"""Words, letters and endings that tell the languages of Europe from each other and from English."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import NamedTuple
+
+
+def _listed(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
 
 _WORDS = {
     "en": """the and of to in is was for with on at by it its this that these those you your he she
@@ -12,141 +19,296 @@ _WORDS = {
         from as an a will would can could should what when where which who how why there here
         all one about into over after before please hello thanks just then than so because more
         most some any get got let make need want won new up out times day days year years may
-        march august am per son pour men sin pm miles euro euros price total mon tue wed thu fri
-        sat sun jan""",
+        march august am men pm miles people old first last next back only also each per
+        between during until since ago price cost costs dollars cents hours minutes weeks
+        months score scored met ate paid bought sold left goes went says said owes meet
+        opens closes close train flight room page chapter version dear yes okay sorry time
+        good great big small high low long short two three four five six seven eight nine ten
+        cup cups game games third ministers add mix use water cats dogs cat dog phone call send buy
+        see go come take give find know think say tell work works home house street road city
+        song movie book order free off under above below around almost nearly less least
+        every many much few both same other another such even still very too really right wrong
+        born died king queen age aged inches feet pounds steps list number numbers answer
+        question example january february april june july september october november december
+        monday tuesday wednesday thursday friday saturday sunday jan mon tue wed thu fri sun
+        world war due part sept ton era solo camera tag stock alter butter person pro gut tore
+        sale me son pour sin pan real prima latte piano com min hr sec mg vol liter meter mile per
+        inch foot euros percent million billion o'clock i'm i've i'll you're it's don't can't that's let's
+        won't isn't what's we're they're""",
     "de": """ich du er wir ihr nicht und oder aber das ist sind ein eine einen einem einer des dem
         den mit auf von zu zum zur im ins am um bei nach aus auch noch nur wie wenn weil dass
-        haben habe hat hatte wird werden wurde kann bitte heute morgen gestern mehr sehr schon
-        mein meine dein sein seine ihre uns euch mir dir sich es gibt geht kommt kostet uhr jahr
-        jahre jahren tage tagen sie als vom beim bis seit hallo danke bzw stunden minuten
+        haben habe hat hatte wird werden wurde wurden kann können bitte heute morgen gestern mehr
+        sehr schon mein meine dein sein seine ihre uns euch mir dir sich es gibt geht kommt kostet
+        uhr jahr jahre jahren tage tagen sie als vom beim bis seit hallo danke bzw stunden minuten
         prozent jahrhundert hier rund davon sowie etwa für über unter zwischen leben war waren
-        mio mrd januar februar märz mai juni juli oktober dezember montag dienstag
-        mittwoch donnerstag freitag samstag sonntag der die""",
+        mio mrd tsd usw ggf evtl inkl zzgl nr std januar februar märz mai juni juli oktober
+        dezember montag dienstag mittwoch donnerstag freitag samstag sonntag der die pro je ab an
+        in so also was man will hatten soll sollte muss müssen darf wo wer warum welche welcher
+        jede jeder jedes alle alles kein keine keinen liegt steht macht beträgt betragen dauert
+        fährt bekommt zeigt wiegt läuft spielt spielte schrieb schreibt kaufte gewann ging kam
+        gewonnen verloren gegen ohne durch während wegen statt damit dann denn doch mal immer
+        wieder weniger mindestens höchstens ungefähr knapp gut neue neuen neuer ersten letzten
+        erste letzte zweite dritte mehl eier wasser salz zucker butter milch zwiebeln liste
+        preis kosten strecke zug gleis seite kapitel absatz paragraf artikel zimmer etage stock
+        hunde hund katzen katze äpfel kinder menschen leute personen einwohner besucher platz
+        woche wochen monat monate monaten tag stunde sekunden euro grad meter liter million
+        millionen milliarde milliarden tausend hundert eins zwei drei vier fünf sechs sieben acht
+        neun zehn elf zwölf buch bücher straße haus hause herr frau lieber liebe viele grüße
+        geboren starb gestorben termin rechnung konto betrag summe gesamt temperatur wetter
+        spiel tor tore punkte punkt verein mannschaft esslöffel teelöffel prise gramm rezept
+        schritt fehler geburtstag wohnung wurde telefon rufen gilt laut circa zirka bereits sofort
+        mama papa ja nein okay gerne klar frage antwort zutaten alter
+        ofen backofen abs hbf geht's gibt's
+        gesamtbetrag kontostand ergebnis""",
     "es": """el los las una y en es por para con que del al lo se su sus mi tu yo ella ellos nosotros
-        pero como muy ya hay hoy mañana ayer tengo tiene tienes quiero puedo son fue era estoy
-        está están este esta ese esa eso cuando donde si no más también hola gracias a de la un
-        le les nos años días cuesta desde hasta sobre todo todos horas siglo millones enero
-        febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre lunes
-        martes miércoles jueves viernes sábado domingo""",
+        pero como muy ya hay hoy mañana ayer tengo tiene tienes tienen quiero puedo puede son fue
+        era estoy está están este esta estos estas ese esa eso cuando donde si no más también hola
+        gracias a de la un le les nos años año días día cuesta cuestan desde hasta sobre todo todos
+        toda horas hora siglo millones mil enero febrero marzo abril mayo junio julio agosto
+        septiembre octubre noviembre diciembre lunes martes miércoles jueves viernes sábado domingo
+        e o u ni sin entre cada según durante antes después menos casi solo aquí ahora siempre
+        nunca uno dos tres cuatro cinco seis siete ocho nueve diez cien euros pesos dólares por
+        ciento minutos segundos semanas semana meses mes vez veces kilos metros kilómetros grados
+        gatos perros huevos harina azúcar sal agua leche aceite cebolla cucharada cucharadas taza
+        tazas precio cuenta página capítulo calle piso habitación vuelo tren cita reunión personas
+        habitantes gente niños ganó perdió nació murió compré compró vive viven llega sale abre
+        cierra pesa mide necesito necesitas añade mezcla tarda llamar llama llamó señor señora
+        buenos buenas tardes noches vale claro sí respuesta pregunta libro libros casa
+        ciudad país mundo partido gol goles iva equipo primera primero segundo tercer última temperatura
+        receta ingredientes paso horno hace hacia eran han he has ha hemos fueron tenía nuestro nuestra""",
     "fr": """les une et est dans pour par sur avec que qui des du au aux ce cet cette ces je tu il
-        elle nous vous ils elles mon ma mes ton sa ses notre votre leur ne pas mais ou où donc
+        elle nous vous ils elles mon ma mes ton sa ses notre votre leur leurs ne pas mais ou où donc
         très plus moins aussi bien oui non merci bonjour suis es sont était ont avons avez fait
-        être avoir j'ai c'est d'un d'une le de la un en se si ans jours depuis quand comme tout
-        tous aujourd'hui demain hier coûte à rendez heures heure siècle janvier février mars
-        avril mai juin juillet août septembre octobre novembre décembre lundi mardi mercredi
-        jeudi vendredi samedi dimanche""",
+        être avoir j'ai c'est d'un d'une qu'il n'est s'est l'an le de la un en se si ans an jours
+        jour depuis quand comme tout tous toute aujourd'hui demain hier coûte coûtent à rendez
+        heures heure siècle janvier février mars avril mai juin juillet août septembre octobre
+        novembre décembre lundi mardi mercredi jeudi vendredi samedi dimanche entre jusqu'à sans
+        sous chez vers après avant pendant environ chaque deux trois quatre cinq sept huit neuf dix
+        cent mille euros dollars minutes secondes semaine semaines mois année années fois kilos
+        mètres kilomètres degrés chats chiens œufs farine sucre sel eau lait huile beurre oignon
+        cuillère cuillères tasse prix page chapitre rue étage chambre vol train réunion personnes
+        habitants gens enfants gagné perdu né mort acheté habite arrive part ouvre ferme pèse
+        mesure ajoutez mélangez dure appelez appeler monsieur madame salut bonsoir voici voilà
+        réponse question livre livres maison ville pays monde match but buts équipe première
+        premier deuxième four étape dernière température recette ingrédients il a y ai as va faut peut
+        il n'y l'addition etc mme mlle c'était qu'elle ils étaient nos vos cela ça""",
     "it": """il lo gli i uno una e è di da con su per tra fra che chi non ma anche ho hai ha abbiamo
         avete hanno sono sei siamo era mi ti si ci vi suo sua loro questo questa quello quella
-        del della dei delle dello al alla ai alle dal dalla nel nella sul sulla come quando dove
-        perché più molto oggi domani ieri ciao grazie anni giorni costa tutto tutti la le un se
-        ore secolo milioni gennaio febbraio marzo aprile maggio giugno luglio settembre ottobre
-        novembre dicembre lunedì martedì mercoledì giovedì venerdì sabato domenica""",
+        del della dei delle dello degli al alla ai alle dal dalla nel nella nei sul sulla come
+        quando dove perché più molto oggi domani ieri ciao grazie anni anno giorni giorno costa
+        costano tutto tutti la le un se ore ora secolo milioni gennaio febbraio marzo aprile maggio
+        giugno luglio settembre ottobre novembre dicembre lunedì martedì mercoledì giovedì venerdì
+        sabato domenica in a o né senza verso dopo prima durante circa ogni due tre quattro cinque
+        sette otto nove dieci cento mille euro dollari minuti secondi settimana settimane mesi mese
+        volta volte chili metri chilometri gradi gatti cani uova farina zucchero sale acqua latte
+        olio burro cipolla cucchiaio cucchiai tazza prezzo pagina capitolo piano camera volo
+        treno riunione persone abitanti gente bambini vinto perso nato morto comprato vive arriva
+        parte apre chiude pesa misura aggiungi mescola dura chiama chiamare signor signora
+        buongiorno buonasera ecco risposta domanda libro libri casa città paese mondo partita gol iva
+        squadra prima primo seconda secondo ultima temperatura ricetta ingredienti passo forno totale
+        c'è un'ora l'ora dell'anno all'ora sig fino meno solo già ancora stato stata dall'""",
     "pt": """o os um uma e em é para por com que do da dos das no na nos nas ao aos à às se seu sua
-        meu minha eu você ele ela nós eles não mas como muito já há hoje amanhã ontem tenho tem
+        meu minha eu você ele ela nós eles não mas como muito já há hoje amanhã ontem tenho tem têm
         temos são foi era estou está este esta isso isto quando onde mais também olá obrigado
-        obrigada anos dias custa desde até sobre tudo todos de a pelo pela reais horas século
-        milhões janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro
-        dezembro segunda terça quarta quinta sexta sábado domingo""",
+        obrigada anos ano dias dia custa custam desde até sobre tudo todos de a pelo pela reais
+        horas hora século milhões mil janeiro fevereiro março abril maio junho julho agosto setembro
+        outubro novembro dezembro segunda terça quarta quinta sexta sábado domingo feira ou nem sem
+        entre cada durante antes depois menos quase só aqui agora sempre nunca dois duas três quatro
+        cinco seis sete oito nove dez cem euros dólares minutos segundos semanas semana meses mês
+        vez vezes quilos metros quilômetros graus gatos cães ovos farinha açúcar sal água leite óleo
+        manteiga cebola colher colheres xícara xícaras preço conta página capítulo rua andar quarto
+        voo trem consulta reunião pessoas habitantes gente crianças ganhou perdeu nasceu morreu
+        comprei comprou mora vive chega sai abre fecha pesa mede preciso precisa adicione misture
+        demora ligar ligue senhor senhora bom boa tarde noite resposta pergunta livro livros casa
+        cidade país mundo jogo gol gols time primeira primeiro terceiro última temperatura receita
+        ingredientes passo forno obras vai faz seus suas nosso nossa pode quero""",
     "nl": """de het een en van is dat op te in zijn voor met niet aan er om ook als maar dan zij bij
         nog wel geen ik je hij wij ze naar uit deze worden heeft hebben kan door over euro uur
-        dag jaar januari""",
+        dag jaar januari onze onder tussen""",
     "da": """og i at det er en den til på som de med han af for ikke der var mig sig men et har om vi
-        min havde ham hun nu over da fra du ud sin dem os op hans hvor kr""",
+        havde ham hun nu over da fra du ud sin dem os op hans hvor kr dag""",
     "sv": """och i att det som en på är av för med den till inte har de ett om men var jag vi så han
         från kan när du hon nu alla efter upp också vid där""",
     "pl": """i w nie na z że do to jest się jak ale po co za tak od tylko jego o już czy są był dla
         ma przez""",
+    "cs": """a je se na v to že s z do o ale jak za by jsem byl jsou pro tak co po ne k až nebo má""",
+    "tr": """ve bir bu için ile de da çok ne ben sen daha gibi var yok mi kadar sonra""",
+    "hu": """a az és egy nem hogy van is meg ez de már csak ha volt el""",
+    "fi": """on ei se että en hän oli mutta ovat kun niin joka myös""",
+    "ca": """els amb és per a la el i que una un no són les del dels aquest""",
     "ro": """și de la în cu pe nu este un o care din că mai sa se al ale sunt fost pentru""",
     "id": """yang dan di ini itu dengan untuk tidak dari dalam akan pada juga saya ke karena ada kami
         bisa adalah""",
-}
-_UNREAD = frozenset({"en", "nl", "da", "sv", "pl", "ro", "id"})
-"""English, and languages that only keep their texts from being taken for others."""
-_NAMES = frozenset(
-    [
-        "de",
-        "la",
-        "le",
-        "du",
-        "da",
-        "do",
-        "des",
-        "del",
-        "los",
-        "las",
-        "el",
-        "di",
-        "von",
-        "der",
-        "die",
-        "van",
-        "den",
-        "dos",
-        "das",
-        "al",
-        "il",
-        "et",
-        "est",
-    ]
-)
+}  # fmt: skip
+READ = frozenset({"en", "de", "es", "fr", "it", "pt", "ru"})
+"""Languages whose numbers are read; others only keep their texts from being taken for these."""
+_NOT_ENGLISH = ("de", "es", "fr", "it", "pt")
+_NAMES = _listed("de la le du da do des del los las el di von der die van den dos das al il et est san")
 """Words that names of people and places have in English, too."""
-_LETTERS = {"ß": "de", "ñ": "es", "¿": "es", "¡": "es", "ã": "pt", "õ": "pt", "œ": "fr"}
-_WORD = re.compile(r"(?<![\w.@])[^\W\d_]+(?:['’][^\W\d_]+)?|[¿¡]")
+_PARTICLES = re.compile(
+    r"\b(?:[Vv][ao]n (?:de[rmn]? )?|[Dd]e (?:l[ao]s? |el )|"
+    r"(?:[Dd][aeiou]|[Dd]e[ls]|[Dd]os|[Ee]l|[Ll][aeo]s?|[Ii]l|[Aa]l|San) )(?=[A-ZÁÉÍÓÚÄÖÜ])"
+)
+"""Small words in front of names, which say little."""
+_LOANS = _listed(
+    """café cafés naïve façade résumé résumés déjà fiancé fiancée cliché touché crème brûlée señor señora
+    señorita jalapeño jalapeños piñata piñatas döner über doppelgänger exposé sauté sautéed purée soufflé
+    entrée protégé matinée pâté niño mañana décor rosé bébé tennis"""
+)
+"""Words of English that have letters of others."""
+_LETTERS = {
+    "ß": {"de": 2.0}, "ä": {"de": 1.0, "sv": 0.4, "fi": 0.4}, "ö": {"de": 1.0, "sv": 0.4, "hu": 0.4},
+    "ü": {"de": 1.0, "tr": 0.4, "hu": 0.4}, "ñ": {"es": 1.2}, "¿": {"es": 2.0}, "¡": {"es": 2.0},
+    "ã": {"pt": 1.2}, "õ": {"pt": 1.2}, "œ": {"fr": 1.2}, "ç": {"fr": 0.7, "pt": 0.7},
+    "é": {"fr": 0.6, "es": 0.4, "pt": 0.4}, "è": {"fr": 0.7, "it": 0.5}, "ê": {"fr": 0.6, "pt": 0.5},
+    "à": {"fr": 0.5, "it": 0.5, "pt": 0.3}, "ô": {"fr": 0.6, "pt": 0.4}, "û": {"fr": 0.8},
+    "î": {"fr": 0.8}, "ï": {"fr": 0.4}, "ë": {"fr": 0.4}, "â": {"fr": 0.5, "pt": 0.4},
+    "ù": {"it": 0.8, "fr": 0.4}, "ò": {"it": 0.9}, "ì": {"it": 0.9}, "á": {"es": 0.6, "pt": 0.6},
+    "í": {"es": 0.7, "pt": 0.5}, "ó": {"es": 0.7, "pt": 0.4}, "ú": {"es": 0.6, "pt": 0.5},
+    "å": {"sv": 1.5}, "ø": {"da": 1.5}, "æ": {"da": 1.0},
+    **{
+        letter: {language: 1.5}
+        for language, letters in {
+            "pl": "łśźćęąż", "cs": "čěřůžšďťň", "tr": "şğı", "hu": "őű", "ro": "ășț",
+            "vi": "ạảấầẩẫậắằẵặẹẻẽếềểễệỉịọỏốồổỗộớờởỡợụủứừửữựỳỵỷỹđươ",
+        }.items()
+        for letter in letters
+    },
+}  # fmt: skip
+"""Letters of words that are listed nowhere, and what each says of the language."""
+_SHAPES = {
+    "en": "[a-z]{2,}ing|[a-z]{3,}(?:ly|ness|ful|ght|tions?)|[a-z]*(?:th|wh|ow|oo|sh|ck)[a-z]*",
+    "de": "[a-zäöü]{3,}(?:ung|ungen|heit|keit|schaft|lich(?:e[nrms]?)?|isch(?:e[nrms]?)?|ieren|iert|straße|"
+    "zahl)|[a-zäöü]*(?:sch(?!ool|ed|em|ol)|cht|pf)[a-zäöü]+|ge[a-zäöü]{4,}(?:en|t)|"
+    "(?:ver|ein|aus|auf|vor)[a-zäöü]{4,}en",
+    "es": "[a-záéíóúñ]{2,}(?:ción|ciones|idad|idades|amiento|iendo|aron|ieron|ado|ados|illo|ía|ías)|"
+    "ll[a-z]+",
+    "fr": "[a-zé]{2,}(?:eaux?|eux|euses?|iques|aires|oire|eurs|ées?|aient|ette|illes?)|"
+    "(?:[lcdjmnst]|qu)'[a-zàâéèêœî]+",
+    "it": "[a-z]{2,}(?:zion[ei]|ità|mento|menti|ezza|ggi[oa]|etti|etto|etta|issim[oaie])|"
+    "[a-z]*(?:gli|cch|zz|cqu)[a-z]+|(?:l|un|d|c|dell|all|dall|nell|sull|quell|dov)'[a-zàèéìòù]+",
+    "pt": "[a-zà-ú]{2,}(?:ção|ções|ão|ões|idades?|agem|inh[oa]s?|eir[oa]s?|ado|ados)|[a-z]*(?:nh|lh)[a-z]+",
+}  # fmt: skip
+"""Forms of words that are listed nowhere: endings, beginnings and letters in a row."""
+_OF_SHAPE = 0.6
+_ENGLISH_END = re.compile(r"[^\W\d_]+'(?:s|t|re|ll|ve|d|m)")
+_BEFORE_NUMBERS = {
+    "de": re.compile(r"\b[Uu]m [0-9]|\b[Aa][mb] [0-9]{1,2}\.|[0-9] Uhr\b|§"),
+    "es": re.compile(r"\b[Aa] las? [0-9]|[0-9] de [a-z]+ de [0-9]"),
+    "fr": re.compile(r"\bà [0-9]|[0-9] ?h ?[0-9]{2}\b|\bn°"),
+    "it": re.compile(r"\b[Aa]lle [0-9]|\bore [0-9]"),
+    "pt": re.compile(r"\bàs [0-9]|R\$|[0-9] de [a-z]+ de [0-9]"),
+}  # fmt: skip
+"""Words and marks next to numbers."""
+_SHAPED = [(language, re.compile(source)) for language, source in _SHAPES.items()]
+_WORD = re.compile(r"(?<![\w.@/-])[^\W\d_]+(?:'[^\W\d_]+)?(?![@\w]|\.\w)|[¿¡]")
+_OF_PARTICLE = 0.4
 _REACH = 600
 """Characters from the start that are looked at."""
-_LEAST_ASCII, _LEAST = 2.0, 1.5
-_LEAST_SHARE = 0.25
-"""The words of a language weigh so much at least, together and for each word of the text."""
-_LEAST_ALONE, _SHARE_ALONE = 1.0, 0.4
-"""The same where no English word is."""
+_LEAST_STRONG = 2.0
+_LEAST, _LEAST_SHARE, _LEAST_LEAD, _LEAST_TIED = 0.9, 0.12, 0.3, 0.6
+"""A language weighs so much at least, in all and for each word, and so much more than the next."""
+_CYRILLIC = re.compile("[\u0400-\u04ff]")
+_OTHER_CYRILLIC = re.compile(
+    "[іїєґўђјљњћџѓќѕәқңөүұһІЇЄҐЎЂЈЉЊЋЏӘҚҢӨҮҰ]|(?i:\\b(?:ми|ви|та|це|що|від|але|як|йдемо|(?<!-)й|(?<!т. )е|са|"
+    "се|това|който|която|ще|един|една|със|су|није|који|од)\\b)"
+)  # fmt: skip
+"""Letters and small words of other languages in Cyrillic letters."""
 _RUSSIAN = re.compile(
-    "[ыэъЫЭЁё]|(?i:\\b(?:что|или|для|если|был|была|есть|году|года|лет|мы|вы|рублей|человек|минут|января|апреля|"
-    "июля|августа|сентября|октября|ноября|декабря|февраля)\\b)"
+    "[ыэЫЭЁё]|(?i:\\b(?:что|или|для|если|был|была|есть|году|года|лет|рублей|человек|минут)\\b)"
 )
-_OTHER_CYRILLIC = re.compile("[іїєґўђјљњћџѓќѕІЇЄҐЎЂЈЉЊЋЏ]")
+
+
+class Evidence(NamedTuple):
+    """Weights of languages by the words of a text.
+
+    Attributes:
+        language: that stands out; None where none does.
+        weights: of the words of each language.
+        words: the number of different words.
+    """
+
+    language: str | None
+    weights: dict[str, float]
+    words: int
+
+    def prevails_over(self, other: str) -> bool:
+        """Whether the language is told by most words, and hardly anything tells the other."""
+        weight = self.weights.get(self.language or "", 0)
+        return weight >= _LEAST_STRONG and weight > self.words / 2 and weight > 4 * self.weights.get(other, 0)
+
+
+def evidence(text: str) -> Evidence:
+    """The evidence that the beginning of a text has."""
+    return _evidence(text[:_REACH])
 
 
 def _weights() -> dict[str, dict[str, float]]:
-    """The weight of each word for each language: less where others or names have it, none if English has."""
-    languages = Counter(word for listed in _WORDS.values() for word in listed.split())
-    english = set(_WORDS["en"].split())
+    """The weight of each word for each language: less where others or names have it."""
+    languages = Counter(word for listed in _WORDS.values() for word in set(listed.split()))
     weights: dict[str, dict[str, float]] = defaultdict(dict)
     for language, listed in _WORDS.items():
         for word in listed.split():
-            if language == "en" or word not in english:
-                shared = languages[word] > 1 or word in _NAMES or len(word) == 1
-                weights[word][language] = 0.5 if shared else 1.0
+            weight = 1 / languages[word] ** 0.7
+            weights[word][language] = min(weight, 0.5) if word in _NAMES or len(word) == 1 else weight
+    weights["i"]["en"] = 0.8
     return dict(weights)
 
 
 _WEIGHTS = _weights()
 
 
-def european(text: str) -> str | None:
-    """The language of Europe whose frequent words or letters the text has; None where none stands out.
-
-    English is never found: it is what a text of ASCII letters is otherwise.
-    """
-    return _found(text[:_REACH])
-
-
 @lru_cache(maxsize=512)
-def _found(text: str) -> str | None:
-    if _RUSSIAN.search(text) and not _OTHER_CYRILLIC.search(text):
-        return "ru"
-    words = {word.replace("’", "'").lower() for word in _WORD.findall(text)}
+def _evidence(text: str) -> Evidence:
+    cyrillic = len(_CYRILLIC.findall(text))
+    if cyrillic > sum(map(str.isalpha, text)) / 3:
+        is_russian = _RUSSIAN.search(text) or not _OTHER_CYRILLIC.search(text)
+        return Evidence("ru" if is_russian else "und", {"ru": 3.0 * bool(is_russian)}, 1)
+    text = text.replace("’", "'")
+    # In order, since sums of equal weights must be equal.
+    words = sorted(set(_WORD.findall(_PARTICLES.sub("", text))))
+    particles = sorted(set(_WORD.findall("".join(_PARTICLES.findall(text)))).difference(words))
     total: dict[str, float] = defaultdict(float)
-    for word in words:
-        for language, weight in _WEIGHTS.get(word, {}).items():
-            total[language] += weight
-    for letter, language in _LETTERS.items():
-        total[language] += letter in text
-    if not total:
-        return None
-    first, second = [*sorted(total, key=total.__getitem__, reverse=True), ""][:2]
-    least = max(_LEAST_ASCII if text.isascii() else _LEAST, _LEAST_SHARE * len(words))
-    if "en" not in total:
-        least = min(least, max(_LEAST_ALONE, _SHARE_ALONE * len(words)))
-    if first in _UNREAD or total[first] == total.get(second) or total[first] < least:
-        return None
-    return first
+    for language, pattern in _BEFORE_NUMBERS.items():
+        total[language] += bool(pattern.search(text))
+    for word, share in [*((word, 1.0) for word in words), *((word, _OF_PARTICLE) for word in particles)]:
+        for language, weight in _weight_of(word).items():
+            total[language] += weight * share
+    return Evidence(_outstanding(total, len(words)), dict(total), len(words))
+
+
+def _outstanding(total: Mapping[str, float], words: int) -> str | None:
+    """The language that weighs most, if it does so clearly.
+
+    Where nothing is English, it is enough that one of the languages read is it, whichever weighs most.
+    """
+    first, second = [*sorted(total, key=total.__getitem__, reverse=True), "", ""][:2]
+    weight, least = total.get(first, 0), max(_LEAST, _LEAST_SHARE * words)
+    if weight >= least and weight - total.get(second, 0) >= _LEAST_LEAD:
+        return first
+    together = sum(total[language] for language in _NOT_ENGLISH)
+    tied = first in READ and weight >= _LEAST_TIED and together >= least and not total.get("en")
+    return first if tied else None
+
+
+@lru_cache(maxsize=4096)
+def _weight_of(word: str) -> dict[str, float]:
+    """The weight of a word for each language."""
+    small = word.lower()
+    if small in _WEIGHTS:
+        return _WEIGHTS[small]
+    if small in _LOANS:
+        return {}
+    if _ENGLISH_END.fullmatch(small):
+        return {"en": 1.0}
+    weights: dict[str, float] = defaultdict(float)
+    if "'" in small:
+        weights |= _weight_of(small.split("'")[1])
+    for language, shape in _SHAPED:
+        if shape.fullmatch(small):
+            weights[language] += _OF_SHAPE
+    for letter in set(small) & _LETTERS.keys():
+        for language, weight in _LETTERS[letter].items():
+            # Names keep their letters in all languages.
+            weights[language] += weight * (1 if word == small or language == "de" else 0.5)
+    return weights

@@ -101,6 +101,28 @@ def test_ordinals_and_initials_do_not_end_a_clause(language, text, spoken):
     assert texts(collect(clauses(language), *text, *" Xa")) == [spoken, " Xa."]
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1. Mehl\n2. 3 Eier\n", ["eins, Mehl. zwei;", " drei Eier."]),
+        ("Der 3. Mai ist frei. Ja.", ["Der dritte Mai ist frei.", " Ja."]),
+        ("iPhone 15: das ist 3-mal so viel.", ["iPhone fünfzehn:", " das ist drei-mal so viel."]),
+        ("5. 6.", ["five.", " six."]),
+        ("Nokia 3310: " + "ach " * 20 + "und 5.", ["Nokia three thousand, three hundred and ten:"]),
+    ],
+)
+def test_digit_alone_does_not_decide_the_language(text, expected):
+    found = texts(collect(clauses(), *text))
+    assert found[: len(expected)] == expected
+    assert texts(collect(clauses(), text)) == found
+
+
+def test_clause_with_digits_waits_for_few_words():
+    stream = clauses()
+    assert stream.push("Nokia 3310: " + "ach " * 11) == []
+    assert len(stream.push("ach ach")) == 1
+
+
 def test_chinese_clause_ends_at_its_marks():
     stream = clauses()
     assert texts(stream.push("今天25度，湿度60%。你好")) == ["今天二十五度，湿度百分之六十。"]

@@ -41,8 +41,21 @@ SENTENCES = [
             "한국어로 3개 있어요. I have 3 cats. 我有3只猫。これは3匹です。",
             "한국어로 세개 있어요. I have three cats. 我有三只猫。これは三匹です。",
         ),
-        ("Das sind 3 Äpfel. I have 3 of the apples.", "Das sind 3 Äpfel. I have three of the apples."),
-        ("Привет, 3 кошки. Call me at 415-555-0199.", "Привет, 3 кошки. Call me at 415-555-0199."),
+        ("Das sind 3 Äpfel. I have 3 of the apples.", "Das sind drei Äpfel. I have three of the apples."),
+        (
+            "Привет, 3 кошки. Call me at 415-555-0199.",
+            "Привет, три кошки. Call me at four one five, five five five, zero one nine nine.",
+        ),
+        (
+            'Er sagte: "I have 3 dogs and 2 cats" und ging um 5 Uhr.',
+            'Er sagte: "I have three dogs and two cats" und ging um fünf Uhr.',
+        ),
+        (
+            "Sure! Here are 3 facts: Berlin hat 3 Millionen Einwohner.",
+            "Sure! Here are three facts: Berlin hat drei Millionen Einwohner.",
+        ),
+        ("他说：Ich habe 3 Katzen。我有2只。", "他说：Ich habe drei Katzen。我有两只。"),
+        ("Hij heeft 3 katten en 2 honden.", "Hij heeft 3 katten en 2 honden."),
         ("请call我at 13812345678。", "请call我at幺三八幺二三四五六七八。"),
         (
             "「東京タワー」は333mです。北京的温度是-5°C。",
