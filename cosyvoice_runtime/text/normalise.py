@@ -13,17 +13,9 @@ from cosyvoice_runtime.text import chinese
 from cosyvoice_runtime.text.language import resolve, runs
 from cosyvoice_runtime.text.lexicon import Lexicon
 from cosyvoice_runtime.text.reading import FormReader
-from cosyvoice_runtime.text.reading.languages.chinese import CHINESE
 from cosyvoice_runtime.text.reading.languages.english import ENGLISH
-from cosyvoice_runtime.text.reading.languages.french import FRENCH
-from cosyvoice_runtime.text.reading.languages.german import GERMAN
-from cosyvoice_runtime.text.reading.languages.italian import ITALIAN
-from cosyvoice_runtime.text.reading.languages.japanese import JAPANESE
-from cosyvoice_runtime.text.reading.languages.korean import KOREAN
+from cosyvoice_runtime.text.reading.languages.known import EAST_ASIAN, EUROPEAN
 from cosyvoice_runtime.text.reading.languages.language import Language as SpokenLanguage
-from cosyvoice_runtime.text.reading.languages.portuguese import PORTUGUESE
-from cosyvoice_runtime.text.reading.languages.russian import RUSSIAN
-from cosyvoice_runtime.text.reading.languages.spanish import SPANISH
 from cosyvoice_runtime.text.rules import Read, plain
 from cosyvoice_runtime.text.validate import SPECIAL, holds_control_token
 
@@ -31,7 +23,6 @@ logger = logging.getLogger(__name__)
 
 Mode = Literal["full", "rules", "none"]
 MODES = ("full", "rules", "none")
-_EUROPEAN = (FRENCH, GERMAN, ITALIAN, PORTUGUESE, RUSSIAN, SPANISH)
 
 
 class Normaliser:
@@ -125,8 +116,8 @@ class Normaliser:
 
 def _readers() -> dict[str, Read]:
     """Readers of numbers and the like in words, by language."""
-    read = {each.tag: _reader_of(each) for each in (ENGLISH, CHINESE, JAPANESE, KOREAN)}
-    return read | {each.tag: _reader_of(each, " ") for each in _EUROPEAN}
+    read = {each.tag: _reader_of(each) for each in (ENGLISH, *EAST_ASIAN)}
+    return read | {each.tag: _reader_of(each, " ") for each in EUROPEAN}
 
 
 def _reader_of(language: SpokenLanguage, group: str = ",") -> Read:

@@ -74,6 +74,11 @@ def _roman(place: Place) -> ReadForm | None:
     return None if words is None else ReadForm(found.end(), words)
 
 
+def roman_value(written: str) -> int:
+    """The value of a Roman number of capitals up to LXXXIX; 0 where it is none."""
+    return _value(written) if written and _ROMAN.fullmatch(written) else 0
+
+
 def _value(roman: str) -> int:
     values = [_VALUES[letter] for letter in roman]
     return sum(-value if value < max(values[place:]) else value for place, value in enumerate(values))
