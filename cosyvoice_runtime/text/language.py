@@ -39,7 +39,26 @@ _ENGLISH = re.compile(
 
 _SMALL_WORDS = re.compile(r"(?<![A-Za-z.@/_'-])[a-z]{3,}(?![A-Za-z0-9@/_-]|\.[A-Za-z])")
 """Words in small letters, of which names in a text of another script have no two."""
-_UNITS = frozenset(("min", "sec", "kcal", "bpm", "rpm", "fps", "px", "dpi", "vs"))
+_UNITS = frozenset(
+    (
+        "min",
+        "sec",
+        "kcal",
+        "bpm",
+        "rpm",
+        "fps",
+        "px",
+        "dpi",
+        "vs",
+        "sin",
+        "cos",
+        "tan",
+        "log",
+        "lim",
+        "max",
+        "exp",
+    )
+)
 _SIGN_OF_FORMULA = re.compile(
     "(?<![\u0370-\u03ff\u1f00-\u1fff])[\u0370-\u03ff](?![\u0370-\u03ff\u1f00-\u1fff])"
 )

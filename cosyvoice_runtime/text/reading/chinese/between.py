@@ -9,7 +9,7 @@ from cosyvoice_runtime.text.reading.languages.language import Language
 from cosyvoice_runtime.text.reading.languages.numeral import Numeral
 from cosyvoice_runtime.text.reading.languages.place import Place
 
-RANGE = r"\s?(?:[–—]{1,2}|[-‑~～])\s?"
+RANGE = r"\s?(?:[–—]{1,2}|[-‑－~～])\s?"
 """This stands between the two ends of a range."""
 NUMBER = r"(?:(?<![0-9])[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|(?<![0-9])[0-9]+)(?:\.[0-9]+)?"
 """Source for a number without a sign."""
@@ -56,11 +56,12 @@ def parsed(written: str, language: Language) -> Numeral:
     return language.numerals.parse(written.replace("－", "-"))
 
 
-def worded(numeral: Numeral, counted: bool, language: Language) -> str:
-    """A number in words; two is 两 where it counts something."""
+def worded(numeral: Numeral, counted: bool, language: Language, ordinal: bool = False) -> str:
+    """A number in words; two is 两 where it counts something, and never in an ordinal."""
     if counted and numeral == Numeral("2"):
         return "两"
-    return language.number(numeral)
+    words = language.number(numeral)
+    return f"二{words[1:]}" if ordinal and words.startswith("两") else words
 
 
 _EQUATION = re.compile(rf"{NUMBER}(?:\s?[-+×÷*/−]\s?{NUMBER}){{1,5}}\s?[=≈]")

@@ -8,6 +8,11 @@ from cosyvoice_runtime.text.reading.chinese.between import is_measured
 from cosyvoice_runtime.text.reading.languages import chinese_tables as tables
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
+_TOKEN = re.compile(r"[0-9]{3,}(?=[A-Z]{1,4}[0-9]{2})")
+_STANDARD = re.compile(r"(?<=[A-Z/] )([0-9]{3,6})(?:\.([0-9]{1,2}))?[-—–]((?:19|20)[0-9]{2})(?![0-9-])")
+_STANDARD_BEFORE = re.compile(
+    r"(?<![A-Za-z])(?:ISO|IEC|IEEE|GB|GB/[TZ]|JB/T|DB/T|QB/T|YY/T|HJ|DL/T|SH/T|NB/T|GA/T|EN|DIN|ASTM) \Z"
+)
 _END = r"(?![0-9A-Za-z]|[.,][0-9])"
 _TELEPHONE = re.compile(
     r"(?<![0-9])(?:\+?86[ -]?)?1[3-9][0-9][ -]?[0-9]{4}[ -]?[0-9]{4}(?![0-9])"
@@ -29,6 +34,7 @@ _LINK = r"(?:(?:号码?|ID)?(?:\s?(?:就是|分别是|是|为|:|：)\s?|\s){0,2}
 _CALLED = re.compile(rf"(?:{tables.CALLED}){_LINK}\Z")
 _NUMBERED = re.compile(rf"(?:{tables.NUMBERED}){_LINK}\Z")
 _DIGITS = re.compile(r"[0-9]{3,}(?:[ -][0-9]{2,}){0,6}(?![0-9])")
+_FILM_SPEED = re.compile(r"(?:[1248]|16|32|64|128|256|512|1024)00(?![0-9])")
 _NO_COUNT = re.compile(
     r"(?:\s?[.:%年月日天时分秒岁元块个万亿人次名位家种条行条本页字份张件台套米公斤吨度倍多余来左起款-]|[A-Za-z]{2}|,[0-9])"
 )
@@ -50,14 +56,14 @@ _HOUSE_BEFORE = re.compile(
 )
 _HOUSE_ALONE = re.compile(r"[0-9]{1,2}-[0-9]{1,4}(?:-[0-9]{1,4})?(?![0-9-])")
 _BOOK = re.compile(r"(?<![0-9])97[89](?:-[0-9]{1,7}){3}-[0-9X](?![0-9])")
-_MACHINE = re.compile(r"(?<![0-9.])[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![0-9]|\.[0-9])")
+_STOCK = re.compile(r"([0-9]{4,6})\.((?:SH|SZ|SS|BJ|HK|TW|US|T|L)(?![A-Za-z]))|(?<=[(（])[0-9]{6}(?=[)）])")
 _LONG = re.compile(r"(?<![0-9.,])[0-9]{12,}[Xx]?(?![0-9.,])")
 _ZERO = re.compile(r"(?<![0-9.:,-])0[0-9]+(?![0-9.:]|,[0-9])")
 _NAME_BEFORE = re.compile(
     r"(?<![0-9])([A-Za-z](?:[A-Za-z0-9.]*[A-Za-z0-9])?)(-?)\Z|(?<![A-Za-z])[A-Za-oq-z]\.\Z"
 )
 _NAME = re.compile(r"[0-9]+(?![0-9]|\.[0-9]|[%°])")
-_SPACED_NAME = re.compile(rf"(?:[A-Za-z]|{tables.NAMED})\s?-?\Z")
+_SPACED_NAME = re.compile(rf"(?:[A-Za-z]|[A-Za-z] [0-9]\s|{tables.NAMED})\s?-?\Z")
 _SERIES = re.compile(r"(?:RTX|GTX|骁龙|麒麟|天玑)\s?[0-9]{3,4}\s?[/、和与]\s?\Z")
 _RESOLUTION = re.compile(r"(?<![0-9A-Za-z])(?:1080|2160|1440|720|480)(?=[pPi](?![A-Za-z]))")
 _FEST = re.compile(
@@ -114,12 +120,20 @@ def _after_word(place: Place) -> ReadForm | None:
     """Digits after a word that announces them."""
     if found := place.match(_BOOK):
         return ReadForm(found.end(), _spoken(found[0], place))
+    found = place.match(_STANDARD)
+    if found and _STANDARD_BEFORE.search(place.before):
+        number, part, year = (place.language.digits(each) if each else "" for each in found.groups())
+        return ReadForm(found.end(), f"{number}{'点' if part else ''}{part}杠{year}")
+    found = place.match(_TOKEN)
+    if found and _NUMBERED.search(place.before):
+        return ReadForm(found.end(), _spoken(found[0], place))
     found = place.match(_DIGITS)
     if not found or _NO_COUNT.match(place.text, found.end()):
         return None
     if _CALLED.search(place.before):
         return ReadForm(found.end(), _telephone(found[0], place))
-    if _NUMBERED.search(place.before):
+    is_film = place.match(_FILM_SPEED) and re.search(r"ISO\s?\Z", place.before)
+    if _NUMBERED.search(place.before) and not is_film:
         return ReadForm(found.end(), _spoken(found[0], place))
     return None
 
@@ -197,11 +211,13 @@ def _in_name(place: Place) -> ReadForm | None:
     if glued and glued[1] not in tables.CURRENCIES:
         if re.match(r"[元块万亿个人名台件吨]", place.text[found.end() :]) and len(glued[1] or "") > 1:
             return None
-        if glued[1] in ("x", "X"):
+        if glued[1] in ("x", "X") and digits in ("86", "64", "509"):
             return ReadForm(found.end(), language.digits(digits))
         return ReadForm(found.end(), _name_number(digits, place))
     if _SPACED_NAME.search(place.before) or _SERIES.search(place.before):
-        is_model = len(digits) >= 4 and re.match(r"[A-Z](?![A-Za-z])", place.text[found.end() :])
+        is_model = len(digits) >= (3 if place.before[-2:-1].isdecimal() else 4) and re.match(
+            r"[A-Z](?![A-Za-z])", place.text[found.end() :]
+        )
         is_named = _SERIES.search(place.before) or (
             re.search(rf"(?:{tables.NAMED})\s?\Z", place.before) and len(digits) >= 3
         )
@@ -222,8 +238,9 @@ def _name_number(digits: str, place: Place) -> str:
 def _run(place: Place) -> ReadForm | None:
     """Runs of digits that are no number."""
     language = place.language
-    if found := place.match(_MACHINE):
-        return ReadForm(found.end(), language.digits(found[0]).replace(".", "点"))
+    if found := place.match(_STOCK):
+        words = language.digits(found[1] or found[0])
+        return ReadForm(found.end(), f"{words}点{found[2]}" if found[2] else words)
     if found := place.match(_LONG):
         return ReadForm(found.end(), language.digits(found[0]))
     found = place.match(_ZERO)

@@ -7,22 +7,31 @@ import re
 from cosyvoice_runtime.text.reading.chinese.between import NUMBER
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
+_WORDS = {
+    "∠": "角", "△": "三角形", "∵": "因为", "∴": "所以", "∞": "无穷大", "∈": "属于", "⊥": "垂直于",
+    "∥": "平行于", "∪": "并", "∩": "交", "≡": "恒等于", "∝": "正比于",
+}  # fmt: skip
+"""Signs that always say the same."""
 _SIGN = re.compile(r"\s?(?P<sign>>=|<=|!=|==|[+=×✕*÷<>≈≠≤≥±√xX/→−-])\s?")
 _POWER = re.compile(r"\^\{?(-?(?:[0-9]{1,4}|[a-z](?![a-z])))\}?|(?<=[a-z0-9)）])([²³])")
 _NEGATIVE_POWER = re.compile("(?<=[0-9a-z])⁻([⁰¹²³⁴-⁹]{1,3})")
 _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 _NUMBER_BEFORE = re.compile(r"(?:[0-9)）%²³]|[0-9][A-Za-zμµ]{1,4})\Z")
-_TERM_BEFORE = re.compile(r"(?:[0-9)）\]%²³πθαβ°℃]|[A-Za-z])\Z")
+_TERM_BEFORE = re.compile(r"(?:[0-9)）|\]%²³πθαβ°℃]|[A-Za-z])\Z")
 _LETTER_BEFORE = re.compile(r"(?<![A-Za-z0-9])(?:[0-9]*[a-zA-Z]|[πθαβ])\Z")
-_TERM_AFTER = re.compile(r"[0-9(（√πθαβ.]|[A-Za-z]|[-−±][0-9]")
+_TERM_AFTER = re.compile(r"[0-9(（√∠|πθαβ.]|[A-Za-z]|[-−±][0-9]")
 _LETTER_AFTER = re.compile(r"(?:[a-zA-Z]|[πθαβ])(?![A-Za-z])|[0-9]")
 _EQUATION = re.compile(rf"{NUMBER}(?:\s?[-+×÷*/−]\s?{NUMBER}){{0,4}}\s?[=≈]")
 _WITH_EQUALS = re.compile(r"[=≈]\s?(?:[0-9.]+\s?[-+×÷*/−]\s?){0,3}[0-9.]*\Z")
 _LETTERS_EQUATION = re.compile(r"[0-9A-Za-z²³^]{1,6}(?:\s?[-+×÷*/−]\s?[0-9A-Za-z²³^]{1,6}){0,4}\s?[=≈<>≤≥]")
-_IN_BRACKETS = re.compile(r"[(（][0-9]{0,4}[a-z]\Z")
-_TO_BRACKET = re.compile(r"[0-9a-z]{1,4}[)）]")
+_IN_BRACKETS = re.compile(r"[(（|][0-9]{0,4}[a-z]\Z")
+_TO_BRACKET = re.compile(r"[0-9a-z]{1,4}[)）|]")
+_INSIDE_BARS = r"[-−]?[0-9a-zA-Z.]{1,6}(?:[-+−][0-9a-zA-Z.]{1,6}){0,3}"
+_BAR = re.compile(rf"\|(?={_INSIDE_BARS}\|)")
+_CLOSES_BARS = re.compile(rf"(?:^|[^0-9A-Za-z|])\|{_INSIDE_BARS}\Z")
 _DIVIDED = re.compile(r"(?:[0-9a-z][)）]|(?<![A-Za-z0-9])[0-9]{1,3})\Z")
 _DIVISOR = re.compile(r"(?:[a-z](?![A-Za-z0-9])|[(（][0-9a-z])")
+_OF_NAME = re.compile(r" [xX][0-9].*|X[0-9][A-Z].*")
 _MORE = re.compile(r"\+\s?(?=[个位名人年家种条项次篇款件天万亿岁]|小时|分钟)")
 
 
@@ -35,6 +44,10 @@ def read(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), "平方" if found[2] == "²" else "立方")
     if found := place.match(_NEGATIVE_POWER):
         return ReadForm(found.end(), language.power(f"-{found[1].translate(_RAISED)}"))
+    if words := _WORDS.get(place.text[place.start]):
+        return ReadForm(place.start + 1, words)
+    if place.text[place.start] == "|":
+        return _bar(place)
     found = place.match(_SIGN)
     if not found:
         return None
@@ -47,6 +60,7 @@ def read(place: Place) -> ReadForm | None:
     before, is_tight = place.before, found[0] == sign
     if sign in "xX":
         is_sign = bool(_NUMBER_BEFORE.search(before) and following[:1].isdecimal())
+        is_sign = is_sign and not _OF_NAME.fullmatch(found[0] + following[:3])
     elif sign in "-−":
         is_sign = _is_minus(place, found)
     elif sign in "*/×✕÷":
@@ -62,6 +76,14 @@ def read(place: Place) -> ReadForm | None:
     return ReadForm(found.end(), language.operations[sign]) if is_sign else None
 
 
+def _bar(place: Place) -> ReadForm | None:
+    """The bars around an absolute value."""
+    if _CLOSES_BARS.search(place.before):
+        return ReadForm(place.start + 1, "的绝对值")
+    opens = place.match(_BAR) and not re.search(r"[0-9A-Za-z|]\Z", place.before)
+    return ReadForm(place.start + 1, "") if opens else None
+
+
 def _is_minus(place: Place, found: re.Match[str]) -> bool:
     """Whether a hyphen between two terms takes one from the other."""
     before, text = place.before, place.text
@@ -71,7 +93,7 @@ def _is_minus(place: Place, found: re.Match[str]) -> bool:
         return True
     if _IN_BRACKETS.search(before) and _TO_BRACKET.match(text, found.end()):
         return True
-    if before[-1:].isdecimal() or before[-1:] in ")）":
+    if before[-1:].isdecimal() or before[-1:] in ")）²³|":
         return bool(_EQUATION.match(text, found.end()) or _LETTERS_EQUATION.match(text, found.end()))
     return bool(_LETTER_BEFORE.search(before)) and bool(_LETTERS_EQUATION.match(text, found.end()))
 
@@ -103,7 +125,7 @@ def _plus(place: Place, found: re.Match[str], following: str) -> ReadForm | None
         return ReadForm(found.end(), "加")
     if re.search("[\u4e00-\u9fff]\\Z", before) and re.match(r"[\u4e00-\u9fffA-Za-z0-9]", following):
         return ReadForm(found.end(), "加")
-    if re.search(r"(?:[0-9wk%万千百亿]|[0-9][年月天岁个元人条次米件])\Z", before):
+    if re.search(r"(?:[0-9wkWK%万千百亿]|[0-9][年月天岁个元人条次米件])\Z", before):
         if more := place.match(_MORE):
             return ReadForm(more.end(), "多")
         return ReadForm(found.end(), "加")

@@ -13,7 +13,8 @@ _ROMAN = "ⅠⅡⅢⅣⅤⅥⅦⅧⅨⅩⅪⅫ"
 _BRACKETED = re.compile(r"[（(]\s?([0-9]{1,2})\s?[）)]")
 _HALF_BRACKETED = re.compile(r"([0-9]{1,2})\s?[）)]")
 _BEGINS = re.compile(r"(?:^|[\s，。！？；：、,;:.!?“”\"])\Z")
-_GAP = re.compile(r"(?<=[0-9]) +(?=[0-9])")
+_GAP = re.compile(r"(?<=[0-9]) +(?=[0-9¥$€£])")
+_BRACKET = re.compile(r"(?<=[0-9一二三四五六七八九十百千万])\s?[（）]\s?(?=[0-9])")
 _CLOCK = re.compile(r"[0-9]{1,2}[:：][0-9]{2}")
 _DOT_BEFORE_NAME = re.compile(
     r"(?<![0-9A-Za-z.])\.(?=[A-Za-z]{2,})|(?<=[0-9A-Za-z])\.(?=[a-z]{2,4}(?![A-Za-z]))"
@@ -40,6 +41,8 @@ def read(place: Place) -> ReadForm | None:
         return _listed(place, int(found[1]), found.end())
     if sign.isdecimal() and (found := place.match(_HALF_BRACKETED)) and _begins_item(place):
         return _listed(place, int(found[1]), found.end())
+    if found := place.match(_BRACKET):
+        return ReadForm(found.end(), place.language.pause)
     if sign in "Nn" and (found := place.match(_NUMBER_SIGN)):
         return ReadForm(found.end(), "第")
     if sign == "/" and place.match(_STROKE):

@@ -21,8 +21,8 @@ _MEASURE = re.compile(
     rf"(?P<minus>(?<![0-9A-Za-z)）])[-−]\s?)?(?P<low>{NUMBER})"
     rf"(?:(?P<first>[A-Za-z℃°]{{1,3}})?{RANGE}(?P<high>{NUMBER}|(?<=[~～])-{NUMBER}))?{_UNIT}{_PER}(?![A-Za-z0-9²³])"
 )
-_ALONE = re.compile(rf"{_UNIT}{_PER}(?![A-Za-z0-9²³])")
-_POWER = re.compile(r"(?:\^-?[0-9]{1,3}|⁻[⁰¹²³⁴-⁹]{1,3})\Z")
+_ALONE = re.compile(rf"(?:{_UNIT})?{_PER}(?![A-Za-z0-9²³])")
+_POWER = re.compile(r"(?:\^-?[0-9]{1,3}|[0-9][eE]-?[0-9]{1,3}|⁻[⁰¹²³⁴-⁹]{1,3})\Z")
 _AMPERES = re.compile(r"\s?(?:电|插|保险|空开|断路|充|快充|输出)")
 _CURRENT = re.compile(r"(?:电流|保险丝|额定|输入|输出|安培|负载|[0-9]V/)[^，。]{0,8}\Z")
 _NETWORKS = re.compile(r"\s?(?:网|手机|信号|时代|通信|套餐|基站)")
@@ -32,11 +32,13 @@ _PRESSURE = re.compile(r"(?P<high>[0-9]{2,3})\s?/\s?(?P<low>[0-9]{2,3})(?![0-9/.
 _PRESSED = re.compile(r"(?:血压|高压|低压)[是为约：:在]{0,2}\s?\Z")
 _TENTHS = re.compile(r"(?<=[0-9][米块秒])[0-9]{1,2}(?![0-9.])(?!\s?[厘公分毫米cm元块])")
 _THOUSANDS = re.compile(
-    rf"(?P<low>{NUMBER})(?:{RANGE}(?P<high>{NUMBER}))?(?P<sign>[kw]|W(?=\+|[人字次元粉播赞阅]))"
+    rf"(?P<low>{NUMBER})(?:{RANGE}(?P<high>{NUMBER}))?(?P<sign>[kKw]|W(?=\+|[人字次元粉播赞阅]))"
     r"(?![A-Za-z0-9])(?!\s?(?:视频|屏|电视|分辨率|画质|超清|显示|高清|HDR|分屏|清|投影|摄|录|跑))"
 )
+_PAID = re.compile(r"(?:薪|工资|收入|奖金)[^，。]{0,10}\Z")
 _STROKE = re.compile(
-    r"\s?/\s?每?(?=(?:月|年|天|日|周|人|次|晚|个|件|斤|公斤|千克|吨|升|平|小时|分|秒|季|股|份|张|位|套|台|只|kg|h(?![A-Za-z])))"
+    r"\s?/\s?每?(?=(?:月|年|天|日|周|人|次|晚|个|件|斤|公斤|千克|克|吨|升|平|立方|小时|分|秒|季|股|份|张|位|套|台|只|"
+    r"桶|盎司|瓶|盒|袋|箱|包|杯|碗|盘|串|条|支|本|页|课|节|千字|字|度|亩|公里|公顷|户|班|GB|kg|h(?![A-Za-z])))"
 )
 _COUNTED = re.compile(r"[0-9¥$€][^/，。]{0,8}[\u4e00-\u9fffA-Za-z0-9]\Z")
 _HOURLY = re.compile(r"(?:时速|每小时)约?\s?\Z")
@@ -59,7 +61,8 @@ def read(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), words)
     if found := place.match(_PART):
         return ReadForm(found.end(), _part(found, language))
-    if found := place.match(_THOUSANDS):
+    found = place.match(_THOUSANDS)
+    if found and (found["sign"] != "K" or _PAID.search(place.before)):
         return ReadForm(found.end(), _thousands(found, language))
     found = place.match(_MEASURE)
     if not found:
@@ -82,10 +85,11 @@ def _after_power(place: Place) -> ReadForm | None:
     found = place.match(_ALONE) if _POWER.search(place.before) else None
     if not found:
         return None
-    words = place.language.units[found["unit"] or found["glued"]].one
-    return ReadForm(
-        found.end(), f"{words}每{place.language.per_units[found['per']].one}" if found["per"] else words
-    )
+    sign = found["unit"] or found["glued"]
+    words = place.language.units[sign].one if sign else ""
+    if found["per"]:
+        words = place.language.per(words, place.language.per_units[found["per"]])
+    return ReadForm(found.end(), words) if words else None
 
 
 def _for_each(place: Place) -> ReadForm | None:
@@ -112,7 +116,7 @@ def _part(found: re.Match[str], language: Language) -> str:
 
 def _thousands(found: re.Match[str], language: Language) -> str:
     """``5w`` is 五万, ``15k`` is 一万五千."""
-    if found["sign"] != "k":
+    if found["sign"] not in "kK":
         return f"{_times(found, language, 1)}万"
     return _times(found, language, 1000)
 

@@ -14,6 +14,7 @@ from cosyvoice_runtime.text.reading.chinese.between import (
     worded,
 )
 from cosyvoice_runtime.text.reading.languages import chinese_tables as tables
+from cosyvoice_runtime.text.reading.languages.chinese import without_zeros
 from cosyvoice_runtime.text.reading.languages.numeral import Numeral
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
@@ -25,6 +26,11 @@ _YEAR = re.compile(
     rf"(?<![0-9.:/-])(?P<low>[12][0-9]{{3}})(?=(?:\s?[、和与及或至到]\s?[12][0-9]{{3}}){{0,4}}\s?(?:{tables.AFTER_YEAR}))"
 )
 _ERA_YEAR = re.compile("[0-9]{3,4}(?=年)")
+_EARLY_YEAR = re.compile(
+    r"(?<![0-9.:/-])[1-9][0-9]{2}(?=\s?年(?:[-–—~～－至到]\s?[0-9]{3}|(?![前后来间多余级的之])(?!历史)))"
+)
+_EARLY_BEFORE = re.compile(r"(?:^|[\s于在自从至到（(，。、]|年[-–—~～－])\Z")
+_LIVED = re.compile(rf"(?<=[(（])([1-9][0-9]{{2}}){RANGE}([1-9][0-9]{{2,3}})(?=\s?年?[)）])")
 _RECENT = re.compile(
     r"(?<![0-9.:/-])(?:19[5-9][0-9]|20(?:0[1-9]|[1-4][0-9]))(?![0-9A-Za-z%]|[.,:/][0-9]|\s?[-~+×*/])"
 )
@@ -46,6 +52,8 @@ _RANGE = re.compile(
     rf"(?P<low>{NUMBER})(?P<scale>[十百千万亿]{{0,2}})(?P<mark>{RANGE})(?P<high>{NUMBER}|(?<=[~～])-{NUMBER})(?![0-9]|[.,:][0-9]|-[0-9])"
 )
 _FIGURE = re.compile(r"(?:图|表|例|式|题|公式|附录|习题|图表|算法|代码清单|型号)\s?\Z")
+_ORDINAL = re.compile(r"第\s?\Z")
+_OF_MONEY = re.compile(r"\s?[十百千]?[万亿]?(?:[美日欧港澳加韩]?元|英镑|新台币|块(?![^钱，。！？；\s]))")
 _NUMBER = re.compile(NUMBER + r"|(?<![0-9.])\.[0-9]+")
 _JOINED = re.compile(RANGE)
 _UNIT_BEFORE = re.compile(r"[0-9一二三四五六七八九十半]\s?([\u4e00-\u9fff%℃°]{1,3}|[A-Za-z]{1,3})\Z")
@@ -54,9 +62,9 @@ _CHINESE_RANGE = re.compile(r"\s?[-–—~～]\s?(?=(?:周|星期|礼拜)?[一�
 _CHINESE_BEFORE = re.compile(
     r"(?:(?:周|星期|礼拜)[一二三四五六日天]|[一二三四五六七八九十百][月日号点年级天个折楼层]?)\Z"
 )
-_MINUS = re.compile(r"[-−]\s?(?=\.?[0-9])")
+_MINUS = re.compile(r"[-−－]\s?(?=\.?[0-9])")
 _NEGATIVE_BEFORE = re.compile(
-    r"(?:^|[\s，。；：、:;,=（(\[<>≥≤≈×÷*/^“\"~～到至为是在达低降约从涨跌幅率增比于度数值差温润净利了得变拔额速益标分距势压深]|零下)\Z"
+    r"(?:^|[\s，。；：、:;,=（(\[<>≥≤≈×÷*/^|“\"~～到至为是在达低降约从涨跌幅率增比于度数值差温润净利了得变拔额速益标分距势压深]|零下)\Z"
 )
 _NEGATIVE_AFTER = re.compile(rf"[-−]\s?{NUMBER}\s?(?:%|°|℃|度|摄氏)")
 _NAME_BEFORE = re.compile(r"[A-Za-z](?:[A-Za-z0-9.]*[A-Za-z0-9])?\Z")
@@ -69,7 +77,7 @@ _SIGNS = {"~": "约", "～": "约", "≈": "约等于", "#": "第", "№": "第"
 def read(place: Place) -> ReadForm | None:
     """A number, or a sign before or between numbers."""
     if not place.text[place.start].isdecimal():
-        return _of_two_digits(place) or _hyphen(place) or _sign(place) or _bare_decimal(place)
+        return _of_two_digits(place) or _hyphen(place) or _sign(place) or _number(place)
     for one in (_scientific, _year, _of_two_digits, _dotted, _range):
         found = one(place)
         if found is not None:
@@ -101,6 +109,12 @@ def _year(place: Place) -> ReadForm | None:
             return ReadForm(found.end(), language.ranged(language.digits(low), language.digits(high)))
     found = place.match(_YEAR)
     if found and not _lasts(place, found):
+        return ReadForm(found.end(), language.digits(found[0]))
+    if found := place.match(_LIVED):
+        return ReadForm(found.end(), language.ranged(*map(language.digits, found.groups())))
+    found = place.match(_EARLY_YEAR)
+    before = found and _EARLY_BEFORE.search(place.before)
+    if found and before and (before[0].startswith("年") or not found[0].endswith("0")):
         return ReadForm(found.end(), language.digits(found[0]))
     found = place.match(_ERA_YEAR)
     if found and re.search(r"公元前?\s?\Z", place.before):
@@ -179,12 +193,10 @@ def _number(place: Place) -> ReadForm | None:
     numeral = parsed(found[0], language)
     if re.fullmatch("0[0-9]", found[0]) and re.match(r"\s?[月日号点时]", place.text[end:]):
         numeral = Numeral(found[0][1:])
-    return ReadForm(end, worded(numeral, counts(place, end), language))
-
-
-def _bare_decimal(place: Place) -> ReadForm | None:
-    found = place.match(_NUMBER)
-    return ReadForm(found.end(), place.language.number(parsed(found[0], place.language))) if found else None
+    if _OF_MONEY.match(place.text, end):
+        numeral = without_zeros(numeral)
+    is_ordinal = bool(_ORDINAL.search(place.before))
+    return ReadForm(end, worded(numeral, counts(place, end), language, is_ordinal))
 
 
 def _hyphen(place: Place) -> ReadForm | None:

@@ -12,12 +12,15 @@ _RATIO = re.compile(
     rf"(?<![0-9A-Za-z./])(?<![0-9][:：])(?P<one>{NUMBER})\s?[:：∶]\s?(?P<other>{NUMBER})"
     r"(?P<more>(?:[:：∶][0-9]+){0,3})(?![0-9]|[:：.][0-9])"
 )
+_LETTER = "[\u4e00-\u9fffA-Za-z]"
+_OF_LETTERS = re.compile(rf"\s?[:：∶]\s?(?={_LETTER}(?:\s?[:：∶]\s?{_LETTER}){{0,2}}\s?=)")
+_LETTER_BEFORE = re.compile(rf"(?<!{_LETTER}){_LETTER}\Z")
 _RESULT = re.compile(
     r"(?<![0-9A-Za-z.:/-])(?P<one>[0-9]{1,3})\s?[-–—]\s?(?P<other>[0-9]{1,3})(?![0-9]|[-:.][0-9])"
 )
 _SLASHED = re.compile(
     rf"(?<![0-9A-Za-z./])(?:(?P<whole>[0-9]{{1,4}}) )?(?P<above>{NUMBER})\s?/\s?"
-    r"(?P<below>[0-9]{1,5}(?:\.0)?)(?![0-9A-Za-z/]|\.[0-9])"
+    r"(?P<below>[0-9]{1,5}(?:\.0)?)(?:(?P<unit>[kcm]m|m?g|kg|m[lL]|[LsmhW]|min)(?![A-Za-z]))?(?![0-9A-Za-z/]|\.[0-9])(?P<to>-(?=[0-9]+/[0-9]))?"
 )
 _LIST = re.compile(r"(?<![0-9A-Za-z./])[0-9]{1,4}(?:/[0-9]{1,4}){2,6}(?![0-9A-Za-z/]|\.[0-9])")
 _ALWAYS = {"24/7": "七乘二十四", "9/11": "九一一"}
@@ -34,7 +37,8 @@ _SEASON = re.compile(
 def read(place: Place) -> ReadForm | None:
     """Two numbers with a mark between them."""
     if not place.text[place.start].isdecimal():
-        return None
+        found = place.match(_OF_LETTERS)
+        return ReadForm(found.end(), "比") if found and _LETTER_BEFORE.search(place.before) else None
     language = place.language
     if found := place.match(_RATIO):
         numbers = [found["one"], found["other"], *re.findall("[0-9]+", found["more"])]
@@ -51,7 +55,7 @@ def read(place: Place) -> ReadForm | None:
         in_equation(place) and parsed(found["above"], language).value >= int(float(found["below"]))
     ):
         return None
-    return ReadForm(found.end(), _slashed(found, place))
+    return ReadForm(found.end(), _slashed(found, place) + (language.to if found["to"] else ""))
 
 
 def _slashed(found: re.Match[str], place: Place) -> str:
@@ -81,7 +85,10 @@ def _slashed(found: re.Match[str], place: Place) -> str:
         above.value > below.value and above.value > 20
     ):
         return language.pause.join(_alone(each, place) for each in (found["above"], found["below"]))
-    return language.fraction(above.value, below.value) if below.value else f"{words[0]}斜杠{words[1]}"
+    unit = language.units[found["unit"]].one if found["unit"] else ""
+    return (
+        language.fraction(above.value, below.value) if below.value else f"{words[0]}斜杠{words[1]}"
+    ) + unit
 
 
 def _alone(number: str, place: Place) -> str:

@@ -23,6 +23,11 @@ def read(place: Place) -> ReadForm | None:
     if not language.operations:
         return None
     whole, part = _patterns(language)
+    if language.units and (found := place.match(_of_unit(language))):
+        words = language.of_many(
+            _joined([*part.finditer(found["number"])], language), language.units[found["unit"]]
+        )
+        return ReadForm(found.end(), _per(words, found["per"], language))
     found = place.match(whole)
     if not found or _AREA.fullmatch(found[0]) or not _is_formula(found[0]):
         return None
@@ -37,9 +42,11 @@ def read(place: Place) -> ReadForm | None:
     if not unit:
         return ReadForm(found.end(), words)
     words = language.of_many(words, language.units[unit[1]])
-    if unit[2]:
-        words = language.per(words, language.per_units[unit[2]])
-    return ReadForm(unit.end(), words)
+    return ReadForm(unit.end(), _per(words, unit[2], language))
+
+
+def _per(words: str, unit: str | None, language: Language) -> str:
+    return language.per(words, language.per_units[unit]) if unit else words
 
 
 def _joined(parts: Sequence[re.Match[str]], language: Language) -> str:
@@ -52,9 +59,23 @@ def _joined(parts: Sequence[re.Match[str]], language: Language) -> str:
 @cache
 def _unit(language: Language) -> re.Pattern[str]:
     """A unit after a product, as in ``2 * 10 μm``."""
+    unit, per = _sources_of_units(language)
+    return re.compile(rf"\s({unit})(?:/({per}))?(?![\w/²³^])")
+
+
+@cache
+def _of_unit(language: Language) -> re.Pattern[str]:
+    """A power of ten with its unit, as in ``3×10^8m/s``."""
+    unit, per = _sources_of_units(language)
+    return re.compile(
+        rf"(?a)(?<![\w.,])(?P<number>{language.numerals.pattern}\s?[×x*]\s?10(?:\^-?[0-9]{{1,3}}|[⁰¹²³⁴-⁹⁻]{{1,4}}))"
+        rf"(?P<unit>{unit})(?:/(?P<per>{per}))?(?![\w/²³^])"
+    )
+
+
+def _sources_of_units(language: Language) -> tuple[str, str]:
     spaced = [sign for sign in language.units if sign not in language.glued_units and sign.isalpha()]
-    per = alternatives(language.per_units) if language.per_units else "(?!)"
-    return re.compile(rf"\s({alternatives(spaced)})(?:/({per}))?(?![\w/²³^])")
+    return alternatives(spaced), alternatives(language.per_units) if language.per_units else "(?!)"
 
 
 def _is_formula(written: str) -> bool:
@@ -93,7 +114,7 @@ def _words(each: re.Match[str], language: Language, after: list[str]) -> list[st
 @cache
 def _patterns(language: Language) -> tuple[re.Pattern[str], re.Pattern[str]]:
     number = language.numerals.pattern
-    power = r"[⁰¹²³⁴-⁹⁻]+|\^\{?-?[0-9A-Za-z]{1,4}\}?|\^\(-?[0-9]{1,4}\)"
+    power = r"[⁰¹²³⁴-⁹⁻]+|\^\{-?[0-9A-Za-z]{1,4}\}|\^-?(?:[0-9]{1,4}|[A-Za-z]{1,4})|\^\(-?[0-9]{1,4}\)"
     letters = r"(?<![A-Za-z])[A-Za-zα-ωΔΩΣΦ](?![A-Za-z'’.])"
     call = r"(?:(?<![A-Za-z])[A-Za-z]\([A-Za-z]\)|(?<=[=\s])mc(?=²|\^2))"
     sign = r"[-+−–=×÷*<>≈≠≤≥±/x]"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from cosyvoice_runtime.text.reading.languages import chinese_tables as tables
 from cosyvoice_runtime.text.reading.languages.chinese_scripts import SIMPLIFIED, in_script_of
 from cosyvoice_runtime.text.reading.languages.language import Clock, Currency, Date, Language, Unit
@@ -133,7 +131,7 @@ def _cardinal(digits: str) -> str:
         gap = False
     if words.startswith("一十"):
         return words[1:]
-    return f"两{words[1:]}" if re.match("二[千百]", words) else words
+    return f"两{words[1:]}" if words == "二百" or words.startswith("二千") else words
 
 
 def _below_ten_thousand(group: str) -> str:

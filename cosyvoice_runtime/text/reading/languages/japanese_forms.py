@@ -31,6 +31,8 @@ _ROOM = re.compile(rf"{_FREE}([0-9]{{3,5}})(?=号室)")
 _NUMBERED = re.compile(r"(?a)(?<=[Nn]o)\.\s?([0-9]{1,8})(?![\w-]|[.,][0-9])")
 _COUNTRY = re.compile(r"(?<![0-9])\+([0-9]{1,3}) (?=\(?0?[0-9]{1,4}\)?-[0-9]{2,4}-[0-9]{3,4})")
 _AREA_IN_BRACKETS = re.compile(r"[(（](0[0-9]{1,4})[)）]\s?([0-9]{1,4})-([0-9]{3,4})(?![0-9-])")
+_PLATE = re.compile(r"(?<=[ぁ-ん])(\s?)([0-9]{2})-([0-9]{2})(?![0-9-])")
+_PLATE_BEFORE = re.compile(r"[一-龥]\s?[0-9]{2,3}[A-Z]?\s?[ぁ-ん]\Z")
 _SERVICE = re.compile(
     rf"{_FREE}(11[0789]|104|171|177|188|189)(?=番(?![目号線地])|に(?:電話|通報|連絡|かけ)|へ(?:電話|通報))"
 )
@@ -72,7 +74,7 @@ _PAIR = re.compile(
 _SCORED = re.compile(
     r"(?:で|から)?\s?(?:勝|敗|負|引き?分|逆転|完封|圧勝|辛勝|快勝|下し|破|リード|同点|"
     r"と(?:逆転|接戦|勝|敗|引き?分|大勝|圧勝)|のストレート|の(?:快|圧|完|辛|大|惜)?(?:勝|敗|引き?分|同点|スコア|逆転|接戦|完封)|"
-    r"で(?:前半|後半|試合|終|折り返|迎え))"
+    r"で(?:前半|後半|試合|終|折り返|迎え|[^、。！？0-9]{1,12}(?:に勝|に敗|に負|を下し|を破|に快勝|に圧勝|に競り)))"
 )
 _PLACE = re.compile(r"(?:[町市区村丁目条]|番地)\Z")
 _LEVEL = re.compile(
@@ -118,6 +120,11 @@ def _code(place: Place, japanese: Japanese) -> ReadForm | None:
     if found := place.match(_AREA_IN_BRACKETS):
         return ReadForm(
             found.end(), japanese.grouped([japanese.telephone_digits(part) for part in found.groups()])
+        )
+    found = place.match(_PLATE)
+    if found and _PLATE_BEFORE.search(place.before):
+        return ReadForm(
+            found.end(), found[1] + japanese.grouped([japanese.digits(found[2]), japanese.digits(found[3])])
         )
     found = place.match(_SERVICE)
     return ReadForm(found.end(), japanese.telephone_digits(found[1])) if found else None

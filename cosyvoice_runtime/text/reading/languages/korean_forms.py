@@ -72,6 +72,7 @@ _EQUAL = re.compile(r"(?<=[가-힣])\s?=\s?(?=[0-9])")
 _CALLED = re.compile(
     rf"{_FREE}(11[0-9]|12[0-9]|13[0-9]|1[58][0-9]{{2}})(?=(?:에|로|으로|번으로|번에)\s?(?:신고|전화|문의|연락|구조))"
 )
+_FLIGHT = re.compile(r"(?<![A-Za-z0-9])([A-Z]{2}|[A-Z][0-9]|[0-9][A-Z])\s?([0-9]{3,4})(?=\s?편)")
 _PART = re.compile(
     rf"(?a)(?<![\w./])([0-9]{{1,4}})/([0-9]{{1,4}})\s?({alternatives(tables.UNITS)})(?![A-Za-z0-9/])"
 )
@@ -224,7 +225,9 @@ def _plot(place: Place, korean: Korean) -> ReadForm | None:
 
 
 def _service(place: Place, korean: Korean) -> ReadForm | None:
-    """``1588-1234``, ``119에 신고``."""
+    """``1588-1234``, ``119에 신고``, ``KE901편``."""
+    if found := place.match(_FLIGHT):
+        return ReadForm(found.end(), f"{found[1]} {korean.telephone_digits(found[2])}")
     if found := place.match(_SERVICE) or place.match(_BRACKETED):
         return ReadForm(
             found.end(), korean.grouped([korean.telephone_digits(part) for part in found.groups()])
@@ -235,7 +238,8 @@ def _service(place: Place, korean: Korean) -> ReadForm | None:
 
 def _part(place: Place, korean: Korean) -> ReadForm | None:
     """``2/3km``, ``응답자의 6/10``, ``1/√3``, ``√2``."""
-    if found := place.match(_PART):
+    found = place.match(_PART)
+    if found and found[3] != "mmHg":
         unit = tables.UNITS[found[3]]
         return ReadForm(found.end(), f"{korean.fraction(int(found[1]), int(found[2]))} {unit.one}")
     if found := place.match(_PART_OF):
