@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from cosyvoice_runtime.text.reading import chinese
 from cosyvoice_runtime.text.reading.classes import CLASSES
 from cosyvoice_runtime.text.reading.languages.language import Language
-from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+from cosyvoice_runtime.text.reading.languages.place import Place, first
 
 _SKIPPED = re.compile(r"[^\W\d_①-⑳Ⅰ-Ⅻ\u3400-\u9fff]+|[\u3400-\u9fff]+|\s+|.", re.DOTALL)
 """A word, spaces or one character, which are passed on where no class finds anything."""
@@ -36,7 +37,8 @@ class FormReader:
         at = 0
         while at < len(text):
             passed = _PLAIN_WORDS.match(text, at)
-            found = None if passed else self._read(Place(folded, at, self._language))
+            place = Place(folded, at, self._language)
+            found = None if passed else first(self._classes, place)
             if found is None:
                 passed = passed or _SKIPPED.match(text, at)
                 assert passed is not None
@@ -45,16 +47,9 @@ class FormReader:
                 continue
             if parts and found.words and _JOINS.match(parts[-1][-1:]) and _JOINS.match(found.words):
                 parts.append(self._language.space_after_word(parts[-1], found.words))
-            found = self._language.agreed(found, text)
+            found = self._language.agreed(found, replace(place, text=text))
             parts.append(found.words)
             at = found.end
             if _JOINS.match(text[at : at + 1]) and _JOINS.match(found.words[-1:]):
                 parts.append(self._language.space_before_word)
         return "".join(parts)
-
-    def _read(self, place: Place) -> ReadForm | None:
-        for read in self._classes:
-            found = read(place)
-            if found is not None and found.end > place.start:
-                return found
-        return None

@@ -6,7 +6,7 @@ import re
 
 from cosyvoice_runtime.text.reading.chinese.between import is_measured
 from cosyvoice_runtime.text.reading.languages import chinese_tables as tables
-from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm, first
 
 _TOKEN = re.compile(r"[0-9]{3,}(?=[A-Z]{1,4}[0-9]{2})")
 _STANDARD = re.compile(r"(?<=[A-Z/] )([0-9]{3,6})(?:\.([0-9]{1,2}))?[-—–]((?:19|20)[0-9]{2})(?![0-9-])")
@@ -99,11 +99,7 @@ def read(place: Place) -> ReadForm | None:
         if _NUMBERED.search(place.before) and not found[0].startswith("+"):
             return ReadForm(found.end(), _spoken(found[0], place))
         return ReadForm(found.end(), _telephone(found[0], place))
-    for one in (_after_word, _called, _place_name, _said, _in_name, _run):
-        read_form = one(place)
-        if read_form is not None:
-            return read_form
-    return None
+    return first((_after_word, _called, _place_name, _said, _in_name, _run), place)
 
 
 def _telephone(written: str, place: Place) -> str:

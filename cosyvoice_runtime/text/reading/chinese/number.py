@@ -16,7 +16,7 @@ from cosyvoice_runtime.text.reading.chinese.between import (
 from cosyvoice_runtime.text.reading.languages import chinese_tables as tables
 from cosyvoice_runtime.text.reading.languages.chinese import without_zeros
 from cosyvoice_runtime.text.reading.languages.numeral import Numeral
-from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm, first
 
 _YEARS = re.compile(
     rf"(?<![0-9.:/-])(?P<low>[12][0-9]{{3}})(?:\s?年?{RANGE}(?P<high>[12][0-9]{{3}}|[0-9]{{2}}(?=赛季|学年|财年|年度)))"
@@ -78,11 +78,7 @@ def read(place: Place) -> ReadForm | None:
     """A number, or a sign before or between numbers."""
     if not place.text[place.start].isdecimal():
         return _of_two_digits(place) or _hyphen(place) or _sign(place) or _number(place)
-    for one in (_scientific, _year, _of_two_digits, _dotted, _range):
-        found = one(place)
-        if found is not None:
-            return found
-    return _number(place)
+    return first((_scientific, _year, _of_two_digits, _dotted, _range, _number), place)
 
 
 def _scientific(place: Place) -> ReadForm | None:

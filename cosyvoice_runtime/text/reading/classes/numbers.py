@@ -8,7 +8,7 @@ from functools import cache
 from cosyvoice_runtime.text.reading.classes.money import RANGE
 from cosyvoice_runtime.text.reading.languages.language import Language
 from cosyvoice_runtime.text.reading.languages.numeral import CIRCLED
-from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm, first
 
 _DOTTED = re.compile(r"(?<![0-9.])[0-9]+(?:\.[0-9]+){2,}(?![0-9])")
 _YEAR = r"(?:1[1-9]|20)[0-9]{2}"
@@ -24,11 +24,7 @@ _SIGNS = re.compile(r"(?a)(?<![\w)\]])(?:[-−+~]|[#≈≤≥±<>№]\s?)(?=[$�
 
 def read(place: Place) -> ReadForm | None:
     """A number in the form that its digits and neighbours show."""
-    for one in (_circled, _dotted, _scientific, _years, _ordinal, _range, _year, _signed, _number):
-        found = one(place)
-        if found is not None:
-            return found
-    return None
+    return first((_circled, _dotted, _scientific, _years, _ordinal, _range, _year, _signed, _number), place)
 
 
 def _circled(place: Place) -> ReadForm | None:
@@ -136,14 +132,12 @@ def _number(place: Place) -> ReadForm | None:
     numeral = language.numerals.parse(found[0])
     end = found.end()
     plus = _PLUS.match(place.text, end)
-    words = language.number_before(numeral, place.text[end : end + _REACH])
+    words = language.number_before(numeral, place, end)
     if plus:
         return ReadForm(plus.end(), f"{words}{language.space}{language.plus}")
     return ReadForm(end, words)
 
 
-_REACH = 24
-"""Characters after a number that may say how it agrees."""
 _PLUS = re.compile(r"(?a)\+(?![\w+])")
 
 

@@ -6,7 +6,7 @@ from cosyvoice_runtime.text.reading.languages import chinese_tables as tables
 from cosyvoice_runtime.text.reading.languages.chinese_scripts import SIMPLIFIED, in_script_of
 from cosyvoice_runtime.text.reading.languages.language import Clock, Currency, Date, Language, Unit
 from cosyvoice_runtime.text.reading.languages.numeral import Numeral
-from cosyvoice_runtime.text.reading.languages.place import ReadForm
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 LONGEST = 16
 """Digits of the longest cardinal."""
@@ -28,8 +28,8 @@ class Chinese(Language):
     def folded(self, text: str) -> str:
         return text.translate(SIMPLIFIED)
 
-    def agreed(self, form: ReadForm, text: str) -> ReadForm:
-        return ReadForm(form.end, in_script_of(text, form.end, form.words))
+    def agreed(self, form: ReadForm, place: Place) -> ReadForm:
+        return ReadForm(form.end, in_script_of(place.text, form.end, form.words))
 
     def cardinal(self, digits: str) -> str:
         if len(digits) > LONGEST or (digits.startswith("0") and len(digits) > 1):

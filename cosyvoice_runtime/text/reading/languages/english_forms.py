@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.text.reading.languages import english_tables as tables
-from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm, first
 
 if TYPE_CHECKING:
     from cosyvoice_runtime.text.reading.languages.language import Language
@@ -68,21 +68,9 @@ def state(place: Place, language: Language) -> ReadForm | None:
 
 def own(place: Place, language: Language) -> ReadForm | None:
     """A form that no other language has."""
-    for read in (
-        _scaled,
-        _score,
-        _due_date,
-        _offset,
-        _era,
-        _quarter,
-        _pension,
-        _weekdays,
-        _short_date,
-        _measured,
-    ):
-        found = read(place, language)
-        if found is not None:
-            return found
+    found = first(_FORMS, place, language)
+    if found is not None:
+        return found
     if pluses := place.match(_PLUSES):
         return ReadForm(pluses.end(), f"{pluses[1]} plus plus")
     if roman := place.match(_NUMERAL_ALONE):
@@ -178,3 +166,17 @@ def _measured(place: Place, language: Language) -> ReadForm | None:
         return None
     number = language.number(language.numerals.parse(per[1]))
     return ReadForm(per.end(), language.per(number, language.per_units[per[2]]))
+
+
+_FORMS = (
+    _scaled,
+    _score,
+    _due_date,
+    _offset,
+    _era,
+    _quarter,
+    _pension,
+    _weekdays,
+    _short_date,
+    _measured,
+)

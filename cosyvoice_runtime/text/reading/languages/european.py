@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from cosyvoice_runtime.text.reading.languages.language import Currency, Date, Language, Unit
 from cosyvoice_runtime.text.reading.languages.numeral import Numeral, Numerals
+from cosyvoice_runtime.text.reading.languages.place import Place
 
 ALONE = r"(?<![\w.,:/-])"
 """Nothing of a number stands before."""
@@ -87,8 +88,8 @@ class European(Language):
             words += [self.point, self.decimals(numeral.fraction)]
         return " ".join(words)
 
-    def number_before(self, numeral: Numeral, following: str) -> str:
-        found = _NEXT_WORD.match(following) if numeral.is_whole else None
+    def number_before(self, numeral: Numeral, place: Place, end: int) -> str:
+        found = _NEXT_WORD.match(place.text, end) if numeral.is_whole else None
         return self.number(numeral, self.gender_of(found[1], numeral) if found else "")
 
     def form(self, numeral: Numeral, unit: Unit | Currency) -> str:

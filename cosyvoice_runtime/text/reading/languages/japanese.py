@@ -14,7 +14,7 @@ from cosyvoice_runtime.text.reading.languages.east_asian import (
 from cosyvoice_runtime.text.reading.languages.japanese_forms import FORMS
 from cosyvoice_runtime.text.reading.languages.language import Clock, Currency, Date, Language, Unit
 from cosyvoice_runtime.text.reading.languages.numeral import Numeral
-from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm, first
 
 _DIGITS = "〇一二三四五六七八九"
 _TENS = "十百千"
@@ -115,11 +115,7 @@ class Japanese(Language):
         return f"{cardinal(str(feet))}フィート{cardinal(str(inches))}インチ"
 
     def own(self, place: Place) -> ReadForm | None:
-        for read in FORMS:
-            found = read(place, self)
-            if found is not None:
-                return found
-        return None
+        return first(FORMS, place, self)
 
 
 def cardinal(digits: str) -> str:

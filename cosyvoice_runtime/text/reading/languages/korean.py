@@ -15,7 +15,7 @@ from cosyvoice_runtime.text.reading.languages.east_asian import (
 from cosyvoice_runtime.text.reading.languages.korean_forms import FORMS, agreed, ends_in_consonant
 from cosyvoice_runtime.text.reading.languages.language import Clock, Currency, Date, Language, Unit
 from cosyvoice_runtime.text.reading.languages.numeral import Numeral
-from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm, first
 
 _DIGITS = "영일이삼사오육칠팔구"
 _TENS = "십백천"
@@ -149,8 +149,8 @@ class Korean(Language):
     def space_after_word(self, before: str, words: str) -> str:
         return "" if before.endswith("제") or words.startswith(("부터", "에서", "은 ", "는 ")) else " "
 
-    def agreed(self, form: ReadForm, text: str) -> ReadForm:
-        return agreed(form, text)
+    def agreed(self, form: ReadForm, place: Place) -> ReadForm:
+        return agreed(form, place.text)
 
     def label(self, label: str, last: bool) -> str:
         return tables.ADDRESS_WORDS.get(label.lower()) or super().label(label, last)
@@ -159,11 +159,7 @@ class Korean(Language):
         return "넘버" if word in ("No", "no") and following.isdecimal() else None
 
     def own(self, place: Place) -> ReadForm | None:
-        for read in FORMS:
-            found = read(place, self)
-            if found is not None:
-                return found
-        return None
+        return first(FORMS, place, self)
 
 
 def cardinal(digits: str) -> str:

@@ -234,8 +234,8 @@ class Language(ABC):
             words += [self.point, self.digits(numeral.fraction)]
         return self.space.join(words)
 
-    def number_before(self, numeral: Numeral, following: str) -> str:  # noqa: ARG002
-        """A number that agrees with the text that follows it."""
+    def number_before(self, numeral: Numeral, place: Place, end: int) -> str:  # noqa: ARG002
+        """A number at a place that agrees with the text that follows its end."""
         return self.number(numeral)
 
     def of_scale(self, low: Numeral, high: Numeral | None, scale: str, currency: Currency) -> str:
@@ -277,8 +277,8 @@ class Language(ABC):
         """The space between the letters right before a form and its words."""
         return self.space
 
-    def agreed(self, form: ReadForm, text: str) -> ReadForm:  # noqa: ARG002
-        """A form with the letters after it that depend on its last sound."""
+    def agreed(self, form: ReadForm, place: Place) -> ReadForm:  # noqa: ARG002
+        """A form at a place as the words before it ask, with letters after it that depend on its sound."""
         return form
 
     def own(self, place: Place) -> ReadForm | None:  # noqa: ARG002

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -57,3 +58,18 @@ class Place:
     def apart(self, start: int) -> Place:
         """The place at ``start``, as if the text began there: what is before it does not count."""
         return Place(self.text[start:], 0, self.language)
+
+
+def first(
+    readers: Iterable[Callable[..., ReadForm | None]], place: Place, *more: Language
+) -> ReadForm | None:
+    """The form at a place that the first of several readers finds; None where none does.
+
+    Args:
+        readers: called with the place and ``more``.
+    """
+    for read in readers:
+        found = read(place, *more)
+        if found is not None and found.end > place.start:
+            return found
+    return None
