@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from cosyvoice_runtime.families.tokens import PINYIN
 from cosyvoice_runtime.text.language import runs
+from cosyvoice_runtime.text.markup import phonemes
 
 Pronounced = Callable[[str, str], str]
 """Turns a text and its language into the form that the speech LM is given."""
 
 TABLE = Path(__file__).with_name("polyphones.txt")
-_PARTS = frozenset(PINYIN.split())
 
 
 @dataclass(frozen=True)
@@ -61,18 +60,10 @@ def in_units(text: str) -> str:
 
     银行 -> ``银[h][áng]``.
     """
-    told = {reading.index: units(reading.pinyin) for reading in readings(text) if not reading.is_usual}
+    told = {
+        reading.index: phonemes.in_units(reading.pinyin) for reading in readings(text) if not reading.is_usual
+    }
     return "".join(told.get(index, character) for index, character in enumerate(text))
-
-
-def units(pinyin: str) -> str:
-    """A syllable as CosyVoice3's units, initial and final: ``háng`` -> ``[h][áng]``; a ValueError without
-    them."""
-    initial = 2 if pinyin.startswith(("zh", "ch", "sh")) else 1
-    parts = [pinyin] if pinyin in _PARTS else [pinyin[:initial], pinyin[initial:]]
-    if not _PARTS.issuperset(parts):
-        raise ValueError(f"{pinyin} has no units of pronunciation")
-    return "".join(f"[{part}]" for part in parts)
 
 
 @cache

@@ -13,6 +13,7 @@ from cosyvoice_runtime.families import COSYVOICE3
 from cosyvoice_runtime.families.tokens import UNITS
 from cosyvoice_runtime.text import polyphones
 from cosyvoice_runtime.text.frontend import TextFrontEnd
+from cosyvoice_runtime.text.markup import phonemes
 
 SENTENCES = Path(__file__).with_name("polyphones.txt").read_text(encoding="utf-8").split()
 MARKED = re.compile(r"(?P<character>.)\((?P<pinyin>\w+)\)")
@@ -42,9 +43,9 @@ def test_every_reading_of_the_table_has_units() -> None:
     told = {reading.pinyin for found in words.values() for reading in found if not reading.is_usual}
     assert len(told) > 150
     for pinyin in told:
-        parts = re.findall(r"\[\w+\]", polyphones.units(pinyin))
+        parts = re.findall(r"\[\w+\]", phonemes.in_units(pinyin))
         assert set(parts) <= set(UNITS)
-        assert "".join(parts) == polyphones.units(pinyin)
+        assert "".join(parts) == phonemes.in_units(pinyin)
 
 
 def test_no_word_has_two_readings_of_one_character() -> None:
