@@ -16,7 +16,8 @@ _STANDARD_BEFORE = re.compile(
 _END = r"(?![0-9A-Za-z]|[.,][0-9])"
 _TELEPHONE = re.compile(
     r"(?<![0-9])(?:\+?86[ -]?)?1[3-9][0-9][ -]?[0-9]{4}[ -]?[0-9]{4}(?![0-9])"
-    r"|\(0[0-9]{2,3}\)[ -]?[0-9]{3,4}[ -]?[0-9]{4}(?![0-9])"
+    r"|\(0[0-9]{2,3}\)[ -]?[0-9]{3,4}[ -]?[0-9]{4}(?![0-9])(?:-[0-9]{1,5})?"
+    r"|(?<![0-9])00[1-9][0-9]{0,2}(?:[ -][0-9]{2,8}){2,4}(?![0-9])"
     r"|(?<![0-9])0[2-9]-[0-9]{3,4}-[0-9]{4}(?![0-9])"
     r"|(?<![0-9])\(?0[0-9]{2,3}\)?[ -][2-8][0-9]{2,3}[ -]?[0-9]{4}(?![0-9])(?:-[0-9]{1,5})?"
     r"|(?<![0-9])[48]00[ -][0-9]{3}[ -][0-9]{4}(?![0-9])|(?<![0-9])[48]00[ -][0-9]{4}[ -][0-9]{3}(?![0-9])"
@@ -44,7 +45,16 @@ _ROOM = re.compile(
     r"[0-9]{3,4}(?=\s?(?:室|号房|房间|房(?![价东产贷租])|教室|包厢|包间|会议室|病房|宿舍|寝室))"
 )
 _ROOM_NUMBER = re.compile(r"[0-9]{3,4}(?![0-9A-Za-z.:/-])")
-_BUILDING = re.compile(r"(?:单元|[栋座幢]|号楼)\s?\Z")
+_BUILDING = re.compile(r"(?:单元|[栋座幢]|号楼|[0-9][楼层])\s?\Z")
+_PORT = re.compile(r"(?<![0-9.])(?:80|22|21|25|53|[0-9]{3,5})(?=\s?端口)")
+_PORT_NAMED = re.compile(r"(?<=[是为成到用])[0-9]{4,5}(?![0-9.,])")
+_PORT_BEFORE = re.compile(r"端口[^。！？]*\Z")
+_HEXADECIMAL = re.compile(r"(?<![0-9A-Za-z])0x([0-9A-Fa-f]{1,16})(?![0-9A-Za-z])")
+_OFFSET = re.compile(r"(?<=UTC|GMT)([-+−])([0-9]{1,2})(?::00)?(?![0-9:])")
+_SERIAL = re.compile(
+    r"(?<![A-Za-z0-9])(?=[A-Za-z0-9]{9,20}(?![A-Za-z0-9]))(?:[A-Z]{1,8}[0-9]{1,12}){2,6}(?![A-Za-z])"
+)
+_AFTER_LINE = re.compile(r"(?<=[A-Za-z0-9]_)[0-9]{3,}(?![0-9A-Za-z])")
 _BUS = re.compile(r"(?![0-9]00)[0-9]{3}(?=路(?:公交|车|$|[，。、去到]))|301(?=医院)")
 _PAGE = re.compile(
     r"(?:40[0-9]|50[0-4])(?=\s?(?:错误|页面|报错|状态码|界面))|(?:999|925|916)(?=足金|千足金|银|纯银|黄金)"
@@ -93,8 +103,13 @@ def read(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), _READ_TO.get(found[0], found[0]))
     if found := place.match(_STORE):
         return ReadForm(found.end(), _telephone(found[0], place))
-    if place.text[place.start] not in "0123456789+(":
+    if place.text[place.start] not in "0123456789+(-−ABCDEFGHIJKLMNOPQRSTUVWXYZ":
         return None
+    if found := place.match(_OFFSET):
+        words = place.language.cardinal(found[2])
+        return ReadForm(found.end(), ("加" if found[1] == "+" else "减") + words)
+    if found := place.match(_SERIAL):
+        return ReadForm(found.end(), place.language.digits(found[0]))
     if found := place.match(_TELEPHONE):
         if _NUMBERED.search(place.before) and not found[0].startswith("+"):
             return ReadForm(found.end(), _spoken(found[0], place))
@@ -234,6 +249,15 @@ def _name_number(digits: str, place: Place) -> str:
 def _run(place: Place) -> ReadForm | None:
     """Runs of digits that are no number."""
     language = place.language
+    if found := place.match(_HEXADECIMAL):
+        return ReadForm(found.end(), f"零x{language.digits(found[1])}")
+    found = place.match(_PORT_NAMED) if _PORT_BEFORE.search(place.before) else None
+    if found and is_measured(place.text, found.end()):
+        return None
+    if found := found or place.match(_PORT):
+        return ReadForm(found.end(), language.digits(found[0]))
+    if found := place.match(_AFTER_LINE):
+        return ReadForm(found.end(), language.digits(found[0]))
     if found := place.match(_STOCK):
         words = language.digits(found[1] or found[0])
         return ReadForm(found.end(), f"{words}点{found[2]}" if found[2] else words)

@@ -27,6 +27,9 @@ _LETTERS_EQUATION = re.compile(r"[0-9A-Za-z²³^]{1,6}(?:\s?[-+×÷*/−]\s?[0-9
 _IN_BRACKETS = re.compile(r"[(（|][0-9]{0,4}[a-z]\Z")
 _TO_BRACKET = re.compile(r"[0-9a-z]{1,4}[)）|]")
 _INSIDE_BARS = r"[-−]?[0-9a-zA-Z.]{1,6}(?:[-+−][0-9a-zA-Z.]{1,6}){0,3}"
+_OF_WORDS = re.compile(r"=[^，。；]*[)）\u4e00-\u9fff]\Z")
+_REST = re.compile(r"\s?(?:……?|\.{3,6})\s?(?=[0-9])")
+_DIVIDED_BEFORE = re.compile(r"[0-9]\s?÷\s?[0-9]+\s?=\s?[0-9]+\Z")
 _BAR = re.compile(rf"\|(?={_INSIDE_BARS}\|)")
 _CLOSES_BARS = re.compile(rf"(?:^|[^0-9A-Za-z|])\|{_INSIDE_BARS}\Z")
 _DIVIDED = re.compile(r"(?:[0-9a-z][)）]|(?<![A-Za-z0-9])[0-9]{1,3})\Z")
@@ -44,6 +47,8 @@ def read(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), "平方" if found[2] == "²" else "立方")
     if found := place.match(_NEGATIVE_POWER):
         return ReadForm(found.end(), language.power(f"-{found[1].translate(_RAISED)}"))
+    if found := place.match(_REST):
+        return ReadForm(found.end(), "余") if _DIVIDED_BEFORE.search(place.before) else None
     if words := _WORDS.get(place.text[place.start]):
         return ReadForm(place.start + 1, words)
     if place.text[place.start] == "|":
@@ -106,6 +111,8 @@ def _is_factor(place: Place, found: re.Match[str], following: str, is_tight: boo
             _TERM_AFTER.match(following) or re.match("[\u4e00-\u9fff]", following)
         )
     divides = _DIVISOR.match(following) or (before[-1:] in ")）" and following[:1].isdecimal())
+    if sign == "/" and _OF_WORDS.search(before) and re.match("[\u4e00-\u9fff]", following):
+        return True
     if sign == "/" and divides and _DIVIDED.search(before):
         return True
     if sign == "/":

@@ -14,7 +14,10 @@ _BRACKETED = re.compile(r"[（(]\s?([0-9]{1,2})\s?[）)]")
 _HALF_BRACKETED = re.compile(r"([0-9]{1,2})\s?[）)]")
 _BEGINS = re.compile(r"(?:^|[\s，。！？；：、,;:.!?“”\"])\Z")
 _GAP = re.compile(r"(?<=[0-9]) +(?=[0-9¥$€£])")
-_BRACKET = re.compile(r"(?<=[0-9一二三四五六七八九十百千万])\s?[（）]\s?(?=[0-9])")
+_FIGURES = "[0-9≥≤<>≈约¥$€+−-]"
+_BRACKET = re.compile(rf"（(?![0-9]{{1,2}}）)(?={_FIGURES})|）(?=[0-9A-Za-z\u4e00-\u9fff])")
+_WORD_BEFORE = re.compile(rf"[0-9A-Za-z\u4e00-\u9fff%℃](?:（{_FIGURES}[^（）]*)?\Z")
+_IN_BRACKET = re.compile(rf"（(?![0-9]{{1,2}}\Z){_FIGURES}[^（）]*\Z")
 _CLOCK = re.compile(r"[0-9]{1,2}[:：][0-9]{2}")
 _DOT_BEFORE_NAME = re.compile(
     r"(?<![0-9A-Za-z.])\.(?=[A-Za-z]{2,})|(?<=[0-9A-Za-z])\.(?=[a-z]{2,4}(?![A-Za-z]))"
@@ -41,8 +44,8 @@ def read(place: Place) -> ReadForm | None:
         return _listed(place, int(found[1]), found.end())
     if sign.isdecimal() and (found := place.match(_HALF_BRACKETED)) and _begins_item(place):
         return _listed(place, int(found[1]), found.end())
-    if found := place.match(_BRACKET):
-        return ReadForm(found.end(), place.language.pause)
+    if place.match(_BRACKET) and _is_apart(place):
+        return ReadForm(place.start + 1, place.language.pause)
     if sign in "Nn" and (found := place.match(_NUMBER_SIGN)):
         return ReadForm(found.end(), "第")
     if sign == "/" and place.match(_STROKE):
@@ -52,6 +55,13 @@ def read(place: Place) -> ReadForm | None:
     if sign == " " and (found := place.match(_GAP)) and not _CLOCK.match(place.text, found.end()):
         return ReadForm(found.end(), place.language.pause)
     return None
+
+
+def _is_apart(place: Place) -> bool:
+    """Whether what brackets hold are figures that stand apart from the words before them."""
+    if place.text[place.start] == "）" and not _IN_BRACKET.search(place.before):
+        return False
+    return bool(_WORD_BEFORE.search(place.before))
 
 
 def _begins_item(place: Place) -> bool:

@@ -22,7 +22,9 @@ _MEASURE = re.compile(
     rf"(?:(?P<first>[A-Za-z℃°]{{1,3}})?{RANGE}(?P<high>{NUMBER}|(?<=[~～])-{NUMBER}))?{_UNIT}{_PER}(?![A-Za-z0-9²³])"
 )
 _ALONE = re.compile(rf"(?:{_UNIT})?{_PER}(?![A-Za-z0-9²³])")
-_POWER = re.compile(r"(?:\^-?[0-9]{1,3}|[0-9][eE]-?[0-9]{1,3}|⁻[⁰¹²³⁴-⁹]{1,3})\Z")
+_POWER = re.compile(
+    r"(?:\^-?[0-9]{1,3}|[0-9][eE]-?[0-9]{1,3}|[0-9]\s?[十百千]?[万亿]|[0-9万亿]元|⁻[⁰¹²³⁴-⁹]{1,3})\Z"
+)
 _AMPERES = re.compile(r"\s?(?:电|插|保险|空开|断路|充|快充|输出)")
 _CURRENT = re.compile(r"(?:电流|保险丝|额定|输入|输出|安培|负载|[0-9]V/)[^，。]{0,8}\Z")
 _NETWORKS = re.compile(r"\s?(?:网|手机|信号|时代|通信|套餐|基站)")
@@ -40,6 +42,7 @@ _STROKE = re.compile(
     r"\s?/\s?每?(?=(?:月|年|天|日|周|人|次|晚|个|件|斤|公斤|千克|克|吨|升|平|立方|小时|分|秒|季|股|份|张|位|套|台|只|"
     r"桶|盎司|瓶|盒|袋|箱|包|杯|碗|盘|串|条|支|本|页|课|节|千字|字|度|亩|公里|公顷|户|班|GB|kg|h(?![A-Za-z])))"
 )
+_BETWEEN_DEGREES = re.compile(r"(?<=[℃C])\s?/\s?(?=-?[0-9])")
 _COUNTED = re.compile(r"[0-9¥$€][^/，。]{0,8}[\u4e00-\u9fffA-Za-z0-9]\Z")
 _HOURLY = re.compile(r"(?:时速|每小时)约?\s?\Z")
 
@@ -68,7 +71,7 @@ def read(place: Place) -> ReadForm | None:
     if not found:
         return None
     sign = found["unit"] or found["glued"]
-    if sign in tables.SINGLE_LETTERS and _NAME.search(place.before):
+    if sign in tables.SINGLE_LETTERS and not found["per"] and _NAME.search(place.before):
         return None
     following = place.text[found.end() :]
     if (sign == "A" and not (_AMPERES.match(following) or _CURRENT.search(place.before))) or (
@@ -94,6 +97,8 @@ def _after_power(place: Place) -> ReadForm | None:
 
 def _for_each(place: Place) -> ReadForm | None:
     """The stroke of ``50元/月``."""
+    if found := place.match(_BETWEEN_DEGREES):
+        return ReadForm(found.end(), place.language.pause)
     found = place.match(_STROKE) if _COUNTED.search(place.before) else None
     return ReadForm(found.end(), "每") if found else None
 

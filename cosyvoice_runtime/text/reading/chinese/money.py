@@ -14,7 +14,7 @@ from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 _SIGN = alternatives(sign for sign in tables.CURRENCIES if not sign.isalpha())
 _CODE = alternatives(code for code in tables.CURRENCIES if code.isalpha())
 _SUFFIX = alternatives(sign for sign in tables.CURRENCIES if len(sign) == 1)
-_SCALE = r"(?:\s?(?P<scale>[十百千]?[万亿]|[十百千]|[kKmMbBwW](?![A-Za-z]))(?:\s?(?=[多余]))?)?"
+_SCALE = r"(?:\s?(?P<scale>[十百千]?[万亿]|[十百千]|[kKmMbBtTwW](?![A-Za-z]))(?:\s?(?=[多余]))?)?"
 _NAME = r"(?:\s?(?P<name>(?:美|欧|日|港|澳|加|韩)?元|英镑|人民币|块钱?))?"
 _ZEROS = {"k": 3, "w": 4, "m": 6, "b": 9}
 """Zeros that a letter after an amount stands for."""
@@ -45,7 +45,7 @@ def _words(found: re.Match[str], language: Language) -> str:
     currency = Currency(parts["name"], parts["name"]) if parts.get("name") else None
     currency = currency or language.currencies[parts["sign"] or parts["code"]]
     minus = language.minus if parts.get("minus") or parts.get("inner") else ""
-    scale, last = (parts.get(name) or "" for name in ("scale", "last"))
+    scale, last = (re.sub("[tT]", "万亿", parts.get(name) or "") for name in ("scale", "last"))
     low = without_zeros(parsed(parts["low"], language))
     if zeros := _ZEROS.get((last or scale).lower()):
         amounts = [parsed(parts[name], language) for name in ("low", "high") if parts[name]]

@@ -30,6 +30,10 @@ _EARLY_YEAR = re.compile(
     r"(?<![0-9.:/-])[1-9][0-9]{2}(?=\s?年(?:[-–—~～－至到]\s?[0-9]{3}|(?![前后来间多余级的之])(?!历史)))"
 )
 _EARLY_BEFORE = re.compile(r"(?:^|[\s于在自从至到（(，。、]|年[-–—~～－])\Z")
+_TITLE_YEAR = re.compile(r"(?:1[0-9]|20)[0-9]{2}(?![0-9.,:/年%-])|(?<=[（(])(?:19|20)[0-9]{2}(?=[)）])")
+_TITLE_BEFORE = re.compile(
+    r"《\Z|(?:Office|Photoshop|Studio|Server|Visual|Acrobat|AutoCAD|MATLAB|Premiere) \Z"
+)
 _LIVED = re.compile(rf"(?<=[(（])([1-9][0-9]{{2}}){RANGE}([1-9][0-9]{{2,3}})(?=\s?年?[)）])")
 _RECENT = re.compile(
     r"(?<![0-9.:/-])(?:19[5-9][0-9]|20(?:0[1-9]|[1-4][0-9]))(?![0-9A-Za-z%]|[.,:/][0-9]|\s?[-~+×*/])"
@@ -58,9 +62,11 @@ _NUMBER = re.compile(NUMBER + r"|(?<![0-9.])\.[0-9]+")
 _JOINED = re.compile(RANGE)
 _UNIT_BEFORE = re.compile(r"[0-9一二三四五六七八九十半]\s?([\u4e00-\u9fff%℃°]{1,3}|[A-Za-z]{1,3})\Z")
 _AFTER_UNIT = re.compile(r"(?:[0-9]{1,3}(?:[:：][0-9]{2}|(?:\.[0-9]+)?\s?([\u4e00-\u9fff%℃°A-Za-z]{1,3})))")
-_CHINESE_RANGE = re.compile(r"\s?[-–—~～]\s?(?=(?:周|星期|礼拜)?[一二三四五六七八九十日])")
+_CHINESE_RANGE = re.compile(
+    r"\s?[-–—~～]\s?(?=(?:周|星期|礼拜)?[一二三四五六七八九十日]|(?:次日|翌日|第二天|凌晨|早上|上午|中午|下午|晚上?)[0-9])"
+)
 _CHINESE_BEFORE = re.compile(
-    r"(?:(?:周|星期|礼拜)[一二三四五六日天]|[一二三四五六七八九十百][月日号点年级天个折楼层]?)\Z"
+    r"(?:(?:周|星期|礼拜)[一二三四五六日天]|[一二三四五六七八九十百][月日号点年级天个折楼层]?|[0-9]{1,2}(?:[:：][0-9]{2}|[点时]半?))\Z"
 )
 _MINUS = re.compile(r"[-−－]\s?(?=\.?[0-9])")
 _NEGATIVE_BEFORE = re.compile(
@@ -70,7 +76,8 @@ _NEGATIVE_AFTER = re.compile(rf"[-−]\s?{NUMBER}\s?(?:%|°|℃|度|摄氏)")
 _NAME_BEFORE = re.compile(r"[A-Za-z](?:[A-Za-z0-9.]*[A-Za-z0-9])?\Z")
 _OF_GRADE = re.compile(r"[0-9]\Z")
 _GRADED = re.compile("#[\u4e00-\u9fff]")
-_SIGN = re.compile(r"[~～≈#№]\s?(?=[0-9])")
+_SIGN = re.compile(r"[~～≈#№]\s?(?=[0-9])|[~～]+(?=[\s，。！？；、）]|$)")
+_LONG_CODE = re.compile(r"#\s?([0-9]{5,})(?![0-9])")
 _SIGNS = {"~": "约", "～": "约", "≈": "约等于", "#": "第", "№": "第"}
 
 
@@ -105,6 +112,9 @@ def _year(place: Place) -> ReadForm | None:
             return ReadForm(found.end(), language.ranged(language.digits(low), language.digits(high)))
     found = place.match(_YEAR)
     if found and not _lasts(place, found):
+        return ReadForm(found.end(), language.digits(found[0]))
+    found = place.match(_TITLE_YEAR)
+    if found and (place.before[-1:] in ("（", "(") or _TITLE_BEFORE.search(place.before)):
         return ReadForm(found.end(), language.digits(found[0]))
     if found := place.match(_LIVED):
         return ReadForm(found.end(), language.ranged(*map(language.digits, found.groups())))
@@ -232,7 +242,11 @@ def _sign(place: Place) -> ReadForm | None:
     sign = place.text[place.start]
     if sign == "#" and _OF_GRADE.search(place.before) and _GRADED.match(place.text, place.start):
         return ReadForm(place.start + 1, "号")
+    if found := place.match(_LONG_CODE):
+        return ReadForm(found.end(), place.language.digits(found[1]))
     found = place.match(_SIGN)
+    if found and sign in "~～" and not place.text[found.end() : found.end() + 1].isdecimal():
+        return ReadForm(found.end(), "")
     if not found or (place.before[-1:].isalnum() and sign in "#~～" and place.before[-1:].isascii()):
         return None
     if sign == "#" and re.search(r"[A-Za-z] ?\Z", place.before):

@@ -15,12 +15,17 @@ _CODE = re.compile(
     + _END
 )
 _MIXED_CODE = re.compile(r"(?P<letters>[a-z]{1,3})(?P<digits>[0-9]{3,12})(?P<x>-?[Xx])?" + _END)
+_HEXADECIMAL = re.compile(r"(?a)(?<![\w.,])0x([0-9A-Fa-f]{1,16})(?!\w)")
 _LONG = re.compile(r"(?a)(?<![\w.,])(?![0-9]*000000(?![0-9]))[0-9]{10,}" + _END)
 
 
 def read(place: Place) -> ReadForm | None:
-    """Digits after a word that announces a code, or a run that is too long for a number."""
+    """Digits after a word that announces a code, a run too long for a number, or a hexadecimal number."""
     language = place.language
+    if found := place.match(_HEXADECIMAL):
+        pieces = re.findall("[0-9]+|[A-Fa-f]+", found[1])
+        words = [language.digits(piece) if piece.isdecimal() else piece for piece in pieces]
+        return ReadForm(found.end(), language.space.join((language.digits("0"), "x", *words)))
     found = place.match(_LONG)
     if found and (len(found[0]) >= language.long_run or found[0].startswith("0")):
         return ReadForm(found.end(), language.telephone_digits(found[0]))

@@ -119,11 +119,11 @@ def _patterns(language: Language) -> tuple[re.Pattern[str], re.Pattern[str]]:
     call = r"(?:(?<![A-Za-z])[A-Za-z]\([A-Za-z]\)|(?<=[=\s])mc(?=²|\^2))"
     sign = r"[-+−–=×÷*<>≈≠≤≥±/x]"
     atom = rf"(?:[$€£]{number}|{number}(?![0-9])|{call}|{letters})"
-    factors = rf"(?:(?<=[0-9A-Za-zπθ²³]){letters}(?:{power})?){{0,2}}"
+    factors = rf"(?:(?<=[0-9A-Za-zπθ⁰¹²³⁴-⁹]){letters}(?:{power})?){{0,2}}"
     term = rf"(?:[-−±√]\s?)?(?:√\s?)?{atom}(?:{power})?{factors}"
     whole = re.compile(
         rf"(?a)(?<![\w.,$€£/-])(?<!\)){term}(?:\s?(?:>=|<=|!=|==|[-+−–=×÷*<>≈≠≤≥/±]|x(?=\s?10\^))\s?{term}){{0,12}}"
-        r"(?![\w%°$€£]|[-/.,][0-9])"
+        r"(?![\w%°$€£⁰¹²³⁴-⁹⁻]|[-/.,][0-9])"
     )
     part = re.compile(
         rf"(?P<power>{power})|(?P<money>[$€£]{number})|(?P<number>{number})|(?P<times>x(?=\s?10\^))"

@@ -63,7 +63,7 @@ def _pattern(language: Language) -> re.Pattern[str]:
     scale = rf"(?:\s(?P<scale>{alternatives(scales)})(?![\wÀ-ÖØ-öø-ӿ]))?" if scales else "(?P<scale>(?!))?"
     end = r"(?:(?<=%)|(?![\wÀ-ÖØ-öø-ӿ²³^]|-[0-9]))"
     return re.compile(
-        rf"(?a)(?:(?<![\w)\].,])(?<![0-9]\s)(?P<minus>[-−])\s?)?(?:(?<![A-Za-z0-9])|(?<=[0-9][x×]))(?<![0-9][.,])(?P<low>{number})"
+        rf"(?a)(?:(?<![\w)\].,])(?<![0-9]\s)(?P<minus>[-−])\s?)?(?:(?<![A-Za-z0-9])|(?<=[0-9][x×])|(?<=sin)|(?<=cos)|(?<=tan))(?<![0-9][.,])(?P<low>{number})"
         rf"(?:(?:(?P<first>{alternatives(spaced)}))?{RANGE}(?P<high>{number}))?{scale}"
         rf"(?:\s?(?P<unit>{alternatives(spaced)}){end}|(?P<glued>{alternatives(glued)}){end}|(?P<spaced>(?!)))"
         rf"{per}(?:(?P<by>\s?[x×]\s?(?=[0-9])))?"

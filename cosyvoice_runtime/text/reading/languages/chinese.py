@@ -126,6 +126,8 @@ def _cardinal(digits: str) -> str:
             continue
         zero = words and (gap or group.startswith("0"))
         scale = _GROUPS[len(groups) - 1 - place]
+        if scale == "万亿" and groups[place + 1] != "0000":
+            scale = "万"
         two = group == "0002" and scale
         words += ("零" if zero else "") + ("两" if two else _below_ten_thousand(group)) + scale
         gap = False

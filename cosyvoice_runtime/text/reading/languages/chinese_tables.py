@@ -38,7 +38,10 @@ NUMBERED = (
     "GTX|ISO|RFC|SN|IP|端口号?"
 )
 """Words before digits that are read one by one."""
-NAMED = "骁龙|天玑|麒麟|波音|空客|锐龙|国道|省道|代号|编组|北纬线|阿波罗|保时捷|Boeing|Airbus"
+NAMED = (
+    "骁龙|天玑|麒麟|波音|空客|锐龙|国道|省道|代号|编组|北纬线|阿波罗|保时捷|"
+    "Boeing|Airbus|Microsoft|Office|Room|HTTP|Error"
+)
 """Words before a number of three or four digits that names something."""
 DATED = (
     "日期|时间|生日|截止|截至|定于|改到|改期|"

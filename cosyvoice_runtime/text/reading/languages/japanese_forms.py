@@ -13,6 +13,8 @@ from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 if TYPE_CHECKING:
     from cosyvoice_runtime.text.reading.languages.japanese import Japanese
 
+_REACH = 24
+"""Characters around a sign that show whether it is one of a formula."""
 _FREE = r"(?a)(?<![\w.,:/-])"
 """No number goes on to here."""
 _NUMBER = r"[0-9]{1,9}(?:\.[0-9]+)?"
@@ -29,6 +31,11 @@ _NAMED = re.compile(rf"(?<![A-Za-z0-9])({alternatives(_NAMES)})(?![A-Za-z0-9])")
 _POST = re.compile(r"〒\s?([0-9]{3})-?([0-9]{4})(?![0-9])")
 _ROOM = re.compile(rf"{_FREE}([0-9]{{3,5}})(?=号室)")
 _NUMBERED = re.compile(r"(?a)(?<=[Nn]o)\.\s?([0-9]{1,8})(?![\w-]|[.,][0-9])")
+_VERSION = re.compile(
+    r"(?:(?<=[Vv]er)|(?<=[Vv]ol)|(?<=[Ff]ig))\.\s?([0-9]{1,8}(?:\.[0-9]{1,8}){0,3})(?![0-9]|\.[0-9])"
+)
+_STOCK = re.compile(r"(?<=[(（])(?!19|20)[0-9]{4}(?=[)）])")
+_LONG_NAME = re.compile(r"(?a)(?<=[A-Z]{2})[0-9]{5,12}(?![\w-])")
 _COUNTRY = re.compile(r"(?<![0-9])\+([0-9]{1,3}) (?=\(?0?[0-9]{1,4}\)?-[0-9]{2,4}-[0-9]{3,4})")
 _AREA_IN_BRACKETS = re.compile(r"[(（](0[0-9]{1,4})[)）]\s?([0-9]{1,4})-([0-9]{3,4})(?![0-9-])")
 _PLATE = re.compile(r"(?<=[ぁ-ん])(\s?)([0-9]{2})-([0-9]{2})(?![0-9-])")
@@ -43,10 +50,10 @@ _DATED = re.compile(r"(?:[0-9]\s?日|[0-9])\s?\Z")
 _ZERO_HOUR = re.compile(r"(?a)(?<![\w.,:])0(?=時(?!間))")
 _PADDED = re.compile(r"(?a)(?<![\w.,:/-])0([1-9])(?=[年月日時分秒])")
 _TO = re.compile(
-    r"\s?[~～〜]\s?(?=[0-9０-９一-龥A-Za-z$¥￥第])|(?<=[年月日時分秒世度人個回%）)])\s?[-–—]\s?(?=[0-9])"
+    r"\s?[~～〜]\s?(?=[0-9０-９一-龥A-Za-z$¥￥第①-⑳])|(?<=[年月日時分秒世度人個回%）)])\s?[-–—]\s?(?=[0-9])"
 )
 _WEEKDAYS = re.compile(r"(?<=[月火水木金土日])[-–](?=[月火水木金土日](?![一-龥]))")
-_BEFORE_TO = re.compile(r"[0-9%一-龥A-Za-z)）℃]\Z")
+_BEFORE_TO = re.compile(r"[0-9①-⑳%一-龥A-Za-z)）℃]\Z")
 _YEAR_MONTH = re.compile(rf"{_FREE}((?:19|20)[0-9]{{2}})[-/.](0[1-9]|1[0-2]){_END}")
 _MONTH_YEAR = re.compile(rf"{_FREE}(0?[1-9]|1[0-2])[-/]((?:19|20)[0-9]{{2}}){_END}")
 _DAY = r"(1[0-2]|0?[1-9])[/.-]([12][0-9]|3[01]|0?[1-9])"
@@ -84,7 +91,10 @@ _LEVEL = re.compile(
 _FIGURE = re.compile(r"(?:図|表|付録|式|例|課|写真|図表|資料) ?\Z")
 _TEAM = re.compile(r"[一-龥ァ-ヺーA-Za-z]\Z")
 _COUNTED = re.compile(r"\s?(?:[一-龥々ァ-ヺ]|ヶ|か月|つ|くらい|ぐらい|ほど)")
-_EQUAL = re.compile(r"(?<=[ぁ-ヺ一-龥A-Za-z0-9)）])\s?([=≠≒])\s?(?=[0-9$¥A-Za-z])")
+_EQUAL = re.compile(r"(?<=[ぁ-ヺ一-龥A-Za-z0-9)）°℃%²³])\s?([=≠≒])\s?(?=[0-9$¥A-Za-z√])")
+_TIMES = re.compile(r"(?<=[ぁ-ヺ一-龥A-Za-z0-9)）²³])\s?([×÷])\s?(?=[ぁ-ヺ一-龥0-9(（√])")
+_OF_FORMULA = re.compile("[=÷]")
+_RAISED = re.compile(r"(?<=[)）])([²³])")
 _FOR_EACH = re.compile(
     rf"{_FREE}([0-9][0-9,]{{0,14}}(?:\.[0-9]+)?)([万億]?(?:円|ドル|ユーロ))/({alternatives(COUNTED_PER)})"
 )
@@ -112,6 +122,11 @@ def _code(place: Place, japanese: Japanese) -> ReadForm | None:
         return ReadForm(found.end(), f"郵便番号{words}")
     if found := place.match(_ROOM):
         return ReadForm(found.end(), japanese.digits(found[1]))
+    if found := place.match(_VERSION):
+        dot = "." if "." not in found[1] else ""
+        return ReadForm(found.end(), dot + japanese.point.join(map(japanese.cardinal, found[1].split("."))))
+    if found := place.match(_STOCK) or place.match(_LONG_NAME):
+        return ReadForm(found.end(), japanese.digits(found[0]))
     if found := place.match(_NUMBERED):
         words = japanese.digits(found[1]) if len(found[1]) > 2 else japanese.cardinal(found[1])
         return ReadForm(found.end(), f".{words}")
@@ -148,6 +163,11 @@ def _small(place: Place, japanese: Japanese) -> ReadForm | None:
         return ReadForm(found.end(), "零")
     if found := place.match(_ROOT):
         return ReadForm(found.end(), japanese.root)
+    if found := place.match(_RAISED):
+        return ReadForm(found.end(), japanese.power("2" if found[1] == "²" else "3"))
+    found = place.match(_TIMES)
+    if found and _OF_FORMULA.search(place.text, max(0, place.start - _REACH), place.start + _REACH):
+        return ReadForm(found.end(), japanese.operations[found[1]])
     if found := place.match(_EQUAL):
         return ReadForm(found.end(), japanese.operations.get(found[1], "ニアリーイコール"))
     if found := place.match(_FLOOR):

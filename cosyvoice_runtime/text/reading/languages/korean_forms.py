@@ -68,6 +68,7 @@ _NUMBERED_PLOT = re.compile(rf"{_FREE}([0-9]{{1,5}})-([0-9]{{1,5}})(?=\s?(?:번�
 _STREET = re.compile(r"(?<=[로길동리] )([0-9]{1,5})-([0-9]{1,5})(?![0-9-])")
 _SERVICE = re.compile(rf"{_FREE}(1[568][0-9]{{2}})-([0-9]{{4}})(?![0-9-])")
 _BRACKETED = re.compile(r"(?<![0-9.-])(0[0-9]{1,2})[).]\s?([0-9]{3,4})[-.]([0-9]{4})(?![0-9-])")
+_EQUAL_NUMBER = re.compile(r"(?<=[0-9])\s?=\s?(?=[0-9])")
 _EQUAL = re.compile(r"(?<=[가-힣])\s?=\s?(?=[0-9])")
 _CALLED = re.compile(
     rf"{_FREE}(11[0-9]|12[0-9]|13[0-9]|1[58][0-9]{{2}})(?=(?:에|로|으로|번으로|번에)\s?(?:신고|전화|문의|연락|구조))"
@@ -203,6 +204,8 @@ def _score(place: Place, korean: Korean) -> ReadForm | None:
 
 def _compared(place: Place, korean: Korean) -> ReadForm | None:
     """``5 > 3``: the verb comes last; ``1달러=1,350원``."""
+    if found := place.match(_EQUAL_NUMBER):
+        return ReadForm(found.end(), " 이퀄 ")
     if found := place.match(_EQUAL):
         return ReadForm(found.end(), "은 " if ends_in_consonant(place.before) else "는 ")
     found = place.match(_COMPARED)
