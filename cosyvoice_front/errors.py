@@ -198,7 +198,9 @@ def of_client(error: ClientError, server: str) -> ApiError:
         return timed_out(message)
     if error.kind not in REFUSALS:
         return broken()
-    param = PARAMETERS.get(message.partition(":")[0])
+    field, colon, rest = message.partition(":")
+    param = PARAMETERS.get(field)
+    message = f"{param or field}{colon}{rest}"
     if param == "voice":
         return ApiError(404, message, param=param, code="voice_not_found")
     return invalid(param, message)

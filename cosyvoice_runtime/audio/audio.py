@@ -10,7 +10,7 @@ from cosyvoice_runtime.arrays import Array, Floats
 from cosyvoice_runtime.errors import InvalidInput
 
 EXTRACTOR_SAMPLE_RATE = 16_000
-"""Hz that the speech tokenizer and the speaker encoder take, and so the least of a reference."""
+"""Hz that the speech tokenizer and the speaker encoder take."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +36,7 @@ def check_speed(speed: float) -> None:
 
 MIN_SECONDS = 0.5
 MAX_SECONDS = 30.0  # what the speech tokenizer was made for (upstream's frontend refuses more, too)
+MIN_RATE = 8_000  # the telephone's; upstream asks for 16 kHz, as a voice without treble sounds dull
 MAX_RATE = 192_000  # the highest rate of recorders; bounds the work that a request can ask for
 PEAK_LIMIT = 1.5  # lossy codecs overshoot full scale by up to 3 dB; integers sent as floats are far above
 SILENCE_RMS = 1e-3  # -60 dBFS: 40 dB below ordinary speech, what is left is the noise of a room
@@ -71,7 +72,7 @@ def check_reference(audio: Audio) -> None:
     """Refuse audio that no voice can be made from.
 
     Raises:
-        InvalidInput: it is not mono, or not of floats; the sample rate is outside 16 to 192 kHz; the duration
+        InvalidInput: it is not mono, or not of floats; the sample rate is outside 8 to 192 kHz; the duration
             outside 0.5 to 30 s; a sample is not finite or far outside [-1, 1]; the audio is silent or heavily
             clipped.
     """
@@ -79,11 +80,11 @@ def check_reference(audio: Audio) -> None:
         _refuse(f"samples of the shape {audio.samples.shape}", "expected the shape [n]")
     if audio.samples.dtype.kind != "f":
         _refuse(f"samples of {audio.samples.dtype}", "expected floats in [-1, 1]")
-    if not EXTRACTOR_SAMPLE_RATE <= audio.rate <= MAX_RATE:
-        limit = f"expected {EXTRACTOR_SAMPLE_RATE} to {MAX_RATE} Hz"
+    if not MIN_RATE <= audio.rate <= MAX_RATE:
+        limit = f"expected {MIN_RATE} to {MAX_RATE} Hz"
         raise InvalidInput("reference_sample_rate", audio.rate, limit)
     if not MIN_SECONDS <= audio.seconds <= MAX_SECONDS:
-        _refuse(_duration(audio), f"expected {MIN_SECONDS:g} to {MAX_SECONDS:g} s")
+        _refuse(f"a recording of {_duration(audio)}", f"expected {MIN_SECONDS:g} to {MAX_SECONDS:g} s")
     _check_values(audio.samples)
     _check_loudness(audio.samples)
 
@@ -100,19 +101,22 @@ def _duration(audio: Audio) -> str:
 def _check_values(samples: Floats) -> None:
     bad = int((~np.isfinite(samples)).sum())
     if bad:
-        _refuse(f"{bad} samples NaN or infinite", "expected finite floats in [-1, 1]")
+        _refuse(f"a recording with {bad} samples NaN or infinite", "expected finite ones in [-1, 1]")
     peak = float(np.abs(samples).max())
     if peak > PEAK_LIMIT:
-        _refuse(f"samples reach {peak:.5g}", "expected floats in [-1, 1]")
+        limit = "expected at most 1: numbers of 16 bits are divided by 32768"
+        _refuse(f"a recording whose samples reach {peak:.5g}", limit)
 
 
 def _check_loudness(samples: Floats) -> None:
     rms = float(samples.std())  # without the mean: a constant offset is silence
     if rms < SILENCE_RMS:
-        _refuse(f"silence (RMS {rms:.2g})", f"expected speech with an RMS of at least {SILENCE_RMS:g}")
+        limit = f"expected speech, with an RMS of at least {SILENCE_RMS:g} of full scale"
+        _refuse(f"a recording of silence (RMS {rms:.2g})", limit)
     clipped = float((np.abs(samples) >= FULL_SCALE).mean())
     if clipped > MAX_CLIPPED:
-        _refuse(f"{clipped:.1%} of the samples clipped", f"expected at most {MAX_CLIPPED:.0%} at full scale")
+        limit = f"expected at most {MAX_CLIPPED:.0%}; record it again at a lower level"
+        _refuse(f"an overdriven recording, {clipped:.1%} of it at full scale", limit)
 
 
 def _refuse(value: str, limit: str) -> None:

@@ -42,7 +42,7 @@ def build_voice(
     """Run the three extractors, side by side, on reference audio.
 
     Args:
-        audio: 0.5 to 30 s at 16 kHz or more. The mel is made from it at its own rate, so audio above
+        audio: 0.5 to 30 s at 8 kHz or more. The mel is made from it at its own rate, so audio above
             16 kHz keeps the treble that the other two don't hear.
         transcript: what the audio says; may be empty.
         speech_tokenizer: 16 kHz samples [n] float32 -> speech tokens int32 at the family's rate.

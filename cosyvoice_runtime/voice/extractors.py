@@ -99,7 +99,8 @@ class SpeechTokenizer:
 def _check_length(samples: Floats) -> None:
     seconds = samples.shape[0] / EXTRACTOR_SAMPLE_RATE
     if seconds > MAX_SECONDS:
-        raise InvalidInput("reference_wav", f"{seconds:.2f} s", f"expected at most {MAX_SECONDS:g} s")
+        limit = f"expected at most {MAX_SECONDS:g} s"
+        raise InvalidInput("reference_wav", f"a recording of {seconds:.2f} s", limit)
 
 
 ENCODER_INPUT = Port(("tensor(float)",), (BATCH, "frames", FBANK_BINS))

@@ -27,18 +27,18 @@ def with_samples(indices: slice, value: float) -> Floats:
 @pytest.mark.parametrize(
     ("samples", "value", "limit"),
     [
-        (noise(1), "'1 sample at 16000 Hz'", "expected 0.5 to 30 s"),
+        (noise(1), "a recording of 1 sample at 16000 Hz", "expected 0.5 to 30 s"),
         (noise(RATE // 5), "0.20 s", "expected 0.5 to 30 s"),
         (noise(RATE // 2 - 1), "7999 samples at 16000 Hz", "expected 0.5 to 30 s"),
         (noise(30 * RATE + 1), "480001 samples at 16000 Hz", "expected 0.5 to 30 s"),
         (noise(31 * RATE), "31.00 s", "expected 0.5 to 30 s"),
         (with_samples(slice(3, 5), float("nan")), "2 samples NaN or infinite", "finite"),
         (with_samples(slice(3, 4), float("inf")), "1 samples NaN or infinite", "finite"),
-        (with_samples(slice(7, 8), -20412.0), "samples reach 20412", r"expected floats in [-1, 1]"),
+        (with_samples(slice(7, 8), -20412.0), "samples reach 20412", "divided by 32768"),
         (np.zeros(RATE, np.float32), "silence (RMS 0)", "at least 0.001"),
         (np.full(RATE, 0.5, np.float32), "silence (RMS 0)", "at least 0.001"),
         (SPEECH * 5e-3, "silence (RMS 0.0005)", "at least 0.001"),
-        (np.clip(10 * tone(200, 1.0, RATE), -1, 1), "of the samples clipped", "at most 5%"),
+        (np.clip(10 * tone(200, 1.0, RATE), -1, 1), "% of it at full scale", "at most 5%"),
         ((SPEECH * 32767).astype(np.int16), "int16", "expected floats in [-1, 1]"),
         (np.zeros(0, np.float32), "(0,)", "[n] or [channels, n]"),
         (np.zeros((1, 1, RATE), np.float32), "(1, 1, 16000)", "[n] or [channels, n]"),
@@ -51,11 +51,11 @@ def test_unusable_audio_is_refused_with_value_and_limit(samples: Floats, value: 
     assert limit in error.limit
 
 
-@pytest.mark.parametrize("rate", [0, 8000, 15_999, 192_001])
+@pytest.mark.parametrize("rate", [0, 7_999, 192_001])
 def test_sample_rate_outside_the_limits_is_refused(rate: int) -> None:
     error = refusal(SPEECH, rate)
     assert (error.field, error.value) == ("reference_sample_rate", str(rate))
-    assert "16000 to 192000" in error.limit
+    assert "8000 to 192000" in error.limit
 
 
 @pytest.mark.parametrize("length", [-1, 0, RATE + 1])
@@ -77,6 +77,10 @@ def test_channels_are_averaged() -> None:
 
 def test_row_of_one_channel_is_mono() -> None:
     assert np.array_equal(reference_audio(SPEECH[None], RATE).samples, SPEECH)
+
+
+def test_recording_of_a_telephone_is_accepted() -> None:
+    check_reference(Audio(SPEECH, 8_000))
 
 
 @pytest.mark.parametrize("seconds", [0.5, 30.0])

@@ -80,7 +80,8 @@ COSYVOICE2 = ModelSchema(
             "reference_wav",
             "FP32",
             (-1,),
-            "recording of the voice, 0.5 to 30 s, floats in [-1, 1]; without it and voice: the default voice",
+            "recording of the voice, 0.5 to 30 s, floats in [-1, 1], taken as it is; without it and voice: "
+            "the default voice",
             optional=True,
         ),
         TensorSpec(
@@ -94,7 +95,7 @@ COSYVOICE2 = ModelSchema(
             "reference_sample_rate",
             "INT32",
             (1,),
-            "samples per second of reference_wav; default 16000",
+            "samples per second of reference_wav, 8000 to 192000; default 16000",
             optional=True,
         ),
         TensorSpec("reference_text", "STRING", (1,), "what reference_wav says", optional=True),
