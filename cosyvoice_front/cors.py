@@ -13,6 +13,7 @@ EXPOSED = (
     "X-Request-Id",
     "X-Seed",
     "X-Audio-Sample-Rate",
+    "X-Reference-Note",
     "X-AI-Generated",
     "X-Should-Retry",
     "Retry-After",

@@ -81,7 +81,12 @@ class Front:
             pieces = as_events(pieces, tally, len(body.input), body.speed)
         return StreamedResponse(
             pieces,
-            {**HEADERS, "X-Seed": str(request.seed), "X-Audio-Sample-Rate": str(rate)},
+            {
+                **HEADERS,
+                "X-Seed": str(request.seed),
+                "X-Audio-Sample-Rate": str(rate),
+                **({"X-Reference-Note": reference.note} if reference and reference.note else {}),
+            },
             MEDIA_TYPE if body.as_events else content_type(body.response_format, rate),
             settings.stalled_client_timeout_s,
         )

@@ -88,7 +88,7 @@ async def add_voice(front: Front, owner: str, request: Request) -> dict[str, Any
     if not await asyncio.to_thread(uploads.add, record, form.recording, reference):
         message = "The server has not kept the voice, or not until it got its name; send it again."
         raise overloaded(message)
-    return record.shown()
+    return record.shown() | ({"note": reference.note} if reference.note else {})
 
 
 async def remove_voice(front: Front, owner: str, name: str) -> dict[str, Any]:
@@ -114,7 +114,7 @@ async def _analyse(front: Front, owner: str, reference: Reference) -> None:
                 pass
     except ApiError as error:
         if error.param == "ref_audio":
-            raise invalid("audio_sample", str(error)) from None
+            raise invalid("audio_sample", f"audio_sample{str(error).removeprefix(error.param)}") from None
         raise
 
 

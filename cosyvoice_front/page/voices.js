@@ -94,7 +94,7 @@ export class VoiceForm {
   async #send() {
     const voice = await json("v1/audio/voices", { method: "POST", body: this.#form() });
     byId("voice-form").reset();
-    this.#keep(null, NOTHING);
+    this.#keep(null, voice.note ?? NOTHING);
     return voice.id;
   }
 

@@ -33,11 +33,13 @@ class Utterance:
     """
     Attributes:
         text: that has come before its first audio.
+        note: which part of a long recording it is spoken like.
         is_open: whether more text may come; ``input.done`` ends that.
     """
 
     index: int
     config: Config
+    note: str = ""
     text: str = ""
     started: bool = False
     sent_bytes: int = 0
@@ -131,7 +133,7 @@ class Omni:
             config.word_timestamps,
             (BUFFER_DELAY_MS if delay_ms is None else delay_ms) / 1000,
         )
-        utterance = Utterance(self._count, config)
+        utterance = Utterance(self._count, config, self._reference.note if self._reference else "")
         try:
             self.session.open(str(utterance.index), manner)
         except ApiError:
@@ -200,11 +202,16 @@ class Omni:
             return
         utterance.started = True
         config = utterance.config
-        audio = {"format": config.response_format, "sample_rate": config.sample_rate, "channels": 1}
-        timed = {"word_timestamps": True} if config.word_timestamps else {}
-        await self._send(
-            _place(utterance, "audio.start") | {"sentence_text": utterance.text, **audio, **timed}
-        )
+        audio: dict[str, Any] = {
+            "format": config.response_format,
+            "sample_rate": config.sample_rate,
+            "channels": 1,
+        }
+        if config.word_timestamps:
+            audio["word_timestamps"] = True
+        if utterance.note:
+            audio["reference_note"] = utterance.note
+        await self._send(_place(utterance, "audio.start") | {"sentence_text": utterance.text, **audio})
 
     async def _send_audio(self, utterance: Utterance, data: bytes) -> None:
         utterance.sent_bytes += len(data)

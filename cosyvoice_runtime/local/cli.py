@@ -17,7 +17,6 @@ from cosyvoice_client.chunk import AudioChunk
 from cosyvoice_client.command import INTERRUPTED, TEXT_HELP, add_output
 from cosyvoice_client.delivery import deliver, target
 from cosyvoice_client.errors import ClientError
-from cosyvoice_runtime.audio.audio import MAX_SECONDS, Audio
 from cosyvoice_runtime.audio.read import read_audio
 from cosyvoice_runtime.checkpoint import Layout, load_speakers
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
@@ -97,7 +96,7 @@ def _add_checkpoint(command: argparse.ArgumentParser) -> None:
 def _add_speak(command: argparse.ArgumentParser) -> None:
     _add_common(command)
     _add_checkpoint(command)
-    command.add_argument("--reference", type=Path, help="recording of the voice, 0.5 to 30 s")
+    command.add_argument("--reference", type=Path, help="recording of the voice, from 0.5 s on")
     command.add_argument("--reference-text", default="", help="what the reference says")
     command.add_argument("--device", default="cpu", help="cpu or cuda (default %(default)s)")
     command.add_argument(
@@ -219,7 +218,7 @@ def add_voice(options: argparse.Namespace) -> None:
         )
         raise InvalidInput("voice", name, limit)
     extractors = Extractors(layout, options.threads, options.published_prompt_rate)
-    voice = extractors.voice(_reference(options.file), options.text)
+    voice = extractors.voice(read_audio(options.file, "file"), options.text)
     _store(options).register(options.name, voice)
     print(f"{options.name}: {len(voice.speech_tokens)} speech tokens, key {voice.key[:12]}")
 
@@ -272,14 +271,13 @@ def _store(options: argparse.Namespace) -> VoiceStore:
     return VoiceStore(options.voices.expanduser(), checkpoint_id(Layout(options.checkpoint)))
 
 
-def _reference(path: Path) -> Audio:
-    return read_audio(path, max_seconds=MAX_SECONDS)
-
-
 def _voice(options: argparse.Namespace, synthesizer: Synthesizer) -> Voice:
     """The voice that was asked for: from a reference, from the store, or a speaker of the checkpoint."""
     if options.reference is not None:
-        return synthesizer.voice(_reference(options.reference), options.reference_text)
+        words = options.reference_text
+        return synthesizer.voice(
+            read_audio(options.reference, "reference", wordless=not words.strip()), words
+        )
     speakers = synthesizer.speakers
     if options.voice is None:
         if not speakers:

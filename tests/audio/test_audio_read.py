@@ -12,7 +12,7 @@ from cosyvoice_runtime.audio.read import read_audio
 from cosyvoice_runtime.errors import InvalidInput
 
 RATE = 22_050
-STEREO = np.stack([tone(440, 0.25, RATE), tone(880, 0.25, RATE)], axis=1)
+STEREO = np.stack([tone(440, 0.75, RATE), tone(880, 0.75, RATE)], axis=1)
 
 
 @pytest.mark.parametrize(
@@ -61,12 +61,12 @@ def test_missing_file_is_named(tmp_path: Path) -> None:
 def test_what_is_no_audio_is_named(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(b"this is no audio file at all")
-    with pytest.raises(InvalidInput, match=rf"{name}.*expected a wav") as caught:
+    with pytest.raises(InvalidInput, match=rf"{name}.* expected a wav") as caught:
         read_audio(path, field="reference_wav")
     assert caught.value.field == "reference_wav"
 
 
-@pytest.mark.parametrize("content", [b"", b"RIFF"])
+@pytest.mark.parametrize("content", [b"", b"RIFF"], ids=["nothing", "head"])
 def test_truncated_bytes_are_refused(content: bytes) -> None:
     with pytest.raises(InvalidInput, match=f"{len(content)} bytes"):
         read_audio(content)
@@ -74,18 +74,25 @@ def test_truncated_bytes_are_refused(content: bytes) -> None:
 
 def test_too_long_a_file_is_refused_before_more_of_it_is_decoded() -> None:
     file = BytesIO()
-    soundfile.write(file, tone(440, 60.0, RATE), RATE, format="WAV")
-    file.seek(0)
-    with pytest.raises(InvalidInput, match="exceeds the 1 s allowed"):
-        read_audio(file, max_seconds=1.0)
-    assert file.tell() < len(file.getvalue()) / 10
+    soundfile.write(file, tone(440, 600.0, RATE), RATE, format="WAV")
+    with pytest.raises(InvalidInput, match="more than 60 s, and at most 30 s can go with a transcript"):
+        read_audio(file)
+    assert file.tell() < len(file.getvalue()) / 8
 
 
-@pytest.mark.parametrize("seconds", [1.0, 0.0])
-def test_file_of_the_longest_length_is_read(seconds: float) -> None:
+@pytest.mark.parametrize("seconds", [0.5, 30.0])
+def test_file_of_the_least_and_the_greatest_length_is_read(seconds: float) -> None:
     file = BytesIO()
-    soundfile.write(file, tone(440, 1.0, RATE)[: round(seconds * RATE)], RATE, format="WAV")
-    assert read_audio(file.getvalue(), max_seconds=1.0).seconds == seconds
+    soundfile.write(file, tone(440, seconds, RATE), RATE, format="WAV")
+    assert read_audio(file.getvalue()).seconds == seconds
+
+
+def test_only_what_nobody_gives_the_words_of_is_cut() -> None:
+    file = BytesIO()
+    soundfile.write(file, tone(440, 31.0, RATE), RATE, format="WAV")
+    assert read_audio(file, wordless=True).seconds == 30
+    with pytest.raises(InvalidInput, match=r"31\.00 s"):
+        read_audio(file)
 
 
 @pytest.mark.parametrize("claimed", [0, 2**36 - 1], ids=["unknown", "too many"])
@@ -95,7 +102,7 @@ def test_flac_is_read_to_its_end_where_its_header_does_not_know_it(claimed: int)
     content = bytearray(file.getvalue())
     content[21] = content[21] & 0xF0 | claimed >> 32  # of STREAMINFO: 36 bits that count samples
     content[22:26] = (claimed & 0xFFFFFFFF).to_bytes(4, "big")
-    assert len(read_audio(bytes(content), max_seconds=1.0).samples) == len(STEREO)
+    assert len(read_audio(bytes(content)).samples) == len(STEREO)
 
 
 def test_flac_that_was_encoded_as_it_came_is_read() -> None:

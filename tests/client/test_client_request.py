@@ -71,7 +71,7 @@ def test_reference_is_mixed_down_and_resampled(tmp_path):
 
 
 def test_reference_at_its_own_rate_keeps_its_samples(tmp_path):
-    samples = np.arange(-100, 100) / 128
+    samples = np.tile(np.arange(-100, 100) / 128, 100)
     soundfile.write(tmp_path / "a.flac", samples, 24000)
     assert np.array_equal(read_reference(tmp_path / "a.flac", rate=24000).samples, samples.astype(np.float32))
 

@@ -259,7 +259,12 @@ def test_path_is_not_deleted(front, tmp_path, path):
 
 @pytest.mark.parametrize(
     ("recording", "says"),
-    [(sound(0.9), "0.90 s"), (sound(31), "31.00 s"), (b"noise", "expected a wav"), (b"", "expected a wav")],
+    [
+        (sound(0.9), "0.90 s"),
+        (sound(31), "31.00 s"),
+        (b"noise", "expected a wav"),
+        (b"", "the file is empty"),
+    ],
 )
 def test_recording_that_makes_no_voice_is_refused(front, upstream, recording, says):
     answer = upload(front, recording=recording)

@@ -41,6 +41,10 @@ def refusal(capsys: pytest.CaptureFixture[str]):
     return refusal
 
 
+def noise(count: int):
+    return (0.1 * np.random.default_rng(0).uniform(-1, 1, count)).astype(np.float32)
+
+
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
     """Two seconds of noise."""
@@ -123,15 +127,41 @@ def test_missing_reference_is_named(refusal, tiny_checkpoint: Path, tmp_path: Pa
     assert "missing.wav" in refusal("speak", "--checkpoint", tiny_checkpoint, "Hello.", *reference)
 
 
-def test_reference_of_an_hour_is_refused_before_it_is_decoded(
+def test_reference_of_an_hour_is_refused_with_its_words(
     refusal, tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
     recording, options = tmp_path / "hour.flac", ["--checkpoint", tiny_checkpoint, "--voices", tmp_path / "v"]
-    soundfile.write(recording, np.zeros(3600 * 16_000, np.int16), 16_000)
-    spoken = ["--reference", recording, "-o", tmp_path / "speech.wav"]
-    assert "exceeds the 30 s allowed" in refusal("speak", *options, "Hello.", *spoken)
+    soundfile.write(recording, np.resize(noise(16_000), 3600 * 16_000), 16_000)
+    spoken = ["--reference", recording, "--reference-text", "Words.", "-o", tmp_path / "speech.wav"]
+    words = "hour.flac' is not accepted; it lasts more than 60 s, and at most 30 s can go with a transcript"
+    assert words in refusal("speak", *options, "Hello.", *spoken)
     kept = ["--text", "Words.", "--name", "anna"]
-    assert "exceeds the 30 s allowed" in refusal("voices", "add", *options, recording, *kept)
+    assert words in refusal("voices", "add", *options, recording, *kept)
+
+
+def test_reference_that_needs_pyav_names_it_where_it_is_missing(
+    refusal, tiny_checkpoint: Path, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "av", None)
+    (tmp_path / "me.m4a").write_bytes(b"\0\0\0\x1cftypM4A ")
+    spoken = ["--reference", tmp_path / "me.m4a", "-o", tmp_path / "speech.wav"]
+    said = refusal("speak", "--checkpoint", tiny_checkpoint, "Hello.", *spoken)
+    assert "m4a, mp4, aac, webm, mkv, amr or wma needs PyAV: pip install av==" in said
+
+
+@pytest.mark.parametrize("suffix", ["m4a", "webm", "3gp", "ulaw.wav"])
+def test_recording_of_a_telephone_is_spoken_like(
+    tiny_checkpoint: Path, tmp_path: Path, caplog, suffix: str
+) -> None:
+    pytest.importorskip("av", reason="needs the environment of scripts/environment.py --test")
+    from sound_files import RECORDERS, encoded
+
+    recording, speech = tmp_path / f"me.{suffix}", tmp_path / "speech.wav"
+    recording.write_bytes(encoded(noise(33 * RECORDERS[suffix][2]), suffix))
+    options = ["--checkpoint", tiny_checkpoint, "--reference", recording, "--cross-lingual", "-o", speech]
+    assert main([str(each) for each in ["speak", "Hello.", "--seed", 1, *options]]) == 0
+    assert soundfile.info(speech).frames > 2400
+    assert "s, of which the first 30.00 s are used" in caplog.text
 
 
 @pytest.mark.parametrize("action", [[], ["list"], ["remove", "anna"]])
