@@ -24,8 +24,8 @@ def read(place: Place) -> ReadForm | None:
     language = place.language
     if found := place.match(_HEXADECIMAL):
         pieces = re.findall("[0-9]+|[A-Fa-f]+", found[1])
-        words = [language.digits(piece) if piece.isdecimal() else piece for piece in pieces]
-        return ReadForm(found.end(), language.space.join((language.digits("0"), "x", *words)))
+        spoken = [language.digits(piece) if piece.isdecimal() else piece for piece in pieces]
+        return ReadForm(found.end(), language.space.join((language.digits("0"), "x", *spoken)))
     found = place.match(_LONG)
     if found and (len(found[0]) >= language.long_run or found[0].startswith("0")):
         return ReadForm(found.end(), language.telephone_digits(found[0]))
