@@ -23,7 +23,8 @@ from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.local import SpeechRequest, Synthesizer
 from cosyvoice_runtime.local.networks import RUNTIMES, require_runtime
-from cosyvoice_runtime.local.reading import LANGUAGE_HELP, add_read
+from cosyvoice_runtime.local.reading import LANGUAGE_HELP, add_markup, add_read
+from cosyvoice_runtime.text.markup import MarkupOptions
 from cosyvoice_runtime.voice import Voice, VoiceStore
 from cosyvoice_runtime.voice.extractors import Extractors, checkpoint_id
 from cosyvoice_runtime.voice.names import checked_name
@@ -114,6 +115,7 @@ def _add_speak(command: argparse.ArgumentParser) -> None:
     command.add_argument("--language", default="auto", help=LANGUAGE_HELP)
     command.add_argument("--lexicon", type=Path, help="file of words that are spoken as something else is")
     command.add_argument("--polyphones", action="store_true", help="tell CosyVoice3 readings of Chinese")
+    add_markup(command)
     command.add_argument("--speed", type=float, default=1.0, help="0.5 to 2 (default %(default)s)")
     command.add_argument("--seed", type=int, help="repeat an utterance exactly")
     command.add_argument("--sampling", choices=("ras", "nucleus", "greedy"), default="ras")
@@ -259,6 +261,7 @@ def _synthesizer(options: argparse.Namespace) -> Synthesizer:
         runtime=options.runtime,
         lexicon=options.lexicon,
         polyphones=options.polyphones,
+        markup=MarkupOptions(emoji=options.emoji, code_blocks=options.code_blocks),
         published_prompt_rate=options.published_prompt_rate,
         **dtypes,
     )

@@ -11,7 +11,7 @@ from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.families import DEFAULT
 from cosyvoice_runtime.text import Lexicon, TextFrontEnd, read_tokenizer
-from cosyvoice_runtime.text.markup import CODE_BLOCKS, MARKUPS, MarkupOptions
+from cosyvoice_runtime.text.markup import CODE_BLOCKS, EMOJI, MARKUPS, MarkupOptions
 
 STDIN = "-"
 CHARACTERS_PER_TOKEN = 4
@@ -27,6 +27,14 @@ class EstimatedTokens:
         return -(-len(text) // CHARACTERS_PER_TOKEN)
 
 
+def add_markup(command: argparse.ArgumentParser) -> None:
+    """Add the options of what is spoken of a text's markup."""
+    command.add_argument("--emoji", choices=EMOJI, default="silent", help="default %(default)s")
+    command.add_argument(
+        "--code-blocks", choices=CODE_BLOCKS, default="skipped", help="of a text (default %(default)s)"
+    )
+
+
 def add_read(command: argparse.ArgumentParser) -> None:
     """Add the options of ``cosyvoice read``."""
     command.add_argument("text", nargs="?", default=STDIN, help="what to read; - (default) is a pipe's text")
@@ -36,12 +44,7 @@ def add_read(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--markup", choices=MARKUPS, default="auto", help="of the text (default %(default)s)"
     )
-    command.add_argument(
-        "--code-blocks",
-        choices=CODE_BLOCKS,
-        default="skipped",
-        help="how they are read (default %(default)s)",
-    )
+    add_markup(command)
     command.add_argument("--lexicon", type=Path, help="file of words that are spoken as something else is")
     command.add_argument(
         "--jsonl",
@@ -58,7 +61,7 @@ def read(options: argparse.Namespace) -> None:
     Raises:
         InvalidInput: the text, the language or the lexicon can't be used.
     """
-    markup = MarkupOptions(options.markup, options.code_blocks)
+    markup = MarkupOptions(options.markup, options.emoji, options.code_blocks)
     front_end = _front_end(options.checkpoint, options.lexicon, markup)
     if options.jsonl:
         for line in sys.stdin:

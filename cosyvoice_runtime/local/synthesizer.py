@@ -37,6 +37,7 @@ from cosyvoice_runtime.local.stages import GivenTokens, LocalStages
 from cosyvoice_runtime.process.event_loop import EventLoopThread
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer, read_tokenizer
+from cosyvoice_runtime.text.markup import MarkupOptions
 from cosyvoice_runtime.token2wav.token2wav import AnyToken2Wav
 from cosyvoice_runtime.voice import Voice
 from cosyvoice_runtime.voice.extractors import Extractors
@@ -99,6 +100,7 @@ class Synthesizer:
         exported: Path = EXPORTED,
         lexicon: Path | None = None,
         polyphones: bool = False,
+        markup: MarkupOptions | None = None,
         published_prompt_rate: bool = False,
     ) -> Synthesizer:
         """Load a directory in a published layout; its files tell the model family.
@@ -118,6 +120,7 @@ class Synthesizer:
             lexicon: path of a pronunciation lexicon, see :class:`Lexicon`.
             polyphones: tell the speech LM how Chinese characters are read that have several readings, where
                 it reads units of pronunciation.
+            markup: how that of texts is read.
             published_prompt_rate: option of :class:`Extractors`, for comparison with the published code.
 
         Raises:
@@ -137,7 +140,7 @@ class Synthesizer:
         extractors = Extractors(layout, threads, published_prompt_rate)
         return cls(
             tokenizer,
-            TextFrontEnd(tokenizer, family=family, lexicon=words, polyphones=polyphones),
+            TextFrontEnd(tokenizer, family=family, lexicon=words, polyphones=polyphones, markup=markup),
             *open_lm(layout, config, placing),
             open_token2wav(layout, config, placing),
             hop,

@@ -64,6 +64,9 @@ class CosyVoice2Settings(ModelSettings):
         description="Tell CosyVoice3 in [units of pronunciation](text.md#words-that-are-misread) how "
         "Chinese characters of several readings are read.",
     )
+    emoji: Literal["silent", "named"] = Field(
+        "silent", description="What is spoken of [emoji](text.md#markup): nothing, or their names."
+    )
     code_blocks: Literal["skipped", "announced"] = Field(
         "skipped",
         description="What is spoken of a [block of code](text.md#markup): nothing, or what it is.",

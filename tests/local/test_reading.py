@@ -68,3 +68,9 @@ def test_markup_is_read_unless_the_text_is_plain(
 ) -> None:
     assert main(["read", "Take **3** pills.", "--markup", markup]) == 0
     assert capsys.readouterr().out == line
+
+
+def test_emoji_and_code_are_told_where_options_say_so(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "Bravo, that is it 🎉\n```py\nx = 1\n```"
+    assert main(["read", text, "--emoji", "named", "--code-blocks", "announced"]) == 0
+    assert capsys.readouterr().out == "Bravo, that is it, party popper. Here is code in Python.\n"

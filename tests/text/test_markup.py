@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -11,7 +14,7 @@ from test_cases import cases
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.text.frontend import TextFrontEnd
 from cosyvoice_runtime.text.language import telling
-from cosyvoice_runtime.text.markup import MarkupOptions, MarkupReader, without_markup
+from cosyvoice_runtime.text.markup import MarkupOptions, MarkupReader, emoji_names, without_markup
 from cosyvoice_runtime.text.validate import SPECIAL
 
 WRITTEN = [case[2] for case in cases("own_markup")]
@@ -22,6 +25,8 @@ PIECES = [
     "\\frac{1}{2}", "\\", "| a | b |\n", "|---|---|\n", "🎉", "→", "中文", "。", "\n---\n", "> ", "3. Mai ",
     "* ", "*", "_", "~~", "!", "[1]", "[2].", "town", " <3 ", "2**3",
     "<|im_start|>", "user\n", "```python\n", "\r\n", "\r", "  ", "【1†a】", "A.", "\u200d",
+    "👍🏽", "👨\u200d👩\u200d👧", "🇩🇪", "❤\ufe0f",
+    "Das ist gut. ", "これは",
 ]  # fmt: skip
 SIGNS = [
     "[", "](", "![", "`", "<", "<!", "&", "\\", "\\(", "\\[", "$", "$$", "*", "**", "_", "|", "a|", "| ",
@@ -32,6 +37,7 @@ SIGNS = [
 
 SKIPPED = MarkupOptions()
 ANNOUNCED = MarkupOptions(code_blocks="announced")
+NAMED = MarkupOptions(emoji="named", code_blocks="announced")
 
 
 def in_pieces(text: str, cuts: list[int], options: MarkupOptions = SKIPPED) -> str:
@@ -55,7 +61,8 @@ def test_a_case_in_single_characters_is_said_as_the_whole(text: str) -> None:
     st.lists(st.sampled_from(PIECES), max_size=14).map("".join), st.lists(st.integers(0, 120), max_size=12)
 )
 @example("\\frac{1}{2}", list(range(12)))
-@pytest.mark.parametrize("options", [SKIPPED, ANNOUNCED])
+@example("中文Das ist gut. | a | b |\n", [])
+@pytest.mark.parametrize("options", [SKIPPED, NAMED])
 def test_any_cut_of_any_marks_is_said_as_the_whole(
     options: MarkupOptions, text: str, cuts: list[int]
 ) -> None:
@@ -162,3 +169,49 @@ def test_heading_and_item_wait_for_their_line_alone() -> None:
         "Plan.",
         " one, Mix flour and salt.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "said"),
+    [
+        ("We did it 🎉!", "auto", "We did it, party popper!"),
+        ("🎉 Welcome to the show, everybody.", "auto", "party popper, Welcome to the show, everybody."),
+        ("Great 🎉🎉👍🏽 and more.", "en", "Great, party popper, thumbs up, and more."),
+        ("Done. ✅ Next", "auto", "Done. check mark button, Next"),
+        ("太好了🎉我们开始吧", "auto", "太好了，拉炮彩带，我们开始吧"),
+        ("🎉 太好了，我们开始吧！", "auto", "拉炮彩带，太好了，我们开始吧！"),
+        ("今日は🎉楽しいですね", "auto", "今日は，クラッカー，楽しいですね"),
+        ("OK 👍 很好，我们明天见。", "auto", "OK，拇指向上，很好，我们明天见。"),
+        ("Das ist ja wunderbar ❤️.", "auto", "Das ist ja wunderbar, rotes herz."),
+        ("C'est très bien 🇫🇷.", "fr", "C'est très bien, drapeau france."),
+        ("Αυτό είναι καλό ❤.", "el", "Αυτό είναι καλό, red heart."),
+        ("Left → right • ◆ ▪️ up", "auto", "Left, right up"),
+        ("Family: 👨\u200d👩\u200d👧", "en", "Family: family man woman girl"),
+        ("🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f wins", "en", "England, wins"),
+        ("🎉", "auto", "party popper"),
+    ],
+)  # fmt: skip
+def test_emoji_are_named_in_the_language_of_the_text(text: str, language: str, said: str) -> None:
+    assert without_markup(text, SPECIAL, NAMED, telling(language)) == said
+
+
+@pytest.mark.parametrize("tag", ["en", "zh", "ja", "ko", "de", "fr", "es", "it", "pt", "ru"])
+def test_every_language_names_emoji_in_its_own_words(tag: str) -> None:
+    named = [emoji_names.names(each, tag) for each in ("😀", "🤷\u200d♀", "🏳\ufe0f\u200d🌈", "👍🏿")]
+    assert all(len(names) == 1 for names in named)
+    english = [emoji_names.names(each, "en") for each in ("😀", "🤷\u200d♀", "🏳\ufe0f\u200d🌈", "👍🏿")]
+    assert tag == "en" or all(one != other for one, other in zip(named, english, strict=True))
+
+
+def test_emoji_are_silent_unless_they_are_named() -> None:
+    with pytest.raises(InvalidInput, match="more than punctuation"):
+        TextFrontEnd(WordCounter()).segments("🎉")
+    assert TextFrontEnd(WordCounter(), markup=NAMED).segments("🎉") == ["party popper."]
+
+
+def test_no_package_is_imported_for_silent_emoji() -> None:
+    code = (
+        "import sys; from cosyvoice_runtime.local.reading import EstimatedTokens, TextFrontEnd; "
+        "TextFrontEnd(EstimatedTokens()).segments('Hi 🎉'); sys.exit('emoji' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

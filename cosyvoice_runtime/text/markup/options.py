@@ -8,8 +8,10 @@ from typing import Literal, get_args
 from cosyvoice_runtime.errors import InvalidInput
 
 TextMarkup = Literal["auto", "plain", "markdown"]
+Emoji = Literal["silent", "named"]
 CodeBlocks = Literal["skipped", "announced"]
 MARKUPS: tuple[str, ...] = get_args(TextMarkup)
+EMOJI: tuple[str, ...] = get_args(Emoji)
 CODE_BLOCKS: tuple[str, ...] = get_args(CodeBlocks)
 
 
@@ -19,6 +21,7 @@ class MarkupOptions:
 
     Attributes:
         markup: ``auto`` or ``markdown`` read it, ``plain`` leaves the text as it is.
+        emoji: ``silent``, or ``named`` in the text's language.
         code_blocks: ``skipped``, or ``announced`` by a short sentence in the text's language.
 
     Raises:
@@ -26,10 +29,12 @@ class MarkupOptions:
     """
 
     markup: TextMarkup = "auto"
+    emoji: Emoji = "silent"
     code_blocks: CodeBlocks = "skipped"
 
     def __post_init__(self) -> None:
         _require("text_markup", self.markup, MARKUPS)
+        _require("emoji", self.emoji, EMOJI)
         _require("code_blocks", self.code_blocks, CODE_BLOCKS)
 
 

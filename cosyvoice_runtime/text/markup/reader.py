@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from cosyvoice_runtime.families.tokens import QWEN2_TOKENS, SOUND_TOKENS
-from cosyvoice_runtime.text.markup import blocks
+from cosyvoice_runtime.text.markup import blocks, emoji_names
 from cosyvoice_runtime.text.markup.announced import announcement
 from cosyvoice_runtime.text.markup.blocks import Block
 from cosyvoice_runtime.text.markup.inline import MARKS, QUESTIONED, Here, Mark, Wait, unsaid
@@ -27,8 +27,12 @@ _CONTEXT = 300
 _TAIL = 12
 _HEARD = 200
 """Characters of what was said by which the language of words of our own is told."""
+_ENOUGH, _ENOUGH_WIDE, _FIRST_WIDE = 16, 4, "\u3040"
+"""Letters of what was said that tell it alone, of alphabets and of East Asia, whose first kana is the third;
+of fewer, what follows tells it, too."""
 _TO_COME = 40
-"""Characters of what follows that tell it where nothing with letters was said."""
+_NO_LETTERS = re.compile(r"[\W\d_]+")
+"""Finds what is no letter."""
 _UNTOLD = "en"
 """The language of such words where nothing tells it."""
 _DEFAULT = MarkupOptions()
@@ -231,14 +235,20 @@ class MarkupReader:
             self._raise_break(Break.PARAGRAPH)
             self._unannounced = ""
 
+    def _language_before(self) -> str:
+        """The language that was asked for, or that of what was said; empty where that is little."""
+        letters = _NO_LETTERS.sub("", self._heard)
+        enough = _ENOUGH_WIDE if max(letters, default="") > _FIRST_WIDE else _ENOUGH
+        return self._tell(self._heard if len(letters) >= enough else "")
+
     def _language_at(self, place: int, complete: bool) -> str:
-        """The language of what was said, or of what follows a place; :class:`Wait` until enough came."""
-        if language := self._tell(self._heard):
+        """The language before a place, or also of what follows there; :class:`Wait` until enough came."""
+        if language := self._language_before():
             return language
         to_come = self._text[place : place + _TO_COME]
         if len(to_come) < _TO_COME and not complete:
             raise Wait
-        return self._tell(to_come) or _UNTOLD
+        return self._tell(f"{self._heard} {to_come}") or _UNTOLD
 
     def _read_rows(self, complete: bool) -> None:
         end = blocks.end_of_rows(self._text, self._at, complete)
@@ -272,9 +282,22 @@ class MarkupReader:
             run = re.compile(re.escape(sign) + "+").match(self._text, self._at)
             self._say_here(run.end() if run and sign in "*_~" else self._at + 1)
             return
+        if sign not in MARKS and self._options.emoji == "named" and self._say_names(mark.end, complete):
+            return
         if sign == "*":
             self._bold = "" if self._bold else self._text[self._at : mark.end]
         self._apply(mark)
+
+    def _say_names(self, end: int, complete: bool) -> bool:
+        """Say the names of the emoji up to a place, with pauses; whether there are any."""
+        names = emoji_names.names(self._text[self._at : end], self._language_at(end, complete))
+        if names:
+            self._pass(end)
+        for name in names:
+            self._raise_break(Break.PAUSE)
+            self._say(name)
+            self._raise_break(Break.PAUSE)
+        return bool(names)
 
     def _token(self) -> int:
         """The end of a special token that stands here, 0 if none does."""
@@ -332,17 +355,18 @@ class MarkupReader:
 
     def _say(self, words: str, same: bool = False) -> None:
         """Say words after what is held."""
-        written = self._written + self._at
+        written, held = self._written + self._at, ""
         if self._spaces or self._break is not Break.NONE:
             held = between(self._tail, words[:1], self._break, self._spaces, self._length)
             if self._break >= Break.LINE:
-                self._length = 0
+                self._length = -len(held)
             self._put(held, written - (len(words) if same else 0), held == self._spaces)
             self._spaces, self._break = "", Break.NONE
         self._put(words, written, same)
-        self._tail = (self._tail + words)[-_TAIL:]
-        self._heard = (self._heard + words)[-_HEARD:]
-        self._length += len(words)
+        said = held + words
+        self._length += len(said)
+        self._tail = (self._tail + said)[-_TAIL:]
+        self._heard = (self._heard + said)[-_HEARD:]
 
     def _put(self, said: str, written: int, same: bool) -> None:
         self._said += len(said)

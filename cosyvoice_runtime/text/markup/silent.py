@@ -12,10 +12,11 @@ _EMOJI = (
 """Circled numbers among the ornaments (U+2776 to U+2793) are numbers."""
 _ORNAMENTS = "\u2022\u2023\u2043\u2219\u25a0-\u25ff\u25e6\u2500-\u259f\u2020\u2021\ufffc\ufffd"
 _ARROWS = "\u2190-\u21ff\u27a1\u2794\u2798-\u27af\u27b1-\u27be\u27f0-\u27ff\u2b00-\u2b04"
-_JOINED = "\u200d\ufe0e\ufe0f\u20e3"
+_JOINED = "\u200d\ufe0e\ufe0f\u20e3\U000e0020-\U000e007f"
 
 SILENT = _EMOJI + _ORNAMENTS + _ARROWS
 """Source of a character class of all of them."""
+EMOJI = re.compile(f"[{_EMOJI}]")
 ARROW = re.compile(f"[{_ARROWS}]")
 RUN = re.compile(f"[{SILENT}][{SILENT}{_JOINED}]*")
 """Finds one and what stands close to it."""

@@ -64,3 +64,9 @@ def test_a_block_of_code_is_announced_where_the_settings_say_so() -> None:
     assert silent.segments(text) == ["Try this:"]
     announcing = front_end_of(settings("code_blocks=announced"), Characters(), COSYVOICE2)
     assert announcing.segments(text) == ["Try this: Here is code in Python."]
+
+
+def test_emoji_are_named_where_the_settings_say_so() -> None:
+    assert front_end_of(settings(), Characters(), COSYVOICE2).segments("Bravo 🎉!") == ["Bravo!"]
+    naming = front_end_of(settings("emoji=named"), Characters(), COSYVOICE2)
+    assert naming.segments("Bravo 🎉!") == ["Bravo, party popper!"]
