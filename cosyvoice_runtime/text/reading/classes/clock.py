@@ -11,6 +11,9 @@ from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _ZONES = "UTC|GMT|EST|EDT|CST|CDT|MST|MDT|PST|PDT|CET|CEST|BST|IST|JST|ET|PT|CT"
 
+_AFTER_HALF = rf"\s+[a-z,;)–-]|[-–]|\s?(?:{_ZONES}|Eastern|Pacific|Central|Mountain|[A-Z][a-z]{{2,5}}day)\b"
+"""After the last dot of ``p.m.``, what shows that the sentence goes on."""
+
 
 def read(place: Place) -> ReadForm | None:
     """A time of day, or a range of times."""
@@ -90,4 +93,4 @@ def _half(language: Language) -> str:
     if not language.halves:
         return ""
     letters = "|".join(rf"{half[0]}\.?{half[1]}" for half in language.halves)
-    return rf"\s?(?P<half>(?i:{letters}))(?:(?<=\.[mM])\.(?=\s+[a-z,;)–-]|[-–])|(?![A-Za-z]))"
+    return rf"\s?(?P<half>(?i:{letters}))(?:(?<=\.[mM])\.(?={_AFTER_HALF})|(?![A-Za-z]))"

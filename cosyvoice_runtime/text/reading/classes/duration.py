@@ -19,7 +19,10 @@ def read(place: Place) -> ReadForm | None:
     found = place.match(whole)
     parts = part.findall(found[0]) if found else []
     if found and len({language.time_units[unit] for _, unit in parts}) == len(parts):
-        words = [language.counted(Numeral(number), language.time_units[unit]) for number, unit in parts]
+        qualifies = language.qualifies(place, found.end())
+        units = (language.time_units[unit] for _, unit in parts)
+        units = (unit._replace(many=unit.one) if qualifies else unit for unit in units)
+        words = [language.counted(Numeral(part[0]), unit) for part, unit in zip(parts, units, strict=True)]
         return ReadForm(found.end(), f"{language.pause}{language.space}".join(words))
     found = place.match(single)
     return (

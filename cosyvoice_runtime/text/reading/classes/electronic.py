@@ -15,7 +15,7 @@ _URL = re.compile(
     re.IGNORECASE,
 )
 _MAIL = re.compile(
-    r"(?<![\w.+-])[A-Za-z0-9][\w.!+-]{0,63}@[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,5}"
+    r"(?<![\w.+-])[A-Za-z0-9][\w.!+-]{0,63}@(?![0-9]{1,4}(?:\.[0-9]+){1,2}(?![\w.-]))[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,5}"
     r"(?:/[A-Za-z0-9_.-]{1,100}(?<![.-]))?",
     re.ASCII,
 )
@@ -23,12 +23,22 @@ _HOST = re.compile(
     rf"(?<![A-Za-z0-9_@.-])(?:[A-Za-z0-9](?:[A-Za-z0-9-]{{0,61}}[A-Za-z0-9])?\.){{1,5}}(?:{_END_OF_HOST})"
     r"(?![A-Za-z0-9_@]|-[A-Za-z]|\.[A-Za-z])(?::[0-9]{2,5}(?![0-9]))?(?:/[A-Za-z0-9_./%#?=&~+-]{0,150}[A-Za-z0-9_/])?"
 )
+_ENDINGS = (
+    "pdf|docx?|xlsx?|pptx?|txt|csv|tsv|md|html?|css|[jt]sx?|json|ya?ml|toml|xml|ini|cfg|conf|env|log|lock|py|"
+    "ipynb|rb|rs|go|java|kt|swift|cpp|hpp|sh|bat|ps1|sql|db|zip|tar|gz|tgz|rar|exe|dmg|deb|rpm|iso|apk|jar|"
+    "png|jpe?g|gif|svg|webp|bmp|mp[34]|wav|flac|mkv|mov|avi|webm|so|dll|bin|onnx|safetensors|gguf"
+)
+_DOCUMENT = re.compile(
+    rf"(?<![\w./~\\@-])(?![A-Z][a-z]{{1,12}}\.js\b)(?:[A-Za-z0-9_-]{{1,40}}/){{0,8}}[A-Za-z0-9_-]{{1,64}}(?:\.[A-Za-z0-9_-]{{1,32}}){{0,3}}"
+    rf"\.(?:{_ENDINGS})(?![\w/@-]|\.[A-Za-z0-9])",
+    re.ASCII,
+)
 _MACHINE = re.compile(
     r"(?<![\w.])[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![\w]|\.[0-9])(?:(?::|/)[0-9]{1,5}(?![0-9]))?",
     re.ASCII,
 )
 _FILE = re.compile(
-    r"(?<![\w./~\\-])(?:~|\.{1,2})?(?:/[A-Za-z0-9_.-]+){2,12}/?(?<![.,-])"
+    r"(?<![\w./~\\-])(?:(?:~|\.{1,2})(?:/[A-Za-z0-9_.-]+){1,12}|(?:/[A-Za-z0-9_.-]+){2,12})/?(?<![.,-])"
     r"|(?<![\w.])[A-Za-z]:\\[A-Za-z0-9_.\\ -]{1,100}[A-Za-z0-9]",
     re.ASCII,
 )
@@ -40,7 +50,7 @@ def read(place: Place) -> ReadForm | None:
     """An address, its signs in words and its digits one by one."""
     if not place.language.signs:
         return None
-    for pattern in (_URL, _MAIL, _HOST, _MACHINE, _FILE, _HANDLE):
+    for pattern in (_URL, _MAIL, _HOST, _MACHINE, _FILE, _HANDLE, _DOCUMENT):
         found = place.match(pattern)
         if (
             found

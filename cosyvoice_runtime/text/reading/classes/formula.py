@@ -37,6 +37,10 @@ def read(place: Place) -> ReadForm | None:
         measured = measure.read(Place(place.text, last, language))
         if measured is not None:  # The number and its unit are read by that class.
             return ReadForm(last, _joined(parts[:-1], language) + language.space)
+        bare = _bare_unit(language).match(place.text, found.end()) if parts[-2][0].strip() == "=" else None
+        if bare:  # Letters that are words elsewhere are units here: ``F = 6 N``.
+            counted = language.counted(language.numerals.parse(parts[-1][0]), language.units[bare[1]])
+            return ReadForm(bare.end(), f"{_joined(parts[:-1], language)}{language.space}{counted}")
     words = _joined(parts, language)
     unit = _unit(language).match(place.text, found.end()) if language.units else None
     if not unit:
@@ -78,13 +82,20 @@ def _sources_of_units(language: Language) -> tuple[str, str]:
     return alternatives(spaced), alternatives(language.per_units) if language.per_units else "(?!)"
 
 
+@cache
+def _bare_unit(language: Language) -> re.Pattern[str]:
+    """A unit of one letter after a number that something equals."""
+    units = alternatives(language.formula_units) if language.formula_units else "(?!)"
+    return re.compile(rf"\s({units})(?![\w/²³^-])")
+
+
 def _is_formula(written: str) -> bool:
     """Whether it is no word, number, range or code that has signs in it."""
     if re.search(r"[=≈≠≤≥<>√×÷^⁰¹²³⁴-⁹±∑π]|\*\s?[0-9]", written):
         return bool(re.search(r"[0-9⁰¹²³⁴-⁹]|√|π|[A-Za-z]\s?[=<>≤≥≈]", written)) and not re.fullmatch(
             r"[A-Za-z]+", written
         )
-    if re.search(r"\s[+/]\s|[0-9]\+[0-9]", written):
+    if re.search(r"\s[+/]\s|[0-9]\+[0-9]|[0-9][nxyz] [-−] [0-9]", written):
         return bool(re.search("[0-9]", written))
     return False
 
@@ -123,7 +134,7 @@ def _patterns(language: Language) -> tuple[re.Pattern[str], re.Pattern[str]]:
     term = rf"(?:[-−±√]\s?)?(?:√\s?)?{atom}(?:{power})?{factors}"
     whole = re.compile(
         rf"(?a)(?<![\w.,$€£/-])(?<!\)){term}(?:\s?(?:>=|<=|!=|==|[-+−–=×÷*<>≈≠≤≥/±]|x(?=\s?10\^))\s?{term}){{0,12}}"
-        r"(?![\w%°$€£⁰¹²³⁴-⁹⁻]|[-/.,][0-9])"
+        r"(?![\w%°$€£⁰¹²³⁴-⁹⁻]|[-/.,:][0-9])"
     )
     part = re.compile(
         rf"(?P<power>{power})|(?P<money>[$€£]{number})|(?P<number>{number})|(?P<times>x(?=\s?10\^))"

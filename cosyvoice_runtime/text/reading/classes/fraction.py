@@ -13,7 +13,7 @@ _RATING = re.compile(
     r"(?a)(?<![\w./,-])([0-9]{1,2}[.,][0-9]{1,2}|[0-9]{1,3})\s?/\s?(5|10|100)(?:\.0)?(?![\w/]|[.,][0-9]|\s?[-+*×÷=]\s?[0-9])"
 )
 _FRACTION = re.compile(
-    r"(?a)(?<![\w./,])(?:([0-9]{1,4})[\s-])?([0-9]{1,4})[/⁄]([0-9]{1,4})(?:th|TH|rd|nd)?(?![\w/]|[.,][0-9])"
+    r"(?a)(?<![\w./,])(?:([0-9]{1,4})[\s-])?([0-9]{1,4})[/⁄]([0-9]{1,4})(?:ths?|TH|rds?|nds?)?(?![\w/]|[.,][0-9])"
 )
 _LIST = re.compile(r"(?a)(?<![\w./,])[0-9]{1,4}(?:/[0-9]{1,4}){2,}(?![\w/]|[.,][0-9])")
 
@@ -58,7 +58,7 @@ def read(place: Place) -> ReadForm | None:
 @cache
 def _unit(language: Language) -> re.Pattern[str]:
     spaced = (sign for sign in language.units if sign not in language.glued_units)
-    return re.compile(rf"\s?({alternatives(spaced)})(?![\w²³^/]|-[0-9])")
+    return re.compile(rf"\s?({alternatives(spaced)})(?![\w²³^/]|-[0-9])(?:\.(?=\s[a-z]))?")
 
 
 def _is_rated(place: Place) -> bool:

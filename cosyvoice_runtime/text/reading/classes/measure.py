@@ -28,7 +28,9 @@ def read(place: Place) -> ReadForm | None:
     if not found:
         return None
     parts = found.groupdict()
-    unit = language.units[parts["unit"] or parts["glued"] or parts["spaced"]]
+    unit = language.units[parts["unit"] or parts["glued"] or parts["joined"]]
+    if parts["joined"] or language.qualifies(place, found.end()):
+        unit = unit._replace(many=unit.one)
     low = language.numerals.parse(f"{'-' if parts['minus'] else ''}{parts['low']}")
     if parts["high"] and parts["first"]:
         high = language.numerals.parse(parts["high"])
@@ -45,8 +47,8 @@ def read(place: Place) -> ReadForm | None:
         words = language.counted(low, unit)
     if parts["by"]:
         words = f"{words}{language.space}{language.by}"
-    if parts["per"]:
-        words = language.per(words, language.per_units[parts["per"]])
+    for per in filter(None, (parts["per"], parts["then"])):
+        words = language.per(words, language.per_units[per])
     return ReadForm(found.end(), words)
 
 
@@ -58,13 +60,19 @@ def _pattern(language: Language) -> re.Pattern[str]:
     number = language.numerals.pattern
     glued = [sign for sign in language.units if sign in language.glued_units]
     spaced = [sign for sign in language.units if sign not in language.glued_units]
-    per = rf"(?:\s?/\s?(?P<per>{alternatives(language.per_units)})(?![\wÀ-ÖØ-öø-ӿ]))?"
+    each = rf"{alternatives(language.per_units)})(?![\wÀ-ÖØ-öø-ӿ])"
+    per = rf"(?:\s?/\s?(?P<per>{each}(?:/(?P<then>{each})?)?"
     scales = [word for word in language.scales if len(word) > 2]
     scale = rf"(?:\s(?P<scale>{alternatives(scales)})(?![\wÀ-ÖØ-öø-ӿ]))?" if scales else "(?P<scale>(?!))?"
     end = r"(?:(?<=%)|(?![\wÀ-ÖØ-öø-ӿ²³^]|-[0-9]))"
+    joined = (
+        rf"-(?P<joined>{alternatives(language.hyphen_units)})(?![\w²³^]|-(?!long|high|wide|tall|thick|deep|old))"
+        if language.hyphen_units
+        else r"(?P<joined>(?!))"
+    )
     return re.compile(
         rf"(?a)(?:(?<![\w)\].,])(?<![0-9]\s)(?P<minus>[-−])\s?)?(?:(?<![A-Za-z0-9])|(?<=[0-9][x×])|(?<=sin)|(?<=cos)|(?<=tan))(?<![0-9][.,])(?P<low>{number})"
         rf"(?:(?:(?P<first>{alternatives(spaced)}))?{RANGE}(?P<high>{number}))?{scale}"
-        rf"(?:\s?(?P<unit>{alternatives(spaced)}){end}|(?P<glued>{alternatives(glued)}){end}|(?P<spaced>(?!)))"
+        rf"(?:\s?(?P<unit>{alternatives(spaced)}){end}|(?P<glued>{alternatives(glued)}){end}|{joined})"
         rf"{per}(?:(?P<by>\s?[x×]\s?(?=[0-9])))?"
     )

@@ -18,7 +18,7 @@ def read(place: Place) -> ReadForm | None:
     for pattern in _patterns(place.language):
         found = place.match(pattern)
         if found:
-            return ReadForm(found.end(), _words(found, place.language))
+            return ReadForm(found.end(), _words(found, place))
     return None
 
 
@@ -58,8 +58,11 @@ def _patterns(language: Language) -> tuple[re.Pattern[str], ...]:
     )
 
 
-def _words(found: re.Match[str], language: Language) -> str:
+def _words(found: re.Match[str], place: Place) -> str:
+    language = place.language
     currency = language.currencies[found["sign"] or found["code"]]
+    if language.qualifies(place, found.end()):
+        currency = language.quality(currency)
     low, high = (language.numerals.parse(found[name]) if found[name] else None for name in ("low", "high"))
     assert low is not None
     scale = language.scales[found["scale"]] if found["scale"] else ""

@@ -9,10 +9,12 @@ from cosyvoice_runtime.text.reading.languages.language import Language, alternat
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _GLUED = re.compile(
-    r"(?<![A-Za-z0-9_])(?=[A-Za-z0-9_+-]*[0-9])(?=[A-Za-z0-9_+-]*[A-Za-z])[A-Za-z0-9]+(?:[_][A-Za-z0-9]+)*(?![A-Za-z0-9_]|\.[0-9])",
+    r"(?<![A-Za-z0-9_])(?=[A-Za-z0-9_+-]{0,64}[0-9])(?=[A-Za-z0-9_+-]{0,64}[A-Za-z])[A-Za-z0-9]+(?:[_][A-Za-z0-9]+)*(?![A-Za-z0-9_]|\.[0-9])",
     re.ASCII,
 )
 _STROKE = re.compile(r"(?<=[A-Za-z])/(?=[0-9])")
+_AMOUNT = re.compile(r"(?<![A-Za-z])[0-9]\s?[A-Za-z°]{1,12}\Z")
+"""A number and its unit before the stroke, as in ``16 cores/32 threads``."""
 _PIECES = re.compile(r"[A-Za-z]+|[0-9]+")
 _ROMAN = re.compile(r"(?=[IVXLC])(?:X[CL]|L?X{0,3})(?:I[XV]|V?I{0,3})(?![A-Za-z0-9'’]|\.[A-Za-z])")
 _VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
@@ -22,7 +24,10 @@ _ABBREVIATION = re.compile(r"(?<![A-Za-z.])([A-Z][a-z]{1,4}|[Nn]o|vs|approx|etc)
 def read(place: Place) -> ReadForm | None:
     """A word that is not read as it is written."""
     if place.text[place.start] == "/" and place.match(_STROKE):
-        return ReadForm(place.start + 1, place.language.space)
+        language = place.language
+        return ReadForm(
+            place.start + 1, f"{language.pause if _AMOUNT.search(place.before) else ''}{language.space}"
+        )
     return _glued(place) or _abbreviation(place) or _roman(place)
 
 

@@ -6,7 +6,10 @@ import re
 from dataclasses import replace
 
 from cosyvoice_runtime.text.reading.languages import english_forms as forms
+from cosyvoice_runtime.text.reading.languages import english_nouns as nouns
 from cosyvoice_runtime.text.reading.languages import english_tables as tables
+from cosyvoice_runtime.text.reading.languages import english_units as measures
+from cosyvoice_runtime.text.reading.languages import english_words as listed
 from cosyvoice_runtime.text.reading.languages.language import Clock, Currency, Date, Language, Unit
 from cosyvoice_runtime.text.reading.languages.numeral import Numeral
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
@@ -35,6 +38,9 @@ _SMALL = [
 ]
 _TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 _SCALES = ["", " thousand", " million", " billion", " trillion", " quadrillion", " quintillion"]
+_SUBSCRIPTS = {ord(sign): str(digit) for digit, sign in enumerate("₀₁₂₃₄₅₆₇₈₉")}
+_LONGEST_GROUPED = 21
+"""Digits of the longest number that scales have words for."""
 LONGEST = 15
 """Digits of the longest cardinal; longer runs are card or serial numbers and read digit by digit."""
 _ORDINALS = {
@@ -61,14 +67,16 @@ class English(Language):
     tag = "en"
     minus, plus, point, to, by = "minus", "plus", "point", "to", "by"
     abbreviations = tables.ABBREVIATIONS
-    months, units, per_units = tables.MONTHS, tables.UNITS, tables.PER_UNITS
-    time_units, currencies, scales = tables.TIME_UNITS, tables.CURRENCIES, tables.SCALES
+    months, currencies, scales = tables.MONTHS, tables.CURRENCIES, tables.SCALES
+    units, per_units, time_units = measures.UNITS, measures.PER_UNITS, measures.TIME_UNITS
     signs, signs_before, operations = tables.SIGNS, tables.SIGNS_BEFORE, tables.OPERATIONS
     root = "the square root of"
     letters = tables.LETTERS
     month_first, falling_ranges = True, False
     halves = tables.HALVES
-    glued_units = ("A", "in", "t", "h", "N", "J", "d", "cc", "pp", "day", "week", "month", "year", "mile")
+    glued_units = measures.GLUED_UNITS
+    hyphen_units = measures.HYPHEN_UNITS
+    formula_units = ("N", "J", "A")
     after_minutes = ("ago", "later", "left", "remaining", "timer", "break", "away", "long")
     weekdays = tuple(sorted({name.lower() for names in tables.WEEKDAYS.items() for name in names}))
     date_patterns = (
@@ -79,8 +87,9 @@ class English(Language):
         r"(?:st|nd|rd|th)?[ -](?:of )?(?:the )?{month}(?![\w])(?:(?:, ?| |-){year})?",
     )
     before_code = (
+        "(?:card|account|phone|visa|mastercard|amex) (?:ending|ends) (?:in|with)|last (?:four|4) digits|"
         "ISBN(?:-1[03])?|ISSN|PIN|SSN|OTP|passcode|password|extension|ext\\.?|zip(?: code)?|flight|room",
-        "account|card|code|serial|order|tracking|ticket|invoice|case|license|number|no\\.|ID",
+        "account|card|code|serial|order|tracking|ticket|invoice|case|license|number|no\\.|ID|text|SMS",
         "call|dial|calling|dialing",
     )
     before_rating = ("rated", "rating", "score", "scored", "gave", "got", "mark", "grade")
@@ -100,6 +109,28 @@ class English(Language):
         "interstate",
         "building",
     )
+
+    def folded(self, text: str) -> str:
+        return text.translate(_SUBSCRIPTS)
+
+    def number(self, numeral: Numeral) -> str:
+        if numeral.grouped and LONGEST < len(numeral.whole) <= _LONGEST_GROUPED:
+            words = super().number(replace(numeral, whole="0"))
+            return words.replace(_SMALL[0], _cardinal(numeral.value), 1)
+        return super().number(numeral)
+
+    def pairs(self, digits: str) -> str:
+        head, tail = digits[:-2], digits[-2:]
+        if len(tail) == 2 and tail[0] == "0" and tail[1] != "0":
+            return f"{self.cardinal(head)} oh {self.cardinal(tail[1])}"
+        return super().pairs(digits)
+
+    def qualifies(self, place: Place, end: int) -> bool:
+        return nouns.qualifies(place, end)
+
+    def quality(self, currency: Currency) -> Currency:
+        cents = currency.cents if currency.cents == "pence" else currency.cent
+        return currency._replace(many=currency.one, cents=cents)
 
     def cardinal(self, digits: str) -> str:
         if len(digits) > LONGEST or (digits.startswith("0") and len(digits) > 1):
@@ -246,7 +277,8 @@ class English(Language):
     def name_number(self, digits: str) -> str:
         if len(digits) > 1 and digits.startswith("0"):
             return self.digits(digits)
-        return self.pairs(digits) if len(digits) == 4 and not digits.endswith("00") else self.cardinal(digits)
+        in_pairs = len(digits) in (3, 4) and not digits.endswith("00")
+        return self.pairs(digits) if in_pairs else self.cardinal(digits)
 
     def abbreviation(self, word: str, following: str) -> str | None:
         if word in ("No", "no"):
@@ -254,9 +286,9 @@ class English(Language):
         return None
 
     def roman(self, before: str, value: int) -> str | None:
-        if before in _BEFORE_ROMAN:
+        if before in listed.BEFORE_ROMAN:
             return self.cardinal(str(value))
-        return f"the {self.ordinal(value)}" if before in _RULERS and value > 1 else None
+        return f"the {self.ordinal(value)}" if before in listed.RULERS and value > 1 else None
 
     def _decade(self, year: int) -> str:
         """1990 -> ``nineteen nineties``; 90 -> ``nineties``."""
@@ -280,48 +312,6 @@ _COUNTED = re.compile(
     r"[ -](?:people|persons|users|customers|employees|students|words|tokens|characters|pages|steps|points|"
     r"times|units|items|files|lines|meters|metres|miles|feet|calories|dollars|euros|pounds|days|hours|"
     r"minutes|seconds|years|bytes|requests|images|samples|votes|tons|watts|square|cubic|copies|books|cars|jobs|members|residents|followers)\b"
-)
-_BEFORE_ROMAN = (
-    "chapter",
-    "part",
-    "volume",
-    "book",
-    "section",
-    "act",
-    "scene",
-    "appendix",
-    "article",
-    "war",
-    "phase",
-    "type",
-    "level",
-    "bowl",
-    "title",
-)
-_RULERS = (
-    "elizabeth",
-    "henry",
-    "george",
-    "louis",
-    "charles",
-    "william",
-    "edward",
-    "james",
-    "richard",
-    "pope",
-    "john",
-    "paul",
-    "benedict",
-    "francis",
-    "king",
-    "queen",
-    "philip",
-    "napoleon",
-    "nicholas",
-    "catherine",
-    "peter",
-    "alexander",
-    "sam",
 )
 
 

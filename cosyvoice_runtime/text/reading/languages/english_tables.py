@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from cosyvoice_runtime.text.reading.languages.language import Currency, Unit
+from cosyvoice_runtime.text.reading.languages.language import Currency
 
 MONTH_NAMES = [
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october",
@@ -25,7 +23,8 @@ HALVES = {"am": "AM", "pm": "PM"}
 SCALES = {
     "k": "thousand", "K": "thousand", "m": "million", "M": "million", "mn": "million", "bn": "billion",
     "b": "billion", "B": "billion", "tn": "trillion", "T": "trillion",
-    **{word: word for word in ("hundred", "thousand", "million", "billion", "trillion")},
+    **{word: word for word in ("hundred", "thousand", "million", "billion", "trillion", "lakh", "crore")},
+    "lakhs": "lakh", "crores": "crore",
 }  # fmt: skip
 SIGNS = {
     ".": "dot", "/": "slash", "\\": "backslash", "@": "at", "-": "dash", "_": "underscore", ":": "colon",
@@ -41,74 +40,6 @@ OPERATIONS = {
     "≈": "is about", "≠": "is not equal to", "!=": "is not equal to", "≤": "is at most", "<=": "is at most",
     "≥": "is at least", ">=": "is at least", "±": "plus or minus",
 }  # fmt: skip
-
-
-def _units() -> dict[str, Unit]:
-    """Units with their plurals: those in ``-s`` first."""
-    plural = {
-        "mm": "millimeter", "cm": "centimeter", "dm": "decimeter", "m": "meter", "km": "kilometer",
-        "µm": "micrometer", "nm": "nanometer", "yd": "yard", "mi": "mile", "mile": "mile", "miles": "mile",
-        "mg": "milligram", "g": "gram", "kg": "kilogram", "mcg": "microgram", "µg": "microgram", "t": "ton",
-        "lb": "pound", "lbs": "pound", "oz": "ounce", "ml": "milliliter", "mL": "milliliter", "l": "liter",
-        "L": "liter", "cl": "centiliter", "dl": "deciliter", "dL": "deciliter", "gal": "gallon",
-        "ms": "millisecond", "µs": "microsecond", "ns": "nanosecond", "s": "second", "sec": "second",
-        "secs": "second", "min": "minute", "mins": "minute", "h": "hour", "hr": "hour", "hrs": "hour",
-        "KB": "kilobyte", "kB": "kilobyte", "MB": "megabyte", "GB": "gigabyte", "TB": "terabyte",
-        "PB": "petabyte", "V": "volt", "mV": "millivolt", "kV": "kilovolt", "A": "amp", "mA": "milliamp",
-        "Ah": "amp hour", "mAh": "milliamp hour", "W": "watt", "mW": "milliwatt", "kW": "kilowatt",
-        "MW": "megawatt", "GW": "gigawatt", "Wh": "watt hour", "kWh": "kilowatt hour", "MWh": "megawatt hour",
-        "Pa": "pascal", "kPa": "kilopascal", "hPa": "hectopascal", "MPa": "megapascal", "J": "joule",
-        "kJ": "kilojoule", "cal": "calorie", "kcal": "kilocalorie", "dB": "decibel", "ha": "hectare",
-        "N": "newton", "Nm": "newton meter", "mol": "mole", "mmol": "millimole", "px": "pixel",
-        "tbsp": "tablespoon", "tsp": "teaspoon", "Ω": "ohm", "kΩ": "kilohm", "day": "day", "week": "week",
-        "month": "month", "year": "year",
-    }  # fmt: skip
-    same = {
-        "Hz": "hertz", "kHz": "kilohertz", "MHz": "megahertz", "GHz": "gigahertz", "THz": "terahertz",
-        "ppm": "parts per million", "ppb": "parts per billion", "rpm": "RPM", "fps": "FPS", "bpm": "BPM",
-        "dpi": "DPI", "psi": "PSI", "mmHg": "millimeters of mercury", "%": "percent", "‰": "per mille",
-        "pp": "percentage points", "bps": "bits per second",
-    }  # fmt: skip
-    odd = {
-        "in": Unit("inch", "inches"),
-        "ft": Unit("foot", "feet"),
-        "°": Unit("degree", "degrees"),
-        "℃": Unit("degree Celsius", "degrees Celsius"),
-        "℉": Unit("degree Fahrenheit", "degrees Fahrenheit"),
-        "°C": Unit("degree Celsius", "degrees Celsius"),
-        "°F": Unit("degree Fahrenheit", "degrees Fahrenheit"),
-        "mph": Unit("mile per hour", "miles per hour"),
-        "kph": Unit("kilometer per hour", "kilometers per hour"),
-        "kmh": Unit("kilometer per hour", "kilometers per hour"),
-        "sq ft": Unit("square foot", "square feet"),
-        "cc": Unit("cc", "cc"),
-    }
-    bits = {
-        f"{sign}bps": Unit(f"{word}bit per second", f"{word}bits per second")
-        for sign, word in {
-            "k": "kilo",
-            "K": "kilo",
-            "M": "mega",
-            "m": "mega",
-            "G": "giga",
-            "T": "tera",
-        }.items()
-    }
-    found = {sign: Unit(word, f"{word}s") for sign, word in plural.items()}
-    found |= {sign: Unit(word, word) for sign, word in same.items()} | odd | bits
-    found |= {
-        f"{sign}{power}": Unit(f"{word} {found[sign].one}", f"{word} {found[sign].many}")
-        for sign in ("mm", "cm", "m", "km", "in", "ft", "mi", "yd")
-        for power, word in {
-            "²": "square",
-            "2": "square",
-            "^2": "square",
-            "³": "cubic",
-            "3": "cubic",
-            "^3": "cubic",
-        }.items()
-    }
-    return found | {sign.replace("µ", "μ"): unit for sign, unit in found.items() if "µ" in sign}
 
 
 def _currencies() -> dict[str, Currency]:
@@ -153,48 +84,32 @@ def _currencies() -> dict[str, Currency]:
         "₪": Currency("shekel", "shekels"),
         "₦": Currency("naira", "naira"),
         "¢": Currency("cent", "cents"),
+        **{sign: Currency("krone", "kroner") for sign in ("kr", "DKK", "NOK")},
+        **{sign: Currency("zloty", "zlotys", "grosz", "groszy") for sign in ("PLN", "zł")},
+        **{sign: Currency("koruna", "korunas") for sign in ("CZK", "Kč")},
+        **{sign: Currency("rupee", "rupees", "paisa", "paise") for sign in ("Rs", "Rs.", "PKR", "LKR")},
+        **{sign: Currency("rupiah", "rupiah") for sign in ("IDR", "Rp")},
+        "HUF": Currency("forint", "forints"),
+        "ZAR": Currency("rand", "rand", "cent", "cents"),
+        "TRY": Currency("lira", "lira"),
+        "THB": Currency("baht", "baht"),
+        "VND": Currency("dong", "dong"),
+        "PHP": Currency("peso", "pesos", "centavo", "centavos"),
+        "MYR": Currency("ringgit", "ringgit", "sen", "sen"),
+        "SAR": Currency("riyal", "riyals"),
+        "AED": Currency("dirham", "dirhams"),
+        "ILS": Currency("shekel", "shekels"),
+        "NGN": Currency("naira", "naira"),
+        "UAH": Currency("hryvnia", "hryvnias"),
+        "BTC": Currency("bitcoin", "bitcoin"),
+        "₸": Currency("tenge", "tenge"),
+        "₾": Currency("lari", "lari"),
+        "₵": Currency("cedi", "cedis"),
+        "₡": Currency("colón", "colones"),
+        "CN¥": Currency("yuan", "yuan"),
     }
 
 
-def _durations(units: Mapping[str, Unit]) -> dict[str, Unit]:
-    """Units of durations; there m is minutes."""
-    signs = ("ms", "s", "sec", "secs", "min", "mins", "h", "hr", "hrs")
-    return {sign: units[sign] for sign in signs} | {"m": units["min"], "d": units["day"]}
-
-
-def _per(units: Mapping[str, Unit]) -> dict[str, Unit]:
-    """Units, and words of time and people, that an amount is for each of."""
-    words = (
-        "second",
-        "minute",
-        "hour",
-        "day",
-        "week",
-        "month",
-        "quarter",
-        "year",
-        "night",
-        "person",
-        "user",
-        "seat",
-        "item",
-        "piece",
-        "page",
-    )
-    signs = {sign: unit for sign, unit in units.items() if sign not in ("%", "‰", "pp", "in", "A")}
-    more = {
-        **{f"s{power}": Unit("second squared", "seconds squared") for power in ("²", "2", "^2")},
-        "yr": Unit("year", "years"),
-        "mo": Unit("month", "months"),
-        "wk": Unit("week", "weeks"),
-        "d": Unit("day", "days"),
-    }
-    return signs | {word: Unit(word, f"{word}s") for word in words} | more
-
-
-UNITS = _units()
-PER_UNITS = _per(UNITS)
-TIME_UNITS = _durations(UNITS)
 CURRENCIES = _currencies()
 STREETS = {
     "St": "Street", "Ave": "Avenue", "Rd": "Road", "Blvd": "Boulevard", "Dr": "Drive", "Ln": "Lane",
@@ -237,6 +152,10 @@ STATES_LIKE_WORDS = (
 ABBREVIATIONS = {
     "Mt.": "Mount", "Rev.": "Reverend", "Prof.": "Professor", "Capt.": "Captain",
     "Sgt.": "Sergeant", "Lt.": "Lieutenant", "Sen.": "Senator", "Gov.": "Governor", "Ph.D.": "PhD",
+    "approx.": "approximately", "Approx.": "Approximately", "avg.": "average", "Avg.": "Average",
+    "dept.": "department", "Dept.": "Department", "govt.": "government", "w/o": "without", "w/": "with",
+    "b/c": "because", "b/w": "between", "c/o": "care of", "Qty": "Quantity", "incl.": "including",
+    "excl.": "excluding", "misc.": "miscellaneous", "Ctrl": "Control", "Assoc.": "Associate",
 }  # fmt: skip
 WEEKDAYS = {
     "Mon": "Monday", "Tue": "Tuesday", "Tues": "Tuesday", "Wed": "Wednesday", "Thu": "Thursday",

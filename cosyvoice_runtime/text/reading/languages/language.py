@@ -103,6 +103,8 @@ class Language(ABC):
         units: of measurement, as they are written.
         per_units: what an amount may be for each of, after a stroke.
         glued_units: those of them that only count right after their number, since they are words, too.
+        hyphen_units: those that a hyphen may join to their number: ``10-km``.
+        formula_units: those of glued units that count after a space where a formula ends.
         time_units: those that make durations, as they are written.
         after_minutes: words after which ``m`` is minutes.
         currencies: by sign or code.
@@ -139,6 +141,8 @@ class Language(ABC):
     units: Mapping[str, Unit] = {}
     per_units: Mapping[str, Unit] = {}
     glued_units: Collection[str] = ()
+    hyphen_units: Collection[str] = ()
+    formula_units: Collection[str] = ()
     time_units: Mapping[str, Unit] = {}
     after_minutes: Sequence[str] = ()
     currencies: Mapping[str, Currency] = {}
@@ -333,6 +337,14 @@ class Language(ABC):
     def counts(self, place: Place, end: int) -> bool:  # noqa: ARG002
         """Whether a number that could be a year, and ends there, counts something."""
         return False
+
+    def qualifies(self, place: Place, end: int) -> bool:  # noqa: ARG002
+        """Whether an amount that ends there belongs to the noun after it, as in ``a $5 bill``."""
+        return False
+
+    def quality(self, currency: Currency) -> Currency:
+        """A currency in the form that it has before a noun."""
+        return currency._replace(many=currency.one)
 
     def pairs(self, digits: str) -> str:
         """A number in pairs of digits: 737 is seven thirty-seven."""

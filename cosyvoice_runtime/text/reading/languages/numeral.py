@@ -19,11 +19,13 @@ class Numeral:
         whole: digits before the decimal mark, without marks between groups; may be empty.
         fraction: digits after it; None without a mark.
         negative: whether a minus sign stands before it.
+        grouped: whether marks stand between its groups of digits.
     """
 
     whole: str
     fraction: str | None = None
     negative: bool = False
+    grouped: bool = False
 
     @property
     def is_one(self) -> bool:
@@ -71,6 +73,7 @@ class Numerals:
         whole, mark, fraction = written.lstrip("-−").partition(self._decimal)
         if self._dotted and not mark and (found := _DOTTED.fullmatch(whole)):
             whole, mark, fraction = found[1], ".", found[2]
+        digits = whole
         for sign in self._group:
-            whole = whole.replace(sign, "")
-        return Numeral(whole, fraction if mark else None, negative)
+            digits = digits.replace(sign, "")
+        return Numeral(digits, fraction if mark else None, negative, grouped=digits != whole)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -44,12 +45,12 @@ class Place:
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         return pattern.match(self.text, self.start)
 
-    @property
+    @cached_property
     def before(self) -> str:
         """The last characters before this place."""
         return self.text[max(0, self.start - _REACH) : self.start]
 
-    @property
+    @cached_property
     def word_before(self) -> str:
         """The word before this place in small letters; empty where a sentence or bracket ends between."""
         found = _WORD_BEFORE.search(self.before)

@@ -1,0 +1,175 @@
+"""English: what machines write and are told: ``#FF5733``, ``Ctrl+C``, ``2024-03-10T14:30Z``."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from cosyvoice_runtime.text.reading.languages import english_words as listed
+from cosyvoice_runtime.text.reading.languages.language import Clock, Date
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+
+if TYPE_CHECKING:
+    from cosyvoice_runtime.text.reading.languages.language import Language
+
+_MOMENT = re.compile(
+    r"(?<![\w.-])([12][0-9]{3})-(0[1-9]|1[0-2])-([0-2][0-9]|3[01])T([01][0-9]|2[0-4]):([0-5][0-9])"
+    r"(?::([0-5][0-9])(?:[.,][0-9]{1,9})?)?(Z|[+−-][0-9]{2}(?::?[0-9]{2})?)?(?![\w:])"
+)
+_WEAKNESS = re.compile(r"(?<![\w-])(CVE|GHSA|RFC|CWE)-([12][0-9]{3})-([0-9]{4,7})(?![\w-])")
+_COLOUR = re.compile(
+    r"#(?=[0-9A-Fa-f]*(?:[0-9][A-Fa-f]|[A-Fa-f][0-9])|[Ff]{3}|0{3})([0-9A-Fa-f]{6}|[0-9A-Fa-f]{3})(?!\w)"
+)
+_HARDWARE = re.compile(r"(?<![\w:-])[0-9A-Fa-f]{2}(?:([:-])[0-9A-Fa-f]{2})(?:\1[0-9A-Fa-f]{2}){4}(?![\w:-])")
+_HOST6 = re.compile(
+    r"(?<![\w:.])(?=[0-9A-Fa-f:]*[0-9])(?=[0-9A-Fa-f:]*::|(?:[0-9A-Fa-f]{1,4}:){7})"
+    r"(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?:/[0-9]{1,3})?(?![\w:])"
+)
+_UNIQUE = re.compile(r"(?<![\w-])[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?![\w-])")
+_MODIFIERS = {
+    "Ctrl": "Control", "CTRL": "Control", "Control": "Control", "Cmd": "Command", "CMD": "Command",
+    "Command": "Command", "Alt": "Alt", "Option": "Option", "Opt": "Option", "Shift": "Shift",
+    "Win": "Windows", "Windows": "Windows", "Meta": "Meta", "Fn": "Function", "Super": "Super", "Tab": "Tab",
+    "⌘": "Command", "⌥": "Option", "⇧": "Shift", "⌃": "Control",
+}  # fmt: skip
+_KEYS = {
+    "Esc": "Escape", "Del": "Delete", "Ins": "Insert", "PgUp": "Page Up", "PgDn": "Page Down",
+    "PrtSc": "Print Screen", "+": "plus", "-": "minus", "/": "slash", "\\": "backslash",
+    ",": "comma", ".": "period", "`": "backtick", "[": "left bracket", "]": "right bracket", ";": "semicolon",
+    "'": "quote", "=": "equals", "↑": "up", "↓": "down", "←": "left", "→": "right", "↵": "Enter",
+}  # fmt: skip
+_SHORTCUT = re.compile(
+    rf"(?<![\w+])(?:{'|'.join(_MODIFIERS)})(?:\s?\+\s?(?:[A-Za-z0-9]{{1,9}}(?!\w)|[^\w\s])|-(?:[A-Za-z](?!\w)|[A-Z][a-z]{{2,8}}(?=-)))"
+    r"(?:\s?[+-]\s?(?:[A-Za-z0-9]{1,9}(?!\w)|[^\w\s,.;:]))?(?:\s?\+\s?[A-Za-z0-9]{1,9}(?!\w))?"
+    r"|[⌘⌥⇧⌃]{1,3}\s?\+?\s?[A-Za-z0-9](?!\w)"
+)
+_PART_OF_SHORTCUT = re.compile(r"[A-Za-z]+|[0-9]+|[^\s]")
+_STATUS = re.compile(
+    r"(?<![\w.,])([1-5][0-9]{2})(?!\w|[.,:/-][0-9]|[%°])( (?:error|status|response|redirect)s?\b)?"
+)
+_PORT = re.compile(r"(?<![\w.,])([0-9]{3,5})(?!\w|[.,:/-][0-9])")
+_VERSION = re.compile(
+    r"(?<![0-9.,])([0-9]{1,3})\.([0-9]{2})(?![\w%]|[.,][0-9]|\s?(?:million|billion))(\+(?!\w))?"
+)
+_INDICES = re.compile(r"(?<![\w.])([0-9]{1,6})\.\.([0-9]{1,6})(?!\w|\.[0-9.])")
+_LOCAL = re.compile(r"(?<=localhost):([0-9]{2,5})(?![0-9])")
+
+
+def digits(place: Place, language: Language) -> ReadForm | None:
+    """A moment, an address of a machine, a status, a port or a version."""
+    for pattern, read in ((_MOMENT, _moment), (_HARDWARE, _hardware)):
+        if found := place.match(pattern):
+            return ReadForm(found.end(), read(found, language))
+    if found := place.match(_INDICES):
+        return ReadForm(
+            found.end(), language.ranged(language.cardinal(found[1]), language.cardinal(found[2]))
+        )
+    if found := place.match(_VERSION):
+        return _version(found, place, language)
+    before = place.word_before
+    if (found := place.match(_STATUS)) and (before in listed.BEFORE_STATUS or found[2]):
+        return ReadForm(found.end(1), _called(found[1], language))
+    if before in ("port", "ports") and (found := place.match(_PORT)):
+        return ReadForm(found.end(), language.name_number(found[1]))
+    return spelled(place, language)
+
+
+def letters(place: Place, language: Language) -> ReadForm | None:
+    """A weakness of software, an address of a machine, or keys to press."""
+    if found := place.match(_WEAKNESS):
+        return ReadForm(
+            found.end(), f"{found[1]} {language.year(int(found[2]))}, {language.digits(found[3])}"
+        )
+    if found := place.match(_HARDWARE):
+        return ReadForm(found.end(), _hardware(found, language))
+    if found := place.match(_SHORTCUT):
+        return ReadForm(found.end(), _shortcut(found[0], language))
+    return spelled(place, language)
+
+
+def signs(place: Place, language: Language) -> ReadForm | None:
+    """A colour, keys of a Mac, or a port after a colon."""
+    if found := place.match(_COLOUR):
+        return ReadForm(found.end(), f"hash {_spelled(found[1].upper(), language)}")
+    if found := place.match(_SHORTCUT):
+        return ReadForm(found.end(), _shortcut(found[0], language))
+    if found := place.match(_LOCAL):
+        return ReadForm(found.end(), f" colon {language.name_number(found[1])}")
+    found = place.match(_HOST6)
+    return ReadForm(found.end(), _host(found[0], language)) if found else None
+
+
+def spelled(place: Place, language: Language) -> ReadForm | None:
+    """An identifier or a host, character by character."""
+    if found := place.match(_UNIQUE):
+        return ReadForm(found.end(), ", ".join(_spelled(part, language) for part in found[0].split("-")))
+    found = place.match(_HOST6)
+    return ReadForm(found.end(), _host(found[0], language)) if found else None
+
+
+def _moment(found: re.Match[str], language: Language) -> str:
+    year, month, day, hour, minute, second = (int(part or 0) for part in found.groups()[:6])
+    date = language.date(Date(month, day, year, day_first=True))
+    time = language.clock(Clock(hour, minute))
+    seconds = f" and {language.cardinal(str(second))} second{'' if second == 1 else 's'}" if second else ""
+    zone = found[7] or ""
+    if not zone:
+        return f"{date} at {time}{seconds}"
+    if zone == "Z" or not zone.strip("+-−0:"):
+        return f"{date} at {time}{seconds} UTC"
+    hours, minutes = int(zone[1:3]), zone[3:].lstrip(":")
+    sign = language.plus if zone[0] == "+" else language.minus
+    offset = language.cardinal(str(hours)) + (f" {language.cardinal(minutes)}" if minutes.strip("0") else "")
+    return f"{date} at {time}{seconds} UTC {sign} {offset}"
+
+
+def _hardware(found: re.Match[str], language: Language) -> str:
+    return ", ".join(_spelled(pair.upper(), language) for pair in found[0].split(found[1]))
+
+
+def _host(written: str, language: Language) -> str:
+    parts = re.findall(r"[0-9A-Za-z]|:|/[0-9]+", written)
+    words = (
+        language.signs[part] if part == ":"
+        else f"slash {language.cardinal(part[1:])}" if part[0] == "/"
+        else language.digits(part) if part.isdecimal()
+        else part.upper()
+        for part in parts
+    )  # fmt: skip
+    return " ".join(words)
+
+
+def _spelled(written: str, language: Language) -> str:
+    return " ".join(language.digits(each) if each.isdecimal() else each for each in written)
+
+
+def _shortcut(written: str, language: Language) -> str:
+    words: list[str] = []
+    joined = True
+    for part in _PART_OF_SHORTCUT.findall(written):
+        if part in "+-" and not joined:
+            joined = True
+            continue
+        joined = part in "⌘⌥⇧⌃"
+        if part.isdecimal():
+            words.append(language.cardinal(part))
+        else:
+            words.append(_MODIFIERS.get(part) or _KEYS.get(part) or part)
+    return " ".join(words)
+
+
+def _called(code: str, language: Language) -> str:
+    return language.cardinal(code) if code.endswith("00") else language.pairs(code)
+
+
+def _version(found: re.Match[str], place: Place, language: Language) -> ReadForm | None:
+    if place.word_before not in listed.VERSIONED:
+        return None
+    minor = found[2]
+    words = (
+        f"oh {language.cardinal(minor[1])}"
+        if minor[0] == "0" and minor[1] != "0"
+        else language.cardinal(minor)
+    )
+    more = f" {language.plus}" if found[3] else ""
+    return ReadForm(found.end(), f"{language.cardinal(found[1])} point {words}{more}")

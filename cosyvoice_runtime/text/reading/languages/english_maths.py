@@ -1,0 +1,155 @@
+"""English: signs and functions of mathematics outside of plain formulae: ``sin(30°) = 1/2``, ``|x| < 5``."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from cosyvoice_runtime.text.reading.languages import english_words as listed
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+
+if TYPE_CHECKING:
+    from cosyvoice_runtime.text.reading.languages.language import Language
+
+_FUNCTIONS = {
+    "sin": "sine", "cos": "cosine", "tan": "tangent", "cot": "cotangent", "sec": "secant", "csc": "cosecant",
+    "arcsin": "arc sine", "arccos": "arc cosine", "arctan": "arc tangent", "sinh": "hyperbolic sine",
+    "cosh": "hyperbolic cosine", "tanh": "hyperbolic tangent", "ln": "natural log", "log": "log",
+    "exp": "exponential", "lim": "limit", "det": "determinant", "gcd": "greatest common divisor",
+    "lcm": "least common multiple", "sqrt": "square root", "abs": "absolute value",
+}  # fmt: skip
+_FUNCTION = re.compile(
+    rf"(?<![\w.])({'|'.join(_FUNCTIONS)})(?:(\^2|²|\^-1|⁻¹)|_?\{{?([0-9]{{1,2}})\}}?(?=\())?"
+    r"(?=\([^()]{1,24}[()]|\s?(?:[θφαβγ]|[0-9]+°)|\s[xtn](?![\w'’])(?=\s?[-+=<>*/×)^.,]|$))"
+)
+_VALUE = re.compile(r"(?<![\w.])([a-zA-Z])(['′]{0,2})\((?=[^(),]{1,12}\)\s?[=<>≤≥≈+−-]|[A-Za-z0-9]\))")
+_SIGNS = {
+    "∫": "the integral of", "∑": "the sum of", "∏": "the product of", "∂": "partial", "∞": "infinity",
+    "∈": "in", "∉": "not in", "∪": "union", "∩": "intersection", "⊂": "is a subset of",
+    "⊆": "is a subset of", "∀": "for all", "∃": "there exists", "∴": "therefore", "∵": "because",
+    "∝": "is proportional to", "∠": "angle", "⊥": "is perpendicular to", "∥": "is parallel to",
+    "≡": "is equivalent to", "≅": "is congruent to", "∇": "del", "∅": "the empty set", "¬": "not",
+    "∧": "and", "∨": "or", "√": "the square root of", "∛": "the cube root of", "⇒": "implies",
+    "⇔": "if and only if", "≪": "is much less than", "≫": "is much greater than", "§": "section",
+}  # fmt: skip
+_SIGN = re.compile(rf"[{''.join(_SIGNS)}]")
+_SPACED = re.compile(r"(?<=[^\s,.;:]) ([+−×÷=≈≠≤≥]|&&|[|]{2}|[+*−-]=|[=!<>]=) (?=\S)")
+_TIGHT = re.compile(r"(?<=[A-Za-z_)\]°²³!|])(=|==|!=|<=|>=|≈|≤|≥|≠)(?=[\w\"'$-])")
+_NEAR = re.compile(r"(?<=[)|²³!°]) ?([<>−]) ?(?=[0-9(|-]|[a-z](?!\w))")
+_CLOSED = re.compile(r"\)(?:([²³])|\^\{?(-?[0-9]{1,4}|[a-z])\}?)")
+_ABSOLUTE = re.compile(r"(?<![\w|<])\|(?! )([A-Za-z0-9 +−-]{1,12})(?<! )\|(?=\s?[=<≤≥+]|\s>|[.,?]|\s?$)")
+_FACTORIAL = re.compile(r"(?<![\w.,])([0-9]{1,3}|[nkmr])!(?=\s?[=×÷*/+)])")
+_TERM = re.compile(
+    r"(?<![\w.,])([0-9]{1,3})([a-z]{2,3})(?=\s?[-+=−]\s|\^|[²³])|(?<=[+=−-] )([0-9]{1,3})([a-z]{2,3})(?![\w])"
+)
+_TERM_OF_FRACTIONS = re.compile(r"(?<![\w.,/])([0-9]{1,2})/([0-9]{1,2})(?= [+−×÷=-] ?[0-9x(])")
+_AMOUNT = re.compile(
+    r"(?<![\w.,])([0-9]+(?:\.[0-9]+)?)(°|%)(?=\s?(?:[−-]\s?[0-9]+(?:\.[0-9]+)?[°%]\s?=|[×*]\s?[$€£]?[0-9]))"
+)
+_FACTOR = re.compile(r"(?<![\w.,])([0-9]{1,3})\((?=[A-Za-z0-9]{1,3} ?[+−-] ?[A-Za-z0-9]{1,4}\))")
+_PRODUCT = re.compile(
+    r"(?<=(?<![A-Za-z])[A-Za-z] = )([a-zA-Z]{2,3})(?:([²³])|\^\{?([0-9])\}?)?(?=\s[+−-]\s|[$.,;)]|$)"
+)
+_RATIO_OF_LETTERS = re.compile(r"(?<![\w:])([a-z]):([a-z])(?= =)")
+_INSIDE = re.compile(r"(?<=\([a-z]) - (?=[0-9a-z]{1,3}\))")
+_DIFFERENTIAL = re.compile(r"(?<![\w])([dΔ∂])([a-zθ])(?:/([dΔ∂])([a-zθ]))(?!\w)")
+_GREEK = re.compile(r"(?<![\u0370-\u03ff\u1f00-\u1fff])([α-ωΔΩΣΦΘΛΠΨΓ])(?![\u0370-\u03ff\u1f00-\u1fff])")
+_CAPITALS = {"Θ": "theta", "Λ": "lambda", "Π": "pi", "Ψ": "psi", "Γ": "gamma"}
+_AFTER_SPACE = frozenset("+−×÷=≈≠≤≥&|*-!<>")
+_COMPOUND = {
+    "+=": "plus equals",
+    "-=": "minus equals",
+    "−=": "minus equals",
+    "*=": "times equals",
+    "&&": "and",
+    "||": "or",
+}
+
+
+def letters(place: Place, language: Language) -> ReadForm | None:
+    """A function, the value of one, or a Greek letter on its own."""
+    if found := place.match(_FUNCTION):
+        words = _FUNCTIONS[found[1]]
+        if found[2]:
+            words += " squared" if "2" in found[2] or "²" in found[2] else " inverse"
+        if found[3]:
+            words += f" base {language.cardinal(found[3])}"
+        space = "" if place.text[found.end()] == " " else " "
+        return ReadForm(found.end(), f"{words} of{space}")
+    if (found := place.match(_PRODUCT)) and found[1].lower() not in listed.NO_PRODUCTS:
+        power = {"²": "2", "³": "3"}.get(found[2] or "", found[3])
+        factors = [*found[1], *([language.power(power)] if power else [])]
+        return ReadForm(found.end(), " ".join(factors))
+    if found := place.match(_RATIO_OF_LETTERS):
+        return ReadForm(found.end(), language.ratio(found[1], found[2]))
+    if found := place.match(_VALUE):
+        prime = " prime" * len(found[2])
+        return ReadForm(found.end(), f"{found[1]}{prime} of (")
+    if found := place.match(_DIFFERENTIAL):
+        first, second = (_named(letter, language) for letter in (found[1], found[3]))
+        return ReadForm(found.end(), f"{first} {found[2]} over {second} {found[4]}")
+    return None
+
+
+def digits(place: Place, language: Language) -> ReadForm | None:
+    """A factorial, or a number before several letters of a formula."""
+    if found := place.match(_FACTORIAL):
+        number = language.cardinal(found[1]) if found[1].isdecimal() else found[1]
+        return ReadForm(found.end(), f"{number} factorial")
+    if (found := place.match(_TERM_OF_FRACTIONS)) and int(found[1]) < int(found[2]):
+        return ReadForm(found.end(), language.fraction(int(found[1]), int(found[2])))
+    if found := place.match(_AMOUNT):
+        unit = language.units[found[2]]
+        return ReadForm(found.end(), language.counted(language.numerals.parse(found[1]), unit))
+    if found := place.match(_FACTOR):
+        return ReadForm(found.end(), f"{language.cardinal(found[1])} times (")
+    found = place.match(_TERM)
+    if not found:
+        return None
+    number, factors = (found[1], found[2]) if found[1] else (found[3], found[4])
+    if factors in language.units or factors in ("st", "nd", "rd", "th", "am", "pm"):
+        return None
+    return ReadForm(found.end(), f"{language.cardinal(number)} {' '.join(factors)}")
+
+
+def signs(place: Place, language: Language) -> ReadForm | None:
+    """A sign between words or brackets, which no formula of numbers holds."""
+    at = place.text[place.start]
+    if at in _SIGNS:
+        following = place.text[place.start + 1 : place.start + 2]
+        return ReadForm(place.start + 1, _SIGNS[at] + ("" if following == " " else " "))
+    if at == "|":
+        found = place.match(_ABSOLUTE)
+        return ReadForm(found.end(), f"the absolute value of {found[1]}") if found else None
+    if at == ")":
+        found = place.match(_CLOSED)
+        if not found:
+            return None
+        exponent = {"²": "2", "³": "3"}.get(found[1] or "", found[2])
+        return ReadForm(found.end(), f") {language.power(exponent)}")
+    found = place.match(_TIGHT) or place.match(_NEAR)
+    return ReadForm(found.end(), f" {_operation(found[1], language)} ") if found else None
+
+
+def spaced(place: Place, language: Language) -> ReadForm | None:
+    """A sign with a space before it."""
+    if place.text[place.start + 1 : place.start + 2] not in _AFTER_SPACE:
+        return None
+    if found := place.match(_INSIDE):
+        return ReadForm(found.end(), f" {language.minus} ")
+    found = place.match(_SPACED) or place.match(_NEAR)
+    return ReadForm(found.end(), f" {_operation(found[1], language)} ") if found else None
+
+
+def _operation(sign: str, language: Language) -> str:
+    return _COMPOUND.get(sign) or language.operations[sign]
+
+
+def greek(place: Place, language: Language) -> ReadForm | None:
+    """A Greek letter on its own."""
+    found = place.match(_GREEK)
+    return ReadForm(found.end(), _named(found[1], language)) if found else None
+
+
+def _named(letter: str, language: Language) -> str:
+    return {"d": "d", "∂": "partial"}.get(letter) or language.letters.get(letter) or _CAPITALS[letter]

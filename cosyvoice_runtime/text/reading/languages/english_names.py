@@ -1,0 +1,105 @@
+"""English: numbers in names and after words that tell their kind: ``A380``, ``1080p``, ``under-12s``."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+
+if TYPE_CHECKING:
+    from cosyvoice_runtime.text.reading.languages.language import Language
+
+_LINES = re.compile(r"(?<![\w.,])(144|240|360|480|540|576|720|1080|1440|2160|4320)([pi])(?![\w])")
+_JET = re.compile(r"(?<![\w.,])(7[0-9]7)-(8|9|10|[2-9]00)(?![\w-])")
+_ROAD = re.compile(r"(?<=[A-Z]-)([1-9][0-9]{2})(?![\w-]|[.,][0-9])")
+_SEVERAL = re.compile(r"(?<![\w.,])([0-9]{1,3})['’]?s(?![\w])")
+_OF_AGE = re.compile(r"(?:[Uu]nder|[Oo]ver|No\.|#|[Uu])[- ]?\Z")
+_AGED = re.compile(r"(?<![\w.,])([0-9]{1,3})(?:\s|-)?(?:y/o|yo|y\.o\.|yr old|yrs old)(?!\w)")
+_TONE = re.compile(
+    r"(?<![\w#])([A-G])([#♯♭])(maj|min|m|dim|aug|sus|add)?([0-9]{1,2})?(?:([#♯b♭])([0-9]{1,2}))?(?![\w#])"
+)
+_TONES = {"#": "sharp", "♯": "sharp", "♭": "flat", "b": "flat"}
+_CHORDS = {
+    "maj": "major", "min": "minor", "m": "minor", "dim": "diminished", "aug": "augmented", "sus": "sus",
+    "add": "add",
+}  # fmt: skip
+_TAG = re.compile(r"#(?=[0-9]+[A-Za-z])([A-Za-z0-9]{3,40})(?!\w)")
+_PIECES_OF_TAG = re.compile(r"[0-9]+|[A-Z]?[a-z]+|[A-Z]+")
+_STAR = re.compile(r"\*(?=[0-9]{2,5}(?!\w))")
+_CALLED = frozenset(("dial", "press", "call", "enter", "text", "dialing", "pressing"))
+_MEAN = re.compile("([A-Za-z])([\u0304\u0305\u0302])")
+_MARKS = {"\u0304": "bar", "\u0305": "bar", "\u0302": "hat"}
+_PERMISSIONS = re.compile(r"(?<![\w.,])([0-7]{3,4})(?!\w)")
+_PREPRINT = re.compile(r"([0-9]{4})\.([0-9]{4,5})(?:v([0-9]))?(?!\w|[.,][0-9])")
+_IDENTIFIER = re.compile(r"10\.[0-9]{4,9}/[^\s]{2,80}(?<![.,;:)\]])")
+_WEEK = re.compile(r"(?<![\w.-])([12][0-9]{3})-?W([0-5][0-9])(?![\w-])")
+_PUBLISHED = re.compile(r"(?<=-p )([1-9][0-9]{1,4}):([1-9][0-9]{1,4})(?!\w)")
+
+
+def digits(place: Place, language: Language) -> ReadForm | None:
+    """A number in a name or of a group of people."""
+    if found := place.match(_LINES):
+        return ReadForm(found.end(), f"{language.pairs(found[1])} {found[2]}")
+    if found := place.match(_JET):
+        return ReadForm(found.end(), f"{language.pairs(found[1])} {language.cardinal(found[2])}")
+    if found := place.match(_ROAD):
+        return ReadForm(found.end(), language.name_number(found[1]))
+    if found := place.match(_AGED):
+        return ReadForm(found.end(), f"{language.cardinal(found[1])} year old")
+    if (found := place.match(_SEVERAL)) and _OF_AGE.search(place.before):
+        return ReadForm(found.end(), _plural(language.cardinal(found[1])))
+    if found := place.match(_WEEK):
+        week, year = language.cardinal(str(int(found[2]))), language.year(int(found[1]))
+        return ReadForm(found.end(), f"week {week} of {year}")
+    if found := place.match(_PUBLISHED):
+        words = language.name_number(found[1]), "to", language.name_number(found[2])
+        return ReadForm(found.end(), " ".join(words))
+    return _identifier(place, language)
+
+
+def letters(place: Place, language: Language) -> ReadForm | None:
+    """A tone or a chord, or a mean value."""
+    if found := place.match(_TONE):
+        _, sign, chord, number, change, by = found.groups()
+        words = [found[1], _TONES[sign], chord and _CHORDS[chord], number and language.cardinal(number)]
+        words += [_TONES[change], language.cardinal(by)] if change else []
+        return ReadForm(found.end(), " ".join(filter(None, words)))
+    found = place.match(_MEAN)
+    if found:
+        return ReadForm(found.end(), f"{found[1]} {_MARKS[found[2]]}")
+    return None
+
+
+def signs(place: Place, language: Language) -> ReadForm | None:
+    """A tag that begins with a number, or a star to dial."""
+    if found := place.match(_TAG):
+        pieces = _PIECES_OF_TAG.findall(found[1])
+        words = (language.cardinal(piece) if piece.isdecimal() else piece for piece in pieces)
+        return ReadForm(found.end(), " ".join(words))
+    found = place.match(_STAR) if place.word_before in _CALLED else None
+    return ReadForm(found.end(), "star ") if found else None
+
+
+def _identifier(place: Place, language: Language) -> ReadForm | None:
+    """An identifier that ``chmod``, ``arXiv`` or ``doi`` announces."""
+    before = place.word_before
+    if before == "chmod" and (found := place.match(_PERMISSIONS)):
+        return ReadForm(found.end(), language.digits(found[1]))
+    if before == "arxiv" and (found := place.match(_PREPRINT)):
+        words = f"{language.digits(found[1])} {language.point} {language.digits(found[2])}"
+        return ReadForm(found.end(), words + (f" version {language.cardinal(found[3])}" if found[3] else ""))
+    if before not in ("doi", "org") or not (found := place.match(_IDENTIFIER)):
+        return None
+    words = " ".join(
+        language.digits(part) if part.isdecimal() else language.signs.get(part, part)
+        for part in re.findall(r"[0-9]+|[A-Za-z]+|[^\w\s]", found[0])
+    )
+    return ReadForm(found.end(), words)
+
+
+def _plural(words: str) -> str:
+    """twelve -> twelves, six -> sixes, sixty -> sixties."""
+    if words.endswith("y"):
+        return f"{words[:-1]}ies"
+    return f"{words}{'es' if words.endswith('x') else 's'}"

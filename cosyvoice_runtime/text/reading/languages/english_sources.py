@@ -1,0 +1,171 @@
+"""English: where something stands in laws, scripture, papers and games: ``§ 230(c)``, ``Psalm 23:1``."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from cosyvoice_runtime.text.reading.languages import english_words as listed
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+
+if TYPE_CHECKING:
+    from cosyvoice_runtime.text.reading.languages.language import Language
+
+_SHORT_BOOKS = {
+    "Gen": "Genesis", "Exod": "Exodus", "Lev": "Leviticus", "Deut": "Deuteronomy", "Ps": "Psalm",
+    "Prov": "Proverbs", "Isa": "Isaiah", "Jer": "Jeremiah", "Matt": "Matthew", "Rom": "Romans",
+    "Cor": "Corinthians", "Gal": "Galatians", "Eph": "Ephesians", "Phil": "Philippians", "Heb": "Hebrews",
+    "Rev": "Revelation",
+}  # fmt: skip
+_BOOK = re.compile(rf"(?<![\w])({'|'.join(_SHORT_BOOKS)})\b\.?(?= [0-9]{{1,3}}:[0-9])")
+_VERSES = re.compile(
+    r"([0-9]{1,3}):([0-9]{1,3})(?:[-–]([0-9]{1,3})(?::([0-9]{1,3}))?)?(?![\w:/]|[.,][0-9]|\s?[AaPp]\.?[Mm]\b)"
+)
+_BOOK_NUMBER = re.compile(
+    r"(?<![\w.,:-])([123])(?= (?:Samuel|Kings|Chronicles|Corinthians|Thessalonians|Timothy|Peter|"
+    r"John|Cor|Sam|Thess|Tim|Pet)\b\.? ?[0-9])"
+)
+_SUBSECTIONS = re.compile(
+    r"(?<![\w.,])([0-9]{1,4}(?:\.[0-9]{1,4}){0,3}[a-z]?)((?:\((?:[a-z0-9]|[A-Z]|[ivx]{2,4}|[0-9]{2})\)){1,5})(?!\w)"
+)
+_SECTION_SIGN = re.compile(r"(§§?|¶¶?)\s?")
+_SECTION_WORDS = {"§": "section", "§§": "sections", "¶": "paragraph", "¶¶": "paragraphs"}
+_BEFORE_NUMBER = {
+    "art": "article", "arts": "articles", "sec": "section", "secs": "sections", "fig": "figure",
+    "figs": "figures", "ch": "chapter", "chs": "chapters", "chap": "chapter", "vol": "volume",
+    "vols": "volumes", "op": "opus", "eq": "equation", "eqs": "equations", "nos": "numbers", "pp": "pages",
+    "p": "page", "pt": "part", "ext": "extension", "apt": "apartment", "ste": "suite", "bldg": "building",
+    "rm": "room", "tab": "table", "app": "appendix", "bk": "book", "para": "paragraph", "ver": "version",
+    "approx": "approximately", "ca": "circa", "ep": "episode", "lvl": "level", "ex": "exercise",
+    "avg": "average", "cat": "category", "qty": "quantity", "est": "estimated", "thm": "theorem",
+}  # fmt: skip
+_WORDS_TOO = frozenset(
+    ("art", "arts", "sec", "secs", "fig", "figs", "app", "tab", "ex", "para", "est", "cat")
+)
+"""Those that end sentences as words of their own."""
+_BEFORE_THEM = frozenset(("see", "in", "under", "of", "per", "cf", "and", "to", "by"))
+_ABBREVIATED = re.compile(
+    rf"(?<![\w.])({'|'.join(sorted(_BEFORE_NUMBER, key=len, reverse=True))})\.:?\s?(?=[~$]?[0-9]|[IVX]+\b)",
+    re.IGNORECASE,
+)
+_LIVED = re.compile(r"(?<=[(,;])(\s?)(b|d|c|r|fl|est|m)\.\s?(?=(?:c\.\s?)?[1-9][0-9]{2,3}(?![0-9]))")
+_LIVED_WORDS = {
+    "b": "born", "d": "died", "c": "circa", "r": "reigned", "fl": "flourished", "est": "established",
+    "m": "married",
+}  # fmt: skip
+_CIRCA = re.compile(r"(?<![\w.])[Cc]\. ?(?=[1-9][0-9]{2,3}(?![0-9]))")
+_PIECES = {"K": "king", "Q": "queen", "R": "rook", "B": "bishop", "N": "knight"}
+_MOVE = re.compile(
+    r"(?<![\w-])(?:([KQRBN])([a-h]?[1-8]?)(x?)([a-h])([1-8])|([a-h])x([a-h])([1-8]))(?:=([QRBN]))?([+#]?)(?![\w])"
+)
+_CASTLES = re.compile(r"(?<![\w-])[O0]-[O0](-[O0])?([+#]?)(?![\w-])")
+_GAME = re.compile(
+    r"\b(?:[a-h][1-8]|[KQRBN][a-h1-8]?x?[a-h][1-8]|[a-h]x[a-h][1-8])\b.*\b(?:[a-h][1-8]|[KQRBN][a-h1-8]?x?[a-h][1-8]|"
+    r"[a-h]x[a-h][1-8])\b|(?i:\b(?:chess|white|black|check|checkmate|mate|castl\w+|knight|bishop|rook|pawn|queen)\b)"
+)
+_TIME_SIGNATURE = re.compile(
+    r"(?<![\w.,/])([1-9]|1[0-9])/(2|4|8|16)(?=[ -](?:time|signature|meter|beat|groove|waltz))"
+)
+_SPORT = re.compile(
+    r"(?i)\b(?:won|wins?|winning|beat(?:s|en|ing)?|lost|loss|lose[sn]?|defeat\w*|leads?|led|leading|trail\w*|scor\w+|"
+    r"victory|drew|tied?|finals?|match|games?|votes?|voted|passed|records?|sets?|ahead|edged|routed|upset)\b"
+)
+_FALLING = re.compile(r"(?<![\w.,–—-])([0-9]{1,3})-([0-9]{1,3})(?:\(([0-9]{1,2})\))?(?![\w–—-]|[.,%][0-9])")
+
+
+def numbers(place: Place, language: Language) -> ReadForm | None:
+    """A verse, a subsection, a score or a time of music."""
+    if place.word_before in listed.BOOKS and (found := place.match(_VERSES)):
+        return ReadForm(found.end(), _verses(found, language))
+    if found := place.match(_BOOK_NUMBER):
+        return ReadForm(found.end(), language.ordinal(int(found[1])))
+    if found := place.match(_SUBSECTIONS):
+        parts = re.findall(r"[A-Za-z0-9]+", found[2])
+        if len(parts) > 1 or _is_law(place):
+            return ReadForm(found.end(), _section(found[1], parts, language))
+    if found := place.match(_TIME_SIGNATURE):
+        return ReadForm(found.end(), f"{language.cardinal(found[1])} {language.cardinal(found[2])}")
+    found = place.match(_FALLING)
+    if not found or int(found[1]) < int(found[2]) or not _SPORT.search(place.text):
+        return None
+    words = language.ranged(language.cardinal(found[1]), language.cardinal(found[2]))
+    return ReadForm(found.end(), words + (f", {language.cardinal(found[3])}" if found[3] else ""))
+
+
+def words(place: Place, language: Language) -> ReadForm | None:
+    """An abbreviation before a number, or a move of chess."""
+    if found := place.match(_BOOK):
+        return ReadForm(found.end(), _SHORT_BOOKS[found[1]])
+    if found := place.match(_ABBREVIATED):
+        written = found[1]
+        if written == "P":
+            return None
+        if written in _WORDS_TOO and place.before[-1:] != "(" and place.word_before not in _BEFORE_THEM:
+            return None
+        spoken = _BEFORE_NUMBER[written.lower()]
+        if written.lower() == "est" and re.match("[12][0-9]{3}", place.text[found.end() :]):
+            spoken = "established"
+        return ReadForm(found.end(), f"{spoken.capitalize() if written[0].isupper() else spoken} ")
+    if found := place.match(_CIRCA):
+        return ReadForm(found.end(), "circa ")
+    if found := place.match(_CASTLES):
+        side = "queenside" if found[1] else "kingside"
+        return (
+            ReadForm(found.end(), f"castles {side}{_check(found[2])}") if _GAME.search(place.text) else None
+        )
+    found = place.match(_MOVE)
+    if not found or not (found[3] or found[7] or _GAME.search(place.text)):
+        return None
+    return ReadForm(found.end(), _move(found, language))
+
+
+def lived(place: Place) -> ReadForm | None:
+    """``d. 1827`` after a bracket or a comma."""
+    found = place.match(_LIVED)
+    return ReadForm(found.end(), f"{found[1]}{_LIVED_WORDS[found[2]]} ") if found else None
+
+
+def section_sign(place: Place) -> ReadForm | None:
+    """``§ 12``."""
+    found = place.match(_SECTION_SIGN)
+    return ReadForm(found.end(), f"{_SECTION_WORDS[found[1]]} ") if found else None
+
+
+def _verses(found: re.Match[str], language: Language) -> str:
+    chapter, verse, last, beyond = (part and language.cardinal(part) for part in found.groups())
+    words = f"{chapter} {verse}"
+    if last:
+        words = language.ranged(words, f"{last} {beyond}" if beyond else last)
+    return words
+
+
+def _is_law(place: Place) -> bool:
+    return place.word_before in listed.LAWS or "§" in place.before[-4:] or place.before.endswith("U.S.C. ")
+
+
+def _section(number: str, parts: list[str], language: Language) -> str:
+    digits = number.rstrip("abcdefghijklmnopqrstuvwxyz")
+    if digits.count(".") > 1:
+        spoken = [f" {language.point} ".join(map(language.cardinal, digits.split(".")))]
+    elif "." in digits:
+        spoken = [language.number(language.numerals.parse(digits))]
+    else:
+        spoken = [language.name_number(digits)]
+    spoken.append(number[len(digits) :])
+    spoken += [language.cardinal(part) if part.isdecimal() else part for part in parts]
+    return " ".join(filter(None, spoken))
+
+
+def _move(found: re.Match[str], language: Language) -> str:
+    piece, start, takes, file, rank, pawn, to_file, to_rank, promoted, check = found.groups()
+    squares = re.findall("[a-h]|[1-8]", start or "")
+    words = [_PIECES[piece] if piece else pawn]
+    words += [language.cardinal(each) if each.isdecimal() else each for each in squares]
+    words += ["takes"] if takes or pawn else []
+    words += [file or to_file, language.cardinal(rank or to_rank)]
+    words += [_PIECES[promoted]] if promoted else []
+    return " ".join(words) + _check(check)
+
+
+def _check(sign: str) -> str:
+    return {"+": " check", "#": " checkmate"}.get(sign, "")

@@ -1,0 +1,133 @@
+"""English: units of measurement, and what an amount may be for each of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cosyvoice_runtime.text.reading.languages import english_words as listed
+from cosyvoice_runtime.text.reading.languages.language import Unit
+
+
+def _units() -> dict[str, Unit]:
+    """Units with their plurals: those in ``-s`` first."""
+    plural = {
+        "mm": "millimeter", "cm": "centimeter", "dm": "decimeter", "m": "meter", "km": "kilometer",
+        "nm": "nanometer", "yd": "yard", "mi": "mile", "mile": "mile", "miles": "mile",
+        "mg": "milligram", "g": "gram", "kg": "kilogram", "mcg": "microgram", "µg": "microgram", "t": "ton",
+        "lb": "pound", "lbs": "pound", "oz": "ounce", "ml": "milliliter", "mL": "milliliter", "l": "liter",
+        "L": "liter", "cl": "centiliter", "dl": "deciliter", "dL": "deciliter", "gal": "gallon",
+        "ms": "millisecond", "µs": "microsecond", "ns": "nanosecond", "s": "second", "sec": "second",
+        "secs": "second", "min": "minute", "mins": "minute", "h": "hour", "hr": "hour", "hrs": "hour",
+        "KB": "kilobyte", "kB": "kilobyte", "MB": "megabyte", "GB": "gigabyte", "TB": "terabyte",
+        "PB": "petabyte", "V": "volt", "mV": "millivolt", "kV": "kilovolt", "A": "amp", "mA": "milliamp",
+        "Ah": "amp hour", "mAh": "milliamp hour", "W": "watt", "mW": "milliwatt", "kW": "kilowatt",
+        "MW": "megawatt", "GW": "gigawatt", "Wh": "watt hour", "kWh": "kilowatt hour", "MWh": "megawatt hour",
+        "Pa": "pascal", "kPa": "kilopascal", "hPa": "hectopascal", "MPa": "megapascal", "J": "joule",
+        "kJ": "kilojoule", "cal": "calorie", "kcal": "kilocalorie", "dB": "decibel", "ha": "hectare",
+        "N": "newton", "Nm": "newton meter", "mol": "mole", "mmol": "millimole", "px": "pixel",
+        "tbsp": "tablespoon", "tsp": "teaspoon", "Ω": "ohm", "kΩ": "kilohm", "day": "day", "week": "week",
+        "month": "month", "year": "year", "tbsps": "tablespoon", "Tbsp": "tablespoon", "tsps": "teaspoon",
+        "yds": "yard", "cup": "cup", "cups": "cup", "gals": "gallon", "qt": "quart", "qts": "quart",
+        "pt": "pint", "pts": "point", "fl oz": "fluid ounce", "yr": "year", "yrs": "year", "wk": "week",
+        "wks": "week", "mos": "month", "mo": "month", "ly": "light year", "pc": "parsec", "kpc": "kiloparsec",
+        "Mpc": "megaparsec", "nmi": "nautical mile", "kn": "knot", "kt": "knot", "kts": "knot", "lm": "lumen",
+        "KiB": "kibibyte", "MiB": "mebibyte", "GiB": "gibibyte", "TiB": "tebibyte", "EB": "exabyte",
+        "Mb": "megabit", "Gb": "gigabit", "kb": "kilobit", "eV": "electronvolt", "keV": "kiloelectronvolt",
+        "MeV": "megaelectronvolt", "GeV": "gigaelectronvolt", "TeV": "teraelectronvolt", "µF": "microfarad",
+        "nF": "nanofarad", "pF": "picofarad", "mH": "millihenry", "kVA": "kilovolt amp",
+        "mSv": "millisievert", "µSv": "microsievert", "kN": "kilonewton", "MP": "megapixel", "MΩ": "megohm",
+        "mΩ": "milliohm", "mbar": "millibar", "atm": "atmosphere", "mEq": "milliequivalent",
+        "GWh": "gigawatt hour", "TWh": "terawatt hour", "TW": "terawatt", "µW": "microwatt",
+        "ps": "picosecond", "ng": "nanogram", "pg": "picogram", "nmol": "nanomole", "µmol": "micromole",
+        "µl": "microliter", "µL": "microliter", "µm": "micrometer", "MJ": "megajoule", "GJ": "gigajoule",
+        "µV": "microvolt", "µA": "microamp", "IU": "international unit",
+    }  # fmt: skip
+    same = {
+        "Hz": "hertz", "kHz": "kilohertz", "MHz": "megahertz", "GHz": "gigahertz", "THz": "terahertz",
+        "ppm": "parts per million", "ppb": "parts per billion", "rpm": "RPM", "fps": "FPS", "bpm": "BPM",
+        "dpi": "DPI", "psi": "PSI", "mmHg": "millimeters of mercury", "%": "percent", "‰": "per mille",
+        "pp": "percentage points", "bps": "bits per second",
+    }  # fmt: skip
+    odd = {
+        "in": Unit("inch", "inches"),
+        "ft": Unit("foot", "feet"),
+        "°": Unit("degree", "degrees"),
+        "℃": Unit("degree Celsius", "degrees Celsius"),
+        "℉": Unit("degree Fahrenheit", "degrees Fahrenheit"),
+        "°C": Unit("degree Celsius", "degrees Celsius"),
+        "°F": Unit("degree Fahrenheit", "degrees Fahrenheit"),
+        "mph": Unit("mile per hour", "miles per hour"),
+        "kph": Unit("kilometer per hour", "kilometers per hour"),
+        "kmh": Unit("kilometer per hour", "kilometers per hour"),
+        "sq ft": Unit("square foot", "square feet"),
+        "cc": Unit("cc", "cc"),
+        "hp": Unit("horsepower", "horsepower"),
+        "sq mi": Unit("square mile", "square miles"),
+        "sq km": Unit("square kilometer", "square kilometers"),
+        "sq m": Unit("square meter", "square meters"),
+        "cu ft": Unit("cubic foot", "cubic feet"),
+        "ft-lb": Unit("foot pound", "foot pounds"),
+        "lb-ft": Unit("pound foot", "pound feet"),
+        "mpg": Unit("mile per gallon", "miles per gallon"),
+    }
+    bits = {
+        f"{sign}bps": Unit(f"{word}bit per second", f"{word}bits per second")
+        for sign, word in {
+            "k": "kilo",
+            "K": "kilo",
+            "M": "mega",
+            "m": "mega",
+            "G": "giga",
+            "T": "tera",
+        }.items()
+    }
+    found = {sign: Unit(word, f"{word}s") for sign, word in plural.items()}
+    found |= {sign: Unit(word, word) for sign, word in same.items()} | odd | bits
+    found |= {
+        f"{sign}{power}": Unit(f"{word} {found[sign].one}", f"{word} {found[sign].many}")
+        for sign in ("mm", "cm", "m", "km", "in", "ft", "mi", "yd")
+        for power, word in {
+            "²": "square",
+            "2": "square",
+            "^2": "square",
+            "³": "cubic",
+            "3": "cubic",
+            "^3": "cubic",
+        }.items()
+    }
+    return found | {sign.replace("µ", "μ"): unit for sign, unit in found.items() if "µ" in sign}
+
+
+def _durations(units: Mapping[str, Unit]) -> dict[str, Unit]:
+    """Units of durations; there m is minutes."""
+    signs = ("ms", "s", "sec", "secs", "min", "mins", "h", "hr", "hrs")
+    return {sign: units[sign] for sign in signs} | {"m": units["min"], "d": units["day"]}
+
+
+def _per(units: Mapping[str, Unit]) -> dict[str, Unit]:
+    """Units, and words of time and people, that an amount is for each of."""
+    signs = {sign: unit for sign, unit in units.items() if sign not in ("%", "‰", "pp", "in", "A")}
+    more = {
+        **{f"s{power}": Unit("second squared", "seconds squared") for power in ("²", "2", "^2")},
+        "yr": Unit("year", "years"),
+        "mo": Unit("month", "months"),
+        "wk": Unit("week", "weeks"),
+        "d": Unit("day", "days"),
+    }
+    return signs | {word: Unit(word, f"{word}s") for word in sorted(listed.PER_WORDS)} | more
+
+
+UNITS = _units()
+PER_UNITS = _per(UNITS)
+GLUED_UNITS = (
+    "A", "in", "t", "h", "N", "J", "d", "cc", "pp", "day", "week", "month", "year", "mile", "pc", "kn", "kt",
+    "mo", "pt", "ps", "pg", "atm", "MP", "Mb", "Gb", "kb", "hp",
+)  # fmt: skip
+"""Units that count only right after their number, since they are words or abbreviations, too."""
+TIME_UNITS = _durations(UNITS)
+_UNJOINED = (*GLUED_UNITS, "s", "V", "L", "miles", "pts", "m2", "m3")
+HYPHEN_UNITS = (
+    "in", "cc", "hp", "MP", "sq ft", "fl oz",
+    *(sign for sign in UNITS if sign.isalnum() and sign not in _UNJOINED),
+)  # fmt: skip
+"""Units that a hyphen may join to their number."""

@@ -1,0 +1,106 @@
+"""English: words that tell what stands before or after them."""
+
+from __future__ import annotations
+
+
+def _listed(words: str) -> frozenset[str]:
+    """Words with spaces between."""
+    return frozenset(words.split())
+
+
+BOOKS = _listed(
+    "genesis exodus leviticus numbers deuteronomy joshua judges ruth samuel kings chronicles ezra "
+    "nehemiah esther job psalm psalms proverbs ecclesiastes isaiah jeremiah lamentations ezekiel daniel "
+    "hosea joel amos obadiah jonah micah nahum habakkuk zephaniah haggai zechariah malachi matthew mark "
+    "luke john acts romans corinthians galatians ephesians philippians colossians thessalonians timothy "
+    "titus philemon hebrews james peter jude revelation quran koran surah sura songs gen ex lev deut ps "
+    "prov isa jer matt rom cor gal eph phil heb rev"
+)
+"""Books of scripture, after whose names chapter and verse stand."""
+
+LAWS = _listed(
+    "section sections sec § §§ article articles art rule rules clause paragraph para regulation usc s c "
+    "subsection chapter schedule cfr code act reg"
+)
+"""Words after which a number with letters in brackets is a part of a law."""
+
+HEADS = _listed(
+    "bag ball bar battery bet bid bill binge bonus book bottle bounty box bridge budget burger cable "
+    "camera can car card cart cheque chip circuit climb cloud coffee coin commute contract coupon credit "
+    "cut cycle dash deal debt delay deposit descent diameter discount disk display distance dose drive "
+    "drop elevator endowment engine fall fee file film fine flight fund gap gift glass grant gun hike "
+    "hill hole increase invoice investment jar jog journey jug jump kettlebell kick ladder laptop leap "
+    "lens lift limit line loan loop lot marathon margin meal membership menu mission model monitor "
+    "mortgage motor move movie note offer package pan pass pause payment payout penalty phone piece pill "
+    "pipe pizza plan plank plate pledge plot pool portfolio pot prize program project purchase race "
+    "radius raise range rebate reward ride road roll rope round route rug run salary sale sample screen "
+    "seed settlement shirt shot skillet slot speed sprint stake steak stick stock stretch string "
+    "subscription swim tablet tank ticket timer tip tower trail train tree trek trip tube tunnel turn tv "
+    "valuation video voucher walk wall watch wave wind window wire workout"
+)
+"""Nouns that an amount qualifies even where no article stands before it: ``$2bn deal``."""
+
+NO_NOUNS = _listed(
+    "about above across after against ago along already also and apart are around away because been "
+    "before behind below between both but can cheaper could deep did does due during each either ends "
+    "even ever every far faster for from had has have higher hence here high how however if in including "
+    "instead into is just later left less like long longer lower may might minus month more most much "
+    "must near never not now off old once only onto ours out over past per plus rather remaining seems "
+    "shall she should short since slower so some such than that the their them then there these they this "
+    "those though through thus tall till times to today together tomorrow too toward towards under until "
+    "up upon versus via was week well went were what when where whereas whether which while who whole "
+    "whom why wide will with within without worth would year yesterday yet you your his her its our goes "
+    "comes came gets got gives gave given takes took makes made saves saved costs cost paid spent lost "
+    "won sold bought owed back down all any another deeper taller wider thick heavy apiece total "
+    "altogether extra north south east west straight ahead deducted"
+)
+"""Words in small letters that an amount before them does not qualify."""
+
+VERSIONED = _listed(
+    "v version versions ver release python macos ios ipados android ubuntu debian fedora kernel linux "
+    "node php go golang ruby rust java kubernetes django react postgres postgresql mysql cuda driver "
+    "firmware build swift kotlin safari chrome firefox gcc clang cmake perl julia scala windows pytorch "
+    "tensorflow numpy pandas"
+)
+"""Words after which two digits after a dot are a number: ``Python 3.12``."""
+
+BEFORE_LABEL = _listed(
+    "exit gate room seat apt apartment unit suite section row bus route terminal platform track building "
+    "class grade flat figure table page hall block level ward bay locker stand stall form schedule "
+    "question exercise problem part step article chapter appendix pier lane door dock line floor"
+)
+"""Words after which a number with a letter is a name: ``exit 14B``."""
+
+NO_PRODUCTS = _listed("no yes as is on in to of or it we me my he be an do go if so up us by the one two")
+"""Short words after a sign of equality that are no product of letters."""
+
+NO_NAMES = _listed(
+    "The An This That His Her Start Given By Via Any Each Your My No Use In With And Or For Get"
+)
+"""Words with a capital after which no Roman number stands."""
+
+BEFORE_ROMAN = _listed(
+    "chapter part volume book section act scene appendix article war phase type level bowl title table "
+    "figure class stage tier episode mark gta saturn fantasy rocky civ civilization schedule"
+)
+"""Words after which a Roman number is a number."""
+
+RULERS = _listed(
+    "elizabeth henry george louis charles william edward james richard pope john paul benedict francis "
+    "king queen philip napoleon nicholas catherine peter alexander sam"
+)
+"""Names after which a Roman number is an ordinal."""
+
+PER_WORDS = _listed(
+    "second minute hour day week month quarter year night person user seat item piece page share ounce "
+    "pound word head guest room token post gallon bag box bottle ticket game call visit class session "
+    "case acre ton barrel request device site team agent query image episode child kid student employee "
+    "license card tree set lesson ride trip serving meal dose"
+)
+"""Words of time, people and goods that an amount is for each of."""
+
+BEFORE_STATUS = _listed("http https error errors status code codes")
+"""Words after which three digits are the status of an answer."""
+
+BEFORE_CODE = BEFORE_STATUS | _listed("port ports chmod arxiv doi dial press")
+"""Words after which digits are no number of things."""
