@@ -15,6 +15,7 @@ from cosyvoice_front.json_object import read_object
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.language_names import language_tag
 from cosyvoice_runtime.settings import FrontSettings
+from cosyvoice_runtime.speakable import without_controls
 
 MAX_INSTRUCTIONS = 4096
 SPEEDS = (0.5, 2.0)
@@ -112,7 +113,7 @@ def read_speech(body: bytes, settings: FrontSettings) -> SpeechBody:
 
 def check_text(text: str, most: int, param: str) -> None:
     """Raise an ApiError where there is no text, or too much of it."""
-    if not text.strip():
+    if not without_controls(text).strip():
         raise invalid(param, f"{param}: there is no text.")
     if len(text) > most:
         raise invalid(param, f"{param}: {len(text)} characters, at most {most}.", "string_above_max_length")

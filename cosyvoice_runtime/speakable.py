@@ -10,13 +10,28 @@ _INVISIBLE = re.compile(
 )
 
 
+_COLOUR = r"\x1b\[[0-?]{0,32}[ -/]{0,4}"
+CONTROLS = re.compile(rf"{_COLOUR}[@-~]|[\0-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]")
+"""Finds a terminal's sequence for colours and the like, and any other control character."""
+BEGUN_CONTROL = re.compile(rf"(?:\x1b|{_COLOUR})\Z")
+"""Finds such a sequence at the end of a text that may go on."""
+LINE_ENDS = {ord(character): "\n" for character in "\x0b\x0c\x85"}
+"""Characters that end a line or a page, as one that everybody knows."""
+
+
+def without_controls(text: str) -> str:
+    """The text without control characters, but for tabs and ends of lines."""
+    return CONTROLS.sub("", text).translate(LINE_ENDS)
+
+
 def visible(text: str) -> str:
-    """The text without characters that show nothing: soft hyphens, spaces of no width, marks of direction.
+    """The text without characters that show nothing: controls, soft hyphens, spaces of no width, marks of
+    direction.
 
     Joiners stay, which letters of some scripts need. Letters and the marks on them are one character, as in
     special tokens.
     """
-    return unicodedata.normalize("NFC", _INVISIBLE.sub("", text))
+    return unicodedata.normalize("NFC", _INVISIBLE.sub("", without_controls(text)))
 
 
 def is_speakable(text: str) -> bool:

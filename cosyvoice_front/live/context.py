@@ -25,6 +25,7 @@ from cosyvoice_front.pause import pause
 from cosyvoice_front.rate import RATE, at_front_rate
 from cosyvoice_front.server_client import TextSpeech
 from cosyvoice_front.spoken import Tally, run
+from cosyvoice_runtime.speakable import without_controls
 
 logger = logging.getLogger(__name__)
 
@@ -147,7 +148,7 @@ class Context:
 
     async def _be_silent(self) -> None:
         """A text of punctuation alone is a pause, as for a whole text."""
-        if self._transcript.between(0, self._transcript.received).strip():
+        if without_controls(self._transcript.between(0, self._transcript.received)).strip():
             async for chunk in pause():
                 await self._hear(chunk)
 

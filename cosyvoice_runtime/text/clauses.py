@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from cosyvoice_runtime.language_names import AUTO, language_tag
 from cosyvoice_runtime.speakable import is_speakable
+from cosyvoice_runtime.text.controls import ControlDropper
 from cosyvoice_runtime.text.language import LanguageTags, is_told, resolve, telling
 from cosyvoice_runtime.text.markup import MarkupOptions, MarkupReader
 from cosyvoice_runtime.text.normalise import Normaliser
@@ -85,6 +86,7 @@ class ClauseStream:
         markup: MarkupOptions | None = None,
     ) -> None:
         resolve("", language)
+        self._controls = ControlDropper()
         self._markup = MarkupReader(normaliser.special, markup or MarkupOptions(), telling(language))
         self._tags = tags or LanguageTags()
         self._tag = ""
@@ -102,13 +104,13 @@ class ClauseStream:
 
     def push(self, text: str) -> list[Clause]:
         """Take more text; return the clauses that are complete now."""
-        self._raw += self._markup.push(text)
+        self._raw += self._markup.push(self._controls.push(text))
         self._read_tag()
         return self._complete()
 
     def flush(self) -> list[Clause]:
         """Return what is left, as if the text ended here; more may follow."""
-        self._raw += self._markup.flush()
+        self._raw += self._markup.push(self._controls.flush()) + self._markup.flush()
         self._ends = True
         clauses = self._complete()
         clauses += self._take(len(self._raw), last=True)
@@ -158,7 +160,7 @@ class ClauseStream:
         texts = list(filter(is_speakable, bounds))
         for number, clause in enumerate(texts, 1):
             if number == len(texts):
-                self._spoken = self._markup.characters(len(self._taken))
+                self._spoken = self._controls.characters(self._markup.characters(len(self._taken)))
             yield Clause(self._tag + self._pronounced(clause, language), self._spoken)
 
     def _style(self, cut: int) -> SplitStyle | None:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.language_names import AUTO
-from cosyvoice_runtime.speakable import visible
+from cosyvoice_runtime.speakable import visible, without_controls
 from cosyvoice_runtime.text import chinese
 from cosyvoice_runtime.text.language import resolve, runs
 from cosyvoice_runtime.text.lexicon import Lexicon
@@ -69,7 +69,7 @@ class Normaliser:
 
     def visible(self, text: str) -> str:
         """The text in which special tokens are looked for: without characters that show nothing."""
-        return text if self.mode == "none" else visible(text)
+        return without_controls(text) if self.mode == "none" else visible(text)
 
     def part(self, text: str, language: str, following: str = "") -> str:
         """Normalise a part that ends with a sentence; the parts of a text join to the whole's result.

@@ -15,6 +15,7 @@ from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 from cosyvoice_runtime.families import load
 from cosyvoice_runtime.families.tokens import END_OF_PROMPT, SPECIAL_TOKENS
 from cosyvoice_runtime.families.whisper_tokens import WHISPER_TOKENS, byte_signs, read_ranks
+from cosyvoice_runtime.speakable import without_controls
 from cosyvoice_runtime.text.validate import MAX_PROMPT_CHARACTERS, require_text
 
 _WORDS = (
@@ -193,7 +194,7 @@ def instruct(tokenizer: TokenEncoder, instruct_text: str, target_text: str) -> T
         InvalidInput: a text is empty, malformed or too long (``instruct_text``, ``target_text``), or the
             instruction has ``<|endofprompt|>`` elsewhere than at its end.
     """
-    instruction = instruct_text.strip().removesuffix(END_OF_PROMPT)
+    instruction = without_controls(instruct_text).strip().removesuffix(END_OF_PROMPT)
     if END_OF_PROMPT in instruction:
         raise InvalidInput("instruct_text", instruct_text, f"{END_OF_PROMPT} may only stand at its end")
     require_text("instruct_text", instruction, MAX_PROMPT_CHARACTERS)
@@ -207,7 +208,7 @@ def _target(tokenizer: TokenEncoder, text: str) -> tuple[int, ...]:
 
 def _ids(tokenizer: TokenEncoder, field: str, text: str, limit: int) -> tuple[int, ...]:
     require_text(field, text)
-    ids: Sequence[int] = tokenizer.encode(text)
+    ids: Sequence[int] = tokenizer.encode(without_controls(text))
     if len(ids) > limit:
         raise InvalidInput(field, f"{len(ids)} tokens", f"at most {limit} tokens")
     return tuple(ids)

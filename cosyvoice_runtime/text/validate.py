@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families.tokens import END_OF_PROMPT, SPECIAL_TOKENS
+from cosyvoice_runtime.speakable import without_controls
 
 
 def special_pattern(tokens: Iterable[str]) -> re.Pattern[str]:
@@ -34,22 +34,21 @@ MAX_TARGET_CHARACTERS = 10_000
 
 MAX_PROMPT_CHARACTERS = 1_000
 """A reference is at most 30 s long, which fast speech fills with about 500 characters."""
-
-_ALLOWED_CONTROLS = frozenset("\t\n\r")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def require_text(field: str, text: str, limit: int = MAX_TARGET_CHARACTERS) -> None:
-    """Refuse text that can't be spoken.
+    """Refuse text that can't be spoken; control characters in it are dropped later.
 
     Args:
         field: name of the input for the error.
         limit: most characters allowed.
 
     Raises:
-        InvalidInput: empty or only whitespace, longer than ``limit``, lone surrogates (text that was never
-            valid UTF-8), or control characters other than tab and line breaks.
+        InvalidInput: empty or only whitespace and control characters, longer than ``limit``, or lone
+            surrogates (text that was never valid UTF-8).
     """
-    if not text.strip():
+    if not without_controls(text).strip():
         raise InvalidInput(field, text, "it must hold something to speak")
     require_characters(field, text, limit)
 
@@ -58,11 +57,5 @@ def require_characters(field: str, text: str, limit: int, before: int = 0) -> No
     """Check more of a text, after ``before`` characters, as :func:`require_text`; it may be empty."""
     if before + len(text) > limit:
         raise InvalidInput(field, f"{before + len(text)} characters", f"at most {limit} characters")
-    for character in text:
-        category = unicodedata.category(character)
-        if category == "Cs":
-            raise InvalidInput(field, character, "it must be valid UTF-8 (a lone surrogate is not)")
-        if category == "Cc" and character not in _ALLOWED_CONTROLS:
-            raise InvalidInput(
-                field, character, "the only control characters allowed are tab and line breaks"
-            )
+    if surrogate := _SURROGATE.search(text):
+        raise InvalidInput(field, surrogate[0], "it must be valid UTF-8 (a lone surrogate is not)")

@@ -46,6 +46,7 @@ def test_body_that_is_no_object(front, body):
         ("model", 5),
         ("input", None),
         ("input", ""),
+        ("input", "\x00 \x1b[0m"),
         ("input", " \n\t"),
         ("input", 5),
         ("input", ["Hello."]),
