@@ -21,7 +21,9 @@ _PARTS = re.compile(
     r"(?<![0-9A-Za-z.])(?:(?P<hour>[0-9]{1,3})\s?(?:h|hr|hrs)\s?)?(?:(?P<minute>[0-9]{1,3})\s?(?:m|min|mins)\s?)?"
     r"(?:(?P<second>[0-9]{1,3})\s?(?:s|sec))?(?![0-9A-Za-z])"
 )
-_PACE = re.compile(r"(?<![0-9A-Za-z.])(?P<minute>[0-9]{1,3})['’′](?P<second>[0-5][0-9])(?:[\"”″]|['’′]{2})")
+_PACE = re.compile(
+    r"(?<![0-9A-Za-z.])(?P<minute>[0-9]{1,3})['’′](?P<second>[0-5][0-9])(?:[\"”″]|['’′]{2})(?:\s?/\s?(?P<per>km|公里))?"
+)
 _RATIO = re.compile(
     r"(?:(?<!时间)(?<!成绩)[^相对]比|比例|配比|比率|比重|稀释|缩放|汇率|赔率|按|兑|尺)[是为约：:]{0,2}\s?\Z"
 )
@@ -32,7 +34,10 @@ def read(place: Place) -> ReadForm | None:
     """A time of day, or a range of times."""
     if not place.text[place.start].isdecimal():
         return None
-    parts = place.match(_PACE) or place.match(_PARTS)
+    if pace := place.match(_PACE):
+        per = "每公里" if pace["per"] else ""
+        return ReadForm(pace.end(), _length(pace, place.language) + per)
+    parts = place.match(_PARTS)
     if parts and sum(map(bool, parts.groups())) > 1:
         return ReadForm(parts.end(), _length(parts, place.language))
     first = place.match(_TIME) or place.match(_HOURS)
@@ -57,7 +62,7 @@ def read(place: Place) -> ReadForm | None:
 def _length(found: re.Match[str], language: Language) -> str:
     """A length of time in parts: ``1h30min``, ``5'30"``."""
     names = {"hour": "小时", "minute": "分", "second": "秒"}
-    parts = {name: written for name, written in found.groupdict().items() if written}
+    parts = {name: written for name, written in found.groupdict().items() if written and name in names}
     words = [
         language.counted(Numeral(written), Unit(names[name], names[name])) for name, written in parts.items()
     ]

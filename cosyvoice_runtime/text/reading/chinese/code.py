@@ -46,6 +46,9 @@ _ROOM = re.compile(
 )
 _ROOM_NUMBER = re.compile(r"[0-9]{3,4}(?![0-9A-Za-z.:/-])")
 _BUILDING = re.compile(r"(?:单元|[栋座幢]|号楼|[0-9][楼层])\s?\Z")
+_ISSUE = re.compile(
+    r"(?<=第)(?:20[0-9]{5,8})(?=\s?期)|[0-9]{2}(?=式(?:坦克|步枪|手枪|机枪|战车|火炮)|[A-G]坦克)"
+)
 _PORT = re.compile(r"(?<![0-9.])(?:80|22|21|25|53|[0-9]{3,5})(?=\s?端口)")
 _PORT_NAMED = re.compile(r"(?<=[是为成到用])[0-9]{4,5}(?![0-9.,])")
 _PORT_BEFORE = re.compile(r"端口[^。！？]*\Z")
@@ -254,7 +257,7 @@ def _run(place: Place) -> ReadForm | None:
     found = place.match(_PORT_NAMED) if _PORT_BEFORE.search(place.before) else None
     if found and is_measured(place.text, found.end()):
         return None
-    if found := found or place.match(_PORT):
+    if found := found or place.match(_PORT) or place.match(_ISSUE):
         return ReadForm(found.end(), language.digits(found[0]))
     if found := place.match(_AFTER_LINE):
         return ReadForm(found.end(), language.digits(found[0]))

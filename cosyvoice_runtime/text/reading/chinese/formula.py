@@ -28,6 +28,8 @@ _IN_BRACKETS = re.compile(r"[(（|][0-9]{0,4}[a-z]\Z")
 _TO_BRACKET = re.compile(r"[0-9a-z]{1,4}[)）|]")
 _INSIDE_BARS = r"[-−]?[0-9a-zA-Z.]{1,6}(?:[-+−][0-9a-zA-Z.]{1,6}){0,3}"
 _OF_WORDS = re.compile(r"=[^，。；]*[)）\u4e00-\u9fff]\Z")
+_WORDS_EQUAL = re.compile(r"[=≈][^，。；=]*[0-9)）%\u4e00-\u9fff]\Z")
+_WORD_ON_A_SIDE = re.compile("[\u4e00-\u9fff][0-9（(\u4e00-\u9fff]|.[\u4e00-\u9fff]")
 _REST = re.compile(r"\s?(?:……?|\.{3,6})\s?(?=[0-9])")
 _DIVIDED_BEFORE = re.compile(r"[0-9]\s?÷\s?[0-9]+\s?=\s?[0-9]+\Z")
 _BAR = re.compile(rf"\|(?={_INSIDE_BARS}\|)")
@@ -92,6 +94,10 @@ def _bar(place: Place) -> ReadForm | None:
 def _is_minus(place: Place, found: re.Match[str]) -> bool:
     """Whether a hyphen between two terms takes one from the other."""
     before, text = place.before, place.text
+    if _WORDS_EQUAL.search(before) and _WORD_ON_A_SIDE.match(
+        before[-1] + text[found.end() : found.end() + 1]
+    ):
+        return True
     if not _TERM_BEFORE.search(before) or not _LETTER_AFTER.match(text, found.end()):
         return False
     if found["sign"] == "−" or _WITH_EQUALS.search(before):

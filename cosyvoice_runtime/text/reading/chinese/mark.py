@@ -17,6 +17,8 @@ _GAP = re.compile(r"(?<=[0-9]) +(?=[0-9¥$€£])")
 _FIGURES = "[0-9≥≤<>≈约¥$€+−-]"
 _BRACKET = re.compile(rf"（(?![0-9]{{1,2}}）)(?={_FIGURES})|）(?=[0-9A-Za-z\u4e00-\u9fff])")
 _WORD_BEFORE = re.compile(rf"[0-9A-Za-z\u4e00-\u9fff%℃](?:（{_FIGURES}[^（）]*)?\Z")
+_OF_LETTERS = re.compile(r"（(?=[A-Za-z])|）(?=[A-Za-z0-9])")
+_LETTER_BEFORE = re.compile(r"[A-Za-z0-9]\Z")
 _IN_BRACKET = re.compile(rf"（(?![0-9]{{1,2}}\Z){_FIGURES}[^（）]*\Z")
 _CLOCK = re.compile(r"[0-9]{1,2}[:：][0-9]{2}")
 _DOT_BEFORE_NAME = re.compile(
@@ -44,7 +46,8 @@ def read(place: Place) -> ReadForm | None:
         return _listed(place, int(found[1]), found.end())
     if sign.isdecimal() and (found := place.match(_HALF_BRACKETED)) and _begins_item(place):
         return _listed(place, int(found[1]), found.end())
-    if place.match(_BRACKET) and _is_apart(place):
+    is_of_letters = place.match(_OF_LETTERS) and _LETTER_BEFORE.search(place.before)
+    if is_of_letters or (place.match(_BRACKET) and _is_apart(place)):
         return ReadForm(place.start + 1, place.language.pause)
     if sign in "Nn" and (found := place.match(_NUMBER_SIGN)):
         return ReadForm(found.end(), "第")

@@ -12,7 +12,7 @@ from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _SPACED = alternatives(sign for sign in tables.UNITS if sign not in tables.WORDS)
 _UNIT = rf"(?:\s?(?P<unit>{_SPACED})|(?P<glued>{alternatives(tables.WORDS)}))"
-_PER = rf"(?:\s?/\s?(?P<per>{alternatives(tables.PER_UNITS)})(?![A-Za-z0-9]))?"
+_PER = rf"(?:\s?/\s?(?P<hundred>100)?(?P<per>{alternatives(tables.PER_UNITS)})(?![A-Za-z0-9]))?"
 _PART = re.compile(
     rf"(?P<minus>(?<![0-9A-Za-z)）])[-−]\s?)?(?P<low>{NUMBER})(?P<first>\s?(?:%|％|℃|°C|°|‰))?"
     rf"(?:(?P<to>{RANGE}|\s?[至到]\s?)(?P<high>-?{NUMBER}))?\s?(?P<sign>[%‰])"
@@ -25,10 +25,13 @@ _ALONE = re.compile(rf"(?:{_UNIT})?{_PER}(?![A-Za-z0-9²³])")
 _POWER = re.compile(
     r"(?:\^-?[0-9]{1,3}|[0-9][eE]-?[0-9]{1,3}|[0-9]\s?[十百千]?[万亿]|[0-9万亿]元|⁻[⁰¹²³⁴-⁹]{1,3})\Z"
 )
-_AMPERES = re.compile(r"\s?(?:电|插|保险|空开|断路|充|快充|输出)")
-_CURRENT = re.compile(r"(?:电流|保险丝|额定|输入|输出|安培|负载|[0-9]V/)[^，。]{0,8}\Z")
+_AMPERES = re.compile(r"\s?(?:[=×]|电|插|保险|空开|断路|充|快充|输出)")
+_CURRENT = re.compile(r"(?:电流|保险丝|额定|输入|输出|安培|负载|[0-9]V[/×*])[^，。]{0,8}\Z")
 _NETWORKS = re.compile(r"\s?(?:网|手机|信号|时代|通信|套餐|基站)")
-_DEGREES = re.compile(r"([0-9]{1,3})°([0-9]{1,2})[′'’](?:([0-9]{1,2}(?:\.[0-9]+)?)[″\"”])?")
+_DEGREES = re.compile(
+    r"([0-9]{1,3})°(?:([0-9]{1,2})[′'’])?(?:([0-9]{1,2}(?:\.[0-9]+)?)[″\"”])?(?:\s?([NSEW])(?![A-Za-z]))?"
+)
+_SIDES = {"N": "北纬", "S": "南纬", "E": "东经", "W": "西经"}
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9.+-]*[ -]?\Z")
 _PRESSURE = re.compile(r"(?P<high>[0-9]{2,3})\s?/\s?(?P<low>[0-9]{2,3})(?![0-9/.])(?P<unit>\s?mm\s?Hg)?")
 _PRESSED = re.compile(r"(?:血压|高压|低压)[是为约：:在]{0,2}\s?\Z")
@@ -58,9 +61,12 @@ def read(place: Place) -> ReadForm | None:
     if found and (found["unit"] or _PRESSED.search(place.before)):
         words = language.over(language.pressure(found["high"]), language.pressure(found["low"]))
         return ReadForm(found.end(), words + (language.units["mmHg"].one if found["unit"] else ""))
-    if found := place.match(_DEGREES):
-        parts = zip(found.groups(), "度分秒", strict=True)
-        words = "".join(language.number(parsed(each, language)) + unit for each, unit in parts if each)
+    found = place.match(_DEGREES)
+    if found and (found[2] or found[4]):
+        parts = zip(found.groups()[:3], "度分秒", strict=True)
+        words = _SIDES.get(found[4], "") + "".join(
+            language.number(parsed(each, language)) + unit for each, unit in parts if each
+        )
         return ReadForm(found.end(), words)
     if found := place.match(_PART):
         return ReadForm(found.end(), _part(found, language))
@@ -90,9 +96,16 @@ def _after_power(place: Place) -> ReadForm | None:
         return None
     sign = found["unit"] or found["glued"]
     words = place.language.units[sign].one if sign else ""
-    if found["per"]:
-        words = place.language.per(words, place.language.per_units[found["per"]])
+    words = _for_one(words, found, place.language)
     return ReadForm(found.end(), words) if words else None
+
+
+def _for_one(words: str, found: re.Match[str], language: Language) -> str:
+    """An amount for each unit or each hundred of it."""
+    if not found["per"]:
+        return words
+    unit = language.per_units[found["per"]]
+    return language.per(words, Unit(f"百{unit.one}", "") if found["hundred"] else unit)
 
 
 def _for_each(place: Place) -> ReadForm | None:
@@ -156,4 +169,4 @@ def _measure(found: re.Match[str], sign: str, place: Place) -> str:
         words = language.counted(low, unit)
     if hourly:
         return words if _HOURLY.search(place.before) else f"每小时{words}"
-    return language.per(words, language.per_units[found["per"]]) if found["per"] else words
+    return _for_one(words, found, language)

@@ -25,7 +25,10 @@ _YEARS = re.compile(
 _YEAR = re.compile(
     rf"(?<![0-9.:/-])(?P<low>[12][0-9]{{3}})(?=(?:\s?[、和与及或至到]\s?[12][0-9]{{3}}){{0,4}}\s?(?:{tables.AFTER_YEAR}))"
 )
-_ERA_YEAR = re.compile("[0-9]{3,4}(?=年)")
+_ERA_YEAR = re.compile(r"[0-9]{2,4}(?=\s?年|\s?[-–—~～至到]\s?前?[0-9]{2,4}\s?年)")
+_ERA_BEFORE = re.compile(
+    r"公元前?\s?\Z|公元[^。！？]{0,24}[，、（(年0-9]\s?[-–—~～至到]?\s?前\s?\Z|[0-9]\s?年?[-–—~～至到]前\Z"
+)
 _EARLY_YEAR = re.compile(
     r"(?<![0-9.:/-])[1-9][0-9]{2}(?=\s?年(?:[-–—~～－至到]\s?[0-9]{3}|(?![前后来间多余级的之])(?!历史)))"
 )
@@ -63,10 +66,10 @@ _JOINED = re.compile(RANGE)
 _UNIT_BEFORE = re.compile(r"[0-9一二三四五六七八九十半]\s?([\u4e00-\u9fff%℃°]{1,3}|[A-Za-z]{1,3})\Z")
 _AFTER_UNIT = re.compile(r"(?:[0-9]{1,3}(?:[:：][0-9]{2}|(?:\.[0-9]+)?\s?([\u4e00-\u9fff%℃°A-Za-z]{1,3})))")
 _CHINESE_RANGE = re.compile(
-    r"\s?[-–—~～]\s?(?=(?:周|星期|礼拜)?[一二三四五六七八九十日]|(?:次日|翌日|第二天|凌晨|早上|上午|中午|下午|晚上?)[0-9])"
+    r"\s?[-–—~～]\s?(?=(?:周|星期|礼拜)?[一二三四五六七八九十日]|前[0-9]{2,4}年|(?:次日|翌日|第二天|凌晨|早上|上午|中午|下午|晚上?)[0-9])"
 )
 _CHINESE_BEFORE = re.compile(
-    r"(?:(?:周|星期|礼拜)[一二三四五六日天]|[一二三四五六七八九十百][月日号点年级天个折楼层]?|[0-9]{1,2}(?:[:：][0-9]{2}|[点时]半?))\Z"
+    r"(?:(?:周|星期|礼拜)[一二三四五六日天]|[一二三四五六七八九十百][月日号点年级天个折楼层]?|[0-9]{1,2}(?:[:：][0-9]{2}|[点时]半?)|前[0-9]{2,4}年?)\Z"
 )
 _MINUS = re.compile(r"[-−－]\s?(?=\.?[0-9])")
 _NEGATIVE_BEFORE = re.compile(
@@ -123,7 +126,7 @@ def _year(place: Place) -> ReadForm | None:
     if found and before and (before[0].startswith("年") or not found[0].endswith("0")):
         return ReadForm(found.end(), language.digits(found[0]))
     found = place.match(_ERA_YEAR)
-    if found and re.search(r"公元前?\s?\Z", place.before):
+    if found and _ERA_BEFORE.search(place.before):
         return ReadForm(found.end(), language.digits(found[0]))
     found = place.match(_RECENT)
     if (
@@ -169,10 +172,12 @@ def _dotted(place: Place) -> ReadForm | None:
 def _range(place: Place) -> ReadForm | None:
     language = place.language
     found = place.match(_RANGE)
-    if not found or in_equation(place) or _NAME_BEFORE.search(place.before):
+    if not found or _NAME_BEFORE.search(place.before):
         return None
     low, high = parsed(found["low"], language), parsed(found["high"], language)
     end = found.end()
+    if in_equation(place) and not (low.value < high.value and is_measured(place.text, end)):
+        return None
     is_counted = counts(place, end)
     words = (
         worded(low, is_counted or bool(found["scale"]), language) + found["scale"],

@@ -20,7 +20,7 @@ _RESULT = re.compile(
 )
 _SLASHED = re.compile(
     rf"(?<![0-9A-Za-z./])(?:(?P<whole>[0-9]{{1,4}}) )?(?P<above>{NUMBER})\s?/\s?"
-    r"(?P<below>[0-9]{1,5}(?:\.0)?)(?:(?P<unit>[kcm]m|m?g|kg|m[lL]|[LsmhW]|min)(?![A-Za-z]))?(?![0-9A-Za-z/]|\.[0-9])(?P<to>-(?=[0-9]+/[0-9]))?"
+    r"(?P<below>[0-9]{1,5}(?:\.0)?)(?:(?P<unit>[kcm]m|m?g|kg|m[lL]|[LsmhW]|min)(?![A-Za-z]))?(?![0-9/]|(?![a-z]{1,2}[²³^])[A-Za-z]|\.[0-9])(?P<to>-(?=[0-9]+/[0-9]))?"
 )
 _LIST = re.compile(r"(?<![0-9A-Za-z./])[0-9]{1,4}(?:/[0-9]{1,4}){2,6}(?![0-9A-Za-z/]|\.[0-9])")
 _ALWAYS = {"24/7": "七乘二十四", "9/11": "九一一"}
@@ -73,6 +73,10 @@ def _slashed(found: re.Match[str], place: Place) -> str:
     is_of_marks = bool(_OF_MARKS.match(place.text, found.end()))
     if is_rated and (is_of_marks or not is_measured(place.text, found.end())):
         return language.out_of(*words).removesuffix("分" if is_of_marks else "")
+    if place.text.startswith("拍", found.end()):
+        return "".join(reversed(words))
+    if above.value <= below.value and place.text.startswith("层", found.end()):
+        return f"{words[0]}层，共{words[1]}"
     if _PAGE_BEFORE.search(place.before) and place.text[found.end() : found.end() + 1] in _PAGES:
         return f"{words[0]}{place.text[found.end()]}，共{words[1]}"
     if not above.is_whole:

@@ -15,6 +15,7 @@ _POWERS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 
 _AREA = re.compile(r"-?[0-9.,]+\s?(?:mm|cm|dm|m|km|in|ft)(?:[²³]|\^[23])|[0-9.,]+\s?×\s?[0-9.,]+[mgLWV]")
 """An amount of square or cubic units, or a size with its unit, which is no product."""
+_ACCELERATION = re.compile(r"-?[0-9.,]+\s?k?m/s(?:²|\^2)")
 
 
 def read(place: Place) -> ReadForm | None:
@@ -29,7 +30,12 @@ def read(place: Place) -> ReadForm | None:
         )
         return ReadForm(found.end(), _per(words, found["per"], language))
     found = place.match(whole)
-    if not found or _AREA.fullmatch(found[0]) or not _is_formula(found[0]):
+    if (
+        not found
+        or _AREA.fullmatch(found[0])
+        or _is_acceleration(found[0], language)
+        or not _is_formula(found[0])
+    ):
         return None
     parts = [*part.finditer(found[0])]
     last = place.start + parts[-1].start()
@@ -51,6 +57,10 @@ def read(place: Place) -> ReadForm | None:
 
 def _per(words: str, unit: str | None, language: Language) -> str:
     return language.per(words, language.per_units[unit]) if unit else words
+
+
+def _is_acceleration(written: str, language: Language) -> bool:
+    return "s²" in language.per_units and bool(_ACCELERATION.fullmatch(written))
 
 
 def _joined(parts: Sequence[re.Match[str]], language: Language) -> str:
@@ -102,6 +112,11 @@ def _is_formula(written: str) -> bool:
 
 def _words(each: re.Match[str], language: Language, after: list[str]) -> list[str]:
     kind, written = each.lastgroup, each[0].strip()
+    if kind == "fraction":
+        above, below = map(int, written.split("/"))
+        if above < below:
+            return [language.fraction(above, below)]
+        return [language.cardinal(str(above)), language.operations["/"], language.cardinal(str(below))]
     if kind == "number":
         return [language.number(language.numerals.parse(written))]
     if kind == "money":
@@ -137,7 +152,7 @@ def _patterns(language: Language) -> tuple[re.Pattern[str], re.Pattern[str]]:
         r"(?![\w%°$€£⁰¹²³⁴-⁹⁻]|[-/.,:][0-9])"
     )
     part = re.compile(
-        rf"(?P<power>{power})|(?P<money>[$€£]{number})|(?P<number>{number})|(?P<times>x(?=\s?10\^))"
+        rf"(?P<power>{power})|(?<![\w.,/^-])(?P<fraction>[1-9][0-9]?/[1-9][0-9]{{0,2}})(?![\w.,/])|(?P<money>[$€£]{number})|(?P<number>{number})|(?P<times>x(?=\s?10\^))"
         rf"|(?P<call>{call})|(?P<letters>[A-Za-zα-ωΔΩΣΦ])|(?P<root>√)|(?P<sign>>=|<=|!=|==|{sign})"
     )
     return whole, part

@@ -142,6 +142,7 @@ UNITS = {
 }
 PER_UNITS = {
     **{sign: unit for sign, unit in UNITS.items() if not sign.endswith("B") and sign not in ("in", "A", "N")},
+    **{sign: Unit("平方秒", "平方秒") for sign in ("s²", "s2", "s^2")},
     "d": Unit("天", "天"), "day": Unit("天", "天"), "month": Unit("月", "月"), "year": Unit("年", "年"),
     **{word: Unit(word, word) for word in ("秒", "分钟", "小时", "天", "日", "周", "月", "年", "人", "次")},
 }  # fmt: skip

@@ -31,10 +31,13 @@ _NAMED = re.compile(rf"(?<![A-Za-z0-9])({alternatives(_NAMES)})(?![A-Za-z0-9])")
 _POST = re.compile(r"〒\s?([0-9]{3})-?([0-9]{4})(?![0-9])")
 _ROOM = re.compile(rf"{_FREE}([0-9]{{3,5}})(?=号室)")
 _NUMBERED = re.compile(r"(?a)(?<=[Nn]o)\.\s?([0-9]{1,8})(?![\w-]|[.,][0-9])")
+_PAGE = re.compile(r"(?<![A-Za-z0-9])pp?\.\s?([0-9]{1,4})(?:\s?[-–~〜]\s?([0-9]{1,4}))?(?![0-9])")
 _VERSION = re.compile(
     r"(?:(?<=[Vv]er)|(?<=[Vv]ol)|(?<=[Ff]ig))\.\s?([0-9]{1,8}(?:\.[0-9]{1,8}){0,3})(?![0-9]|\.[0-9])"
 )
 _STOCK = re.compile(r"(?<=[(（])(?!19|20)[0-9]{4}(?=[)）])")
+_MODEL = re.compile(r"[0-9]{4,5}(?=[A-Z]{0,2}(?![A-Za-z0-9]))")
+_MODEL_BEFORE = re.compile(r"[A-Za-z][0-9]-\Z")
 _LONG_NAME = re.compile(r"(?a)(?<=[A-Z]{2})[0-9]{5,12}(?![\w-])")
 _COUNTRY = re.compile(r"(?<![0-9])\+([0-9]{1,3}) (?=\(?0?[0-9]{1,4}\)?-[0-9]{2,4}-[0-9]{3,4})")
 _AREA_IN_BRACKETS = re.compile(r"[(（](0[0-9]{1,4})[)）]\s?([0-9]{1,4})-([0-9]{3,4})(?![0-9-])")
@@ -50,7 +53,7 @@ _DATED = re.compile(r"(?:[0-9]\s?日|[0-9])\s?\Z")
 _ZERO_HOUR = re.compile(r"(?a)(?<![\w.,:])0(?=時(?!間))")
 _PADDED = re.compile(r"(?a)(?<![\w.,:/-])0([1-9])(?=[年月日時分秒])")
 _TO = re.compile(
-    r"\s?[~～〜]\s?(?=[0-9０-９一-龥A-Za-z$¥￥第①-⑳])|(?<=[年月日時分秒世度人個回%）)])\s?[-–—]\s?(?=[0-9])"
+    r"\s?[~～〜]\s?(?=[0-9０-９一-龥A-Za-z$¥￥第①-⑳])|(?<=[年月日時分秒世度人個回%）)])\s?[-–—]\s?(?=[0-9]|(?:午前|午後|正午|翌|深夜|早朝)[0-9日朝]?)"
 )
 _WEEKDAYS = re.compile(r"(?<=[月火水木金土日])[-–](?=[月火水木金土日](?![一-龥]))")
 _BEFORE_TO = re.compile(r"[0-9①-⑳%一-龥A-Za-z)）℃]\Z")
@@ -72,6 +75,7 @@ _MONTH_DAY = re.compile(
     r"に(?:開|発|予|行|会|公|届|到|始|終|出|入|引|提|リ|生))|に|の|は)"
 )
 _AFTER_SPAN = re.compile(r"[0-9]{1,2}[/-][0-9]{1,2}(?:[(（][月火水木金土日][)）])?\s?(?:から|[~～〜-])\s?\Z")
+_DAYS = re.compile(rf"{_FREE}{_DAY}\s?[-–]\s?{_DAY}(?![0-9/])(?=[(（]|の|は|に|まで|休|開|限|、|。|$)")
 _ANY_DAY = re.compile(rf"{_FREE}{_DAY}{_END}")
 _HYPHEN_DAY = re.compile(rf"{_FREE}(1[0-2]|0?[1-9])-([12][0-9]|3[01]|0?[1-9])(?=(?:から|まで)(?!の?点))")
 _PAIR = re.compile(
@@ -79,7 +83,7 @@ _PAIR = re.compile(
     r"(?![\w/:=+×÷-]|[.,][0-9]|\s?[=+×÷%℃°])"
 )
 _SCORED = re.compile(
-    r"(?:で|から)?\s?(?:勝|敗|負|引き?分|逆転|完封|圧勝|辛勝|快勝|下し|破|リード|同点|"
+    r"(?:[、,]\s?[0-9]{1,2}-[0-9]{1,2}){0,4}(?:で|から)?\s?(?:勝|敗|負|引き?分|逆転|完封|圧勝|辛勝|快勝|下し|破|リード|同点|"
     r"と(?:逆転|接戦|勝|敗|引き?分|大勝|圧勝)|のストレート|の(?:快|圧|完|辛|大|惜)?(?:勝|敗|引き?分|同点|スコア|逆転|接戦|完封)|"
     r"で(?:前半|後半|試合|終|折り返|迎え|[^、。！？0-9]{1,12}(?:に勝|に敗|に負|を下し|を破|に快勝|に圧勝|に競り)))"
 )
@@ -93,6 +97,8 @@ _TEAM = re.compile(r"[一-龥ァ-ヺーA-Za-z]\Z")
 _COUNTED = re.compile(r"\s?(?:[一-龥々ァ-ヺ]|ヶ|か月|つ|くらい|ぐらい|ほど)")
 _EQUAL = re.compile(r"(?<=[ぁ-ヺ一-龥A-Za-z0-9)）°℃%²³])\s?([=≠≒])\s?(?=[0-9$¥A-Za-z√])")
 _TIMES = re.compile(r"(?<=[ぁ-ヺ一-龥A-Za-z0-9)）²³])\s?([×÷])\s?(?=[ぁ-ヺ一-龥0-9(（√])")
+_PRODUCT = re.compile(r"(?<=[0-9][一-龥])\s?×\s?(?=[0-9])")
+_AND_TAX = re.compile(r"(?<=[円人])\+(?=[一-龥])")
 _OF_FORMULA = re.compile("[=÷]")
 _RAISED = re.compile(r"(?<=[)）])([²³])")
 _FOR_EACH = re.compile(
@@ -122,10 +128,16 @@ def _code(place: Place, japanese: Japanese) -> ReadForm | None:
         return ReadForm(found.end(), f"郵便番号{words}")
     if found := place.match(_ROOM):
         return ReadForm(found.end(), japanese.digits(found[1]))
+    if found := place.match(_PAGE):
+        pages = [japanese.cardinal(page) for page in found.groups() if page]
+        return ReadForm(found.end(), f"{japanese.to.join(pages)}ページ")
     if found := place.match(_VERSION):
         dot = "." if "." not in found[1] else ""
         return ReadForm(found.end(), dot + japanese.point.join(map(japanese.cardinal, found[1].split("."))))
     if found := place.match(_STOCK) or place.match(_LONG_NAME):
+        return ReadForm(found.end(), japanese.digits(found[0]))
+    found = place.match(_MODEL)
+    if found and _MODEL_BEFORE.search(place.before):
         return ReadForm(found.end(), japanese.digits(found[0]))
     if found := place.match(_NUMBERED):
         words = japanese.digits(found[1]) if len(found[1]) > 2 else japanese.cardinal(found[1])
@@ -165,6 +177,10 @@ def _small(place: Place, japanese: Japanese) -> ReadForm | None:
         return ReadForm(found.end(), japanese.root)
     if found := place.match(_RAISED):
         return ReadForm(found.end(), japanese.power("2" if found[1] == "²" else "3"))
+    if found := place.match(_AND_TAX):
+        return ReadForm(found.end(), japanese.plus)
+    if found := place.match(_PRODUCT):
+        return ReadForm(found.end(), japanese.by)
     found = place.match(_TIMES)
     if found and _OF_FORMULA.search(place.text, max(0, place.start - _REACH), place.start + _REACH):
         return ReadForm(found.end(), japanese.operations[found[1]])
@@ -189,6 +205,10 @@ def _date(place: Place, japanese: Japanese) -> ReadForm | None:
     if found := place.match(_ERA):
         words = japanese.date(Date(int(found[4]), int(found[5]), int(found[2])))
         return ReadForm(found.end(), _ERAS[found[1]] + words)
+    found = place.match(_DAYS)
+    if found and "/" in found[0]:
+        first, last = (Date(int(found[part]), int(found[part + 1])) for part in (1, 3))
+        return ReadForm(found.end(), japanese.ranged(japanese.date(first), japanese.date(last)))
     if found := place.match(_YEAR_MONTH):
         return ReadForm(found.end(), japanese.date(Date(int(found[2]), None, int(found[1]))))
     if found := place.match(_MONTH_YEAR):
@@ -233,7 +253,7 @@ def _pair(place: Place, japanese: Japanese) -> ReadForm | None:
         or len(found[1]) > 3
     ):
         return ReadForm(end, japanese.ranged(one, other))
-    if _TEAM.search(place.before):
+    if _TEAM.search(place.before) or "0" in found.groups():
         return ReadForm(end, japanese.ratio(one, other))
     return ReadForm(end, f"{one}{japanese.minus}{other}")
 

@@ -40,7 +40,14 @@ UNITS = {sign: Unit(word, word) for sign, word in _SYMBOLS.items()} | {
     for power, marks in (("平方", ("²", "2", "^2")), ("立方", ("³", "3", "^3")))
     for mark in marks
 }
-_PER = {"h": "時", "hr": "時", "s": "秒", "sec": "秒", "min": "分"}
+_PER = {
+    **dict.fromkeys(("s²", "s2", "s^2"), "秒毎秒"),
+    "h": "時",
+    "hr": "時",
+    "s": "秒",
+    "sec": "秒",
+    "min": "分",
+}
 PER_UNITS = {sign: unit for sign, unit in UNITS.items() if sign not in ("%", "‰", "in")} | {
     sign: Unit(word, word)
     for sign, word in (

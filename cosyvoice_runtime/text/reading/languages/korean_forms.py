@@ -68,6 +68,8 @@ _NUMBERED_PLOT = re.compile(rf"{_FREE}([0-9]{{1,5}})-([0-9]{{1,5}})(?=\s?(?:번�
 _STREET = re.compile(r"(?<=[로길동리] )([0-9]{1,5})-([0-9]{1,5})(?![0-9-])")
 _SERVICE = re.compile(rf"{_FREE}(1[568][0-9]{{2}})-([0-9]{{4}})(?![0-9-])")
 _BRACKETED = re.compile(r"(?<![0-9.-])(0[0-9]{1,2})[).]\s?([0-9]{3,4})[-.]([0-9]{4})(?![0-9-])")
+_PRODUCT = re.compile(r"(?<=[가-힣A-Za-z%])\s?[×*]\s?(?=[0-9])")
+_AMOUNT_BEFORE = re.compile(r"[0-9][가-힣A-Za-z%]{1,3}\Z")
 _EQUAL_NUMBER = re.compile(r"(?<=[0-9])\s?=\s?(?=[0-9])")
 _EQUAL = re.compile(r"(?<=[가-힣])\s?=\s?(?=[0-9])")
 _CALLED = re.compile(
@@ -204,6 +206,9 @@ def _score(place: Place, korean: Korean) -> ReadForm | None:
 
 def _compared(place: Place, korean: Korean) -> ReadForm | None:
     """``5 > 3``: the verb comes last; ``1달러=1,350원``."""
+    found = place.match(_PRODUCT)
+    if found and _AMOUNT_BEFORE.search(place.before):
+        return ReadForm(found.end(), " 곱하기 ")
     if found := place.match(_EQUAL_NUMBER):
         return ReadForm(found.end(), " 이퀄 ")
     if found := place.match(_EQUAL):

@@ -20,7 +20,7 @@ NUMBERED = (
     "옵션|파일|서버|포트|노선|염색체|차선|도로|사진|그림)"
 )
 """Sources of what makes a number before 번 a name: exit 3, bus 5."""
-HOW_OFTEN = "하루에?|일주일에|한 달에|매일|매주|총|최대|최소|또|다시|연속|모두|무려|벌써"
+HOW_OFTEN = "[을를]|하루에?|일주일에|한 달에|매일|매주|총|최대|최소|또|다시|연속|모두|무려|벌써"
 """Sources of words after which 번 counts times."""
 _SYMBOLS = {
     "mm": "밀리미터", "cm": "센티미터", "m": "미터", "km": "킬로미터", "µm": "마이크로미터",
@@ -53,10 +53,14 @@ UNITS = {sign: Unit(word, word) for sign, word in _SYMBOLS.items()} | {
     )
 }
 DEGREE = "도"
-PER_UNITS = {sign: unit for sign, unit in UNITS.items() if sign not in ("%", "%p", "‰", "in", "A", "B")} | {
-    word: Unit(word, word)
-    for word in ("초", "분", "시간", "일", "주", "월", "년", "인", "명", "개", "박", "회", "건")
-}
+PER_UNITS = (
+    {sign: unit for sign, unit in UNITS.items() if sign not in ("%", "%p", "‰", "in", "A", "B")}
+    | {
+        word: Unit(word, word)
+        for word in ("초", "분", "시간", "일", "주", "월", "년", "인", "명", "개", "박", "회", "건")
+    }
+    | {f"s{square}": Unit("초 제곱", "초 제곱") for square in ("²", "2", "^2")}
+)
 SPEEDS = {"시간": "시속", "초": "초속", "분": "분속"}
 _NAMES = {
     "$": "달러", "US$": "미국 달러", "USD": "달러", "A$": "호주 달러", "AUD": "호주 달러",
