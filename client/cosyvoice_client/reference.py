@@ -25,10 +25,12 @@ RATES = (16_000, 48_000)
 LEAST_S, MOST_S = 0.5, 30.0
 """Durations that the speech tokenizer was made for."""
 FRAMES_PER_S = 100
+PARTS = 16
+"""The parts of a recording that are measured one after another, for the sake of memory."""
 SILENT = 1e-3
-"""Of full scale; no frame of a silent recording is above."""
+"""Share of full scale that no silent recording reaches."""
 EDGE, PAUSE = 10 ** (-40 / 20), 10 ** (-30 / 20)
-"""Shares of the loudest frame: quieter than the one is silence at an end, than the other a pause."""
+"""Shares of the loudness: quieter than the one is silence at an end, than the other a pause."""
 MARGIN_S = 0.2
 """Silence that stays at each end, so that no consonant is lost; and the least of a pause."""
 
@@ -111,9 +113,9 @@ def _trimmed(samples: Samples, rate: int) -> Samples:
     levels, size, margin = _levels(samples, rate), rate // FRAMES_PER_S, round(MARGIN_S * rate)
     if not len(levels):
         return samples
-    if levels.max() < SILENT:
+    if _loudness(levels) < SILENT:
         return samples[:0]
-    sounding = np.flatnonzero(~(levels < EDGE * levels.max()))  # NaN is for the server to refuse
+    sounding = np.flatnonzero(~(levels < EDGE * _loudness(levels)))  # NaN is for the server to refuse
     start = max(sounding[0] * size - margin, 0)
     return samples[start : (sounding[-1] + 1) * size + margin]
 
@@ -122,7 +124,7 @@ def _end(samples: Samples, rate: int) -> int:
     """Where to cut a recording that is too long: in the last pause of what is allowed, if it has one."""
     most = samples[: round(MOST_S * rate)]
     levels, width = _levels(most, rate), round(MARGIN_S * FRAMES_PER_S)
-    quiet = np.lib.stride_tricks.sliding_window_view(levels < PAUSE * levels.max(), width).all(axis=1)
+    quiet = np.lib.stride_tricks.sliding_window_view(levels < PAUSE * _loudness(levels), width).all(axis=1)
     pauses = np.flatnonzero(quiet)
     if not len(pauses) or pauses[-1] < len(quiet) / 2:
         return len(most)
@@ -133,7 +135,17 @@ def _levels(samples: Samples, rate: int) -> Samples:
     """RMS of each 10 ms, a constant offset aside."""
     size = rate // FRAMES_PER_S
     frames = samples[: len(samples) // size * size].reshape(-1, size)
-    return np.sqrt(np.square(frames - samples.mean()).mean(axis=1)) if len(frames) else samples[:0]
+    if not len(frames):
+        return samples[:0]
+    with np.errstate(invalid="ignore", over="ignore"):  # of values that the server refuses
+        offset = np.median(samples)
+        parts = np.array_split(frames, PARTS)
+        return np.concatenate([np.sqrt(np.square(part - offset).mean(axis=1)) for part in parts])
+
+
+def _loudness(levels: Samples) -> float:
+    """The level that 0.2 s reach, which a click doesn't."""
+    return float(np.sort(levels)[-round(MARGIN_S * FRAMES_PER_S) :][0])
 
 
 def resample(samples: npt.NDArray[Any], rate: int, new_rate: int) -> Samples:

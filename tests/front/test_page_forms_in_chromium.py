@@ -89,7 +89,7 @@ def test_recording_that_is_too_short_is_refused_in_words(page):
     )
     page.by_id("consent").check()
     add_voice(page)
-    page.shows("it lasts 0.50 s, expected 1 to 30 s", "error")
+    page.shows("it lasts 0.50 s, and at least 1 s are needed", "error")
 
 
 def test_key_is_asked_for_only_by_a_server_that_wants_one(start_front, visit, page, tmp_path):
