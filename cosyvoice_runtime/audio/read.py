@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.audio.audio import Audio
@@ -35,4 +36,4 @@ def read_audio(source: Source, field: str = "audio", *, wordless: bool = False) 
 def _name(source: Source) -> str:
     if isinstance(source, bytes):
         return f"{len(source)} bytes"
-    return str(getattr(source, "name", source))
+    return str(source if isinstance(source, Path) else getattr(source, "name", source))
