@@ -22,7 +22,7 @@ _WORDS = {
         march august am men pm miles people old first last next back only also each per
         between during until since ago price cost costs dollars cents hours minutes weeks
         months score scored met ate paid bought sold left goes went says said owes meet
-        opens closes close train flight room page chapter version dear yes okay sorry time
+        opens closes close train flight room page chapter version versions dear yes okay sorry time
         good great big small high low long short two three four five six seven eight nine ten
         cup cups game games third ministers add mix use water cats dogs cat dog phone call send buy
         see go come take give find know think say tell work works home house street road city
@@ -32,7 +32,7 @@ _WORDS = {
         question example january february april june july september october november december
         monday tuesday wednesday thursday friday saturday sunday jan mon tue wed thu fri sun
         world war due part sept ton era solo camera tag stock alter butter person pro gut tore
-        sale me son pour sin pan real prima latte piano com min hr sec mg vol liter meter mile per
+        sale me son pour sin pan real prima latte piano com liter meter mile per
         inch foot euros percent million billion o'clock i'm i've i'll you're it's don't can't that's let's
         won't isn't what's we're they're""",
     "de": """ich du er wir ihr nicht und oder aber das ist sind ein eine einen einem einer des dem
@@ -59,7 +59,8 @@ _WORDS = {
         schritt fehler geburtstag wohnung wurde telefon rufen gilt laut circa zirka bereits sofort
         mama papa ja nein okay gerne klar frage antwort zutaten alter
         ofen backofen abs hbf geht's gibt's
-        gesamtbetrag kontostand ergebnis""",
+        gesamtbetrag kontostand ergebnis unser unsere unserem lautet entspricht
+        formel meile meilen modell version gleichung""",
     "es": """el los las una y en es por para con que del al lo se su sus mi tu yo ella ellos nosotros
         pero como muy ya hay hoy mañana ayer tengo tiene tienes tienen quiero puedo puede son fue
         era estoy está están este esta estos estas ese esa eso cuando donde si no más también hola
@@ -72,7 +73,8 @@ _WORDS = {
         gatos perros huevos harina azúcar sal agua leche aceite cebolla cucharada cucharadas taza
         tazas precio cuenta página capítulo calle piso habitación vuelo tren cita reunión personas
         habitantes gente niños ganó perdió nació murió compré compró vive viven llega sale abre
-        cierra pesa mide necesito necesitas añade mezcla tarda llamar llama llamó señor señora
+        cierra pesa mide necesito necesitas añade mezcla tarda llamar llama llamó véase pág págs dura
+        señor señora
         buenos buenas tardes noches vale claro sí respuesta pregunta libro libros casa
         ciudad país mundo partido gol goles iva equipo primera primero segundo tercer última temperatura
         receta ingredientes paso horno hace hacia eran han he has ha hemos fueron tenía nuestro nuestra""",
@@ -88,9 +90,10 @@ _WORDS = {
         mètres kilomètres degrés chats chiens œufs farine sucre sel eau lait huile beurre oignon
         cuillère cuillères tasse prix page chapitre rue étage chambre vol train réunion personnes
         habitants gens enfants gagné perdu né mort acheté habite arrive part ouvre ferme pèse
-        mesure ajoutez mélangez dure appelez appeler monsieur madame salut bonsoir voici voilà
+        mesure ajoutez mélangez dure appelez appeler installez puis lancez ouvrez cliquez choisissez
+        version monsieur madame salut bonsoir voici voilà
         réponse question livre livres maison ville pays monde match but buts équipe première
-        premier deuxième four étape dernière température recette ingrédients il a y ai as va faut peut
+        premier deuxième four étape dernière température recette ingrédients il a y ai as va faut peut sera
         il n'y l'addition etc mme mlle c'était qu'elle ils étaient nos vos cela ça""",
     "it": """il lo gli i uno una e è di da con su per tra fra che chi non ma anche ho hai ha abbiamo
         avete hanno sono sei siamo era mi ti si ci vi suo sua loro questo questa quello quella
@@ -103,7 +106,8 @@ _WORDS = {
         volta volte chili metri chilometri gradi gatti cani uova farina zucchero sale acqua latte
         olio burro cipolla cucchiaio cucchiai tazza prezzo pagina capitolo piano camera volo
         treno riunione persone abitanti gente bambini vinto perso nato morto comprato vive arriva
-        parte apre chiude pesa misura aggiungi mescola dura chiama chiamare signor signora
+        parte apre chiude pesa misura aggiungi mescola dura chiama chiamare chiamate scrivete vedi abita
+        pag ecc signor signora
         buongiorno buonasera ecco risposta domanda libro libri casa città paese mondo partita gol iva
         squadra prima primo seconda secondo ultima temperatura ricetta ingredienti passo forno totale
         c'è un'ora l'ora dell'anno all'ora sig fino meno solo già ancora stato stata dall'""",
@@ -119,7 +123,8 @@ _WORDS = {
         manteiga cebola colher colheres xícara xícaras preço conta página capítulo rua andar quarto
         voo trem consulta reunião pessoas habitantes gente crianças ganhou perdeu nasceu morreu
         comprei comprou mora vive chega sai abre fecha pesa mede preciso precisa adicione misture
-        demora ligar ligue senhor senhora bom boa tarde noite resposta pergunta livro livros casa
+        demora ligar ligue venceu diante torcedores ver pág dura voo apto senhor senhora bom boa tarde
+        noite resposta pergunta livro livros casa
         cidade país mundo jogo gol gols time primeira primeiro terceiro última temperatura receita
         ingredientes passo forno obras vai faz seus suas nosso nossa pode quero""",
     "nl": """de het een en van is dat op te in zijn voor met niet aan er om ook als maar dan zij bij
@@ -153,7 +158,8 @@ _PARTICLES = re.compile(
 _LOANS = _listed(
     """café cafés naïve façade résumé résumés déjà fiancé fiancée cliché touché crème brûlée señor señora
     señorita jalapeño jalapeños piñata piñatas döner über doppelgänger exposé sauté sautéed purée soufflé
-    entrée protégé matinée pâté niño mañana décor rosé bébé tennis"""
+    entrée protégé matinée pâté niño mañana décor rosé bébé tennis
+    min hr sec mg kg km cm mm ml vol h m g l t c"""
 )
 """Words of English that have letters of others."""
 _LETTERS = {
@@ -177,30 +183,36 @@ _LETTERS = {
 }  # fmt: skip
 """Letters of words that are listed nowhere, and what each says of the language."""
 _SHAPES = {
-    "en": "[a-z]{2,}ing|[a-z]{3,}(?:ly|ness|ful|ght|tions?)|[a-z]*(?:th|wh|ow|oo|sh|ck)[a-z]*",
+    "en": "[a-z]{2,}ing|[a-z]{3,}(?:ly|ness|ful|ght|tions?)|[a-z]*(?:th|wh|ow|oo[a-z]|sh|ck)[a-z]*",
     "de": "[a-zäöü]{3,}(?:ung|ungen|heit|keit|schaft|lich(?:e[nrms]?)?|isch(?:e[nrms]?)?|ieren|iert|straße|"
     "zahl)|[a-zäöü]*(?:sch(?!ool|ed|em|ol)|cht|pf)[a-zäöü]+|ge[a-zäöü]{4,}(?:en|t)|"
     "(?:ver|ein|aus|auf|vor)[a-zäöü]{4,}en",
     "es": "[a-záéíóúñ]{2,}(?:ción|ciones|idad|idades|amiento|iendo|aron|ieron|ado|ados|illo|ía|ías)|"
     "ll[a-z]+",
-    "fr": "[a-zé]{2,}(?:eaux?|eux|euses?|iques|aires|oire|eurs|ées?|aient|ette|illes?)|"
+    "fr": "[a-zé]{2,}(?:eaux?|eux|euses?|iques|aires?|oire|eurs|ées?|aient|ette|illes?)|"
     "(?:[lcdjmnst]|qu)'[a-zàâéèêœî]+",
     "it": "[a-z]{2,}(?:zion[ei]|ità|mento|menti|ezza|ggi[oa]|etti|etto|etta|issim[oaie])|"
     "[a-z]*(?:gli|cch|zz|cqu)[a-z]+|(?:l|un|d|c|dell|all|dall|nell|sull|quell|dov)'[a-zàèéìòù]+",
     "pt": "[a-zà-ú]{2,}(?:ção|ções|ão|ões|idades?|agem|inh[oa]s?|eir[oa]s?|ado|ados)|[a-z]*(?:nh|lh)[a-z]+",
 }  # fmt: skip
 """Forms of words that are listed nowhere: endings, beginnings and letters in a row."""
-_OF_SHAPE = 0.6
+_ENDS = {
+    "de": "[a-zäöü]{3,}(?:en|em)", "es": "[a-zñáéíóú]{3,}[oa]s?", "fr": "[a-zéè]{3,}(?:ez|ais|ait)",
+    "it": "[a-z]{3,}[oaiàùò]", "pt": "[a-zãçéêóá]{3,}[oa]s?",
+}  # fmt: skip
+"""Ends of small words that are frequent in a language, and not rare in others."""
+_OF_SHAPE, _OF_END = 0.6, 0.25
 _ENGLISH_END = re.compile(r"[^\W\d_]+'(?:s|t|re|ll|ve|d|m)")
 _BEFORE_NUMBERS = {
     "de": re.compile(r"\b[Uu]m [0-9]|\b[Aa][mb] [0-9]{1,2}\.|[0-9] Uhr\b|§"),
     "es": re.compile(r"\b[Aa] las? [0-9]|[0-9] de [a-z]+ de [0-9]"),
-    "fr": re.compile(r"\bà [0-9]|[0-9] ?h ?[0-9]{2}\b|\bn°"),
-    "it": re.compile(r"\b[Aa]lle [0-9]|\bore [0-9]"),
+    "fr": re.compile(r"\bà [0-9]|[0-9] ?h ?[0-9]{2}\b|\bn°|\b[Ll]e [0-9]|[0-9](?:e|er|ère|ème)\b(?![-+0-9])"),
+    "it": re.compile(r"\b[Aa]lle [0-9]|\b(?:ore|dell'|all'|nell'|l') ?[0-9]|\bL'[0-9]+[°º]"),
     "pt": re.compile(r"\bàs [0-9]|R\$|[0-9] de [a-z]+ de [0-9]"),
 }  # fmt: skip
 """Words and marks next to numbers."""
 _SHAPED = [(language, re.compile(source)) for language, source in _SHAPES.items()]
+_ENDING = [(language, re.compile(source)) for language, source in _ENDS.items()]
 _WORD = re.compile(r"(?<![\w.@/-])[^\W\d_]+(?:'[^\W\d_]+)?(?![@\w]|\.\w)|[¿¡]")
 _OF_PARTICLE = 0.4
 _REACH = 600
@@ -307,6 +319,9 @@ def _weight_of(word: str) -> dict[str, float]:
     for language, shape in _SHAPED:
         if shape.fullmatch(small):
             weights[language] += _OF_SHAPE
+    for language, end in _ENDING:
+        if end.fullmatch(word) and not weights[language]:
+            weights[language] = _OF_END
     for letter in set(small) & _LETTERS.keys():
         for language, weight in _LETTERS[letter].items():
             # Names keep their letters in all languages.

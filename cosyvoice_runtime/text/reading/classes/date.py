@@ -23,7 +23,7 @@ def read(place: Place) -> ReadForm | None:
     first = _single(place)
     if first is None:
         return place.language.decades(place) or _days(place)
-    date, end = replace(first[0], before=place.word_before), first[1]
+    date, end = replace(first[0], before=place.language.governor(place)), first[1]
     language = place.language
     between = _BETWEEN.match(place.text, end)
     if between:

@@ -134,7 +134,7 @@ def _words(each: re.Match[str], language: Language, after: list[str]) -> list[st
         return [language.root]
     if written in ("-", "−", "–") and not after:
         return [language.minus]
-    return [language.operations[written]]
+    return [language.operations["×" if written in "·⋅" else written]]
 
 
 @cache
@@ -143,12 +143,12 @@ def _patterns(language: Language) -> tuple[re.Pattern[str], re.Pattern[str]]:
     power = r"[⁰¹²³⁴-⁹⁻]+|\^\{-?[0-9A-Za-z]{1,4}\}|\^-?(?:[0-9]{1,4}|[A-Za-z]{1,4})|\^\(-?[0-9]{1,4}\)"
     letters = r"(?<![A-Za-z])[A-Za-zα-ωΔΩΣΦ](?![A-Za-z'’.])"
     call = r"(?:(?<![A-Za-z])[A-Za-z]\([A-Za-z]\)|(?<=[=\s])mc(?=²|\^2))"
-    sign = r"[-+−–=×÷*<>≈≠≤≥±/x]"
+    sign = r"[-+−–=×÷*·⋅<>≈≠≤≥±/x]"
     atom = rf"(?:[$€£]{number}|{number}(?![0-9])|{call}|{letters})"
     factors = rf"(?:(?<=[0-9A-Za-zπθ⁰¹²³⁴-⁹]){letters}(?:{power})?){{0,2}}"
     term = rf"(?:[-−±√]\s?)?(?:√\s?)?{atom}(?:{power})?{factors}"
     whole = re.compile(
-        rf"(?a)(?<![\w.,$€£/-])(?<!\)){term}(?:\s?(?:>=|<=|!=|==|[-+−–=×÷*<>≈≠≤≥/±]|x(?=\s?10\^))\s?{term}){{0,12}}"
+        rf"(?a)(?<![\w.,$€£/-])(?<!\)){term}(?:\s?(?:>=|<=|!=|==|[-+−–=×÷*·⋅<>≈≠≤≥/±]|x(?=\s?10\^))\s?{term}){{0,12}}"
         r"(?![\w%°$€£⁰¹²³⁴-⁹⁻]|[-/.,:][0-9])"
     )
     part = re.compile(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
+from cosyvoice_runtime.text.reading.languages import european_forms
 from cosyvoice_runtime.text.reading.languages.language import Currency, Date, Language, Unit
 from cosyvoice_runtime.text.reading.languages.numeral import Numeral, Numerals
-from cosyvoice_runtime.text.reading.languages.place import Place
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm, first
 
 ALONE = r"(?<![\w.,:/-])"
 """Nothing of a number stands before."""
@@ -33,9 +34,14 @@ class European(Language):
         known_labels: parts of addresses that are spoken as the words given here.
         of: between millions and what they count, or empty.
         cents_after: between an amount and its hundredths, or empty.
+        half: the word for a half of something masculine, where it agrees and no article stands before it.
         between: of a fraction after a whole number.
         ratio_word, out_of_word, over_word, per_word: between two numbers, and before a unit.
         squared, cubed, power_word: of powers.
+        before_result: source of the beginnings of words after which two numbers with a colon are no time.
+        spells_postcodes: whether five digits of a town are read digit by digit.
+        single_scales: the words for one of each scale, by that for more.
+        own_forms: readers of the forms of this language alone.
     """
 
     numerals = Numerals(group=". '’", decimal=",", dotted=True)
@@ -47,6 +53,7 @@ class European(Language):
     known_labels: Mapping[str, str] = {}
     of = ""
     cents_after = ""
+    half = ""
     between: str
     ratio_word: str
     out_of_word: str
@@ -55,6 +62,13 @@ class European(Language):
     squared: str
     cubed: str
     power_word: str
+    before_result = "(?!)"
+    spells_postcodes = False
+    single_scales: Mapping[str, str] = {}
+    own_forms: Sequence[Callable[..., ReadForm | None]] = ()
+
+    def own(self, place: Place) -> ReadForm | None:
+        return first((*self.own_forms, *european_forms.FORMS), place, self)
 
     @abstractmethod
     def spell(self, number: int, gender: str = "") -> str:
@@ -108,6 +122,7 @@ class European(Language):
 
     def of_scale(self, low: Numeral, high: Numeral | None, scale: str, currency: Currency) -> str:
         if high is None:
+            scale = self.single_scales.get(scale, scale) if low.is_one else scale
             number = self.number(low, self.gender_of(scale, low) or "m")
         else:
             number = self.ranged(self.number(low), self.number(high, currency.gender or "m"))
@@ -145,11 +160,24 @@ class European(Language):
     def mixed(self, whole: str, fraction: str) -> str:
         return f"{whole} {self.between} {fraction}"
 
+    def fraction_of(self, fraction: str, unit: Unit, mixed: bool) -> str:
+        if not self.half:
+            return super().fraction_of(fraction, unit, mixed)
+        if not fraction.endswith(self.half):
+            return f"{fraction} {self.of} {unit.one}"
+        words = fraction.removesuffix(self.half).removesuffix("un ").removesuffix("um ")
+        half = f"{self.half[:-1]}a" if unit.gender == "f" else self.half
+        return f"{words}{half} {unit.many if mixed else unit.one}"
+
     def per(self, words: str, unit: Unit) -> str:
         return " ".join(filter(None, (words, self.per_word, unit.one)))
 
     def ratio(self, one: str, other: str) -> str:
         return f"{one} {self.ratio_word} {other}"
+
+    def score(self, one: str, other: str) -> str:
+        """The result of a match."""
+        return self.ratio(one, other)
 
     def out_of(self, got: str, most: str) -> str:
         return f"{got} {self.out_of_word} {most}"

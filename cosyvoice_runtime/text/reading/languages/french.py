@@ -36,6 +36,7 @@ class French(European):
         "compte|carte|série|commande|facture|numéro|n°|dossier|tél\\.?|téléphone|mobile|portable|fax",
         "appel[a-zé]*(?: le)?|compos[a-zé]*(?: le)?|urgences",
     )
+    single_scales = tables.SINGLE_SCALES
     before_rating = ("note", "évaluation")
     after_day = "(?:er)?"
     date_patterns = (

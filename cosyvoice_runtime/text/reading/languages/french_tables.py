@@ -64,6 +64,7 @@ SCALES = {
     word: word
     for word in ("million", "millions", "milliard", "milliards", "billion", "billions", "mille")
 } | {"M": "millions", "Md": "milliards", "Mds": "milliards", "k": "mille"}  # fmt: skip
+SINGLE_SCALES = {many: one for one, many in LARGE}
 CURRENCIES = currencies(
     {
         "€ EUR eur euro euros": ("euro/euros", "centime/centimes"),
@@ -84,8 +85,10 @@ CURRENCIES = currencies(
     }
 )
 SIGNS = {
-    ".": "point", "/": "barre oblique", "\\": "barre inverse", "@": "arobase", "-": "tiret", "_": "tiret bas",
-    ":": "deux points", "?": "point d'interrogation", "=": "égal", "&": "et", "#": "dièse", "%": "pour cent",
+    ".": "point", "/": "barre oblique", "\\": "barre inverse", "@": "arobase", "-": "tiret",
+    "_": "tiret bas",
+    ":": "deux points", "?": "point d'interrogation", "=": "égal", "&": "et", "#": "dièse",
+    "%": "pour cent",
     "+": "plus", "~": "tilde",
 }  # fmt: skip
 SIGNS_BEFORE = {
@@ -110,7 +113,10 @@ ABBREVIATIONS = {
     "chap.": "chapitre",
     "art.": "article", "vol.": "volume", "fig.": "figure", "p.": "page", "pp.": "pages", "av. J.-C.":
     "avant Jésus-Christ", "apr. J.-C.": "après Jésus-Christ", "max.": "maximum", "min.": "minimum",
-    "cf.": "voir", "ex.": "exemple", "vs.": "contre", "vs": "contre", "&": "et", "§": "paragraphe",
+    "cf.": "voir", "Cf.": "Voir", "th.": "thermostat", "Bd": "boulevard", "Av.": "avenue",
+    "apt.": "appartement",
+    "éd.": "édition", "hab.": "habitants", "réf.": "référence", "ex.": "exemple", "vs.": "contre",
+    "vs": "contre", "&": "et", "§": "paragraphe",
 }  # fmt: skip
 FEMININE = frozenset(
     listed(
@@ -118,7 +124,8 @@ FEMININE = frozenset(
         chose
         livre tonne once part place porte table chambre rue langue ligne lettre image vidéo question réponse
         idée
-        main tête carte photo nuit maison chaise boîte bouteille cuillère tranche feuille mère sœur amie règle
+        main tête carte photo nuit maison chaise boîte bouteille cuillère tranche feuille mère sœur amie
+        règle
         tâche note équipe guerre route plante pièce photo erreur couleur fleur classe course"""
     )
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from cosyvoice_runtime.text.reading.languages import german_forms
 from cosyvoice_runtime.text.reading.languages import german_tables as tables
 from cosyvoice_runtime.text.reading.languages.european import ALONE, HOUR, MINUTE, SECOND, European, listed
 from cosyvoice_runtime.text.reading.languages.language import Clock
@@ -29,6 +30,12 @@ class German(European):
         "Kundennummer|Nummer|Nr\\.|Tel\\.?|Telefon|Handy|Mobil|Fax",
         "Notruf|Rufnummer|Nummer|unter",
     )
+    before_result = (
+        "verhältnis|wahrscheinlichkeit|chance|quote|maßstab|mischung|ergebnis|endstand|stand|steh|gewann|"
+        "gewonnen|gewinn|verlor|verlier|sieg|unterlag|unterl[ai]eg|endet|führ|niederlage|tor|spiel"
+    )
+    spells_postcodes = True
+    single_scales, own_forms = tables.SINGLE_SCALES, german_forms.FORMS
     before_rating = ("bewertung", "note", "bewertet", "wertung")
     after_day = r"\.?"
     date_patterns = (
@@ -63,7 +70,9 @@ class German(European):
             return "n"
         if not word[0].isupper():
             return "f" if word in ("million", "milliarde", "billion") else ""
-        return "f" if _FEMININE.search(word) else "n"
+        if word.isupper():
+            return ""
+        return "f" if _FEMININE.search(word) and word.lower() not in tables.MASCULINE else "n"
 
     def year(self, year: int) -> str:
         century, rest = divmod(year, 100)
@@ -73,6 +82,9 @@ class German(European):
 
     def counts(self, place: Place, end: int) -> bool:
         return bool(_COUNTED.match(place.text, end)) and place.word_before not in _BEFORE_YEARS
+
+    def governor(self, place: Place) -> str:
+        return german_forms.governor(place)
 
     def ordinal(self, number: int) -> str:
         return f"{_ordinal_stem(self, number)}er"
@@ -121,7 +133,7 @@ class German(European):
 
 
 _ONES = {"f": "eine", "m": "ein", "n": "ein"}
-_FEMININE = re.compile(r"(?:ung|heit|keit|schaft|ion|tät|[^s]e|ei|ur|ik|Nacht|Hand|Stadt|Person|Frau|Uhr)$")
+_FEMININE = re.compile(r"(?:ung|heit|keit|schaft|ion|tät|e|ei|ur|ik|Nacht|Hand|Stadt|Person|Frau|Uhr)$")
 _COUNTED = re.compile(r" [A-ZÄÖÜ][a-zäöü]+")
 _BEFORE_YEARS = frozenset(
     listed("jahr jahre jahren seit ab um bis in von anno sommer winter herbst frühjahr frühling saison")
@@ -149,7 +161,7 @@ def _ending(before: str) -> str:
 
 
 def _ending_at(place: Place) -> str:
-    return "en" if _DATIVE.search(place.before) else _ending(place.word_before)
+    return "en" if _DATIVE.search(place.before) else _ending(german_forms.governor(place))
 
 
 _DATIVE = re.compile(
@@ -160,19 +172,26 @@ _DATIVE = re.compile(
 def _is_ordinal(found: re.Match[str], place: Place) -> bool:
     """Whether a number with a dot is one rather than the last of a sentence, or the number of an item."""
     number, following = found[1], found[2]
-    determined = place.word_before in _WEAK | _NOMINATIVE | _MIXED
+    before_word = german_forms.governor(place)
+    determined = before_word in _DETERMINERS
+    if number.startswith("0"):
+        return False
     if place.text.strip() == found[0]:
         return True
     if following is None:
-        return determined and place.word_before not in ("in", "von", "ab", "bis", "seit", "nach")
+        return determined
     if following.lower() in tables.ORDERED:
         return True
     before = place.text[: place.start].rstrip(" ")
     if not before or before.endswith("\n") or following in tables.SENTENCE_STARTS:
         return False
+    if _IMPERATIVE.match(place.text, found.end()):
+        return False
     return following[0].islower() or determined or (len(number) < 3 and not _CALLED.search(before))
 
 
+_DETERMINERS = (_WEAK | _NOMINATIVE | _MIXED) - {"in", "von", "ab", "bis", "seit", "nach", "ins"}
+_IMPERATIVE = re.compile(r" [A-ZÄÖÜ][a-zäöü]+n Sie\b")
 _CALLED = re.compile(r"\b[A-ZÄÖÜ][\wäöüß]*\Z")
 """A noun before a number: ``Kapitel 5.``"""
 

@@ -61,7 +61,9 @@ def _units() -> dict[str, Unit]:
             "mmHg": "Millimeter Quecksilbersäule/Millimeter Quecksilbersäule",
             "ft": "Fuß/Fuß", "mi": "Meile/Meilen/f", "lb lbs": "Pfund/Pfund", "oz": "Unze/Unzen/f",
             "mph": "Meile pro Stunde/Meilen pro Stunde/f", "px": "Pixel/Pixel", "EL": "Esslöffel/Esslöffel",
-            "TL": "Teelöffel/Teelöffel", "Stk. Stk": "Stück/Stück", "qm": "Quadratmeter/Quadratmeter",
+            "TL": "Teelöffel/Teelöffel", "Stk. Stk": "Stück/Stück",
+            "U/min U/min. rpm": "Umdrehung pro Minute/Umdrehungen pro Minute/f",
+            "qm": "Quadratmeter/Quadratmeter",
             "Mbps": "Megabit pro Sekunde/Megabit pro Sekunde",
             "Mbit": "Megabit/Megabit", "Gbit": "Gigabit/Gigabit",
             "Gbps": "Gigabit pro Sekunde/Gigabit pro Sekunde",
@@ -98,6 +100,14 @@ SCALES = {
         for word in (name, name.lower())
     },
 }  # fmt: skip
+SINGLE_SCALES = {many: one for one, many in LARGE}
+MASCULINE = frozenset(
+    listed("""käse junge name kunde hase affe bote experte kollege gedanke buchstabe neffe zeuge auge ende
+    interesse gebäude gemüse getränk gebirge löwe sklave erbe gatte herde's biologe psychologe riese glaube
+    wille funke haufe friede drache franzose russe chinese pole schwede däne brite deutsche finale fahrzeuge
+    café image ave ergebnisse pfund genie knie""")
+)
+"""Nouns that end like those of feminine gender and are not."""
 CURRENCIES = currencies(
     {
         "€ EUR Euro": ("Euro/Euro", "Cent/Cent"),
@@ -128,7 +138,8 @@ SIGNS_BEFORE = {
 OPERATIONS = {
     "+": "plus", "-": "minus", "−": "minus", "–": "minus", "=": "gleich", "==": "gleich", "×": "mal",
     "*": "mal", "÷": "geteilt durch", "/": "geteilt durch", "<": "kleiner als", ">": "größer als",
-    "≈": "ungefähr gleich", "≠": "ungleich", "!=": "ungleich", "≤": "kleiner gleich", "<=": "kleiner gleich",
+    "≈": "ungefähr gleich", "≠": "ungleich", "!=": "ungleich", "≤": "kleiner gleich",
+    "<=": "kleiner gleich",
     "≥": "größer gleich", ">=": "größer gleich", "±": "plus minus",
 }  # fmt: skip
 ABBREVIATIONS = {
@@ -144,7 +155,11 @@ ABBREVIATIONS = {
     "min.": "minimal", "mind.": "mindestens", "v. Chr.": "vor Christus", "n. Chr.": "nach Christus",
     "Hbf.": "Hauptbahnhof", "Jh.": "Jahrhundert", "sog.": "sogenannt", "geb.": "geboren",
     "gest.": "gestorben",
-    "bspw.": "beispielsweise", "§": "Paragraf", "&": "und", "Std.": "Stunden", "Mo.": "Montag",
+    "Dr. med.": "Doktor med", "ff.": "fortfolgende", "f.": "folgende", "Ziff.": "Ziffer", "Bd.": "Band",
+    "Tab.": "Tabelle", "Aufl.": "Auflage", "zzgl.": "zuzüglich", "gem.": "gemäß", "lt.": "laut",
+    "Pkt.": "Punkt",
+    "vs.": "gegen", "bspw.": "beispielsweise", "§": "Paragraf", "&": "und", "Std.": "Stunden",
+    "Mo.": "Montag",
 }  # fmt: skip
 KNOWN_LABELS = {"gmail": "g mail"}
 ORDERED = frozenset(
@@ -158,7 +173,8 @@ SENTENCE_STARTS = frozenset(
     listed("""Der Die Das Ein Eine Er Sie Es Wir Ich Ihr Du Man Dann Danach Dort
 Hier In Im Am An Auf Bei Mit Nach
     Von
-    Zu Zum Und Aber Oder Doch Denn Wenn Weil Als Wie Was Wer Wo Warum Dies Diese Dieser Dieses Bitte Auch Nur
+    Zu Zum Und Aber Oder Doch Denn Wenn Weil Als Wie Was Wer Wo Warum Dies Diese Dieser Dieses Bitte Auch
+    Nur
     So Heute Morgen Gestern Jetzt Damit Dabei Dafür Deshalb Für Vor Seit Bis Es Alle Alles Kein Keine Unter
     Über Ja Nein Später Außerdem Mein Meine Sein Seine Unser Unsere""")
 )

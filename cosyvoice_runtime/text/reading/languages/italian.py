@@ -6,6 +6,7 @@ import re
 
 from cosyvoice_runtime.text.reading.languages import italian_tables as tables
 from cosyvoice_runtime.text.reading.languages.european import ALONE, HOUR, MINUTE, European
+from cosyvoice_runtime.text.reading.languages.european_forms import hectares
 from cosyvoice_runtime.text.reading.languages.language import Clock
 from cosyvoice_runtime.text.reading.languages.numeral import Numeral
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
@@ -30,7 +31,7 @@ class Italian(European):
     units, per_units, currencies, scales = tables.UNITS, tables.PER_UNITS, tables.CURRENCIES, tables.SCALES
     signs, signs_before, operations = tables.SIGNS, tables.SIGNS_BEFORE, tables.OPERATIONS
     abbreviations, known_labels = tables.ABBREVIATIONS, tables.KNOWN_LABELS
-    glued_units = ("N", "J", "x")
+    glued_units = ("ha", "N", "J", "x")
     of, between, ratio_word, out_of_word, over_word, per_word = "di", "e", "a", "su", "su", ""
     squared, cubed, power_word = "al quadrato", "al cubo", "elevato a"
     before_code = (
@@ -38,6 +39,9 @@ class Italian(European):
         "conto|carta|serie|ordine|fattura|numero|n\\.|tel\\.?|telefono|cellulare|fax|chiam[a-z]* (?:il|al)",
         "chiam[a-z]* (?:il|al)|numero|emergenze",
     )
+    own_forms = (hectares,)
+    half = "mezzo"
+    single_scales = tables.SINGLE_SCALES
     before_rating = ("voto", "valutazione", "punteggio")
     after_day = "[°º]?"
     date_patterns = (
@@ -110,7 +114,12 @@ class Italian(European):
     def mixed(self, whole: str, fraction: str) -> str:
         return f"{whole} e {'mezzo' if fraction == 'un mezzo' else fraction}"
 
+    def agreed(self, form: ReadForm, place: Place) -> ReadForm:  # noqa: ARG002
+        return ReadForm(form.end, re.sub(r"\buna ora\b", "un'ora", form.words))
+
     def ordinals(self, place: Place) -> ReadForm | None:
+        if found := place.match(_SHORT_DECADE):
+            return ReadForm(found.end(), self.cardinal(found[1]))
         if (found := place.match(_CENTURY)) and found[0] in tables.ROMAN:
             return ReadForm(found.end(), self.ordinal(tables.ROMAN.index(found[0]) + 1))
         if found := place.match(_DEGREES):
@@ -119,7 +128,7 @@ class Italian(European):
             )
         if not (found := place.match(_ORDINAL)):
             return None
-        number, end = int(found[1].replace(".", "")), found[2]
+        number, end = int(found[1].replace(".", "")), found[2] or found[3]
         if not number:
             return None
         words = self.ordinal(number)
@@ -135,12 +144,13 @@ class Italian(European):
 
 _FEMININE = re.compile(r"(?:a|zione|sione|gione|tà|tù|rice|notte|parte|mente|chiave|classe|volte)$")
 _IMPURE = re.compile(r"z|s[^aeiou]|gn|ps|x|y")
-_CENTURY = re.compile(r"(?<!\w)[IVX]{1,5}(?= secolo)")
+_SHORT_DECADE = re.compile(r"(?<!\w)['’]([0-9]{2})(?![\w'’])")
+_CENTURY = re.compile(r"(?<!\w)[IVX]{1,5}(?= sec(?:olo\b|\.))")
 _DEGREES = re.compile(
     r"(?<![\w.,])([0-9]{1,3})°(?! (?!(?:di|e|a|al|in|con|per|da|o|ma|sotto|sopra|nord|sud) )[a-z])"
 )
 _ORDINAL = re.compile(
-    r"(?<![\w.,-])([0-9]{1,3}(?:\.[0-9]{3})+|[0-9]{1,6})\s?([ºª]|°(?= [a-zàèéìòù])|[ao](?!\w))"
+    r"(?<![\w.,-])([0-9]{1,3}(?:\.[0-9]{3})+|[0-9]{1,6})(?:\s?([ºª]|°(?= [a-zàèéìòù]))|([ao])(?!\w))"
 )
 
 

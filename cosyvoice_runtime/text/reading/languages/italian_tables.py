@@ -65,6 +65,7 @@ SCALES = {
     word: word
     for word in ("milione", "milioni", "miliardo", "miliardi", "bilione", "bilioni", "mila")
 } | {"mln": "milioni", "mld": "miliardi", "Mln": "milioni", "Mld": "miliardi"}  # fmt: skip
+SINGLE_SCALES = {many: one for one, many in LARGE}
 CURRENCIES = currencies(
     {
         "€ EUR eur euro": ("euro/euro", "centesimo/centesimi"),
@@ -103,7 +104,9 @@ ABBREVIATIONS = {
     "Dott.ssa": "dottoressa", "prof.": "professor", "Prof.": "professor", "prof.ssa": "professoressa",
     "Prof.ssa": "professoressa", "avv.": "avvocato", "Avv.": "avvocato", "ing.": "ingegner",
     "Ing.": "ingegner",
-    "ecc.": "eccetera", "etc.": "eccetera", "es.": "esempio", "p. es.": "per esempio", "p.es.": "per esempio",
+    "sec.": "secolo", "Pag.": "Pagina", "Art.": "Articolo", "Ca.": "Circa", "p.": "pagina",
+    "ecc.": "eccetera", "etc.": "eccetera", "es.": "esempio", "p. es.": "per esempio",
+    "p.es.": "per esempio",
     "pag.": "pagina", "pagg.": "pagine", "n.": "numero", "N.": "numero", "n°": "numero", "nr.": "numero",
     "tel.": "telefono", "Tel.": "telefono", "cap.": "capitolo", "art.": "articolo", "ca.": "circa",
     "v.le": "viale", "p.zza": "piazza", "c.so": "corso", "a.C.": "avanti Cristo", "d.C.": "dopo Cristo",

@@ -285,6 +285,10 @@ class Language(ABC):
         """A form at a place as the words before it ask, with letters after it that depend on its sound."""
         return form
 
+    def governor(self, place: Place) -> str:
+        """The word before a date that says how it is spoken, in small letters."""
+        return place.word_before
+
     def own(self, place: Place) -> ReadForm | None:  # noqa: ARG002
         """A form that no other language has, or that it reads by signs of its own."""
         return None

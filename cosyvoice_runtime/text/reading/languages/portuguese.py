@@ -38,6 +38,8 @@ class Portuguese(European):
         "whatsapp|lig[a-z]* para(?: o)?",
         "lig[a-z]* para(?: o)?|disque|emergência",
     )
+    half = "meio"
+    single_scales = tables.SINGLE_SCALES
     before_rating = ("nota", "avaliação", "pontuação")
     after_day = "º?"
     date_patterns = (
@@ -115,13 +117,6 @@ class Portuguese(European):
 
     def mixed(self, whole: str, fraction: str) -> str:
         return f"{whole} e {'meio' if fraction == 'um meio' else fraction}"
-
-    def fraction_of(self, fraction: str, unit: Unit, mixed: bool) -> str:
-        if not fraction.endswith("meio"):
-            return f"{fraction} de {unit.one}"
-        half = fraction.removeprefix("um ")
-        half = f"{half[:-2]}ia" if unit.gender == "f" else half
-        return f"{half} {unit.many if mixed else unit.one}"
 
     def ordinals(self, place: Place) -> ReadForm | None:
         found = place.match(_ORDINAL)

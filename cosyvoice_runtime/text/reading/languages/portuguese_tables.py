@@ -52,7 +52,8 @@ UNITS = units(
         "Ah": "ampere-hora/amperes-hora",
         "Pa": "pascal/pascals", "J": "joule/joules", "cal": "caloria/calorias/f", "Ω": "ohm/ohms",
         "N": "newton/newtons", "mol": "mol/mols", "bar": "bar/bars", "t": "tonelada/toneladas/f",
-        "ha": "hectare/hectares", "min": "minuto/minutos", "h hs": "hora/horas/f", "seg": "segundo/segundos",
+        "ha": "hectare/hectares", "min": "minuto/minutos", "h hs": "hora/horas/f",
+        "seg": "segundo/segundos",
         "dB": "decibel/decibéis", "%": "por cento/por cento", "‰": "por mil/por mil", "°": "grau/graus",
         "°C ℃ ºC °_C": "grau Celsius/graus Celsius", "°F ℉ ºF": "grau Fahrenheit/graus Fahrenheit",
         "cv": "cavalo/cavalos", "mi": "milha/milhas/f", "ft": "pé/pés", "lb lbs": "libra/libras/f",
@@ -73,6 +74,7 @@ SCALES = {
     word: word
     for word in listed("milhão milhões bilhão bilhões trilhão trilhões mil")
 } | {"mi": "milhões", "bi": "bilhões", "tri": "trilhões"}  # fmt: skip
+SINGLE_SCALES = {many: one for one, many in LARGE}
 CURRENCIES = currencies(
     {
         "R$ BRL real reais": ("real/reais", "centavo/centavos"),
@@ -102,7 +104,8 @@ SIGNS_BEFORE = {
     "≥": "no mínimo", "±": "mais ou menos", "<": "menos de", ">": "mais de",
 }  # fmt: skip
 OPERATIONS = {
-    "+": "mais", "-": "menos", "−": "menos", "–": "menos", "=": "é igual a", "==": "é igual a", "×": "vezes",
+    "+": "mais", "-": "menos", "−": "menos", "–": "menos", "=": "é igual a", "==": "é igual a",
+    "×": "vezes",
     "*": "vezes", "÷": "dividido por", "/": "dividido por", "<": "é menor que", ">": "é maior que",
     "≈": "é aproximadamente igual a", "≠": "é diferente de", "!=": "é diferente de",
     "≤": "é menor ou igual a", "<=": "é menor ou igual a", "≥": "é maior ou igual a",
@@ -115,7 +118,9 @@ ABBREVIATIONS = {
     "p.ex.": "por exemplo", "etc.": "et cetera", "pág.": "página", "págs.": "páginas", "nº": "número",
     "n.º": "número", "Nº": "número", "tel.": "telefone", "Tel.": "telefone", "av.": "avenida",
     "Av.": "avenida",
-    "R.": "rua", "cap.": "capítulo", "art.": "artigo", "aprox.": "aproximadamente", "máx.": "máximo",
+    "R.": "rua", "cap.": "capítulo", "art.": "artigo", "Aprox.": "Aproximadamente", "apto.": "apartamento",
+    "ap.": "apartamento", "D.": "dom", "p.": "página", "km.": "quilômetro",
+    "Exmo.": "excelentíssimo", "qtd.": "quantidade", "aprox.": "aproximadamente", "máx.": "máximo",
     "mín.": "mínimo", "a.C.": "antes de Cristo", "d.C.": "depois de Cristo", "a. C.": "antes de Cristo",
     "d. C.": "depois de Cristo", "séc.": "século", "vs.": "contra", "fig.": "figura", "Fig.": "figura",
     "&": "e",
@@ -147,5 +152,5 @@ RULERS = frozenset(
 )
 QUEENS = frozenset({"isabel", "maria", "rainha", "catarina"})
 BEFORE_ROMAN = frozenset(
-    listed("""século séculos capítulo tomo volume parte ato cena título anexo artigo fase guerra""")
+    listed("""século séculos séc capítulo tomo volume parte ato cena título anexo artigo fase guerra""")
 )

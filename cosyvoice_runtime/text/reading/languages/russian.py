@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from functools import cached_property
 
+from cosyvoice_runtime.text.reading.languages import russian_cases
 from cosyvoice_runtime.text.reading.languages import russian_tables as tables
 from cosyvoice_runtime.text.reading.languages.european import ALONE, European
-from cosyvoice_runtime.text.reading.languages.language import Clock, Currency, Date, Unit
+from cosyvoice_runtime.text.reading.languages.language import Clock, Currency, Date, Unit, alternatives
 from cosyvoice_runtime.text.reading.languages.numeral import Numeral
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
@@ -29,6 +30,7 @@ class Russian(European):
         "счёт|счет|карта|номер|заказ|тел\\.?|телефон|факс|звон[а-я]*(?: по)?",
         "звон[а-я]*(?: по)?|номер|набер[а-я]*",
     )
+    before_result = "счёт|счет|побед|выигр|проигр|обыгр|матч|уступ|разгром"
     before_rating = ("оценка", "рейтинг")
     after_day = "(?:-?го)?"
     date_patterns = (
@@ -98,9 +100,23 @@ class Russian(European):
             return ""
         if ones == 2:
             return "f" if re.search(r"(?:[ыи]|ые|ие)$", lower) else ""
-        if re.search(r"[ая]$", lower):
+        if re.search(r"[аяыи]$", lower):
             return "f"
+        if re.search(r"[аяеёиоуыэю][а-яё]*[ую]$", lower):
+            return "accusative"
         return "n" if re.search(r"[оеё]$", lower) else ""
+
+    def agreed(self, form: ReadForm, place: Place) -> ReadForm:
+        case = russian_cases.case_at(form, place)
+        return ReadForm(form.end, russian_cases.declined(form.words, case)) if case else form
+
+    def own(self, place: Place) -> ReadForm | None:
+        if place.word_before in ("с", "со") and (found := place.match(_FIRST_DAY)):
+            return ReadForm(found.end(), _ordinal(int(found[0]), "го"))
+        return russian_cases.shortened(place) or super().own(place)
+
+    def score(self, one: str, other: str) -> str:
+        return f"{one} {other}"
 
     def ordinal(self, number: int) -> str:
         return _ordinal(number, "й")
@@ -109,7 +125,7 @@ class Russian(European):
         return self.spell(year)
 
     def day(self, day: int, before: str) -> str:
-        return _ordinal(day, "е" if before in ("на", "за", "по") else "го")
+        return _ordinal(day, {"на": "е", "за": "е", "по": "е", "к": "му", "ко": "му"}.get(before, "го"))
 
     def date(self, date: Date) -> str:
         words = [self.day(date.day, date.before)] if date.day is not None else []
@@ -165,6 +181,9 @@ class Russian(European):
         return self.spell(value) if before in tables.BEFORE_ROMAN else None
 
 
+_FIRST_DAY = re.compile(
+    rf"(?<![\w.,-])[0-9]{{1,2}}(?= (?:по|до) [0-9]{{1,2}} {alternatives(tables.MONTHS)}(?!\w))"
+)
 _WITH_ENDING = re.compile(
     rf"(?<![\w.,])([0-9]{{1,4}})-?({'|'.join(sorted(tables.ENDINGS, key=len, reverse=True))})(?!\w)"
 )

@@ -6,7 +6,8 @@ import re
 
 from cosyvoice_runtime.text.reading.languages import spanish_tables as tables
 from cosyvoice_runtime.text.reading.languages.european import ALONE, HOUR, MINUTE, SECOND, European
-from cosyvoice_runtime.text.reading.languages.language import Clock, Unit
+from cosyvoice_runtime.text.reading.languages.european_forms import hectares
+from cosyvoice_runtime.text.reading.languages.language import Clock
 from cosyvoice_runtime.text.reading.languages.numeral import Numeral
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
@@ -23,7 +24,7 @@ class Spanish(European):
     units, per_units, currencies, scales = tables.UNITS, tables.PER_UNITS, tables.CURRENCIES, tables.SCALES
     signs, signs_before, operations = tables.SIGNS, tables.SIGNS_BEFORE, tables.OPERATIONS
     abbreviations = tables.ABBREVIATIONS
-    glued_units = ("A", "N", "J")
+    glued_units = ("ha", "A", "N", "J")
     of, dates_of = "de", True
     between, ratio_word, out_of_word, over_word, per_word = "y", "a", "de", "sobre", "por"
     squared, cubed, power_word = "al cuadrado", "al cubo", "elevado a"
@@ -34,6 +35,9 @@ class Spanish(European):
         "fax|whatsapp|llam[a-zé]* al|marc[a-zé]* el",
         "llam[a-zé]* al|marc[a-zé]* el|emergencias",
     )
+    own_forms = (hectares,)
+    half = "medio"
+    single_scales = tables.SINGLE_SCALES
     before_rating = ("nota", "puntuación", "calificación", "valoración")
     after_day = ""
     date_patterns = (
@@ -105,13 +109,6 @@ class Spanish(European):
     def mixed(self, whole: str, fraction: str) -> str:
         return f"{whole} y {fraction.removeprefix('un ') if fraction == 'un medio' else fraction}"
 
-    def fraction_of(self, fraction: str, unit: Unit, mixed: bool) -> str:
-        if not fraction.endswith("medio"):
-            return f"{fraction} de {unit.one}"
-        half = fraction.removeprefix("un ")
-        half = f"{half[:-1]}a" if unit.gender == "f" else half
-        return f"{half} {unit.many if mixed else unit.one}"
-
     def ordinals(self, place: Place) -> ReadForm | None:
         if not (found := place.match(_ORDINAL)):
             return None
@@ -127,7 +124,12 @@ class Spanish(European):
         return self.spell(value) if before in tables.BEFORE_ROMAN else None
 
 
-_FEMININE = re.compile(r"(?:as?|ción|ciones|sión|siones|dad|dades|tad|tades|tud|veces|vez|noches?|clases?)$")
+_FEMININE = re.compile(
+    r"(?:as?|ción|ciones|sión|siones|dad|dades|tad|tades|tud|veces|vez|noches?|clases?|"
+    r"mujer(?:es)?|flor(?:es)?|imágenes|imagen|leyes|ley|luz|luces|voz|voces|partes?|calles?|llaves?|tardes?|"
+    r"frases?|bases?|fases?|series?|torres?|red(?:es)?|pared(?:es)?|naves?|nubes?|fuentes?|madres?|manos?|"
+    r"señal(?:es)?|sal(?:es)?|cárcel(?:es)?|legumbres?|almendras?)$"
+)
 _ORDINAL = re.compile(
     r"(?<![\w.,])([0-9]{1,3}(?:[ .][0-9]{3})+|[0-9]{1,6})"
     r"(\.?\s?(?:[ºª°](?![CFK])|ᵉʳ)|er|ro|ra|do|da|to|ta|vo|va|mo|ma)(?!\w)"

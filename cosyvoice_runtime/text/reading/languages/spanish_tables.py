@@ -45,7 +45,8 @@ MONTHS = months(
     },
 )  # fmt: skip
 _PREFIXES = {
-    "n": "nano", "µ": "micro", "m": "mili", "c": "centi", "d": "deci", "h": "hecto", "k": "kilo", "K": "kilo",
+    "n": "nano", "µ": "micro", "m": "mili", "c": "centi", "d": "deci", "h": "hecto", "k": "kilo",
+    "K": "kilo",
     "M": "mega", "G": "giga", "T": "tera", "P": "peta",
 }  # fmt: skip
 UNITS = units(
@@ -86,6 +87,7 @@ SCALES = {
     word: word
     for word in ("millón", "millones", "billón", "billones", "trillón", "trillones", "mil", "mil millones")
 } | {"M": "millones"}  # fmt: skip
+SINGLE_SCALES = {many: one for one, many in LARGE}
 CURRENCIES = currencies(
     {
         "€ EUR eur euro euros": ("euro/euros", "céntimo/céntimos"),
@@ -132,20 +134,27 @@ OPERATIONS = {
     "*": "por", "÷": "dividido entre", "/": "dividido entre", "<": "es menor que", ">": "es mayor que",
     "≈": "es aproximadamente igual a", "≠": "es distinto de", "!=": "es distinto de",
     "≤": "es menor o igual que",
-    "<=": "es menor o igual que", "≥": "es mayor o igual que", ">=": "es mayor o igual que", "±": "más menos",
+    "<=": "es menor o igual que", "≥": "es mayor o igual que", ">=": "es mayor o igual que",
+    "±": "más menos",
 }  # fmt: skip
 ABBREVIATIONS = {
     "Sr.": "señor", "Sra.": "señora", "Srta.": "señorita", "Dr.": "doctor", "Dra.": "doctora",
     "dr.": "doctor",
     "dra.": "doctora", "sr.": "señor", "sra.": "señora", "D.": "don", "Ud.": "usted", "Uds.": "ustedes",
-    "p. ej.": "por ejemplo", "p.ej.": "por ejemplo", "etc.": "etcétera", "pág.": "página", "págs.": "páginas",
+    "p. ej.": "por ejemplo", "p.ej.": "por ejemplo", "etc.": "etcétera", "pág.": "página",
+    "págs.": "páginas",
     "núm.": "número", "n.º": "número", "nº": "número", "N.º": "número", "Nº": "número",
+    "Aprox.": "Aproximadamente", "pág": "página", "apdo.": "apartado", "dcha.": "derecha",
+    "izda.": "izquierda",
+    "izq.": "izquierda", "km.": "kilómetro", "tfno.": "teléfono", "Tfno.": "teléfono", "Vd.": "usted",
+    "S.A.": "ese a", "p.": "página",
     "aprox.": "aproximadamente",
     "máx.": "máximo", "mín.": "mínimo", "tel.": "teléfono", "Tel.": "teléfono", "pza.": "plaza",
     "Pza.": "plaza",
     "avda.": "avenida", "Avda.": "avenida", "Av.": "avenida", "C/": "calle", "esq.": "esquina",
     "cap.": "capítulo",
-    "art.": "artículo", "ee. uu.": "estados unidos", "EE. UU.": "Estados Unidos", "EE.UU.": "Estados Unidos",
+    "art.": "artículo", "ee. uu.": "estados unidos", "EE. UU.": "Estados Unidos",
+    "EE.UU.": "Estados Unidos",
     "a. C.": "antes de Cristo", "d. C.": "después de Cristo", "a.C.": "antes de Cristo",
     "d.C.": "después de Cristo", "s.": "siglo", "vs.": "contra", "Prof.": "profesor", "Fig.": "figura",
     "&": "y", "EC": "era común",
@@ -157,7 +166,7 @@ isabel maría napoleón pedro
 )
 QUEENS = frozenset({"isabel", "maría", "reina", "catalina"})
 BEFORE_ROMAN = frozenset(
-    listed("siglo siglos capítulo tomo volumen parte acto título anexo artículo fase guerra")
+    listed("siglo siglos s capítulo tomo volumen parte acto título anexo artículo fase guerra")
 )
 MASCULINE = frozenset(
     listed("""día días mapa mapas problema problemas tema temas sistema sistemas programa

@@ -1,0 +1,78 @@
+"""Forms that only German has: rulers, weekdays in short, clock-like durations, and what governs a date."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from cosyvoice_runtime.text.reading.languages import german_tables as tables
+from cosyvoice_runtime.text.reading.languages.language import alternatives
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+
+if TYPE_CHECKING:
+    from cosyvoice_runtime.text.reading.languages.european import European
+
+WEEKDAYS = {
+    "Mo": "Montag", "Di": "Dienstag", "Mi": "Mittwoch", "Do": "Donnerstag", "Fr": "Freitag", "Sa": "Samstag",
+    "So": "Sonntag",
+}  # fmt: skip
+_DAY = alternatives(WEEKDAYS)
+_SHORT_DAY = re.compile(
+    rf"(?<![\w.-])({_DAY})(?:\.?\s?[-–]\s?({_DAY})(?![a-zäöü])\.?|"
+    rf"\.?(?=,? (?:den )?[0-9]{{1,2}}[.:][ 0-9])|\.(?= (?:und|bis) {_DAY}\b))"
+)
+_LASTING = re.compile(
+    r"(?<![\w.,:/-])([0-9]{1,3}):([0-5][0-9])(?::([0-5][0-9]))?"
+    r"[ -](Stunden|Std\.?|Minuten|Min\.?|min\b)(?:-(?=[A-Z]))?"
+)
+_RULER = re.compile(r"([IVX]{1,5})\.(?= (\w+)|[,;)])")
+_BEFORE_WEEKDAY = re.compile(rf"(\w+) (?:{alternatives(WEEKDAYS.values())}|{_DAY}\.?),? \Z")
+_BEFORE_CHAIN = re.compile(
+    r"(\w+) [0-9]{1,2}\.(?:\s?[0-9]{1,2}\.|[0-9]{1,2}\.| [A-Z]\w+)?"
+    r"(?:, [0-9]{1,2}\.)? (?:und|oder|sowie|bis zum) \Z"
+)
+_FORM = {"I": 1, "V": 5, "X": 10}
+
+
+def governor(place: Place) -> str:
+    """The word that an ordinal or a date agrees with, before a weekday or another day, in small letters."""
+    before = place.before
+    found = _BEFORE_WEEKDAY.search(before) or _BEFORE_CHAIN.search(before)
+    return found[1].lower() if found else place.word_before
+
+
+def short_weekday(place: Place, language: European) -> ReadForm | None:
+    """``Mo–Fr``, ``Do., 21.11.``."""
+    found = place.match(_SHORT_DAY)
+    if not found:
+        return None
+    first = WEEKDAYS[found[1]]
+    return ReadForm(found.end(), f"{first} {language.to} {WEEKDAYS[found[2]]}" if found[2] else first)
+
+
+def lasting(place: Place, language: European) -> ReadForm | None:
+    """``2:15 Stunden``, ``3:25 Min.``."""
+    found = place.match(_LASTING)
+    if not found:
+        return None
+    units = ("h", "min", "s") if found[3] or found[4].startswith("S") else ("min", "s")
+    counts = [count for count in found.groups()[:3] if count]
+    words = [
+        language.counted(language.numerals.parse(count), language.units[unit])
+        for count, unit in zip(counts, units, strict=False)
+        if int(count)
+    ]
+    return ReadForm(found.end(), " ".join(words)) if words else None
+
+
+def ruler(place: Place, language: European) -> ReadForm | None:
+    """``Ludwig II.`` inside a sentence."""
+    found = place.match(_RULER)
+    if not found or place.word_before not in tables.RULERS or found[2] in tables.SENTENCE_STARTS:
+        return None
+    values = [_FORM[letter] for letter in found[1]]
+    value = sum(-one if one < max(values[at:]) else one for at, one in enumerate(values))
+    return ReadForm(found.end(), f"der {language.ordinal(value).removesuffix('r')}")
+
+
+FORMS = (short_weekday, lasting, ruler)
