@@ -11,7 +11,9 @@ from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _ZONES = "UTC|GMT|EST|EDT|CST|CDT|MST|MDT|PST|PDT|CET|CEST|BST|IST|JST|ET|PT|CT"
 
-_AFTER_HALF = rf"\s+[a-z,;)–-]|[-–]|\s?(?:{_ZONES}|Eastern|Pacific|Central|Mountain|[A-Z][a-z]{{2,5}}day)\b"
+_AFTER_HALF = (
+    rf"\s+[a-z,;)–-]|[-–!?,;)]|\s?(?:{_ZONES}|Eastern|Pacific|Central|Mountain|[A-Z][a-z]{{2,5}}day)\b"
+)
 """After the last dot of ``p.m.``, what shows that the sentence goes on."""
 
 

@@ -6,7 +6,7 @@ import re
 from functools import cache
 
 from cosyvoice_runtime.text.reading.classes.money import RANGE
-from cosyvoice_runtime.text.reading.languages.language import Language
+from cosyvoice_runtime.text.reading.languages.language import Language, alternatives
 from cosyvoice_runtime.text.reading.languages.numeral import CIRCLED
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm, first
 
@@ -74,9 +74,17 @@ def _scientific(place: Place) -> ReadForm | None:
         language.operations["×"],
         language.cardinal("10"),
     )
-    return ReadForm(
-        found.end(), language.space.join((*times, language.power(found[2].lstrip("+"), plain=True)))
-    )
+    words = language.space.join((*times, language.power(found[2].lstrip("+"), plain=True)))
+    unit = _unit(language).match(place.text, found.end()) if language.units else None
+    if unit:
+        return ReadForm(unit.end(), language.of_many(words, language.units[unit[1]]))
+    return ReadForm(found.end(), words)
+
+
+@cache
+def _unit(language: Language) -> re.Pattern[str]:
+    spaced = (sign for sign in language.units if sign not in language.glued_units)
+    return re.compile(rf"\s({alternatives(spaced)})(?![\w²³^/])")
 
 
 def _ordinal(place: Place) -> ReadForm | None:

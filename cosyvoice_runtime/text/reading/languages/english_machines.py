@@ -45,12 +45,14 @@ _SHORTCUT = re.compile(
 )
 _PART_OF_SHORTCUT = re.compile(r"[A-Za-z]+|[0-9]+|[^\s]")
 _STATUS = re.compile(
-    r"(?<![\w.,])([1-5][0-9]{2})(?!\w|[.,:/-][0-9]|[%°])( (?:error|status|response|redirect)s?\b)?"
+    r"(?<![\w.,])([1-5][0-9]{2})(?!\w|[.,:/-][0-9]|[%°])"
+    r"( (?:(?:error|status|response|redirect)s?|Not Found|Bad|Forbidden|Internal|Gateway|Too Many)\b)?"
 )
 _PORT = re.compile(r"(?<![\w.,])([0-9]{3,5})(?!\w|[.,:/-][0-9])")
 _VERSION = re.compile(
     r"(?<![0-9.,])([0-9]{1,3})\.([0-9]{2})(?![\w%]|[.,][0-9]|\s?(?:million|billion))(\+(?!\w))?"
 )
+_BINARY = re.compile(r"(?<![\w])0b([01]{2,16})(?!\w)")
 _INDICES = re.compile(r"(?<![\w.])([0-9]{1,6})\.\.([0-9]{1,6})(?!\w|\.[0-9.])")
 _LOCAL = re.compile(r"(?<=localhost):([0-9]{2,5})(?![0-9])")
 
@@ -60,6 +62,8 @@ def digits(place: Place, language: Language) -> ReadForm | None:
     for pattern, read in ((_MOMENT, _moment), (_HARDWARE, _hardware)):
         if found := place.match(pattern):
             return ReadForm(found.end(), read(found, language))
+    if found := place.match(_BINARY):
+        return ReadForm(found.end(), f"zero b {language.digits(found[1])}")
     if found := place.match(_INDICES):
         return ReadForm(
             found.end(), language.ranged(language.cardinal(found[1]), language.cardinal(found[2]))

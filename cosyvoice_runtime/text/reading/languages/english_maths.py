@@ -35,6 +35,7 @@ _SIGNS = {
 _SIGN = re.compile(rf"[{''.join(_SIGNS)}]")
 _SPACED = re.compile(r"(?<=[^\s,.;:]) ([+−×÷=≈≠≤≥]|&&|[|]{2}|[+*−-]=|[=!<>]=) (?=\S)")
 _TIGHT = re.compile(r"(?<=[A-Za-z_)\]°²³!|])(=|==|!=|<=|>=|≈|≤|≥|≠)(?=[\w\"'$-])")
+_PLUS = re.compile(r"(?<=[0-9A-Za-z])\+(?=[0-9])")
 _NEAR = re.compile(r"(?<=[)|²³!°]) ?([<>−]) ?(?=[0-9(|-]|[a-z](?!\w))")
 _CLOSED = re.compile(r"\)(?:([²³])|\^\{?(-?[0-9]{1,4}|[a-z])\}?)")
 _ABSOLUTE = re.compile(r"(?<![\w|<])\|(?! )([A-Za-z0-9 +−-]{1,12})(?<! )\|(?=\s?[=<≤≥+]|\s>|[.,?]|\s?$)")
@@ -127,6 +128,8 @@ def signs(place: Place, language: Language) -> ReadForm | None:
             return None
         exponent = {"²": "2", "³": "3"}.get(found[1] or "", found[2])
         return ReadForm(found.end(), f") {language.power(exponent)}")
+    if found := place.match(_PLUS):
+        return ReadForm(found.end(), f" {language.plus} ")
     found = place.match(_TIGHT) or place.match(_NEAR)
     return ReadForm(found.end(), f" {_operation(found[1], language)} ") if found else None
 

@@ -22,7 +22,7 @@ def qualifies(place: Place, end: int) -> bool:
     """Whether an amount from a place to ``end`` says of what size the noun after it is."""
     following = _NOUN.match(place.text, end)
     word = following[1] if following else ""
-    if word in listed.HEADS:
+    if word in listed.HEADS or place.text.startswith("-a-", end):
         return True
     before = place.before
     if _ARTICLE.search(before):

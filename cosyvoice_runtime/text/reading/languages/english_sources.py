@@ -37,7 +37,8 @@ _BEFORE_NUMBER = {
     "p": "page", "pt": "part", "ext": "extension", "apt": "apartment", "ste": "suite", "bldg": "building",
     "rm": "room", "tab": "table", "app": "appendix", "bk": "book", "para": "paragraph", "ver": "version",
     "approx": "approximately", "ca": "circa", "ep": "episode", "lvl": "level", "ex": "exercise",
-    "avg": "average", "cat": "category", "qty": "quantity", "est": "estimated", "thm": "theorem",
+    "avg": "average", "cat": "category", "pg": "page", "pgs": "pages", "pop": "population",
+    "qty": "quantity", "est": "estimated", "thm": "theorem",
 }  # fmt: skip
 _WORDS_TOO = frozenset(
     ("art", "arts", "sec", "secs", "fig", "figs", "app", "tab", "ex", "para", "est", "cat")
@@ -48,6 +49,7 @@ _ABBREVIATED = re.compile(
     rf"(?<![\w.])({'|'.join(sorted(_BEFORE_NUMBER, key=len, reverse=True))})\.:?\s?(?=[~$]?[0-9]|[IVX]+\b)",
     re.IGNORECASE,
 )
+_HOME = re.compile(r"(?<![\w.])(Apt|Ste|Bldg) #?(?=[0-9])")
 _LIVED = re.compile(r"(?<=[(,;])(\s?)(b|d|c|r|fl|est|m)\.\s?(?=(?:c\.\s?)?[1-9][0-9]{2,3}(?![0-9]))")
 _LIVED_WORDS = {
     "b": "born", "d": "died", "c": "circa", "r": "reigned", "fl": "flourished", "est": "established",
@@ -94,6 +96,8 @@ def numbers(place: Place, language: Language) -> ReadForm | None:
 
 def words(place: Place, language: Language) -> ReadForm | None:
     """An abbreviation before a number, or a move of chess."""
+    if found := place.match(_HOME):
+        return ReadForm(found.end(), f"{_BEFORE_NUMBER[found[1].lower()].capitalize()} ")
     if found := place.match(_BOOK):
         return ReadForm(found.end(), _SHORT_BOOKS[found[1]])
     if found := place.match(_ABBREVIATED):

@@ -155,7 +155,8 @@ ABBREVIATIONS = {
     "approx.": "approximately", "Approx.": "Approximately", "avg.": "average", "Avg.": "Average",
     "dept.": "department", "Dept.": "Department", "govt.": "government", "w/o": "without", "w/": "with",
     "b/c": "because", "b/w": "between", "c/o": "care of", "Qty": "Quantity", "incl.": "including",
-    "excl.": "excluding", "misc.": "miscellaneous", "Ctrl": "Control", "Assoc.": "Associate",
+    "excl.": "excluding", "Rte.": "Route", "lvl": "level", "Lvl": "Level", "Pop.": "Population",
+    "misc.": "miscellaneous", "Ctrl": "Control", "Assoc.": "Associate",
 }  # fmt: skip
 WEEKDAYS = {
     "Mon": "Monday", "Tue": "Tuesday", "Tues": "Tuesday", "Wed": "Wednesday", "Thu": "Thursday",

@@ -29,18 +29,19 @@ def _units() -> dict[str, Unit]:
         "month": "month", "year": "year", "tbsps": "tablespoon", "Tbsp": "tablespoon", "tsps": "teaspoon",
         "yds": "yard", "cup": "cup", "cups": "cup", "gals": "gallon", "qt": "quart", "qts": "quart",
         "pt": "pint", "pts": "point", "fl oz": "fluid ounce", "yr": "year", "yrs": "year", "wk": "week",
-        "wks": "week", "mos": "month", "mo": "month", "ly": "light year", "pc": "parsec", "kpc": "kiloparsec",
-        "Mpc": "megaparsec", "nmi": "nautical mile", "kn": "knot", "kt": "knot", "kts": "knot", "lm": "lumen",
-        "KiB": "kibibyte", "MiB": "mebibyte", "GiB": "gibibyte", "TiB": "tebibyte", "EB": "exabyte",
-        "Mb": "megabit", "Gb": "gigabit", "kb": "kilobit", "eV": "electronvolt", "keV": "kiloelectronvolt",
-        "MeV": "megaelectronvolt", "GeV": "gigaelectronvolt", "TeV": "teraelectronvolt", "µF": "microfarad",
-        "nF": "nanofarad", "pF": "picofarad", "mH": "millihenry", "kVA": "kilovolt amp",
-        "mSv": "millisievert", "µSv": "microsievert", "kN": "kilonewton", "MP": "megapixel", "MΩ": "megohm",
-        "mΩ": "milliohm", "mbar": "millibar", "atm": "atmosphere", "mEq": "milliequivalent",
-        "GWh": "gigawatt hour", "TWh": "terawatt hour", "TW": "terawatt", "µW": "microwatt",
-        "ps": "picosecond", "ng": "nanogram", "pg": "picogram", "nmol": "nanomole", "µmol": "micromole",
-        "µl": "microliter", "µL": "microliter", "µm": "micrometer", "MJ": "megajoule", "GJ": "gigajoule",
-        "µV": "microvolt", "µA": "microamp", "IU": "international unit",
+        "wks": "week", "mos": "month", "ac": "acre", "mo": "month", "ly": "light year", "pc": "parsec",
+        "kpc": "kiloparsec", "Mpc": "megaparsec", "nmi": "nautical mile", "kn": "knot", "kt": "knot",
+        "kts": "knot", "lm": "lumen", "KiB": "kibibyte", "MiB": "mebibyte", "GiB": "gibibyte",
+        "TiB": "tebibyte", "EB": "exabyte", "Mb": "megabit", "Gb": "gigabit", "kb": "kilobit",
+        "eV": "electronvolt", "keV": "kiloelectronvolt", "MeV": "megaelectronvolt",
+        "GeV": "gigaelectronvolt", "TeV": "teraelectronvolt", "µF": "microfarad", "nF": "nanofarad",
+        "pF": "picofarad", "mH": "millihenry", "kVA": "kilovolt amp", "mSv": "millisievert",
+        "µSv": "microsievert", "kN": "kilonewton", "MP": "megapixel", "MΩ": "megohm", "mΩ": "milliohm",
+        "mbar": "millibar", "atm": "atmosphere", "mEq": "milliequivalent", "GWh": "gigawatt hour",
+        "TWh": "terawatt hour", "TW": "terawatt", "µW": "microwatt", "ps": "picosecond", "ng": "nanogram",
+        "pg": "picogram", "nmol": "nanomole", "µmol": "micromole", "µl": "microliter", "µL": "microliter",
+        "µm": "micrometer", "MJ": "megajoule", "GJ": "gigajoule", "µV": "microvolt", "µA": "microamp",
+        "IU": "international unit",
     }  # fmt: skip
     same = {
         "Hz": "hertz", "kHz": "kilohertz", "MHz": "megahertz", "GHz": "gigahertz", "THz": "terahertz",
@@ -121,7 +122,7 @@ UNITS = _units()
 PER_UNITS = _per(UNITS)
 GLUED_UNITS = (
     "A", "in", "t", "h", "N", "J", "d", "cc", "pp", "day", "week", "month", "year", "mile", "pc", "kn", "kt",
-    "mo", "pt", "ps", "pg", "atm", "MP", "Mb", "Gb", "kb", "hp",
+    "mo", "pt", "ps", "pg", "atm", "MP", "Mb", "Gb", "kb",
 )  # fmt: skip
 """Units that count only right after their number, since they are words or abbreviations, too."""
 TIME_UNITS = _durations(UNITS)

@@ -1,0 +1,238 @@
+"""English: amounts in forms of its own: ``20k users``, ``12\"``, ``5 ft. tall``, ``128/82``, ``3/16\"``."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from cosyvoice_runtime.text.reading.languages import english_words as listed
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+
+if TYPE_CHECKING:
+    from cosyvoice_runtime.text.reading.languages.language import Language, Unit
+
+_SCALED = re.compile(
+    r"(?<![\w.,-])([0-9]{1,3}(?:\.[0-9]+)?)(?:(k)(?![A-Za-z0-9Ω])(?<!401k)|([MB]|bn)(?= [a-z]{2,}))"
+)
+_COORDINATE = re.compile(
+    r"(?<![\w.,])([0-9]{1,3}(?:\.[0-9]+)?)\s?°\s?(?:([0-9]{1,2}(?:\.[0-9]+)?)['’′]\s?(?:([0-9]{1,2}(?:\.[0-9]+)?)"
+    r"[\"”″]\s?)?)?([NSEW])(?![A-Za-z])"
+)
+_ANGLE = re.compile(r"(?<![\w.,])([0-9]{1,3})°\s?([0-9]{1,2})['’′](?:\s?([0-9]{1,2}(?:\.[0-9]+)?)[\"”″])?()")
+_PER_WORD = re.compile(r"(?<=[A-Za-z])/([A-Za-z]{1,8})(?![\w/])")
+_COUNTED_WORD = re.compile(r"[0-9][0-9.,]*\s?[kKMB]?\+?\s[a-z]{2,12}\Z")
+_FRACTION_OF_INCH = re.compile(r"(?<![\w.,/])(?:([0-9]{1,3})[ -])?([0-9]{1,2})/([0-9]{1,2})[\"”″](?!\w)")
+_BOTH = re.compile(r"(?<![\w.,/])([0-9]{1,4})/(?=[0-9]{1,4}\s?[kMG](?:bps|Hz|B/s)\b)")
+_OVER = re.compile(r"(?<![\w.,/])([1-9][0-9]{1,3})/([1-9][0-9]{2,3})(?![\w/]|[.,%][0-9])")
+_PRESSURE = re.compile(
+    r"(?<![\w.,/])([0-9]{2,3})/([0-9]{2,3})(?![\w/]|[.,%][0-9])(?:\s?mm\s?Hg(?![A-Za-z]))?"
+)
+_PRESSURE_BEFORE = re.compile(
+    r"(?:\bBP|[Pp]ressure)(?: (?:was|is|of|reading|at|around|about|below|above)){0,3}:? \Z"
+)
+_BASIS_POINTS = re.compile(r"(?<![\w.,])([0-9]{1,3}(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]{1,3}))?[\s-]?bps(?!\w)")
+_DOTTED_UNIT = re.compile(
+    r"(?<![\w.,])([0-9]+(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]+))?([\s-]?)"
+    r"((?i:ft|oz|c(?=\. [a-z])|tbsps?|tsps?|lbs?|in|yds?|mi|hrs?|mins?|secs?|gal|qts?|pts?|yrs?|mos?|wks?)"
+    r"|cm|km|mm|kg|ml)"
+    r"\.(?=\s(?:[a-z(]|[0-9]{1,2}\s?(?:min|sec|in|oz)\b)|[,;:)-])"
+)
+_INCHES = re.compile(
+    r"(?<![\w.,/])([0-9]{1,3}(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]{1,3}(?:\.[0-9]+)?))?[\"”″](?![\w\"])"
+)
+_PER = re.compile(r"(?<![\w.,/])([0-9]+(?:\.[0-9]+)?)/([a-z]{2,})(?![\w/])")
+
+
+_DIRECTIONS = {"N": "north", "S": "south", "E": "east", "W": "west"}
+_QUOTE = re.compile(r'(?<![0-9])"')
+_EACH = re.compile(r"(?<![\w.,])([0-9]{1,3})[x×]/([a-z]{1,6})(?![\w/])")
+_SCALED_UNIT = re.compile(
+    r"(?<![\w.,$€£-])([0-9]{1,3}(?:\.[0-9]+)?)([kKMB]|bn) (?=([a-zA-Zµ²³0-9]{1,4})(?![\w/]))"
+)
+_COUNTED_SCALE = re.compile(
+    r"(?<![\w.,$€£-])([0-9]{1,3}\.[0-9]{1,2})([kK])(?= [a-z]{3})|(?<![\w.,$€£-])([0-9]{1,3})([kK])"
+    r"(?= (?!feet|meters|metres|bps)[a-z]{3,14}s(?!\w)| people)"
+)
+_SCALES_TO = re.compile(
+    r"(?<![\w.,$€£-])([0-9]{1,3}(?:\.[0-9]+)?)([kKMB]|bn)?\s?[-–]\s?([0-9]{1,3}(?:\.[0-9]+)?)([kKMB]|bn)"
+    r"(?= [a-z]{3}|[.,;)]|$)"
+)
+_LABELLED = re.compile(r"(?<![\w.,])([0-9]{1,4})([A-Z])(?![\w])")
+_OUT_OF = re.compile(r"(?<![\w.,/])([0-4]\.[0-9]{1,2})/(4\.0|4\.3|4\.5)(?![\w/]|[.,][0-9])")
+_FOR_MONEY = re.compile(r"(?<![\w.,/])([2-9]|1[0-9])/(?=[$€£][0-9])")
+_AGES = re.compile(
+    r"(?<![\w.,/-])([0-9]{1,3})[-–]([0-9]{1,3})(?=-(?:years?|months?|weeks?|days?|hours?|minutes?|seconds?|miles?|"
+    r"foot|feet|inch|persons?|pages?|pounds?|ounces?|points?|stars?|gallons?|games?|man)(?!\w))"
+)
+
+
+def _scaled(place: Place, language: Language) -> ReadForm | None:
+    if found := place.match(_EACH):
+        unit = language.per_units.get(found[2])
+        times = {"1": "once", "2": "twice"}.get(found[1]) or f"{language.cardinal(found[1])} times"
+        return ReadForm(found.end(), f"{times} per {unit.one}") if unit else None
+    if found := place.match(_SCALES_TO):
+        return ReadForm(found.end(), _scales(found, language))
+    if (found := place.match(_SCALED_UNIT)) and _is_unit(found[3], language):
+        unit = language.units[found[3]]
+        unit = unit._replace(many=unit.one) if language.qualifies(place, found.end(3)) else unit
+        return ReadForm(found.end(3), f"{_multiplied(found[1], found[2], language)} {unit.many}")
+    if found := place.match(_COUNTED_SCALE):
+        return ReadForm(found.end(), _multiplied(found[1] or found[3], found[2] or found[4], language))
+    found = place.match(_SCALED)
+    if not found or (found[3] in ("M", "B") and place.word_before in listed.BEFORE_LABEL):
+        return None
+    number = language.number(language.numerals.parse(found[1]))
+    return ReadForm(found.end(), f"{number} {language.scales[found[2] or found[3]]}")
+
+
+def _is_unit(sign: str, language: Language) -> bool:
+    return sign in language.units and sign not in language.glued_units
+
+
+def _scales(found: re.Match[str], language: Language) -> str:
+    """``20k–30k``, ``5-10M``: the first number has the scale of the second where it has none."""
+    high = _multiplied(found[3], found[4], language)
+    low = language.number(language.numerals.parse(found[1]))
+    if found[2] and found[2] != found[4]:
+        low = _multiplied(found[1], found[2], language)
+    return language.ranged(low, high)
+
+
+def _multiplied(digits: str, scale: str, language: Language) -> str:
+    return f"{language.number(language.numerals.parse(digits))} {language.scales[scale]}"
+
+
+def _labelled(place: Place, language: Language) -> ReadForm | None:
+    """``gate 14A``: a letter after the number of a gate is no unit."""
+    found = place.match(_LABELLED) if place.word_before in listed.BEFORE_LABEL else None
+    return ReadForm(found.end(), f"{language.name_number(found[1])} {found[2]}") if found else None
+
+
+def _related(place: Place, language: Language) -> ReadForm | None:
+    """``3.85/4.0``, ``3/$10`` and ``3–5-year-olds``."""
+    if found := place.match(_OUT_OF):
+        got, most = (language.number(language.numerals.parse(found[part])) for part in (1, 2))
+        return ReadForm(found.end(), language.out_of(got, most))
+    if found := place.match(_FOR_MONEY):
+        return ReadForm(found.end(), f"{language.cardinal(found[1])} for ")
+    found = place.match(_AGES)
+    if not found or int(found[1]) >= int(found[2]):
+        return None
+    return ReadForm(found.end(), language.ranged(language.cardinal(found[1]), language.cardinal(found[2])))
+
+
+def _measured(place: Place, language: Language) -> ReadForm | None:
+    """``12"`` outside of quotes, and ``12/kg``."""
+    inches = place.match(_INCHES)
+    if inches and _outside_quotes(place):
+        unit = language.units["in"]
+        if language.qualifies(place, inches.end()):
+            unit = unit._replace(many=unit.one)
+        return ReadForm(inches.end(), _one_or_range(inches, unit, language))
+    per = place.match(_PER)
+    if not per or per[2] not in language.per_units:
+        return None
+    number = language.number(language.numerals.parse(per[1]))
+    return ReadForm(per.end(), language.per(number, language.per_units[per[2]]))
+
+
+def per_word(place: Place, language: Language) -> ReadForm | None:
+    """``100 requests/min``: a stroke after what is counted."""
+    found = place.match(_PER_WORD)
+    if not found or found[1] not in language.per_units or not _COUNTED_WORD.search(place.before):
+        return None
+    return ReadForm(found.end(), f" {language.per('', language.per_units[found[1]]).strip()}")
+
+
+def _outside_quotes(place: Place) -> bool:
+    """Whether the quotes before a place are closed; those right after a digit are inches."""
+    return len(_QUOTE.findall(place.text, 0, place.start)) % 2 == 0
+
+
+def _pair(place: Place, language: Language) -> ReadForm | None:
+    """Two numbers with a stroke that are no fraction, or a fraction of an inch."""
+    inch = place.match(_FRACTION_OF_INCH)
+    if inch and _outside_quotes(place) and int(inch[3]):
+        words = language.fraction(int(inch[2]), int(inch[3]))
+        words = language.mixed(language.cardinal(inch[1]), words) if inch[1] else words
+        one = not inch[1] or language.qualifies(place, inch.end())
+        return ReadForm(inch.end(), f"{words} {'inch' if one else 'inches'}")
+    if found := place.match(_BOTH):
+        return ReadForm(found.end(), f"{language.cardinal(found[1])} {language.signs['/']} ")
+    found = place.match(_OVER)
+    if not found or int(found[2]) <= 100 or found[1] == found[2]:
+        return None
+    return ReadForm(found.end(), language.over(language.cardinal(found[1]), language.cardinal(found[2])))
+
+
+def _coordinate(place: Place, language: Language) -> ReadForm | None:
+    """``40.7128° N``, ``51°30'26"N``."""
+    found = place.match(_COORDINATE) or place.match(_ANGLE)
+    if not found:
+        return None
+    parts = zip(found.groups()[:3], ("degree", "minute", "second"), strict=True)
+    words = [
+        f"{language.number(language.numerals.parse(number))} {unit}{'' if number == '1' else 's'}"
+        for number, unit in parts
+        if number
+    ]
+    words += [_DIRECTIONS[found[4]]] if found[4] else []
+    return ReadForm(found.end(), " ".join(words))
+
+
+def _blood_pressure(place: Place, language: Language) -> ReadForm | None:
+    """``128/82``: a pair that only a pressure of blood is."""
+    found = place.match(_PRESSURE)
+    if not found or not (80 <= int(found[1]) <= 250 and 40 <= int(found[2]) <= 140):
+        return None
+    named = _PRESSURE_BEFORE.search(place.before)
+    if not named and (len(found[1]) == 2 or int(found[1]) <= int(found[2]) or found[2].endswith("00")):
+        return None
+    return ReadForm(found.end(), language.over(language.pressure(found[1]), language.pressure(found[2])))
+
+
+def _basis_points(place: Place, language: Language) -> ReadForm | None:
+    """``25 bps``: few of them are no speed of a line."""
+    found = place.match(_BASIS_POINTS)
+    if not found:
+        return None
+    low, high = (found[part] and language.number(language.numerals.parse(found[part])) for part in (1, 2))
+    unit = "basis point" if found[1] == "1" and not high else "basis points"
+    return ReadForm(found.end(), f"{language.ranged(low, high) if high else low} {unit}")
+
+
+def _one_or_range(found: re.Match[str], unit: Unit, language: Language) -> str:
+    """An amount of a unit, or a range of amounts: the numbers are the first two groups."""
+    low = language.numerals.parse(found[1])
+    return (
+        language.range_of(low, language.numerals.parse(found[2]), unit)
+        if found[2]
+        else language.counted(low, unit)
+    )
+
+
+def _dotted_unit(place: Place, language: Language) -> ReadForm | None:
+    """``5 ft. tall``: the dot of a unit ends no sentence before a small letter."""
+    found = place.match(_DOTTED_UNIT)
+    if not found:
+        return None
+    written = "cup" if found[4] == "c" else found[4]
+    unit = language.units[written if written in language.units else written.lower()]
+    if found[3] == "-" or language.qualifies(place, found.end()):
+        unit = unit._replace(many=unit.one)
+    return ReadForm(found.end(), _one_or_range(found, unit, language))
+
+
+DIGITS = (
+    _labelled,
+    _related,
+    _scaled,
+    _coordinate,
+    _blood_pressure,
+    _basis_points,
+    _pair,
+    _dotted_unit,
+    _measured,
+)
+"""The readers that are tried where a digit stands."""

@@ -1,0 +1,123 @@
+"""English: eras, quarters, weekdays, short dates, hours and offsets: ``340 AD``, ``2Q24``, ``UTC+9``."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from cosyvoice_runtime.text.reading.languages import english_tables as tables
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+
+if TYPE_CHECKING:
+    from cosyvoice_runtime.text.reading.languages.language import Language
+
+_ERA = re.compile(r"(?<![\w.,])([0-9]{1,4})\s?(B\.?C\.?E|A\.?D|B\.?C|C\.?E)(?![A-Za-z])(?:\.(?=\s+[a-z]))?")
+_QUARTER = re.compile(r"(?<![\w.,])([1-4])Q\s?'?((?:20)?[0-9]{2})(?![\w])")
+_MONTH_AND_DAY = re.compile(
+    r"(?<![\w.,/-])(1[0-2]|0?[1-9])/(3[01]|[12][0-9]|0?[1-9])(?![\w/-]|[.,][0-9]|\s?[-+=])"
+)
+_OFFSET = re.compile(r"(?<=UTC|GMT)([-+−])(?=[0-9])")
+_DAYS = "|".join(sorted(tables.WEEKDAYS, key=len, reverse=True))
+_WEEKDAYS = re.compile(rf"(?<![\w])({_DAYS})\.?\s?[-–]\s?({_DAYS})(?![A-Za-z])\.?")
+_SHORT_DATE = re.compile(
+    r"(?<![\w.,/-])(1[0-2]|0?[1-9])/(1[3-9]|2[0-9]|3[01])/([0-9]{2})(?![\w/-]|[.,][0-9])"
+)
+
+
+_HOURS = re.compile(r"(?<![\w.,])([01][0-9]|2[0-4])([0-5][0-9])(?:\s?(?:hrs|hours)\b|h(?!\w)|Z(?!\w))")
+_RACE = re.compile(
+    r"(?<![\w.,:])([0-9]{1,2}):([0-5][0-9])(?:\.([0-9]{1,3}))?(?:\s?/\s?(km|mi|mile|m|min))?(?![\w:]|[.,][0-9])"
+)
+_SHORT_YEAR = re.compile(r"(?<=['’])0([1-9])(?![\w])")
+_UNTIL = re.compile(r"(?<=noon|.now)\s?[-–]\s?(?=[0-9])|(?<=midnight)\s?[-–]\s?(?=[0-9])")
+_TO_NAMED = re.compile(r"(?<=[0-9a-z])\s?[–—-]\s?(?=(?:present|noon|midnight|now)\b)")
+
+
+def _hours(place: Place, language: Language) -> ReadForm | None:
+    """``0900 hrs``, ``1700h``, and the year in ``'09``."""
+    if found := place.match(_SHORT_YEAR):
+        return ReadForm(found.end(), f"oh {language.cardinal(found[1])}")
+    found = place.match(_HOURS)
+    if not found:
+        return None
+    hour = f"zero {language.cardinal(found[1][1])}" if found[1][0] == "0" else language.cardinal(found[1])
+    if found[2] == "00":
+        return ReadForm(found.end(), f"{hour} hundred hours")
+    minute = f"oh {language.cardinal(found[2][1])}" if found[2][0] == "0" else language.cardinal(found[2])
+    return ReadForm(found.end(), f"{hour} {minute} hours")
+
+
+def _race(place: Place, language: Language) -> ReadForm | None:
+    """``6:49.3`` and ``5:30/km``: minutes and seconds of a race."""
+    found = place.match(_RACE)
+    if not found or not (found[3] or found[4]):
+        return None
+    seconds = f"oh {language.cardinal(found[2][1])}" if found[2][0] == "0" else language.cardinal(found[2])
+    words = f"{language.cardinal(found[1])} {seconds}"
+    if found[3]:
+        words += f" {language.point} {language.digits(found[3])}"
+    return ReadForm(found.end(), language.per(words, language.per_units[found[4]]) if found[4] else words)
+
+
+def until(place: Place, language: Language) -> ReadForm | None:
+    """``noon–2pm``, ``2019–present``."""
+    found = place.match(_UNTIL) or place.match(_TO_NAMED)
+    return ReadForm(found.end(), f" {language.to} ") if found else None
+
+
+def _due_date(place: Place, language: Language) -> ReadForm | None:
+    """``on 3/14``: month and day after a word that a date follows."""
+    before = place.word_before
+    found = place.match(_MONTH_AND_DAY) if before in tables.BEFORE_DATE or before == "by" else None
+    if not found or (before == "by" and int(found[1]) < int(found[2]) <= 12):
+        return None
+    day = language.ordinal(int(found[2])).replace("-", " ")
+    return ReadForm(found.end(), f"{tables.MONTH_NAMES[int(found[1]) - 1]} {day}")
+
+
+def offset(place: Place, language: Language) -> ReadForm | None:
+    """``UTC+9``."""
+    found = place.match(_OFFSET)
+    if not found:
+        return None
+    return ReadForm(found.end(), f" {language.plus if found[1] == '+' else language.minus} ")
+
+
+def _era(place: Place, language: Language) -> ReadForm | None:
+    found = place.match(_ERA)
+    if not found:
+        return None
+    digits = found[1]
+    year = language.pairs(digits) if len(digits) == 3 else language.year(int(digits))
+    return ReadForm(found.end(), f"{year} {found[2].replace('.', '')}")
+
+
+def _quarter(place: Place, language: Language) -> ReadForm | None:
+    found = place.match(_QUARTER)
+    if not found:
+        return None
+    year = language.cardinal(found[2]) if len(found[2]) == 2 else language.year(int(found[2]))
+    return ReadForm(found.end(), f"the {language.ordinal(int(found[1]))} quarter of {year}")
+
+
+def weekdays(place: Place, language: Language) -> ReadForm | None:
+    found = place.match(_WEEKDAYS)
+    if not found:
+        return None
+    return ReadForm(found.end(), language.ranged(tables.WEEKDAYS[found[1]], tables.WEEKDAYS[found[2]]))
+
+
+def _short_date(place: Place, language: Language) -> ReadForm | None:
+    found = place.match(_SHORT_DATE)
+    if not found:
+        return None
+    month, day = tables.MONTH_NAMES[int(found[1]) - 1], language.ordinal(int(found[2])).replace("-", " ")
+    return ReadForm(found.end(), f"{month} {day} {_short_year(found[3], language)}")
+
+
+def _short_year(digits: str, language: Language) -> str:
+    return f"zero {language.cardinal(digits[1])}" if digits[0] == "0" else language.cardinal(digits)
+
+
+DIGITS = (_race, _hours, _due_date, _era, _quarter, _short_date)
+"""The readers that are tried where a digit stands."""
