@@ -140,8 +140,9 @@ class SplitStyle:
         return not self.keep_words or not self._is_inside(text, index)
 
     def announces(self, mark: str, following: str) -> bool:
-        """Whether the words before a mark may say how the number after it is read: ``验证码：8016``."""
-        return following.isdecimal() and mark in ":：、" and "、" in self.marks
+        """Whether words before a mark may say how a code after it is read: ``验证码：8016``, ``PIN: 42``."""
+        of_code = following.isdecimal() or ("、" in self.marks and "A" <= following <= "Z")
+        return mark in ":：、" and of_code
 
     def _is_inside(self, text: str, index: int) -> bool:
         """Whether a mark stands between letters or digits of any width, or after an abbreviation."""
