@@ -91,14 +91,24 @@ class _Formula:
             return ", "
         if name in _SILENT or not name[:1].isalnum():
             return name if name in ("%", "$", "#") else " "
-        return f" {name} "
+        return f" {name}{self._base() if name == 'log' else ''} "
+
+    def _base(self) -> str:
+        """The base of a logarithm, below the line."""
+        base = "".join(self._pieces[self._at : self._at + 2])
+        if not re.fullmatch("_[0-9]", base):
+            return ""
+        self._at += 2
+        return "₀₁₂₃₄₅₆₇₈₉"[int(base[1])]
 
     def _text(self, name: str) -> str:
         """A group of words, or letters in another type."""
         was, self._plain = self._plain, name.startswith(("text", "math", "operator"))
         words = self._argument()
         self._plain = was
-        return f" {words} " if name in ("text", "operatorname") else words
+        if name not in ("text", "operatorname"):
+            return words
+        return f" {words}" if self._pieces[self._at : self._at + 1] == ["^"] else f" {words} "
 
     def _fraction(self) -> str:
         above, below = self._argument(), self._argument()

@@ -89,6 +89,7 @@ def _of_unit(language: Language) -> re.Pattern[str]:
 
 def _sources_of_units(language: Language) -> tuple[str, str]:
     spaced = [sign for sign in language.units if sign not in language.glued_units and sign.isalpha()]
+    spaced += language.formula_units
     return alternatives(spaced), alternatives(language.per_units) if language.per_units else "(?!)"
 
 
@@ -144,12 +145,12 @@ def _patterns(language: Language) -> tuple[re.Pattern[str], re.Pattern[str]]:
     letters = r"(?<![A-Za-z])[A-Za-zα-ωΔΩΣΦ](?![A-Za-z'’.])"
     call = r"(?:(?<![A-Za-z])[A-Za-z]\([A-Za-z]\)|(?<=[=\s])mc(?=²|\^2))"
     sign = r"[-+−–=×÷*·⋅<>≈≠≤≥±/x]"
-    atom = rf"(?:[$€£]{number}|{number}(?![0-9])|{call}|{letters})"
+    atom = rf"(?:[$€£]{number}(?![kKMBT]\b|[bm]n\b)|{number}(?![0-9])|{call}|{letters})"
     factors = rf"(?:(?<=[0-9A-Za-zπθ⁰¹²³⁴-⁹]){letters}(?:{power})?){{0,2}}"
     term = rf"(?:[-−±√]\s?)?(?:√\s?)?{atom}(?:{power})?{factors}"
     whole = re.compile(
         rf"(?a)(?<![\w.,$€£/-])(?<!\)){term}(?:\s?(?:>=|<=|!=|==|[-+−–=×÷*·⋅<>≈≠≤≥/±]|x(?=\s?10\^))\s?{term}){{0,12}}"
-        r"(?![\w%°$€£⁰¹²³⁴-⁹⁻]|[-/.,:][0-9])"
+        r"(?![\w%°$€£⁰¹²³⁴-⁹⁻⁄]|[-/.,:][0-9])"
     )
     part = re.compile(
         rf"(?P<power>{power})|(?<![\w.,/^-])(?P<fraction>[1-9][0-9]?/[1-9][0-9]{{0,2}})(?![\w.,/])|(?P<money>[$€£]{number})|(?P<number>{number})|(?P<times>x(?=\s?10\^))"

@@ -92,7 +92,19 @@ class English(Language):
         "account|card|code|serial|order|tracking|ticket|invoice|case|license|number|no\\.|ID|text|SMS",
         "call|dial|calling|dialing",
     )
-    before_rating = ("rated", "rating", "score", "scored", "gave", "got", "mark", "grade")
+    before_rating = (
+        "rated",
+        "rating",
+        "score",
+        "scored",
+        "gave",
+        "got",
+        "mark",
+        "grade",
+        "result",
+        "quiz",
+        "exam",
+    )
     before_year = (
         "in", "since", "year", "until", "till", "by", "from", "before", "after", "around", "circa", "of",
         "between",
@@ -108,6 +120,7 @@ class English(Language):
         "route",
         "interstate",
         "building",
+        "xbox",
     )
 
     def folded(self, text: str) -> str:
@@ -121,9 +134,16 @@ class English(Language):
 
     def pairs(self, digits: str) -> str:
         head, tail = digits[:-2], digits[-2:]
+        if tail == "00" and head[-1:] != "0":
+            return f"{self.cardinal(head)} hundred"
         if len(tail) == 2 and tail[0] == "0" and tail[1] != "0":
             return f"{self.cardinal(head)} oh {self.cardinal(tail[1])}"
         return super().pairs(digits)
+
+    def agreed(self, form: ReadForm, place: Place) -> ReadForm:
+        if form.words.startswith("the ") and place.before.lower().endswith("the "):
+            return form._replace(words=form.words.removeprefix("the "))
+        return form
 
     def qualifies(self, place: Place, end: int) -> bool:
         return nouns.qualifies(place, end)
@@ -277,7 +297,7 @@ class English(Language):
     def name_number(self, digits: str) -> str:
         if len(digits) > 1 and digits.startswith("0"):
             return self.digits(digits)
-        in_pairs = len(digits) in (3, 4) and not digits.endswith("00")
+        in_pairs = len(digits) in (3, 4) and not digits.endswith("000") and digits[1:] != "00"
         return self.pairs(digits) if in_pairs else self.cardinal(digits)
 
     def abbreviation(self, word: str, following: str) -> str | None:

@@ -59,6 +59,22 @@ _SCALES_TO = re.compile(
 )
 _LABELLED = re.compile(r"(?<![\w.,])([0-9]{1,4})([A-Z])(?![\w])")
 _OUT_OF = re.compile(r"(?<![\w.,/])([0-4]\.[0-9]{1,2})/(4\.0|4\.3|4\.5)(?![\w/]|[.,][0-9])")
+_MARK = re.compile(
+    r"(?<![\w.,/])([0-9]{1,3}(?:\.[0-9])?)/([0-9]{1,3})(?![\w/]|[.,%][0-9])"
+    r"( (?:stars?|correct|points?|marks?|right|passed|passing|tests|votes|hearts)(?!\w))?"
+)
+_SPAN = re.compile(
+    r"(?<![\w.,])([0-9]{1,3})(d|w|y|mo)(?= (?:ago|left|later|old|remaining|trial|streak|from now)\b)"
+)
+_SPANS = {"d": "day", "w": "week", "y": "year", "mo": "month"}
+_AMPERES = re.compile(r"(?<![\w.,])([0-9]+(?:\.[0-9]+)?) A(?=[,.;)]|$)")
+_VOLTS = re.compile(r"[0-9]\s?(?:V|W|Ω|kW|mV|volts|watts)\b")
+_ALONE_HOURS = re.compile(r"(?<![\w.,:])([0-9]{1,3}(?:\.[0-9]+)?) h(?![\w'’/-])")
+_GREAT_RATIO = re.compile(r"(?<![\w.,:])([0-9]{1,3}):([0-9]{1,3}(?:,[0-9]{3})+)(?![\w:])")
+_FEET = re.compile(
+    r"(?<![\w.,])([0-9]{1,3})['’′](?:(\s?[x×]\s?)(?=[0-9])|(?=\s(?:tall|long|wide|high|deep|thick)\b))"
+    r"|(?<=[x×] )([0-9]{1,3})['’′](?![\w])|(?<=[0-9]['’′][x×])([0-9]{1,3})['’′](?![\w])"
+)
 _FOR_MONEY = re.compile(r"(?<![\w.,/])([2-9]|1[0-9])/(?=[$€£][0-9])")
 _AGES = re.compile(
     r"(?<![\w.,/-])([0-9]{1,3})[-–]([0-9]{1,3})(?=-(?:years?|months?|weeks?|days?|hours?|minutes?|seconds?|miles?|"
@@ -114,6 +130,24 @@ def _related(place: Place, language: Language) -> ReadForm | None:
     if found := place.match(_OUT_OF):
         got, most = (language.number(language.numerals.parse(found[part])) for part in (1, 2))
         return ReadForm(found.end(), language.out_of(got, most))
+    found = place.match(_MARK)
+    if found and (found[3] or place.word_before in language.before_rating):
+        got, most = (language.number(language.numerals.parse(found[part])) for part in (1, 2))
+        return ReadForm(found.end(2), language.out_of(got, most))
+    if found := place.match(_SPAN):
+        unit = _SPANS[found[2]]
+        return ReadForm(found.end(), f"{language.cardinal(found[1])} {unit}{'' if found[1] == '1' else 's'}")
+    if (found := place.match(_AMPERES)) and _VOLTS.search(place.text):
+        return ReadForm(found.end(), language.counted(language.numerals.parse(found[1]), language.units["A"]))
+    if found := place.match(_ALONE_HOURS):
+        return ReadForm(found.end(), language.counted(language.numerals.parse(found[1]), language.units["h"]))
+    if found := place.match(_GREAT_RATIO):
+        high = language.number(language.numerals.parse(found[2]))
+        return ReadForm(found.end(), language.ratio(language.cardinal(found[1]), high))
+    if found := place.match(_FEET):
+        number = language.numerals.parse(found[1] or found[3] or found[4])
+        words = language.counted(number, language.units["ft"])
+        return ReadForm(found.end(), f"{words} {language.by} " if found[2] else words)
     if found := place.match(_FOR_MONEY):
         return ReadForm(found.end(), f"{language.cardinal(found[1])} for ")
     found = place.match(_AGES)

@@ -30,7 +30,11 @@ _RACE = re.compile(
 )
 _SHORT_YEAR = re.compile(r"(?<=['’])0([1-9])(?![\w])")
 _UNTIL = re.compile(r"(?<=noon|.now)\s?[-–]\s?(?=[0-9])|(?<=midnight)\s?[-–]\s?(?=[0-9])")
-_TO_NAMED = re.compile(r"(?<=[0-9a-z])\s?[–—-]\s?(?=(?:present|noon|midnight|now)\b)")
+_TO_NAMED = re.compile(r"(?<=[0-9a-z])\s?[–—-]\s?(?=(?:present|noon|midnight|now|[QH][1-4])\b)")
+_DATED = re.compile(
+    r"(?i)(?:birthday|b-?day|anniversary|deadline|date)(?: (?:is|was|of|on))?:? \Z|"
+    r"\b(?:begin|start|end|expire|launche|open|close|arrive|leave|return)s? \Z|\bdated \Z"
+)
 
 
 def _hours(place: Place, language: Language) -> ReadForm | None:
@@ -68,7 +72,8 @@ def until(place: Place, language: Language) -> ReadForm | None:
 def _due_date(place: Place, language: Language) -> ReadForm | None:
     """``on 3/14``: month and day after a word that a date follows."""
     before = place.word_before
-    found = place.match(_MONTH_AND_DAY) if before in tables.BEFORE_DATE or before == "by" else None
+    told = before in tables.BEFORE_DATE or before == "by" or _DATED.search(place.before)
+    found = place.match(_MONTH_AND_DAY) if told else None
     if not found or (before == "by" and int(found[1]) < int(found[2]) <= 12):
         return None
     day = language.ordinal(int(found[2])).replace("-", " ")

@@ -19,8 +19,8 @@ _FUNCTIONS = {
     "lcm": "least common multiple", "sqrt": "square root", "abs": "absolute value",
 }  # fmt: skip
 _FUNCTION = re.compile(
-    rf"(?<![\w.])({'|'.join(_FUNCTIONS)})(?:(\^2|²|\^-1|⁻¹)|_?\{{?([0-9]{{1,2}})\}}?(?=\())?"
-    r"(?=\([^()]{1,24}[()]|\s?(?:[θφαβγ]|[0-9]+°)|\s[xtn](?![\w'’])(?=\s?[-+=<>*/×)^.,]|$))"
+    rf"(?<![\w.])({'|'.join(_FUNCTIONS)})(?:(\^2|²|\^-1|⁻¹)|_?\{{?([0-9]{{1,2}})\}}?(?=\(|\s[0-9xn]))?"
+    r"(?=\([^()]{1,24}[()]|(?<=log[0-9])\s[0-9]|\s?(?:[θφαβγ]|[0-9]+°)|\s[xtn](?![\w'’])(?=\s?[-+=<>*/×)^.,]|$))"
 )
 _VALUE = re.compile(r"(?<![\w.])([a-zA-Z])(['′]{0,2})\((?=[^(),]{1,12}\)\s?[=<>≤≥≈+−-]|[A-Za-z0-9]\))")
 _SIGNS = {
@@ -32,13 +32,15 @@ _SIGNS = {
     "∧": "and", "∨": "or", "√": "the square root of", "∛": "the cube root of", "⇒": "implies",
     "⇔": "if and only if", "≪": "is much less than", "≫": "is much greater than", "§": "section",
 }  # fmt: skip
+_BOUNDS = re.compile(r"([∫∑∏]) ?(?:([a-z]) ?= ?)?(-?[0-9a-z∞]{1,4}) ?\^\{?([0-9a-z∞]{1,4})\}? ?")
+_BOUNDED = {"∫": "the integral", "∑": "the sum", "∏": "the product"}
 _SIGN = re.compile(rf"[{''.join(_SIGNS)}]")
 _SPACED = re.compile(r"(?<=[^\s,.;:]) ([+−×÷=≈≠≤≥]|&&|[|]{2}|[+*−-]=|[=!<>]=) (?=\S)")
 _TIGHT = re.compile(r"(?<=[A-Za-z_)\]°²³!|])(=|==|!=|<=|>=|≈|≤|≥|≠)(?=[\w\"'$-])")
 _PLUS = re.compile(r"(?<=[0-9A-Za-z])\+(?=[0-9])")
 _NEAR = re.compile(r"(?<=[)|²³!°]) ?([<>−]) ?(?=[0-9(|-]|[a-z](?!\w))")
 _CLOSED = re.compile(r"\)(?:([²³])|\^\{?(-?[0-9]{1,4}|[a-z])\}?)")
-_ABSOLUTE = re.compile(r"(?<![\w|<])\|(?! )([A-Za-z0-9 +−-]{1,12})(?<! )\|(?=\s?[=<≤≥+]|\s>|[.,?]|\s?$)")
+_ABSOLUTE = re.compile(r"(?<![\w|<])\|(?! )[A-Za-z0-9 +−-]{1,12}(?<! )\|(?=\s?[=<≤≥+]|\s>|[.,?]|\s?$)")
 _FACTORIAL = re.compile(r"(?<![\w.,])([0-9]{1,3}|[nkmr])!(?=\s?[=×÷*/+)])")
 _TERM = re.compile(
     r"(?<![\w.,])([0-9]{1,3})([a-z]{2,3})(?=\s?[-+=−]\s|\^|[²³])|(?<=[+=−-] )([0-9]{1,3})([a-z]{2,3})(?![\w])"
@@ -47,7 +49,10 @@ _TERM_OF_FRACTIONS = re.compile(r"(?<![\w.,/])([0-9]{1,2})/([0-9]{1,2})(?= [+−
 _AMOUNT = re.compile(
     r"(?<![\w.,])([0-9]+(?:\.[0-9]+)?)(°|%)(?=\s?(?:[−-]\s?[0-9]+(?:\.[0-9]+)?[°%]\s?=|[×*]\s?[$€£]?[0-9]))"
 )
-_FACTOR = re.compile(r"(?<![\w.,])([0-9]{1,3})\((?=[A-Za-z0-9]{1,3} ?[+−-] ?[A-Za-z0-9]{1,4}\))")
+_FACTOR = re.compile(
+    r"(?<![\w.,])([0-9]{1,3})\((?=[A-Za-z0-9]{1,3} ?[+−-] ?[A-Za-z0-9]{1,4}\)|[0-9]{1,4}\)\s?[-+−=×*/])"
+)
+_TIMES = re.compile(r"(?<![\w.,])([0-9]+(?:\.[0-9]+)?) ?x ?(?=[0-9]+(?:\.[0-9]+)?\s?=)")
 _PRODUCT = re.compile(
     r"(?<=(?<![A-Za-z])[A-Za-z] = )([a-zA-Z]{2,3})(?:([²³])|\^\{?([0-9])\}?)?(?=\s[+−-]\s|[$.,;)]|$)"
 )
@@ -102,6 +107,9 @@ def digits(place: Place, language: Language) -> ReadForm | None:
     if found := place.match(_AMOUNT):
         unit = language.units[found[2]]
         return ReadForm(found.end(), language.counted(language.numerals.parse(found[1]), unit))
+    if found := place.match(_TIMES):
+        number = language.number(language.numerals.parse(found[1]))
+        return ReadForm(found.end(), f"{number} {language.operations['×']} ")
     if found := place.match(_FACTOR):
         return ReadForm(found.end(), f"{language.cardinal(found[1])} times (")
     found = place.match(_TERM)
@@ -116,12 +124,14 @@ def digits(place: Place, language: Language) -> ReadForm | None:
 def signs(place: Place, language: Language) -> ReadForm | None:
     """A sign between words or brackets, which no formula of numbers holds."""
     at = place.text[place.start]
+    if at in _BOUNDED and (found := place.match(_BOUNDS)):
+        return ReadForm(found.end(), _bounded(found, language))
     if at in _SIGNS:
         following = place.text[place.start + 1 : place.start + 2]
         return ReadForm(place.start + 1, _SIGNS[at] + ("" if following == " " else " "))
     if at == "|":
         found = place.match(_ABSOLUTE)
-        return ReadForm(found.end(), f"the absolute value of {found[1]}") if found else None
+        return ReadForm(place.start + 1, "the absolute value of ") if found else None
     if at == ")":
         found = place.match(_CLOSED)
         if not found:
@@ -132,6 +142,17 @@ def signs(place: Place, language: Language) -> ReadForm | None:
         return ReadForm(found.end(), f" {language.plus} ")
     found = place.match(_TIGHT) or place.match(_NEAR)
     return ReadForm(found.end(), f" {_operation(found[1], language)} ") if found else None
+
+
+def _bounded(found: re.Match[str], language: Language) -> str:
+    """``∑ i=1 ^n``: the sum and its bounds."""
+    low, high = (
+        language.number(language.numerals.parse(bound)) if bound.lstrip("-").isdecimal() else bound
+        for bound in (found[3], found[4])
+    )
+    low = f"{found[2]} {language.operations['=']} {low}" if found[2] else low
+    high = high.replace("∞", _SIGNS["∞"])
+    return f"{_BOUNDED[found[1]]} from {low} to {high} of "
 
 
 def spaced(place: Place, language: Language) -> ReadForm | None:

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 
 _LINES = re.compile(r"(?<![\w.,])(144|240|360|480|540|576|720|1080|1440|2160|4320)([pi])(?![\w])")
 _JET = re.compile(r"(?<![\w.,])(7[0-9]7)-(8|9|10|[2-9]00)(?![\w-])")
+_PROCESSOR = re.compile(r"(?<=[iI][3579]-)([0-9]{2})([0-9]{3})(?=[A-Z]{0,2}(?!\w))")
+_MODEL = re.compile(r"(?<=[A-Z][0-9]-)([0-9]{4})(?!\w)|(?<![\w.,])(7[0-9]7)(?=[A-Z](?!\w))")
+_HUNDREDS = re.compile(r"(?<![\w.,$€£-])([1-9][1-9]00)([A-Z]{1,3})(?!\w)")
+_FREE_CALL = re.compile(r"(?<![\w.,+-])(1[38]00)[ -]([0-9]{3})[ -]([0-9]{3})(?![\w-])")
 _ROAD = re.compile(r"(?<=[A-Z]-)([1-9][0-9]{2})(?![\w-]|[.,][0-9])")
 _SEVERAL = re.compile(r"(?<![\w.,])([0-9]{1,3})['’]?s(?![\w])")
 _OF_AGE = re.compile(r"(?:[Uu]nder|[Oo]ver|No\.|#|[Uu])[- ]?\Z")
@@ -45,6 +49,14 @@ def digits(place: Place, language: Language) -> ReadForm | None:
         return ReadForm(found.end(), f"{language.pairs(found[1])} {language.cardinal(found[2])}")
     if found := place.match(_ROAD):
         return ReadForm(found.end(), language.name_number(found[1]))
+    if found := place.match(_PROCESSOR):
+        return ReadForm(found.end(), f"{language.cardinal(found[1])} {language.cardinal(found[2])}")
+    if found := place.match(_MODEL):
+        return ReadForm(found.end(), language.name_number(found[1] or found[2]))
+    if (found := place.match(_HUNDREDS)) and found[2] not in language.units:
+        return ReadForm(found.end(), f"{language.name_number(found[1])} {found[2]}")
+    if found := place.match(_FREE_CALL):
+        return ReadForm(found.end(), language.grouped([language.digits(part) for part in found.groups()]))
     if found := place.match(_AGED):
         return ReadForm(found.end(), f"{language.cardinal(found[1])} year old")
     if (found := place.match(_SEVERAL)) and _OF_AGE.search(place.before):

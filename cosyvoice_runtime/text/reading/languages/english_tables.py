@@ -155,7 +155,8 @@ ABBREVIATIONS = {
     "approx.": "approximately", "Approx.": "Approximately", "avg.": "average", "Avg.": "Average",
     "dept.": "department", "Dept.": "Department", "govt.": "government", "w/o": "without", "w/": "with",
     "b/c": "because", "b/w": "between", "c/o": "care of", "Qty": "Quantity", "incl.": "including",
-    "excl.": "excluding", "Rte.": "Route", "lvl": "level", "Lvl": "Level", "Pop.": "Population",
+    "excl.": "excluding", "Rte.": "Route", "lvl": "level", "yr.": "year", "yrs.": "years",
+    "Lvl": "Level", "Pop.": "Population",
     "misc.": "miscellaneous", "Ctrl": "Control", "Assoc.": "Associate",
 }  # fmt: skip
 WEEKDAYS = {
