@@ -69,7 +69,7 @@ def test_offline_mode_measures_whole_utterances(server, tmp_path):
 
 
 def test_recordings_and_options_are_sent(server, tmp_path):
-    soundfile.write(tmp_path / "a.wav", np.full(24000, 0.5), 24000)
+    soundfile.write(tmp_path / "a.wav", np.tile([0.5, -0.5], 12000), 24000)
     (tmp_path / "set.txt").write_text("one|words|a.wav|id=1\n")
     arguments = ["--manifest", str(tmp_path / "set.txt"), "--speed", "1.5"]
     run(server, tmp_path, *arguments, "--concurrency", "1", "--requests", "1")

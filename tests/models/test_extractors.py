@@ -75,11 +75,17 @@ def test_only_the_valid_samples_are_read(client, library, model):
 @pytest.mark.parametrize(
     ("bad", "text"),
     [
-        (inputs(recording(0.2)), "reference_wav: '0.20 s' is not accepted; expected 0.5 to 30 s"),
-        (inputs(recording(31)), "reference_wav: '31.00 s' is not accepted"),
-        (inputs(np.zeros(RATE, np.float32)), "reference_wav: 'silence"),
-        (inputs(np.full(RATE, np.nan, np.float32)), "reference_wav: '16000 samples NaN or infinite'"),
-        (inputs(3000 * recording(1)), "reference_wav: 'samples reach"),
+        (
+            inputs(recording(0.2)),
+            "reference_wav: 'a recording of 0.20 s' is not accepted; expected 0.5 to 30 s",
+        ),
+        (inputs(recording(31)), "reference_wav: 'a recording of 31.00 s' is not accepted"),
+        (inputs(np.zeros(RATE, np.float32)), "reference_wav: 'a recording of silence"),
+        (
+            inputs(np.full(RATE, np.nan, np.float32)),
+            "reference_wav: 'a recording with 16000 samples NaN or infinite'",
+        ),
+        (inputs(3000 * recording(1)), "reference_wav: 'a recording whose samples reach"),
         (inputs(recording(1), 0), "reference_wav_len: 0 is not accepted; reference_wav holds 16000 samples"),
         (inputs(recording(1), 16001), "reference_wav_len: 16001 is not accepted"),
     ],
