@@ -33,7 +33,8 @@ _WORDS = {
         monday tuesday wednesday thursday friday saturday sunday jan mon tue wed thu fri sun
         world war due part sept ton era solo camera tag stock alter butter person pro gut tore
         sale me son pour sin pan real prima latte piano com liter meter mile per
-        inch foot euros percent million billion o'clock i'm i've i'll you're it's don't can't that's let's
+        inch foot non etc todo fix zero man woman women boy girl pp vol significance level heat oil olive foot
+        euros percent million billion o'clock i'm i've i'll you're it's don't can't that's let's
         won't isn't what's we're they're""",
     "de": """ich du er wir ihr nicht und oder aber das ist sind ein eine einen einem einer des dem
         den mit auf von zu zum zur im ins am um bei nach aus auch noch nur wie wenn weil dass
@@ -59,6 +60,7 @@ _WORDS = {
         schritt fehler geburtstag wohnung wurde telefon rufen gilt laut circa zirka bereits sofort
         mama papa ja nein okay gerne klar frage antwort zutaten alter
         ofen backofen abs hbf geht's gibt's
+        bestellnummer kundennummer rechnungsnummer kaffee
         gesamtbetrag kontostand ergebnis unser unsere unserem lautet entspricht
         formel meile meilen modell version gleichung""",
     "es": """el los las una y en es por para con que del al lo se su sus mi tu yo ella ellos nosotros
@@ -90,7 +92,8 @@ _WORDS = {
         mètres kilomètres degrés chats chiens œufs farine sucre sel eau lait huile beurre oignon
         cuillère cuillères tasse prix page chapitre rue étage chambre vol train réunion personnes
         habitants gens enfants gagné perdu né mort acheté habite arrive part ouvre ferme pèse
-        mesure ajoutez mélangez dure appelez appeler installez puis lancez ouvrez cliquez choisissez
+        mesure ajoutez mélangez dure appelez appeler installez ttc tva ht puis lancez ouvrez cliquez
+        choisissez
         version monsieur madame salut bonsoir voici voilà
         réponse question livre livres maison ville pays monde match but buts équipe première
         premier deuxième four étape dernière température recette ingrédients il a y ai as va faut peut sera
@@ -106,7 +109,8 @@ _WORDS = {
         volta volte chili metri chilometri gradi gatti cani uova farina zucchero sale acqua latte
         olio burro cipolla cucchiaio cucchiai tazza prezzo pagina capitolo piano camera volo
         treno riunione persone abitanti gente bambini vinto perso nato morto comprato vive arriva
-        parte apre chiude pesa misura aggiungi mescola dura chiama chiamare chiamate scrivete vedi abita
+        parte apre chiude pesa misura aggiungi mescola dura chiama chiamare chiamate scrivete risultato
+        totale vedi abita
         pag ecc signor signora
         buongiorno buonasera ecco risposta domanda libro libri casa città paese mondo partita gol iva
         squadra prima primo seconda secondo ultima temperatura ricetta ingredienti passo forno totale
@@ -123,7 +127,8 @@ _WORDS = {
         manteiga cebola colher colheres xícara xícaras preço conta página capítulo rua andar quarto
         voo trem consulta reunião pessoas habitantes gente crianças ganhou perdeu nasceu morreu
         comprei comprou mora vive chega sai abre fecha pesa mede preciso precisa adicione misture
-        demora ligar ligue venceu diante torcedores ver pág dura voo apto senhor senhora bom boa tarde
+        demora ligar ligue segundo estudo brasileiros vagas restam dormem placar venceu diante torcedores
+        ver pág dura voo apto senhor senhora bom boa tarde
         noite resposta pergunta livro livros casa
         cidade país mundo jogo gol gols time primeira primeiro terceiro última temperatura receita
         ingredientes passo forno obras vai faz seus suas nosso nossa pode quero""",
@@ -139,7 +144,7 @@ _WORDS = {
     "cs": """a je se na v to že s z do o ale jak za by jsem byl jsou pro tak co po ne k až nebo má""",
     "tr": """ve bir bu için ile de da çok ne ben sen daha gibi var yok mi kadar sonra""",
     "hu": """a az és egy nem hogy van is meg ez de már csak ha volt el""",
-    "fi": """on ei se että en hän oli mutta ovat kun niin joka myös""",
+    "fi": """ei se että en hän oli mutta ovat kun niin joka myös""",
     "ca": """els amb és per a la el i que una un no són les del dels aquest""",
     "ro": """și de la în cu pe nu este un o care din că mai sa se al ale sunt fost pentru""",
     "id": """yang dan di ini itu dengan untuk tidak dari dalam akan pada juga saya ke karena ada kami
@@ -163,7 +168,7 @@ _LOANS = _listed(
 )
 """Words of English that have letters of others."""
 _LETTERS = {
-    "ß": {"de": 2.0}, "ä": {"de": 1.0, "sv": 0.4, "fi": 0.4}, "ö": {"de": 1.0, "sv": 0.4, "hu": 0.4},
+    "ß": {"de": 2.0}, "ä": {"de": 1.0, "sv": 0.6, "fi": 0.4}, "ö": {"de": 1.0, "sv": 0.6, "hu": 0.4},
     "ü": {"de": 1.0, "tr": 0.4, "hu": 0.4}, "ñ": {"es": 1.2}, "¿": {"es": 2.0}, "¡": {"es": 2.0},
     "ã": {"pt": 1.2}, "õ": {"pt": 1.2}, "œ": {"fr": 1.2}, "ç": {"fr": 0.7, "pt": 0.7},
     "é": {"fr": 0.6, "es": 0.4, "pt": 0.4}, "è": {"fr": 0.7, "it": 0.5}, "ê": {"fr": 0.6, "pt": 0.5},
@@ -183,7 +188,8 @@ _LETTERS = {
 }  # fmt: skip
 """Letters of words that are listed nowhere, and what each says of the language."""
 _SHAPES = {
-    "en": "[a-z]{2,}ing|[a-z]{3,}(?:ly|ness|ful|ght|tions?)|[a-z]*(?:th|wh|ow|oo[a-z]|sh|ck)[a-z]*",
+    "en": "[a-z]{2,}ing|[a-z]{3,}(?:ly|ness|ful|ght|tions?|ical|less|ship|ity)|"
+    "[a-z]*(?:th|wh|ow|oo[a-z]|sh|ck)[a-z]*",
     "de": "[a-zäöü]{3,}(?:ung|ungen|heit|keit|schaft|lich(?:e[nrms]?)?|isch(?:e[nrms]?)?|ieren|iert|straße|"
     "zahl)|[a-zäöü]*(?:sch(?!ool|ed|em|ol)|cht|pf)[a-zäöü]+|ge[a-zäöü]{4,}(?:en|t)|"
     "(?:ver|ein|aus|auf|vor)[a-zäöü]{4,}en",
@@ -206,15 +212,16 @@ _ENGLISH_END = re.compile(r"[^\W\d_]+'(?:s|t|re|ll|ve|d|m)")
 _BEFORE_NUMBERS = {
     "de": re.compile(r"\b[Uu]m [0-9]|\b[Aa][mb] [0-9]{1,2}\.|[0-9] Uhr\b|§"),
     "es": re.compile(r"\b[Aa] las? [0-9]|[0-9] de [a-z]+ de [0-9]"),
-    "fr": re.compile(r"\bà [0-9]|[0-9] ?h ?[0-9]{2}\b|\bn°|\b[Ll]e [0-9]|[0-9](?:e|er|ère|ème)\b(?![-+0-9])"),
+    "fr": re.compile(r"\bà [0-9]+ ?h|[0-9] ?h ?[0-9]{2}\b|\bn°|\b[Ll]e [0-9]|"
+    r"[0-9](?:e|er|ère|ème)\b(?![-+0-9])"),
     "it": re.compile(r"\b[Aa]lle [0-9]|\b(?:ore|dell'|all'|nell'|l') ?[0-9]|\bL'[0-9]+[°º]"),
     "pt": re.compile(r"\bàs [0-9]|R\$|[0-9] de [a-z]+ de [0-9]"),
 }  # fmt: skip
 """Words and marks next to numbers."""
 _SHAPED = [(language, re.compile(source)) for language, source in _SHAPES.items()]
 _ENDING = [(language, re.compile(source)) for language, source in _ENDS.items()]
-_WORD = re.compile(r"(?<![\w.@/-])[^\W\d_]+(?:'[^\W\d_]+)?(?![@\w]|\.\w)|[¿¡]")
-_OF_PARTICLE = 0.4
+_WORD = re.compile(r"(?<![\w.@/-])[^\W\d_]+(?:'[^\W\d_]+)?(?![@\w]|\.\w|(?<=\b[A-Z])\.)|[¿¡]")
+_OF_PARTICLE, _OF_UNREAD = 0.4, 0.75
 _REACH = 600
 """Characters from the start that are looked at."""
 _LEAST_STRONG = 2.0
@@ -261,7 +268,7 @@ def _weights() -> dict[str, dict[str, float]]:
     weights: dict[str, dict[str, float]] = defaultdict(dict)
     for language, listed in _WORDS.items():
         for word in listed.split():
-            weight = 1 / languages[word] ** 0.7
+            weight = 1 / languages[word] ** 0.7 * (1 if language in READ else _OF_UNREAD)
             weights[word][language] = min(weight, 0.5) if word in _NAMES or len(word) == 1 else weight
     weights["i"]["en"] = 0.8
     return dict(weights)

@@ -92,7 +92,8 @@ def _single(place: Place) -> tuple[Date, int] | None:
                 comma="," in found[0],
             )
             # The dot after a full name ends a sentence.
-            return _checked(date, found.end() - (bool(date.name) and found[0].endswith(".")))
+            ends = bool(date.name) and found.end() == found.end("month") and found[0].endswith(".")
+            return _checked(date, found.end() - ends)
     return None
 
 

@@ -41,6 +41,7 @@ class European(Language):
         before_result: source of the beginnings of words after which two numbers with a colon are no time.
         spells_postcodes: whether five digits of a town are read digit by digit.
         single_scales: the words for one of each scale, by that for more.
+        of_year: between a number of a law and its year, or empty.
         own_forms: readers of the forms of this language alone.
     """
 
@@ -54,6 +55,7 @@ class European(Language):
     of = ""
     cents_after = ""
     half = ""
+    of_year = ""
     between: str
     ratio_word: str
     out_of_word: str
@@ -174,6 +176,10 @@ class European(Language):
 
     def ratio(self, one: str, other: str) -> str:
         return f"{one} {self.ratio_word} {other}"
+
+    def to_one(self, parts: str) -> str:
+        """The scale of a map."""
+        return self.ratio(self.cardinal("1"), parts)
 
     def score(self, one: str, other: str) -> str:
         """The result of a match."""

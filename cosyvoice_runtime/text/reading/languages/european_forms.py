@@ -21,6 +21,12 @@ _VERSIONED = re.compile(
 )
 _MONTH_OF_YEAR = re.compile(r"(?<![\w.,:/-])(0[1-9]|1[0-2])/((?:19|20)[0-9]{2})(?![\w/-]|[.,][0-9])")
 _RESULT = re.compile(r"(?<![\w.,:/])([0-9]{1,3}):([0-9]{1,3})(?![\w:]|[.,][0-9])")
+_SCALE = re.compile(r"(?<![\w.,:/])1 ?: ?([0-9]{1,3}(?:[. ]000)+|[0-9]{4,7})(?![\w:]|[.,][0-9])")
+_OF_YEAR = re.compile(r"(?<![\w.,:/-])([0-9]{1,4})/((?:19|20)[0-9]{2})(?![\w/-]|[.,][0-9])")
+_PAIR = re.compile(r"(?<![\w.,-])([0-9]{1,4})-([0-9]{1,4})(?![\w/-]|[.,][0-9])")
+_NUMBERED = re.compile(r"(?:\bn[°º.]|\bn\.º|\bNr\.|№|\bn[uú]m[eé]ro) ?\Z", re.IGNORECASE)
+_EQUALS = re.compile(r"=(?= ?[-−]?[$€£]?[0-9])")
+_EQUAL = re.compile(r"[0-9€$£%\w)] ?\Z")
 _POSTCODE = re.compile(r"(?<![\w.,-])[0-9]{5}(?= [A-ZÄÖÜÁÉÍÓÚ][a-zäöüßáéíóúñàèéìòù])")
 _PRESSURE = re.compile(r"(?<![\w.,/])([1-2]?[0-9]{2})/([0-9]{2,3})(?![\w/]|[.,][0-9]|\s?mm)")
 _OF_PRESSURE = re.compile(
@@ -63,6 +69,39 @@ def result(place: Place, language: European) -> ReadForm | None:
     if not found or not _of_results(language.before_result).search(place.before):
         return None
     return ReadForm(found.end(), language.score(language.cardinal(found[1]), language.cardinal(found[2])))
+
+
+def scale_of_map(place: Place, language: European) -> ReadForm | None:
+    """``1:25.000``."""
+    found = place.match(_SCALE)
+    if not found:
+        return None
+    return ReadForm(found.end(), language.to_one(language.cardinal(re.sub("[. ]", "", found[1]))))
+
+
+def of_year(place: Place, language: European) -> ReadForm | None:
+    """``39/2015``: the number of a law in a year."""
+    found = place.match(_OF_YEAR) if language.of_year else None
+    if not found:
+        return None
+    year = language.year(int(found[2]))
+    return ReadForm(found.end(), f"{language.cardinal(found[1])} {language.of_year} {year}")
+
+
+def numbered(place: Place, language: European) -> ReadForm | None:
+    """``n° 78-17``: two numbers that are no range."""
+    found = place.match(_PAIR)
+    if not found or not _NUMBERED.search(place.before):
+        return None
+    return ReadForm(found.end(), f"{language.cardinal(found[1])} {language.cardinal(found[2])}")
+
+
+def equals(place: Place, language: European) -> ReadForm | None:
+    """A sign of equality after an amount, which begins no formula."""
+    found = place.match(_EQUALS)
+    if not found or not _EQUAL.search(place.before):
+        return None
+    return ReadForm(found.end(), language.operations["="])
 
 
 @cache
@@ -119,4 +158,7 @@ def _hectares(language: European) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w.,])({language.numerals.pattern}) ha(?= (?:di|de)\b|[.,;:)]|\Z)")
 
 
-FORMS = (pressure, iban, version, month_of_year, result, postcode, one_of_scale)
+FORMS = (
+    pressure, iban, version, month_of_year, scale_of_map, result, postcode, one_of_scale, of_year, numbered,
+    equals,
+)  # fmt: skip

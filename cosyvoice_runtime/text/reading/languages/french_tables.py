@@ -43,6 +43,8 @@ UNITS = units(
         "°C ℃ °_C": "degré Celsius/degrés Celsius", "°F ℉": "degré Fahrenheit/degrés Fahrenheit",
         "ch": "cheval/chevaux", "mi": "mile/miles", "ft": "pied/pieds", "lb lbs": "livre/livres/f",
         "oz": "once/onces/f", "px": "pixel/pixels", "x": "fois/fois/f",
+        "c._à_s. c._à_soupe càs": "cuillère à soupe/cuillères à soupe/f",
+        "c._à_c. c._à_café càc": "cuillère à café/cuillères à café/f",
         "mmHg": "millimètre de mercure/millimètres de mercure",
         "mph": "mile à l'heure/miles à l'heure", "pers.": "personne/personnes/f",
         "Mbps": "mégabit par seconde/mégabits par seconde",

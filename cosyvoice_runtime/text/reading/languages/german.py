@@ -83,6 +83,9 @@ class German(European):
     def counts(self, place: Place, end: int) -> bool:
         return bool(_COUNTED.match(place.text, end)) and place.word_before not in _BEFORE_YEARS
 
+    def agreed(self, form: ReadForm, place: Place) -> ReadForm:
+        return german_forms.declined(form, place)
+
     def governor(self, place: Place) -> str:
         return german_forms.governor(place)
 
@@ -133,7 +136,10 @@ class German(European):
 
 
 _ONES = {"f": "eine", "m": "ein", "n": "ein"}
-_FEMININE = re.compile(r"(?:ung|heit|keit|schaft|ion|tät|e|ei|ur|ik|Nacht|Hand|Stadt|Person|Frau|Uhr)$")
+_FEMININE = re.compile(
+    r"(?:ung|heit|keit|schaft|ion|tät|e|ei|ur|ik|[Tt]ochter|Schwester|Mutter|Nummer|Mauer|Butter|Feder|Oper|Wand|Maus|Bank|Tür|Gabel|Regel|Insel|"
+    r"Tafel|Schüssel|[Zz]wiebel|[Kk]artoffel|Nudel|[Ww]urst|[Nn]uss|[Ff]rucht|[Kk]raft|Luft|Nacht|Hand|Stadt|Person|Frau|Uhr)$"
+)
 _COUNTED = re.compile(r" [A-ZÄÖÜ][a-zäöü]+")
 _BEFORE_YEARS = frozenset(
     listed("jahr jahre jahren seit ab um bis in von anno sommer winter herbst frühjahr frühling saison")

@@ -31,6 +31,22 @@ _BEFORE_CHAIN = re.compile(
     r"(\w+) [0-9]{1,2}\.(?:\s?[0-9]{1,2}\.|[0-9]{1,2}\.| [A-Z]\w+)?"
     r"(?:, [0-9]{1,2}\.)? (?:und|oder|sowie|bis zum) \Z"
 )
+_STREET = re.compile(r"(?<!\w)([A-ZÄÖÜ][\w-]*[a-zäöüß])str\.(?= ?[0-9])")
+_WHOLE = re.compile(r"(?<![\w.,])([0-9]{1,3}(?:\.[0-9]{3})*|[0-9]{1,6}),[-–—]{1,2} ?(€|EUR|Euro|CHF|Fr\.)")
+_FIRST_HOUR = re.compile(r"(?<![\w.,:])([01]?[0-9]|2[0-3]) ?[–-] ?(?=[0-9]{1,2}[:.][0-5][0-9] ?(?:Uhr|h\b))")
+_TIMES = re.compile(r"(?<![\w.,])([0-9]{1,3}) ?[x×] (?=[A-ZÄÖÜ][a-zäöü])")
+_NOUN = re.compile(r" ([A-ZÄÖÜ][a-zäöüß]+)")
+_DATIVE = re.compile(
+    r"\b(?i:nach|vor|seit|mit|aus|bei|zu|in|von|binnen|innerhalb von|ab|außer|gegenüber) "
+    r"(?:etwa |ca\. |nur |je |rund |genau |mindestens |höchstens |fast )?"
+    r"(?:[0-9]{1,4} [A-Z]\w{1,20} und )?\Z"
+)
+_ACCUSATIVE = re.compile(
+    r"\b(?i:habe|hat|haben|hatte|hatten|hast|brauch\w*|kauf\w*|kost\w*|wieg\w*|dauer\w*|nimm|nehmen|nehme|gib|geben|gibt|"
+    r"bekomm\w*|erhält|erhalten|für|um|ohne|gegen|durch|pro|bezahl\w*|zahl\w*|füg\w*|enthält|besitzt|esse|isst|trink\w*|"
+    r"jeweils) (?:etwa |ca\. |nur |noch |genau |je |mich |dich |Sie |ich |er |sie |wir )?"
+    r"(?:[0-9]{1,4} [A-Z]\w{1,20}(?: und |, ))?\Z"
+)
 _FORM = {"I": 1, "V": 5, "X": 10}
 
 
@@ -75,4 +91,53 @@ def ruler(place: Place, language: European) -> ReadForm | None:
     return ReadForm(found.end(), f"der {language.ordinal(value).removesuffix('r')}")
 
 
-FORMS = (short_weekday, lasting, ruler)
+def street(place: Place, language: European) -> ReadForm | None:  # noqa: ARG001
+    """``Goethestr. 5``."""
+    found = place.match(_STREET)
+    return ReadForm(found.end(), f"{found[1]}straße") if found else None
+
+
+def whole_euros(place: Place, language: European) -> ReadForm | None:
+    """``24,– €``."""
+    found = place.match(_WHOLE)
+    if not found:
+        return None
+    numeral = language.numerals.parse(found[1])
+    return ReadForm(found.end(), language.money(numeral, language.currencies[found[2]]))
+
+
+def first_hour(place: Place, language: European) -> ReadForm | None:
+    """``10–11:30 Uhr``: the first hour has no minutes."""
+    found = place.match(_FIRST_HOUR)
+    if not found:
+        return None
+    hour = "ein" if int(found[1]) == 1 else language.cardinal(str(int(found[1])))
+    return ReadForm(found.end(), f"{hour} {language.to} ")
+
+
+def times(place: Place, language: European) -> ReadForm | None:
+    """``3 x Kaffee``."""
+    found = place.match(_TIMES)
+    return ReadForm(found.end(), f"{language.spell(int(found[1]), 'n')} mal") if found else None
+
+
+def declined(form: ReadForm, place: Place) -> ReadForm:
+    """``nach einem Jahr``, ``einen Bruder``: one in the case that the words before it ask for."""
+    words, _, noun = form.words.partition(" ")
+    if words.lower() not in ("ein", "eine"):
+        return form
+    if not noun:
+        following = _NOUN.match(place.text, form.end)
+        noun = following[1] if following else ""
+    noun = noun.split(" ")[0]
+    if not noun[:1].isupper() or noun == "Uhr":
+        return form
+    article = words
+    if _DATIVE.search(place.before):
+        article = "einer" if words == "eine" else "einem"
+    elif words == "ein" and noun.lower() in tables.MASCULINE_COUNTED and _ACCUSATIVE.search(place.before):
+        article = "einen"
+    return ReadForm(form.end, article + form.words[len(words) :])
+
+
+FORMS = (short_weekday, lasting, ruler, street, whole_euros, first_hour, times)

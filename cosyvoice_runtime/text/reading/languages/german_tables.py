@@ -62,6 +62,8 @@ def _units() -> dict[str, Unit]:
             "ft": "Fuß/Fuß", "mi": "Meile/Meilen/f", "lb lbs": "Pfund/Pfund", "oz": "Unze/Unzen/f",
             "mph": "Meile pro Stunde/Meilen pro Stunde/f", "px": "Pixel/Pixel", "EL": "Esslöffel/Esslöffel",
             "TL": "Teelöffel/Teelöffel", "Stk. Stk": "Stück/Stück",
+            "Msp. Msp": "Messerspitze/Messerspitzen/f", "Pck. Pckg. Pkg.": "Päckchen/Päckchen",
+            "Pers.": "Person/Personen/f",
             "U/min U/min. rpm": "Umdrehung pro Minute/Umdrehungen pro Minute/f",
             "qm": "Quadratmeter/Quadratmeter",
             "Mbps": "Megabit pro Sekunde/Megabit pro Sekunde",
@@ -90,6 +92,7 @@ PER_UNITS = {
     "Tag": Unit("Tag", "Tage"), "Monat": Unit("Monat", "Monate"), "Jahr": Unit("Jahr", "Jahre"),
     "Woche": Unit("Woche", "Wochen"), "Stunde": Unit("Stunde", "Stunden"), "Person": Unit("Person",
     "Personen"),
+    "Stk.": Unit("Stück", "Stück"), "Stk": Unit("Stück", "Stück"),
     "Nacht": Unit("Nacht", "Nächte"), "Stück": Unit("Stück", "Stück"),
 }  # fmt: skip
 SCALES = {
@@ -108,6 +111,16 @@ MASCULINE = frozenset(
     café image ave ergebnisse pfund genie knie""")
 )
 """Nouns that end like those of feminine gender and are not."""
+MASCULINE_COUNTED = frozenset(
+    listed("""bruder sohn vater onkel opa neffe enkel tag monat abend morgen hund apfel kuchen salat
+    löffel esslöffel
+    teelöffel becher bund mann freund kollege kunde schüler lehrer euro cent dollar franken meter kilometer
+    zentimeter millimeter punkt platz schritt teil stuhl tisch brief film zug bus flug termin stern fehler
+    liter milliliter kaffee tee saft beutel sack topf wunsch grund versuch fall weg raum arzt anruf artikel
+    satz kilometer quadratmeter kubikmeter zoll stich tropfen schluck sekt wein joghurt baum ball computer
+    laptop drucker bildschirm parkplatz sitzplatz gutschein rabatt urlaub vertrag bericht""")
+)
+"""Nouns of masculine gender that are often counted."""
 CURRENCIES = currencies(
     {
         "€ EUR Euro": ("Euro/Euro", "Cent/Cent"),
@@ -155,6 +168,12 @@ ABBREVIATIONS = {
     "min.": "minimal", "mind.": "mindestens", "v. Chr.": "vor Christus", "n. Chr.": "nach Christus",
     "Hbf.": "Hauptbahnhof", "Jh.": "Jahrhundert", "sog.": "sogenannt", "geb.": "geboren",
     "gest.": "gestorben",
+    "p. a.": "pro anno", "p.a.": "pro anno", "Az.": "Aktenzeichen", "Gl.": "Gleis", "Whg.": "Wohnung",
+    "rd.": "rund",
+    "Pos.": "Position", "a. M.": "am Main", "a. d.": "an der", "a. A.": "anderer Ansicht", "Bj.": "Baujahr",
+    "Einw.": "Einwohner",
+    "EUR": "Euro", "Fa.": "Firma", "Hr.": "Herr", "Fr.": "Frau", "Std": "Stunden", "Ing.": "Ingenieur",
+    "Dipl.-Ing.": "Diplomingenieur",
     "Dr. med.": "Doktor med", "ff.": "fortfolgende", "f.": "folgende", "Ziff.": "Ziffer", "Bd.": "Band",
     "Tab.": "Tabelle", "Aufl.": "Auflage", "zzgl.": "zuzüglich", "gem.": "gemäß", "lt.": "laut",
     "Pkt.": "Punkt",

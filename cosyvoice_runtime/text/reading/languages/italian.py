@@ -12,6 +12,15 @@ from cosyvoice_runtime.text.reading.languages.numeral import Numeral
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _BILLION = 10**9
+_MINUTE = re.compile(r"(?<![\w.,])([0-9]{1,3})['’′](?!\w|[0-9])")
+
+
+def _minute(place: Place, language: European) -> ReadForm | None:
+    """``al 90'`` of a match."""
+    found = place.match(_MINUTE)
+    if not found or place.word_before not in ("al", "dal", "all", "nel"):
+        return None
+    return ReadForm(found.end(), language.ordinal(int(found[1])))
 
 
 class Italian(European):
@@ -32,6 +41,7 @@ class Italian(European):
     signs, signs_before, operations = tables.SIGNS, tables.SIGNS_BEFORE, tables.OPERATIONS
     abbreviations, known_labels = tables.ABBREVIATIONS, tables.KNOWN_LABELS
     glued_units = ("ha", "N", "J", "x")
+    of_year = "del"
     of, between, ratio_word, out_of_word, over_word, per_word = "di", "e", "a", "su", "su", ""
     squared, cubed, power_word = "al quadrato", "al cubo", "elevato a"
     before_code = (
@@ -39,7 +49,7 @@ class Italian(European):
         "conto|carta|serie|ordine|fattura|numero|n\\.|tel\\.?|telefono|cellulare|fax|chiam[a-z]* (?:il|al)",
         "chiam[a-z]* (?:il|al)|numero|emergenze",
     )
-    own_forms = (hectares,)
+    own_forms = (hectares, _minute)
     half = "mezzo"
     single_scales = tables.SINGLE_SCALES
     before_rating = ("voto", "valutazione", "punteggio")
@@ -114,8 +124,10 @@ class Italian(European):
     def mixed(self, whole: str, fraction: str) -> str:
         return f"{whole} e {'mezzo' if fraction == 'un mezzo' else fraction}"
 
-    def agreed(self, form: ReadForm, place: Place) -> ReadForm:  # noqa: ARG002
-        return ReadForm(form.end, re.sub(r"\buna ora\b", "un'ora", form.words))
+    def agreed(self, form: ReadForm, place: Place) -> ReadForm:
+        if form.words.endswith("una") and _VOWEL.match(place.text, form.end):
+            return ReadForm(form.end + 1, f"{form.words[:-1]}'")
+        return ReadForm(form.end, form.words.replace("una ora", "un'ora"))
 
     def ordinals(self, place: Place) -> ReadForm | None:
         if found := place.match(_SHORT_DECADE):
@@ -143,6 +155,7 @@ class Italian(European):
 
 
 _FEMININE = re.compile(r"(?:a|zione|sione|gione|tà|tù|rice|notte|parte|mente|chiave|classe|volte)$")
+_VOWEL = re.compile(" [aeiouàèéìòù]")
 _IMPURE = re.compile(r"z|s[^aeiou]|gn|ps|x|y")
 _SHORT_DECADE = re.compile(r"(?<!\w)['’]([0-9]{2})(?![\w'’])")
 _CENTURY = re.compile(r"(?<!\w)[IVX]{1,5}(?= sec(?:olo\b|\.))")

@@ -10,6 +10,18 @@ from cosyvoice_runtime.text.reading.languages.language import Clock, Currency, U
 from cosyvoice_runtime.text.reading.languages.numeral import Numeral
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
+_MATCH = re.compile(r"(?<=\w )([0-9]{1,2}) ?[xX] ?([0-9]{1,2})(?= [A-ZÁÉÍÓÚ][a-zà-ú])")
+
+
+def _match(place: Place, language: European) -> ReadForm | None:
+    """``Santos 2 x 1 Palmeiras``."""
+    found = place.match(_MATCH)
+    return (
+        ReadForm(found.end(), f"{language.cardinal(found[1])} a {language.cardinal(found[2])}")
+        if found
+        else None
+    )
+
 
 class Portuguese(European):
     """Portuguese with the numbers of Brazil: um bilhão is a thousand millions."""
@@ -29,6 +41,7 @@ class Portuguese(European):
     signs, signs_before, operations = tables.SIGNS, tables.SIGNS_BEFORE, tables.OPERATIONS
     abbreviations = tables.ABBREVIATIONS
     glued_units = ("A", "N", "J", "x")
+    of_year = "de"
     of, dates_of, cents_after = "de", True, "e"
     between, ratio_word, out_of_word, over_word, per_word = "e", "por", "de", "por", "por"
     squared, cubed, power_word = "ao quadrado", "ao cubo", "elevado a"
@@ -38,6 +51,7 @@ class Portuguese(European):
         "whatsapp|lig[a-z]* para(?: o)?",
         "lig[a-z]* para(?: o)?|disque|emergência",
     )
+    own_forms = (_match,)
     half = "meio"
     single_scales = tables.SINGLE_SCALES
     before_rating = ("nota", "avaliação", "pontuação")
@@ -134,7 +148,10 @@ class Portuguese(European):
         return self.spell(value) if before in tables.BEFORE_ROMAN else None
 
 
-_FEMININE = re.compile(r"(?:as?|ção|ções|são|sões|gem|gens|dades?|tudes?|vez(?:es)?|noites?|mulher(?:es)?)$")
+_FEMININE = re.compile(
+    r"(?:[aã]s?|ção|ções|são|sões|gem|gens|dades?|tudes?|vez(?:es)?|noites?|mulher(?:es)?|mãos?|flor(?:es)?|vozes|luzes|partes?|"
+    r"fases?|chaves?|tardes?|cores|leis?)$"
+)
 _ORDINAL = re.compile(
     r"(?<![\w.,-])([0-9]{1,3}(?:\.[0-9]{3})+|[0-9]{1,4})(\.?[ºª]|°(?= [a-zà-ú])|[oa])(?!\w)"
 )

@@ -113,7 +113,14 @@ class Russian(European):
     def own(self, place: Place) -> ReadForm | None:
         if place.word_before in ("с", "со") and (found := place.match(_FIRST_DAY)):
             return ReadForm(found.end(), _ordinal(int(found[0]), "го"))
+        if place.word_before in ("с", "со") and (found := place.match(_FIRST_YEAR)):
+            return ReadForm(found.end(), _ordinal(int(found[0]), "го"))
+        if found := place.match(_SECONDS):
+            return ReadForm(found.end(), self.counted(self.numerals.parse(found[1]), self.units["сек"]))
         return russian_cases.shortened(place) or super().own(place)
+
+    def to_one(self, parts: str) -> str:
+        return f"один к {russian_cases.declined(parts, russian_cases.DATIVE)}"
 
     def score(self, one: str, other: str) -> str:
         return f"{one} {other}"
@@ -162,7 +169,8 @@ class Russian(European):
         if found := place.match(_OF_YEAR):
             word = found[2]
             if word.startswith("г") and len(word.rstrip(".")) == 1:
-                word = "году" if place.word_before in ("в", "во") else "год"
+                word = {"в": "году", "во": "году"}.get(place.word_before, "год")
+                word = "года" if russian_cases.takes_genitive(place) else word
             return ReadForm(found.end(), f"{_ordinal(int(found[1]), tables.YEAR_ENDINGS[word])} {word}")
         if found := place.match(_GRAMS):
             return ReadForm(found.end(), self.counted(self.numerals.parse(found[1]), tables.GRAM))
@@ -181,6 +189,8 @@ class Russian(European):
         return self.spell(value) if before in tables.BEFORE_ROMAN else None
 
 
+_FIRST_YEAR = re.compile(r"(?<![\w.,-])[12][0-9]{3}(?= (?:по|до) [12][0-9]{3} г)")
+_SECONDS = re.compile(r"(?<![\w.,:])([0-9]{1,6}(?:,[0-9]{1,3})?) с(?=[.,;)]|\Z)")
 _FIRST_DAY = re.compile(
     rf"(?<![\w.,-])[0-9]{{1,2}}(?= (?:по|до) [0-9]{{1,2}} {alternatives(tables.MONTHS)}(?!\w))"
 )

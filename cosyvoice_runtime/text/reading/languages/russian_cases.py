@@ -9,7 +9,7 @@ from cosyvoice_runtime.text.reading.languages.european import listed
 from cosyvoice_runtime.text.reading.languages.language import Currency, Unit
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
-GENITIVE, DATIVE, INSTRUMENTAL = "genitive", "dative", "instrumental"
+GENITIVE, DATIVE, INSTRUMENTAL, OF_HER = "genitive", "dative", "instrumental", "instrumental of her"
 _GOVERNORS = {
     **dict.fromkeys(
         listed("""до от ото после около из для без более менее больше меньше свыше течение порядка кроме
@@ -18,12 +18,13 @@ _GOVERNORS = {
         стоимостью весом длиной высотой глубиной ростом у"""),
         GENITIVE,
     ),
-    **dict.fromkeys(("к", "ко", "благодаря"), DATIVE),
-    **dict.fromkeys(("между", "перед", "над", "под"), INSTRUMENTAL),
+    **dict.fromkeys(("к", "ко", "благодаря", "равен", "равна", "равно", "равны"), DATIVE),
+    **dict.fromkeys(("между", "перед", "над"), INSTRUMENTAL),
 }
 """Words before a number that give it a case."""
 _NOT_GOVERNED = re.compile(r"(?:не раньше|не позже|раньше|позже) \Z")
 _SPAN = re.compile(r"\b(?:до|по) [0-9]")
+_CLOCK = re.compile(r"[0-9]:[0-9]")
 _SINCE = frozenset({"с", "со"})
 _NOUN_CASES = (
     (re.compile(r"[а-яё]{2,}(?:ами|ями|ьми)\b"), INSTRUMENTAL),
@@ -31,6 +32,7 @@ _NOUN_CASES = (
     (re.compile(r"[а-яё]{2,}(?:ах|ях)\b"), GENITIVE),
 )
 """Ends of a counted noun that show its case; numbers of the prepositional are as in the genitive."""
+_OF_ONE = re.compile(r" [а-яё]+(?:ой|ей|ью)\b")
 _NEXT_NOUN = re.compile(r" (?:[а-яё]+(?:ых|их|ым|им|ыми|ими) )?([а-яё]+)")
 _ADJECTIVE = re.compile(r"(?:ого|его|ому|ему|ом|ем|ый|ий|ой|ая|ое|ую|ых|ыми?)\Z")
 
@@ -100,13 +102,27 @@ def case_at(form: ReadForm, place: Place) -> str:
         for ends, case in _NOUN_CASES:
             if ends.fullmatch(noun[1]):
                 return case
+    if (
+        before in ("с", "со", "и", "над", "под")
+        and form.words == "один"
+        and _OF_ONE.match(place.text, form.end)
+    ):
+        return OF_HER
     if before in _GOVERNORS and not _NOT_GOVERNED.search(place.before):
         return _GOVERNORS[before]
-    if before in _SINCE and (_SPAN.search(place.text[form.end : form.end + 24]) or " час" in form.words):
+    if before in _SINCE and (
+        _SPAN.search(place.text[form.end : form.end + 24])
+        or _CLOCK.search(place.text[place.start : form.end])
+    ):
         return GENITIVE
     if before == "по" and form.words in ("один", "одна", "одно"):
         return DATIVE
     return ""
+
+
+def takes_genitive(place: Place) -> bool:
+    """Whether the word before a place asks for the genitive."""
+    return place.word_before in _SINCE or _GOVERNORS.get(place.word_before) == GENITIVE
 
 
 def declined(words: str, case: str) -> str:
@@ -121,6 +137,8 @@ def declined(words: str, case: str) -> str:
         return words
     if case == DATIVE and parts[numbers - 1] == "одно":
         parts[numbers - 1] = "одна"
+    if case == OF_HER:
+        return "одной"
     place = _CASES.index(case)
     changed = [_NUMBERS[part][place] if part in _NUMBERS else part for part in parts[:numbers]]
     if rest and "цел" not in words:
@@ -147,7 +165,7 @@ def shortened(place: Place) -> ReadForm | None:
     nominative, genitive, dative, prepositional = _SHORT_NOUNS[found[1].lower()]
     before = place.word_before
     word = nominative
-    if _GOVERNORS.get(before) == GENITIVE or before in ("с", "со"):
+    if takes_genitive(place):
         word = genitive
     elif before in ("к", "ко", "согласно", "по"):
         word = dative

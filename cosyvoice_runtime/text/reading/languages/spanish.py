@@ -25,6 +25,7 @@ class Spanish(European):
     signs, signs_before, operations = tables.SIGNS, tables.SIGNS_BEFORE, tables.OPERATIONS
     abbreviations = tables.ABBREVIATIONS
     glued_units = ("ha", "A", "N", "J")
+    of_year = "de"
     of, dates_of = "de", True
     between, ratio_word, out_of_word, over_word, per_word = "y", "a", "de", "sobre", "por"
     squared, cubed, power_word = "al cuadrado", "al cubo", "elevado a"
@@ -50,7 +51,7 @@ class Spanish(European):
         rf"{HOUR}[:.]{MINUTE}{_HALF}{_ZONE}",
         rf"{HOUR}{_HALF}{_ZONE}",
         rf"{HOUR}[:.]{MINUTE}(?:[:.]{SECOND})?\s?h(?:oras|rs\.?|s\.?)?\b{_ZONE}",
-        rf"{HOUR}\s?h\s?{MINUTE}(?:\s?m(?:in)?)?(?:\s?{SECOND}\s?s)?(?!\w)",
+        rf"{HOUR}\s?h\s?{MINUTE}(?:\s?m)?(?:\s?{SECOND}\s?s)?(?!\w|\s?min)",
     )
 
     def spell(self, number: int, gender: str = "") -> str:
@@ -127,12 +128,12 @@ class Spanish(European):
 _FEMININE = re.compile(
     r"(?:as?|ción|ciones|sión|siones|dad|dades|tad|tades|tud|veces|vez|noches?|clases?|"
     r"mujer(?:es)?|flor(?:es)?|imágenes|imagen|leyes|ley|luz|luces|voz|voces|partes?|calles?|llaves?|tardes?|"
-    r"frases?|bases?|fases?|series?|torres?|red(?:es)?|pared(?:es)?|naves?|nubes?|fuentes?|madres?|manos?|"
+    r"frases?|bases?|fases?|series?|torres?|red(?:es)?|pared(?:es)?|naves?|nubes?|fuentes?|madres?|"
     r"señal(?:es)?|sal(?:es)?|cárcel(?:es)?|legumbres?|almendras?)$"
 )
 _ORDINAL = re.compile(
     r"(?<![\w.,])([0-9]{1,3}(?:[ .][0-9]{3})+|[0-9]{1,6})"
-    r"(\.?\s?(?:[ºª°](?![CFK])|ᵉʳ)|er|ro|ra|do|da|to|ta|vo|va|mo|ma)(?!\w)"
+    r"(\.?\s?(?:[ºª°](?![CFK])|ᵉʳ)|\.?er|ro|ra|do|da|to|ta|vo|va|mo|ma)(?!\w)"
 )
 
 
