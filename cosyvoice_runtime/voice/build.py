@@ -11,6 +11,7 @@ from cosyvoice_runtime.audio.audio import EXTRACTOR_SAMPLE_RATE, Audio, check_re
 from cosyvoice_runtime.audio.mel import MelFormat, mel_spectrogram
 from cosyvoice_runtime.audio.resample import resample
 from cosyvoice_runtime.families import DEFAULT, Family
+from cosyvoice_runtime.speakable import without_controls
 from cosyvoice_runtime.voice.digest import content_hash
 from cosyvoice_runtime.voice.voice import Voice
 
@@ -100,4 +101,4 @@ def assemble_voice(
 
 
 def _canonical(transcript: str) -> str:
-    return unicodedata.normalize("NFC", transcript.strip())
+    return unicodedata.normalize("NFC", without_controls(transcript).strip())

@@ -30,6 +30,11 @@ def build(audio: Audio, transcript: str = "hello", num_tokens: int = 25) -> Voic
     )
 
 
+def test_control_characters_of_a_transcript_are_not_kept() -> None:
+    odd, plain = build(make_audio(0), "he\x00l\x1b[1mlo\n"), build(make_audio(0), "hello")
+    assert (odd.transcript, odd.key) == ("hello", plain.key)
+
+
 def test_voice_holds_what_the_extractors_say(tmp_path: Path) -> None:
     tokenizer = SpeechTokenizer(write_tokenizer(tmp_path / "t.onnx"))
     encoder = SpeakerEncoder(write_encoder(tmp_path / "e.onnx"))
