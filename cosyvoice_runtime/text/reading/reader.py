@@ -16,6 +16,8 @@ _CLASSES = {"zh": chinese.CLASSES}
 """Languages that have classes of their own, since their words stand without spaces."""
 _PLAIN_WORDS = re.compile(r"(?:[a-z]{2,}(?:['’][a-z]+)?,? +)+(?=[a-z])")
 """Words in small letters with nothing but spaces and commas between them; the last may begin a form."""
+_OR_SPACE = re.compile(rf"{_PLAIN_WORDS.pattern}| (?=[^\W_])")
+"""Such words, or a space before a word or number."""
 _JOINS = re.compile(r"[^\W_]")
 
 
@@ -29,6 +31,7 @@ class FormReader:
     def __init__(self, language: Language) -> None:
         self._language = language
         self._classes = _CLASSES.get(language.tag, CLASSES)
+        self._passed = _PLAIN_WORDS if language.spaces_begin_forms else _OR_SPACE
 
     def __call__(self, text: str) -> str:
         """The text with each written form in words."""
@@ -36,7 +39,7 @@ class FormReader:
         folded = self._language.folded(text)
         at = 0
         while at < len(text):
-            passed = _PLAIN_WORDS.match(text, at)
+            passed = self._passed.match(text, at)
             place = Place(folded, at, self._language)
             found = None if passed else first(self._classes, place)
             if found is None:

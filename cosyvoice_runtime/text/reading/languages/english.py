@@ -72,7 +72,7 @@ class English(Language):
     signs, signs_before, operations = tables.SIGNS, tables.SIGNS_BEFORE, tables.OPERATIONS
     root = "the square root of"
     letters = tables.LETTERS
-    month_first, falling_ranges = True, False
+    month_first, falling_ranges, spaces_begin_forms = True, False, False
     halves = tables.HALVES
     glued_units = measures.GLUED_UNITS
     hyphen_units = measures.HYPHEN_UNITS

@@ -22,6 +22,8 @@ _PLAIN = re.compile(
     r"[a-z]{4,}(?=[ ,]|$)|[A-Z][a-z]{3,}(?=,|$| [a-z])|[0-9]{1,3}(?= (?!error|status|respon|redir)[a-z]{4})"
 )
 """A word or a number in front of a word, which is none of these forms."""
+_ENDS = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[,;)?\]]|\.?$)")
+"""A number with nothing after it that would be a unit or a second number."""
 _STREET = re.compile(
     r"(?<![\w.,-])([1-9][0-9]{0,4}) "
     r"((?:[NSEW]\.? )?(?:(?:[A-Z][a-z]+|[0-9]{1,3}(?:st|nd|rd|th)) ?){1,3}) ?"
@@ -86,7 +88,9 @@ def own(place: Place, language: Language) -> ReadForm | None:
         return maths.spaced(place, language)
     if place.match(_PLAIN) and place.word_before not in listed.BEFORE_CODE:
         return None
-    return first(_DIGITS if at.isdigit() else _LETTERS if at.isalpha() else _SIGNS, place, language)
+    if at.isdigit():
+        return first(_NAMED if place.match(_ENDS) else _DIGITS, place, language)
+    return first(_LETTERS if at.isalpha() else _SIGNS, place, language)
 
 
 def _score(place: Place, language: Language) -> ReadForm | None:
@@ -180,6 +184,7 @@ def _marks(place: Place, language: Language) -> ReadForm | None:  # noqa: ARG001
     return sources.lived(place) or sources.section_sign(place)
 
 
+_NAMED = (names.digits, machines.digits)
 _DIGITS = (
     names.digits,
     machines.digits,

@@ -91,6 +91,7 @@ class Language(ABC):
         pause: the mark that makes a short pause.
         numerals: how it writes numbers.
         decimal_mark: the mark before a fraction.
+        spaces_begin_forms: whether a space before a word or number may begin a form.
         month_first: whether ``5/6/2024`` is the sixth of May.
         falling_ranges: whether ``3-1`` is a range, too; elsewhere it is two numbers.
         months: names and abbreviations in small letters.
@@ -130,6 +131,7 @@ class Language(ABC):
     pause = ","
     numerals = Numerals()
     decimal_mark = "."
+    spaces_begin_forms = True
     month_first = False
     falling_ranges = True
     months: Mapping[str, int] = {}
