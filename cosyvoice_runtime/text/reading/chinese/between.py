@@ -28,6 +28,11 @@ _SCORE_BEFORE = re.compile(
 )
 
 
+_PAIR = re.compile("([0-9]{1,3})-([0-9]{1,3})")
+_RESULTS_BEFORE = re.compile(r"(?<![0-9-])(?:[0-9]{1,3}-[0-9]{1,3}[、，,]\s?){1,4}\Z")
+_RESULTS_AFTER = re.compile(r"(?:[、，,]\s?[0-9]{1,3}-[0-9]{1,3}(?![0-9-])){1,4}")
+
+
 def counts(place: Place, end: int) -> bool:
     """Whether the number that begins at the place and ends at ``end`` counts what follows it."""
     return bool(
@@ -48,7 +53,17 @@ def is_score(place: Place, end: int) -> bool:
         return True
     if is_measured(place.text, end):
         return False
+    if _is_among_results(place, end):
+        return True
     return bool(_TEAM_BEFORE.search(place.before) or _TEAM_AFTER.match(place.text, end))
+
+
+def _is_among_results(place: Place, end: int) -> bool:
+    """Whether other pairs stand beside, of which one falls, as none of ranges does: ``11-9、8-11``."""
+    before, after = _RESULTS_BEFORE.search(place.before), _RESULTS_AFTER.match(place.text, end)
+    pairs = _PAIR.findall((before[0] if before else "") + place.text[place.start : end])
+    pairs += _PAIR.findall(after[0] if after else "")
+    return len(pairs) > 1 and any(int(one) > int(other) for one, other in pairs)
 
 
 def parsed(written: str, language: Language) -> Numeral:

@@ -21,6 +21,9 @@ _PARTS = re.compile(
     r"(?<![0-9A-Za-z.])(?:(?P<hour>[0-9]{1,3})\s?(?:h|hr|hrs)\s?)?(?:(?P<minute>[0-9]{1,3})\s?(?:m|min|mins)\s?)?"
     r"(?:(?P<second>[0-9]{1,3})\s?(?:s|sec))?(?![0-9A-Za-z])"
 )
+_LAP = re.compile(
+    r"(?<![0-9A-Za-z.:：])(?P<minute>[0-9]{1,2}):(?P<second>[0-5][0-9])\.(?P<part>[0-9]{2,3})(?![0-9.])"
+)
 _PACE = re.compile(
     r"(?<![0-9A-Za-z.])(?P<minute>[0-9]{1,3})['’′](?P<second>[0-5][0-9])(?:[\"”″]|['’′]{2})(?:\s?/\s?(?P<per>km|公里))?"
 )
@@ -34,6 +37,9 @@ def read(place: Place) -> ReadForm | None:
     """A time of day, or a range of times."""
     if not place.text[place.start].isdecimal():
         return None
+    lap = place.match(_LAP)
+    if lap and not _RATIO.search(place.before):
+        return ReadForm(lap.end(), _length(lap, place.language) + place.language.digits(lap["part"]))
     if pace := place.match(_PACE):
         per = "每公里" if pace["per"] else ""
         return ReadForm(pace.end(), _length(pace, place.language) + per)

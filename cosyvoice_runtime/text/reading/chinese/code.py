@@ -16,7 +16,7 @@ _STANDARD_BEFORE = re.compile(
 _END = r"(?![0-9A-Za-z]|[.,][0-9])"
 _TELEPHONE = re.compile(
     r"(?<![0-9])(?:\+?86[ -]?)?1[3-9][0-9][ -]?[0-9]{4}[ -]?[0-9]{4}(?![0-9])"
-    r"|\(0[0-9]{2,3}\)[ -]?[0-9]{3,4}[ -]?[0-9]{4}(?![0-9])(?:-[0-9]{1,5})?"
+    r"|\(0[0-9]{1,3}\)[ -]?[0-9]{3,4}[ -]?[0-9]{4}(?![0-9])(?:-[0-9]{1,5})?"
     r"|(?<![0-9])00[1-9][0-9]{0,2}(?:[ -][0-9]{2,8}){2,4}(?![0-9])"
     r"|(?<![0-9])0[2-9]-[0-9]{3,4}-[0-9]{4}(?![0-9])"
     r"|(?<![0-9])\(?0[0-9]{2,3}\)?[ -][2-8][0-9]{2,3}[ -]?[0-9]{4}(?![0-9])(?:-[0-9]{1,5})?"
@@ -50,15 +50,15 @@ _ISSUE = re.compile(
     r"(?<=第)(?:20[0-9]{5,8})(?=\s?期)|[0-9]{2}(?=式(?:坦克|步枪|手枪|机枪|战车|火炮)|[A-G]坦克)"
 )
 _PORT = re.compile(r"(?<![0-9.])(?:80|22|21|25|53|[0-9]{3,5})(?=\s?端口)")
-_PORT_NAMED = re.compile(r"(?<=[是为成到用])[0-9]{4,5}(?![0-9.,])")
-_PORT_BEFORE = re.compile(r"端口[^。！？]*\Z")
+_PORT_NAMED = re.compile(r"(?<=[是为成到用和、口，：])\s?[0-9]{2,5}(?![0-9.,])")
+_PORT_BEFORE = re.compile(r"(?:端口|状态码)(?:[^。！？]*[^0-9])?\Z")
 _HEXADECIMAL = re.compile(r"(?<![0-9A-Za-z])0x([0-9A-Fa-f]{1,16})(?![0-9A-Za-z])")
 _OFFSET = re.compile(r"(?<=UTC|GMT)([-+−])([0-9]{1,2})(?::00)?(?![0-9:])")
 _SERIAL = re.compile(
     r"(?<![A-Za-z0-9])(?=[A-Za-z0-9]{9,20}(?![A-Za-z0-9]))(?:[A-Z]{1,8}[0-9]{1,12}){2,6}(?![A-Za-z])"
 )
 _AFTER_LINE = re.compile(r"(?<=[A-Za-z0-9]_)[0-9]{3,}(?![0-9A-Za-z])")
-_BUS = re.compile(r"(?![0-9]00)[0-9]{3}(?=路(?:公交|车|$|[，。、去到]))|301(?=医院)")
+_BUS = re.compile(r"(?![0-9]00)[0-9]{3}(?=路(?:公交|车|$|[，。、去到]))|301(?=医院)|(?<=台北)101")
 _PAGE = re.compile(
     r"(?:40[0-9]|50[0-4])(?=\s?(?:错误|页面|报错|状态码|界面))|(?:999|925|916)(?=足金|千足金|银|纯银|黄金)"
 )
@@ -203,7 +203,8 @@ def _said(place: Place) -> ReadForm | None:
         return None
     if _AMOUNT_BEFORE.search(place.before) and not _SAID_BEFORE.search(place.before):
         return None
-    return ReadForm(found.end(), place.language.digits(found[0]))
+    is_called = len(found[0]) == 5 and found[0].startswith("1")
+    return ReadForm(found.end(), (_telephone if is_called else _spoken)(found[0], place))
 
 
 def _feast(month: str, day: str, place: Place) -> str:
@@ -258,7 +259,7 @@ def _run(place: Place) -> ReadForm | None:
     if found and is_measured(place.text, found.end()):
         return None
     if found := found or place.match(_PORT) or place.match(_ISSUE):
-        return ReadForm(found.end(), language.digits(found[0]))
+        return ReadForm(found.end(), _spoken(found[0], place))
     if found := place.match(_AFTER_LINE):
         return ReadForm(found.end(), language.digits(found[0]))
     if found := place.match(_STOCK):

@@ -23,6 +23,8 @@ _TERM_AFTER = re.compile(r"[0-9(（√∠|πθαβ.]|[A-Za-z]|[-−±][0-9]")
 _LETTER_AFTER = re.compile(r"(?:[a-zA-Z]|[πθαβ])(?![A-Za-z])|[0-9]")
 _EQUATION = re.compile(rf"{NUMBER}(?:\s?[-+×÷*/−]\s?{NUMBER}){{0,4}}\s?[=≈]")
 _WITH_EQUALS = re.compile(r"[=≈]\s?(?:[0-9.]+\s?[-+×÷*/−]\s?){0,3}[0-9.]*\Z")
+_AFTER_POWER = re.compile(r"[0-9]{0,4}[a-z]?(?:[-+−][0-9]{0,4}[a-z]?)*(?![0-9A-Za-z])")
+_POLYNOMIAL = re.compile(r"[a-z](?:²|³|\^[0-9]+)(?:[-+−][0-9]{0,4}[a-z]?)*\Z")
 _LETTERS_EQUATION = re.compile(r"[0-9A-Za-z²³^]{1,6}(?:\s?[-+×÷*/−]\s?[0-9A-Za-z²³^]{1,6}){0,4}\s?[=≈<>≤≥]")
 _IN_BRACKETS = re.compile(r"[(（|][0-9]{0,4}[a-z]\Z")
 _TO_BRACKET = re.compile(r"[0-9a-z]{1,4}[)）|]")
@@ -30,6 +32,7 @@ _INSIDE_BARS = r"[-−]?[0-9a-zA-Z.]{1,6}(?:[-+−][0-9a-zA-Z.]{1,6}){0,3}"
 _OF_WORDS = re.compile(r"=[^，。；]*[)）\u4e00-\u9fff]\Z")
 _WORDS_EQUAL = re.compile(r"[=≈][^，。；=]*[0-9)）%\u4e00-\u9fff]\Z")
 _WORD_ON_A_SIDE = re.compile("[\u4e00-\u9fff][0-9（(\u4e00-\u9fff]|.[\u4e00-\u9fff]")
+_INFINITE = re.compile(r"([-+−])∞")
 _REST = re.compile(r"\s?(?:……?|\.{3,6})\s?(?=[0-9])")
 _DIVIDED_BEFORE = re.compile(r"[0-9]\s?÷\s?[0-9]+\s?=\s?[0-9]+\Z")
 _BAR = re.compile(rf"\|(?={_INSIDE_BARS}\|)")
@@ -49,6 +52,8 @@ def read(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), "平方" if found[2] == "²" else "立方")
     if found := place.match(_NEGATIVE_POWER):
         return ReadForm(found.end(), language.power(f"-{found[1].translate(_RAISED)}"))
+    if found := place.match(_INFINITE):
+        return ReadForm(found.end(), ("负" if found[1] in "-−" else "正") + "无穷大")
     if found := place.match(_REST):
         return ReadForm(found.end(), "余") if _DIVIDED_BEFORE.search(place.before) else None
     if words := _WORDS.get(place.text[place.start]):
@@ -102,6 +107,8 @@ def _is_minus(place: Place, found: re.Match[str]) -> bool:
         return False
     if found["sign"] == "−" or _WITH_EQUALS.search(before):
         return True
+    if _POLYNOMIAL.search(before) and _AFTER_POWER.match(text, found.end()):
+        return True
     if _IN_BRACKETS.search(before) and _TO_BRACKET.match(text, found.end()):
         return True
     if before[-1:].isdecimal() or before[-1:] in ")）²³|":
@@ -138,7 +145,9 @@ def _plus(place: Place, found: re.Match[str], following: str) -> ReadForm | None
         return ReadForm(found.end(), "加")
     if re.search("[\u4e00-\u9fff]\\Z", before) and re.match(r"[\u4e00-\u9fffA-Za-z0-9]", following):
         return ReadForm(found.end(), "加")
-    if re.search(r"(?:[0-9wkWK%万千百亿]|[0-9][年月天岁个元人条次米件])\Z", before):
+    if re.search(
+        r"(?:[0-9wkWK%万千百亿]|[0-9][年月天岁个元人条次米件]|[0-9](?:[cmk]?m|k?g|[GMT]B))\Z", before
+    ):
         if more := place.match(_MORE):
             return ReadForm(more.end(), "多")
         return ReadForm(found.end(), "加")

@@ -14,6 +14,8 @@ _BRACKETED = re.compile(r"[（(]\s?([0-9]{1,2})\s?[）)]")
 _HALF_BRACKETED = re.compile(r"([0-9]{1,2})\s?[）)]")
 _BEGINS = re.compile(r"(?:^|[\s，。！？；：、,;:.!?“”\"])\Z")
 _GAP = re.compile(r"(?<=[0-9]) +(?=[0-9¥$€£])")
+_WEEKDAY = re.compile(r"\s?[（(]([一二三四五六日])[）)]")
+_DAY_BEFORE = re.compile(r"[0-9](?:日|号|/[0-9]{1,2})\Z")
 _FIGURES = "[0-9≥≤<>≈约¥$€+−-]"
 _BRACKET = re.compile(rf"（(?![0-9]{{1,2}}）)(?={_FIGURES})|）(?=[0-9A-Za-z\u4e00-\u9fff])")
 _WORD_BEFORE = re.compile(rf"[0-9A-Za-z\u4e00-\u9fff%℃](?:（{_FIGURES}[^（）]*)?\Z")
@@ -36,6 +38,8 @@ def read(place: Place) -> ReadForm | None:
     sign = place.text[place.start]
     if sign == "<" and (found := place.match(_TAG)):
         return ReadForm(found.end(), found[0])
+    if (found := place.match(_WEEKDAY)) and _DAY_BEFORE.search(place.before):
+        return ReadForm(found.end(), f"星期{found[1]}")
     if sign in CIRCLED:
         return _listed(place, CIRCLED.index(sign) + 1, place.start + 1)
     if sign in _BRACKETS:

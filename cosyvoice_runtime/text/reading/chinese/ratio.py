@@ -27,6 +27,7 @@ _ALWAYS = {"24/7": "七乘二十四", "9/11": "九一一"}
 _RATED = re.compile(rf"(?:{tables.RATED})[是为了高达：:]{{0,2}}\s?\Z")
 _NAMED = re.compile(r"[A-Za-z] ?\Z")
 _OF_MARKS = re.compile(r"\s?分")
+_STEP_BEFORE = re.compile(r"(?:步骤|进度|页码|阶段)[是为：:]?\s?\Z")
 _PAGE_BEFORE = re.compile(r"第\s?\Z")
 _PAGES = ("页", "集", "章", "课", "步", "题", "关", "轮")
 _SEASON = re.compile(
@@ -77,6 +78,8 @@ def _slashed(found: re.Match[str], place: Place) -> str:
         return "".join(reversed(words))
     if above.value <= below.value and place.text.startswith("层", found.end()):
         return f"{words[0]}层，共{words[1]}"
+    if _STEP_BEFORE.search(place.before):
+        return f"{words[0]}，共{words[1]}"
     if _PAGE_BEFORE.search(place.before) and place.text[found.end() : found.end() + 1] in _PAGES:
         return f"{words[0]}{place.text[found.end()]}，共{words[1]}"
     if not above.is_whole:

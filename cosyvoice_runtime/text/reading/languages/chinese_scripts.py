@@ -20,7 +20,8 @@ _PAIRS = (
     "車车 轉转 輪轮 載载 輛辆 輸输 邊边 遼辽 達达 過过 運运 進进 遲迟 郵邮 釋释 裡里 裏里 鐘钟 "
     "錢钱 銖铢 銀银 銷销 鋭锐 錯错 鎊镑 長长 門门 問问 間间 閩闽 閲阅 閱阅 隊队 陰阴 際际 陝陕 "
     "險险 難难 麵面 麪面 韓韩 頁页 頂顶 頃顷 項项 顧顾 頓顿 領领 頻频 顆颗 題题 額额 馬马 驍骁 "
-    "驗验 魯鲁 鮮鲜 麥麦 黃黄 齊齐 龍龙 獎奖 屬属 並并 併并 無无 窮穷 絕绝 資资 槍枪 "
+    "驗验 魯鲁 鮮鲜 麥麦 黃黄 齊齐 龍龙 獎奖 屬属 並并 併并 無无 窮穷 絕绝 資资 槍枪 員员 階阶 "
+    "驟骤 "
 )
 """Characters of the words around numbers: a traditional one and its simplified form."""
 _ALSO_TRADITIONAL = "里台周余后杯表系面升厘布别制松并"
@@ -28,8 +29,9 @@ _ALSO_TRADITIONAL = "里台周余后杯表系面升厘布别制松并"
 SIMPLIFIED = str.maketrans({**{pair[0]: pair[1] for pair in _PAIRS.split()}, "\N{FRACTION SLASH}": "/"})
 """The character that rules see in place of another."""
 _TRADITIONAL = str.maketrans(
-    {pair[1]: pair[0] for pair in reversed(_PAIRS.split()) if pair[1] not in _ALSO_TRADITIONAL}
+    {pair[1]: pair[0] for pair in reversed(_PAIRS.split()) if pair[1] not in _ALSO_TRADITIONAL} | {"幺": "一"}
 )
+"""Where these characters are written, one is 一 on the telephone, too."""
 _HAN = re.compile("[\u3400-\u9fff]+")
 _SENTENCE_END = re.compile(r"[。！？；?!;\n]|\.(?![0-9A-Za-z])|[：、:](?!\s*[0-9])")
 _REACH = 40
