@@ -111,7 +111,7 @@ def add_voice(group: argparse._ArgumentGroup) -> None:
         "--reference-audio",
         type=Path,
         metavar="FILE",
-        help="a recording of the voice, 0.5 to 30 s",
+        help="a recording of the voice, 0.5 to 30 s; without its words the beginning of a longer one",
     )
     group.add_argument("--reference-text", default="", metavar="TEXT", help="what the reference says")
     group.add_argument(

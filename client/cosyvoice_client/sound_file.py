@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import chain
@@ -171,9 +171,10 @@ def _limit_memory() -> None:
     """Limit what ffmpeg takes at a time: a few bytes of an mp4 file can say that its tables are gigabytes."""
     import av._core
 
-    # A library's handle finds the functions of those that it needs, here of libavutil.
+    # A library's handle finds the functions of those that it needs, here of libavutil; not on Windows.
     library = ctypes.CDLL(av._core.__file__)
-    library.av_max_alloc(ctypes.c_size_t(MAX_ALLOCATION))
+    with suppress(AttributeError):
+        library.av_max_alloc(ctypes.c_size_t(MAX_ALLOCATION))
 
 
 def _frames(container: Any, stream: Any) -> Iterator[Samples]:

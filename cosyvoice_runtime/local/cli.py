@@ -97,7 +97,7 @@ def _add_checkpoint(command: argparse.ArgumentParser) -> None:
 def _add_speak(command: argparse.ArgumentParser) -> None:
     _add_common(command)
     _add_checkpoint(command)
-    command.add_argument("--reference", type=Path, help="recording of the voice, from 0.5 s on")
+    command.add_argument("--reference", type=Path, help="recording of the voice, 0.5 to 30 s")
     command.add_argument("--reference-text", default="", help="what the reference says")
     command.add_argument("--device", default="cpu", help="cpu or cuda (default %(default)s)")
     command.add_argument(
