@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from cosyvoice_runtime.audio.resample import resample
-from cosyvoice_runtime.engine.utterance.request import lm_prompts
+from cosyvoice_runtime.engine.utterance.layout import lm_prompts
 from cosyvoice_runtime.lm import Prompt, RunningBatch, SamplingOptions
 from cosyvoice_runtime.lm.generation import TokenLimits
 from cosyvoice_runtime.lm.onnx.export import export_lm

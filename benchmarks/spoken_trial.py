@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.audio import resample as arrays
 from cosyvoice_runtime.audio.audio import Audio
-from cosyvoice_runtime.engine.utterance.request import lm_prompts
+from cosyvoice_runtime.engine.utterance.layout import lm_prompts
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.lm.torch.decoder import generate
 from cosyvoice_runtime.local import SpeechRequest, Synthesizer

@@ -31,7 +31,8 @@ import torch
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
-from cosyvoice_runtime.engine.utterance.request import SpeechRequest, Utterance
+from cosyvoice_runtime.engine.utterance.layout import LaidSegment, give
+from cosyvoice_runtime.engine.utterance.request import SpeechRequest, Utterance, sound_of
 from cosyvoice_runtime.engine.utterance.utterance import Playback, speak
 from cosyvoice_runtime.flow.paged_flow import FlowState, PagedFlow
 from cosyvoice_runtime.flow.torch.batched_mel import AnyMel
@@ -155,10 +156,12 @@ class Pipeline:
         voice = hop.flow_voice(self.voice)
         token_times: list[float] = []
         played = Playback(now=lambda: 0.0)
+        segments = SegmentQueue()
+        give([LaidSegment(Prompt([]))], segments)
         spoken = speak(
-            Utterance.of(SpeechRequest("", self.voice, seed=0), voice),
-            SegmentQueue.of([Prompt([])]),
-            GivenTokens(self._tokens(token_times), self.token2wav, voice),
+            Utterance.of(SpeechRequest("", self.voice, seed=0), sound_of(voice, 1.0)),
+            segments,
+            GivenTokens(self._tokens(token_times), self.token2wav, {voice.prompt_key: voice}),
             hop,
             self.token2wav.sample_rate,
             lambda: played.cushion_s,

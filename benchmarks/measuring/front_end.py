@@ -9,7 +9,7 @@ from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_speakers
-from cosyvoice_runtime.engine.utterance.request import lm_prompts
+from cosyvoice_runtime.engine.utterance.layout import lm_prompts
 from cosyvoice_runtime.lm import Prompt
 from cosyvoice_runtime.local import SpeechRequest
 from cosyvoice_runtime.text import TextFrontEnd, read_tokenizer

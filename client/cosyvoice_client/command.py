@@ -11,7 +11,7 @@ from cosyvoice_client.chunk import AudioChunk
 from cosyvoice_client.delivery import DEFAULT_OUTPUT, deliver, tell
 from cosyvoice_client.errors import ClientError, InvalidArgumentError
 from cosyvoice_client.reference import SERVER_RATE, Reference, read_reference
-from cosyvoice_client.request import OPTIONS, SpeechRequest
+from cosyvoice_client.request import MARKUPS, OPTIONS, SpeechRequest
 
 EXIT_CODES = """exit codes:
   0   spoken
@@ -75,7 +75,17 @@ def reference(options: argparse.Namespace) -> Reference | None:
 
 def spoken_options(options: argparse.Namespace) -> dict[str, Any]:
     """The optional inputs that the options give, as arguments of a SpeechRequest."""
-    return {name: getattr(options, name) for name in OPTIONS}
+    given = {name: getattr(options, name) for name in OPTIONS if hasattr(options, name)}
+    if options.lexicon is not None:
+        given["lexicon"] = _words(options.lexicon)
+    return given
+
+
+def _words(lexicon: Path) -> str:
+    try:
+        return lexicon.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeError) as error:
+        raise InvalidArgumentError(f"--lexicon: {lexicon} is no file of words ({error})") from error
 
 
 def run(main: Callable[[], None]) -> int:
@@ -130,6 +140,10 @@ def add_options(group: argparse._ArgumentGroup) -> None:
     """Options that say how."""
     group.add_argument("--instruct-text", "--instruct", metavar="TEXT", help="how to speak")
     group.add_argument("--language", metavar="TAG", help="auto, zh, en, ...")
+    group.add_argument("--markup", dest="text_markup", choices=MARKUPS, help="what the text is written in")
+    group.add_argument(
+        "--lexicon", type=Path, metavar="FILE", help="lines of a word, a tab and what is spoken for it"
+    )
     group.add_argument("--speed", type=float, help="0.5 to 2")
     group.add_argument("--seed", type=int, help="repeat an utterance exactly")
     group.add_argument("--sampling-strategy", metavar="NAME", help="ras, nucleus or greedy")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -14,6 +16,7 @@ from cosyvoice_client.reference import SERVER_RATE, Reference
 
 STREAMING_MODEL = "cosyvoice2"
 OFFLINE_MODEL = "cosyvoice2_offline"
+MARKUPS = ("auto", "plain", "markdown", "ssml")
 
 Tensors = dict[str, npt.NDArray[Any]]
 
@@ -21,6 +24,9 @@ OPTIONS: dict[str, type] = {
     "voice": np.object_,
     "instruct_text": np.object_,
     "language": np.object_,
+    "text_markup": np.object_,
+    "lexicon": np.object_,
+    "text_voices": np.object_,
     "cross_lingual": np.bool_,
     "speed": np.float32,
     "seed": np.int64,
@@ -44,6 +50,9 @@ class SpeechRequest:
         voice: name of a voice that the server knows, in place of a reference.
         instruct_text: how to speak.
         language: ``auto``, ``zh``, ``en``, ...
+        text_markup: what the text is written in: ``auto``, ``plain``, ``markdown`` or ``ssml``.
+        lexicon: what is spoken in the place of words, by word, or lines of a word, a tab and that.
+        text_voices: voices that ``<voice>`` in the text may name: the server's names by those; None for all.
         cross_lingual: use only how the reference sounds, not what it says.
         speed: 1 is the voice's own.
         seed: the same request with the same seed gives the same audio.
@@ -56,6 +65,9 @@ class SpeechRequest:
     voice: str | None = None
     instruct_text: str | None = None
     language: str | None = None
+    text_markup: str | None = None
+    lexicon: Mapping[str, str] | str | None = None
+    text_voices: Mapping[str, str] | None = None
     cross_lingual: bool | None = None
     speed: float | None = None
     seed: int | None = None
@@ -79,9 +91,22 @@ class SpeechRequest:
             tensors |= _reference_tensors(self.reference)
         for name, dtype in OPTIONS.items():
             value = getattr(self, name)
+            if name in _WRITERS and value is not None:
+                value = _WRITERS[name](value)
             if value is not None:
                 tensors[name] = _option(name, value, dtype)
         return tensors
+
+
+def _lines(lexicon: Mapping[str, str] | str) -> str:
+    """A lexicon as the server reads it."""
+    if isinstance(lexicon, str):
+        return lexicon
+    return "\n".join(f"{word}\t{spoken}" for word, spoken in lexicon.items())
+
+
+_WRITERS: dict[str, Callable[[Any], str]] = {"lexicon": _lines, "text_voices": json.dumps}
+"""How values that are no numbers and no strings are written."""
 
 
 def infer_inputs(protocol: ModuleType, request: SpeechRequest) -> list[Any]:

@@ -17,7 +17,8 @@ from cosyvoice_runtime.check.speaking import TOKENS, drawn, mel_of, samples_of, 
 from cosyvoice_runtime.check.watch import NumberWatch
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.verify import verify_checkpoint
-from cosyvoice_runtime.engine.utterance.request import SpeechRequest, lm_prompts
+from cosyvoice_runtime.engine.utterance.layout import lm_prompts
+from cosyvoice_runtime.engine.utterance.request import SpeechRequest
 from cosyvoice_runtime.errors import (
     FLOW,
     OUTPUTS,

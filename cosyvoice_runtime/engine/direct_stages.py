@@ -70,7 +70,7 @@ class DirectStages:
     """`Stages` of one utterance over the schedulers of this process, in the event loop of ``calls``.
 
     Args:
-        voice: asked for the voice's tensors where token2wav does not know it.
+        voice: asked for a voice's tensors by its key where token2wav does not know it.
         group_tokens: speech tokens of a group after the first one.
         timeout_s: longest silence of a network.
         text_timeout_s: longest silence of the speech LM while more text may come.
@@ -81,7 +81,7 @@ class DirectStages:
         lm: SpokenTokens,
         waves: Waves,
         calls: LoopCalls,
-        voice: Callable[[], Awaitable[PromptTensors]],
+        voice: Callable[[str], Awaitable[PromptTensors]],
         group_tokens: int,
         timeout_s: float,
         text_timeout_s: float,
@@ -90,7 +90,7 @@ class DirectStages:
         self._waves = waves
         self._calls = calls
         self._voice = voice
-        self._tensors: PromptTensors | None = None
+        self._tensors: dict[str, PromptTensors] = {}
         self._group_tokens = group_tokens
         self._timeout_s = timeout_s
         self._text_timeout_s = text_timeout_s
@@ -146,15 +146,15 @@ class DirectStages:
             settings.voice_key,
             settings.noise_seed,
             settings.speed,
-            self._tensors,
+            self._tensors.get(settings.voice_key),
             cushion_s=min(cushion_s, MAX_CUSHION_S),
             continues=settings.continues,
         )
         outcome = await self._outcome(chunk)
         unknown = isinstance(outcome, NotFoundError) and outcome.field == "voice_key"
         if unknown and not position:
-            self._tensors = await self._voice()
-            outcome = await self._outcome(replace(chunk, prompt=self._tensors))
+            tensors = self._tensors[settings.voice_key] = await self._voice(settings.voice_key)
+            outcome = await self._outcome(replace(chunk, prompt=tensors))
         if isinstance(outcome, Exception):
             raise as_told(Token2WavSettings.name, self._waves.with_remedy(outcome)) from outcome
         return outcome

@@ -21,10 +21,10 @@ from cosyvoice_runtime.errors import StageError, StageSilentError, status_of
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
-from cosyvoice_runtime.lm.text_segment import SegmentSink
+from cosyvoice_runtime.lm.text_segment import SegmentSink, Sound
 from cosyvoice_runtime.voice.voice import Voice
 
-ORDER, BEGIN, TEXT, END, DONE, VOICE = "order", "begin", "text", "end_text", "done", "voice"
+ORDER, BEGIN, PAUSE, TEXT, END, DONE, VOICE = "order", "begin", "pause", "text", "end_text", "done", "voice"
 """Keys of a header; each stands in messages of one kind."""
 SIGN_OF_LIFE_S = 1.0
 """Time between two signs of life of the engine."""
@@ -59,12 +59,13 @@ def order_frame(order: Order) -> bytes:
 def read_order(said: Mapping[str, Any]) -> Order:
     utterance = dict(said["utterance"])
     utterance["sampling"] = SamplingOptions(**utterance["sampling"])
+    utterance["sound"] = Sound(*utterance["sound"])
     return Order(**{**said, "utterance": Utterance(**utterance), "hop": HopPolicy(**said["hop"])})
 
 
-def begin_frame(prompt: Prompt, in_pieces: bool) -> bytes:
+def begin_frame(prompt: Prompt, in_pieces: bool, sound: Sound | None) -> bytes:
     said = {field.name: _plain(getattr(prompt, field.name)) for field in dataclasses.fields(prompt)}
-    return write_frame({BEGIN: said, "in_pieces": in_pieces})
+    return write_frame({BEGIN: said, "in_pieces": in_pieces, "sound": sound})
 
 
 def voice_frame(voice: Voice) -> bytes:
@@ -76,7 +77,10 @@ def take_text(frame: Frame, segments: SegmentSink) -> None:
     """Give the segments the text that a message brings, if any."""
     said = frame.header
     if BEGIN in said:
-        segments.begin(Prompt(**said[BEGIN]), bool(said["in_pieces"]))
+        sound = said["sound"]
+        segments.begin(Prompt(**said[BEGIN]), bool(said["in_pieces"]), sound and Sound(*sound))
+    elif PAUSE in said:
+        segments.pause(said[PAUSE])
     elif TEXT in said:
         segments.add(said[TEXT])
     elif END in said:
@@ -87,7 +91,7 @@ def take_text(frame: Frame, segments: SegmentSink) -> None:
 
 def chunk_frame(chunk: AudioChunk) -> bytes:
     reason = None if chunk.finish_reason is None else chunk.finish_reason.value
-    said = {"segment": chunk.segment, "reason": reason}
+    said = {"segment": chunk.segment, "reason": reason, "pause": chunk.is_pause}
     return write_frame(said, {"samples": chunk.samples})
 
 
@@ -95,7 +99,8 @@ def read_chunk(frame: Frame, sample_rate: int) -> AudioChunk:
     reason = frame.header["reason"]
     samples = read_tensors(frame)["samples"]
     ended = None if reason is None else FinishReason(reason)
-    return AudioChunk(samples, sample_rate, frame.header["segment"], ended)
+    said = frame.header
+    return AudioChunk(samples, sample_rate, said["segment"], ended, is_pause=said["pause"])
 
 
 def end_frame(error: Exception | None = None) -> bytes:

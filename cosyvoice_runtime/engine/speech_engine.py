@@ -70,7 +70,7 @@ class SpokenUtterance:
     def __init__(self, engine: SpeechEngine, order: Order, calls: LoopCalls, answer: Answer) -> None:
         self._engine, self._order, self._answer = engine, order, answer
         self._segments = SegmentQueue()
-        self._voice: asyncio.Future[PromptTensors] | None = None
+        self._voice: asyncio.Future[PromptTensors] | None = None  # Asked for, one after another.
         self._playback = Playback(asyncio.get_running_loop().time)
         self._stages = engine.stages(order, self, calls)
         self._task = asyncio.get_running_loop().create_task(self._speak())
@@ -90,10 +90,10 @@ class SpokenUtterance:
     def tell_of_life(self) -> None:
         self._answer(write_frame({}), False)
 
-    async def voice(self) -> PromptTensors:
-        """Ask the caller for the voice's tensors."""
+    async def voice(self, key: str) -> PromptTensors:
+        """Ask the caller for the tensors of a voice."""
         self._voice = asyncio.get_running_loop().create_future()
-        self._answer(write_frame({VOICE: True}), False)
+        self._answer(write_frame({VOICE: key}), False)
         async with asyncio.timeout(self._order.timeout_s):
             return await self._voice
 

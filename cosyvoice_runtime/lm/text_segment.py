@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from cosyvoice_runtime.lm.prompt import Prompt
 
@@ -13,15 +13,35 @@ MOST_TEXT = 256
 """Text ids of a segment that comes in pieces: more than the longest segment and the longest clause."""
 
 
+class Sound(NamedTuple):
+    """The voice and the pace of a segment.
+
+    Attributes:
+        voice_key: key of the voice's tensors, in the form that the flow takes.
+        prompt_tokens: speech tokens of the flow's prompt.
+        speed: 0.5 to 2; 1 is the voice's own.
+    """
+
+    voice_key: str
+    prompt_tokens: int
+    speed: float = 1.0
+
+
 class SegmentSink(Protocol):
     """Takes the segments of an utterance in their order. Nothing here waits."""
 
-    def begin(self, prompt: Prompt, in_pieces: bool = False) -> None:
+    def begin(self, prompt: Prompt, in_pieces: bool = False, sound: Sound | None = None) -> None:
         """Begin the next segment.
 
         With ``in_pieces`` its text follows by :meth:`add` and :meth:`end`, and the prompt's own text is
         empty.
+
+        Args:
+            sound: of this segment; None for the utterance's own.
         """
+
+    def pause(self, seconds: float) -> None:
+        """Be silent for so long before the next segment, or at the end."""
 
     def add(self, ids: Sequence[int]) -> None:
         """Add text ids to the segment that was begun last."""
@@ -72,32 +92,35 @@ class TextPieces:
 
 @dataclass(frozen=True)
 class TextSegment:
-    """A segment of an utterance's text: a whole prompt, or one with an empty text that comes in
-    ``pieces``."""
+    """A segment of an utterance's text: a whole prompt, or one with an empty text that comes in ``pieces``.
+
+    Its ``sound`` is the utterance's own where it is None.
+    """
 
     prompt: Prompt
     pieces: TextPieces | None = None
+    sound: Sound | None = None
+
+
+class Silence(NamedTuple):
+    """A silence between two segments, before the first or after the last."""
+
+    seconds: float
 
 
 class SegmentQueue:
     """A :class:`SegmentSink` from which the driver takes the segments. Used in one event loop."""
 
     def __init__(self) -> None:
-        self._segments: asyncio.Queue[TextSegment | None] = asyncio.Queue()
+        self._segments: asyncio.Queue[TextSegment | Silence | None] = asyncio.Queue()
         self._open: TextPieces | None = None
 
-    @classmethod
-    def of(cls, prompts: Sequence[Prompt]) -> SegmentQueue:
-        """A queue with all segments of a text that is there as a whole."""
-        queue = cls()
-        for prompt in prompts:
-            queue.begin(prompt)
-        queue.done()
-        return queue
-
-    def begin(self, prompt: Prompt, in_pieces: bool = False) -> None:
+    def begin(self, prompt: Prompt, in_pieces: bool = False, sound: Sound | None = None) -> None:
         self._open = TextPieces() if in_pieces else None
-        self._segments.put_nowait(TextSegment(prompt, self._open))
+        self._segments.put_nowait(TextSegment(prompt, self._open, sound))
+
+    def pause(self, seconds: float) -> None:
+        self._segments.put_nowait(Silence(seconds))
 
     def add(self, ids: Sequence[int]) -> None:
         assert self._open is not None, "text without a segment that takes it"
@@ -110,6 +133,6 @@ class SegmentQueue:
     def done(self) -> None:
         self._segments.put_nowait(None)
 
-    async def next(self) -> TextSegment | None:
-        """The next segment, as soon as it has begun; None after the last."""
+    async def next(self) -> TextSegment | Silence | None:
+        """The next segment, as soon as it has begun, or a silence; None after the last."""
         return await self._segments.get()

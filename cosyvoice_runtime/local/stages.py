@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ class LocalStages:
     """A batch of one in both networks, computed in the event loop's thread.
 
     Args:
-        voice: the voice, in the form that the flow takes.
+        voices: of the segments by their keys, in the form that the flow takes; more may come.
         silent_tokens: silent speech tokens, of which only the first few of a run are kept.
     """
 
@@ -33,12 +33,12 @@ class LocalStages:
         self,
         open_batch: OpenBatch,
         token2wav: AnyToken2Wav,
-        voice: Voice,
+        voices: Mapping[str, Voice],
         silent_tokens: Collection[int] = (),
     ) -> None:
         self._open_batch = open_batch
         self._token2wav = token2wav
-        self._voice = voice
+        self._voices = voices
         self._silent_tokens = silent_tokens
         self._states: dict[str, Any] = {}
 
@@ -83,7 +83,7 @@ class LocalStages:
         cushion_s: float,  # noqa: ARG002
     ) -> Floats:
         if position == 0 and utterance_id not in self._states:
-            prompt = flow_prompt(self._voice)
+            prompt = flow_prompt(self._voices[settings.voice_key])
             self._states[utterance_id] = self._token2wav.open(prompt, settings.noise_seed, settings.speed)
         state = self._states[utterance_id]
         self._token2wav.push(state, tokens, last)
@@ -103,10 +103,10 @@ class LocalStages:
 class GivenTokens(LocalStages):
     """Given speech tokens in place of those of a speech LM."""
 
-    def __init__(self, tokens: Iterable[int], token2wav: AnyToken2Wav, voice: Voice) -> None:
+    def __init__(self, tokens: Iterable[int], token2wav: AnyToken2Wav, voices: Mapping[str, Voice]) -> None:
         self._tokens = tokens
         self._token2wav = token2wav
-        self._voice = voice
+        self._voices = voices
         self._states = {}
 
     async def generate(

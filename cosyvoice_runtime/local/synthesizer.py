@@ -18,11 +18,11 @@ from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_speakers
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.incoming_text import FIELD, GivenText, TextMark
+from cosyvoice_runtime.engine.utterance.layout import LaidSegment, SegmentLayout, give
 from cosyvoice_runtime.engine.utterance.request import (
     AudioChunk,
     SpeechRequest,
     Utterance,
-    lm_prompts,
     with_characters,
 )
 from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, speak_arriving, within_ceiling
@@ -171,8 +171,8 @@ class Synthesizer:
         """
         self._require_own(request.voice)
         request = self._within_positions(request)
-        prompts = lm_prompts(request, self.front_end, self.tokenizer)
-        return self._chunks(request, prompts, self._stages(self._flow_voice(request)))
+        layout = self._layout(request)
+        return self._chunks(request, layout, layout.segments(), self._stages(layout))
 
     def synthesize_pieces(
         self, pieces: Iterable[str | TextMark], request: SpeechRequest, interleaved: bool | None = None
@@ -193,10 +193,11 @@ class Synthesizer:
         if interleaved is None:
             interleaved = self.lm.config.interleaves_text
         blocks, segments = self.lm.config if interleaved else None, SegmentQueue()
-        feeder = TextFeeder.of(request, text, self.front_end, self.tokenizer, self.hop, segments, blocks)
+        layout = self._layout(request)
+        feeder = TextFeeder(text, layout, self.hop, segments, blocks)
         request = dataclasses.replace(request, sampling=within_ceiling(request.sampling))
-        heard, stages = Playback(now=lambda: 0.0), self._stages(self._flow_voice(request))
-        spoken = speak_arriving(feeder, self._spoken(request, segments, stages, heard))
+        heard, stages = Playback(now=lambda: 0.0), self._stages(layout)
+        spoken = speak_arriving(feeder, self._spoken(request, layout, segments, stages, heard))
         return _at_least_one(_iterate(spoken, heard), text)
 
     def synthesize_tokens(self, tokens: Iterable[int], request: SpeechRequest) -> Iterator[AudioChunk]:
@@ -206,8 +207,9 @@ class Synthesizer:
             InvalidInput: at once: another checkpoint made the voice.
         """
         self._require_own(request.voice)
-        stages = GivenTokens(tokens, self.token2wav, self._flow_voice(request))
-        return self._chunks(request, [Prompt([])], stages)
+        layout = self._layout(request)
+        stages = GivenTokens(tokens, self.token2wav, layout.voices)
+        return self._chunks(request, layout, [LaidSegment(Prompt([]))], stages)
 
     def _require_own(self, voice: Voice) -> None:
         voice.require_made_with(self.extractors.checkpoint_id, voice.key)
@@ -222,25 +224,35 @@ class Synthesizer:
         ceiling = min(request.sampling.ceiling or most, most)
         return dataclasses.replace(request, sampling=dataclasses.replace(request.sampling, ceiling=ceiling))
 
-    def _stages(self, voice: Voice) -> LocalStages:
-        return LocalStages(self._open_batch, self.token2wav, voice, self.family.silent_tokens)
+    def _layout(self, request: SpeechRequest) -> SegmentLayout:
+        return SegmentLayout(request, self.front_end, self.tokenizer, self.hop.flow_voice)
 
-    def _flow_voice(self, request: SpeechRequest) -> Voice:
-        return self.hop.flow_voice(request.voice)
+    def _stages(self, layout: SegmentLayout) -> LocalStages:
+        return LocalStages(self._open_batch, self.token2wav, layout.voices, self.family.silent_tokens)
 
     def _chunks(
-        self, request: SpeechRequest, prompts: Sequence[Prompt], stages: Stages
+        self,
+        request: SpeechRequest,
+        layout: SegmentLayout,
+        segments: Sequence[LaidSegment],
+        stages: Stages,
     ) -> Iterator[AudioChunk]:
         # Nothing is played yet, so chunk sizes grow in the same way on every machine.
-        heard = Playback(now=lambda: 0.0)
-        spoken = self._spoken(request, SegmentQueue.of(prompts), stages, heard)
-        chunks = _iterate(with_characters(spoken, request.text, len(prompts)), heard)
+        heard, queue = Playback(now=lambda: 0.0), SegmentQueue()
+        count = give(segments, queue)
+        spoken = self._spoken(request, layout, queue, stages, heard)
+        chunks = _iterate(with_characters(spoken, request.text, count), heard)
         return chunks if request.streaming else _whole_segments(chunks)
 
     def _spoken(
-        self, request: SpeechRequest, segments: SegmentQueue, stages: Stages, heard: Playback
+        self,
+        request: SpeechRequest,
+        layout: SegmentLayout,
+        segments: SegmentQueue,
+        stages: Stages,
+        heard: Playback,
     ) -> AsyncGenerator[AudioChunk, None]:
-        utterance = Utterance.of(request, self._flow_voice(request))
+        utterance = Utterance.of(request, layout.sound)
         return speak(utterance, segments, stages, self.hop, self.sample_rate, lambda: heard.cushion_s)
 
 

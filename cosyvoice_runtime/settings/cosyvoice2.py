@@ -64,6 +64,11 @@ class CosyVoice2Settings(ModelSettings):
         description="Tell CosyVoice3 in [units of pronunciation](text.md#words-that-are-misread) how "
         "Chinese characters of several readings are read.",
     )
+    text_markup: Literal["auto", "plain", "markdown", "ssml"] = Field(
+        "auto",
+        description="What texts are [written in](text.md#markup), unless a request says so: auto is SSML for "
+        "one that begins with <speak>, else Markdown.",
+    )
     emoji: Literal["silent", "named"] = Field(
         "silent", description="What is spoken of [emoji](text.md#markup): nothing, or their names."
     )

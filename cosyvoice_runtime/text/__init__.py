@@ -3,6 +3,8 @@
 from cosyvoice_runtime.text.clauses import Clause, ClauseStream
 from cosyvoice_runtime.text.frontend import TextFrontEnd
 from cosyvoice_runtime.text.lexicon import Lexicon
+from cosyvoice_runtime.text.markup.said import Manner, Pause
+from cosyvoice_runtime.text.segment import Segment
 from cosyvoice_runtime.text.split import SplitLimits
 from cosyvoice_runtime.text.tokenizer import (
     TextPrompt,
@@ -17,6 +19,9 @@ __all__ = [
     "Clause",
     "ClauseStream",
     "Lexicon",
+    "Manner",
+    "Pause",
+    "Segment",
     "SplitLimits",
     "TextFrontEnd",
     "TextPrompt",

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from cosyvoice_runtime.language_names import AUTO, language_tag
 from cosyvoice_runtime.speakable import is_speakable
 from cosyvoice_runtime.text.controls import ControlDropper
-from cosyvoice_runtime.text.language import LanguageTags, is_told, resolve, telling
-from cosyvoice_runtime.text.markup import MarkupOptions, MarkupReader
+from cosyvoice_runtime.text.language import LanguageTags, is_told, resolve
+from cosyvoice_runtime.text.markup import MarkupOptions, TextReader
+from cosyvoice_runtime.text.markup.said import USUAL, Manner, Said
 from cosyvoice_runtime.text.normalise import Normaliser
 from cosyvoice_runtime.text.polyphones import Pronounced, as_it_is
+from cosyvoice_runtime.text.segment import Segment
 from cosyvoice_runtime.text.split import Count, SplitStyle, bounded, complete, sentences
 
 Rules = Callable[[str], tuple[SplitStyle, Count]]
@@ -47,16 +49,14 @@ def sentence_end(text: str, style_up_to: Callable[[int], SplitStyle | None]) -> 
     return 0
 
 
-@dataclass(frozen=True)
-class Clause:
+@dataclass(frozen=True, kw_only=True)
+class Clause(Segment):
     """A clause of arriving text.
 
     Attributes:
-        text: normalised; leading spaces belong to it.
         characters: of all text pushed so far, those that are spoken when the clause is.
     """
 
-    text: str
     characters: int
 
 
@@ -87,7 +87,10 @@ class ClauseStream:
     ) -> None:
         resolve("", language)
         self._controls = ControlDropper()
-        self._markup = MarkupReader(normaliser.special, markup or MarkupOptions(), telling(language))
+        markup = markup or MarkupOptions()
+        self._reader = TextReader(normaliser.special, markup, language, normaliser)
+        self._pause_s = 0.0
+        self._manner = USUAL
         self._tags = tags or LanguageTags()
         self._tag = ""
         self._normaliser = normaliser
@@ -104,18 +107,46 @@ class ClauseStream:
 
     def push(self, text: str) -> list[Clause]:
         """Take more text; return the clauses that are complete now."""
-        self._raw += self._markup.push(self._controls.push(text))
-        self._read_tag()
-        return self._complete()
+        return self._read(self._reader.push(self._controls.push(text)))
 
     def flush(self) -> list[Clause]:
         """Return what is left, as if the text ended here; more may follow."""
-        self._raw += self._markup.push(self._controls.flush()) + self._markup.flush()
+        clauses = [
+            *self._read(self._reader.push(self._controls.flush())),
+            *self._read(self._reader.flush()),
+            *self._rest(),
+        ]
+        if self._pause_s:
+            clauses.append(Clause("", self._pause(), characters=self._spoken))
+        return clauses
+
+    def _read(self, said: Iterable[Said]) -> list[Clause]:
+        clauses: list[Clause] = []
+        self._asked_language = self._tag.strip("<|>") or self._reader.language
+        for part in said:
+            if isinstance(part, str):
+                self._raw += part
+                self._read_tag()
+                clauses += self._complete()
+            else:
+                clauses += self._rest()
+                if isinstance(part, Manner):
+                    self._manner = part
+                else:
+                    self._pause_s += part.seconds
+        return clauses
+
+    def _rest(self) -> list[Clause]:
+        """The clauses of what is left, as if the text ended here."""
         self._ends = True
-        clauses = self._complete()
-        clauses += self._take(len(self._raw), last=True)
+        clauses = [*self._complete(), *self._take(len(self._raw), last=True)]
         self._spaces, self._begins, self._ends = "", True, False
         return clauses
+
+    def _pause(self) -> float:
+        """The silence before what comes next."""
+        pause_s, self._pause_s = self._pause_s, 0.0
+        return pause_s
 
     def _complete(self) -> list[Clause]:
         """The clauses that are complete now."""
@@ -160,8 +191,9 @@ class ClauseStream:
         texts = list(filter(is_speakable, bounds))
         for number, clause in enumerate(texts, 1):
             if number == len(texts):
-                self._spoken = self._controls.characters(self._markup.characters(len(self._taken)))
-            yield Clause(self._tag + self._pronounced(clause, language), self._spoken)
+                self._spoken = self._controls.characters(self._reader.characters(len(self._taken)))
+            spoken = self._tag + self._pronounced(clause, language)
+            yield Clause(spoken, self._pause(), self._manner, characters=self._spoken)
 
     def _style(self, cut: int) -> SplitStyle | None:
         """How the text up to there is split; None where the words to come may tell its language."""

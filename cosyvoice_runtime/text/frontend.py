@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
+from dataclasses import replace
 from functools import lru_cache
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families import DEFAULT, Family
@@ -11,11 +14,13 @@ from cosyvoice_runtime.families.tokens import END_OF_PROMPT
 from cosyvoice_runtime.language_names import AUTO
 from cosyvoice_runtime.speakable import is_speakable
 from cosyvoice_runtime.text.clauses import ClauseStream
-from cosyvoice_runtime.text.language import LanguageTags, counts_characters, telling
+from cosyvoice_runtime.text.language import LanguageTags, counts_characters, resolve
 from cosyvoice_runtime.text.lexicon import Lexicon
-from cosyvoice_runtime.text.markup import MarkupOptions, without_markup
+from cosyvoice_runtime.text.markup import MarkupOptions, TextMarkup, TextReader
+from cosyvoice_runtime.text.markup.said import USUAL, Manner, Pause, Said
 from cosyvoice_runtime.text.normalise import Mode, Normaliser
 from cosyvoice_runtime.text.polyphones import as_it_is, pronounced
+from cosyvoice_runtime.text.segment import Segment
 from cosyvoice_runtime.text.split import (
     CHINESE,
     WESTERN,
@@ -94,10 +99,27 @@ class TextFrontEnd:
         self._markup = MarkupOptions("plain") if normaliser == "none" else markup or MarkupOptions()
         self._pronounced = pronounced if polyphones else as_it_is
         self._tags = LanguageTags(family.language_tags)
+        self._cached_segments: Callable[[str, str], tuple[Segment, ...]]
         self._cached_segments = lru_cache(cached_texts)(self._segments)
-        self._cached_normalised = lru_cache(cached_texts)(self._normalised)
+        self._cached_normalised: Callable[[str, str], str] = lru_cache(cached_texts)(self._normalised)
+
+    def asked(self, text_markup: TextMarkup | None, lexicon: Lexicon | None) -> TextFrontEnd:
+        """The front end for a request with markup or a lexicon of its own, which counts before this one's."""
+        if text_markup in (None, self._markup.markup) and lexicon is None:
+            return self
+        asked = copy(self)
+        if text_markup is not None:
+            asked._markup = replace(self._markup, markup=text_markup)
+        if lexicon is not None:
+            asked._normaliser = self._normaliser.with_words(lexicon)
+        asked._cached_segments, asked._cached_normalised = asked._segments, asked._normalised
+        return asked
 
     def segments(self, text: str, language: str = AUTO) -> list[str]:
+        """The words of :meth:`spoken`."""
+        return [segment.text for segment in self.spoken(text, language) if segment.text]
+
+    def spoken(self, text: str, language: str = AUTO) -> list[Segment]:
         """Segments to synthesise one after another, in order; their leading spaces belong to them.
 
         Args:
@@ -110,7 +132,7 @@ class TextFrontEnd:
         """
         require_text("target_text", text, MAX_TARGET_CHARACTERS)
         segments = self._cached_segments(self._normaliser.visible(text), language)
-        if not segments:
+        if not any(segment.text for segment in segments):
             raise InvalidInput("target_text", text, "it must hold more than punctuation and symbols")
         return list(segments)
 
@@ -149,16 +171,29 @@ class TextFrontEnd:
             self._normaliser, self._rules, longest, language, self._pronounced, self._tags, self._markup
         )
 
-    def _segments(self, text: str, language: str) -> tuple[str, ...]:
+    def _segments(self, text: str, language: str) -> tuple[Segment, ...]:
         instruction, words = self._parted(text)
         tagged = self._tags.part(words)
-        segments = self._segments_of_words(tagged.words, tagged.language(language))
-        return tuple(instruction + tagged.tag + segment for segment in segments)
+        language = tagged.language(language)
+        resolve("", language)
+        reader = TextReader(self._normaliser.special, self._markup, language, self._normaliser)
+        said = reader.whole(tagged.words)
+        language = self._normaliser.language("".join(filter(_is_words, said)), reader.language)
+        return tuple(_joined(self._segments_of_said(said, language), instruction + tagged.tag))
 
-    def _segments_of_words(self, text: str, language: str) -> list[str]:
-        text = without_markup(text, self._normaliser.special, self._markup, telling(language))
+    def _segments_of_said(self, said: Sequence[Said], language: str) -> Iterator[Segment | Pause]:
+        manner = USUAL
+        for part in said:
+            if isinstance(part, Manner):
+                manner = part
+            elif isinstance(part, Pause):
+                yield part
+            else:
+                yield from (Segment(text, manner=manner) for text in self._words(part, language))
+
+    def _words(self, text: str, language: str) -> list[str]:
+        """The segments of words that are spoken in one manner."""
         normalised = self._normaliser(text, language)
-        language = self._normaliser.language(text, language)
         style, count = self._rules(language)
         special = self._normaliser.special
         if holds_control_token(text, special):
@@ -185,3 +220,20 @@ class TextFrontEnd:
         if counts_characters(language):
             return CHINESE, len
         return WESTERN if language == "en" else WITH_ORDINALS, self._tokenizer.count
+
+
+def _is_words(said: Said) -> TypeGuard[str]:
+    return isinstance(said, str)
+
+
+def _joined(parts: Iterable[Segment | Pause], prefix: str) -> Iterator[Segment]:
+    """The segments, each with the prefix before its words and with the pauses before it."""
+    pause_s = 0.0
+    for part in parts:
+        if isinstance(part, Pause):
+            pause_s += part.seconds
+        else:
+            yield replace(part, text=prefix + part.text, pause_s=pause_s)
+            pause_s = 0.0
+    if pause_s:
+        yield Segment("", pause_s)

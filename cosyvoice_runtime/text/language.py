@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from itertools import groupby
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from cosyvoice_runtime.text import stop_words
 
 UNDETERMINED = "und"
 
-_LETTER = re.compile(r"[^\W\d_]")
+LETTER = re.compile(r"[^\W\d_]")
 # The middle dot U+30FB and the long mark U+30FC also stand in Chinese text, so they don't count as kana.
 _KANA = re.compile("[\u3041-\u3096\u30a1-\u30fa\u31f0-\u31ff\uff66-\uff6f\uff71-\uff9d]")
 _HANGUL = re.compile("[\u1100-\u11ff\u3131-\u318e\ua960-\ua97c\uac00-\ud7a3]")
@@ -105,11 +105,6 @@ def resolve(text: str, language: str) -> str:
         return detect(text)
     primary = tag.split("-")[0].lower()
     return "zh" if primary in _CHINESE else primary
-
-
-def telling(language: str) -> Callable[[str], str]:
-    """Tells the language of words by :func:`resolve`: none, empty, for ``auto`` and words without letters."""
-    return lambda words: resolve(words, language) if language != AUTO or _LETTER.search(words) else ""
 
 
 def counts_characters(language: str) -> bool:

@@ -15,6 +15,7 @@ from cosyvoice_runtime.speakable import visible
 
 FIELD = "lexicon"
 MAX_WORDS = 10_000
+MAX_OF_A_REQUEST = 500
 MAX_CHARACTERS = 200
 """Most characters of a word, and of the words spoken for it."""
 
@@ -35,10 +36,12 @@ class Lexicon:
 
     Args:
         words: what is spoken, by word.
+        below: of whose words those count that are longer.
     """
 
-    def __init__(self, words: Mapping[str, str] | None = None) -> None:
+    def __init__(self, words: Mapping[str, str] | None = None, below: Lexicon | None = None) -> None:
         self._words = dict(words or {})
+        self._below = below
         lengths: dict[str, set[int]] = defaultdict(set)
         for word in self._words:
             lengths[word[0]].add(len(word))
@@ -56,21 +59,38 @@ class Lexicon:
                 (``<|...|>``) or units of pronunciation that the family doesn't know.
         """
         try:
-            lines = path.read_text(encoding="utf-8-sig").split("\n")
+            text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeError) as error:
             raise InvalidInput(FIELD, str(path), f"a file of words ({error})") from None
+        return cls.parse(text, special_tokens, f" of {path}", MAX_WORDS)
+
+    @classmethod
+    def parse(
+        cls, text: str, special_tokens: Iterable[str], source: str = "", most: int = MAX_OF_A_REQUEST
+    ) -> Lexicon:
+        """The same for a file's text.
+
+        Args:
+            source: the text that an error says after the number of a line.
+            most: words.
+        """
         unknown = set(UNITS).difference(special_tokens)
         words: dict[str, str] = {}
-        for number, line in enumerate(lines, start=1):
+        for number, line in enumerate(text.split("\n"), start=1):
             if not line.strip() or line.startswith("#"):
                 continue
-            word, spoken = _entry(f"line {number} of {path}", line, unknown)
+            place = f"line {number}{source}"
+            word, spoken = _entry(place, line, unknown)
             if word in words:
-                raise _refused(f"line {number} of {path}", word, "each word once")
+                raise _refused(place, word, "each word once")
             words[word] = spoken
-        if len(words) > MAX_WORDS:
-            raise InvalidInput(FIELD, f"{len(words)} words", f"{path} may have at most {MAX_WORDS}")
+        if len(words) > most:
+            raise InvalidInput(FIELD, f"{len(words)} words", f"at most {most}")
         return cls(words)
+
+    def under(self, lexicon: Lexicon) -> Lexicon:
+        """The words of another lexicon, with this one's below them."""
+        return Lexicon(lexicon._words, below=self)
 
     def __len__(self) -> int:
         """Number of words."""
@@ -81,23 +101,27 @@ class Lexicon:
         parts = []
         kept = place = 0
         while place < len(text):
-            if word := self._word_at(text, place):
-                parts += [text[kept:place], self._words[word]]
+            word, spoken = self._word_at(text, place)
+            if word:
+                parts += [text[kept:place], spoken]
                 kept = place = place + len(word)
             else:
                 place += 1
         return "".join([*parts, text[kept:]])
 
-    def _word_at(self, text: str, place: int) -> str:
-        """The longest word there; empty if there is none."""
+    def _word_at(self, text: str, place: int) -> tuple[str, str]:
+        """The longest word there, and what is spoken for it; both empty if there is none."""
+        below = self._below._word_at(text, place) if self._below else ("", "")
         lengths = self._lengths.get(text[place])
         if lengths is None or _is_inside(text, place):
-            return ""
+            return below
         for length in lengths:
             word = text[place : place + length]
+            if len(word) < len(below[0]):
+                break
             if word in self._words and not _is_inside(text, place + len(word)):
-                return word
-        return ""
+                return word, self._words[word]
+        return below
 
 
 def _entry(place: str, line: str, unknown: set[str]) -> tuple[str, str]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
+from copy import copy
 from typing import Literal
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.language_names import AUTO
 from cosyvoice_runtime.speakable import visible, without_controls
 from cosyvoice_runtime.text import chinese
-from cosyvoice_runtime.text.language import resolve, runs
+from cosyvoice_runtime.text.language import LETTER, resolve, runs
 from cosyvoice_runtime.text.lexicon import Lexicon
 from cosyvoice_runtime.text.reading import FormReader
 from cosyvoice_runtime.text.reading.languages.english import ENGLISH
@@ -89,6 +90,20 @@ class Normaliser:
             text = re.sub(r"(?<!\s)\s*[\t\n\r]\s*", " ", text)
         text = self._between_tokens(text, lambda words: self._read(words, language))
         return chinese.clean(text, following) if language == "zh" else text
+
+    def tell(self, words: str, asked: str) -> str:
+        """The language asked for, or that of the words; empty for ``auto`` and words without letters."""
+        return resolve(words, asked) if asked != AUTO or LETTER.search(words) else ""
+
+    def in_language(self, words: str, language: str) -> str:
+        """Normalise words of a text in a language of their own, by its tag or name."""
+        return self.part(words, self.language(words, language))
+
+    def with_words(self, lexicon: Lexicon) -> Normaliser:
+        """The normaliser with a lexicon that counts before its own."""
+        normaliser = copy(self)
+        normaliser._lexicon = self._lexicon.under(lexicon)
+        return normaliser
 
     def ending(self, text: str, language: str) -> str:
         """Normalise what only the end of a text shows: a Chinese text doesn't end with a comma."""

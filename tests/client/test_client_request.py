@@ -23,6 +23,9 @@ EVERYTHING = SpeechRequest(
     top_p=0.5,
     temperature=0.25,
     repetition_penalty=2.0,
+    text_markup="ssml",
+    lexicon={"SQL": "sequel", "nginx": "engine x"},
+    text_voices={"Anna": "anna-1"},
     max_tokens=100,
 )
 
@@ -47,8 +50,9 @@ def test_reference_is_sent_as_the_known_clients_do():
 def test_every_option_has_its_type_and_value():
     tensors = EVERYTHING.tensors()
     assert tensors["reference_sample_rate"].item() == 24000
+    written = {"lexicon": "SQL\tsequel\nnginx\tengine x", "text_voices": '{"Anna": "anna-1"}'}
     for name, dtype in OPTIONS.items():
-        value = getattr(EVERYTHING, name)
+        value = written.get(name, getattr(EVERYTHING, name))
         expected = value.encode() if isinstance(value, str) else value
         assert tensors[name].shape == (1, 1)
         assert (tensors[name].dtype, tensors[name].item()) == (np.dtype(dtype), expected)

@@ -12,7 +12,7 @@ import pytest
 from cosyvoice_runtime.audio.read import read_audio
 from cosyvoice_runtime.audio.resample import resample
 from cosyvoice_runtime.checkpoint import verify_checkpoint
-from cosyvoice_runtime.engine.utterance.request import lm_prompts
+from cosyvoice_runtime.engine.utterance.layout import lm_prompts
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.lm.torch.decoder import generate
 from cosyvoice_runtime.local import SpeechRequest, Synthesizer

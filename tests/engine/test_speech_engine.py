@@ -33,6 +33,7 @@ from cosyvoice_runtime.errors import (
     status_of,
 )
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
+from cosyvoice_runtime.lm.text_segment import Sound
 from cosyvoice_runtime.metrics import trace
 from cosyvoice_runtime.serving.hosted.model_host import ModelHost
 from cosyvoice_runtime.serving.speech.engine_client import EngineCall, EngineClient
@@ -45,6 +46,7 @@ HOP = HopPolicy(25, 3, 10, 25, 100, 25)
 VOICE = Voice(
     "0" * 64, "x", np.arange(15, dtype=np.int32), np.ones((30, 80), np.float32), np.ones(192, np.float32), "c"
 )
+VOICES = {VOICE.prompt_key: VOICE}
 
 
 @pytest.fixture
@@ -68,8 +70,8 @@ def order(
     timeout_s: float = PATIENCE_S,
     **options: Any,
 ) -> Order:
-    how = {"seed": 7, "speed": 1.0, "sampling": SamplingOptions(top_k=7), "streaming": True} | options
-    utterance = Utterance(VOICE.prompt_key, 15, **how)
+    how = {"seed": 7, "sampling": SamplingOptions(top_k=7), "streaming": True} | options
+    utterance = Utterance(Sound(VOICE.prompt_key, 15), **how)
     times = {"timeout_s": timeout_s, "text_timeout_s": timeout_s}
     return Order(utterance, HOP, RATE, **times)
 
@@ -86,7 +88,7 @@ def run(path: Path, use: Callable[[EngineClient], Awaitable[Any]], timeout_s: fl
 
 
 def called(engine: EngineClient, prompts: Sequence[Prompt] = (Prompt([5]),), **options: Any) -> EngineCall:
-    call = engine.call(order(**options), VOICE)
+    call = engine.call(order(**options), VOICES)
     for prompt in prompts:
         call.begin(prompt)
     call.done()
@@ -114,6 +116,46 @@ def test_every_token_of_every_segment_is_heard_once_in_order(path, lm):
     assert str(parts) == str([Prompt(*map(list, astuple(prompt))).segments() for prompt in prompts])
     assert {sampling.top_k for _, sampling in lm.prompts} == {7}
     assert len({sampling.seed for _, sampling in lm.prompts}) == 2
+
+
+def test_silences_are_heard_in_their_places_and_no_network_computes_them(path, waves):
+    async def use(engine: EngineClient) -> list[AudioChunk]:
+        call = engine.call(order(), VOICES)
+        call.pause(0.25)
+        call.begin(Prompt([5]))
+        call.pause(0.5)
+        call.pause(0.125)
+        call.begin(Prompt([6]))
+        call.pause(1.0)
+        call.done()
+        return await heard(call)
+
+    chunks = run(path, use)
+    pauses = [(chunk.segment, chunk.seconds) for chunk in chunks if chunk.is_pause]
+    assert pauses == [(0, 0.25), (1, 0.5), (1, 0.125), (2, 1.0)]
+    assert not any(chunk.samples.any() for chunk in chunks if chunk.is_pause)
+    assert (chunks[0].is_pause, chunks[-1].is_pause) == (True, True)
+    assert tokens([chunk for chunk in chunks if not chunk.is_pause]) == [*SPEECH, *SPEECH]
+
+
+def test_a_segment_has_a_voice_and_a_pace_of_its_own(path, waves):
+    other = dataclasses.replace(VOICE, key="1" * 64)
+    sound = Sound(other.prompt_key, 15, 1.5)
+
+    async def use(engine: EngineClient) -> list[AudioChunk]:
+        call = engine.call(order(), {**VOICES, other.prompt_key: other})
+        for spoken in (None, sound, None, sound._replace(speed=0.5)):
+            call.begin(Prompt([5]), sound=spoken)
+        call.done()
+        return await heard(call)
+
+    assert tokens(run(path, use)) == [*SPEECH] * 4
+    opened = [chunk for chunk in waves.chunks if chunk.position == 0 and chunk.voice_key]
+    sounds = dict.fromkeys((chunk.voice_key, chunk.speed) for chunk in opened)
+    assert [*sounds] == [
+        (VOICE.prompt_key, 1.0), (other.prompt_key, 1.5), (other.prompt_key, 0.5)
+    ]  # fmt: skip
+    assert {*waves.voices} == {VOICE.prompt_key, other.prompt_key}
 
 
 def test_same_seed_draws_the_same_and_another_one_others(path, lm, waves):
@@ -152,7 +194,7 @@ def test_whole_answers_come_in_long_chunks(path):
 
 def test_text_in_pieces_is_spoken_while_it_comes(path, lm):
     async def use(engine: EngineClient) -> list[AudioChunk]:
-        call = engine.call(order(), VOICE)
+        call = engine.call(order(), VOICES)
         call.begin(Prompt([], [3]), in_pieces=True)
         call.add(range(40))
         found = []
@@ -262,7 +304,7 @@ def test_calls_one_after_another_share_a_connection_unless_one_fails(path, lm, m
 
 def test_message_that_makes_no_sense_ends_its_own_call_alone(path):
     async def use(engine: EngineClient) -> list[AudioChunk]:
-        good, bad = called(engine), engine.call(order(), VOICE)
+        good, bad = called(engine), engine.call(order(), VOICES)
         bad.add([1, 2])  # of no segment
         with pytest.raises(StageError):
             await heard(bad)
@@ -343,7 +385,7 @@ def test_traced_utterance_has_its_callers_name(path, tmp_path, monkeypatch):
 
     async def use(engine: EngineClient) -> None:
         orders = [dataclasses.replace(order(), trace=name) for name in "ab"]
-        calls = [engine.call(each, VOICE) for each in orders]
+        calls = [engine.call(each, VOICES) for each in orders]
         for call in calls:
             call.begin(Prompt([5]))
             call.done()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.audio.mel import mel_spectrogram
 from cosyvoice_runtime.audio.resample import resample
-from cosyvoice_runtime.engine.utterance.request import lm_prompts
+from cosyvoice_runtime.engine.utterance.layout import lm_prompts
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families import COSYVOICE3
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions

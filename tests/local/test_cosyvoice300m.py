@@ -14,7 +14,8 @@ from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.audio.mel import mel_spectrogram
 from cosyvoice_runtime.audio.resample import resample
 from cosyvoice_runtime.checkpoint.layout import Layout
-from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest, lm_prompts
+from cosyvoice_runtime.engine.utterance.layout import lm_prompts
+from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families import COSYVOICE_300M
 from cosyvoice_runtime.lm.sampling import SamplingOptions

@@ -67,9 +67,9 @@ def texts(found: list[Clause]) -> list[str]:
 def test_clause_leaves_when_the_next_word_begins():
     stream = clauses()
     assert stream.push("I have 2 cats. ") == []
-    assert stream.push("A") == [Clause("I have two cats.", 15)]
-    assert stream.push("nd a dog; b") == [Clause(" And a dog;", 26)]
-    assert stream.flush() == [Clause(" b.", 27)]
+    assert stream.push("A") == [Clause("I have two cats.", characters=15)]
+    assert stream.push("nd a dog; b") == [Clause(" And a dog;", characters=26)]
+    assert stream.flush() == [Clause(" b.", characters=27)]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_clause_with_digits_waits_for_few_words():
 def test_chinese_clause_ends_at_its_marks():
     stream = clauses()
     assert texts(stream.push("今天25度，湿度60%。你好")) == ["今天二十五度，湿度百分之六十。"]
-    assert stream.flush() == [Clause("你好。", 14)]
+    assert stream.flush() == [Clause("你好。", characters=14)]
 
 
 @pytest.mark.parametrize(
@@ -192,17 +192,17 @@ def test_text_without_marks_leaves_in_bounded_parts(text, size):
 def test_flush_ends_the_clause_and_the_next_text_begins_anew():
     stream = clauses()
     assert stream.push("  Hello") == []
-    assert stream.flush() == [Clause("Hello.", 7)]
+    assert stream.flush() == [Clause("Hello.", characters=7)]
     assert stream.flush() == []
-    assert stream.push(" Wait. N") == [Clause("Wait.", 14)]
-    assert stream.flush() == [Clause(" N.", 15)]
+    assert stream.push(" Wait. N") == [Clause("Wait.", characters=14)]
+    assert stream.flush() == [Clause(" N.", characters=15)]
 
 
 def test_what_can_not_be_spoken_is_counted_with_what_comes_next():
     stream = clauses()
     assert stream.push("... ! ") == []
     assert stream.flush() == []
-    assert stream.push("Yes. A") == [Clause("Yes.", 11)]
+    assert stream.push("Yes. A") == [Clause("Yes.", characters=11)]
 
 
 def test_language_of_the_text_so_far_stays_that_of_what_follows_a_flush():

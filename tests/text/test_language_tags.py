@@ -52,4 +52,7 @@ def test_other_families_leave_a_tag_out() -> None:
 def test_each_clause_of_text_in_pieces_has_the_tag(pieces: list[str]) -> None:
     stream = FRONT_END.clauses()
     found = [clause for piece in pieces for clause in stream.push(piece)] + stream.flush()
-    assert found == [Clause("<|en|>I have two cats.", 21), Clause("<|en|> And three dogs.", 32)]
+    assert found == [
+        Clause("<|en|>I have two cats.", characters=21),
+        Clause("<|en|> And three dogs.", characters=32),
+    ]

@@ -9,11 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.families import COSYVOICE2, COSYVOICE3, COSYVOICE_300M
+from cosyvoice_runtime.families import COSYVOICE2, COSYVOICE_300M
 from cosyvoice_runtime.families.tokens import UNITS
 from cosyvoice_runtime.text.markup.phonemes import units
-
-KNOWN = COSYVOICE3.special_tokens
 
 
 @pytest.mark.parametrize(
@@ -39,7 +37,7 @@ KNOWN = COSYVOICE3.special_tokens
     ],
 )
 def test_pronunciations_become_units(alphabet: str, ph: str, said: str) -> None:
-    assert units(alphabet, ph, KNOWN) == said
+    assert units(alphabet, ph, reads_units=True) == said
 
 
 @pytest.mark.parametrize(
@@ -61,19 +59,19 @@ def test_pronunciations_become_units(alphabet: str, ph: str, said: str) -> None:
 )
 def test_what_is_no_pronunciation_is_invalid_input(alphabet: str, ph: str, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        units(alphabet, ph, KNOWN)
+        units(alphabet, ph, reads_units=True)
 
 
 @pytest.mark.parametrize("family", [COSYVOICE2, COSYVOICE_300M])
 def test_a_family_without_units_is_named_with_what_helps(family) -> None:
     with pytest.raises(InvalidInput, match=r"this checkpoint reads no units of pronunciation; .*<sub>"):
-        units("pinyin", "ji3", family.special_tokens)
+        units("pinyin", "ji3", family.reads_units)
 
 
 @given(st.sampled_from(("pinyin", "cmu")), st.text("abcdeghijnoruvwxyzüǎàIYHRD:01259' ", max_size=12))
 def test_units_are_known_and_no_other_error_is_raised(alphabet: str, ph: str) -> None:
     try:
-        said = units(alphabet, ph, KNOWN)
+        said = units(alphabet, ph, reads_units=True)
     except InvalidInput:
         return
     assert set(re.findall(r"\[\w+\]", said)) <= set(UNITS)

@@ -6,7 +6,6 @@ import dataclasses
 from dataclasses import dataclass
 
 from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
-from cosyvoice_runtime.engine.utterance.request import Utterance
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.settings.token2wav import CPU_HOP_GROWTH
@@ -78,15 +77,15 @@ class HopPolicy:
             fixed_chunks=flow.fixed_chunks,
         )
 
-    def of_utterance(self, utterance: Utterance) -> HopPolicy:
-        """The policy of an utterance.
+    def of_segment(self, speed: float, streaming: bool) -> HopPolicy:
+        """The policy of a segment at this speed, for a client that listens meanwhile or gets all at once.
 
-        Where chunks are audible, an utterance is one chunk if it is answered as a whole or at another speed:
+        Where chunks are audible, a segment is one chunk if it is answered as a whole or at another speed:
         stretched chunks don't overlap by what they are faded over.
         """
-        if self.fixed_chunks and (utterance.speed != 1.0 or not utterance.streaming):
+        if self.fixed_chunks and (speed != 1.0 or not streaming):
             return dataclasses.replace(self, min_first_tokens=MORE_THAN_ANY)
-        return dataclasses.replace(self, is_heard=utterance.streaming)
+        return dataclasses.replace(self, is_heard=streaming)
 
     def chunk_end(self, prompt_tokens: int, previous_end: int, received: int, cushion_s: float) -> int | None:
         """New tokens up to the end of the chunk that can and should go out now; None if no chunk should.

@@ -5,26 +5,21 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import secrets
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from numbers import Integral
 
+import numpy as np
+
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.audio.audio import check_speed
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.families.tokens import END_OF_PROMPT
 from cosyvoice_runtime.lm.generation import FinishReason
-from cosyvoice_runtime.lm.prompt import Prompt, split_after
 from cosyvoice_runtime.lm.sampling import SamplingOptions
-from cosyvoice_runtime.text import (
-    TextFrontEnd,
-    TextPrompt,
-    TextTokenizer,
-    cross_lingual,
-    instruct,
-    zero_shot,
-)
+from cosyvoice_runtime.lm.text_segment import Sound
+from cosyvoice_runtime.text import Lexicon
+from cosyvoice_runtime.text.markup import TextMarkup
 from cosyvoice_runtime.voice.voice import Voice
 
 
@@ -39,6 +34,15 @@ def derived_seed(seed: int, purpose: str, segment: int) -> int:
     return int.from_bytes(digest[:8], "little") >> 1
 
 
+FindVoice = Callable[[str], Voice]
+"""Finds a voice by its name; raises an error that names it where there is none."""
+
+
+def no_voice(name: str) -> Voice:
+    """Refuse a change of the voice where there are no others."""
+    raise InvalidInput("voice", name, "the request's own voice: there are no others here")
+
+
 @dataclass(frozen=True)
 class SpeechRequest:
     """Text to speak, in a voice.
@@ -49,11 +53,14 @@ class SpeechRequest:
     Attributes:
         text: the text to speak; split into segments when long.
         language: ``auto`` or a tag such as ``zh`` or ``en``.
+        text_markup: in which the text is written; None for the front end's own.
+        lexicon: words that are spoken as something else is, before those of the front end.
         speed: 0.5 to 2; 1 is the voice's own.
         seed: the same request with the same seed gives the same audio; None draws one.
         sampling: how speech tokens are drawn; its own ``seed`` is not used.
         streaming: whether chunks come as soon as they exist; otherwise one chunk per segment, with the same
             audio.
+        find_voice: finds the voices that the text changes to.
 
     Raises:
         InvalidInput: an option is out of range or contradicts another.
@@ -64,10 +71,13 @@ class SpeechRequest:
     instruct_text: str | None = None
     cross_lingual: bool = False
     language: str = "auto"
+    text_markup: TextMarkup | None = None
+    lexicon: Lexicon | None = None
     speed: float = 1.0
     seed: int | None = None
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
     streaming: bool = True
+    find_voice: FindVoice = no_voice
 
     def __post_init__(self) -> None:
         check_speed(self.speed)
@@ -82,27 +92,27 @@ class Utterance:
     """The way in which a text is spoken: all that its driver needs besides the text.
 
     Attributes:
-        voice_key: key of the voice's tensors, in the form that the flow takes.
-        prompt_tokens: speech tokens of the flow's prompt.
+        sound: voice and pace of segments that have none of their own.
         seed: the seeds of all segments are derived from it.
-        speed: 0.5 to 2; 1 is the voice's own.
         sampling: how speech tokens are drawn; its own ``seed`` is not used.
         streaming: whether a client listens meanwhile.
     """
 
-    voice_key: str
-    prompt_tokens: int
+    sound: Sound
     seed: int
-    speed: float
     sampling: SamplingOptions
     streaming: bool
 
     @classmethod
-    def of(cls, request: SpeechRequest, voice: Voice) -> Utterance:
-        """The utterance of a request, whose voice has the form that the flow takes."""
+    def of(cls, request: SpeechRequest, sound: Sound) -> Utterance:
+        """The utterance of a request, whose voice has this sound."""
         seed = fresh_seed() if request.seed is None else int(request.seed)
-        count = len(voice.speech_tokens)
-        return cls(voice.prompt_key, count, seed, request.speed, request.sampling, request.streaming)
+        return cls(sound, seed, request.sampling, request.streaming)
+
+
+def sound_of(voice: Voice, speed: float) -> Sound:
+    """The sound of a voice, in the form that the flow takes, at a speed."""
+    return Sound(voice.prompt_key, len(voice.speech_tokens), speed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +126,7 @@ class AudioChunk:
         finish_reason: why the segment ended, on its last chunk; None before.
         spoken_characters: of the text, on the last chunk of a segment, where that is known: of all segments
             when the text came in pieces, else of the last one.
+        is_pause: it is a silence that the text asks for, which no network computed.
     """
 
     samples: Floats
@@ -123,6 +134,13 @@ class AudioChunk:
     segment: int
     finish_reason: FinishReason | None = None
     spoken_characters: int | None = None
+    is_pause: bool = False
+
+    @classmethod
+    def silent(cls, seconds: float, sample_rate: int, segment: int) -> AudioChunk:
+        """A silence before a segment."""
+        samples = np.zeros(round(seconds * sample_rate), np.float32)
+        return cls(samples, sample_rate, segment, is_pause=True)
 
     @property
     def seconds(self) -> float:
@@ -140,39 +158,3 @@ async def with_characters(
             if chunk.finish_reason is not None and chunk.segment == segments - 1:
                 chunk = dataclasses.replace(chunk, spoken_characters=len(text))
             yield chunk
-
-
-def lm_prompts(request: SpeechRequest, front_end: TextFrontEnd, tokenizer: TextTokenizer) -> list[Prompt]:
-    """The speech LM's prompt for each segment of the request's text; an InvalidInput names a field."""
-    segments = front_end.segments(request.text, request.language)
-    return list(map(prompt_layout(request, front_end, tokenizer), segments))
-
-
-def prompt_layout(
-    request: SpeechRequest, front_end: TextFrontEnd, tokenizer: TextTokenizer
-) -> Callable[[str], Prompt]:
-    """The function that makes the speech LM's prompt of a segment of normalised text.
-
-    Raises:
-        InvalidInput: the text names the field of the request; the function may raise it, too.
-    """
-    marker = tokenizer.id_of(END_OF_PROMPT) if front_end.family.needs_end_of_prompt else None
-    if request.instruct_text is not None:
-        return lambda segment: _prompt(instruct(tokenizer, request.instruct_text or "", segment), marker)
-    speaker = request.voice.speaker_embedding.tolist() if front_end.family.reads_speaker else ()
-    if request.cross_lingual or not request.voice.transcript:
-        lead = front_end.missing_instruction("target_text", request.text)
-        if lead:
-            return lambda segment: _prompt(instruct(tokenizer, lead, segment), marker, speaker=speaker)
-        return lambda segment: _prompt(cross_lingual(tokenizer, segment), marker, speaker=speaker)
-    lead = front_end.missing_instruction("reference_text", request.voice.transcript, request.text)
-    transcript = lead + front_end.transcript(request.voice.transcript, request.language)
-    speech = request.voice.speech_tokens.tolist()
-    return lambda segment: _prompt(zero_shot(tokenizer, transcript, segment), marker, speech, speaker)
-
-
-def _prompt(
-    text: TextPrompt, marker: int | None, speech: Sequence[int] = (), speaker: Sequence[float] = ()
-) -> Prompt:
-    lead, prompt_text = split_after(text.prompt_ids, marker)
-    return Prompt(text.target_ids, prompt_text, speech, lead, speaker)

@@ -14,12 +14,13 @@ from typing import Any
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.incoming_text import TextMark, TextSource
-from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest, prompt_layout
+from cosyvoice_runtime.engine.utterance.layout import LaidSegment, SegmentLayout
+from cosyvoice_runtime.engine.utterance.request import AudioChunk
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
-from cosyvoice_runtime.lm.text_segment import SegmentSink
+from cosyvoice_runtime.lm.text_segment import SegmentSink, Sound
 from cosyvoice_runtime.lm.text_stream import TextStream
-from cosyvoice_runtime.text import Clause, ClauseStream, SplitLimits, TextFrontEnd, TextTokenizer
+from cosyvoice_runtime.text import Clause, SplitLimits
 
 ANY_TOKEN = 0
 LONGEST_SEGMENT = SplitLimits().maximum
@@ -30,10 +31,10 @@ class TextFeeder:
     """Gives arriving text to a sink as segments.
 
     Args:
-        layout: makes the prompt of a clause that stands alone.
+        layout: lays out a clause that stands alone.
+        hop: says how many speech tokens the first chunk of a segment needs.
         blocks: the speech LM's configuration if it takes text between its speech; None to make each clause a
             segment.
-        first_tokens: speech tokens that the first chunk of a segment needs.
         on_segment: called when a segment begins.
 
     Attributes:
@@ -44,41 +45,22 @@ class TextFeeder:
     def __init__(
         self,
         source: TextSource,
-        clauses: ClauseStream,
-        layout: Callable[[str], Prompt],
-        sink: SegmentSink,
-        blocks: SpeechLMConfig | None,
-        first_tokens: int,
-        on_segment: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.source = source
-        self._clauses = clauses
-        self.characters: list[int] = []
-        self._layout = layout
-        self.sink = sink
-        self._blocks = blocks
-        self._first_tokens = first_tokens
-        self._on_segment = on_segment
-        self._length: int | None = None  # Text ids of the segment in progress.
-
-    @classmethod
-    def of(
-        cls,
-        request: SpeechRequest,
-        source: TextSource,
-        front_end: TextFrontEnd,
-        tokenizer: TextTokenizer,
+        layout: SegmentLayout,
         hop: HopPolicy,
         sink: SegmentSink,
         blocks: SpeechLMConfig | None,
         on_segment: Callable[[], None] = lambda: None,
-    ) -> TextFeeder:
-        """The feeder of a request, whose own text is not read; an InvalidInput names a field of the
-        request."""
-        layout = prompt_layout(request, front_end, tokenizer)
-        first_tokens = hop.first_tokens(len(hop.flow_voice(request.voice).speech_tokens))
-        clauses = front_end.clauses(request.language)
-        return cls(source, clauses, layout, sink, blocks, first_tokens, on_segment)
+    ) -> None:
+        self.source = source
+        self._clauses = layout.clauses()
+        self.characters: list[int] = []
+        self._layout = layout
+        self.sink = sink
+        self._blocks = blocks
+        self._hop = hop
+        self._on_segment = on_segment
+        self._length: int | None = None  # Text ids of the segment in progress.
+        self._sound: Sound | None = None  # Of the last segment.
 
     async def run(self) -> None:
         """Give the sink all text until its end; an error of a clause or of the source is raised."""
@@ -92,25 +74,34 @@ class TextFeeder:
                 self._add(await asyncio.to_thread(self._laid_out, self._clauses.push, mark))
         self.sink.done()
 
-    def _laid_out(self, split: Callable[..., list[Clause]], *text: str) -> list[tuple[Prompt, int]]:
-        return [(self._layout(clause.text), clause.characters) for clause in split(*text)]
+    def _laid_out(self, split: Callable[..., list[Clause]], *text: str) -> list[tuple[LaidSegment, int]]:
+        return [(self._layout(clause), clause.characters) for clause in split(*text)]
 
-    def _add(self, clauses: Sequence[tuple[Prompt, int]]) -> None:
-        for prompt, characters in clauses:
-            if self._length is not None and self._length + len(prompt.text) > LONGEST_SEGMENT:
+    def _add(self, clauses: Sequence[tuple[LaidSegment, int]]) -> None:
+        for laid, characters in clauses:
+            if laid.pause_s:
                 self._end_segment()
-            if self._length is None:
-                self._begin(prompt, characters)
-            else:
-                self._extend(prompt.text, characters)
+                self.sink.pause(laid.pause_s)
+            if laid.prompt is not None:
+                self._speak(laid.prompt, laid.sound, characters)
+
+    def _speak(self, prompt: Prompt, sound: Sound | None, characters: int) -> None:
+        is_longer = self._length is not None and self._length + len(prompt.text) > LONGEST_SEGMENT
+        if is_longer or sound != self._sound:
+            self._end_segment()
+        self._sound = sound
+        if self._length is None:
+            self._begin(prompt, characters)
+        else:
+            self._extend(prompt.text, characters)
 
     def _begin(self, prompt: Prompt, characters: int) -> None:
         self._on_segment()
         self.characters.append(characters)
         if self._blocks is None:
-            self.sink.begin(prompt)
+            self.sink.begin(prompt, sound=self._sound)
             return
-        self.sink.begin(dataclasses.replace(prompt, text=()), in_pieces=True)
+        self.sink.begin(dataclasses.replace(prompt, text=()), in_pieces=True, sound=self._sound)
         self._length = 0
         self._extend(prompt.text, characters)
         if not self._is_enough(prompt, self._blocks):
@@ -126,12 +117,13 @@ class TextFeeder:
         stream = TextStream(blocks, prompt.prompt_text, prompt.prompt_speech)
         stream.push(prompt.text)
         spoken = 0
-        while spoken < self._first_tokens and stream.take() is not None:
+        first_tokens = self._hop.first_tokens((self._sound or self._layout.sound).prompt_tokens)
+        while spoken < first_tokens and stream.take() is not None:
             while not stream.must_fill:
                 stream.accept(ANY_TOKEN)
                 spoken += 1
             stream.accept(blocks.fill_id)
-        return spoken >= self._first_tokens
+        return spoken >= first_tokens
 
     def _end_segment(self) -> None:
         if self._length is not None:

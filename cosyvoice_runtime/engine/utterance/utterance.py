@@ -18,7 +18,7 @@ from cosyvoice_runtime.errors import CosyVoiceError, StageError
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
-from cosyvoice_runtime.lm.text_segment import SegmentQueue, TextPieces, TextSegment
+from cosyvoice_runtime.lm.text_segment import SegmentQueue, Silence, TextPieces, TextSegment
 from cosyvoice_runtime.metrics import trace
 
 
@@ -198,16 +198,20 @@ async def speak(
     Raises:
         Exception: what a stage raised.
     """
-    hop = hop.of_utterance(utterance)
     cushion_s = cushion_s if utterance.streaming else lambda: OFFLINE_CUSHION_S
     index = 0
     while (segment := await segments.next()) is not None:
+        if isinstance(segment, Silence):
+            yield AudioChunk.silent(segment.seconds, sample_rate, index)
+            continue
         sampling = dataclasses.replace(
             utterance.sampling, seed=derived_seed(utterance.seed, "sampling", index)
         )
         noise = derived_seed(utterance.seed, "noise", index)
-        settings = WaveSettings(utterance.voice_key, noise, utterance.speed, continues=index > 0)
-        speech = SegmentSpeech(stages, hop, settings, utterance.prompt_tokens, cushion_s)
+        sound = segment.sound or utterance.sound
+        settings = WaveSettings(sound.voice_key, noise, sound.speed, continues=index > 0)
+        hop_of_segment = hop.of_segment(sound.speed, utterance.streaming)
+        speech = SegmentSpeech(stages, hop_of_segment, settings, sound.prompt_tokens, cushion_s)
         async with aclosing(speech.chunks(segment, sampling)) as chunks:
             async for samples, reason in chunks:
                 yield AudioChunk(samples, sample_rate, index, reason)

@@ -15,6 +15,7 @@ from cosyvoice_runtime.engine.host_client import HostClient, HostConnection, req
 from cosyvoice_runtime.engine.messages import (
     DONE,
     END,
+    PAUSE,
     TEXT,
     VOICE,
     Order,
@@ -28,6 +29,7 @@ from cosyvoice_runtime.engine.messages import (
 from cosyvoice_runtime.engine.utterance.request import AudioChunk
 from cosyvoice_runtime.errors import StageError, StageLostError
 from cosyvoice_runtime.lm.prompt import Prompt
+from cosyvoice_runtime.lm.text_segment import Sound
 from cosyvoice_runtime.serving.triton.schema import AUDIO_TOKENIZER, SPEAKER_EMBEDDING, ModelSchema, Tensors
 from cosyvoice_runtime.settings.repository import HOST
 from cosyvoice_runtime.voice.voice import Voice
@@ -73,13 +75,13 @@ class EngineClient:
             except StageLostError:
                 await asyncio.sleep(LOOK_S)
 
-    def call(self, order: Order, voice: Voice) -> EngineCall:
+    def call(self, order: Order, voices: Mapping[str, Voice]) -> EngineCall:
         """A call for one utterance, which begins when its chunks are read.
 
         Args:
-            voice: the request's voice, in the form that the flow takes.
+            voices: of its segments by their keys, in the form that the flow takes; more may come.
         """
-        return EngineCall(self._host, order, voice, self._timeout_s)
+        return EngineCall(self._host, order, voices, self._timeout_s)
 
     async def speech_tokens(self, samples: Floats) -> Ids:
         """Speech tokens, int32 ``[m]``, of 16 kHz samples, float32 ``[n]``."""
@@ -115,16 +117,19 @@ class EngineClient:
 class EngineCall:
     """One utterance of the engine; a `SegmentSink` that takes its text."""
 
-    def __init__(self, host: HostClient, order: Order, voice: Voice, timeout_s: float) -> None:
+    def __init__(self, host: HostClient, order: Order, voices: Mapping[str, Voice], timeout_s: float) -> None:
         self._host = host
         self._order = order
-        self._voice = voice
+        self._voices = voices
         self._timeout_s = timeout_s
         self._unsent = [order_frame(order)]
         self._connection: HostConnection | None = None
 
-    def begin(self, prompt: Prompt, in_pieces: bool = False) -> None:
-        self._send(begin_frame(prompt, in_pieces))
+    def begin(self, prompt: Prompt, in_pieces: bool = False, sound: Sound | None = None) -> None:
+        self._send(begin_frame(prompt, in_pieces, sound))
+
+    def pause(self, seconds: float) -> None:
+        self._send(write_frame({PAUSE: seconds}))
 
     def add(self, ids: Sequence[int]) -> None:
         self._send(write_frame({TEXT: [*ids]}))
@@ -148,7 +153,7 @@ class EngineCall:
             await self._connect()
             while not (frame := await self._next()).header.get("last"):
                 if VOICE in frame.header:
-                    self._send(voice_frame(self._voice))
+                    self._send(voice_frame(self._voices[frame.header[VOICE]]))
                 elif "segment" in frame.header:
                     yield read_chunk(frame, self._order.sample_rate)
             self._raise_error(frame.header)

@@ -91,7 +91,7 @@ def front_end_of(settings: CosyVoice2Settings, tokenizer: TokenCounter, family: 
         lexicon=lexicon,
         polyphones=settings.polyphones,
         adds_instruction=settings.add_instruction,
-        markup=MarkupOptions(emoji=settings.emoji, code_blocks=settings.code_blocks),
+        markup=MarkupOptions(settings.text_markup, settings.emoji, settings.code_blocks),
     )
 
 

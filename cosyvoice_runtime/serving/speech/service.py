@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, aclosing
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -16,17 +16,16 @@ from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.engine.messages import Order
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.incoming_text import IncomingText
+from cosyvoice_runtime.engine.utterance.layout import LaidSegment, SegmentLayout, give
 from cosyvoice_runtime.engine.utterance.request import (
     AudioChunk,
     SpeechRequest,
     Utterance,
-    lm_prompts,
     with_characters,
 )
 from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, speak_arriving, within_ceiling
 from cosyvoice_runtime.engine.utterance.utterance import Playback
 from cosyvoice_runtime.errors import ClientGoneError, InvalidInput, StageLostError
-from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.metrics import trace
 from cosyvoice_runtime.serving.speech.admission import Admission, AdmittedUtterance
@@ -38,10 +37,21 @@ from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
 from cosyvoice_runtime.serving.speech.watermark import MakeWatermark, marked
 from cosyvoice_runtime.serving.triton.request import Inputs
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
+from cosyvoice_runtime.voice import Voice
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+
+class Script(NamedTuple):
+    """A request, and its segments as they are laid out."""
+
+    request: SpeechRequest
+    layout: SegmentLayout
+    segments: Sequence[LaidSegment]
+
+
 LOOK_FOR_CLIENTS_S = 0.1
 """The time between two checks whether clients are still there, of which Triton sends no event."""
 MEASURED_TEXT = "How fast this machine speaks says how many may speak at a time, so that nobody waits."
@@ -160,14 +170,14 @@ class SpeechService:
         sampling = dataclasses.replace(self._sampling, max_tokens=most)
         text = self._front_end.family.instructed(MEASURED_TEXT)
         request = SpeechRequest(text, voice, seed=0, sampling=sampling, streaming=True)
-        prompts = await asyncio.to_thread(lm_prompts, request, self._front_end, self._tokenizer)
-        await self._seconds_of(request, prompts)  # The first one takes longer, because it fills caches.
+        script = await asyncio.to_thread(self._script, request)
+        await self._seconds_of(script)  # The first one takes longer, because it fills caches.
         start_s = self._metrics.now()
-        audio_s = sum(await asyncio.gather(*(self._seconds_of(request, prompts) for _ in range(at_once))))
+        audio_s = sum(await asyncio.gather(*(self._seconds_of(script) for _ in range(at_once))))
         return audio_s / max(self._metrics.now() - start_s, 1e-6)
 
-    async def _seconds_of(self, request: SpeechRequest, prompts: Sequence[Prompt]) -> float:
-        async with aclosing(self._chunks(request, prompts)) as chunks:
+    async def _seconds_of(self, script: Script) -> float:
+        async with aclosing(self._chunks(script)) as chunks:
             return sum([chunk.seconds async for chunk in chunks])
 
     async def _speak(
@@ -188,14 +198,14 @@ class SpeechService:
     ) -> None:
         trace.begin()
         trace.note("cosyvoice2 has the request")
-        request, prompts = await self._read(inputs, listener.streams)
+        script = await self._asked(inputs, listener.streams, self._script)
         trace.note("text and voice are ready")
         kept_s = 0.0
-        async with aclosing(self._chunks(request, prompts)) as chunks:
+        async with aclosing(self._chunks(script)) as chunks:
             async for chunk in chunks:
                 listener.send(chunk)
                 trace.note("cosyvoice2 has sent audio")
-                admitted.spoke(chunk.seconds)
+                admitted.spoke(0.0 if chunk.is_pause else chunk.seconds)
                 kept_s += chunk.seconds
                 if listener.streams:
                     admitted.played(late=timer.sent(kept_s))
@@ -209,8 +219,9 @@ class SpeechService:
 
         def begun(asked: SpeechRequest) -> tuple[EngineCall, TextFeeder]:
             asked = dataclasses.replace(asked, sampling=within_ceiling(asked.sampling))
-            call, making = self._call(asked), (self._front_end, self._tokenizer, self._hop)
-            return call, TextFeeder.of(asked, text, *making, call, self._blocks, timer.text_came)
+            layout = self._layout(asked)
+            call = self._call(asked, layout)
+            return call, TextFeeder(text, layout, self._hop, call, self._blocks, timer.text_came)
 
         call, feeder = await self._asked(inputs, listener.streams, begun)
         # The utterance is open.
@@ -220,49 +231,50 @@ class SpeechService:
                 listener.send(chunk)
                 timer.sent(chunk.seconds)
 
-    def _chunks(self, request: SpeechRequest, prompts: Sequence[Prompt]) -> AsyncGenerator[AudioChunk, None]:
-        call = self._call(request)
-        for prompt in prompts:
-            call.begin(prompt)
-        call.done()
-        return self._marked(with_characters(call.chunks(), request.text, len(prompts)))
+    def _script(self, request: SpeechRequest) -> Script:
+        layout = self._layout(request)
+        return Script(request, layout, layout.segments())
 
-    def _call(self, request: SpeechRequest) -> EngineCall:
-        voice = self._hop.flow_voice(request.voice)
+    def _layout(self, request: SpeechRequest) -> SegmentLayout:
+        return SegmentLayout(request, self._front_end, self._tokenizer, self._hop.flow_voice)
+
+    def _chunks(self, script: Script) -> AsyncGenerator[AudioChunk, None]:
+        call = self._call(script.request, script.layout)
+        spoken = give(script.segments, call)
+        return self._marked(with_characters(call.chunks(), script.request.text, spoken))
+
+    def _call(self, request: SpeechRequest, layout: SegmentLayout) -> EngineCall:
         order = Order(
-            Utterance.of(request, voice),
+            Utterance.of(request, layout.sound),
             self._hop,
             self._sample_rate,
             timeout_s=self._timeout_s,
             text_timeout_s=self._timeout_s + self._text_timeout_s,
             trace=trace.request(),
         )
-        return self._engine.call(order, voice)
+        return self._engine.call(order, layout.voices)
 
     def _marked(self, spoken: AsyncGenerator[AudioChunk, None]) -> AsyncGenerator[AudioChunk, None]:
         return spoken if self._watermark is None else marked(spoken, self._watermark(self._sample_rate))
 
-    async def _read(self, inputs: Inputs, streams: bool) -> tuple[SpeechRequest, Sequence[Prompt]]:
-        def prompts(asked: SpeechRequest) -> tuple[SpeechRequest, Sequence[Prompt]]:
-            return asked, lm_prompts(asked, self._front_end, self._tokenizer)
-
-        return await self._asked(inputs, streams, prompts)
-
     async def _asked(self, inputs: Inputs, streams: bool, use: Callable[[SpeechRequest], T]) -> T:
         """The parsed request as ``use`` has it, made in a thread, after its reference has been analysed."""
+
+        def request(asked: SpeechInputs, voice: Voice) -> SpeechRequest:
+            return asked.request(voice, streams, self._front_end.family, self._voices.named)
 
         def read() -> tuple[SpeechInputs, T | None]:
             asked = SpeechInputs.read(inputs, self._sampling, self._max_characters)
             if asked.reference is not None:
                 return asked, None
             voice = self._voices.kept(asked.voice, probed=inputs.is_probe)
-            return asked, use(asked.request(voice, streams))
+            return asked, use(request(asked, voice))
 
         asked, made = await asyncio.to_thread(read)
         if asked.reference is None:
             return cast(T, made)
         voice = await self._voices.of(asked.reference, asked.reference_text or "")
-        return await asyncio.to_thread(use, asked.request(voice, streams))
+        return await asyncio.to_thread(lambda: use(request(asked, voice)))
 
     async def _while_there(self, work: Coroutine[Any, Any, None], listener: ChunkListener) -> None:
         """Run the work; cancel it, and raise a ClientGoneError, when the client leaves."""

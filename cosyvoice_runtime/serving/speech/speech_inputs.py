@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from cosyvoice_runtime.audio.audio import EXTRACTOR_SAMPLE_RATE, Audio, reference_audio
-from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest
+from cosyvoice_runtime.engine.utterance.request import AudioChunk, FindVoice, SpeechRequest
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.families import Family
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply
 from cosyvoice_runtime.serving.triton.schema import COSYVOICE2, Tensors
+from cosyvoice_runtime.text import Lexicon
+from cosyvoice_runtime.text.markup import MARKUPS, TextMarkup
 from cosyvoice_runtime.voice import Voice
 
 SAMPLING_INPUTS = ("top_k", "top_p", "temperature", "repetition_penalty", "max_tokens")
@@ -32,6 +38,9 @@ class SpeechInputs:
     instruct_text: str | None
     cross_lingual: bool
     language: str
+    text_markup: TextMarkup | None
+    lexicon: str | None
+    text_voices: Mapping[str, str] | None
     speed: float
     seed: int | None
     sampling: SamplingOptions
@@ -47,6 +56,9 @@ class SpeechInputs:
             instruct_text=inputs.text("instruct_text"),
             cross_lingual=bool(inputs.scalar("cross_lingual", default=False)),
             language=inputs.text("language") or "auto",
+            text_markup=_text_markup(inputs),
+            lexicon=inputs.text("lexicon"),
+            text_voices=_text_voices(inputs),
             speed=inputs.scalar("speed", default=1.0),
             seed=inputs.scalar("seed"),
             sampling=_sampling(inputs, sampling),
@@ -54,19 +66,34 @@ class SpeechInputs:
         read._check_voice()
         return read
 
-    def request(self, voice: Voice, streaming: bool) -> SpeechRequest:
-        """The request for a voice; an InvalidInput names an option that does not fit."""
+    def request(self, voice: Voice, streaming: bool, family: Family, find_voice: FindVoice) -> SpeechRequest:
+        """The request for a voice; an InvalidInput names an option that does not fit.
+
+        Args:
+            family: of the checkpoint.
+            find_voice: finds the voices that the text names.
+        """
+        lexicon = None if self.lexicon is None else Lexicon.parse(self.lexicon, family.special_tokens)
         return SpeechRequest(
             text=self.text,
             voice=voice,
             instruct_text=self.instruct_text,
             cross_lingual=self.cross_lingual,
             language=self.language,
+            text_markup=self.text_markup,
+            lexicon=lexicon,
             speed=self.speed,
             seed=self.seed,
             sampling=self.sampling,
             streaming=streaming,
+            find_voice=find_voice if self.text_voices is None else partial(self._permitted, find_voice),
         )
+
+    def _permitted(self, find_voice: FindVoice, name: str) -> Voice:
+        assert self.text_voices is not None
+        if name not in self.text_voices:
+            raise InvalidInput("voice", name, "a voice that <voice> in this text may name")
+        return find_voice(self.text_voices[name])
 
     def _check_voice(self) -> None:
         if self.reference is None:
@@ -88,6 +115,28 @@ def _target_text(inputs: Inputs, max_characters: int) -> str:
     if len(text) > max_characters:
         raise InvalidInput("target_text", f"{len(text)} characters", f"at most {max_characters}")
     return text
+
+
+def _text_markup(inputs: Inputs) -> TextMarkup | None:
+    markup = inputs.text("text_markup")
+    if markup is None:
+        return None
+    if markup not in MARKUPS:
+        raise InvalidInput("text_markup", markup, f"one of {', '.join(MARKUPS)}")
+    return cast(TextMarkup, markup)
+
+
+def _text_voices(inputs: Inputs) -> Mapping[str, str] | None:
+    written = inputs.text("text_voices")
+    if written is None:
+        return None
+    try:
+        voices = json.loads(written)
+    except ValueError:
+        voices = None
+    if not isinstance(voices, dict) or not all(isinstance(name, str) for name in voices.values()):
+        raise InvalidInput("text_voices", written, "a JSON object of names")
+    return voices
 
 
 def _reference(inputs: Inputs) -> Audio | None:

@@ -114,6 +114,29 @@ COSYVOICE2 = ModelSchema(
             "cross_lingual", "BOOL", (1,), "use only how the voice sounds; default false", optional=True
         ),
         TensorSpec("language", "STRING", (1,), "auto, zh, en, ...; default auto", optional=True),
+        TensorSpec(
+            "text_markup",
+            "STRING",
+            (1,),
+            "what target_text is written in: auto, plain, markdown or ssml; default the deployment's",
+            optional=True,
+        ),
+        TensorSpec(
+            "lexicon",
+            "STRING",
+            (1,),
+            "words that are spoken as something else, before those of the deployment: up to 500 lines of a "
+            "word, a tab and what is spoken",
+            optional=True,
+        ),
+        TensorSpec(
+            "text_voices",
+            "STRING",
+            (1,),
+            "the voices that <voice> in the text may name: a JSON object of their names there and the "
+            "server's; default all, by the server's names",
+            optional=True,
+        ),
         TensorSpec("speed", "FP32", (1,), "0.5 to 2; default 1", optional=True),
         TensorSpec("seed", "INT64", (1,), "repeats an utterance; default a fresh one", optional=True),
         TensorSpec(

@@ -7,9 +7,10 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from cosyvoice_runtime.text.markup import latex, silent, tags
+from cosyvoice_runtime.text.markup import latex, pauses, silent, tags
 from cosyvoice_runtime.text.markup.line_ends import Break
 from cosyvoice_runtime.text.markup.markdown import link_words
+from cosyvoice_runtime.text.markup.said import Manner, Pause
 
 
 class Mark(NamedTuple):
@@ -21,6 +22,8 @@ class Mark(NamedTuple):
         kind: of the break that it makes.
         read: the words may be marked up themselves.
         until: finds the end of a part that is left out.
+        item: a silence, or another pace from here on.
+        spelled: the words are said letter by letter.
     """
 
     end: int
@@ -28,6 +31,8 @@ class Mark(NamedTuple):
     kind: Break = Break.NONE
     read: bool = False
     until: re.Pattern[str] | None = None
+    item: Pause | Manner | None = None
+    spelled: bool = False
 
 
 class Wait(Exception):
@@ -69,6 +74,12 @@ _LINK_BEGUN = re.compile(
     rf"!?\[{_LABEL}(?:\](?:\({_TARGET}(?:\([^()\n]{{0,200}}|\\)?)?|\[[^\[\]\n]{{0,100}}|\\)?\Z|!\Z"
 )
 _FOOTNOTE = re.compile(r"\[\^[^\]\s]{1,20}\]|\[/?INST\]")
+_PAUSE = re.compile(r"\[pause:? ?([0-9.]{1,8} ?m?s?)\]", re.IGNORECASE)
+_SPELL = re.compile(r"<spell>([^<>]{1,300})</spell>")
+_SPELL_BEGUN = re.compile(r"<spell>[^<>]{0,300}(?:</?s?p?e?l?l?)?\Z")
+_PACE = re.compile(r"<speed\s+ratio=[\"']([0-9.]{1,6})[\"']\s*/>")
+_BREAK = re.compile(r"<break((?:\s+(?:time|strength)=(?:\"[^\"<>]{0,20}\"|'[^'<>]{0,20}'))+)\s*/?>")
+_ATTRIBUTE = re.compile(r"(time|strength)=[\"']([^\"']*)")
 _SOURCES = re.compile(
     r"(?:(?<=[^\W\d_]{3})|(?<=[.,;!?)\]”\"。，；！？）]))(?:\[[1-9][0-9]?\])+|(?<=\s)(?:\[[1-9][0-9]?\])+(?=[.,;。，；])"
 )
@@ -109,6 +120,8 @@ _TICKS = re.compile("`+")
 
 def link(here: Here) -> Mark | None:
     """``[words](address)``, ``![words](address)``; notes (``[^1]``) and sources (``town[1].``) are silent."""
+    if found := here.match(_PAUSE):
+        return Mark(found.end(), item=pauses.of_time(found[1]))
     if found := here.match(_FOOTNOTE) or here.match(_SOURCES, _SOURCES_BEGUN):
         return Mark(found.end(), kind=Break.DROPPED)
     found = here.match(_LINK, _LINK_BEGUN)
@@ -141,6 +154,12 @@ def less(here: Here) -> Mark | None:
             return Mark(found.end(), kind=Break.DROPPED)
     if found := here.match(_AUTOLINK):
         return Mark(found.end(), found[1].removeprefix("mailto:"))
+    if found := here.match(_SPELL, _SPELL_BEGUN):
+        return Mark(found.end(), found[1], spelled=True)
+    if found := here.match(_BREAK):
+        return Mark(found.end(), item=pauses.of_break(dict(_ATTRIBUTE.findall(found[1]))))
+    if found := here.match(_PACE):
+        return Mark(found.end(), item=Manner(float(found[1])))
     if found := here.match(tags.UNSPOKEN):
         return Mark(found.end(), kind=Break.PARAGRAPH, until=tags.end_of(found[1]))
     found = here.match(tags.TAG, _LESS_BEGUN)

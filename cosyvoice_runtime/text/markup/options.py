@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from cosyvoice_runtime.errors import InvalidInput
 
-TextMarkup = Literal["auto", "plain", "markdown"]
+TextMarkup = Literal["auto", "plain", "markdown", "ssml"]
 Emoji = Literal["silent", "named"]
 CodeBlocks = Literal["skipped", "announced"]
 MARKUPS: tuple[str, ...] = get_args(TextMarkup)
@@ -20,7 +20,8 @@ class MarkupOptions:
     """How the markup of a text is read.
 
     Attributes:
-        markup: ``auto`` or ``markdown`` read it, ``plain`` leaves the text as it is.
+        markup: ``plain`` leaves the text as it is, ``markdown`` and ``ssml`` read them; ``auto`` is SSML for
+            a text that begins with ``<speak>``, else Markdown.
         emoji: ``silent``, or ``named`` in the text's language.
         code_blocks: ``skipped``, or ``announced`` by a short sentence in the text's language.
 

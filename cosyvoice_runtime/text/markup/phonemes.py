@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.families.tokens import ARPABET, PINYIN, UNITS
+from cosyvoice_runtime.families.tokens import ARPABET, PINYIN
 
 _PARTS = frozenset(PINYIN.split())
 _CONSONANTS = "b p m f d t n l g k h j q x zh ch sh r z c s y w"
@@ -21,13 +21,13 @@ _BEARERS = (re.compile("[ae]"), re.compile("o"), re.compile("[iuü](?![iuü])"))
 """Find the vowel of a final that bears its tone, the first of them that finds one."""
 
 
-def units(alphabet: str, ph: str, special_tokens: Collection[str]) -> str:
+def units(alphabet: str, ph: str, reads_units: bool) -> str:
     """The units that stand for a word whose pronunciation is written down.
 
     Args:
         alphabet: ``pinyin`` with tones as numbers or marks, or ``cmu``, or another name of either.
         ph: ``ji3 yu3`` or ``jǐ yǔ``, or ``R IY1 D``.
-        special_tokens: of the checkpoint's family.
+        reads_units: whether the speech LM does.
 
     Raises:
         InvalidInput: the alphabet is unknown, its syllables or phones are, or the family reads no units.
@@ -35,7 +35,7 @@ def units(alphabet: str, ph: str, special_tokens: Collection[str]) -> str:
     read = _ALPHABETS.get(alphabet.strip().lower())
     if read is None:
         raise InvalidInput("target_text", alphabet, f"alphabet of a phoneme: one of {', '.join(_ALPHABETS)}")
-    if not set(UNITS).issubset(special_tokens):
+    if not reads_units:
         raise InvalidInput(
             "target_text",
             ph,

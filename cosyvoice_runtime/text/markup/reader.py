@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Callable
-from typing import NamedTuple
 
 from cosyvoice_runtime.families.tokens import QWEN2_TOKENS, SOUND_TOKENS
 from cosyvoice_runtime.text.markup import blocks, emoji_names
 from cosyvoice_runtime.text.markup.announced import announcement
 from cosyvoice_runtime.text.markup.blocks import Block
 from cosyvoice_runtime.text.markup.inline import MARKS, QUESTIONED, Here, Mark, Wait, unsaid
-from cosyvoice_runtime.text.markup.line_ends import Break, between
+from cosyvoice_runtime.text.markup.line_ends import Break
 from cosyvoice_runtime.text.markup.markdown import table_rows
 from cosyvoice_runtime.text.markup.options import MarkupOptions
+from cosyvoice_runtime.text.markup.output import Output
+from cosyvoice_runtime.text.markup.said import Said
+from cosyvoice_runtime.text.reading.languages.english import ENGLISH
+from cosyvoice_runtime.text.reading.languages.known import language_of
+from cosyvoice_runtime.text.reading.say_as import said_as
 
 _LINE_END = re.compile(r"\r\n|[\r\n]")
 _SPACES = re.compile(r"[ \t]+")
 _INTEREST = re.compile(rf"{QUESTIONED.pattern}|[\r\n]")
-_MAY_BE_MARKED = re.compile(rf"{QUESTIONED.pattern}|[\r\n]|\A\s*(?:[#>+–—·•-]|[0-9]{{1,3}}[.)])")
+MAY_BE_MARKED = re.compile(rf"{QUESTIONED.pattern}|[\r\n]|\A\s*(?:[#>+–—·•-]|[0-9]{{1,3}}[.)])")
 _SOUNDS = re.compile("|".join(map(re.escape, SOUND_TOKENS)))
 """Finds sounds, which CosyVoice-300M reads as letters."""
 _CONTEXT = 300
 """Characters that are kept of what has been read."""
-_TAIL = 12
-_HEARD = 200
-"""Characters of what was said by which the language of words of our own is told."""
 _ENOUGH, _ENOUGH_WIDE, _FIRST_WIDE = 16, 4, "\u3040"
 """Letters of what was said that tell it alone, of alphabets and of East Asia, whose first kana is the third;
 of fewer, what follows tells it, too."""
@@ -35,24 +35,6 @@ _NO_LETTERS = re.compile(r"[\W\d_]+")
 """Finds what is no letter."""
 _UNTOLD = "en"
 """The language of such words where nothing tells it."""
-_DEFAULT = MarkupOptions()
-
-
-Tell = Callable[[str], str]
-"""The language of words, empty where they don't tell it."""
-
-
-def in_english(_words: str) -> str:
-    """Tells English of all words."""
-    return "en"
-
-
-class _Piece(NamedTuple):
-    """Ends of a part in what is said and in what was written, and whether they are the same characters."""
-
-    said: int
-    written: int
-    same: bool
 
 
 class MarkupReader:
@@ -69,8 +51,8 @@ class MarkupReader:
     def __init__(
         self,
         special: re.Pattern[str],
-        options: MarkupOptions = _DEFAULT,
-        tell: Tell = in_english,
+        options: MarkupOptions,
+        tell: Callable[[str], str],
         depth: int = 0,
     ) -> None:
         self._options = options
@@ -80,54 +62,42 @@ class MarkupReader:
         self._text = ""
         self._at = 0
         self._written = 0  # Characters before self._text.
-        self._said = 0
-        self._pieces: list[_Piece] = []
         self._item = 0
         self._until: re.Pattern[str] | None = None
         self._fence = ""
         self._unannounced = ""
-        self._heard = ""
-        self._out: list[str] = []
+        self._out = Output()
         self._begin()
 
     def _begin(self) -> None:
         """Forget what was before: what comes is the start of a text."""
         self._starts_line = self._depth == 0
-        self._tail = ""
-        self._spaces, self._break = "", Break.NONE
-        self._length = 0
         self._bold = ""
 
-    def push(self, text: str) -> str:
+    def push(self, text: str) -> list[Said]:
         """Take more text; return what is known of what is said."""
-        return self._taken(text, complete=False)
+        self._take(text, complete=False)
+        return self._out.taken()
 
-    def flush(self) -> str:
+    def flush(self) -> list[Said]:
         """Return the rest of what is said, as if the text ended here; more may follow."""
-        said = self._taken("", complete=True)
+        self._take("", complete=True)
         self._announce(_UNTOLD)
-        if self._spaces:
-            self._put(self._spaces, self._written + self._at, same=self._break is Break.NONE)
-        said += self._drained()
+        self._out.end(self._written + self._at)
         self._written += len(self._text)
         self._text, self._at = "", 0
         self._begin()
-        return said
+        return self._out.taken()
 
     def characters(self, said: int) -> int:
         """Characters of what was written that are said with the first ``said`` characters."""
-        place = bisect_right(self._pieces, said, key=lambda piece: piece.said)
-        before = self._pieces[place - 1] if place else _Piece(0, 0, True)
-        if before.said == said or place == len(self._pieces):
-            return before.written
-        after = self._pieces[place]
-        return after.written - (after.said - said) if after.same else after.written
+        return self._out.characters(said)
 
-    def _taken(self, text: str, complete: bool) -> str:
+    def _take(self, text: str, complete: bool) -> None:
         if self._options.markup == "plain":
             self._written += len(text)
             self._say(text, same=True)
-            return self._drained()
+            return
         self._text += text
         try:
             while self._at < len(self._text):
@@ -138,12 +108,6 @@ class MarkupReader:
             cut = max(0, self._at - _CONTEXT)
             self._written += cut
             self._text, self._at = self._text[cut:], self._at - cut
-        return self._drained()
-
-    def _drained(self) -> str:
-        said = "".join(self._out)
-        self._out.clear()
-        return said
 
     def _step(self, complete: bool) -> None:
         """Read what stands at the place: some of it at least, or raise :class:`Wait`."""
@@ -184,14 +148,14 @@ class MarkupReader:
 
     def _end_line(self, end: int) -> None:
         """Hold a line's end until something is said after it."""
-        again = "\n" in self._spaces or "\r" in self._spaces
-        self._hold(self._text[self._at : end], Break.PARAGRAPH if again or self._starts_line else Break.LINE)
+        again = self._out.holds_line_end or self._starts_line
+        self._out.hold(self._text[self._at : end], Break.PARAGRAPH if again else Break.LINE)
         self._pass(end)
         self._starts_line, self._bold = self._depth == 0, ""
 
     def _start_line(self, complete: bool) -> None:
         if spaces := _SPACES.match(self._text, self._at):
-            self._hold(spaces[0])
+            self._out.hold(spaces[0])
             self._pass(spaces.end())
             return
         begins = blocks.beginning(self._text, self._at, complete, self._expected)
@@ -210,14 +174,14 @@ class MarkupReader:
         return None if self._options.markup == "markdown" else self._item + 1
 
     def _begin_block(self, begins: blocks.Beginning) -> None:
-        self._raise_break(Break.PARAGRAPH)
+        self._out.hold("", Break.PARAGRAPH)
         if begins.block is Block.FENCE:
             self._begin_code(begins)
         self._pass(begins.end)
         if begins.block is Block.NUMBER:
             self._item = int(begins.number)
             self._say(begins.number)
-            self._raise_break(Break.PAUSE)
+            self._out.hold("", Break.PAUSE)
         if begins.block in (Block.NUMBER, Block.HEADING):
             self._starts_line = False
 
@@ -225,21 +189,21 @@ class MarkupReader:
         self._fence = begins.number
         if self._options.code_blocks == "announced":
             self._unannounced = self._text[self._at : begins.end]
-            if language := self._tell(self._heard):
+            if language := self._tell(self._out.heard):
                 self._announce(language)
 
     def _announce(self, language: str) -> None:
         """Say what block of code this is, unless that was said or is not to be."""
         if self._unannounced:
             self._say(announcement(self._unannounced, language))
-            self._raise_break(Break.PARAGRAPH)
+            self._out.hold("", Break.PARAGRAPH)
             self._unannounced = ""
 
     def _language_before(self) -> str:
         """The language that was asked for, or that of what was said; empty where that is little."""
-        letters = _NO_LETTERS.sub("", self._heard)
+        letters = _NO_LETTERS.sub("", self._out.heard)
         enough = _ENOUGH_WIDE if max(letters, default="") > _FIRST_WIDE else _ENOUGH
-        return self._tell(self._heard if len(letters) >= enough else "")
+        return self._tell(self._out.heard if len(letters) >= enough else "")
 
     def _language_at(self, place: int, complete: bool) -> str:
         """The language before a place, or also of what follows there; :class:`Wait` until enough came."""
@@ -248,7 +212,7 @@ class MarkupReader:
         to_come = self._text[place : place + _TO_COME]
         if len(to_come) < _TO_COME and not complete:
             raise Wait
-        return self._tell(f"{self._heard} {to_come}") or _UNTOLD
+        return self._tell(f"{self._out.heard} {to_come}") or _UNTOLD
 
     def _read_rows(self, complete: bool) -> None:
         end = blocks.end_of_rows(self._text, self._at, complete)
@@ -259,12 +223,12 @@ class MarkupReader:
         self._pass(end)
         for row in filter(None, rows):
             words = [said for cell in row if (said := self._inner(cell)).strip()]
-            self._raise_break(Break.PARAGRAPH)
+            self._out.hold("", Break.PARAGRAPH)
             for number, said in enumerate(words):
                 if number:
-                    self._raise_break(Break.PAUSE)
+                    self._out.hold("", Break.PAUSE)
                 self._say(said)
-        self._hold("\n", Break.PARAGRAPH)
+        self._out.hold("\n", Break.PARAGRAPH)
 
     def _read_on(self, complete: bool) -> None:
         """Pass what is surely no markup, or read the mark that stands here."""
@@ -294,9 +258,9 @@ class MarkupReader:
         if names:
             self._pass(end)
         for name in names:
-            self._raise_break(Break.PAUSE)
+            self._out.hold("", Break.PAUSE)
             self._say(name)
-            self._raise_break(Break.PAUSE)
+            self._out.hold("", Break.PAUSE)
         return bool(names)
 
     def _token(self) -> int:
@@ -307,33 +271,40 @@ class MarkupReader:
     def _apply(self, mark: Mark) -> None:
         self._pass(mark.end)
         self._until = mark.until
-        self._raise_break(mark.kind)
+        if mark.item is not None and self._depth == 0:
+            self._out.mark(mark.item)
+            return
+        if mark.spelled:
+            language = language_of(self._tell(self._out.heard + mark.words) or _UNTOLD) or ENGLISH
+            mark = mark._replace(words=said_as(mark.words, "characters", "", language))
+        self._out.hold("", mark.kind)
         words = self._inner(mark.words) if mark.read else mark.words
         if words:
-            self._hold(words[: len(words) - len(words.lstrip())])
+            self._out.hold(words[: len(words) - len(words.lstrip())])
             self._say(words.strip())
-            self._hold(words[len(words.rstrip()) :] if words.strip() else "")
+            self._out.hold(words[len(words.rstrip()) :] if words.strip() else "")
 
     def _inner(self, words: str) -> str:
         """The words of a link or a cell, which may be marked up themselves."""
         if self._depth >= 3:
             return words
         reader = MarkupReader(self._special, self._options, self._tell, self._depth + 1)
-        return (reader.push(words) + reader.flush()).strip()
+        said = reader.push(words) + reader.flush()
+        return "".join(part for part in said if isinstance(part, str)).strip()
 
     def _pass_on(self, end: int) -> None:
         """Say everything up to a place as it is written, its last spaces when more follows."""
         words = self._text[self._at : end]
         body = words.strip(" \t")
         if not body:
-            self._hold(words)
+            self._out.hold(words)
             self._pass(end)
             return
         start = self._at + words.index(body)
-        self._hold(self._text[self._at : start])
+        self._out.hold(self._text[self._at : start])
         self._at = start
         self._say_here(start + len(body))
-        self._hold(self._text[self._at : end])
+        self._out.hold(self._text[self._at : end])
         self._at = end
 
     def _say_here(self, end: int) -> None:
@@ -341,44 +312,9 @@ class MarkupReader:
         self._at = end
         self._say(words, same=True)
 
-    def _hold(self, spaces: str, kind: Break = Break.NONE) -> None:
-        """Keep spaces until something is said after them."""
-        self._spaces += spaces
-        self._raise_break(kind)
-
-    def _raise_break(self, kind: Break) -> None:
-        self._break = max(self._break, kind)
-
     def _pass(self, end: int) -> None:
         """Leave out what stands up to a place."""
         self._at = end
 
     def _say(self, words: str, same: bool = False) -> None:
-        """Say words after what is held."""
-        written, held = self._written + self._at, ""
-        if self._spaces or self._break is not Break.NONE:
-            held = between(self._tail, words[:1], self._break, self._spaces, self._length)
-            if self._break >= Break.LINE:
-                self._length = -len(held)
-            self._put(held, written - (len(words) if same else 0), held == self._spaces)
-            self._spaces, self._break = "", Break.NONE
-        self._put(words, written, same)
-        said = held + words
-        self._length += len(said)
-        self._tail = (self._tail + said)[-_TAIL:]
-        self._heard = (self._heard + said)[-_HEARD:]
-
-    def _put(self, said: str, written: int, same: bool) -> None:
-        self._said += len(said)
-        self._out.append(said)
-        self._pieces.append(_Piece(self._said, written, same))
-
-
-def without_markup(
-    text: str, special: re.Pattern[str], options: MarkupOptions = _DEFAULT, tell: Tell = in_english
-) -> str:
-    """A whole text as a reader would say it; plain text is returned as it is."""
-    if options.markup == "plain" or not _MAY_BE_MARKED.search(text):
-        return text
-    reader = MarkupReader(special, options, tell)
-    return reader.push(text) + reader.flush()
+        self._out.say(words, self._written + self._at, same)

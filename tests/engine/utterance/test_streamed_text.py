@@ -19,13 +19,14 @@ from cosyvoice_runtime.checkpoint import load_config
 from cosyvoice_runtime.engine.utterance import streamed_text
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.incoming_text import MAX_BUFFERED_BYTES, IncomingText, TextMark
-from cosyvoice_runtime.engine.utterance.request import Utterance
+from cosyvoice_runtime.engine.utterance.layout import SegmentLayout
+from cosyvoice_runtime.engine.utterance.request import Utterance, sound_of
 from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, speak_arriving
 from cosyvoice_runtime.engine.utterance.utterance import speak
 from cosyvoice_runtime.errors import ClientGoneError, CosyVoiceError, InvalidInput, WithdrawnError, status_of
 from cosyvoice_runtime.families import COSYVOICE3
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
-from cosyvoice_runtime.lm.text_segment import SegmentQueue
+from cosyvoice_runtime.lm.text_segment import SegmentQueue, Silence, Sound
 from cosyvoice_runtime.local import SpeechRequest, Synthesizer
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.voice import Voice
@@ -62,7 +63,8 @@ def feed(tokenizer, blocks):
     def feed(source, request: SpeechRequest = PLAIN, interleaved: bool = True) -> TextFeeder:
         front_end = TextFrontEnd(tokenizer)
         lm = blocks if interleaved else None
-        return TextFeeder.of(request, source, front_end, tokenizer, HOP, Segments(), lm)
+        layout = SegmentLayout(request, front_end, tokenizer, HOP.flow_voice)
+        return TextFeeder(source, layout, HOP, Segments(), lm)
 
     return feed
 
@@ -74,8 +76,8 @@ class Segments(SegmentQueue):
         super().__init__()
         self.texts: list[tuple[list[int], bool]] = []
 
-    def begin(self, prompt: Prompt, in_pieces: bool = False) -> None:
-        super().begin(prompt, in_pieces)
+    def begin(self, prompt: Prompt, in_pieces: bool = False, sound: Sound | None = None) -> None:
+        super().begin(prompt, in_pieces, sound)
         self.texts.append(([*prompt.text], in_pieces))
 
     def add(self, ids) -> None:
@@ -127,6 +129,24 @@ def test_clauses_flow_into_one_segment_where_text_comes_between_speech(feed, tok
     assert tokenizer.decode(pieces) == text
 
 
+@pytest.mark.parametrize("interleaved", [True, False])
+def test_a_pause_or_another_pace_ends_a_segment(feed, interleaved):
+    async def run():
+        feeder = feed(IncomingText(), interleaved=interleaved)
+        planning = asyncio.create_task(segments(feeder))
+        await put(
+            feeder.source, "One cat. [pause:1s]Two. <speed ratio='1.5'/>And", " three more.[pause:2s]", END
+        )
+        await planning
+        found = []
+        while (segment := await feeder.sink.next()) is not None:
+            sound = None if isinstance(segment, Silence) else segment.sound
+            found.append(segment.seconds if isinstance(segment, Silence) else sound and sound.speed)
+        return found
+
+    assert asyncio.run(run()) == [None, 1.0, None, 1.5, 2.0]
+
+
 def test_flush_begins_a_new_segment(feed):
     found = planned(feed, SENTENCES[0] + "Well", FLUSH, FLUSH, "And so it goes on and on and on")
     assert [characters for _, characters, _ in found] == [len(SENTENCES[0]) + 4, len(SENTENCES[0]) + 35]
@@ -148,7 +168,8 @@ def test_instruction_brings_no_speech_so_a_short_clause_after_it_stays_a_segment
         front_end = TextFrontEnd(tokenizer, family=COSYVOICE3)
 
         def feed(source, request: SpeechRequest = request) -> TextFeeder:
-            return TextFeeder.of(request, source, front_end, tokenizer, HOP, Segments(), blocks)
+            layout = SegmentLayout(request, front_end, tokenizer, HOP.flow_voice)
+            return TextFeeder(source, layout, HOP, Segments(), blocks)
 
         return planned(feed, "No. " + SENTENCES[0])
 
@@ -177,7 +198,7 @@ def spoken(stages: CodedStages, feeder: TextFeeder, work=None) -> list:
 
     async def run() -> list:
         chunks = []
-        utterance = Utterance.of(PLAIN, HOP.flow_voice(PLAIN.voice))
+        utterance = Utterance.of(PLAIN, sound_of(HOP.flow_voice(PLAIN.voice), 1.0))
         chunks_of_it = speak(utterance, feeder.sink, stages, HOP, 24_000, lambda: 0.0)
         spoken = speak_arriving(feeder, chunks_of_it)
         async with aclosing(spoken):

@@ -13,11 +13,11 @@ import pytest
 
 from coded_stages import TOKEN_SAMPLES, CodedStages
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
+from cosyvoice_runtime.engine.utterance.layout import SegmentLayout, give
 from cosyvoice_runtime.engine.utterance.request import (
     AudioChunk,
     SpeechRequest,
     Utterance,
-    lm_prompts,
     with_characters,
 )
 from cosyvoice_runtime.engine.utterance.utterance import (
@@ -76,8 +76,10 @@ class Heard:
     async def hear(self, asked: SpeechRequest, stages: CodedStages, tokenizer, hop: HopPolicy) -> None:
         clock = itertools.count()  # a second passes at every look: the client is always about to run dry
         playback = Playback(lambda: float(next(clock)))
-        segments = SegmentQueue.of(lm_prompts(asked, TextFrontEnd(tokenizer), tokenizer))
-        utterance = Utterance.of(asked, hop.flow_voice(asked.voice))
+        layout = SegmentLayout(asked, TextFrontEnd(tokenizer), tokenizer, hop.flow_voice)
+        segments = SegmentQueue()
+        give(layout.segments(), segments)
+        utterance = Utterance.of(asked, layout.sound)
         spoken = speak(utterance, segments, stages, hop, SAMPLE_RATE, lambda: playback.cushion_s)
         async with aclosing(spoken) as chunks:
             async for chunk in chunks:
@@ -270,9 +272,7 @@ async def _heard_while_no_more_tokens_come() -> None:
 
 def test_nobody_looks_at_the_clock_for_a_request_that_is_answered_as_a_whole():
     """Its cushion never falls, so no wait would end with a chunk."""
-    voice = request().voice
-    utterances = [Utterance.of(request(streaming=streaming), voice) for streaming in (False, True)]
-    whole, streamed = map(HOP.of_utterance, utterances)
+    whole, streamed = (HOP.of_segment(1.0, streaming) for streaming in (False, True))
     assert streamed.wait_s(15, 10, 600, OFFLINE_CUSHION_S) is not None
     assert whole.wait_s(15, 10, 600, OFFLINE_CUSHION_S) is None
 

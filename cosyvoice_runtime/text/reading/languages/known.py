@@ -18,6 +18,8 @@ EAST_ASIAN = (CHINESE, JAPANESE, KOREAN)
 EUROPEAN = (FRENCH, GERMAN, ITALIAN, PORTUGUESE, RUSSIAN, SPANISH)
 """Those with a comma before fractions."""
 _BY_TAG = {language.tag: language for language in (ENGLISH, *EAST_ASIAN, *EUROPEAN)}
+KNOWN = tuple(sorted(_BY_TAG))
+"""Their tags."""
 
 
 def language_of(tag: str) -> Language | None:
