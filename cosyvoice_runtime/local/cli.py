@@ -175,6 +175,7 @@ def speak(options: argparse.Namespace) -> None:
         seed=options.seed,
         sampling=SamplingOptions(strategy=options.sampling),
         streaming=not options.offline,
+        find_voice=partial(_named, options, synthesizer),
     )
     deliver(options, lambda text: _spoken(synthesizer, partial(request, text)))
 
@@ -261,7 +262,7 @@ def _synthesizer(options: argparse.Namespace) -> Synthesizer:
         runtime=options.runtime,
         lexicon=options.lexicon,
         polyphones=options.polyphones,
-        markup=MarkupOptions(emoji=options.emoji, code_blocks=options.code_blocks),
+        markup=MarkupOptions(options.markup, options.emoji, options.code_blocks),
         published_prompt_rate=options.published_prompt_rate,
         **dtypes,
     )
@@ -286,4 +287,10 @@ def _voice(options: argparse.Namespace, synthesizer: Synthesizer) -> Voice:
         if not speakers:
             raise InvalidInput("voice", None, "give --reference, or --voice: the checkpoint has no speakers")
         return next(iter(speakers.values()))
-    return speakers.get(options.voice) or _store(options).get(options.voice, speakers)
+    return _named(options, synthesizer, options.voice)
+
+
+def _named(options: argparse.Namespace, synthesizer: Synthesizer, name: str) -> Voice:
+    """A speaker of the checkpoint, or a voice of the store."""
+    speakers = synthesizer.speakers
+    return speakers.get(name) or _store(options).get(name, speakers)

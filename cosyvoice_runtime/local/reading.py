@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.families import DEFAULT
-from cosyvoice_runtime.text import Lexicon, TextFrontEnd, read_tokenizer
+from cosyvoice_runtime.text import Lexicon, Segment, TextFrontEnd, read_tokenizer
 from cosyvoice_runtime.text.markup import CODE_BLOCKS, EMOJI, MARKUPS, MarkupOptions
 
 STDIN = "-"
@@ -29,6 +30,9 @@ class EstimatedTokens:
 
 def add_markup(command: argparse.ArgumentParser) -> None:
     """Add the options of what is spoken of a text's markup."""
+    command.add_argument(
+        "--markup", choices=MARKUPS, default="auto", help="of the text (default %(default)s)"
+    )
     command.add_argument("--emoji", choices=EMOJI, default="silent", help="default %(default)s")
     command.add_argument(
         "--code-blocks", choices=CODE_BLOCKS, default="skipped", help="of a text (default %(default)s)"
@@ -41,9 +45,6 @@ def add_read(command: argparse.ArgumentParser) -> None:
     command.add_argument("--file", type=Path, help="a file's text instead, UTF-8")
     command.add_argument("--language", default="auto", help=LANGUAGE_HELP)
     command.add_argument("--checkpoint", type=Path, help="its tokenizer and family; without, as CosyVoice2")
-    command.add_argument(
-        "--markup", choices=MARKUPS, default="auto", help="of the text (default %(default)s)"
-    )
     add_markup(command)
     command.add_argument("--lexicon", type=Path, help="file of words that are spoken as something else is")
     command.add_argument(
@@ -67,8 +68,18 @@ def read(options: argparse.Namespace) -> None:
         for line in sys.stdin:
             print(json.dumps(_answer(front_end, line, options.language), ensure_ascii=False), flush=True)
         return
-    for segment in front_end.segments(_text(options), options.language):
-        print(segment.strip())
+    for segment in front_end.spoken(_text(options), options.language):
+        print("\n".join(_lines(segment)))
+
+
+def _lines(segment: Segment) -> Iterator[str]:
+    """A segment as it is shown: its pause, its voice and pace where they are not the usual, its words."""
+    if segment.pause_s:
+        yield f"({segment.pause_s:g} s)"
+    if segment.text:
+        rate, voice = segment.manner
+        manner = ", ".join(filter(None, (voice, "" if rate == 1 else f"{rate:g} times as fast")))
+        yield f"({manner}) {segment.text.strip()}" if manner else segment.text.strip()
 
 
 def _front_end(checkpoint: Path | None, lexicon: Path | None, markup: MarkupOptions) -> TextFrontEnd:

@@ -16,6 +16,14 @@ def test_each_segment_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "Meet at nine thirty PM.\n"
 
 
+def test_pauses_voices_and_paces_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "Wait.[pause:0.5s] <speed ratio='1.5'/>Now 3.<break time='1s'/>"
+    assert main(["read", text]) == 0
+    assert capsys.readouterr().out == "Wait.\n(0.5 s)\n(1.5 times as fast) Now three.\n(1 s)\n"
+    assert main(["read", "<voice name='anna'>Hi</voice> there", "--markup", "ssml"]) == 0
+    assert capsys.readouterr().out == "(anna) Hi.\nthere.\n"
+
+
 def test_long_text_is_split_and_a_file_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "long.txt"
     file.write_text("The train leaves from platform four. " * 20, encoding="utf-8")

@@ -89,6 +89,28 @@ def test_long_text_is_spoken_piece_by_piece(synthesizer, voice):
     assert [chunk.segment for chunk in chunks if chunk.finish_reason] == list(range(pieces))
 
 
+@pytest.mark.parametrize("streaming", [True, False])
+def test_pauses_are_exact_and_paces_and_voices_change_within_a_text(synthesizer, voice, streaming):
+    sampling = SamplingOptions(max_tokens=12, min_tokens=12)
+    other = synthesizer.voice(recording(230), "a short reference")
+    text = (
+        "<speak><break time='250ms'/>One.<break time='500ms'/><prosody rate='200%'>Two.</prosody>"
+        "<voice name='other'>Three.</voice><break time='1s'/></speak>"
+    )
+    options = {"seed": 4, "sampling": sampling, "streaming": streaming}
+    found = {"other": other}.__getitem__
+    _, chunks = speak(synthesizer, SpeechRequest(text, voice, find_voice=found, **options))
+    whole = np.concatenate([chunk.samples for chunk in chunks])
+    one, two, three = 12 * 960, 12 * 480, 12 * 960
+    assert len(whole) == 6_000 + one + 12_000 + two + three + 24_000
+    assert not whole[:6_000].any()
+    assert not whole[6_000 + one :][:12_000].any()
+    assert whole[6_000 + one + 12_000 :][:two].any()
+    assert not whole[-24_000:].any()
+    alone, _ = speak(synthesizer, SpeechRequest("One.", voice, **options))
+    np.testing.assert_allclose(whole[6_000:][: len(alone)], alone, atol=1e-3, rtol=0)
+
+
 def test_modes_differ(synthesizer, voice):
     other_voice = synthesizer.voice(recording(230), "a short reference")
     modes = [

@@ -74,6 +74,44 @@ def test_streamed_equals_offline_over_grpc_and_http(server):
     assert_same_audio(streamed, whole.samples)
 
 
+def test_silences_of_a_text_are_exact_streamed_and_whole(server):
+    marked = SpeechRequest("Hello world. <break time='500ms'/>How are you?[pause:0.25s]", reference(), seed=5)
+    plain = SpeechRequest("Hello world.", reference(), seed=5)
+    streamed = spoken(server, marked)
+    assert_same_audio(HttpSpeechClient(server.http_url).synthesize(marked).samples, streamed)
+    first = spoken(server, plain)
+    assert_same_audio(streamed[: len(first)], first)
+    assert not streamed[len(first) :][:12_000].any()
+    assert streamed[len(first) + 12_000 :][:2_400].any()
+    assert not streamed[-6_000:].any()
+    assert streamed[-8_400:-6_000].any()
+
+
+def test_a_text_that_asks_for_what_is_not_there_is_refused_alone(server):
+    for text, named in (
+        ("<speak><voice name='nobody'>Hi.</voice></speak>", "nobody"),
+        ("<speak><break time='1h'/>Hi.</speak>", "1h"),
+        ("<speak>Hi.", "not closed"),
+    ):
+        with pytest.raises(RefusedError, match=named):
+            spoken(server, SpeechRequest(text, reference(), seed=5))
+    permitted = SpeechRequest(
+        "<speak><voice name='x'>Hi.</voice></speak>", seed=5, text_voices={"x": "default"}
+    )
+    assert len(spoken(server, permitted))
+    with pytest.raises(RefusedError, match="may name"):
+        refused = "<speak><voice name='default'>Hi.</voice></speak>"
+        spoken(server, SpeechRequest(refused, seed=5, text_voices={"x": "default"}))
+
+
+def test_a_lexicon_of_a_request_counts_for_it_alone(server):
+    plain = spoken(server, SpeechRequest("Hello moon.", reference(), seed=5))
+    written = SpeechRequest("Hello sun.", reference(), seed=5, lexicon={"sun": "moon"})
+    assert_same_audio(spoken(server, written), plain)
+    with pytest.raises(RefusedError, match="line 1"):
+        spoken(server, SpeechRequest("Hello.", reference(), lexicon={"a": ""}))
+
+
 def test_voices_are_remembered_and_default_voice_needs_nothing(server):
     first = spoken(server, SpeechRequest(TEXT, reference(), seed=2))
     again = spoken(server, SpeechRequest(TEXT, reference(), seed=2))
