@@ -33,7 +33,8 @@ _WORDS = {
         monday tuesday wednesday thursday friday saturday sunday jan mon tue wed thu fri sun
         world war due part sept ton era solo camera tag stock alter butter person pro gut tore
         sale me son pour sin pan real prima latte piano com liter meter mile per
-        inch foot non etc todo fix zero man woman women boy girl pp vol significance level heat oil olive foot
+        inch foot cet arrive depart non etc todo fix zero man woman women boy girl pp vol significance
+        level heat oil olive foot
         euros percent million billion o'clock i'm i've i'll you're it's don't can't that's let's
         won't isn't what's we're they're""",
     "de": """ich du er wir ihr nicht und oder aber das ist sind ein eine einen einem einer des dem
@@ -61,7 +62,7 @@ _WORDS = {
         mama papa ja nein okay gerne klar frage antwort zutaten alter
         ofen backofen abs hbf geht's gibt's
         bestellnummer kundennummer rechnungsnummer kaffee
-        gesamtbetrag kontostand ergebnis unser unsere unserem lautet entspricht
+        dauer fsk gesamtbetrag kontostand ergebnis unser unsere unserem lautet entspricht
         formel meile meilen modell version gleichung""",
     "es": """el los las una y en es por para con que del al lo se su sus mi tu yo ella ellos nosotros
         pero como muy ya hay hoy mañana ayer tengo tiene tienes tienen quiero puedo puede son fue
@@ -69,13 +70,14 @@ _WORDS = {
         gracias a de la un le les nos años año días día cuesta cuestan desde hasta sobre todo todos
         toda horas hora siglo millones mil enero febrero marzo abril mayo junio julio agosto
         septiembre octubre noviembre diciembre lunes martes miércoles jueves viernes sábado domingo
-        e o u ni sin entre cada según durante antes después menos casi solo aquí ahora siempre
+        ni sin entre cada según durante antes después menos casi solo aquí ahora siempre
         nunca uno dos tres cuatro cinco seis siete ocho nueve diez cien euros pesos dólares por
         ciento minutos segundos semanas semana meses mes vez veces kilos metros kilómetros grados
         gatos perros huevos harina azúcar sal agua leche aceite cebolla cucharada cucharadas taza
         tazas precio cuenta página capítulo calle piso habitación vuelo tren cita reunión personas
         habitantes gente niños ganó perdió nació murió compré compró vive viven llega sale abre
-        cierra pesa mide necesito necesitas añade mezcla tarda llamar llama llamó véase pág págs dura
+        cierra pesa mide necesito necesitas añade mezcla tarda llamar llama llamó horario incluido méxico
+        véase pág págs dura
         señor señora
         buenos buenas tardes noches vale claro sí respuesta pregunta libro libros casa
         ciudad país mundo partido gol goles iva equipo primera primero segundo tercer última temperatura
@@ -92,7 +94,8 @@ _WORDS = {
         mètres kilomètres degrés chats chiens œufs farine sucre sel eau lait huile beurre oignon
         cuillère cuillères tasse prix page chapitre rue étage chambre vol train réunion personnes
         habitants gens enfants gagné perdu né mort acheté habite arrive part ouvre ferme pèse
-        mesure ajoutez mélangez dure appelez appeler installez ttc tva ht puis lancez ouvrez cliquez
+        mesure ajoutez mélangez dure appelez appeler installez fonction vaut octets octet tél horaires
+        horaire ttc tva ht puis lancez ouvrez cliquez
         choisissez
         version monsieur madame salut bonsoir voici voilà
         réponse question livre livres maison ville pays monde match but buts équipe première
@@ -109,7 +112,8 @@ _WORDS = {
         volta volte chili metri chilometri gradi gatti cani uova farina zucchero sale acqua latte
         olio burro cipolla cucchiaio cucchiai tazza prezzo pagina capitolo piano camera volo
         treno riunione persone abitanti gente bambini vinto perso nato morto comprato vive arriva
-        parte apre chiude pesa misura aggiungi mescola dura chiama chiamare chiamate scrivete risultato
+        parte apre chiude pesa misura aggiungi mescola dura chiama chiamare furono re orario seduta
+        funzione chiamate scrivete risultato
         totale vedi abita
         pag ecc signor signora
         buongiorno buonasera ecco risposta domanda libro libri casa città paese mondo partita gol iva
@@ -127,7 +131,8 @@ _WORDS = {
         manteiga cebola colher colheres xícara xícaras preço conta página capítulo rua andar quarto
         voo trem consulta reunião pessoas habitantes gente crianças ganhou perdeu nasceu morreu
         comprei comprou mora vive chega sai abre fecha pesa mede preciso precisa adicione misture
-        demora ligar ligue segundo estudo brasileiros vagas restam dormem placar venceu diante torcedores
+        demora ligar ligue segundo estudo brasileiros vagas restam dormem placar foram reis horário
+        fechada sessão chance venceu diante torcedores
         ver pág dura voo apto senhor senhora bom boa tarde
         noite resposta pergunta livro livros casa
         cidade país mundo jogo gol gols time primeira primeiro terceiro última temperatura receita
@@ -195,11 +200,11 @@ _SHAPES = {
     "(?:ver|ein|aus|auf|vor)[a-zäöü]{4,}en",
     "es": "[a-záéíóúñ]{2,}(?:ción|ciones|idad|idades|amiento|iendo|aron|ieron|ado|ados|illo|ía|ías)|"
     "ll[a-z]+",
-    "fr": "[a-zé]{2,}(?:eaux?|eux|euses?|iques|aires?|oire|eurs|ées?|aient|ette|illes?)|"
+    "fr": "[a-zé]{2,}(?:tions?|eaux?|eux|euses?|iques|aires?|oire|eurs|ées?|aient|ette|illes?)|"
     "(?:[lcdjmnst]|qu)'[a-zàâéèêœî]+",
     "it": "[a-z]{2,}(?:zion[ei]|ità|mento|menti|ezza|ggi[oa]|etti|etto|etta|issim[oaie])|"
     "[a-z]*(?:gli|cch|zz|cqu)[a-z]+|(?:l|un|d|c|dell|all|dall|nell|sull|quell|dov)'[a-zàèéìòù]+",
-    "pt": "[a-zà-ú]{2,}(?:ção|ções|ão|ões|idades?|agem|inh[oa]s?|eir[oa]s?|ado|ados)|[a-z]*(?:nh|lh)[a-z]+",
+    "pt": "[a-zà-ú]{2,}(?:ção|ções|ão|ões|idades?|agem|inh[oa]s?|ou|eir[oa]s?|ados?)|[a-z]*(?:nh|lh)[a-z]+",
 }  # fmt: skip
 """Forms of words that are listed nowhere: endings, beginnings and letters in a row."""
 _ENDS = {
@@ -222,6 +227,8 @@ _SHAPED = [(language, re.compile(source)) for language, source in _SHAPES.items(
 _ENDING = [(language, re.compile(source)) for language, source in _ENDS.items()]
 _WORD = re.compile(r"(?<![\w.@/-])[^\W\d_]+(?:'[^\W\d_]+)?(?![@\w]|\.\w|(?<=\b[A-Z])\.)|[¿¡]")
 _OF_PARTICLE, _OF_UNREAD = 0.4, 0.75
+_CAPITALS = re.compile(r"\b(?!(?:IVA|TVA|TTC|UST)\b)[A-ZÄÖÜ]{2,}\b")
+_NUMBERED_NAME = re.compile(r"(\b[A-ZÁÉÈ][a-zà-ÿ]+) I\b")
 _REACH = 600
 """Characters from the start that are looked at."""
 _LEAST_STRONG = 2.0
@@ -283,9 +290,12 @@ def _evidence(text: str) -> Evidence:
     if cyrillic > sum(map(str.isalpha, text)) / 3:
         is_russian = _RUSSIAN.search(text) or not _OTHER_CYRILLIC.search(text)
         return Evidence("ru" if is_russian else "und", {"ru": 3.0 * bool(is_russian)}, 1)
-    text = text.replace("’", "'")
+    text = _NUMBERED_NAME.sub(r"\1", text.replace("’", "'"))
+    if not text.isupper():
+        text = _CAPITALS.sub("", text)
     # In order, since sums of equal weights must be equal.
     words = sorted(set(_WORD.findall(_PARTICLES.sub("", text))))
+    words = [] if all(map(_is_letter, words)) else words
     particles = sorted(set(_WORD.findall("".join(_PARTICLES.findall(text)))).difference(words))
     total: dict[str, float] = defaultdict(float)
     for language, pattern in _BEFORE_NUMBERS.items():
@@ -306,8 +316,12 @@ def _outstanding(total: Mapping[str, float], words: int) -> str | None:
     if weight >= least and weight - total.get(second, 0) >= _LEAST_LEAD:
         return first
     together = sum(total[language] for language in _NOT_ENGLISH)
-    tied = first in READ and weight >= _LEAST_TIED and together >= least and not total.get("en")
+    tied = first in READ and weight >= _LEAST_TIED and together >= least and total.get("en", 0) < _LEAST_LEAD
     return first if tied else None
+
+
+def _is_letter(word: str) -> bool:
+    return len(word) == 1 and word not in "¿¡"
 
 
 @lru_cache(maxsize=4096)

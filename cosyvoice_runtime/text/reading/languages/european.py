@@ -41,6 +41,7 @@ class European(Language):
         before_result: source of the beginnings of words after which two numbers with a colon are no time.
         spells_postcodes: whether five digits of a town are read digit by digit.
         single_scales: the words for one of each scale, by that for more.
+        short_weekdays: in small letters without their dots, and their words.
         of_year: between a number of a law and its year, or empty.
         own_forms: readers of the forms of this language alone.
     """
@@ -56,6 +57,7 @@ class European(Language):
     cents_after = ""
     half = ""
     of_year = ""
+    short_weekdays: Mapping[str, str] = {}
     between: str
     ratio_word: str
     out_of_word: str
@@ -176,6 +178,10 @@ class European(Language):
 
     def ratio(self, one: str, other: str) -> str:
         return f"{one} {self.ratio_word} {other}"
+
+    def days(self, first: str, between: str, last: str) -> str:
+        """A span of weekdays."""
+        return f"{first} {between} {last}"
 
     def to_one(self, parts: str) -> str:
         """The scale of a map."""

@@ -25,6 +25,10 @@ _SCALE = re.compile(r"(?<![\w.,:/])1 ?: ?([0-9]{1,3}(?:[. ]000)+|[0-9]{4,7})(?![
 _OF_YEAR = re.compile(r"(?<![\w.,:/-])([0-9]{1,4})/((?:19|20)[0-9]{2})(?![\w/-]|[.,][0-9])")
 _PAIR = re.compile(r"(?<![\w.,-])([0-9]{1,4})-([0-9]{1,4})(?![\w/-]|[.,][0-9])")
 _NUMBERED = re.compile(r"(?:\bn[°º.]|\bn\.º|\bNr\.|№|\bn[uú]m[eé]ro) ?\Z", re.IGNORECASE)
+_LASTING = re.compile(r"(?<![\w.,:])([0-9]{1,2}) ?h ?([0-5][0-9])(?: ?min\b)?(?!\w)")
+_LASTS = re.compile(
+    r"(?:\b[Dd]ur[aóo][a-zãç]*|\bdurée|\bdemor[a-z]+)(?: (?:de|cerca de|unas|umas|es de|é de))? \Z"
+)
 _EQUALS = re.compile(r"=(?= ?[-−]?[$€£]?[0-9])")
 _EQUAL = re.compile(r"[0-9€$£%\w)] ?\Z")
 _POSTCODE = re.compile(r"(?<![\w.,-])[0-9]{5}(?= [A-ZÄÖÜÁÉÍÓÚ][a-zäöüßáéíóúñàèéìòù])")
@@ -96,6 +100,52 @@ def numbered(place: Place, language: European) -> ReadForm | None:
     return ReadForm(found.end(), f"{language.cardinal(found[1])} {language.cardinal(found[2])}")
 
 
+def size(place: Place, language: European) -> ReadForm | None:
+    """The first number of a size with a unit: ``105 × 68 m``."""
+    found = place.match(_size(language))
+    if not found:
+        return None
+    return ReadForm(found.end(), f"{language.number(language.numerals.parse(found[1]))} {language.by} ")
+
+
+@cache
+def _size(language: European) -> re.Pattern[str]:
+    number = language.numerals.pattern
+    units = alternatives(
+        sign for sign in ("mm", "cm", "m", "km", "px", "мм", "см", "м") if sign in language.units
+    )
+    return re.compile(
+        rf"(?<![\w.,])({number})\s?[x×]\s?(?={number}(?:\s?[x×]\s?{number})?\s?(?:{units})(?![\w²³^/]))"
+    )
+
+
+def weekdays(place: Place, language: European) -> ReadForm | None:
+    """``lun. a vie.``: the first and the last of some days in short."""
+    found = place.match(_weekdays(language)) if language.short_weekdays else None
+    if not found:
+        return None
+    first, last = (language.short_weekdays[day.lower()] for day in (found[1], found[3]))
+    return ReadForm(found.end(), language.days(first, found[2] or language.to, last))
+
+
+@cache
+def _weekdays(language: European) -> re.Pattern[str]:
+    day = alternatives(language.short_weekdays)
+    return re.compile(rf"(?i:(?<![\w.-])({day})\.?(?:\s?[-–—]\s?| (a|à|au|al) )({day})(?:\.|(?!\w)))")
+
+
+def lasting(place: Place, language: European) -> ReadForm | None:
+    """``1h30`` after a verb of lasting, which is no time of day."""
+    found = place.match(_LASTING)
+    if not found or not _LASTS.search(place.before):
+        return None
+    hours, minutes = (
+        language.counted(language.numerals.parse(found[at]), language.units[unit])
+        for at, unit in ((1, "h"), (2, "min"))
+    )
+    return ReadForm(found.end(), f"{hours} {language.between} {minutes}")
+
+
 def equals(place: Place, language: European) -> ReadForm | None:
     """A sign of equality after an amount, which begins no formula."""
     found = place.match(_EQUALS)
@@ -160,5 +210,5 @@ def _hectares(language: European) -> re.Pattern[str]:
 
 FORMS = (
     pressure, iban, version, month_of_year, scale_of_map, result, postcode, one_of_scale, of_year, numbered,
-    equals,
+    size, weekdays, equals,
 )  # fmt: skip

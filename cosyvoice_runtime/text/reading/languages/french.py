@@ -37,6 +37,7 @@ class French(European):
         "appel[a-zé]*(?: le)?|compos[a-zé]*(?: le)?|urgences",
     )
     single_scales = tables.SINGLE_SCALES
+    short_weekdays = tables.SHORT_WEEKDAYS
     before_rating = ("note", "évaluation")
     after_day = "(?:er)?"
     date_patterns = (

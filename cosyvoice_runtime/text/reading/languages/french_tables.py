@@ -86,6 +86,10 @@ CURRENCIES = currencies(
         "₿ BTC": ("bitcoin/bitcoins", ""),
     }
 )
+SHORT_WEEKDAYS = {
+    "lun": "lundi", "mar": "mardi", "mer": "mercredi", "jeu": "jeudi", "ven": "vendredi", "sam": "samedi",
+    "dim": "dimanche",
+}  # fmt: skip
 SIGNS = {
     ".": "point", "/": "barre oblique", "\\": "barre inverse", "@": "arobase", "-": "tiret",
     "_": "tiret bas",

@@ -123,15 +123,18 @@ class German(European):
             return ReadForm(found.end(), _ordinal_stem(self, int(found[1])) + found[2])
         if found := place.match(_DECADE):
             number = int(found[1])
-            return ReadForm(found.end(), (self.year(number) if number > 100 else self.spell(number)) + "er")
+            return ReadForm(
+                found.end(), (self.year(number) if number > 100 else self.spell(number)) + "er" + found[2]
+            )
         found = place.match(_WITH_DOT)
         if not found or not _is_ordinal(found, place):
             return None
-        return ReadForm(found.end(), _ordinal_stem(self, int(found[1])) + _ending_at(place))
+        return ReadForm(found.end(), _ordinal_stem(self, int(found[1])) + _ending_at(place, found[2] or ""))
 
     def roman(self, before: str, value: int) -> str | None:
         if before in tables.RULERS:
-            return f"der {_ordinal_stem(self, value)}e" if value > 1 else None
+            article = "die" if before in tables.QUEENS else "der"
+            return f"{article} {_ordinal_stem(self, value)}e" if value > 1 else None
         return self.cardinal(str(value)) if before in tables.BEFORE_ROMAN else None
 
 
@@ -146,14 +149,15 @@ _BEFORE_YEARS = frozenset(
 ) | set(tables.MONTHS)
 _WEAK = frozenset(
     listed(
-        "am im zum zur vom beim dem den des ab bis seit einem einen eines einer keinem keinen diesem diesen "
-        "dieses jedem jeden jedes meinem meinen seinem seinen ihrem ihren unserem unseren ins ans nach von"
+        """v am im zum zur vom beim dem den des ab bis seit einem einen eines einer keinem keinen diesem
+        diesen dieses jedem jeden jedes meinem meinen seinem seinen ihrem ihren unserem unseren ins ans
+        nach von"""
     )
 )
 _NOMINATIVE = frozenset(listed("der die das diese dieser jede jeder welche welcher"))
 _MIXED = frozenset(listed("ein kein mein dein sein ihr unser"))
 _WITH_ENDING = re.compile(r"(?<![\w.,])([0-9]{1,9})\.?s?t(e[rmns]?)(?!\w)")
-_DECADE = re.compile(r"(?<![\w.,])([0-9]{1,4})er(?=n?\b)")
+_DECADE = re.compile(r"(?<![\w.,])([0-9]{1,4})er(n?)\b")
 _WITH_DOT = re.compile(
     r"(?<![\w.,:/])(?<![0-9]-)([0-9]{1,7})\.(?![0-9]|\.)(?:(?= ([^\W\d_]+))|(?=(.|\Z)))", re.S
 )
@@ -166,8 +170,14 @@ def _ending(before: str) -> str:
     return "e" if before in _NOMINATIVE else "er"
 
 
-def _ending_at(place: Place) -> str:
-    return "en" if _DATIVE.search(place.before) else _ending(german_forms.governor(place))
+def _ending_at(place: Place, noun: str) -> str:
+    """The ending of an ordinal before a noun, which shows the gender where no article does."""
+    ending = "en" if _DATIVE.search(place.before) else _ending(german_forms.governor(place))
+    if ending == "er" and noun[:1].isupper():
+        if noun.lower() in tables.NEUTER:
+            return "es"
+        return "e" if _FEMININE.search(noun) and noun.lower() not in tables.MASCULINE else ending
+    return ending
 
 
 _DATIVE = re.compile(

@@ -19,7 +19,8 @@ WEEKDAYS = {
 _DAY = alternatives(WEEKDAYS)
 _SHORT_DAY = re.compile(
     rf"(?<![\w.-])({_DAY})(?:\.?\s?[-–]\s?({_DAY})(?![a-zäöü])\.?|"
-    rf"\.?(?=,? (?:den )?[0-9]{{1,2}}[.:][ 0-9])|\.(?= (?:und|bis) {_DAY}\b))"
+    rf"\.?(?=,? (?:den )?[0-9]{{1,2}}[.:][ 0-9])|"
+    rf"(?=:? (?:geschlossen|Ruhetag|zu\b))|\.(?= (?:und|bis) {_DAY}\b))"
 )
 _LASTING = re.compile(
     r"(?<![\w.,:/-])([0-9]{1,3}):([0-5][0-9])(?::([0-5][0-9]))?"
@@ -88,7 +89,8 @@ def ruler(place: Place, language: European) -> ReadForm | None:
         return None
     values = [_FORM[letter] for letter in found[1]]
     value = sum(-one if one < max(values[at:]) else one for at, one in enumerate(values))
-    return ReadForm(found.end(), f"der {language.ordinal(value).removesuffix('r')}")
+    article = "die" if place.word_before in tables.QUEENS else "der"
+    return ReadForm(found.end(), f"{article} {language.ordinal(value).removesuffix('r')}")
 
 
 def street(place: Place, language: European) -> ReadForm | None:  # noqa: ARG001

@@ -64,6 +64,7 @@ def _units() -> dict[str, Unit]:
             "TL": "Teelöffel/Teelöffel", "Stk. Stk": "Stück/Stück",
             "Msp. Msp": "Messerspitze/Messerspitzen/f", "Pck. Pckg. Pkg.": "Päckchen/Päckchen",
             "Pers.": "Person/Personen/f",
+            "/min": "pro Minute/pro Minute", "/s": "pro Sekunde/pro Sekunde", "/h": "pro Stunde/pro Stunde",
             "U/min U/min. rpm": "Umdrehung pro Minute/Umdrehungen pro Minute/f",
             "qm": "Quadratmeter/Quadratmeter",
             "Mbps": "Megabit pro Sekunde/Megabit pro Sekunde",
@@ -168,7 +169,8 @@ ABBREVIATIONS = {
     "min.": "minimal", "mind.": "mindestens", "v. Chr.": "vor Christus", "n. Chr.": "nach Christus",
     "Hbf.": "Hauptbahnhof", "Jh.": "Jahrhundert", "sog.": "sogenannt", "geb.": "geboren",
     "gest.": "gestorben",
-    "p. a.": "pro anno", "p.a.": "pro anno", "Az.": "Aktenzeichen", "Gl.": "Gleis", "Whg.": "Wohnung",
+    "p. a.": "pro anno", "p. P.": "pro Person", "p.P.": "pro Person", "Urt. v.": "Urteil vom",
+    "i. V.": "in Vertretung", "p.a.": "pro anno", "Az.": "Aktenzeichen", "Gl.": "Gleis", "Whg.": "Wohnung",
     "rd.": "rund",
     "Pos.": "Position", "a. M.": "am Main", "a. d.": "an der", "a. A.": "anderer Ansicht", "Bj.": "Baujahr",
     "Einw.": "Einwohner",
@@ -198,6 +200,12 @@ Hier In Im Am An Auf Bei Mit Nach
     Über Ja Nein Später Außerdem Mein Meine Sein Seine Unser Unsere""")
 )
 """Words that begin a sentence, so that the number before ends one."""
+QUEENS = frozenset({"elisabeth", "katharina"})
+NEUTER = frozenset(
+    listed("""kapitel spiel tor mal semester halbjahr jahr quartal stockwerk buch gebot obergeschoss gleis
+    kind viertel
+    drittel training lebensjahr schuljahr jahrhundert jahrzehnt gebiet haus bundesland""")
+)
 RULERS = frozenset(
     listed("""ludwig heinrich karl friedrich wilhelm elisabeth papst johannes paul benedikt
 franz otto georg philipp

@@ -52,6 +52,7 @@ class Italian(European):
     own_forms = (hectares, _minute)
     half = "mezzo"
     single_scales = tables.SINGLE_SCALES
+    short_weekdays = tables.SHORT_WEEKDAYS
     before_rating = ("voto", "valutazione", "punteggio")
     after_day = "[°º]?"
     date_patterns = (

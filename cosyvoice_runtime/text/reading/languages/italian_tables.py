@@ -81,6 +81,10 @@ CURRENCIES = currencies(
         "₿ BTC": ("bitcoin/bitcoin", ""),
     }
 )
+SHORT_WEEKDAYS = {
+    "lun": "lunedì", "mar": "martedì", "mer": "mercoledì", "gio": "giovedì", "ven": "venerdì",
+    "sab": "sabato", "dom": "domenica",
+}  # fmt: skip
 SIGNS = {
     ".": "punto", "/": "slash", "\\": "barra inversa", "@": "chiocciola", "-": "trattino",
     "_": "trattino basso",

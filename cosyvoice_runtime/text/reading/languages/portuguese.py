@@ -6,6 +6,7 @@ import re
 
 from cosyvoice_runtime.text.reading.languages import portuguese_tables as tables
 from cosyvoice_runtime.text.reading.languages.european import ALONE, HOUR, MINUTE, SECOND, European
+from cosyvoice_runtime.text.reading.languages.european_forms import lasting
 from cosyvoice_runtime.text.reading.languages.language import Clock, Currency, Unit
 from cosyvoice_runtime.text.reading.languages.numeral import Numeral
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
@@ -51,9 +52,10 @@ class Portuguese(European):
         "whatsapp|lig[a-z]* para(?: o)?",
         "lig[a-z]* para(?: o)?|disque|emergência",
     )
-    own_forms = (_match,)
+    own_forms = (_match, lasting)
     half = "meio"
     single_scales = tables.SINGLE_SCALES
+    short_weekdays = tables.SHORT_WEEKDAYS
     before_rating = ("nota", "avaliação", "pontuação")
     after_day = "º?"
     date_patterns = (
@@ -150,7 +152,7 @@ class Portuguese(European):
 
 _FEMININE = re.compile(
     r"(?:[aã]s?|ção|ções|são|sões|gem|gens|dades?|tudes?|vez(?:es)?|noites?|mulher(?:es)?|mãos?|flor(?:es)?|vozes|luzes|partes?|"
-    r"fases?|chaves?|tardes?|cores|leis?)$"
+    r"fases?|chaves?|tardes?|cores|leis?|chances?|classes?|cidades?)$"
 )
 _ORDINAL = re.compile(
     r"(?<![\w.,-])([0-9]{1,3}(?:\.[0-9]{3})+|[0-9]{1,4})(\.?[ºª]|°(?= [a-zà-ú])|[oa])(?!\w)"

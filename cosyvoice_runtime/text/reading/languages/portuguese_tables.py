@@ -93,6 +93,10 @@ CURRENCIES = currencies(
         "₿ BTC": ("bitcoin/bitcoins", ""),
     }
 )
+SHORT_WEEKDAYS = {
+    "seg": "segunda", "ter": "terça", "qua": "quarta", "qui": "quinta", "sex": "sexta", "sáb": "sábado",
+    "sab": "sábado", "dom": "domingo",
+}  # fmt: skip
 SIGNS = {
     ".": "ponto", "/": "barra", "\\": "barra invertida", "@": "arroba", "-": "hífen", "_": "sublinhado",
     ":": "dois pontos", "?": "interrogação", "=": "igual", "&": "e", "#": "cerquilha", "%": "por cento",

@@ -31,6 +31,7 @@ class Russian(European):
         "звон[а-я]*(?: по)?|номер|набер[а-я]*",
     )
     before_result = "счёт|счет|побед|выигр|проигр|обыгр|матч|уступ|разгром"
+    short_weekdays = tables.SHORT_WEEKDAYS
     before_rating = ("оценка", "рейтинг")
     after_day = "(?:-?го)?"
     date_patterns = (
@@ -122,6 +123,12 @@ class Russian(European):
     def to_one(self, parts: str) -> str:
         return f"один к {russian_cases.declined(parts, russian_cases.DATIVE)}"
 
+    def days(self, first: str, between: str, last: str) -> str:  # noqa: ARG002
+        return f"с {first.split('/')[0]} по {last.split('/')[1]}"
+
+    def ratio(self, one: str, other: str) -> str:
+        return self.score(one, other) if {one, other} <= _SCORES else super().ratio(one, other)
+
     def score(self, one: str, other: str) -> str:
         return f"{one} {other}"
 
@@ -160,12 +167,17 @@ class Russian(European):
         return f"{got} из {tables.GENITIVES.get(most, most)}"
 
     def per(self, words: str, unit: Unit) -> str:
+        if unit.one.startswith("за ") and not _PAID.search(words):
+            return f"{words} на {unit.one.removeprefix('за ')}"
         return f"{words} {unit.one}"
 
     def ordinals(self, place: Place) -> ReadForm | None:
         if found := place.match(_WITH_ENDING):
             end = "ые" if place.text.startswith(" годы", found.end()) else tables.ENDINGS[found[2]]
             return ReadForm(found.end(), _ordinal(int(found[1]), end))
+        if found := place.match(_BEFORE_ERA):
+            words = ("м", "году") if place.word_before in ("в", "во") else ("й", "год")
+            return ReadForm(found.end(), f"{_ordinal(int(found[1]), words[0])} {words[1]} ")
         if found := place.match(_OF_YEAR):
             word = found[2]
             if word.startswith("г") and len(word.rstrip(".")) == 1:
@@ -189,6 +201,9 @@ class Russian(European):
         return self.spell(value) if before in tables.BEFORE_ROMAN else None
 
 
+_SCORES = frozenset(tables.SMALL[:13])
+_PAID = re.compile("рубл|копе|доллар|евро|цент|фунт|юан|иен|тенге|грив|франк|рупи")
+_BEFORE_ERA = re.compile(r"(?<![\w.,-])([0-9]{1,4}) г\.? (?=до н)")
 _FIRST_YEAR = re.compile(r"(?<![\w.,-])[12][0-9]{3}(?= (?:по|до) [12][0-9]{3} г)")
 _SECONDS = re.compile(r"(?<![\w.,:])([0-9]{1,6}(?:,[0-9]{1,3})?) с(?=[.,;)]|\Z)")
 _FIRST_DAY = re.compile(

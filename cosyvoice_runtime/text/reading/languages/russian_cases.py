@@ -96,6 +96,8 @@ _DATIVES = {
 
 def case_at(form: ReadForm, place: Place) -> str:
     """The case that the words around a number give it; empty for the nominative."""
+    if place.text[max(0, place.start - 1) : place.start] in ("-", "−", "+"):
+        place = Place(place.text, place.start - 1, place.language)
     before = place.word_before
     noun = _NEXT_NOUN.match(place.text, form.end)
     if noun:

@@ -6,7 +6,7 @@ import re
 
 from cosyvoice_runtime.text.reading.languages import spanish_tables as tables
 from cosyvoice_runtime.text.reading.languages.european import ALONE, HOUR, MINUTE, SECOND, European
-from cosyvoice_runtime.text.reading.languages.european_forms import hectares
+from cosyvoice_runtime.text.reading.languages.european_forms import hectares, lasting
 from cosyvoice_runtime.text.reading.languages.language import Clock
 from cosyvoice_runtime.text.reading.languages.numeral import Numeral
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
@@ -36,9 +36,10 @@ class Spanish(European):
         "fax|whatsapp|llam[a-zé]* al|marc[a-zé]* el",
         "llam[a-zé]* al|marc[a-zé]* el|emergencias",
     )
-    own_forms = (hectares,)
+    own_forms = (hectares, lasting)
     half = "medio"
     single_scales = tables.SINGLE_SCALES
+    short_weekdays = tables.SHORT_WEEKDAYS
     before_rating = ("nota", "puntuación", "calificación", "valoración")
     after_day = ""
     date_patterns = (
@@ -115,7 +116,8 @@ class Spanish(European):
             return None
         end, number = found[2].strip(". ").lower(), int(re.sub("[ .]", "", found[1]))
         words = _ordinal(number, feminine=end in ("ª", "a", "ra", "da", "ta", "va", "na", "ma"))
-        if end in ("er", "ᵉʳ") and words.endswith("ero"):
+        noun = _NOUN.match(place.text, found.end())
+        if words.endswith("ero") and (end in ("er", "ᵉʳ") or (noun and noun[1] not in tables.NOT_COUNTED)):
             words = words[:-1]
         return ReadForm(found.end(), f"{words}s" if end in ("os", "as") else words)
 
@@ -135,6 +137,9 @@ _ORDINAL = re.compile(
     r"(?<![\w.,])([0-9]{1,3}(?:[ .][0-9]{3})+|[0-9]{1,6})"
     r"(\.?\s?(?:[ºª°](?![CFK])|ᵉʳ)|\.?er|ro|ra|do|da|to|ta|vo|va|mo|ma)(?!\w)"
 )
+
+
+_NOUN = re.compile(r" ([a-záéíóúñ]+)")
 
 
 def _half(clock: Clock) -> str:

@@ -121,6 +121,10 @@ CURRENCIES = currencies(
         "pesos": ("peso/pesos", "centavo/centavos"),
     }
 )
+SHORT_WEEKDAYS = {
+    "lun": "lunes", "mar": "martes", "mié": "miércoles", "mie": "miércoles", "jue": "jueves",
+    "vie": "viernes", "sáb": "sábado", "sab": "sábado", "dom": "domingo",
+}  # fmt: skip
 SIGNS = {
     ".": "punto", "/": "barra", "\\": "barra invertida", "@": "arroba", "-": "guion", "_": "guion bajo",
     ":": "dos puntos", "?": "interrogación", "=": "igual", "&": "y", "#": "almohadilla", "%": "por ciento",
