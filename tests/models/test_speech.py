@@ -95,13 +95,10 @@ def test_a_text_that_asks_for_what_is_not_there_is_refused_alone(server):
     ):
         with pytest.raises(RefusedError, match=named):
             spoken(server, SpeechRequest(text, reference(), seed=5))
-    permitted = SpeechRequest(
-        "<speak><voice name='x'>Hi.</voice></speak>", seed=5, text_voices={"x": "default"}
-    )
-    assert len(spoken(server, permitted))
+    text, voices = "<speak><voice name='{}'>Hi.</voice></speak>", {"x": "default"}
+    assert len(spoken(server, SpeechRequest(text.format("x"), seed=5, text_voices=voices)))
     with pytest.raises(RefusedError, match="may name"):
-        refused = "<speak><voice name='default'>Hi.</voice></speak>"
-        spoken(server, SpeechRequest(refused, seed=5, text_voices={"x": "default"}))
+        spoken(server, SpeechRequest(text.format("default"), seed=5, text_voices=voices))
 
 
 def test_a_lexicon_of_a_request_counts_for_it_alone(server):
