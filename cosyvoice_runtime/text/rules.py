@@ -10,12 +10,14 @@ _WIDE = "％￥＄＋＝／＠＆＃～㎞㎏㎎㎝㎜㎖№" + "".join(
     chr(code) for first, last in ("０９", "ＡＺ", "ａｚ") for code in range(ord(first), ord(last) + 1)
 )
 _PLAIN = str.maketrans(
-    {wide: unicodedata.normalize("NFKC", wide) for wide in _WIDE} | {"㎡": "m²", "㎥": "m³", "№": "No."}
+    {wide: unicodedata.normalize("NFKC", wide) for wide in _WIDE}
+    | {"㎡": "m²", "㎥": "m³", "㎍": "µg", "㎛": "µm", "㏄": "cc", "㎐": "Hz", "№": "No."}
 )
 _ALPHABETS_OF_MATHEMATICS = re.compile("[\U0001d400-\U0001d7ff]")
 _GROUP_SPACE = re.compile("(?<=[0-9])[\u00a0\u2009\u202f](?=[0-9]{3}(?![0-9]))")
 _SPACE = re.compile("[\u00a0\u2000-\u200a\u202f\u205f\u3000]")
 _POWER = re.compile("(?<=[0-9])[⁰¹²³⁴-⁹]+|(?<=(?<![A-Za-z])[A-Za-z])[⁰¹⁴-⁹]+")
+_MICRO = re.compile("(?<=[0-9])( ?)μ(?=[gmslLAFV])")
 _ISOTOPE = re.compile(r"(?<![0-9A-Za-z)\]⁰¹²³⁴-⁹⁻⁺])[⁰¹²³⁴-⁹]+(?=[A-Z])")
 _BELOW_LINE = re.compile("[₀-₉]+(?=([0-9])?)")
 _FRACTION = re.compile(r"(?:([0-9])\s?)?([¼-¾⅐-⅞])")
@@ -33,6 +35,7 @@ def plain(text: str, group: str = ",") -> str:
     """
     text = _ALPHABETS_OF_MATHEMATICS.sub(_compatible, text.translate(_PLAIN))
     text = re.sub(" {3,}", " ", _SPACE.sub(" ", _GROUP_SPACE.sub(group, text)))
+    text = _MICRO.sub(r"\1µ", text)
     text = _ISOTOPE.sub(_compatible, text)
     text = _BELOW_LINE.sub(lambda match: _compatible(match) + (" " if match[1] else ""), text)
     text = _FRACTION.sub(_fraction, _POWER.sub(lambda match: "^" + _compatible(match), text))

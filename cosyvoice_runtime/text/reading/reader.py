@@ -10,7 +10,10 @@ from cosyvoice_runtime.text.reading.classes import CLASSES
 from cosyvoice_runtime.text.reading.languages.language import Language
 from cosyvoice_runtime.text.reading.languages.place import Place, first
 
-_SKIPPED = re.compile(r"[^\W\d_①-⑳Ⅰ-Ⅻ\u3400-\u9fff]+|[\u3400-\u9fff]+|\s+|.", re.DOTALL)
+_SKIPPED = re.compile(
+    r"[^\W\d_①-⑳Ⅰ-Ⅻ\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]+|[\u3040-\u30ff]+|[\u3400-\u9fff]+|[\uac00-\ud7a3]+|\s+|.",
+    re.DOTALL,
+)
 """A word, spaces or one character, which are passed on where no class finds anything."""
 _CLASSES = {"zh": chinese.CLASSES}
 """Languages that have classes of their own, since their words stand without spaces."""

@@ -24,6 +24,9 @@ def read(place: Place) -> ReadForm | None:
         words = language.over(language.pressure(found[1]), language.pressure(found[2]))
         rest = Place(place.text, found.end(), language).match(_AFTER_PRESSURE)
         return ReadForm(rest.end() if rest else found.end(), words)
+    if place.before[-1:] in language.scales and (found := place.match(_after_scale(language))):
+        words = language.units[found[1]].many
+        return ReadForm(found.end(), language.per(words, language.per_units[found[2]]) if found[2] else words)
     found = place.match(_pattern(language))
     if not found:
         return None
@@ -50,6 +53,13 @@ def read(place: Place) -> ReadForm | None:
     for per in filter(None, (parts["per"], parts["then"])):
         words = language.per(words, language.per_units[per])
     return ReadForm(found.end(), words)
+
+
+@cache
+def _after_scale(language: Language) -> re.Pattern[str]:
+    """A unit after a number whose last character is a scale: ``1億5,000万km``."""
+    units, per = alternatives(language.units), alternatives(language.per_units)
+    return re.compile(rf"({units})(?:/({per}))?(?![\w²³^])", re.ASCII)
 
 
 _AFTER_PRESSURE = re.compile(r"\s?mm\s?Hg(?![A-Za-z])")

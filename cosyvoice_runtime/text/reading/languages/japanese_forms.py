@@ -35,6 +35,12 @@ _PAGE = re.compile(r"(?<![A-Za-z0-9])pp?\.\s?([0-9]{1,4})(?:\s?[-–~〜]\s?([0-
 _VERSION = re.compile(
     r"(?:(?<=[Vv]er)|(?<=[Vv]ol)|(?<=[Ff]ig))\.\s?([0-9]{1,8}(?:\.[0-9]{1,8}){0,3})(?![0-9]|\.[0-9])"
 )
+_STATUS = re.compile(r"[1-5][0-9]{2}(?![0-9.,])")
+_STATUS_BEFORE = re.compile(r"(?:HTTP|ステータス|ステータスコード|エラー|エラーコード)\s?\Z")
+_STEP = re.compile(r"([0-9]{1,2})/([0-9]{1,2})(?![0-9/])")
+_STEP_BEFORE = re.compile(r"(?:手順|ステップ|工程|ページ|進捗)[：:]?\s?\Z")
+_PRESSURE = re.compile(r"([0-9]{2,3})\s?/\s?([0-9]{2,3})(?![0-9/]|\s?mm)")
+_PRESSURE_BEFORE = re.compile(r"血圧[はがも]?[：:]?\s?\Z")
 _STOCK = re.compile(r"(?<=[(（])(?!19|20)[0-9]{4}(?=[)）])")
 _MODEL = re.compile(r"[0-9]{4,5}(?=[A-Z]{0,2}(?![A-Za-z0-9]))")
 _MODEL_BEFORE = re.compile(r"[A-Za-z][0-9]-\Z")
@@ -85,7 +91,7 @@ _PAIR = re.compile(
 _SCORED = re.compile(
     r"(?:[、,]\s?[0-9]{1,2}-[0-9]{1,2}){0,4}(?:で|から)?\s?(?:勝|敗|負|引き?分|逆転|完封|圧勝|辛勝|快勝|下し|破|リード|同点|"
     r"と(?:逆転|接戦|勝|敗|引き?分|大勝|圧勝)|のストレート|の(?:快|圧|完|辛|大|惜)?(?:勝|敗|引き?分|同点|スコア|逆転|接戦|完封)|"
-    r"で(?:前半|後半|試合|終|折り返|迎え|[^、。！？0-9]{1,12}(?:に勝|に敗|に負|を下し|を破|に快勝|に圧勝|に競り)))"
+    r"で(?:前半|後半|試合|終|折り返|迎え|[^、。！？0-9]{1,12}(?:に勝|に敗|に負|を下し|を破|に快勝|に圧勝|に競り|が勝|が優勝|が制)))"
 )
 _PLACE = re.compile(r"(?:[町市区村丁目条]|番地)\Z")
 _LEVEL = re.compile(
@@ -110,7 +116,7 @@ _COUNTERS = (
     "曲席泊駅代期世学平立箇通発問枠票勝敗打球周袋箱束皿缶斤合升字行文語色戸室錠粒滴房株輪頁件隻便桁次等限局弾幕拍編作兆億万千百"
 )
 """Kanji that begin a counter; others after two numbers name the second side of a match."""
-_OF_SCORE = re.compile(r"(?:スコア|試合|結果|成績|勝敗|得点)[はがも]?[、:：]? ?\Z")
+_OF_SCORE = re.compile(r"(?:スコア|ゲーム|セット|決勝|試合|結果|成績|勝敗|得点)[はがも]?[、:：]? ?\Z")
 _SERIAL = re.compile(r"(?a)(?<=[A-Za-z]-)([0-9]+)(?=-[0-9])")
 _ROOT = re.compile(r"√\s?(?=[0-9])")
 _OUT_OF = re.compile(rf"{_FREE}([0-9]{{1,3}}(?:\.[0-9]{{1,2}})?)\s?/\s?([0-9]{{1,4}})点")
@@ -135,6 +141,9 @@ def _code(place: Place, japanese: Japanese) -> ReadForm | None:
         dot = "." if "." not in found[1] else ""
         return ReadForm(found.end(), dot + japanese.point.join(map(japanese.cardinal, found[1].split("."))))
     if found := place.match(_STOCK) or place.match(_LONG_NAME):
+        return ReadForm(found.end(), japanese.digits(found[0]))
+    found = place.match(_STATUS)
+    if found and _STATUS_BEFORE.search(place.before):
         return ReadForm(found.end(), japanese.digits(found[0]))
     found = place.match(_MODEL)
     if found and _MODEL_BEFORE.search(place.before):
@@ -275,6 +284,12 @@ def _part(place: Place, japanese: Japanese) -> ReadForm | None:
     if found := place.match(_OUT_OF):
         got = japanese.number(japanese.numerals.parse(found[1]))
         return ReadForm(found.end(), japanese.out_of(got, japanese.cardinal(found[2])))
+    found = place.match(_STEP)
+    if found and _STEP_BEFORE.search(place.before):
+        return ReadForm(found.end(), f"{japanese.cardinal(found[2])}のうち{japanese.cardinal(found[1])}")
+    found = place.match(_PRESSURE)
+    if found and _PRESSURE_BEFORE.search(place.before):
+        return ReadForm(found.end(), japanese.over(*map(japanese.cardinal, found.groups())))
     found = place.match(_PART_OF)
     if not found:
         return None

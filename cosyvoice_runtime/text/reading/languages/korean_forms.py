@@ -60,6 +60,13 @@ _SCORE = re.compile(
     rf"{_FREE}([0-9]{{1,3}})\s?[-–:]\s?([0-9]{{1,3}})"
     r"(?=\s?(?:승리|패배|완승|완패|으?로 (?:승|패|이|졌|지|완|꺾|무|역전|비|앞|뒤|끝)))"
 )
+_FALLING = re.compile(
+    rf"{_FREE}([0-9]{{1,3}})-([0-9]{{1,3}})(?![0-9-]|\s?[=+×÷*%℃°]|\s?(?:호|번|동|층|차|월|일|년|원))"
+)
+_PRESSURE = re.compile(r"([0-9]{2,3})\s?/\s?([0-9]{2,3})(?![0-9/]|\s?mm)")
+_PRESSURE_BEFORE = re.compile(r"혈압[은이]?\s?\Z")
+_STATUS = re.compile(r"[1-5][0-9]{2}(?![0-9.,])")
+_STATUS_BEFORE = re.compile(r"HTTP(?: 상태)?(?: ?코드)?\s?\Z")
 _OUT_OF = re.compile(rf"{_FREE}([0-9]{{1,3}}(?:\.[0-9]{{1,2}})?)\s?/\s?([0-9]{{1,4}})점")
 _COMPARED = re.compile(
     r"(?a)(?<![\w.<>=])([0-9]+(?:\.[0-9]+)?|[A-Za-z])\s?([<>≤≥])\s?([0-9]+(?:\.[0-9]+)?)(?![\w.<>=])"
@@ -198,6 +205,12 @@ def _score(place: Place, korean: Korean) -> ReadForm | None:
     if found := place.match(_OUT_OF):
         got = korean.number(korean.numerals.parse(found[1]))
         return ReadForm(found.end(), korean.out_of(got, korean.cardinal(found[2])))
+    found = place.match(_STATUS)
+    if found and _STATUS_BEFORE.search(place.before):
+        return ReadForm(found.end(), korean.telephone_digits(found[0]))
+    found = place.match(_PRESSURE)
+    if found and _PRESSURE_BEFORE.search(place.before):
+        return ReadForm(found.end(), korean.over(*map(korean.cardinal, found.groups())))
     found = place.match(_SCORE)
     if not found:
         return None
@@ -222,6 +235,14 @@ def _compared(place: Place, korean: Korean) -> ReadForm | None:
     )
     topic = "은" if ends_in_consonant(one) else "는"
     return ReadForm(found.end(), f"{one}{topic} {other}보다 {tables.COMPARED[found[2]]}")
+
+
+def _falling(place: Place, korean: Korean) -> ReadForm | None:
+    """``12-10``: what falls is no range."""
+    found = place.match(_FALLING)
+    if not found or int(found[1]) <= int(found[2]):
+        return None
+    return ReadForm(found.end(), korean.ratio(korean.cardinal(found[1]), korean.cardinal(found[2])))
 
 
 def _plot(place: Place, korean: Korean) -> ReadForm | None:
@@ -312,6 +333,7 @@ FORMS: tuple[Callable[[Place, Korean], ReadForm | None], ...] = (
     _score,
     _compared,
     _plot,
+    _falling,
     _span,
     _counted,
     _times,

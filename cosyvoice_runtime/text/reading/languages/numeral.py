@@ -60,7 +60,7 @@ class Numerals:
         dot = r"|\.(?:[0-9]{4,}|[0-9]{1,2})(?![0-9]|\.[0-9])" if dotted else ""
         self.pattern = (
             rf"(?:(?<![0-9])(?:[0-9]{{1,3}}(?:{marks}[0-9]{{3}})+(?![0-9])|[0-9]+)(?:{re.escape(decimal)}[0-9]+{dot})?"
-            rf"|(?<![0-9{re.escape(decimal)}]){re.escape(decimal)}[0-9]+)"
+            rf"|(?<![0-9A-Za-z{re.escape(decimal)}]){re.escape(decimal)}[0-9]+)"
         )
 
     def is_grouped(self, written: str) -> bool:
