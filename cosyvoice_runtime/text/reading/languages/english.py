@@ -87,7 +87,8 @@ class English(Language):
         r"(?:st|nd|rd|th)?[ -](?:of )?(?:the )?{month}(?![\w])(?:(?:, ?| |-){year})?",
     )
     before_code = (
-        "(?:card|account|phone|visa|mastercard|amex) (?:ending|ends) (?:in|with)|last (?:four|4) digits|"
+        "(?:card|account|phone|number|ssn|visa|mastercard|amex) (?:ending|ends) (?:in|with)|"
+        "last (?:four|4) digits|"
         "ISBN(?:-1[03])?|ISSN|PIN|SSN|OTP|passcode|password|extension|ext\\.?|zip(?: code)?|flight|room",
         "account|card|code|serial|order|tracking|ticket|invoice|case|license|number|no\\.|ID|text|SMS",
         "call|dial|calling|dialing",
@@ -121,6 +122,9 @@ class English(Language):
         "interstate",
         "building",
         "xbox",
+        "rfc",
+        "iso",
+        "din",
     )
 
     def folded(self, text: str) -> str:

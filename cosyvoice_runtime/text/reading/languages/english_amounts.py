@@ -20,9 +20,14 @@ _COORDINATE = re.compile(
 )
 _ANGLE = re.compile(r"(?<![\w.,])([0-9]{1,3})°\s?([0-9]{1,2})['’′](?:\s?([0-9]{1,2}(?:\.[0-9]+)?)[\"”″])?()")
 _PER_WORD = re.compile(r"(?<=[A-Za-z])/([A-Za-z]{1,8})(?![\w/])")
+_AND_MONEY = re.compile(r"(?<=[a-z])/(?=[$€£][0-9])")
 _COUNTED_WORD = re.compile(r"[0-9][0-9.,]*\s?[kKMB]?\+?\s[a-z]{2,12}\Z")
 _FRACTION_OF_INCH = re.compile(r"(?<![\w.,/])(?:([0-9]{1,3})[ -])?([0-9]{1,2})/([0-9]{1,2})[\"”″](?!\w)")
 _BOTH = re.compile(r"(?<![\w.,/])([0-9]{1,4})/(?=[0-9]{1,4}\s?[kMG](?:bps|Hz|B/s)\b)")
+_OF_MEMORY = re.compile(
+    r"(?<![\w.,/])([0-9]{1,4}(?:\.[0-9]{1,2})?)/(?=[0-9]{1,4}(?:\.[0-9]{1,2})?\s?[MGT]i?B(?![\w/]))"
+)
+_PERCENTAGE_POINTS = re.compile(r"(?<![\w.,])([0-9]{1,2}\.[0-9]{1,2}) ?pp(?!\w)")
 _OVER = re.compile(r"(?<![\w.,/])([1-9][0-9]{1,3})/([1-9][0-9]{2,3})(?![\w/]|[.,%][0-9])")
 _PRESSURE = re.compile(
     r"(?<![\w.,/])([0-9]{2,3})/([0-9]{2,3})(?![\w/]|[.,%][0-9])(?:\s?mm\s?Hg(?![A-Za-z]))?"
@@ -33,8 +38,8 @@ _PRESSURE_BEFORE = re.compile(
 _BASIS_POINTS = re.compile(r"(?<![\w.,])([0-9]{1,3}(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]{1,3}))?[\s-]?bps(?!\w)")
 _DOTTED_UNIT = re.compile(
     r"(?<![\w.,])([0-9]+(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]+))?([\s-]?)"
-    r"((?i:ft|oz|c(?=\. [a-z])|tbsps?|tsps?|lbs?|in|yds?|mi|hrs?|mins?|secs?|gal|qts?|pts?|yrs?|mos?|wks?)"
-    r"|cm|km|mm|kg|ml)"
+    r"((?i:ft|oz|c(?=\. [a-z])|tbsps?|tsps?|lbs?|in|yds?|mi|hrs?|mins?|secs?|gal|qts?|pts?|yrs?|mos?|wks?"
+    r"|sq\. ?ft)|cm|km|mm|kg|ml)"
     r"\.(?=\s(?:[a-z(]|[0-9]{1,2}\s?(?:min|sec|in|oz)\b)|[,;:)-])"
 )
 _INCHES = re.compile(
@@ -45,6 +50,7 @@ _PER = re.compile(r"(?<![\w.,/])([0-9]+(?:\.[0-9]+)?)/([a-z]{2,})(?![\w/])")
 
 _DIRECTIONS = {"N": "north", "S": "south", "E": "east", "W": "west"}
 _QUOTE = re.compile(r'(?<![0-9])"')
+_TIMES = re.compile(r"(?<![\w.,])([0-9]{1,3})[x×](?= (?:per|a|an|each|every|daily|weekly|monthly)\b)")
 _EACH = re.compile(r"(?<![\w.,])([0-9]{1,3})[x×]/([a-z]{1,6})(?![\w/])")
 _SCALED_UNIT = re.compile(
     r"(?<![\w.,$€£-])([0-9]{1,3}(?:\.[0-9]+)?)([kKMB]|bn) (?=([a-zA-Zµ²³0-9]{1,4})(?![\w/]))"
@@ -87,6 +93,9 @@ def _scaled(place: Place, language: Language) -> ReadForm | None:
         unit = language.per_units.get(found[2])
         times = {"1": "once", "2": "twice"}.get(found[1]) or f"{language.cardinal(found[1])} times"
         return ReadForm(found.end(), f"{times} per {unit.one}") if unit else None
+    if found := place.match(_TIMES):
+        times = {"1": "once", "2": "twice"}.get(found[1]) or f"{language.cardinal(found[1])} times"
+        return ReadForm(found.end(), times)
     if found := place.match(_SCALES_TO):
         return ReadForm(found.end(), _scales(found, language))
     if (found := place.match(_SCALED_UNIT)) and _is_unit(found[3], language):
@@ -137,7 +146,7 @@ def _related(place: Place, language: Language) -> ReadForm | None:
     if found := place.match(_SPAN):
         unit = _SPANS[found[2]]
         return ReadForm(found.end(), f"{language.cardinal(found[1])} {unit}{'' if found[1] == '1' else 's'}")
-    if (found := place.match(_AMPERES)) and _VOLTS.search(place.text):
+    if (found := place.match(_AMPERES)) and place.near(_VOLTS):
         return ReadForm(found.end(), language.counted(language.numerals.parse(found[1]), language.units["A"]))
     if found := place.match(_ALONE_HOURS):
         return ReadForm(found.end(), language.counted(language.numerals.parse(found[1]), language.units["h"]))
@@ -171,6 +180,12 @@ def _measured(place: Place, language: Language) -> ReadForm | None:
     return ReadForm(per.end(), language.per(number, language.per_units[per[2]]))
 
 
+def and_money(place: Place, language: Language) -> ReadForm | None:
+    """``$15 adv/$20 door``: a stroke before another amount is a pause."""
+    found = place.match(_AND_MONEY)
+    return ReadForm(found.end(), f"{language.pause} ") if found else None
+
+
 def per_word(place: Place, language: Language) -> ReadForm | None:
     """``100 requests/min``: a stroke after what is counted."""
     found = place.match(_PER_WORD)
@@ -181,7 +196,7 @@ def per_word(place: Place, language: Language) -> ReadForm | None:
 
 def _outside_quotes(place: Place) -> bool:
     """Whether the quotes before a place are closed; those right after a digit are inches."""
-    return len(_QUOTE.findall(place.text, 0, place.start)) % 2 == 0
+    return len(_QUOTE.findall(place.text, max(0, place.start - 300), place.start)) % 2 == 0
 
 
 def _pair(place: Place, language: Language) -> ReadForm | None:
@@ -192,6 +207,12 @@ def _pair(place: Place, language: Language) -> ReadForm | None:
         words = language.mixed(language.cardinal(inch[1]), words) if inch[1] else words
         one = not inch[1] or language.qualifies(place, inch.end())
         return ReadForm(inch.end(), f"{words} {'inch' if one else 'inches'}")
+    if found := place.match(_OF_MEMORY):
+        got = language.number(language.numerals.parse(found[1]))
+        return ReadForm(found.end(), f"{language.out_of(got, '').rstrip()} ")
+    if found := place.match(_PERCENTAGE_POINTS):
+        number = language.number(language.numerals.parse(found[1]))
+        return ReadForm(found.end(), f"{number} percentage points")
     if found := place.match(_BOTH):
         return ReadForm(found.end(), f"{language.cardinal(found[1])} {language.signs['/']} ")
     found = place.match(_OVER)
@@ -251,7 +272,7 @@ def _dotted_unit(place: Place, language: Language) -> ReadForm | None:
     found = place.match(_DOTTED_UNIT)
     if not found:
         return None
-    written = "cup" if found[4] == "c" else found[4]
+    written = {"c": "cup", "sq. ft": "sq ft", "sq.ft": "sq ft"}.get(found[4], found[4])
     unit = language.units[written if written in language.units else written.lower()]
     if found[3] == "-" or language.qualifies(place, found.end()):
         unit = unit._replace(many=unit.one)

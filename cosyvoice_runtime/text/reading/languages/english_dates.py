@@ -29,6 +29,11 @@ _RACE = re.compile(
     r"(?<![\w.,:])([0-9]{1,2}):([0-5][0-9])(?:\.([0-9]{1,3}))?(?:\s?/\s?(km|mi|mile|m|min))?(?![\w:]|[.,][0-9])"
 )
 _SHORT_YEAR = re.compile(r"(?<=['’])0([1-9])(?![\w])")
+_DUE_RANGE = re.compile(
+    r"(?<![\w.,/-])(1[0-2]|0?[1-9])/(3[01]|[12][0-9]|0?[1-9])\s?[-–]\s?(1[0-2]|0?[1-9])/(3[01]|[12][0-9]|0?[1-9])"
+    r"(?![\w/-]|[.,][0-9])"
+)
+_OPEN = frozenset(("open", "closed", "from", "dates", "on", "away", "off"))
 _UNTIL = re.compile(r"(?<=noon|.now)\s?[-–]\s?(?=[0-9])|(?<=midnight)\s?[-–]\s?(?=[0-9])")
 _TO_NAMED = re.compile(r"(?<=[0-9a-z])\s?[–—-]\s?(?=(?:present|noon|midnight|now|[QH][1-4])\b)")
 _DATED = re.compile(
@@ -37,10 +42,27 @@ _DATED = re.compile(
 )
 
 
+def short_year(place: Place, language: Language) -> ReadForm | None:
+    """``'09``."""
+    found = place.match(_SHORT_YEAR)
+    return ReadForm(found.end(), f"oh {language.cardinal(found[1])}") if found else None
+
+
+def _due_range(place: Place, language: Language) -> ReadForm | None:
+    """``12/24-12/26``: two days, since no fraction has such a number below."""
+    found = place.match(_DUE_RANGE)
+    if not found or not (int(found[2]) > 12 or int(found[4]) > 12 or place.word_before in _OPEN):
+        return None
+    days = (_month_and_day(found[part], found[part + 1], language) for part in (1, 3))
+    return ReadForm(found.end(), language.ranged(*days))
+
+
+def _month_and_day(month: str, day: str, language: Language) -> str:
+    return f"{tables.MONTH_NAMES[int(month) - 1]} {language.ordinal(int(day))}".replace("-", " ")
+
+
 def _hours(place: Place, language: Language) -> ReadForm | None:
-    """``0900 hrs``, ``1700h``, and the year in ``'09``."""
-    if found := place.match(_SHORT_YEAR):
-        return ReadForm(found.end(), f"oh {language.cardinal(found[1])}")
+    """``0900 hrs``, ``1700h``."""
     found = place.match(_HOURS)
     if not found:
         return None
@@ -76,8 +98,7 @@ def _due_date(place: Place, language: Language) -> ReadForm | None:
     found = place.match(_MONTH_AND_DAY) if told else None
     if not found or (before == "by" and int(found[1]) < int(found[2]) <= 12):
         return None
-    day = language.ordinal(int(found[2])).replace("-", " ")
-    return ReadForm(found.end(), f"{tables.MONTH_NAMES[int(found[1]) - 1]} {day}")
+    return ReadForm(found.end(), _month_and_day(found[1], found[2], language))
 
 
 def offset(place: Place, language: Language) -> ReadForm | None:
@@ -124,5 +145,5 @@ def _short_year(digits: str, language: Language) -> str:
     return f"zero {language.cardinal(digits[1])}" if digits[0] == "0" else language.cardinal(digits)
 
 
-DIGITS = (_race, _hours, _due_date, _era, _quarter, _short_date)
+DIGITS = (_race, short_year, _hours, _due_range, _due_date, _era, _quarter, _short_date)
 """The readers that are tried where a digit stands."""

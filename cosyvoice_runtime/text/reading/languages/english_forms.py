@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from cosyvoice_runtime.text.reading.languages.language import Language
 
 _PLAIN = re.compile(
-    r"[a-z]{4,}(?=[ ,]|$)|[A-Z][a-z]{3,}(?=,|$| [a-z])|[0-9]{1,3}(?= (?!error|status|respon|redir)[a-z]{4})"
+    r"[a-z]{4,}(?=[ ,]|$)|[A-Z][a-z]{3,}(?=,|$| [a-z])|[0-9]{1,3}"
+    r"(?= (?!error|status|respon|redir|page)[a-z]{4})"
 )
 """A word or a number in front of a word, which is none of these forms."""
 _ENDS = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[,;)?\]]|\.?$)")
@@ -39,6 +40,10 @@ _BARE_UNITS = re.compile(
     r"(?<![\w/])(km|mi|m|MB|GB|KB|kB|ft|kg|g|mg|mL|L|kWh|mmol)/(h|hr|s|sec|min|m²|m³|m2|m3|L|dL|mL|kg|day|mol)(?![\w/])"
 )
 _FORT = re.compile(r"(?<![\w])Ft\.? (?=[A-Z][a-z]+)")
+_ISOTOPE = re.compile(
+    r"(?<![\w.,])(?:(23[3-9]|24[01])(U|Pu|Np|Am)|(1[234])(C)(?= dating| isotope| and )|(131|129)(I)"
+    r"|(13[47])(Cs)|(60)(Co)|(90)(Sr)|(40)(K)(?= dating)|(1[68])(O)|(15)(N)|(222)(Rn)|(226)(Ra))(?!\w)"
+)
 _CODE = re.compile(r"(?:USD|EUR|GBP|CAD|AUD|NZD|SGD|HKD) ?(?=[$€£][0-9])|(?:USD|EUR|GBP)(?!\w)")
 _SIGNED = re.compile(r"[$€£][0-9][0-9.,]*[kKMB]?\s?\Z")
 _HANDLE = re.compile(r"(?<![\w.@])@(?:(?=[A-Za-z0-9_])|\s(?=[\w$€£]))")
@@ -131,6 +136,15 @@ def _for(place: Place, language: Language) -> ReadForm | None:  # noqa: ARG001
     return ReadForm(found.end(), "for ") if found else None
 
 
+def _isotope(place: Place, language: Language) -> ReadForm | None:
+    """``²³⁵U``: the number of an isotope after its letters."""
+    found = place.match(_ISOTOPE)
+    if not found:
+        return None
+    number, element = filter(None, found.groups())
+    return ReadForm(found.end(), f"{element} {language.name_number(number)}")
+
+
 def _grade(place: Place, language: Language) -> ReadForm | None:
     """``A−`` and ``B+``, and units without a number: ``km/h``."""
     if found := place.match(_FORT):
@@ -184,8 +198,9 @@ def _marks(place: Place, language: Language) -> ReadForm | None:  # noqa: ARG001
     return sources.lived(place) or sources.section_sign(place)
 
 
-_NAMED = (names.digits, machines.digits)
+_NAMED = (names.digits, machines.digits, dates.short_year)
 _DIGITS = (
+    _isotope,
     names.digits,
     machines.digits,
     sources.numbers,
@@ -215,6 +230,7 @@ _SIGNS = (
     _handle,
     _marks,
     amounts.per_word,
+    amounts.and_money,
     names.signs,
     machines.signs,
     maths.signs,

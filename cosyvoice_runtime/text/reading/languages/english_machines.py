@@ -46,13 +46,15 @@ _SHORTCUT = re.compile(
 _PART_OF_SHORTCUT = re.compile(r"[A-Za-z]+|[0-9]+|[^\s]")
 _STATUS = re.compile(
     r"(?<![\w.,])([1-5][0-9]{2})(?!\w|[.,:/-][0-9]|[%°])"
-    r"( (?:(?:error|status|response|redirect)s?|Not Found|Bad|Forbidden|Internal|Gateway|Too Many)\b)?"
+    r"( (?:(?:error|status|response|redirect|page)s?|Not Found|Bad|Forbidden|Internal|Gateway|Too Many)\b)?"
 )
 _PORT = re.compile(r"(?<![\w.,])([0-9]{3,5})(?!\w|[.,:/-][0-9])")
 _VERSION = re.compile(
     r"(?<![0-9.,])([0-9]{1,3})\.([0-9]{2})(?![\w%]|[.,][0-9]|\s?(?:million|billion))(\+(?!\w))?"
 )
 _BINARY = re.compile(r"(?<![\w])0b([01]{2,16})(?!\w)")
+_WIRELESS = re.compile(r"(?<![\w.,])802\.([0-9]{1,2})([a-z]{0,2})(?![\w])")
+_SYSTEMS = re.compile(r"(?<![\w.,/])([0-9]{1,2})/([0-9]{1,2})(?![\w/]|[.,][0-9])")
 _INDICES = re.compile(r"(?<![\w.])([0-9]{1,6})\.\.([0-9]{1,6})(?!\w|\.[0-9.])")
 _LOCAL = re.compile(r"(?<=localhost):([0-9]{2,5})(?![0-9])")
 
@@ -68,9 +70,14 @@ def digits(place: Place, language: Language) -> ReadForm | None:
         return ReadForm(
             found.end(), language.ranged(language.cardinal(found[1]), language.cardinal(found[2]))
         )
+    if found := place.match(_WIRELESS):
+        return ReadForm(found.end(), " ".join(("eight oh two", language.cardinal(found[1]), *found[2])))
     if found := place.match(_VERSION):
         return _version(found, place, language)
     before = place.word_before
+    if before in listed.VERSIONED and (found := place.match(_SYSTEMS)):
+        words = (language.cardinal(part) for part in found.groups())
+        return ReadForm(found.end(), f"{language.pause} ".join(words))
     if (found := place.match(_STATUS)) and (before in listed.BEFORE_STATUS or found[2]):
         return ReadForm(found.end(1), _called(found[1], language))
     if before in ("port", "ports") and (found := place.match(_PORT)):
@@ -151,7 +158,9 @@ def _shortcut(written: str, language: Language) -> str:
     words: list[str] = []
     joined = True
     for part in _PART_OF_SHORTCUT.findall(written):
-        if part in "+-" and not joined:
+        if (part in "+-" and words and not joined) or (
+            part == "+" and len(words) == 1 and written[0] in "⌘⌥⇧⌃"
+        ):
             joined = True
             continue
         joined = part in "⌘⌥⇧⌃"

@@ -36,7 +36,7 @@ _BOUNDS = re.compile(r"([∫∑∏]) ?(?:([a-z]) ?= ?)?(-?[0-9a-z∞]{1,4}) ?\^\
 _BOUNDED = {"∫": "the integral", "∑": "the sum", "∏": "the product"}
 _SIGN = re.compile(rf"[{''.join(_SIGNS)}]")
 _SPACED = re.compile(r"(?<=[^\s,.;:]) ([+−×÷=≈≠≤≥]|&&|[|]{2}|[+*−-]=|[=!<>]=) (?=\S)")
-_TIGHT = re.compile(r"(?<=[A-Za-z_)\]°²³!|])(=|==|!=|<=|>=|≈|≤|≥|≠)(?=[\w\"'$-])")
+_TIGHT = re.compile(r"(?<=[A-Za-z_)\]°²³!|])(=|==|!=|<=|>=|≈|≤|≥|≠)(?=[\w\"'$/~.-])")
 _PLUS = re.compile(r"(?<=[0-9A-Za-z])\+(?=[0-9])")
 _NEAR = re.compile(r"(?<=[)|²³!°]) ?([<>−]) ?(?=[0-9(|-]|[a-z](?!\w))")
 _CLOSED = re.compile(r"\)(?:([²³])|\^\{?(-?[0-9]{1,4}|[a-z])\}?)")
@@ -52,6 +52,8 @@ _AMOUNT = re.compile(
 _FACTOR = re.compile(
     r"(?<![\w.,])([0-9]{1,3})\((?=[A-Za-z0-9]{1,3} ?[+−-] ?[A-Za-z0-9]{1,4}\)|[0-9]{1,4}\)\s?[-+−=×*/])"
 )
+_WHAT = re.compile(r"(?i)(?:what(?:['’]?s| is)|calculate|compute|multiply|evaluate|solve) \Z")
+_BY = re.compile(r"(?<![\w.,])([0-9]+(?:\.[0-9]+)?) ?x ?(?=[0-9])")
 _TIMES = re.compile(r"(?<![\w.,])([0-9]+(?:\.[0-9]+)?) ?x ?(?=[0-9]+(?:\.[0-9]+)?\s?=)")
 _PRODUCT = re.compile(
     r"(?<=(?<![A-Za-z])[A-Za-z] = )([a-zA-Z]{2,3})(?:([²³])|\^\{?([0-9])\}?)?(?=\s[+−-]\s|[$.,;)]|$)"
@@ -107,7 +109,8 @@ def digits(place: Place, language: Language) -> ReadForm | None:
     if found := place.match(_AMOUNT):
         unit = language.units[found[2]]
         return ReadForm(found.end(), language.counted(language.numerals.parse(found[1]), unit))
-    if found := place.match(_TIMES):
+    found = place.match(_TIMES) or (place.match(_BY) if _WHAT.search(place.before) else None)
+    if found:
         number = language.number(language.numerals.parse(found[1]))
         return ReadForm(found.end(), f"{number} {language.operations['×']} ")
     if found := place.match(_FACTOR):

@@ -16,6 +16,8 @@ _PROCESSOR = re.compile(r"(?<=[iI][3579]-)([0-9]{2})([0-9]{3})(?=[A-Z]{0,2}(?!\w
 _MODEL = re.compile(r"(?<=[A-Z][0-9]-)([0-9]{4})(?!\w)|(?<![\w.,])(7[0-9]7)(?=[A-Z](?!\w))")
 _HUNDREDS = re.compile(r"(?<![\w.,$€£-])([1-9][1-9]00)([A-Z]{1,3})(?!\w)")
 _FREE_CALL = re.compile(r"(?<![\w.,+-])(1[38]00)[ -]([0-9]{3})[ -]([0-9]{3})(?![\w-])")
+_EPISODE = re.compile(r"(?<![\w])S0?([0-9]{1,2})\s?E0?([0-9]{1,3})(?!\w)")
+_SERIAL = re.compile(r"(?<![\w.,-])(?=[0-9]+[A-Z]+[0-9]+[0-9A-Z]*(?!\w))[0-9A-Z]{8,40}")
 _ROAD = re.compile(r"(?<=[A-Z]-)([1-9][0-9]{2})(?![\w-]|[.,][0-9])")
 _SEVERAL = re.compile(r"(?<![\w.,])([0-9]{1,3})['’]?s(?![\w])")
 _OF_AGE = re.compile(r"(?:[Uu]nder|[Oo]ver|No\.|#|[Uu])[- ]?\Z")
@@ -49,6 +51,10 @@ def digits(place: Place, language: Language) -> ReadForm | None:
         return ReadForm(found.end(), f"{language.pairs(found[1])} {language.cardinal(found[2])}")
     if found := place.match(_ROAD):
         return ReadForm(found.end(), language.name_number(found[1]))
+    if found := place.match(_SERIAL):
+        pieces = re.findall("[0-9]+|[A-Z]+", found[0])
+        spoken = [language.digits(piece) if piece.isdecimal() else piece for piece in pieces]
+        return ReadForm(found.end(), " ".join(spoken))
     if found := place.match(_PROCESSOR):
         return ReadForm(found.end(), f"{language.cardinal(found[1])} {language.cardinal(found[2])}")
     if found := place.match(_MODEL):
@@ -72,6 +78,9 @@ def digits(place: Place, language: Language) -> ReadForm | None:
 
 def letters(place: Place, language: Language) -> ReadForm | None:
     """A tone or a chord, or a mean value."""
+    if found := place.match(_EPISODE):
+        season, episode = (language.cardinal(part) for part in found.groups())
+        return ReadForm(found.end(), f"season {season} episode {episode}")
     if found := place.match(_TONE):
         _, sign, chord, number, change, by = found.groups()
         words = [found[1], _TONES[sign], chord and _CHORDS[chord], number and language.cardinal(number)]

@@ -37,7 +37,7 @@ _BEFORE_NUMBER = {
     "p": "page", "pt": "part", "ext": "extension", "apt": "apartment", "ste": "suite", "bldg": "building",
     "rm": "room", "tab": "table", "app": "appendix", "bk": "book", "para": "paragraph", "ver": "version",
     "approx": "approximately", "ca": "circa", "ep": "episode", "lvl": "level", "ex": "exercise",
-    "avg": "average", "cat": "category", "pg": "page", "pgs": "pages", "pop": "population",
+    "avg": "average", "cat": "category", "col": "column", "pg": "page", "pgs": "pages", "pop": "population",
     "qty": "quantity", "est": "estimated", "thm": "theorem",
 }  # fmt: skip
 _WORDS_TOO = frozenset(
@@ -72,7 +72,10 @@ _SPORT = re.compile(
     r"(?i)\b(?:won|wins?|winning|beat(?:s|en|ing)?|lost|loss|lose[sn]?|defeat\w*|leads?|led|leading|trail\w*|scor\w+|"
     r"victory|drew|tied?|finals?|match|games?|votes?|voted|passed|records?|sets?|ahead|edged|routed|upset)\b"
 )
-_FALLING = re.compile(r"(?<![\w.,–—-])([0-9]{1,3})-([0-9]{1,3})(?:\(([0-9]{1,2})\))?(?![\w–—-]|[.,%][0-9])")
+_OPENING = re.compile(
+    r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\.?\b|(?i:\b(?:open|closed|hours|daily|weekdays|weekends)\b)"
+)
+_FALLING = re.compile(r"(?<![\w.,–—-])([0-9]{1,3})-([0-9]{1,3})(?:\(([0-9]{1,2})\))?(?![\w–—/-]|[.,%][0-9])")
 
 
 def numbers(place: Place, language: Language) -> ReadForm | None:
@@ -88,7 +91,9 @@ def numbers(place: Place, language: Language) -> ReadForm | None:
     if found := place.match(_TIME_SIGNATURE):
         return ReadForm(found.end(), f"{language.cardinal(found[1])} {language.cardinal(found[2])}")
     found = place.match(_FALLING)
-    if not found or int(found[1]) < int(found[2]) or not _SPORT.search(place.text):
+    if not found or int(found[1]) < int(found[2]):
+        return None
+    if not (place.near(_SPORT) or (int(found[1]) <= 12 and place.near(_OPENING))):
         return None
     words = language.ranged(language.cardinal(found[1]), language.cardinal(found[2]))
     return ReadForm(found.end(), words + (f", {language.cardinal(found[3])}" if found[3] else ""))
@@ -114,11 +119,9 @@ def words(place: Place, language: Language) -> ReadForm | None:
         return ReadForm(found.end(), "circa ")
     if found := place.match(_CASTLES):
         side = "queenside" if found[1] else "kingside"
-        return (
-            ReadForm(found.end(), f"castles {side}{_check(found[2])}") if _GAME.search(place.text) else None
-        )
+        return ReadForm(found.end(), f"castles {side}{_check(found[2])}") if place.near(_GAME) else None
     found = place.match(_MOVE)
-    if not found or not (found[3] or found[7] or _GAME.search(place.text)):
+    if not found or not (found[3] or found[7] or place.near(_GAME)):
         return None
     return ReadForm(found.end(), _move(found, language))
 

@@ -47,7 +47,8 @@ def _units() -> dict[str, Unit]:
         "Hz": "hertz", "kHz": "kilohertz", "MHz": "megahertz", "GHz": "gigahertz", "THz": "terahertz",
         "ppm": "parts per million", "ppb": "parts per billion", "rpm": "RPM", "fps": "FPS", "bpm": "BPM",
         "dpi": "DPI", "psi": "PSI", "mmHg": "millimeters of mercury", "%": "percent", "‰": "per mille",
-        "pp": "percentage points", "bps": "bits per second",
+        "mM": "millimolar",
+        "µM": "micromolar", "nM": "nanomolar", "pp": "percentage points", "bps": "bits per second",
     }  # fmt: skip
     odd = {
         "in": Unit("inch", "inches"),

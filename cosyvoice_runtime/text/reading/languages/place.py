@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 _WORD_BEFORE = re.compile(r"([^\W_]+)[\s:：.#(\"“'*]*\Z")
 _REACH = 32
 """Characters before a place that may say what follows."""
+_AROUND = 300
+"""Characters around a place whose words may say what it is about."""
 
 
 class ReadForm(NamedTuple):
@@ -44,6 +46,10 @@ class Place:
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         return pattern.match(self.text, self.start)
+
+    def near(self, pattern: re.Pattern[str]) -> bool:
+        """Whether a pattern occurs in the sentences around this place."""
+        return bool(pattern.search(self.text, max(0, self.start - _AROUND), self.start + _AROUND))
 
     @cached_property
     def before(self) -> str:
