@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
 from itertools import chain
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -20,6 +23,7 @@ from cosyvoice_runtime.text.markup.said import Said
 from cosyvoice_runtime.text.normalise import Normaliser
 from cosyvoice_runtime.text.validate import SPECIAL
 
+ROOT = Path(__file__).parents[2]
 WRITTEN = [case[2] for case in cases("own_markup")]
 PIECES = [
     "# Title\n", "\n", "- item\n", "1. First\n", "2. Second\n", "**bold** ", "a ", "_b_", "`code` ",
@@ -113,6 +117,16 @@ PLAIN = [
 @pytest.mark.parametrize("text", PLAIN)
 def test_plain_text_stays_as_it_is(text: str) -> None:
     assert without_markup(text) == text == in_pieces(text, list(range(len(text))))
+
+
+def test_plain_sentences_of_a_corpus_stay_as_they_are() -> None:
+    sentences = json.loads((ROOT / "demo_voice/held_out.json").read_text("utf-8"))
+    files = ROOT.glob("tests/goldens*/text.json")
+    for case in chain.from_iterable(json.loads(file.read_text("utf-8"))["cases"] for file in files):
+        if not re.search(r"[\r\n<|~*_`→\[]|^\s*[#>-]", case["text"]):
+            sentences.append(case["text"])
+    assert len(sentences) > 400
+    assert [text for text in sentences if without_markup(text) != text] == []
 
 
 @pytest.mark.parametrize("text", PLAIN)
