@@ -7,6 +7,8 @@ import re
 from cosyvoice_runtime.errors import InvalidInput
 
 AUTO = "auto"
+_AUTOMATIC = frozenset({AUTO, "automatic", "auto-detect", "detect", "und", "mul", "multilingual"})
+"""Names that clients send for a text of any language."""
 NAMES = """
 ar ara arabic العربية
 bg bul bulgarian български
@@ -62,13 +64,12 @@ zh-Hant traditional-chinese chinese-traditional 繁體中文
 
 _TAG = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 _TAGS = {name: tag for tag, *names in map(str.split, NAMES.strip().splitlines()) for name in names}
-_TAGS[AUTO] = AUTO
 
 
 def language_tag(language: str) -> str:
     """The tag of a language: ``English``, ``eng`` and ``en`` are ``en``, ``en_US.UTF-8`` is ``en-US``.
 
-    Nothing is ``auto``. Tags are taken whichever language they name.
+    Nothing is ``auto``, as are ``und`` and ``multilingual``. Tags are taken whichever language they name.
 
     Raises:
         InvalidInput: it is neither a tag nor a known name.
@@ -76,9 +77,11 @@ def language_tag(language: str) -> str:
     if not language.strip():
         return AUTO
     asked = re.sub(r"[_\s()]+", "-", re.split("[.@]", language.strip())[0]).removesuffix("-")
+    if asked.casefold() in _AUTOMATIC:
+        return AUTO
     primary, dash, rest = asked.partition("-")
     tag = _TAGS.get(asked.casefold()) or _TAGS.get(primary.casefold(), primary) + dash + rest
-    if tag != AUTO and not _TAG.fullmatch(tag):
+    if not _TAG.fullmatch(tag):
         limit = "give auto, a language tag such as zh, en-US, ja, de, or a name such as English"
         raise InvalidInput("language", language, limit)
     return tag

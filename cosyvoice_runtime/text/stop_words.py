@@ -62,7 +62,8 @@ _WORDS = {
         mama papa ja nein okay gerne klar frage antwort zutaten alter
         ofen backofen abs hbf geht's gibt's
         bestellnummer kundennummer rechnungsnummer kaffee
-        dauer fsk gesamtbetrag kontostand ergebnis unser unsere unserem lautet entspricht
+        dauer fsk endstand erstens zweitens drittens gesamtbetrag kontostand ergebnis unser unsere unserem
+        lautet entspricht
         formel meile meilen modell version gleichung""",
     "es": """el los las una y en es por para con que del al lo se su sus mi tu yo ella ellos nosotros
         pero como muy ya hay hoy mañana ayer tengo tiene tienes tienen quiero puedo puede son fue
@@ -81,7 +82,7 @@ _WORDS = {
         señor señora
         buenos buenas tardes noches vale claro sí respuesta pregunta libro libros casa
         ciudad país mundo partido gol goles iva equipo primera primero segundo tercer última temperatura
-        receta ingredientes paso horno hace hacia eran han he has ha hemos fueron tenía nuestro nuestra""",
+        receta ingredientes horno hace hacia eran han he has ha hemos fueron tenía nuestro nuestra""",
     "fr": """les une et est dans pour par sur avec que qui des du au aux ce cet cette ces je tu il
         elle nous vous ils elles mon ma mes ton sa ses notre votre leur leurs ne pas mais ou où donc
         très plus moins aussi bien oui non merci bonjour suis es sont était ont avons avez fait
@@ -112,7 +113,8 @@ _WORDS = {
         volta volte chili metri chilometri gradi gatti cani uova farina zucchero sale acqua latte
         olio burro cipolla cucchiaio cucchiai tazza prezzo pagina capitolo piano camera volo
         treno riunione persone abitanti gente bambini vinto perso nato morto comprato vive arriva
-        parte apre chiude pesa misura aggiungi mescola dura chiama chiamare furono re orario seduta
+        parte apre chiude pesa misura aggiungi mescola dura chiama chiamare furono certo bastano segnato
+        re orario seduta
         funzione chiamate scrivete risultato
         totale vedi abita
         pag ecc signor signora

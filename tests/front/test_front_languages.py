@@ -13,6 +13,7 @@ WAV = {"container": "wav", "encoding": "pcm_s16le", "sample_rate": 24_000}
 KNOWN = [
     ("Auto", "auto"), ("", "auto"), (None, None), ("English", "en"), ("en_US", "en-US"), ("zh-CN", "zh-CN"),
     ("Chinese", "zh"), ("eng", "en"), ("日本語", "ja"),
+    ("german", "de"), ("deu", "de"), ("Deutsch", "de"), ("und", "auto"),
 ]  # fmt: skip
 
 

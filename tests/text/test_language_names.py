@@ -12,10 +12,11 @@ from cosyvoice_runtime.text.language import TaggedText, resolve
 
 LINES = [line.split() for line in NAMES.strip().splitlines()]
 SAME = [
-    (["auto", "Auto", "AUTO", "", " "], "auto"),
+    (["auto", "Auto", "AUTO", "", " ", "und", "Automatic", "auto-detect", "Multilingual"], "auto"),
     (["en", "English", "english", "ENGLISH", " English ", "eng", "英语"], "en"),
     (["en-US", "en_US", "en_US.UTF-8", "English-US", "English (US)", "eng_US"], "en-US"),
     (["zh", "Chinese", "Mandarin", "chi", "zho", "cmn", "cn", "中文", "普通话"], "zh"),
+    (["pt-BR", "pt_BR", "Portuguese-BR", "por_BR"], "pt-BR"),
     (["zh-CN", "zh_CN", "zho-CN", "cn_CN"], "zh-CN"),
     (["zh-Hans", "Simplified Chinese", "Chinese (Simplified)"], "zh-Hans"),
     (["yue", "Cantonese", "粤语"], "yue"),
