@@ -15,7 +15,9 @@ _TIME = re.compile(
 )
 _HOURS = re.compile(r"(?<![0-9A-Za-z.:])(?P<hour>1[0-2]|[1-9])\s?(?P<half>[AaPp]\.?[Mm]\.?)(?![A-Za-z])")
 _BETWEEN = re.compile(RANGE)
-_LENGTH = re.compile(r"(?:时长|用时|耗时|片长|历时|配速|成绩|倒计时|时间差)[是为约：:]{0,2}\s?\Z")
+_LENGTH = re.compile(
+    r"(?:时长|用时|用了|跑出|完赛|耗时|片长|历时|配速|成绩|倒计时|时间差)[是为约：:]{0,2}\s?\Z"
+)
 _MINUTES = re.compile(r"分钟?")
 _PARTS = re.compile(
     r"(?<![0-9A-Za-z.])(?:(?P<hour>[0-9]{1,3})\s?(?:h|hr|hrs)\s?)?(?:(?P<minute>[0-9]{1,3})\s?(?:m|min|mins)\s?)?"
@@ -28,7 +30,7 @@ _PACE = re.compile(
     r"(?<![0-9A-Za-z.])(?P<minute>[0-9]{1,3})['’′](?P<second>[0-5][0-9])(?:[\"”″]|['’′]{2})(?:\s?/\s?(?P<per>km|公里))?"
 )
 _RATIO = re.compile(
-    r"(?:(?<!时间)(?<!成绩)[^相对]比|比例|配比|比率|比重|稀释|缩放|汇率|赔率|按|兑|尺)[是为约：:]{0,2}\s?\Z"
+    r"(?:[:：][A-Za-z\u4e00-\u9fff]\s?=|(?<!时间)(?<!成绩)[^相对]比|比例|配比|比率|比重|稀释|缩放|汇率|赔率|按|兑|尺)[是为约：:]{0,2}\s?\Z"
 )
 _SAID = re.compile(r"(?:上午|下午|早上|晚上|凌晨|中午|傍晚|深夜|午后|清晨|今晚|明晚|昨晚)\s?\Z")
 
@@ -50,7 +52,9 @@ def read(place: Place) -> ReadForm | None:
     if first is None or is_score(place, first.end()) or _RATIO.search(place.before):
         return None
     language = place.language
-    if _LENGTH.search(place.before) and not first.groupdict().get("second"):
+    if _LENGTH.search(place.before) and first.groupdict().get("second"):
+        return ReadForm(first.end(), _length(first, language))
+    if _LENGTH.search(place.before):
         rest = _MINUTES.match(place.text, first.end())
         minute, second = int(first["hour"]), int(first["minute"])
         seconds = f"{language.cardinal(str(second))}秒" if second else "钟"
@@ -68,7 +72,8 @@ def read(place: Place) -> ReadForm | None:
 def _length(found: re.Match[str], language: Language) -> str:
     """A length of time in parts: ``1h30min``, ``5'30"``."""
     names = {"hour": "小时", "minute": "分", "second": "秒"}
-    parts = {name: written for name, written in found.groupdict().items() if written and name in names}
+    given = {name: (found.groupdict().get(name) or "").lstrip("0") for name in names}
+    parts = {name: written for name, written in given.items() if written} or {"second": "0"}
     words = [
         language.counted(Numeral(written), Unit(names[name], names[name])) for name, written in parts.items()
     ]

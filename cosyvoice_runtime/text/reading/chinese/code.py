@@ -6,6 +6,7 @@ import re
 
 from cosyvoice_runtime.text.reading.chinese.between import is_measured
 from cosyvoice_runtime.text.reading.languages import chinese_tables as tables
+from cosyvoice_runtime.text.reading.languages.english import ENGLISH
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm, first
 
 _TOKEN = re.compile(r"[0-9]{3,}(?=[A-Z]{1,4}[0-9]{2})")
@@ -45,7 +46,7 @@ _ROOM = re.compile(
     r"[0-9]{3,4}(?=\s?(?:室|号房|房间|房(?![价东产贷租])|教室|包厢|包间|会议室|病房|宿舍|寝室))"
 )
 _ROOM_NUMBER = re.compile(r"[0-9]{3,4}(?![0-9A-Za-z.:/-])")
-_BUILDING = re.compile(r"(?:单元|[栋座幢]|号楼|[0-9][楼层])\s?\Z")
+_BUILDING = re.compile(r"(?:单元|[栋座幢]|号楼|[0-9][楼层]|[0-9]F-?)\s?\Z")
 _ISSUE = re.compile(
     r"(?<=第)(?:20[0-9]{5,8})(?=\s?期)|[0-9]{2}(?=式(?:坦克|步枪|手枪|机枪|战车|火炮)|[A-G]坦克)"
 )
@@ -53,6 +54,8 @@ _PORT = re.compile(r"(?<![0-9.])(?:80|22|21|25|53|[0-9]{3,5})(?=\s?端口)")
 _PORT_NAMED = re.compile(r"(?<=[是为成到用和、口，：])\s?[0-9]{2,5}(?![0-9.,])")
 _PORT_BEFORE = re.compile(r"(?:端口|状态码)(?:[^。！？]*[^0-9])?\Z")
 _HEXADECIMAL = re.compile(r"(?<![0-9A-Za-z])0x([0-9A-Fa-f]{1,16})(?![0-9A-Za-z])")
+_ORDINAL = re.compile(r"(?<![0-9.])([0-9]{1,3})(?:st|nd|rd|th)(?![A-Za-z0-9])")
+_MASKED = re.compile(r"(?<![0-9])([0-9]{3})\*{3,6}([0-9]{2,4})(?![0-9])")
 _OFFSET = re.compile(r"(?<=UTC|GMT)([-+−])([0-9]{1,2})(?::00)?(?![0-9:])")
 _SERIAL = re.compile(
     r"(?<![A-Za-z0-9])(?=[A-Za-z0-9]{9,20}(?![A-Za-z0-9]))(?:[A-Z]{1,8}[0-9]{1,12}){2,6}(?![A-Za-z])"
@@ -60,7 +63,7 @@ _SERIAL = re.compile(
 _AFTER_LINE = re.compile(r"(?<=[A-Za-z0-9]_)[0-9]{3,}(?![0-9A-Za-z])")
 _BUS = re.compile(r"(?![0-9]00)[0-9]{3}(?=路(?:公交|车|$|[，。、去到]))|301(?=医院)|(?<=台北)101")
 _PAGE = re.compile(
-    r"(?:40[0-9]|50[0-4])(?=\s?(?:错误|页面|报错|状态码|界面))|(?:999|925|916)(?=足金|千足金|银|纯银|黄金)"
+    r"(?:40[0-9]|50[0-4])(?=\s?(?:错误|页面|报错|状态码|界面))|(?:999|925|916)(?=足金|千足金|银|纯银|黄金)|(?<=N)9[59](?=口罩|级|[同系])"
 )
 _ADDRESS = re.compile(r"(?<![0-9A-Za-z.-])[0-9]{1,4}(?:-[0-9]{1,5}){2,6}(?![0-9A-Za-z-]|\.[0-9])")
 _HOUSE = re.compile(r"(?<![0-9A-Za-z.-])[0-9]{1,3}-[0-9]{3,4}(?=\s?(?:室|号|房|户))")
@@ -108,6 +111,12 @@ def read(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), _telephone(found[0], place))
     if place.text[place.start] not in "0123456789+(-−ABCDEFGHIJKLMNOPQRSTUVWXYZ":
         return None
+    if found := place.match(_ORDINAL):
+        return ReadForm(found.end(), ENGLISH.ordinal(int(found[1])))
+    if found := place.match(_MASKED):
+        return ReadForm(
+            found.end(), place.language.pause.join(_telephone(part, place) for part in found.groups())
+        )
     if found := place.match(_OFFSET):
         words = place.language.cardinal(found[2])
         return ReadForm(found.end(), ("加" if found[1] == "+" else "减") + words)

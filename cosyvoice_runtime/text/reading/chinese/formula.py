@@ -33,6 +33,7 @@ _OF_WORDS = re.compile(r"=[^，。；]*[)）\u4e00-\u9fff]\Z")
 _WORDS_EQUAL = re.compile(r"[=≈][^，。；=]*[0-9)）%\u4e00-\u9fff]\Z")
 _WORD_ON_A_SIDE = re.compile("[\u4e00-\u9fff][0-9（(\u4e00-\u9fff]|.[\u4e00-\u9fff]")
 _INFINITE = re.compile(r"([-+−])∞")
+_PART_OF_PI = re.compile(r"(?<![0-9A-Za-z./])([0-9]{0,2})π/([1-9][0-9]?)(?![0-9])")
 _REST = re.compile(r"\s?(?:……?|\.{3,6})\s?(?=[0-9])")
 _DIVIDED_BEFORE = re.compile(r"[0-9]\s?÷\s?[0-9]+\s?=\s?[0-9]+\Z")
 _BAR = re.compile(rf"\|(?={_INSIDE_BARS}\|)")
@@ -54,6 +55,9 @@ def read(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), language.power(f"-{found[1].translate(_RAISED)}"))
     if found := place.match(_INFINITE):
         return ReadForm(found.end(), ("负" if found[1] in "-−" else "正") + "无穷大")
+    if found := place.match(_PART_OF_PI):
+        of = language.cardinal(found[2])
+        return ReadForm(found.end(), f"{of}分之{language.cardinal(found[1]) if found[1] else ''}π")
     if found := place.match(_REST):
         return ReadForm(found.end(), "余") if _DIVIDED_BEFORE.search(place.before) else None
     if words := _WORDS.get(place.text[place.start]):

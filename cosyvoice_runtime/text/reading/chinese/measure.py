@@ -19,7 +19,7 @@ _PART = re.compile(
 )
 _MEASURE = re.compile(
     rf"(?P<minus>(?<![0-9A-Za-z)）])[-−]\s?)?(?P<low>{NUMBER})"
-    rf"(?:(?P<first>[A-Za-z℃°]{{1,3}})?{RANGE}(?P<high>{NUMBER}|(?<=[~～])-{NUMBER}))?{_UNIT}{_PER}(?![A-Za-z0-9²³])"
+    rf"(?:(?P<first>[A-Za-z℃°]{{1,3}})?{RANGE}(?P<high>{NUMBER}|(?<=[~～])-{NUMBER}))?{_UNIT}{_PER}(?:(?<=°)(?=[0-9])|(?![A-Za-z0-9²³]))"
 )
 _ALONE = re.compile(rf"(?:{_UNIT})?{_PER}(?![A-Za-z0-9²³])")
 _POWER = re.compile(

@@ -37,6 +37,7 @@ _TITLE_YEAR = re.compile(r"(?:1[0-9]|20)[0-9]{2}(?![0-9.,:/年%-])|(?<=[（(])(?
 _TITLE_BEFORE = re.compile(
     r"《\Z|(?:Office|Photoshop|Studio|Server|Visual|Acrobat|AutoCAD|MATLAB|Premiere) \Z"
 )
+_ENDS_YEAR = re.compile(r"\s?年?[-–—~～－]\s?[0-9]{3}\s?年")
 _LIVED = re.compile(rf"(?<=[(（])([1-9][0-9]{{2}}){RANGE}([1-9][0-9]{{2,3}})(?=\s?年?[)）])")
 _RECENT = re.compile(
     r"(?<![0-9.:/-])(?:19[5-9][0-9]|20(?:0[1-9]|[1-4][0-9]))(?![0-9A-Za-z%]|[.,:/][0-9]|\s?[-~+×*/])"
@@ -58,6 +59,7 @@ _DOTTED = re.compile(r"(?<![0-9.])[0-9]+(?:\.[0-9]+){2,}(?![0-9])")
 _RANGE = re.compile(
     rf"(?P<low>{NUMBER})(?P<scale>[十百千万亿]{{0,2}})(?P<mark>{RANGE})(?P<high>{NUMBER}|(?<=[~～])-{NUMBER})(?![0-9]|[.,:][0-9]|-[0-9])"
 )
+_BOUGHT = re.compile(r"(?:[满每][0-9]*|[0-9][件元份单])\Z")
 _FIGURE = re.compile(r"(?:图|表|例|式|题|公式|附录|习题|图表|算法|代码清单|型号)\s?\Z")
 _ORDINAL = re.compile(r"第\s?\Z")
 _OF_MONEY = re.compile(r"\s?[十百千]?[万亿]?(?:[美日欧港澳加韩]?元|英镑|新台币|块(?![^钱，。！？；\s]))")
@@ -75,7 +77,7 @@ _MINUS = re.compile(r"[-−－]\s?(?=\.?[0-9])")
 _NEGATIVE_BEFORE = re.compile(
     r"(?:^|[\s，。；：、:;,=（(\[<>≥≤≈×÷*/^|“\"~～到至为是在达低降约从涨跌幅率增比于度数值差温润净利了得变拔额速益标分距势压深]|零下)\Z"
 )
-_NEGATIVE_AFTER = re.compile(rf"[-−]\s?{NUMBER}\s?(?:%|°|℃|度|摄氏)")
+_NEGATIVE_AFTER = re.compile(rf"[-−]\s?{NUMBER}\s?(?:%|D(?![A-Za-z])|°|℃|度|摄氏)")
 _NAME_BEFORE = re.compile(r"[A-Za-z](?:[A-Za-z0-9.]*[A-Za-z0-9])?\Z")
 _OF_GRADE = re.compile(r"[0-9]\Z")
 _GRADED = re.compile("#[\u4e00-\u9fff]")
@@ -123,7 +125,15 @@ def _year(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), language.ranged(*map(language.digits, found.groups())))
     found = place.match(_EARLY_YEAR)
     before = found and _EARLY_BEFORE.search(place.before)
-    if found and before and (before[0].startswith("年") or not found[0].endswith("0")):
+    if (
+        found
+        and before
+        and (
+            before[0].startswith("年")
+            or not found[0].endswith("0")
+            or _ENDS_YEAR.match(place.text, found.end())
+        )
+    ):
         return ReadForm(found.end(), language.digits(found[0]))
     found = place.match(_ERA_YEAR)
     if found and _ERA_BEFORE.search(place.before):
@@ -184,7 +194,8 @@ def _range(place: Place) -> ReadForm | None:
         worded(high, is_counted, language),
     )
     if "~" not in found["mark"] and "～" not in found["mark"]:
-        if place.before.endswith("满"):
+        falls_by = low.value > high.value and _BOUGHT.search(place.before)
+        if place.before.endswith("满") or falls_by:
             return ReadForm(end, f"{words[0]}减{words[1]}")
         if _FIGURE.search(place.before):
             return ReadForm(end, f"{words[0]}杠{words[1]}")

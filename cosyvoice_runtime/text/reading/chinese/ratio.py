@@ -14,7 +14,7 @@ _RATIO = re.compile(
 )
 _LETTER = "[\u4e00-\u9fffA-Za-z]"
 _OF_LETTERS = re.compile(rf"\s?[:：∶]\s?(?={_LETTER}(?:\s?[:：∶]\s?{_LETTER}){{0,2}}\s?=)")
-_LETTER_BEFORE = re.compile(rf"(?<!{_LETTER}){_LETTER}\Z")
+_LETTER_BEFORE = re.compile(rf"(?:(?<!{_LETTER}){_LETTER}|(?<![A-Za-z])[A-Za-z])\Z")
 _RESULT = re.compile(
     r"(?<![0-9A-Za-z.:/-])(?P<one>[0-9]{1,3})\s?[-–—]\s?(?P<other>[0-9]{1,3})(?![0-9]|[-:.][0-9])"
 )
