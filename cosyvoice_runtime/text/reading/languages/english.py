@@ -61,6 +61,14 @@ _DECADES = [
 ]
 
 
+_NO_DATE = rf"(?!(?:{'|'.join(tables.MONTH_NAMES)})\. )"
+"""No dot follows the full name of a month, unless the sentence ends there."""
+_COUNTS = (
+    "(?! (?:times|years|days|weeks|months|hours|minutes|people|soldiers|men|women|more|other|different|new)"
+    "(?![A-Za-z]))"
+)
+
+
 class English(Language):
     """English in its British form of numbers: one hundred and one."""
 
@@ -80,7 +88,8 @@ class English(Language):
     after_minutes = ("ago", "later", "left", "remaining", "timer", "break", "away", "long")
     weekdays = tuple(sorted({name.lower() for names in tables.WEEKDAYS.items() for name in names}))
     date_patterns = (
-        r"\b{month} (?:the )?{day}(?:st|nd|rd|th)?(?![\w]|[.:/][0-9])(?:(?:, ?| ){year})?",
+        rf"{_NO_DATE}\b{{month}} (?:the )?{{day}}(?:st|nd|rd|th)?(?![\w]|[.:/][0-9]){_COUNTS}"
+        r"(?:(?:, ?| ){year})?",
         r"\b{month}-{day}-{year}",
         r"\b{month}[ -](?:of )?{year}",
         r"(?<!chapter )(?<!section )(?<!part )(?<!page )(?<!step )(?<![\w.,:/-])(?:the )?{day}"

@@ -51,6 +51,13 @@ _PER = re.compile(r"(?<![\w.,/])([0-9]+(?:\.[0-9]+)?)/([a-z]{2,})(?![\w/])")
 _DIRECTIONS = {"N": "north", "S": "south", "E": "east", "W": "west"}
 _QUOTE = re.compile(r'(?<![0-9])"')
 _TIMES = re.compile(r"(?<![\w.,])([0-9]{1,3})[x×](?= (?:per|a|an|each|every|daily|weekly|monthly)\b)")
+_MILLIONS = re.compile(
+    r"(?<![\w.,$€£-])([0-9]{1,3}(?:\.[0-9]{1,2})?)m(?= (?:people|users|views|followers|subscribers|downloads|"
+    r"votes|jobs|homes|barrels|copies|records|rows|tokens|customers|viewers|fans|residents)\b)"
+)
+_BOARDS = re.compile(r"(?<![\w.,])([0-9]{1,2})x([0-9]{1,2})s(?!\w)")
+_HEIGHT = re.compile(r"(?<![\w.,])([4-7])['’′]([0-9]|1[01])(?![\w\"”″.]|['’′])")
+_WARMTH = re.compile(r"(?<![\w.,])([0-9]{1,4}(?:\.[0-9]+)?)° ([CF])(?![\w])")
 _EACH = re.compile(r"(?<![\w.,])([0-9]{1,3})[x×]/([a-z]{1,6})(?![\w/])")
 _SCALED_UNIT = re.compile(
     r"(?<![\w.,$€£-])([0-9]{1,3}(?:\.[0-9]+)?)([kKMB]|bn) (?=([a-zA-Zµ²³0-9]{1,4})(?![\w/]))"
@@ -96,6 +103,8 @@ def _scaled(place: Place, language: Language) -> ReadForm | None:
     if found := place.match(_TIMES):
         times = {"1": "once", "2": "twice"}.get(found[1]) or f"{language.cardinal(found[1])} times"
         return ReadForm(found.end(), times)
+    if found := place.match(_MILLIONS):
+        return ReadForm(found.end(), _multiplied(found[1], "M", language))
     if found := place.match(_SCALES_TO):
         return ReadForm(found.end(), _scales(found, language))
     if (found := place.match(_SCALED_UNIT)) and _is_unit(found[3], language):
@@ -157,6 +166,14 @@ def _related(place: Place, language: Language) -> ReadForm | None:
         number = language.numerals.parse(found[1] or found[3] or found[4])
         words = language.counted(number, language.units["ft"])
         return ReadForm(found.end(), f"{words} {language.by} " if found[2] else words)
+    if found := place.match(_BOARDS):
+        sides = (language.cardinal(side) for side in found.groups())
+        return ReadForm(found.end(), f"{f' {language.by} '.join(sides)}s")
+    if found := place.match(_HEIGHT):
+        return ReadForm(found.end(), language.feet(int(found[1]), int(found[2])))
+    if found := place.match(_WARMTH):
+        degrees = language.units[f"°{found[2]}"]
+        return ReadForm(found.end(), language.counted(language.numerals.parse(found[1]), degrees))
     if found := place.match(_FOR_MONEY):
         return ReadForm(found.end(), f"{language.cardinal(found[1])} for ")
     found = place.match(_AGES)

@@ -58,6 +58,7 @@ _TIMES = re.compile(r"(?<![\w.,])([0-9]+(?:\.[0-9]+)?) ?x ?(?=[0-9]+(?:\.[0-9]+)
 _PRODUCT = re.compile(
     r"(?<=(?<![A-Za-z])[A-Za-z] = )([a-zA-Z]{2,3})(?:([²³])|\^\{?([0-9])\}?)?(?=\s[+−-]\s|[$.,;)]|$)"
 )
+_OF_LETTERS = re.compile(r"(?<![\w^])([a-z])(?:\+([a-z])|\^([a-z]))(?![\w^+])")
 _RATIO_OF_LETTERS = re.compile(r"(?<![\w:])([a-z]):([a-z])(?= =)")
 _INSIDE = re.compile(r"(?<=\([a-z]) - (?=[0-9a-z]{1,3}\))")
 _DIFFERENTIAL = re.compile(r"(?<![\w])([dΔ∂])([a-zθ])(?:/([dΔ∂])([a-zθ]))(?!\w)")
@@ -88,6 +89,9 @@ def letters(place: Place, language: Language) -> ReadForm | None:
         power = {"²": "2", "³": "3"}.get(found[2] or "", found[3])
         factors = [*found[1], *([language.power(power)] if power else [])]
         return ReadForm(found.end(), " ".join(factors))
+    if found := place.match(_OF_LETTERS):
+        words = f"{language.plus} {found[2]}" if found[2] else language.power(found[3])
+        return ReadForm(found.end(), f"{found[1]} {words}")
     if found := place.match(_RATIO_OF_LETTERS):
         return ReadForm(found.end(), language.ratio(found[1], found[2]))
     if found := place.match(_VALUE):

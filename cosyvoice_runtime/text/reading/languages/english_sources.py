@@ -55,7 +55,7 @@ _LIVED_WORDS = {
     "b": "born", "d": "died", "c": "circa", "r": "reigned", "fl": "flourished", "est": "established",
     "m": "married",
 }  # fmt: skip
-_CIRCA = re.compile(r"(?<![\w.])[Cc]\. ?(?=[1-9][0-9]{2,3}(?![0-9]))")
+_CIRCA = re.compile(r"(?<![\w.])c\. ?(?=[1-9][0-9]{2,3}(?![0-9]))")
 _PIECES = {"K": "king", "Q": "queen", "R": "rook", "B": "bishop", "N": "knight"}
 _MOVE = re.compile(
     r"(?<![\w-])(?:([KQRBN])([a-h]?[1-8]?)(x?)([a-h])([1-8])|([a-h])x([a-h])([1-8]))(?:=([QRBN]))?([+#]?)(?![\w])"
@@ -71,6 +71,9 @@ _TIME_SIGNATURE = re.compile(
 _SPORT = re.compile(
     r"(?i)\b(?:won|wins?|winning|beat(?:s|en|ing)?|lost|loss|lose[sn]?|defeat\w*|leads?|led|leading|trail\w*|scor\w+|"
     r"victory|drew|tied?|finals?|match|games?|votes?|voted|passed|records?|sets?|ahead|edged|routed|upset)\b"
+)
+_DECIDED = re.compile(
+    r" (?:decision|vote|ruling|majority|split|win|loss|lead|victory|draw|series|record|margin|start)\b"
 )
 _OPENING = re.compile(
     r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\.?\b|(?i:\b(?:open|closed|hours|daily|weekdays|weekends)\b)"
@@ -93,7 +96,11 @@ def numbers(place: Place, language: Language) -> ReadForm | None:
     found = place.match(_FALLING)
     if not found or int(found[1]) < int(found[2]):
         return None
-    if not (place.near(_SPORT) or (int(found[1]) <= 12 and place.near(_OPENING))):
+    if not (
+        _DECIDED.match(place.text, found.end())
+        or place.near(_SPORT)
+        or (int(found[1]) <= 12 and place.near(_OPENING))
+    ):
         return None
     words = language.ranged(language.cardinal(found[1]), language.cardinal(found[2]))
     return ReadForm(found.end(), words + (f", {language.cardinal(found[3])}" if found[3] else ""))
