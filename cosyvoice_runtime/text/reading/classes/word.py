@@ -6,6 +6,7 @@ import re
 from functools import cache
 
 from cosyvoice_runtime.text.reading.languages.language import Language, alternatives
+from cosyvoice_runtime.text.reading.languages.numeral import value_of_roman
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _GLUED = re.compile(
@@ -17,7 +18,6 @@ _AMOUNT = re.compile(r"(?<![A-Za-z])[0-9]\s?[A-Za-z°]{1,12}\Z")
 """A number and its unit before the stroke, as in ``16 cores/32 threads``."""
 _PIECES = re.compile(r"[A-Za-z]+|[0-9]+")
 _ROMAN = re.compile(r"(?=[IVXLC])(?:X[CL]|L?X{0,3})(?:I[XV]|V?I{0,3})(?![A-Za-z0-9'’]|\.[A-Za-z])")
-_VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 _ABBREVIATION = re.compile(r"(?<![A-Za-z.])([A-Z][a-z]{1,4}|[Nn]o|vs|approx|etc)\.(?=\s*(\S?))")
 
 
@@ -75,15 +75,10 @@ def _roman(place: Place) -> ReadForm | None:
     found = place.match(_ROMAN)
     if not found or not found[0]:
         return None
-    words = place.language.roman(place.word_before, _value(found[0]))
+    words = place.language.roman(place.word_before, value_of_roman(found[0]))
     return None if words is None else ReadForm(found.end(), words)
 
 
 def roman_value(written: str) -> int:
     """The value of a Roman number of capitals up to LXXXIX; 0 where it is none."""
-    return _value(written) if written and _ROMAN.fullmatch(written) else 0
-
-
-def _value(roman: str) -> int:
-    values = [_VALUES[letter] for letter in roman]
-    return sum(-value if value < max(values[place:]) else value for place, value in enumerate(values))
+    return value_of_roman(written) if written and _ROMAN.fullmatch(written) else 0

@@ -22,6 +22,7 @@ SECOND = r"(?P<second>[0-5][0-9])"
 _LONGEST = 27
 """Digits of the longest number that scales have words for."""
 _MILLION = 10**6
+_ONE_HALF = re.compile("u[nm] me(?:dio|io|zzo)")
 _NEXT_WORD = re.compile(r"[ \u00a0]([^\W\d_]+)")
 
 
@@ -78,9 +79,12 @@ class European(Language):
     def spell(self, number: int, gender: str = "") -> str:
         """A whole number below 10**27 in words; ``gender`` is empty where nothing is counted."""
 
-    @abstractmethod
     def decimals(self, digits: str) -> str:
-        """The digits after the decimal mark."""
+        """The digits after the decimal mark: few as one number, after its zeros."""
+        zeros = len(digits) - len(digits.lstrip("0"))
+        if len(digits) - zeros > 3 or zeros == len(digits):
+            return self.digits(digits)
+        return " ".join([self.small[0]] * zeros + [self.spell(int(digits))])
 
     @abstractmethod
     def day(self, day: int, before: str) -> str:
@@ -162,7 +166,7 @@ class European(Language):
         return self.day(day, "")
 
     def mixed(self, whole: str, fraction: str) -> str:
-        return f"{whole} {self.between} {fraction}"
+        return f"{whole} {self.between} {self.half if _ONE_HALF.fullmatch(fraction) else fraction}"
 
     def fraction_of(self, fraction: str, unit: Unit, mixed: bool) -> str:
         if not self.half:

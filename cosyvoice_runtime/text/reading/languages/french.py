@@ -7,7 +7,7 @@ import re
 from cosyvoice_runtime.text.reading.languages import french_tables as tables
 from cosyvoice_runtime.text.reading.languages.european import ALONE, HOUR, MINUTE, SECOND, European
 from cosyvoice_runtime.text.reading.languages.language import Clock, Currency, Unit
-from cosyvoice_runtime.text.reading.languages.numeral import Numeral
+from cosyvoice_runtime.text.reading.languages.numeral import Numeral, value_of_roman
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 
@@ -66,12 +66,6 @@ class French(European):
             words.append(_below_thousand(group, gender))
         return " ".join(words)
 
-    def decimals(self, digits: str) -> str:
-        zeros = len(digits) - len(digits.lstrip("0"))
-        if len(digits) - zeros > 3 or zeros == len(digits):
-            return self.digits(digits)
-        return " ".join(["zéro"] * zeros + [self.spell(int(digits))])
-
     def form(self, numeral: Numeral, unit: Unit | Currency) -> str:
         return unit.one if numeral.value < 2 else unit.many
 
@@ -115,7 +109,7 @@ class French(European):
         if found := place.match(_ORDINAL):
             number, end = int(found[1].replace(" ", "")), found[2]
         elif found := place.match(_ROMAN):
-            number, end = _value(found[1]), found[2]
+            number, end = value_of_roman(found[1]), found[2]
         else:
             return None
         if number == 1:
@@ -137,12 +131,6 @@ _ORDINAL = re.compile(
     r"(?<![\w.,])([0-9]{1,3}(?: [0-9]{3})+|[0-9]{1,9})(er|re|ère|ème|eme|ième|nde?|e|ᵉʳ|ᵉ|ʳᵉ)s?(?![\w])"
 )
 _ROMAN = re.compile(r"(?<!\w)([IVX]{1,6})(er|re|ère|ème|eme|e|ᵉʳ|ᵉ)(?!\w)")
-_VALUES = {"I": 1, "V": 5, "X": 10, "L": 50}
-
-
-def _value(roman: str) -> int:
-    values = [_VALUES[letter] for letter in roman]
-    return sum(-value if value < max(values[place:]) else value for place, value in enumerate(values))
 
 
 def _invariable(words: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.text.reading.languages import german_tables as tables
 from cosyvoice_runtime.text.reading.languages.language import alternatives
+from cosyvoice_runtime.text.reading.languages.numeral import value_of_roman
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 if TYPE_CHECKING:
@@ -48,7 +49,6 @@ _ACCUSATIVE = re.compile(
     r"jeweils) (?:etwa |ca\. |nur |noch |genau |je |mich |dich |Sie |ich |er |sie |wir )?"
     r"(?:[0-9]{1,4} [A-Z]\w{1,20}(?: und |, ))?\Z"
 )
-_FORM = {"I": 1, "V": 5, "X": 10}
 
 
 def governor(place: Place) -> str:
@@ -87,8 +87,7 @@ def ruler(place: Place, language: European) -> ReadForm | None:
     found = place.match(_RULER)
     if not found or place.word_before not in tables.RULERS or found[2] in tables.SENTENCE_STARTS:
         return None
-    values = [_FORM[letter] for letter in found[1]]
-    value = sum(-one if one < max(values[at:]) else one for at, one in enumerate(values))
+    value = value_of_roman(found[1])
     article = "die" if place.word_before in tables.QUEENS else "der"
     return ReadForm(found.end(), f"{article} {language.ordinal(value).removesuffix('r')}")
 

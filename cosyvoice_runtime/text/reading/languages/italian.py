@@ -83,12 +83,6 @@ class Italian(European):
             words.append(_below_million(left, gender))
         return " ".join(words)
 
-    def decimals(self, digits: str) -> str:
-        zeros = len(digits) - len(digits.lstrip("0"))
-        if len(digits) - zeros > 3 or zeros == len(digits):
-            return self.digits(digits)
-        return " ".join(["zero"] * zeros + [self.spell(int(digits))])
-
     def gender_of(self, word: str, numeral: Numeral) -> str:
         lower = word.lower()
         if not numeral.is_one or lower in tables.NOT_COUNTED:
@@ -121,9 +115,6 @@ class Italian(European):
         name = "mezzo" if denominator == 2 else self.ordinal(denominator)
         above = "un" if numerator == 1 else self.spell(numerator)
         return f"{above} {name if numerator == 1 else name[:-1] + 'i'}"
-
-    def mixed(self, whole: str, fraction: str) -> str:
-        return f"{whole} e {'mezzo' if fraction == 'un mezzo' else fraction}"
 
     def agreed(self, form: ReadForm, place: Place) -> ReadForm:
         if form.words.endswith("una") and _VOWEL.match(place.text, form.end):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 CIRCLED = "①②③④⑤⑥⑦⑧⑨⑩⑪⑫⑬⑭⑮⑯⑰⑱⑲⑳"
 """The numbers 1 to 20 in circles."""
+_ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 _DOTS_OF_GROUPS = re.compile(r"[1-9][0-9]{0,2}(?:\.[0-9]{3})+")
 _DOTTED = re.compile(r"(.*)\.([0-9]{4,}|[0-9]{1,2})")
 
@@ -77,3 +78,9 @@ class Numerals:
         for sign in self._group:
             digits = digits.replace(sign, "")
         return Numeral(digits, fraction if mark else None, negative, grouped=digits != whole)
+
+
+def value_of_roman(roman: str) -> int:
+    """The value of a Roman number of the letters I, V, X, L and C."""
+    values = [_ROMAN[letter] for letter in roman]
+    return sum(-value if value < max(values[place:]) else value for place, value in enumerate(values))

@@ -131,9 +131,6 @@ class Portuguese(European):
             return f"{above} {self.spell(denominator)} avos"
         return f"{above} {name}{'' if numerator == 1 else 's'}"
 
-    def mixed(self, whole: str, fraction: str) -> str:
-        return f"{whole} e {'meio' if fraction == 'um meio' else fraction}"
-
     def ordinals(self, place: Place) -> ReadForm | None:
         found = place.match(_ORDINAL)
         if not found or not int(found[1].replace(".", "")):

@@ -108,9 +108,6 @@ class Spanish(European):
             return f"{self.spell(numerator)} sobre {self.spell(denominator)}"
         return f"{above} {name}{'' if numerator == 1 else 's'}"
 
-    def mixed(self, whole: str, fraction: str) -> str:
-        return f"{whole} y {fraction.removeprefix('un ') if fraction == 'un medio' else fraction}"
-
     def ordinals(self, place: Place) -> ReadForm | None:
         if not (found := place.match(_ORDINAL)):
             return None
