@@ -74,7 +74,7 @@ def _patterns(language: Language) -> tuple[re.Pattern[str], ...]:
         r"(?P<hour>[01]?[0-9]|2[0-4])[:：](?P<minute>[0-5][0-9])(?:[:：](?P<second>[0-5][0-9]))?"
         r"(?![0-9]|[:：][0-9])"
     )
-    start = r"(?a)(?:(?<![\w.,:/-])|(?<=:[0-9]{2}/)|(?<=[A-Z]\.[A-Z]\.))(?<![0-9]：)"
+    start = r"(?a)(?:(?<![\w.,:/-])|(?<=:[0-9]{2}/)|(?<=[A-Z]/)|(?<=[A-Z]\.[A-Z]\.))(?<![0-9]：)"
     found = [rf"{start}{minutes}(?:{half})?{zone}"] if half else [rf"{start}{minutes}(?:h\b)?{zone}"]
     if half:
         found.append(rf"{start}(?P<hour>0?[1-9]|1[0-2])(?:[.:](?P<minute>[0-5][0-9]))?{half}{zone}")

@@ -40,7 +40,7 @@ _DOTTED_UNIT = re.compile(
     r"(?<![\w.,])([0-9]+(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]+))?([\s-]?)"
     r"((?i:ft|oz|c(?=\. [a-z])|tbsps?|tsps?|lbs?|in|yds?|mi|hrs?|mins?|secs?|gal|qts?|pts?|yrs?|mos?|wks?"
     r"|sq\. ?ft)|cm|km|mm|kg|ml)"
-    r"\.(?=\s(?:[a-z(]|[0-9]{1,2}\s?(?:min|sec|in|oz)\b)|[,;:)-])"
+    r"\.(?=\s(?:[a-z(=]|[0-9]{1,2}\s?(?:min|sec|in|oz)\b)|[,;:)-])"
 )
 _INCHES = re.compile(
     r"(?<![\w.,/])([0-9]{1,3}(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]{1,3}(?:\.[0-9]+)?))?[\"”″](?![\w\"])"
@@ -58,6 +58,7 @@ _MILLIONS = re.compile(
 _BOARDS = re.compile(r"(?<![\w.,])([0-9]{1,2})x([0-9]{1,2})s(?!\w)")
 _HEIGHT = re.compile(r"(?<![\w.,])([4-7])['’′]([0-9]|1[01])(?![\w\"”″.]|['’′])")
 _WARMTH = re.compile(r"(?<![\w.,])([0-9]{1,4}(?:\.[0-9]+)?)° ([CF])(?![\w])")
+_INCHES_AT_END = re.compile(r"(?<![\w.,])([0-9]{1,3}(?:\.[0-9]+)?) in(?=\.?$|[;,)])")
 _EACH = re.compile(r"(?<![\w.,])([0-9]{1,3})[x×]/([a-z]{1,6})(?![\w/])")
 _SCALED_UNIT = re.compile(
     r"(?<![\w.,$€£-])([0-9]{1,3}(?:\.[0-9]+)?)([kKMB]|bn) (?=([a-zA-Zµ²³0-9]{1,4})(?![\w/]))"
@@ -166,6 +167,10 @@ def _related(place: Place, language: Language) -> ReadForm | None:
         number = language.numerals.parse(found[1] or found[3] or found[4])
         words = language.counted(number, language.units["ft"])
         return ReadForm(found.end(), f"{words} {language.by} " if found[2] else words)
+    if found := place.match(_INCHES_AT_END):
+        return ReadForm(
+            found.end(), language.counted(language.numerals.parse(found[1]), language.units["in"])
+        )
     if found := place.match(_BOARDS):
         sides = (language.cardinal(side) for side in found.groups())
         return ReadForm(found.end(), f"{f' {language.by} '.join(sides)}s")

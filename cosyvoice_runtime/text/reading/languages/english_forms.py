@@ -39,6 +39,7 @@ _GRADE = re.compile(r"(?<![\w])([A-F])(−|\+)(?=[\s,.;)]|$)")
 _BARE_UNITS = re.compile(
     r"(?<![\w/])(km|mi|m|MB|GB|KB|kB|ft|kg|g|mg|mL|L|kWh|mmol)/(h|hr|s|sec|min|m²|m³|m2|m3|L|dL|mL|kg|day|mol)(?![\w/])"
 )
+_BARE_SQUARE = re.compile(r"(?<=[ )])(?:mm|cm|m|km|ft|in|mi)(?:[²³]|\^[23])(?!\w)")
 _FORT = re.compile(r"(?<![\w])Ft\.? (?=[A-Z][a-z]+)")
 _ISOTOPE = re.compile(
     r"(?<![\w.,])(?:(23[3-9]|24[01])(U|Pu|Np|Am)|(1[234])(C)(?= dating| isotope| and )|(131|129)(I)"
@@ -69,7 +70,7 @@ def street(place: Place, language: Language) -> ReadForm | None:
     if not found:
         return None
     number = found[1]
-    in_pairs = len(number) in (3, 4) and number[-2:] != "00"
+    in_pairs = len(number) in (3, 4) and number[1:] != "00" and number[-3:] != "000"
     spoken = language.pairs(number) if in_pairs else language.cardinal(number)
     names = " ".join(tables.STREETS.get(word.rstrip("."), word) for word in found[2].split())
     names = re.sub(r"^([NSEW])(?= )", lambda match: tables.QUARTERS[match[1]], names)
@@ -157,6 +158,8 @@ def _grade(place: Place, language: Language) -> ReadForm | None:
         return ReadForm(found.end(), "")
     if found := place.match(_GRADE):
         return ReadForm(found.end(), f"{found[1]} {language.plus if found[2] == '+' else language.minus}")
+    if found := place.match(_BARE_SQUARE):
+        return ReadForm(found.end(), language.units[found[0]].many)
     found = place.match(_BARE_UNITS)
     if not found:
         return None
@@ -195,7 +198,7 @@ def _ion(place: Place, language: Language) -> ReadForm | None:
 
 
 def _marks(place: Place, language: Language) -> ReadForm | None:  # noqa: ARG001
-    return sources.lived(place) or sources.section_sign(place)
+    return sources.section_sign(place)
 
 
 _NAMED = (names.digits, machines.digits, dates.short_year)

@@ -18,6 +18,12 @@ _HUNDREDS = re.compile(r"(?<![\w.,$€£-])([1-9][1-9]00)([A-Z]{1,3})(?!\w)")
 _FREE_CALL = re.compile(r"(?<![\w.,+-])(1[38]00)[ -]([0-9]{3})[ -]([0-9]{3})(?![\w-])")
 _EPISODE = re.compile(r"(?<![\w])S0?([0-9]{1,2})\s?E0?([0-9]{1,3})(?!\w)")
 _SERIAL = re.compile(r"(?<![\w.,-])(?=[0-9]+[A-Z]+[0-9]+[0-9A-Z]*(?!\w))[0-9A-Z]{8,40}")
+_HEADED = re.compile(r"(?<=[A-Z]-)([1-9][0-9]{0,2}) ([NSEW])(?![\w])")
+_HEADINGS = {"N": "north", "S": "south", "E": "east", "W": "west"}
+_EVEN = re.compile(r"(?<![\w.,-])50-50(?![\w-]|[.,][0-9])")
+_LETTERS = re.compile(r"(?<![\w.,])([0-9]{1,2}) ([A-Z])s(?![\w])")
+_TIMES = re.compile(r"(?<![\w.,])([0-9]{1,3})x(?= [0-9])")
+_PRICES = re.compile(r"((?:19|20)[0-9]{2})(?= (?:dollars|prices|terms|euros|pounds)\b)")
 _ROAD = re.compile(r"(?<=[A-Z]-)([1-9][0-9]{2})(?![\w-]|[.,][0-9])")
 _SEVERAL = re.compile(r"(?<![\w.,])([0-9]{1,3})['’]?s(?![\w])")
 _OF_AGE = re.compile(r"(?:[Uu]nder|[Oo]ver|No\.|#|[Uu])[- ]?\Z")
@@ -47,6 +53,16 @@ def digits(place: Place, language: Language) -> ReadForm | None:
     """A number in a name or of a group of people."""
     if found := place.match(_LINES):
         return ReadForm(found.end(), f"{language.pairs(found[1])} {found[2]}")
+    if found := place.match(_HEADED):
+        return ReadForm(found.end(), f"{language.name_number(found[1])} {_HEADINGS[found[2]]}")
+    if found := place.match(_EVEN):
+        return ReadForm(found.end(), "fifty fifty")
+    if found := place.match(_LETTERS):
+        return ReadForm(found.end(), f"{language.cardinal(found[1])} {found[2]}s")
+    if found := place.match(_TIMES):
+        return ReadForm(found.end(), f"{language.cardinal(found[1])} x")
+    if place.word_before == "in" and (found := place.match(_PRICES)):
+        return ReadForm(found.end(), language.year(int(found[1])))
     if found := place.match(_JET):
         return ReadForm(found.end(), f"{language.pairs(found[1])} {language.cardinal(found[2])}")
     if found := place.match(_ROAD):

@@ -17,7 +17,9 @@ _SHORT_BOOKS = {
     "Cor": "Corinthians", "Gal": "Galatians", "Eph": "Ephesians", "Phil": "Philippians", "Heb": "Hebrews",
     "Rev": "Revelation",
 }  # fmt: skip
-_BOOK = re.compile(rf"(?<![\w])({'|'.join(_SHORT_BOOKS)})\b\.?(?= [0-9]{{1,3}}:[0-9])")
+_BOOK = re.compile(
+    rf"(?<![\w])({'|'.join(_SHORT_BOOKS)})\b\.?(?= [0-9]{{1,3}}:[0-9])|(?<=[123] )(Cor)\b\.?(?= [0-9])"
+)
 _VERSES = re.compile(
     r"([0-9]{1,3}):([0-9]{1,3})(?:[-–]([0-9]{1,3})(?::([0-9]{1,3}))?)?(?![\w:/]|[.,][0-9]|\s?[AaPp]\.?[Mm]\b)"
 )
@@ -50,7 +52,9 @@ _ABBREVIATED = re.compile(
     re.IGNORECASE,
 )
 _HOME = re.compile(r"(?<![\w.])(Apt|Ste|Bldg) #?(?=[0-9])")
-_LIVED = re.compile(r"(?<=[(,;])(\s?)(b|d|c|r|fl|est|m)\.\s?(?=(?:c\.\s?)?[1-9][0-9]{2,3}(?![0-9]))")
+_LIVED = re.compile(
+    r"(?:(?<=[(,;])|(?<=[(,;] ))(b|d|c|r|fl|est|m)\.\s?(?=(?:c\.\s?)?[1-9][0-9]{2,3}(?![0-9]))"
+)
 _LIVED_WORDS = {
     "b": "born", "d": "died", "c": "circa", "r": "reigned", "fl": "flourished", "est": "established",
     "m": "married",
@@ -108,10 +112,12 @@ def numbers(place: Place, language: Language) -> ReadForm | None:
 
 def words(place: Place, language: Language) -> ReadForm | None:
     """An abbreviation before a number, or a move of chess."""
+    if (life := lived(place)) is not None:
+        return life
     if found := place.match(_HOME):
         return ReadForm(found.end(), f"{_BEFORE_NUMBER[found[1].lower()].capitalize()} ")
     if found := place.match(_BOOK):
-        return ReadForm(found.end(), _SHORT_BOOKS[found[1]])
+        return ReadForm(found.end(), _SHORT_BOOKS[found[1] or found[2]])
     if found := place.match(_ABBREVIATED):
         written = found[1]
         if written == "P":
@@ -136,7 +142,7 @@ def words(place: Place, language: Language) -> ReadForm | None:
 def lived(place: Place) -> ReadForm | None:
     """``d. 1827`` after a bracket or a comma."""
     found = place.match(_LIVED)
-    return ReadForm(found.end(), f"{found[1]}{_LIVED_WORDS[found[2]]} ") if found else None
+    return ReadForm(found.end(), f"{_LIVED_WORDS[found[1]]} ") if found else None
 
 
 def section_sign(place: Place) -> ReadForm | None:
