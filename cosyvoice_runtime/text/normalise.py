@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from copy import copy
+from functools import cache
 from typing import Literal
 
 from cosyvoice_runtime.errors import InvalidInput
@@ -14,9 +15,7 @@ from cosyvoice_runtime.text import chinese
 from cosyvoice_runtime.text.language import LETTER, resolve, runs
 from cosyvoice_runtime.text.lexicon import Lexicon
 from cosyvoice_runtime.text.reading import FormReader
-from cosyvoice_runtime.text.reading.languages.english import ENGLISH
-from cosyvoice_runtime.text.reading.languages.known import EAST_ASIAN, EUROPEAN
-from cosyvoice_runtime.text.reading.languages.language import Language as SpokenLanguage
+from cosyvoice_runtime.text.reading.languages.known import EUROPEAN, language_of
 from cosyvoice_runtime.text.rules import Read, plain
 from cosyvoice_runtime.text.validate import SPECIAL, holds_control_token
 
@@ -53,7 +52,6 @@ class Normaliser:
         self.mode = mode
         self.special = special
         self._lexicon = lexicon or Lexicon()
-        self._readers = _readers() if mode != "none" else {}
         self._without_reader: set[str] = set()
 
     def __call__(self, text: str, language: str = AUTO) -> str:
@@ -112,11 +110,11 @@ class Normaliser:
     def _read(self, text: str, language: str) -> str:
         """Numbers and the like in words, in the language of each clause."""
         if self.mode == "rules":
-            return self._readers.get(language, str)(text)
+            return (_reader_of(language) or str)(text)
         return "".join(self._reader(found, words)(words) for found, words in runs(text, language))
 
     def _reader(self, language: str, text: str) -> Read:
-        reader = self._readers.get(language)
+        reader = _reader_of(language)
         if reader is None and language not in self._without_reader and re.search("[0-9]", text):
             self._without_reader.add(language)
             logger.info("numbers of text in %s are left for the model to read: no normaliser", language)
@@ -129,13 +127,12 @@ class Normaliser:
         return words[0] + "".join(token + part for token, part in zip(tokens, words[1:], strict=True))
 
 
-def _readers() -> dict[str, Read]:
-    """Readers of numbers and the like in words, by language."""
-    read = {each.tag: _reader_of(each) for each in (ENGLISH, *EAST_ASIAN)}
-    return read | {each.tag: _reader_of(each, " ") for each in EUROPEAN}
-
-
-def _reader_of(language: SpokenLanguage, group: str = ",") -> Read:
-    """Reads a text in the words of a language, whose groups of digits may have ``group`` between them."""
-    reader = FormReader(language)
-    return lambda text: reader(plain(text, group))
+@cache
+def _reader_of(tag: str) -> Read | None:
+    """Reads a text in the words of a language; None where they are not known."""
+    language = language_of(tag)
+    if language is None:
+        return None
+    group = " " if tag in EUROPEAN else ","
+    read = FormReader(language)
+    return lambda text: read(plain(text, group))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -105,3 +107,20 @@ def test_threads_get_the_same_words(full: Normaliser) -> None:
     expected = [full(text) for text in texts]
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(full, texts * 4)) == expected * 4
+
+
+def test_the_words_of_a_language_are_loaded_with_its_first_text() -> None:
+    """A start takes the time and memory of no language, and of no other one afterwards."""
+    script = """
+import sys
+from cosyvoice_runtime.text.normalise import Normaliser
+package = "cosyvoice_runtime.text.reading.languages."
+names = ("chinese", "english", "german", "japanese", "korean", "russian")
+loaded = lambda: [name for name in names if package + name in sys.modules]
+normalise = Normaliser()
+print(loaded())
+normalise("Ich habe 3 Hunde.", "de")
+print(loaded())
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["[]", "['german']"]

@@ -15,9 +15,7 @@ from cosyvoice_runtime.text.markup.markdown import table_rows
 from cosyvoice_runtime.text.markup.options import MarkupOptions
 from cosyvoice_runtime.text.markup.output import Output
 from cosyvoice_runtime.text.markup.said import Said
-from cosyvoice_runtime.text.reading.languages.english import ENGLISH
 from cosyvoice_runtime.text.reading.languages.known import language_of
-from cosyvoice_runtime.text.reading.say_as import said_as
 
 _LINE_END = re.compile(r"\r\n|[\r\n]")
 _SPACES = re.compile(r"[ \t]+")
@@ -275,7 +273,11 @@ class MarkupReader:
             self._out.mark(mark.item)
             return
         if mark.spelled:
-            language = language_of(self._tell(self._out.heard + mark.words) or _UNTOLD) or ENGLISH
+            from cosyvoice_runtime.text.reading.say_as import said_as  # with Chinese patterns
+
+            told = self._tell(self._out.heard + mark.words) or _UNTOLD
+            language = language_of(told) or language_of(_UNTOLD)
+            assert language is not None
             mark = mark._replace(words=said_as(mark.words, "characters", "", language))
         self._out.hold("", mark.kind)
         words = self._inner(mark.words) if mark.read else mark.words

@@ -17,7 +17,6 @@ from cosyvoice_runtime.text.markup.phonemes import units
 from cosyvoice_runtime.text.markup.said import USUAL, Languages, Manner, Said
 from cosyvoice_runtime.text.reading.languages.known import KNOWN, language_of
 from cosyvoice_runtime.text.reading.languages.language import Language
-from cosyvoice_runtime.text.reading.say_as import said_as
 
 logger = logging.getLogger(__name__)
 
@@ -208,6 +207,8 @@ class SsmlReader:
         inner = self._open[-1]
         stripped = " ".join(words.split())
         if inner.kind:
+            from cosyvoice_runtime.text.reading.say_as import said_as  # with Chinese patterns
+
             said = said_as(stripped, inner.kind, inner.form, self._language(inner, words))
         else:
             said = self._in_language(stripped, inner.language)

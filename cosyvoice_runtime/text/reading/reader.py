@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from cosyvoice_runtime.text.reading import chinese
 from cosyvoice_runtime.text.reading.classes import CLASSES
 from cosyvoice_runtime.text.reading.languages.language import Language
-from cosyvoice_runtime.text.reading.languages.place import Place, first
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm, first
 
 _SKIPPED = re.compile(
     r"[^\W\d_①-⑳Ⅰ-Ⅻ\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]+|[\u3040-\u30ff]+|[\u3400-\u9fff]+|[\uac00-\ud7a3]+|\s+|.",
     re.DOTALL,
 )
 """A word, spaces or one character, which are passed on where no class finds anything."""
-_CLASSES = {"zh": chinese.CLASSES}
-"""Languages that have classes of their own, since their words stand without spaces."""
 _PLAIN_WORDS = re.compile(r"(?:[a-z]{2,}(?:['’][a-z]+)?,? +)+(?=[a-z])")
 """Words in small letters with nothing but spaces and commas between them; the last may begin a form."""
 _OR_SPACE = re.compile(rf"{_PLAIN_WORDS.pattern}| (?=[^\W_])")
@@ -33,7 +31,7 @@ class FormReader:
 
     def __init__(self, language: Language) -> None:
         self._language = language
-        self._classes = _CLASSES.get(language.tag, CLASSES)
+        self._classes = _classes_of(language)
         self._passed = _PLAIN_WORDS if language.spaces_begin_forms else _OR_SPACE
 
     def __call__(self, text: str) -> str:
@@ -59,3 +57,12 @@ class FormReader:
             if _JOINS.match(text[at : at + 1]) and _JOINS.match(found.words[-1:]):
                 parts.append(self._language.space_before_word)
         return "".join(parts)
+
+
+def _classes_of(language: Language) -> Sequence[Callable[[Place], ReadForm | None]]:
+    """The classes of a language; Chinese has its own, since its words stand without spaces."""
+    if language.tag != "zh":
+        return CLASSES
+    from cosyvoice_runtime.text.reading import chinese
+
+    return chinese.CLASSES

@@ -10,9 +10,8 @@ _END_OF_HOST = (
     "com|org|net|gov|edu|io|ai|dev|app|info|co|uk|us|de|fr|es|it|jp|cn|kr|ru|br|eu|ch|nl|pl|ca|au|tv|me"
 )
 _URL = re.compile(
-    r"(?<![A-Za-z0-9])(?:https?|ftp|file|wss?)://[^\s<>\"'“”，。；！？、）】》\u3040-\u9fff\uac00-\ud7a3]{1,200}(?<![.,:;?!)\]}*_])"
-    r"|(?<![A-Za-z0-9.@-])www\.[A-Za-z0-9][^\s<>\"'“”，。；！？、）】》\u3040-\u9fff\uac00-\ud7a3]{1,200}(?<![.,:;?!)\]}*_])",
-    re.IGNORECASE,
+    r"(?<![A-Za-z0-9])(?i:https?|ftp|file|wss?)://[^\s<>\"'“”，。；！？、）】》\u3040-\u9fff\uac00-\ud7a3]{1,200}(?<![.,:;?!)\]}*_])"
+    r"|(?<![A-Za-z0-9.@-])(?i:www)\.[A-Za-z0-9][^\s<>\"'“”，。；！？、）】》\u3040-\u9fff\uac00-\ud7a3]{1,200}(?<![.,:;?!)\]}*_])"
 )
 _MAIL = re.compile(
     r"(?<![\w.+-])[A-Za-z0-9][\w.!+-]{0,63}@(?![0-9]{1,4}(?:\.[0-9]+){1,2}(?![\w.-]))[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,5}"

@@ -1,27 +1,38 @@
-"""The languages whose words are known."""
+"""The languages whose words are known, each loaded when it is first asked for."""
 
 from __future__ import annotations
 
-from cosyvoice_runtime.text.reading.languages.chinese import CHINESE
-from cosyvoice_runtime.text.reading.languages.english import ENGLISH
-from cosyvoice_runtime.text.reading.languages.french import FRENCH
-from cosyvoice_runtime.text.reading.languages.german import GERMAN
-from cosyvoice_runtime.text.reading.languages.italian import ITALIAN
-from cosyvoice_runtime.text.reading.languages.japanese import JAPANESE
-from cosyvoice_runtime.text.reading.languages.korean import KOREAN
+from functools import cache
+from importlib import import_module
+
 from cosyvoice_runtime.text.reading.languages.language import Language
-from cosyvoice_runtime.text.reading.languages.portuguese import PORTUGUESE
-from cosyvoice_runtime.text.reading.languages.russian import RUSSIAN
-from cosyvoice_runtime.text.reading.languages.spanish import SPANISH
 
-EAST_ASIAN = (CHINESE, JAPANESE, KOREAN)
-EUROPEAN = (FRENCH, GERMAN, ITALIAN, PORTUGUESE, RUSSIAN, SPANISH)
-"""Those with a comma before fractions."""
-_BY_TAG = {language.tag: language for language in (ENGLISH, *EAST_ASIAN, *EUROPEAN)}
-KNOWN = tuple(sorted(_BY_TAG))
+_MODULES = {
+    "de": "german",
+    "en": "english",
+    "es": "spanish",
+    "fr": "french",
+    "it": "italian",
+    "ja": "japanese",
+    "ko": "korean",
+    "pt": "portuguese",
+    "ru": "russian",
+    "zh": "chinese",
+}
+KNOWN = tuple(_MODULES)
 """Their tags."""
+EUROPEAN = ("de", "es", "fr", "it", "pt", "ru")
+"""Those with a comma before fractions."""
 
 
+@cache
 def language_of(tag: str) -> Language | None:
-    """The language of a resolved tag such as ``en``; None where its words are not known."""
-    return _BY_TAG.get(tag)
+    """The language of a resolved tag such as ``en``; None where its words are not known.
+
+    The first call for a language takes some 20 to 60 ms, for its tables and patterns.
+    """
+    name = _MODULES.get(tag)
+    if name is None:
+        return None
+    language: Language = getattr(import_module(f"{__package__}.{name}"), name.upper())
+    return language
