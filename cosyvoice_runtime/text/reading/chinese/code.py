@@ -30,7 +30,7 @@ _HOTLINE_AFTER = re.compile(r"\s?(?:打|电话|热线|投诉|举报|官网|客�
 _EMERGENCY = re.compile(r"(?:11[0249]|12[02]|911|999)" + _END)
 _CALL_BEFORE = re.compile(r"(?:拨打|拨|打|呼叫|叫|报|电话|致电|找|求助|联系)(?:了|过)?\s?\Z")
 _CALL_AFTER = re.compile(
-    r"\s?(?:报警|急救|火警|匪警|指挥中心|救护车?|出警|民警|接警|联动|求助|电话|热线|调度)"
+    r"\s?(?:查号|报警|急救|火警|匪警|指挥中心|救护车?|出警|民警|接警|联动|求助|电话|热线|调度)"
 )
 _LINK = r"(?:(?:号码?|ID)?(?:\s?(?:就是|分别是|是|为|:|：)\s?|\s){0,2}[「“\"'【\[(（]?[A-Za-z]{0,3}-?)"
 _CALLED = re.compile(rf"(?:{tables.CALLED}){_LINK}\Z")
@@ -61,7 +61,9 @@ _SERIAL = re.compile(
     r"(?<![A-Za-z0-9])(?=[A-Za-z0-9]{9,20}(?![A-Za-z0-9]))(?:[A-Z]{1,8}[0-9]{1,12}){2,6}(?![A-Za-z])"
 )
 _AFTER_LINE = re.compile(r"(?<=[A-Za-z0-9]_)[0-9]{3,}(?![0-9A-Za-z])")
-_BUS = re.compile(r"(?![0-9]00)[0-9]{3}(?=路(?:公交|车|$|[，。、去到]))|301(?=医院)|(?<=台北)101")
+_BUS = re.compile(
+    r"(?![0-9]00)[0-9]{3}(?=路(?:公交|车|$|[，。、去到]))|(?<![0-9])[1-9][0-9][1-9](?=医院|中学)|(?<=台北)101"
+)
 _PAGE = re.compile(
     r"(?:40[0-9]|50[0-4])(?=\s?(?:错误|页面|报错|状态码|界面))|(?:999|925|916)(?=足金|千足金|银|纯银|黄金)|(?<=N)9[59](?=口罩|级|[同系])"
 )
@@ -69,6 +71,9 @@ _ADDRESS = re.compile(r"(?<![0-9A-Za-z.-])[0-9]{1,4}(?:-[0-9]{1,5}){2,6}(?![0-9A
 _HOUSE = re.compile(r"(?<![0-9A-Za-z.-])[0-9]{1,3}-[0-9]{3,4}(?=\s?(?:室|号|房|户))")
 _HOUSE_BEFORE = re.compile(
     r"(?:地址|住址|门牌号?|房号|住在|家住|小区|花园|苑|栋|座|单元|号楼)[是为：:]{0,2}\s?\Z"
+)
+_HOUSE_OF_FLAT = re.compile(
+    r"(?<![0-9A-Za-z.-])(?!1[0-2]-(?:19|20))[1-9][0-9]?-[1-9][0-9]?[0-9](?!00)[0-9]{2}(?![0-9A-Za-z.-]|\s?[的之])"
 )
 _HOUSE_ALONE = re.compile(r"[0-9]{1,2}-[0-9]{1,4}(?:-[0-9]{1,4})?(?![0-9-])")
 _BOOK = re.compile(r"(?<![0-9])97[89](?:-[0-9]{1,7}){3}-[0-9X](?![0-9])")
@@ -164,7 +169,8 @@ def _after_word(place: Place) -> ReadForm | None:
 def _called(place: Place) -> ReadForm | None:
     """Short numbers of services, where words say that they are called."""
     if found := place.match(_HOTLINE):
-        if _HOTLINE_BEFORE.search(place.before) or _HOTLINE_AFTER.match(place.text, found.end()):
+        is_free = len(found[0]) == 10 and not is_measured(place.text, found.end())
+        if is_free or _HOTLINE_BEFORE.search(place.before) or _HOTLINE_AFTER.match(place.text, found.end()):
             return ReadForm(found.end(), _telephone(found[0], place))
         return None
     found = place.match(_EMERGENCY)
@@ -185,6 +191,8 @@ def _place_name(place: Place) -> ReadForm | None:
     if found := place.match(_ROOM) or place.match(_BUS) or place.match(_RESOLUTION) or place.match(_PAGE):
         return ReadForm(found.end(), _telephone(found[0], place))
     found = place.match(_HOUSE) or place.match(_ADDRESS)
+    if not found and (flat := place.match(_HOUSE_OF_FLAT)) and not is_measured(place.text, flat.end()):
+        found = flat
     if not found and _HOUSE_BEFORE.search(place.before):
         found = place.match(_HOUSE_ALONE)
     if found:
