@@ -24,6 +24,8 @@ _EVEN = re.compile(r"(?<![\w.,-])50-50(?![\w-]|[.,][0-9])")
 _LETTERS = re.compile(r"(?<![\w.,])([0-9]{1,2}) ([A-Z])s(?![\w])")
 _TIMES = re.compile(r"(?<![\w.,])([0-9]{1,3})x(?= [0-9])")
 _PRICES = re.compile(r"((?:19|20)[0-9]{2})(?= (?:dollars|prices|terms|euros|pounds)\b)")
+_HOST_ALONE = re.compile(r"\A([a-z]{2,30})\.([a-z]{2,5})\Z")
+_OVER_LETTER = re.compile(r"(?<![\w.,/])([0-9]{1,3})/([a-z])(?![\w/])")
 _ROAD = re.compile(r"(?<=[A-Z]-)([1-9][0-9]{2})(?![\w-]|[.,][0-9])")
 _SEVERAL = re.compile(r"(?<![\w.,])([0-9]{1,3})['’]?s(?![\w])")
 _OF_AGE = re.compile(r"(?:[Uu]nder|[Oo]ver|No\.|#|[Uu])[- ]?\Z")
@@ -55,6 +57,8 @@ def digits(place: Place, language: Language) -> ReadForm | None:
         return ReadForm(found.end(), f"{language.pairs(found[1])} {found[2]}")
     if found := place.match(_HEADED):
         return ReadForm(found.end(), f"{language.name_number(found[1])} {_HEADINGS[found[2]]}")
+    if (found := place.match(_OVER_LETTER)) and found[2] not in language.per_units:
+        return ReadForm(found.end(), language.over(language.cardinal(found[1]), found[2]))
     if found := place.match(_EVEN):
         return ReadForm(found.end(), "fifty fifty")
     if found := place.match(_LETTERS):
@@ -94,6 +98,8 @@ def digits(place: Place, language: Language) -> ReadForm | None:
 
 def letters(place: Place, language: Language) -> ReadForm | None:
     """A tone or a chord, or a mean value."""
+    if found := place.match(_HOST_ALONE):
+        return ReadForm(found.end(), f"{found[1]} {language.signs['.']} {found[2]}")
     if found := place.match(_EPISODE):
         season, episode = (language.cardinal(part) for part in found.groups())
         return ReadForm(found.end(), f"season {season} episode {episode}")
