@@ -27,6 +27,8 @@ PARAMETERS = {
     "speed": "speed",
     "seed": "seed",
     "language": "language",
+    "text_markup": "text_markup",
+    "lexicon": "lexicon",
 }
 """The request's name of each input that the server's errors begin with."""
 REFUSALS = ("invalid_argument", "not_found")

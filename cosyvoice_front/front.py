@@ -7,9 +7,10 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from cosyvoice_client import AudioChunk, Reference, SpeechRequest
 from cosyvoice_client.encoders import content_type, make_encoder
@@ -25,6 +26,7 @@ from cosyvoice_front.response import StreamedResponse
 from cosyvoice_front.server_client import SpeechServer, Upstream
 from cosyvoice_front.speech import SpeechBody
 from cosyvoice_front.spoken import Tally, as_events, encoded, placed
+from cosyvoice_front.text_fields import TextFields
 from cosyvoice_front.voices import Voices
 from cosyvoice_runtime.process.audit_log import AuditLog
 from cosyvoice_runtime.settings import Settings
@@ -69,6 +71,7 @@ class Front:
         reference = await self.reference(body.ref_audio, body.ref_text or "")
         voice = None if reference else await self.voices.server_name(body.voice_name, owner)
         request, rate, tally = body.request(voice, reference), body.sample_rate or RATE, Tally()
+        request = replace(request, **await self.reading(body, request, owner))
         audit.current().speaks(request)
         pieces = encoded(
             self.chunks(request, owner),
@@ -112,6 +115,14 @@ class Front:
             logger.info("a text without words is a pause")
             return pause()
         return self.server.speak(request, request_id.current.get(), owner)
+
+    async def reading(self, asked: TextFields, request: SpeechRequest, owner: str) -> dict[str, Any]:
+        """The fields of a request that say how its text is read; one without a text gets it in pieces."""
+        if request.text:
+            voices = await self.voices.of_text(request.text, owner)
+        else:
+            voices = await self.voices.of_pieces(asked.text_markup, owner)
+        return {"text_markup": asked.text_markup, "lexicon": asked.lexicon, "text_voices": voices}
 
     async def reference(self, ref_audio: str | None, ref_text: str) -> Reference | None:
         """The recording to speak like that a request brings; None without.

@@ -12,6 +12,7 @@ from cosyvoice_client import Reference, SpeechRequest
 from cosyvoice_client.encoders import RATES, Format
 from cosyvoice_front.errors import invalid, model_not_found, of_validation
 from cosyvoice_front.json_object import read_object
+from cosyvoice_front.text_fields import TextFields
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.language_names import language_tag
 from cosyvoice_runtime.settings import FrontSettings
@@ -42,7 +43,7 @@ class VoiceId(BaseModel):
     id: str
 
 
-class SpeechBody(BaseModel):
+class SpeechBody(TextFields):
     """A request to speak. Fields that are not known here are ignored, as clients send their own."""
 
     model_config = ConfigDict(strict=True)

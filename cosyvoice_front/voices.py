@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from cosyvoice_front.errors import voice_not_found
+from cosyvoice_front.errors import ApiError, voice_not_found
 from cosyvoice_runtime.settings import FrontSettings
 from cosyvoice_runtime.settings.front import DEFAULT_VOICE
 
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
 
 CONTENT_KEY = re.compile(r"[0-9a-fA-F]{64}")
 """By which the server knows any voice, whoever's it is; here voices have names alone."""
+_NAMED = re.compile(r"""<voice\s[^<>]{0,1000}?\bname\s*=\s*("[^"<]{0,200}"|'[^'<]{0,200}')""")
+MOST_IN_A_TEXT = 100
+"""Voices that one text may change to."""
 
 
 class Voices:
@@ -43,6 +48,29 @@ class Voices:
         if self.uploads is not None and not await asyncio.to_thread(self.uploads.usable, name, owner):
             raise voice_not_found(name)
         return name
+
+    async def of_text(self, text: str, owner: str) -> dict[str, str]:
+        """The server's names of the voices that ``<voice name>`` in a text names, empty for the default one.
+
+        What the key may not speak with is not among them, so that the server refuses it by its name.
+        """
+        names = {html.unescape(found[1:-1]).strip() for found in _NAMED.findall(text)}
+        return await self._usable(sorted(names - {""})[:MOST_IN_A_TEXT], owner)
+
+    async def of_pieces(self, markup: str | None, owner: str) -> dict[str, str]:
+        """The same for a text that comes in pieces: all that is listed if it is SSML, else none."""
+        if markup != "ssml":
+            return {}
+        aliases = await self._usable([DEFAULT_VOICE, *self._aliases], owner)
+        listed = (entry["name"] for entry in await self.listed(owner))
+        return {name: name for name in listed if not self.is_taken(name)} | aliases
+
+    async def _usable(self, names: list[str], owner: str) -> dict[str, str]:
+        found = {}
+        for name in names:
+            with suppress(ApiError):
+                found[name] = await self.server_name(name, owner) or ""
+        return found
 
     async def listed(self, owner: str | None) -> list[dict[str, Any]]:
         """Every voice that a key may speak with; without a key, those that everybody may."""

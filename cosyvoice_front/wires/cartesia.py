@@ -7,7 +7,7 @@ import json
 import time
 import uuid
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from starlette.websockets import WebSocket
@@ -114,11 +114,12 @@ class Cartesia:
         opening = read(Opening, content)
         opening.check_model(self._front.settings.front)
         voice = await self._front.voices.server_name(opening.voice.id, self._owner)
-        delay_ms = opening.max_buffer_delay_ms
+        request, delay_ms = opening.request(voice), opening.max_buffer_delay_ms
+        request = replace(request, **await self._front.reading(opening, request, self._owner))
         context = self.session.open(
             name,
             Manner(
-                opening.request(voice),
+                request,
                 opening.output_format.encoder(),
                 bool(opening.add_timestamps),
                 (BUFFER_DELAY_MS if delay_ms is None else delay_ms) / 1000,

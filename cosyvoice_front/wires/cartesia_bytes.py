@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -46,6 +48,7 @@ async def _speech(front: Front, body: BytesBody, owner: str) -> Response:
     body.check_model(settings)
     voice = await front.voices.server_name(body.voice.id, owner)
     request, tally = body.request(voice, body.transcript), Tally()
+    request = replace(request, **await front.reading(body, request, owner))
     audit.current().speaks(request)
     pieces = encoded(front.chunks(request, owner), body.output_format.encoder, front.pool, tally)
     return CartesiaResponse(

@@ -15,6 +15,7 @@ from cosyvoice_front.errors import ApiError, invalid, model_not_found
 from cosyvoice_front.rate import RATE
 from cosyvoice_front.shown import shown
 from cosyvoice_front.speech import SPEEDS, Language
+from cosyvoice_front.text_fields import TextFields
 from cosyvoice_front.wires.messages import Message
 from cosyvoice_front.wires.raw_audio import Encoding, make_mp3_encoder, make_raw_encoder
 from cosyvoice_runtime.settings import FrontSettings
@@ -96,7 +97,7 @@ class Mp3Format(Message):
         return make_mp3_encoder(self.sample_rate, self.bit_rate)
 
 
-class Speaking(Message):
+class Speaking(Message, TextFields):
     """How to speak, which is one for all of a context."""
 
     model_id: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from starlette.websockets import WebSocket
@@ -57,6 +57,7 @@ class Omni:
         self._config: Config | None = None
         self._voice: str | None = None
         self._reference: Reference | None = None
+        self._reading: dict[str, Any] = {}
         self._utterances: dict[str, Utterance] = {}
         self._open: Utterance | None = None
         self._count = 0
@@ -110,6 +111,8 @@ class Omni:
         config.check(self._front.settings.front)
         reference = await self._front.reference(config.ref_audio, config.ref_text or "")
         voice = None if reference else await self._front.voices.server_name(config.voice, self._owner)
+        request = config.request(voice, reference)
+        self._reading = await self._front.reading(config, request, self._owner)
         self._config, self._voice, self._reference = config, voice, reference
 
     async def _push(self, config: Config, text: str) -> None:
@@ -128,7 +131,7 @@ class Omni:
     def _begin(self, config: Config) -> Utterance:
         delay_ms = config.max_buffer_delay_ms
         manner = Manner(
-            config.request(self._voice, self._reference),
+            replace(config.request(self._voice, self._reference), **self._reading),
             make_encoder(config.response_format, config.sample_rate, RATE),
             config.word_timestamps,
             (BUFFER_DELAY_MS if delay_ms is None else delay_ms) / 1000,

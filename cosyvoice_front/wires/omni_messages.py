@@ -12,11 +12,12 @@ from cosyvoice_client.encoders import RATES, Format
 from cosyvoice_front.errors import ApiError, invalid, model_not_found
 from cosyvoice_front.rate import RATE
 from cosyvoice_front.speech import MAX_INSTRUCTIONS, SPEEDS, Language, for_its_sound
+from cosyvoice_front.text_fields import TextFields
 from cosyvoice_front.wires.messages import Message
 from cosyvoice_runtime.settings import FrontSettings
 
 
-class Config(Message):
+class Config(Message, TextFields):
     """``session.config``: how to speak from here on.
 
     Of vllm-omni's fields, ``stream_audio`` and ``split_granularity`` say nothing here: audio always streams,

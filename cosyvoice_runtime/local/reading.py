@@ -12,20 +12,11 @@ from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.families import DEFAULT
 from cosyvoice_runtime.text import Lexicon, Segment, TextFrontEnd, read_tokenizer
+from cosyvoice_runtime.text.estimate import EstimatedTokens
 from cosyvoice_runtime.text.markup import CODE_BLOCKS, EMOJI, MARKUPS, MarkupOptions
 
 STDIN = "-"
-CHARACTERS_PER_TOKEN = 4
-"""Characters of English text for each token, about, where no tokenizer is given."""
 LANGUAGE_HELP = "auto, zh, en, ... (default %(default)s)"
-
-
-class EstimatedTokens:
-    """A counter of tokens without a tokenizer, for texts that are read without a checkpoint."""
-
-    def count(self, text: str) -> int:
-        """The tokens that a text of this length has, about."""
-        return -(-len(text) // CHARACTERS_PER_TOKEN)
 
 
 def add_markup(command: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ MAX_WORDS = 10_000
 MAX_OF_A_REQUEST = 500
 MAX_CHARACTERS = 200
 """Most characters of a word, and of the words spoken for it."""
+REMARK = "#"
+"""Begins a line that says nothing."""
 
 _CONTROL_TOKEN = re.compile(r"<\||\|>")
 _EAST_ASIAN = re.compile(
@@ -77,10 +79,10 @@ class Lexicon:
         unknown = set(UNITS).difference(special_tokens)
         words: dict[str, str] = {}
         for number, line in enumerate(text.split("\n"), start=1):
-            if not line.strip() or line.startswith("#"):
+            if not line.strip() or line.startswith(REMARK):
                 continue
             place = f"line {number}{source}"
-            word, spoken = _entry(place, line, unknown)
+            word, spoken = read_entry(place, line, unknown)
             if word in words:
                 raise _refused(place, word, "each word once")
             words[word] = spoken
@@ -124,7 +126,16 @@ class Lexicon:
         return below
 
 
-def _entry(place: str, line: str, unknown: set[str]) -> tuple[str, str]:
+def read_entry(place: str, line: str, unknown: Collection[str] = ()) -> tuple[str, str]:
+    """A word and what is spoken for it, of a line with a tab between them.
+
+    Args:
+        place: of the line, as an error says it.
+        unknown: units of pronunciation that may not be in it.
+
+    Raises:
+        InvalidInput: it is no such line.
+    """
     line = unicodedata.normalize("NFC", line)  # as text is, before words are looked for
     if found := [
         character for character in line.replace("\t", "") if unicodedata.category(character) == "Cc"

@@ -261,7 +261,7 @@ class SpeechService:
         """The parsed request as ``use`` has it, made in a thread, after its reference has been analysed."""
 
         def request(asked: SpeechInputs, voice: Voice) -> SpeechRequest:
-            return asked.request(voice, streams, self._front_end.family, self._voices.named)
+            return asked.request(voice, streams, self._front_end.family, self._voices.changed_to)
 
         def read() -> tuple[SpeechInputs, T | None]:
             asked = SpeechInputs.read(inputs, self._sampling, self._max_characters)

@@ -83,6 +83,10 @@ class VoiceBook:
             return self.named(name)
         return self.any() if probed else self.default()
 
+    def changed_to(self, name: str) -> Voice:
+        """The voice that a text changes to; without a name the default one."""
+        return self.kept(name or None)
+
     def _find(self, reference: Audio, transcript: str) -> Voice | None:
         return self._store.find(voice_key(reference, transcript, self._checkpoint_id, self._family.mel))
 

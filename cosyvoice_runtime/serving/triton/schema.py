@@ -134,7 +134,7 @@ COSYVOICE2 = ModelSchema(
             "STRING",
             (1,),
             "the voices that <voice> in the text may name: a JSON object of their names there and the "
-            "server's; default all, by the server's names",
+            "server's, empty for the default one; default all, by the server's names",
             optional=True,
         ),
         TensorSpec("speed", "FP32", (1,), "0.5 to 2; default 1", optional=True),
