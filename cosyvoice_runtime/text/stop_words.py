@@ -33,7 +33,8 @@ _WORDS = {
         monday tuesday wednesday thursday friday saturday sunday jan mon tue wed thu fri sun
         world war due part sept ton era solo camera tag stock alter butter person pro gut tore
         sale me son pour sin pan real prima latte piano com liter meter mile per
-        inch foot cet arrive depart non etc todo fix zero man woman women boy girl pp vol significance
+        inch foot cet arrive depart location locations est non etc todo fix zero man woman women boy girl
+        pp vol significance
         level heat oil olive foot
         euros percent million billion o'clock i'm i've i'll you're it's don't can't that's let's
         won't isn't what's we're they're""",
@@ -62,7 +63,8 @@ _WORDS = {
         mama papa ja nein okay gerne klar frage antwort zutaten alter
         ofen backofen abs hbf geht's gibt's
         bestellnummer kundennummer rechnungsnummer kaffee
-        dauer fsk endstand erstens zweitens drittens gesamtbetrag kontostand ergebnis unser unsere unserem
+        auto verbraucht morgens mittags abends nachts rufnummer wechselkurs dauer fsk endstand erstens
+        zweitens drittens gesamtbetrag kontostand ergebnis unser unsere unserem
         lautet entspricht
         formel meile meilen modell version gleichung""",
     "es": """el los las una y en es por para con que del al lo se su sus mi tu yo ella ellos nosotros
@@ -217,7 +219,7 @@ _ENDS = {
 _OF_SHAPE, _OF_END = 0.6, 0.25
 _ENGLISH_END = re.compile(r"[^\W\d_]+'(?:s|t|re|ll|ve|d|m)")
 _BEFORE_NUMBERS = {
-    "de": re.compile(r"\b[Uu]m [0-9]|\b[Aa][mb] [0-9]{1,2}\.|[0-9] Uhr\b|§"),
+    "de": re.compile(r"\b[Uu]m [0-9]|\b[Aa][mb] [0-9]{1,2}\.|[0-9] Uhr\b|§|\A(?:Der|Das) [A-ZÄÖÜ][a-zäöü]"),
     "es": re.compile(r"\b[Aa] las? [0-9]|[0-9] de [a-z]+ de [0-9]"),
     "fr": re.compile(r"\bà [0-9]+ ?h|[0-9] ?h ?[0-9]{2}\b|\bn°|\b[Ll]e [0-9]|"
     r"[0-9](?:e|er|ère|ème)\b(?![-+0-9])"),

@@ -16,7 +16,7 @@ _IBAN = re.compile(r"(?<!\w)([A-Z]{2})([0-9]{2}(?: ?[0-9A-Z]{4}){2,7}(?: ?[0-9A-
 _VERSION = re.compile(r"(?<![\w.,])([0-9]{1,3})\.([0-9]{1,3})(?![\w,]|\.[0-9])")
 _VERSIONED = re.compile(
     r"(?:\b(?:[Vv]ersion|[Vv]ersi[óo]ne?|[Vv]ersão|[Вв]ерси[яию]|Python|Java|Node\.js|PHP|Ruby|Rust|Go|iOS|iPadOS|macOS|"
-    r"Android|Windows|Linux|Ubuntu|Debian|PostgreSQL|MySQL|Django|React|Angular|Vue|CUDA|PyTorch|Bluetooth|USB|"
+    r"Android|Windows|Linux|Ubuntu|Debian|PostgreSQL|MySQL|Django|React|Angular|Vue|CUDA|PyTorch|Raum|Zimmer|Saal|Halle|[Ss]alle|[Ss]ala|Bluetooth|USB|"
     r"HTTP|HDMI|TLS|GPT|Claude|Gemini|Llama) |\bv\.? ?|\b(?:GPT|Llama|Gemini)-)\Z"
 )
 _MONTH_OF_YEAR = re.compile(r"(?<![\w.,:/-])(0[1-9]|1[0-2])/((?:19|20)[0-9]{2})(?![\w/-]|[.,][0-9])")

@@ -45,6 +45,7 @@ UNITS = units(
         "oz": "once/onces/f", "px": "pixel/pixels", "x": "fois/fois/f",
         "c._à_s. c._à_soupe càs": "cuillère à soupe/cuillères à soupe/f",
         "c._à_c. c._à_café càc": "cuillère à café/cuillères à café/f",
+        "l/100_km l/100km L/100_km": "litre aux cent kilomètres/litres aux cent kilomètres",
         "mmHg": "millimètre de mercure/millimètres de mercure",
         "mph": "mile à l'heure/miles à l'heure", "pers.": "personne/personnes/f",
         "Mbps": "mégabit par seconde/mégabits par seconde",

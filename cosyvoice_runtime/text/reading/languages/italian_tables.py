@@ -44,6 +44,7 @@ UNITS = units(
         "°F ℉": "grado Fahrenheit/gradi Fahrenheit", "CV": "cavallo/cavalli", "mi": "miglio/miglia",
         "ft": "piede/piedi", "lb lbs": "libbra/libbre/f", "oz": "oncia/once/f", "px": "pixel/pixel",
         "mph": "miglio all'ora/miglia all'ora", "x": "per/per", "kB": "kilobyte/kilobyte",
+        "l/100_km l/100km": "litro per cento chilometri/litri per cento chilometri",
         "mmHg": "millimetro di mercurio/millimetri di mercurio", "mq": "metro quadrato/metri quadrati",
         "Mbps": "megabit al secondo/megabit al secondo", "Gbps": "gigabit al secondo/gigabit al secondo",
     },

@@ -68,6 +68,7 @@ UNITS = units(
         "mph": "milla por hora/millas por hora/f", "mi": "milla/millas/f", "ft": "pie/pies",
         "lb lbs": "libra/libras/f", "oz": "onza/onzas/f", "px": "píxel/píxeles", "CV": "caballo/caballos",
         "cdas. cda.": "cucharada/cucharadas/f", "cdtas. cdta. cdita. cditas.": "cucharadita/cucharaditas/f",
+        "l/100_km l/100km": "litro a los cien kilómetros/litros a los cien kilómetros",
         "mmHg": "milímetro de mercurio/milímetros de mercurio", "uds. uds": "unidad/unidades/f",
         "Mbps": "megabit por segundo/megabits por segundo",
         "Gbps": "gigabit por segundo/gigabits por segundo",
