@@ -111,7 +111,7 @@ class Front:
 
     def chunks(self, request: SpeechRequest, owner: str) -> AsyncGenerator[AudioChunk, None]:
         """The speech of a whole text."""
-        if is_wordless(request.text):
+        if is_wordless(request.text, request.text_markup):
             logger.info("a text without words is a pause")
             return pause()
         return self.server.speak(request, request_id.current.get(), owner)

@@ -8,17 +8,19 @@ import numpy as np
 
 from cosyvoice_client import AudioChunk
 from cosyvoice_front.rate import RATE
+from cosyvoice_front.tags import blanked
 from cosyvoice_runtime.speakable import is_speakable, visible
 
 SECONDS = 0.3
 
 
-def is_wordless(text: str) -> bool:
-    """Whether it holds punctuation, symbols and what nobody sees alone, which the server refuses to speak.
+def is_wordless(text: str, markup: str | None = None) -> bool:
+    """Whether it holds punctuation, symbols, tags and what nobody sees alone.
 
-    Clients probe with such a text: Home Assistant's openai_tts with a full stop.
+    The server refuses to speak it. Clients probe with such a text: Home Assistant's openai_tts with a
+    full stop.
     """
-    return not is_speakable(visible(text))
+    return not is_speakable(visible(blanked(text, markup)))
 
 
 async def pause() -> AsyncGenerator[AudioChunk, None]:

@@ -70,8 +70,9 @@ class Context:
         self._owner = owner
         self._manner = manner
         self._tell = tell
-        self._transcript = Transcript()
-        self._times = WordTimes(manner.request.speed or 1.0)
+        markup = manner.request.text_markup
+        self._transcript = Transcript(markup)
+        self._times = WordTimes(manner.request.speed or 1.0, markup)
         self._tally = Tally()
         self.entry = audit.current().utterance(manner.request, self._tally)
         self._changed = asyncio.Event()
@@ -109,6 +110,7 @@ class Context:
     def end(self) -> None:
         """No more text comes."""
         self._ended = True
+        self._transcript.end()
         self._changed.set()
 
     def close(self) -> None:

@@ -36,10 +36,11 @@ class WordTimes:
 
     Args:
         speed: how much faster than the voice's own the speech is.
+        markup: of the text, whose tags are no words.
     """
 
-    def __init__(self, speed: float = 1.0) -> None:
-        self._reader = WordReader()
+    def __init__(self, speed: float = 1.0, markup: str | None = None) -> None:
+        self._reader = WordReader(markup)
         self._words: deque[Word] = deque()
         self._bars: deque[int] = deque()
         self._sound = Sound()
@@ -55,7 +56,7 @@ class WordTimes:
 
     def bar(self, position: int) -> None:
         """A segment ends after this many characters, and a word with it."""
-        self._words += self._reader.finish()
+        self._words += self._reader.break_off()
         if not self._bars or self._bars[-1] < position:
             self._bars.append(position)
 
@@ -78,7 +79,7 @@ class WordTimes:
     def end_segment(self, position: int) -> list[TimedWord]:
         """The words that are left up to this many characters: what has been heard by now ends with them."""
         if not self._words or self._words[-1].end < position:
-            self._words += self._reader.finish()
+            self._words += self._reader.break_off()
         while self._bars and self._bars[0] <= position:
             self._bars.popleft()
         told = self._spread([word for word in self._words if word.end <= position])

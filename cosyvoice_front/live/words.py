@@ -6,6 +6,8 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
+from cosyvoice_front.tags import TagBlanker
+
 _IDEOGRAPHS = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _FULL_WIDTH = "\u3001-\u303f\uff01-\uff65"
 WORD = re.compile(rf"[{_IDEOGRAPHS}{_FULL_WIDTH}]|[^\s{_IDEOGRAPHS}{_FULL_WIDTH}]+")
@@ -32,24 +34,37 @@ class Word:
 
 
 class WordReader:
-    """Cuts a text into words as it comes."""
+    """Cuts a text into words as it comes; tags are none.
 
-    def __init__(self) -> None:
+    Args:
+        markup: of the text.
+    """
+
+    def __init__(self, markup: str | None = None) -> None:
+        self._tags = TagBlanker(markup)
         self._tail = ""
         self._end = 0
 
     def read(self, text: str) -> list[Word]:
         """Words that are whole by now: another one, or a space, follows them."""
-        self._tail += text
-        self._end += len(text)
+        self._take(self._tags.push(text))
         matches = list(WORD.finditer(self._tail))
         if matches and matches[-1].end() == len(self._tail) and len(matches[-1][0]) < LONGEST:
             del matches[-1]
         return self._cut(matches)
 
     def finish(self) -> list[Word]:
+        """The words that the text ends with; what could have been the beginning of a tag is among them."""
+        self._take(self._tags.finish())
+        return self.break_off()
+
+    def break_off(self) -> list[Word]:
         """The word that the text has broken off in, which nothing continues."""
         return self._cut(list(WORD.finditer(self._tail)))
+
+    def _take(self, text: str) -> None:
+        self._tail += text
+        self._end += len(text)
 
     def _cut(self, matches: list[re.Match[str]]) -> list[Word]:
         start = self._end - len(self._tail)

@@ -47,9 +47,11 @@ def meaning(tag: re.Match[str], glued: bool) -> Break | str | None:
         return Break.DROPPED
     if name in _KINDS:
         return _KINDS[name] if _ATTRIBUTES.match(attributes) else None
+    if "=" in attributes or tag[0].endswith("/>"):
+        return Break.NONE
     if glued:
         return None
-    if tag[0].startswith("</") or "=" in attributes or tag[0].endswith("/>"):
+    if tag[0].startswith("</"):
         return Break.NONE
     words = tag[0][1:-1]
     return words.replace("_", " ") if _PLACEHOLDER.match(words) else None
