@@ -111,11 +111,24 @@ class ClauseStream:
 
     def flush(self) -> list[Clause]:
         """Return what is left, as if the text ended here; more may follow."""
+        return self._left(self._reader.flush)
+
+    def end(self) -> list[Clause]:
+        """Return what is left: the text has ended. An InvalidInput tells of markup that nothing ends."""
+        return self._left(self._reader.end)
+
+    @property
+    def characters(self) -> int:
+        """Characters of all text pushed so far that are spoken when its clauses so far are."""
+        return self._spoken
+
+    def _left(self, finish: Callable[[], list[Said]]) -> list[Clause]:
         clauses = [
             *self._read(self._reader.push(self._controls.flush())),
-            *self._read(self._reader.flush()),
+            *self._read(finish()),
             *self._rest(),
         ]
+        self._spoken = self._characters()
         if self._pause_s:
             clauses.append(Clause("", self._pause(), characters=self._spoken))
         return clauses
@@ -191,9 +204,13 @@ class ClauseStream:
         texts = list(filter(is_speakable, bounds))
         for number, clause in enumerate(texts, 1):
             if number == len(texts):
-                self._spoken = self._controls.characters(self._reader.characters(len(self._taken)))
+                self._spoken = self._characters()
             spoken = self._tag + self._pronounced(clause, language)
             yield Clause(spoken, self._pause(), self._manner, characters=self._spoken)
+
+    def _characters(self) -> int:
+        """Characters that came up to the end of what has been taken."""
+        return self._controls.characters(self._reader.characters(len(self._taken)))
 
     def _style(self, cut: int) -> SplitStyle | None:
         """How the text up to there is split; None where the words to come may tell its language."""

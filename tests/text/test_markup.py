@@ -247,3 +247,19 @@ def test_no_package_is_imported_for_silent_emoji() -> None:
         "TextFrontEnd(EstimatedTokens()).segments('Hi 🎉'); sys.exit('emoji' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a [pause: 15s] b", "a⟦Pause(seconds=10.0)⟧ b"),
+        ("a <break time='1e3'/> b <break strength='huge'/> c", "a, b, c"),
+        ("a [pause:0s] b <break strength='none'/> c", "a  b  c"),
+        ("[pause: later] [Pause: 10 min] [pause:10 m] [pause:1.2.3]",) * 2,
+        ("a <speed ratio='9'/>b", "a⟦Manner(rate=2.0, voice='')⟧b"),
+        ("a <speed ratio='1.2.3'/>b", "a b"),
+        ("[pause:10s]" * 7 + "x", "⟦Pause(seconds=10.0)⟧" * 6 + "⟦Pause(seconds=0.0)⟧x"),
+    ],
+)
+def test_silences_of_a_chat_model_are_never_refused(text: str, said: str) -> None:
+    assert without_markup(text) == said == in_pieces(text, list(range(len(text))))

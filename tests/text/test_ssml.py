@@ -11,7 +11,7 @@ from small_tokenizer import WordCounter
 from test_markup import shown
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.families.cosyvoice3 import COSYVOICE3
+from cosyvoice_runtime.families import COSYVOICE2, COSYVOICE3, COSYVOICE_300M, Family
 from cosyvoice_runtime.text.frontend import TextFrontEnd
 from cosyvoice_runtime.text.markup import MarkupOptions, TextReader
 from cosyvoice_runtime.text.markup.said import Manner, Pause, Said
@@ -54,7 +54,7 @@ def said(text: str, **how: str) -> list[Said]:
 @pytest.mark.parametrize("text", DOCUMENTS)
 def test_single_characters_are_said_as_the_whole(text: str) -> None:
     reader = text_reader()
-    assert shown(chain.from_iterable([*map(reader.push, text), reader.flush()])) == shown(said(text))
+    assert shown(chain.from_iterable([*map(reader.push, text), reader.end()])) == shown(said(text))
 
 
 @given(st.sampled_from(DOCUMENTS), st.lists(st.integers(0, 200), max_size=8))
@@ -75,6 +75,9 @@ def test_any_pieces_are_said_as_the_whole(text: str, cuts: list[int]) -> None:
         ("<p>One</p> <p>Two</p>", ["One. Two"]),
         ("<s>你好</s><s>再见</s>", ["你好。再见"]),
         ("<sub alias='engine x'>nginx</sub> is", ["engine x is"]),
+        ("b<sub alias='x'>c d e</sub>f", ["bxf"]),
+        ("<metadata><rdf:RDF><x:y>z</x:y></rdf:RDF></metadata>Hi", ["Hi"]),
+        ("a]]>b", ["a]]>b"]),
         ("a &lt; b &amp;&#32;c", ["a < b & c"]),
         (
             "<prosody rate='slow'>A.</prosody> B.",
@@ -117,7 +120,11 @@ def test_elements_are_said_as_they_mean(text: str, expected: list[Said]) -> None
         ("<phoneme alphabet='ipa' ph='ə'>x</phoneme>", "ipa"),
         ("<brake/>", "one of break, lang"),
         ("<p>x</s>", "mismatched tag"),
-        ("a & b", "nothing ends it"),
+        ("a & b", "& is &amp;"),
+        ("AT&T, <s>Inc.</s>", "'&T, "),
+        ("5 < 6", "< is written &lt;"),
+        ("<break time='1s/> one <break/>", "<break time='1s/> one"),
+        ("<say-as interpret-as='digits'>12", "<say-as>"),
         ("a &nope; b", "undefined entity"),
         ("<p>x", "<p>"),
         ("a <b", "nothing ends it"),
@@ -133,6 +140,9 @@ def test_what_can_not_be_spoken_is_refused_with_its_name(text: str, named: str) 
     with pytest.raises(InvalidInput, match=r"target_text|language") as raised:
         said(text)
     assert named in str(raised.value)
+    stream = TextFrontEnd(WordCounter(), markup=MarkupOptions("ssml")).clauses()
+    with pytest.raises(InvalidInput, match=r"target_text|language"):
+        list(chain.from_iterable([*map(stream.push, text[:900]), stream.push(text[900:]), stream.end()]))
 
 
 def test_units_are_refused_where_the_speech_lm_reads_none() -> None:
@@ -167,8 +177,8 @@ def test_clauses_of_a_stream_carry_their_pauses_and_manners() -> None:
         (" Yes.", 0.0, Manner(1.5)),
         ("", 0.25, Manner()),
     ]
-    assert found[-1].characters == found[-2].characters
     assert [clause.characters for clause in found[:2]] == [14, 30]
+    assert found[-1].characters == stream.characters == len(text)
 
 
 def test_a_language_of_the_document_counts_unless_one_is_asked_for() -> None:
@@ -182,3 +192,70 @@ def test_a_language_of_the_document_counts_unless_one_is_asked_for() -> None:
 def test_silence_alone_is_nothing_to_speak() -> None:
     with pytest.raises(InvalidInput, match="more than punctuation"):
         FRONT_END.segments("<speak><break time='1s'/></speak>")
+
+
+INSTRUCTION = "Sing.<|endofprompt|>"
+
+
+@pytest.mark.parametrize(
+    ("lead", "family"),
+    [
+        ("", COSYVOICE2),
+        ("\ufeff", COSYVOICE2),
+        (" \n", COSYVOICE3),
+        ("<|de|>", COSYVOICE_300M),
+        (INSTRUCTION, COSYVOICE3),
+    ],
+)
+def test_a_document_may_stand_behind_what_tells_how_to_speak(lead: str, family: Family) -> None:
+    document = "<?xml version='1.0'?> <speak>Am <say-as interpret-as='digits'>34</say-as> <break/>da</speak>"
+    front_end = TextFrontEnd(WordCounter(), family=family)
+    whole = front_end.spoken(lead + document)
+    assert [segment.pause_s for segment in whole] == [0.0, 0.5]
+    stream = front_end.clauses()
+    pieces = [lead, *document] if lead == INSTRUCTION else lead + document
+    clauses = [*chain.from_iterable(map(stream.push, pieces)), *stream.end()]
+    assert [clause.pause_s for clause in clauses] == [0.0, 0.5]
+    assert clauses[-1].text == whole[-1].text.removeprefix(INSTRUCTION)
+    assert stream.characters == len(lead + document)
+
+
+def test_every_document_has_its_own_language() -> None:
+    text = "<speak xml:lang='de'>Am 3. Mai.</speak><speak xml:lang='en'>On 3 May.</speak>"
+    spoken = "Am dritten Mai. On the third of May."
+    assert FRONT_END.segments(text) == [spoken]
+    stream = FRONT_END.clauses()
+    clauses = [*chain.from_iterable(map(stream.push, text)), *stream.end()]
+    assert "".join(clause.text for clause in clauses) == spoken
+
+
+def test_words_without_spaces_leave_before_their_element_ends() -> None:
+    stream = FRONT_END.clauses()
+    assert [clause.text for clause in stream.push("<speak>你好。今天天气很好，我们去公园吧。明天")] != []
+
+
+def test_a_flush_inside_a_tag_or_an_element_keeps_them_whole() -> None:
+    pieces = [
+        "<speak>Hi <bre",
+        "ak time='1s'/> <say-as interpret-as='digits'>1",
+        "2</say-as> <prosody rate='2'>a",
+        " b</prosody></speak>",
+    ]
+    stream = FRONT_END.clauses()
+    clauses = [clause for piece in pieces for clause in (*stream.push(piece), *stream.flush())] + stream.end()
+    assert [(clause.text, clause.pause_s, clause.manner.rate) for clause in clauses] == [
+        ("Hi.", 0.0, 1.0), ("", 1.0, 1.0), ("one two.", 0.0, 1.0), ("a.", 0.0, 2.0), ("b.", 0.0, 2.0)
+    ]  # fmt: skip
+    counts = [clause.characters for clause in clauses]
+    assert counts == sorted(counts)
+    assert stream.characters == len("".join(pieces))
+
+
+@pytest.mark.parametrize(
+    "unfinished", ["<s a", "<s a='", "<s a=''", '<s a="\'"', "<!-- -> ", "<![CDATA[ ]", "<?x ", "<s '"]
+)
+def test_what_does_not_end_takes_no_long_time(unfinished: str) -> None:
+    reader = text_reader()
+    for piece in ["<speak>", unfinished, *(unfinished[-1] * 4000)]:
+        reader.push(piece)
+    assert reader.flush() == []

@@ -68,8 +68,11 @@ class TextFeeder:
         while mark is not TextMark.END:
             mark = await self.source.next()
             if isinstance(mark, TextMark):
-                self._add(await asyncio.to_thread(self._laid_out, self._clauses.flush))
+                finish = self._clauses.end if mark is TextMark.END else self._clauses.flush
+                self._add(await asyncio.to_thread(self._laid_out, finish))
                 self._end_segment()
+                if self.characters:  # Silent marks at the end count with the words before them.
+                    self.characters[-1] = self._clauses.characters
             else:
                 self._add(await asyncio.to_thread(self._laid_out, self._clauses.push, mark))
         self.sink.done()

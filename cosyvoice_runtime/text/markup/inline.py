@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from cosyvoice_runtime.audio.audio import MAX_SPEED, MIN_SPEED
 from cosyvoice_runtime.text.markup import latex, pauses, silent, tags
 from cosyvoice_runtime.text.markup.line_ends import Break
 from cosyvoice_runtime.text.markup.markdown import link_words
@@ -74,12 +75,13 @@ _LINK_BEGUN = re.compile(
     rf"!?\[{_LABEL}(?:\](?:\({_TARGET}(?:\([^()\n]{{0,200}}|\\)?)?|\[[^\[\]\n]{{0,100}}|\\)?\Z|!\Z"
 )
 _FOOTNOTE = re.compile(r"\[\^[^\]\s]{1,20}\]|\[/?INST\]")
-_PAUSE = re.compile(r"\[pause:? ?([0-9.]{1,8} ?m?s?)\]", re.IGNORECASE)
+_PAUSE = re.compile(rf"\[pause:? ?({pauses.TIME})\]", re.IGNORECASE)
 _SPELL = re.compile(r"<spell>([^<>]{1,300})</spell>")
 _SPELL_BEGUN = re.compile(r"<spell>[^<>]{0,300}(?:</?s?p?e?l?l?)?\Z")
-_PACE = re.compile(r"<speed\s+ratio=[\"']([0-9.]{1,6})[\"']\s*/>")
-_BREAK = re.compile(r"<break((?:\s+(?:time|strength)=(?:\"[^\"<>]{0,20}\"|'[^'<>]{0,20}'))+)\s*/?>")
-_ATTRIBUTE = re.compile(r"(time|strength)=[\"']([^\"']*)")
+_PACE = re.compile(r"<speed\s+ratio=([\"'])([0-9](?:\.[0-9]{0,4})?|\.[0-9]{1,4})\1\s*/>")
+_BREAK = re.compile(
+    rf"<break\s+(?:time=([\"'])(?P<time>{pauses.TIME})\1|strength=([\"'])(?P<strength>{'|'.join(pauses.STRENGTHS)})\3)\s*/?>"
+)
 _SOURCES = re.compile(
     r"(?:(?<=[^\W\d_]{3})|(?<=[.,;!?)\]”\"。，；！？）]))(?:\[[1-9][0-9]?\])+|(?<=\s)(?:\[[1-9][0-9]?\])+(?=[.,;。，；])"
 )
@@ -121,7 +123,7 @@ _TICKS = re.compile("`+")
 def link(here: Here) -> Mark | None:
     """``[words](address)``, ``![words](address)``; notes (``[^1]``) and sources (``town[1].``) are silent."""
     if found := here.match(_PAUSE):
-        return Mark(found.end(), item=pauses.of_time(found[1]))
+        return Mark(found.end(), item=pauses.at_most(found[1]))
     if found := here.match(_FOOTNOTE) or here.match(_SOURCES, _SOURCES_BEGUN):
         return Mark(found.end(), kind=Break.DROPPED)
     found = here.match(_LINK, _LINK_BEGUN)
@@ -157,9 +159,9 @@ def less(here: Here) -> Mark | None:
     if found := here.match(_SPELL, _SPELL_BEGUN):
         return Mark(found.end(), found[1], spelled=True)
     if found := here.match(_BREAK):
-        return Mark(found.end(), item=pauses.of_break(dict(_ATTRIBUTE.findall(found[1]))))
+        return Mark(found.end(), item=_silence(found["time"], found["strength"]))
     if found := here.match(_PACE):
-        return Mark(found.end(), item=Manner(float(found[1])))
+        return Mark(found.end(), item=Manner(min(max(float(found[2]), MIN_SPEED), MAX_SPEED)))
     if found := here.match(tags.UNSPOKEN):
         return Mark(found.end(), kind=Break.PARAGRAPH, until=tags.end_of(found[1]))
     found = here.match(tags.TAG, _LESS_BEGUN)
@@ -167,6 +169,10 @@ def less(here: Here) -> Mark | None:
     if found is None or meaning is None:
         return None
     return Mark(found.end(), meaning) if isinstance(meaning, str) else Mark(found.end(), kind=meaning)
+
+
+def _silence(time: str | None, strength: str | None) -> Pause:
+    return pauses.at_most(time) if time else pauses.of_break({"strength": strength or "medium"})
 
 
 def entity(here: Here) -> Mark | None:

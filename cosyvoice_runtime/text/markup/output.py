@@ -72,14 +72,17 @@ class Output:
         self.heard = (self.heard + said)[-_HEARD:]
 
     def mark(self, mark: Pause | Manner) -> None:
-        """End what is said so far: a silence comes, or another manner."""
+        """End what is said so far: a silence comes, or another manner. A silence of 0 s changes nothing."""
+        if mark == Pause(0.0):
+            return
         self._said.append(mark)
         self.begin()
 
     def end(self, written: int) -> None:
-        """End the text: its last spaces are said, too."""
+        """End the text: its last spaces are said, and what is silent after its last words counts."""
         if self._spaces:
             self._put(self._spaces, written, same=self._break is Break.NONE)
+        self._pieces.append(_Piece(self._characters, written, True))
         self.begin()
 
     def taken(self) -> list[Said]:

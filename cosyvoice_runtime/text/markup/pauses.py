@@ -12,6 +12,8 @@ LONGEST_S = 10.0
 """The longest silence between two words."""
 STRENGTHS = {"none": 0.0, "x-weak": 0.0, "weak": 0.25, "medium": 0.5, "strong": 1.0, "x-strong": 1.5}
 """Seconds of a break by its strength, for which the standard (SSML 1.1, section 3.2.3) sets none."""
+TIME = r"(?:[0-9]{1,6}(?:\.[0-9]{0,6})?|\.[0-9]{1,6}) ?(?:ms|s)?"
+"""Finds a time that :func:`of_time` knows, in few forms."""
 
 _TIME = re.compile(r"\s*\+?([0-9]{0,6}(?:\.[0-9]{0,6})?)\s*(ms|s|sec|seconds?)?\s*", re.IGNORECASE)
 
@@ -25,10 +27,18 @@ def of_time(time: str) -> Pause:
     found = _TIME.fullmatch(time)
     if not found or not found[1].strip("."):
         raise _refused(time)
-    seconds = float(found[1]) / (1000 if (found[2] or "").lower() == "ms" else 1)
+    seconds = _seconds(found)
     if seconds > LONGEST_S:
         raise _refused(time)
     return Pause(seconds)
+
+
+def at_most(time: str) -> Pause:
+    """A silence of a time that matches :data:`TIME`; a longer one than :data:`LONGEST_S` is as long as that,
+    for a chat model knows no limit."""
+    found = _TIME.fullmatch(time)
+    assert found is not None
+    return Pause(min(_seconds(found), LONGEST_S))
 
 
 def of_break(attributes: Mapping[str, str]) -> Pause:
@@ -43,6 +53,10 @@ def of_break(attributes: Mapping[str, str]) -> Pause:
     if strength not in STRENGTHS:
         raise InvalidInput("target_text", strength, f"a break's strength is one of {', '.join(STRENGTHS)}")
     return Pause(STRENGTHS[strength])
+
+
+def _seconds(found: re.Match[str]) -> float:
+    return float(found[1]) / (1000 if (found[2] or "").lower() == "ms" else 1)
 
 
 def _refused(time: str) -> InvalidInput:

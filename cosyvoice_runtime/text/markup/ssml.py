@@ -10,6 +10,7 @@ from xml.parsers import expat
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families.tokens import UNITS
+from cosyvoice_runtime.language_names import AUTO
 from cosyvoice_runtime.text.markup import pauses
 from cosyvoice_runtime.text.markup.line_ends import Break
 from cosyvoice_runtime.text.markup.output import Output
@@ -30,9 +31,12 @@ RATES = {"x-slow": 0.5, "slow": 0.75, "medium": 1.0, "default": 1.0, "fast": 1.2
 
 Attributes = Mapping[str, str]
 
+_INSIDE = r"(?:[^<>\"']|\"[^\"<]*+\"|'[^'<]*+')*+"
+"""Finds a tag's name and attributes, whose values hold no ``<``."""
 _TOKEN = re.compile(
     r"(?P<ignored><!--.*?-->|<\?.*?\?>)|(?P<cdata><!\[CDATA\[.*?\]\]>)|(?P<doctype><!(?=[^-\[]))"
-    r"|(?P<tag><(?![!?])(?:[^<>\"']|\"[^\"]*\"|'[^']*')*>)|(?P<entity>&[#\w]{1,10};)"
+    rf"|(?P<tag><(?![!?\s\d=]){_INSIDE}>)|(?P<entity>&[#\w]{{1,10}};)"
+    rf"|(?P<broken>&(?![#\w]{{0,10}}(?:;|\Z))|<[\s\d=]|<(?![!?]){_INSIDE}(?:\"[^\"<]*+|'[^'<]*+)?<)"
     r"|(?P<spaces>[ \t\r\n]+)|(?P<words>[^<&\s]+|[^\S \t\r\n]+)",
     re.DOTALL,
 )
@@ -106,8 +110,6 @@ class SsmlReader:
         self._text += text
         at = 0
         while found := _TOKEN.match(self._text, at):
-            if found.end() == len(self._text) and found.lastgroup == "words":
-                break  # More of the word may come.
             at = found.end()
             self._written += at - found.start()
             self._take(found)
@@ -115,11 +117,7 @@ class SsmlReader:
         return self._out.taken()
 
     def flush(self) -> list[Said]:
-        """Return the rest of what is said, as if the text ended here; more may follow."""
-        if self._text and not self._text.startswith(("<", "&")):
-            self._written += len(self._text)
-            text, self._text = self._text, ""
-            self._words(text)
+        """Return the rest of what is said, as if the words ended here; more may follow."""
         self._out.end(self._written)
         return self._out.taken()
 
@@ -136,8 +134,11 @@ class SsmlReader:
 
     def _take(self, found: re.Match[str]) -> None:
         kind = found.lastgroup
+        rest = found.string[found.start() :]
         if kind == "doctype":
-            raise _malformed(found.string[found.start() :], "a document type is not accepted")
+            raise _malformed(rest, "a document type is not accepted")
+        if kind == "broken":
+            raise _malformed(rest, "no tag and no entity: < is written &lt; and & is &amp;")
         if kind == "spaces":
             self._spaces(found[0])
         elif kind == "words":
@@ -154,7 +155,7 @@ class SsmlReader:
     def _spaces(self, spaces: str) -> None:
         if self._is_collecting:
             self._collected += spaces
-        else:
+        elif self._open[-1].replaced is None:
             self._out.hold(spaces.replace("\r", " ").replace("\n", " "))
 
     def _words(self, words: str) -> None:
@@ -179,6 +180,9 @@ class SsmlReader:
         outer = self._open[-1]
         if len(self._open) > DEEPEST:
             raise InvalidInput(FIELD, f"<{name}>", f"at most {DEEPEST} elements inside each other")
+        if outer.replaced == "":
+            self._open.append(outer._replace(name=name))
+            return
         if outer.kind or outer.replaced is not None:
             raise InvalidInput(FIELD, f"<{name}>", f"words alone inside <{outer.name}>")
         inner = self._element(outer, name, attributes)
@@ -231,8 +235,7 @@ class SsmlReader:
         inner = Element(name, outer.manner, attributes.get("xml:lang", outer.language))
         self._languages.tell("", inner.language or self._asked)
         if name == "speak":
-            self.language = attributes.get("xml:lang", "") or self.language
-            inner = inner._replace(language=outer.language)
+            inner = inner._replace(language=self._of_document(attributes) or outer.language)
         if name in _PARAGRAPHS:
             self._out.hold("", Break.PARAGRAPH)
             return inner
@@ -243,10 +246,16 @@ class SsmlReader:
         _warn(f"<{name}>")
         return inner._replace(replaced="") if name in _UNSAID else inner
 
+    def _of_document(self, attributes: Attributes) -> str:
+        """The language of a document's words, empty where it is that of all the text: a later document's may
+        be another."""
+        language = attributes.get("xml:lang", "")
+        if not self._out.heard:
+            self.language = language or self.language
+        return language if self._asked == AUTO and language != self.language else ""
+
     def _break(self, inner: Element, attributes: Attributes) -> Element:
-        pause = pauses.of_break(attributes)
-        if pause.seconds:
-            self._out.mark(pause)
+        self._out.mark(pauses.of_break(attributes))
         return inner
 
     def _sub(self, inner: Element, attributes: Attributes) -> Element:

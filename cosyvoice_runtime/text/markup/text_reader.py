@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.families.tokens import END_OF_PROMPT
 from cosyvoice_runtime.text.markup.options import MarkupOptions
 from cosyvoice_runtime.text.markup.reader import MAY_BE_MARKED, MarkupReader
 from cosyvoice_runtime.text.markup.said import Languages, Pause, Said, joined
@@ -12,9 +14,13 @@ from cosyvoice_runtime.text.markup.ssml import FIELD, SsmlReader
 
 LONGEST_PAUSES_S = 60.0
 """All silences of a text together."""
-_SSML = re.compile(r"\s*(?:<\?xml[^<>]{0,200}\?>\s*)?<speak(?=[\s>])")
-_DECLARATION = re.compile(r"<\?xml[^<>]{0,200}\?>\s*")
-_DECLARATION_BEGUN = re.compile(r"<\?xml[^<>]{0,200}\Z")
+_LEAD = re.compile(
+    rf"[\s\ufeff]*(.{{0,1000}}{re.escape(END_OF_PROMPT)}|<\|[a-z]{{2,3}}\|>)?[\s\ufeff]*", re.DOTALL
+)
+"""Finds what may stand before a document: an instruction, or the tag of a language."""
+_DECLARATION = re.compile(r"(?:<\?xml[^<>]{0,200}\?>\s*)?")
+_DOCUMENT = re.compile(r"<(?:speak(?=[\s>])|!DOCTYPE\s+speak)")
+_BEGUN = re.compile(r"<(?:\?xml[^<>]{0,200}|\|[a-z]{0,3}\|?|!DOCTYPE\s+s?p?e?a?)\Z")
 
 
 class TextReader:
@@ -41,6 +47,7 @@ class TextReader:
         self._special, self._options = special, options
         self._asked, self._languages = language, languages
         self._undecided = ""
+        self._lead = 0  # Characters before a document.
         self._pauses_s = 0.0
         self._reader: MarkupReader | SsmlReader | None = None
         if options.markup != "auto":
@@ -57,43 +64,58 @@ class TextReader:
             self._options.markup != "ssml" and not MAY_BE_MARKED.search(text)
         ):
             return [text]
-        said = joined([*self.push(text), *self.flush()])
+        return joined([*self.push(text), *self.end()])
+
+    def push(self, text: str) -> list[Said]:
+        """Take more text; return what is known of what is said."""
+        if self._reader is not None:
+            return list(self._checked(self._reader.push(text)))
+        self._undecided += text
+        return self._begin(complete=False)
+
+    def flush(self) -> list[Said]:
+        """Return the rest of what is said, as if the text ended here; more may follow."""
+        begun = self._begin(complete=True) if self._undecided else []
+        return [*begun, *self._checked(self._reader.flush())] if self._reader is not None else []
+
+    def end(self) -> list[Said]:
+        """Return the rest of what is said: the text has ended."""
+        said = self.flush()
         if isinstance(self._reader, SsmlReader):
             self._reader.close()
         return said
 
-    def push(self, text: str) -> list[Said]:
-        """Take more text; return what is known of what is said."""
-        if self._reader is None:
-            self._undecided += text
-            if not self._decide(complete=False):
-                return []
-            text, self._undecided = self._undecided, ""
-        assert self._reader is not None
-        return self._checked(self._reader.push(text))
-
-    def flush(self) -> list[Said]:
-        """Return the rest of what is said, as if the text ended here; more may follow."""
-        if self._reader is None and not self._undecided:
-            return []
-        self._decide(complete=True)
-        assert self._reader is not None
-        text, self._undecided = self._undecided, ""
-        return self._checked([*self._reader.push(text), *self._reader.flush()])
-
     def characters(self, said: int) -> int:
         """Characters of what was written that are said with the first ``said`` characters."""
-        return 0 if self._reader is None else self._reader.characters(said)
+        if self._reader is None or said <= self._lead:
+            return said
+        return self._lead + self._reader.characters(said - self._lead)
 
-    def _decide(self, complete: bool) -> bool:
-        """Whether it is known by now in what the text is written."""
-        if self._reader is not None:
-            return True
-        is_ssml = _SSML.match(self._undecided)
-        if not complete and not is_ssml and _may_become_ssml(self._undecided):
-            return False
-        self._choose(bool(is_ssml))
-        return True
+    def _begin(self, complete: bool) -> list[Said]:
+        """Return what is said of the text so far, if it is known by now in what it is written."""
+        text = self._undecided
+        lead, document = self._parted(text)
+        is_document = bool(_DOCUMENT.match(document))
+        if not complete and not is_document and (_BEGUN.match(document) or _is_begun(document)):
+            return []
+        self._choose(is_document)
+        assert self._reader is not None
+        self._undecided = ""
+        if not (is_document and lead):
+            return list(self._checked(self._reader.push(text)))
+        self._lead = len(lead)
+        return [lead, *self._checked(self._reader.push(text[len(lead) :]))]
+
+    def _parted(self, text: str) -> tuple[str, str]:
+        """Return what stands before a document, and the document without its declaration, if it is one."""
+        found = _LEAD.match(text)
+        assert found is not None
+        if found[1] and not self._special.search(found[1]):
+            return "", text
+        lead = found[0]
+        declaration = _DECLARATION.match(text, len(lead))
+        assert declaration is not None
+        return lead, text[declaration.end() :]
 
     def _choose(self, ssml: bool) -> None:
         if ssml:
@@ -104,18 +126,23 @@ class TextReader:
     def _tell(self, words: str) -> str:
         return self._languages.tell(words, self._asked)
 
-    def _checked(self, said: list[Said]) -> list[Said]:
-        self._pauses_s += sum(part.seconds for part in said if isinstance(part, Pause))
-        if self._pauses_s > LONGEST_PAUSES_S:
+    def _checked(self, said: list[Said]) -> Iterator[Said]:
+        """Return what is said, with no more silence than a text may ask for."""
+        for part in said:
+            if isinstance(part, Pause):
+                part = self._limited(part)
+            yield part
+
+    def _limited(self, pause: Pause) -> Pause:
+        """A silence within the limit, at which those of Markdown end: chat models know none."""
+        left_s = LONGEST_PAUSES_S - self._pauses_s
+        self._pauses_s += pause.seconds
+        if pause.seconds > left_s and isinstance(self._reader, SsmlReader):
             limit = f"pauses of at most {LONGEST_PAUSES_S:g} s in a text"
             raise InvalidInput(FIELD, f"{self._pauses_s:g} s", limit)
-        return said
+        return Pause(min(pause.seconds, max(left_s, 0.0)))
 
 
-def _may_become_ssml(text: str) -> bool:
-    """Whether a text may be the beginning of a document."""
-    rest = text.lstrip()
-    if _DECLARATION_BEGUN.match(rest):
-        return True
-    declared = _DECLARATION.match(rest)
-    return "<speak".startswith(rest[declared.end() :] if declared else rest) or "<?xml".startswith(rest)
+def _is_begun(document: str) -> bool:
+    """Whether a document's first tag may be there, cut off."""
+    return any(beginning.startswith(document) for beginning in ("<speak", "<?xml", "<!DOCTYPE ", "<|"))
