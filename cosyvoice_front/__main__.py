@@ -15,6 +15,7 @@ import uvicorn
 from cosyvoice_front.app import create_app
 from cosyvoice_front.connections import PunctualSocket, connections
 from cosyvoice_front.keys import Keys
+from cosyvoice_front.lexicons import Lexicons
 from cosyvoice_front.request_id import set_up_logging
 from cosyvoice_front.server_client import Upstream
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
@@ -61,13 +62,14 @@ def check(settings: FrontSettings) -> None:
 
     Raises:
         CosyVoiceError: too few files may be open.
-        InvalidInput: it would listen to strangers without asking for keys, the keys can't be read, no voice
-            can be kept, or its host is none of this machine.
+        InvalidInput: it would listen to strangers without asking for keys, keys or lexicons can't be read, no
+            voice can be kept, or its host is none of this machine.
     """
     if problem := file_limit_problem(NEEDED_FILES):
         raise CosyVoiceError(problem)
     if settings.voices_dir:
         check_writable(Path(settings.voices_dir))
+    Lexicons.of(settings.lexicons)
     if settings.api_keys_file:
         Keys.of(settings)
     elif not all(is_loopback(address) for address in own_addresses(settings.host, "front.host")):

@@ -17,6 +17,7 @@ from cosyvoice_client.encoders import content_type, make_encoder
 from cosyvoice_front import audit, request_id
 from cosyvoice_front.events import MEDIA_TYPE
 from cosyvoice_front.keys import Keys
+from cosyvoice_front.lexicons import Lexicons
 from cosyvoice_front.limits import Limits
 from cosyvoice_front.metrics import Metrics
 from cosyvoice_front.pause import is_wordless, pause
@@ -57,6 +58,7 @@ class Front:
     keys: Keys
     limits: Limits
     voices: Voices
+    lexicons: Lexicons
     pool: Executor
     metrics: Metrics
     audit: AuditLog
@@ -117,12 +119,18 @@ class Front:
         return self.server.speak(request, request_id.current.get(), owner)
 
     async def reading(self, asked: TextFields, request: SpeechRequest, owner: str) -> dict[str, Any]:
-        """The fields of a request that say how its text is read; one without a text gets it in pieces."""
+        """The fields of a request that say how its text is read; one without a text gets it in pieces.
+
+        Raises:
+            ApiError: its dictionary is unknown, or there are too many words.
+        """
         if request.text:
             voices = await self.voices.of_text(request.text, owner)
         else:
             voices = await self.voices.of_pieces(asked.text_markup, owner)
-        return {"text_markup": asked.text_markup, "lexicon": asked.lexicon, "text_voices": voices}
+        voice = None if request.reference else request.voice or ""
+        words = self.lexicons.words(asked, owner, voice)
+        return {"text_markup": asked.text_markup, "lexicon": words, "text_voices": voices}
 
     async def reference(self, ref_audio: str | None, ref_text: str) -> Reference | None:
         """The recording to speak like that a request brings; None without.
@@ -157,7 +165,8 @@ async def open_front(
     keys = Keys.of(front)
     try:
         voices = await asyncio.to_thread(_open_voices, settings)
-        yield Front(settings, server, keys, Limits(front), voices, pool, metrics, audit_log)
+        lexicons = await asyncio.to_thread(Lexicons.of, front.lexicons)
+        yield Front(settings, server, keys, Limits(front), voices, lexicons, pool, metrics, audit_log)
     finally:
         await server.close()
         pool.shutdown(wait=False, cancel_futures=True)

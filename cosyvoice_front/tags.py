@@ -39,7 +39,7 @@ class TagBlanker:
         return blanked(text[:known], self._markup)
 
     def finish(self) -> str:
-        """What was waiting, which nothing continues."""
+        """Return what was waiting, which nothing continues."""
         text, self._held = self._held, ""
         return text
 

@@ -39,7 +39,9 @@ class TextFields(BaseModel):
     Attributes:
         text_markup: what the text is written in; None is as the server has it.
         lexicon: what is spoken in the place of words.
+        pronunciation_dict_id: a lexicon of the deployment.
     """
 
     text_markup: Literal["auto", "plain", "markdown", "ssml"] | None = None
     lexicon: Annotated[dict[str, str], BeforeValidator(_lexicon)] | None = None
+    pronunciation_dict_id: str | None = None

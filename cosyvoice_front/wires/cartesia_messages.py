@@ -106,7 +106,6 @@ class Speaking(Message, TextFields):
     generation_config: GenerationConfig | None = None
     seed: int | None = Field(None, ge=0, lt=2**63)
     duration: Unsupported = None
-    pronunciation_dict_id: Unsupported = None
     add_phoneme_timestamps: Unsupported = None
     use_normalized_timestamps: Unsupported = None
 

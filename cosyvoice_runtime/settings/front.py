@@ -58,6 +58,9 @@ class FrontSettings(Section):
         "",
         description="The server's directory of voices, where uploaded ones are kept; no uploads without it.",
     )
+    lexicons: OptionalPath = Field(
+        "", description="Directory of [lexicons](front.md#lexicons) by key, voice and id; none without it."
+    )
     max_text_characters: int = Field(4096, ge=1, le=10_000, description="Longest text of one request.")
     max_request_mib: int = Field(16, ge=1, le=1024, description="Largest body of a request.")
     voices_per_key: int = Field(

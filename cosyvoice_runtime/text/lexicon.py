@@ -50,11 +50,12 @@ class Lexicon:
         self._lengths = {first: sorted(found, reverse=True) for first, found in lengths.items()}
 
     @classmethod
-    def read(cls, path: Path, special_tokens: Iterable[str]) -> Lexicon:
+    def read(cls, path: Path, special_tokens: Iterable[str], most: int = MAX_WORDS) -> Lexicon:
         """A file in UTF-8 with a word, a tab and what is spoken on each line; ``#`` begins a remark.
 
         Args:
             special_tokens: of the checkpoint's family.
+            most: words.
 
         Raises:
             InvalidInput: the file can't be read, is no such file, or holds control characters, control tokens
@@ -64,7 +65,7 @@ class Lexicon:
             text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeError) as error:
             raise InvalidInput(FIELD, str(path), f"a file of words ({error})") from None
-        return cls.parse(text, special_tokens, f" of {path}", MAX_WORDS)
+        return cls.parse(text, special_tokens, f" of {path}", most)
 
     @classmethod
     def parse(
@@ -93,6 +94,11 @@ class Lexicon:
     def under(self, lexicon: Lexicon) -> Lexicon:
         """The words of another lexicon, with this one's below them."""
         return Lexicon(lexicon._words, below=self)
+
+    @property
+    def words(self) -> dict[str, str]:
+        """The words of this lexicon alone, each with what is spoken for it."""
+        return dict(self._words)
 
     def __len__(self) -> int:
         """Number of words."""

@@ -35,7 +35,7 @@ from wire_client import asked, audio_in, open_cartesia
         ({"max_buffer_delay_ms": 5001}, 400, "max_buffer_delay_ms: 5001"),
         ({"context_id": ""}, 400, "context_id: ''"),
         ({"context_id": 5}, 400, "context_id: 5"),
-        ({"pronunciation_dict_id": "x"}, 400, "pronunciation_dict_id: 'x'"),
+        ({"pronunciation_dict_id": "x"}, 404, "pronunciation dictionary 'x'"),
         ({"seed": -1}, 400, "seed: -1"),
     ],
 )
