@@ -20,6 +20,7 @@ from cosyvoice_front.errors import ApiError, broken, model_not_found, no_such_pa
 from cosyvoice_front.front import Front, open_front
 from cosyvoice_front.metrics import MEDIA_TYPE, CountedRequests, Metrics
 from cosyvoice_front.page_files import add_page
+from cosyvoice_front.reading import read_body
 from cosyvoice_front.request_id import RequestIds
 from cosyvoice_front.server_client import Upstream
 from cosyvoice_front.slashes import WithoutSlash
@@ -81,6 +82,12 @@ def _add_speech(app: FastAPI) -> None:
         owner = _owner(request)
         body = read_speech(await request.body(), front.settings.front)
         return await front.speak(body, owner)
+
+    @app.post("/v1/audio/read")
+    async def read(request: Request) -> dict[str, Any]:
+        front = _front(request)
+        owner = _owner(request)
+        return await front.read(read_body(await request.body(), front.settings.front), owner)
 
 
 def _add_voices(app: FastAPI) -> None:

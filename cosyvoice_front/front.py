@@ -22,6 +22,7 @@ from cosyvoice_front.limits import Limits
 from cosyvoice_front.metrics import Metrics
 from cosyvoice_front.pause import is_wordless, pause
 from cosyvoice_front.rate import RATE
+from cosyvoice_front.reading import Reading
 from cosyvoice_front.recording import MAX_BYTES, decode_data, read_recording
 from cosyvoice_front.response import StreamedResponse
 from cosyvoice_front.server_client import SpeechServer, Upstream
@@ -59,6 +60,7 @@ class Front:
     limits: Limits
     voices: Voices
     lexicons: Lexicons
+    texts: Reading
     pool: Executor
     metrics: Metrics
     audit: AuditLog
@@ -95,6 +97,18 @@ class Front:
             MEDIA_TYPE if body.as_events else content_type(body.response_format, rate),
             settings.stalled_client_timeout_s,
         )
+
+    async def read(self, body: SpeechBody, owner: str) -> dict[str, Any]:
+        """Return what would be spoken of a request's text.
+
+        Raises:
+            ApiError: its voice, its lexicon or its text can't be used, or a limit is reached.
+        """
+        request = body.request(await self.voices.server_name(body.voice_name, owner), None)
+        request = replace(request, **await self.reading(body, request, owner))
+        voices = request.text_voices or {}
+        with self.limits.place(owner, 0):
+            return {"segments": await asyncio.to_thread(self.texts.segments, request, voices)}
 
     @contextmanager
     def place(self, owner: str, characters: int, tally: Tally) -> Iterator[None]:
@@ -166,7 +180,8 @@ async def open_front(
     try:
         voices = await asyncio.to_thread(_open_voices, settings)
         lexicons = await asyncio.to_thread(Lexicons.of, front.lexicons)
-        yield Front(settings, server, keys, Limits(front), voices, lexicons, pool, metrics, audit_log)
+        limits, texts = Limits(front), Reading(settings.cosyvoice2)
+        yield Front(settings, server, keys, limits, voices, lexicons, texts, pool, metrics, audit_log)
     finally:
         await server.close()
         pool.shutdown(wait=False, cancel_futures=True)

@@ -60,10 +60,10 @@ class Lexicons:
     def _dictionary(self, name: str | None) -> Words:
         if name is None:
             return {}
-        if name not in self._dictionaries:
+        if _same(name) not in self._dictionaries:
             message = f"The pronunciation dictionary {name!r} does not exist."
             raise ApiError(404, message, param="pronunciation_dict_id", code="pronunciation_dict_not_found")
-        return self._dictionaries[name]
+        return self._dictionaries[_same(name)]
 
 
 def _read(directory: Path | None, kind: str) -> dict[str, Words]:

@@ -3,6 +3,7 @@
 import { json, key } from "./api.js";
 import { byId } from "./dom.js";
 import { Player } from "./player.js";
+import { Reading } from "./reading.js";
 import { curl, python } from "./snippets.js";
 import { readSeed } from "./speech.js";
 import { Take } from "./take.js";
@@ -14,6 +15,7 @@ const player = new Player();
 const voices = new VoiceList();
 let model = "cosyvoice2";
 let turn = 0; // of whoever asked last
+const reading = new Reading(() => request(""));
 const takes = [makeTake(0), makeTake(1)];
 
 function makeTake(index) {
@@ -174,7 +176,10 @@ function shown(action) {
 const start = shown(speak);
 const end = shown(takeTurn);
 byId("speech-form").onsubmit = start;
-byId("speech-form").oninput = showCode;
+byId("speech-form").oninput = () => {
+  showCode();
+  reading.update();
+};
 byId("stop").onclick = end;
 byId("key-form").onsubmit = shown(useKey);
 byId("remove-voice").onclick = shown(removeVoice);

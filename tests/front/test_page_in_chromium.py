@@ -305,3 +305,11 @@ def test_browser_that_is_told_to_close_leaves_nothing_behind(page, front, upstre
     page.counts(".now", 1)
     page.tab.goto("about:blank")
     front.wait_until(lambda: upstream.cancelled == 1 and front.streams == 0)
+
+
+def test_reading_is_shown_on_demand_and_follows_the_text(page):
+    page.by_id("text").fill("It takes 3 days.")
+    page.tab.locator("#reading-panel summary").click()
+    page.shows("It takes three days.", "reading")
+    page.by_id("text").fill("It takes 4 days.")
+    page.shows("It takes four days.", "reading")

@@ -1,0 +1,83 @@
+"""``POST /v1/audio/read``: what would be spoken of a text, without speaking it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from cosyvoice_client import SpeechRequest
+from cosyvoice_front.errors import PARAMETERS, invalid, of_validation
+from cosyvoice_front.json_object import read_object
+from cosyvoice_front.shown import shown
+from cosyvoice_front.speech import SpeechBody, check_text
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.families.tokens import UNITS
+from cosyvoice_runtime.settings import CosyVoice2Settings, FrontSettings
+from cosyvoice_runtime.text.estimate import EstimatedTokens
+from cosyvoice_runtime.text.frontend import TextFrontEnd
+from cosyvoice_runtime.text.lexicon import Lexicon
+from cosyvoice_runtime.text.markup import MarkupOptions
+from cosyvoice_runtime.text.segment import Segment
+
+
+class Reading:
+    """Reads texts as the server does, whose settings are the front's own; segments may end elsewhere, as
+    tokens are counted by an estimate. Safe for threads."""
+
+    def __init__(self, settings: CosyVoice2Settings) -> None:
+        self._settings = settings
+
+    def segments(self, request: SpeechRequest, voices: Collection[str]) -> list[dict[str, Any]]:
+        """The segments of a request's text, in order.
+
+        Args:
+            request: whose lexicon is a mapping.
+            voices: names that ``<voice>`` in the text may name.
+
+        Raises:
+            ApiError: the text can't be spoken.
+        """
+        words = Lexicon(request.lexicon) if isinstance(request.lexicon, dict) else None
+        try:
+            front_end = self._front_end.asked(request.text_markup, words)  # type: ignore[arg-type]  # checked
+            spoken = front_end.spoken(request.text, request.language or "auto")
+        except InvalidInput as error:
+            param = PARAMETERS.get(error.field, error.field)
+            raise invalid(param, f"{param}: {shown(error.value)} is not accepted; {error.limit}.") from None
+        for segment in spoken:
+            if segment.manner.voice and segment.manner.voice not in voices:
+                message = f"voice: {shown(segment.manner.voice)}: <voice> in this text may not name it."
+                raise invalid("voice", message)
+        return [_shown(segment) for segment in spoken]
+
+    @cached_property
+    def _front_end(self) -> TextFrontEnd:
+        settings = self._settings
+        lexicon = None if settings.lexicon == "none" else Lexicon.read(Path(settings.lexicon), UNITS)
+        markup = MarkupOptions(settings.text_markup, settings.emoji, settings.code_blocks)
+        return TextFrontEnd(EstimatedTokens(), lexicon=lexicon, markup=markup)
+
+
+def read_body(body: bytes, settings: FrontSettings) -> SpeechBody:
+    """Read a request's body, which may be without a model; an ApiError names the field at fault."""
+    try:
+        given = {name: value for name, value in read_object(body, "body").items() if value is not None}
+        asked = SpeechBody.model_validate({"model": settings.models[0], **given})
+    except ValidationError as error:
+        raise of_validation(error) from None
+    check_text(asked.input, settings.max_text_characters, "input")
+    return asked
+
+
+def _shown(segment: Segment) -> dict[str, Any]:
+    manner = segment.manner
+    return {
+        "text": segment.text.strip(),
+        "pause_s": segment.pause_s,
+        "rate": manner.rate,
+        "voice": manner.voice or None,
+    }

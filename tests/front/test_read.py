@@ -1,0 +1,72 @@
+"""What would be spoken of a text, as the front tells it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from test_front_keys import write_keys
+
+from raw_http import send
+
+
+def read(front, key="none", **fields):
+    body = json.dumps(fields).encode()
+    return send(front, path="/v1/audio/read", body=body, Authorization=f"Bearer {key}")
+
+
+def segments(front, **fields):
+    answer = read(front, **fields)
+    assert answer.status == 200, answer.body
+    return json.loads(answer.body)["segments"]
+
+
+def segment(text, pause_s=0.0, rate=1.0, voice=None):
+    return {"text": text, "pause_s": pause_s, "rate": rate, "voice": voice}
+
+
+def test_text_is_shown_as_it_is_spoken(front, upstream):
+    assert segments(front, input="It takes 3 days.") == [segment("It takes three days.")]
+    assert upstream.requests == []
+
+
+def test_markup_and_lexicon_are_the_request_s(front):
+    changed = "<voice name='alloy'>is <prosody rate='80%'>old.</prosody></voice>"
+    text = f"<speak>SQL <break time='1.5s'/> {changed}</speak>"
+    shown = segments(front, input=text, language="en", lexicon={"SQL": "sequel"})
+    assert shown[0]["text"].startswith("sequel")
+    assert [each["pause_s"] for each in shown] == [0.0, 1.5, 0.0]
+    assert [(each["rate"], each["voice"]) for each in shown[1:]] == [(1.0, "alloy"), (0.8, "alloy")]
+    plain = segments(front, input="**2**", language="en", text_markup="plain")
+    assert plain != segments(front, input="**2**", language="en")
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "param"),
+    [
+        ({}, 400, "input"),
+        ({"input": "..."}, 400, "input"),
+        ({"input": "<speak>open"}, 400, "input"),
+        ({"input": "Hi.", "language": "12"}, 400, "language"),
+        ({"input": "Hi.", "pronunciation_dict_id": "none"}, 404, "pronunciation_dict_id"),
+        (
+            {"input": "<speak><voice name='0123'>Hi.</voice></speak>", "text_markup": "html"},
+            400,
+            "text_markup",
+        ),
+    ],
+)
+def test_errors_are_those_of_speech(front, fields, status, param):
+    answer = read(front, **fields)
+    assert (answer.status, answer.error["param"]) == (status, param)
+
+
+def test_it_asks_for_a_key(start_front, tmp_path):
+    front = start_front(api_keys_file=write_keys(tmp_path / "keys", anna="sk-anna"))
+    assert read(front, "sk-bert", input="Hi.").status == 401
+    assert read(front, "sk-anna", input="Hi.").status == 200
+
+
+def test_it_counts_as_a_request_without_characters(start_front):
+    front = start_front(requests_per_minute=2, characters_per_day=1)
+    assert [read(front, input="Hi.").status for _ in range(3)] == [200, 200, 429]
