@@ -15,6 +15,9 @@ _POWERS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 
 _AREA = re.compile(r"-?[0-9.,]+\s?(?:mm|cm|dm|m|km|in|ft)(?:[²³]|\^[23])|[0-9.,]+\s?×\s?[0-9.,]+[mgLWV]")
 """An amount of square or cubic units, or a size with its unit, which is no product."""
+_SIZE = re.compile(r"[0-9.,]+(?:×[0-9.,]+){1,2}")
+"""A size such as ``1920×1080``, which is a product only before an equals sign and in ``8×400 m``."""
+_NO_SIZE = re.compile(r"\s?[=≈]|(?<=×[0-9]{3})\s?m(?![\w²³])")
 _ACCELERATION = re.compile(r"-?[0-9.,]+\s?k?m/s(?:²|\^2)")
 
 
@@ -33,6 +36,7 @@ def read(place: Place) -> ReadForm | None:
     if (
         not found
         or _AREA.fullmatch(found[0])
+        or (_SIZE.fullmatch(found[0]) and not _NO_SIZE.match(place.text, found.end()))
         or _is_acceleration(found[0], language)
         or not _is_formula(found[0])
     ):

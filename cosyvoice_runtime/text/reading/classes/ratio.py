@@ -12,10 +12,11 @@ _RATIO = re.compile(
 _SIZE = re.compile(
     r"(?a)(?<![\w.,])(?!0x)([0-9]+(?:\.[0-9]+)?)\s?[x×]\s?(?=[0-9]+(?:\.[0-9]+)?(?![A-Za-z]{3}))"
 )
+_TIMES = re.compile(r"(?a)(?<![\w.,])([0-9]+(?:[.,][0-9]+)?)\s?×(?=\s+[^\W\d_]|\s*[.,;:!?)]|\s*\Z)")
 
 
 def read(place: Place) -> ReadForm | None:
-    """Two numbers with a colon between them, or a size."""
+    """Two numbers with a colon between them, a size, or a factor: ``1.5× faster``."""
     language = place.language
     if found := place.match(_RATIO):
         numbers = [language.number(language.numerals.parse(found[part])) for part in (1, 2)]
@@ -25,4 +26,7 @@ def read(place: Place) -> ReadForm | None:
             found.end(),
             f"{language.number(language.numerals.parse(found[1]))}{language.space}{language.by}{language.space}",
         )
+    if (found := place.match(_TIMES)) and language.operations:
+        number = language.number(language.numerals.parse(found[1]))
+        return ReadForm(found.end(), f"{number}{language.space}{language.operations['×']}")
     return None

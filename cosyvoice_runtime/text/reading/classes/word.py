@@ -13,6 +13,7 @@ _GLUED = re.compile(
     r"(?<![A-Za-z0-9_])(?=[A-Za-z0-9_+-]{0,64}[0-9])(?=[A-Za-z0-9_+-]{0,64}[A-Za-z])[A-Za-z0-9]+(?:[_][A-Za-z0-9]+)*(?![A-Za-z0-9_]|\.[0-9])",
     re.ASCII,
 )
+_AND = re.compile(r"(?<=[^\W_])&(?=[^\W_])|(?<=[^\s&]\s)&(?=\s[^\s&])")
 _STROKE = re.compile(r"(?<=[A-Za-z])/(?=[0-9])")
 _AMOUNT = re.compile(r"(?<![A-Za-z])[0-9]\s?[A-Za-z°]{1,12}\Z")
 """A number and its unit before the stroke, as in ``16 cores/32 threads``."""
@@ -23,6 +24,9 @@ _ABBREVIATION = re.compile(r"(?<![A-Za-z.])([A-Z][a-z]{1,4}|[Nn]o|vs|approx|etc)
 
 def read(place: Place) -> ReadForm | None:
     """A word that is not read as it is written."""
+    if place.text[place.start] == "&":
+        found = place.match(_AND) if place.language.ampersand else None
+        return ReadForm(found.end(), place.language.ampersand) if found else None
     if place.text[place.start] == "/" and place.match(_STROKE):
         language = place.language
         return ReadForm(
