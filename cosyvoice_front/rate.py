@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterable
 from dataclasses import replace
 
+import numpy as np
 import soxr
 
 from cosyvoice_client import AudioChunk
@@ -14,7 +15,10 @@ RATE = 24_000
 
 
 async def at_front_rate(chunks: AsyncIterable[AudioChunk]) -> AsyncGenerator[AudioChunk, None]:
-    """The chunks at :data:`RATE`; each segment of the text is resampled as a whole."""
+    """The chunks at :data:`RATE`; a segment of the text and the silence before it are resampled as a whole.
+
+    A silence at the end may bring one chunk more.
+    """
     resampler: soxr.ResampleStream | None = None
     async for chunk in chunks:
         if chunk.sample_rate == RATE:
@@ -25,4 +29,6 @@ async def at_front_rate(chunks: AsyncIterable[AudioChunk]) -> AsyncGenerator[Aud
         samples = resampler.resample_chunk(chunk.samples, last=bool(chunk.finish_reason))
         if chunk.finish_reason:
             resampler = None
-        yield replace(chunk, samples=samples, sample_rate=RATE)
+        yield (at_rate := replace(chunk, samples=samples, sample_rate=RATE))
+    if resampler is not None:
+        yield replace(at_rate, samples=resampler.resample_chunk(np.zeros(0, np.float32), last=True))

@@ -87,8 +87,8 @@ class Lexicon:
             if word in words:
                 raise _refused(place, word, "each word once")
             words[word] = spoken
-        if len(words) > most:
-            raise InvalidInput(FIELD, f"{len(words)} words", f"at most {most}")
+            if len(words) > most:
+                raise InvalidInput(FIELD, f"more than {most} words", f"at most {most}")
         return cls(words)
 
     def under(self, lexicon: Lexicon) -> Lexicon:

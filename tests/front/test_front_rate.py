@@ -59,3 +59,10 @@ def test_answer_has_the_rate_it_says(client, upstream) -> None:
         samples = decode(b"".join(response.iter_bytes()), "pcm")
     assert response.headers["content-type"] == f"audio/pcm;rate={RATE}"
     assert abs(len(samples) - len(upstream.samples) * RATE / OTHER) <= 2
+
+
+def test_a_silence_at_the_end_keeps_its_length() -> None:
+    silence = AudioChunk(np.zeros(OTHER, np.float32), 0.3, "", None, OTHER)
+    found = heard([*CHUNKS, silence])
+    assert abs(sum(len(chunk.samples) for chunk in found[3:]) - RATE) <= 1
+    assert not any(chunk.samples.any() for chunk in found[3:])

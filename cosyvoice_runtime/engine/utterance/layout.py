@@ -96,7 +96,7 @@ class SegmentLayout:
         return self._layouts[name]
 
     def _speed(self, rate: float) -> float:
-        speed = self._request.speed * rate
+        speed = round(self._request.speed * rate, 6)  # A client sends speeds as float32.
         if not MIN_SPEED <= speed <= MAX_SPEED:
             limit = f"a rate that times the speed {self._request.speed:g} is {MIN_SPEED:g} to {MAX_SPEED:g}"
             raise InvalidInput("target_text", f"rate {rate:g}", limit)

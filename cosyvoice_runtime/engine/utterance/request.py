@@ -147,6 +147,11 @@ class AudioChunk:
         """The duration of the chunk."""
         return len(self.samples) / self.sample_rate
 
+    @property
+    def spoken_seconds(self) -> float:
+        """The duration of speech in it: of a silence that the text asks for, none."""
+        return 0.0 if self.is_pause else self.seconds
+
 
 async def with_characters(
     chunks: AsyncGenerator[AudioChunk, None], text: str, segments: int

@@ -200,17 +200,17 @@ class SpeechService:
         trace.note("cosyvoice2 has the request")
         script = await self._asked(inputs, listener.streams, self._script)
         trace.note("text and voice are ready")
-        kept_s = 0.0
+        kept_s = spoken_s = 0.0
         async with aclosing(self._chunks(script)) as chunks:
             async for chunk in chunks:
                 listener.send(chunk)
                 trace.note("cosyvoice2 has sent audio")
-                admitted.spoke(0.0 if chunk.is_pause else chunk.seconds)
-                kept_s += chunk.seconds
+                admitted.spoke(chunk.spoken_seconds)
+                kept_s, spoken_s = kept_s + chunk.seconds, spoken_s + chunk.spoken_seconds
                 if listener.streams:
-                    admitted.played(late=timer.sent(kept_s))
-                    kept_s = 0.0
-        timer.sent(kept_s)  # A client that gets one answer receives it now.
+                    admitted.played(late=timer.sent(kept_s, spoken_s))
+                    kept_s = spoken_s = 0.0
+        timer.sent(kept_s, spoken_s)  # A client that gets one answer receives it now.
 
     async def _speak_arriving(
         self, inputs: Inputs, text: IncomingText, listener: ChunkListener, timer: RequestTimer
@@ -229,7 +229,7 @@ class SpeechService:
         async with aclosing(self._marked(speak_arriving(feeder, call.chunks()))) as chunks:
             async for chunk in chunks:
                 listener.send(chunk)
-                timer.sent(chunk.seconds)
+                timer.sent(chunk.seconds, chunk.spoken_seconds)
 
     def _script(self, request: SpeechRequest) -> Script:
         layout = self._layout(request)

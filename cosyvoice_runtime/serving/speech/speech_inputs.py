@@ -132,7 +132,7 @@ def _text_voices(inputs: Inputs) -> Mapping[str, str] | None:
         return None
     try:
         voices = json.loads(written)
-    except ValueError:
+    except (ValueError, RecursionError):
         voices = None
     if not isinstance(voices, dict) or not all(isinstance(name, str) for name in voices.values()):
         raise InvalidInput("text_voices", written, "a JSON object of names")
@@ -232,10 +232,11 @@ class WholeListener(ChunkListener):
         self._reply.send_only(**self._whole())
 
     def _whole(self) -> Tensors:
-        reasons = [chunk.finish_reason for chunk in self._chunks if chunk.finish_reason is not None]
+        ends = [(chunk.finish_reason, chunk) for chunk in self._chunks if chunk.finish_reason is not None]
+        reason = max((reason for reason, _ in ends), key=REASONS_BEST_FIRST.index)
         samples = np.concatenate([chunk.samples for chunk in self._chunks])
-        reason = max(reasons, key=REASONS_BEST_FIRST.index)
-        return self._outputs(dataclasses.replace(self._chunks[-1], samples=samples, finish_reason=reason))
+        # A silence may follow the last segment, which knows of no characters.
+        return self._outputs(dataclasses.replace(ends[-1][1], samples=samples, finish_reason=reason))
 
 
 def outputs(chunk: AudioChunk, token_rate: int) -> Tensors:

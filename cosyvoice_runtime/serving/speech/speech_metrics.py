@@ -103,6 +103,7 @@ class RequestTimer:
         self._text_whole = text_whole
         self._arrival = metrics.now()
         self._text_came = False
+        self._unheard_s = self._spoken_s = 0.0
         self.playback = playback
 
     def text_came(self) -> None:
@@ -110,16 +111,27 @@ class RequestTimer:
         if not self._text_came:
             self._text_came, self._arrival = True, self._metrics.now()
 
-    def sent(self, seconds: float) -> bool:
-        """Count audio that was just sent, and return whether it came too late."""
-        if not seconds:
+    def sent(self, seconds: float, spoken_s: float | None = None) -> bool:
+        """Count audio that was just sent, and return whether it came too late.
+
+        A silence before the first word counts when that comes: neither is it heard, nor does a machine make
+        it.
+
+        Args:
+            spoken_s: seconds of speech in it; None where all is speech.
+        """
+        spoken_s = seconds if spoken_s is None else spoken_s
+        self._unheard_s += seconds
+        if not (spoken_s or (self._spoken_s and seconds)):
             return False
         metrics, playback = self._metrics, self.playback
-        first, underruns = not playback.seconds, playback.underruns
-        playback.sent(seconds)
+        first, underruns = not self._spoken_s, playback.underruns
+        playback.sent(self._unheard_s)
+        self._unheard_s = 0.0
+        self._spoken_s += spoken_s
         if first:
             metrics.first_audio.observe(self._elapsed_s())
-        metrics.audio_seconds.add(seconds)
+        metrics.audio_seconds.add(spoken_s)
         if self._text_whole:
             metrics.underruns.add(playback.underruns - underruns)
         return playback.underruns > underruns
@@ -136,8 +148,8 @@ class RequestTimer:
     ) -> None:
         self._metrics.inflight.add(-1)
         self._metrics.ended(error)
-        if error is None and self.playback.seconds and self._text_whole:
-            self._metrics.real_time_factor.observe(self._elapsed_s() / self.playback.seconds)
+        if error is None and self._spoken_s and self._text_whole:
+            self._metrics.real_time_factor.observe(self._elapsed_s() / self._spoken_s)
 
     def _elapsed_s(self) -> float:
         return self._metrics.now() - self._arrival

@@ -401,3 +401,30 @@ def test_audio_depends_on_clauses_and_marks_and_not_on_pieces_or_time(synthesize
         audio(synthesizer, [SENTENCES[0], FLUSH, *SENTENCES[1:]], voice, **options)[: len(expected)],
         expected[: len(expected)],
     )
+
+
+def test_tags_after_the_last_words_count_when_all_is_spoken(feed):
+    text = "<speak>Hello. <prosody rate='slow'>How are you?</prosody> <break time='1s'/></speak>"
+    for interleaved in (True, False):
+        found = planned(feed, *text, interleaved=interleaved)
+        assert [characters for _, characters, _ in found] == [13, len(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("<speak>Hi. <voice name='nobody'>Hello.</voice></speak>", "voice: 'nobody'"),
+        ("<speak>Hi. How are you? <break", "<break"),
+        ("<speak>Hi. How are <say-as interpret-as='digits'>12", "<say-as>"),
+        ("<speak><prosody rate='200%'>Hi.</prosody></speak>", "target_text: 'rate 2' .* speed 1.5"),
+    ],
+)
+def test_what_arriving_text_can_not_ask_for_ends_it_with_its_name(feed, text, named):
+    request = dataclasses.replace(PLAIN, speed=1.5)
+    with pytest.raises(InvalidInput, match=named):
+        planned(feed, *text, request=request)
+
+
+def test_a_rate_and_a_speed_of_float32_may_reach_the_limit(feed):
+    request = dataclasses.replace(PLAIN, speed=float(np.float32(1.6)))
+    assert planned(feed, "<speak><prosody rate='1.25'>Hi.</prosody></speak>", request=request)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -54,6 +55,15 @@ def test_whole_answer_has_all_samples_and_the_worst_reason(reasons, told):
     np.testing.assert_array_equal(outputs["waveform"][0], np.concatenate([part.samples for part in segments]))
     assert outputs["finish_reason"].item() == told.encode()
     assert request.sender.flags == [0, TRITONSERVER_RESPONSE_COMPLETE_FINAL]
+
+
+def test_whole_answer_that_ends_with_a_silence_tells_of_its_characters():
+    request = InferenceRequest({})
+    spoken = dataclasses.replace(chunk(0, FinishReason.STOP), spoken_characters=12)
+    assert heard(request, [spoken, AudioChunk.silent(0.5, 24_000, 1)]) is None
+    [response] = request.sender.responses
+    outputs = {tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()}
+    assert (outputs["spoken_characters"].item(), outputs["waveform"].size) == (12, 12_003)
 
 
 def test_answer_to_a_client_who_left_ends_once(monkeypatch):

@@ -114,3 +114,26 @@ def test_lookups_are_hits_or_misses(metrics, tmp_path):
     for hit in (True, False, True):
         metrics.voice_looked_up(hit)
     assert shown(tmp_path) == {"voice_lookups_total hit": 2, "voice_lookups_total miss": 1}
+
+
+def test_a_silence_of_the_text_is_no_speech(timer, clock, tmp_path):
+    with timer:
+        timer.sent(0.1, 0.0)
+        assert shown(tmp_path) == {"inflight_utterances": 1}
+        clock.time += 0.5
+        assert not timer.sent(1.0, 1.0)
+        timer.sent(2.0, 0.0)
+        clock.time += 3
+        assert not timer.sent(1.0, 1.0)
+    after = shown(tmp_path)
+    assert (after["first_audio_seconds_sum"], after["first_audio_seconds_count"]) == (0.5, 1)
+    assert (after["audio_seconds_total"], after["real_time_factor_sum"]) == (2.0, 3.5 / 2.0)
+    assert "underruns_total" not in after
+
+
+def test_silences_of_an_answer_in_one_are_no_speech(timer, clock, tmp_path):
+    with timer:
+        clock.time += 1
+        timer.sent(5.0, 2.0)
+    after = shown(tmp_path)
+    assert (after["audio_seconds_total"], after["real_time_factor_sum"]) == (2.0, 0.5)

@@ -17,13 +17,14 @@ from triton_python_backend_utils import InferenceRequest
 from coded_stages import CodedStages
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.utterance import TokenGroup
-from cosyvoice_runtime.errors import ClientGoneError, CosyVoiceError, StageLostError, status_of
+from cosyvoice_runtime.errors import ClientGoneError, CosyVoiceError, InvalidInput, StageLostError, status_of
 from cosyvoice_runtime.families import COSYVOICE2, COSYVOICE3, Family
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.process.headers import PROBE_HEADER, PROBE_KEY_VARIABLE
 from cosyvoice_runtime.serving.speech.admission import Admission
 from cosyvoice_runtime.serving.speech.service import SpeechService
+from cosyvoice_runtime.serving.speech.speech_inputs import SpeechInputs
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
 from cosyvoice_runtime.serving.triton.request import Inputs
@@ -311,3 +312,11 @@ def test_request_is_refused_at_once_while_a_stage_is_away(make):
     assert status_of(LOST) == "UNAVAILABLE"
     assert str(LOST) == "token2wav is being started again; try again later"
     assert stages.prompts == []
+
+
+@pytest.mark.parametrize(
+    "voices", ["[" * 100_000, "1", '{"a": 1}', '{"a": {"b": "c"}}', '{"a"', "null", "\0"]
+)
+def test_voices_of_a_text_are_names_by_names(voices):
+    with pytest.raises(InvalidInput, match=r"text_voices: .* a JSON object of names"):
+        SpeechInputs.read(asked(text_voices=np.array([[voices.encode()]], object)), SamplingOptions(), 100)
