@@ -25,8 +25,8 @@ _ABBREVIATION = re.compile(r"(?<![A-Za-z.])([A-Z][a-z]{1,4}|[Nn]o|vs|approx|etc)
 def read(place: Place) -> ReadForm | None:
     """A word that is not read as it is written."""
     if place.text[place.start] == "&":
-        found = place.match(_AND) if place.language.ampersand else None
-        return ReadForm(found.end(), place.language.ampersand) if found else None
+        found = place.match(_AND) if "&" in place.language.signs else None
+        return ReadForm(found.end(), place.language.signs["&"].lower()) if found else None
     if place.text[place.start] == "/" and place.match(_STROKE):
         language = place.language
         return ReadForm(

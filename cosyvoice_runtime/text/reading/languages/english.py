@@ -73,7 +73,6 @@ class English(Language):
     """English in its British form of numbers: one hundred and one."""
 
     tag = "en"
-    ampersand = "and"
     minus, plus, point, to, by = "minus", "plus", "point", "to", "by"
     abbreviations = tables.ABBREVIATIONS
     months, currencies, scales = tables.MONTHS, tables.CURRENCIES, tables.SCALES

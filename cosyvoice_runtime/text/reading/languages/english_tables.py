@@ -150,7 +150,6 @@ STATES_LIKE_WORDS = (
 )
 """Postal codes of states that are words or initials, too."""
 ABBREVIATIONS = {
-    "&": "and",
     "Mt.": "Mount", "Rev.": "Reverend", "Prof.": "Professor", "Capt.": "Captain",
     "Sgt.": "Sergeant", "Lt.": "Lieutenant", "Sen.": "Senator", "Gov.": "Governor", "Ph.D.": "PhD",
     "approx.": "approximately", "Approx.": "Approximately", "avg.": "average", "Avg.": "Average",

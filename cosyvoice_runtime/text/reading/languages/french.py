@@ -15,7 +15,6 @@ class French(European):
     """French of France: soixante-dix, quatre-vingt-onze."""
 
     tag = "fr"
-    ampersand = "et"
     minus, plus, point, dot, to, by, root = (
         "moins",
         "plus",

@@ -123,7 +123,7 @@ ABBREVIATIONS = {
     "cf.": "voir", "Cf.": "Voir", "th.": "thermostat", "Bd": "boulevard", "Av.": "avenue",
     "apt.": "appartement",
     "éd.": "édition", "hab.": "habitants", "réf.": "référence", "ex.": "exemple", "vs.": "contre",
-    "vs": "contre", "&": "et", "§": "paragraphe",
+    "vs": "contre", "§": "paragraphe",
 }  # fmt: skip
 FEMININE = frozenset(
     listed(

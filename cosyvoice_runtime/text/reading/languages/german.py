@@ -16,7 +16,6 @@ class German(European):
     """German, the parts of long numbers apart: drei hundert sechs und fünfzig."""
 
     tag = "de"
-    ampersand = "und"
     minus, plus, point, dot, to, by, root = "minus", "plus", "Komma", "Punkt", "bis", "mal", "Wurzel aus"
     small, month_words, months = tables.SMALL, tables.MONTH_WORDS, tables.MONTHS
     units, per_units, currencies, scales = tables.UNITS, tables.PER_UNITS, tables.CURRENCIES, tables.SCALES

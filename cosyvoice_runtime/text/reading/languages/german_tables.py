@@ -181,7 +181,7 @@ ABBREVIATIONS = {
     "Dr. med.": "Doktor med", "ff.": "fortfolgende", "f.": "folgende", "Ziff.": "Ziffer", "Bd.": "Band",
     "Tab.": "Tabelle", "Aufl.": "Auflage", "zzgl.": "zuzüglich", "gem.": "gemäß", "lt.": "laut",
     "Pkt.": "Punkt",
-    "vs.": "gegen", "bspw.": "beispielsweise", "§": "Paragraf", "&": "und", "Std.": "Stunden",
+    "vs.": "gegen", "bspw.": "beispielsweise", "§": "Paragraf", "Std.": "Stunden",
     "Mo.": "Montag",
 }  # fmt: skip
 KNOWN_LABELS = {"gmail": "g mail"}

@@ -27,7 +27,6 @@ class Italian(European):
     """Italian, hundreds and thousands apart: duemila trecento quarantadue."""
 
     tag = "it"
-    ampersand = "e"
     minus, plus, point, dot, to, by, root = (
         "meno",
         "più",

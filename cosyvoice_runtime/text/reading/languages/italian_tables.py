@@ -115,7 +115,7 @@ ABBREVIATIONS = {
     "pag.": "pagina", "pagg.": "pagine", "n.": "numero", "N.": "numero", "n°": "numero", "nr.": "numero",
     "tel.": "telefono", "Tel.": "telefono", "cap.": "capitolo", "art.": "articolo", "ca.": "circa",
     "v.le": "viale", "p.zza": "piazza", "c.so": "corso", "a.C.": "avanti Cristo", "d.C.": "dopo Cristo",
-    "max.": "massimo", "min.": "minimo", "vol.": "volume", "fig.": "figura", "S.": "San", "&": "e",
+    "max.": "massimo", "min.": "minimo", "vol.": "volume", "fig.": "figura", "S.": "San",
     "vs.": "contro", "cfr.": "confronta",
 }  # fmt: skip
 KNOWN_LABELS = {"it": "it", "us": "us", "eu": "eu"}

@@ -110,9 +110,8 @@ class Language(ABC):
         after_minutes: words after which ``m`` is minutes.
         currencies: by sign or code.
         scales: what multiplies an amount, as it is written, and its word.
-        signs: of addresses, and their words.
+        signs: of addresses, and their words; that of ``&`` also stands between words.
         abbreviations: as they are written, and their words.
-        ampersand: the word for ``&``; empty to leave it.
         signs_before: of numbers, and their words.
         operations: of formulae, and their words.
         before_code: sources of the words after which digits are a code: always, if they are many, and
@@ -152,7 +151,6 @@ class Language(ABC):
     scales: Mapping[str, str] = {}
     signs: Mapping[str, str] = {}
     abbreviations: Mapping[str, str] = {}
-    ampersand = ""
     signs_before: Mapping[str, str] = {}
     operations: Mapping[str, str] = {}
     before_code: Sequence[str] = ()

@@ -28,7 +28,6 @@ class Portuguese(European):
     """Portuguese with the numbers of Brazil: um bilhão is a thousand millions."""
 
     tag = "pt"
-    ampersand = "e"
     minus, plus, point, dot, to, by, root = (
         "menos",
         "mais",

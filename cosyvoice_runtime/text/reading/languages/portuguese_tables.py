@@ -130,7 +130,6 @@ ABBREVIATIONS = {
     "Exmo.": "excelentíssimo", "qtd.": "quantidade", "aprox.": "aproximadamente", "máx.": "máximo",
     "mín.": "mínimo", "a.C.": "antes de Cristo", "d.C.": "depois de Cristo", "a. C.": "antes de Cristo",
     "d. C.": "depois de Cristo", "séc.": "século", "vs.": "contra", "fig.": "figura", "Fig.": "figura",
-    "&": "e",
     "EUA": "Estados Unidos", "Ltda.": "limitada",
 }  # fmt: skip
 MASCULINE = frozenset(

@@ -17,7 +17,6 @@ class Russian(European):
     """Russian: words agree as after one, after two to four, and after more; numbers are in the nominative."""
 
     tag = "ru"
-    ampersand = "и"
     minus, plus, point, dot, to, by, root = "минус", "плюс", "запятая", "точка", "–", "на", "корень из"
     small, month_words, months = tables.SMALL, tables.MONTH_WORDS, tables.MONTHS
     units, per_units, currencies, scales = tables.UNITS, tables.PER_UNITS, tables.CURRENCIES, tables.SCALES

@@ -19,7 +19,6 @@ class Spanish(European):
     """Spanish, with the gender of what is counted where its last letters show it."""
 
     tag = "es"
-    ampersand = "y"
     minus, plus, point, dot, to, by, root = "menos", "más", "coma", "punto", "a", "por", "raíz cuadrada de"
     small, month_words, months = tables.SMALL, tables.MONTH_WORDS, tables.MONTHS
     units, per_units, currencies, scales = tables.UNITS, tables.PER_UNITS, tables.CURRENCIES, tables.SCALES

@@ -163,7 +163,7 @@ ABBREVIATIONS = {
     "EE.UU.": "Estados Unidos",
     "a. C.": "antes de Cristo", "d. C.": "después de Cristo", "a.C.": "antes de Cristo",
     "d.C.": "después de Cristo", "s.": "siglo", "vs.": "contra", "Prof.": "profesor", "Fig.": "figura",
-    "&": "y", "EC": "era común",
+    "EC": "era común",
 }  # fmt: skip
 RULERS = frozenset(
     listed("""felipe carlos alfonso fernando luis juan pablo benedicto pío enrique jorge
