@@ -53,3 +53,9 @@ def test_no_voice_stands_in_for_one_that_a_setting_names(tmp_path, speakers):
 def test_without_speakers_and_without_a_default_there_is_no_voice(tmp_path):
     with pytest.raises(InvalidInput, match=DEFAULT_VOICE):
         default_of(tmp_path, DEFAULT_VOICE, {})
+
+
+def test_text_changes_to_a_voice_by_its_name_and_to_the_default_one_without(tmp_path):
+    book = VoiceBook(VoiceStore(tmp_path, CHECKPOINT), SPEAKERS, "second", EXTRACTORS, CHECKPOINT)
+    assert book.changed_to("first") is FIRST
+    assert book.changed_to("") is SECOND
