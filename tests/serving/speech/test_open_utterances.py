@@ -135,7 +135,6 @@ def test_name_in_use_is_refused_and_its_utterance_goes_on(open_service):
     ("event", "text", "message"),
     [
         ("push", "x" * 300, "target_text: '304 characters' is not accepted; at most 300"),
-        ("push", "\ud800", "target_text: "),
         (
             "shout",
             "x",
