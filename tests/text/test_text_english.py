@@ -98,7 +98,7 @@ def test_whole_numbers_with_leading_zeros_and_very_long_ones_are_digits() -> Non
             "17 May 2024, 17.05.2024",
             "the seventeenth of May twenty twenty four, the seventeenth of may twenty twenty four",
         ),
-        ("8:30-17:00, 9am-5pm", "eight thirty to seventeen o'clock, nine AM to five PM"),
+        ("8:30-17:00, 9am-5pm", "eight thirty to seventeen hundred, nine AM to five PM"),
         ("16:9, 3:2", "sixteen to nine, three to two"),
         (
             "5-3=2, 6/2=3, y=-5",
@@ -134,7 +134,7 @@ def test_whole_numbers_with_leading_zeros_and_very_long_ones_are_digits() -> Non
         ("1/2/3, 1/2/23", "one two three, one two twenty-three"),
         ("add ½ cup, 2 ½", "add one half cup, two and a half"),
         ("$.50, $.5 million", "fifty cents, point five million dollars"),
-        ("24:00, 0:00, 24:00:00", "twenty four o'clock, zero o'clock, twenty four o'clock"),
+        ("24:00, 0:00, 24:00:00", "twenty four hundred, zero hundred, twenty four hundred"),
         ("5€, 20 EUR, USD 50", "five euros, twenty euros, fifty US dollars"),
         ("3cm x 5cm, 3 × 5", "three centimeters by five centimeters, three times five"),
         ("10^6, x^2, x=3", "ten to the power of six, x squared, x equals three"),

@@ -190,7 +190,8 @@ class English(Language):
     def date(self, date: Date) -> str:
         month = date.name or tables.MONTH_NAMES[date.month - 1]
         day = "" if date.day is None else self.ordinal(date.day).replace("-", " ")
-        weekday = f"{date.weekday}, " if date.weekday else ""
+        named = tables.WEEKDAYS.get(date.weekday.capitalize(), date.weekday)
+        weekday = f"{named}, " if date.weekday else ""
         if date.day is None:
             words = month
         elif date.day_first:
@@ -211,7 +212,7 @@ class English(Language):
         if clock.minute:
             parts.append(f"{'oh ' if clock.minute < 10 else ''}{_cardinal(clock.minute).replace('-', ' ')}")
         elif not half:
-            parts.append("o'clock")
+            parts.append("o'clock" if 0 < clock.hour <= 12 else "hundred")
         if clock.second:
             parts.append(f"and {self.counted(Numeral(str(clock.second)), self.units['s'])}")
         return " ".join(filter(None, (*parts, half, clock.zone)))

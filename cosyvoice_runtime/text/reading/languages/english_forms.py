@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.text.reading.languages import english_amounts as amounts
 from cosyvoice_runtime.text.reading.languages import english_dates as dates
+from cosyvoice_runtime.text.reading.languages import english_habits as habits
 from cosyvoice_runtime.text.reading.languages import english_machines as machines
 from cosyvoice_runtime.text.reading.languages import english_maths as maths
 from cosyvoice_runtime.text.reading.languages import english_names as names
@@ -23,7 +24,7 @@ _PLAIN = re.compile(
     r"(?= (?!error|status|respon|redir|page)[a-z]{4})"
 )
 """A word or a number in front of a word, which is none of these forms."""
-_ENDS = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[,;)?\]]|\.?$)")
+_ENDS = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:,(?![0-9])|[;)?\]]|\.?$)")
 """A number with nothing after it that would be a unit or a second number."""
 _STREET = re.compile(
     r"(?<![\w.,-])([1-9][0-9]{0,4}) "
@@ -204,6 +205,7 @@ def _marks(place: Place, language: Language) -> ReadForm | None:  # noqa: ARG001
 _NAMED = (names.digits, machines.digits, dates.short_year)
 _DIGITS = (
     _isotope,
+    habits.digits,
     names.digits,
     machines.digits,
     sources.numbers,
@@ -215,6 +217,7 @@ _DIGITS = (
 )
 _LETTERS = (
     dates.weekdays,
+    habits.letters,
     _pluses,
     _numeral_alone,
     _numeral,
@@ -230,6 +233,7 @@ _LETTERS = (
 _SIGNS = (
     dates.offset,
     dates.until,
+    habits.signs,
     _handle,
     _marks,
     amounts.per_word,

@@ -157,6 +157,10 @@ ABBREVIATIONS = {
     "b/c": "because", "b/w": "between", "c/o": "care of", "Qty": "Quantity", "incl.": "including",
     "excl.": "excluding", "Rte.": "Route", "lvl": "level", "yr.": "year", "yrs.": "years",
     "Lvl": "Level", "Pop.": "Population",
+    "YoY": "year over year", "QoQ": "quarter over quarter", "MoM": "month over month", "YTD": "year to date",
+    "y/y": "year over year", "q/q": "quarter over quarter", "m/m": "month over month", "EOD": "end of day",
+    "EOW": "end of week", "EOM": "end of month", "COB": "close of business",
+    "vs.": "versus", "vs": "versus",
     "misc.": "miscellaneous", "Ctrl": "Control", "Assoc.": "Associate",
 }  # fmt: skip
 WEEKDAYS = {

@@ -87,9 +87,18 @@ BEFORE_ROMAN = _listed(
 )
 """Words after which a Roman number is a number."""
 
-RULERS = _listed(
-    "elizabeth henry george louis charles william edward james richard pope john paul benedict francis "
-    "king queen philip napoleon nicholas catherine peter alexander sam"
+ROYAL = _listed(
+    "elizabeth napoleon kaiser tsar ferdinand frederick wilhelm leopold otto constantine justinian "
+    "darius xerxes ptolemy seleucus antiochus ramesses rameses seti thutmose umberto alfonso pedro "
+    "suleiman selim murad mehmed haakon gustav selassie maximilian basil theodosius cyrus shapur "
+    "khosrow afonso boleslaw casimir sigismund stanislaus harald olaf valdemar knut emmanuel joseph"
+)
+"""Names of rulers that few others have."""
+
+RULERS = ROYAL | _listed(
+    "henry george louis charles william edward james richard pope john paul benedict francis king queen "
+    "philip nicholas catherine peter alexander sam gregory leo pius clement innocent urban christian carlos "
+    "juan ivan albert mary victoria sixtus adrian boniface"
 )
 """Names after which a Roman number is an ordinal."""
 
