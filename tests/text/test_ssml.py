@@ -14,7 +14,7 @@ from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families import COSYVOICE2, COSYVOICE3, COSYVOICE_300M, Family
 from cosyvoice_runtime.text.frontend import TextFrontEnd
 from cosyvoice_runtime.text.markup import MarkupOptions, TextReader
-from cosyvoice_runtime.text.markup.said import Manner, Pause, Said
+from cosyvoice_runtime.text.markup.said import Manner, Pause, Said, joined
 from cosyvoice_runtime.text.normalise import Normaliser
 from cosyvoice_runtime.text.segment import Segment
 from cosyvoice_runtime.text.validate import special_pattern
@@ -38,6 +38,7 @@ DOCUMENTS = [
     "<speak>Two.</speak> Out.",
     "<speak><!-- <b> --> A <![CDATA[< b & c]]> <audio src='x'>said</audio>"
     "<mark name='m'/><desc>not</desc></speak>",
+    "<speak><lang xml:lang='de'>3  \r\n</lang><lang xml:lang='en'>3  </lang></speak>",
     "<speak>他有<say-as interpret-as='digits'>120</say-as>个，"
     "<phoneme alphabet='pinyin' ph='hang2'>行</phoneme>。</speak>",
 ]  # fmt: skip
@@ -54,7 +55,12 @@ def said(text: str, **how: str) -> list[Said]:
 @pytest.mark.parametrize("text", DOCUMENTS)
 def test_single_characters_are_said_as_the_whole(text: str) -> None:
     reader = text_reader()
-    assert shown(chain.from_iterable([*map(reader.push, text), reader.end()])) == shown(said(text))
+    found = joined(chain.from_iterable([*map(reader.push, text), reader.end()]))
+    assert shown(found) == shown(said(text))
+    spoken = "".join(part for part in found if isinstance(part, str))
+    counts = [reader.characters(length) for length in range(len(spoken) + 1)]
+    assert counts == sorted(counts)
+    assert counts[-1] == len(text)
 
 
 @given(st.sampled_from(DOCUMENTS), st.lists(st.integers(0, 200), max_size=8))

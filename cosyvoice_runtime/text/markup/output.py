@@ -98,7 +98,7 @@ class Output:
         if before.said == said or place == len(self._pieces):
             return before.written
         after = self._pieces[place]
-        return after.written - (after.said - said) if after.same else after.written
+        return max(before.written, after.written - (after.said - said) if after.same else after.written)
 
     def _put(self, said: str, written: int, same: bool) -> None:
         self._characters += len(said)
