@@ -253,6 +253,9 @@ def test_no_package_is_imported_for_silent_emoji() -> None:
     ("text", "said"),
     [
         ("a [pause: 15s] b", "a⟦Pause(seconds=10.0)⟧ b"),
+        ("a <break time=1s strength='weak'/> b", "a⟦Pause(seconds=1.0)⟧ b"),
+        ("a <BREAK Time = '1 sec'> b", "a⟦Pause(seconds=1.0)⟧ b"),
+        ("Say <spell>A∆</spell> to <spell>A1</spell>", "Say A∆ to A one"),
         ("a <break time='1e3'/> b <break strength='huge'/> c", "a, b, c"),
         ("a [pause:0s] b <break strength='none'/> c", "a  b  c"),
         ("[pause: later] [Pause: 10 min] [pause:10 m] [pause:1.2.3]",) * 2,

@@ -75,13 +75,13 @@ _LINK_BEGUN = re.compile(
     rf"!?\[{_LABEL}(?:\](?:\({_TARGET}(?:\([^()\n]{{0,200}}|\\)?)?|\[[^\[\]\n]{{0,100}}|\\)?\Z|!\Z"
 )
 _FOOTNOTE = re.compile(r"\[\^[^\]\s]{1,20}\]|\[/?INST\]")
-_PAUSE = re.compile(rf"\[pause:? ?({pauses.TIME})\]", re.IGNORECASE)
+_PAUSE = re.compile(r"\[pause:? ?([0-9.]{1,8} ?m?s?)\]", re.IGNORECASE)
 _SPELL = re.compile(r"<spell>([^<>]{1,300})</spell>")
 _SPELL_BEGUN = re.compile(r"<spell>[^<>]{0,300}(?:</?s?p?e?l?l?)?\Z")
 _PACE = re.compile(r"<speed\s+ratio=([\"'])([0-9](?:\.[0-9]{0,4})?|\.[0-9]{1,4})\1\s*/>")
-_BREAK = re.compile(
-    rf"<break\s+(?:time=([\"'])(?P<time>{pauses.TIME})\1|strength=([\"'])(?P<strength>{'|'.join(pauses.STRENGTHS)})\3)\s*/?>"
-)
+_VALUE = r"\s*=\s*(?:\"([^\"<>]{0,20})\"|'([^'<>]{0,20})'|([^\s\"'<>=/]{1,20}))"
+_BREAK = re.compile(rf"<break((?:\s+(?:time|strength){_VALUE}){{1,2}})\s*/?>", re.IGNORECASE)
+_ATTRIBUTE = re.compile(rf"(time|strength){_VALUE}", re.IGNORECASE)
 _SOURCES = re.compile(
     r"(?:(?<=[^\W\d_]{3})|(?<=[.,;!?)\]”\"。，；！？）]))(?:\[[1-9][0-9]?\])+|(?<=\s)(?:\[[1-9][0-9]?\])+(?=[.,;。，；])"
 )
@@ -122,8 +122,8 @@ _TICKS = re.compile("`+")
 
 def link(here: Here) -> Mark | None:
     """``[words](address)``, ``![words](address)``; notes (``[^1]``) and sources (``town[1].``) are silent."""
-    if found := here.match(_PAUSE):
-        return Mark(found.end(), item=pauses.at_most(found[1]))
+    if (found := here.match(_PAUSE)) and (pause := pauses.of_chat_model(found[1])):
+        return Mark(found.end(), item=pause)
     if found := here.match(_FOOTNOTE) or here.match(_SOURCES, _SOURCES_BEGUN):
         return Mark(found.end(), kind=Break.DROPPED)
     found = here.match(_LINK, _LINK_BEGUN)
@@ -158,8 +158,8 @@ def less(here: Here) -> Mark | None:
         return Mark(found.end(), found[1].removeprefix("mailto:"))
     if found := here.match(_SPELL, _SPELL_BEGUN):
         return Mark(found.end(), found[1], spelled=True)
-    if found := here.match(_BREAK):
-        return Mark(found.end(), item=_silence(found["time"], found["strength"]))
+    if (found := here.match(_BREAK)) and (pause := _silence(found[1])):
+        return Mark(found.end(), item=pause)
     if found := here.match(_PACE):
         return Mark(found.end(), item=Manner(min(max(float(found[2]), MIN_SPEED), MAX_SPEED)))
     if found := here.match(tags.UNSPOKEN):
@@ -171,8 +171,10 @@ def less(here: Here) -> Mark | None:
     return Mark(found.end(), meaning) if isinstance(meaning, str) else Mark(found.end(), kind=meaning)
 
 
-def _silence(time: str | None, strength: str | None) -> Pause:
-    return pauses.at_most(time) if time else pauses.of_break({"strength": strength or "medium"})
+def _silence(attributes: str) -> Pause | None:
+    """The silence of a ``break``; None where its values say none."""
+    given = {name.lower(): "".join(values) for name, *values in _ATTRIBUTE.findall(attributes)}
+    return pauses.of_chat_model(given.get("time"), given.get("strength"))
 
 
 def entity(here: Here) -> Mark | None:

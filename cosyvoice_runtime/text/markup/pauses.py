@@ -12,9 +12,6 @@ LONGEST_S = 10.0
 """The longest silence between two words."""
 STRENGTHS = {"none": 0.0, "x-weak": 0.0, "weak": 0.25, "medium": 0.5, "strong": 1.0, "x-strong": 1.5}
 """Seconds of a break by its strength, for which the standard (SSML 1.1, section 3.2.3) sets none."""
-TIME = r"(?:[0-9]{1,6}(?:\.[0-9]{0,6})?|\.[0-9]{1,6}) ?(?:ms|s)?"
-"""Finds a time that :func:`of_time` knows, in few forms."""
-
 _TIME = re.compile(r"\s*\+?([0-9]{0,6}(?:\.[0-9]{0,6})?)\s*(ms|s|sec|seconds?)?\s*", re.IGNORECASE)
 
 
@@ -24,21 +21,19 @@ def of_time(time: str) -> Pause:
     Raises:
         InvalidInput: it is no time, or longer than :data:`LONGEST_S`.
     """
-    found = _TIME.fullmatch(time)
-    if not found or not found[1].strip("."):
-        raise _refused(time)
-    seconds = _seconds(found)
-    if seconds > LONGEST_S:
-        raise _refused(time)
+    seconds = _seconds(time)
+    if seconds is None or seconds > LONGEST_S:
+        raise InvalidInput(
+            "target_text", time, f"a break is 0 to {LONGEST_S:g} s long, such as 500ms or 1.5s"
+        )
     return Pause(seconds)
 
 
-def at_most(time: str) -> Pause:
-    """A silence of a time that matches :data:`TIME`; a longer one than :data:`LONGEST_S` is as long as that,
-    for a chat model knows no limit."""
-    found = _TIME.fullmatch(time)
-    assert found is not None
-    return Pause(min(_seconds(found), LONGEST_S))
+def of_chat_model(time: str | None, strength: str | None = None) -> Pause | None:
+    """The same for a chat model, which knows no limits: at most :data:`LONGEST_S`, None for what is no
+    silence."""
+    seconds = STRENGTHS.get(strength or "medium") if time is None else _seconds(time)
+    return None if seconds is None else Pause(min(seconds, LONGEST_S))
 
 
 def of_break(attributes: Mapping[str, str]) -> Pause:
@@ -55,9 +50,9 @@ def of_break(attributes: Mapping[str, str]) -> Pause:
     return Pause(STRENGTHS[strength])
 
 
-def _seconds(found: re.Match[str]) -> float:
+def _seconds(time: str) -> float | None:
+    """The seconds of a time; None if it is none."""
+    found = _TIME.fullmatch(time)
+    if not found or not found[1].strip("."):
+        return None
     return float(found[1]) / (1000 if (found[2] or "").lower() == "ms" else 1)
-
-
-def _refused(time: str) -> InvalidInput:
-    return InvalidInput("target_text", time, f"a break is 0 to {LONGEST_S:g} s long, such as 500ms or 1.5s")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families.tokens import QWEN2_TOKENS, SOUND_TOKENS
 from cosyvoice_runtime.text.markup import blocks, emoji_names
 from cosyvoice_runtime.text.markup.announced import announcement
@@ -273,18 +274,25 @@ class MarkupReader:
             self._out.mark(mark.item)
             return
         if mark.spelled:
-            from cosyvoice_runtime.text.reading.say_as import said_as  # with Chinese patterns
-
-            told = self._tell(self._out.heard + mark.words) or _UNTOLD
-            language = language_of(told) or language_of(_UNTOLD)
-            assert language is not None
-            mark = mark._replace(words=said_as(mark.words, "characters", "", language))
+            mark = mark._replace(words=self._spelled(mark.words))
         self._out.hold("", mark.kind)
         words = self._inner(mark.words) if mark.read else mark.words
         if words:
             self._out.hold(words[: len(words) - len(words.lstrip())])
             self._say(words.strip())
             self._out.hold(words[len(words.rstrip()) :] if words.strip() else "")
+
+    def _spelled(self, words: str) -> str:
+        """Words letter by letter, or as they are where something in them has no name."""
+        from cosyvoice_runtime.text.reading.say_as import said_as  # with Chinese patterns
+
+        told = self._tell(self._out.heard + words) or _UNTOLD
+        language = language_of(told) or language_of(_UNTOLD)
+        assert language is not None
+        try:
+            return said_as(words, "characters", "", language)
+        except InvalidInput:
+            return words
 
     def _inner(self, words: str) -> str:
         """The words of a link or a cell, which may be marked up themselves."""
