@@ -25,6 +25,8 @@ _SENTENCE_END = re.compile(r"([。？！；：、.?!;:])(?:[\"”]|(?![\"”]))(
 
 
 _DIGIT = re.compile("[0-9]")
+_LOOKED_AT = 2_000
+"""Characters before a clause that tell its language; looking at all would take longer with each clause."""
 _AWAITED = 48
 """Characters after a clause with digits that may tell its language."""
 _SPACE = re.compile(r"\s")
@@ -221,9 +223,8 @@ class ClauseStream:
 
     def _language(self, cut: int) -> str:
         """Language of the text up to ``cut`` characters from here, or of a few words more that tell it."""
-        return self._normaliser.language(
-            self._taken + self._raw[: self._told(cut) or cut], self._asked_language
-        )
+        before = self._taken[-_LOOKED_AT:]
+        return self._normaliser.language(before + self._raw[: self._told(cut) or cut], self._asked_language)
 
     def _told(self, cut: int) -> int | None:
         """Where the language is told: at ``cut`` or a few words later; None if that may still come."""
@@ -232,6 +233,6 @@ class ClauseStream:
         spaces = _SPACE.finditer(self._raw, cut, cut + _AWAITED)
         ends = [cut, *(space.start() for space in spaces), *([len(self._raw)] if self._ends else [])]
         for end in ends:
-            if is_told(self._taken + self._raw[:end]):
+            if is_told(self._taken[-_LOOKED_AT:] + self._raw[:end]):
                 return end
         return cut if self._ends or len(self._raw) >= cut + _AWAITED else None

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Literal
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.language_names import AUTO
+from cosyvoice_runtime.language_names import AUTO, language_tag
 from cosyvoice_runtime.speakable import visible, without_controls
 from cosyvoice_runtime.text import chinese
 from cosyvoice_runtime.text.language import LETTER, resolve, runs
@@ -64,7 +64,8 @@ class Normaliser:
 
     def language(self, text: str, language: str) -> str:
         """Language by :func:`resolve`; special tokens, which may hold letters of any, say nothing."""
-        return resolve(self.special.sub("", self.visible(text)), language)
+        is_asked = language_tag(language) != AUTO
+        return resolve("" if is_asked else self.special.sub("", self.visible(text)), language)
 
     def visible(self, text: str) -> str:
         """The text in which special tokens are looked for: without characters that show nothing."""
