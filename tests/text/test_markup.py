@@ -217,7 +217,7 @@ def test_heading_and_item_wait_for_their_line_alone() -> None:
         ("Das ist ja wunderbar ❤️.", "auto", "Das ist ja wunderbar, rotes herz."),
         ("C'est très bien 🇫🇷.", "fr", "C'est très bien, drapeau france."),
         ("Αυτό είναι καλό ❤.", "el", "Αυτό είναι καλό, red heart."),
-        ("Left → right • ◆ ▪️ up", "auto", "Left, right up"),
+        ("Left → right • ◆ ▪️ up", "auto", "Left to right up"),
         ("Family: 👨\u200d👩\u200d👧", "en", "Family: family man woman girl"),
         ("🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f wins", "en", "England, wins"),
         ("🎉", "auto", "party popper"),

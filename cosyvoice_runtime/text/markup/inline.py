@@ -92,7 +92,10 @@ _CODE = re.compile(r"(`+)(?!`)([^\n]{1,300}?)(?<!`)\1(?!`)")
 _CODE_BEGUN = re.compile(r"`+[^\n]{0,300}\Z")
 _TOKEN = re.compile(r"<\|im_start\|>(?:system|user|assistant)(?=\s*\n|<\|)|<\|[^|<>\s]{1,40}\|>")
 _TOKEN_BEGUN = re.compile(r"<\|im_start\|>(?:[a-z]{0,9}|(?:system|user|assistant)\s*<?)\Z")
-_HEART = re.compile(r"(?:(?<=[^\W\d_]{2} )|(?<![\s\S]))<3+(?![\w.,])")
+_HEART = re.compile(
+    r"(?:(?<=[^\W\d_]{2} )|(?<=[!.?~] )|(?<![\s\S]))<3+(?=[ \t]*(?:[\n\r!~]|\Z|(?<= )[A-Z]|[^\x00-\x7f]))"
+)
+_LOVED = re.compile(r"(?:(?<=\bI )|(?<=\b[WwUu]e )|(?<=\b[Yy]ou ))<3+(?=\s*[^\s0-9%$])")
 _COMMENT = re.compile(r"<!--.{0,2000}?-->", re.DOTALL)
 _AUTOLINK = re.compile(r"<((?:https?://|mailto:)[^\s<>]{1,300}|[\w.+-]{1,64}@[\w.-]{1,100})>")
 _LESS_BEGUN = re.compile(r"<(?:[A-Za-z/][^<>\n]{0,300}|!-?(?:-.{0,2000})?|\|[^|<>\s]{0,40}\|?)?\Z", re.DOTALL)
@@ -154,6 +157,8 @@ def less(here: Here) -> Mark | None:
     for pattern in (_TOKEN, _COMMENT, _HEART):
         if found := here.match(pattern):
             return Mark(found.end(), kind=Break.DROPPED)
+    if found := here.match(_LOVED):
+        return Mark(found.end(), "love")
     if found := here.match(_AUTOLINK):
         return Mark(found.end(), found[1].removeprefix("mailto:"))
     if found := here.match(_SPELL, _SPELL_BEGUN):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families.tokens import QWEN2_TOKENS, SOUND_TOKENS
-from cosyvoice_runtime.text.markup import blocks, emoji_names
+from cosyvoice_runtime.text.markup import arrows, blocks, emoji_names
 from cosyvoice_runtime.text.markup.announced import announcement
 from cosyvoice_runtime.text.markup.blocks import Block
 from cosyvoice_runtime.text.markup.inline import MARKS, QUESTIONED, Here, Mark, Wait, unsaid
@@ -247,6 +247,8 @@ class MarkupReader:
             return
         if sign not in MARKS and self._options.emoji == "named" and self._say_names(mark.end, complete):
             return
+        if mark.kind is Break.PAUSE and self._say_arrow(mark.end, complete):
+            return
         if sign == "*":
             self._bold = "" if self._bold else self._text[self._at : mark.end]
         self._apply(mark)
@@ -261,6 +263,23 @@ class MarkupReader:
             self._say(name)
             self._out.hold("", Break.PAUSE)
         return bool(names)
+
+    def _say_arrow(self, end: int, complete: bool) -> bool:
+        """Say the word for an arrow up to a place; False where it is a pause."""
+        after = _LINE_END.split(self._text[end : end + arrows.REACH], maxsplit=1)
+        if len(after) == 1 and len(after[0]) < arrows.REACH and not complete:
+            raise Wait
+        before = _LINE_END.split(self._text[max(0, self._at - 2 * arrows.REACH) : self._at])[-1]
+        arrow, language = self._text[self._at : end], self._language_at(end, complete)
+        word = arrows.word(arrow, before, after[0], language)
+        if not word:
+            return False
+        self._pass(end)
+        wide = language == "zh"
+        self._out.hold("" if wide or before[-1:].isspace() else " ")
+        self._say(word)
+        self._out.hold("" if wide or after[0][:1].isspace() else " ")
+        return True
 
     def _token(self) -> int:
         """The end of a special token that stands here, 0 if none does."""

@@ -18,7 +18,7 @@ _MONTH_AND_DAY = re.compile(
 )
 _OFFSET = re.compile(r"(?<=UTC|GMT)([-+−])(?=[0-9])")
 _DAYS = "|".join(sorted(tables.WEEKDAYS, key=len, reverse=True))
-_WEEKDAYS = re.compile(rf"(?<![\w])({_DAYS})\.?\s?[-–]\s?({_DAYS})(?![A-Za-z])\.?")
+_WEEKDAYS = re.compile(rf"(?<![\w])({_DAYS})\.?\s?[-–]\s?({_DAYS})(?![A-Za-z])(?:\.(?=,|\s[a-z0-9]))?")
 _SHORT_DATE = re.compile(
     r"(?<![\w.,/-])(1[0-2]|0?[1-9])/(1[3-9]|2[0-9]|3[01])/([0-9]{2})(?![\w/-]|[.,][0-9])"
 )

@@ -59,14 +59,16 @@ _LESS_SURE = frozenset(("Dr", "Ct", "Pl", "Sq"))
 _SAINTED = frozenset(("Port", "Mount", "Fort", "Lake", "New", "Sault", "East", "West", "North", "South"))
 _SAINT = re.compile(
     r"\s(?:Louis|Petersburg|Patrick|John|Paul|Peter|George|Mary|Lucia|Lucie|Andrew|Helen|Augustine|Francis|"
-    r"Thomas|James|Joseph|Michael|Nicholas|Martin|Kitts|Vincent|Pancras|Basil|Mark|Luke|Anne|Albans|Moritz|Tropez|"
+    r"Thomas|James|Joseph|Michael|Nicholas|Martin|Kitts|Vincent|Pancras|Basil|Mark|Luke|Anne|Albans|"
+    r"Moritz|Tropez|"
     r"Croix|Barts|Maarten|Jude|Anthony|Bernard|Catherine|Clair|Cloud|Elmo|Ives|Lawrence|Valentine|Stephen)"
 )
 _CAPITAL = re.compile(r"\s[A-Z]")
 _SENTENCE_GOES_ON = re.compile(r"\s?(?:[a-z0-9,;:)&]|[A-Z]{2}\b)")
 _FIRST_RULER = re.compile(r"I(?![\w'’]|\.[A-Za-z])")
 _LIKE_ME = re.compile(
-    r" (?:am|think|know|believe|guess|hope|mean|see|saw|love|like|want|need|don['’]t|can|can['’]t|could|should|"
+    r" (?:am|think|know|believe|guess|hope|mean|see|saw|love|like|want|need|don['’]t|can|can['’]t|"
+    r"could|should|"
     r"will|would|do|did|have|met|use|say|said|feel|felt|wish|wonder|remember|recommend|suggest)\b"
 )
 _RULED = re.compile(
@@ -79,7 +81,8 @@ _OF_RULER = re.compile(
 )
 _MINUTES = re.compile(r"(?<![\w.,'’])([0-9]{1,3})(?:\+([0-9]{1,2}))?['’′](?![\w'’\"”″])")
 _MATCH = re.compile(
-    r"(?i)\b(?:goals?|scor\w+|match|half-?time|full-?time|penalt\w+|red card|yellow card|substitut\w+|equali[sz]\w+|"
+    r"(?i)\b(?:goals?|scor\w+|match|half-?time|full-?time|penalt\w+|red card|yellow card|"
+    r"substitut\w+|equali[sz]\w+|"
     r"header|free kick|striker|kick-?off|stoppage|"
     r"assist\w*|brace|hat-trick|(?:won|beat|drew|lost)\b.{0,30}[0-9]-[0-9])"
 )
@@ -89,7 +92,8 @@ _SIZE_SCREW = re.compile(r"(?<![\w.,/])(1/4|5/16|3/8|7/16|1/2|5/8|3/4)-([0-9]{2}
 _OPEN_VERSION = re.compile(r"(?<![\w.,])([0-9]{1,3})((?:\.[0-9]{1,3}){0,2})((?:\.[xX]){1,2})(?![\w])")
 _KELVIN = re.compile(r"(?<![\w.,$€£])([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+(?:\.[0-9]+)?)[ -]K(?![\w'’])")
 _WARMTH = re.compile(
-    r"(?i)°\s?[CF]|\b(?:kelvins?|temperatures?|absolute zero|superconduct\w*|stars?|cryo\w*|boil\w*|melt\w*|freez\w*|"
+    r"(?i)°\s?[CF]|\b(?:kelvins?|temperatures?|absolute zero|superconduct\w*|stars?|cryo\w*|boil\w*|"
+    r"melt\w*|freez\w*|"
     r"cool(?:s|ed|ing)?|heat(?:s|ed|ing)?|plasma|blackbody|surface|hot|cold)\b"
 )
 _YEARLY = re.compile(r"(?<![\w.])p\.\s?a\.")

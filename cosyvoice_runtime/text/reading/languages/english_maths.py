@@ -39,6 +39,11 @@ _SPACED = re.compile(r"(?<=[^\s,;:]) ([+−×÷=≈≠≤≥]|&&|[|]{2}|[+*−-]
 _TIGHT = re.compile(r"(?<=[A-Za-z_)\]°²³!|])(=|==|!=|<=|>=|≈|≤|≥|≠)(?=[\w\"'$/~.-])")
 _PLUS = re.compile(r"(?<=[0-9A-Za-z])\+(?=[0-9])")
 _NEAR = re.compile(r"(?<=[)|²³!°]) ?([<>−]) ?(?=[0-9(|-]|[a-z](?!\w))")
+_OVER = re.compile(r" ?/ ?(?=[\w(\[√])")
+_OVER_BEFORE = re.compile(
+    r"[)\]²³]\Z|(?<![\w.])(?:[0-9]+(?:\.[0-9]+)?|[A-Za-zΔ][0-9]?|[A-Z]{2,3})\Z|= [A-Za-z ]{1,24}\Z"
+)
+_OF_FORMULA = re.compile(r"[\w)\]] ?= ?[\w(\[√-]|[\w)] [+−×÷-] [\w(]|\^|[²³√]")
 _CLOSED = re.compile(r"\)(?:([²³])|\^\{?(-?[0-9]{1,4}|[a-z])\}?)")
 _ABSOLUTE = re.compile(r"(?<![\w|<])\|(?! )[A-Za-z0-9 +−-]{1,12}(?<! )\|(?=\s?[=<≤≥+]|\s>|[.,?]|\s?$)")
 _FACTORIAL = re.compile(r"(?<![\w.,])([0-9]{1,3}|[nkmr])!(?=\s?[=×÷*/+)])")
@@ -145,10 +150,21 @@ def signs(place: Place, language: Language) -> ReadForm | None:
             return None
         exponent = {"²": "2", "³": "3"}.get(found[1] or "", found[2])
         return ReadForm(found.end(), f") {language.power(exponent)}")
+    if over := _over(place):
+        return over
     if found := place.match(_PLUS):
         return ReadForm(found.end(), f" {language.plus} ")
     found = place.match(_TIGHT) or place.match(_NEAR)
     return ReadForm(found.end(), f" {_operation(found[1], language)} ") if found else None
+
+
+def _over(place: Place) -> ReadForm | None:
+    """``(a + b) / (c − d)``: a stroke beside a bracket of a formula."""
+    found = place.match(_OVER)
+    if not found or not _OVER_BEFORE.search(place.before):
+        return None
+    bracketed = place.before[-1:] in ")]" or place.text[found.end()] in "(["
+    return ReadForm(found.end(), " divided by ") if bracketed and place.near(_OF_FORMULA) else None
 
 
 def _bounded(found: re.Match[str], language: Language) -> str:
@@ -164,7 +180,10 @@ def _bounded(found: re.Match[str], language: Language) -> str:
 
 def spaced(place: Place, language: Language) -> ReadForm | None:
     """A sign with a space before it."""
-    if place.text[place.start + 1 : place.start + 2] not in _AFTER_SPACE:
+    following = place.text[place.start + 1 : place.start + 2]
+    if following == "/":
+        return _over(place)
+    if following not in _AFTER_SPACE:
         return None
     if found := place.match(_INSIDE):
         return ReadForm(found.end(), f" {language.minus} ")

@@ -38,7 +38,13 @@ HEADS = _listed(
     "screen screw seed settlement shirt shot skillet slot space speed sprint stake startup steak stick "
     "stock stretch string subscription swim tablet tank ticket timer tip tower trail train tree trek "
     "trial trip tube tunnel turn tv valuation video voucher walk wall watch wave wind window wire workout "
-    "yard"
+    "yard outlet outlets breaker breakers charger chargers adapter adapters socket fuse circuits "
+    "plug bulb bulbs "
+    "lamp pot dish wok pizzas steaks dumbbell dumbbells barbell plates weights bowl batteries drill "
+    "jar tin "
+    "pool tanks buckets bag bags touchscreen panel pipe pipes board boards lumber ruler nail nails "
+    "screws bolts "
+    "gap depth diameter spacing paper margin margins workweek shift shifts"
 )
 """Nouns that an amount qualifies even where no article stands before it: ``$2bn deal``."""
 
@@ -97,7 +103,8 @@ ROYAL = _listed(
 
 RULERS = ROYAL | _listed(
     "henry george louis charles william edward james richard pope john paul benedict francis king queen "
-    "philip nicholas catherine peter alexander sam gregory leo pius clement innocent urban christian carlos "
+    "philip nicholas catherine peter alexander sam gregory leo pius clement innocent urban "
+    "christian carlos "
     "juan ivan albert mary victoria sixtus adrian boniface"
 )
 """Names after which a Roman number is an ordinal."""

@@ -1,0 +1,96 @@
+"""The word for an arrow between two words of a line: ``black → brass``, ``3% → 5%``, ``2H₂ + O₂ → 2H₂O``."""
+
+from __future__ import annotations
+
+import re
+
+REACH = 40
+"""Characters on either side of an arrow that tell what it says."""
+_WORDS = {"en": ("to", "yields"), "zh": ("到", "生成")}
+"""Words for a way or a change, and for a reaction."""
+_RIGHT = re.compile("[\u2192\u21d2\u27a1\u2794\u279c\u279d\u279e\u27f6]\ufe0f?")
+_ELEMENTS = frozenset(
+    re.findall(
+        "[A-Za-z]+",
+        "H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Ti Cr Mn Fe Co Ni Cu Zn Br Kr Ag Cd Sn I Xe Cs "
+        "Ba Pt Au Hg Pb Bi Rn Ra U Pu Th",
+    )
+)
+_PARTS = re.compile(r"\s+|\+(?=[0-9A-Z(])")
+_COMPOUND = re.compile(
+    r"[0-9]{0,2}((?:\(?[A-Z][a-z]?\)?[0-9₀-₉]{0,2}){1,10})(?:[⁺⁻+-]|[²³2-4][⁺⁻+]|\([a-z]{1,3}\)){0,2}"
+)
+_ELEMENT = re.compile("[A-Z][a-z]?")
+_FIGURE_BEFORE = re.compile(r"[0-9][0-9.,:/]*\s?(?:[A-Za-zµ%°²³/]{0,6})\*{0,2}\Z")
+_FIGURE_AFTER = re.compile(r"\*{0,2}[$€£¥~<>≈+-]{0,2}v?[0-9]")
+_LIMIT = re.compile(r"(?<![A-Za-z])[a-zθ]\Z")
+_LIMIT_AFTER = re.compile("[-+]?(?:∞|[0-9a])")
+_SIGNS = "*_`~ \t"
+_PHRASE = re.compile(r"[.,;:!?()\[\]|•–—、，。；：！？（）\n]")
+_WORD = re.compile(r"[^\W_][\w'’.+#/-]{0,24}")
+_PATH = re.compile(
+    r"(?i)\b(?:click|tap|go to|open|select|choose|press|navigate|settings|menu|file|edit|view|tools|help|"
+    r"preferences|options|insert|format|window|system|account|profile|control panel|toggle|ctrl|cmd|"
+    r"alt|shift)\b"
+)
+_ASKED = frozenset(
+    re.findall(
+        "[A-Za-z]+",
+        "add ask avoid buy call check click contact do drink eat enable fix follow get go install keep make "
+        "move open press put read remove replace reset rest restart run see select sell set start stop take "
+        "tap then try turn update use wait walk you we it this that they he she i there",
+    )
+)
+
+
+def word(arrow: str, before: str, after: str, language: str) -> str:
+    """The word for an arrow in a line; empty where it is a pause.
+
+    Args:
+        arrow: the signs that stand there.
+        before: the line before it.
+        after: the line after it, up to :data:`REACH` characters.
+        language: tag of the language that is spoken there.
+    """
+    if language not in _WORDS or not _RIGHT.fullmatch(arrow):
+        return ""
+    to, yields = _WORDS[language]
+    before, after = before[-2 * REACH :].rstrip(_SIGNS), after[:REACH].lstrip(_SIGNS)
+    if not before or not after:
+        return ""
+    last, first = _PARTS.split(before)[-1].lstrip("(*_`"), _PARTS.split(after)[0].rstrip(",.;:)*_`，。")
+    if _is_reaction(last, first, before + after):
+        return yields
+    if _FIGURE_BEFORE.search(before) and _FIGURE_AFTER.match(after):
+        return to
+    if _LIMIT.search(before) and _LIMIT_AFTER.match(after):
+        return to
+    return to if language == "en" and _are_names(before, after) else ""
+
+
+def _is_reaction(last: str, first: str, line: str) -> bool:
+    """Whether compounds stand on both sides."""
+    compounds = [_COMPOUND.fullmatch(side) for side in (last, first)]
+    if not all(compounds) or not re.search(r"[0-9₀-₉]|[A-Za-z] \+ ", line):
+        return False
+    return all(
+        set(_ELEMENT.findall(found[1])) <= _ELEMENTS for found in compounds if found is not None
+    ) and bool(re.search("[A-Z][a-z]?[A-Z0-9₀-₉]", last + " " + first))
+
+
+def _are_names(before: str, after: str) -> bool:
+    """Whether a few words that are names of things stand on both sides, and no other arrow beside them."""
+    left, right = _PHRASE.split(before)[-1], _PHRASE.split(after)[0]
+    if _RIGHT.search(left + right) or _PATH.search(before):
+        return False
+    names, others = _WORD.findall(left), _WORD.findall(right)
+    names = names[1:] if names and names[0] in ("and", "or", "from", "connect") else names
+    if not names or not others or others[0].lower() in _ASKED:
+        return False
+    if _is_name(names[-1]) and _is_name(others[0]):
+        return True
+    return len(names) <= 2 and (len(others) == 1 or (len(others) <= 3 and all(map(_is_name, others))))
+
+
+def _is_name(word: str) -> bool:
+    return not word[0].islower()
