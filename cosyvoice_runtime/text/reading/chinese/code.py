@@ -53,6 +53,14 @@ _ISSUE = re.compile(
 _PORT = re.compile(r"(?<![0-9.])(?:80|22|21|25|53|[0-9]{3,5})(?=\s?端口)")
 _PORT_NAMED = re.compile(r"(?<=[是为成到用和、口，：])\s?[0-9]{2,5}(?![0-9.,])")
 _PORT_BEFORE = re.compile(r"(?:端口|状态码)(?:[^。！？]*[^0-9])?\Z")
+_SWAPPED = re.compile(
+    r"[0-9]{4,5}(?=\s?(?:改成|改为|换成|换为)\s?[0-9]{4,5}(?![0-9.,]))"
+    r"|(?:(?<=改成)|(?<=改为)|(?<=换成)|(?<=换为))\s?[0-9]{4,5}(?![0-9.,])"
+)
+_OF_PORTS = re.compile(r"(?i)端口|占用|\bports?\b|localhost")
+_MILLIONS = re.compile(
+    r"(?<![0-9A-Za-z.,$¥])([0-9]{1,4})M(?=\s?(?:tokens?\b|上下文|用户|参数|次调用|条数据))"
+)
 _HEXADECIMAL = re.compile(r"(?<![0-9A-Za-z])0x([0-9A-Fa-f]{1,16})(?![0-9A-Za-z])")
 _ORDINAL = re.compile(r"(?<![0-9.])([0-9]{1,3})(?:st|nd|rd|th)(?![A-Za-z0-9])")
 _MASKED = re.compile(r"(?<![0-9])([0-9]{3})\*{3,6}([0-9]{2,4})(?![0-9])")
@@ -116,6 +124,10 @@ def read(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), _telephone(found[0], place))
     if place.text[place.start] not in "0123456789+(-−ABCDEFGHIJKLMNOPQRSTUVWXYZ":
         return None
+    if (found := place.match(_SWAPPED)) and place.near(_OF_PORTS):
+        return ReadForm(found.end(), place.language.digits(found[0].strip()))
+    if found := place.match(_MILLIONS):
+        return ReadForm(found.end(), place.language.cardinal(f"{found[1]}000000"))
     if found := place.match(_ORDINAL):
         return ReadForm(found.end(), ENGLISH.ordinal(int(found[1])))
     if found := place.match(_MASKED):

@@ -71,7 +71,8 @@ def _pattern(language: Language) -> re.Pattern[str]:
     glued = [sign for sign in language.units if sign in language.glued_units]
     spaced = [sign for sign in language.units if sign not in language.glued_units]
     each = rf"{alternatives(language.per_units)})(?![\wÀ-ÖØ-öø-ӿ])"
-    per = rf"(?:\s?/\s?(?P<per>{each}(?:/(?P<then>{each})?)?"
+    per = rf"(?:\s?/\s?(?P<per>{each}(?:/(?P<then>{each})?"
+    per += r"(?:(?<=/mo|/yr|/hr|/wk|/ft|/lb)\.(?=\s[a-z]|[,;)]))?)?"
     scales = [word for word in language.scales if len(word) > 2]
     scale = rf"(?:\s(?P<scale>{alternatives(scales)})(?![\wÀ-ÖØ-öø-ӿ]))?" if scales else "(?P<scale>(?!))?"
     end = r"(?:(?<=%)|(?![\wÀ-ÖØ-öø-ӿ²³^]|-[0-9]))"

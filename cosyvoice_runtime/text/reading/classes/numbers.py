@@ -116,7 +116,9 @@ def _year(place: Place) -> ReadForm | None:
     language = place.language
     found = place.match(_EARLY_YEAR if place.word_before in language.before_year else _ONE_YEAR)
     if found and not language.counts(place, found.end()):
-        return ReadForm(found.end(), language.year(int(found[1])))
+        plus = _PLUS.match(place.text, found.end())
+        words = language.year(int(found[1]))
+        return ReadForm(plus.end(), f"{words} {language.plus}") if plus else ReadForm(found.end(), words)
     found = place.match(_BY_WORD)
     if found and place.word_before in language.before_pairs:
         return ReadForm(found.end(), language.pairs(found[1]))

@@ -84,7 +84,7 @@ class English(Language):
     halves = tables.HALVES
     glued_units = measures.GLUED_UNITS
     hyphen_units = measures.HYPHEN_UNITS
-    formula_units = ("N", "J", "A")
+    formula_units = ("N", "J", "A", "h")
     after_minutes = ("ago", "later", "left", "remaining", "timer", "break", "away", "long")
     weekdays = tuple(sorted({name.lower() for names in tables.WEEKDAYS.items() for name in names}))
     date_patterns = (

@@ -83,7 +83,7 @@ _SPAN = re.compile(
 _SPANS = {"d": "day", "w": "week", "y": "year", "mo": "month"}
 _AMPERES = re.compile(r"(?<![\w.,])([0-9]+(?:\.[0-9]+)?) A(?=[,.;)]|$)")
 _VOLTS = re.compile(r"[0-9]\s?(?:V|W|Ω|kW|mV|volts|watts)\b")
-_ALONE_HOURS = re.compile(r"(?<![\w.,:])([0-9]{1,3}(?:\.[0-9]+)?) h(?![\w'’/-])")
+_ALONE_HOURS = re.compile(r"(?<![\w.,:])([0-9]{1,3}(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]{1,3}))? h(?![\w'’/-])")
 _GREAT_RATIO = re.compile(r"(?<![\w.,:])([0-9]{1,3}):([0-9]{1,3}(?:,[0-9]{3})+)(?![\w:])")
 _FEET = re.compile(
     r"(?<![\w.,])([0-9]{1,3})['’′](?:(\s?[x×]\s?)(?=[0-9])|(?=\s(?:tall|long|wide|high|deep|thick)\b))"
@@ -159,7 +159,7 @@ def _related(place: Place, language: Language) -> ReadForm | None:
     if (found := place.match(_AMPERES)) and place.near(_VOLTS):
         return ReadForm(found.end(), language.counted(language.numerals.parse(found[1]), language.units["A"]))
     if found := place.match(_ALONE_HOURS):
-        return ReadForm(found.end(), language.counted(language.numerals.parse(found[1]), language.units["h"]))
+        return ReadForm(found.end(), _one_or_range(found, language.units["h"], language))
     if found := place.match(_GREAT_RATIO):
         high = language.number(language.numerals.parse(found[2]))
         return ReadForm(found.end(), language.ratio(language.cardinal(found[1]), high))

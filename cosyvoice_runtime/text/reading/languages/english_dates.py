@@ -38,8 +38,10 @@ _UNTIL = re.compile(r"(?<=noon|.now)\s?[-–]\s?(?=[0-9])|(?<=midnight)\s?[-–]
 _TO_NAMED = re.compile(r"(?<=[0-9a-z])\s?[–—-]\s?(?=(?:present|noon|midnight|now|[QH][1-4])\b)")
 _DATED = re.compile(
     r"(?i)(?:birthday|b-?day|anniversary|deadline|date)(?: (?:is|was|of|on))?:? \Z|"
-    r"\b(?:begin|start|end|expire|launche|open|close|arrive|leave|return)s? \Z|\bdated \Z"
+    r"\b(?:begin|start|end|expire|launche|open|close|arrive|leave|return)s? \Z|\bdated \Z|"
+    r"\bfrom (?:[0-9]{1,2}/[0-9]{1,2} to )?\Z"
 )
+_SPANNED = re.compile(r"(?<=from )[0-9]{1,2}/[0-9]{1,2} to [0-9]{1,2}/[0-9]{1,2}(?![\w/])")
 
 
 def short_year(place: Place, language: Language) -> ReadForm | None:
@@ -76,8 +78,11 @@ def _hours(place: Place, language: Language) -> ReadForm | None:
 def _race(place: Place, language: Language) -> ReadForm | None:
     """``6:49.3`` and ``5:30/km``: minutes and seconds of a race."""
     found = place.match(_RACE)
-    if not found or not (found[3] or found[4]):
+    if not found or not (found[3] or found[4] or int(found[1]) > 24):
         return None
+    if found[2] == "00" and not found[3] and int(found[1]) > 24:
+        words = f"{language.cardinal(found[1])} minutes"
+        return ReadForm(found.end(), language.per(words, language.per_units[found[4]]) if found[4] else words)
     seconds = f"oh {language.cardinal(found[2][1])}" if found[2][0] == "0" else language.cardinal(found[2])
     words = f"{language.cardinal(found[1])} {seconds}"
     if found[3]:
@@ -96,6 +101,8 @@ def _due_date(place: Place, language: Language) -> ReadForm | None:
     before = place.word_before
     told = before in tables.BEFORE_DATE or before == "by" or _DATED.search(place.before)
     found = place.match(_MONTH_AND_DAY) if told else None
+    if before == "from" and not place.match(_SPANNED):
+        return None
     if not found or (before == "by" and int(found[1]) < int(found[2]) <= 12):
         return None
     return ReadForm(found.end(), _month_and_day(found[1], found[2], language))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _PLAIN = re.compile(
     r"[a-z]{4,}(?=[ ,]|$)|[A-Z][a-z]{3,}(?=,|$| [a-z])|[0-9]{1,3}"
-    r"(?= (?!error|status|respon|redir|page)[a-z]{4})"
+    r"(?= (?!error|status|respon|redir|page)[a-z]{4}(?!\.[,;)]))"
 )
 """A word or a number in front of a word, which is none of these forms."""
 _ENDS = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:,(?![0-9])|[;)?\]]|\.?$)")

@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 _DAY_NAMES = "|".join(sorted(tables.WEEKDAYS, key=len, reverse=True))
 _MONTHS = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
 _DAY = re.compile(
-    rf"(?<![\w'’])({_DAY_NAMES})(?![\w'’])(?!,? [0-9]{{1,2}}/[0-9])"
+    rf"(?<![\w'’])({_DAY_NAMES})(?![\w'’])(?!\.?,? [0-9]{{1,2}}/[0-9])"
     rf"(?:\.(?=,|\s(?:[a-z0-9(–&-]|{_MONTHS})))?(/(?={_DAY_NAMES}))?"
 )
 _DAY_AFTER = re.compile(
     rf"\.?,? (?:[0-9]|(?:{_MONTHS})[a-z]*\.? [0-9]|(?:morning|afternoon|evening|night|noon|at [0-9])\b)"
+    r"|(?<=Sat): |(?<=Mon): |(?<=Wed): |(?<=Sun): (?![Ff]ull|[Pp]art|[Ss]hade|[Nn]eeds)"
 )
 _DAY_BEFORE = re.compile(
-    r"(?:\b(?:[Oo]n|[Ee]very|[Bb]y|[Tt]his|[Nn]ext|[Ll]ast|[Uu]ntil|[Ee]ach)|[0-9],?) \Z"
+    r"(?:\b(?:[Oo]n|[Ee]very|[Bb]y|[Tt]his|[Nn]ext|[Ll]ast|[Uu]ntil|[Ee]ach)|[0-9],?|[AP]M|[ECMP][SD]?T) \Z"
 )
 _OTHER_DAY = re.compile(
     rf"(?<!\w)(?:Mon(?! [A-Z]|(?:sieur|day))|Tues?|Thu|Thurs|Fri)(?!\w)"
@@ -53,7 +54,7 @@ _STREET_AFTER = re.compile(
     r" [0-9]{1,3}(?:st|nd|rd|th)\b"
     r"|(?: [A-Z][a-z]+){1,2} (?:St|Ave|Blvd|Rd|Dr|Street|Avenue)\b"
 )
-_STREET = re.compile(r"(?<![\w.])(St|Ave|Blvd|Rd|Ln|Pkwy|Expy|Hwy|Dr|Ct|Pl|Sq)(?:\.|(?![\w.'’]))")
+_STREET = re.compile(r"(?<![\w.])(Sts|Aves|St|Ave|Blvd|Rd|Ln|Pkwy|Expy|Hwy|Dr|Ct|Pl|Sq)(?:\.|(?![\w.'’]))")
 _NAMED_STREET = re.compile(r"(?:[0-9](?:st|nd|rd|th)|(?<![\w.])(?!The\b)[A-Z][a-z]+)\Z")
 _LESS_SURE = frozenset(("Dr", "Ct", "Pl", "Sq"))
 _SAINTED = frozenset(("Port", "Mount", "Fort", "Lake", "New", "Sault", "East", "West", "North", "South"))
@@ -97,6 +98,12 @@ _WARMTH = re.compile(
     r"cool(?:s|ed|ing)?|heat(?:s|ed|ing)?|plasma|blackbody|surface|hot|cold)\b"
 )
 _YEARLY = re.compile(r"(?<![\w.])p\.\s?a\.")
+_CUPS = re.compile(r"(?<![\w.,/])(?:([0-9]{1,2}) )?([1-9])/([2-8]) ?c\.?(?=\s[a-z+&(]|,)")
+_GRAVITY = re.compile(r"(?<![\w.,])([0-9]{1,2}(?:\.[0-9]{1,3})?) ?[gG](?![\w'’])")
+_OF_GRAVITY = re.compile(r"(?i)\b(?:(?:micro)?gravity|g-force|accelerat\w+)\b")
+_FORECAST = re.compile(r"/(?=[0-9]{1,3}°)")
+_FOR_EACH = re.compile(r"/(?=[a-z]{3,12}(?![\w/]))")
+_PRICE_BEFORE = re.compile(r"[$€£][0-9][0-9.,]*[kKMB]?\Z")
 _MOVES = re.compile(
     r"(?<![\w.,])([0-9]{1,3})(\.(?:\.\.|…)?)\s?(?=(?:[KQRBN][a-h]?[1-8]?x?[a-h][1-8]"
     r"|[a-h](?:x[a-h])?[1-8]|O-O)(?![\w]))"
@@ -120,6 +127,12 @@ def digits(place: Place, language: Language) -> ReadForm | None:
         )
     if (found := place.match(_KELVIN)) and ("," in found[1] or place.near(_WARMTH)):
         return ReadForm(found.end(), f"{language.number(language.numerals.parse(found[1]))} kelvin")
+    if (found := place.match(_CUPS)) and int(found[2]) < int(found[3]):
+        fraction = language.fraction(int(found[2]), int(found[3]))
+        words = language.mixed(language.cardinal(found[1]), fraction) if found[1] else fraction
+        return ReadForm(found.end(), language.fraction_of(words, language.units["cup"], bool(found[1])))
+    if (found := place.match(_GRAVITY)) and place.near(_OF_GRAVITY):
+        return ReadForm(found.end(), f"{language.number(language.numerals.parse(found[1]))} g")
     found = place.match(_MOVES)
     return ReadForm(found.end(), f"{language.cardinal(found[1])}{language.pause} ") if found else None
 
@@ -140,6 +153,10 @@ def letters(place: Place, language: Language) -> ReadForm | None:
 
 def signs(place: Place, language: Language) -> ReadForm | None:
     """``#6-32``: the thread of a screw."""
+    if place.before.endswith("°") and (found := place.match(_FORECAST)):
+        return ReadForm(found.end(), f"{language.pause} ")
+    if (found := place.match(_FOR_EACH)) and _PRICE_BEFORE.search(place.before):
+        return ReadForm(found.end(), " per ")
     found = place.match(_SCREW)
     if not found:
         return None
@@ -171,7 +188,7 @@ def _wind(found: re.Match[str], place: Place, language: Language) -> ReadForm | 
     end, before, text = found.end(), place.before, place.text
     winds = _WIND_BEFORE.search(before) or _WIND_AFTER.match(text, end)
     heads = _HEAD_BEFORE.search(before) and _HEAD_AFTER.match(text, end)
-    street = _STREET_BEFORE.search(before) or (len(first) == 2 and _STREET_AFTER.match(text, end))
+    street = _STREET_BEFORE.search(before) or (not second and _STREET_AFTER.match(text, end))
     if not (winds or heads or street or (len(first) == 3 and not second)):
         return None
     if not second:

@@ -112,6 +112,7 @@ def _currencies() -> dict[str, Currency]:
 
 CURRENCIES = _currencies()
 STREETS = {
+    "Sts": "Streets", "Aves": "Avenues",
     "St": "Street", "Ave": "Avenue", "Rd": "Road", "Blvd": "Boulevard", "Dr": "Drive", "Ln": "Lane",
     "Expy": "Expressway", "Hwy": "Highway", "Ct": "Court", "Pl": "Place", "Sq": "Square", "Pkwy": "Parkway",
     "Ter": "Terrace", "Cir": "Circle", "st": "Street", "Street": "Street", "Avenue": "Avenue", "Road": "Road",

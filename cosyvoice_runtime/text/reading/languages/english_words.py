@@ -38,7 +38,7 @@ HEADS = _listed(
     "screen screw seed settlement shirt shot skillet slot space speed sprint stake startup steak stick "
     "stock stretch string subscription swim tablet tank ticket timer tip tower trail train tree trek "
     "trial trip tube tunnel turn tv valuation video voucher walk wall watch wave wind window wire workout "
-    "yard outlet outlets breaker breakers charger chargers adapter adapters socket fuse circuits "
+    "yard jack outlet outlets breaker breakers charger chargers adapter adapters socket fuse circuits "
     "plug bulb bulbs "
     "lamp pot dish wok pizzas steaks dumbbell dumbbells barbell plates weights bowl batteries drill "
     "jar tin "
