@@ -19,8 +19,8 @@ from cosyvoice_runtime.token2wav.token2wav import Token2Wav
 
 MODEL = "token2wav"
 TOLERANCE = 2e-3
-"""Batches of other utterances round otherwise: 1.02e-3 was seen on a busy machine."""
-"""Of the waveform, full scale 1: batching changes roundings, which the running phase adds up."""
+"""Of the waveform, full scale 1: batching changes roundings, which the running phase adds up; 1.02e-3 was
+seen."""
 BATCH = 4
 TURNS = "cosyvoice_token2wav_turn_rows_count"
 SINGLE_TURNS = "cosyvoice_token2wav_turn_rows_bucket"
