@@ -146,7 +146,7 @@ def _words(each: re.Match[str], language: Language, after: list[str]) -> list[st
 def _patterns(language: Language) -> tuple[re.Pattern[str], re.Pattern[str]]:
     number = language.numerals.pattern
     power = r"[⁰¹²³⁴-⁹⁻]+|\^\{-?[0-9A-Za-z]{1,4}\}|\^-?(?:[0-9]{1,4}|[A-Za-z]{1,4})|\^\(-?[0-9]{1,4}\)"
-    letters = r"(?<![A-Za-z'’])[A-Za-zα-ωΔΩΣΦ](?![A-Za-z'’.])"
+    letters = r"(?:(?<![A-Za-z'’])[A-Za-z](?![A-Za-z'’.])|(?<![Α-ω])[α-ωΔΩΣΦ](?![Α-ω]))"
     call = r"(?:(?<![A-Za-z])[A-Za-z]\([A-Za-z]\)|(?<=[=\s])mc(?=²|\^2))"
     sign = r"[-+−–=×÷*·⋅<>≈≠≤≥±/x]"
     atom = rf"(?:[$€£]{number}(?![kKMBT]\b|[bm]n\b)|{number}(?![0-9])|{call}|{letters})"

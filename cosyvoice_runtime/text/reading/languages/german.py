@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from cosyvoice_runtime.text.reading.languages import german_forms
+from cosyvoice_runtime.text.reading.languages import german_forms, german_nouns
 from cosyvoice_runtime.text.reading.languages import german_tables as tables
 from cosyvoice_runtime.text.reading.languages.european import ALONE, HOUR, MINUTE, SECOND, European, listed
 from cosyvoice_runtime.text.reading.languages.language import Clock
@@ -21,6 +21,7 @@ class German(European):
     units, per_units, currencies, scales = tables.UNITS, tables.PER_UNITS, tables.CURRENCIES, tables.SCALES
     signs, signs_before, operations = tables.SIGNS, tables.SIGNS_BEFORE, tables.OPERATIONS
     abbreviations, known_labels = tables.ABBREVIATIONS, tables.KNOWN_LABELS
+    letters = tables.LETTERS
     glued_units = ("A", "N", "J", "d", "x")
     between, ratio_word, out_of_word, over_word, per_word = "", "zu", "von", "zu", "pro"
     squared, cubed, power_word = "zum Quadrat", "hoch drei", "hoch"
@@ -72,7 +73,7 @@ class German(European):
             return "f" if word in ("million", "milliarde", "billion") else ""
         if word.isupper():
             return ""
-        return "f" if _FEMININE.search(word) and word.lower() not in tables.MASCULINE else "n"
+        return "f" if german_nouns.is_feminine(word) else "n"
 
     def year(self, year: int) -> str:
         century, rest = divmod(year, 100)
@@ -93,7 +94,8 @@ class German(European):
         return f"{_ordinal_stem(self, number)}er"
 
     def day(self, day: int, before: str) -> str:
-        return _ordinal_stem(self, day) + _ending(before)
+        article = "dem " if before.endswith(",") else ""
+        return article + _ordinal_stem(self, day) + _ending(before.removesuffix(","))
 
     def ordinal_day(self, day: int) -> str:
         return f"{_ordinal_stem(self, day)}en"
@@ -129,20 +131,15 @@ class German(European):
         found = place.match(_WITH_DOT)
         if not found or not _is_ordinal(found, place):
             return None
-        return ReadForm(found.end(), _ordinal_stem(self, int(found[1])) + _ending_at(place, found[2] or ""))
+        chained = _CHAINED.match(place.text, found.end())
+        noun = chained[1] if chained else found[2] or ""
+        return ReadForm(found.end(), _ordinal_stem(self, int(found[1])) + _ending_at(place, noun))
 
     def roman(self, before: str, value: int) -> str | None:
-        if before in tables.RULERS:
-            article = "die" if before in tables.QUEENS else "der"
-            return f"{article} {_ordinal_stem(self, value)}e" if value > 1 else None
         return self.cardinal(str(value)) if before in tables.BEFORE_ROMAN else None
 
 
 _ONES = {"f": "eine", "m": "ein", "n": "ein"}
-_FEMININE = re.compile(
-    r"(?:ung|heit|keit|schaft|ion|tät|e|ei|ur|ik|[Tt]ochter|Schwester|Mutter|Nummer|Mauer|Butter|Feder|Oper|Wand|Maus|Bank|Tür|Gabel|Regel|Insel|"
-    r"Tafel|Schüssel|[Zz]wiebel|[Kk]artoffel|Nudel|[Ww]urst|[Nn]uss|[Ff]rucht|[Kk]raft|Luft|Nacht|Hand|Stadt|Person|Frau|Uhr)$"
-)
 _COUNTED = re.compile(r" [A-ZÄÖÜ][a-zäöü]+")
 _BEFORE_YEARS = frozenset(
     listed("jahr jahre jahren seit ab um bis in von anno sommer winter herbst frühjahr frühling saison")
@@ -162,6 +159,9 @@ _WITH_DOT = re.compile(
     r"(?<![\w.,:/])(?<![0-9]-)([0-9]{1,7})\.(?![0-9]|\.)(?:(?= ([^\W\d_]+))|(?=(.|\Z)))", re.S
 )
 
+_CHAINED = re.compile(r"(?:(?:,| und| oder| bis| sowie| bzw\.) [0-9]{1,3}\.){1,5} ([A-ZÄÖÜ][a-zäöüß]+)")
+"""Other ordinals that share the noun of the first: ``12. und 78. Minute``."""
+
 
 def _ending(before: str) -> str:
     """The ending of an ordinal after a word: ``am zweiten``, ``die zweite``, ``zweiter``."""
@@ -172,11 +172,12 @@ def _ending(before: str) -> str:
 
 def _ending_at(place: Place, noun: str) -> str:
     """The ending of an ordinal before a noun, which shows the gender where no article does."""
-    ending = "en" if _DATIVE.search(place.before) else _ending(german_forms.governor(place))
+    before = german_forms.without_chain(place.before)
+    ending = "en" if _DATIVE.search(before) else _ending(german_forms.governor(place))
     if ending == "er" and noun[:1].isupper():
         if noun.lower() in tables.NEUTER:
             return "es"
-        return "e" if _FEMININE.search(noun) and noun.lower() not in tables.MASCULINE else ending
+        return "e" if german_nouns.is_feminine(noun) else ending
     return ending
 
 
@@ -193,6 +194,8 @@ def _is_ordinal(found: re.Match[str], place: Place) -> bool:
     if number.startswith("0"):
         return False
     if place.text.strip() == found[0]:
+        return True
+    if _CHAINED.match(place.text, found.end()):
         return True
     if following is None:
         return determined

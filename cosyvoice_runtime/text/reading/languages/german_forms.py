@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from cosyvoice_runtime.text.reading.languages import german_nouns, german_short
 from cosyvoice_runtime.text.reading.languages import german_tables as tables
+from cosyvoice_runtime.text.reading.languages.european import listed
 from cosyvoice_runtime.text.reading.languages.language import alternatives
 from cosyvoice_runtime.text.reading.languages.numeral import value_of_roman
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
@@ -20,49 +22,67 @@ WEEKDAYS = {
 _DAY = alternatives(WEEKDAYS)
 _SHORT_DAY = re.compile(
     rf"(?<![\w.-])({_DAY})(?:\.?\s?[-–]\s?({_DAY})(?![a-zäöü])\.?|"
-    rf"\.?(?=,? (?:den )?[0-9]{{1,2}}[.:][ 0-9])|"
-    rf"(?=:? (?:geschlossen|Ruhetag|zu\b))|\.(?= (?:und|bis) {_DAY}\b))"
+    rf"[.:]?(?=,? (?:den )?[0-9]{{1,2}}(?:[.:][ 0-9]|[–-][0-9]| ?Uhr))|"
+    rf"(?=:? (?:geschlossen|Ruhetag|zu\b))|\.(?=,? (?:und|bis|oder) {_DAY}\b))"
 )
+_PAIR_OF_DAYS = re.compile(rf"(?<![\w.-])({_DAY})\.? ?[/+&] ?({_DAY})(?:\.(?= [a-z0-9])|(?!\w))")
+_ONE_DAY = re.compile(rf"(?<![\w.-])({_DAY})(?:\.|(?=[;:] ))")
+_BEFORE_DAY = re.compile(
+    rf"\b(?:{_DAY}\.?|{alternatives(WEEKDAYS.values())}),? (?:und|bis|oder) \Z"
+    r"|\b(?i:am|jeden|nächsten|diesen|kommenden|letzten|ab|bis|vom|seit|immer|für) \Z"
+)
+_BEGINS = re.compile(r"(?:\A|[.\n]) ?\Z")
 _LASTING = re.compile(
     r"(?<![\w.,:/-])([0-9]{1,3}):([0-5][0-9])(?::([0-5][0-9]))?"
     r"[ -](Stunden|Std\.?|Minuten|Min\.?|min\b)(?:-(?=[A-Z]))?"
 )
-_RULER = re.compile(r"([IVX]{1,5})\.(?= (\w+)|[,;)])")
-_BEFORE_WEEKDAY = re.compile(rf"(\w+) (?:{alternatives(WEEKDAYS.values())}|{_DAY}\.?),? \Z")
-_BEFORE_CHAIN = re.compile(
-    r"(\w+) [0-9]{1,2}\.(?:\s?[0-9]{1,2}\.|[0-9]{1,2}\.| [A-Z]\w+)?"
-    r"(?:, [0-9]{1,2}\.)? (?:und|oder|sowie|bis zum) \Z"
+
+_BEFORE_WEEKDAY = re.compile(rf"(\w+) (?:{alternatives(WEEKDAYS.values())}|{_DAY}\.?)(,?) \Z")
+_CHAIN = re.compile(
+    r"(?:[0-9]{1,3}\.(?:\s?[0-9]{1,2}\.| [A-Z]\w+)?(?:,| und| oder| sowie| bis zum| bis| bzw\.) ){1,5}\Z"
 )
+"""Ordinals and dates before one, which have the same governor."""
+_RULER = re.compile(r"([IVX]{1,5})(?!\w)(?:\.(?= (\w+)|[,;)]))?")
+_LAST_WORD = re.compile(r"(\w+) \Z")
 _STREET = re.compile(r"(?<!\w)([A-ZÄÖÜ][\w-]*[a-zäöüß])str\.(?= ?[0-9])")
 _WHOLE = re.compile(r"(?<![\w.,])([0-9]{1,3}(?:\.[0-9]{3})*|[0-9]{1,6}),[-–—]{1,2} ?(€|EUR|Euro|CHF|Fr\.)")
 _FIRST_HOUR = re.compile(r"(?<![\w.,:])([01]?[0-9]|2[0-3]) ?[–-] ?(?=[0-9]{1,2}[:.][0-5][0-9] ?(?:Uhr|h\b))")
 _TIMES = re.compile(r"(?<![\w.,])([0-9]{1,3}) ?[x×] (?=[A-ZÄÖÜ][a-zäöü])")
 _NOUN = re.compile(r" ([A-ZÄÖÜ][a-zäöüß]+)")
-_DATIVE = re.compile(
-    r"\b(?i:nach|vor|seit|mit|aus|bei|zu|in|von|binnen|innerhalb von|ab|außer|gegenüber) "
-    r"(?:etwa |ca\. |nur |je |rund |genau |mindestens |höchstens |fast )?"
-    r"(?:[0-9]{1,4} [A-Z]\w{1,20} und )?\Z"
-)
-_ACCUSATIVE = re.compile(
-    r"\b(?i:habe|hat|haben|hatte|hatten|hast|brauch\w*|kauf\w*|kost\w*|wieg\w*|dauer\w*|nimm|nehmen|nehme|gib|geben|gibt|"
-    r"bekomm\w*|erhält|erhalten|für|um|ohne|gegen|durch|pro|bezahl\w*|zahl\w*|füg\w*|enthält|besitzt|esse|isst|trink\w*|"
-    r"jeweils) (?:etwa |ca\. |nur |noch |genau |je |mich |dich |Sie |ich |er |sie |wir )?"
-    r"(?:[0-9]{1,4} [A-Z]\w{1,20}(?: und |, ))?\Z"
-)
+
+
+def without_chain(before: str) -> str:
+    """The text before the first of some ordinals."""
+    return _CHAIN.sub("", before)
 
 
 def governor(place: Place) -> str:
-    """The word that an ordinal or a date agrees with, before a weekday or another day, in small letters."""
-    before = place.before
-    found = _BEFORE_WEEKDAY.search(before) or _BEFORE_CHAIN.search(before)
-    return found[1].lower() if found else place.word_before
+    """The word that an ordinal or a date agrees with, before a weekday or another day, in small letters.
+
+    A comma follows it where one stands after the weekday and the date needs an article of its own.
+    """
+    found = _BEFORE_WEEKDAY.search(place.before)
+    if found:
+        return found[1].lower() + (found[2] if found[1].lower() in _OF_DATIVE else "")
+    before = without_chain(place.before)
+    last = _LAST_WORD.search(before) if before != place.before else None
+    return last[1].lower() if last else place.word_before
+
+
+_OF_DATIVE = ("am", "vom", "zum")
 
 
 def short_weekday(place: Place, language: European) -> ReadForm | None:
-    """``Mo–Fr``, ``Do., 21.11.``."""
+    """``Mo–Fr``, ``Do., 21.11.``, ``Sa/So``, ``am Fr. um neun``."""
+    if found := place.match(_PAIR_OF_DAYS):
+        return ReadForm(found.end(), f"{WEEKDAYS[found[1]]} und {WEEKDAYS[found[2]]}")
     found = place.match(_SHORT_DAY)
     if not found:
-        return None
+        found = place.match(_ONE_DAY)
+        if not found or not (_BEFORE_DAY if found[0].endswith(".") else _BEGINS).search(place.before):
+            return None
+        ends = found[0].endswith(".") and not place.text[found.end() :].strip()
+        return ReadForm(found.end() - ends, WEEKDAYS[found[1]])
     first = WEEKDAYS[found[1]]
     return ReadForm(found.end(), f"{first} {language.to} {WEEKDAYS[found[2]]}" if found[2] else first)
 
@@ -83,13 +103,38 @@ def lasting(place: Place, language: European) -> ReadForm | None:
 
 
 def ruler(place: Place, language: European) -> ReadForm | None:
-    """``Ludwig II.`` inside a sentence."""
+    """``Ludwig II.``, ``unter Ludwig XIV.``, ``die Herrschaft Ludwigs XIV.``."""
     found = place.match(_RULER)
-    if not found or place.word_before not in tables.RULERS or found[2] in tables.SENTENCE_STARTS:
+    name = place.word_before
+    if not found or not (name in tables.RULERS or name.removesuffix("s") in tables.RULERS):
         return None
     value = value_of_roman(found[1])
-    article = "die" if place.word_before in tables.QUEENS else "der"
-    return ReadForm(found.end(), f"{article} {language.ordinal(value).removesuffix('r')}")
+    if not value or (found[0] in ("I", "V", "X") and name not in tables.RULERS | {"karls"}):
+        return None
+    case = "genitive" if name not in tables.RULERS else _case_of_name(place.before)
+    articles = _ARTICLES["f" if name.removesuffix("s") in tables.QUEENS else "m"]
+    end = found.end() - (found[0].endswith(".") and found[2] in tables.SENTENCE_STARTS)
+    stem = language.ordinal(value).removesuffix("er")
+    return ReadForm(end, f"{articles[case]} {stem}{'e' if case in _UNMARKED[articles['']] else 'en'}")
+
+
+def _case_of_name(before: str) -> str:
+    found = _BEFORE_NAME.search(before)
+    return next((case for case, words in _CASES.items() if found and found[1].lower() in words), "")
+
+
+_ARTICLES = {
+    "m": {"": "der", "genitive": "des", "dative": "dem", "accusative": "den"},
+    "f": {"": "die", "genitive": "der", "dative": "der", "accusative": "die"},
+}
+_UNMARKED = {"der": ("",), "die": ("", "accusative")}
+"""Cases after whose article an ordinal ends with ``e``."""
+_CASES = {
+    "dative": listed("mit unter von nach bei zu aus gegenüber seit neben zwischen vom zum dem ab einem"),
+    "accusative": listed("für gegen durch um ohne den"),
+    "genitive": listed("des"),
+}
+_BEFORE_NAME = re.compile(r"\b(\w+) (?:(?:Kaiser|König|Königin|Papst|Zar|Herzog)[sn]? )?(?:[A-Z]\w+ ){1,2}\Z")
 
 
 def street(place: Place, language: European) -> ReadForm | None:  # noqa: ARG001
@@ -134,11 +179,12 @@ def declined(form: ReadForm, place: Place) -> ReadForm:
     if not noun[:1].isupper() or noun == "Uhr":
         return form
     article = words
-    if _DATIVE.search(place.before):
+    case = german_nouns.case(place)
+    if case == "dative":
         article = "einer" if words == "eine" else "einem"
-    elif words == "ein" and noun.lower() in tables.MASCULINE_COUNTED and _ACCUSATIVE.search(place.before):
+    elif words == "ein" and noun.lower() in tables.MASCULINE_COUNTED and case:
         article = "einen"
     return ReadForm(form.end, article + form.words[len(words) :])
 
 
-FORMS = (short_weekday, lasting, ruler, street, whole_euros, first_hour, times)
+FORMS = (*german_short.FORMS, short_weekday, lasting, ruler, street, whole_euros, first_hour, times)

@@ -56,7 +56,7 @@ def _units() -> dict[str, Unit]:
             "Mio._m": "Millionen Meter/Millionen Meter", "PS": "PS/PS", "x": "mal/mal",
             "dB": "Dezibel/Dezibel",
             "%": "Prozent/Prozent", "‰": "Promille/Promille", "°": "Grad/Grad",
-            "°C ℃ ° C": "Grad Celsius/Grad Celsius", "°F ℉": "Grad Fahrenheit/Grad Fahrenheit",
+            "°C ℃ °_C": "Grad Celsius/Grad Celsius", "°F ℉": "Grad Fahrenheit/Grad Fahrenheit",
             "kWh kwh": "Kilowattstunde/Kilowattstunden/f", "mv": "Millivolt/Millivolt",
             "l/100_km l/100km": "Liter auf ein hundert Kilometer/Liter auf ein hundert Kilometer",
         "mmHg": "Millimeter Quecksilbersäule/Millimeter Quecksilbersäule",
@@ -77,7 +77,6 @@ def _units() -> dict[str, Unit]:
         prefixed={},
         lengths=(),
     )  # fmt: skip
-    del more["C"]
     return found | more
 
 
@@ -107,7 +106,8 @@ SCALES = {
 }  # fmt: skip
 SINGLE_SCALES = {many: one for one, many in LARGE}
 MASCULINE = frozenset(
-    listed("""käse junge name kunde hase affe bote experte kollege gedanke buchstabe neffe zeuge auge ende
+    listed("""opa papa
+    käse junge name kunde hase affe bote experte kollege gedanke buchstabe neffe zeuge auge ende
     interesse gebäude gemüse getränk gebirge löwe sklave erbe gatte herde's biologe psychologe riese glaube
     wille funke haufe friede drache franzose russe chinese pole schwede däne brite deutsche finale fahrzeuge
     café image ave ergebnisse pfund genie knie""")
@@ -157,7 +157,32 @@ OPERATIONS = {
     "<=": "kleiner gleich",
     "≥": "größer gleich", ">=": "größer gleich", "±": "plus minus",
 }  # fmt: skip
+_GREEK = listed(
+    """Alpha Beta Gamma Delta Epsilon Zeta Eta Theta Iota Kappa Lambda My Ny Xi Omikron Pi Rho Sigma Sigma Tau
+    Ypsilon Phi Chi Psi Omega"""
+)
+LETTERS = {chr(ord("α") + at): name for at, name in enumerate(_GREEK)}
+LETTERS |= {letter.upper(): name for letter, name in LETTERS.items()}
 ABBREVIATIONS = {
+    "z. T.": "zum Teil", "z.T.": "zum Teil", "z. Z.": "zur Zeit", "z. Zt.": "zur Zeit", "z.Zt.": "zur Zeit",
+    "o. Ä.": "oder Ähnliches", "o.Ä.": "oder Ähnliches", "u. Ä.": "und Ähnliches", "u.Ä.": "und Ähnliches",
+    "u. v. m.": "und vieles mehr", "u.v.m.": "und vieles mehr", "uvm.": "und vieles mehr",
+    "s. o.": "siehe oben", "s.o.": "siehe oben", "s. u.": "siehe unten", "s.u.": "siehe unten",
+    "i. A.": "im Auftrag", "z. Hd.": "zu Händen", "z.Hd.": "zu Händen", "m. E.": "meines Erachtens",
+    "m.E.": "meines Erachtens", "o. g.": "oben genannten", "o.g.": "oben genannten",
+    "v. a.": "vor allem", "v.a.": "vor allem", "u.U.": "unter Umständen", "i. V. m.": "in Verbindung mit",
+    "i.V.m.": "in Verbindung mit", "i. S. d.": "im Sinne des", "d. J.": "dieses Jahres",
+    "Hbf": "Hauptbahnhof", "Bhf": "Bahnhof", "Bhf.": "Bahnhof", "MwSt.": "Mehrwertsteuer",
+    "MwSt": "Mehrwertsteuer", "Bspw.": "Beispielsweise", "Inkl.": "Inklusive", "Exkl.": "Exklusive",
+    "Evtl.": "Eventuell", "Ggf.": "Gegebenenfalls", "Max.": "Maximal", "Mind.": "Mindestens",
+    "Zzgl.": "Zuzüglich", "bzgl.": "bezüglich", "insb.": "insbesondere", "insbes.": "insbesondere",
+    "allg.": "allgemein", "usf.": "und so fort", "Jhd.": "Jahrhundert", "Jhdt.": "Jahrhundert",
+    "abzgl.": "abzüglich", "i. Allg.": "im Allgemeinen", "ugs.": "umgangssprachlich", "zw.": "zwischen",
+    "Min.": "Minuten", "Sek.": "Sekunden", "Verf.": "Verfasser", "Hrsg.": "Herausgeber", "§§": "Paragrafen",
+    "Tsd.": "Tausend", "Vors.": "Vorsitzende", "vorauss.": "voraussichtlich", "Bhfs.": "Bahnhofs",
+    "n. u. Z.": "nach unserer Zeit", "v. u. Z.": "vor unserer Zeit", "p. m.": "pro Monat",
+    "h. c.": "honoris causa", "wg.": "wegen", "Ggs.": "Gegensatz", "Anm.": "Anmerkung",
+    "Hptstr.": "Hauptstraße",
     "z. B.": "zum Beispiel", "z.B.": "zum Beispiel", "Z. B.": "Zum Beispiel", "Z.B.": "Zum Beispiel",
     "d. h.": "das heißt", "d.h.": "das heißt", "u. a.": "unter anderem", "u.a.": "unter anderem",
     "i. d. R.": "in der Regel", "i.d.R.": "in der Regel", "u. U.": "unter Umständen",
@@ -202,16 +227,19 @@ Hier In Im Am An Auf Bei Mit Nach
     Über Ja Nein Später Außerdem Mein Meine Sein Seine Unser Unsere""")
 )
 """Words that begin a sentence, so that the number before ends one."""
-QUEENS = frozenset({"elisabeth", "katharina"})
+QUEENS = frozenset({"elisabeth", "katharina", "margarethe", "victoria", "isabella"})
 NEUTER = frozenset(
-    listed("""kapitel spiel tor mal semester halbjahr jahr quartal stockwerk buch gebot obergeschoss gleis
+    listed("""ei sofa thema komma klima drama schema baguette jahr kilo pfund gramm
+    kapitel spiel tor mal semester halbjahr jahr quartal stockwerk buch gebot obergeschoss gleis
     kind viertel
     drittel training lebensjahr schuljahr jahrhundert jahrzehnt gebiet haus bundesland""")
 )
 RULERS = frozenset(
-    listed("""ludwig heinrich karl friedrich wilhelm elisabeth papst johannes paul benedikt
-franz otto georg philipp
-    leopold maximilian katharina peter alexander nikolaus napoleon könig kaiser""")
+    listed("""ludwig heinrich karl carl friedrich wilhelm elisabeth papst johannes paul benedikt franz otto
+    georg philipp leopold maximilian katharina peter alexander nikolaus napoleon könig kaiser rudolf konrad
+    august gustav ferdinand joseph josef albert edward eduard richard charles jakob sigismund lothar pius leo
+    gregor urban innozenz klemens clemens iwan ramses harald christian albrecht margarethe victoria isabella
+    adolf ernst viktor juan""")
 )
 BEFORE_ROMAN = frozenset(
     listed("kapitel teil band akt szene anhang artikel stufe klasse typ phase weltkrieg")
