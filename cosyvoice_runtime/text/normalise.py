@@ -85,10 +85,13 @@ class Normaliser:
         text = self._between_tokens(text, self._lexicon)
         if self.mode == "none":
             return text
-        if language != "zh":
-            text = re.sub(r"(?<!\s)\s*[\t\n\r]\s*", " ", text)
+        if language == "zh":
+            return chinese.clean(
+                self._between_tokens(text, lambda words: self._read(words, language)), following
+            )
+        text = _LINE_END.sub(_line_end, text)
         text = self._between_tokens(text, lambda words: self._read(words, language))
-        return chinese.clean(text, following) if language == "zh" else text
+        return re.sub(r"(?<=\w)\n", ". ", text).replace("\n", " ")
 
     def tell(self, words: str, asked: str) -> str:
         """The language asked for, or that of the words; empty for ``auto`` and words without letters."""
@@ -126,6 +129,18 @@ class Normaliser:
         tokens = self.special.findall(text)
         words = [read(part) for part in self.special.split(text)]
         return words[0] + "".join(token + part for token, part in zip(tokens, words[1:], strict=True))
+
+
+_LINE_END = re.compile(r"(?<!\s)\s*[\t\n\r]\s*")
+_DOT = re.compile(r"[^\W_]\.\Z")
+_WRAPPED = re.compile(r"(?:\A|\n)[^\n]{50,90}\Z")
+
+
+def _line_end(end: re.Match[str]) -> str:
+    """A space, or a line's end where a dot before it ends a sentence and no page wrapped the line."""
+    text, start = end.string, end.start()
+    goes_on = text[end.end() : end.end() + 1].islower() or _WRAPPED.search(text, max(0, start - 91), start)
+    return "\n" if _DOT.search(text, max(0, start - 2), start) and not goes_on else " "
 
 
 @cache

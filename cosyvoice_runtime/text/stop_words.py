@@ -60,6 +60,9 @@ _WORDS = {
         geboren starb gestorben termin rechnung konto betrag summe gesamt temperatur wetter
         spiel tor tore punkte punkt verein mannschaft esslöffel teelöffel prise gramm rezept
         schritt fehler geburtstag wohnung wurde telefon rufen gilt laut circa zirka bereits sofort
+        fläche satz beispiel dreieck kreis formel umfang lösung probe ergebnis gesucht gegeben rechnung
+        bund packung päckchen prise würfel tasse esslöffel el tl pck msp zwiebel apfel chr jh hbf minute
+        mo di mi fr wdh std sek gesamtkosten lesen liste öffnungszeiten feiertage geschlossen zeit
         mama papa ja nein okay gerne klar frage antwort zutaten alter
         ofen backofen abs hbf geht's gibt's
         bestellnummer kundennummer rechnungsnummer kaffee

@@ -61,7 +61,8 @@ def _abbreviation(place: Place) -> ReadForm | None:
     language = place.language
     listed = place.match(_listed(language)) if language.abbreviations else None
     if listed:
-        ends = listed[0].endswith(".") and not place.text[listed.end() :].strip()
+        rest = place.text[listed.end() :]
+        ends = listed[0].endswith(".") and (not rest.strip() or rest.startswith("\n"))
         return ReadForm(listed.end(), language.abbreviations[listed[0]] + ("." if ends else ""))
     found = place.match(_ABBREVIATION)
     if not found:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cosyvoice_runtime.text.reading.languages.european import European
 
 _IBAN = re.compile(r"(?<!\w)([A-Z]{2})([0-9]{2}(?: ?[0-9A-Z]{4}){2,7}(?: ?[0-9A-Z]{1,3})?)(?!\w)")
-_VERSION = re.compile(r"(?<![\w.,])([0-9]{1,3})\.([0-9]{1,3})(?![\w,]|\.[0-9])")
+_VERSION = re.compile(r"(?:(?<![\w.,])|(?<=\b[vV]))([0-9]{1,3})\.([0-9]{1,3})(?![\w,]|\.[0-9])")
 _VERSIONED = re.compile(
     r"(?:\b(?:[Vv]ersion|[Vv]ersi[óo]ne?|[Vv]ersão|[Вв]ерси[яию]|Python|Java|Node\.js|PHP|Ruby|Rust|Go|iOS|iPadOS|macOS|"
     r"Android|Windows|Linux|Ubuntu|Debian|PostgreSQL|MySQL|Django|React|Angular|Vue|CUDA|PyTorch|Raum|Zimmer|Saal|Halle|[Ss]alle|[Ss]ala|Bluetooth|USB|"
@@ -36,7 +36,7 @@ _PRESSURE = re.compile(r"(?<![\w.,/])([1-2]?[0-9]{2})/([0-9]{2,3})(?![\w/]|[.,][
 _OF_PRESSURE = re.compile(
     r"(?i:\b(?:blutdruck|tension|presi[oó]n|pressione|press[ãa]o|давлени))[^0-9]{0,20}\Z"
 )
-_HOUSE = re.compile(r"[0-9][a-z]?,? \Z|\b[A-Z]-\Z")
+_HOUSE = re.compile(r"[0-9][a-z]?[,.]? \Z|\b[A-Z]-\Z")
 
 
 def iban(place: Place, language: European) -> ReadForm | None:
@@ -95,7 +95,7 @@ def of_year(place: Place, language: European) -> ReadForm | None:
 def numbered(place: Place, language: European) -> ReadForm | None:
     """``n° 78-17``: two numbers that are no range."""
     found = place.match(_PAIR)
-    if not found or not _NUMBERED.search(place.before):
+    if not found or found[2].startswith("0") or not _NUMBERED.search(place.before):
         return None
     return ReadForm(found.end(), f"{language.cardinal(found[1])} {language.cardinal(found[2])}")
 

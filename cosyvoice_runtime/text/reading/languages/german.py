@@ -84,8 +84,14 @@ class German(European):
     def counts(self, place: Place, end: int) -> bool:
         return bool(_COUNTED.match(place.text, end)) and place.word_before not in _BEFORE_YEARS
 
+    def number_before(self, numeral: Numeral, place: Place, end: int) -> str:
+        if place.word_before in _NUMBERED:
+            return self.number(numeral)
+        return super().number_before(numeral, place, end)
+
     def agreed(self, form: ReadForm, place: Place) -> ReadForm:
-        return german_forms.declined(form, place)
+        declined = german_forms.declined(form, place)
+        return german_forms.with_end_of_sentence(declined, place)
 
     def governor(self, place: Place) -> str:
         return german_forms.governor(place)
@@ -141,8 +147,14 @@ class German(European):
 
 _ONES = {"f": "eine", "m": "ein", "n": "ein"}
 _COUNTED = re.compile(r" [A-ZÄÖÜ][a-zäöü]+")
+_NUMBERED = frozenset(
+    listed("abs absatz art artikel nr nummer kapitel kap seite teil stufe satz ziffer platz gleis")
+)
 _BEFORE_YEARS = frozenset(
-    listed("jahr jahre jahren seit ab um bis in von anno sommer winter herbst frühjahr frühling saison")
+    listed(
+        """wurde wurden war starb entstand erschien begann endete trat fand fiel jahr jahre jahren seit ab um
+        bis in von anno sommer winter herbst frühjahr frühling saison"""
+    )
 ) | set(tables.MONTHS)
 _WEAK = frozenset(
     listed(
@@ -204,14 +216,19 @@ def _is_ordinal(found: re.Match[str], place: Place) -> bool:
     before = place.text[: place.start].rstrip(" ")
     if not before or before.endswith("\n") or following in tables.SENTENCE_STARTS:
         return False
-    if _IMPERATIVE.match(place.text, found.end()):
+    if _IMPERATIVE.match(place.text, found.end()) or _COUNT.search(before):
         return False
+    if _GENITIVE.search(before):
+        return following[0].isupper()
     return following[0].islower() or determined or (len(number) < 3 and not _CALLED.search(before))
 
 
 _DETERMINERS = (_WEAK | _NOMINATIVE | _MIXED) - {"in", "von", "ab", "bis", "seit", "nach", "ins"}
 _IMPERATIVE = re.compile(r" [A-ZÄÖÜ][a-zäöü]+n Sie\b")
-_CALLED = re.compile(r"\b[A-ZÄÖÜ][\wäöüß]*\Z")
+_COUNT = re.compile(r"[=≈:−]\Z|= -\Z")
+_GENITIVE = re.compile(r"\b[A-ZÄÖÜ][a-zäöüß]{3,}s\Z")
+"""A name before what is its own: ``Beethovens 9. Sinfonie``."""
+_CALLED = re.compile(r"\b(?:[A-ZÄÖÜ][\wäöüß]*|(?:Gl|Nr|Kap|Abs|Art|S|Abb|Tab|Pos)\.)\Z")
 """A noun before a number: ``Kapitel 5.``"""
 
 

@@ -22,8 +22,9 @@ WEEKDAYS = {
 _DAY = alternatives(WEEKDAYS)
 _SHORT_DAY = re.compile(
     rf"(?<![\w.-])({_DAY})(?:\.?\s?[-–]\s?({_DAY})(?![a-zäöü])\.?|"
-    rf"[.:]?(?=,? (?:den )?[0-9]{{1,2}}(?:[.:][ 0-9]|[–-][0-9]| ?Uhr))|"
-    rf"(?=:? (?:geschlossen|Ruhetag|zu\b))|\.(?=,? (?:und|bis|oder) {_DAY}\b))"
+    rf"\.?:?(?=,? (?:de[rnm] )?[0-9]{{1,2}}(?:[.:][ 0-9]|[–-][0-9]| ?Uhr))|"
+    rf"(?=:? (?:geschlossen|Ruhetag|zu\b))|\.(?=,? (?:und|bis|oder|&) (?:{_DAY}\b|Feiertag))|"
+    rf"(?=, {_DAY}\b[.,]? ))"
 )
 _PAIR_OF_DAYS = re.compile(rf"(?<![\w.-])({_DAY})\.? ?[/+&] ?({_DAY})(?:\.(?= [a-z0-9])|(?!\w))")
 _ONE_DAY = re.compile(rf"(?<![\w.-])({_DAY})(?:\.|(?=[;:] ))")
@@ -31,10 +32,10 @@ _BEFORE_DAY = re.compile(
     rf"\b(?:{_DAY}\.?|{alternatives(WEEKDAYS.values())}),? (?:und|bis|oder) \Z"
     r"|\b(?i:am|jeden|nächsten|diesen|kommenden|letzten|ab|bis|vom|seit|immer|für) \Z"
 )
-_BEGINS = re.compile(r"(?:\A|[.\n]) ?\Z")
+_BEGINS = re.compile(r"(?:\A|[.:\n]) ?\Z")
 _LASTING = re.compile(
     r"(?<![\w.,:/-])([0-9]{1,3}):([0-5][0-9])(?::([0-5][0-9]))?"
-    r"[ -](Stunden|Std\.?|Minuten|Min\.?|min\b)(?:-(?=[A-Z]))?"
+    r"[ -](Stunden|Std\.?|Minuten|Min\.?|min\b)(?:-(?=[A-Z]))?(/km\b)?"
 )
 
 _BEFORE_WEEKDAY = re.compile(rf"(\w+) (?:{alternatives(WEEKDAYS.values())}|{_DAY}\.?)(,?) \Z")
@@ -42,7 +43,7 @@ _CHAIN = re.compile(
     r"(?:[0-9]{1,3}\.(?:\s?[0-9]{1,2}\.| [A-Z]\w+)?(?:,| und| oder| sowie| bis zum| bis| bzw\.) ){1,5}\Z"
 )
 """Ordinals and dates before one, which have the same governor."""
-_RULER = re.compile(r"([IVX]{1,5})(?!\w)(?:\.(?= (\w+)|[,;)]))?")
+_RULER = re.compile(r"([IVX]{1,5})(?!\w)(?:\.(?= (\w+)|[,;)]| \())?")
 _LAST_WORD = re.compile(r"(\w+) \Z")
 _STREET = re.compile(r"(?<!\w)([A-ZÄÖÜ][\w-]*[a-zäöüß])str\.(?= ?[0-9])")
 _WHOLE = re.compile(r"(?<![\w.,])([0-9]{1,3}(?:\.[0-9]{3})*|[0-9]{1,6}),[-–—]{1,2} ?(€|EUR|Euro|CHF|Fr\.)")
@@ -99,6 +100,8 @@ def lasting(place: Place, language: European) -> ReadForm | None:
         for count, unit in zip(counts, units, strict=False)
         if int(count)
     ]
+    if words and found[5]:
+        words.append(language.per("", language.per_units["km"]))
     return ReadForm(found.end(), " ".join(words)) if words else None
 
 
@@ -185,6 +188,21 @@ def declined(form: ReadForm, place: Place) -> ReadForm:
     elif words == "ein" and noun.lower() in tables.MASCULINE_COUNTED and case:
         article = "einen"
     return ReadForm(form.end, article + form.words[len(words) :])
+
+
+def with_end_of_sentence(form: ReadForm, place: Place) -> ReadForm:
+    """The dot of an abbreviation or a day ends a sentence, too, where another begins after it."""
+    text = place.text
+    if form.words.endswith(".") or text[form.end - 1 : form.end] != ".":
+        return form
+    if not text[place.start].isdecimal() and not text.startswith(_LAST_WORDS, place.start):
+        return form
+    following = _NOUN.match(text, form.end)
+    starts = following and following[1] in tables.SENTENCE_STARTS
+    return ReadForm(form.end, f"{form.words}.") if starts else form
+
+
+_LAST_WORDS = ("usw.", "etc.", "Einw.", "Jh.", "v. Chr.", "n. Chr.", "o. Ä.", "u. Ä.", "uvm.", "u. v. m.")
 
 
 FORMS = (*german_short.FORMS, short_weekday, lasting, ruler, street, whole_euros, first_hour, times)

@@ -22,7 +22,8 @@ _HALF_HOUR = re.compile(
 _BEFORE_HOUR = re.compile(r"\b(?i:um|gegen|bis|ab|vor|nach|kurz vor|es ist) \Z")
 _PARTS_OF_HOUR = {"1/2": "halb", "1/4": "viertel", "3/4": "dreiviertel"}
 _MONTH = "(Jan|Feb|Mär|Mrz|Apr|Jun|Jul|Aug|Sept?|Okt|Nov|Dez)"
-_MONTHS = re.compile(rf"(?<!\w){_MONTH}\.?\s?[-–]\s?{_MONTH}(?:\.|(?!\w))")
+_FULL_MONTH = r"([JFMASOND][a-zä]{2,8})"
+_MONTHS = re.compile(rf"(?<!\w){_FULL_MONTH}\.?\s?[-–]\s?{_FULL_MONTH}(?:\.|(?!\w))")
 _ONE_MONTH = re.compile(rf"(?<!\w){_MONTH}\.")
 _BEFORE_MONTH = re.compile(r"\b(?i:im|anfang|mitte|ende|seit|ab|bis|von|vom|zum) \Z")
 _DOTTED = re.compile(
@@ -44,6 +45,40 @@ _PERCENT = re.compile(r"(?<![\w.,])([0-9]{1,3}(?:,[0-9]{1,2})?)\s?%-?(ig(?:e[nrs
 _SENTENCE_OF_LAW = re.compile(r"S\. ?(?=[0-9])")
 _BEFORE_SENTENCE = re.compile(r"(?:Abs\.|§|Art\.) ?[0-9]{1,4}[a-z]? \Z")
 _AND = re.compile(r"(?<=\w)&(?=\w)")
+_INCHES = re.compile(r"(?<![\w.,\"„“])([0-9]{1,3}(?:[.,][0-9]{1,2})?) ?(?:\"|″|'')(?!\w)")
+_SIGNS = (
+    (re.compile(r"(?<=\))(?:²|\^2)"), " zum Quadrat"),
+    (re.compile(r"(?<=\))(?:³|\^3)"), " hoch drei"),
+    (re.compile(r"(?<=[\w)²³] )[·⋅×] ?(?=[\w(√])"), "mal "),
+    (re.compile(r"(?<=[\w€%$)] )− ?(?=[0-9(])"), "minus "),
+    (re.compile(r"(?<=[0-9] )€"), "Euro"),
+    (re.compile(r"1/2 (?=davon\b)"), "die Hälfte "),
+    (re.compile(r"(?<=[0-9€%$)²³] )\+ ?(?=[\w(])"), "plus "),
+    (re.compile(r"(?<=[\w)²³€%] )= ?(?=[\w(√−-])"), "gleich "),
+    (re.compile(r"Ø (?=[0-9])"), "Durchmesser "),
+    (re.compile(r"(?<= )@ (?=[0-9])"), "bei "),
+    (re.compile(r"(?<=\b[Pp]ro )kg\b|(?<=\b[Jj]e )kg\b"), "Kilogramm"),
+    (re.compile(r"(?<=\b[Pp]ro )m²|(?<=\b[Jj]e )m²"), "Quadratmeter"),
+    (re.compile(r"(?<=\b[Pp]ro )(?:Std\.|h\b)"), "Stunde"),
+    (re.compile(r"(?<=\b[Pp]ro )(?:km)\b"), "Kilometer"),
+    (re.compile(r"(?<=\b[Pp]ro )(?:Min\.)"), "Minute"),
+    (re.compile(r"(?<=\b[Pp]ro )(?:Pers\.)"), "Person"),
+    (re.compile(r"(?<![\w.])km (?=[0-9])"), "Kilometer "),
+)
+_MINUTES = re.compile(r"([0-9]{1,3})\.(\+[0-9]{1,2})?(?=\)|, ?[0-9]{1,3}\.|, [A-ZÄÖÜ]|/[0-9]{1,3}\.)")
+_BEFORE_MINUTES = re.compile(r"\((?:[0-9]{1,3}\.(?:\+[0-9]{1,2})?[,/] ?){0,5}\Z")
+_SHORT_TIME = re.compile(r"(?<![\w.,/:–-])([0-9]{1,3}) ?(J|Mon|Tg)\.(?![\w])")
+_OF_DATIVE = re.compile(
+    r"\b(?i:mit|ab|unter|von|seit|vor|nach|zwischen|bis zu|über|in|aus|binnen|[0-9]{1,3} und)"
+    r"(?: ca\.| etwa| rund)? \Z"
+)
+_DAYS = re.compile(r"(?<![\w.,:/-])([0-3]?[0-9])\.\s?[–-]\s?([0-3]?[0-9])\.([01]?[0-9])\.(?![0-9])")
+_PARAGRAPH = re.compile(r"([0-9]{1,4})([a-z])(?!\w)")
+_OF_LAW = re.compile(r"(?:§|Art\.|Artikel|Paragraf) ?\Z|§§ (?:[0-9]{1,4}[a-z]?, ){0,5}\Z")
+_TELEPHONE = re.compile(
+    r"(?<![\w.,/:-])0[0-9]{2,5} ?[/–-] ?[0-9]{2,8}(?: [0-9]{2,4}){0,4}(?![\w/]|[.,][0-9])"
+)
+_OUT_OF = re.compile(r"(?<![\w.,/:-])(?<![0-9] )([0-9]{1,3})/([0-9]{1,3})(?= [A-ZÄÖÜ][a-zäöü])")
 _GREEK = re.compile(r"(?<![Ͱ-Ͽ])[α-ωΓΔΘΛΞΠΣΦΨΩ](?![Ͱ-Ͽ])")
 _ABOUT = re.compile("≈ ?(?=[0-9])")
 _EQUALS = re.compile(r"[0-9)²³%] ?\Z")
@@ -61,6 +96,8 @@ def half(place: Place, language: European) -> ReadForm | None:
         return None
     gender = "f" if unit and unit.gender == "f" else german_nouns.gender(noun.split(" ")[0])
     words = german_nouns.half(gender, german_nouns.case(place))
+    if place.word_before == "alle":
+        words = "halbe" if gender == "f" else "halben"
     if unit is None:
         return ReadForm(place.start + 3, words)
     end = found.end() - (word.endswith(".") and word not in language.units)
@@ -78,7 +115,8 @@ def half_hour(place: Place, language: European) -> ReadForm | None:
 def short_month(place: Place, language: European) -> ReadForm | None:
     """``Jan.–Dez.``, ``im Feb.``."""
     names = language.month_words
-    if found := place.match(_MONTHS):
+    found = place.match(_MONTHS)
+    if found and all(found[at].lower() in language.months for at in (1, 2)):
         first, last = (names[language.months[found[at].lower()] - 1] for at in (1, 2))
         return ReadForm(found.end(), f"{first} {language.to} {last}")
     found = place.match(_ONE_MONTH)
@@ -141,10 +179,73 @@ def sign(place: Place, language: European) -> ReadForm | None:
     """``C&A``, ``π``, ``3,14 ≈ 3``."""
     if place.match(_AND):
         return ReadForm(place.start + 1, "und")
+    if found := place.match(_INCHES):
+        return ReadForm(found.end(), f"{language.number(language.numerals.parse(found[1]))} Zoll")
+    for pattern, words in _SIGNS:
+        if found := place.match(pattern):
+            return ReadForm(found.end(), words)
     found = place.match(_ABOUT)
     if found and _EQUALS.search(place.before):
         return ReadForm(found.end(), f"{language.operations['≈']} ")
     return None
+
+
+def minutes(place: Place, language: European) -> ReadForm | None:
+    """``(12., 45.+2)``: minutes of a match."""
+    found = place.match(_MINUTES)
+    if not found or not _BEFORE_MINUTES.search(place.before):
+        return None
+    words = language.ordinal(int(found[1])).removesuffix("r")
+    return ReadForm(found.end(), f"{words} plus {language.cardinal(found[2][1:])}" if found[2] else words)
+
+
+def short_time(place: Place, language: European) -> ReadForm | None:
+    """``mit 82 J.``, ``24 Mon.``."""
+    found = place.match(_SHORT_TIME)
+    if not found:
+        return None
+    unit = language.units[f"{found[2]}."]
+    many = f"{unit.many}n" if _OF_DATIVE.search(place.before) else unit.many
+    return ReadForm(
+        found.end(), language.counted(language.numerals.parse(found[1]), unit._replace(many=many))
+    )
+
+
+def days(place: Place, language: European) -> ReadForm | None:
+    """``vom 03.–14.06.``."""
+    found = place.match(_DAYS)
+    if not found or not 0 < int(found[3]) <= 12:
+        return None
+    before = place.word_before
+    first, last = (language.day(int(found[at]), before) for at in (1, 2))
+    return ReadForm(found.end(), f"{first} {language.to} {last} {language.month_words[int(found[3]) - 1]}")
+
+
+def paragraph(place: Place, language: European) -> ReadForm | None:
+    """``§ 312g``."""
+    found = place.match(_PARAGRAPH)
+    if not found or not _OF_LAW.search(place.before):
+        return None
+    return ReadForm(found.end(), f"{language.cardinal(found[1])} {found[2]}")
+
+
+def telephone(place: Place, language: European) -> ReadForm | None:
+    """``069 / 987 65 43``."""
+    found = place.match(_TELEPHONE)
+    if not found:
+        return None
+    return ReadForm(
+        found.end(),
+        language.grouped([language.telephone_digits(part) for part in re.findall("[0-9]+", found[0])]),
+    )
+
+
+def out_of(place: Place, language: European) -> ReadForm | None:
+    """``23/25 Tickets``."""
+    found = place.match(_OUT_OF)
+    if not found or not 1 < int(found[1]) <= int(found[2]) or int(found[2]) < 11:
+        return None
+    return ReadForm(found.end(), language.out_of(language.cardinal(found[1]), language.cardinal(found[2])))
 
 
 def greek(place: Place, language: European) -> ReadForm | None:
@@ -153,4 +254,7 @@ def greek(place: Place, language: European) -> ReadForm | None:
     return ReadForm(found.end(), language.letters[found[0]]) if found else None
 
 
-FORMS = (half_hour, half, short_month, dotted_name, model, direction, percent, sentence_of_law, sign, greek)
+FORMS = (
+    half_hour, half, short_month, dotted_name, model, direction, percent, sentence_of_law, sign, minutes,
+    greek, short_time, days, paragraph, telephone, out_of,
+)  # fmt: skip

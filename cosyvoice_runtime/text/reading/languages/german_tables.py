@@ -54,7 +54,7 @@ def _units() -> dict[str, Unit]:
             "min Min. Min": "Minute/Minuten/f",
             "h Std. Std": "Stunde/Stunden/f", "sec Sek. sek": "Sekunde/Sekunden/f", "d": "Tag/Tage",
             "Mio._m": "Millionen Meter/Millionen Meter", "PS": "PS/PS", "x": "mal/mal",
-            "dB": "Dezibel/Dezibel",
+            "dB dB(A)": "Dezibel/Dezibel", "lm": "Lumen/Lumen", "lx": "Lux/Lux",
             "%": "Prozent/Prozent", "‰": "Promille/Promille", "°": "Grad/Grad",
             "°C ℃ °_C": "Grad Celsius/Grad Celsius", "°F ℉": "Grad Fahrenheit/Grad Fahrenheit",
             "kWh kwh": "Kilowattstunde/Kilowattstunden/f", "mv": "Millivolt/Millivolt",
@@ -64,7 +64,10 @@ def _units() -> dict[str, Unit]:
             "mph": "Meile pro Stunde/Meilen pro Stunde/f", "px": "Pixel/Pixel", "EL": "Esslöffel/Esslöffel",
             "TL": "Teelöffel/Teelöffel", "Stk. Stk": "Stück/Stück",
             "Msp. Msp": "Messerspitze/Messerspitzen/f", "Pck. Pckg. Pkg.": "Päckchen/Päckchen",
-            "Pers.": "Person/Personen/f",
+            "Pers.": "Person/Personen/f", "J.": "Jahr/Jahre", "Mon.": "Monat/Monate", "Tg.": "Tag/Tage",
+            "Zi.": "Zimmer/Zimmer", "Pkt.": "Punkt/Punkte",
+            "Wo.": "Woche/Wochen/f",
+            "Fl.": "Flasche/Flaschen/f", "Port.": "Portion/Portionen/f",
             "/min": "pro Minute/pro Minute", "/s": "pro Sekunde/pro Sekunde", "/h": "pro Stunde/pro Stunde",
             "U/min U/min. rpm": "Umdrehung pro Minute/Umdrehungen pro Minute/f",
             "qm": "Quadratmeter/Quadratmeter",
@@ -90,6 +93,7 @@ PER_UNITS = {
     sign: UNITS[sign] for sign in ("s", "min", "h", "km", "m", "kg", "g", "l", "m²", "m³", "kWh", "ha",
     "Std.")
 } | {
+    "s²": Unit("Sekunde zum Quadrat", "Sekunden zum Quadrat"),
     "Tag": Unit("Tag", "Tage"), "Monat": Unit("Monat", "Monate"), "Jahr": Unit("Jahr", "Jahre"),
     "Woche": Unit("Woche", "Wochen"), "Stunde": Unit("Stunde", "Stunden"), "Person": Unit("Person",
     "Personen"),
@@ -126,7 +130,7 @@ MASCULINE_COUNTED = frozenset(
 CURRENCIES = currencies(
     {
         "€ EUR Euro": ("Euro/Euro", "Cent/Cent"),
-        "$ US$ USD Dollar": ("Dollar/Dollar", "Cent/Cent"),
+        "$ US$ US-$ USD Dollar": ("Dollar/Dollar", "Cent/Cent"),
         "£ GBP": ("Pfund/Pfund", "Penny/Pence"),
         "CHF Fr. Franken": ("Franken/Franken", "Rappen/Rappen"),
         "¥ JPY Yen": ("Yen/Yen", ""),
@@ -148,7 +152,7 @@ SIGNS = {
 }  # fmt: skip
 SIGNS_BEFORE = {
     "-": "minus", "−": "minus", "+": "plus", "~": "etwa", "#": "Nummer", "≈": "etwa", "≤": "höchstens",
-    "≥": "mindestens", "±": "plus minus", "<": "weniger als", ">": "mehr als",
+    "≥": "mindestens", "±": "plus minus", "<": "weniger als", ">": "mehr als", "Ø": "Durchmesser",
 }  # fmt: skip
 OPERATIONS = {
     "+": "plus", "-": "minus", "−": "minus", "–": "minus", "=": "gleich", "==": "gleich", "×": "mal",
@@ -189,7 +193,12 @@ ABBREVIATIONS = {
     "o. ä.": "oder ähnliches",
     "bzw.": "beziehungsweise", "ca.": "circa", "Ca.": "Circa", "usw.": "und so weiter", "etc.": "et cetera",
     "ggf.": "gegebenenfalls", "evtl.": "eventuell", "inkl.": "inklusive", "exkl.": "exklusive",
-    "vgl.": "vergleiche", "Nr.": "Nummer", "Str.": "Straße", "Dr.": "Doktor", "Prof.": "Professor",
+    "vgl.": "vergleiche", "Vgl.": "Vergleiche", "n. V.": "nach Verlängerung",
+    "n.V.": "nach Verlängerung", "i. E.": "im Elfmeterschießen", "n. E.": "nach Elfmeterschießen",
+    "Wdh.": "Wiederholungen", "u.": "und", "ggü.": "gegenüber", "MfG": "Mit freundlichen Grüßen",
+    "VG": "Viele Grüße", "LG": "Liebe Grüße", "Kd.-Nr.": "Kundennummer", "Best.-Nr.": "Bestellnummer",
+    "Tel.-Nr.": "Telefonnummer", "Art.-Nr.": "Artikelnummer", "Re.-Nr.": "Rechnungsnummer",
+    "Nr.": "Nummer", "Str.": "Straße", "Dr.": "Doktor", "Prof.": "Professor",
     "Tel.": "Telefon", "Mio.": "Millionen", "Mrd.": "Milliarden", "St.": "Sankt", "S.": "Seite",
     "Abb.": "Abbildung", "Kap.": "Kapitel", "Art.": "Artikel", "Abs.": "Absatz", "max.": "maximal",
     "min.": "minimal", "mind.": "mindestens", "v. Chr.": "vor Christus", "n. Chr.": "nach Christus",
@@ -231,7 +240,7 @@ QUEENS = frozenset({"elisabeth", "katharina", "margarethe", "victoria", "isabell
 NEUTER = frozenset(
     listed("""ei sofa thema komma klima drama schema baguette jahr kilo pfund gramm
     kapitel spiel tor mal semester halbjahr jahr quartal stockwerk buch gebot obergeschoss gleis
-    kind viertel
+    kind viertel og eg ug dg
     drittel training lebensjahr schuljahr jahrhundert jahrzehnt gebiet haus bundesland""")
 )
 RULERS = frozenset(
