@@ -171,7 +171,7 @@ _WITH_DOT = re.compile(
     r"(?<![\w.,:/])(?<![0-9]-)([0-9]{1,7})\.(?![0-9]|\.)(?:(?= ([^\W\d_]+))|(?=(.|\Z)))", re.S
 )
 
-_CHAINED = re.compile(r"(?:(?:,| und| oder| bis| sowie| bzw\.) [0-9]{1,3}\.){1,5} ([A-ZÄÖÜ][a-zäöüß]+)")
+_CHAINED = re.compile(r"(?:(?:,| und| u\.| oder| bis| sowie| bzw\.) [0-9]{1,3}\.){1,5} ([A-ZÄÖÜ][a-zäöüß]+)")
 """Other ordinals that share the noun of the first: ``12. und 78. Minute``."""
 
 

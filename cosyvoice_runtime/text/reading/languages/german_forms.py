@@ -30,7 +30,7 @@ _PAIR_OF_DAYS = re.compile(rf"(?<![\w.-])({_DAY})\.? ?[/+&] ?({_DAY})(?:\.(?= [a
 _ONE_DAY = re.compile(rf"(?<![\w.-])({_DAY})(?:\.|(?=[;:] ))")
 _BEFORE_DAY = re.compile(
     rf"\b(?:{_DAY}\.?|{alternatives(WEEKDAYS.values())}),? (?:und|bis|oder) \Z"
-    r"|\b(?i:am|jeden|nächsten|diesen|kommenden|letzten|ab|bis|vom|seit|immer|für) \Z"
+    r"|\b(?i:am|jeden|nächsten|diesen|kommenden|letzten|ab|bis|vom|seit|immer|für|einen|einem) \Z"
 )
 _BEGINS = re.compile(r"(?:\A|[.:\n]) ?\Z")
 _LASTING = re.compile(
@@ -40,7 +40,7 @@ _LASTING = re.compile(
 
 _BEFORE_WEEKDAY = re.compile(rf"(\w+) (?:{alternatives(WEEKDAYS.values())}|{_DAY}\.?)(,?) \Z")
 _CHAIN = re.compile(
-    r"(?:[0-9]{1,3}\.(?:\s?[0-9]{1,2}\.| [A-Z]\w+)?(?:,| und| oder| sowie| bis zum| bis| bzw\.) ){1,5}\Z"
+    r"(?:[0-9]{1,3}\.(?:\s?[0-9]{1,2}\.| [A-Z]\w+)?(?:,| und| u\.| oder| sowie| bis zum| bis| bzw\.) ){1,5}\Z"
 )
 """Ordinals and dates before one, which have the same governor."""
 _RULER = re.compile(r"([IVX]{1,5})(?!\w)(?:\.(?= (\w+)|[,;)]| \())?")
@@ -48,7 +48,7 @@ _LAST_WORD = re.compile(r"(\w+) \Z")
 _STREET = re.compile(r"(?<!\w)([A-ZÄÖÜ][\w-]*[a-zäöüß])str\.(?= ?[0-9])")
 _WHOLE = re.compile(r"(?<![\w.,])([0-9]{1,3}(?:\.[0-9]{3})*|[0-9]{1,6}),[-–—]{1,2} ?(€|EUR|Euro|CHF|Fr\.)")
 _FIRST_HOUR = re.compile(r"(?<![\w.,:])([01]?[0-9]|2[0-3]) ?[–-] ?(?=[0-9]{1,2}[:.][0-5][0-9] ?(?:Uhr|h\b))")
-_TIMES = re.compile(r"(?<![\w.,])([0-9]{1,3}) ?[x×] (?=[A-ZÄÖÜ][a-zäöü])")
+_TIMES = re.compile(r"(?<![\w.,])([0-9]{1,3}) ?[x×] (?=[A-ZÄÖÜ][a-zäöü]|t[gä]|am |pro |im |wöch)")
 _NOUN = re.compile(r" ([A-ZÄÖÜ][a-zäöüß]+)")
 
 
@@ -198,11 +198,28 @@ def with_end_of_sentence(form: ReadForm, place: Place) -> ReadForm:
     if not text[place.start].isdecimal() and not text.startswith(_LAST_WORDS, place.start):
         return form
     following = _NOUN.match(text, form.end)
-    starts = following and following[1] in tables.SENTENCE_STARTS
+    # A station is seldom followed by a noun of its own.
+    starts = following and (following[1] in tables.SENTENCE_STARTS or text.startswith(_STATIONS, place.start))
     return ReadForm(form.end, f"{form.words}.") if starts else form
 
 
-_LAST_WORDS = ("usw.", "etc.", "Einw.", "Jh.", "v. Chr.", "n. Chr.", "o. Ä.", "u. Ä.", "uvm.", "u. v. m.")
+_STATIONS = ("Hbf.", "Bhf.")
+_LAST_WORDS = (
+    *_STATIONS,
+    "Nov.",
+    "Dez.",
+    "Okt.",
+    "usw.",
+    "etc.",
+    "Einw.",
+    "Jh.",
+    "v. Chr.",
+    "n. Chr.",
+    "o. Ä.",
+    "u. Ä.",
+    "uvm.",
+    "u. v. m.",
+)
 
 
 FORMS = (*german_short.FORMS, short_weekday, lasting, ruler, street, whole_euros, first_hour, times)

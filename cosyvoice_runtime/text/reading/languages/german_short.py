@@ -19,7 +19,7 @@ _HALF = re.compile(
 _HALF_HOUR = re.compile(
     r"(?<![\w.,/-])(?<![0-9] )([13]/4|1/2) ([1-9]|1[0-2])(?: Uhr)?(?!\w|[.,:/][0-9]| ?[%°€]| [A-ZÄÖÜ])"
 )
-_BEFORE_HOUR = re.compile(r"\b(?i:um|gegen|bis|ab|vor|nach|kurz vor|es ist) \Z")
+_BEFORE_HOUR = re.compile(r"\b(?i:um|gegen|bis|ab|vor|nach|kurz vor|es ist|sagen wir|so) \Z")
 _PARTS_OF_HOUR = {"1/2": "halb", "1/4": "viertel", "3/4": "dreiviertel"}
 _MONTH = "(Jan|Feb|Mär|Mrz|Apr|Jun|Jul|Aug|Sept?|Okt|Nov|Dez)"
 _FULL_MONTH = r"([JFMASOND][a-zä]{2,8})"
@@ -52,6 +52,14 @@ _SIGNS = (
     (re.compile(r"(?<=[\w)²³] )[·⋅×] ?(?=[\w(√])"), "mal "),
     (re.compile(r"(?<=[\w€%$)] )− ?(?=[0-9(])"), "minus "),
     (re.compile(r"(?<=[0-9] )€"), "Euro"),
+    (re.compile(r"(?<=[\w)] )/ ?(?=[(])"), "geteilt durch "),
+    (re.compile(r"(?<=kcal)/(?=[0-9])"), " pro "),
+    (re.compile(r"(?<=Einw\.)/km²"), " pro Quadratkilometer"),
+    (re.compile(r"(?<=[A-Za-zäöü])/(?:km²|m²)"), " pro Quadratmeter"),
+    (re.compile(r"(?<=[0-9])x(?=[0-9]{1,4}(?:[x ]|cm|mm|m))"), "mal "),
+    (re.compile(r"(?<=[0-9]\. )Min\.(?= |,|\)|\Z)"), "Minute"),
+    (re.compile(r"(?<=[0-9]\. )Std\.(?= |,|\)|\Z)"), "Stunde"),
+    (re.compile(r"116 117(?![0-9])"), "eins eins sechs, eins eins sieben"),
     (re.compile(r"1/2 (?=davon\b)"), "die Hälfte "),
     (re.compile(r"(?<=[0-9€%$)²³] )\+ ?(?=[\w(])"), "plus "),
     (re.compile(r"(?<=[\w)²³€%] )= ?(?=[\w(√−-])"), "gleich "),
@@ -69,7 +77,7 @@ _MINUTES = re.compile(r"([0-9]{1,3})\.(\+[0-9]{1,2})?(?=\)|, ?[0-9]{1,3}\.|, [A-
 _BEFORE_MINUTES = re.compile(r"\((?:[0-9]{1,3}\.(?:\+[0-9]{1,2})?[,/] ?){0,5}\Z")
 _SHORT_TIME = re.compile(r"(?<![\w.,/:–-])([0-9]{1,3}) ?(J|Mon|Tg)\.(?![\w])")
 _OF_DATIVE = re.compile(
-    r"\b(?i:mit|ab|unter|von|seit|vor|nach|zwischen|bis zu|über|in|aus|binnen|[0-9]{1,3} und)"
+    r"\b(?i:mit|ab|unter|von|seit|vor|nach|zwischen|bis zu|in|aus|binnen|[0-9]{1,3} und)"
     r"(?: ca\.| etwa| rund)? \Z"
 )
 _DAYS = re.compile(r"(?<![\w.,:/-])([0-3]?[0-9])\.\s?[–-]\s?([0-3]?[0-9])\.([01]?[0-9])\.(?![0-9])")
@@ -79,6 +87,7 @@ _TELEPHONE = re.compile(
     r"(?<![\w.,/:-])0[0-9]{2,5} ?[/–-] ?[0-9]{2,8}(?: [0-9]{2,4}){0,4}(?![\w/]|[.,][0-9])"
 )
 _OUT_OF = re.compile(r"(?<![\w.,/:-])(?<![0-9] )([0-9]{1,3})/([0-9]{1,3})(?= [A-ZÄÖÜ][a-zäöü])")
+_TWO_YEARS = re.compile(r"(?<![\w.,/:-])(1[5-9][0-9]{2})/([0-9]{2})(?![\w/]|[.,][0-9])")
 _GREEK = re.compile(r"(?<![Ͱ-Ͽ])[α-ωΓΔΘΛΞΠΣΦΨΩ](?![Ͱ-Ͽ])")
 _ABOUT = re.compile("≈ ?(?=[0-9])")
 _EQUALS = re.compile(r"[0-9)²³%] ?\Z")
@@ -248,6 +257,14 @@ def out_of(place: Place, language: European) -> ReadForm | None:
     return ReadForm(found.end(), language.out_of(language.cardinal(found[1]), language.cardinal(found[2])))
 
 
+def two_years(place: Place, language: European) -> ReadForm | None:
+    """``1734/35``."""
+    found = place.match(_TWO_YEARS)
+    if not found or int(found[2]) != int(found[1][2:]) + 1:
+        return None
+    return ReadForm(found.end(), f"{language.year(int(found[1]))} {language.cardinal(found[2])}")
+
+
 def greek(place: Place, language: European) -> ReadForm | None:
     """A Greek letter outside a formula."""
     found = place.match(_GREEK)
@@ -256,5 +273,5 @@ def greek(place: Place, language: European) -> ReadForm | None:
 
 FORMS = (
     half_hour, half, short_month, dotted_name, model, direction, percent, sentence_of_law, sign, minutes,
-    greek, short_time, days, paragraph, telephone, out_of,
+    greek, short_time, days, paragraph, telephone, out_of, two_years,
 )  # fmt: skip
