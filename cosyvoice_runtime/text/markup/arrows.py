@@ -61,6 +61,8 @@ def word(arrow: str, before: str, after: str, language: str) -> str:
     last, first = _PARTS.split(before)[-1].lstrip("(*_`"), _PARTS.split(after)[0].rstrip(",.;:)*_`，。")
     if _is_reaction(last, first, before + after):
         return yields
+    if "=" in _PHRASE.split(before)[-1]:
+        return ""
     if _FIGURE_BEFORE.search(before) and _FIGURE_AFTER.match(after):
         return to
     if _LIMIT.search(before) and _LIMIT_AFTER.match(after):

@@ -95,7 +95,8 @@ _TOKEN_BEGUN = re.compile(r"<\|im_start\|>(?:[a-z]{0,9}|(?:system|user|assistant
 _HEART = re.compile(
     r"(?:(?<=[^\W\d_]{2} )|(?<=[!.?~] )|(?<![\s\S]))<3+(?=[ \t]*(?:[\n\r!~]|\Z|(?<= )[A-Z]|[^\x00-\x7f]))"
 )
-_LOVED = re.compile(r"(?:(?<=\bI )|(?<=\b[WwUu]e )|(?<=\b[Yy]ou ))<3+(?=\s*[^\s0-9%$])")
+_LOVED = re.compile(r"(?:(?<=\bI )|(?<=\b[WwUu]e )|(?<=\b[Yy]ou ))<3+(?=[ \t]*[^\s0-9%$])")
+_HEART_BEGUN = re.compile(r"<3+[ \t]*\Z")
 _COMMENT = re.compile(r"<!--.{0,2000}?-->", re.DOTALL)
 _AUTOLINK = re.compile(r"<((?:https?://|mailto:)[^\s<>]{1,300}|[\w.+-]{1,64}@[\w.-]{1,100})>")
 _LESS_BEGUN = re.compile(r"<(?:[A-Za-z/][^<>\n]{0,300}|!-?(?:-.{0,2000})?|\|[^|<>\s]{0,40}\|?)?\Z", re.DOTALL)
@@ -152,7 +153,8 @@ def code(here: Here) -> Mark | None:
 
 def less(here: Here) -> Mark | None:
     """Tags, comments, tokens of models and addresses between ``<`` and ``>``."""
-    if not here.complete and _TOKEN_BEGUN.match(here.text, here.start):
+    begun = (_TOKEN_BEGUN, _HEART_BEGUN)
+    if not here.complete and any(pattern.match(here.text, here.start) for pattern in begun):
         raise Wait
     for pattern in (_TOKEN, _COMMENT, _HEART):
         if found := here.match(pattern):

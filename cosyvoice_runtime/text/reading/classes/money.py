@@ -33,7 +33,7 @@ def _patterns(language: Language) -> tuple[re.Pattern[str], ...]:
         else "(?P<scale>(?!))?"
     )
     per = (
-        rf"(?:\s?/\s?(?P<per>{alternatives(language.per_units)})(?![\wÀ-ÖØ-öø-ӿ])(?:(?<=[a-z]{{2}})\.(?=\s[a-z]|[,;)]))?)?"
+        rf"(?:\s?/\s?(?P<per>{alternatives(language.per_units)})(?![\wÀ-ÖØ-öø-ӿ])(?:(?<=[a-z]{{2}})\.(?=\s[a-z(×=]|[,;)]))?)?"
         if language.per_units
         else "(?P<per>(?!))?"
     )

@@ -317,6 +317,8 @@ class English(Language):
     def abbreviation(self, word: str, following: str) -> str | None:
         if word in ("No", "no"):
             return "number" if following.isdecimal() else None
+        if word == "Rev" and (not following or following.isupper()):
+            return "Reverend"
         return None
 
     def roman(self, before: str, value: int) -> str | None:

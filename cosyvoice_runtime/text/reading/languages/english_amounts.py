@@ -61,7 +61,8 @@ _WARMTH = re.compile(r"(?<![\w.,])([0-9]{1,4}(?:\.[0-9]+)?)° ([CF])(?![\w])")
 _INCHES_AT_END = re.compile(r"(?<![\w.,])([0-9]{1,3}(?:\.[0-9]+)?) in(?=\.?$|[;,)])")
 _EACH = re.compile(r"(?<![\w.,])([0-9]{1,3})[x×]/([a-z]{1,6})(?![\w/])")
 _SCALED_UNIT = re.compile(
-    r"(?<![\w.,$€£-])([0-9]{1,3}(?:\.[0-9]+)?)([kKMB]|bn) (?=([a-zA-Zµ²³0-9]{1,4})(?![\w/]))"
+    r"(?<![\w.,$€£-])([0-9]{1,3}(?:\.[0-9]+)?)([kKMB]|bn) (?=([a-zA-Zµ²³0-9]{1,4})(?![\w/])"
+    r"(?:\.(?=\s[a-z]))?)"
 )
 _COUNTED_SCALE = re.compile(
     r"(?<![\w.,$€£-])([0-9]{1,3}\.[0-9]{1,2})([kK])(?= [a-z]{3})|(?<![\w.,$€£-])([0-9]{1,3})([kK])"
@@ -296,7 +297,7 @@ def _dotted_unit(place: Place, language: Language) -> ReadForm | None:
         return None
     written = {"c": "cup", "sq. ft": "sq ft", "sq.ft": "sq ft"}.get(found[4], found[4])
     unit = language.units[written if written in language.units else written.lower()]
-    if found[3] == "-" or language.qualifies(place, found.end()):
+    if found[3] == "-" or (written != "cup" and language.qualifies(place, found.end())):
         unit = unit._replace(many=unit.one)
     return ReadForm(found.end(), _one_or_range(found, unit, language))
 

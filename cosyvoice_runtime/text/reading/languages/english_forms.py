@@ -34,6 +34,7 @@ _STREET = re.compile(
 _STATE = re.compile(rf"(?<=, )({'|'.join(tables.STATES)}),? ([0-9]{{5}})(?![0-9]|[.,][0-9])")
 _ALONE = "|".join(state for state in tables.STATES if state not in tables.STATES_LIKE_WORDS)
 _STATE_ALONE = re.compile(rf"(?<=[a-z], )({_ALONE})(?=\.?$|,)")
+_CAPITAL = re.compile(r"\s[A-Z]")
 _ORDINAL = re.compile("([0-9]{1,3})(?:st|nd|rd|th)")
 _PENSION = re.compile(r"(?<![\w.,])40([13])\s?(?:\((k|b)\)|(k|b))(?![\w])")
 _GRADE = re.compile(r"(?<![\w])([A-F])(−|\+)(?=[\s,.;)]|$)")
@@ -48,7 +49,7 @@ _ISOTOPE = re.compile(
 )
 _CODE = re.compile(r"(?:USD|EUR|GBP|CAD|AUD|NZD|SGD|HKD) ?(?=[$€£][0-9])|(?:USD|EUR|GBP)(?!\w)")
 _SIGNED = re.compile(r"[$€£][0-9][0-9.,]*[kKMB]?\s?\Z")
-_HANDLE = re.compile(r"(?<![\w.@])@(?:(?=[A-Za-z0-9_])|\s(?=[\w$€£]))")
+_HANDLE = re.compile(r"(?<![\w.@])@(?:(?=[A-Za-z0-9_])|\s(?=[\w$€£≤≥<>~]))")
 _NUMERAL = re.compile(r"(?<![\w.-])([IVX]{2,5})(?![\w'’]|\.[A-Za-z])(\s(?:century|centuries)\b)?")
 _NAME = re.compile(r"(?:\A|[\s(\"“'’/-])([A-Z][A-Za-z]*[a-z]|[A-Z]{3,})\.?\s\Z")
 _NO_NUMERAL = re.compile(
@@ -77,6 +78,7 @@ def street(place: Place, language: Language) -> ReadForm | None:
     names = re.sub(r"^([NSEW])(?= )", lambda match: tables.QUARTERS[match[1]], names)
     names = _ORDINAL.sub(lambda match: language.ordinal(int(match[1])), names)
     kind = tables.STREETS.get(found[3].rstrip("."), found[3])
+    kind += "." if found[0].endswith(".") and _CAPITAL.match(place.text, found.end()) else ""
     return ReadForm(found.end(), " ".join(filter(None, (spoken, names, kind))))
 
 

@@ -39,16 +39,19 @@ _WINDS = {
 _WIND = re.compile(r"(?<![\w./&-])([NSEW]{1,3})(?:([/–-])([NSEW]{1,3}))?(?![\w/&'’-]|\.[A-Z])")
 _WIND_BEFORE = re.compile(
     r"(?i)\b(?:winds?|gusts?|breezes?|swell)(?: (?:is|are|will be|from|out of|of|the|light|around|turning|"
-    r"blowing|shifting)){0,4}:? \Z|\b(?:blowing|winds? shifting)(?: from| to| out of)?(?: the)? \Z"
+    r"blowing|shifting)){0,4}:? \Z|\b(?:out of|gusts? from) the \Z|\b(?:blowing|winds? shifting)(?: "
+    r"from| to| out of)?(?: the)? \Z"
 )
 _WIND_AFTER = re.compile(
     r" (?:winds?|breezes?|swells?|gusts?|at [0-9]+(?:[-–][0-9]+)? ?(?:mph|km|kn|kt|m/s))"
 )
 _HEAD_BEFORE = re.compile(
     r"\b(?:[Hh]ead|[Hh]eading|[Ff]acing|[Dd]rive|[Tt]ravel|[Ww]alk|[Gg]o|[Tt]urn|[Cc]ontinue|[Ll]ook|"
-    r"[Mm]iles|mi|km)(?: (?:due|to the))? \Z"
+    r"[Mm]iles|blocks?|mi|km)(?: (?:due|to the))? \Z"
 )
-_HEAD_AFTER = re.compile(r"(?:\s(?:of|on|for|along|toward|towards|onto|until|and|corner|side)\b|[.,;]|$)")
+_HEAD_AFTER = re.compile(
+    r"(?:\s(?:of|on|for|after|at|along|toward|towards|onto|until|and|corner|side)\b|[.,;]|$)"
+)
 _STREET_BEFORE = re.compile(r"(?:Ave|St|Street|Avenue|Blvd|Rd|Dr|Place|Pl|Way|Ct|Ln)\.?,? \Z")
 _STREET_AFTER = re.compile(
     r" [0-9]{1,3}(?:st|nd|rd|th)\b"
@@ -65,7 +68,7 @@ _SAINT = re.compile(
     r"Croix|Barts|Maarten|Jude|Anthony|Bernard|Catherine|Clair|Cloud|Elmo|Ives|Lawrence|Valentine|Stephen)"
 )
 _CAPITAL = re.compile(r"\s[A-Z]")
-_SENTENCE_GOES_ON = re.compile(r"\s?(?:[a-z0-9,;:)&]|[A-Z]{2}\b)")
+_SENTENCE_GOES_ON = re.compile(r"\s?(?:[a-z0-9,;:()&~]|[A-Z]{2}\b)")
 _FIRST_RULER = re.compile(r"I(?![\w'’]|\.[A-Za-z])")
 _LIKE_ME = re.compile(
     r" (?:am|think|know|believe|guess|hope|mean|see|saw|love|like|want|need|don['’]t|can|can['’]t|"
@@ -85,9 +88,13 @@ _MATCH = re.compile(
     r"(?i)\b(?:goals?|scor\w+|match|half-?time|full-?time|penalt\w+|red card|yellow card|"
     r"substitut\w+|equali[sz]\w+|"
     r"header|free kick|striker|kick-?off|stoppage|"
-    r"assist\w*|brace|hat-trick|(?:won|beat|drew|lost)\b.{0,30}[0-9]-[0-9])"
+    r"assist\w*|brace|hat-trick|HT:|FT:|xG|pen\.|(?:won|beat|drew|lost)\b.{0,30}[0-9]-[0-9])"
 )
 _QUOTED = re.compile(r"(?<!\w)['‘]")
+_PRICES = re.compile(
+    r""
+    r"([$€£])([0-9][0-9,]*(?:\.[0-9]+)?)([kKMBT]?)\s?[-–—]\s?\1([0-9][0-9,]*(?:\.[0-9]+)?)([kKMBT]?)(?![\w%]|[.,][0-9])"
+)
 _SCREW = re.compile(r"#([0-9]{1,2})-([0-9]{2})(?=[ ,.;)]|$)")
 _SIZE_SCREW = re.compile(r"(?<![\w.,/])(1/4|5/16|3/8|7/16|1/2|5/8|3/4)-([0-9]{2})(?= |[,.;)]|$)")
 _OPEN_VERSION = re.compile(r"(?<![\w.,])([0-9]{1,3})((?:\.[0-9]{1,3}){0,2})((?:\.[xX]){1,2})(?![\w])")
@@ -103,7 +110,10 @@ _GRAVITY = re.compile(r"(?<![\w.,])([0-9]{1,2}(?:\.[0-9]{1,3})?) ?[gG](?![\w'’
 _OF_GRAVITY = re.compile(r"(?i)\b(?:(?:micro)?gravity|g-force|accelerat\w+)\b")
 _FORECAST = re.compile(r"/(?=[0-9]{1,3}°)")
 _FOR_EACH = re.compile(r"/(?=[a-z]{3,12}(?![\w/]))")
-_PRICE_BEFORE = re.compile(r"[$€£][0-9][0-9.,]*[kKMB]?\Z")
+_PRICE_BEFORE = re.compile(
+    r"[$€£][0-9][0-9.,]*[kKMB]?\Z|\b(?:Cost|Price|Pay|Rate|Fee|Calories|Protein)\Z"
+    r"|[0-9]\s?(?:mins?|hrs?|h|secs?|s|lbs?|oz|g|mg|kg|ml|mL|cups?|miles?|mi|km|reps|sets|pts|kcal)\Z"
+)
 _MOVES = re.compile(
     r"(?<![\w.,])([0-9]{1,3})(\.(?:\.\.|…)?)\s?(?=(?:[KQRBN][a-h]?[1-8]?x?[a-h][1-8]"
     r"|[a-h](?:x[a-h])?[1-8]|O-O)(?![\w]))"
@@ -153,6 +163,8 @@ def letters(place: Place, language: Language) -> ReadForm | None:
 
 def signs(place: Place, language: Language) -> ReadForm | None:
     """``#6-32``: the thread of a screw."""
+    if (found := place.match(_PRICES)) and (found[3] or "." in found[2] + found[4]):
+        return ReadForm(found.end(), _prices(found, language))
     if place.before.endswith("°") and (found := place.match(_FORECAST)):
         return ReadForm(found.end(), f"{language.pause} ")
     if (found := place.match(_FOR_EACH)) and _PRICE_BEFORE.search(place.before):
@@ -161,6 +173,20 @@ def signs(place: Place, language: Language) -> ReadForm | None:
     if not found:
         return None
     return ReadForm(found.end(), f"number {language.cardinal(found[1])} {language.cardinal(found[2])}")
+
+
+def _prices(found: re.Match[str], language: Language) -> str:
+    """``$150K–$165K`` and ``$2.50–$3.75``: the currency once after scales, else with each amount."""
+    currency = language.currencies[found[1]]
+    low, high = (language.numerals.parse(found[part]) for part in (2, 4))
+    if not (found[3] or found[5]):
+        return language.ranged(language.money(low, currency), language.money(high, currency))
+    scales = (language.scales.get(found[part] or found[5], "") for part in (3, 5))
+    numbers = (
+        f"{language.number(number)} {scale}".rstrip()
+        for number, scale in zip((low, high), scales, strict=True)
+    )
+    return f"{language.ranged(*numbers)} {currency.many}"
 
 
 def _is_quoted(place: Place) -> bool:

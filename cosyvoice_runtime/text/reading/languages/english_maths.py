@@ -44,7 +44,7 @@ _OVER_BEFORE = re.compile(
     r"[)\]²³]\Z|(?<![\w.])(?:[0-9]+(?:\.[0-9]+)?|[A-Za-zΔ][0-9]?|[A-Z]{2,3})\Z|= [A-Za-z ]{1,24}\Z"
 )
 _OF_FORMULA = re.compile(r"[\w)\]] ?= ?[\w(\[√-]|[\w)] [+−×÷-] [\w(]|\^|[²³√]")
-_CLOSED = re.compile(r"\)(?:([²³])|\^\{?(-?[0-9]{1,4}|[a-z])\}?)")
+_CLOSED = re.compile(r"\)(?:([²³])|\^[{(]?(-?[0-9]{1,4}|[a-z]{1,2})[})]?)")
 _ABSOLUTE = re.compile(r"(?<![\w|<])\|(?! )[A-Za-z0-9 +−-]{1,12}(?<! )\|(?=\s?[=<≤≥+]|\s>|[.,?]|\s?$)")
 _FACTORIAL = re.compile(r"(?<![\w.,])([0-9]{1,3}|[nkmr])!(?=\s?[=×÷*/+)])")
 _TERM = re.compile(
@@ -163,7 +163,7 @@ def _over(place: Place) -> ReadForm | None:
     found = place.match(_OVER)
     if not found or not _OVER_BEFORE.search(place.before):
         return None
-    bracketed = place.before[-1:] in ")]" or place.text[found.end()] in "(["
+    bracketed = place.before[-1:] in ")]²³" or place.text[found.end()] in "(["
     return ReadForm(found.end(), " divided by ") if bracketed and place.near(_OF_FORMULA) else None
 
 

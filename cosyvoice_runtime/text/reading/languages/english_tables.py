@@ -151,11 +151,12 @@ STATES_LIKE_WORDS = (
 )
 """Postal codes of states that are words or initials, too."""
 ABBREVIATIONS = {
-    "Mt.": "Mount", "Rev.": "Reverend", "Prof.": "Professor", "Capt.": "Captain",
+    "Mt.": "Mount", "Prof.": "Professor", "Capt.": "Captain",
     "Sgt.": "Sergeant", "Lt.": "Lieutenant", "Sen.": "Senator", "Gov.": "Governor", "Ph.D.": "PhD",
     "approx.": "approximately", "Approx.": "Approximately", "avg.": "average", "Avg.": "Average",
     "dept.": "department", "Dept.": "Department", "govt.": "government", "w/o": "without", "w/": "with",
-    "b/c": "because", "b/w": "between", "c/o": "care of", "Qty": "Quantity", "incl.": "including",
+    "w/in": "within", "b/c": "because", "b/w": "between", "c/o": "care of", "Qty": "Quantity",
+    "incl.": "including",
     "excl.": "excluding", "Rte.": "Route", "lvl": "level", "yr.": "year", "yrs.": "years",
     "Lvl": "Level", "Pop.": "Population",
     "YoY": "year over year", "QoQ": "quarter over quarter", "MoM": "month over month", "YTD": "year to date",
@@ -165,7 +166,8 @@ ABBREVIATIONS = {
     "misc.": "miscellaneous", "Ctrl": "Control", "Assoc.": "Associate",
 }  # fmt: skip
 WEEKDAYS = {
-    "Mon": "Monday", "Tue": "Tuesday", "Tues": "Tuesday", "Wed": "Wednesday", "Thu": "Thursday",
+    "Mon": "Monday", "Tue": "Tuesday", "Tues": "Tuesday", "Wed": "Wednesday", "Weds": "Wednesday",
+    "Thu": "Thursday",
     "Thur": "Thursday", "Thurs": "Thursday", "Fri": "Friday", "Sat": "Saturday", "Sun": "Sunday",
 }  # fmt: skip
 _ROMAN = (

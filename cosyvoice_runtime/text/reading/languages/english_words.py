@@ -38,7 +38,8 @@ HEADS = _listed(
     "screen screw seed settlement shirt shot skillet slot space speed sprint stake startup steak stick "
     "stock stretch string subscription swim tablet tank ticket timer tip tower trail train tree trek "
     "trial trip tube tunnel turn tv valuation video voucher walk wall watch wave wind window wire workout "
-    "yard jack outlet outlets breaker breakers charger chargers adapter adapters socket fuse circuits "
+    "yard jack brads brad outlet outlets breaker breakers charger chargers adapter adapters socket "
+    "fuse circuits "
     "plug bulb bulbs "
     "lamp pot dish wok pizzas steaks dumbbell dumbbells barbell plates weights bowl batteries drill "
     "jar tin "
@@ -89,7 +90,8 @@ NO_NAMES = _listed(
 
 BEFORE_ROMAN = _listed(
     "chapter part volume book section act scene appendix article war phase type level bowl title table "
-    "figure class stage tier episode mark gta saturn fantasy rocky civ civilization schedule"
+    "artemis apollo ares figure class stage tier episode mark gta saturn fantasy rocky civ "
+    "civilization schedule"
 )
 """Words after which a Roman number is a number."""
 
