@@ -28,6 +28,7 @@ _SHORT_DAY = re.compile(
 )
 _PAIR_OF_DAYS = re.compile(rf"(?<![\w.-])({_DAY})\.? ?[/+&] ?({_DAY})(?:\.(?= [a-z0-9])|(?!\w))")
 _ONE_DAY = re.compile(rf"(?<![\w.-])({_DAY})(?:\.|(?=[;:] ))")
+_DAY_BEGINS = re.compile(r"(?:Mo|Di|Mi|Do|Sa)\.(?= [a-z])")
 _BEFORE_DAY = re.compile(
     rf"\b(?:{_DAY}\.?|{alternatives(WEEKDAYS.values())}),? (?:und|bis|oder) \Z"
     r"|\b(?i:am|jeden|nächsten|diesen|kommenden|letzten|ab|bis|vom|seit|immer|für|einen|einem) \Z"
@@ -80,6 +81,8 @@ def short_weekday(place: Place, language: European) -> ReadForm | None:
     found = place.match(_SHORT_DAY)
     if not found:
         found = place.match(_ONE_DAY)
+        if found and place.match(_DAY_BEGINS):
+            return ReadForm(found.end(), WEEKDAYS[found[1]])
         if not found or not (_BEFORE_DAY if found[0].endswith(".") else _BEGINS).search(place.before):
             return None
         ends = found[0].endswith(".") and not place.text[found.end() :].strip()

@@ -33,6 +33,8 @@ _NAME = re.compile(r"\b([A-ZÄÖÜ][\w+#]*(?:[.-]\w+)?)[ *`]{1,4}\Z")
 _AMOUNTS = re.compile(
     r"(?i)note|schnitt|wert|faktor|preis|kurs|index|punktzahl|summe|betrag|dose|wind|uhr|am|vom|zum|pi"
 )
+_DAY = re.compile("0[1-9]|1[0-2]")
+_DATE_GOES_ON = re.compile(r"\.(?:[,;:)–-]| [a-z]|\Z|\n)")
 _MODEL = re.compile(r"(?<![\w.])([A-Z]{1,4})\.([0-9]{1,2})(?!\w|[.,][0-9])")
 _COMPASS = {"N": "Nord", "S": "Süd", "O": "Ost", "W": "West"}
 _DIRECTION = re.compile(r"(?<![\w.-])([NS]?[NSOW]{1,2})(?![\w-]|\.\w)")
@@ -60,6 +62,8 @@ _SIGNS = (
     (re.compile(r"(?<=[0-9]\. )Min\.(?= |,|\)|\Z)"), "Minute"),
     (re.compile(r"(?<=[0-9]\. )Std\.(?= |,|\)|\Z)"), "Stunde"),
     (re.compile(r"116 117(?![0-9])"), "eins eins sechs, eins eins sieben"),
+    (re.compile(r"v\. (?=[0-9]{1,2}\.)"), "vom "),
+    (re.compile(r"(?<=[a-zäöü] )v\. (?=[A-ZÄÖÜ][a-zäöü]{3})"), "von "),
     (re.compile(r"1/2 (?=davon\b)"), "die Hälfte "),
     (re.compile(r"(?<=[0-9€%$)²³] )\+ ?(?=[\w(])"), "plus "),
     (re.compile(r"(?<=[\w)²³€%] )= ?(?=[\w(√−-])"), "gleich "),
@@ -142,6 +146,8 @@ def dotted_name(place: Place, language: European) -> ReadForm | None:
     if not found or not name or name[1] in tables.SENTENCE_STARTS or _AMOUNTS.fullmatch(name[1].lower()):
         return None
     if found[3] and found[3] in _measures(language):
+        return None
+    if _DAY.match(found[2]) and _DATE_GOES_ON.match(place.text, found.end(2)):
         return None
     part = found[2]
     last = language.digits(part) if part.startswith("0") else language.cardinal(part)
