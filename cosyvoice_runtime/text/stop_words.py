@@ -62,6 +62,8 @@ _WORDS = {
         schritt fehler geburtstag wohnung wurde telefon rufen gilt laut circa zirka bereits sofort
         fläche satz beispiel dreieck kreis formel umfang lösung probe ergebnis gesucht gegeben rechnung
         bund packung päckchen prise würfel tasse esslöffel el tl pck msp zwiebel apfel chr jh hbf minute
+        endete siegte verlor schlug traf besiegte startet beginnt erscheint erschien zoll folgen staffeln
+        monatlich täglich verfügbar laufzeit auflösung arbeitsspeicher speicher bildschirm akku gewicht
         mo di mi fr wdh std sek gesamtkosten lesen liste öffnungszeiten feiertage geschlossen zeit
         mama papa ja nein okay gerne klar frage antwort zutaten alter
         ofen backofen abs hbf geht's gibt's
