@@ -29,6 +29,9 @@ _OTHER_DAY = re.compile(
     rf"(?<!\w)(?:Mon(?! [A-Z]|(?:sieur|day))|Tues?|Thu|Thurs|Fri)(?!\w)"
     rf"|(?<!\w)(?:{_DAY_NAMES})\.?(?:\s?[,/&|–-]\s?|\s(?:and|or|to)\s)(?:{_DAY_NAMES})(?!\w)"
 )
+_IN_LIST = re.compile(
+    r"\.?(?:\s?[,:;/&|()–—-]|[.!?]?$|[.!?] | (?:and|or|to|at|from|till?|until|runs?|only|[0-9@]))"
+)
 _ONLY_DAYS = frozenset(("Tue", "Tues", "Thu", "Thur", "Thurs", "Fri"))
 _WINDS = {
     "N": "north", "S": "south", "E": "east", "W": "west", "NE": "northeast", "NW": "northwest",
@@ -79,6 +82,7 @@ _RULED = re.compile(
     r"[.,;:)!?]|$| (?:of|was|became|ruled|reigned|and|in|\(|had|who|took|died|succeeded|crowned|defeated|"
     r"abdicated|granted|signed|founded|followed|married|to|from|on|at|as|by)\b| \(|['’]s"
 )
+_WITH_ME = re.compile(r"\b(?:I|[Ww]e|[Ww]ith|met|saw|told|asked|to|for|like|than) (?:\w+ )?\Z")
 _OF_RULER = re.compile(
     r"\b(?:King|Queen|Tsar|Czar|Pope|Emperor|Empress|Kaiser|Sultan|Shah|"
     r"Prince|Pharaoh|under)(?: \w+)? \Z"
@@ -200,7 +204,8 @@ def _day(found: re.Match[str], place: Place) -> ReadForm | None:
         or found[2]
         or _DAY_AFTER.match(place.text, found.end(1))
         or _DAY_BEFORE.search(place.before)
-        or place.near(_OTHER_DAY)
+        or (_IN_LIST.match(place.text, found.end(1)) and place.near(_OTHER_DAY))
+        or (found[1] == "Mon" and place.near(_OTHER_DAY))
     )
     if not sure:
         return None
@@ -249,6 +254,7 @@ def _first_ruler(place: Place, language: Language) -> ReadForm | None:
     if _LIKE_ME.match(place.text, found.end()):
         return None
     royal = before in listed.ROYAL or _OF_RULER.search(place.before[: -len(before) - 1])
-    if not royal and not _RULED.match(place.text, found.end()):
+    told = _RULED.match(place.text, found.end()) and not _WITH_ME.search(place.before)
+    if not royal and not told:
         return None
     return ReadForm(found.end(), f"the {language.ordinal(1)}")
