@@ -224,7 +224,7 @@ _ENDS = {
 _OF_SHAPE, _OF_END = 0.6, 0.25
 _ENGLISH_END = re.compile(r"[^\W\d_]+'(?:s|t|re|ll|ve|d|m)")
 _BEFORE_NUMBERS = {
-    "de": re.compile(r"\b[Uu]m [0-9]|\b[Aa][mb] [0-9]{1,2}\.|[0-9] Uhr\b|§|\bendete [0-9]|\A(?:Der|Das) [A-ZÄÖÜ][a-zäöü]"),
+    "de": re.compile(r"\b[Uu]m [0-9]|\b[Aa][mb] [0-9]{1,2}\.|[0-9] Uhr\b|§|\A(?:Der|Das) [A-ZÄÖÜ][a-zäöü]"),
     "es": re.compile(r"\b[Aa] las? [0-9]|[0-9] de [a-z]+ de [0-9]"),
     "fr": re.compile(r"\bà [0-9]+ ?h|[0-9] ?h ?[0-9]{2}\b|\bn°|\b[Ll]e [0-9]|"
     r"[0-9](?:e|er|ère|ème)\b(?![-+0-9])"),
