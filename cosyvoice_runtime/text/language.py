@@ -37,6 +37,11 @@ _ENGLISH = re.compile(
 )
 """Words that make a clause of ASCII letters English rather than a name or another language."""
 
+_ENGLISH_DATE = re.compile(
+    r"\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)(?:uary|ruary|ch|il|e|y|ust|tember|ober|ember)?\.? "
+    r"[0-9]{1,2}(?![0-9])"
+)
+"""A date that English alone writes."""
 _SMALL_WORDS = re.compile(r"(?<![A-Za-z.@/_'-])[a-z]{3,}(?![A-Za-z0-9@/_-]|\.[A-Za-z])")
 """Words in small letters, of which names in a text of another script have no two."""
 _UNITS = frozenset(
@@ -138,12 +143,32 @@ def _clauses(text: str) -> Iterator[str]:
 
 def _languages(text: str, language: str) -> Iterator[str]:
     """The language of each clause."""
-    before = language
+    for sentence in _sentences(text):
+        own = before = _language_of_sentence("".join(sentence), language)
+        for clause in sentence:
+            before = _language(clause, own) or before
+            yield before
+
+
+def _sentences(text: str) -> Iterator[list[str]]:
+    """The clauses of each sentence."""
+    sentence: list[str] = []
     for clause in _clauses(text):
-        before = _language(clause, language) or before
-        yield before
+        sentence.append(clause)
         if clause[-1] in _MARKS_OF_SENTENCES:
-            before = language
+            yield sentence
+            sentence = []
+    if sentence:
+        yield sentence
+
+
+def _language_of_sentence(sentence: str, language: str) -> str:
+    """English for a sentence of an East Asian text whose words or dates are, else the text's."""
+    if language not in _EAST_ASIAN or any(script.search(sentence) for script in (_KANA, _HANGUL, _HAN)):
+        return language
+    if _ENGLISH_DATE.search(sentence) or _language_of_alphabet(sentence, language) == "en":
+        return "en"
+    return language
 
 
 def _language(clause: str, language: str) -> str | None:
