@@ -38,8 +38,8 @@ _ENGLISH = re.compile(
 """Words that make a clause of ASCII letters English rather than a name or another language."""
 
 _ENGLISH_DATE = re.compile(
-    r"\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)(?:uary|ruary|ch|il|e|y|ust|tember|ober|ember)?\.? "
-    r"[0-9]{1,2}(?![0-9])"
+    r"\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)"
+    r"(?:uary|ruary|ch|il|e|y|ust|tember|ober|ember)?\.? [0-9]{1,2}(?![0-9])"
 )
 """A date that English alone writes."""
 _SMALL_WORDS = re.compile(r"(?<![A-Za-z.@/_'-])[a-z]{3,}(?![A-Za-z0-9@/_-]|\.[A-Za-z])")

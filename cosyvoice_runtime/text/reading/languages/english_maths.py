@@ -35,7 +35,7 @@ _SIGNS = {
 _BOUNDS = re.compile(r"([∫∑∏]) ?(?:([a-z]) ?= ?)?(-?[0-9a-z∞]{1,4}) ?\^\{?([0-9a-z∞]{1,4})\}? ?")
 _BOUNDED = {"∫": "the integral", "∑": "the sum", "∏": "the product"}
 _SIGN = re.compile(rf"[{''.join(_SIGNS)}]")
-_SPACED = re.compile(r"(?<=[^\s,;:]) ([+−×÷=≈≠≤≥]|&&|[|]{2}|[+*−-]=|[=!<>]=) (?=\S)")
+_SPACED = re.compile(r"(?<=[^\s,;:]) ([+−×÷=≈≠≤≥±]|&&|[|]{2}|[+*−-]=|[=!<>]=) (?=\S)")
 _TIGHT = re.compile(r"(?<=[A-Za-z_)\]°²³!|])(=|==|!=|<=|>=|≈|≤|≥|≠)(?=[\w\"'$/~.-])")
 _PLUS = re.compile(r"(?<=[0-9A-Za-z])\+(?=[0-9])")
 _NEAR = re.compile(r"(?<=[)|²³!°]) ?([<>−]) ?(?=[0-9(|-]|[a-z](?!\w))")
@@ -69,7 +69,7 @@ _INSIDE = re.compile(r"(?<=\([a-z]) - (?=[0-9a-z]{1,3}\))")
 _DIFFERENTIAL = re.compile(r"(?<![\w])([dΔ∂])([a-zθ])(?:/([dΔ∂])([a-zθ]))(?!\w)")
 _GREEK = re.compile(r"(?<![\u0370-\u03ff\u1f00-\u1fff])([α-ωΔΩΣΦΘΛΠΨΓ])(?![\u0370-\u03ff\u1f00-\u1fff])")
 _CAPITALS = {"Θ": "theta", "Λ": "lambda", "Π": "pi", "Ψ": "psi", "Γ": "gamma"}
-_AFTER_SPACE = frozenset("+−×÷=≈≠≤≥&|*-!<>")
+_AFTER_SPACE = frozenset("+−×÷=≈≠≤≥±&|*-!<>")
 _COMPOUND = {
     "+=": "plus equals",
     "-=": "minus equals",

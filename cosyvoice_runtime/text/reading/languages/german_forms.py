@@ -27,6 +27,7 @@ _SHORT_DAY = re.compile(
     rf"(?=, {_DAY}\b[.,]? ))"
 )
 _PAIR_OF_DAYS = re.compile(rf"(?<![\w.-])({_DAY})\.? ?[/+&] ?({_DAY})(?:\.(?= [a-z0-9])|(?!\w))")
+_JOINED_DAYS = re.compile(rf"(?<![\w.-])({_DAY})\.? (und|oder|bis) ({_DAY})(?:\.(?= [a-z0-9])|(?![\w.]))")
 _ONE_DAY = re.compile(rf"(?<![\w.-])({_DAY})(?:\.|(?=[;:] ))")
 _DAY_BEGINS = re.compile(r"(?:Mo|Di|Mi|Do|Sa)\.(?= [a-z])")
 _BEFORE_DAY = re.compile(
@@ -76,6 +77,8 @@ _OF_DATIVE = ("am", "vom", "zum")
 
 def short_weekday(place: Place, language: European) -> ReadForm | None:
     """``Mo–Fr``, ``Do., 21.11.``, ``Sa/So``, ``am Fr. um neun``."""
+    if found := place.match(_JOINED_DAYS):
+        return ReadForm(found.end(), f"{WEEKDAYS[found[1]]} {found[2]} {WEEKDAYS[found[3]]}")
     if found := place.match(_PAIR_OF_DAYS):
         return ReadForm(found.end(), f"{WEEKDAYS[found[1]]} und {WEEKDAYS[found[2]]}")
     found = place.match(_SHORT_DAY)
