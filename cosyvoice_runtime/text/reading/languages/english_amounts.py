@@ -38,9 +38,9 @@ _PRESSURE_BEFORE = re.compile(
 _BASIS_POINTS = re.compile(r"(?<![\w.,])([0-9]{1,3}(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]{1,3}))?[\s-]?bps(?!\w)")
 _DOTTED_UNIT = re.compile(
     r"(?<![\w.,])([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]+))?([\s-]?)"
-    r"((?i:ft|oz|c(?=\. [a-z])|tbsps?|tsps?|lbs?|in|yds?|mi|hrs?|mins?|secs?|gal|qts?|pts?|yrs?|mos?|wks?"
+    r"(?!HR)((?i:ft|oz|c(?=\. [a-z])|tbsps?|tsps?|lbs?|in|yds?|mi|hrs?|mins?|secs?|gal|qts?|pts?|yrs?|mos?|wks?"
     r"|sq\. ?ft)|cm|km|mm|kg|ml)"
-    r"\.(?=\s(?:[a-z(=]|[0-9]{1,2}\s?(?:min|sec|in|oz)\b)|[,;:)-])"
+    r"\.(?=\s(?:[a-z(=]|[0-9]{1,2}\s?(?:min|sec|in|oz)\b)|[,;:)-]|\s*\Z)"
 )
 _INCHES = re.compile(
     r"(?<![\w.,/])([0-9]{1,3}(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]{1,3}(?:\.[0-9]+)?))?[\"”″](?![\w\"])"
