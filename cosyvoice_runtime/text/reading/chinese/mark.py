@@ -16,7 +16,8 @@ _BEGINS = re.compile(r"(?:^|[\s，。！？；：、,;:.!?“”\"])\Z")
 _GAP = re.compile(r"(?<=[0-9]) +(?=[0-9¥$€£])")
 _WEEKDAY = re.compile(r"\s?[（(]([一二三四五六日])[）)]")
 _DAY_BEFORE = re.compile(r"[0-9](?:日|号|/[0-9]{1,2})\Z")
-_FIGURES = "[0-9≥≤<>≈约¥$€+−-]"
+_FIGURES = "(?:[0-9≥≤<>≈约¥$€+−-]|公元)"
+_TO_ERA = re.compile(r"(?<=年)\s?(?:[–—]{1,2}|[-－~～])\s?(?=公元)")
 _BRACKET = re.compile(rf"（(?![0-9]{{1,2}}）)(?={_FIGURES})|）(?=[0-9A-Za-z\u4e00-\u9fff])")
 _WORD_BEFORE = re.compile(rf"[0-9A-Za-z\u4e00-\u9fff%℃](?:（{_FIGURES}[^（）]*)?\Z")
 _OF_LETTERS = re.compile(r"（(?=[A-Za-z])|）(?=[A-Za-z0-9])")
@@ -40,6 +41,8 @@ def read(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), found[0])
     if (found := place.match(_WEEKDAY)) and _DAY_BEFORE.search(place.before):
         return ReadForm(found.end(), f"星期{found[1]}")
+    if found := place.match(_TO_ERA):
+        return ReadForm(found.end(), place.language.to)
     if sign in CIRCLED:
         return _listed(place, CIRCLED.index(sign) + 1, place.start + 1)
     if sign in _BRACKETS:

@@ -38,8 +38,8 @@ _PRESSURE_BEFORE = re.compile(
 _BASIS_POINTS = re.compile(r"(?<![\w.,])([0-9]{1,3}(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]{1,3}))?[\s-]?bps(?!\w)")
 _DOTTED_UNIT = re.compile(
     r"(?<![\w.,])([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]+))?([\s-]?)"
-    r"(?!HR)((?i:ft|oz|c(?=\. [a-z])|tbsps?|tsps?|lbs?|in|yds?|mi|hrs?|mins?|secs?|gal|qts?|pts?|yrs?|mos?|wks?"
-    r"|sq\. ?ft)|cm|km|mm|kg|ml)"
+    r"(?!HR)((?i:ft|oz|c(?=\. [a-z])|tbsps?|tsps?|lbs?|in|yds?|mi|hrs?|mins?|secs?|gal|qts?|pts?"
+    r"|yrs?|mos?|wks?|sq\. ?ft)|cm|km|mm|kg|ml)"
     r"\.(?=\s(?:[a-z(=]|[0-9]{1,2}\s?(?:min|sec|in|oz)\b)|[,;:)-]|\s*\Z)"
 )
 _INCHES = re.compile(
