@@ -58,7 +58,7 @@ class Voices:
         return await self._usable(sorted(names - {""})[:MOST_IN_A_TEXT], owner)
 
     async def of_pieces(self, markup: str | None, owner: str) -> dict[str, str]:
-        """The same for a text that comes in pieces: all that is listed if it is SSML, else none."""
+        """Voices that a text in pieces may name: all that is listed if it is SSML, else none."""
         if markup != "ssml":
             return {}
         aliases = await self._usable([DEFAULT_VOICE, *self._aliases], owner)

@@ -71,7 +71,7 @@ class Lexicon:
     def parse(
         cls, text: str, special_tokens: Iterable[str], source: str = "", most: int = MAX_OF_A_REQUEST
     ) -> Lexicon:
-        """The same for a file's text.
+        """The lexicon of a file's text, refused as :meth:`read` does.
 
         Args:
             source: the text that an error says after the number of a line.

@@ -115,19 +115,10 @@ COSYVOICE2 = ModelSchema(
         ),
         TensorSpec("language", "STRING", (1,), "auto, zh, en, ...; default auto", optional=True),
         TensorSpec(
-            "text_markup",
-            "STRING",
-            (1,),
-            "what target_text is written in: auto, plain, markdown or ssml; default the deployment's",
-            optional=True,
+            "text_markup", "STRING", (1,), "auto, plain, markdown or ssml; default as deployed", optional=True
         ),
         TensorSpec(
-            "lexicon",
-            "STRING",
-            (1,),
-            "words that are spoken as something else, before those of the deployment: up to 500 lines of a "
-            "word, a tab and what is spoken",
-            optional=True,
+            "lexicon", "STRING", (1,), "up to 500 lines of a word, a tab and what is spoken", optional=True
         ),
         TensorSpec(
             "text_voices",

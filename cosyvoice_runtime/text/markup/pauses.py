@@ -30,8 +30,8 @@ def of_time(time: str) -> Pause:
 
 
 def of_chat_model(time: str | None, strength: str | None = None) -> Pause | None:
-    """The same for a chat model, which knows no limits: at most :data:`LONGEST_S`, None for what is no
-    silence."""
+    """A silence that a chat model wrote, which knows no limits: at most :data:`LONGEST_S`; None for what is
+    no silence."""
     seconds = STRENGTHS.get(strength or "medium") if time is None else _seconds(time)
     return None if seconds is None else Pause(min(seconds, LONGEST_S))
 

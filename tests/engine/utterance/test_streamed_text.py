@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import itertools
-import threading
-import time
 from contextlib import aclosing
 from pathlib import Path
 
@@ -14,7 +12,6 @@ import numpy as np
 import pytest
 
 from coded_stages import TOKEN_SAMPLES, CodedStages
-from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint import load_config
 from cosyvoice_runtime.engine.utterance import streamed_text
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
@@ -25,9 +22,9 @@ from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, speak_a
 from cosyvoice_runtime.engine.utterance.utterance import speak
 from cosyvoice_runtime.errors import ClientGoneError, CosyVoiceError, InvalidInput, WithdrawnError, status_of
 from cosyvoice_runtime.families import COSYVOICE3
-from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
+from cosyvoice_runtime.lm import FinishReason, Prompt
 from cosyvoice_runtime.lm.text_segment import SegmentQueue, Silence, Sound
-from cosyvoice_runtime.local import SpeechRequest, Synthesizer
+from cosyvoice_runtime.local import SpeechRequest
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.voice import Voice
 
@@ -353,54 +350,6 @@ def test_limits_of_the_text_are_named():
         return [await source.next(), await source.next()]
 
     assert asyncio.run(run()) == ["123456789", END]
-
-
-@pytest.fixture(scope="module")
-def synthesizer(tiny_checkpoint: Path) -> Synthesizer:
-    return Synthesizer.from_checkpoint(tiny_checkpoint)
-
-
-def audio(synthesizer: Synthesizer, pieces, voice: Voice, **options) -> Floats:
-    sampling = SamplingOptions(ceiling=120)
-    request = SpeechRequest("", voice, seed=5, sampling=sampling, **options)
-    return np.concatenate([chunk.samples for chunk in synthesizer.synthesize_pieces(pieces, request)])
-
-
-def test_speech_is_closed_while_its_text_is_awaited(synthesizer):
-    more, voice = threading.Event(), next(iter(synthesizer.speakers.values()))
-
-    def pieces():
-        yield SENTENCES[0] * 2
-        more.wait()
-
-    chunks = synthesizer.synthesize_pieces(pieces(), SpeechRequest("", voice, seed=1), interleaved=False)
-    next(chunks)
-    closing = threading.Thread(target=chunks.close, daemon=True)
-    closing.start()
-    closing.join(60)
-    still_closing = closing.is_alive()
-    more.set()
-    assert not still_closing
-
-
-@pytest.mark.parametrize("cross_lingual", [True, False])
-def test_audio_depends_on_clauses_and_marks_and_not_on_pieces_or_time(synthesizer, cross_lingual):
-    voice = next(iter(synthesizer.speakers.values()))
-
-    def slowly():
-        for character in text:
-            yield character
-            if character == " ":
-                time.sleep(0.002)
-
-    text = "".join(SENTENCES)
-    options = {"cross_lingual": cross_lingual}
-    expected = audio(synthesizer, [text], voice, **options)
-    assert np.array_equal(audio(synthesizer, slowly(), voice, **options), expected)
-    assert not np.array_equal(
-        audio(synthesizer, [SENTENCES[0], FLUSH, *SENTENCES[1:]], voice, **options)[: len(expected)],
-        expected[: len(expected)],
-    )
 
 
 def test_tags_after_the_last_words_count_when_all_is_spoken(feed):

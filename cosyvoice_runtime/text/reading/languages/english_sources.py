@@ -45,7 +45,7 @@ _BEFORE_NUMBER = {
 _WORDS_TOO = frozenset(
     ("art", "arts", "sec", "secs", "fig", "figs", "app", "tab", "ex", "para", "est", "cat")
 )
-"""Those that end sentences as words of their own."""
+"""Abbreviations that end sentences as words of their own."""
 _BEFORE_THEM = frozenset(("see", "in", "under", "of", "per", "cf", "and", "to", "by"))
 _ABBREVIATED = re.compile(
     rf"(?<![\w.])({'|'.join(sorted(_BEFORE_NUMBER, key=len, reverse=True))})\.:?\s?(?=[~$]?[0-9]|[IVX]+\b)",

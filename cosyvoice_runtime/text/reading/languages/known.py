@@ -22,7 +22,7 @@ _MODULES = {
 KNOWN = tuple(_MODULES)
 """Their tags."""
 EUROPEAN = ("de", "es", "fr", "it", "pt", "ru")
-"""Those with a comma before fractions."""
+"""European languages with a comma before fractions, which English lacks."""
 
 
 @cache
