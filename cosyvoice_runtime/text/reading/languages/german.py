@@ -42,7 +42,8 @@ class German(European):
     date_patterns = (
         ALONE + r"{day}\.? ?{month}(?!\w)(?: {year})?",
         ALONE + r"{day}\.\s?{number}\.(?:\s?{short}|(?![0-9]))",
-        r"(?:\A|(?<=\b[AaVv]m )|(?<=\b[Vv]om )|(?<=\bbis )|(?<=\bde[rnm] )){day}\.{number}(?=[,;!?)]|\Z)",
+        r"(?:\A|(?<=\b[AaVv]m )|(?<=\b[Vv]om )|(?<=\bv\. )|(?<=\bbis )|(?<=\bde[rnm] ))"
+        r"{day}\.{number}(?=[,;!?)]|\Z)",
         r"\b{month} {year}",
     )
     clock_patterns = (
@@ -158,11 +159,13 @@ _BEFORE_YEARS = frozenset(
 ) | set(tables.MONTHS)
 _WEAK = frozenset(
     listed(
-        """v am im zum zur vom beim dem den des ab bis seit einem einen eines einer keinem keinen diesem
+        """v d am im zum zur vom beim dem den des ab bis seit einem einen eines einer keinem keinen diesem
         diesen dieses jedem jeden jedes meinem meinen seinem seinen ihrem ihren unserem unseren ins ans
         nach von"""
     )
 )
+_BARE = ("ab", "seit", "nach", "von")
+"""Words that ask for the dative without an article: ``ab achter Woche``."""
 _NOMINATIVE = frozenset(listed("der die das diese dieser jede jeder welche welcher"))
 _MIXED = frozenset(listed("ein kein mein dein sein ihr unser"))
 _WITH_ENDING = re.compile(r"(?<![\w.,])([0-9]{1,9})\.?s?t(e[rmns]?)(?!\w)")
@@ -186,6 +189,8 @@ def _ending_at(place: Place, noun: str) -> str:
     """The ending of an ordinal before a noun, which shows the gender where no article does."""
     before = german_forms.without_chain(place.before)
     ending = "en" if _DATIVE.search(before) else _ending(german_forms.governor(place))
+    if ending == "en" and german_forms.governor(place) in _BARE and noun[:1].isupper():
+        return "er" if german_nouns.is_feminine(noun) else ending
     if ending == "er" and noun[:1].isupper():
         if noun.lower() in tables.NEUTER:
             return "es"
@@ -214,7 +219,12 @@ def _is_ordinal(found: re.Match[str], place: Place) -> bool:
     if following.lower() in tables.ORDERED:
         return True
     before = place.text[: place.start].rstrip(" ")
-    if not before or before.endswith("\n") or following in tables.SENTENCE_STARTS:
+    if (
+        not before
+        or before.endswith("\n")
+        or _SENTENCE_END.search(before)
+        or following in tables.SENTENCE_STARTS
+    ):
         return False
     if _IMPERATIVE.match(place.text, found.end()) or _COUNT.search(before):
         return False
@@ -228,6 +238,8 @@ _IMPERATIVE = re.compile(r" [A-ZÄÖÜ][a-zäöü]+n Sie\b")
 _COUNT = re.compile(r"[=≈:−]\Z|= -\Z")
 _GENITIVE = re.compile(r"\b[A-ZÄÖÜ][a-zäöüß]{3,}s\Z")
 """A name before what is its own: ``Beethovens 9. Sinfonie``."""
+_SENTENCE_END = re.compile(r"(?:[a-zäöüß]{5}|[0-9)%₂²])[.!?]\Z")
+"""The end of a sentence, after which a number with a dot is a heading's."""
 _CALLED = re.compile(r"\b(?:[A-ZÄÖÜ][\wäöüß]*|(?:Gl|Nr|Kap|Abs|Art|S|Abb|Tab|Pos)\.)\Z")
 """A noun before a number: ``Kapitel 5.``"""
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cosyvoice_runtime.text.reading.languages import german_nouns, german_short
+from cosyvoice_runtime.text.reading.languages import german_answers, german_nouns, german_short
 from cosyvoice_runtime.text.reading.languages import german_tables as tables
 from cosyvoice_runtime.text.reading.languages.european import listed
+from cosyvoice_runtime.text.reading.languages.german_answers import WEEKDAYS
 from cosyvoice_runtime.text.reading.languages.language import alternatives
 from cosyvoice_runtime.text.reading.languages.numeral import value_of_roman
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
@@ -15,14 +16,11 @@ from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 if TYPE_CHECKING:
     from cosyvoice_runtime.text.reading.languages.european import European
 
-WEEKDAYS = {
-    "Mo": "Montag", "Di": "Dienstag", "Mi": "Mittwoch", "Do": "Donnerstag", "Fr": "Freitag", "Sa": "Samstag",
-    "So": "Sonntag",
-}  # fmt: skip
 _DAY = alternatives(WEEKDAYS)
 _SHORT_DAY = re.compile(
     rf"(?<![\w.-])({_DAY})(?:\.?\s?[-–]\s?({_DAY})(?![a-zäöü])\.?|"
     rf"\.?:?(?=,? (?:de[rnm] )?[0-9]{{1,2}}(?:[.:][ 0-9]|[–-][0-9]| ?Uhr))|"
+    rf"(?=:? -?[0-9]{{1,2}} ?°)|"
     rf"(?=:? (?:geschlossen|Ruhetag|zu\b))|\.(?=,? (?:und|bis|oder|&) (?:{_DAY}\b|Feiertag))|"
     rf"(?=, {_DAY}\b[.,]? ))"
 )
@@ -50,7 +48,9 @@ _LAST_WORD = re.compile(r"(\w+) \Z")
 _STREET = re.compile(r"(?<!\w)([A-ZÄÖÜ][\w-]*[a-zäöüß])str\.(?= ?[0-9])")
 _WHOLE = re.compile(r"(?<![\w.,])([0-9]{1,3}(?:\.[0-9]{3})*|[0-9]{1,6}),[-–—]{1,2} ?(€|EUR|Euro|CHF|Fr\.)")
 _FIRST_HOUR = re.compile(r"(?<![\w.,:])([01]?[0-9]|2[0-3]) ?[–-] ?(?=[0-9]{1,2}[:.][0-5][0-9] ?(?:Uhr|h\b))")
-_TIMES = re.compile(r"(?<![\w.,])([0-9]{1,3}) ?[x×] (?=[A-ZÄÖÜ][a-zäöü]|t[gä]|am |pro |im |wöch)")
+_TIMES = re.compile(
+    r"(?<![\w.,])([0-9]{1,3}) ?[x×] (?=[A-ZÄÖÜ][a-zäöü]|t[gä]|jähr|am |pro |im |wöch|mon|die )"
+)
 _NOUN = re.compile(r" ([A-ZÄÖÜ][a-zäöüß]+)")
 
 
@@ -204,8 +204,11 @@ def with_end_of_sentence(form: ReadForm, place: Place) -> ReadForm:
     if not text[place.start].isdecimal() and not text.startswith(_LAST_WORDS, place.start):
         return form
     following = _NOUN.match(text, form.end)
+    labels = following and not text[place.start].isdecimal() and text.startswith(":", following.end())
     # A station is seldom followed by a noun of its own.
-    starts = following and (following[1] in tables.SENTENCE_STARTS or text.startswith(_STATIONS, place.start))
+    starts = following and (
+        labels or following[1] in tables.SENTENCE_STARTS or text.startswith(_STATIONS, place.start)
+    )
     return ReadForm(form.end, f"{form.words}.") if starts else form
 
 
@@ -224,8 +227,22 @@ _LAST_WORDS = (
     "o. Ä.",
     "u. Ä.",
     "uvm.",
+    "p. a.",
+    "geschl.",
+    "n. V.",
+    "i. E.",
     "u. v. m.",
 )
 
 
-FORMS = (*german_short.FORMS, short_weekday, lasting, ruler, street, whole_euros, first_hour, times)
+FORMS = (
+    *german_answers.FORMS,
+    *german_short.FORMS,
+    short_weekday,
+    lasting,
+    ruler,
+    street,
+    whole_euros,
+    first_hour,
+    times,
+)

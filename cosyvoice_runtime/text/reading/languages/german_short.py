@@ -41,7 +41,7 @@ _DIRECTION = re.compile(r"(?<![\w.-])([NS]?[NSOW]{1,2})(?![\w-]|\.\w)")
 _BEFORE_DIRECTION = re.compile(
     r"\b(?i:\w*wind|\w*winde|böen|brise|richtung|sturm)(?: (?:weht|dreht|kommt|wehen))?:?"
     r"(?: (?:aus|nach|auf|von|um))? \Z"
-    r"|\b(?:aus|von|nach) [NSOW]{1,3} (?:nach|auf|bis|und) \Z"
+    r"|\baus \Z|\b(?:aus|von|nach) [NSOW]{1,3} (?:nach|auf|bis|und) \Z"
 )
 _PERCENT = re.compile(r"(?<![\w.,])([0-9]{1,3}(?:,[0-9]{1,2})?)\s?%-?(ig(?:e[nrsm]?)?)\b")
 _SENTENCE_OF_LAW = re.compile(r"S\. ?(?=[0-9])")
@@ -79,7 +79,7 @@ _SIGNS = (
 )
 _MINUTES = re.compile(r"([0-9]{1,3})\.(\+[0-9]{1,2})?(?=\)|, ?[0-9]{1,3}\.|, [A-ZÄÖÜ]|/[0-9]{1,3}\.)")
 _BEFORE_MINUTES = re.compile(r"\((?:[0-9]{1,3}\.(?:\+[0-9]{1,2})?[,/] ?){0,5}\Z")
-_SHORT_TIME = re.compile(r"(?<![\w.,/:–-])([0-9]{1,3}) ?(J|Mon|Tg)\.(?![\w])")
+_SHORT_TIME = re.compile(r"(?<![\w.,/:–-])([0-9]{1,3}) ?(J|Mon|Tg|Pkt)\.(?![\w])")
 _OF_DATIVE = re.compile(
     r"\b(?i:mit|ab|unter|von|seit|vor|nach|zwischen|bis zu|in|aus|binnen|[0-9]{1,3} und)"
     r"(?: ca\.| etwa| rund)? \Z"
@@ -88,7 +88,7 @@ _DAYS = re.compile(r"(?<![\w.,:/-])([0-3]?[0-9])\.\s?[–-]\s?([0-3]?[0-9])\.([0
 _PARAGRAPH = re.compile(r"([0-9]{1,4})([a-z])(?!\w)")
 _OF_LAW = re.compile(r"(?:§|Art\.|Artikel|Paragraf) ?\Z|§§ (?:[0-9]{1,4}[a-z]?, ){0,5}\Z")
 _TELEPHONE = re.compile(
-    r"(?<![\w.,/:-])0[0-9]{2,5} ?[/–-] ?[0-9]{2,8}(?: [0-9]{2,4}){0,4}(?![\w/]|[.,][0-9])"
+    r"(?<![\w.,/:-])0[0-9]{2,5} ?[/–-] ?[0-9]{2,8}(?: [0-9]{2,4}){0,4}(?:-[0-9]{1,4})?(?![\w/]|[.,][0-9])"
 )
 _OUT_OF = re.compile(r"(?<![\w.,/:-])(?<![0-9] )([0-9]{1,3})/([0-9]{1,3})(?= [A-ZÄÖÜ][a-zäöü])")
 _TWO_YEARS = re.compile(r"(?<![\w.,/:-])(1[5-9][0-9]{2})/([0-9]{2})(?![\w/]|[.,][0-9])")

@@ -51,7 +51,7 @@ def _units() -> dict[str, Unit]:
     more = units(
         {
             "t": "Tonne/Tonnen/f", "Ztr": "Zentner/Zentner", "ha": "Hektar/Hektar",
-            "min Min. Min": "Minute/Minuten/f",
+            "min Min. Min min.": "Minute/Minuten/f",
             "h Std. Std": "Stunde/Stunden/f", "sec Sek. sek": "Sekunde/Sekunden/f", "d": "Tag/Tage",
             "Mio._m": "Millionen Meter/Millionen Meter", "PS": "PS/PS", "x": "mal/mal",
             "dB dB(A)": "Dezibel/Dezibel", "lm": "Lumen/Lumen",
@@ -68,6 +68,14 @@ def _units() -> dict[str, Unit]:
             "Pers.": "Person/Personen/f", "J.": "Jahr/Jahre", "Mon.": "Monat/Monate", "Tg.": "Tag/Tage",
             "Zi.": "Zimmer/Zimmer", "Pkt.": "Punkt/Punkte",
             "Wo.": "Woche/Wochen/f",
+            "Tbl. Tabl.": "Tablette/Tabletten/f", "bpm BPM": "Schlag pro Minute/Schläge pro Minute",
+            "kWh/100_km": "Kilowattstunde auf ein hundert Kilometer/"
+            "Kilowattstunden auf ein hundert Kilometer/f",
+            "I.E. IE": "Internationale Einheit/Internationale Einheiten/f",
+            "AE": "Astronomische Einheit/Astronomische Einheiten/f", "Lj. Lj": "Lichtjahr/Lichtjahre",
+            "cd/m² cd/m2": "Candela pro Quadratmeter/Candela pro Quadratmeter", "cd": "Candela/Candela",
+            "Pr.": "Prise/Prisen/f", "Sch.": "Scheibe/Scheiben/f", "Gl.": "Glas/Gläser",
+            "Bd.": "Bund/Bund", "Tr.": "Tropfen/Tropfen",
             "Fl.": "Flasche/Flaschen/f", "Port.": "Portion/Portionen/f",
             "/min": "pro Minute/pro Minute", "/s": "pro Sekunde/pro Sekunde", "/h": "pro Stunde/pro Stunde",
             "U/min U/min. rpm": "Umdrehung pro Minute/Umdrehungen pro Minute/f",
@@ -92,7 +100,7 @@ def _compound(word: str) -> str:
 UNITS = _units()
 PER_UNITS = {
     sign: UNITS[sign] for sign in ("s", "min", "h", "km", "m", "kg", "g", "l", "m²", "m³", "kWh", "ha",
-    "Std.")
+    "Std.", "dl", "ml", "Mon.")
 } | {
     "s²": Unit("Sekunde zum Quadrat", "Sekunden zum Quadrat"),
     "Tag": Unit("Tag", "Tage"), "Monat": Unit("Monat", "Monate"), "Jahr": Unit("Jahr", "Jahre"),
@@ -103,6 +111,7 @@ PER_UNITS = {
 }  # fmt: skip
 SCALES = {
     "Mio.": "Millionen", "Mio": "Millionen", "Mrd.": "Milliarden", "Mrd": "Milliarden", "Tsd.": "Tausend",
+    "Bio.": "Billionen",
     **{
         word: word
         for name in ("Million", "Millionen", "Milliarde", "Milliarden", "Billion", "Billionen", "Tausend")
@@ -220,14 +229,23 @@ ABBREVIATIONS = {
     "Tab.": "Tabelle", "Aufl.": "Auflage", "zzgl.": "zuzüglich", "gem.": "gemäß", "lt.": "laut",
     "Pkt.": "Punkt",
     "vs.": "gegen", "bspw.": "beispielsweise", "§": "Paragraf", "Std.": "Stunden",
-    "Mo.": "Montag",
+    "Mo.": "Montag", "erm.": "ermäßigt", "innerh.": "innerhalb", "außerh.": "außerhalb",
+    "USt.": "Umsatzsteuer", "USt": "Umsatzsteuer", "geschl.": "geschlossen", "op.": "Opus", "Op.": "Opus",
+    "einschl.": "einschließlich", "zuzügl.": "zuzüglich", "abzügl.": "abzüglich", "insg.": "insgesamt",
+    "Kl.": "Klasse", "Frühj.": "Frühjahr", "Tabl.": "Tablette", "LW": "Lebenswoche",
+    "Wfl.": "Wohnfläche", "Vorl.": "Vorlagen", "n. B.": "nach Belieben", "d. Gr.": "der Große",
+    "Betr.": "Betreff", "eff. Jahreszins": "effektiver Jahreszins", "I.E.": "Internationale Einheiten",
+    "SSW": "Schwangerschaftswoche",
+    "durchschn.": "durchschnittlich", "urspr.": "ursprünglich", "entspr.": "entspricht",
+    "versch.": "verschiedene", "vorm.": "vormittags", "nachm.": "nachmittags", "u. dgl.": "und dergleichen",
+    "Feiert.": "Feiertage", "ggfs.": "gegebenenfalls", "ges.": "gesamt", "mglw.": "möglicherweise",
 }  # fmt: skip
 KNOWN_LABELS = {"gmail": "g mail"}
 ORDERED = frozenset(
     listed("""geburtstag jahrestag jubiläum jahrhundert stock etage platz kapitel klasse mal
 runde tag woche spiel
     bundesliga liga weltkrieg auflage ausgabe semester schritt teil akt satz minute stunde monat quartal
-    hochzeitstag stelle reihe halbjahr lebensjahr schuljahr fc bezirk obergeschoss og""")
+    hochzeitstag kl stelle reihe halbjahr lebensjahr schuljahr fc bezirk obergeschoss og""")
 )
 """Words in small letters that an ordinal stands before."""
 SENTENCE_STARTS = frozenset(
