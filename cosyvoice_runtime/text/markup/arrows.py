@@ -9,6 +9,11 @@ REACH = 40
 _WORDS = {"en": ("to", "yields"), "zh": ("到", "生成")}
 """Words for a way or a change, and for a reaction."""
 _RIGHT = re.compile("[\u2192\u21d2\u27a1\u2794\u279c\u279d\u279e\u27f6]\ufe0f?")
+_LEVELS = {"↑": "up", "↓": "down", "⬆": "up", "⬇": "down"}
+_LEVELS_OF_FIGURES = {"en": _LEVELS, "zh": {"↑": "上升", "↓": "下降"}}
+_LINK = re.compile(r"(?i)\b(?:top|up|down|above|below|here|back|more|next|scroll|see)\W*\Z")
+_LINKED = re.compile(r"(?i)\W*(?:back|to|top|scroll|see|more|next)\b")
+_BESIDE = re.compile(r"[^\W_]|[%$€£]")
 _ELEMENTS = frozenset(
     re.findall(
         "[A-Za-z]+",
@@ -52,6 +57,8 @@ def word(arrow: str, before: str, after: str, language: str) -> str:
         after: the line after it, up to :data:`REACH` characters.
         language: tag of the language that is spoken there.
     """
+    if level := _level(arrow.rstrip("\ufe0f"), before, after, language):
+        return level
     if language not in _WORDS or not _RIGHT.fullmatch(arrow):
         return ""
     to, yields = _WORDS[language]
@@ -68,6 +75,18 @@ def word(arrow: str, before: str, after: str, language: str) -> str:
     if _LIMIT.search(before) and _LIMIT_AFTER.match(after):
         return to
     return to if language == "en" and _are_names(before, after) else ""
+
+
+def _level(arrow: str, before: str, after: str, language: str) -> str:
+    """``↑ 12%``, ``price ↑, demand ↓``: what goes up or down; a link to the top of a page has a mere sign."""
+    if arrow not in _LEVELS_OF_FIGURES.get(language, ()):
+        return ""
+    left, right = before.rstrip(_SIGNS), after.lstrip(_SIGNS)
+    if _FIGURE_AFTER.match(right):
+        return _LEVELS_OF_FIGURES[language][arrow]
+    if language != "en" or _LINK.search(left) or _LINKED.match(right):
+        return ""
+    return _LEVELS[arrow] if _BESIDE.match(left[-1:]) else ""
 
 
 def _is_reaction(last: str, first: str, line: str) -> bool:

@@ -48,7 +48,7 @@ def _patterns(language: Language) -> tuple[re.Pattern[str], ...]:
     return (
         re.compile(
             rf"(?a){minus}{before}\s?{minus.replace('minus', 'inner')}(?P<low>{number})"
-            rf"(?:{RANGE}{again}(?P<high>{number})(?![0-9/]|-[0-9]))?{scale}{per}"
+            rf"(?:{RANGE}{again}(?P<high>{number})(?![0-9]|/(?![a-z])|-[0-9]))?{scale}{per}"
         ),
         re.compile(
             rf"(?a){minus}(?P<low>{number})(?:{RANGE}(?P<high>{number}))?{scale}\s?"

@@ -22,12 +22,16 @@ _ANGLE = re.compile(r"(?<![\w.,])([0-9]{1,3})°\s?([0-9]{1,2})['’′](?:\s?([0
 _PER_WORD = re.compile(r"(?<=[A-Za-z])/([A-Za-z]{1,8})(?![\w/])")
 _AND_MONEY = re.compile(r"(?<=[a-z])/(?=[$€£][0-9])")
 _COUNTED_WORD = re.compile(r"[0-9][0-9.,]*\s?[kKMB]?\+?\s[a-z]{2,12}\Z")
-_FRACTION_OF_INCH = re.compile(r"(?<![\w.,/])(?:([0-9]{1,3})[ -])?([0-9]{1,2})/([0-9]{1,2})[\"”″](?!\w)")
+_FRACTION_OF_INCH = re.compile(
+    r"(?<![\w.,/])(?:([0-9]{1,3})[ -])?([0-9]{1,2})/(?:([0-9]{1,2})[\"”″]|(2|4|8|16|32|64)[- ]in\."
+    r"(?=\s[a-z]|[,;)]))(?!\w)"
+)
 _BOTH = re.compile(r"(?<![\w.,/])([0-9]{1,4})/(?=[0-9]{1,4}\s?[kMG](?:bps|Hz|B/s)\b)")
 _OF_MEMORY = re.compile(
     r"(?<![\w.,/])([0-9]{1,4}(?:\.[0-9]{1,2})?)/(?=[0-9]{1,4}(?:\.[0-9]{1,2})?\s?[MGT]i?B(?![\w/]))"
 )
 _PERCENTAGE_POINTS = re.compile(r"(?<![\w.,])([0-9]{1,2}\.[0-9]{1,2}) ?pp(?!\w)")
+_EACH_TIME = re.compile(r"/([a-z]{2,5})(?![\w/])")
 _OVER = re.compile(r"(?<![\w.,/])([1-9][0-9]{1,3})/([1-9][0-9]{2,3})(?![\w/]|[.,%][0-9])")
 _PRESSURE = re.compile(
     r"(?<![\w.,/])([0-9]{2,3})/([0-9]{2,3})(?![\w/]|[.,%][0-9])(?:\s?mm\s?Hg(?![A-Za-z]))?"
@@ -37,13 +41,24 @@ _PRESSURE_BEFORE = re.compile(
 )
 _BASIS_POINTS = re.compile(r"(?<![\w.,])([0-9]{1,3}(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]{1,3}))?[\s-]?bps(?!\w)")
 _DOTTED_UNIT = re.compile(
-    r"(?<![\w.,])([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]+))?([\s-]?)"
+    r"(?:(?<![\w.,])|(?<=[0-9]x))([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]+))?([\s-]?)"
     r"(?!HR)((?i:ft|oz|c(?=\. [a-z])|tbsps?|tsps?|lbs?|in|yds?|mi|hrs?|mins?|secs?|gal|qts?|pts?"
     r"|yrs?|mos?|wks?|sq\. ?ft)|cm|km|mm|kg|ml)"
     r"\.(?=\s(?:[a-z(=]|[0-9]{1,2}\s?(?:min|sec|in|oz)\b)|[,;:)-]|\s*\Z)"
 )
 _INCHES = re.compile(
     r"(?<![\w.,/])([0-9]{1,3}(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]{1,3}(?:\.[0-9]+)?))?[\"”″](?![\w\"])"
+)
+_AND_MORE = re.compile(
+    r"(?<![\w.,/$€£])([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+(?:\.[0-9]+)?)\+[ -]?"
+    r"(mins?|hrs?|yrs?|lbs?|mi|km|ft|oz|mg|kg|g|mL|ml|mos?|wks?|secs?|GB|TB|MB|h|in)(?![\w/-])\.?(?<!in)(?<!h)"
+)
+_SQUARE_FEET = re.compile(r"(?<![\w.,$])([0-9]{1,3}(?:,[0-9]{3})+|[0-9]{3,4}) ?SF(?![\w/])")
+_SIDE = re.compile(r"(?<![\w.,/])([0-9]{1,3}(?:\.[0-9]+)?)[\"”″]\s?([LWHD])(?!\w)(?:\s?[x×]\s?(?=[0-9]))?")
+_SIDES = {"L": "long", "W": "wide", "H": "high", "D": "deep"}
+_TIMES_RANGE = re.compile(
+    r"(?<![\w.,])([0-9]{1,2})[-–]([0-9]{1,2})[x×]"
+    r"(?=(?:/([a-z]{1,6})(?![\w/]))| (?:per|a|an|each|every|daily|weekly)\b)"
 )
 _PER = re.compile(r"(?<![\w.,/])([0-9]+(?:\.[0-9]+)?)/([a-z]{2,})(?![\w/])")
 
@@ -84,7 +99,10 @@ _SPAN = re.compile(
 _SPANS = {"d": "day", "w": "week", "y": "year", "mo": "month"}
 _AMPERES = re.compile(r"(?<![\w.,])([0-9]+(?:\.[0-9]+)?) A(?=[,.;)]|$)")
 _VOLTS = re.compile(r"[0-9]\s?(?:V|W|Ω|kW|mV|volts|watts)\b")
-_ALONE_HOURS = re.compile(r"(?<![\w.,:])([0-9]{1,3}(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]{1,3}))? h(?![\w'’/-])")
+_ALONE_HOURS = re.compile(
+    r"(?<![\w.,:])([0-9]{1,3}(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]{1,3}))? h"
+    r"(?:/(day|d|night|wk|week|mo|month|yr|year)|(?![/-]))(?![\w'’])"
+)
 _GREAT_RATIO = re.compile(r"(?<![\w.,:])([0-9]{1,3}):([0-9]{1,3}(?:,[0-9]{3})+)(?![\w:])")
 _FEET = re.compile(
     r"(?<![\w.,])([0-9]{1,3})['’′](?:(\s?[x×]\s?)(?=[0-9])|(?=\s(?:tall|long|wide|high|deep|thick)\b))"
@@ -98,6 +116,11 @@ _AGES = re.compile(
 
 
 def _scaled(place: Place, language: Language) -> ReadForm | None:
+    if (found := place.match(_TIMES_RANGE)) and (not found[3] or found[3] in language.per_units):
+        words = f"{language.ranged(*map(language.cardinal, found.groups()[:2]))} times"
+        if not found[3]:
+            return ReadForm(found.end(), words)
+        return ReadForm(found.end(3), language.per(words, language.per_units[found[3]]))
     if found := place.match(_EACH):
         unit = language.per_units.get(found[2])
         times = {"1": "once", "2": "twice"}.get(found[1]) or f"{language.cardinal(found[1])} times"
@@ -160,7 +183,8 @@ def _related(place: Place, language: Language) -> ReadForm | None:
     if (found := place.match(_AMPERES)) and place.near(_VOLTS):
         return ReadForm(found.end(), language.counted(language.numerals.parse(found[1]), language.units["A"]))
     if found := place.match(_ALONE_HOURS):
-        return ReadForm(found.end(), _one_or_range(found, language.units["h"], language))
+        words = _one_or_range(found, language.units["h"], language)
+        return ReadForm(found.end(), language.per(words, language.per_units[found[3]]) if found[3] else words)
     if found := place.match(_GREAT_RATIO):
         high = language.number(language.numerals.parse(found[2]))
         return ReadForm(found.end(), language.ratio(language.cardinal(found[1]), high))
@@ -190,12 +214,26 @@ def _related(place: Place, language: Language) -> ReadForm | None:
 
 def _measured(place: Place, language: Language) -> ReadForm | None:
     """``12"`` outside of quotes, and ``12/kg``."""
+    if found := place.match(_AND_MORE):
+        words = f"{language.number(language.numerals.parse(found[1]))} {language.plus}"
+        return ReadForm(found.end(), f"{words} {language.units[found[2]].many}")
+    if found := place.match(_SQUARE_FEET):
+        return ReadForm(
+            found.end(), language.counted(language.numerals.parse(found[1]), language.units["sq ft"])
+        )
+    if found := place.match(_SIDE):
+        words = language.counted(language.numerals.parse(found[1]), language.units["in"])
+        by = f" {language.by} " if found[0][-1] not in "LWHD" else ""
+        return ReadForm(found.end(), f"{words} {_SIDES[found[2]]}{by}")
     inches = place.match(_INCHES)
     if inches and _outside_quotes(place):
         unit = language.units["in"]
         if language.qualifies(place, inches.end()):
             unit = unit._replace(many=unit.one)
-        return ReadForm(inches.end(), _one_or_range(inches, unit, language))
+        words, each = _one_or_range(inches, unit, language), _EACH_TIME.match(place.text, inches.end())
+        if each and each[1] in language.per_units:
+            return ReadForm(each.end(), language.per(words, language.per_units[each[1]]))
+        return ReadForm(inches.end(), words)
     per = place.match(_PER)
     if not per or per[2] not in language.per_units:
         return None
@@ -225,8 +263,8 @@ def _outside_quotes(place: Place) -> bool:
 def _pair(place: Place, language: Language) -> ReadForm | None:
     """Two numbers with a stroke that are no fraction, or a fraction of an inch."""
     inch = place.match(_FRACTION_OF_INCH)
-    if inch and _outside_quotes(place) and int(inch[3]):
-        words = language.fraction(int(inch[2]), int(inch[3]))
+    if inch and int(inch[3] or inch[4]) and (inch[4] or _outside_quotes(place)):
+        words = language.fraction(int(inch[2]), int(inch[3] or inch[4]))
         words = language.mixed(language.cardinal(inch[1]), words) if inch[1] else words
         one = not inch[1] or language.qualifies(place, inch.end())
         return ReadForm(inch.end(), f"{words} {'inch' if one else 'inches'}")

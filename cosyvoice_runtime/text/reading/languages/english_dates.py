@@ -33,11 +33,24 @@ _DUE_RANGE = re.compile(
     r"(?<![\w.,/-])(1[0-2]|0?[1-9])/(3[01]|[12][0-9]|0?[1-9])\s?[-–]\s?(1[0-2]|0?[1-9])/(3[01]|[12][0-9]|0?[1-9])"
     r"(?![\w/-]|[.,][0-9])"
 )
+_SHORT_HALF = re.compile(
+    r"(?<![\w.,:])(1[0-2]|[1-9])(?::([0-5][0-9])([ap])|([ap])(?=\s?[-–]\s?(?:1[0-2]|[1-9])(?::[0-5][0-9])?[ap](?!\w))"
+    r"|(?:(?<=[0-9][ap][-–][0-9])|(?<=[0-9][ap][-–][0-9]{2}))([ap]))(?![\w'’]|\.m)"
+)
+_TO_HOUR = re.compile(
+    r"(?<=[0-9][ap])[-–](?=(?:1[0-2]|[1-9])(?::[0-5][0-9])?[ap](?!\w))|(?<=[0-9]:[0-5][0-9])[-–](?=(?:1[0-2]|[1-9])(?![\w:%/-]|[.,][0-9]))"
+)
+_WEEK = re.compile(r"(?<![\w.-])M[-–](F|Th|Sa|Su)(?=[\s,:;.)]|$)")
+_WEEK_ENDS = {"F": "Friday", "Th": "Thursday", "Sa": "Saturday", "Su": "Sunday"}
+_OF_HOURS = re.compile(
+    r"[0-9]\s?(?:[ap]m?|[AP]M|[ap]\.m\.)(?!\w)|\b(?:[Oo]pen|[Hh]ours|[Cc]losed)\b|[0-9]\s?[–-]\s?[0-9]"
+)
 _OPEN = frozenset(("open", "closed", "from", "dates", "on", "away", "off"))
 _UNTIL = re.compile(r"(?<=noon|.now)\s?[-–]\s?(?=[0-9])|(?<=midnight)\s?[-–]\s?(?=[0-9])")
 _TO_NAMED = re.compile(r"(?<=[0-9a-z])\s?[–—-]\s?(?=(?:present|noon|midnight|now|[QH][1-4])\b)")
 _DATED = re.compile(
-    r"(?i)(?:birthday|b-?day|anniversary|deadline|date)(?: (?:is|was|of|on))?:? \Z|"
+    r"(?i)\b(?:sync|meeting|mtg|check-in|stand-?up|demo|party|game)(?: (?:is|was))?:? \Z|"
+    r"(?:birthday|b-?day|anniversary|deadline|date)(?: (?:is|was|of|on))?:? \Z|"
     r"\b(?:begin|start|end|expire|launche|open|close|arrive|leave|return)s? \Z|\bdated \Z|"
     r"\bfrom (?:[0-9]{1,2}/[0-9]{1,2} to )?\Z"
 )
@@ -92,8 +105,23 @@ def _race(place: Place, language: Language) -> ReadForm | None:
 
 def until(place: Place, language: Language) -> ReadForm | None:
     """``noon–2pm``, ``2019–present``."""
-    found = place.match(_UNTIL) or place.match(_TO_NAMED)
+    found = place.match(_UNTIL) or place.match(_TO_NAMED) or place.match(_TO_HOUR)
     return ReadForm(found.end(), f" {language.to} ") if found else None
+
+
+def _short_half(place: Place, language: Language) -> ReadForm | None:
+    """``6:42a`` and ``8a–6p``: one letter for half of the day."""
+    found = place.match(_SHORT_HALF)
+    if not found:
+        return None
+    hour, minute, *halves = found.groups()
+    half = language.halves[f"{next(filter(None, halves))}m"]
+    words = language.cardinal(hour)
+    if minute and minute != "00":
+        words += f" {'oh ' if minute[0] == '0' else ''}{language.cardinal(str(int(minute)))}".replace(
+            "-", " "
+        )
+    return ReadForm(found.end(), f"{words} {half}")
 
 
 def _due_date(place: Place, language: Language) -> ReadForm | None:
@@ -134,6 +162,8 @@ def _quarter(place: Place, language: Language) -> ReadForm | None:
 
 
 def weekdays(place: Place, language: Language) -> ReadForm | None:
+    if (found := place.match(_WEEK)) and place.near(_OF_HOURS):
+        return ReadForm(found.end(), language.ranged("Monday", _WEEK_ENDS[found[1]]))
     found = place.match(_WEEKDAYS)
     if not found:
         return None
@@ -152,5 +182,5 @@ def _short_year(digits: str, language: Language) -> str:
     return f"zero {language.cardinal(digits[1])}" if digits[0] == "0" else language.cardinal(digits)
 
 
-DIGITS = (_race, short_year, _hours, _due_range, _due_date, _era, _quarter, _short_date)
+DIGITS = (_short_half, _race, short_year, _hours, _due_range, _due_date, _era, _quarter, _short_date)
 """The readers that are tried where a digit stands."""

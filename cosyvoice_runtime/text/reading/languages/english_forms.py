@@ -31,10 +31,12 @@ _STREET = re.compile(
     r"((?:[NSEW]\.? )?(?:(?:[A-Z][a-z]+|[0-9]{1,3}(?:st|nd|rd|th)) ?){1,3}) ?"
     rf"({'|'.join(tables.STREETS)})(?![A-Za-z])\.?(?=[\s,;!?)]|$)"
 )
-_STATE = re.compile(rf"(?<=, )({'|'.join(tables.STATES)}),? ([0-9]{{5}})(?![0-9]|[.,][0-9])")
+_STATE = re.compile(
+    rf"(?<=, )({'|'.join(tables.STATES)}),? ([0-9]{{5}})(?:-([0-9]{{4}}))?(?![0-9]|[.,][0-9])"
+)
 _ALONE = "|".join(state for state in tables.STATES if state not in tables.STATES_LIKE_WORDS)
 _STATE_ALONE = re.compile(rf"(?<=[a-z], )({_ALONE})(?=\.?$|,)")
-_CAPITAL = re.compile(r"\s[A-Z]")
+_CAPITAL = re.compile(r"\s(?!(?:[NS][EW]?|[EW])(?![\w.]))[A-Z]")
 _ORDINAL = re.compile("([0-9]{1,3})(?:st|nd|rd|th)")
 _PENSION = re.compile(r"(?<![\w.,])40([13])\s?(?:\((k|b)\)|(k|b))(?![\w])")
 _GRADE = re.compile(r"(?<![\w])([A-F])(−|\+)(?=[\s,.;)]|$)")
@@ -57,11 +59,13 @@ _NO_NUMERAL = re.compile(
     r"push|needles?|chromosomes?|treatment|solution)\b"
 )
 _ION = re.compile(
-    r"(?<![\w])([A-Z][a-z]?(?:[0-9]?[A-Z][a-z]?)?)([1-4²³⁴])?([⁺⁻]|[+](?=[\s,.;)]|$))(?<![A-Z]\+)"
+    r"(?:(?<!\w)|(?<=(?<![\w.])[0-9])(?=e))((?:[A-Z][a-z]?(?:[0-9]?[A-Z][a-z]?)?)|e(?=[⁺⁻]))([1-4²³⁴])?([⁺⁻]|[+](?=[\s,.;)]|$))(?<![A-Z]\+)"
 )
 _FOR = re.compile(r"(?<=[a-z0-9] )x (?=[0-9]{1,3} (?:days?|weeks?|months?|years?|doses?)\b)")
 _AT = re.compile(r"(?<=[a-z0-9])@(?=v?[0-9])")
 _SCORE = re.compile(r"(?<![\w.,–—-])([0-9]{1,3})[–—]([0-9]{1,3})(?![\w–—-]|[.,%][0-9])")
+_RECORD = re.compile(r"(?<![\w.,–—-])([0-9]{1,3})–([0-9]{1,3})–([0-9]{1,3})(?![\w–—-]|[.,%][0-9])")
+_FLOOR = re.compile(r"(?<=[0-9](?:st|nd|rd|th) )Fl(?:\.(?=,|\s[a-z])|(?=[,.]))")
 _PLUSES = re.compile(r"(?<![\w])([A-Za-z])\+\+(?![\w+])")
 _NUMERAL_ALONE = re.compile(rf"\A(?:{'|'.join(tables.ROMAN)})\Z")
 
@@ -85,7 +89,8 @@ def street(place: Place, language: Language) -> ReadForm | None:
 def state(place: Place, language: Language) -> ReadForm | None:
     """``CA 95051`` and ``NY`` after a place's name and a comma."""
     if found := place.match(_STATE):
-        return ReadForm(found.end(), f"{tables.STATES[found[1]]} {language.digits(found[2])}")
+        code = language.grouped([language.digits(part) for part in found.groups()[1:] if part])
+        return ReadForm(found.end(), f"{tables.STATES[found[1]]} {code}")
     found = place.match(_STATE_ALONE)
     return ReadForm(found.end(), tables.STATES[found[1]]) if found else None
 
@@ -103,7 +108,9 @@ def own(place: Place, language: Language) -> ReadForm | None:
 
 
 def _score(place: Place, language: Language) -> ReadForm | None:
-    """``112–108``: a falling pair with a dash is a score."""
+    """``112–108``: a falling pair with a dash is a score, three numbers are a record: ``10–6–1``."""
+    if found := place.match(_RECORD):
+        return ReadForm(found.end(), f"{language.pause} ".join(map(language.cardinal, found.groups())))
     found = place.match(_SCORE)
     if not found or int(found[1]) <= int(found[2]):
         return None
@@ -151,6 +158,8 @@ def _isotope(place: Place, language: Language) -> ReadForm | None:
 
 def _grade(place: Place, language: Language) -> ReadForm | None:
     """``A−`` and ``B+``, and units without a number: ``km/h``."""
+    if found := place.match(_FLOOR):
+        return ReadForm(found.end(), "Floor")
     if found := place.match(_FORT):
         return ReadForm(found.end(), "Fort ")
     if (found := place.match(_CODE)) and (

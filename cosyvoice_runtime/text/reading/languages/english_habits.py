@@ -118,6 +118,18 @@ _PRICE_BEFORE = re.compile(
     r"[$€£][0-9][0-9.,]*[kKMB]?\Z|\b(?:Cost|Price|Pay|Rate|Fee|Calories|Protein)\Z"
     r"|[0-9]\s?(?:mins?|hrs?|h|secs?|s|lbs?|oz|g|mg|kg|ml|mL|cups?|miles?|mi|km|reps|sets|pts|kcal)\Z"
 )
+_FOR_HOURS = re.compile(
+    r"/(?=[0-9]{1,3}[ -]?(?:h|hrs?|hours|d|days)(?![\w/])|100 ?(?:g|mL|ml)(?![\w/]))"
+    r"|(?<=mL|mg|cg)/(?=[0-9]{1,3} ?(?:lbs?|kg)(?![\w/]))"
+)
+_EVERY_HOURS = re.compile(r"(?<!\w)q\.? ?([1-9][0-9]?)(?:[-–]([1-9][0-9]?))? ?h(?:rs?)?(?![\w])")
+_DEW_POINT = re.compile(r"(?<=[Dd]ew )pt\.?(?!\w)")
+_PAIR_OF_MONEY = re.compile(
+    r"(?<![\w/])(EUR|USD|GBP|JPY|CHF|AUD|CAD|NZD|BTC|ETH|CNY)/(USD|EUR|GBP|JPY|CHF|CAD|AUD|CNY|KRW|INR|MXN)(?![\w/])"
+)
+_DOSE_BEFORE = re.compile(
+    r"[0-9]\s?(?:mg|mcg|µg|g|kg|mL|ml|L|IU|units?|doses?|tablets?|tabs|pills|caps|capsules|cups|kcal)\Z"
+)
 _MOVES = re.compile(
     r"(?<![\w.,])([0-9]{1,3})(\.(?:\.\.|…)?)\s?(?=(?:[KQRBN][a-h]?[1-8]?x?[a-h][1-8]"
     r"|[a-h](?:x[a-h])?[1-8]|O-O)(?![\w]))"
@@ -153,6 +165,13 @@ def digits(place: Place, language: Language) -> ReadForm | None:
 
 def letters(place: Place, language: Language) -> ReadForm | None:
     """A day of the week, a direction, a street, or the first ruler of a name."""
+    if found := place.match(_EVERY_HOURS):
+        low, high = (found[part] and language.cardinal(found[part]) for part in (1, 2))
+        return ReadForm(found.end(), f"every {language.ranged(low, high) if high else low} hours")
+    if found := place.match(_DEW_POINT):
+        return ReadForm(found.end(), "point")
+    if found := place.match(_PAIR_OF_MONEY):
+        return ReadForm(found.end(), f"{found[1]} {found[2]}")
     if found := place.match(_DAY):
         return _day(found, place)
     if found := place.match(_WIND):
@@ -172,6 +191,8 @@ def signs(place: Place, language: Language) -> ReadForm | None:
     if place.before.endswith("°") and (found := place.match(_FORECAST)):
         return ReadForm(found.end(), f"{language.pause} ")
     if (found := place.match(_FOR_EACH)) and _PRICE_BEFORE.search(place.before):
+        return ReadForm(found.end(), " per ")
+    if (found := place.match(_FOR_HOURS)) and _DOSE_BEFORE.search(place.before):
         return ReadForm(found.end(), " per ")
     found = place.match(_SCREW)
     if not found:

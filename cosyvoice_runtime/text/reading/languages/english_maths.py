@@ -30,7 +30,8 @@ _SIGNS = {
     "∝": "is proportional to", "∠": "angle", "⊥": "is perpendicular to", "∥": "is parallel to",
     "≡": "is equivalent to", "≅": "is congruent to", "∇": "del", "∅": "the empty set", "¬": "not",
     "∧": "and", "∨": "or", "√": "the square root of", "∛": "the cube root of", "⇒": "implies",
-    "⇔": "if and only if", "≪": "is much less than", "≫": "is much greater than", "§": "section",
+    "⇔": "if and only if", "≪": "is much less than", "≫": "is much greater than",
+    "§": "section", "⌀": "diameter",
 }  # fmt: skip
 _BOUNDS = re.compile(r"([∫∑∏]) ?(?:([a-z]) ?= ?)?(-?[0-9a-z∞]{1,4}) ?\^\{?([0-9a-z∞]{1,4})\}? ?")
 _BOUNDED = {"∫": "the integral", "∑": "the sum", "∏": "the product"}
@@ -38,6 +39,12 @@ _SIGN = re.compile(rf"[{''.join(_SIGNS)}]")
 _SPACED = re.compile(r"(?<=[^\s,;:]) ([+−×÷=≈≠≤≥±]|&&|[|]{2}|[+*−-]=|[=!<>]=) (?=\S)")
 _TIGHT = re.compile(r"(?<=[A-Za-z_)\]°²³!|])(=|==|!=|<=|>=|≈|≤|≥|≠)(?=[\w\"'$/~.-])")
 _PLUS = re.compile(r"(?<=[0-9A-Za-z])\+(?=[0-9])")
+_LESS = re.compile(
+    r"(?<=(?<![A-Za-z])[A-Za-z])−(?=[0-9A-Za-z(])|(?<=(?<![\w'’-])[nkij])-(?=[12](?![\w.:/-]))"
+)
+_NEGATIVE = re.compile(r"(?<![^\s=(,])−(?=[A-Za-z√(])|(?<== )-(?=(?:log|ln)\b|[a-z](?![\w-]))")
+_GIVEN = re.compile(r" ?\| ?(?=[^()|]{1,12}\))")
+_OF_CHANCE = re.compile(r"\b(?:P|Pr|E|p)\([^()|]{1,12}\Z")
 _NEAR = re.compile(r"(?<=[)|²³!°]) ?([<>−]) ?(?=[0-9(|-]|[a-z](?!\w))")
 _OVER = re.compile(r" ?/ ?(?=[\w(\[√])")
 _OVER_BEFORE = re.compile(
@@ -67,7 +74,9 @@ _OF_LETTERS = re.compile(r"(?<![\w^])([a-z])(?:\+([a-z])|\^([a-z]))(?![\w^+])")
 _RATIO_OF_LETTERS = re.compile(r"(?<![\w:])([a-z]):([a-z])(?= =)")
 _INSIDE = re.compile(r"(?<=\([a-z]) - (?=[0-9a-z]{1,3}\))")
 _DIFFERENTIAL = re.compile(r"(?<![\w])([dΔ∂])([a-zθ])(?:/([dΔ∂])([a-zθ]))(?!\w)")
-_GREEK = re.compile(r"(?<![\u0370-\u03ff\u1f00-\u1fff])([α-ωΔΩΣΦΘΛΠΨΓ])(?![\u0370-\u03ff\u1f00-\u1fff])")
+_GREEK = re.compile(
+    r"(?<![\u0370-\u03ff\u1f00-\u1fff])([α-ωΔΩΣΦΘΛΠΨΓ])([²³])?(?![\u0370-\u03ff\u1f00-\u1fff])"
+)
 _CAPITALS = {"Θ": "theta", "Λ": "lambda", "Π": "pi", "Ψ": "psi", "Γ": "gamma"}
 _AFTER_SPACE = frozenset("+−×÷=≈≠≤≥±&|*-!<>")
 _COMPOUND = {
@@ -142,6 +151,9 @@ def signs(place: Place, language: Language) -> ReadForm | None:
         following = place.text[place.start + 1 : place.start + 2]
         return ReadForm(place.start + 1, _SIGNS[at] + ("" if following == " " else " "))
     if at == "|":
+        given = place.match(_GIVEN) if _OF_CHANCE.search(place.before) else None
+        if given:
+            return ReadForm(given.end(), " given ")
         found = place.match(_ABSOLUTE)
         return ReadForm(place.start + 1, "the absolute value of ") if found else None
     if at == ")":
@@ -152,6 +164,10 @@ def signs(place: Place, language: Language) -> ReadForm | None:
         return ReadForm(found.end(), f") {language.power(exponent)}")
     if over := _over(place):
         return over
+    if found := place.match(_LESS):
+        return ReadForm(found.end(), f" {language.minus} ")
+    if found := place.match(_NEGATIVE):
+        return ReadForm(found.end(), f"{language.minus} ")
     if found := place.match(_PLUS):
         return ReadForm(found.end(), f" {language.plus} ")
     found = place.match(_TIGHT) or place.match(_NEAR)
@@ -198,7 +214,10 @@ def _operation(sign: str, language: Language) -> str:
 def greek(place: Place, language: Language) -> ReadForm | None:
     """A Greek letter on its own."""
     found = place.match(_GREEK)
-    return ReadForm(found.end(), _named(found[1], language)) if found else None
+    if not found:
+        return None
+    power = f" {language.power('2' if found[2] == '²' else '3')}" if found[2] else ""
+    return ReadForm(found.end(), _named(found[1], language) + power)
 
 
 def _named(letter: str, language: Language) -> str:

@@ -38,6 +38,7 @@ _CHORDS = {
     "maj": "major", "min": "minor", "m": "minor", "dim": "diminished", "aug": "augmented", "sus": "sus",
     "add": "add",
 }  # fmt: skip
+_KEY = re.compile(r"(?<![\w#])([A-G])(b?)(?: (maj|min)\.?(?=[,;)]|$)|(?<=b) (?=(?:major|minor)\b))")
 _TAG = re.compile(r"#(?=[0-9]+[A-Za-z])([A-Za-z0-9]{3,40})(?!\w)")
 _PIECES_OF_TAG = re.compile(r"[0-9]+|[A-Z]?[a-z]+|[A-Z]+")
 _STAR = re.compile(r"\*(?=[0-9]{2,5}(?!\w))")
@@ -108,6 +109,9 @@ def letters(place: Place, language: Language) -> ReadForm | None:
         words = [found[1], _TONES[sign], chord and _CHORDS[chord], number and language.cardinal(number)]
         words += [_TONES[change], language.cardinal(by)] if change else []
         return ReadForm(found.end(), " ".join(filter(None, words)))
+    if (found := place.match(_KEY)) and (found[2] or found[3]):
+        tone = f"{found[1]} flat" if found[2] else found[1]
+        return ReadForm(found.end(), f"{tone} {_CHORDS[found[3]] if found[3] else ''}")
     found = place.match(_MEAN)
     if found:
         return ReadForm(found.end(), f"{found[1]} {_MARKS[found[2]]}")

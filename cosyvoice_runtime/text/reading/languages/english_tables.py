@@ -22,7 +22,7 @@ LETTERS = {
 HALVES = {"am": "AM", "pm": "PM"}
 SCALES = {
     "k": "thousand", "K": "thousand", "m": "million", "M": "million", "mn": "million", "bn": "billion",
-    "b": "billion", "B": "billion", "tn": "trillion", "T": "trillion",
+    "b": "billion", "B": "billion", "tn": "trillion", "T": "trillion", "MM": "million",
     **{word: word for word in ("hundred", "thousand", "million", "billion", "trillion", "lakh", "crore")},
     "lakhs": "lakh", "crores": "crore",
 }  # fmt: skip
@@ -163,6 +163,9 @@ ABBREVIATIONS = {
     "y/y": "year over year", "q/q": "quarter over quarter", "m/m": "month over month", "EOD": "end of day",
     "EOW": "end of week", "EOM": "end of month", "COB": "close of business",
     "vs.": "versus", "vs": "versus",
+    "vit.": "vitamin", "Vit.": "Vitamin", "pkg.": "package", "pkgs.": "packages",
+    "doz.": "dozen", "wt.": "weight", "ht.": "height", "Wt.": "Weight",
+    "Ht.": "Height", "%ile": "percentile", "Mkt cap": "Market cap", "Rm.": "Room",
     "misc.": "miscellaneous", "Ctrl": "Control", "Assoc.": "Associate",
 }  # fmt: skip
 WEEKDAYS = {
@@ -176,5 +179,5 @@ _ROMAN = (
 )  # fmt: skip
 ROMAN = {roman: number for number, roman in enumerate(_ROMAN, 1) if len(roman) > 1}
 """Roman numbers that are read where they stand alone; one letter is a letter."""
-BEFORE_DATE = ("on", "due", "until", "since", "till")
+BEFORE_DATE = ("on", "due", "until", "since", "till", "eod", "cob", "eow")
 """Words after which two numbers with a stroke are month and day."""

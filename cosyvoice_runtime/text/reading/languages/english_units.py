@@ -24,7 +24,9 @@ def _units() -> dict[str, Unit]:
         "MW": "megawatt", "GW": "gigawatt", "Wh": "watt hour", "kWh": "kilowatt hour", "MWh": "megawatt hour",
         "Pa": "pascal", "kPa": "kilopascal", "hPa": "hectopascal", "MPa": "megapascal", "J": "joule",
         "kJ": "kilojoule", "cal": "calorie", "kcal": "kilocalorie", "dB": "decibel", "ha": "hectare",
-        "N": "newton", "Nm": "newton meter", "mol": "mole", "mmol": "millimole", "px": "pixel",
+        "N": "newton", "Nm": "newton meter", "N·m": "newton meter", "N⋅m": "newton meter",
+        "kN·m": "kilonewton meter", "kW·h": "kilowatt hour", "Pa·s": "pascal second", "J·s": "joule second",
+        "mol": "mole", "mmol": "millimole", "px": "pixel",
         "tbsp": "tablespoon", "tsp": "teaspoon", "Ω": "ohm", "kΩ": "kilohm", "day": "day", "week": "week",
         "month": "month", "year": "year", "tbsps": "tablespoon", "Tbsp": "tablespoon", "tsps": "teaspoon",
         "yds": "yard", "cup": "cup", "cups": "cup", "gals": "gallon", "qt": "quart", "qts": "quart",
@@ -48,7 +50,8 @@ def _units() -> dict[str, Unit]:
     same = {
         "Hz": "hertz", "kHz": "kilohertz", "MHz": "megahertz", "GHz": "gigahertz", "THz": "terahertz",
         "ppm": "parts per million", "ppb": "parts per billion", "rpm": "RPM", "fps": "FPS", "bpm": "BPM",
-        "dpi": "DPI", "psi": "PSI", "mmHg": "millimeters of mercury", "%": "percent", "‰": "per mille",
+        "dpi": "DPI", "psi": "PSI", "mmHg": "millimeters of mercury", "inHg": "inches of mercury",
+        "%": "percent", "‰": "per mille",
         "mM": "millimolar",
         "µM": "micromolar", "nM": "nanomolar", "pp": "percentage points", "bps": "bits per second",
     }  # fmt: skip
@@ -74,6 +77,9 @@ def _units() -> dict[str, Unit]:
         "cu ft": Unit("cubic foot", "cubic feet"),
         "ft-lb": Unit("foot pound", "foot pounds"),
         "lb-ft": Unit("pound foot", "pound feet"),
+        "ft·lb": Unit("foot pound", "foot pounds"),
+        "lb·ft": Unit("pound foot", "pound feet"),
+        "bbl": Unit("barrel", "barrels"),
         "mpg": Unit("mile per gallon", "miles per gallon"),
     }
     bits = {
