@@ -12,7 +12,7 @@ _RIGHT = re.compile("[\u2192\u21d2\u27a1\u2794\u279c\u279d\u279e\u27f6]\ufe0f?")
 _LEVELS = {"↑": "up", "↓": "down", "⬆": "up", "⬇": "down"}
 _LEVELS_OF_FIGURES = {"en": _LEVELS, "zh": {"↑": "上升", "↓": "下降"}}
 _LINK = re.compile(r"(?i)\b(?:top|up|down|above|below|here|back|more|next|scroll|see)\W*\Z")
-_LINKED = re.compile(r"(?i)\W*(?:back|to|top|scroll|see|more|next)\b")
+_LINKED = re.compile(r"(?i)\W*(?:back|to (?:the )?top|top|scroll|see|more|next)\b")
 _BESIDE = re.compile(r"[^\W_]|[%$€£]")
 _ELEMENTS = frozenset(
     re.findall(

@@ -9,7 +9,7 @@ from cosyvoice_runtime.text.reading.classes.money import RANGE
 from cosyvoice_runtime.text.reading.languages.language import Currency, Language, alternatives
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
-_FEET = re.compile(r"(?a)(?<![\w.,])([0-9]{1,2})['’′]\s?([0-9]{1,2})(?:[\"”″]|''|’’)")
+_FEET = re.compile(r"(?a)(?<![\w.,])([0-9]{1,2})['’′][\s-]?([0-9]{1,2})(?:[\"”″]|''|’’)")
 _PRESSURE = re.compile(r"(?a)(?<![\w.,/])([0-9]{2,3})/([0-9]{2,3})(?=\s?mm\s?Hg)")
 
 

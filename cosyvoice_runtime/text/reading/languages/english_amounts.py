@@ -55,6 +55,10 @@ _AND_MORE = re.compile(
 )
 _SQUARE_FEET = re.compile(r"(?<![\w.,$])([0-9]{1,3}(?:,[0-9]{3})+|[0-9]{3,4}) ?SF(?![\w/])")
 _SIDE = re.compile(r"(?<![\w.,/])([0-9]{1,3}(?:\.[0-9]+)?)[\"”″]\s?([LWHD])(?!\w)(?:\s?[x×]\s?(?=[0-9]))?")
+_THINGS = re.compile(
+    r" (?:wheels|rims|tires|pots|screws|nails|boards|tiles|monitors|pans|skillets|pipes|rounds|squares|strips"
+    r"|pieces|planks|posts|blades|tortillas|pizzas|cubes|heels|screens|displays|bolts|layers|shelves|containers)(?!\w)"
+)
 _SIDES = {"L": "long", "W": "wide", "H": "high", "D": "deep"}
 _TIMES_RANGE = re.compile(
     r"(?<![\w.,])([0-9]{1,2})[-–]([0-9]{1,2})[x×]"
@@ -228,7 +232,7 @@ def _measured(place: Place, language: Language) -> ReadForm | None:
     inches = place.match(_INCHES)
     if inches and _outside_quotes(place):
         unit = language.units["in"]
-        if language.qualifies(place, inches.end()):
+        if language.qualifies(place, inches.end()) or _THINGS.match(place.text, inches.end()):
             unit = unit._replace(many=unit.one)
         words, each = _one_or_range(inches, unit, language), _EACH_TIME.match(place.text, inches.end())
         if each and each[1] in language.per_units:

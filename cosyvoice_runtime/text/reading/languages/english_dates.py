@@ -40,6 +40,12 @@ _SHORT_HALF = re.compile(
 _TO_HOUR = re.compile(
     r"(?<=[0-9][ap])[-–](?=(?:1[0-2]|[1-9])(?::[0-5][0-9])?[ap](?!\w))|(?<=[0-9]:[0-5][0-9])[-–](?=(?:1[0-2]|[1-9])(?![\w:%/-]|[.,][0-9]))"
 )
+_TO_NEXT = re.compile(
+    r"(?<=[0-9](?:st|nd|rd|th))\s?[–-]\s?(?=[0-9]{1,3}(?:st|nd|rd|th)(?!\w))"
+    r"|(?<=[0-9] [ap]m|[0-9] [AP]M|[ap]\.m\.|.[0-9][ap]m)\s?[–-]\s?"
+    r"(?=(?:midnight|noon|late|close|sunset|dusk|dawn)\b)"
+    r"|(?<=[0-9]/[2-8])[–-](?=[1-9]/[2-8] (?:cups?|c\.|tsp|tbsp|inch|miles?|lbs?|oz)(?!\w))"
+)
 _WEEK = re.compile(r"(?<![\w.-])M[-–](F|Th|Sa|Su)(?=[\s,:;.)]|$)")
 _WEEK_ENDS = {"F": "Friday", "Th": "Thursday", "Sa": "Saturday", "Su": "Sunday"}
 _OF_HOURS = re.compile(
@@ -105,7 +111,7 @@ def _race(place: Place, language: Language) -> ReadForm | None:
 
 def until(place: Place, language: Language) -> ReadForm | None:
     """``noon–2pm``, ``2019–present``."""
-    found = place.match(_UNTIL) or place.match(_TO_NAMED) or place.match(_TO_HOUR)
+    found = place.match(_UNTIL) or place.match(_TO_NAMED) or place.match(_TO_HOUR) or place.match(_TO_NEXT)
     return ReadForm(found.end(), f" {language.to} ") if found else None
 
 

@@ -119,7 +119,8 @@ _PRICE_BEFORE = re.compile(
     r"|[0-9]\s?(?:mins?|hrs?|h|secs?|s|lbs?|oz|g|mg|kg|ml|mL|cups?|miles?|mi|km|reps|sets|pts|kcal)\Z"
 )
 _FOR_HOURS = re.compile(
-    r"/(?=[0-9]{1,3}[ -]?(?:h|hrs?|hours|d|days)(?![\w/])|100 ?(?:g|mL|ml)(?![\w/]))"
+    r"/(?=[0-9]{1,3}[ -]?(?:h|hrs?|hours|d|days)(?![\w/])|100 ?g(?![\w/]))"
+    r"|(?<=mg|cg|µg| g)/(?=[0-9]{1,3} ?m[lL](?![\w/]))"
     r"|(?<=mL|mg|cg)/(?=[0-9]{1,3} ?(?:lbs?|kg)(?![\w/]))"
 )
 _EVERY_HOURS = re.compile(r"(?<!\w)q\.? ?([1-9][0-9]?)(?:[-–]([1-9][0-9]?))? ?h(?:rs?)?(?![\w])")

@@ -39,6 +39,7 @@ _SIGN = re.compile(rf"[{''.join(_SIGNS)}]")
 _SPACED = re.compile(r"(?<=[^\s,;:]) ([+−×÷=≈≠≤≥±]|&&|[|]{2}|[+*−-]=|[=!<>]=) (?=\S)")
 _TIGHT = re.compile(r"(?<=[A-Za-z_)\]°²³!|])(=|==|!=|<=|>=|≈|≤|≥|≠)(?=[\w\"'$/~.-])")
 _PLUS = re.compile(r"(?<=[0-9A-Za-z])\+(?=[0-9])")
+_FAT = re.compile(r"(?<!\w)[ωΩ][-–]([369])(s?)(?![\w.])")
 _LESS = re.compile(
     r"(?<=(?<![A-Za-z])[A-Za-z])−(?=[0-9A-Za-z(])|(?<=(?<![\w'’-])[nkij])-(?=[12](?![\w.:/-]))"
 )
@@ -51,7 +52,8 @@ _OVER_BEFORE = re.compile(
     r"[)\]²³]\Z|(?<![\w.])(?:[0-9]+(?:\.[0-9]+)?|[A-Za-zΔ][0-9]?|[A-Z]{2,3})\Z|[A-Za-z]\Z"
 )
 _OF_FORMULA = re.compile(r"[\w)\]] ?= ?[\w(\[√-]|[\w)] [+−×÷-] [\w(]|\^|[²³√]")
-_CLOSED = re.compile(r"\)(?:([²³])|\^[{(]?(-?[0-9]{1,4}|[a-z]{1,2})[})]?)")
+_CLOSED = re.compile(r"\)(?:(⁻?[⁰¹²³⁴-⁹]{1,3})|\^[{(]?(-?[0-9]{1,4}|[a-z]{1,2})[})]?)")
+_RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 _ABSOLUTE = re.compile(r"(?<![\w|<])\|(?! )[A-Za-z0-9 +−-]{1,12}(?<! )\|(?=\s?[=<≤≥+]|\s>|[.,?]|\s?$)")
 _FACTORIAL = re.compile(r"(?<![\w.,])([0-9]{1,3}|[nkmr])!(?=\s?[=×÷*/+)])")
 _TERM = re.compile(
@@ -91,6 +93,9 @@ _COMPOUND = {
 
 def letters(place: Place, language: Language) -> ReadForm | None:
     """A function, the value of one, or a Greek letter on its own."""
+    if found := place.match(_FAT):
+        plural = ("es" if found[1] == "6" else "s") if found[2] else ""
+        return ReadForm(found.end(), f"omega {language.cardinal(found[1])}{plural}")
     if found := place.match(_FUNCTION):
         words = _FUNCTIONS[found[1]]
         if found[2]:
@@ -160,7 +165,7 @@ def signs(place: Place, language: Language) -> ReadForm | None:
         found = place.match(_CLOSED)
         if not found:
             return None
-        exponent = {"²": "2", "³": "3"}.get(found[1] or "", found[2])
+        exponent = found[1].translate(_RAISED) if found[1] else found[2]
         return ReadForm(found.end(), f") {language.power(exponent)}")
     if over := _over(place):
         return over

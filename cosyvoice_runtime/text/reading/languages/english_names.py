@@ -27,6 +27,7 @@ _PRICES = re.compile(r"((?:19|20)[0-9]{2})(?= (?:dollars|prices|terms|euros|poun
 _HOST_ALONE = re.compile(r"\A([a-z]{2,30})\.([a-z]{2,5})\Z")
 _OVER_LETTER = re.compile(r"(?<![\w.,/])([0-9]{1,3})/([a-z])(?![\w/])")
 _ROAD = re.compile(r"(?<=[A-Z]-)([1-9][0-9]{2})(?![\w-]|[.,][0-9])")
+_TIRE = re.compile(r"(?<=R[0-9]{2} )([0-9]{2,3})([A-Z])(?!\w)")
 _SEVERAL = re.compile(r"(?<![\w.,])([0-9]{1,3})['’]?s(?![\w])")
 _OF_AGE = re.compile(r"(?:[Uu]nder|[Oo]ver|No\.|#|[Uu])[- ]?\Z")
 _AGED = re.compile(r"(?<![\w.,])([0-9]{1,3})(?:\s|-)?(?:y/o|yo|y\.o\.|yr old|yrs old)(?!\w)")
@@ -60,6 +61,8 @@ def digits(place: Place, language: Language) -> ReadForm | None:
         return ReadForm(found.end(), f"{language.name_number(found[1])} {_HEADINGS[found[2]]}")
     if (found := place.match(_OVER_LETTER)) and found[2] not in language.per_units:
         return ReadForm(found.end(), language.over(language.cardinal(found[1]), found[2]))
+    if found := place.match(_TIRE):
+        return ReadForm(found.end(), f"{language.cardinal(found[1])} {found[2]}")
     if found := place.match(_EVEN):
         return ReadForm(found.end(), "fifty fifty")
     if found := place.match(_LETTERS):
