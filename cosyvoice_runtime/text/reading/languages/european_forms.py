@@ -36,7 +36,7 @@ _PRESSURE = re.compile(r"(?<![\w.,/])([1-2]?[0-9]{2})/([0-9]{2,3})(?![\w/]|[.,][
 _OF_PRESSURE = re.compile(
     r"(?i:\b(?:blutdruck|tension|presi[oó]n|pressione|press[ãa]o|давлени))[^0-9]{0,20}\Z"
 )
-_HOUSE = re.compile(r"[0-9][a-z]?[,.]? \Z|\b[A-Z]-\Z")
+_HOUSE = re.compile(r"(?:Stock|OG|EG|Etage)\)?, \Z|[0-9][a-z]?[,.]? \Z|\b[A-Z]-\Z")
 
 
 def iban(place: Place, language: European) -> ReadForm | None:

@@ -235,7 +235,7 @@ def _is_ordinal(found: re.Match[str], place: Place) -> bool:
 
 _DETERMINERS = (_WEAK | _NOMINATIVE | _MIXED) - {"in", "von", "ab", "bis", "seit", "nach", "ins"}
 _IMPERATIVE = re.compile(r" [A-ZÄÖÜ][a-zäöü]+n Sie\b")
-_COUNT = re.compile(r"[=≈:−]\Z|= -\Z")
+_COUNT = re.compile(r"[=≈:−<>≥≤]\Z|[A-Z]-\Z|= -\Z")
 _GENITIVE = re.compile(r"\b[A-ZÄÖÜ][a-zäöüß]{3,}s\Z")
 """A name before what is its own: ``Beethovens 9. Sinfonie``."""
 _SENTENCE_END = re.compile(r"(?:[a-zäöüß]{5}|[0-9)%₂²])[.!?]\Z")

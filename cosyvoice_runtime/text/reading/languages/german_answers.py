@@ -47,6 +47,12 @@ _HEAPED = re.compile(r"(?<![\w.,])([0-9]{1,2}) (geh|gestr)\. (EL|TL)\b")
 _IN_COMPOUND = re.compile(r"(?<![\w.,-])([0-9]{1,4}(?:,[0-9]{1,2})?)-([A-Za-z]{1,3}\.?)-(?=[A-ZÄÖÜ][a-zäöü])")
 _DURATION = re.compile(r"(?<![\w.,:–-])([0-9]{1,2}):([0-5][0-9])(?::([0-5][0-9]))? ?(?:h|Std\.)(?![\w/])")
 _BEFORE_DURATION = re.compile(r"(?:\b(?i:\w*zeit|dauer\w*|\w*dauer|marathon|in))(?: (?:ca\.|von|etwa))?:? \Z")
+_VERSION = re.compile(
+    r"(?:(?<=[A-Za-z] )()(0)\.([1-9][0-9]{2})|([≥≤]) ?([0-9]{1,3})\.([1-9][0-9]?))(?![\w,%€]|\.[0-9]| ?[%€])"
+)
+_NAME = re.compile(r"\b[A-Z][A-Za-z.]{2,20} \Z")
+_CALL = re.compile(r"\(0[0-9]{2,4}\) ?[0-9]{2,4}(?: [0-9]{2,4}){1,4}(?![\w/]|[.,][0-9])")
+_LABEL = re.compile(rf"(?<![\w.-])({_DAY})\.(?=:)")
 _OF_DAY = re.compile(r"v\. ?(0?[1-9]|[12][0-9]|3[01])\. ?(0?[1-9]|1[0-2])\.(?! ?[0-9])")
 _FACTORIAL = re.compile(r"(?<![\w.,])([0-9]{1,3})!(?= ?[=/·])")
 _PER = re.compile(
@@ -65,7 +71,8 @@ _SIGNS = (
     (re.compile(r"(?<=[)€] )/ ?(?=[0-9(])"), "geteilt durch "),
     (re.compile(r"(?<=°)/(?=-?[0-9])"), ", "),
     (re.compile(r"(?<=, )d\. (?=[0-9]{1,2}\.)"), "den "),
-    (re.compile(r"Ø (?=[0-9.,]{1,9} ?(?:%|€|kg\b|h\b|Std|Min|min\b|Punkte|Sterne))"), "durchschnittlich "),
+    (re.compile(r"Ø (?=[0-9.,]{1,9}(?![0-9.,])(?! ?(?:[cdmk]?m\b|Zoll|″|\")))"), "durchschnittlich "),
+    (re.compile(r"LG(?= [A-Z][a-zäöü]+,? (?:Az|Urt|Beschl)\.)"), "LG"),
     (re.compile(r"(?<=[A-Z][0-9] )x (?=[0-9])"), "mal "),
     (re.compile(r"(?<= )\+ (?=[\w(√])"), "plus "),
     (re.compile(r"(?<=[.!] )= ?(?=[0-9√−-])"), "gleich "),
@@ -76,7 +83,11 @@ _SIGNS = (
 
 
 def of_day(place: Place, language: European) -> ReadForm | None:
-    """``v. 12.5.``: a date, no version."""
+    """``v. 12.5.``: a date, no version; ``Python ≥ 3.10``: a version, no date."""
+    if (found := place.match(_VERSION)) and _NAME.search(place.before):
+        sign, whole, part = found.groups()[3:] if found[4] else found.groups()[:3]
+        words = f"{language.cardinal(whole)} {language.dot} {language.cardinal(part)}"
+        return ReadForm(found.end(), f"{language.signs_before[sign]} {words}" if sign else words)
     found = place.match(_OF_DAY)
     if not found:
         return None
@@ -84,12 +95,21 @@ def of_day(place: Place, language: European) -> ReadForm | None:
     return ReadForm(found.end(), f"vom {language.day(int(found[1]), 'vom')} {month}")
 
 
+def telephone(place: Place, language: European) -> ReadForm | None:
+    """``(0221) 98 76 54``."""
+    found = place.match(_CALL)
+    if not found:
+        return None
+    groups = re.findall("[0-9]+", found[0])
+    return ReadForm(found.end(), language.grouped([language.telephone_digits(group) for group in groups]))
+
+
 def days_in_row(place: Place, language: European) -> ReadForm | None:  # noqa: ARG001
     """``Mo/Mi/Fr``, ``So u. Feiertage``."""
     if found := place.match(_ROW_OF_DAYS):
         *first, last = (WEEKDAYS[day] for day in re.findall(_DAY, found[0]))
         return ReadForm(found.end(), f"{', '.join(first)} und {last}")
-    found = place.match(_BEFORE_HOLIDAY)
+    found = place.match(_BEFORE_HOLIDAY) or place.match(_LABEL)
     return ReadForm(found.end(), WEEKDAYS[found[1]]) if found else None
 
 
@@ -201,6 +221,7 @@ def sign(place: Place, language: European) -> ReadForm | None:  # noqa: ARG001
 
 FORMS = (
     of_day,
+    telephone,
     heaped,
     part_of_compound,
     duration,

@@ -205,14 +205,14 @@ def with_end_of_sentence(form: ReadForm, place: Place) -> ReadForm:
         return form
     following = _NOUN.match(text, form.end)
     labels = following and not text[place.start].isdecimal() and text.startswith(":", following.end())
-    # A station is seldom followed by a noun of its own.
+    # A station or a closed shop is seldom followed by a noun of its own.
     starts = following and (
         labels or following[1] in tables.SENTENCE_STARTS or text.startswith(_STATIONS, place.start)
     )
     return ReadForm(form.end, f"{form.words}.") if starts else form
 
 
-_STATIONS = ("Hbf.", "Bhf.")
+_STATIONS = ("Hbf.", "Bhf.", "geschl.")
 _LAST_WORDS = (
     *_STATIONS,
     "Nov.",
@@ -228,7 +228,6 @@ _LAST_WORDS = (
     "u. Ä.",
     "uvm.",
     "p. a.",
-    "geschl.",
     "n. V.",
     "i. E.",
     "u. v. m.",

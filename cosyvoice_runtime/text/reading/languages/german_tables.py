@@ -71,6 +71,7 @@ def _units() -> dict[str, Unit]:
             "Tbl. Tabl.": "Tablette/Tabletten/f", "bpm BPM": "Schlag pro Minute/Schläge pro Minute",
             "kWh/100_km": "Kilowattstunde auf ein hundert Kilometer/"
             "Kilowattstunden auf ein hundert Kilometer/f",
+            "/min.": "pro Minute/pro Minute", "Bft": "Beaufort/Beaufort", "MP": "Megapixel/Megapixel",
             "I.E. IE": "Internationale Einheit/Internationale Einheiten/f",
             "AE": "Astronomische Einheit/Astronomische Einheiten/f", "Lj. Lj": "Lichtjahr/Lichtjahre",
             "cd/m² cd/m2": "Candela pro Quadratmeter/Candela pro Quadratmeter", "cd": "Candela/Candela",
@@ -233,6 +234,7 @@ ABBREVIATIONS = {
     "USt.": "Umsatzsteuer", "USt": "Umsatzsteuer", "geschl.": "geschlossen", "op.": "Opus", "Op.": "Opus",
     "einschl.": "einschließlich", "zuzügl.": "zuzüglich", "abzügl.": "abzüglich", "insg.": "insgesamt",
     "Kl.": "Klasse", "Frühj.": "Frühjahr", "Tabl.": "Tablette", "LW": "Lebenswoche",
+    "Temp.": "Temperatur", "Ausf.": "Ausfahrt", "StKl.": "Steuerklasse",
     "Wfl.": "Wohnfläche", "Vorl.": "Vorlagen", "n. B.": "nach Belieben", "d. Gr.": "der Große",
     "Betr.": "Betreff", "eff. Jahreszins": "effektiver Jahreszins", "I.E.": "Internationale Einheiten",
     "SSW": "Schwangerschaftswoche",
