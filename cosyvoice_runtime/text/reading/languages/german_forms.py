@@ -204,7 +204,7 @@ def with_end_of_sentence(form: ReadForm, place: Place) -> ReadForm:
     if not text[place.start].isdecimal() and not text.startswith(_LAST_WORDS, place.start):
         return form
     following = _NOUN.match(text, form.end)
-    labels = following and not text[place.start].isdecimal() and text.startswith(":", following.end())
+    labels = following and text[form.end - 2].isalpha() and text.startswith(":", following.end())
     # A station or a closed shop is seldom followed by a noun of its own.
     starts = following and (
         labels or following[1] in tables.SENTENCE_STARTS or text.startswith(_STATIONS, place.start)

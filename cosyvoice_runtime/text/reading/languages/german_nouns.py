@@ -10,7 +10,7 @@ from cosyvoice_runtime.text.reading.languages.place import Place
 _FEMININE = re.compile(
     r"(?:ung|heit|keit|schaft|ion|tät|e|(?<!^)ei|ur|ik|[a-z]a|[Tt]ochter|Schwester|Mutter|[Nn]ummer|[Mm]auer|Butter|Feder|Oper|Wand|Maus|Bank|Tür|"
     r"Gabel|Regel|Insel|Tafel|Schüssel|[Zz]wiebel|[Kk]artoffel|Nudel|[Ww]urst|[Nn]uss|[Ff]rucht|[Kk]raft|Luft|Nacht|Hand|"
-    r"[Ss]tadt|[Pp]erson|[Ff]rau|Uhr|avocado|zahl|wahl|form|art|zeit|bahn|fahrt|schicht|ampel|^kl|^lw|^ssw|tonne|mango|zucchini|ananas|handvoll|chili)$",
+    r"[Ss]tadt|[Pp]erson|[Ff]rau|Uhr|avocado|zahl|wahl|form|art|zeit|bahn|fahrt|schicht|ampel|kapsel|^kl|^lw|^ssw|tonne|mango|zucchini|ananas|handvoll|chili)$",
     re.IGNORECASE,
 )
 _NEUTER_ENDS = re.compile(

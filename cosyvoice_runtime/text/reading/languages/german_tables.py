@@ -71,7 +71,9 @@ def _units() -> dict[str, Unit]:
             "Tbl. Tabl.": "Tablette/Tabletten/f", "bpm BPM": "Schlag pro Minute/Schläge pro Minute",
             "kWh/100_km": "Kilowattstunde auf ein hundert Kilometer/"
             "Kilowattstunden auf ein hundert Kilometer/f",
-            "/min.": "pro Minute/pro Minute", "Bft": "Beaufort/Beaufort", "MP": "Megapixel/Megapixel",
+            "/min.": "pro Minute/pro Minute", "Bft": "Beaufort/Beaufort",
+            "kWp": "Kilowatt Peak/Kilowatt Peak",
+            "Wp": "Watt Peak/Watt Peak", "MP": "Megapixel/Megapixel",
             "I.E. IE": "Internationale Einheit/Internationale Einheiten/f",
             "AE": "Astronomische Einheit/Astronomische Einheiten/f", "Lj. Lj": "Lichtjahr/Lichtjahre",
             "cd/m² cd/m2": "Candela pro Quadratmeter/Candela pro Quadratmeter", "cd": "Candela/Candela",
@@ -101,7 +103,7 @@ def _compound(word: str) -> str:
 UNITS = _units()
 PER_UNITS = {
     sign: UNITS[sign] for sign in ("s", "min", "h", "km", "m", "kg", "g", "l", "m²", "m³", "kWh", "ha",
-    "Std.", "dl", "ml", "Mon.")
+    "Std.", "dl", "ml", "Mon.", "kWp")
 } | {
     "s²": Unit("Sekunde zum Quadrat", "Sekunden zum Quadrat"),
     "Tag": Unit("Tag", "Tage"), "Monat": Unit("Monat", "Monate"), "Jahr": Unit("Jahr", "Jahre"),
@@ -245,7 +247,7 @@ ABBREVIATIONS = {
 KNOWN_LABELS = {"gmail": "g mail"}
 ORDERED = frozenset(
     listed("""geburtstag jahrestag jubiläum jahrhundert stock etage platz kapitel klasse mal
-runde tag woche spiel
+runde tag woche spiel jahr ampel werktag rang
     bundesliga liga weltkrieg auflage ausgabe semester schritt teil akt satz minute stunde monat quartal
     hochzeitstag kl stelle reihe halbjahr lebensjahr schuljahr fc bezirk obergeschoss og""")
 )
