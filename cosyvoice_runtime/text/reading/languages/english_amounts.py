@@ -59,6 +59,7 @@ _THINGS = re.compile(
     r" (?:wheels|rims|tires|pots|screws|nails|boards|tiles|monitors|pans|skillets|pipes|rounds|squares|strips"
     r"|pieces|planks|posts|blades|tortillas|pizzas|cubes|heels|screens|displays|bolts|layers|shelves|containers)(?!\w)"
 )
+_SETS = re.compile(r"(?<![\w.,×])([1-9])[×x]([0-9]{1,2})[–-]([0-9]{1,2})(?![\w.–-]| ?[=+×*/-])")
 _SIDES = {"L": "long", "W": "wide", "H": "high", "D": "deep"}
 _TIMES_RANGE = re.compile(
     r"(?<![\w.,])([0-9]{1,2})[-–]([0-9]{1,2})[x×]"
@@ -125,6 +126,9 @@ def _scaled(place: Place, language: Language) -> ReadForm | None:
         if not found[3]:
             return ReadForm(found.end(), words)
         return ReadForm(found.end(3), language.per(words, language.per_units[found[3]]))
+    if (found := place.match(_SETS)) and int(found[2]) < int(found[3]):
+        sets, low, high = map(language.cardinal, found.groups())
+        return ReadForm(found.end(), f"{sets} {language.by} {language.ranged(low, high)}")
     if found := place.match(_EACH):
         unit = language.per_units.get(found[2])
         times = {"1": "once", "2": "twice"}.get(found[1]) or f"{language.cardinal(found[1])} times"

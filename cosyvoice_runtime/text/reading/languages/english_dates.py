@@ -55,7 +55,8 @@ _OPEN = frozenset(("open", "closed", "from", "dates", "on", "away", "off"))
 _UNTIL = re.compile(r"(?<=noon|.now)\s?[-–]\s?(?=[0-9])|(?<=midnight)\s?[-–]\s?(?=[0-9])")
 _TO_NAMED = re.compile(r"(?<=[0-9a-z])\s?[–—-]\s?(?=(?:present|noon|midnight|now|[QH][1-4])\b)")
 _DATED = re.compile(
-    r"(?i)\b(?:sync|meeting|mtg|check-in|stand-?up|demo|party|game)(?: (?:is|was))?:? \Z|"
+    r"(?i)\b(?:closed(?: [0-9]{1,2}/[0-9]{1,2} (?:&|and))?|notes"
+    r"|sync|meeting|mtg|check-in|stand-?up|demo|party|game)(?: (?:is|was))?:? \Z|"
     r"(?:birthday|b-?day|anniversary|deadline|date)(?: (?:is|was|of|on))?:? \Z|"
     r"\b(?:begin|start|end|expire|launche|open|close|arrive|leave|return)s? \Z|\bdated \Z|"
     r"\bfrom (?:[0-9]{1,2}/[0-9]{1,2} to )?\Z"

@@ -123,7 +123,8 @@ _FOR_HOURS = re.compile(
     r"|(?<=mg|cg|µg| g)/(?=[0-9]{1,3} ?m[lL](?![\w/]))"
     r"|(?<=mL|mg|cg)/(?=[0-9]{1,3} ?(?:lbs?|kg)(?![\w/]))"
 )
-_EVERY_HOURS = re.compile(r"(?<!\w)q\.? ?([1-9][0-9]?)(?:[-–]([1-9][0-9]?))? ?h(?:rs?)?(?![\w])")
+_EVERY_HOURS = re.compile(r"(?<!\w)q\.? ?([1-9][0-9]?)(?:[-–]([1-9][0-9]?))? ?(h(?:rs?)?|d|wks?|mo)(?!\w)")
+_SPANS = {"h": "hours", "d": "days", "w": "weeks", "m": "months"}
 _DEW_POINT = re.compile(r"(?<=[Dd]ew )pt\.?(?!\w)")
 _PAIR_OF_MONEY = re.compile(
     r"(?<![\w/])(EUR|USD|GBP|JPY|CHF|AUD|CAD|NZD|BTC|ETH|CNY)/(USD|EUR|GBP|JPY|CHF|CAD|AUD|CNY|KRW|INR|MXN)(?![\w/])"
@@ -168,7 +169,9 @@ def letters(place: Place, language: Language) -> ReadForm | None:
     """A day of the week, a direction, a street, or the first ruler of a name."""
     if found := place.match(_EVERY_HOURS):
         low, high = (found[part] and language.cardinal(found[part]) for part in (1, 2))
-        return ReadForm(found.end(), f"every {language.ranged(low, high) if high else low} hours")
+        return ReadForm(
+            found.end(), f"every {language.ranged(low, high) if high else low} {_SPANS[found[3][0]]}"
+        )
     if found := place.match(_DEW_POINT):
         return ReadForm(found.end(), "point")
     if found := place.match(_PAIR_OF_MONEY):
