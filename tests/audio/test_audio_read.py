@@ -61,7 +61,7 @@ def test_missing_file_is_named(tmp_path: Path) -> None:
 def test_what_is_no_audio_is_named(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(b"this is no audio file at all")
-    with pytest.raises(InvalidInput, match=rf"{path}.* expected a wav") as caught:
+    with pytest.raises(InvalidInput, match=rf"{name}.* expected a wav") as caught:
         read_audio(path, field="reference_wav")
     assert caught.value.field == "reference_wav"
 

@@ -63,9 +63,9 @@ class CodedStages:
         await asyncio.sleep(0)
         self.groups = self.after_return or self.groups
 
-    def call(self, order, voice):
+    def call(self, order, voices):
         """As `Engine.call`, with the driver in this event loop."""
-        self.voices.append(voice)
+        self.voices += voices.values()
         return CodedCall(self, order)
 
     def generate(self, prompt, sampling, utterance_id, first_tokens, pieces):
