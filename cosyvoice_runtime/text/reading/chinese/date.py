@@ -35,7 +35,7 @@ _COMPACT = re.compile(
 )
 _DATED = re.compile(
     rf"(?:(?i:deadline|ddl|due|due date)\s?[是为在到：:]{{0,2}}\s?\Z"
-    rf"|{tables.DATED}|座[（(])[是为：:]{{0,2}}\s?\Z"
+    rf"|{tables.DATED}|(?:周|星期|礼拜)[一-日天]\s?[（(]|座[（(])[是为：:]{{0,2}}\s?\Z"
 )
 _DATED_AFTER = re.compile(
     r"\s?(?:[\u4e00-\u9fff]{0,4}节(?![约省目奏])|[（(]?(?:周|星期)[一-日天]|[（(][一二三四五六日][）)]|前(?!后)|当天|当日|起(?!重)|截止|到期|发布|开始|上线"

@@ -15,6 +15,8 @@ _RATING = re.compile(
 _FRACTION = re.compile(
     r"(?a)(?<![\w./,])(?:([0-9]{1,4})[\s-])?([0-9]{1,4})[/⁄]([0-9]{1,4})(?:ths?|TH|rds?|nds?)?(?![\w/]|[.,][0-9])"
 )
+_BETWEEN = re.compile(r"\s?[-–]\s?(?=[1-9][0-9]{0,2}(?![0-9/.,-])| ?[1-9] [1-9]/[0-9])")
+"""A dash between a fraction and the number up to which it leads: ``2 1/2–3 cups``."""
 _LIST = re.compile(r"(?a)(?<![\w./,])[0-9]{1,4}(?:/[0-9]{1,4}){2,}(?![\w/]|[.,][0-9])")
 
 
@@ -49,6 +51,8 @@ def read(place: Place) -> ReadForm | None:
     fraction = language.fraction(above, below)
     if whole:
         fraction = language.mixed(language.cardinal(whole), fraction)
+    if (between := _BETWEEN.match(place.text, found.end())) and language.space and (whole or above < below):
+        return ReadForm(between.end(), f"{fraction}{language.space}{language.to}{language.space}")
     unit = _unit(language).match(place.text, found.end()) if language.units else None
     if unit:
         return ReadForm(unit.end(), language.fraction_of(fraction, language.units[unit[1]], bool(whole)))

@@ -78,6 +78,9 @@ _MILLIONS = re.compile(
 _BOARDS = re.compile(r"(?<![\w.,])([0-9]{1,2})x([0-9]{1,2})s(?!\w)")
 _HEIGHT = re.compile(r"(?<![\w.,])([4-7])['’′]([0-9]|1[01])(?![\w\"”″.]|['’′])")
 _WARMTH = re.compile(r"(?<![\w.,])([0-9]{1,4}(?:\.[0-9]+)?)° ([CF])(?![\w])")
+_AREA = re.compile(
+    r"(?<![\w.,/])([0-9]{1,3}(?:\.[0-9]+)?)(['’′\"”″])\s?[x×]\s?([0-9]{1,3}(?:\.[0-9]+)?)\2(?![\w\"])"
+)
 _INCHES_AT_END = re.compile(r"(?<![\w.,])([0-9]{1,3}(?:\.[0-9]+)?) in(?=\.?$|[;,)])")
 _EACH = re.compile(r"(?<![\w.,])([0-9]{1,3})[x×]/([a-z]{1,6})(?![\w/])")
 _SCALED_UNIT = re.compile(
@@ -348,8 +351,21 @@ def _dotted_unit(place: Place, language: Language) -> ReadForm | None:
     return ReadForm(found.end(), _one_or_range(found, unit, language))
 
 
+def _sides(place: Place, language: Language) -> ReadForm | None:
+    """``12' × 14'`` and ``2" x 3.5"``."""
+    found = place.match(_AREA)
+    if not found:
+        return None
+    unit = language.units["ft" if found[2] in "'’′" else "in"]
+    if language.qualifies(place, found.end()):
+        unit = unit._replace(many=unit.one)
+    sides = (language.counted(language.numerals.parse(found[side]), unit) for side in (1, 3))
+    return ReadForm(found.end(), f" {language.by} ".join(sides))
+
+
 DIGITS = (
     _labelled,
+    _sides,
     _related,
     _scaled,
     _coordinate,

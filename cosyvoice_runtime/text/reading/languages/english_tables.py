@@ -151,6 +151,7 @@ STATES_LIKE_WORDS = (
 )
 """Postal codes of states that are words or initials, too."""
 ABBREVIATIONS = {
+    "hwy": "highway",
     "Mt.": "Mount", "Prof.": "Professor", "Capt.": "Captain",
     "Sgt.": "Sergeant", "Lt.": "Lieutenant", "Sen.": "Senator", "Gov.": "Governor", "Ph.D.": "PhD",
     "approx.": "approximately", "Approx.": "Approximately", "avg.": "average", "Avg.": "Average",
