@@ -26,8 +26,9 @@ def test_nothing_is_auto_once_resolved_but_what_only_a_running_model_knows(machi
         for key, text in section.placeholders().items()
     }
     # How fast the machine is shows while it runs; how a speech LM takes text says its checkpoint; which
-    # kernels a GPU can run knows the process that has it.
+    # kernels a GPU can run knows the process that has it; what a text is written in says the text.
     assert [key for key, text in placeholders.items() if text == "auto"] == [
+        "cosyvoice2.text_markup",
         "cosyvoice2.max_inflight_utterances",
         "cosyvoice2.text_feeding",
         "tensorrt_llm.kernels",
