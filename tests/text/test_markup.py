@@ -162,6 +162,40 @@ def test_markdown_begins_a_list_at_any_number() -> None:
     assert without_markup("7. Salt") == "7. Salt"
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("![a cat](x.png) The cat sits.", "a cat, The cat sits."),
+        ("- ![a cat](x.png) 3 years old", "a cat, 3 years old"),
+        ("Look! ![a cat](x.png) ![a dog](y.png) Nice.", "Look! a cat, a dog, Nice."),
+        ("![a cat.](x.png) The cat", "a cat. The cat"),
+        ("[![build](a.svg)](http://b) Project", "build, Project"),
+        ("![一只猫](x.png)猫坐着。", "一只猫，猫坐着。"),
+        ("![a cat](x.png)\nThe cat", "a cat. The cat"),
+        ("![a red car](x.png) drives by", "a red car drives by"),
+        ("![](x.png) The cat", " The cat"),
+        ("Press ![the gear](x.png) Settings, ![](y.png)then go", "Press the gear Settings, then go"),
+        ("[The docs](http://a.b) Here", "The docs Here"),
+    ],
+)
+def test_an_image_that_stands_alone_has_a_pause_after_its_words(text: str, said: str) -> None:
+    assert without_markup(text) == said == in_pieces(text, list(range(len(text))))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1. mix flour\n2. add water\n\nthen bake", "1, mix flour. 2, add water. then bake"),
+        ("1) mix flour\n2) add water", "1, mix flour. 2, add water"),
+        ("- mix flour\n- add water", "mix flour. add water"),
+        ("1. iPhone\n   - small\n2. iPad", "1, iPhone. small. 2, iPad"),
+        ("1. 30 g of flour\n2. 2 eggs", "1; 30 g of flour. 2; 2 eggs"),
+    ],
+)
+def test_items_that_begin_in_small_letters_are_told_apart(text: str, said: str) -> None:
+    assert without_markup(text) == said == in_pieces(text, list(range(len(text))))
+
+
 def test_unknown_markup_is_invalid_input() -> None:
     with pytest.raises(InvalidInput, match="text_markup"):
         MarkupOptions("html")  # type: ignore[arg-type]

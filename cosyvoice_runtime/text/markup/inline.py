@@ -21,6 +21,7 @@ class Mark(NamedTuple):
         end: position after it.
         words: said instead.
         kind: of the break that it makes.
+        after: kind of the break that follows its words.
         read: the words may be marked up themselves.
         until: finds the end of a part that is left out.
         item: a silence, or another pace from here on.
@@ -30,6 +31,7 @@ class Mark(NamedTuple):
     end: int
     words: str = ""
     kind: Break = Break.NONE
+    after: Break = Break.NONE
     read: bool = False
     until: re.Pattern[str] | None = None
     item: Pause | Manner | None = None
@@ -74,6 +76,10 @@ _LINK = re.compile(rf"!?\[{_LABEL}\]\({_TARGET}\)")
 _LINK_BEGUN = re.compile(
     rf"!?\[{_LABEL}(?:\](?:\({_TARGET}(?:\([^()\n]{{0,200}}|\\)?)?|\[[^\[\]\n]{{0,100}}|\\)?\Z|!\Z"
 )
+_IMAGE = re.compile(r"\[?!\[")
+_BLANK = " \t>#*+-•–"
+"""Spaces, and signs with which a line begins."""
+_BEFORE_A_PHRASE = "\r\n.!?:;…。！？：；)"
 _FOOTNOTE = re.compile(r"\[\^[^\]\s]{1,20}\]|\[/?INST\]")
 _PAUSE = re.compile(r"\[pause:? ?([0-9.]{1,8} ?m?s?)\]", re.IGNORECASE)
 _SPELL = re.compile(r"<spell>([^<>]{1,300})</spell>")
@@ -132,7 +138,16 @@ def link(here: Here) -> Mark | None:
         return Mark(found.end(), kind=Break.DROPPED)
     found = here.match(_LINK, _LINK_BEGUN)
     words = link_words(found[0]) if found else None
-    return None if found is None or words is None else Mark(found.end(), words, read=True)
+    if found is None or words is None:
+        return None
+    if words and _IMAGE.match(found[0]) and _begins_phrase(here):
+        return Mark(found.end(), words, Break.PAUSE, after=Break.IMAGE, read=True)
+    return Mark(found.end(), words, read=True)
+
+
+def _begins_phrase(here: Here) -> bool:
+    before = here.text[max(0, here.start - 80) : here.start].rstrip(_BLANK)
+    return not before or before[-1] in _BEFORE_A_PHRASE
 
 
 def citation(here: Here) -> Mark | None:

@@ -22,10 +22,12 @@ class Break(IntEnum):
     """Spaces."""
     DROPPED = 1
     """Something silent stood here."""
-    PAUSE = 2
-    LINE = 3
+    IMAGE = 2
+    """The words of an image end, with which a sentence may begin."""
+    PAUSE = 3
+    LINE = 4
     """The end of a line of prose or verse."""
-    PARAGRAPH = 4
+    PARAGRAPH = 5
     """The end of a heading, an item, a row or a paragraph."""
 
 
@@ -67,6 +69,8 @@ def _mark(after: str, kind: Break, spaced: bool, length: int, wide: bool) -> str
     """The mark that the break needs: a full stop, a comma or none."""
     if kind is Break.DROPPED:
         return "," if after.isupper() or (wide and not spaced) else ""
+    if kind is Break.IMAGE:
+        return "" if after.islower() else ","
     if kind is not Break.LINE:
         return "." if kind is Break.PARAGRAPH else ","
     if wide:

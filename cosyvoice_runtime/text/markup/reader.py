@@ -299,7 +299,7 @@ class MarkupReader:
         if words:
             self._out.hold(words[: len(words) - len(words.lstrip())])
             self._say(words.strip())
-            self._out.hold(words[len(words.rstrip()) :] if words.strip() else "")
+            self._out.hold(words[len(words.rstrip()) :] if words.strip() else "", mark.after)
 
     def _spelled(self, words: str) -> str:
         """Words letter by letter, or as they are where something in them has no name."""
