@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cosyvoice_front.errors import ApiError, voice_not_found
 from cosyvoice_runtime.settings import FrontSettings
 from cosyvoice_runtime.settings.front import DEFAULT_VOICE
+from cosyvoice_runtime.text.markup.ssml import MOST_VOICES
 
 if TYPE_CHECKING:
     from cosyvoice_front.uploads import Uploads
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 CONTENT_KEY = re.compile(r"[0-9a-fA-F]{64}")
 """By which the server knows any voice, whoever's it is; here voices have names alone."""
 _NAMED = re.compile(r"""<voice\s[^<>]{0,1000}?\bname\s*=\s*("[^"<]{0,200}"|'[^'<]{0,200}')""")
-MOST_IN_A_TEXT = 100
-"""Voices that one text may change to."""
 
 
 class Voices:
@@ -55,7 +54,7 @@ class Voices:
         What the key may not speak with is not among them, so that the server refuses it by its name.
         """
         names = {html.unescape(found[1:-1]).strip() for found in _NAMED.findall(text)}
-        return await self._usable(sorted(names - {""})[:MOST_IN_A_TEXT], owner)
+        return await self._usable(sorted(names - {""})[:MOST_VOICES], owner)
 
     async def of_pieces(self, markup: str | None, owner: str) -> dict[str, str]:
         """Voices that a text in pieces may name: all that is listed if it is SSML, else none."""

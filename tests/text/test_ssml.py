@@ -13,7 +13,7 @@ from test_markup import shown
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families import COSYVOICE2, COSYVOICE3, COSYVOICE_300M, Family
 from cosyvoice_runtime.text.frontend import TextFrontEnd
-from cosyvoice_runtime.text.markup import MarkupOptions, TextReader
+from cosyvoice_runtime.text.markup import MarkupOptions, TextReader, ssml
 from cosyvoice_runtime.text.markup.said import Manner, Pause, Said, joined
 from cosyvoice_runtime.text.normalise import Normaliser
 from cosyvoice_runtime.text.segment import Segment
@@ -139,6 +139,7 @@ def test_elements_are_said_as_they_mean(text: str, expected: list[Said]) -> None
         ("<!ENTITY x 'y'>", "document type"),
         ("<p>" * 9 + "x" + "</p>" * 9, "at most 8 elements"),
         ("<break time='10s'/>" * 7 + "x", "70 s"),
+        ("".join(f"<voice name='v{n}'>x</voice>" for n in range(101)), "101 voices"),
         ("x" * 70_000, "70000 bytes"),
     ],
 )
@@ -198,6 +199,27 @@ def test_a_language_of_the_document_counts_unless_one_is_asked_for() -> None:
 def test_silence_alone_is_nothing_to_speak() -> None:
     with pytest.raises(InvalidInput, match="more than punctuation"):
         FRONT_END.segments("<speak><break time='1s'/></speak>")
+
+
+def test_what_changes_nothing_is_logged_once_and_its_words_are_said(caplog, monkeypatch) -> None:
+    monkeypatch.setattr(ssml, "_WARNED", set())
+    marked = "<prosody pitch='high' volume='loud'>A <emphasis level='strong'>big</emphasis> one.</prosody>"
+    for _ in range(2):
+        assert FRONT_END.spoken(f"<speak>{marked}</speak>") == [Segment("A big one.")]
+        FRONT_END._cached_segments.cache_clear()  # type: ignore[attr-defined]
+    assert [record.message for record in caplog.records] == [
+        "pitch of <prosody> of SSML changes nothing here",
+        "volume of <prosody> of SSML changes nothing here",
+        "<emphasis> of SSML changes nothing here",
+    ]
+    for number in range(200):  # A client's own names are no way to fill the log.
+        assert said(f"<speak><x:n{number}>A</x:n{number}></speak>") == ["A"]
+    assert len(caplog.records) == 100
+
+
+def test_a_text_changes_between_as_many_voices_as_are_allowed() -> None:
+    text = "".join(f"<voice name='v{n}'>x</voice>" for n in [*range(100)] * 2)
+    assert len({part.voice for part in said(text) if isinstance(part, Manner)}) == 101
 
 
 INSTRUCTION = "Sing.<|endofprompt|>"

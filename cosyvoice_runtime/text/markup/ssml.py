@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 FIELD = "target_text"
 DEEPEST = 8
 """Elements inside each other."""
+MOST_VOICES = 100
+"""Voices that one text may change to."""
 LARGEST = 65_536
 """Bytes of a document, or of a text without one."""
 RATES = {"x-slow": 0.5, "slow": 0.75, "medium": 1.0, "default": 1.0, "fast": 1.25, "x-fast": 1.5}
@@ -95,6 +97,7 @@ class SsmlReader:
         self._bytes = 0
         self._out = Output()
         self._open = [Element("")]
+        self._voices: set[str] = set()
         self._collected = ""
         self._parser = expat.ParserCreate()
         self._parser.StartElementHandler = self._begin
@@ -278,6 +281,9 @@ class SsmlReader:
 
     def _voice(self, inner: Element, attributes: Attributes) -> Element:
         name = _required(attributes, "voice", "name")
+        self._voices.add(name)
+        if len(self._voices) > MOST_VOICES:
+            raise InvalidInput(FIELD, f"{len(self._voices)} voices", f"at most {MOST_VOICES} in a text")
         return inner._replace(manner=inner.manner._replace(voice=name))
 
     def _lang(self, inner: Element, attributes: Attributes) -> Element:
