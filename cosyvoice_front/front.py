@@ -127,10 +127,14 @@ class Front:
 
     def chunks(self, request: SpeechRequest, owner: str) -> AsyncGenerator[AudioChunk, None]:
         """The speech of a whole text."""
-        if is_wordless(request.text, request.text_markup):
+        if is_wordless(request.text, self.markup(request.text_markup)):
             logger.info("a text without words is a pause")
             return pause()
         return self.server.speak(request, request_id.current.get(), owner)
+
+    def markup(self, asked: str | None) -> str:
+        """Return what a text is written in: as it asks for, else as the server is taken to have it."""
+        return asked or self.settings.cosyvoice2.text_markup
 
     async def reading(self, asked: TextFields, request: SpeechRequest, owner: str) -> dict[str, Any]:
         """The fields of a request that say how its text is read; one without a text gets it in pieces.
@@ -141,7 +145,7 @@ class Front:
         if request.text:
             voices = await self.voices.of_text(request.text, owner)
         else:
-            voices = await self.voices.of_pieces(asked.text_markup, owner)
+            voices = await self.voices.of_pieces(self.markup(asked.text_markup), owner)
         voice = None if request.reference else request.voice or ""
         words = self.lexicons.words(asked, owner, voice)
         return {"text_markup": asked.text_markup, "lexicon": words, "text_voices": voices}

@@ -7,13 +7,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from cosyvoice_client import SpeechRequest
-from cosyvoice_front.errors import PARAMETERS, invalid, of_validation
-from cosyvoice_front.json_object import read_object
+from cosyvoice_front.errors import PARAMETERS, ApiError, invalid
 from cosyvoice_front.shown import shown
-from cosyvoice_front.speech import SpeechBody, check_text
+from cosyvoice_front.speech import SpeechBody, checked, given_fields
+from cosyvoice_runtime.audio.audio import paced
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families.tokens import UNITS
 from cosyvoice_runtime.settings import CosyVoice2Settings, FrontSettings
@@ -45,13 +43,15 @@ class Reading:
         try:
             front_end = self._front_end.asked(request.text_markup, words)  # type: ignore[arg-type]  # checked
             spoken = front_end.spoken(request.text, request.language or "auto")
+            for segment in spoken:
+                paced(request.speed or 1.0, segment.manner.rate)
         except InvalidInput as error:
             param = PARAMETERS.get(error.field, error.field)
             raise invalid(param, f"{param}: {shown(error.value)} is not accepted; {error.limit}.") from None
         for segment in spoken:
             if segment.manner.voice and segment.manner.voice not in voices:
                 message = f"voice: {shown(segment.manner.voice)}: <voice> in this text may not name it."
-                raise invalid("voice", message)
+                raise ApiError(404, message, param="voice", code="voice_not_found")
         return [_shown(segment) for segment in spoken]
 
     @cached_property
@@ -64,13 +64,7 @@ class Reading:
 
 def read_body(body: bytes, settings: FrontSettings) -> SpeechBody:
     """Read a request's body, which may be without a model; an ApiError names the field at fault."""
-    try:
-        given = {name: value for name, value in read_object(body, "body").items() if value is not None}
-        asked = SpeechBody.model_validate({"model": settings.models[0], **given})
-    except ValidationError as error:
-        raise of_validation(error) from None
-    check_text(asked.input, settings.max_text_characters, "input")
-    return asked
+    return checked({"model": settings.models[0], **given_fields(body)}, settings)
 
 
 def _shown(segment: Segment) -> dict[str, Any]:

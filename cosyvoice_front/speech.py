@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
@@ -96,14 +96,24 @@ def for_its_sound(reference: Reference | None, instructions: str | None) -> bool
 
 def read_speech(body: bytes, settings: FrontSettings) -> SpeechBody:
     """Read a request's body; an ApiError names the field at fault."""
+    speech = checked(given_fields(body), settings)
+    if speech.model not in settings.models:
+        raise model_not_found(speech.model)
+    return speech
+
+
+def given_fields(body: bytes) -> dict[str, Any]:
+    """The fields of a body that aren't null; an ApiError for one that is no object."""
+    return {name: value for name, value in read_object(body, "body").items() if value is not None}
+
+
+def checked(given: dict[str, Any], settings: FrontSettings) -> SpeechBody:
+    """A request with these fields, of whatever model; an ApiError names the field at fault."""
     try:
-        given = {name: value for name, value in read_object(body, "body").items() if value is not None}
         speech = SpeechBody.model_validate(given)
     except ValidationError as error:
         raise of_validation(error) from None
     check_text(speech.input, settings.max_text_characters, "input")
-    if speech.model not in settings.models:
-        raise model_not_found(speech.model)
     if not SPEEDS[0] <= speech.speed <= SPEEDS[1]:
         raise invalid("speed", f"speed: {speech.speed:g} is not {SPEEDS[0]:g} to {SPEEDS[1]:g}.")
     _check_rate(speech)

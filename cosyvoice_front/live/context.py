@@ -70,7 +70,7 @@ class Context:
         self._owner = owner
         self._manner = manner
         self._tell = tell
-        markup = manner.request.text_markup
+        markup = front.markup(manner.request.text_markup)
         self._transcript = Transcript(markup)
         self._times = WordTimes(manner.request.speed or 1.0, markup)
         self._tally = Tally()

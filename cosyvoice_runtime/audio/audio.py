@@ -34,6 +34,16 @@ def check_speed(speed: float) -> None:
         raise InvalidInput("speed", speed, f"a number from {MIN_SPEED} to {MAX_SPEED}")
 
 
+def paced(speed: float, rate: float) -> float:
+    """The speed of a part of a text that is to be ``rate`` times as fast as the request's; InvalidInput
+    outside 0.5 to 2.0."""
+    product = round(speed * rate, 6)  # A client sends speeds as float32.
+    if not MIN_SPEED <= product <= MAX_SPEED:
+        limit = f"a rate that times the speed {speed:g} is {MIN_SPEED:g} to {MAX_SPEED:g}"
+        raise InvalidInput("target_text", f"rate {rate:g}", limit)
+    return product
+
+
 MIN_SECONDS = 0.5
 MAX_SECONDS = 30.0  # what the speech tokenizer was made for (upstream's frontend refuses more, too)
 MIN_RATE = 8_000  # the telephone's; upstream asks for 16 kHz, as a voice without treble sounds dull

@@ -132,9 +132,11 @@ class RunningFront:
 def running_front(
     upstream: FakeUpstream | None = None, grpc_url: str = "127.0.0.1:8001", **front: object
 ) -> Iterator[RunningFront]:
-    """A front with these settings of its section, around a fake or in front of a real server."""
+    """A front with these settings of its section, or of others with their names, around a fake or in front
+    of a real server."""
     assignments = [
-        f"front.{key}={value}" for key, value in {"port": 0, "grpc_url": grpc_url, **front}.items()
+        f"{key if '.' in key else f'front.{key}'}={value}"
+        for key, value in {"port": 0, "grpc_url": grpc_url, **front}.items()
     ]
     running = RunningFront(Settings.read(assignments), upstream)
     try:

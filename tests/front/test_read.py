@@ -7,7 +7,7 @@ import json
 import pytest
 from test_front_keys import write_keys
 
-from raw_http import send
+from raw_http import ask, send
 
 
 def read(front, key="none", **fields):
@@ -39,6 +39,41 @@ def test_markup_and_lexicon_are_the_request_s(front):
     assert [(each["rate"], each["voice"]) for each in shown[1:]] == [(1.0, "alloy"), (0.8, "alloy")]
     plain = segments(front, input="**2**", language="en", text_markup="plain")
     assert plain != segments(front, input="**2**", language="en")
+
+
+SSML = "<speak>{}</speak>"
+MANY = "".join(f"<voice name='v{number}'>x</voice>" for number in range(101))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"speed": 2.5},
+        {"speed": 0.25},
+        {"speed": "fast"},
+        {"sample_rate": 1},
+        {"ref_text": "Hi."},
+    ],
+)
+def test_faults_of_fields_are_told_as_by_speech(front, fields):
+    asked = {"model": "tts-1", "input": "Hi.", **fields}
+    answers = [read(front, **asked), ask(front, **asked)]
+    assert [answer.status for answer in answers] == [400, 400]
+    assert answers[0].error == answers[1].error
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "param", "says"),
+    [
+        ("<prosody rate='200%'>x</prosody>", 400, "input", "rate 2"),
+        (MANY, 400, "input", "101 voices"),
+        (f"<voice name='{'0' * 64}'>x</voice>", 404, "voice", "'0000"),
+    ],
+)
+def test_what_the_server_would_refuse_of_a_text_is_refused(front, text, status, param, says):
+    answer = read(front, input=SSML.format(text), speed=1.5)
+    assert (answer.status, answer.error["param"]) == (status, param)
+    assert says in answer.error["message"]
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,22 @@ def test_text_of_tags_alone_is_a_pause(front, upstream, text):
     assert upstream.requests == []
 
 
+def test_tags_are_words_where_the_server_s_texts_are_plain(start_front, upstream):
+    front = start_front(**{"cosyvoice2.text_markup": "plain"})
+    for fields, spoken in (({}, 1), ({"text_markup": "markdown"}, 0)):
+        upstream.requests.clear()
+        assert ask(front, input="<break/>", response_format="wav", **fields).status == 200
+        assert speak_bytes(front, transcript="<break/>", **fields).status == 200
+        with open_cartesia(front) as wire:
+            wire.send(asked("Hi <break/> you. ", **fields))
+            heard = wire.until("done")
+            wire.send(asked("<break/>", context_id="two", **fields))
+            wire.until("done")
+        assert len(upstream.requests) == 3 * spoken + 1
+        assert [word for word, _, _ in words_in(heard)] == ["Hi", *["<break/>"] * spoken, "you."]
+        assert {request.text_markup for request in upstream.requests} == {fields.get("text_markup")}
+
+
 def test_tags_reach_the_server_untouched(front, upstream):
     assert speak_bytes(front, transcript=TAGGED).status == 200
     assert upstream.requests[-1].text == TAGGED

@@ -6,9 +6,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from cosyvoice_runtime.audio.audio import MAX_SPEED, MIN_SPEED
+from cosyvoice_runtime.audio.audio import paced
 from cosyvoice_runtime.engine.utterance.request import SpeechRequest, sound_of
-from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families.tokens import END_OF_PROMPT
 from cosyvoice_runtime.lm.prompt import Prompt, split_after
 from cosyvoice_runtime.lm.text_segment import SegmentSink, Sound
@@ -74,7 +73,7 @@ class SegmentLayout:
             return LaidSegment(None, segment.pause_s)
         rate, name = segment.manner
         voice, layout = self._layout(name)
-        sound = None if segment.manner == USUAL else sound_of(voice, self._speed(rate))
+        sound = None if segment.manner == USUAL else sound_of(voice, paced(self._request.speed, rate))
         return LaidSegment(layout(segment.text), segment.pause_s, sound)
 
     def segments(self) -> list[LaidSegment]:
@@ -94,13 +93,6 @@ class SegmentLayout:
             self.voices[voice.prompt_key] = voice
             self._layouts[name] = voice, prompt_layout(request, self._front_end, self._tokenizer)
         return self._layouts[name]
-
-    def _speed(self, rate: float) -> float:
-        speed = round(self._request.speed * rate, 6)  # A client sends speeds as float32.
-        if not MIN_SPEED <= speed <= MAX_SPEED:
-            limit = f"a rate that times the speed {self._request.speed:g} is {MIN_SPEED:g} to {MAX_SPEED:g}"
-            raise InvalidInput("target_text", f"rate {rate:g}", limit)
-        return speed
 
 
 def give(segments: Sequence[LaidSegment], sink: SegmentSink) -> int:
