@@ -71,7 +71,8 @@ _WORDS = {
         auto verbraucht morgens mittags abends nachts rufnummer wechselkurs dauer fsk endstand erstens
         zweitens drittens gesamtbetrag kontostand ergebnis unser unsere unserem
         lautet entspricht
-        formel meile meilen modell version gleichung""",
+        formel meile meilen modell version gleichung dazu hinzu vorher nachher gib nimm füge rühre
+        schneide hacke""",
     "es": """el los las una y en es por para con que del al lo se su sus mi tu yo ella ellos nosotros
         pero como muy ya hay hoy mañana ayer tengo tiene tienes tienen quiero puedo puede son fue
         era estoy está están este esta estos estas ese esa eso cuando donde si no más también hola
@@ -204,8 +205,8 @@ _LETTERS = {
 _SHAPES = {
     "en": "[a-z]{2,}ing|[a-z]{3,}(?:ly|ness|ful|ght|tions?|ical|less|ship|ity)|"
     "[a-z]*(?:th|wh|ow|oo[a-z]|sh|ck)[a-z]*",
-    "de": "[a-zäöü]{3,}(?:ung|ungen|heit|keit|schaft|lich(?:e[nrms]?)?|isch(?:e[nrms]?)?|ieren|iert|straße|"
-    "zahl)|[a-zäöü]*(?:sch(?!ool|ed|em|ol)|cht|pf)[a-zäöü]+|ge[a-zäöü]{4,}(?:en|t)|"
+    "de": "[a-zäöü]{3,}(?:ung|ungen|heit|keit|schaft|lich(?:e[nrms]?)?|isch(?:e[nrms]?)?|ieren|ierte?n?|"
+    "straße|zahl)|[a-zäöü]*(?:sch(?!ool|ed|em|ol)|cht|pf)[a-zäöü]+|ge[a-zäöü]{4,}(?:en|t)|"
     "(?:ver|ein|aus|auf|vor)[a-zäöü]{4,}en",
     "es": "[a-záéíóúñ]{2,}(?:ción|ciones|idad|idades|amiento|iendo|aron|ieron|ado|ados|illo|ía|ías)|"
     "ll[a-z]+",
@@ -224,7 +225,14 @@ _ENDS = {
 _OF_SHAPE, _OF_END = 0.6, 0.25
 _ENGLISH_END = re.compile(r"[^\W\d_]+'(?:s|t|re|ll|ve|d|m)")
 _BEFORE_NUMBERS = {
-    "de": re.compile(r"\b[Uu]m [0-9]|\b[Aa][mb] [0-9]{1,2}\.|[0-9] Uhr\b|§|\A(?:Der|Das) [A-ZÄÖÜ][a-zäöü]"),
+    "de": re.compile(
+        r"\b[Uu]m [0-9]|\b[Aa][mb] [0-9]{1,2}\.|[0-9] Uhr\b|§|\A(?:Der|Das) [A-ZÄÖÜ][a-zäöü]"
+        r"|\b(?:[Dd]e[rmns]|[Dd]ie|[Dd]as|[IiAa]m|[Vv]om|[Zz]u[mr]) [0-9]{1,3}\. ?[A-ZÄÖÜ/]"
+        r"|\b(?:Std|Stk|Nr|Pkt|Pck|Msp|Zi|Whg|MwSt|Jh|Hbf|[Zz]zgl|[Ii]nkl|Tsd|tgl|mtl)\."
+        r"|(?:\bS|[Ss]tr|\bGr|\bTel)\.:? [0-9]|\b(?:PLZ|EL|TL) |/(?:Monat|Jahr|Woche|Stück)\b|IBAN:? DE[0-9]"
+        r"|[0-9]\.[/–-][0-9]{1,3}\. [A-Z]|\bMo ?[–-] ?[FS][ro]\b|[0-9]-mal\b"
+        r"|\A[1-9][0-9]?\. (?:Tag|Bundesliga|Liga|Klasse|Stock)\b"
+    ),
     "es": re.compile(r"\b[Aa] las? [0-9]|[0-9] de [a-z]+ de [0-9]"),
     "fr": re.compile(r"\bà [0-9]+ ?h|[0-9] ?h ?[0-9]{2}\b|\bn°|\b[Ll]e [0-9]|"
     r"[0-9](?:e|er|ère|ème)\b(?![-+0-9])"),
@@ -232,6 +240,11 @@ _BEFORE_NUMBERS = {
     "pt": re.compile(r"\bàs [0-9]|R\$|[0-9] de [a-z]+ de [0-9]"),
 }  # fmt: skip
 """Words and marks next to numbers."""
+_GERMAN_ALONE = re.compile(
+    r"(?<![0-9.,])(?:[1-9][0-9]{0,2}(?:\.[0-9]{3})+|[0-9]+),(?:[0-9]{1,2})(?![0-9.,]) ?[%°€A-Za-zµ]"
+    r"|[A-ZÄÖÜ]\w+ [0-9]{1,2} ?: ?[0-9] [A-ZÄÖÜ1][\w.]"
+)
+"""Amounts with a comma and results, which are German where no word tells another language."""
 _SHAPED = [(language, re.compile(source)) for language, source in _SHAPES.items()]
 _ENDING = [(language, re.compile(source)) for language, source in _ENDS.items()]
 _WORD = re.compile(r"(?<![\w.@/-])[^\W\d_]+(?:'[^\W\d_]+)?(?![@\w]|\.\w|(?<=\b[A-Z])\.)|[¿¡]")
@@ -312,6 +325,8 @@ def _evidence(text: str) -> Evidence:
     for word, share in [*((word, 1.0) for word in words), *((word, _OF_PARTICLE) for word in particles)]:
         for language, weight in _weight_of(word).items():
             total[language] += weight * share
+    if _GERMAN_ALONE.search(text) and not any(map(_is_told, words)):
+        total["de"] += 1
     return Evidence(_outstanding(total, len(words)), dict(total), len(words))
 
 
@@ -327,6 +342,14 @@ def _outstanding(total: Mapping[str, float], words: int) -> str | None:
     together = sum(total[language] for language in _NOT_ENGLISH)
     tied = first in READ and weight >= _LEAST_TIED and together >= least and total.get("en", 0) < _LEAST_LEAD
     return first if tied else None
+
+
+def _is_told(word: str) -> bool:
+    """Whether a word is in small letters and no unit, or tells another language than German."""
+    weights = _weight_of(word)
+    return any(
+        weight for language, weight in weights.items() if language != "de" and not weights.get("de")
+    ) or (word.islower() and word.isalpha() and word not in _LOANS and not weights)
 
 
 def _is_letter(word: str) -> bool:

@@ -40,7 +40,7 @@ class German(European):
     before_rating = ("bewertung", "note", "bewertet", "wertung")
     after_day = r"\.?"
     date_patterns = (
-        ALONE + r"{day}\.? ?{month}(?!\w)(?: {year})?",
+        r"(?:(?<![\w.,:/-])|(?<=[0-9]\./)){day}\.? ?{month}(?!\w)(?: {year})?",
         ALONE + r"{day}\.\s?{number}\.(?:\s?{short}|(?![0-9]))",
         r"(?:\A|(?<=\b[AaVv]m )|(?<=\b[Vv]om )|(?<=\bv\. )|(?<=\bbis )|(?<=\bde[rnm] ))"
         r"{day}\.{number}(?=[,;!?)]|\Z)",
@@ -170,11 +170,14 @@ _NOMINATIVE = frozenset(listed("der die das diese dieser jede jeder welche welch
 _MIXED = frozenset(listed("ein kein mein dein sein ihr unser"))
 _WITH_ENDING = re.compile(r"(?<![\w.,])([0-9]{1,9})\.?s?t(e[rmns]?)(?!\w)")
 _DECADE = re.compile(r"(?<![\w.,])([0-9]{1,4})er(n?)\b")
+_APART = r"(?<![\w,:])(?:(?<![./])|(?<=[0-9]\./))"
 _WITH_DOT = re.compile(
-    r"(?<![\w.,:/])(?<![0-9]-)([0-9]{1,7})\.(?![0-9]|\.)(?:(?= ([^\W\d_]+))|(?=(.|\Z)))", re.S
+    rf"{_APART}(?<![0-9]-)([0-9]{{1,7}})\.(?![0-9]|\.)(?:(?= ([^\W\d_]+))|(?=(.|\Z)))", re.S
 )
 
-_CHAINED = re.compile(r"(?:(?:,| und| u\.| oder| bis| sowie| bzw\.) [0-9]{1,3}\.){1,5} ([A-ZÄÖÜ][a-zäöüß]+)")
+_CHAINED = re.compile(
+    r"(?:(?:(?:,| und| u\.| oder| bis| sowie| bzw\.) |[/–-])[0-9]{1,3}\.){1,5} ([A-ZÄÖÜ][a-zäöüß]+)"
+)
 """Other ordinals that share the noun of the first: ``12. und 78. Minute``."""
 
 

@@ -59,6 +59,16 @@ _PER = re.compile(
     r"/(?=(?:Tag|Woche|Monat|Jahr|Stunde|Minute|Person|Kopf|Portion|Team|Nutzer|Einheit|Mahlzeit)\b)"
 )
 _BEFORE_PER = re.compile(r"(?<!Tag)(?<!Woche)(?<!Monat)(?<!Jahr)(?<!Stunde)(?<=[a-zäöüß)])\Z")
+_GREETED = (
+    r"(?<![\w-])(?<!\b[Dd]a[sm] )(?<!\b[Dd]e[ms] )(?<!\b[Vv]om )(?<!\b[Vv]on )(?<!\b[BbAa]m )(?<!\beim )"
+)
+_GREETS = (
+    r"(?=[,!.]?(?:\s|\Z))(?! (?:Az|Urt)\.| [^\W_]+[ ,]+(?:Az|Urt|Beschl)\."
+    r"| (?:Berlin|Hamburg|München|Köln|Frankfurt|Stuttgart|Düsseldorf|Dortmund|Essen|Bremen|Leipzig|Dresden|"
+    r"Hannover|Nürnberg|Bonn|Münster|Mannheim|Karlsruhe|Kiel|Mainz|Freiburg|Augsburg|Aachen|Potsdam)\b)"
+    r"(?=,? [A-ZÄÖÜ][a-zäöü]+[.!]?(?:\n|\s*\Z)|[,!.]?\s*(?:\Z|\n)|\s[A-ZÄÖÜ][a-z]+ und [A-Z])"
+)
+"""Around a greeting rather than a court, a firm or a town."""
 _SIGNS = (
     (re.compile(r"(?<=[a-zäöüß]-)/(?=[A-ZÄÖÜ]?[a-zäöüß]{2})"), " und "),
     (re.compile(r"(?<=\b[A-Za-z])_(?=[a-z0-9](?!\w))"), " "),
@@ -72,7 +82,10 @@ _SIGNS = (
     (re.compile(r"(?<=°)/(?=-?[0-9])"), ", "),
     (re.compile(r"(?<=, )d\. (?=[0-9]{1,2}\.)"), "den "),
     (re.compile(r"Ø (?=[0-9.,]{1,9}(?![0-9.,])(?! ?(?:[cdmk]?m\b|Zoll|″|\")))"), "durchschnittlich "),
-    (re.compile(r"LG(?= [A-Z][a-zäöü]+,? (?:Az|Urt|Beschl)\.)"), "LG"),
+    (re.compile(r"(?<=[0-9]\.)/(?=[0-9]{1,3}\. ?[A-ZÄÖÜ])"), " und "),
+    (re.compile(r"(?<=[0-9]\.)[–-](?=[0-9]{1,3}\. ?[A-ZÄÖÜ])"), " bis "),
+    (re.compile(rf"{_GREETED}LG{_GREETS}"), "Liebe Grüße"),
+    (re.compile(rf"{_GREETED}VG{_GREETS}"), "Viele Grüße"),
     (re.compile(r"(?<=[A-Z][0-9] )x (?=[0-9])"), "mal "),
     (re.compile(r"(?<= )\+ (?=[\w(√])"), "plus "),
     (re.compile(r"(?<=[.!] )= ?(?=[0-9√−-])"), "gleich "),
@@ -129,10 +142,12 @@ def heaped(place: Place, language: European) -> ReadForm | None:
     found = place.match(_HEAPED)
     if not found:
         return None
-    one = found[1] == "1"
-    number = "ein" if one else language.number(language.numerals.parse(found[1]))
-    stem = "gehäufte" if found[2] == "geh" else "gestrichene"
-    return ReadForm(found.end(), f"{number} {stem}{'r' if one else ''} {language.units[found[3]].one}")
+    stem = "gehäuft" if found[2] == "geh" else "gestrichen"
+    if found[1] == "1":
+        words = german_nouns.one("m", german_nouns.case(place, found.end()), stem)
+    else:
+        words = f"{language.number(language.numerals.parse(found[1]))} {stem}e"
+    return ReadForm(found.end(), f"{words} {language.units[found[3]].one}")
 
 
 def part_of_compound(place: Place, language: European) -> ReadForm | None:

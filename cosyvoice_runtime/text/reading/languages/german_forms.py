@@ -24,8 +24,9 @@ _SHORT_DAY = re.compile(
     rf"(?=:? (?:geschlossen|Ruhetag|zu\b))|\.(?=,? (?:und|bis|oder|&) (?:{_DAY}\b|Feiertag))|"
     rf"(?=, {_DAY}\b[.,]? ))"
 )
-_PAIR_OF_DAYS = re.compile(rf"(?<![\w.-])({_DAY})\.? ?[/+&] ?({_DAY})(?:\.(?= [a-z0-9])|(?!\w))")
-_JOINED_DAYS = re.compile(rf"(?<![\w.-])({_DAY})\.? (und|oder|bis) ({_DAY})(?:\.(?= [a-z0-9])|(?![\w.]))")
+_TWO_DAYS = re.compile(
+    rf"(?<![\w.-])({_DAY})\.? ?(?:[/+&]| (und|oder|bis) ) ?({_DAY})(?:\.(?= [a-z0-9])|(?![\w.]))"
+)
 _ONE_DAY = re.compile(rf"(?<![\w.-])({_DAY})(?:\.|(?=[;:] ))")
 _DAY_BEGINS = re.compile(r"(?:Mo|Di|Mi|Do|Sa)\.(?= [a-z])")
 _BEFORE_DAY = re.compile(
@@ -40,7 +41,8 @@ _LASTING = re.compile(
 
 _BEFORE_WEEKDAY = re.compile(rf"(\w+) (?:{alternatives(WEEKDAYS.values())}|{_DAY}\.?)(,?) \Z")
 _CHAIN = re.compile(
-    r"(?:[0-9]{1,3}\.(?:\s?[0-9]{1,2}\.| [A-Z]\w+)?(?:,| und| u\.| oder| sowie| bis zum| bis| bzw\.) ){1,5}\Z"
+    r"(?:[0-9]{1,3}\.(?:\s?[0-9]{1,2}\.| [A-Z]\w+)?"
+    r"(?:(?:,| und| u\.| oder| sowie| bis zum| bis| bzw\.) |[/–-])){1,5}\Z"
 )
 """Ordinals and dates before one, which have the same governor."""
 _RULER = re.compile(r"([IVX]{1,5})(?!\w)(?:\.(?= (\w+)|[,;)]| \())?")
@@ -77,10 +79,8 @@ _OF_DATIVE = ("am", "vom", "zum")
 
 def short_weekday(place: Place, language: European) -> ReadForm | None:
     """``Mo–Fr``, ``Do., 21.11.``, ``Sa/So``, ``am Fr. um neun``."""
-    if found := place.match(_JOINED_DAYS):
-        return ReadForm(found.end(), f"{WEEKDAYS[found[1]]} {found[2]} {WEEKDAYS[found[3]]}")
-    if found := place.match(_PAIR_OF_DAYS):
-        return ReadForm(found.end(), f"{WEEKDAYS[found[1]]} und {WEEKDAYS[found[2]]}")
+    if found := place.match(_TWO_DAYS):
+        return ReadForm(found.end(), f"{WEEKDAYS[found[1]]} {found[2] or 'und'} {WEEKDAYS[found[3]]}")
     found = place.match(_SHORT_DAY)
     if not found:
         found = place.match(_ONE_DAY)
@@ -120,7 +120,8 @@ def ruler(place: Place, language: European) -> ReadForm | None:
     value = value_of_roman(found[1])
     if not value or (found[0] in ("I", "V", "X") and name not in tables.RULERS | {"karls"}):
         return None
-    case = "genitive" if name not in tables.RULERS else _case_of_name(place.before)
+    is_owner = name not in tables.RULERS or place.before.endswith(("' ", "’ "))
+    case = "genitive" if is_owner else _case_of_name(place.before)
     articles = _ARTICLES["f" if name.removesuffix("s") in tables.QUEENS else "m"]
     end = found.end() - (found[0].endswith(".") and found[2] in tables.SENTENCE_STARTS)
     stem = language.ordinal(value).removesuffix("er")
@@ -140,10 +141,13 @@ _UNMARKED = {"der": ("",), "die": ("", "accusative")}
 """Cases after whose article an ordinal ends with ``e``."""
 _CASES = {
     "dative": listed("mit unter von nach bei zu aus gegenüber seit neben zwischen vom zum dem ab einem"),
-    "accusative": listed("für gegen durch um ohne den"),
+    "accusative": listed("für gegen durch um ohne den man"),
     "genitive": listed("des"),
 }
-_BEFORE_NAME = re.compile(r"\b(\w+) (?:(?:Kaiser|König|Königin|Papst|Zar|Herzog)[sn]? )?(?:[A-Z]\w+ ){1,2}\Z")
+_BEFORE_NAME = re.compile(
+    r"\b(\w+) (?:[A-Z]\w+ [IVX]{1,5}\.? (?:und|oder|sowie) )?"
+    r"(?:(?:Kaiser|König|Königin|Queen|King|Papst|Zar|Herzog)[sn]? )?(?:[A-Z]\w+ ){1,2}\Z"
+)
 
 
 def street(place: Place, language: European) -> ReadForm | None:  # noqa: ARG001
@@ -181,18 +185,15 @@ def declined(form: ReadForm, place: Place) -> ReadForm:
     words, _, noun = form.words.partition(" ")
     if words.lower() not in ("ein", "eine"):
         return form
-    if not noun:
-        following = _NOUN.match(place.text, form.end)
-        noun = following[1] if following else ""
+    following = _NOUN.match(place.text, form.end)
+    if not noun or noun == "viertel":
+        noun = f"{noun} {following[1] if following else ''}".strip()
+    is_part = noun == "viertel Liter"
     noun = noun.split(" ")[0]
-    if not noun[:1].isupper() or noun == "Uhr":
+    if not (noun[:1].isupper() or is_part) or noun == "Uhr":
         return form
-    article = words
-    case = german_nouns.case(place)
-    if case == "dative":
-        article = "einer" if words == "eine" else "einem"
-    elif words == "ein" and noun.lower() in tables.MASCULINE_COUNTED and case:
-        article = "einen"
+    gender = "m" if is_part or german_nouns.gender(noun) == "m" else "n"
+    article = german_nouns.one("f" if words.lower() == "eine" else gender, german_nouns.case(place, form.end))
     return ReadForm(form.end, article + form.words[len(words) :])
 
 

@@ -20,23 +20,44 @@ _MASCULINE_ENDS = re.compile(
     rf"(?:{'|'.join(sorted(word for word in tables.MASCULINE_COUNTED if len(word) > 3))}|würfel|kopf|bund|"
     r"zweig|strauch|riegel|streifen|ring|zehntel|kürbis|kohl|spargel|ingwer|pfeffer|karton|sekt|rest)$"
 )
+_ITEMS = r"(?:[0-9¼½¾/,]{1,5} [^\W\d_]{1,20}\.?(?: [^\W\d_]{1,20}){0,2}(?:, | und )){0,3}\Z"
+"""Other amounts of the same list."""
 _DATIVE = re.compile(
     r"\b(?i:nach|vor|seit|mit|aus|bei|zu|in|von|binnen|innerhalb von|ab|außer|gegenüber) "
-    r"(?:etwa |ca\. |nur |je |rund |genau |mindestens |höchstens |fast )?"
-    r"(?:[0-9]{1,4} [A-Z]\w{1,20} und )?\Z"
+    r"(?:etwa |ca\. |nur |je |rund |genau |mindestens |höchstens |fast )?" + _ITEMS
 )
 _ACCUSATIVE = re.compile(
-    r"\b(?i:habe|hat|haben|hatte|hatten|hast|brauch\w*|kauf\w*|kost\w*|wieg\w*|dauer\w*|nimm|nehmen|nehme|gib|geben|gibt|"
-    r"bekomm\w*|erhält|erhalten|für|um|ohne|gegen|durch|pro|bezahl\w*|zahl\w*|füg\w*|enthält|besitzt|esse|isst|trink\w*|"
-    r"rühr\w*|misch\w*|streu\w*|gieß\w*|verwend\w*|benötig\w*|ergänz\w*|schneid\w*|wart\w*|"
-    r"jeweils) (?:etwa |ca\. |nur |noch |genau |je |mich |dich |Sie |ich |er |sie |wir )?"
-    r"(?:[0-9]{1,4} [A-Z]\w{1,20}(?: und |, ))?\Z"
+    r"\b(?i:habe|hat|haben|hatte|hatten|hast|brauch\w*|kauf\w*|kost\w*|wieg\w*|dauer\w*|nimm\w*|nehmen|nehme|"
+    r"gib|geben|gibt|bekomm\w*|erhält|erhalten|für|um|ohne|gegen|durch|pro|bezahl\w*|zahl\w*|enthält|besitzt|"
+    r"ess[et]|isst|trink\w*|benötig\w*|wart\w*|jeweils) "
+    r"(?:etwa |ca\. |nur |noch |genau |je |mich |dich |Sie |ich |er |sie |wir )?" + _ITEMS
 )
-_HALVES = {
-    "m": {"": "ein halber", "accusative": "einen halben", "dative": "einem halben"},
-    "f": {"": "eine halbe", "accusative": "eine halbe", "dative": "einer halben"},
-    "n": {"": "ein halbes", "accusative": "ein halbes", "dative": "einem halben"},
+_ORDER = re.compile(
+    r"(?:\A|[.!?:;\n*-] ?|\b(?i:und|dann|danach|anschließend|zuletzt|nun|jetzt) |, )"
+    r"(?:(?i:nimm|nehmen|nehmt|gib|geb(?:en|t)|iss|esst|(?:ver|be|er|zer)?(?:füg|rühr|misch|streu|gieß|wend|teil|schneid|"
+    r"schäl|hack|reib|press|trink|kauf|stell|heb|schlag|hitz|wärm|lass|lös|träufel|leg|mix|koch|brat|press|back|"
+    r"rechn|zieh|klick|pack|trag|plan|buch|reserv|pflanz|schraub|bohr|mess|schreib|druck|ersetz)\w{0,5}) |"
+    r"[A-ZÄÖÜ][a-zäöüß]{2,12}(?<!eit|ung)(?:e|en Sie) (?=(?:etwa |ca\. |noch |nur )?\Z))"
+    r"(?:[^.!?:;\n]|\b\w{1,4}\.)*\Z"
+)
+"""Where a sentence asks for something, whose object follows: ``Füge Mehl und``."""
+_NOT_ITS_OBJECT = re.compile(
+    r", (?:dass|weil|wenn|bis|damit|sobald|denn|da) |\b(?:ist|sind|reicht|reichen|genügt) "
+)
+_INFINITIVE = re.compile(
+    r"(?!(?:[^.,;:!?()\n]{0,60} )?"
+    r"(?:ist|sind|war|waren|wird|werden|wurde|wurden|muss|kann|soll|darf|haben|hat|zu) )"
+    r"[^.,;:!?()\n]{0,80}? (?!(?:oben|unten|morgen|gestern|sieben|neben|eben|modern|sondern|fern|gern) ?)"
+    r"[a-zäöüß]{2,14}(?:en|ern|eln)(?=[.,;!?\n)]|\Z| und )"
+)
+"""The rest of a sentence without a subject: ``1/2 Apfel schälen``."""
+_ENDS = {
+    "m": {"": ("ein", "er"), "accusative": ("einen", "en"), "dative": ("einem", "en")},
+    "f": {"": ("eine", "e"), "accusative": ("eine", "e"), "dative": ("einer", "en")},
+    "n": {"": ("ein", "es"), "accusative": ("ein", "es"), "dative": ("einem", "en")},
 }
+"""One, and the ending of an adjective after it."""
+_LOOKED_AT = 160
 
 
 def is_feminine(noun: str) -> bool:
@@ -54,13 +75,18 @@ def gender(noun: str) -> str:
     return "f" if is_feminine(noun) else "n"
 
 
-def case(place: Place) -> str:
-    """``dative`` or ``accusative``, empty for another."""
-    if _DATIVE.search(place.before):
+def case(place: Place, end: int) -> str:
+    """``dative`` or ``accusative`` for what one is that ends there, empty for another."""
+    before = place.text[max(0, place.start - _LOOKED_AT) : place.start]
+    if _DATIVE.search(before):
         return "dative"
-    return "accusative" if _ACCUSATIVE.search(place.before) else ""
+    order = _ORDER.search(before)
+    if _ACCUSATIVE.search(before) or (order and not _NOT_ITS_OBJECT.search(before, order.start())):
+        return "accusative"
+    return "accusative" if _INFINITIVE.match(place.text, end) else ""
 
 
-def half(gender: str, case: str) -> str:
-    """``ein halber``, ``einer halben``."""
-    return _HALVES[gender][case]
+def one(gender: str, case: str, adjective: str = "") -> str:
+    """``ein``, ``einer``; with ``halb`` ``ein halber``, ``einer halben``."""
+    article, ending = _ENDS[gender][case]
+    return f"{article} {adjective}{ending}" if adjective else article

@@ -80,6 +80,7 @@ _SIGNS = (
 _MINUTES = re.compile(r"([0-9]{1,3})\.(\+[0-9]{1,2})?(?=\)|, ?[0-9]{1,3}\.|, [A-ZÄÖÜ]|/[0-9]{1,3}\.)")
 _BEFORE_MINUTES = re.compile(r"\((?:[0-9]{1,3}\.(?:\+[0-9]{1,2})?[,/] ?){0,5}\Z")
 _SHORT_TIME = re.compile(r"(?<![\w.,/:–-])([0-9]{1,3}) ?(J|Mon|Tg|Pkt)\.(?![\w])")
+_PACKET = re.compile(r" (?!Vorsprung|Rückstand|Abstand|Abzug)[A-ZÄÖÜ][a-zäöüß]{3}")
 _OF_DATIVE = re.compile(
     r"\b(?i:mit|ab|unter|von|seit|vor|nach|zwischen|bis zu|in|aus|binnen|[0-9]{1,3} und)"
     r"(?: ca\.| etwa| rund)? \Z"
@@ -108,7 +109,7 @@ def half(place: Place, language: European) -> ReadForm | None:
     if not noun[0].isupper() or noun in tables.SENTENCE_STARTS or noun == "Fuß":
         return None
     gender = "f" if unit and unit.gender == "f" else german_nouns.gender(noun.split(" ")[0])
-    words = german_nouns.half(gender, german_nouns.case(place))
+    words = german_nouns.one(gender, german_nouns.case(place, found.end()), "halb")
     if place.word_before == "alle":
         words = "halbe" if gender == "f" else "halben"
     if unit is None:
@@ -219,8 +220,10 @@ def short_time(place: Place, language: European) -> ReadForm | None:
     found = place.match(_SHORT_TIME)
     if not found:
         return None
-    unit = language.units[f"{found[2]}."]
-    many = f"{unit.many}n" if _OF_DATIVE.search(place.before) else unit.many
+    is_packet = found[2] == "Pkt" and _PACKET.match(place.text, found.end())
+    unit = language.units["Pck." if is_packet else f"{found[2]}."]
+    of_dative = _OF_DATIVE.search(place.before) and not unit.many.endswith("n")
+    many = f"{unit.many}n" if of_dative else unit.many
     return ReadForm(
         found.end(), language.counted(language.numerals.parse(found[1]), unit._replace(many=many))
     )

@@ -212,7 +212,7 @@ ABBREVIATIONS = {
     "i.H.v.": "in Höhe von", "Vj.": "Vorjahr", "ü. NN": "über Normalnull", "eff.": "effektiv", "Lt.": "Laut",
     "ü. d. M.": "über dem Meer", "Gr.": "Größe", "dt.": "deutsche", "Tbl.": "Tablette", "tägl.": "täglich",
     "Wdh.": "Wiederholungen", "u.": "und", "ggü.": "gegenüber", "MfG": "Mit freundlichen Grüßen",
-    "VG": "Viele Grüße", "LG": "Liebe Grüße", "Kd.-Nr.": "Kundennummer", "Best.-Nr.": "Bestellnummer",
+    "Kd.-Nr.": "Kundennummer", "Best.-Nr.": "Bestellnummer",
     "Tel.-Nr.": "Telefonnummer", "Art.-Nr.": "Artikelnummer", "Re.-Nr.": "Rechnungsnummer",
     "Nr.": "Nummer", "Str.": "Straße", "Dr.": "Doktor", "Prof.": "Professor",
     "Tel.": "Telefon", "Mio.": "Millionen", "Mrd.": "Milliarden", "St.": "Sankt", "S.": "Seite",
@@ -262,7 +262,7 @@ Hier In Im Am An Auf Bei Mit Nach
     Über Ja Nein Später Außerdem Mein Meine Sein Seine Unser Unsere""")
 )
 """Words that begin a sentence, so that the number before ends one."""
-QUEENS = frozenset({"elisabeth", "katharina", "margarethe", "victoria", "isabella"})
+QUEENS = frozenset({"elisabeth", "elizabeth", "katharina", "margarethe", "victoria", "isabella"})
 NEUTER = frozenset(
     listed("""ei sofa thema komma klima drama schema baguette jahr kilo pfund gramm
     kapitel spiel tor mal semester halbjahr jahr quartal stockwerk buch gebot obergeschoss gleis
@@ -274,7 +274,7 @@ RULERS = frozenset(
     georg philipp leopold maximilian katharina peter alexander nikolaus napoleon könig kaiser rudolf konrad
     august gustav ferdinand joseph josef albert edward eduard richard charles jakob sigismund lothar pius leo
     gregor urban innozenz klemens clemens iwan ramses harald christian albrecht margarethe victoria isabella
-    adolf ernst viktor juan""")
+    adolf ernst viktor juan elizabeth""")
 )
 BEFORE_ROMAN = frozenset(
     listed("kapitel teil band akt szene anhang artikel stufe klasse typ phase weltkrieg")
