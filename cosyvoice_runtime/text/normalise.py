@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterator
 from copy import copy
 from functools import cache
 from typing import Literal
@@ -115,7 +116,7 @@ class Normaliser:
         """Numbers and the like in words, in the language of each clause."""
         if self.mode == "rules":
             return (_reader_of(language) or str)(text)
-        return "".join(self._reader(found, words)(words) for found, words in runs(text, language))
+        return "".join(self._reader(found, words)(words) for found, words in _runs(text, language))
 
     def _reader(self, language: str, text: str) -> Read:
         reader = _reader_of(language)
@@ -129,6 +130,15 @@ class Normaliser:
         tokens = self.special.findall(text)
         words = [read(part) for part in self.special.split(text)]
         return words[0] + "".join(token + part for token, part in zip(tokens, words[1:], strict=True))
+
+
+_YUAN = re.compile("(?<![A-Z])[¥￥]")
+
+
+def _runs(text: str, language: str) -> Iterator[tuple[str, str]]:
+    """Stretches of one language; in those of a Chinese text, the sign of yen and yuan is that of yuan."""
+    for found, words in runs(text, language):
+        yield found, _YUAN.sub("CN¥", words) if language == "zh" and found == "en" else words
 
 
 _LINE_END = re.compile(r"(?<!\s)\s*[\t\n\r]\s*")

@@ -8,6 +8,9 @@ REACH = 40
 """Characters on either side of an arrow that tell what it says."""
 _WORDS = {"en": ("to", "yields"), "zh": ("到", "生成")}
 """Words for a way or a change, and for a reaction."""
+_REVERSIBLE = {"en": "is in equilibrium with", "zh": "可逆生成"}
+_BOTH_WAYS = re.compile("[\u21c4\u21cc\u21d4\u2194]\ufe0f?")
+_FROM = re.compile("(?:^|[^\u4e00-\u9fff])从\\s?[\u4e00-\u9fffA-Za-z]{2,8}\\Z")
 _RIGHT = re.compile("[\u2192\u21d2\u27a1\u2794\u279c\u279d\u279e\u27f6]\ufe0f?")
 _LEVELS = {"↑": "up", "↓": "down", "⬆": "up", "⬇": "down"}
 _LEVELS_OF_FIGURES = {"en": _LEVELS, "zh": {"↑": "上升", "↓": "下降"}}
@@ -21,12 +24,14 @@ _ELEMENTS = frozenset(
         "Ba Pt Au Hg Pb Bi Rn Ra U Pu Th",
     )
 )
-_PARTS = re.compile(r"\s+|\+(?=[0-9A-Z(])")
+_PARTS = re.compile(r"\s+|[，。；：、（）]|\+(?=[0-9A-Z(])")
 _COMPOUND = re.compile(
     r"[0-9]{0,2}((?:\(?[A-Z][a-z]?\)?[0-9₀-₉]{0,2}){1,10})(?:[⁺⁻+-]|[²³2-4][⁺⁻+]|\([a-z]{1,3}\)){0,2}"
 )
 _ELEMENT = re.compile("[A-Z][a-z]?")
-_FIGURE_BEFORE = re.compile(r"[0-9][0-9.,:/]*\s?(?:[A-Za-zµ%°²³/]{0,6})\*{0,2}\Z")
+_FIGURE_BEFORE = re.compile(
+    r"[0-9][0-9.,:/]*\s?(?:[A-Za-zµ%°℃²³/]{0,6}|[万亿]?美?元|[万亿度岁斤倍]|公斤)\*{0,2}\Z"
+)
 _FIGURE_AFTER = re.compile(r"\*{0,2}[$€£¥~<>≈+-]{0,2}v?[0-9]")
 _LIMIT = re.compile(r"(?<![A-Za-z])[a-zθ]\Z")
 _LIMIT_AFTER = re.compile("[-+]?(?:∞|[0-9a])")
@@ -59,7 +64,8 @@ def word(arrow: str, before: str, after: str, language: str) -> str:
     """
     if level := _level(arrow.rstrip("\ufe0f"), before, after, language):
         return level
-    if language not in _WORDS or not _RIGHT.fullmatch(arrow):
+    is_reversible = bool(_BOTH_WAYS.fullmatch(arrow))
+    if language not in _WORDS or not (is_reversible or _RIGHT.fullmatch(arrow)):
         return ""
     to, yields = _WORDS[language]
     before, after = before[-2 * REACH :].rstrip(_SIGNS), after[:REACH].lstrip(_SIGNS)
@@ -67,7 +73,11 @@ def word(arrow: str, before: str, after: str, language: str) -> str:
         return ""
     last, first = _PARTS.split(before)[-1].lstrip("(*_`"), _PARTS.split(after)[0].rstrip(",.;:)*_`，。")
     if _is_reaction(last, first, before + after):
-        return yields
+        return _REVERSIBLE[language] if is_reversible else yields
+    if is_reversible:
+        return ""
+    if language == "zh" and _FROM.search(before):
+        return to
     if "=" in _PHRASE.split(before)[-1]:
         return ""
     if _FIGURE_BEFORE.search(before) and _FIGURE_AFTER.match(after):

@@ -4,7 +4,9 @@ from cosyvoice_runtime.text.reading.chinese import (
     clock,
     code,
     date,
+    foreign,
     formula,
+    machine,
     mark,
     measure,
     money,
@@ -16,6 +18,8 @@ from cosyvoice_runtime.text.reading.classes import electronic
 CLASSES = (
     mark.read,
     electronic.read,
+    foreign.read,
+    machine.read,
     code.read,
     date.read,
     clock.read,

@@ -28,7 +28,9 @@ _HOTLINE = re.compile(r"(?:1[02][0-9]{3}|9[56][0-9]{3,4}|[48]00[0-9]{7})" + _END
 _HOTLINE_BEFORE = re.compile(r"(?:拨打|拨|打|致电|电话|给|联系|热线|客服|投诉|咨询)\s?\Z")
 _HOTLINE_AFTER = re.compile(r"\s?(?:打|电话|热线|投诉|举报|官网|客服|平台|短信|抢票)")
 _EMERGENCY = re.compile(r"(?:11[0249]|12[02]|911|999)" + _END)
-_CALL_BEFORE = re.compile(r"(?:拨打|拨|打|呼叫|叫|报|电话|致电|找|求助|联系)(?:了|过)?\s?\Z")
+_CALL_BEFORE = re.compile(
+    r"(?:拨打|拨|打|呼叫|叫|报|报警|火警|急救|匪警|电话|致电|找|求助|联系)(?:了|过)?\s?\Z"
+)
 _CALL_AFTER = re.compile(
     r"\s?(?:查号|报警|急救|火警|匪警|指挥中心|救护车?|出警|民警|接警|联动|求助|电话|热线|调度)"
 )
@@ -50,18 +52,6 @@ _BUILDING = re.compile(r"(?:单元|[栋座幢]|号楼|[0-9][楼层]|[0-9]F-?)\s?
 _ISSUE = re.compile(
     r"(?<=第)(?:20[0-9]{5,8})(?=\s?期)|[0-9]{2}(?=式(?:坦克|步枪|手枪|机枪|战车|火炮)|[A-G]坦克)"
 )
-_PORT = re.compile(r"(?<![0-9.])(?:80|22|21|25|53|[0-9]{3,5})(?=\s?端口)")
-_PORT_NAMED = re.compile(r"(?<=[是为成到用和、口，：])\s?[0-9]{2,5}(?![0-9.,])")
-_PORT_BEFORE = re.compile(r"(?:端口|状态码)(?:[^。！？]*[^0-9])?\Z")
-_SWAPPED = re.compile(
-    r"[0-9]{4,5}(?=\s?(?:改成|改为|换成|换为)\s?[0-9]{4,5}(?![0-9.,]))"
-    r"|(?:(?<=改成)|(?<=改为)|(?<=换成)|(?<=换为))\s?[0-9]{4,5}(?![0-9.,])"
-)
-_OF_PORTS = re.compile(r"(?i)端口|占用|\bports?\b|localhost")
-_MILLIONS = re.compile(
-    r"(?<![0-9A-Za-z.,$¥])([0-9]{1,4})M(?=\s?(?:tokens?\b|上下文|用户|参数|次调用|条数据))"
-)
-_HEXADECIMAL = re.compile(r"(?<![0-9A-Za-z])0x([0-9A-Fa-f]{1,16})(?![0-9A-Za-z])")
 _ORDINAL = re.compile(r"(?<![0-9.])([0-9]{1,3})(?:st|nd|rd|th)(?![A-Za-z0-9])")
 _MASKED = re.compile(r"(?<![0-9])([0-9]{3})\*{3,6}([0-9]{2,4})(?![0-9])")
 _OFFSET = re.compile(r"(?<=UTC|GMT)([-+−])([0-9]{1,2})(?::00)?(?![0-9:])")
@@ -72,9 +62,7 @@ _AFTER_LINE = re.compile(r"(?<=[A-Za-z0-9]_)[0-9]{3,}(?![0-9A-Za-z])")
 _BUS = re.compile(
     r"(?![0-9]00)[0-9]{3}(?=路(?:公交|车|$|[，。、去到]))|(?<![0-9])[1-9][0-9][1-9](?=医院|中学)|(?<=台北)101"
 )
-_PAGE = re.compile(
-    r"(?:40[0-9]|50[0-4])(?=\s?(?:错误|页面|报错|状态码|界面))|(?:999|925|916)(?=足金|千足金|银|纯银|黄金)|(?<=N)9[59](?=口罩|级|[同系])"
-)
+_PAGE = re.compile(r"(?:999|925|916)(?=足金|千足金|银|纯银|黄金)|(?<=N)9[59](?=口罩|级|[同系])")
 _ADDRESS = re.compile(r"(?<![0-9A-Za-z.-])[0-9]{1,4}(?:-[0-9]{1,5}){2,6}(?![0-9A-Za-z-]|\.[0-9])")
 _HOUSE = re.compile(r"(?<![0-9A-Za-z.-])[0-9]{1,3}-[0-9]{3,4}(?=\s?(?:室|号|房|户))")
 _HOUSE_BEFORE = re.compile(
@@ -97,7 +85,7 @@ _SERIES = re.compile(r"(?:RTX|GTX|骁龙|麒麟|天玑)\s?[0-9]{3,4}\s?[/、和�
 _RESOLUTION = re.compile(r"(?<![0-9A-Za-z])(?:1080|2160|1440|720|480)(?=[pPi](?![A-Za-z]))")
 _FEST = re.compile(
     r"(?<![0-9.])(?P<month>1?[0-9])(?:·|\.(?=[0-9]{1,2}(?:大促|晚会|购物节|事件|假期|长假|小长假|黄金周)))"
-    r"(?P<day>[0-9]{1,2})(?![0-9])"
+    r"(?P<day>[0-9]{1,2})(?![0-9]|\s?=)"
 )
 _SAID = re.compile(rf"(?:{'|'.join(tables.DIGIT_NAMES)})(?![0-9A-Za-z%.,:：~～]|-[0-9]|/[0-9]\b)")
 _AMOUNT_BEFORE = re.compile(
@@ -124,10 +112,6 @@ def read(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), _telephone(found[0], place))
     if place.text[place.start] not in "0123456789+(-−ABCDEFGHIJKLMNOPQRSTUVWXYZ":
         return None
-    if (found := place.match(_SWAPPED)) and place.near(_OF_PORTS):
-        return ReadForm(found.end(), place.language.digits(found[0].strip()))
-    if found := place.match(_MILLIONS):
-        return ReadForm(found.end(), place.language.cardinal(f"{found[1]}000000"))
     if found := place.match(_ORDINAL):
         return ReadForm(found.end(), ENGLISH.ordinal(int(found[1])))
     if found := place.match(_MASKED):
@@ -282,12 +266,7 @@ def _name_number(digits: str, place: Place) -> str:
 def _run(place: Place) -> ReadForm | None:
     """Runs of digits that are no number."""
     language = place.language
-    if found := place.match(_HEXADECIMAL):
-        return ReadForm(found.end(), f"零x{language.digits(found[1])}")
-    found = place.match(_PORT_NAMED) if _PORT_BEFORE.search(place.before) else None
-    if found and is_measured(place.text, found.end()):
-        return None
-    if found := found or place.match(_PORT) or place.match(_ISSUE):
+    if found := place.match(_ISSUE):
         return ReadForm(found.end(), _spoken(found[0], place))
     if found := place.match(_AFTER_LINE):
         return ReadForm(found.end(), language.digits(found[0]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from cosyvoice_runtime.text.reading.chinese.between import NUMBER
+from cosyvoice_runtime.text.reading.languages import chinese_tables as tables
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _WORDS = {
@@ -12,7 +13,7 @@ _WORDS = {
     "∥": "平行于", "∪": "并", "∩": "交", "≡": "恒等于", "∝": "正比于",
 }  # fmt: skip
 """Signs that always say the same."""
-_SIGN = re.compile(r"\s?(?P<sign>>=|<=|!=|==|[+=×✕*÷<>≈≠≤≥±√xX/→−-])\s?")
+_SIGN = re.compile(r"\s?(?P<sign>>=|<=|!=|==|[+=×✕*·⋅÷<>≈≠≤≥±√xX/→−-])\s?")
 _POWER = re.compile(r"\^\{?(-?(?:[0-9]{1,4}|[a-z](?![a-z])))\}?|(?<=[a-z0-9)）])([²³])")
 _NEGATIVE_POWER = re.compile("(?<=[0-9a-z])⁻([⁰¹²³⁴-⁹]{1,3})")
 _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
@@ -29,6 +30,15 @@ _LETTERS_EQUATION = re.compile(r"[0-9A-Za-z²³^]{1,6}(?:\s?[-+×÷*/−]\s?[0-9
 _IN_BRACKETS = re.compile(r"[(（|][0-9]{0,4}[a-z]\Z")
 _TO_BRACKET = re.compile(r"[0-9a-z]{1,4}[)）|]")
 _INSIDE_BARS = r"[-−]?[0-9a-zA-Z.]{1,6}(?:[-+−][0-9a-zA-Z.]{1,6}){0,3}"
+_MULTIPLIED = re.compile(r"(?<![A-Za-z0-9.])(?:[0-9]{0,3}[a-ekm-ortx-zπ]|[0-9]{1,3})[²³]?\Z|[)）]\Z")
+_BRACKETED = re.compile(
+    r"[(（]\s?[-−]?[0-9.]{0,5}[a-zA-Zπ]?[²³]?(?:\s?[-+−±]\s?[0-9.]{0,5}[a-zA-Zπ]?[²³]?){1,4}\s?[)）]"
+)
+_PRODUCT = re.compile(r"(?:[0-9)）²³]|(?<![A-Za-z0-9])[0-9]{0,3}[a-zπ]|[=·]\s?[A-Z])\Z")
+_OF_PRODUCT = re.compile(r"[0-9(（]|[0-9]{0,3}(?:[a-zA-Zπ](?![A-Za-z])|sin|cos|tan|log|ln)")
+_MENU_BEFORE = re.compile(rf"(?:{tables.MENUS})(?:[^，。！？<=]*[A-Za-z\u4e00-\u9fff]{{2}})?[」”\"】\]]?\Z")
+_MENU_AFTER = re.compile(r"[「“\"【\[]?[A-Za-z\u4e00-\u9fff]{2}")
+_LOGARITHM = re.compile(r"(?<![A-Za-z])log_?\{?([0-9]{1,3}|[a-z])\}? ?(?=[(（]?[0-9A-Za-z])")
 _OF_WORDS = re.compile(r"=[^，。；]*[)）\u4e00-\u9fff]\Z")
 _WORDS_EQUAL = re.compile(r"[=≈][^，。；=]*[0-9)）%\u4e00-\u9fff]\Z")
 _WORD_ON_A_SIDE = re.compile("[\u4e00-\u9fff][0-9（(\u4e00-\u9fff]|.[\u4e00-\u9fff]")
@@ -53,6 +63,9 @@ def read(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), "平方" if found[2] == "²" else "立方")
     if found := place.match(_NEGATIVE_POWER):
         return ReadForm(found.end(), language.power(f"-{found[1].translate(_RAISED)}"))
+    if found := place.match(_LOGARITHM):
+        base = language.cardinal(found[1]) if found[1].isdecimal() else found[1]
+        return ReadForm(found.end(), f"log以{base}为底")
     if found := place.match(_INFINITE):
         return ReadForm(found.end(), ("负" if found[1] in "-−" else "正") + "无穷大")
     if found := place.match(_PART_OF_PI):
@@ -64,6 +77,8 @@ def read(place: Place) -> ReadForm | None:
         return ReadForm(place.start + 1, words)
     if place.text[place.start] == "|":
         return _bar(place)
+    if place.match(_BRACKETED) and _MULTIPLIED.search(place.before):
+        return ReadForm(place.start + 1, language.by + place.text[place.start])
     found = place.match(_SIGN)
     if not found:
         return None
@@ -79,15 +94,20 @@ def read(place: Place) -> ReadForm | None:
         is_sign = is_sign and not _OF_NAME.fullmatch(found[0] + following[:3])
     elif sign in "-−":
         is_sign = _is_minus(place, found)
+    elif sign == ">" and _MENU_BEFORE.search(before) and _MENU_AFTER.match(following):
+        return ReadForm(found.end(), language.pause)
+    elif sign in "·⋅":
+        is_sign = bool(_PRODUCT.search(before) and _OF_PRODUCT.match(following))
     elif sign in "*/×✕÷":
         is_sign = _is_factor(place, found, following, is_tight)
     elif sign in "<>" or len(sign) == 2 or sign in "≤≥≈≠":
-        is_sign = bool(_TERM_AFTER.match(following)) and not re.search(r"[-=]\Z", before)
+        is_word = re.match("[\u4e00-\u9fff]", following) and re.search("[\u4e00-\u9fff]\\Z", before)
+        is_sign = bool(_TERM_AFTER.match(following) or is_word) and not re.search(r"[-=]\Z", before)
     elif sign == "→":
         is_sign = bool(re.search(r"[0-9]\Z", before) and following[:1].isdecimal())
     else:
         is_sign = bool(_TERM_BEFORE.search(before) or re.search("[\u4e00-\u9fff]\\Z", before)) and bool(
-            _TERM_AFTER.match(following) or re.match("[\u4e00-\u9fff]", following)
+            _TERM_AFTER.match(following) or re.match("[\u4e00-\u9fff\"“'‘]", following)
         )
     return ReadForm(found.end(), language.operations[sign]) if is_sign else None
 

@@ -31,6 +31,8 @@ _NETWORKS = re.compile(r"\s?(?:网|手机|信号|时代|通信|套餐|基站)")
 _DEGREES = re.compile(
     r"([0-9]{1,3})°(?:([0-9]{1,2})[′'’])?(?:([0-9]{1,2}(?:\.[0-9]+)?)[″\"”])?(?:\s?([NSEW])(?![A-Za-z]))?"
 )
+_INCH = re.compile(r"[\"″”](?=\s?(?:[A-Za-z\u4e00-\u9fff，。、；/）)-]|$))")
+_QUOTE = re.compile('(?<![0-9])["“”]')
 _SIDES = {"N": "北纬", "S": "南纬", "E": "东经", "W": "西经"}
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9.+-]*[ -]?\Z")
 _PRESSURE = re.compile(r"(?P<high>[0-9]{2,3})\s?/\s?(?P<low>[0-9]{2,3})(?![0-9/.])(?P<unit>\s?mm\s?Hg)?")
@@ -54,7 +56,7 @@ def read(place: Place) -> ReadForm | None:
     """An amount of a unit, or a range of amounts."""
     language = place.language
     if not (place.text[place.start].isdecimal() or place.text[place.start] in "-−"):
-        return _after_power(place) or _for_each(place)
+        return _inch(place) or _after_power(place) or _for_each(place)
     if found := place.match(_TENTHS):
         return ReadForm(found.end(), language.digits(found[0]))
     found = place.match(_PRESSURE)
@@ -87,6 +89,16 @@ def read(place: Place) -> ReadForm | None:
     if found["first"] and (found["first"] != sign or not found["high"]):
         return None
     return ReadForm(found.end(), _measure(found, sign, place))
+
+
+def _inch(place: Place) -> ReadForm | None:
+    """The sign of inches, which closes no quotation: ``6.7" OLED``."""
+    found = place.match(_INCH) if place.before[-1:].isdecimal() else None
+    if not found:
+        return None
+    opened, closed = (place.text.count(sign, 0, place.start) for sign in "“”")
+    is_quoted = opened > closed or len(_QUOTE.findall(place.text, 0, place.start)) % 2
+    return None if is_quoted else ReadForm(found.end(), "英寸")
 
 
 def _after_power(place: Place) -> ReadForm | None:

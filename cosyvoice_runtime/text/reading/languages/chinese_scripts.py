@@ -21,10 +21,10 @@ _PAIRS = (
     "錢钱 銖铢 銀银 銷销 鋭锐 錯错 鎊镑 長长 門门 問问 間间 閩闽 閲阅 閱阅 隊队 陰阴 際际 陝陕 "
     "險险 難难 麵面 麪面 韓韩 頁页 頂顶 頃顷 項项 顧顾 頓顿 領领 頻频 顆颗 題题 額额 馬马 驍骁 "
     "驗验 魯鲁 鮮鲜 麥麦 黃黄 齊齐 龍龙 獎奖 屬属 並并 併并 無无 窮穷 絕绝 資资 槍枪 員员 階阶 "
-    "驟骤 "
+    "驟骤 監监 聽听 佔占 將将 訪访 現现 響响 應应 設设 選选 擇择 輯辑 檢检 徑径 連连 "
 )
 """Characters of the words around numbers: a traditional one and its simplified form."""
-_ALSO_TRADITIONAL = "里台周余后杯表系面升厘布别制松并"
+_ALSO_TRADITIONAL = "里台周余后杯表系面升厘布别制松并占"
 """Simplified forms that traditional texts have, too."""
 SIMPLIFIED = str.maketrans({**{pair[0]: pair[1] for pair in _PAIRS.split()}, "\N{FRACTION SLASH}": "/"})
 """The character that rules see in place of another."""

@@ -43,6 +43,17 @@ NAMED = (
     "Boeing|Airbus|Microsoft|Office|Room|HTTP|Error"
 )
 """Words before a number of three or four digits that names something."""
+ENGLISH_COUNTED = (
+    "(?:[Mm]inute|[Hh]our|[Dd]ay|[Ww]eek|[Mm]onth|[Yy]ear|[Ss]econd|Step|Star)s?|Ways|Things|Habits|"
+    "Tips|Rules|Reasons|Lessons|Laws|Questions|Secrets|Principles|Facts|Feet|Miles|Men|Women|People|Words|"
+    "Ideas"
+)
+"""Sources of the English words whose number is said in English."""
+MODELS = (
+    "(?:Pro|Max|Plus|Ultra|Mini|Air|Lite|Turbo|Core|Gen|Series|Edition|Sonnet|Opus|Haiku|Flash|Long|Home|Server|"
+    "Mark|Note|Fold|Flip|Slim|Preview|Instruct|Base|Standard|Super|Performance|Elite|Neo|Active)(?![a-z])"
+)
+"""Source of the words in names of models, whose number is said in Chinese."""
 DATED = (
     "日期|时间|生日|截止|截至|定于|改到|改期|"
     "推迟到|提前到|有效期至?|发布于|创建于|更新于|周[一二三四五六日天]|星期[一-日天]"
@@ -89,7 +100,7 @@ RATED = (
 
 _DOLLARS = {
     "": "美元", "US": "美元", "HK": "港元", "A": "澳元", "AU": "澳元", "C": "加元", "CA": "加元",
-    "NT": "新台币",
+    "NT": "元新台币",
     "NZ": "新西兰元", "S": "新加坡元", "SG": "新加坡元", "R": "雷亚尔",
 }  # fmt: skip
 _CURRENCIES = {
@@ -97,7 +108,7 @@ _CURRENCIES = {
     "₽": "卢布", "฿": "泰铢",
     "₫": "越南盾", "₿": "比特币", "USD": "美元", "EUR": "欧元", "GBP": "英镑", "JPY": "日元",
     "CNY": "人民币",
-    "RMB": "人民币", "HKD": "港元", "TWD": "新台币", "NTD": "新台币", "KRW": "韩元", "AUD": "澳元",
+    "RMB": "人民币", "HKD": "港元", "TWD": "元新台币", "NTD": "元新台币", "KRW": "韩元", "AUD": "澳元",
     "CAD": "加元",
     "SGD": "新加坡元", "NZD": "新西兰元", "INR": "卢比", "RUB": "卢布", "CHF": "瑞士法郎", "THB": "泰铢",
     "MYR": "林吉特", "VND": "越南盾", "BTC": "比特币", "MOP": "澳门元", "USDT": "USDT",
@@ -135,6 +146,7 @@ _UNITS = {
     "m^3": "立方米", "℃": "摄氏度", "°C": "摄氏度", "℉": "华氏度", "°F": "华氏度", "°": "度", "ha": "公顷",
     "in": "英寸", "ft": "英尺", "mph": "英里每小时", "cc": "毫升", "IU": "国际单位", "ug": "微克",
     "um": "微米",
+    "N·m": "牛米", "kW·h": "千瓦时", "W·h": "瓦时",
     "dpi": "dpi", "GB": "GB", "MB": "MB", "KB": "KB", "TB": "TB",
 }  # fmt: skip
 UNITS = {
@@ -163,7 +175,12 @@ OPERATIONS = {
     "X": "乘", "÷": "除以", "/": "除以", "<": "小于", ">": "大于", "≈": "约等于", "≠": "不等于",
     "!=": "不等于",
     "≤": "小于等于", "<=": "小于等于", "≥": "大于等于", ">=": "大于等于", "±": "正负", "√": "根号",
-    "→": "到",
+    "→": "到", "·": "乘", "⋅": "乘",
 }  # fmt: skip
+MENUS = (
+    "设置|设定|档案|检视|菜单|点击|点开|打开|进入|选择|依次|前往|文件|编辑|视图|工具|控制面板|偏好|首页|我的|选项|路径|"
+    "Settings|File|Edit|View|Tools|Preferences|System|General|Options"
+)
+"""Words before the way through the menus of a program."""
 PLATES = "京津沪渝冀豫云辽黑湘皖鲁新苏浙赣鄂桂甘晋蒙陕吉闽贵粤青藏川宁琼"
 """The first characters of the plates of cars."""

@@ -1,0 +1,61 @@
+"""Numbers of machines: ports, codes of answers, ``0x1F``, ``128M tokens``."""
+
+from __future__ import annotations
+
+import re
+
+from cosyvoice_runtime.text.reading.chinese.between import is_measured
+from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
+
+_PORT = re.compile(
+    r"(?<![0-9A-Za-z.,:/¥$-])[0-9]{2,5}(?![0-9A-Za-z%℃]|[.,:/-][0-9]|\s?(?:并发|连接|请求|QPS|字|用户|以[上下内]|左右|[-~～至到]\s?[0-9]+\s?个))"
+)
+_AFTER_HOST = re.compile(r"(?<=localhost:)[0-9]{2,5}(?![0-9])")
+_PORT_AFTER = re.compile(r"\s?(?:(?:号|[和与、/或]\s?[0-9]{2,5}\s?)?(?:端口|连接埠|埠)(?!号?[数个])|被占用)")
+_PORT_BEFORE = re.compile(
+    r"(?:端口号?|埠号?|监听|映射[到至为]|暴露|放行|[Pp]ort)[是为用了在：:=]{0,2}\s?(?:[0-9]{2,5}\s?[和与、/或到至]\s?){0,4}\Z"
+)
+_NAMED_BEFORE = re.compile(r"(?:[是为成到用和或与、口，：将把由从]|默认|访问|占用了?)\s?\Z")
+_OF_PORTS = re.compile(r"(?i)端口|埠|占用|监听|映射到|\bports?\b|localhost")
+_ANSWER = re.compile(r"[1-5](?:0[0-9]|1[0-9]|2[0-9]|51)(?![0-9A-Za-z%]|[.,:/-][0-9])")
+_ANSWER_BEFORE = re.compile(
+    r"(?:状态码|错误码|响应码|返回码?|报错?|出现|遇到|[Ss]tatus|code)[了是为：:]{0,2}\s?(?:[1-5][0-9]{2}\s?[和与、/或，]\s?){0,4}\Z"
+    r"|状态码[^。！？]*[^0-9.][是为：:，、；]\s?\Z"
+)
+_ANSWER_AFTER = re.compile(r"\s?(?:错误|页面|报错|状态码?|界面|响应)")
+_MILLIONS = re.compile(
+    r"(?<![0-9A-Za-z.,$¥])([0-9]{1,4})M(?=\s?(?:tokens?\b|上下文|用户|参数|次调用|条数据))"
+)
+_HEXADECIMAL = re.compile(r"(?<![0-9A-Za-z])0x([0-9A-Fa-f]{1,16})(?![0-9A-Za-z])")
+
+
+def read(place: Place) -> ReadForm | None:
+    """The digits one by one, of what machines number."""
+    if not place.text[place.start].isdecimal():
+        return None
+    language = place.language
+    if found := place.match(_MILLIONS):
+        return ReadForm(found.end(), language.cardinal(f"{found[1]}000000"))
+    if found := place.match(_HEXADECIMAL):
+        return ReadForm(found.end(), f"零x{language.digits(found[1])}")
+    found = place.match(_AFTER_HOST)
+    if found or ((found := place.match(_PORT)) and _is_port(place, found)):
+        return ReadForm(found.end(), language.digits(found[0]))
+    found = place.match(_ANSWER)
+    if not found or is_measured(place.text, found.end()):
+        return None
+    if _ANSWER_BEFORE.search(place.before) or _ANSWER_AFTER.match(place.text, found.end()):
+        return ReadForm(found.end(), language.digits(found[0]))
+    return None
+
+
+def _is_port(place: Place, found: re.Match[str]) -> bool:
+    """Whether words beside a number say that it is that of a port; 22 and 25 alone count anything."""
+    if _PORT_AFTER.match(place.text, found.end()):
+        return True
+    if is_measured(place.text, found.end()) or found[0].startswith("0"):
+        return False
+    if _PORT_BEFORE.search(place.before):
+        return True
+    is_long = len(found[0]) > 3 and not found[0].endswith("00")
+    return is_long and bool(_NAMED_BEFORE.search(place.before)) and place.near(_OF_PORTS)
