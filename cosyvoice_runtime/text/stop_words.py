@@ -36,6 +36,7 @@ _WORDS = {
         inch foot cet arrive depart location locations est non etc todo fix zero man woman women boy girl
         pp vol significance
         level heat oil olive foot
+        rent labor limits
         euros percent million billion o'clock i'm i've i'll you're it's don't can't that's let's
         won't isn't what's we're they're""",
     "de": """ich du er wir ihr nicht und oder aber das ist sind ein eine einen einem einer des dem
@@ -226,7 +227,8 @@ _OF_SHAPE, _OF_END = 0.6, 0.25
 _ENGLISH_END = re.compile(r"[^\W\d_]+'(?:s|t|re|ll|ve|d|m)")
 _BEFORE_NUMBERS = {
     "de": re.compile(
-        r"\b[Uu]m [0-9]|\b[Aa][mb] [0-9]{1,2}\.|[0-9] Uhr\b|§|\A(?:Der|Das) [A-ZÄÖÜ][a-zäöü]"
+        r"\b[Uu]m [0-9]|\b[Aa][mb] [0-9]{1,2}\.|[0-9] Uhr\b|\A(?:Der|Das) [A-ZÄÖÜ][a-zäöü]"
+        r"|(?<!Code )(?<!Stat\. )(?<!\.C\. )(?<!\.R\. )§"
         r"|\b(?:[Dd]e[rmns]|[Dd]ie|[Dd]as|[IiAa]m|[Vv]om|[Zz]u[mr]) [0-9]{1,3}\. ?[A-ZÄÖÜ/]"
         r"|\b(?:Std|Stk|Nr|Pkt|Pck|Msp|Zi|Whg|MwSt|Jh|Hbf|[Zz]zgl|[Ii]nkl|Tsd|tgl|mtl)\."
         r"|(?:\bS|[Ss]tr|\bGr|\bTel)\.:? [0-9]|\b(?:PLZ|EL|TL) |/(?:Monat|Jahr|Woche|Stück)\b|IBAN:? DE[0-9]"

@@ -43,6 +43,14 @@ _PATH = re.compile(
     r"preferences|options|insert|format|window|system|account|profile|control panel|toggle|ctrl|cmd|"
     r"alt|shift)\b"
 )
+_CHINESE_PATH = re.compile(
+    "打开|開啟|点击|點擊|点选|进入|進入|设置|設定|選擇|选择|菜单|选单|前往|依次|路径|我的|文件|工具|控制面板"
+)
+_STEP = re.compile(r"\s[>›]\s|(?<=[\u3400-\u9fff])[>›](?=[\u3400-\u9fff])")
+_NAMED_BEFORE = re.compile(r"[^\W\d_][^\W_][)\]\"”’」』…]?\Z|[\u3400-\u9fff][)\"”」』]?\Z")
+_NAMED_AFTER = re.compile(r"[(\[\"“‘「『]?(?:[^\W\d_a-z]|[a-z][^\W_])")
+_SENTENCE = re.compile(r"[.!?;]\s|[。！？；]")
+_SMALL_WORD = re.compile(r"(?<![\w])[a-z][\w'’-]*\Z")
 _ASKED = frozenset(
     re.findall(
         "[A-Za-z]+",
@@ -85,6 +93,23 @@ def word(arrow: str, before: str, after: str, language: str) -> str:
     if _LIMIT.search(before) and _LIMIT_AFTER.match(after):
         return to
     return to if language == "en" and _are_names(before, after) else ""
+
+
+def is_step(before: str, after: str) -> bool:
+    """Whether ``>`` stands between the steps of a menu: ``Settings > Wi-Fi``, no comparison.
+
+    Args:
+        before: the line before it.
+        after: the line after it, up to :data:`REACH` characters.
+    """
+    before, after = _SENTENCE.split(before)[-1], _SENTENCE.split(after)[0]
+    left, right = before.rstrip(_SIGNS), after.lstrip(_SIGNS)
+    if not _NAMED_BEFORE.search(left) or not _NAMED_AFTER.match(right):
+        return False
+    if _STEP.search(before) or _STEP.search(after):
+        return True
+    told = _PATH.search(before) or _CHINESE_PATH.search(before)
+    return bool(told) and not right[0].islower() and not _SMALL_WORD.search(left)
 
 
 def _level(arrow: str, before: str, after: str, language: str) -> str:

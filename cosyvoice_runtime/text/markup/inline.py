@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from cosyvoice_runtime.audio.audio import MAX_SPEED, MIN_SPEED
-from cosyvoice_runtime.text.markup import latex, pauses, silent, tags
+from cosyvoice_runtime.text.markup import arrows, latex, pauses, silent, tags
 from cosyvoice_runtime.text.markup.line_ends import Break
 from cosyvoice_runtime.text.markup.markdown import link_words
 from cosyvoice_runtime.text.markup.said import Manner, Pause
@@ -127,6 +127,7 @@ _ALNUM = re.compile(r"[A-Za-z0-9]")
 _ADDRESS = re.compile(r"(?:://|www\.|[\w.]@)[^\s\u3000-\u9fff，。]{0,200}\Z")
 _GAP = re.compile(r"(?<=\s)\|(?=\s)")
 _GAP_BEGUN = re.compile(r"(?<=\s)\|\Z")
+_LINE_END = re.compile("[\n\r]")
 _TICKS = re.compile("`+")
 
 
@@ -266,6 +267,18 @@ def bar(here: Here) -> Mark | None:
     return Mark(found.end(), kind=Break.PAUSE) if found else None
 
 
+def step(here: Here) -> Mark | None:
+    """``>`` between the steps of a menu is a pause; one that compares stays."""
+    line = _LINE_END.split(here.text[here.start + 1 : here.start + 1 + arrows.REACH], maxsplit=1)
+    if len(line) == 1 and len(line[0]) < arrows.REACH and not here.complete:
+        raise Wait
+    before = _LINE_END.split(here.text[max(0, here.start - 2 * arrows.REACH) : here.start])[-1]
+    spaced = here.before.isspace() == line[0][:1].isspace()
+    if not spaced or not arrows.is_step(before, line[0]):
+        return None
+    return Mark(here.start + 1, kind=Break.PAUSE)
+
+
 def unsaid(here: Here) -> Mark | None:
     """Emoji and ornaments are left out; arrows are a pause."""
     found = here.match(silent.RUN)
@@ -286,8 +299,8 @@ def _is_word(character: str) -> bool:
 
 MARKS: dict[str, Callable[[Here], Mark | None]] = {
     "!": link, "[": link, "【": citation, "`": code, "<": less, "&": entity, "\\": backslash, "$": dollar,
-    "*": emphasis, "_": emphasis, "~": emphasis, "|": bar,
+    "*": emphasis, "_": emphasis, "~": emphasis, "|": bar, ">": step, "›": step,
 }  # fmt: skip
 """The reader of what may begin with a character; others in question are unsaid."""
-QUESTIONED = re.compile(rf"[*_~`\[<&\\$|【{silent.SILENT}]|!(?=\[|\Z)")
+QUESTIONED = re.compile(rf"[*_~`\[<>›&\\$|【{silent.SILENT}]|!(?=\[|\Z)")
 """Finds a character that may begin something that is not said as it is written."""

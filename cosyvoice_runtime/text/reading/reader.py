@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from cosyvoice_runtime.text.reading.classes import CLASSES
-from cosyvoice_runtime.text.reading.languages.language import Language
+from cosyvoice_runtime.text.reading.languages.language import Language, alternatives
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm, first
 
 _SKIPPED = re.compile(
@@ -15,10 +15,6 @@ _SKIPPED = re.compile(
     re.DOTALL,
 )
 """A word, spaces or one character, which are passed on where no class finds anything."""
-_PLAIN_WORDS = re.compile(r"(?:[a-z]{2,}(?:['’][a-z]+)?,? +)+(?=[a-z])")
-"""Words in small letters with nothing but spaces and commas between them; the last may begin a form."""
-_OR_SPACE = re.compile(rf"{_PLAIN_WORDS.pattern}| (?=[^\W_])")
-"""Such words, or a space before a word or number."""
 _JOINS = re.compile(r"[^\W_]")
 
 
@@ -32,7 +28,7 @@ class FormReader:
     def __init__(self, language: Language) -> None:
         self._language = language
         self._classes = _classes_of(language)
-        self._passed = _PLAIN_WORDS if language.spaces_begin_forms else _OR_SPACE
+        self._passed = _plain_words(language)
 
     def __call__(self, text: str) -> str:
         """The text with each written form in words."""
@@ -57,6 +53,17 @@ class FormReader:
             if _JOINS.match(text[at : at + 1]) and _JOINS.match(found.words[-1:]):
                 parts.append(self._language.space_before_word)
         return "".join(parts)
+
+
+def _plain_words(language: Language) -> re.Pattern[str]:
+    """Words in small letters with nothing but spaces and commas between them; the last may begin a form.
+
+    Where a space begins no form, also one before a word or number.
+    """
+    short = [word for word in language.abbreviations if word.isalpha() and word.islower()]
+    none = rf"(?!{alternatives(short)}\b)" if short else ""
+    space = "" if language.spaces_begin_forms else r"| (?=[^\W_])"
+    return re.compile(rf"(?:{none}[a-z]{{2,}}(?:['’][a-z]+)?,? +)+(?=[a-z]){space}")
 
 
 def _classes_of(language: Language) -> Sequence[Callable[[Place], ReadForm | None]]:

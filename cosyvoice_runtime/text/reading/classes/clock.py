@@ -9,10 +9,11 @@ from cosyvoice_runtime.text.reading.classes.money import RANGE
 from cosyvoice_runtime.text.reading.languages.language import Clock, Language
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
-_ZONES = "UTC|GMT|EST|EDT|CST|CDT|MST|MDT|PST|PDT|CET|CEST|BST|IST|JST|ET|PT|CT"
+_ZONES = "UTC|GMT|EST|EDT|CST|CDT|MST|MDT|PST|PDT|CET|CEST|BST|IST|JST"
 
 _AFTER_HALF = (
-    rf"\s+[a-z,;)–-]|[-–!?,;)]|\s?(?:{_ZONES}|Eastern|Pacific|Central|Mountain|[A-Z][a-z]{{2,5}}day)\b"
+    r"\s+[a-z,;)–-]|[-–!?,;)]"
+    rf"|\s?(?:{_ZONES}|[ECMP]T|Eastern|Pacific|Central|Mountain|[A-Z][a-z]{{2,5}}day)\b"
 )
 """After the last dot of ``p.m.``, what shows that the sentence goes on."""
 
@@ -27,7 +28,9 @@ def read(place: Place) -> ReadForm | None:
     between = _BETWEEN.match(place.text, end)
     second = _single(place.apart(between.end())) if between else None
     if between and second is not None:
-        words = language.spanned(language.clock(clock), language.clock(second[0]))
+        bare = bool(second[0].half) and not (clock.half or clock.minute or clock.second)
+        low = language.cardinal(str(clock.hour)) if bare else language.clock(clock)
+        words = language.spanned(low, language.clock(second[0]))
         return ReadForm(between.end() + second[1], words)
     return ReadForm(end, language.clock(clock))
 

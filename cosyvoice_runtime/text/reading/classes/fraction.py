@@ -17,6 +17,7 @@ _FRACTION = re.compile(
 )
 _BETWEEN = re.compile(r"\s?[-–]\s?(?=[1-9][0-9]{0,2}(?![0-9/.,-])| ?[1-9] [1-9]/[0-9])")
 """A dash between a fraction and the number up to which it leads: ``2 1/2–3 cups``."""
+_UP_TO = re.compile(r"(?a)(?<![\w.,/–-])([0-9]{1,3})\s?[-–]\s?(?=([0-9]{1,3}) [1-9]/[2-9](?![\w/]))")
 _LIST = re.compile(r"(?a)(?<![\w./,])[0-9]{1,4}(?:/[0-9]{1,4}){2,}(?![\w/]|[.,][0-9])")
 
 
@@ -27,6 +28,8 @@ def read(place: Place) -> ReadForm | None:
         return ReadForm(
             found.end(), (language.space or language.pause).join(map(language.cardinal, found[0].split("/")))
         )
+    if language.space and (found := place.match(_UP_TO)) and int(found[1]) <= int(found[2]):
+        return ReadForm(found.end(), language.ranged(language.cardinal(found[1]), ""))
     found = place.match(_RATING)
     if found and ("," not in found[1] or language.decimal_mark == ","):
         got, most = language.numerals.parse(found[1].replace(".", language.decimal_mark)), int(found[2])
@@ -61,7 +64,8 @@ def read(place: Place) -> ReadForm | None:
 
 @cache
 def _unit(language: Language) -> re.Pattern[str]:
-    spaced = (sign for sign in language.units if sign not in language.glued_units)
+    glued = set(language.glued_units) - language.time_units.keys()
+    spaced = (sign for sign in language.units if sign not in glued)
     return re.compile(rf"\s?({alternatives(spaced)})(?![\w²³^/]|-[0-9])(?:\.(?=\s[a-z]))?")
 
 

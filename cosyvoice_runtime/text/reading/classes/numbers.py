@@ -13,6 +13,7 @@ from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm, firs
 _DOTTED = re.compile(r"(?<![0-9.])[0-9]+(?:\.[0-9]+){2,}(?![0-9])")
 _YEAR = r"(?:1[1-9]|20)[0-9]{2}"
 _YEARS = re.compile(rf"(?a)(?<![\w.,/])({_YEAR}){RANGE}({_YEAR}|[0-9]{{2}})(?![\w/-]|[.,][0-9])")
+_EARLY_YEARS = re.compile(rf"(?a)(?<![\w.,/])(10[0-9]{{2}}){RANGE}(1[01][0-9]{{2}}|[0-9]{{2}})(?=[),;])")
 _SEASON = re.compile(r"(?a)(?<![\w.,/])((?:19|20)[0-9]{2})/([0-9]{2})(?![0-9/])")
 _TWO_YEARS = re.compile(r"(?a)(?<![\w.,/])((?:19|20)[0-9]{2}),((?:19|20)[0-9]{2})(?![\w]|[.,:/][0-9])")
 _SCIENTIFIC = re.compile(r"(?a)(?<![\w.,])([0-9]+(?:\.[0-9]+)?)[eE]([-+]?[0-9]{1,3})(?![\w]|[.,][0-9])")
@@ -46,7 +47,8 @@ def _dotted(place: Place) -> ReadForm | None:
 
 def _years(place: Place) -> ReadForm | None:
     language = place.language
-    if found := place.match(_YEARS):
+    early = place.before.endswith("(") or place.word_before in language.before_year
+    if found := place.match(_YEARS) or (place.match(_EARLY_YEARS) if early else None):
         low, high = int(found[1]), found[2]
         if len(high) == 4 and int(high) > low - 1:
             return ReadForm(found.end(), language.ranged(language.year(low), language.year(int(high))))

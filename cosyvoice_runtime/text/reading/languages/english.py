@@ -99,7 +99,7 @@ class English(Language):
         "(?:card|account|phone|number|ssn|visa|mastercard|amex) (?:ending|ends) (?:in|with)|"
         "last (?:four|4) digits|"
         "ISBN(?:-1[03])?|ISSN|PIN|SSN|OTP|passcode|password|extension|ext\\.?|zip(?: code)?|flight|room",
-        "account|card|code|serial|order|tracking|ticket|invoice|case|license|number|no\\.|ID|text|SMS",
+        "account|card|code|serial|order|PO|claim|policy|booking|confirmation|member|reference|receipt|tracking|ticket|invoice|case|license|number|no\\.|ID|text|SMS",
         "call|dial|calling|dialing",
     )
     before_rating = (
@@ -117,7 +117,7 @@ class English(Language):
     )
     before_year = (
         "in", "since", "year", "until", "till", "by", "from", "before", "after", "around", "circa", "of",
-        "between",
+        "between", "b", "d", "r", "c", "ca", "fl", "born", "died", "reigned",
     )  # fmt: skip
     before_pairs = (
         "rtx",
@@ -132,6 +132,7 @@ class English(Language):
         "building",
         "xbox",
         "rfc",
+        "invoice",
         "iso",
         "din",
     )

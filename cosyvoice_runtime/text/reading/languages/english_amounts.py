@@ -27,6 +27,12 @@ _FRACTION_OF_INCH = re.compile(
     r"(?=\s[a-z]|[,;)]))(?!\w)"
 )
 _BOTH = re.compile(r"(?<![\w.,/])([0-9]{1,4})/(?=[0-9]{1,4}\s?[kMG](?:bps|Hz|B/s)\b)")
+_MILEAGE = re.compile(r"(?<![\w.,/])([1-9][0-9])/(?=[1-9][0-9](?![\w/]|[.,][0-9]))")
+_OF_MILEAGE = re.compile(r"(?i)\bmpg\b|\bcity, ?highway")
+_BETWEEN_TWO = re.compile(
+    r"(?<=city)/(?=hwy|highway)|(?<=hwy)/(?=city|comb)|(?<=highway)/(?=city)|(?<=[Mm]in)/(?=[Mm]ax)"
+    r"|(?<=[Mm]in\.)/(?=[Mm]ax)|(?<=[Hh]igh)/(?=[Ll]ow)"
+)
 _OF_MEMORY = re.compile(
     r"(?<![\w.,/])([0-9]{1,4}(?:\.[0-9]{1,2})?)/(?=[0-9]{1,4}(?:\.[0-9]{1,2})?\s?[MGT]i?B(?![\w/]))"
 )
@@ -44,7 +50,7 @@ _DOTTED_UNIT = re.compile(
     r"(?:(?<![\w.,])|(?<=[0-9]x))([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]+))?([\s-]?)"
     r"(?!HR)((?i:ft|oz|c(?=\. [a-z])|tbsps?|tsps?|lbs?|in|yds?|mi|hrs?|mins?|secs?|gal|qts?|pts?"
     r"|yrs?|mos?|wks?|sq\. ?ft)|cm|km|mm|kg|ml)"
-    r"\.(?=\s(?:[a-z(=]|[0-9]{1,2}\s?(?:min|sec|in|oz)\b)|[,;:)-]|\s*\Z)"
+    r"\.(?=\s(?:[a-z(=]|[0-9]{1,2}\s?(?:min|sec|in|oz)\b)|[,;:)/-]|\s*\Z)"
 )
 _INCHES = re.compile(
     r"(?<![\w.,/])([0-9]{1,3}(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]{1,3}(?:\.[0-9]+)?))?[\"”″](?![\w\"])"
@@ -84,7 +90,7 @@ _AREA = re.compile(
 _INCHES_AT_END = re.compile(r"(?<![\w.,])([0-9]{1,3}(?:\.[0-9]+)?) in(?=\.?$|[;,)])")
 _EACH = re.compile(r"(?<![\w.,])([0-9]{1,3})[x×]/([a-z]{1,6})(?![\w/])")
 _SCALED_UNIT = re.compile(
-    r"(?<![\w.,$€£-])([0-9]{1,3}(?:\.[0-9]+)?)([kKMB]|bn) (?=([a-zA-Zµ²³0-9]{1,4})(?![\w/])"
+    r"(?<![\w.,$€£-])([0-9]{1,3}(?:\.[0-9]+)?)([kKMB]|bn)[ -](?=([a-zA-Zµ²³0-9]{1,4})(?![\w/])"
     r"(?:\.(?=\s[a-z]))?)"
 )
 _COUNTED_SCALE = re.compile(
@@ -145,7 +151,8 @@ def _scaled(place: Place, language: Language) -> ReadForm | None:
         return ReadForm(found.end(), _scales(found, language))
     if (found := place.match(_SCALED_UNIT)) and _is_unit(found[3], language):
         unit = language.units[found[3]]
-        unit = unit._replace(many=unit.one) if language.qualifies(place, found.end(3)) else unit
+        one = found[0].endswith("-") or language.qualifies(place, found.end(3))
+        unit = unit._replace(many=unit.one) if one else unit
         return ReadForm(found.end(3), f"{_multiplied(found[1], found[2], language)} {unit.many}")
     if found := place.match(_COUNTED_SCALE):
         return ReadForm(found.end(), _multiplied(found[1] or found[3], found[2] or found[4], language))
@@ -253,8 +260,8 @@ def _measured(place: Place, language: Language) -> ReadForm | None:
 
 
 def and_money(place: Place, language: Language) -> ReadForm | None:
-    """``$15 adv/$20 door``: a stroke before another amount is a pause."""
-    found = place.match(_AND_MONEY)
+    """``$15 adv/$20 door``, ``city/hwy``: a stroke that is a pause."""
+    found = place.match(_AND_MONEY) or place.match(_BETWEEN_TWO)
     return ReadForm(found.end(), f"{language.pause} ") if found else None
 
 
@@ -285,6 +292,8 @@ def _pair(place: Place, language: Language) -> ReadForm | None:
     if found := place.match(_PERCENTAGE_POINTS):
         number = language.number(language.numerals.parse(found[1]))
         return ReadForm(found.end(), f"{number} percentage points")
+    if (found := place.match(_MILEAGE)) and place.near(_OF_MILEAGE):
+        return ReadForm(found.end(), f"{language.cardinal(found[1])}{language.pause} ")
     if found := place.match(_BOTH):
         return ReadForm(found.end(), f"{language.cardinal(found[1])} {language.signs['/']} ")
     found = place.match(_OVER)

@@ -28,6 +28,7 @@ _HOURS = re.compile(r"(?<![\w.,])([01][0-9]|2[0-4])([0-5][0-9])(?:\s?(?:hrs|hour
 _RACE = re.compile(
     r"(?<![\w.,:])([0-9]{1,2}):([0-5][0-9])(?:\.([0-9]{1,3}))?(?:\s?/\s?(km|mi|mile|m|min))?(?![\w:]|[.,][0-9])"
 )
+_OF_YEAR = re.compile(r"(?<=[QH][1-4])['’](?=[0-9]{2}(?!\w))")
 _SHORT_YEAR = re.compile(r"(?<=['’])0([1-9])(?![\w])")
 _DUE_RANGE = re.compile(
     r"(?<![\w.,/-])(1[0-2]|0?[1-9])/(3[01]|[12][0-9]|0?[1-9])\s?[-–]\s?(1[0-2]|0?[1-9])/(3[01]|[12][0-9]|0?[1-9])"
@@ -112,6 +113,8 @@ def _race(place: Place, language: Language) -> ReadForm | None:
 
 def until(place: Place, language: Language) -> ReadForm | None:
     """``noon–2pm``, ``2019–present``."""
+    if found := place.match(_OF_YEAR):
+        return ReadForm(found.end(), " ")
     found = place.match(_UNTIL) or place.match(_TO_NAMED) or place.match(_TO_HOUR) or place.match(_TO_NEXT)
     return ReadForm(found.end(), f" {language.to} ") if found else None
 

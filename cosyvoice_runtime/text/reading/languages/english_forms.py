@@ -63,7 +63,6 @@ _ION = re.compile(
 )
 _FOR = re.compile(r"(?<=[a-z0-9] )x (?=[0-9]{1,3} (?:days?|weeks?|months?|years?|doses?)\b)")
 _AT = re.compile(r"(?<=[a-z0-9])@(?=v?[0-9])")
-_SCORE = re.compile(r"(?<![\w.,–—-])([0-9]{1,3})[–—]([0-9]{1,3})(?![\w–—-]|[.,%][0-9])")
 _RECORD = re.compile(r"(?<![\w.,–—-])([0-9]{1,3})–([0-9]{1,3})–([0-9]{1,3})(?![\w–—-]|[.,%][0-9])")
 _FLOOR = re.compile(r"(?<=[0-9](?:st|nd|rd|th) )Fl(?:\.(?=,|\s[a-z])|(?=[,.]))")
 _PLUSES = re.compile(r"(?<![\w])([A-Za-z])\+\+(?![\w+])")
@@ -100,21 +99,19 @@ def own(place: Place, language: Language) -> ReadForm | None:
     at = place.text[place.start]
     if at == " ":
         return maths.spaced(place, language)
-    if place.match(_PLAIN) and place.word_before not in listed.BEFORE_CODE:
+    if place.match(_PLAIN) and "§" not in place.before[-2:] and place.word_before not in listed.BEFORE_CODE:
         return None
     if at.isdigit():
         return first(_NAMED if place.match(_ENDS) else _DIGITS, place, language)
     return first(_LETTERS if at.isalpha() else _SIGNS, place, language)
 
 
-def _score(place: Place, language: Language) -> ReadForm | None:
-    """``112–108``: a falling pair with a dash is a score, three numbers are a record: ``10–6–1``."""
-    if found := place.match(_RECORD):
-        return ReadForm(found.end(), f"{language.pause} ".join(map(language.cardinal, found.groups())))
-    found = place.match(_SCORE)
-    if not found or int(found[1]) <= int(found[2]):
+def _record(place: Place, language: Language) -> ReadForm | None:
+    """``10–6–1``: games won, lost and drawn."""
+    found = place.match(_RECORD)
+    if not found:
         return None
-    return ReadForm(found.end(), language.ranged(language.cardinal(found[1]), language.cardinal(found[2])))
+    return ReadForm(found.end(), f"{language.pause} ".join(map(language.cardinal, found.groups())))
 
 
 def _pension(place: Place, language: Language) -> ReadForm | None:
@@ -213,15 +210,16 @@ def _marks(place: Place, language: Language) -> ReadForm | None:  # noqa: ARG001
     return sources.section_sign(place)
 
 
-_NAMED = (names.digits, machines.digits, dates.short_year)
+_NAMED = (sources.section, names.digits, machines.digits, dates.short_year)
 _DIGITS = (
     _isotope,
     habits.digits,
     names.digits,
     machines.digits,
+    sources.section,
     sources.numbers,
     *dates.DIGITS,
-    _score,
+    _record,
     _pension,
     *amounts.DIGITS,
     maths.digits,

@@ -119,8 +119,9 @@ _PRICE_BEFORE = re.compile(
     r"|[0-9]\s?(?:mins?|hrs?|h|secs?|s|lbs?|oz|g|mg|kg|ml|mL|cups?|miles?|mi|km|reps|sets|pts|kcal)\Z"
 )
 _FOR_HOURS = re.compile(
-    r"/(?=[0-9]{1,3}[ -]?(?:h|hrs?|hours|d|days)(?![\w/])|100 ?g(?![\w/]))"
-    r"|(?<=mg|cg|µg| g)/(?=[0-9]{1,3} ?m[lL](?![\w/]))"
+    r"/(?=[0-9]{1,3}[ -]?(?:h|hrs?|hours|d|days)(?![\w/])"
+    r"|1(?:00|,?000) ?(?:g|mL|ml|km|mi|kcal|lbs?|sq|gal|L)(?![\w/])"
+    r")|(?<=mg|cg|µg| g)/(?=[0-9]{1,3} ?m[lL](?![\w/]))"
     r"|(?<=mL|mg|cg)/(?=[0-9]{1,3} ?(?:lbs?|kg)(?![\w/]))"
 )
 _EVERY_HOURS = re.compile(r"(?<!\w)q\.? ?([1-9][0-9]?)(?:[-–]([1-9][0-9]?))? ?(h(?:rs?)?|d|wks?|mo)(?!\w)")
@@ -130,7 +131,14 @@ _PAIR_OF_MONEY = re.compile(
     r"(?<![\w/])(EUR|USD|GBP|JPY|CHF|AUD|CAD|NZD|BTC|ETH|CNY)/(USD|EUR|GBP|JPY|CHF|CAD|AUD|CNY|KRW|INR|MXN)(?![\w/])"
 )
 _DOSE_BEFORE = re.compile(
-    r"[0-9]\s?(?:mg|mcg|µg|g|kg|mL|ml|L|IU|units?|doses?|tablets?|tabs|pills|caps|capsules|cups|kcal)\Z"
+    r"[0-9]\s?(?:mg|mcg|µg|g|kg|mL|ml|L|IU|units?|doses?|tablets?|tabs|pills|caps|capsules|cups?|kcal|lbs?|oz|"
+    r"gal|hrs?|h|tbsp|tsp|kWh|people|cases|deaths)\.?\Z"
+)
+_ZONES = {"E": "Eastern", "C": "Central", "M": "Mountain", "P": "Pacific"}
+_ZONE = re.compile(r"(?<![\w.])([ECMP])T(?:/([ECMP])T)?(?![\w'’])")
+_TIME_BEFORE = re.compile(
+    r"(?:[0-9]\s?(?:[AaPp]\.?[Mm]\.?)|[0-9]:[0-9]{2}|[0-9][-–][0-9]{1,2}|noon|[Mm]idnight|EO[DWM]|COB)\s?(?:\()?\Z"
+    r"|(?<!\w)[ECMP]T(?: ?[/,&–-] ?| and | or )[0-9]{1,2}(?::[0-9]{2})? ?\Z"
 )
 _MOVES = re.compile(
     r"(?<![\w.,])([0-9]{1,3})(\.(?:\.\.|…)?)\s?(?=(?:[KQRBN][a-h]?[1-8]?x?[a-h][1-8]"
@@ -172,6 +180,8 @@ def letters(place: Place, language: Language) -> ReadForm | None:
         return ReadForm(
             found.end(), f"every {language.ranged(low, high) if high else low} {_SPANS[found[3][0]]}"
         )
+    if (found := place.match(_ZONE)) and _TIME_BEFORE.search(place.before):
+        return ReadForm(found.end(), ", ".join(_ZONES[zone] for zone in found.groups() if zone))
     if found := place.match(_DEW_POINT):
         return ReadForm(found.end(), "point")
     if found := place.match(_PAIR_OF_MONEY):

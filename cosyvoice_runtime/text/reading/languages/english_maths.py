@@ -51,6 +51,9 @@ _OVER = re.compile(r" ?/ ?(?=[\w(\[√])")
 _OVER_BEFORE = re.compile(
     r"[)\]²³]\Z|(?<![\w.])(?:[0-9]+(?:\.[0-9]+)?|[A-Za-zΔ][0-9]?|[A-Z]{2,3})\Z|[A-Za-z]\Z"
 )
+_APART = re.compile(r" / (?=[^\W_]|[$€£])")
+_WORD_BEFORE = re.compile(r"[A-Za-z]{2}[.)\"”]?\Z")
+"""Before a stroke with spaces that is a pause: ``city / highway``."""
 _OF_FORMULA = re.compile(r"[\w)\]] ?= ?[\w(\[√-]|[\w)] [+−×÷-] [\w(]|\^|[²³√]")
 _CLOSED = re.compile(r"\)(?:(⁻?[⁰¹²³⁴-⁹]{1,3})|\^[{(]?(-?[0-9]{1,4}|[a-z]{1,2})[})]?)")
 _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
@@ -203,7 +206,8 @@ def spaced(place: Place, language: Language) -> ReadForm | None:
     """A sign with a space before it."""
     following = place.text[place.start + 1 : place.start + 2]
     if following == "/":
-        return _over(place)
+        apart = place.match(_APART) if _WORD_BEFORE.search(place.before) else None
+        return _over(place) or (ReadForm(apart.end(), f"{language.pause} ") if apart else None)
     if following not in _AFTER_SPACE:
         return None
     if found := place.match(_INSIDE):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from cosyvoice_runtime.text.reading.languages import english_words as listed
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ _HOST_ALONE = re.compile(r"\A([a-z]{2,30})\.([a-z]{2,5})\Z")
 _OVER_LETTER = re.compile(r"(?<![\w.,/])([0-9]{1,3})/([a-z])(?![\w/])")
 _ROAD = re.compile(r"(?<=[A-Z]-)([1-9][0-9]{2})(?![\w-]|[.,][0-9])")
 _TIRE = re.compile(r"(?<=R[0-9]{2} )([0-9]{2,3})([A-Z])(?!\w)")
+_TIRE_SIZE = re.compile(r"(?<![\w.,/])(P|LT)?([1-4][0-9]{2})/([2-9][05])\s?(Z?R)([12][0-9])(?!\w)")
+_NUMBER_SIGN = re.compile(r"#\s?([1-9][0-9]{2,3})(?![\w-]|[.,][0-9])")
 _SEVERAL = re.compile(r"(?<![\w.,])([0-9]{1,3})['’]?s(?![\w])")
 _OF_AGE = re.compile(r"(?:[Uu]nder|[Oo]ver|No\.|#|[Uu])[- ]?\Z")
 _AGED = re.compile(r"(?<![\w.,])([0-9]{1,3})(?:\s|-)?(?:y/o|yo|y\.o\.|yr old|yrs old)(?!\w)")
@@ -63,6 +66,8 @@ def digits(place: Place, language: Language) -> ReadForm | None:
         return ReadForm(found.end(), language.over(language.cardinal(found[1]), found[2]))
     if found := place.match(_TIRE):
         return ReadForm(found.end(), f"{language.cardinal(found[1])} {found[2]}")
+    if size := _tire(place, language):
+        return size
     if found := place.match(_EVEN):
         return ReadForm(found.end(), "fifty fifty")
     if found := place.match(_LETTERS):
@@ -102,6 +107,8 @@ def digits(place: Place, language: Language) -> ReadForm | None:
 
 def letters(place: Place, language: Language) -> ReadForm | None:
     """A tone or a chord, or a mean value."""
+    if size := _tire(place, language):
+        return size
     if found := place.match(_HOST_ALONE):
         return ReadForm(found.end(), f"{found[1]} {language.signs['.']} {found[2]}")
     if found := place.match(_EPISODE):
@@ -127,8 +134,20 @@ def signs(place: Place, language: Language) -> ReadForm | None:
         pieces = _PIECES_OF_TAG.findall(found[1])
         words = (language.cardinal(piece) if piece.isdecimal() else piece for piece in pieces)
         return ReadForm(found.end(), " ".join(words))
+    if place.word_before in listed.NUMBERED and (found := place.match(_NUMBER_SIGN)):
+        return ReadForm(found.end(), f"{language.signs_before['#']} {language.name_number(found[1])}")
     found = place.match(_STAR) if place.word_before in _CALLED else None
     return ReadForm(found.end(), "star ") if found else None
+
+
+def _tire(place: Place, language: Language) -> ReadForm | None:
+    """``225/65R17``: the size of a tire."""
+    found = place.match(_TIRE_SIZE)
+    if not found:
+        return None
+    width, share, rim = language.pairs(found[2]), language.cardinal(found[3]), language.cardinal(found[5])
+    words = f"{width}, {share}, {' '.join(found[4])} {rim}"
+    return ReadForm(found.end(), f"{found[1]} {words}" if found[1] else words)
 
 
 def _identifier(place: Place, language: Language) -> ReadForm | None:

@@ -30,6 +30,10 @@ _BOOK_NUMBER = re.compile(
 _SUBSECTIONS = re.compile(
     r"(?<![\w.,])([0-9]{1,4}(?:\.[0-9]{1,4}){0,3}[a-z]?)((?:\((?:[a-z0-9]|[A-Z]|[ivx]{2,4}|[0-9]{2})\)){1,5})(?!\w)"
 )
+_SECTION = re.compile(
+    r"(?<![\w.,])([1-9][0-9]{2,3})(?:\.([0-9]{1,4}))?(?:\s?[-–]\s?([1-9][0-9]{2,3})(?:\.([0-9]{1,4}))?)?"
+    r"(?![\w(/–-]|[.,][0-9])"
+)
 _SECTION_SIGN = re.compile(r"(§§?|¶¶?)\s?")
 _SECTION_WORDS = {"§": "section", "§§": "sections", "¶": "paragraph", "¶¶": "paragraphs"}
 _BEFORE_NUMBER = {
@@ -40,7 +44,8 @@ _BEFORE_NUMBER = {
     "rm": "room", "tab": "table", "app": "appendix", "bk": "book", "para": "paragraph", "ver": "version",
     "approx": "approximately", "ca": "circa", "ep": "episode", "lvl": "level", "ex": "exercise",
     "avg": "average", "cat": "category", "col": "column", "pg": "page", "pgs": "pages", "pop": "population",
-    "qty": "quantity", "est": "estimated", "thm": "theorem",
+    "qty": "quantity", "est": "estimated", "thm": "theorem", "min": "minimum", "max": "maximum",
+    "temp": "temperature",
 }  # fmt: skip
 _WORDS_TOO = frozenset(
     ("art", "arts", "sec", "secs", "fig", "figs", "app", "tab", "ex", "para", "est", "cat")
@@ -48,9 +53,11 @@ _WORDS_TOO = frozenset(
 """Abbreviations that end sentences as words of their own."""
 _BEFORE_THEM = frozenset(("see", "in", "under", "of", "per", "cf", "and", "to", "by"))
 _ABBREVIATED = re.compile(
-    rf"(?<![\w.])({'|'.join(sorted(_BEFORE_NUMBER, key=len, reverse=True))})\.:?\s?(?=[~$]?[0-9]|[IVX]+\b)",
-    re.IGNORECASE,
+    rf"(?i)(?<![\w.])(?:({'|'.join(sorted(_BEFORE_NUMBER, key=len, reverse=True))})\.:?\s?"
+    r"(?=[~$]?[0-9]|[IVX]+\b)"
+    r"|(?<![0-9] )(?<!few )(?<!per )(min|max|temp|est)\.(?=[/:]|\s(?-i:[a-z])))"
 )
+_EDITION = re.compile(r"(?<![\w.])(?:(?<=[0-9](?:st|nd|rd|th) )ed\.?|(?:(?<=\()|(?<=, ))(eds?)\.)(?![\w’'])")
 _HOME = re.compile(r"(?<![\w.])(Apt|Ste|Bldg) #?(?=[0-9])")
 _LIVED = re.compile(
     r"(?:(?<=[(,;])|(?<=[(,;] ))(b|d|c|r|fl|est|m)\.\s?(?=(?:c\.\s?)?[1-9][0-9]{2,3}(?![0-9]))"
@@ -82,7 +89,10 @@ _DECIDED = re.compile(
 _OPENING = re.compile(
     r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\.?\b|(?i:\b(?:open|closed|hours|daily|weekdays|weekends)\b)"
 )
-_FALLING = re.compile(r"(?<![\w.,–—-])([0-9]{1,3})-([0-9]{1,3})(?:\(([0-9]{1,2})\))?(?![\w–—/-]|[.,%][0-9])")
+_SCORE = re.compile(
+    r"(?<![\w.,–—-])([0-9]{1,3})([-–—])([0-9]{1,3})(?: ?\(([0-9]{1,2})(?:[-–]([0-9]{1,2}))?\))?"
+    r"(?![\w–—/-]|[.,%][0-9])"
+)
 
 
 def numbers(place: Place, language: Language) -> ReadForm | None:
@@ -97,17 +107,37 @@ def numbers(place: Place, language: Language) -> ReadForm | None:
             return ReadForm(found.end(), _section(found[1], parts, language))
     if found := place.match(_TIME_SIGNATURE):
         return ReadForm(found.end(), f"{language.cardinal(found[1])} {language.cardinal(found[2])}")
-    found = place.match(_FALLING)
-    if not found or int(found[1]) < int(found[2]):
+    found = place.match(_SCORE)
+    return _score(found, place, language) if found else None
+
+
+def section(place: Place, language: Language) -> ReadForm | None:
+    """``§ 1950.5``, ``§§ 1940–1954``: sections in pairs."""
+    if place.word_before not in ("section", "sections") and "§" not in place.before[-4:]:
         return None
-    if not (
+    found = place.match(_SECTION)
+    if not found:
+        return None
+    low = _dotted(found[1], found[2], language)
+    high = _dotted(found[3], found[4], language) if found[3] else ""
+    return ReadForm(found.end(), language.ranged(low, high) if high else low)
+
+
+def _score(found: re.Match[str], place: Place, language: Language) -> ReadForm | None:
+    """``112–108``, ``7-6 (4)``: a falling pair is a score, with a hyphen where words say so."""
+    first, second = int(found[1]), int(found[3])
+    words = language.ranged(language.cardinal(found[1]), language.cardinal(found[3]))
+    if found[4] and {first, second} == {6, 7}:
+        decided = map(language.cardinal, filter(None, found.groups()[3:]))
+        return ReadForm(found.end(), f"{words}, {f' {language.to} '.join(decided)}")
+    if found[2] != "-":
+        return ReadForm(found.end(3), words) if first > second else None
+    told = (
         _DECIDED.match(place.text, found.end())
         or place.near(_SPORT)
-        or (int(found[1]) <= 12 and place.near(_OPENING))
-    ):
-        return None
-    words = language.ranged(language.cardinal(found[1]), language.cardinal(found[2]))
-    return ReadForm(found.end(), words + (f", {language.cardinal(found[3])}" if found[3] else ""))
+        or (first <= 12 and place.near(_OPENING))
+    )
+    return ReadForm(found.end(3), words) if first >= second and told else None
 
 
 def words(place: Place, language: Language) -> ReadForm | None:
@@ -119,15 +149,19 @@ def words(place: Place, language: Language) -> ReadForm | None:
     if found := place.match(_BOOK):
         return ReadForm(found.end(), _SHORT_BOOKS[found[1] or found[2]])
     if found := place.match(_ABBREVIATED):
-        written = found[1]
+        written = found[1] or found[2]
         if written == "P":
             return None
-        if written in _WORDS_TOO and place.before[-1:] != "(" and place.word_before not in _BEFORE_THEM:
+        if found[1] in _WORDS_TOO and place.before[-1:] != "(" and place.word_before not in _BEFORE_THEM:
             return None
         spoken = _BEFORE_NUMBER[written.lower()]
         if written.lower() == "est" and re.match("[12][0-9]{3}", place.text[found.end() :]):
             spoken = "established"
-        return ReadForm(found.end(), f"{spoken.capitalize() if written[0].isupper() else spoken} ")
+        spoken = spoken.capitalize() if written[0].isupper() else spoken
+        return ReadForm(found.end(), f"{spoken} " if found[1] else spoken)
+    if found := place.match(_EDITION):
+        word = {"ed": "editor", "eds": "editors"}.get(found[1], "edition")
+        return ReadForm(found.end(), word)
     if found := place.match(_CIRCA):
         return ReadForm(found.end(), "circa ")
     if found := place.match(_CASTLES):
@@ -163,14 +197,18 @@ def _is_law(place: Place) -> bool:
     return place.word_before in listed.LAWS or "§" in place.before[-4:] or place.before.endswith("U.S.C. ")
 
 
+def _dotted(whole: str, part: str | None, language: Language) -> str:
+    """The number of a section, and what stands after its point."""
+    words = language.name_number(whole)
+    return f"{words} {language.point} {language.digits(part)}" if part else words
+
+
 def _section(number: str, parts: list[str], language: Language) -> str:
     digits = number.rstrip("abcdefghijklmnopqrstuvwxyz")
     if digits.count(".") > 1:
         spoken = [f" {language.point} ".join(map(language.cardinal, digits.split(".")))]
-    elif "." in digits:
-        spoken = [language.number(language.numerals.parse(digits))]
     else:
-        spoken = [language.name_number(digits)]
+        spoken = [_dotted(*digits.partition(".")[::2], language)]
     spoken.append(number[len(digits) :])
     spoken += [language.cardinal(part) if part.isdecimal() else part for part in parts]
     return " ".join(filter(None, spoken))

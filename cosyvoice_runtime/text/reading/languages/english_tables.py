@@ -151,7 +151,11 @@ STATES_LIKE_WORDS = (
 )
 """Postal codes of states that are words or initials, too."""
 ABBREVIATIONS = {
-    "hwy": "highway",
+    "hwy": "highway", "qty": "quantity", "pkg": "package", "pkgs": "packages", "avg": "average",
+    "Avg": "Average", "dept": "department", "Dept": "Department", "govt": "government", "appt": "appointment",
+    "Appt": "Appointment", "appts": "appointments", "mgmt": "management", "mgr": "manager",
+    "o.c.": "on center", "O.C.": "on center", "Hwy.": "Highway", "hwy.": "highway", "qty.": "quantity",
+    "Qty.": "Quantity", "appt.": "appointment", "Appt.": "Appointment",
     "Mt.": "Mount", "Prof.": "Professor", "Capt.": "Captain",
     "Sgt.": "Sergeant", "Lt.": "Lieutenant", "Sen.": "Senator", "Gov.": "Governor", "Ph.D.": "PhD",
     "approx.": "approximately", "Approx.": "Approximately", "avg.": "average", "Avg.": "Average",
@@ -159,7 +163,8 @@ ABBREVIATIONS = {
     "w/in": "within", "b/c": "because", "b/w": "between", "c/o": "care of", "Qty": "Quantity",
     "incl.": "including",
     "excl.": "excluding", "Rte.": "Route", "lvl": "level", "yr.": "year", "yrs.": "years",
-    "Lvl": "Level", "Pop.": "Population",
+    "Lvl": "Level", "Incl.": "Including", "Excl.": "Excluding", "W/o": "Without", "W/": "With",
+    "Pop.": "Population", "mpg": "miles per gallon", "mph": "miles per hour",
     "YoY": "year over year", "QoQ": "quarter over quarter", "MoM": "month over month", "YTD": "year to date",
     "y/y": "year over year", "q/q": "quarter over quarter", "m/m": "month over month", "EOD": "end of day",
     "EOW": "end of week", "EOM": "end of month", "COB": "close of business",

@@ -45,6 +45,7 @@ HEADS = _listed(
     "jar tin "
     "pool tanks buckets bag bags touchscreen panel pipe pipes board boards lumber ruler nail nails "
     "screws bolts "
+    "warranty guarantee lease degree sentence "
     "gap depth diameter spacing paper margin margins workweek shift shifts"
 )
 """Nouns that an amount qualifies even where no article stands before it: ``$2bn deal``."""
@@ -118,6 +119,13 @@ PER_WORDS = _listed(
     "license card tree set lesson ride trip serving meal dose"
 )
 """Words of time, people and goods that an amount is for each of."""
+
+NUMBERED = _listed(
+    "invoice order ticket case room claim policy locker bus store po flight suite unit apartment booking "
+    "confirmation member job part item model bill receipt check issue request table account lot reference "
+    "ref train tracking reservation quote"
+)
+"""Words after which a number with its sign is a name: ``invoice #4821``."""
 
 BEFORE_STATUS = _listed("http https error errors status code codes")
 """Words after which three digits are the status of an answer."""
