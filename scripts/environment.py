@@ -147,7 +147,7 @@ def wanted_parts(options: argparse.Namespace) -> list[str]:
     if options.front or options.test or options.clients:
         parts.append("front")
     if options.test:
-        parts += ["test", BINDINGS]
+        parts += ["test", "fleet", BINDINGS]
     return [*parts, CLIENTS] if options.clients else parts
 
 

@@ -24,6 +24,7 @@ PARTS = {
     "torch": [*CPU, "--no-emit-package", "torch"],
     "front": CPU,
     "test": [*CPU, *TORCH, "--constraints", "requirements/front.txt"],
+    "fleet": [*CPU, *(f"--constraints=requirements/{part}.txt" for part in ("torch", "front", "test"))],
     "sbom": CPU,
 }
 """Files, those that others follow first, and what uv is told for them alone. torch itself is in no lock file:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from importlib import metadata
 from pathlib import Path
@@ -13,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-COMPILED = ("cpu", "torch", "front", "test", "sbom")
+COMPILED = ("cpu", "torch", "front", "test", "fleet", "sbom")
 
 
 DIRECT = re.compile(r"(?P<name>[\w.-]+)==(?P<version>[\w.]+)  # \w.+")
@@ -60,8 +61,8 @@ def test_every_locked_package_has_hashes_but_torch_which_is_none(part):
 
 
 def test_files_agree_on_versions():
-    cpu, torch, front, test, nvidia = map(pins, ("cpu", "torch", "front", "test", "nvidia"))
-    for one, other in ((cpu, torch), (cpu, front), (cpu, test), (torch, test), (front, test)):
+    cpu, torch, front, test, fleet, nvidia = map(pins, ("cpu", "torch", "front", "test", "fleet", "nvidia"))
+    for one, other in itertools.combinations((cpu, torch, front, test, fleet), 2):
         assert {name: other[name] for name in other.keys() & one.keys()}.items() <= one.items()
     assert nvidia.items() <= cpu.items()
     assert pins("nvidia-trtllm").items() <= cpu.items()
@@ -69,7 +70,7 @@ def test_files_agree_on_versions():
 
 
 def test_locked_versions_are_all_that_the_packages_need():
-    locked = pins("cpu") | pins("torch") | pins("front") | pins("test")
+    locked = pins("cpu") | pins("torch") | pins("front") | pins("test") | pins("fleet")
     text = (ROOT / "requirements" / "uv.toml").read_text()
     described = {entry["name"] for entry in tomllib.loads(text)["dependency-metadata"]}
     for name in locked.keys() - described:
