@@ -28,8 +28,8 @@ class German(European):
     before_code = (
         "PIN|TAN|IBAN|ISBN|PLZ|Postleitzahl|Passwort|Zugangscode|Code|Flug|Durchwahl",
         "Konto|Kontonummer|Karte|Kartennummer|Bestellnummer|Rechnungsnummer|Seriennummer|Sendungsnummer|"
-        "Kundennummer|Nummer|Nr\\.|Tel\\.?|Telefon|Handy|Mobil|Fax",
-        "Notruf|Rufnummer|Nummer|unter",
+        "Kundennummer|Nummer|Nr\\.|[A-Z][a-z]+nr\\.|Tel\\.?|Telefon|Handy|Mobil|Fax",
+        "Notruf|Notfall|Rufnummer|Nummer|unter",
     )
     before_result = (
         "verhältnis|wahrscheinlichkeit|chance|quote|maßstab|mischung|ergebnis|endstand|stand|steh|gewann|"
@@ -44,6 +44,8 @@ class German(European):
         ALONE + r"{day}\.\s?{number}\.(?:\s?{short}|(?![0-9]))",
         r"(?:\A|(?<=\b[AaVv]m )|(?<=\b[Vv]om )|(?<=\bv\. )|(?<=\bbis )|(?<=\bde[rnm] ))"
         r"{day}\.{number}(?=[,;!?)]|\Z)",
+        r"(?:(?<=\b[AaVv]m )|(?<=\b[Vv]om )|(?<=[(*†] )|(?<=\())"
+        r"{day}\.\s?{number}\.\s?(?P<year>[1-9][0-9]{{2}})(?![\w]|[.,:-][0-9])",
         r"\b{month} {year}",
     )
     clock_patterns = (
@@ -140,7 +142,10 @@ class German(European):
             return None
         chained = _CHAINED.match(place.text, found.end())
         noun = chained[1] if chained else found[2] or ""
-        return ReadForm(found.end(), _ordinal_stem(self, int(found[1])) + _ending_at(place, noun))
+        words = _ordinal_stem(self, int(found[1])) + _ending_at(place, noun)
+        if noun == "km":
+            return ReadForm(found.end() + 3, f"{words} Kilometer")
+        return ReadForm(found.end(), words)
 
     def roman(self, before: str, value: int) -> str | None:
         return self.cardinal(str(value)) if before in tables.BEFORE_ROMAN else None
@@ -157,17 +162,15 @@ _BEFORE_YEARS = frozenset(
         bis in von anno sommer winter herbst frühjahr frühling saison"""
     )
 ) | set(tables.MONTHS)
-_WEAK = frozenset(
-    listed(
-        """v d am im zum zur vom beim dem den des ab bis seit einem einen eines einer keinem keinen diesem
-        diesen dieses jedem jeden jedes meinem meinen seinem seinen ihrem ihren unserem unseren ins ans
-        nach von"""
-    )
-)
+_WEAK = frozenset(listed("v d am im zum zur vom beim dem den des ab bis seit ins ans nach von"))
 _BARE = ("ab", "seit", "nach", "von")
 """Words that ask for the dative without an article: ``ab achter Woche``."""
-_NOMINATIVE = frozenset(listed("der die das diese dieser jede jeder welche welcher"))
-_MIXED = frozenset(listed("ein kein mein dein sein ihr unser"))
+_NOMINATIVE = frozenset(listed("der die das"))
+_DECLINED = re.compile(
+    "(?P<mixed>[mdsk]?ein|ihr|unser|euer|eur)(?P<end>e[mnrs]?)?"
+    "|(?:dies|jed|jen|welch|beid|solch)(?P<strong>e[mnrs]?)"
+)
+"""Words before an ordinal that show its case."""
 _WITH_ENDING = re.compile(r"(?<![\w.,])([0-9]{1,9})\.?s?t(e[rmns]?)(?!\w)")
 _DECADE = re.compile(r"(?<![\w.,])([0-9]{1,4})er(n?)\b")
 _APART = r"(?<![\w,:])(?:(?<![./])|(?<=[0-9]\./))"
@@ -181,8 +184,14 @@ _CHAINED = re.compile(
 """Other ordinals that share the noun of the first: ``12. und 78. Minute``."""
 
 
-def _ending(before: str) -> str:
+def _ending(before: str, noun: str = "") -> str:
     """The ending of an ordinal after a word: ``am zweiten``, ``die zweite``, ``zweiter``."""
+    found = _DECLINED.fullmatch(before)
+    if found and found["strong"]:
+        weak = {"er": german_nouns.is_feminine(noun), "es": noun.endswith("s"), "e": False}
+        return "en" if weak.get(found["strong"], True) else "e"
+    if found and found["end"]:
+        return "e" if found["end"] == "e" else "en"
     if before in _WEAK:
         return "en"
     return "e" if before in _NOMINATIVE else "er"
@@ -191,11 +200,11 @@ def _ending(before: str) -> str:
 def _ending_at(place: Place, noun: str) -> str:
     """The ending of an ordinal before a noun, which shows the gender where no article does."""
     before = german_forms.without_chain(place.before)
-    ending = "en" if _DATIVE.search(before) else _ending(german_forms.governor(place))
+    ending = "en" if _DATIVE.search(before) else _ending(german_forms.governor(place), noun)
     if ending == "en" and german_forms.governor(place) in _BARE and noun[:1].isupper():
         return "er" if german_nouns.is_feminine(noun) else ending
     if ending == "er" and noun[:1].isupper():
-        if noun.lower() in tables.NEUTER:
+        if german_nouns.is_neuter(noun):
             return "es"
         return "e" if german_nouns.is_feminine(noun) else ending
     return ending
@@ -210,7 +219,7 @@ def _is_ordinal(found: re.Match[str], place: Place) -> bool:
     """Whether a number with a dot is one rather than the last of a sentence, or the number of an item."""
     number, following = found[1], found[2]
     before_word = german_forms.governor(place)
-    determined = before_word in _DETERMINERS
+    determined = before_word in _DETERMINERS or bool(_DECLINED.fullmatch(before_word))
     if number.startswith("0"):
         return False
     if place.text.strip() == found[0]:
@@ -236,7 +245,7 @@ def _is_ordinal(found: re.Match[str], place: Place) -> bool:
     return following[0].islower() or determined or (len(number) < 3 and not _CALLED.search(before))
 
 
-_DETERMINERS = (_WEAK | _NOMINATIVE | _MIXED) - {"in", "von", "ab", "bis", "seit", "nach", "ins"}
+_DETERMINERS = (_WEAK | _NOMINATIVE) - {"in", "von", "ab", "bis", "seit", "nach", "ins"}
 _IMPERATIVE = re.compile(r" [A-ZÄÖÜ][a-zäöü]+n Sie\b")
 _COUNT = re.compile(r"[=≈:−<>≥≤]\Z|[A-Z]-\Z|= -\Z")
 _GENITIVE = re.compile(r"\b[A-ZÄÖÜ][a-zäöüß]{3,}s\Z")

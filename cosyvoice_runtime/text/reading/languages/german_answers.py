@@ -23,15 +23,22 @@ _TIMES_RANGE = re.compile(
     r"(?<![\w.,/:-])([0-9]{1,3}) ?[–-] ?([0-9]{1,3})(?: ?[x×]| ?-?[Mm]al)(?= [a-zäöü(]|[.,;:)]|\Z)"
 )
 _ADJECTIVE = re.compile(
-    r"(?<!\w)(?!\w{0,8}(?:kl|chl|zgl|vgl)\.)"
-    r"([A-ZÄÖÜa-zäöüß][a-zäöüß]+(?:[bdfgkmnpstz]|hr)l)\.(?: ([A-ZÄÖÜ][a-zäöüß]+))?"
+    r"(?<!\w)(?!\w{0,8}(?:kl|chl|zgl|vgl|evtl)\.)"
+    r"([A-ZÄÖÜa-zäöüß][a-zäöüß]+(?:[bdfgkmnstz]|hr)l)\.(?: ([A-ZÄÖÜ][a-zäöüß]+))?"
 )
 _DETERMINED = {
-    "e": re.compile(r"\b(?i:der|die|das|diese[rs]?|jede[rs]?) \Z"),
+    "e": re.compile(r"\b(?i:der|die|das|diese[rs]?|jede[rs]?|[mdsk]?eine|ihre|unsere) \Z"),
     "en": re.compile(r"\b(?i:den|dem|des|de[mn]|am|im|vom|zum|zur|beim|\w+e[rnms]) \Z"),
     "er": re.compile(r"\b(?i:mit|in|bei|nach|von|unter|zu|aus|wegen|trotz) \Z"),
 }
-_ENDS = {"str": "straße", "temp": "temperatur", "gew": "gewicht", "geschw": "geschwindigkeit"}
+_ENDS = {
+    "str": "straße",
+    "temp": "temperatur",
+    "gew": "gewicht",
+    "geschw": "geschwindigkeit",
+    "pl": "platz",
+    "nr": "nummer",
+}
 _COMPOUND = re.compile(rf"(?<!\w)([A-ZÄÖÜ][\w-]{{2,30}}?)({alternatives(_ENDS)})\.(?! ?[A-Z][a-z]{{0,2}}\.)")
 _MIXED = re.compile(r"(?<![\w.,:/-])([0-9]{1,3}) ?: ?([0-9]{1,3})(?![\w:]|[.,][0-9]|-[0-9]| Uhr)")
 _AFTER_MIXED = re.compile(
@@ -44,7 +51,11 @@ _DIVIDED = re.compile(
 )
 _SETS = re.compile(r"(?<![\w.,])([0-9]{1,2}) ?[x×] ?(?=[0-9]{1,3} ?[–-] ?[0-9]{1,3}(?![\w.,]| ?[=–-]))")
 _HEAPED = re.compile(r"(?<![\w.,])([0-9]{1,2}) (geh|gestr)\. (EL|TL)\b")
-_IN_COMPOUND = re.compile(r"(?<![\w.,-])([0-9]{1,4}(?:,[0-9]{1,2})?)-([A-Za-z]{1,3}\.?)-(?=[A-ZÄÖÜ][a-zäöü])")
+_IN_COMPOUND = re.compile(
+    r"(?<![\w.,-])([0-9]{1,4}(?:,[0-9]{1,2})?)-([A-Za-z]{1,3}\.?|%|°C)-(?=[A-ZÄÖÜ][a-zäöü])"
+)
+_EVENTUAL = re.compile(r"[Ee]vtl\. (?=([A-ZÄÖÜ][a-zäöüß]+))")
+_ONE_IN_COMPOUND = re.compile(r"(?<![\w.,-])1-(?=[A-ZÄÖÜ][a-zäöü])")
 _DURATION = re.compile(r"(?<![\w.,:–-])([0-9]{1,2}):([0-5][0-9])(?::([0-5][0-9]))? ?(?:h|Std\.)(?![\w/])")
 _BEFORE_DURATION = re.compile(r"(?:\b(?i:\w*zeit|dauer\w*|\w*dauer|marathon|in))(?: (?:ca\.|von|etwa))?:? \Z")
 _VERSION = re.compile(
@@ -56,7 +67,7 @@ _LABEL = re.compile(rf"(?<![\w.-])({_DAY})\.(?=:)")
 _OF_DAY = re.compile(r"v\. ?(0?[1-9]|[12][0-9]|3[01])\. ?(0?[1-9]|1[0-2])\.(?! ?[0-9])")
 _FACTORIAL = re.compile(r"(?<![\w.,])([0-9]{1,3})!(?= ?[=/·])")
 _PER = re.compile(
-    r"/(?=(?:Tag|Woche|Monat|Jahr|Stunde|Minute|Person|Kopf|Portion|Team|Nutzer|Einheit|Mahlzeit)\b)"
+    r"/(?=(?:Tag|Woche|Monat|Jahr|Stunde|Minute|Person|Kopf|Portion|Team|Nutzer|Einheit|Mahlzeit|Unze)\b)"
 )
 _BEFORE_PER = re.compile(r"(?<!Tag)(?<!Woche)(?<!Monat)(?<!Jahr)(?<!Stunde)(?<=[a-zäöüß)])\Z")
 _GREETED = (
@@ -66,7 +77,7 @@ _GREETS = (
     r"(?=[,!.]?(?:\s|\Z))(?! (?:Az|Urt)\.| [^\W_]+[ ,]+(?:Az|Urt|Beschl)\."
     r"| (?:Berlin|Hamburg|München|Köln|Frankfurt|Stuttgart|Düsseldorf|Dortmund|Essen|Bremen|Leipzig|Dresden|"
     r"Hannover|Nürnberg|Bonn|Münster|Mannheim|Karlsruhe|Kiel|Mainz|Freiburg|Augsburg|Aachen|Potsdam)\b)"
-    r"(?=,? [A-ZÄÖÜ][a-zäöü]+[.!]?(?:\n|\s*\Z)|[,!.]?\s*(?:\Z|\n)|\s[A-ZÄÖÜ][a-z]+ und [A-Z])"
+    r"(?=,? [A-ZÄÖÜ][a-zäöü]+[.!]?(?:\n|\s*\Z)|[,!.]?\s*(?:\Z|\n)|\s[A-ZÄÖÜ][a-z]+ und [A-Z]| und bis )"
 )
 """Around a greeting rather than a court, a firm or a town."""
 _SIGNS = (
@@ -76,6 +87,13 @@ _SIGNS = (
     (re.compile(r"(?<=[0-9]{2} )K(?=[.,;)]| [a-zäöü(]|\Z)"), "Kelvin"),
     (re.compile(r"(?<=[0-9] )A(?=[,;)]|\. |\.?\Z| [a-zäöü(])"), "Ampere"),
     (re.compile(r"≙"), "entspricht"),
+    (re.compile(r"116 ?117(?![0-9])"), "eins eins sechs, eins eins sieben"),
+    (re.compile(r"112(?=\)?(?:[.!,]?\s*\Z| (?:an|wähl|oder 110|anruf)))"), "eins eins zwei"),
+    (re.compile(r"110(?=\)?(?: (?:wähl|anruf)))|(?<=112 oder )110\b"), "eins eins null"),
+    (re.compile(r"(?<=% )eff\. (?=Jahreszins)"), "effektivem "),
+    (re.compile(r"(?<=[0-9])\|(?=[−-]?[0-9])"), ", "),
+    (re.compile(r"± ?(?=√)"), "plus minus "),
+    (re.compile(r"√ ?(?=\()"), "Wurzel aus "),
     (re.compile(r"(?<=[0-9] )v\. (?=[0-9]{1,3}(?![.0-9]))"), "von "),
     (re.compile(r"(?<=€ )[·⋅×] ?(?=[0-9(])"), "mal "),
     (re.compile(r"(?<=[)€] )/ ?(?=[0-9(])"), "geteilt durch "),
@@ -152,6 +170,8 @@ def heaped(place: Place, language: European) -> ReadForm | None:
 
 def part_of_compound(place: Place, language: European) -> ReadForm | None:
     """``2,5-l-Eimer``, ``3-Zi.-Whg.``: the unit of a compound is never many."""
+    if found := place.match(_ONE_IN_COMPOUND):
+        return ReadForm(found.end(), "Ein-")
     found = place.match(_IN_COMPOUND)
     unit = language.units.get(found[2]) if found else None
     if not found or not unit:
@@ -174,6 +194,8 @@ def duration(place: Place, language: European) -> ReadForm | None:
 
 def adjective(place: Place, language: European) -> ReadForm | None:  # noqa: ARG001
     """``jährl.``, ``ohne ärztl. Rat``: an adjective with ``lich`` in short."""
+    if (found := place.match(_EVENTUAL)) and any(each.search(place.before) for each in _DETERMINED.values()):
+        return ReadForm(found.end(), f"eventuell{_ending(place.before, found[1])} ")
     found = place.match(_ADJECTIVE)
     if not found:
         return None

@@ -121,11 +121,14 @@ def ruler(place: Place, language: European) -> ReadForm | None:
     if not value or (found[0] in ("I", "V", "X") and name not in tables.RULERS | {"karls"}):
         return None
     is_owner = name not in tables.RULERS or place.before.endswith(("' ", "’ "))
-    case = "genitive" if is_owner else _case_of_name(place.before)
+    case = "genitive" if is_owner else _case_of_name(place.text[max(0, place.start - _NAMES) : place.start])
     articles = _ARTICLES["f" if name.removesuffix("s") in tables.QUEENS else "m"]
     end = found.end() - (found[0].endswith(".") and found[2] in tables.SENTENCE_STARTS)
     stem = language.ordinal(value).removesuffix("er")
     return ReadForm(end, f"{articles[case]} {stem}{'e' if case in _UNMARKED[articles['']] else 'en'}")
+
+
+_NAMES = 90
 
 
 def _case_of_name(before: str) -> str:
@@ -145,7 +148,8 @@ _CASES = {
     "genitive": listed("des"),
 }
 _BEFORE_NAME = re.compile(
-    r"\b(\w+) (?:[A-Z]\w+ [IVX]{1,5}\.? (?:und|oder|sowie) )?"
+    r"\b(\w+) (?:(?:sein|ihr|de|unser)e?[nmrs] [A-Z]\w+ )?"
+    r"(?:[A-Z]\w+ [IVX]{1,5}\.?(?:,| und| oder| sowie) ){0,3}"
     r"(?:(?:Kaiser|König|Königin|Queen|King|Papst|Zar|Herzog)[sn]? )?(?:[A-Z]\w+ ){1,2}\Z"
 )
 
@@ -208,14 +212,24 @@ def with_end_of_sentence(form: ReadForm, place: Place) -> ReadForm:
     labels = following and text[form.end - 2].isalpha() and text.startswith(":", following.end())
     # A station or a closed shop is seldom followed by a noun of its own.
     starts = following and (
-        labels or following[1] in tables.SENTENCE_STARTS or text.startswith(_STATIONS, place.start)
+        labels
+        or _QUESTION.match(text, form.end)
+        or following[1] in tables.SENTENCE_STARTS
+        or text.startswith(_STATIONS, place.start)
     )
     return ReadForm(form.end, f"{form.words}.") if starts else form
 
 
+_QUESTION = re.compile(
+    r" [A-ZÄÖÜ][a-zäöüß]+(?:t|en|e) (?:der|die|das|ein|eine|Sie|du|ihr|es|er|sie|man|wir|ich|dein|mein)e? "
+)
+"""A verb and its subject, with which a sentence begins: ``Bleibt der Vermieter``."""
 _STATIONS = ("Hbf.", "Bhf.", "geschl.")
 _LAST_WORDS = (
     *_STATIONS,
+    "Mio.",
+    "Mrd.",
+    "Bio.",
     "Nov.",
     "Dez.",
     "Okt.",

@@ -8,17 +8,20 @@ from cosyvoice_runtime.text.reading.languages import german_tables as tables
 from cosyvoice_runtime.text.reading.languages.place import Place
 
 _FEMININE = re.compile(
-    r"(?:ung|heit|keit|schaft|ion|tät|e|(?<!^)ei|ur|ik|[a-z]a|[Tt]ochter|Schwester|Mutter|[Nn]ummer|[Mm]auer|Butter|Feder|Oper|Wand|Maus|Bank|Tür|"
-    r"Gabel|Regel|Insel|Tafel|Schüssel|[Zz]wiebel|[Kk]artoffel|Nudel|[Ww]urst|[Nn]uss|[Ff]rucht|[Kk]raft|Luft|Nacht|Hand|"
+    r"(?:ung|heit|keit|schaft|ion|tät|e|(?<!^)ei|ur|ik|[a-z]a|[Tt]ochter|Schwester|Mutter|[Nn]ummer|[Mm]auer|Butter|Feder|Oper|(?<!auf)(?<!ge)Wand|Maus|Bank|Tür|"
+    r"Gabel|Regel|(?<!p)Insel|Tafel|Schüssel|[Zz]wiebel|[Kk]artoffel|Nudel|[Ww]urst|[Nn]uss|[Ff]rucht|[Kk]raft|Luft|Nacht|Hand|"
     r"[Ss]tadt|[Pp]erson|[Ff]rau|Uhr|avocado|zahl|wahl|form|art|zeit|bahn|fahrt|schicht|ampel|kapsel|^kl|^lw|^ssw|tonne|mango|zucchini|ananas|handvoll|chili)$",
     re.IGNORECASE,
 )
 _NEUTER_ENDS = re.compile(
-    r"(?:chen|lein|ment|um|stück|gerät|eck|glas|blatt|brot|öl|fleisch|netz|paket|haus)$"
+    r"(?:chen|lein|ment|um|stück|gerät|eck|glas|blatt|brot|öl|fleisch|netz|paket|haus|auto|pulver|wasser|messer|feuer|fenster|zimmer|muster|lager|theater|orchester|register|mittel)$"
 )
 _MASCULINE_ENDS = re.compile(
     rf"(?:{'|'.join(sorted(word for word in tables.MASCULINE_COUNTED if len(word) > 3))}|würfel|kopf|bund|"
     r"zweig|strauch|riegel|streifen|ring|zehntel|kürbis|kohl|spargel|ingwer|pfeffer|karton|sekt|rest)$"
+)
+_MASCULINE_SHAPES = re.compile(
+    r"(?:er|el|ling|or|ismus|ig|ist|ant|ent|eur|är|us|lauf|gang|zug|platz|lauch|schuss)$"
 )
 _ITEMS = r"(?:[0-9¼½¾/,]{1,5} [^\W\d_]{1,20}\.?(?: [^\W\d_]{1,20}){0,2}(?:, | und )){0,3}\Z"
 """Other amounts of the same list."""
@@ -65,12 +68,19 @@ def is_feminine(noun: str) -> bool:
     return bool(_FEMININE.search(word)) and word not in tables.MASCULINE and word not in tables.NEUTER
 
 
+def is_neuter(noun: str) -> bool:
+    word = noun.lower()
+    return word in tables.NEUTER or bool(_NEUTER_ENDS.search(word))
+
+
 def gender(noun: str) -> str:
     """``m``, ``f`` or ``n``."""
     word = noun.lower()
-    if word in tables.NEUTER or _NEUTER_ENDS.search(word):
+    if is_neuter(noun):
         return "n"
     if _MASCULINE_ENDS.search(word) or word in tables.MASCULINE_COUNTED:
+        return "m"
+    if _MASCULINE_SHAPES.search(word) and not is_feminine(noun):
         return "m"
     return "f" if is_feminine(noun) else "n"
 

@@ -61,7 +61,6 @@ _SIGNS = (
     (re.compile(r"(?<=[0-9])x(?=[0-9]{1,4}(?:[x ]|cm|mm|m))"), "mal "),
     (re.compile(r"(?<=[0-9]\. )Min\.(?= |,|\)|\Z)"), "Minute"),
     (re.compile(r"(?<=[0-9]\. )Std\.(?= |,|\)|\Z)"), "Stunde"),
-    (re.compile(r"116 117(?![0-9])"), "eins eins sechs, eins eins sieben"),
     (re.compile(r"v\. (?=[0-9]{1,2}\.)"), "vom "),
     (re.compile(r"(?<=[a-zäöü] )v\. (?=[A-ZÄÖÜ][a-zäöü]{3})"), "von "),
     (re.compile(r"1/2 (?=davon\b)"), "die Hälfte "),
@@ -79,20 +78,25 @@ _SIGNS = (
 )
 _MINUTES = re.compile(r"([0-9]{1,3})\.(\+[0-9]{1,2})?(?=\)|, ?[0-9]{1,3}\.|, [A-ZÄÖÜ]|/[0-9]{1,3}\.)")
 _BEFORE_MINUTES = re.compile(r"\((?:[0-9]{1,3}\.(?:\+[0-9]{1,2})?[,/] ?){0,5}\Z")
-_SHORT_TIME = re.compile(r"(?<![\w.,/:–-])([0-9]{1,3}) ?(J|Mon|Tg|Pkt)\.(?![\w])")
+_SHORT_TIME = re.compile(r"(?<![\w.,/:–-])([0-9]{1,3})(?: ?[–-] ?([0-9]{1,3}))? ?(J|Mon|Tg|Pkt)\.(?![\w])")
 _PACKET = re.compile(r" (?!Vorsprung|Rückstand|Abstand|Abzug)[A-ZÄÖÜ][a-zäöüß]{3}")
 _OF_DATIVE = re.compile(
-    r"\b(?i:mit|ab|unter|von|seit|vor|nach|zwischen|bis zu|in|aus|binnen|[0-9]{1,3} und)"
-    r"(?: ca\.| etwa| rund)? \Z"
+    r"\b(?i:mit|bei|ab|unter|von|seit|vor|nach|zwischen|bis zu|in|aus|binnen|[0-9]{1,3} und)"
+    r"(?: ca\.| etwa| rund| mehr als| weniger als| mindestens| höchstens)? \Z"
 )
-_DAYS = re.compile(r"(?<![\w.,:/-])([0-3]?[0-9])\.\s?[–-]\s?([0-3]?[0-9])\.([01]?[0-9])\.(?![0-9])")
+_DAYS = re.compile(
+    r"(?<![\w.,:/-])([0-3]?[0-9])\.\s?[–-]\s?([0-3]?[0-9])\.(?:([01]?[0-9])\.(?![0-9])|(?= [A-ZÄÖÜ]))"
+)
+_MONTH_NAME = re.compile(" ?[A-Z][a-zä]+")
 _PARAGRAPH = re.compile(r"([0-9]{1,4})([a-z])(?!\w)")
 _OF_LAW = re.compile(r"(?:§|Art\.|Artikel|Paragraf) ?\Z|§§ (?:[0-9]{1,4}[a-z]?, ){0,5}\Z")
 _TELEPHONE = re.compile(
     r"(?<![\w.,/:-])0[0-9]{2,5} ?[/–-] ?[0-9]{2,8}(?: [0-9]{2,4}){0,4}(?:-[0-9]{1,4})?(?![\w/]|[.,][0-9])"
 )
 _OUT_OF = re.compile(r"(?<![\w.,/:-])(?<![0-9] )([0-9]{1,3})/([0-9]{1,3})(?= [A-ZÄÖÜ][a-zäöü])")
-_TWO_YEARS = re.compile(r"(?<![\w.,/:-])(1[5-9][0-9]{2})/([0-9]{2})(?![\w/]|[.,][0-9])")
+_TWO_YEARS = re.compile(
+    r"(?<![\w.,/:-])([1-9][0-9]{2,3})/([0-9]{2,4})(?:[–-]([0-9]{3,4}))?(?![\w/]|[.,][0-9])"
+)
 _GREEK = re.compile(r"(?<![Ͱ-Ͽ])[α-ωΓΔΘΛΞΠΣΦΨΩ](?![Ͱ-Ͽ])")
 _ABOUT = re.compile("≈ ?(?=[0-9])")
 _EQUALS = re.compile(r"[0-9)²³%] ?\Z")
@@ -220,23 +224,30 @@ def short_time(place: Place, language: European) -> ReadForm | None:
     found = place.match(_SHORT_TIME)
     if not found:
         return None
-    is_packet = found[2] == "Pkt" and _PACKET.match(place.text, found.end())
-    unit = language.units["Pck." if is_packet else f"{found[2]}."]
+    is_packet = found[3] == "Pkt" and _PACKET.match(place.text, found.end())
+    unit = language.units["Pck." if is_packet else f"{found[3]}."]
     of_dative = _OF_DATIVE.search(place.before) and not unit.many.endswith("n")
     many = f"{unit.many}n" if of_dative else unit.many
+    low, high = (language.numerals.parse(number or "0") for number in found.groups()[:2])
+    unit = unit._replace(many=many)
     return ReadForm(
-        found.end(), language.counted(language.numerals.parse(found[1]), unit._replace(many=many))
+        found.end(), language.range_of(low, high, unit) if found[2] else language.counted(low, unit)
     )
 
 
 def days(place: Place, language: European) -> ReadForm | None:
     """``vom 03.–14.06.``."""
     found = place.match(_DAYS)
-    if not found or not 0 < int(found[3]) <= 12:
+    if not found:
+        return None
+    named = None if found[3] else _MONTH_NAME.match(place.text, found.end())
+    month = int(found[3]) if found[3] else language.months.get(named[0].strip().lower(), 0) if named else 0
+    if not 0 < month <= 12:
         return None
     before = place.word_before
     first, last = (language.day(int(found[at]), before) for at in (1, 2))
-    return ReadForm(found.end(), f"{first} {language.to} {last} {language.month_words[int(found[3]) - 1]}")
+    words = f"{first} {language.to} {last}"
+    return ReadForm(found.end(), words if named else f"{words} {language.month_words[month - 1]}")
 
 
 def paragraph(place: Place, language: European) -> ReadForm | None:
@@ -269,9 +280,13 @@ def out_of(place: Place, language: European) -> ReadForm | None:
 def two_years(place: Place, language: European) -> ReadForm | None:
     """``1734/35``."""
     found = place.match(_TWO_YEARS)
-    if not found or int(found[2]) != int(found[1][2:]) + 1:
+    if not found or int(found[2]) != (int(found[1]) + 1) % 10 ** len(found[2]):
         return None
-    return ReadForm(found.end(), f"{language.year(int(found[1]))} {language.cardinal(found[2])}")
+    if len(found[2]) == 2 and not found[1].startswith("1"):
+        return None
+    last = language.year(int(found[2])) if len(found[2]) > 2 else language.cardinal(found[2])
+    words = f"{language.year(int(found[1]))} {last}"
+    return ReadForm(found.end(), language.ranged(words, language.year(int(found[3]))) if found[3] else words)
 
 
 def greek(place: Place, language: European) -> ReadForm | None:

@@ -71,6 +71,8 @@ def _units() -> dict[str, Unit]:
             "Tbl. Tabl.": "Tablette/Tabletten/f", "bpm BPM": "Schlag pro Minute/Schläge pro Minute",
             "kWh/100_km": "Kilowattstunde auf ein hundert Kilometer/"
             "Kilowattstunden auf ein hundert Kilometer/f",
+            "kWh/(m²·a) kWh/(m²a) kWh/m²a kWh/(m²*a)": "Kilowattstunde pro Quadratmeter und Jahr/"
+            "Kilowattstunden pro Quadratmeter und Jahr/f",
             "/min.": "pro Minute/pro Minute", "Bft": "Beaufort/Beaufort",
             "kWp": "Kilowatt Peak/Kilowatt Peak",
             "Wp": "Watt Peak/Watt Peak", "MP": "Megapixel/Megapixel",
@@ -110,7 +112,7 @@ PER_UNITS = {
     "Woche": Unit("Woche", "Wochen"), "Stunde": Unit("Stunde", "Stunden"), "Person": Unit("Person",
     "Personen"),
     "Stk.": Unit("Stück", "Stück"), "Stk": Unit("Stück", "Stück"),
-    "Nacht": Unit("Nacht", "Nächte"), "Stück": Unit("Stück", "Stück"),
+    "Unze": Unit("Unze", "Unzen"), "Nacht": Unit("Nacht", "Nächte"), "Stück": Unit("Stück", "Stück"),
 }  # fmt: skip
 SCALES = {
     "Mio.": "Millionen", "Mio": "Millionen", "Mrd.": "Milliarden", "Mrd": "Milliarden", "Tsd.": "Tausend",
@@ -127,7 +129,7 @@ MASCULINE = frozenset(
     käse junge name kunde hase affe bote experte kollege gedanke buchstabe neffe zeuge auge ende
     interesse gebäude gemüse getränk gebirge löwe sklave erbe gatte herde's biologe psychologe riese glaube
     wille funke haufe friede drache franzose russe chinese pole schwede däne brite deutsche finale fahrzeuge
-    café image ave ergebnisse pfund genie knie""")
+    image ave ergebnisse pfund genie knie pinsel start flur brei""")
 )
 """Nouns that end like those of feminine gender and are not."""
 MASCULINE_COUNTED = frozenset(
@@ -198,7 +200,7 @@ ABBREVIATIONS = {
     "Min.": "Minuten", "Sek.": "Sekunden", "Verf.": "Verfasser", "Hrsg.": "Herausgeber", "§§": "Paragrafen",
     "Tsd.": "Tausend", "Vors.": "Vorsitzende", "vorauss.": "voraussichtlich", "Bhfs.": "Bahnhofs",
     "n. u. Z.": "nach unserer Zeit", "v. u. Z.": "vor unserer Zeit", "p. m.": "pro Monat",
-    "h. c.": "honoris causa", "wg.": "wegen", "Ggs.": "Gegensatz", "Anm.": "Anmerkung",
+    "Dtl.": "Deutschland", "h. c.": "honoris causa", "wg.": "wegen", "Ggs.": "Gegensatz", "Anm.": "Anmerkung",
     "Hptstr.": "Hauptstraße",
     "z. B.": "zum Beispiel", "z.B.": "zum Beispiel", "Z. B.": "Zum Beispiel", "Z.B.": "Zum Beispiel",
     "d. h.": "das heißt", "d.h.": "das heißt", "u. a.": "unter anderem", "u.a.": "unter anderem",
@@ -267,7 +269,11 @@ NEUTER = frozenset(
     listed("""ei sofa thema komma klima drama schema baguette jahr kilo pfund gramm
     kapitel spiel tor mal semester halbjahr jahr quartal stockwerk buch gebot obergeschoss gleis
     kind viertel og eg ug dg
-    drittel training lebensjahr schuljahr jahrhundert jahrzehnt gebiet haus bundesland""")
+    bild bier foto handy hotel kino radio wort wochenende treffen date team album konzert kleid hemd leder
+    kloster opfer silber kupfer ufer wetter alter segel möbel dessert steak schnitzel café stadion abitur
+    gewand rezept projekt kabel etikett bad bett geschenk interview ticket video tier pferd schiff spielzeug
+    werkzeug flugzeug programm system problem ergebnis ziel gericht gewürz gebiss ende auge interesse
+    gebäude gemüse drittel training lebensjahr schuljahr jahrhundert jahrzehnt gebiet haus bundesland""")
 )
 RULERS = frozenset(
     listed("""ludwig heinrich karl carl friedrich wilhelm elisabeth papst johannes paul benedikt franz otto
