@@ -111,6 +111,61 @@ def test_pauses_are_exact_and_paces_and_voices_change_within_a_text(synthesizer,
     np.testing.assert_allclose(whole[6_000:][: len(alone)], alone, atol=1e-3, rtol=0)
 
 
+TAGGED = (
+    "[pause:250ms]One cat sat.<break time='500ms'/> Two dogs ran.<break time='0.125s'/>And[pause:0.5s]",
+    "<speak> <break time='250ms'/>One cat sat.<break time='500ms'/> Two dogs ran.<break time='0.125s'/>And"
+    "<break/></speak>",
+)
+
+
+@pytest.mark.parametrize("interleaved", [True, False])
+@pytest.mark.parametrize("text", TAGGED, ids=["chat", "ssml"])
+def test_silences_of_a_text_in_pieces_are_in_their_places_wherever_it_is_cut(
+    synthesizer, voice, interleaved, text
+):
+    request = SpeechRequest("", voice, seed=4, sampling=SamplingOptions(max_tokens=12, min_tokens=12))
+    cuts = [text.index("250ms") - 2, text.index("sat.") + 4, text.index("500ms") + 1, len(text) - 3]
+    pieces = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    heard = []
+    for given in ([text], pieces, text):
+        chunks = list(synthesizer.synthesize_pieces(given, request, interleaved))
+        heard.append(np.concatenate([chunk.samples for chunk in chunks]))
+        pauses = [(chunk.segment, chunk.seconds) for chunk in chunks if chunk.is_pause]
+        assert pauses == [(0, 0.25), (1, 0.5), (2, 0.125), (3, 0.5)]
+        assert (chunks[0].is_pause, chunks[-1].is_pause) == (True, True)
+        ends = [chunk.spoken_characters for chunk in chunks if chunk.finish_reason]
+        # A tag may come when the words before it have been spoken.
+        assert text.index("And") + 3 <= ends[-1] <= len(text)
+    for other in heard[1:]:
+        np.testing.assert_allclose(other, heard[0], atol=1e-6, rtol=0)
+    spoken = 12 * 960
+    assert len(heard[0]) == 3 * spoken + 6_000 + 12_000 + 3_000 + 12_000
+    for start, length in ((0, 6_000), (6_000 + spoken, 12_000), (18_000 + 2 * spoken, 3_000)):
+        assert not heard[0][start : start + length].any()
+    assert heard[0][6_000:][:spoken].any()
+
+
+@pytest.mark.parametrize("part", ["break", "voices"])
+def test_a_listener_that_leaves_within_a_marked_text_frees_all_pages(synthesizer, voice, part):
+    other = synthesizer.voice(recording(230), "a short reference")
+    text = {
+        "break": "<speak>One.<break time='10s'/>Two.</speak>",
+        "voices": "<speak>One.<voice name='other'>Two.</voice></speak>",
+    }[part]
+    options = {"seed": 4, "sampling": SamplingOptions(max_tokens=12, min_tokens=12)}
+    request = SpeechRequest(text, voice, find_voice={"other": other}.__getitem__, **options)
+    pool = synthesizer.token2wav.flow.pool
+    before, (expected, _) = pool.free_pages, speak(synthesizer, request)
+    chunks = synthesizer.synthesize(request)
+    for chunk in chunks:
+        if chunk.is_pause or (part == "voices" and chunk.finish_reason):
+            break
+    chunks.close()
+    assert pool.free_pages == before
+    again, _ = speak(synthesizer, request)
+    assert np.array_equal(again, expected)
+
+
 def test_modes_differ(synthesizer, voice):
     other_voice = synthesizer.voice(recording(230), "a short reference")
     modes = [

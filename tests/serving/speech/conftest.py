@@ -40,7 +40,7 @@ def open_service(tokenizer, tiny_checkpoint, tmp_path: Path, metrics_dir: Path):
         metrics = SpeechMetrics(Metrics("cosyvoice2", metrics_dir))
         store = VoiceStore(tmp_path / "voices", "checkpoint")
         admission = Admission(2, now=itertools.count(100).__next__)
-        options = {"blocks": load_config(tiny_checkpoint).speech_lm} | options
+        options = {"blocks": load_config(tiny_checkpoint).speech_lm, "max_characters": 300} | options
         return (
             stages,
             SpeechService(
@@ -53,7 +53,6 @@ def open_service(tokenizer, tiny_checkpoint, tmp_path: Path, metrics_dir: Path):
                 metrics,
                 admission,
                 sampling=SamplingOptions(),
-                max_characters=300,
                 **options,
             ),
             admission,

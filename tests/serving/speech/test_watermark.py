@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triton_python_backend_utils import InferenceRequest
 
-from coded_stages import CodedStages
+from coded_stages import TOKEN_SAMPLES, CodedStages
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.request import AudioChunk
 from cosyvoice_runtime.errors import InvalidInput
@@ -79,9 +79,9 @@ def test_mark_is_found_and_only_where_it_is():
 
 @pytest.fixture
 def answer(tiny_checkpoint, tmp_path: Path):
-    """``answer(watermark)`` is what the service says, in its chunks."""
+    """``answer(watermark)`` is what the service says of a text, in its chunks."""
 
-    def answer(watermark, streaming: bool = True) -> list:
+    def answer(watermark, streaming: bool = True, text: str = "Hello there.") -> list:
         async def run() -> Ear:
             stages, ear = CodedStages(groups(60)), Ear(streams=streaming)
             tokenizer = TextTokenizer(tiny_checkpoint / "CosyVoice-BlankEN")
@@ -92,7 +92,8 @@ def answer(tiny_checkpoint, tmp_path: Path):
                 24_000, SpeechMetrics(Metrics("cosyvoice2", tmp_path)), Admission(4),
                 sampling=SamplingOptions(), max_characters=100, watermark=watermark,
             )  # fmt: skip
-            await service.answer(Inputs(InferenceRequest(TEXT)), ear)
+            written = {"target_text": np.array([[text.encode()]], np.object_)}
+            await service.answer(Inputs(InferenceRequest(TEXT | written)), ear)
             assert ear.errors == [None]
             return ear
 
@@ -108,6 +109,21 @@ def test_every_sample_that_leaves_the_service_is_marked(answer):
     assert np.array_equal(np.concatenate(streamed), np.concatenate(offline))
     [expected] = asyncio.run(marked_parts([np.concatenate(plain)]))
     assert np.array_equal(np.concatenate(streamed), expected)
+
+
+@pytest.mark.parametrize("text", ["[pause:0.25s]Hello <break time='500ms'/>there.[pause:1s]"])
+def test_silences_of_a_text_are_zeros_with_the_mark_in_their_places(answer, text):
+    plain = np.concatenate(answer(None, text=text))
+    streamed = answer(ReferenceWatermark, text=text)
+    [offline] = asyncio.run(marked_parts([plain]))
+    assert np.array_equal(np.concatenate(streamed), offline)
+    assert np.array_equal(np.concatenate(answer(ReferenceWatermark, streaming=False, text=text)), offline)
+    spoken = 60 * TOKEN_SAMPLES
+    for start, seconds in ((0, 0.25), (6_000 + spoken, 0.5), (18_000 + 2 * spoken, 1.0)):
+        silence = slice(start, start + round(seconds * 24_000))
+        assert not plain[silence].any()
+        assert np.array_equal(np.abs(offline[silence]), np.full_like(offline[silence], STRENGTH))
+    assert len(plain) == 42_000 + 2 * spoken
 
 
 def test_each_utterance_has_a_mark_of_its_own(answer):
