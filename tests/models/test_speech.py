@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc as triton
 from speaking import (
+    FEW_STEPS,
     TEXT,
     TIMEOUT_S,
     assert_same_audio,
@@ -29,8 +31,14 @@ from speaking import (
 import soak
 from cosyvoice_client import AsyncSpeechClient, Reference, RefusedError, SpeechRequest
 from cosyvoice_client.http_client import HttpSpeechClient
+from cosyvoice_runtime.lm import SamplingOptions
+from cosyvoice_runtime.local import SpeechRequest as LibraryRequest
+from cosyvoice_runtime.local import Synthesizer
 from cosyvoice_runtime.supervisor import Server
+from cosyvoice_runtime.voice import VoiceStore
 
+MANY_VOICES = 70
+"""More than the engine keeps."""
 LEAK_SHARE = 0.5
 """Of the waveforms of a round, which is how much memory grows if they alone are kept."""
 LEAK_UTTERANCES, ALONE = 60, 8
@@ -85,6 +93,58 @@ def test_silences_of_a_text_are_exact_streamed_and_whole(server):
     assert streamed[len(first) + 12_000 :][:2_400].any()
     assert not streamed[-6_000:].any()
     assert streamed[-8_400:-6_000].any()
+
+
+def test_one_text_changes_between_more_voices_than_the_engine_keeps(server, voices_dir, tiny_checkpoint):
+    library = Synthesizer.from_checkpoint(tiny_checkpoint, ode_steps=FEW_STEPS)
+    own = next(iter(library.speakers.values()))
+    embedding = own.speaker_embedding
+    made = {
+        f"v{number}": dataclasses.replace(
+            own, key=f"{number:064x}", speaker_embedding=np.roll(embedding, number)
+        )
+        for number in range(MANY_VOICES)
+    }
+    store = VoiceStore(voices_dir, own.checkpoint_id)
+    for name, voice in made.items():
+        store.register(name, voice)
+    changed = "".join(f"<voice name='{name}'>Hi.</voice>" for name in [*made, *list(made)[:2]])
+    text = f"<speak>{changed}</speak>"
+    sampling = SamplingOptions(max_tokens=8, top_p=float(np.float32(0.8)), tau=float(np.float32(0.1)))
+    asked = LibraryRequest(text, own, seed=5, sampling=sampling, find_voice=made.__getitem__)
+    expected = np.concatenate([chunk.samples for chunk in library.synthesize(asked)])
+    request = SpeechRequest(text, voice="default", seed=5, max_tokens=8)
+    assert_same_audio(spoken(server, request), expected)
+    assert_same_audio(HttpSpeechClient(server.http_url).synthesize(request).samples, expected)
+
+
+@pytest.mark.parametrize("part", ["break", "voices"])
+def test_who_leaves_within_a_marked_text_leaves_nothing_behind(server, metric, eventually, part):
+    """During a long silence, or when the first of two voices has spoken."""
+    text, voices = {
+        "break": ("Hello world.<break time='10s'/> How are you?", None),
+        "voices": (
+            "<speak>Hello world. <voice name='other'>How are you?</voice></speak>",
+            {"other": "default"},
+        ),
+    }[part]
+    request = SpeechRequest(text, reference(), seed=5, text_voices=voices)
+
+    async def leave() -> None:
+        async with (
+            AsyncSpeechClient(server.grpc_url, timeout_s=TIMEOUT_S) as listener,
+            contextlib.aclosing(listener.speak(request)) as chunks,
+        ):
+            async for chunk in chunks:
+                if not chunk.samples.any() if part == "break" else chunk.finish_reason:
+                    break
+
+    expected = spoken(server, request)
+    for _ in range(3):
+        asyncio.run(leave())
+    eventually(lambda: idle(server, metric))
+    eventually(lambda: not metric(server, "cosyvoice_inflight_utterances"))
+    assert_same_audio(spoken(server, request), expected)
 
 
 def test_a_text_that_asks_for_what_is_not_there_is_refused_alone(server):
