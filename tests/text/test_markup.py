@@ -66,7 +66,7 @@ def in_pieces(text: str, cuts: list[int], options: MarkupOptions = SKIPPED) -> s
     reader = text_reader(options)
     places = sorted(min(cut, len(text)) for cut in cuts)
     pieces = [text[a:b] for a, b in zip([0, *places], [*places, len(text)], strict=True)]
-    return shown(chain.from_iterable([*map(reader.push, pieces), reader.flush()]))
+    return shown(chain.from_iterable([*map(reader.push, pieces), reader.end()]))
 
 
 @given(st.sampled_from(WRITTEN), st.lists(st.integers(0, 300), max_size=12))
@@ -96,7 +96,7 @@ def test_any_cut_of_any_marks_is_said_as_the_whole(
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
 def test_characters_of_what_is_said_grow_to_all_that_was_written(text: str) -> None:
     reader = text_reader()
-    said = shown(part for part in reader.push(text) + reader.flush() if isinstance(part, str))
+    said = shown(part for part in reader.push(text) + reader.end() if isinstance(part, str))
     written = [reader.characters(length) for length in range(len(said) + 1)]
     assert written == sorted(written)
     assert all(0 <= count <= len(text) for count in written)

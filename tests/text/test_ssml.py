@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from itertools import chain
 
 import pytest
@@ -260,6 +262,43 @@ def test_every_document_has_its_own_language() -> None:
 def test_words_without_spaces_leave_before_their_element_ends() -> None:
     stream = FRONT_END.clauses()
     assert [clause.text for clause in stream.push("<speak>你好。今天天气很好，我们去公园吧。明天")] != []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Hello.[pause:1s] There.",
+        "Hello. <break time='1s'/> There.",
+        'Hello. <speed ratio="1.5"/>There. <spell>AB</spell>',
+        "Hello. <think>no, or else</think>There.",
+        "<speak>Hello. <break time='1s'/>There.</speak>",
+    ],
+)
+def test_a_tag_that_a_flush_cuts_is_the_same_tag(text: str) -> None:
+    def clauses(pieces: Iterable[str]) -> list[tuple[str, float, Manner]]:
+        stream = FRONT_END.clauses()
+        found = [clause for piece in pieces for clause in (*stream.push(piece), *stream.flush())]
+        found += stream.end()
+        assert stream.characters == len(text)
+        pauses = sum(clause.pause_s for clause in found)
+        return [(clause.text.strip(), pauses, clause.manner) for clause in found if clause.text]
+
+    opening = len("<speak>") if text.startswith("<speak>") else 0
+    for place in range(opening, len(text)):
+        inside = re.search(r"[<\[][^<>\]]*\Z", text[:place])
+        if inside or place == 0:
+            assert clauses([text[:place], text[place:]]) == clauses([text]), text[:place]
+
+
+@pytest.mark.parametrize("sign", ["a <", "a [", "a [p", "a <breaking", "a <b c", "[1]", "a <spell"])
+def test_signs_before_a_flush_are_said_in_the_end(sign: str) -> None:
+    stream = FRONT_END.clauses()
+    clauses = [*stream.push(sign), *stream.flush(), *stream.end()]
+    whole = FRONT_END.clauses()
+    alone = [*whole.push(sign), *whole.end()]
+    assert re.findall(r"\w+", " ".join(c.text for c in clauses)) == re.findall(
+        r"\w+", " ".join(c.text for c in alone)
+    )
 
 
 def test_a_flush_inside_a_tag_or_an_element_keeps_them_whole() -> None:

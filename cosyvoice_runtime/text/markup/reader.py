@@ -16,6 +16,7 @@ from cosyvoice_runtime.text.markup.markdown import table_rows
 from cosyvoice_runtime.text.markup.options import MarkupOptions
 from cosyvoice_runtime.text.markup.output import Output
 from cosyvoice_runtime.text.markup.said import Said
+from cosyvoice_runtime.text.markup.tags import cut_off
 from cosyvoice_runtime.text.reading.languages.known import language_of
 
 _LINE_END = re.compile(r"\r\n|[\r\n]")
@@ -79,7 +80,16 @@ class MarkupReader:
         return self._out.taken()
 
     def flush(self) -> list[Said]:
-        """Return the rest of what is said, as if the text ended here; more may follow."""
+        """Return the rest of what is said, as if the text ended here; more may follow, that of a tag which
+        has begun."""
+        cut = max(self._at, cut_off(self._text))
+        kept, self._text = self._text[cut:], self._text[:cut]
+        said = self.end()
+        self._text = kept
+        return said
+
+    def end(self) -> list[Said]:
+        """Return the rest of what is said: the text has ended."""
         self._take("", complete=True)
         self._announce(_UNTOLD)
         self._out.end(self._written + self._at)
@@ -318,7 +328,7 @@ class MarkupReader:
         if self._depth >= 3:
             return words
         reader = MarkupReader(self._special, self._options, self._tell, self._depth + 1)
-        said = reader.push(words) + reader.flush()
+        said = reader.push(words) + reader.end()
         return "".join(part for part in said if isinstance(part, str)).strip()
 
     def _pass_on(self, end: int) -> None:

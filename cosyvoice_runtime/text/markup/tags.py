@@ -27,6 +27,12 @@ TAG = re.compile(r"</?([A-Za-z][A-Za-z0-9:._-]{0,40})((?:\s[^<>]{0,300})?)/?>")
 """Finds one tag; the groups are its name and its attributes."""
 UNSPOKEN = re.compile(rf"<({_UNSPOKEN})(?:\s[^<>]{{0,200}})?>", re.IGNORECASE)
 """Finds a tag whose whole content nobody should hear."""
+_CUT = re.compile(
+    r"(?:<(spell)(>[^<>]{0,300}(?:</?[spel]{0,5})?)|</?([A-Za-z_]{0,16})(\s[^<>\n]{0,100}|/)?"
+    r"|\[([A-Za-z]{0,5})(:[ 0-9.]{0,10}[ms ]{0,3})?)\Z"
+)
+_OF_TAGS = ("break", "speed", "spell", "emotion", "volume", *_UNSPOKEN.split("|"))
+_OF_BRACKETS = ("pause",)
 _ATTRIBUTES = re.compile(r"(?:\s+[A-Za-z_:@.-]+\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s\"'=<>`]+))*\s*/?\s*\Z")
 _PLACEHOLDER = re.compile(r"[A-Za-z][A-Za-z _-]{1,40}\Z")
 
@@ -34,6 +40,20 @@ _PLACEHOLDER = re.compile(r"[A-Za-z][A-Za-z _-]{1,40}\Z")
 def end_of(name: str) -> re.Pattern[str]:
     """Finds the tag that ends an unspoken one."""
     return re.compile(rf"</{re.escape(name)}\s*>", re.IGNORECASE)
+
+
+def cut_off(text: str) -> int:
+    """The place where a tag begins that the text's end cuts off, of those that are no words in any text; the
+    text's length without one."""
+    found = _CUT.search(text)
+    if found is None:
+        return len(text)
+    spell, content, tag, attributes, bracket, value = found.groups()
+    names = _OF_TAGS if bracket is None else _OF_BRACKETS
+    name = next(each for each in (spell, tag, bracket) if each is not None).lower()
+    is_whole = content or attributes or value
+    is_cut = name in names if is_whole else any(each.startswith(name) for each in names)
+    return found.start() if is_cut else len(text)
 
 
 def meaning(tag: re.Match[str], glued: bool) -> Break | str | None:

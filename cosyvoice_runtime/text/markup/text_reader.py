@@ -74,15 +74,21 @@ class TextReader:
         return self._begin(complete=False)
 
     def flush(self) -> list[Said]:
-        """Return the rest of what is said, as if the text ended here; more may follow."""
-        begun = self._begin(complete=True) if self._undecided else []
+        """Return the rest of what is said, as if the text ended here; more may follow. A tag that has begun
+        waits for its end."""
+        begun = self._begin(complete=False) if self._undecided else []
         return [*begun, *self._checked(self._reader.flush())] if self._reader is not None else []
 
     def end(self) -> list[Said]:
         """Return the rest of what is said: the text has ended."""
-        said = self.flush()
-        if isinstance(self._reader, SsmlReader):
-            self._reader.close()
+        begun = self._begin(complete=True) if self._undecided else []
+        reader = self._reader
+        if reader is None:
+            return begun
+        ended = reader.flush() if isinstance(reader, SsmlReader) else reader.end()
+        said = [*begun, *self._checked(ended)]
+        if isinstance(reader, SsmlReader):
+            reader.close()
         return said
 
     def characters(self, said: int) -> int:
