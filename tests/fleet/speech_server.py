@@ -1,0 +1,67 @@
+"""A real server of the fleet: the supervisor's command with tritonserver, all models and both gateways."""
+
+from __future__ import annotations
+
+import re
+import sys
+import urllib.request
+from pathlib import Path
+
+from cosyvoice_runtime.settings import Machine, Settings
+from cosyvoice_runtime.settings.repository import render, write
+from tests.fleet.ports import free_port
+from tests.fleet.program import Program
+
+MODEL_REPO = Path(__file__).parents[2] / "model_repo"
+PLACES = 4
+"""Utterances at a time that each server takes."""
+TIMEOUT_S = 60.0
+UP = "all models answer"
+
+
+class SpeechServer(Program):
+    """Comes back at the same ports, with the same voices.
+
+    Attributes:
+        grpc_url: ``127.0.0.1:port``; so is ``http_url``.
+    """
+
+    def __init__(self, name: str, folder: Path, checkpoint: Path, *given: str) -> None:
+        http, grpc, metrics, self._metrics = (free_port() for _ in range(4))
+        repository = folder / "repository"
+        ports = {"http": http, "grpc": grpc, "metrics": metrics, "model_metrics": self._metrics}
+        command = [sys.executable, "-m", "cosyvoice_runtime.supervisor", str(repository)]
+        command += [f"{kind}_port={port}" for kind, port in ports.items()]
+        # Probes are utterances, too, and would take places that tests count.
+        command += [f"log_file={folder / 'tritonserver.log'}", "probe_interval_s=0"]
+        super().__init__(name, folder, command)
+        self.grpc_url, self.http_url = f"127.0.0.1:{grpc}", f"127.0.0.1:{http}"
+        assignments = [*settings(checkpoint, folder / "voices"), *given]
+        resolved = Settings.read(assignments).resolved(Machine(cores=1, gpu=False))
+        write(render(MODEL_REPO, resolved), repository)
+
+    def answers(self) -> bool:
+        return UP in self.told()
+
+    def number(self, name: str) -> float:
+        """The sum of a metric over the models that show it."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._metrics}/metrics", timeout=TIMEOUT_S) as page:
+            found = re.findall(rf"^{name}(?:\{{.*\}})? (\S+)$", page.read().decode(), re.MULTILINE)
+        return sum(map(float, found))
+
+    @property
+    def speaking(self) -> int:
+        """Utterances in progress."""
+        return round(self.number("cosyvoice_inflight_utterances"))
+
+
+def settings(checkpoint: Path, voices: Path) -> list[str]:
+    """What all servers of the fleet have in common, and the folder of the voices, which is each one's own."""
+    return [
+        f"checkpoint_dir={checkpoint}",
+        f"cosyvoice2.voices_dir={voices}",
+        f"cosyvoice2.max_inflight_utterances={PLACES}",
+        "tensorrt_llm.engine=torch",  # text that arrives in pieces needs it
+        "token2wav.backend=torch",
+        "token2wav.ode_steps=2",
+    ]
