@@ -19,6 +19,7 @@ _TWO_YEARS = re.compile(r"(?a)(?<![\w.,/])((?:19|20)[0-9]{2}),((?:19|20)[0-9]{2}
 _SCIENTIFIC = re.compile(r"(?a)(?<![\w.,])([0-9]+(?:\.[0-9]+)?)[eE]([-+]?[0-9]{1,3})(?![\w]|[.,][0-9])")
 _ONE_YEAR = re.compile(rf"(?a)(?<![\w.,/])({_YEAR})(?![\w/]|[.,:][0-9]|,[0-9]{{3}})")
 _EARLY_YEAR = re.compile(r"(?a)(?<![\w.,/])((?:1[0-9]|2[01])[0-9]{2})(?![\w/]|[.,:][0-9]|,[0-9]{3})")
+_IN_BRACKETS = re.compile(r"(?<=\()10[0-9]{2}(?=\))")
 _BY_WORD = re.compile(r"(?a)(?<![\w.,/])([1-9][0-9]{2,3})(?![\w/]|[.,:][0-9])")
 _SIGNS = re.compile(r"(?a)(?<![\w)\]])(?:[-−+~]|[#≈≤≥±<>№]\s?)(?=[$€£¥]?\.?[0-9])")
 
@@ -116,7 +117,8 @@ def _ranges(language: Language) -> re.Pattern[str]:
 
 def _year(place: Place) -> ReadForm | None:
     language = place.language
-    found = place.match(_EARLY_YEAR if place.word_before in language.before_year else _ONE_YEAR)
+    early = place.word_before in language.before_year or place.match(_IN_BRACKETS)
+    found = place.match(_EARLY_YEAR if early else _ONE_YEAR)
     if found and not language.counts(place, found.end()):
         plus = _PLUS.match(place.text, found.end())
         words = language.year(int(found[1]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import reduce
 
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
@@ -12,7 +13,8 @@ _RATIO = re.compile(
 _SIZE = re.compile(
     r"(?a)(?<![\w.,])(?!0x)([0-9]+(?:\.[0-9]+)?)\s?[x×]\s?(?=[0-9]+(?:\.[0-9]+)?(?![A-Za-z]{3}))"
 )
-_TIMES = re.compile(r"(?a)(?<![\w.,])([0-9]+(?:[.,][0-9]+)?)\s?×(?=\s+[^\W\d_]|\s*[.,;:!?)]|\s*\Z)")
+_PROPORTIONS = re.compile(r"(?a)(?<![\w.,:/-])[0-9]{1,3}(?::[0-9]{1,3}){2,4}(?![\w:]|[.,][0-9])")
+_TIMES = re.compile(r"(?a)(?<![\w.,])([0-9]+(?:[.,][0-9]+)?)\s?×(?=\s+[^\W\d_]|[A-Z]{2}|\s*[.,;:!?)]|\s*\Z)")
 
 
 def read(place: Place) -> ReadForm | None:
@@ -21,6 +23,9 @@ def read(place: Place) -> ReadForm | None:
     if found := place.match(_RATIO):
         numbers = [language.number(language.numerals.parse(found[part])) for part in (1, 2)]
         return ReadForm(found.end(), language.ratio(*numbers))
+    if found := place.match(_PROPORTIONS):
+        first, *others = map(language.cardinal, found[0].split(":"))
+        return ReadForm(found.end(), reduce(language.ratio, others, first))
     if found := place.match(_SIZE):
         return ReadForm(
             found.end(),

@@ -157,6 +157,9 @@ class English(Language):
     def agreed(self, form: ReadForm, place: Place) -> ReadForm:
         if form.words.startswith("the ") and place.before.lower().endswith("the "):
             return form._replace(words=form.words.removeprefix("the "))
+        last = form.words.rpartition(" ")[2]
+        if last in listed.MAY_END and _SENTENCE.match(place.text, form.end - 1):
+            return form._replace(words=f"{form.words}.")
         return form
 
     def qualifies(self, place: Place, end: int) -> bool:
@@ -318,8 +321,8 @@ class English(Language):
     def abbreviation(self, word: str, following: str) -> str | None:
         if word in ("No", "no"):
             return "number" if following.isdecimal() else None
-        if word == "Rev" and (not following or following.isupper()):
-            return "Reverend"
+        if word in ("Rev", "Sr") and (not following or following.isupper()):
+            return "Reverend" if word == "Rev" else "Senior"
         return None
 
     def roman(self, before: str, value: int) -> str | None:
@@ -337,13 +340,14 @@ class English(Language):
         return f"{_cardinal(century)} {_DECADES[rest // 10]}"
 
 
-_DECADE = re.compile(r"(?<![\w.,])['’]?(1[1-9]|20)?([0-9])0(?:['’]?s|\ss)(?![A-Za-z])")
+_DECADE = re.compile(r"(?<![\w.,])['’]?(1[0-9]|20)?([0-9])0(?:['’]?s|\ss)(?![A-Za-z])")
+_SENTENCE = re.compile(r"\.\s[A-Z](?:[a-z]+['’]?[a-z]*|)(?: |:)")
 _LAST_DECADE = re.compile(r"\s?[-–—]\s?['’]?(1[1-9]|20)?([0-9])0['’]?s(?![A-Za-z])")
 _THE = re.compile(
     r"(?i)(?:\b(?:the|in|early|mid|late|mid-)[ -]?(?:early |late |mid-?)?|(?P<list>0s(?:,| and| or| to) ))\Z"
 )
 _ORDINAL = re.compile(
-    r"(?<![\w.])([0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,12})(st|nd|rd|th|ST|ND|RD|TH)(?![A-Za-z0-9])"
+    r"(?<!\w)(?<![0-9]\.)([0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,12})(st|nd|rd|th|ST|ND|RD|TH)(?![A-Za-z0-9])"
 )
 _COUNTED = re.compile(
     r"[ -](?:people|persons|users|customers|employees|students|words|tokens|characters|pages|steps|points|"

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from cosyvoice_runtime.text.reading.languages.language import Language, Unit
 
 _SCALED = re.compile(
-    r"(?<![\w.,-])([0-9]{1,3}(?:\.[0-9]+)?)(?:(k)(?![A-Za-z0-9Ω])(?<!401k)|([MB]|bn)(?= [a-z]{2,}))"
+    r"(?<![\w.,-])([0-9]{1,3}(?:\.[0-9]+)?)(?:(k)(?![A-Za-z0-9Ω])(?<!401k)"
+    r"|((?<=\.[0-9])[MB]|(?<=\.[0-9]{2})[MB]|[MB](?= [a-z]{2,})|bn(?= [a-z]{2,})))(?!\w)"
 )
 _COORDINATE = re.compile(
     r"(?<![\w.,])([0-9]{1,3}(?:\.[0-9]+)?)\s?°\s?(?:([0-9]{1,2}(?:\.[0-9]+)?)['’′]\s?(?:([0-9]{1,2}(?:\.[0-9]+)?)"
@@ -21,14 +22,11 @@ _COORDINATE = re.compile(
 _ANGLE = re.compile(r"(?<![\w.,])([0-9]{1,3})°\s?([0-9]{1,2})['’′](?:\s?([0-9]{1,2}(?:\.[0-9]+)?)[\"”″])?()")
 _PER_WORD = re.compile(r"(?<=[A-Za-z])/([A-Za-z]{1,8})(?![\w/])")
 _AND_MONEY = re.compile(r"(?<=[a-z])/(?=[$€£][0-9])")
-_COUNTED_WORD = re.compile(r"[0-9][0-9.,]*\s?[kKMB]?\+?\s[a-z]{2,12}\Z")
+_COUNTED_WORD = re.compile(r"[0-9][0-9.,]*\s?[kKMB]?\+?\s(?:m?g\s)?[a-z]{2,12}\Z")
 _FRACTION_OF_INCH = re.compile(
     r"(?<![\w.,/])(?:([0-9]{1,3})[ -])?([0-9]{1,2})/(?:([0-9]{1,2})[\"”″]|(2|4|8|16|32|64)[- ]in\."
     r"(?=\s[a-z]|[,;)]))(?!\w)"
 )
-_BOTH = re.compile(r"(?<![\w.,/])([0-9]{1,4})/(?=[0-9]{1,4}\s?[kMG](?:bps|Hz|B/s)\b)")
-_MILEAGE = re.compile(r"(?<![\w.,/])([1-9][0-9])/(?=[1-9][0-9](?![\w/]|[.,][0-9]))")
-_OF_MILEAGE = re.compile(r"(?i)\bmpg\b|\bcity, ?highway")
 _BETWEEN_TWO = re.compile(
     r"(?<=city)/(?=hwy|highway)|(?<=hwy)/(?=city|comb)|(?<=highway)/(?=city)|(?<=[Mm]in)/(?=[Mm]ax)"
     r"|(?<=[Mm]in\.)/(?=[Mm]ax)|(?<=[Hh]igh)/(?=[Ll]ow)"
@@ -47,24 +45,26 @@ _PRESSURE_BEFORE = re.compile(
 )
 _BASIS_POINTS = re.compile(r"(?<![\w.,])([0-9]{1,3}(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]{1,3}))?[\s-]?bps(?!\w)")
 _DOTTED_UNIT = re.compile(
-    r"(?:(?<![\w.,])|(?<=[0-9]x))([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]+))?([\s-]?)"
+    r"(?:(?<![\w.,])|(?<=[0-9]x))([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]+(?:\.[0-9]+)?))?([\s-]?)"
     r"(?!HR)((?i:ft|oz|c(?=\. [a-z])|tbsps?|tsps?|lbs?|in|yds?|mi|hrs?|mins?|secs?|gal|qts?|pts?"
-    r"|yrs?|mos?|wks?|sq\. ?ft)|cm|km|mm|kg|ml)"
-    r"\.(?=\s(?:[a-z(=]|[0-9]{1,2}\s?(?:min|sec|in|oz)\b)|[,;:)/-]|\s*\Z)"
+    r"|yrs?|mos?|wks?|ac|(?:sq|cu)\. ?(?:ft|in|yd|mi))|cm|km|mm|kg|ml)"
+    r"\.(?=\s(?:[a-z(=≈≤≥]|[0-9]{1,2}\s?(?:min|sec|in|oz)\b)|[,;:)/-]|\s*\Z)"
 )
 _INCHES = re.compile(
     r"(?<![\w.,/])([0-9]{1,3}(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]{1,3}(?:\.[0-9]+)?))?[\"”″](?![\w\"])"
 )
 _AND_MORE = re.compile(
     r"(?<![\w.,/$€£])([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+(?:\.[0-9]+)?)\+[ -]?"
-    r"(mins?|hrs?|yrs?|lbs?|mi|km|ft|oz|mg|kg|g|mL|ml|mos?|wks?|secs?|GB|TB|MB|h|in)(?![\w/-])\.?(?<!in)(?<!h)"
+    r"(mins?|hrs?|yrs?|lbs?|mi|km|ft|oz|mg|kg|g|mL|ml|mos?|wks?|secs?|GB|TB|MB|h|in)(?![\w-])\.?(?<!in)(?<!h)"
 )
 _SQUARE_FEET = re.compile(r"(?<![\w.,$])([0-9]{1,3}(?:,[0-9]{3})+|[0-9]{3,4}) ?SF(?![\w/])")
 _SIDE = re.compile(r"(?<![\w.,/])([0-9]{1,3}(?:\.[0-9]+)?)[\"”″]\s?([LWHD])(?!\w)(?:\s?[x×]\s?(?=[0-9]))?")
 _THINGS = re.compile(
-    r" (?:wheels|rims|tires|pots|screws|nails|boards|tiles|monitors|pans|skillets|pipes|rounds|squares|strips"
-    r"|pieces|planks|posts|blades|tortillas|pizzas|cubes|heels|screens|displays|bolts|layers|shelves|containers)(?!\w)"
+    r"(?: (?:lag|deck|wood|drywall|hex|carriage|finish|galvanized|steel|round|square))?"
+    r" (?:wheel|rim|tire|pot|screw|nail|board|tile|monitor|pan|skillet|pipe|round|square|strip"
+    r"|piece|plank|post|blade|tortilla|pizza|cube|heel|screen|display|bolt|layer|shelf|shelves|container)s?(?!\w)"
 )
+_THE = re.compile(r"(?<!\w)(?i:the|this|an?|my|your|our|his|her) \Z")
 _SETS = re.compile(r"(?<![\w.,×])([1-9])[×x]([0-9]{1,2})[–-]([0-9]{1,2})(?![\w.–-]| ?[=+×*/-])")
 _SIDES = {"L": "long", "W": "wide", "H": "high", "D": "deep"}
 _TIMES_RANGE = re.compile(
@@ -99,7 +99,7 @@ _COUNTED_SCALE = re.compile(
 )
 _SCALES_TO = re.compile(
     r"(?<![\w.,$€£-])([0-9]{1,3}(?:\.[0-9]+)?)([kKMB]|bn)?\s?[-–]\s?([0-9]{1,3}(?:\.[0-9]+)?)([kKMB]|bn)"
-    r"(?= [a-z]{3}|[.,;)]|$)"
+    r"(?:[ -](mi|km|ft|lbs?|mg|kg|m|rpm|psi|IU)(?!\w)|(?= [a-z]{3}|[.,;:)]|$))"
 )
 _LABELLED = re.compile(r"(?<![\w.,])([0-9]{1,4})([A-Z])(?![\w])")
 _OUT_OF = re.compile(r"(?<![\w.,/])([0-4]\.[0-9]{1,2})/(4\.0|4\.3|4\.5)(?![\w/]|[.,][0-9])")
@@ -111,7 +111,7 @@ _SPAN = re.compile(
     r"(?<![\w.,])([0-9]{1,3})(d|w|y|mo)(?= (?:ago|left|later|old|remaining|trial|streak|from now)\b)"
 )
 _SPANS = {"d": "day", "w": "week", "y": "year", "mo": "month"}
-_AMPERES = re.compile(r"(?<![\w.,])([0-9]+(?:\.[0-9]+)?) A(?=[,.;)]|$)")
+_ALONE = re.compile(r"(?<![\w.,])([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+(?:\.[0-9]+)?) ([At])(?=[,.;)]|$)")
 _VOLTS = re.compile(r"[0-9]\s?(?:V|W|Ω|kW|mV|volts|watts)\b")
 _ALONE_HOURS = re.compile(
     r"(?<![\w.,:])([0-9]{1,3}(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]{1,3}))? h"
@@ -173,7 +173,8 @@ def _scales(found: re.Match[str], language: Language) -> str:
     low = language.number(language.numerals.parse(found[1]))
     if found[2] and found[2] != found[4]:
         low = _multiplied(found[1], found[2], language)
-    return language.ranged(low, high)
+    unit = language.units[found[5]].many if found[5] else ""
+    return f"{language.ranged(low, high)} {unit}".rstrip()
 
 
 def _multiplied(digits: str, scale: str, language: Language) -> str:
@@ -198,8 +199,9 @@ def _related(place: Place, language: Language) -> ReadForm | None:
     if found := place.match(_SPAN):
         unit = _SPANS[found[2]]
         return ReadForm(found.end(), f"{language.cardinal(found[1])} {unit}{'' if found[1] == '1' else 's'}")
-    if (found := place.match(_AMPERES)) and place.near(_VOLTS):
-        return ReadForm(found.end(), language.counted(language.numerals.parse(found[1]), language.units["A"]))
+    if (found := place.match(_ALONE)) and (found[2] == "t" or place.near(_VOLTS)):
+        number = language.numerals.parse(found[1])
+        return ReadForm(found.end(), language.counted(number, language.units[found[2]]))
     if found := place.match(_ALONE_HOURS):
         words = _one_or_range(found, language.units["h"], language)
         return ReadForm(found.end(), language.per(words, language.per_units[found[3]]) if found[3] else words)
@@ -246,7 +248,11 @@ def _measured(place: Place, language: Language) -> ReadForm | None:
     inches = place.match(_INCHES)
     if inches and _outside_quotes(place):
         unit = language.units["in"]
-        if language.qualifies(place, inches.end()) or _THINGS.match(place.text, inches.end()):
+        if (
+            _THE.search(place.before)
+            or language.qualifies(place, inches.end())
+            or _THINGS.match(place.text, inches.end())
+        ):
             unit = unit._replace(many=unit.one)
         words, each = _one_or_range(inches, unit, language), _EACH_TIME.match(place.text, inches.end())
         if each and each[1] in language.per_units:
@@ -284,7 +290,8 @@ def _pair(place: Place, language: Language) -> ReadForm | None:
     if inch and int(inch[3] or inch[4]) and (inch[4] or _outside_quotes(place)):
         words = language.fraction(int(inch[2]), int(inch[3] or inch[4]))
         words = language.mixed(language.cardinal(inch[1]), words) if inch[1] else words
-        one = not inch[1] or language.qualifies(place, inch.end())
+        end = inch.end()
+        one = not inch[1] or language.qualifies(place, end) or _THINGS.match(place.text, end)
         return ReadForm(inch.end(), f"{words} {'inch' if one else 'inches'}")
     if found := place.match(_OF_MEMORY):
         got = language.number(language.numerals.parse(found[1]))
@@ -292,10 +299,6 @@ def _pair(place: Place, language: Language) -> ReadForm | None:
     if found := place.match(_PERCENTAGE_POINTS):
         number = language.number(language.numerals.parse(found[1]))
         return ReadForm(found.end(), f"{number} percentage points")
-    if (found := place.match(_MILEAGE)) and place.near(_OF_MILEAGE):
-        return ReadForm(found.end(), f"{language.cardinal(found[1])}{language.pause} ")
-    if found := place.match(_BOTH):
-        return ReadForm(found.end(), f"{language.cardinal(found[1])} {language.signs['/']} ")
     found = place.match(_OVER)
     if not found or int(found[2]) <= 100 or found[1] == found[2]:
         return None
@@ -353,7 +356,7 @@ def _dotted_unit(place: Place, language: Language) -> ReadForm | None:
     found = place.match(_DOTTED_UNIT)
     if not found:
         return None
-    written = {"c": "cup", "sq. ft": "sq ft", "sq.ft": "sq ft"}.get(found[4], found[4])
+    written = "cup" if found[4] == "c" else re.sub(r"\. ?", " ", found[4])
     unit = language.units[written if written in language.units else written.lower()]
     if found[3] == "-" or (written != "cup" and language.qualifies(place, found.end())):
         unit = unit._replace(many=unit.one)

@@ -29,6 +29,7 @@ _RACE = re.compile(
     r"(?<![\w.,:])([0-9]{1,2}):([0-5][0-9])(?:\.([0-9]{1,3}))?(?:\s?/\s?(km|mi|mile|m|min))?(?![\w:]|[.,][0-9])"
 )
 _OF_YEAR = re.compile(r"(?<=[QH][1-4])['’](?=[0-9]{2}(?!\w))")
+_UNDER = re.compile(r"(?<=sub-)([1-9][0-9]?):([0-5][0-9])(?![\w:])")
 _SHORT_YEAR = re.compile(r"(?<=['’])0([1-9])(?![\w])")
 _DUE_RANGE = re.compile(
     r"(?<![\w.,/-])(1[0-2]|0?[1-9])/(3[01]|[12][0-9]|0?[1-9])\s?[-–]\s?(1[0-2]|0?[1-9])/(3[01]|[12][0-9]|0?[1-9])"
@@ -62,6 +63,16 @@ _DATED = re.compile(
     r"\b(?:begin|start|end|expire|launche|open|close|arrive|leave|return)s? \Z|\bdated \Z|"
     r"\bfrom (?:[0-9]{1,2}/[0-9]{1,2} to )?\Z"
 )
+_NAMES = "Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec"
+_MONTH = re.compile(
+    rf"(?<![\w'’])({_NAMES})(\w*)(\.?)(?:(\s?[–-]\s?)(?=(?:{_NAMES})\w*(?!\w))|(?![\w'’]|\.?,? ?[0-9]))"
+)
+_MONTH_BEFORE = re.compile(
+    r"(?:(?<!\w)(?:in|by|through|thru|until|since|early|late|of|and|or|[Mm]id-?)|[a-z]\.?\s?[–-]) ?\Z"
+)
+_MONTH_AFTER = re.compile(rf"\s(?:through|thru|to|and|or)\s(?:{_NAMES})(?:\w*)(?!\w)")
+_LISTED = re.compile(r"(?:[0-9]/[0-9]{1,2}(?:,| &|,? and|,? or)|\b[Dd]ates:?) \Z")
+_OF_DATES = re.compile(r"(?i)\bdates?\b|\bon [0-9]{1,2}/[0-9]")
 _SPANNED = re.compile(r"(?<=from )[0-9]{1,2}/[0-9]{1,2} to [0-9]{1,2}/[0-9]{1,2}(?![\w/])")
 
 
@@ -98,6 +109,9 @@ def _hours(place: Place, language: Language) -> ReadForm | None:
 
 def _race(place: Place, language: Language) -> ReadForm | None:
     """``6:49.3`` and ``5:30/km``: minutes and seconds of a race."""
+    if found := place.match(_UNDER):
+        minutes = "" if found[2] == "00" else f" {language.cardinal(found[2].lstrip('0'))}"
+        return ReadForm(found.end(), language.cardinal(found[1]) + minutes)
     found = place.match(_RACE)
     if not found or not (found[3] or found[4] or int(found[1]) > 24):
         return None
@@ -137,13 +151,30 @@ def _short_half(place: Place, language: Language) -> ReadForm | None:
 def _due_date(place: Place, language: Language) -> ReadForm | None:
     """``on 3/14``: month and day after a word that a date follows."""
     before = place.word_before
-    told = before in tables.BEFORE_DATE or before == "by" or _DATED.search(place.before)
+    listed = _LISTED.search(place.before) and place.near(_OF_DATES)
+    told = before in tables.BEFORE_DATE or before == "by" or listed or _DATED.search(place.before)
     found = place.match(_MONTH_AND_DAY) if told else None
     if before == "from" and not place.match(_SPANNED):
         return None
     if not found or (before == "by" and int(found[1]) < int(found[2]) <= 12):
         return None
     return ReadForm(found.end(), _month_and_day(found[1], found[2], language))
+
+
+def month(place: Place, language: Language) -> ReadForm | None:
+    """``Jan.–Oct.``, ``in Feb.``, ``mid-Apr``: a month without a day, in short."""
+    found = place.match(_MONTH)
+    number = language.months.get((found[1] + found[2]).lower()) if found else None
+    if not found or not number:
+        return None
+    name = tables.MONTH_NAMES[number - 1]
+    if found[4]:
+        return ReadForm(found.end(), f"{name} {language.to} ")
+    told = _MONTH_BEFORE.search(place.before) or _MONTH_AFTER.match(place.text, found.end())
+    if not told or found[1] + found[2] == "May" or len(found[2]) > 1:
+        return None
+    goes_on = re.match(r"\s[a-z0-9(&–-]|[,;:)–-]", place.text[found.end() : found.end() + 2])
+    return ReadForm(found.end(), name + ("" if goes_on or not found[3] else "."))
 
 
 def offset(place: Place, language: Language) -> ReadForm | None:

@@ -226,6 +226,7 @@ _DIGITS = (
 )
 _LETTERS = (
     dates.weekdays,
+    dates.month,
     habits.letters,
     _pluses,
     _numeral_alone,

@@ -22,6 +22,7 @@ _DAY_AFTER = re.compile(
     rf"\.?,? (?:[0-9]|(?:{_MONTHS})[a-z]*\.? [0-9]|(?:morning|afternoon|evening|night|noon|at [0-9])\b)"
     r"|(?<=Sat): |(?<=Mon): |(?<=Wed): |(?<=Sun): (?![Ff]ull|[Pp]art|[Ss]hade|[Nn]eeds)"
 )
+_NEXT_DAY = re.compile(r"[;,] \Z")
 _DAY_BEFORE = re.compile(
     r"(?:\b(?:[Oo]n|[Ee]very|[Bb]y|[Tt]his|[Nn]ext|[Ll]ast|[Uu]ntil|[Ee]ach)|[0-9],?|[AP]M|[ECMP][SD]?T) \Z"
 )
@@ -52,6 +53,7 @@ _HEAD_BEFORE = re.compile(
     r"\b(?:[Hh]ead|[Hh]eading|[Ff]acing|[Dd]rive|[Tt]ravel|[Ww]alk|[Gg]o|[Tt]urn|[Cc]ontinue|[Ll]ook|"
     r"[Mm]iles|blocks?|mi|km)(?: (?:due|to the))? \Z"
 )
+_SOUTH_OF = re.compile(r" of (?:the [A-Z]|[A-Z])")
 _HEAD_AFTER = re.compile(
     r"(?:\s(?:of|on|for|after|at|along|toward|towards|onto|until|and|corner|side)\b|[.,;]|$)"
 )
@@ -113,10 +115,10 @@ _CUPS = re.compile(r"(?<![\w.,/])(?:([0-9]{1,2}) )?([1-9])/([2-8]) ?c\.?(?=\s[a-
 _GRAVITY = re.compile(r"(?<![\w.,])([0-9]{1,2}(?:\.[0-9]{1,3})?) ?[gG](?![\w'’])")
 _OF_GRAVITY = re.compile(r"(?i)\b(?:(?:micro)?gravity|g-force|accelerat\w+)\b")
 _FORECAST = re.compile(r"/(?=[0-9]{1,3}°)")
-_FOR_EACH = re.compile(r"/(?=[a-z]{3,12}(?![\w/]))")
+_FOR_EACH = re.compile(r"/(?=(?:[a-z]{3,12}|wk|hr|yr|mo|lb)(?![\w/]))")
 _PRICE_BEFORE = re.compile(
     r"[$€£][0-9][0-9.,]*[kKMB]?\Z|\b(?:Cost|Price|Pay|Rate|Fee|Calories|Protein)\Z"
-    r"|[0-9]\s?(?:mins?|hrs?|h|secs?|s|lbs?|oz|g|mg|kg|ml|mL|cups?|miles?|mi|km|reps|sets|pts|kcal)\Z"
+    r"|[0-9]\+?\s?(?:mins?|hrs?|h|secs?|s|lbs?|oz|g|mg|kg|ml|mL|cups?|miles?|mi|km|reps|sets|pts|kcal)\.?\Z"
 )
 _FOR_HOURS = re.compile(
     r"/(?=[0-9]{1,3}[ -]?(?:h|hrs?|hours|d|days)(?![\w/])"
@@ -126,6 +128,8 @@ _FOR_HOURS = re.compile(
 )
 _EVERY_HOURS = re.compile(r"(?<!\w)q\.? ?([1-9][0-9]?)(?:[-–]([1-9][0-9]?))? ?(h(?:rs?)?|d|wks?|mo)(?!\w)")
 _SPANS = {"h": "hours", "d": "days", "w": "weeks", "m": "months"}
+_HIGH = re.compile(r"(?<!\w)(?:Hi|Lo)(?=:? ?[-−]?[0-9])")
+_LOW = re.compile(r"\bHi(?:gh)?\b.{1,40}\bLo(?:w)?:? ?[-−]?[0-9]")
 _DEW_POINT = re.compile(r"(?<=[Dd]ew )pt\.?(?!\w)")
 _PAIR_OF_MONEY = re.compile(
     r"(?<![\w/])(EUR|USD|GBP|JPY|CHF|AUD|CAD|NZD|BTC|ETH|CNY)/(USD|EUR|GBP|JPY|CHF|CAD|AUD|CNY|KRW|INR|MXN)(?![\w/])"
@@ -182,6 +186,8 @@ def letters(place: Place, language: Language) -> ReadForm | None:
         )
     if (found := place.match(_ZONE)) and _TIME_BEFORE.search(place.before):
         return ReadForm(found.end(), ", ".join(_ZONES[zone] for zone in found.groups() if zone))
+    if (found := place.match(_HIGH)) and place.near(_LOW):
+        return ReadForm(found.end(), {"Hi": "High", "Lo": "Low"}[found[0]])
     if found := place.match(_DEW_POINT):
         return ReadForm(found.end(), "point")
     if found := place.match(_PAIR_OF_MONEY):
@@ -239,6 +245,11 @@ def _day(found: re.Match[str], place: Place) -> ReadForm | None:
         or found[2]
         or _DAY_AFTER.match(place.text, found.end(1))
         or _DAY_BEFORE.search(place.before)
+        or (
+            _NEXT_DAY.search(place.before)
+            and place.near(_OTHER_DAY)
+            and place.text[found.end() + 1 : found.end() + 2].isupper()
+        )
         or (_IN_LIST.match(place.text, found.end(1)) and place.near(_OTHER_DAY))
         or (found[1] == "Mon" and place.near(_OTHER_DAY))
     )
@@ -255,7 +266,8 @@ def _wind(found: re.Match[str], place: Place, language: Language) -> ReadForm | 
     winds = _WIND_BEFORE.search(before) or _WIND_AFTER.match(text, end)
     heads = _HEAD_BEFORE.search(before) and _HEAD_AFTER.match(text, end)
     street = _STREET_BEFORE.search(before) or (not second and _STREET_AFTER.match(text, end))
-    if not (winds or heads or street or (len(first) == 3 and not second)):
+    beyond = not second and place.before[-2:-1].islower() and _SOUTH_OF.match(text, end)
+    if not (winds or heads or street or beyond or (len(first) == 3 and not second)):
         return None
     if not second:
         return ReadForm(end, _WINDS[first])

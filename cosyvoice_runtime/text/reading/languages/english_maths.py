@@ -52,8 +52,9 @@ _OVER_BEFORE = re.compile(
     r"[)\]²³]\Z|(?<![\w.])(?:[0-9]+(?:\.[0-9]+)?|[A-Za-zΔ][0-9]?|[A-Z]{2,3})\Z|[A-Za-z]\Z"
 )
 _APART = re.compile(r" / (?=[^\W_]|[$€£])")
-_WORD_BEFORE = re.compile(r"[A-Za-z]{2}[.)\"”]?\Z")
+_WORD_BEFORE = re.compile(r"(?:[A-Za-z]{2}|°[CF])[.)\"”]?\Z")
 """Before a stroke with spaces that is a pause: ``city / highway``."""
+_LENGTH_BEFORE = re.compile(r"[0-9](?:[\"”″'’′]| ?(?:in|ft|cm|mm|m)\.?)\Z")
 _OF_FORMULA = re.compile(r"[\w)\]] ?= ?[\w(\[√-]|[\w)] [+−×÷-] [\w(]|\^|[²³√]")
 _CLOSED = re.compile(r"\)(?:(⁻?[⁰¹²³⁴-⁹]{1,3})|\^[{(]?(-?[0-9]{1,4}|[a-z]{1,2})[})]?)")
 _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
@@ -213,7 +214,18 @@ def spaced(place: Place, language: Language) -> ReadForm | None:
     if found := place.match(_INSIDE):
         return ReadForm(found.end(), f" {language.minus} ")
     found = place.match(_SPACED) or place.match(_NEAR)
-    return ReadForm(found.end(), f" {_operation(found[1], language)} ") if found else None
+    if not found:
+        return None
+    if found[1] in "≤≥≈<>" and _word_at_end(place) in listed.NO_SUBJECTS:
+        return ReadForm(found.end(), f" {language.signs_before[found[1]]} ")
+    if found[1] == "×" and _LENGTH_BEFORE.search(place.before):
+        return ReadForm(found.end(), f" {language.by} ")
+    return ReadForm(found.end(), f" {_operation(found[1], language)} ")
+
+
+def _word_at_end(place: Place) -> str:
+    """The word right before a place in small letters."""
+    return place.before.rpartition(" ")[2].lower()
 
 
 def _operation(sign: str, language: Language) -> str:

@@ -21,6 +21,12 @@ _EPISODE = re.compile(r"(?<![\w])S0?([0-9]{1,2})\s?E0?([0-9]{1,3})(?!\w)")
 _SERIAL = re.compile(r"(?<![\w.,-])(?=[0-9]+[A-Z]+[0-9]+[0-9A-Z]*(?!\w))[0-9A-Z]{8,40}")
 _HEADED = re.compile(r"(?<=[A-Z]-)([1-9][0-9]{0,2}) ([NSEW])(?![\w])")
 _HEADINGS = {"N": "north", "S": "south", "E": "east", "W": "west"}
+_BOTH = re.compile(r"(?<![\w.,/])([0-9]{1,4})/(?=[0-9]{1,4}\s?[kMG](?:bps|Hz|B/s)\b)")
+_MILEAGE = re.compile(r"(?<![\w.,/])([1-9][0-9])/(?=[1-9][0-9](?![\w/]|[.,][0-9]))")
+_OF_MILEAGE = re.compile(r"(?i)\bmpg\b|\bcity, ?highway")
+_CABLE = re.compile(
+    r"(?<![\w.,/])(6|8|1[0-8])/([2-4])(?= (?:AWG|NM|UF|Romex|wire|wiring|cable|gauge|THHN|MC)\b)"
+)
 _EVEN = re.compile(r"(?<![\w.,-])50-50(?![\w-]|[.,][0-9])")
 _LETTERS = re.compile(r"(?<![\w.,])([0-9]{1,2}) ([A-Z])s(?![\w])")
 _TIMES = re.compile(r"(?<![\w.,])([0-9]{1,3})x(?= [0-9])")
@@ -30,6 +36,10 @@ _OVER_LETTER = re.compile(r"(?<![\w.,/])([0-9]{1,3})/([a-z])(?![\w/])")
 _ROAD = re.compile(r"(?<=[A-Z]-)([1-9][0-9]{2})(?![\w-]|[.,][0-9])")
 _TIRE = re.compile(r"(?<=R[0-9]{2} )([0-9]{2,3})([A-Z])(?!\w)")
 _TIRE_SIZE = re.compile(r"(?<![\w.,/])(P|LT)?([1-4][0-9]{2})/([2-9][05])\s?(Z?R)([12][0-9])(?!\w)")
+_NUMBER_AFTER = re.compile(
+    r"(?:(?<=[A-Z])|(?<=[\s(]))# ?(?!10000)([0-9]{5,12})(?![\w-]|[.,][0-9])"
+    r"|(?<=[A-Z])#(?=:| [0-9])|(?<= )#(?=: )"
+)
 _NUMBER_SIGN = re.compile(r"#\s?([1-9][0-9]{2,3})(?![\w-]|[.,][0-9])")
 _SEVERAL = re.compile(r"(?<![\w.,])([0-9]{1,3})['’]?s(?![\w])")
 _OF_AGE = re.compile(r"(?:[Uu]nder|[Oo]ver|No\.|#|[Uu])[- ]?\Z")
@@ -66,8 +76,8 @@ def digits(place: Place, language: Language) -> ReadForm | None:
         return ReadForm(found.end(), language.over(language.cardinal(found[1]), found[2]))
     if found := place.match(_TIRE):
         return ReadForm(found.end(), f"{language.cardinal(found[1])} {found[2]}")
-    if size := _tire(place, language):
-        return size
+    if pair := _tire(place, language) or _pair(place, language):
+        return pair
     if found := place.match(_EVEN):
         return ReadForm(found.end(), "fifty fifty")
     if found := place.match(_LETTERS):
@@ -132,12 +142,28 @@ def signs(place: Place, language: Language) -> ReadForm | None:
     """A tag that begins with a number, or a star to dial."""
     if found := place.match(_TAG):
         pieces = _PIECES_OF_TAG.findall(found[1])
-        words = (language.cardinal(piece) if piece.isdecimal() else piece for piece in pieces)
+        serial = len(found[1]) > 8 and found[1].isupper()
+        said = language.digits if serial else language.cardinal
+        words = (said(piece) if piece.isdecimal() else piece for piece in pieces)
         return ReadForm(found.end(), " ".join(words))
     if place.word_before in listed.NUMBERED and (found := place.match(_NUMBER_SIGN)):
         return ReadForm(found.end(), f"{language.signs_before['#']} {language.name_number(found[1])}")
+    if found := place.match(_NUMBER_AFTER):
+        number = f" {language.digits(found[1])}" if found[1] else ""
+        space = "" if place.before[-1:] in " (" else " "
+        return ReadForm(found.end(), f"{space}{language.signs_before['#']}{number}")
     found = place.match(_STAR) if place.word_before in _CALLED else None
     return ReadForm(found.end(), "star ") if found else None
+
+
+def _pair(place: Place, language: Language) -> ReadForm | None:
+    """``14/2 cable``, ``28/36 mpg``, ``20/40 MHz``: two numbers that no fraction is."""
+    if found := place.match(_CABLE):
+        return ReadForm(found.end(), " ".join(map(language.cardinal, found.groups())))
+    if (found := place.match(_MILEAGE)) and place.near(_OF_MILEAGE):
+        return ReadForm(found.end(), f"{language.cardinal(found[1])}{language.pause} ")
+    found = place.match(_BOTH)
+    return ReadForm(found.end(), f"{language.cardinal(found[1])} {language.signs['/']} ") if found else None
 
 
 def _tire(place: Place, language: Language) -> ReadForm | None:

@@ -45,7 +45,7 @@ _BEFORE_NUMBER = {
     "approx": "approximately", "ca": "circa", "ep": "episode", "lvl": "level", "ex": "exercise",
     "avg": "average", "cat": "category", "col": "column", "pg": "page", "pgs": "pages", "pop": "population",
     "qty": "quantity", "est": "estimated", "thm": "theorem", "min": "minimum", "max": "maximum",
-    "temp": "temperature",
+    "temp": "temperature", "elev": "elevation",
 }  # fmt: skip
 _WORDS_TOO = frozenset(
     ("art", "arts", "sec", "secs", "fig", "figs", "app", "tab", "ex", "para", "est", "cat")
@@ -55,12 +55,13 @@ _BEFORE_THEM = frozenset(("see", "in", "under", "of", "per", "cf", "and", "to", 
 _ABBREVIATED = re.compile(
     rf"(?i)(?<![\w.])(?:({'|'.join(sorted(_BEFORE_NUMBER, key=len, reverse=True))})\.:?\s?"
     r"(?=[~$]?[0-9]|[IVX]+\b)"
-    r"|(?<![0-9] )(?<!few )(?<!per )(min|max|temp|est)\.(?=[/:]|\s(?-i:[a-z])))"
+    r"|(?<![0-9] )(?<!few )(?<!per )(min|max|temp|est)\.(?=[/:)]|\s(?-i:[a-z])))"
 )
 _EDITION = re.compile(r"(?<![\w.])(?:(?<=[0-9](?:st|nd|rd|th) )ed\.?|(?:(?<=\()|(?<=, ))(eds?)\.)(?![\w’'])")
 _HOME = re.compile(r"(?<![\w.])(Apt|Ste|Bldg) #?(?=[0-9])")
 _LIVED = re.compile(
-    r"(?:(?<=[(,;])|(?<=[(,;] ))(b|d|c|r|fl|est|m)\.\s?(?=(?:c\.\s?)?[1-9][0-9]{2,3}(?![0-9]))"
+    r"(?:(?<=[(,;])|(?<=[(,;] ))(b|d|c|r|fl|est|m)\.\s?(?=(?:c\.\s?)?[1-9][0-9]{2,3}(?![0-9])"
+    r"|(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?[ –-])"
 )
 _LIVED_WORDS = {
     "b": "born", "d": "died", "c": "circa", "r": "reigned", "fl": "flourished", "est": "established",
@@ -78,6 +79,10 @@ _GAME = re.compile(
 )
 _TIME_SIGNATURE = re.compile(
     r"(?<![\w.,/])([1-9]|1[0-9])/(2|4|8|16)(?=[ -](?:time|signature|meter|beat|groove|waltz))"
+    r"|(?<=in )([2-9]|12)/([248])(?= (?:at|with|and|for)\b|[.,;)]|$)"
+)
+_MUSIC = re.compile(
+    r"(?i)\b(?:mvt|movement|tempo|beats?|waltz|bpm|op\.|rhythm|key of|minor|major|music\w*|song)\b"
 )
 _SPORT = re.compile(
     r"(?i)\b(?:won|wins?|winning|beat(?:s|en|ing)?|lost|loss|lose[sn]?|defeat\w*|leads?|led|leading|trail\w*|scor\w+|"
@@ -105,8 +110,8 @@ def numbers(place: Place, language: Language) -> ReadForm | None:
         parts = re.findall(r"[A-Za-z0-9]+", found[2])
         if len(parts) > 1 or _is_law(place):
             return ReadForm(found.end(), _section(found[1], parts, language))
-    if found := place.match(_TIME_SIGNATURE):
-        return ReadForm(found.end(), f"{language.cardinal(found[1])} {language.cardinal(found[2])}")
+    if (found := place.match(_TIME_SIGNATURE)) and (found[1] or place.near(_MUSIC)):
+        return ReadForm(found.end(), " ".join(map(language.cardinal, filter(None, found.groups()))))
     found = place.match(_SCORE)
     return _score(found, place, language) if found else None
 

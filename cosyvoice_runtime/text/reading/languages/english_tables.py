@@ -151,7 +151,13 @@ STATES_LIKE_WORDS = (
 )
 """Postal codes of states that are words or initials, too."""
 ABBREVIATIONS = {
-    "hwy": "highway", "qty": "quantity", "pkg": "package", "pkgs": "packages", "avg": "average",
+    "hwy": "highway", "t-storms": "thunderstorms", "T-storms": "Thunderstorms", "wk": "week", "wks": "weeks",
+    "wk.": "week", "wks.": "weeks", "hr": "hour", "hrs": "hours", "hrs.": "hours", "yrs": "years",
+    "lbs": "pounds", "Req.": "Requisition", "mins": "minutes", "secs": "seconds", "mos.": "months",
+    "mvt.": "movement", "mvt": "movement",
+    "exp.": "experience", "ea.": "each", "btn": "button", "btn.": "button", "per cap.": "per capita",
+    "Bus. & Prof.": "Business and Professions", "temps.": "temperatures",
+    "qty": "quantity", "pkg": "package", "pkgs": "packages", "avg": "average",
     "Avg": "Average", "dept": "department", "Dept": "Department", "govt": "government", "appt": "appointment",
     "Appt": "Appointment", "appts": "appointments", "mgmt": "management", "mgr": "manager",
     "o.c.": "on center", "O.C.": "on center", "Hwy.": "Highway", "hwy.": "highway", "qty.": "quantity",

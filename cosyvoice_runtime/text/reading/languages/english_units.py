@@ -75,6 +75,15 @@ def _units() -> dict[str, Unit]:
         "sq km": Unit("square kilometer", "square kilometers"),
         "sq m": Unit("square meter", "square meters"),
         "cu ft": Unit("cubic foot", "cubic feet"),
+        "cu yd": Unit("cubic yard", "cubic yards"),
+        "cu in": Unit("cubic inch", "cubic inches"),
+        "sq in": Unit("square inch", "square inches"),
+        "sq yd": Unit("square yard", "square yards"),
+        "ft-lbs": Unit("foot pound", "foot pounds"),
+        "ft lbs": Unit("foot pound", "foot pounds"),
+        "lb ft": Unit("pound foot", "pound feet"),
+        "in-lb": Unit("inch pound", "inch pounds"),
+        "in-lbs": Unit("inch pound", "inch pounds"),
         "ft-lb": Unit("foot pound", "foot pounds"),
         "lb-ft": Unit("pound foot", "pound feet"),
         "ft·lb": Unit("foot pound", "foot pounds"),
@@ -125,6 +134,9 @@ def _per(units: Mapping[str, Unit]) -> dict[str, Unit]:
         "mo": Unit("month", "months"),
         "wk": Unit("week", "weeks"),
         "d": Unit("day", "days"),
+        "sq. ft": units["sq ft"],
+        "cu. ft": units["cu ft"],
+        "cu. yd": units["cu yd"],
     }
     return signs | {word: Unit(word, f"{word}s") for word in sorted(listed.PER_WORDS)} | more
 

@@ -45,7 +45,7 @@ HEADS = _listed(
     "jar tin "
     "pool tanks buckets bag bags touchscreen panel pipe pipes board boards lumber ruler nail nails "
     "screws bolts "
-    "warranty guarantee lease degree sentence "
+    "warranty guarantee lease degree sentence turbo diesel hybrid "
     "gap depth diameter spacing paper margin margins workweek shift shifts"
 )
 """Nouns that an amount qualifies even where no article stands before it: ``$2bn deal``."""
@@ -100,7 +100,8 @@ ROYAL = _listed(
     "elizabeth napoleon kaiser tsar ferdinand frederick wilhelm leopold otto constantine justinian "
     "darius xerxes ptolemy seleucus antiochus ramesses rameses seti thutmose umberto alfonso pedro "
     "suleiman selim murad mehmed haakon gustav selassie maximilian basil theodosius cyrus shapur "
-    "khosrow afonso boleslaw casimir sigismund stanislaus harald olaf valdemar knut emmanuel joseph"
+    "khosrow afonso boleslaw casimir sigismund stanislaus harald olaf valdemar knut emmanuel joseph "
+    "harold edgar edmund rudolf robert stephen"
 )
 """Names of rulers that few others have."""
 
@@ -126,6 +127,20 @@ NUMBERED = _listed(
     "ref train tracking reservation quote"
 )
 """Words after which a number with its sign is a name: ``invoice #4821``."""
+
+NO_SUBJECTS = _listed(
+    "be is are was were been to of for with if than and or in by within only cure wait hold rest use run "
+    "bake cook drink eat sleep store allow leave add take last lasts has have had keep need needs should "
+    "must "
+    "requires require want get aim stay when while until after before typically usually normally"
+)
+"""Words after which a sign of comparison has no verb: ``toxic at ≥ 20 mg``."""
+
+MAY_END = _listed(
+    "week weeks hours years months center package packages department government each appointment dozen "
+    "experience"
+)
+"""Words of abbreviations that may end a sentence."""
 
 BEFORE_STATUS = _listed("http https error errors status code codes")
 """Words after which three digits are the status of an answer."""
