@@ -35,6 +35,9 @@ def read(place: Place) -> ReadForm | None:
     return ReadForm(end, language.clock(clock))
 
 
+_TO_MINUTES = re.compile(
+    rf"(?a)(?<![\w.,:/-])(?P<from>0?[1-9]|1[0-2]){RANGE}(?P<hour>[01]?[0-9]|2[0-4]):(?P<minute>[0-5][0-9])(?![\w:])"
+)
 _BETWEEN = re.compile(RANGE)
 
 
@@ -49,7 +52,7 @@ def _range_of_hours(place: Place) -> ReadForm | None:
     """``9-5pm``: the half of the day stands once."""
     if not place.language.halves:
         return None
-    found = place.match(_hours(place.language))
+    found = place.match(_hours(place.language)) or place.match(_TO_MINUTES)
     if not found:
         return None
     language = place.language

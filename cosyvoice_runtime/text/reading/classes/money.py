@@ -9,6 +9,7 @@ from cosyvoice_runtime.text.reading.languages.language import Currency, Language
 from cosyvoice_runtime.text.reading.languages.numeral import Numeral
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
+_MORE = re.compile(r"\+(?![\w+=])")
 RANGE = r"\s?[-–—‑−~～〜]\s?"
 """This stands between the two ends of a range."""
 
@@ -18,7 +19,10 @@ def read(place: Place) -> ReadForm | None:
     for pattern in _patterns(place.language):
         found = place.match(pattern)
         if found:
-            return ReadForm(found.end(), _words(found, place))
+            words, plus = _words(found, place), _MORE.match(place.text, found.end())
+            if plus:
+                return ReadForm(plus.end(), f"{words}{place.language.space}{place.language.plus}")
+            return ReadForm(found.end(), words)
     return None
 
 

@@ -98,8 +98,10 @@ class English(Language):
     before_code = (
         "(?:card|account|phone|number|ssn|visa|mastercard|amex) (?:ending|ends) (?:in|with)|"
         "last (?:four|4) digits|"
-        "ISBN(?:-1[03])?|ISSN|PIN|SSN|OTP|passcode|password|extension|ext\\.?|zip(?: code)?|flight|room",
-        "account|card|code|serial|order|PO|claim|policy|booking|confirmation|member|reference|receipt|tracking|ticket|invoice|case|license|number|no\\.|ID|text|SMS",
+        "ISBN(?:-1[03])?|ISSN|PIN|SSN|OTP|passcode|password|extension|ext\\.?|zip(?: code)?|flight|room|"
+        "[Rr]m\\.",
+        "account|card|code|serial|order|PO|claim|policy|booking|confirmation|member|reference|receipt|"
+        "SKU|UPC|tracking|ticket|invoice|case|license|number|no\\.|ID|text|SMS",
         "call|dial|calling|dialing",
     )
     before_rating = (

@@ -20,9 +20,10 @@ _COORDINATE = re.compile(
     r"[\"”″]\s?)?)?([NSEW])(?![A-Za-z])"
 )
 _ANGLE = re.compile(r"(?<![\w.,])([0-9]{1,3})°\s?([0-9]{1,2})['’′](?:\s?([0-9]{1,2}(?:\.[0-9]+)?)[\"”″])?()")
-_PER_WORD = re.compile(r"(?<=[A-Za-z])/([A-Za-z]{1,8})(?![\w/])")
-_AND_MONEY = re.compile(r"(?<=[a-z])/(?=[$€£][0-9])")
-_COUNTED_WORD = re.compile(r"[0-9][0-9.,]*\s?[kKMB]?\+?\s(?:m?g\s)?[a-z]{2,12}\Z")
+_PER_WORD = re.compile(r"(?<=[A-Za-z\"”″])/([A-Za-z]{1,8})(?![\w/])")
+_SIGNED_POINTS = re.compile(r"(?<![\w)])[-−+](?=[0-9]{1,3}(?:\.[0-9]+)?[ -]?bps(?!\w))")
+_AND_MONEY = re.compile(r"(?<=[a-z0-9KMB])/(?=[$€£][0-9])")
+_COUNTED_WORD = re.compile(r"[0-9][0-9.,]*\s?[kKMB]?\+?\s(?:m?g\s)?[a-z]{2,12}\Z|[0-9][\"”″]\Z")
 _FRACTION_OF_INCH = re.compile(
     r"(?<![\w.,/])(?:([0-9]{1,3})[ -])?([0-9]{1,2})/(?:([0-9]{1,2})[\"”″]|(2|4|8|16|32|64)[- ]in\."
     r"(?=\s[a-z]|[,;)]))(?!\w)"
@@ -47,8 +48,9 @@ _BASIS_POINTS = re.compile(r"(?<![\w.,])([0-9]{1,3}(?:\.[0-9]+)?)(?:\s?[-–]\s?
 _DOTTED_UNIT = re.compile(
     r"(?:(?<![\w.,])|(?<=[0-9]x))([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]+(?:\.[0-9]+)?))?([\s-]?)"
     r"(?!HR)((?i:ft|oz|c(?=\. [a-z])|tbsps?|tsps?|lbs?|in|yds?|mi|hrs?|mins?|secs?|gal|qts?|pts?"
-    r"|yrs?|mos?|wks?|ac|(?:sq|cu)\. ?(?:ft|in|yd|mi))|cm|km|mm|kg|ml)"
-    r"\.(?=\s(?:[a-z(=≈≤≥]|[0-9]{1,2}\s?(?:min|sec|in|oz)\b)|[,;:)/-]|\s*\Z)"
+    r"|yrs?|mos?|wks?|ac|fl\. ?oz|(?:sq|cu)\. ?(?:ft|in|yd|mi))|cm|km|mm|kg|ml)"
+    r"(?:\.(?=\s(?:[a-z(=≈≤≥]|[0-9]{1,2}\s?(?:min|sec|in|oz)\b)|[,;:)/-]|\s*\Z)"
+    r"|(?<=[qu]\. (?:ft|in|yd|mi))(?=\.))"
 )
 _INCHES = re.compile(
     r"(?<![\w.,/])([0-9]{1,3}(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]{1,3}(?:\.[0-9]+)?))?[\"”″](?![\w\"])"
@@ -118,9 +120,10 @@ _ALONE_HOURS = re.compile(
     r"(?:/(day|d|night|wk|week|mo|month|yr|year)|(?![/-]))(?![\w'’])"
 )
 _GREAT_RATIO = re.compile(r"(?<![\w.,:])([0-9]{1,3}):([0-9]{1,3}(?:,[0-9]{3})+)(?![\w:])")
+_LONG = r"\s(?:(tall|long|wide|high|deep|thick)|ceiling|ladder|fence|wall|board|post|cord|rope|tree)"
 _FEET = re.compile(
-    r"(?<![\w.,])([0-9]{1,3})['’′](?:(\s?[x×]\s?)(?=[0-9])|(?=\s(?:tall|long|wide|high|deep|thick)\b))"
-    r"|(?<=[x×] )([0-9]{1,3})['’′](?![\w])|(?<=[0-9]['’′][x×])([0-9]{1,3})['’′](?![\w])"
+    r"(?<![\w.,])([0-9]{1,3}|[0-9]{1,2},[0-9]{3})['’′](?:(\s?[x×]\s?)(?=[0-9])|(?<=,[0-9]{3}.)(?!\w)"
+    rf"|(?={_LONG}s?\b))|(?:(?<=[x×] )|(?<=[0-9]['’′][x×]))([0-9]{{1,3}})['’′](?![\w])"
 )
 _FOR_MONEY = re.compile(r"(?<![\w.,/])([2-9]|1[0-9])/(?=[$€£][0-9])")
 _AGES = re.compile(
@@ -209,8 +212,10 @@ def _related(place: Place, language: Language) -> ReadForm | None:
         high = language.number(language.numerals.parse(found[2]))
         return ReadForm(found.end(), language.ratio(language.cardinal(found[1]), high))
     if found := place.match(_FEET):
-        number = language.numerals.parse(found[1] or found[3] or found[4])
-        words = language.counted(number, language.units["ft"])
+        foot = language.units["ft"]
+        thing = re.match(_LONG, place.text[found.end() : found.end() + 12])
+        foot = foot._replace(many=foot.one) if thing and not thing[1] else foot
+        words = language.counted(language.numerals.parse(found[1] or found[4]), foot)
         return ReadForm(found.end(), f"{words} {language.by} " if found[2] else words)
     if found := place.match(_INCHES_AT_END):
         return ReadForm(
@@ -266,7 +271,9 @@ def _measured(place: Place, language: Language) -> ReadForm | None:
 
 
 def and_money(place: Place, language: Language) -> ReadForm | None:
-    """``$15 adv/$20 door``, ``city/hwy``: a stroke that is a pause."""
+    """``$15 adv/$20 door``, ``city/hwy``: a stroke that is a pause; or the sign of ``−5 bps``."""
+    if found := place.match(_SIGNED_POINTS):
+        return ReadForm(found.end(), f"{language.signs_before[found[0]]} ")
     found = place.match(_AND_MONEY) or place.match(_BETWEEN_TWO)
     return ReadForm(found.end(), f"{language.pause} ") if found else None
 

@@ -71,6 +71,10 @@ _MONTH_BEFORE = re.compile(
     r"(?:(?<!\w)(?:in|by|through|thru|until|since|early|late|of|and|or|[Mm]id-?)|[a-z]\.?\s?[–-]) ?\Z"
 )
 _MONTH_AFTER = re.compile(rf"\s(?:through|thru|to|and|or)\s(?:{_NAMES})(?:\w*)(?!\w)")
+_EVENT = re.compile(
+    r"[0-9]{1,2}/[0-9]{1,2} (?:emails?|meeting|call|game|class|appointment|appt|session|order|deadline|"
+    r"party|show|visit|message|letter|interview|webinar|launch|release)(?!\w)"
+)
 _LISTED = re.compile(r"(?:[0-9]/[0-9]{1,2}(?:,| &|,? and|,? or)|\b[Dd]ates:?) \Z")
 _OF_DATES = re.compile(r"(?i)\bdates?\b|\bon [0-9]{1,2}/[0-9]")
 _SPANNED = re.compile(r"(?<=from )[0-9]{1,2}/[0-9]{1,2} to [0-9]{1,2}/[0-9]{1,2}(?![\w/])")
@@ -133,9 +137,16 @@ def until(place: Place, language: Language) -> ReadForm | None:
     return ReadForm(found.end(), f" {language.to} ") if found else None
 
 
+_HALF_ALONE = re.compile(r"(?<![\w.,:])(1[0-2]|[1-9])()([ap])(?![\w'’]|\.m)")
+_BEFORE_HOUR = frozenset(("at", "before", "after", "by", "until", "til", "till", "from", "around"))
+_OF_HALVES = re.compile(r"[0-9]:[0-5][0-9][ap](?!\w)")
+
+
 def _short_half(place: Place, language: Language) -> ReadForm | None:
     """``6:42a`` and ``8a–6p``: one letter for half of the day."""
     found = place.match(_SHORT_HALF)
+    if not found and (place.word_before in _BEFORE_HOUR or place.near(_OF_HALVES)):
+        found = place.match(_HALF_ALONE)
     if not found:
         return None
     hour, minute, *halves = found.groups()
@@ -153,7 +164,7 @@ def _due_date(place: Place, language: Language) -> ReadForm | None:
     before = place.word_before
     listed = _LISTED.search(place.before) and place.near(_OF_DATES)
     told = before in tables.BEFORE_DATE or before == "by" or listed or _DATED.search(place.before)
-    found = place.match(_MONTH_AND_DAY) if told else None
+    found = place.match(_MONTH_AND_DAY) if told or place.match(_EVENT) else None
     if before == "from" and not place.match(_SPANNED):
         return None
     if not found or (before == "by" and int(found[1]) < int(found[2]) <= 12):

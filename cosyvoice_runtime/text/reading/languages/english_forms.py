@@ -51,7 +51,7 @@ _ISOTOPE = re.compile(
 )
 _CODE = re.compile(r"(?:USD|EUR|GBP|CAD|AUD|NZD|SGD|HKD) ?(?=[$€£][0-9])|(?:USD|EUR|GBP)(?!\w)")
 _SIGNED = re.compile(r"[$€£][0-9][0-9.,]*[kKMB]?\s?\Z")
-_HANDLE = re.compile(r"(?<![\w.@])@(?:(?=[A-Za-z0-9_])|\s(?=[\w$€£≤≥<>~]))")
+_HANDLE = re.compile(r"(?<![\w.@])@(?:(?=[A-Za-z0-9_])|\s(?=[\w$€£≤≥<>~(]))")
 _NUMERAL = re.compile(r"(?<![\w.-])([IVX]{2,5})(?![\w'’]|\.[A-Za-z])(\s(?:century|centuries)\b)?")
 _NAME = re.compile(r"(?:\A|[\s(\"“'’/-])([A-Z][A-Za-z]*[a-z]|[A-Z]{3,})\.?\s\Z")
 _NO_NUMERAL = re.compile(
@@ -62,6 +62,7 @@ _ION = re.compile(
     r"(?:(?<!\w)|(?<=(?<![\w.])[0-9])(?=e))((?:[A-Z][a-z]?(?:[0-9]?[A-Z][a-z]?)?)|e(?=[⁺⁻]))([1-4²³⁴])?([⁺⁻]|[+](?=[\s,.;)]|$))(?<![A-Z]\+)"
 )
 _FOR = re.compile(r"(?<=[a-z0-9] )x (?=[0-9]{1,3} (?:days?|weeks?|months?|years?|doses?)\b)")
+_BY = re.compile(r"(?<=[0-9][\"”″'’′] )x (?=[0-9])")
 _AT = re.compile(r"(?<=[a-z0-9])@(?=v?[0-9])")
 _RECORD = re.compile(r"(?<![\w.,–—-])([0-9]{1,3})–([0-9]{1,3})–([0-9]{1,3})(?![\w–—-]|[.,%][0-9])")
 _FLOOR = re.compile(r"(?<=[0-9](?:st|nd|rd|th) )Fl(?:\.(?=,|\s[a-z])|(?=[,.]))")
@@ -139,7 +140,10 @@ def _handle(place: Place, language: Language) -> ReadForm | None:  # noqa: ARG00
     return ReadForm(found.end(), "at ") if found else None
 
 
-def _for(place: Place, language: Language) -> ReadForm | None:  # noqa: ARG001
+def _for(place: Place, language: Language) -> ReadForm | None:
+    """``x`` before a time or a second length: ``500 mg x 10 days``, ``2" x 4"``."""
+    if found := place.match(_BY):
+        return ReadForm(found.end(), f"{language.by} ")
     found = place.match(_FOR)
     return ReadForm(found.end(), "for ") if found else None
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _DAY_NAMES = "|".join(sorted(tables.WEEKDAYS, key=len, reverse=True))
 _MONTHS = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
 _DAY = re.compile(
-    rf"(?<![\w'’])({_DAY_NAMES})(?![\w'’])(?!\.?,? [0-9]{{1,2}}/[0-9])"
+    rf"(?<![\w'’])({_DAY_NAMES})(?![\w'’])(?!\.?,? (?:1[0-2]|0?[1-9])/[0-9]{{1,2}}(?![0-9°c]))"
     rf"(?:\.(?=,|\s(?:[a-z0-9(–&-]|{_MONTHS})))?(/(?={_DAY_NAMES}))?"
 )
 _DAY_AFTER = re.compile(
@@ -24,7 +24,8 @@ _DAY_AFTER = re.compile(
 )
 _NEXT_DAY = re.compile(r"[;,] \Z")
 _DAY_BEFORE = re.compile(
-    r"(?:\b(?:[Oo]n|[Ee]very|[Bb]y|[Tt]his|[Nn]ext|[Ll]ast|[Uu]ntil|[Ee]ach)|[0-9],?|[AP]M|[ECMP][SD]?T) \Z"
+    r"(?:\b(?:[Oo]n|[Ee]very|[Bb]y|[Tt]his|[Nn]ext|[Ll]ast|[Uu]ntil|[Ee]ach|airs)|[0-9],?"
+    r"|[AP]M|[ECMP][SD]?T) \Z"
 )
 _OTHER_DAY = re.compile(
     rf"(?<!\w)(?:Mon(?! [A-Z]|(?:sieur|day))|Tues?|Thu|Thurs|Fri)(?!\w)"
@@ -47,7 +48,7 @@ _WIND_BEFORE = re.compile(
     r"from| to| out of)?(?: the)? \Z"
 )
 _WIND_AFTER = re.compile(
-    r" (?:winds?|breezes?|swells?|gusts?|at [0-9]+(?:[-–][0-9]+)? ?(?:mph|km|kn|kt|m/s))"
+    r" (?:winds?|breezes?|swells?|gusts?|(?:at )?[0-9]+(?:[-–][0-9]+)? ?(?:mph|km|kn|kt|m/s))"
 )
 _HEAD_BEFORE = re.compile(
     r"\b(?:[Hh]ead|[Hh]eading|[Ff]acing|[Dd]rive|[Tt]ravel|[Ww]alk|[Gg]o|[Tt]urn|[Cc]ontinue|[Ll]ook|"
@@ -115,10 +116,11 @@ _CUPS = re.compile(r"(?<![\w.,/])(?:([0-9]{1,2}) )?([1-9])/([2-8]) ?c\.?(?=\s[a-
 _GRAVITY = re.compile(r"(?<![\w.,])([0-9]{1,2}(?:\.[0-9]{1,3})?) ?[gG](?![\w'’])")
 _OF_GRAVITY = re.compile(r"(?i)\b(?:(?:micro)?gravity|g-force|accelerat\w+)\b")
 _FORECAST = re.compile(r"/(?=[0-9]{1,3}°)")
-_FOR_EACH = re.compile(r"/(?=(?:[a-z]{3,12}|wk|hr|yr|mo|lb)(?![\w/]))")
+_FOR_EACH = re.compile(r"/([a-z]{2,12})(?:/([a-z]{2,12}))?(?:\.(?=\s[a-z]|[,;)]))?(?![\w/])")
 _PRICE_BEFORE = re.compile(
     r"[$€£][0-9][0-9.,]*[kKMB]?\Z|\b(?:Cost|Price|Pay|Rate|Fee|Calories|Protein)\Z"
-    r"|[0-9]\+?\s?(?:mins?|hrs?|h|secs?|s|lbs?|oz|g|mg|kg|ml|mL|cups?|miles?|mi|km|reps|sets|pts|kcal)\.?\Z"
+    r"|[0-9]\+?\s?(?:mins?|hrs?|h|secs?|s|lbs?|oz|g|mg|kg|ml|mL|cups?"
+    r"|miles?|mi|km|reps|sets|pts|kcal|[Tt]bsp|tsp|gal|(?:sq\.? )?ft|in)\.?\Z"
 )
 _FOR_HOURS = re.compile(
     r"/(?=[0-9]{1,3}[ -]?(?:h|hrs?|hours|d|days)(?![\w/])"
@@ -128,8 +130,10 @@ _FOR_HOURS = re.compile(
 )
 _EVERY_HOURS = re.compile(r"(?<!\w)q\.? ?([1-9][0-9]?)(?:[-–]([1-9][0-9]?))? ?(h(?:rs?)?|d|wks?|mo)(?!\w)")
 _SPANS = {"h": "hours", "d": "days", "w": "weeks", "m": "months"}
+_LEFT_OUT = re.compile(r"(?<=not )incl(?!\w)(?:\.(?=\s[a-z]|[,;)]))?")
 _HIGH = re.compile(r"(?<!\w)(?:Hi|Lo)(?=:? ?[-−]?[0-9])")
 _LOW = re.compile(r"\bHi(?:gh)?\b.{1,40}\bLo(?:w)?:? ?[-−]?[0-9]")
+_STATIONS = re.compile(r"(?<![\w.,/])(1[0-2]|[1-9])/(1[0-2]|[1-9])c(?!\w)")
 _DEW_POINT = re.compile(r"(?<=[Dd]ew )pt\.?(?!\w)")
 _PAIR_OF_MONEY = re.compile(
     r"(?<![\w/])(EUR|USD|GBP|JPY|CHF|AUD|CAD|NZD|BTC|ETH|CNY)/(USD|EUR|GBP|JPY|CHF|CAD|AUD|CNY|KRW|INR|MXN)(?![\w/])"
@@ -157,6 +161,9 @@ def digits(place: Place, language: Language) -> ReadForm | None:
         minute = language.ordinal(int(found[1])).replace("-", " ")
         late = f" plus {language.cardinal(found[2])}" if found[2] else ""
         return ReadForm(found.end(), f"{minute} minute{late}")
+    if found := place.match(_STATIONS):
+        eastern, central = map(language.cardinal, found.groups())
+        return ReadForm(found.end(), f"{eastern}, {central} Central")
     if found := place.match(_SIZE_SCREW):
         above, below = map(int, found[1].split("/"))
         return ReadForm(found.end(), f"{language.fraction(above, below)} {language.cardinal(found[2])}")
@@ -186,6 +193,8 @@ def letters(place: Place, language: Language) -> ReadForm | None:
         )
     if (found := place.match(_ZONE)) and _TIME_BEFORE.search(place.before):
         return ReadForm(found.end(), ", ".join(_ZONES[zone] for zone in found.groups() if zone))
+    if found := place.match(_LEFT_OUT):
+        return ReadForm(found.end(), "included")
     if (found := place.match(_HIGH)) and place.near(_LOW):
         return ReadForm(found.end(), {"Hi": "High", "Lo": "Low"}[found[0]])
     if found := place.match(_DEW_POINT):
@@ -211,7 +220,11 @@ def signs(place: Place, language: Language) -> ReadForm | None:
     if place.before.endswith("°") and (found := place.match(_FORECAST)):
         return ReadForm(found.end(), f"{language.pause} ")
     if (found := place.match(_FOR_EACH)) and _PRICE_BEFORE.search(place.before):
-        return ReadForm(found.end(), " per ")
+        units = [(word, language.per_units.get(word)) for word in found.groups() if word]
+        if all(unit or len(word) > 2 for word, unit in units):
+            return ReadForm(
+                found.end(), "".join(f" per {unit.one if unit else word}" for word, unit in units)
+            )
     if (found := place.match(_FOR_HOURS)) and _DOSE_BEFORE.search(place.before):
         return ReadForm(found.end(), " per ")
     found = place.match(_SCREW)

@@ -37,7 +37,7 @@ _BOUNDS = re.compile(r"([∫∑∏]) ?(?:([a-z]) ?= ?)?(-?[0-9a-z∞]{1,4}) ?\^\
 _BOUNDED = {"∫": "the integral", "∑": "the sum", "∏": "the product"}
 _SIGN = re.compile(rf"[{''.join(_SIGNS)}]")
 _SPACED = re.compile(r"(?<=[^\s,;:]) ([+−×÷=≈≠≤≥±]|&&|[|]{2}|[+*−-]=|[=!<>]=) (?=\S)")
-_TIGHT = re.compile(r"(?<=[A-Za-z_)\]°²³!|])(=|==|!=|<=|>=|≈|≤|≥|≠)(?=[\w\"'$/~.-])")
+_TIGHT = re.compile(r"(?<=[A-Za-z_)\]°²³!|])(=|(?<=\))[×÷]|==|!=|<=|>=|≈|≤|≥|≠)(?=[\w\"'$/~.-])")
 _PLUS = re.compile(r"(?<=[0-9A-Za-z])\+(?=[0-9])")
 _FAT = re.compile(r"(?<!\w)[ωΩ][-–]([369])(s?)(?![\w.])")
 _LESS = re.compile(
@@ -54,6 +54,7 @@ _OVER_BEFORE = re.compile(
 _APART = re.compile(r" / (?=[^\W_]|[$€£])")
 _WORD_BEFORE = re.compile(r"(?:[A-Za-z]{2}|°[CF])[.)\"”]?\Z")
 """Before a stroke with spaces that is a pause: ``city / highway``."""
+_BY_LENGTH = re.compile(r" × (?=[0-9])")
 _LENGTH_BEFORE = re.compile(r"[0-9](?:[\"”″'’′]| ?(?:in|ft|cm|mm|m)\.?)\Z")
 _OF_FORMULA = re.compile(r"[\w)\]] ?= ?[\w(\[√-]|[\w)] [+−×÷-] [\w(]|\^|[²³√]")
 _CLOSED = re.compile(r"\)(?:(⁻?[⁰¹²³⁴-⁹]{1,3})|\^[{(]?(-?[0-9]{1,4}|[a-z]{1,2})[})]?)")
@@ -209,6 +210,8 @@ def spaced(place: Place, language: Language) -> ReadForm | None:
     if following == "/":
         apart = place.match(_APART) if _WORD_BEFORE.search(place.before) else None
         return _over(place) or (ReadForm(apart.end(), f"{language.pause} ") if apart else None)
+    if following == "×" and _LENGTH_BEFORE.search(place.before) and (found := place.match(_BY_LENGTH)):
+        return ReadForm(found.end(), f" {language.by} ")
     if following not in _AFTER_SPACE:
         return None
     if found := place.match(_INSIDE):
@@ -218,8 +221,6 @@ def spaced(place: Place, language: Language) -> ReadForm | None:
         return None
     if found[1] in "≤≥≈<>" and _word_at_end(place) in listed.NO_SUBJECTS:
         return ReadForm(found.end(), f" {language.signs_before[found[1]]} ")
-    if found[1] == "×" and _LENGTH_BEFORE.search(place.before):
-        return ReadForm(found.end(), f" {language.by} ")
     return ReadForm(found.end(), f" {_operation(found[1], language)} ")
 
 

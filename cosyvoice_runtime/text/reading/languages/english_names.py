@@ -24,6 +24,7 @@ _HEADINGS = {"N": "north", "S": "south", "E": "east", "W": "west"}
 _BOTH = re.compile(r"(?<![\w.,/])([0-9]{1,4})/(?=[0-9]{1,4}\s?[kMG](?:bps|Hz|B/s)\b)")
 _MILEAGE = re.compile(r"(?<![\w.,/])([1-9][0-9])/(?=[1-9][0-9](?![\w/]|[.,][0-9]))")
 _OF_MILEAGE = re.compile(r"(?i)\bmpg\b|\bcity, ?highway")
+_DEGREES = re.compile(r"(?<![\w.,/])([0-9]{1,3})/(?=[-−]?[0-9]{1,3}\s?°)")
 _CABLE = re.compile(
     r"(?<![\w.,/])(6|8|1[0-8])/([2-4])(?= (?:AWG|NM|UF|Romex|wire|wiring|cable|gauge|THHN|MC)\b)"
 )
@@ -160,6 +161,8 @@ def _pair(place: Place, language: Language) -> ReadForm | None:
     """``14/2 cable``, ``28/36 mpg``, ``20/40 MHz``: two numbers that no fraction is."""
     if found := place.match(_CABLE):
         return ReadForm(found.end(), " ".join(map(language.cardinal, found.groups())))
+    if found := place.match(_DEGREES):
+        return ReadForm(found.end(), f"{language.number(language.numerals.parse(found[1]))}{language.pause} ")
     if (found := place.match(_MILEAGE)) and place.near(_OF_MILEAGE):
         return ReadForm(found.end(), f"{language.cardinal(found[1])}{language.pause} ")
     found = place.match(_BOTH)

@@ -55,13 +55,13 @@ _BEFORE_THEM = frozenset(("see", "in", "under", "of", "per", "cf", "and", "to", 
 _ABBREVIATED = re.compile(
     rf"(?i)(?<![\w.])(?:({'|'.join(sorted(_BEFORE_NUMBER, key=len, reverse=True))})\.:?\s?"
     r"(?=[~$]?[0-9]|[IVX]+\b)"
-    r"|(?<![0-9] )(?<!few )(?<!per )(min|max|temp|est)\.(?=[/:)]|\s(?-i:[a-z])))"
+    r"|(?<![0-9] )(?<!few )(?<!per )(min|max|est)\.(?=[/:]|\s(?-i:[a-z])))"
 )
 _EDITION = re.compile(r"(?<![\w.])(?:(?<=[0-9](?:st|nd|rd|th) )ed\.?|(?:(?<=\()|(?<=, ))(eds?)\.)(?![\w’'])")
 _HOME = re.compile(r"(?<![\w.])(Apt|Ste|Bldg) #?(?=[0-9])")
 _LIVED = re.compile(
     r"(?:(?<=[(,;])|(?<=[(,;] ))(b|d|c|r|fl|est|m)\.\s?(?=(?:c\.\s?)?[1-9][0-9]{2,3}(?![0-9])"
-    r"|(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?[ –-])"
+    r"|[0-9]{1,2}/[0-9]{1,2}/|(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?[ –-])"
 )
 _LIVED_WORDS = {
     "b": "born", "d": "died", "c": "circa", "r": "reigned", "fl": "flourished", "est": "established",

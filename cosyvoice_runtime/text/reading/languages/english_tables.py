@@ -155,7 +155,8 @@ ABBREVIATIONS = {
     "wk.": "week", "wks.": "weeks", "hr": "hour", "hrs": "hours", "hrs.": "hours", "yrs": "years",
     "lbs": "pounds", "Req.": "Requisition", "mins": "minutes", "secs": "seconds", "mos.": "months",
     "mvt.": "movement", "mvt": "movement",
-    "exp.": "experience", "ea.": "each", "btn": "button", "btn.": "button", "per cap.": "per capita",
+    "flr": "floor", "def.": "defeated", "ea.": "each", "btn": "button", "btn.": "button",
+    "per cap.": "per capita",
     "Bus. & Prof.": "Business and Professions", "temps.": "temperatures",
     "qty": "quantity", "pkg": "package", "pkgs": "packages", "avg": "average",
     "Avg": "Average", "dept": "department", "Dept": "Department", "govt": "government", "appt": "appointment",
@@ -191,5 +192,5 @@ _ROMAN = (
 )  # fmt: skip
 ROMAN = {roman: number for number, roman in enumerate(_ROMAN, 1) if len(roman) > 1}
 """Roman numbers that are read where they stand alone; one letter is a letter."""
-BEFORE_DATE = ("on", "due", "until", "since", "till", "eod", "cob", "eow")
+BEFORE_DATE = ("on", "due", "thru", "airs", "premieres", "until", "since", "till", "eod", "cob", "eow")
 """Words after which two numbers with a stroke are month and day."""

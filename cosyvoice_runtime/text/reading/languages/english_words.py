@@ -45,6 +45,7 @@ HEADS = _listed(
     "jar tin "
     "pool tanks buckets bag bags touchscreen panel pipe pipes board boards lumber ruler nail nails "
     "screws bolts "
+    "relay freestyle hurdles butterfly breaststroke backstroke final "
     "warranty guarantee lease degree sentence turbo diesel hybrid "
     "gap depth diameter spacing paper margin margins workweek shift shifts"
 )
