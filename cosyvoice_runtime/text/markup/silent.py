@@ -18,6 +18,6 @@ _JOINED = "\u200d\ufe0e\ufe0f\u20e3\U000e0020-\U000e007f"
 SILENT = _EMOJI + _ORNAMENTS + _OF_SCREENS + _ARROWS
 """Source of a character class of all of them."""
 EMOJI = re.compile(f"[{_EMOJI}]")
-ARROW = re.compile(f"[{_ARROWS}]")
+ARROW = re.compile(f"[▲▼{_ARROWS}]")
 RUN = re.compile(f"[{SILENT}][{SILENT}{_JOINED}]*")
 """Finds one and what stands close to it."""

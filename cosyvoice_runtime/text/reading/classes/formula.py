@@ -18,6 +18,8 @@ _AREA = re.compile(r"-?[0-9.,]+\s?(?:mm|cm|dm|m|km|in|ft)(?:[²³]|\^[23])|[0-9.
 _SIZE = re.compile(r"[0-9.,]+(?:×[0-9.,]+){1,2}")
 """A size such as ``1920×1080``, which is a product only before an equals sign and in ``8×400 m``."""
 _NO_SIZE = re.compile(r"\s?[=≈]|(?<=×[0-9]{3})\s?m(?![\w²³])")
+_PRICES = re.compile(r"[$€£][0-9.,]{1,16}(?:\s/\s[$€£][0-9.,]{1,16}){1,6}")
+"""Amounts with strokes between them, which are a list."""
 _ACCELERATION = re.compile(r"-?[0-9.,]+\s?k?m/s(?:²|\^2)")
 
 
@@ -110,6 +112,8 @@ def _is_formula(written: str) -> bool:
         return bool(re.search(r"[0-9⁰¹²³⁴-⁹]|√|π|[A-Za-z]\s?[=<>≤≥≈]", written)) and not re.fullmatch(
             r"[A-Za-z]+", written
         )
+    if _PRICES.fullmatch(written):
+        return False
     if re.search(r"\s[+/]\s|[0-9]\+[0-9]|[0-9][nxyz] [-−] [0-9]", written):
         return bool(re.search("[0-9]", written))
     return False

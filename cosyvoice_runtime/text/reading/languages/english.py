@@ -97,7 +97,7 @@ class English(Language):
     )
     before_code = (
         "(?:card|account|phone|number|ssn|visa|mastercard|amex) (?:ending|ends) (?:in|with)|"
-        "last (?:four|4) digits|"
+        "last (?:four|4) digits|text \\w{2,12} to|"
         "ISBN(?:-1[03])?|ISSN|PIN|SSN|OTP|passcode|password|extension|ext\\.?|zip(?: code)?|flight|room|"
         "[Rr]m\\.",
         "account|card|code|serial|order|PO|claim|policy|booking|confirmation|member|reference|receipt|"

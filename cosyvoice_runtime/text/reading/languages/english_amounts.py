@@ -15,11 +15,6 @@ _SCALED = re.compile(
     r"(?<![\w.,-])([0-9]{1,3}(?:\.[0-9]+)?)(?:(k)(?![A-Za-z0-9Ω])(?<!401k)"
     r"|((?<=\.[0-9])[MB]|(?<=\.[0-9]{2})[MB]|[MB](?= [a-z]{2,})|bn(?= [a-z]{2,})))(?!\w)"
 )
-_COORDINATE = re.compile(
-    r"(?<![\w.,])([0-9]{1,3}(?:\.[0-9]+)?)\s?°\s?(?:([0-9]{1,2}(?:\.[0-9]+)?)['’′]\s?(?:([0-9]{1,2}(?:\.[0-9]+)?)"
-    r"[\"”″]\s?)?)?([NSEW])(?![A-Za-z])"
-)
-_ANGLE = re.compile(r"(?<![\w.,])([0-9]{1,3})°\s?([0-9]{1,2})['’′](?:\s?([0-9]{1,2}(?:\.[0-9]+)?)[\"”″])?()")
 _PER_WORD = re.compile(r"(?<=[A-Za-z\"”″])/([A-Za-z]{1,8})(?![\w/])")
 _SIGNED_POINTS = re.compile(r"(?<![\w)])[-−+](?=[0-9]{1,3}(?:\.[0-9]+)?[ -]?bps(?!\w))")
 _AND_MONEY = re.compile(r"(?<=[a-z0-9KMB])/(?=[$€£][0-9])")
@@ -47,7 +42,8 @@ _PRESSURE_BEFORE = re.compile(
 _BASIS_POINTS = re.compile(r"(?<![\w.,])([0-9]{1,3}(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]{1,3}))?[\s-]?bps(?!\w)")
 _DOTTED_UNIT = re.compile(
     r"(?:(?<![\w.,])|(?<=[0-9]x))([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]+(?:\.[0-9]+)?))?([\s-]?)"
-    r"(?!HR)((?i:ft|oz|c(?=\. [a-z])|tbsps?|tsps?|lbs?|in|yds?|mi|hrs?|mins?|secs?|gal|qts?|pts?"
+    r"(?!HR)(T(?=\. [a-z])|(?i:ft|oz|c(?=\. [a-z])"
+    r"|tbsps?|tsps?|lbs?|in|yds?|mi|hrs?|mins?|secs?|gal|qts?|pts?"
     r"|yrs?|mos?|wks?|ac|fl\. ?oz|(?:sq|cu)\. ?(?:ft|in|yd|mi))|cm|km|mm|kg|ml)"
     r"(?:\.(?=\s(?:[a-z(=≈≤≥]|[0-9]{1,2}\s?(?:min|sec|in|oz)\b)|[,;:)/-]|\s*\Z)"
     r"|(?<=[qu]\. (?:ft|in|yd|mi))(?=\.))"
@@ -64,7 +60,8 @@ _SIDE = re.compile(r"(?<![\w.,/])([0-9]{1,3}(?:\.[0-9]+)?)[\"”″]\s?([LWHD])(
 _THINGS = re.compile(
     r"(?: (?:lag|deck|wood|drywall|hex|carriage|finish|galvanized|steel|round|square))?"
     r" (?:wheel|rim|tire|pot|screw|nail|board|tile|monitor|pan|skillet|pipe|round|square|strip"
-    r"|piece|plank|post|blade|tortilla|pizza|cube|heel|screen|display|bolt|layer|shelf|shelves|container)s?(?!\w)"
+    r"|piece|plank|post|blade|tortilla|pizza|cube|heel|screen|display|bolt|layer|shelf|shelves|container"
+    r"|inseam|neck|waist|chest|sleeve|rise)s?(?!\w)"
 )
 _THE = re.compile(r"(?<!\w)(?i:the|this|an?|my|your|our|his|her) \Z")
 _SETS = re.compile(r"(?<![\w.,×])([1-9])[×x]([0-9]{1,2})[–-]([0-9]{1,2})(?![\w.–-]| ?[=+×*/-])")
@@ -76,9 +73,10 @@ _TIMES_RANGE = re.compile(
 _PER = re.compile(r"(?<![\w.,/])([0-9]+(?:\.[0-9]+)?)/([a-z]{2,})(?![\w/])")
 
 
-_DIRECTIONS = {"N": "north", "S": "south", "E": "east", "W": "west"}
 _QUOTE = re.compile(r'(?<![0-9])"')
-_TIMES = re.compile(r"(?<![\w.,])([0-9]{1,3})[x×](?= (?:per|a|an|each|every|daily|weekly|monthly)\b)")
+_TIMES = re.compile(
+    r"(?<![\w.,])([0-9]{1,3})[x×](?= (?:per|a|an|each|every|daily|weekly|monthly|in|before|after)\b)"
+)
 _MILLIONS = re.compile(
     r"(?<![\w.,$€£-])([0-9]{1,3}(?:\.[0-9]{1,2})?)m(?= (?:people|users|views|followers|subscribers|downloads|"
     r"votes|jobs|homes|barrels|copies|records|rows|tokens|customers|viewers|fans|residents)\b)"
@@ -120,10 +118,14 @@ _ALONE_HOURS = re.compile(
     r"(?:/(day|d|night|wk|week|mo|month|yr|year)|(?![/-]))(?![\w'’])"
 )
 _GREAT_RATIO = re.compile(r"(?<![\w.,:])([0-9]{1,3}):([0-9]{1,3}(?:,[0-9]{3})+)(?![\w:])")
-_LONG = r"\s(?:(tall|long|wide|high|deep|thick)|ceiling|ladder|fence|wall|board|post|cord|rope|tree)"
+_LONG = (
+    r"\s(?:(tall|long|wide|high|deep|thick|apart|away|from|of|above|below)"
+    r"|ceiling|ladder|fence|wall|board|post|cord|rope|tree)"
+)
 _FEET = re.compile(
-    r"(?<![\w.,])([0-9]{1,3}|[0-9]{1,2},[0-9]{3})['’′](?:(\s?[x×]\s?)(?=[0-9])|(?<=,[0-9]{3}.)(?!\w)"
-    rf"|(?={_LONG}s?\b))|(?:(?<=[x×] )|(?<=[0-9]['’′][x×]))([0-9]{{1,3}})['’′](?![\w])"
+    r"(?<![\w.,])(?:(?P<low>[0-9]{1,2})\s?[-–]\s?)?(?P<high>[0-9]{1,3}|[0-9]{1,2},[0-9]{3})['’′]"
+    rf"(?:(?P<by>\s?[x×]\s?)(?=[0-9])|(?<=,[0-9]{{3}}.)(?!\w)|(?={_LONG}s?\b))"
+    r"|(?:(?<=[x×] )|(?<=[0-9]['’′][x×]))(?P<side>[0-9]{1,3})['’′](?![\w])"
 )
 _FOR_MONEY = re.compile(r"(?<![\w.,/])([2-9]|1[0-9])/(?=[$€£][0-9])")
 _AGES = re.compile(
@@ -215,8 +217,9 @@ def _related(place: Place, language: Language) -> ReadForm | None:
         foot = language.units["ft"]
         thing = re.match(_LONG, place.text[found.end() : found.end() + 12])
         foot = foot._replace(many=foot.one) if thing and not thing[1] else foot
-        words = language.counted(language.numerals.parse(found[1] or found[4]), foot)
-        return ReadForm(found.end(), f"{words} {language.by} " if found[2] else words)
+        words = language.counted(language.numerals.parse(found["high"] or found["side"]), foot)
+        words = language.ranged(language.cardinal(found["low"]), words) if found["low"] else words
+        return ReadForm(found.end(), f"{words} {language.by} " if found["by"] else words)
     if found := place.match(_INCHES_AT_END):
         return ReadForm(
             found.end(), language.counted(language.numerals.parse(found[1]), language.units["in"])
@@ -312,21 +315,6 @@ def _pair(place: Place, language: Language) -> ReadForm | None:
     return ReadForm(found.end(), language.over(language.cardinal(found[1]), language.cardinal(found[2])))
 
 
-def _coordinate(place: Place, language: Language) -> ReadForm | None:
-    """``40.7128° N``, ``51°30'26"N``."""
-    found = place.match(_COORDINATE) or place.match(_ANGLE)
-    if not found:
-        return None
-    parts = zip(found.groups()[:3], ("degree", "minute", "second"), strict=True)
-    words = [
-        f"{language.number(language.numerals.parse(number))} {unit}{'' if number == '1' else 's'}"
-        for number, unit in parts
-        if number
-    ]
-    words += [_DIRECTIONS[found[4]]] if found[4] else []
-    return ReadForm(found.end(), " ".join(words))
-
-
 def _blood_pressure(place: Place, language: Language) -> ReadForm | None:
     """``128/82``: a pair that only a pressure of blood is."""
     found = place.match(_PRESSURE)
@@ -363,7 +351,7 @@ def _dotted_unit(place: Place, language: Language) -> ReadForm | None:
     found = place.match(_DOTTED_UNIT)
     if not found:
         return None
-    written = "cup" if found[4] == "c" else re.sub(r"\. ?", " ", found[4])
+    written = {"c": "cup", "T": "tbsp"}.get(found[4]) or re.sub(r"\. ?", " ", found[4])
     unit = language.units[written if written in language.units else written.lower()]
     if found[3] == "-" or (written != "cup" and language.qualifies(place, found.end())):
         unit = unit._replace(many=unit.one)
@@ -387,7 +375,6 @@ DIGITS = (
     _sides,
     _related,
     _scaled,
-    _coordinate,
     _blood_pressure,
     _basis_points,
     _pair,

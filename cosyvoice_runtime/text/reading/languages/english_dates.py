@@ -11,6 +11,8 @@ from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 if TYPE_CHECKING:
     from cosyvoice_runtime.text.reading.languages.language import Language
 
+_AD = re.compile(r"([1-9][0-9]{2})(?![\w/]|[.,][0-9])")
+_TO_ERA = re.compile(r"(?<=BC)[–-](?=AD )|(?<=BCE)[–-](?=CE )")
 _ERA = re.compile(r"(?<![\w.,])([0-9]{1,4})\s?(B\.?C\.?E|A\.?D|B\.?C|C\.?E)(?![A-Za-z])(?:\.(?=\s+[a-z]))?")
 _QUARTER = re.compile(r"(?<![\w.,])([1-4])Q\s?'?((?:20)?[0-9]{2})(?![\w])")
 _MONTH_AND_DAY = re.compile(
@@ -65,23 +67,26 @@ _DATED = re.compile(
 )
 _NAMES = "Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec"
 _MONTH = re.compile(
-    rf"(?<![\w'’])({_NAMES})(\w*)(\.?)(?:(\s?[–-]\s?)(?=(?:{_NAMES})\w*(?!\w))|(?![\w'’]|\.?,? ?[0-9]))"
+    rf"(?<![\w'’])({_NAMES})(\w*)(\.?)(?:(\s?[–/-]\s?)(?=(?:{_NAMES})\w*(?!\w))|(?![\w'’]|\.?,? ?[0-9]))"
 )
 _MONTH_BEFORE = re.compile(
-    r"(?:(?<!\w)(?:in|by|through|thru|until|since|early|late|of|and|or|[Mm]id-?)|[a-z]\.?\s?[–-]) ?\Z"
+    r"(?:(?<!\w)(?:in|by|through|thru|until|since|early|late|of|and|or|[Mm]id-?)|[a-z]\.?\s?[–/-]) ?\Z"
 )
 _MONTH_AFTER = re.compile(rf"\s(?:through|thru|to|and|or)\s(?:{_NAMES})(?:\w*)(?!\w)")
 _EVENT = re.compile(
     r"[0-9]{1,2}/[0-9]{1,2} (?:emails?|meeting|call|game|class|appointment|appt|session|order|deadline|"
     r"party|show|visit|message|letter|interview|webinar|launch|release)(?!\w)"
 )
+_MONTH_OF_YEAR = re.compile(r"(?<![\w.,/-])(0?[1-9]|1[0-2])/((?:19|20)[0-9]{2})(?![\w/-]|[.,][0-9])")
 _LISTED = re.compile(r"(?:[0-9]/[0-9]{1,2}(?:,| &|,? and|,? or)|\b[Dd]ates:?) \Z")
 _OF_DATES = re.compile(r"(?i)\bdates?\b|\bon [0-9]{1,2}/[0-9]")
 _SPANNED = re.compile(r"(?<=from )[0-9]{1,2}/[0-9]{1,2} to [0-9]{1,2}/[0-9]{1,2}(?![\w/])")
 
 
 def short_year(place: Place, language: Language) -> ReadForm | None:
-    """``'09``."""
+    """``'09``, ``AD 476``."""
+    if place.before.endswith("AD ") and (found := place.match(_AD)):
+        return ReadForm(found.end(), language.pairs(found[1]))
     found = place.match(_SHORT_YEAR)
     return ReadForm(found.end(), f"oh {language.cardinal(found[1])}") if found else None
 
@@ -133,7 +138,13 @@ def until(place: Place, language: Language) -> ReadForm | None:
     """``noon–2pm``, ``2019–present``."""
     if found := place.match(_OF_YEAR):
         return ReadForm(found.end(), " ")
-    found = place.match(_UNTIL) or place.match(_TO_NAMED) or place.match(_TO_HOUR) or place.match(_TO_NEXT)
+    found = (
+        place.match(_UNTIL)
+        or place.match(_TO_NAMED)
+        or place.match(_TO_ERA)
+        or place.match(_TO_HOUR)
+        or place.match(_TO_NEXT)
+    )
     return ReadForm(found.end(), f" {language.to} ") if found else None
 
 
@@ -165,6 +176,9 @@ def _due_date(place: Place, language: Language) -> ReadForm | None:
     listed = _LISTED.search(place.before) and place.near(_OF_DATES)
     told = before in tables.BEFORE_DATE or before == "by" or listed or _DATED.search(place.before)
     found = place.match(_MONTH_AND_DAY) if told or place.match(_EVENT) else None
+    if month := place.match(_MONTH_OF_YEAR):
+        words = f"{tables.MONTH_NAMES[int(month[1]) - 1]} {language.year(int(month[2]))}"
+        return ReadForm(month.end(), words)
     if before == "from" and not place.match(_SPANNED):
         return None
     if not found or (before == "by" and int(found[1]) < int(found[2]) <= 12):
@@ -180,7 +194,8 @@ def month(place: Place, language: Language) -> ReadForm | None:
         return None
     name = tables.MONTH_NAMES[number - 1]
     if found[4]:
-        return ReadForm(found.end(), f"{name} {language.to} ")
+        joint = language.pause if "/" in found[4] else f" {language.to}"
+        return ReadForm(found.end(), f"{name}{joint} ")
     told = _MONTH_BEFORE.search(place.before) or _MONTH_AFTER.match(place.text, found.end())
     if not told or found[1] + found[2] == "May" or len(found[2]) > 1:
         return None

@@ -79,7 +79,7 @@ def street(place: Place, language: Language) -> ReadForm | None:
     in_pairs = len(number) in (3, 4) and number[1:] != "00" and number[-3:] != "000"
     spoken = language.pairs(number) if in_pairs else language.cardinal(number)
     names = " ".join(tables.STREETS.get(word.rstrip("."), word) for word in found[2].split())
-    names = re.sub(r"^([NSEW])(?= )", lambda match: tables.QUARTERS[match[1]], names)
+    names = re.sub(r"^([NSEW])\.?(?= )", lambda match: tables.QUARTERS[match[1]], names)
     names = _ORDINAL.sub(lambda match: language.ordinal(int(match[1])), names)
     kind = tables.STREETS.get(found[3].rstrip("."), found[3])
     kind += "." if found[0].endswith(".") and _CAPITAL.match(place.text, found.end()) else ""

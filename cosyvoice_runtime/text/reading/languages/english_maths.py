@@ -208,7 +208,8 @@ def spaced(place: Place, language: Language) -> ReadForm | None:
     """A sign with a space before it."""
     following = place.text[place.start + 1 : place.start + 2]
     if following == "/":
-        apart = place.match(_APART) if _WORD_BEFORE.search(place.before) else None
+        told = _WORD_BEFORE.search(place.before) or place.text.startswith(("$", "€", "£"), place.start + 3)
+        apart = place.match(_APART) if told else None
         return _over(place) or (ReadForm(apart.end(), f"{language.pause} ") if apart else None)
     if following == "×" and _LENGTH_BEFORE.search(place.before) and (found := place.match(_BY_LENGTH)):
         return ReadForm(found.end(), f" {language.by} ")

@@ -28,6 +28,12 @@ _DEGREES = re.compile(r"(?<![\w.,/])([0-9]{1,3})/(?=[-−]?[0-9]{1,3}\s?°)")
 _CABLE = re.compile(
     r"(?<![\w.,/])(6|8|1[0-8])/([2-4])(?= (?:AWG|NM|UF|Romex|wire|wiring|cable|gauge|THHN|MC)\b)"
 )
+_COORDINATE = re.compile(
+    r"(?<![\w.,])([0-9]{1,3}(?:\.[0-9]+)?)\s?°\s?(?:([0-9]{1,2}(?:\.[0-9]+)?)['’′]\s?(?:([0-9]{1,2}(?:\.[0-9]+)?)"
+    r"[\"”″]\s?)?)?([NSEW])(?![A-Za-z])"
+)
+_ANGLE = re.compile(r"(?<![\w.,])([0-9]{1,3})°\s?([0-9]{1,2})['’′](?:\s?([0-9]{1,2}(?:\.[0-9]+)?)[\"”″])?()")
+_DIRECTIONS = {"N": "north", "S": "south", "E": "east", "W": "west"}
 _EVEN = re.compile(r"(?<![\w.,-])50-50(?![\w-]|[.,][0-9])")
 _LETTERS = re.compile(r"(?<![\w.,])([0-9]{1,2}) ([A-Z])s(?![\w])")
 _TIMES = re.compile(r"(?<![\w.,])([0-9]{1,3})x(?= [0-9])")
@@ -37,6 +43,7 @@ _OVER_LETTER = re.compile(r"(?<![\w.,/])([0-9]{1,3})/([a-z])(?![\w/])")
 _ROAD = re.compile(r"(?<=[A-Z]-)([1-9][0-9]{2})(?![\w-]|[.,][0-9])")
 _TIRE = re.compile(r"(?<=R[0-9]{2} )([0-9]{2,3})([A-Z])(?!\w)")
 _TIRE_SIZE = re.compile(r"(?<![\w.,/])(P|LT)?([1-4][0-9]{2})/([2-9][05])\s?(Z?R)([12][0-9])(?!\w)")
+_LETTERED = re.compile(r"#(?=[A-Z]{1,3}[0-9]{1,6}(?![\w-]))")
 _NUMBER_AFTER = re.compile(
     r"(?:(?<=[A-Z])|(?<=[\s(]))# ?(?!10000)([0-9]{5,12})(?![\w-]|[.,][0-9])"
     r"|(?<=[A-Z])#(?=:| [0-9])|(?<= )#(?=: )"
@@ -77,7 +84,7 @@ def digits(place: Place, language: Language) -> ReadForm | None:
         return ReadForm(found.end(), language.over(language.cardinal(found[1]), found[2]))
     if found := place.match(_TIRE):
         return ReadForm(found.end(), f"{language.cardinal(found[1])} {found[2]}")
-    if pair := _tire(place, language) or _pair(place, language):
+    if pair := _tire(place, language) or _coordinate(place, language) or _pair(place, language):
         return pair
     if found := place.match(_EVEN):
         return ReadForm(found.end(), "fifty fifty")
@@ -149,6 +156,8 @@ def signs(place: Place, language: Language) -> ReadForm | None:
         return ReadForm(found.end(), " ".join(words))
     if place.word_before in listed.NUMBERED and (found := place.match(_NUMBER_SIGN)):
         return ReadForm(found.end(), f"{language.signs_before['#']} {language.name_number(found[1])}")
+    if place.word_before in listed.NUMBERED and (found := place.match(_LETTERED)):
+        return ReadForm(found.end(), f"{language.signs_before['#']} ")
     if found := place.match(_NUMBER_AFTER):
         number = f" {language.digits(found[1])}" if found[1] else ""
         space = "" if place.before[-1:] in " (" else " "
@@ -167,6 +176,21 @@ def _pair(place: Place, language: Language) -> ReadForm | None:
         return ReadForm(found.end(), f"{language.cardinal(found[1])}{language.pause} ")
     found = place.match(_BOTH)
     return ReadForm(found.end(), f"{language.cardinal(found[1])} {language.signs['/']} ") if found else None
+
+
+def _coordinate(place: Place, language: Language) -> ReadForm | None:
+    """``40.7128° N``, ``51°30'26"N``."""
+    found = place.match(_COORDINATE) or place.match(_ANGLE)
+    if not found:
+        return None
+    parts = zip(found.groups()[:3], ("degree", "minute", "second"), strict=True)
+    words = [
+        f"{language.number(language.numerals.parse(number))} {unit}{'' if number == '1' else 's'}"
+        for number, unit in parts
+        if number
+    ]
+    words += [_DIRECTIONS[found[4]]] if found[4] else []
+    return ReadForm(found.end(), " ".join(words))
 
 
 def _tire(place: Place, language: Language) -> ReadForm | None:

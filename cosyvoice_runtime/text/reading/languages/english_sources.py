@@ -45,7 +45,7 @@ _BEFORE_NUMBER = {
     "approx": "approximately", "ca": "circa", "ep": "episode", "lvl": "level", "ex": "exercise",
     "avg": "average", "cat": "category", "col": "column", "pg": "page", "pgs": "pages", "pop": "population",
     "qty": "quantity", "est": "estimated", "thm": "theorem", "min": "minimum", "max": "maximum",
-    "temp": "temperature", "elev": "elevation",
+    "temp": "temperature", "elev": "elevation", "exp": "expires",
 }  # fmt: skip
 _WORDS_TOO = frozenset(
     ("art", "arts", "sec", "secs", "fig", "figs", "app", "tab", "ex", "para", "est", "cat")

@@ -155,6 +155,7 @@ ABBREVIATIONS = {
     "wk.": "week", "wks.": "weeks", "hr": "hour", "hrs": "hours", "hrs.": "hours", "yrs": "years",
     "lbs": "pounds", "Req.": "Requisition", "mins": "minutes", "secs": "seconds", "mos.": "months",
     "mvt.": "movement", "mvt": "movement",
+    "ppl": "people", "esp.": "especially", "esp": "especially",
     "flr": "floor", "def.": "defeated", "ea.": "each", "btn": "button", "btn.": "button",
     "per cap.": "per capita",
     "Bus. & Prof.": "Business and Professions", "temps.": "temperatures",
