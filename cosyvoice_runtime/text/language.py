@@ -43,6 +43,8 @@ _ENGLISH_DATE = re.compile(
     r"(?:uary|ruary|ch|il|e|y|ust|tember|ober|ember)?\.? [0-9]{1,2}(?![0-9])"
 )
 """A date that English alone writes."""
+_LATIN_WORD = re.compile(r"(?<![A-Za-z])[A-Za-z]{2,}")
+_HAN_WORD = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]+")
 _SMALL_WORDS = re.compile(r"(?<![A-Za-z.@/_'-])[a-z]{3,}(?![A-Za-z0-9@/_-]|\.[A-Za-z])")
 """Words in small letters, of which names in a text of another script have no two."""
 _UNITS = frozenset(
@@ -63,6 +65,15 @@ _UNITS = frozenset(
         "lim",
         "max",
         "exp",
+        "tokens",
+        "token",
+        "input",
+        "output",
+        "batch",
+        "epoch",
+        "size",
+        "user",
+        "pass",
     )
 )
 _SIGN_OF_FORMULA = re.compile(
@@ -167,20 +178,36 @@ def _sentences(text: str) -> Iterator[list[str]]:
 
 def _language_of_sentence(sentence: str, language: str) -> str:
     """English for a sentence of an East Asian text whose words or dates are, else the text's."""
-    if language not in _EAST_ASIAN or any(script.search(sentence) for script in (_KANA, _HANGUL, _HAN)):
+    if language not in _EAST_ASIAN or any(script.search(sentence) for script in (_KANA, _HANGUL)):
         return language
+    if _HAN.search(sentence):
+        return "en" if language == "zh" and _is_english_about_chinese(sentence) else language
     if _ENGLISH_DATE.search(sentence) or _language_of_alphabet(sentence, language) == "en":
         return "en"
     return language
 
 
+def _is_english_about_chinese(sentence: str) -> bool:
+    """Whether a sentence is English and quotes a few Chinese characters."""
+    words, characters = len(_LATIN_WORD.findall(sentence)), len(_HAN.findall(sentence))
+    quoted = len(_HAN_WORD.findall(sentence))
+    english = set(_ENGLISH.findall(sentence))
+    return (
+        words > max(0.8 * characters, 2 * quoted)
+        and len(english | {*_SMALL_WORDS.findall(sentence)}) > 1
+        and bool(english)
+    )
+
+
 def _language(clause: str, language: str) -> str | None:
-    """Language of a clause in a text of ``language``; None without letters."""
+    """Language of a clause in a text or sentence of ``language``; None without letters."""
     if _KANA.search(clause):
         return "ja"
     if _HANGUL.search(clause):
         return "ko"
     if _HAN.search(clause):
+        if language == "en" and _is_english_about_chinese(clause):
+            return language
         return "zh" if language not in ("ja", "ko") or _is_chinese(clause) else language
     if not any(map(str.isalpha, clause)):
         return None

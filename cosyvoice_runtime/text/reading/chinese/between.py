@@ -79,6 +79,11 @@ def worded(numeral: Numeral, counted: bool, language: Language, ordinal: bool = 
     return f"二{words[1:]}" if ordinal and words.startswith("两") else words
 
 
+def times(numeral: Numeral, zeros: int) -> str:
+    """The digits of a number with its mark moved: 1.5 and 6 zeros are 1500000."""
+    return f"{numeral.whole}{(numeral.fraction or '')[:zeros].ljust(zeros, '0')}".lstrip("0") or "0"
+
+
 _EQUATION = re.compile(rf"{NUMBER}(?:\s?[-+×÷*/−]\s?{NUMBER}){{1,5}}\s?[=≈]")
 _AFTER_EQUALS = re.compile(r"[=≈]\s?(?:[0-9.]+\s?[-+×÷*/−]\s?){0,3}\Z")
 _MORE_TERMS = re.compile(rf"{NUMBER}\s?[-+×÷*/−]\s?[0-9]")

@@ -38,6 +38,7 @@ _LINK = r"(?:(?:号码?|ID)?(?:\s?(?:就是|分别是|是|为|:|：)\s?|\s){0,2}
 _CALLED = re.compile(rf"(?:{tables.CALLED}){_LINK}\Z")
 _NUMBERED = re.compile(rf"(?:{tables.NUMBERED}){_LINK}\Z")
 _DIGITS = re.compile(r"[0-9]{3,}(?:[ -][0-9]{2,}){0,6}(?![0-9])")
+_DIGITS_ALONE = re.compile(r"[0-9]{3,}(?=\s)")
 _FILM_SPEED = re.compile(r"(?:[1248]|16|32|64|128|256|512|1024)00(?![0-9])")
 _NO_COUNT = re.compile(
     r"(?:\s?[.:%年月日天时分秒岁元块个万亿人次名位家种条行条本页字份张件台套米公斤吨度倍多余来左起款-]|[A-Za-z]{2}|,[0-9])"
@@ -60,7 +61,7 @@ _SERIAL = re.compile(
 )
 _AFTER_LINE = re.compile(r"(?<=[A-Za-z0-9]_)[0-9]{3,}(?![0-9A-Za-z])")
 _BUS = re.compile(
-    r"(?![0-9]00)[0-9]{3}(?=路(?:公交|车|$|[，。、去到]))|(?<![0-9])[1-9][0-9][1-9](?=医院|中学)|(?<=台北)101"
+    r"(?![0-9]0{2,3}\s?路)[0-9]{3,4}(?=\s?路(?:公交|公车|车|$|[，。、去到]))|(?<![0-9])[1-9][0-9][1-9](?=医院|中学)|(?<=台北)101|101(?=\s?(?:大楼|观景))"
 )
 _PAGE = re.compile(r"(?:999|925|916)(?=足金|千足金|银|纯银|黄金)|(?<=N)9[59](?=口罩|级|[同系])")
 _ADDRESS = re.compile(r"(?<![0-9A-Za-z.-])[0-9]{1,4}(?:-[0-9]{1,5}){2,6}(?![0-9A-Za-z-]|\.[0-9])")
@@ -152,6 +153,8 @@ def _after_word(place: Place) -> ReadForm | None:
     if found and _NUMBERED.search(place.before):
         return ReadForm(found.end(), _spoken(found[0], place))
     found = place.match(_DIGITS)
+    if found and " " in found[0] and _NO_COUNT.match(place.text, found.end()):
+        found = place.match(_DIGITS_ALONE)
     if not found or _NO_COUNT.match(place.text, found.end()):
         return None
     if _CALLED.search(place.before):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from math import gcd
 
-from cosyvoice_runtime.text.reading.chinese.between import RANGE, is_measured
+from cosyvoice_runtime.text.reading.chinese.between import RANGE, in_equation, is_measured
 from cosyvoice_runtime.text.reading.languages import chinese_tables as tables
 from cosyvoice_runtime.text.reading.languages.language import Date
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
@@ -35,12 +36,15 @@ _COMPACT = re.compile(
 )
 _DATED = re.compile(
     rf"(?:(?i:deadline|ddl|due|due date)\s?[是为在到：:]{{0,2}}\s?\Z"
-    rf"|{tables.DATED}|(?:周|星期|礼拜)[一-日天]\s?[（(]|座[（(])[是为：:]{{0,2}}\s?\Z"
+    rf"|{tables.DATED}|(?:周|星期|礼拜)[一-日天]\s?[（(]|座[（(]|[奖货期限课费息假]日)[是为：:]{{0,2}}\s?\Z"
 )
 _DATED_AFTER = re.compile(
     r"\s?(?:[\u4e00-\u9fff]{0,4}节(?![约省目奏])|[（(]?(?:周|星期)[一-日天]|[（(][一二三四五六日][）)]|前(?!后)|当天|当日|起(?!重)|截止|到期|发布|开始|上线"
     r"|开幕|开抢|出发|开学|生日|放假|开售|[0-9]{1,2}:[0-9]{2})"
 )
+_PART_BEFORE = re.compile(r"(?:[是为约占的了即有加减乘除到较数率度量][：:]?|等于|[0-9A-Za-z+×÷*=])\s?\Z")
+_DAY_BEFORE = re.compile(rf"(?:{tables.DATED})[^。！？]{{0,8}}[0-9]{{1,2}}/[0-9]{{1,2}}[^。！？]{{0,20}}\Z")
+_FORMULA_BEFORE = re.compile(r"[+×÷=*]|分之")
 _BETWEEN = re.compile(RANGE)
 
 
@@ -82,6 +86,7 @@ def _single(place: Place, is_dated: bool = False) -> tuple[Date, int] | None:
         return None
     mark, padded = found["mark"], found["month"][0] == "0" and len(found["day"]) == 2
     is_counted = mark != "/" and is_measured(place.text, found.end()) and not found["end"]
+    is_dated = is_dated or (mark == "/" and _is_of_no_part(place, found))
     if (
         (is_dated and not is_counted)
         or (padded and (mark != "." or _is_alone(place, found)))
@@ -89,6 +94,15 @@ def _single(place: Place, is_dated: bool = False) -> tuple[Date, int] | None:
     ):
         return _checked(None, found["month"], found["day"], found.end())
     return None
+
+
+def _is_of_no_part(place: Place, found: re.Match[str]) -> bool:
+    """Whether two numbers are hardly a fraction: ``4/17``, and ``3/20`` after another day of the sentence."""
+    month, day = int(found["month"]), int(found["day"])
+    if month == 1 or in_equation(place) or _FORMULA_BEFORE.search(place.before):
+        return False
+    is_odd = day > 10 and day % 2 and day % 5 and gcd(month, day) == 1
+    return not _PART_BEFORE.search(place.before) and bool(is_odd or _DAY_BEFORE.search(place.before))
 
 
 def _is_alone(place: Place, found: re.Match[str]) -> bool:

@@ -11,14 +11,17 @@ from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 _WORDS = {
     "∠": "角", "△": "三角形", "∵": "因为", "∴": "所以", "∞": "无穷大", "∈": "属于", "⊥": "垂直于",
     "∥": "平行于", "∪": "并", "∩": "交", "≡": "恒等于", "∝": "正比于",
+    "⌘": "Command", "⌥": "Option", "⌃": "Control",
 }  # fmt: skip
 """Signs that always say the same."""
 _SIGN = re.compile(r"\s?(?P<sign>>=|<=|!=|==|[+=×✕*·⋅÷<>≈≠≤≥±√xX/→−-])\s?")
-_POWER = re.compile(r"\^\{?(-?(?:[0-9]{1,4}|[a-z](?![a-z])))\}?|(?<=[a-z0-9)）])([²³])")
+_POWER = re.compile(
+    r"(?:\^|(?<=[0-9A-Za-z)])\*\*)\{?(-?(?:[0-9]{1,4}|[a-z](?![a-z])))\}?|(?<=[a-z0-9)）])([²³])"
+)
 _NEGATIVE_POWER = re.compile("(?<=[0-9a-z])⁻([⁰¹²³⁴-⁹]{1,3})")
 _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 _NUMBER_BEFORE = re.compile(r"(?:[0-9)）%²³]|[0-9][A-Za-zμµ]{1,4})\Z")
-_TERM_BEFORE = re.compile(r"(?:[0-9)）|\]%²³πθαβ°℃]|[A-Za-z])\Z")
+_TERM_BEFORE = re.compile(r"(?:[0-9⌘⌥⌃)）|\]%²³πθαβ°℃]|[A-Za-z])\Z")
 _LETTER_BEFORE = re.compile(r"(?<![A-Za-z0-9])(?:[0-9]*[a-zA-Z]|[πθαβ])\Z")
 _TERM_AFTER = re.compile(r"[0-9(（√∠|πθαβ.]|[A-Za-z]|[-−±][0-9]")
 _LETTER_AFTER = re.compile(r"(?:[a-zA-Z]|[πθαβ])(?![A-Za-z])|[0-9]")
@@ -51,6 +54,8 @@ _CLOSES_BARS = re.compile(rf"(?:^|[^0-9A-Za-z|])\|{_INSIDE_BARS}\Z")
 _DIVIDED = re.compile(r"(?:[0-9a-z][)）]|(?<![A-Za-z0-9])[0-9]{1,3})\Z")
 _DIVISOR = re.compile(r"(?:[a-z](?![A-Za-z0-9])|[(（][0-9a-z])")
 _OF_NAME = re.compile(r" [xX][0-9].*|X[0-9][A-Z].*")
+_RISES = re.compile(r"(?:[涨升增]|增长|增加|上调)了?\s?\Z")
+_OR_OLDER = re.compile(r"[0-9]\s?个月\Z")
 _MORE = re.compile(r"\+\s?(?=[个位名人年家种条项次篇款件天万亿岁]|小时|分钟)")
 
 
@@ -161,6 +166,10 @@ def _is_factor(place: Place, found: re.Match[str], following: str, is_tight: boo
 
 def _plus(place: Place, found: re.Match[str], following: str) -> ReadForm | None:
     before = place.before
+    if _RISES.search(before) and following[:1].isdecimal():
+        return ReadForm(found.end(), "")
+    if _OR_OLDER.search(before) and not re.match(r"[0-9\u4e00-\u9fffA-Za-z]", following):
+        return ReadForm(place.start + len(found[0].rstrip()), "以上")
     if before.endswith("+") or following.startswith("+"):
         return None
     if _TERM_BEFORE.search(before) and _TERM_AFTER.match(following):

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 
-from cosyvoice_runtime.text.reading.chinese.between import is_measured
+from cosyvoice_runtime.text.reading.chinese.between import is_measured, parsed, times
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _PORT = re.compile(
     r"(?<![0-9A-Za-z.,:/¥$-])[0-9]{2,5}(?![0-9A-Za-z%℃]|[.,:/-][0-9]|\s?(?:并发|连接|请求|QPS|字|用户|以[上下内]|左右|[-~～至到]\s?[0-9]+\s?个))"
+)
+_PORTS = re.compile(r"(?<![0-9A-Za-z.:/-])([0-9]{4,5}):([0-9]{2,5})(?![0-9:.])")
+_CELLS = re.compile(
+    r"(?<=[A-Z])(?<![A-Z]{4}):(?=[A-Z]{1,3}(?![A-Za-z0-9]))|(?<=[A-Z0-9][0-9]):(?=[A-Z]{1,2}[0-9]+(?![A-Za-z]))"
 )
 _AFTER_HOST = re.compile(r"(?<=localhost:)[0-9]{2,5}(?![0-9])")
 _PORT_AFTER = re.compile(r"\s?(?:(?:号|[和与、/或]\s?[0-9]{2,5}\s?)?(?:端口|连接埠|埠)(?!号?[数个])|被占用)")
@@ -24,20 +28,27 @@ _ANSWER_BEFORE = re.compile(
 )
 _ANSWER_AFTER = re.compile(r"\s?(?:错误|页面|报错|状态码?|界面|响应)")
 _MILLIONS = re.compile(
-    r"(?<![0-9A-Za-z.,$¥])([0-9]{1,4})M(?=\s?(?:tokens?\b|上下文|用户|参数|次调用|条数据))"
+    r"(?<![0-9A-Za-z.,$¥])([0-9]{1,4}(?:\.[0-9]+)?)(?:M(?=\s?(?:tokens?\b|上下文|用户|参数|次调用|条数据))|\s?([mb]illion)(?![a-z]))"
 )
 _HEXADECIMAL = re.compile(r"(?<![0-9A-Za-z])0x([0-9A-Fa-f]{1,16})(?![0-9A-Za-z])")
 
 
 def read(place: Place) -> ReadForm | None:
     """The digits one by one, of what machines number."""
+    language = place.language
+    if place.match(_CELLS):
+        return ReadForm(place.start + 1, language.to)
     if not place.text[place.start].isdecimal():
         return None
-    language = place.language
     if found := place.match(_MILLIONS):
-        return ReadForm(found.end(), language.cardinal(f"{found[1]}000000"))
+        return ReadForm(
+            found.end(),
+            language.cardinal(times(parsed(found[1], language), 9 if found[2] == "billion" else 6)),
+        )
     if found := place.match(_HEXADECIMAL):
         return ReadForm(found.end(), f"零x{language.digits(found[1])}")
+    if (found := place.match(_PORTS)) and place.near(_OF_PORTS):
+        return ReadForm(found.end(), "冒号".join(map(language.digits, found.groups())))
     found = place.match(_AFTER_HOST)
     if found or ((found := place.match(_PORT)) and _is_port(place, found)):
         return ReadForm(found.end(), language.digits(found[0]))

@@ -31,6 +31,7 @@ _DOT_AFTER_NAME = re.compile(r"(?<=[A-Za-z])\.\s?(?=[0-9])")
 _ONE_LETTER = re.compile(r"(?<![A-Za-z])[A-Za-oq-z]\Z")
 _STROKE = re.compile(r"(?<=[A-Za-z])/(?=[0-9])")
 _ABBREVIATED = re.compile(r"(?<![A-Za-z.])(?:vs|Dr|Mr|Mrs|Ms|Prof|St|Fig|Vol|Ch|Sec|Eq|approx)\Z")
+_AT = re.compile(r"@(?=[0-9]+(?:\.[0-9]+)?\s?[A-Za-z])")
 _NUMBER_SIGN = re.compile(r"(?<![A-Za-z])[Nn][Oo]\.? ?(?=[0-9])")
 
 
@@ -58,6 +59,8 @@ def read(place: Place) -> ReadForm | None:
         return ReadForm(place.start + 1, place.language.pause)
     if sign in "Nn" and (found := place.match(_NUMBER_SIGN)):
         return ReadForm(found.end(), "第")
+    if sign == "@" and place.match(_AT) and _LETTER_BEFORE.search(place.before):
+        return ReadForm(place.start + 1, place.language.pause)
     if sign == "/" and place.match(_STROKE):
         return ReadForm(place.start + 1, "")
     if sign == ".":

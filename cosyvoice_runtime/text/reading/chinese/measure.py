@@ -17,13 +17,14 @@ _PART = re.compile(
     rf"(?P<minus>(?<![0-9A-Za-z)）])[-−]\s?)?(?P<low>{NUMBER})(?P<first>\s?(?:%|％|℃|°C|°|‰))?"
     rf"(?:(?P<to>{RANGE}|\s?[至到]\s?)(?P<high>-?{NUMBER}))?\s?(?P<sign>[%‰])"
 )
+_REST = re.compile(r"(1|100%)\s?[-−]\s?(?=[0-9.]+%\s?[)）-])")
 _MEASURE = re.compile(
     rf"(?P<minus>(?<![0-9A-Za-z)）])[-−]\s?)?(?P<low>{NUMBER})"
     rf"(?:(?P<first>[A-Za-z℃°]{{1,3}})?{RANGE}(?P<high>{NUMBER}|(?<=[~～])-{NUMBER}))?{_UNIT}{_PER}(?:(?<=°)(?=[0-9])|(?![A-Za-z0-9²³]))"
 )
 _ALONE = re.compile(rf"(?:{_UNIT})?{_PER}(?![A-Za-z0-9²³])")
 _POWER = re.compile(
-    r"(?:\^-?[0-9]{1,3}|[0-9][eE]-?[0-9]{1,3}|[0-9]\s?[十百千]?[万亿]|[0-9万亿]元|⁻[⁰¹²³⁴-⁹]{1,3})\Z"
+    r"(?:\^-?[0-9]{1,3}|[0-9][eE]-?[0-9]{1,3}|[0-9]\s?[十百千]?[万亿]|[0-9万亿]\s?元|⁻[⁰¹²³⁴-⁹]{1,3})\Z"
 )
 _AMPERES = re.compile(r"\s?(?:[=×]|电|插|保险|空开|断路|充|快充|输出)")
 _CURRENT = re.compile(r"(?:电流|保险丝|额定|输入|输出|安培|负载|[0-9]V[/×*])[^，。]{0,8}\Z")
@@ -31,10 +32,15 @@ _NETWORKS = re.compile(r"\s?(?:网|手机|信号|时代|通信|套餐|基站)")
 _DEGREES = re.compile(
     r"([0-9]{1,3})°(?:([0-9]{1,2})[′'’])?(?:([0-9]{1,2}(?:\.[0-9]+)?)[″\"”])?(?:\s?([NSEW])(?![A-Za-z]))?"
 )
-_INCH = re.compile(r"[\"″”](?=\s?(?:[A-Za-z\u4e00-\u9fff，。、；/）)-]|$))")
+_INCH = re.compile(
+    r"[\"″”](?=\s?(?:(屏|显|电视|平板|笔记本|披萨|蛋糕|轮|触|高清|全面|OLED|AMOLED|LCD|IPS|4K|2K|Retina)|[A-Za-z\u4e00-\u9fff，。、；/）)-]|$))"
+)
+_MINUTES = re.compile(r"(?<=[0-9])(?<![0-9]{4})['’′](?![0-9'’′])")
+_OF_MATCH = re.compile("[进破补扳]门?球|破门|补射|点球|红牌|黄牌|换下|伤停|梅开")
+_SIZE = re.compile(r"(?:[0-9]\.[0-9]+|(?:屏幕?|尺寸|英寸)[是为：:约]{0,2}\s?[0-9]+)\Z")
 _QUOTE = re.compile('(?<![0-9])["“”]')
 _SIDES = {"N": "北纬", "S": "南纬", "E": "东经", "W": "西经"}
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9.+-]*[ -]?\Z")
+_NAME = re.compile(r"(?<![A-Za-z0-9.+-])(?=[a-z]{0,20}[A-Z0-9])[A-Za-z][A-Za-z0-9.+-]*[ -]?\Z")
 _PRESSURE = re.compile(r"(?P<high>[0-9]{2,3})\s?/\s?(?P<low>[0-9]{2,3})(?![0-9/.])(?P<unit>\s?mm\s?Hg)?")
 _PRESSED = re.compile(r"(?:血压|高压|低压)[是为约：:在]{0,2}\s?\Z")
 _TENTHS = re.compile(r"(?<=[0-9][米块秒])[0-9]{1,2}(?![0-9.])(?!\s?[厘公分毫米cm元块])")
@@ -44,7 +50,7 @@ _THOUSANDS = re.compile(
 )
 _PAID = re.compile(r"(?:薪|工资|收入|奖金)[^，。]{0,10}\Z")
 _STROKE = re.compile(
-    r"\s?/\s?每?(?=(?:月|年|天|日|周|人|次|晚|个|件|斤|公斤|千克|克|吨|升|平|立方|小时|分|秒|季|股|份|张|位|套|台|只|"
+    r"\s?/\s?每?(?=(?:月|年|天|日|周|人|次|晚|个|件|斤|公斤|千克|克|吨|升|平|立方|小时|分|秒|季|股|份|张|位|套|台|只|片|粒|颗|块|根|延米|平米|头|棵|株|勺|顿|趟|圈|场|局|票|[0-9]{0,4}\s?[MKk百千万](?=\s?(?:[Tt]okens?|次|字))|"
     r"百万|万|千|百|桶|盎司|瓶|盒|袋|箱|包|杯|碗|盘|串|条|支|本|页|课|节|千字|字|度|亩|公里|公顷|户|班|GB|kg|h(?![A-Za-z])))"
 )
 _BETWEEN_DEGREES = re.compile(r"(?<=[℃C])\s?/\s?(?=-?[0-9])")
@@ -70,6 +76,8 @@ def read(place: Place) -> ReadForm | None:
             language.number(parsed(each, language)) + unit for each, unit in parts if each
         )
         return ReadForm(found.end(), words)
+    if (found := place.match(_REST)) and re.search(r"[(（]\s?\Z", place.before):
+        return ReadForm(found.end(), f"{language.cardinal(found[1])}减")
     if found := place.match(_PART):
         return ReadForm(found.end(), _part(found, language))
     found = place.match(_THOUSANDS)
@@ -93,8 +101,10 @@ def read(place: Place) -> ReadForm | None:
 
 def _inch(place: Place) -> ReadForm | None:
     """The sign of inches, which closes no quotation: ``6.7" OLED``."""
-    found = place.match(_INCH) if place.before[-1:].isdecimal() else None
-    if not found:
+    if place.match(_MINUTES) and place.near(_OF_MATCH):
+        return ReadForm(place.start + 1, "分钟")
+    found = place.match(_INCH)
+    if not found or not (_SIZE.search(place.before) or (found[1] and place.before[-1:].isdecimal())):
         return None
     opened, closed = (place.text.count(sign, 0, place.start) for sign in "“”")
     is_quoted = opened > closed or len(_QUOTE.findall(place.text, 0, place.start)) % 2

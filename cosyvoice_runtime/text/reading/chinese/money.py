@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import re
 
-from cosyvoice_runtime.text.reading.chinese.between import NUMBER, RANGE, parsed
+from cosyvoice_runtime.text.reading.chinese.between import NUMBER, RANGE, parsed, times
 from cosyvoice_runtime.text.reading.languages import chinese_tables as tables
 from cosyvoice_runtime.text.reading.languages.chinese import without_zeros
 from cosyvoice_runtime.text.reading.languages.language import Currency, Language, alternatives
-from cosyvoice_runtime.text.reading.languages.numeral import Numeral
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _SIGN = alternatives(sign for sign in tables.CURRENCIES if not sign.isalpha())
 _CODE = alternatives(code for code in tables.CURRENCIES if code.isalpha())
 _SUFFIX = alternatives(sign for sign in tables.CURRENCIES if len(sign) == 1)
-_SCALE = r"(?:\s?(?P<scale>[十百千]?[万亿]|[十百千]|[kKmMbBtTwW](?![A-Za-z]))(?:\s?(?=[多余]))?)?"
+_SCALE = (
+    r"(?:\s?(?P<scale>[十百千]?[万亿]|[十百千]|(?:[mb]illion|[kKmMbBtTwW])(?![A-Za-z]))(?:\s?(?=[多余]))?)?"
+)
 _NAME = r"(?:\s?(?P<name>(?:美|欧|日|港|澳|加|韩)?元|英镑|人民币|块钱?))?"
-_ZEROS = {"k": 3, "w": 4, "m": 6, "b": 9}
+_ZEROS = {"k": 3, "w": 4, "m": 6, "b": 9, "million": 6, "billion": 9}
 """Zeros that a letter after an amount stands for."""
 _BEFORE = re.compile(
-    rf"(?P<minus>(?<![0-9A-Za-z])[-−]\s?)?(?:(?P<sign>{_SIGN})|(?<![A-Za-z])(?P<code>{_CODE})(?![A-Za-z]))\s?(?P<inner>[-−])?"
+    rf"(?P<minus>(?<![0-9A-Za-z])[-−]\s?)?(?:(?P<sign>(?<!\$)(?<!\$[A-Z]){_SIGN})|(?<![A-Za-z])(?P<code>{_CODE})(?![A-Za-z]))\s?(?P<inner>[-−])?"
     rf"(?P<low>{NUMBER}){_SCALE}(?:{RANGE}(?:{_SIGN})?(?P<high>{NUMBER})(?![0-9-]))?"
     rf"{_SCALE.replace('<scale>', '<last>')}{_NAME}"
 )
@@ -29,27 +30,40 @@ _AFTER = re.compile(
 )
 
 
+_AMERICAN = re.compile(r"美[元金]|US\$")
+_DOLLARS = ((re.compile(r"HK\$|港[币元铁]|香港|八达通"), "港元"), (re.compile(r"NT\$|台币|台北|台湾"), "元"))
+"""Places whose dollar has the mere sign, and its name."""
+
+
 def read(place: Place) -> ReadForm | None:
     """An amount, or a range of amounts."""
     found = place.match(_BEFORE)
     if found:
-        return ReadForm(found.end(), _words(found, place.language))
+        word = _dollar(place) if found["sign"] == "$" and not found["name"] else ""
+        return ReadForm(found.end(), _words(found, place.language, Currency(word, word) if word else None))
     if not place.text[place.start].isdecimal():
         return None
     found = place.match(_AFTER)
     return ReadForm(found.end(), _words(found, place.language)) if found else None
 
 
-def _words(found: re.Match[str], language: Language) -> str:
+def _dollar(place: Place) -> str:
+    """The dollar of the place that the text is about; empty for that of the United States."""
+    if place.near(_AMERICAN):
+        return ""
+    return next((word for near, word in _DOLLARS if place.near(near)), "")
+
+
+def _words(found: re.Match[str], language: Language, currency: Currency | None = None) -> str:
     parts = found.groupdict()
-    currency = Currency(parts["name"], parts["name"]) if parts.get("name") else None
+    currency = Currency(parts["name"], parts["name"]) if parts.get("name") else currency
     currency = currency or language.currencies[parts["sign"] or parts["code"]]
     minus = language.minus if parts.get("minus") or parts.get("inner") else ""
     scale, last = (re.sub("[tT]", "万亿", parts.get(name) or "") for name in ("scale", "last"))
     low = without_zeros(parsed(parts["low"], language))
     if zeros := _ZEROS.get((last or scale).lower()):
         amounts = [parsed(parts[name], language) for name in ("low", "high") if parts[name]]
-        numbers = [language.cardinal(_times(each, zeros)) for each in amounts]
+        numbers = [language.cardinal(times(each, zeros)) for each in amounts]
         return f"{minus}{language.to.join(numbers)}{currency.one}"
     if not parts["high"]:
         scale = scale + last
@@ -61,8 +75,3 @@ def _words(found: re.Match[str], language: Language) -> str:
     high = without_zeros(parsed(parts["high"], language))
     words = language.ranged(f"{language.number(low)}{scale}", f"{language.number(high)}{last}")
     return f"{minus}{words}{currency.one}"
-
-
-def _times(numeral: Numeral, zeros: int) -> str:
-    """The digits of a number with its mark moved: 1.5 and 6 zeros are 1500000."""
-    return f"{numeral.whole}{(numeral.fraction or '')[:zeros].ljust(zeros, '0')}".lstrip("0") or "0"

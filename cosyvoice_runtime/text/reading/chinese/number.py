@@ -27,7 +27,7 @@ _YEAR = re.compile(
 )
 _ERA_YEAR = re.compile(r"[0-9]{2,4}(?=\s?年|\s?[-–—~～至到]\s?前?[0-9]{2,4}\s?年)")
 _ERA_BEFORE = re.compile(
-    r"公元前?\s?\Z|公元[^。！？]{0,24}[，、（(年0-9]\s?[-–—~～至到]?\s?前\s?\Z|[0-9]\s?年?[-–—~～至到]前\Z"
+    r"公元前?\s?\Z|[（(]前\s?\Z|公元[^。！？]{0,24}[，、（(年0-9]\s?[-–—~～至到]?\s?前\s?\Z|[0-9]\s?年?[-–—~～至到]前\Z"
 )
 _EARLY_YEAR = re.compile(
     r"(?:(?<![0-9.:/-])|(?<=年-))[1-9][0-9]{2}(?=\s?年(?:[-–—~～－至到]\s?[0-9]{3}|(?![前后来间多余级的之])(?!历史)))"
@@ -52,7 +52,7 @@ _LASTS_ROUND = re.compile(r"\s?年(?:前|来)")
 _OF_TWO_DIGITS = re.compile(
     r"['’‘]([0-9]{2})(?=\s?[年级届])|(?<![0-9.])(0[0-9])(?=\s?[年级届款])|(?<![0-9.])([0-9]{2})(?=年[0-9]{1,2}月)"
     r"|(?<![0-9.])([89][0-9])(?=年(?:出生|生|毕业|入学|入职|建成|款|产|世界杯|奥运|春|夏|秋|冬|初|底|末|版|的(?:酒|老|车|房|拉菲)))|(?<![0-9])((?:19|20)[0-9]{2})(?=后)"
-    r"|(?<![0-9.到达过至为])([0-9][05])(?=(?:\s?[、和]\s?[0-9][05])*\s?后)"
+    r"|(?<![0-9.])([1-9][1-9])(?=\s?折(?![合算叠腾]))|(?<![0-9.到达过至为])([0-9][05])(?=(?:\s?[、和]\s?[0-9][05])*\s?后)"
 )
 _SCIENTIFIC = re.compile(rf"({NUMBER})[eE]([-+]?[0-9]{{1,3}})(?![0-9A-Za-z.])")
 _DOTTED = re.compile(r"(?<![0-9.])[0-9]+(?:\.[0-9]+){2,}(?![0-9])")
@@ -68,7 +68,7 @@ _JOINED = re.compile(RANGE)
 _UNIT_BEFORE = re.compile(r"[0-9一二三四五六七八九十半]\s?([\u4e00-\u9fff%℃°]{1,3}|[A-Za-z]{1,3})\Z")
 _AFTER_UNIT = re.compile(r"(?:[0-9]{1,3}(?:[:：][0-9]{2}|(?:\.[0-9]+)?\s?([\u4e00-\u9fff%℃°A-Za-z]{1,3})))")
 _CHINESE_RANGE = re.compile(
-    r"\s?[-–—~～]\s?(?=(?:周|星期|礼拜)?[一二三四五六七八九十日]|(?:公元)?前\s?[0-9]{2,4}\s?年|(?:次日|翌日|第二天|凌晨|早上|上午|中午|下午|晚上?)[0-9])"
+    r"\s?[-–—~～]\s?(?=(?:周|星期|礼拜)?[一二三四五六七八九十日]|(?:公元)?前\s?[0-9]{2,4}\s?年|(?:次日|翌日|第二天|凌晨|早上|上午|中午|下午|晚上?)\s?[0-9])"
 )
 _CHINESE_BEFORE = re.compile(
     r"(?:(?:周|星期|礼拜)[一二三四五六日天]|[一二三四五六七八九十百][月日号点年级天个折楼层]?|[0-9]{1,2}(?:[:：][0-9]{2}|[点时]半?)|前\s?[0-9]{2,4}\s?年?)\Z"
@@ -79,6 +79,9 @@ _NEGATIVE_BEFORE = re.compile(
 )
 _NEGATIVE_AFTER = re.compile(rf"[-−]\s?{NUMBER}\s?(?:%|D(?![A-Za-z])|°|℃|度|摄氏)")
 _NAME_BEFORE = re.compile(r"[A-Za-z](?:[A-Za-z0-9.]*[A-Za-z0-9])?\Z")
+_OPTION_BEFORE = re.compile(r"(?<![A-Za-z0-9])(?:log|head|tail|kill|ls|top|show|diff|make) \Z")
+_LESS = re.compile(r"[0-9.]+\s?(?:BP|bp|个?基点)")
+_HOUSE = re.compile(r"#([0-9]{1,3})\s?(?=[楼栋幢座机炉门库井泵车])")
 _OF_GRADE = re.compile(r"[0-9]\Z")
 _GRADED = re.compile("#[\u4e00-\u9fff]")
 _SIGN = re.compile(r"[~～≈#№]\s?(?=[0-9])|[~～]+(?=[\s，。！？；、）]|$)")
@@ -233,6 +236,10 @@ def _hyphen(place: Place) -> ReadForm | None:
     found = place.match(_MINUS)
     if not found:
         return None
+    if _OPTION_BEFORE.search(place.before) and not is_measured(text, found.end() + 1):
+        return ReadForm(found.end(), "杠")
+    if _LESS.match(text, found.end()):
+        return ReadForm(found.end(), "减")
     if _NAME_BEFORE.search(place.before):
         return ReadForm(found.end(), language.pause if place.before[-1:].isdecimal() else "")
     if re.search(r"[0-9)）]\Z", place.before):
@@ -258,6 +265,8 @@ def _sign(place: Place) -> ReadForm | None:
     sign = place.text[place.start]
     if sign == "#" and _OF_GRADE.search(place.before) and _GRADED.match(place.text, place.start):
         return ReadForm(place.start + 1, "号")
+    if found := place.match(_HOUSE):
+        return ReadForm(found.end(), f"{place.language.cardinal(found[1])}号")
     if found := place.match(_LONG_CODE):
         return ReadForm(found.end(), place.language.digits(found[1]))
     found = place.match(_SIGN)

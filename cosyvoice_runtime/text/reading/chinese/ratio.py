@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import re
 
-from cosyvoice_runtime.text.reading.chinese.between import NUMBER, in_equation, is_measured, is_score, parsed
+from cosyvoice_runtime.text.reading.chinese.between import (
+    NUMBER,
+    RANGE,
+    in_equation,
+    is_measured,
+    is_score,
+    parsed,
+)
 from cosyvoice_runtime.text.reading.languages import chinese_tables as tables
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
@@ -12,6 +19,8 @@ _RATIO = re.compile(
     rf"(?<![0-9A-Za-z./])(?<![0-9][:：])(?P<one>{NUMBER})\s?[:：∶]\s?(?P<other>{NUMBER})"
     r"(?P<more>(?:[:：∶][0-9]+){0,3})(?![0-9]|[:：.][0-9])"
 )
+_LABEL_BEFORE = re.compile(r"[A-Za-z\u4e00-\u9fff] \Z")
+_LABELLED = re.compile(rf"\s?(?:[\"″”%元万]|英寸|[A-Za-z]{{2}}|{RANGE}[0-9])")
 _LETTER = "[\u4e00-\u9fffA-Za-z]"
 _OF_LETTERS = re.compile(rf"\s?[:：∶]\s?(?={_LETTER}(?:\s?[:：∶]\s?{_LETTER}){{0,2}}\s?=)")
 _LETTER_BEFORE = re.compile(rf"(?:(?<!{_LETTER}){_LETTER}|(?<![A-Za-z])[A-Za-z])\Z")
@@ -20,7 +29,7 @@ _RESULT = re.compile(
 )
 _SLASHED = re.compile(
     rf"(?<![0-9A-Za-z./])(?:(?P<whole>[0-9]{{1,4}}) )?(?P<above>{NUMBER})\s?/\s?"
-    r"(?P<below>[0-9]{1,5}(?:\.0)?)(?:(?P<unit>[kcm]m|m?g|kg|m[lL]|[LsmhW]|min)(?![A-Za-z]))?(?![0-9/]|(?![a-z]{1,2}[²³^])[A-Za-z]|\.[0-9])(?P<to>-(?=[0-9]+/[0-9]))?"
+    r"(?P<below>[0-9]{1,5}(?:\.0)?)(?:(?P<unit>[kcm]m|m?g|kg|m[lL]|[LsmhW]|min)(?![A-Za-z]))?(?![0-9/]|(?![a-z]{1,2}(?:[²³^]|\s?[=+×<>]))[A-Za-z]|\.[0-9])(?P<to>-(?=[0-9]+/[0-9]))?"
 )
 _LIST = re.compile(r"(?<![0-9A-Za-z./])[0-9]{1,4}(?:/[0-9]{1,4}){2,6}(?![0-9A-Za-z/]|\.[0-9])")
 _ALWAYS = {"24/7": "七乘二十四", "9/11": "九一一"}
@@ -41,7 +50,8 @@ def read(place: Place) -> ReadForm | None:
         found = place.match(_OF_LETTERS)
         return ReadForm(found.end(), "比") if found and _LETTER_BEFORE.search(place.before) else None
     language = place.language
-    if found := place.match(_RATIO):
+    found = place.match(_RATIO)
+    if found and not (_LABEL_BEFORE.search(place.before) and _LABELLED.match(place.text, found.end())):
         numbers = [found["one"], found["other"], *re.findall("[0-9]+", found["more"])]
         return ReadForm(found.end(), "比".join(language.number(parsed(one, language)) for one in numbers))
     found = place.match(_RESULT)

@@ -39,12 +39,16 @@ def read(place: Place) -> ReadForm | None:
         words = groups(found["digits"], place) + (f"{language.pause} X" if found["x"] else "")
         return ReadForm(found.end(), f"{found['letters']} {words}" if found["letters"] else words)
     called = _EMERGENCY.match(place.text, place.start)
-    if called and named[2].search(place.before):
+    if called and (named[2].search(place.before) or _SERVICE.match(place.text, called.end())):
         return ReadForm(called.end(), language.digits(called[0]))
     return None
 
 
-_EMERGENCY = re.compile(r"(?a)(?:911|999|112|988|[2-8]11)(?!\w|[.,][0-9])(?! (?:people|of|[a-z]+s)\b)")
+_EMERGENCY = re.compile(
+    r"(?a)(?:911|999|112|988|[2-8]11|1(?:10|19|20)(?= for\b| \(|[.,;)]|\Z))"
+    r"(?!\w|[.,][0-9])(?! (?:people|of|[a-z]+s)\b)"
+)
+_SERVICE = re.compile(r" for (?:an? |the )?(?:ambulance|fire|police|medical|emergenc)")
 
 
 def _is_long(digits: str) -> bool:

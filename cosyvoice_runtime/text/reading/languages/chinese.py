@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from cosyvoice_runtime.text.reading.languages import chinese_tables as tables
 from cosyvoice_runtime.text.reading.languages.chinese_scripts import SIMPLIFIED, in_script_of
 from cosyvoice_runtime.text.reading.languages.language import Clock, Currency, Date, Language, Unit
@@ -12,6 +14,8 @@ LONGEST = 16
 """Digits of the longest cardinal."""
 _DIGITS = str.maketrans("0123456789", "零一二三四五六七八九")
 _TELEPHONE_DIGITS = str.maketrans("0123456789", "零幺二三四五六七八九")
+_WEEKDAY = re.compile(r"(?:[周週]|星期|[礼禮]拜)[一二三四五六][）)]?\s?\Z")
+"""A day of the week whose number a number that follows would be taken for more of: 周二 14:00."""
 _PLACES = ("千", "百", "十", "")
 _GROUPS = ("", "万", "亿", "万亿")
 
@@ -29,7 +33,9 @@ class Chinese(Language):
         return text.translate(SIMPLIFIED)
 
     def agreed(self, form: ReadForm, place: Place) -> ReadForm:
-        return ReadForm(form.end, in_script_of(place.text, form.end, form.words))
+        words = in_script_of(place.text, form.end, form.words)
+        is_after_day = words[:1] in "零一二两兩三四五六七八九十" and _WEEKDAY.search(place.before)
+        return ReadForm(form.end, f"{self.pause}{words}" if is_after_day and words else words)
 
     def cardinal(self, digits: str) -> str:
         if len(digits) > LONGEST or (digits.startswith("0") and len(digits) > 1):
