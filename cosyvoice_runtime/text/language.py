@@ -157,10 +157,15 @@ def _clauses(text: str) -> Iterator[str]:
 
 def _languages(text: str, language: str) -> Iterator[str]:
     """The language of each clause."""
+    announced = False
     for sentence in _sentences(text):
-        own = before = _language_of_sentence("".join(sentence), language)
+        words = "".join(sentence)
+        own = before = _language_of_sentence(words, language)
+        if announced and len(set(_ENGLISH.findall(words))) > 1:
+            own = before = "en"
+        announced = own == "en" and language == "zh" and sentence[-1][-1] == ":"
         for clause in sentence:
-            before = _language(clause, own) or before
+            before = _language(clause, own) or (own if own == "en" else before)
             yield before
 
 
@@ -206,7 +211,7 @@ def _language(clause: str, language: str) -> str | None:
     if _HANGUL.search(clause):
         return "ko"
     if _HAN.search(clause):
-        if language == "en" and _is_english_about_chinese(clause):
+        if language == "en" and _ENGLISH.search(clause):
             return language
         return "zh" if language not in ("ja", "ko") or _is_chinese(clause) else language
     if not any(map(str.isalpha, clause)):

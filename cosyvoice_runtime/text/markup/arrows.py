@@ -86,7 +86,7 @@ def word(arrow: str, before: str, after: str, language: str) -> str:
         return ""
     if language == "zh" and _FROM.search(before):
         return to
-    if "=" in _PHRASE.split(before)[-1]:
+    if re.search("[=<>≤≥≈]", _PHRASE.split(before)[-1]):
         return ""
     if _FIGURE_BEFORE.search(before) and _FIGURE_AFTER.match(after):
         return to

@@ -55,6 +55,8 @@ _ISSUE = re.compile(
 )
 _ORDINAL = re.compile(r"(?<![0-9.])([0-9]{1,3})(?:st|nd|rd|th)(?![A-Za-z0-9])")
 _MASKED = re.compile(r"(?<![0-9])([0-9]{3})\*{3,6}([0-9]{2,4})(?![0-9])")
+_VISCOSITY = re.compile(r"(?<![0-9A-Za-z.])([0-9]{1,2})W-?([2-6]0)(?![0-9A-Za-z])")
+_TIRE = re.compile(r"(?<![0-9/])([1-3][0-9]5)/([2-8][05])(?=\s?Z?R[12][0-9])")
 _OFFSET = re.compile(r"(?<=UTC|GMT)([-+−])([0-9]{1,2})(?::00)?(?![0-9:])")
 _SERIAL = re.compile(
     r"(?<![A-Za-z0-9])(?=[A-Za-z0-9]{9,20}(?![A-Za-z0-9]))(?:[A-Z]{1,8}[0-9]{1,12}){2,6}(?![A-Za-z])"
@@ -115,6 +117,12 @@ def read(place: Place) -> ReadForm | None:
         return None
     if found := place.match(_ORDINAL):
         return ReadForm(found.end(), ENGLISH.ordinal(int(found[1])))
+    if found := place.match(_VISCOSITY):
+        return ReadForm(
+            found.end(), f"{place.language.cardinal(found[1])}W{place.language.cardinal(found[2])}"
+        )
+    if found := place.match(_TIRE):
+        return ReadForm(found.end(), place.language.pause.join(map(place.language.digits, found.groups())))
     if found := place.match(_MASKED):
         return ReadForm(
             found.end(), place.language.pause.join(_telephone(part, place) for part in found.groups())

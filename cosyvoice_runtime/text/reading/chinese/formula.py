@@ -32,7 +32,7 @@ _POLYNOMIAL = re.compile(r"[a-z](?:²|³|\^[0-9]+)(?:[-+−][0-9]{0,4}[a-z]?)*\Z
 _LETTERS_EQUATION = re.compile(r"[0-9A-Za-z²³^]{1,6}(?:\s?[-+×÷*/−]\s?[0-9A-Za-z²³^]{1,6}){0,4}\s?[=≈<>≤≥]")
 _IN_BRACKETS = re.compile(r"[(（|][0-9]{0,4}[a-z]\Z")
 _TO_BRACKET = re.compile(r"[0-9a-z]{1,4}[)）|]")
-_INSIDE_BARS = r"[-−]?[0-9a-zA-Z.]{1,6}(?:[-+−][0-9a-zA-Z.]{1,6}){0,3}"
+_INSIDE_BARS = r"[-−]?[0-9a-zA-Z.]{1,6}(?:\s?[-+−]\s?[0-9a-zA-Z.]{1,6}){0,3}"
 _MULTIPLIED = re.compile(r"(?<![A-Za-z0-9.])(?:[0-9]{0,3}[a-ekm-ortx-zπ]|[0-9]{1,3})[²³]?\Z|[)）]\Z")
 _BRACKETED = re.compile(
     r"[(（]\s?[-−]?[0-9.]{0,5}[a-zA-Zπ]?[²³]?(?:\s?[-+−±]\s?[0-9.]{0,5}[a-zA-Zπ]?[²³]?){1,4}\s?[)）]"
@@ -112,7 +112,7 @@ def read(place: Place) -> ReadForm | None:
         is_sign = bool(re.search(r"[0-9]\Z", before) and following[:1].isdecimal())
     else:
         is_sign = bool(_TERM_BEFORE.search(before) or re.search("[\u4e00-\u9fff]\\Z", before)) and bool(
-            _TERM_AFTER.match(following) or re.match("[\u4e00-\u9fff\"“'‘]", following)
+            _TERM_AFTER.match(following) or re.match("[\u4e00-\u9fff\"“'‘\\[{]", following)
         )
     return ReadForm(found.end(), language.operations[sign]) if is_sign else None
 

@@ -28,7 +28,7 @@ _ANSWER_BEFORE = re.compile(
 )
 _ANSWER_AFTER = re.compile(r"\s?(?:错误|页面|报错|状态码?|界面|响应)")
 _MILLIONS = re.compile(
-    r"(?<![0-9A-Za-z.,$¥])([0-9]{1,4}(?:\.[0-9]+)?)(?:M(?=\s?(?:tokens?\b|上下文|用户|参数|次调用|条数据))|\s?([mb]illion)(?![a-z]))"
+    r"(?<![0-9A-Za-z.,$¥])([0-9]{1,4}(?:\.[0-9]+)?)(?:M(?=\s?(?:(?:in|out)put|tokens?\b|上下文|用户|参数|次调用|条数据))|\s?([mb]illion)(?![a-z]))"
 )
 _HEXADECIMAL = re.compile(r"(?<![0-9A-Za-z])0x([0-9A-Fa-f]{1,16})(?![0-9A-Za-z])")
 

@@ -27,6 +27,7 @@ _CLOCK = re.compile(r"[0-9]{1,2}[:：][0-9]{2}")
 _DOT_BEFORE_NAME = re.compile(
     r"(?<![0-9A-Za-z.])\.(?=[A-Za-z]{2,})|(?<=[0-9A-Za-z])\.(?=[a-z]{2,4}(?![A-Za-z]))"
 )
+_ANY_VERSION = re.compile(r"(?<=[0-9])\.(?=[xX](?![A-Za-z0-9]))")
 _DOT_AFTER_NAME = re.compile(r"(?<=[A-Za-z])\.\s?(?=[0-9])")
 _ONE_LETTER = re.compile(r"(?<![A-Za-z])[A-Za-oq-z]\Z")
 _STROKE = re.compile(r"(?<=[A-Za-z])/(?=[0-9])")
@@ -99,7 +100,7 @@ def _listed(place: Place, number: int, end: int) -> ReadForm:
 
 def _dot(place: Place) -> ReadForm | None:
     """A dot of a name: said before letters, silent after an abbreviation."""
-    if found := place.match(_DOT_BEFORE_NAME):
+    if found := place.match(_DOT_BEFORE_NAME) or place.match(_ANY_VERSION):
         return ReadForm(found.end(), place.language.point)
     if _ABBREVIATED.search(place.before) and place.text[place.start + 1 :].strip():
         return ReadForm(place.start + 1, "")

@@ -59,6 +59,8 @@ _DOTTED = re.compile(r"(?<![0-9.])[0-9]+(?:\.[0-9]+){2,}(?![0-9])")
 _RANGE = re.compile(
     rf"(?P<low>{NUMBER})(?P<scale>[十百千万亿]{{0,2}})(?P<mark>{RANGE})(?P<high>{NUMBER}|(?<=[~～])-{NUMBER})(?![0-9]|[.,:][0-9]|-[0-9])"
 )
+_TEAM_BEFORE = re.compile(r"[A-Z][a-z]+ \Z")
+_TEAM_AFTER = re.compile(" [A-Z][a-z]+")
 _BOUGHT = re.compile(r"(?:[满每][0-9]*|[0-9][件元份单])\Z")
 _FIGURE = re.compile(r"(?:图|表|例|式|题|公式|附录|习题|图表|算法|代码清单|型号)\s?\Z")
 _ORDINAL = re.compile(r"第\s?\Z")
@@ -80,10 +82,11 @@ _NEGATIVE_BEFORE = re.compile(
 _NEGATIVE_AFTER = re.compile(rf"[-−]\s?{NUMBER}\s?(?:%|D(?![A-Za-z])|°|℃|度|摄氏)")
 _NAME_BEFORE = re.compile(r"[A-Za-z](?:[A-Za-z0-9.]*[A-Za-z0-9])?\Z")
 _OPTION_BEFORE = re.compile(r"(?<![A-Za-z0-9])(?:log|head|tail|kill|ls|top|show|diff|make) \Z")
+_SERIES_BEFORE = re.compile(r"(?<![A-Za-z0-9])([A-Z])[0-9]{1,3}\Z")
 _LESS = re.compile(r"[0-9.]+\s?(?:BP|bp|个?基点)")
 _HOUSE = re.compile(r"#([0-9]{1,3})\s?(?=[楼栋幢座机炉门库井泵车])")
-_OF_GRADE = re.compile(r"[0-9]\Z")
-_GRADED = re.compile("#[\u4e00-\u9fff]")
+_OF_GRADE = re.compile(r"(?<![0-9])[0-9]{1,2}\Z")
+_GRADED = re.compile(r"#(?:[\u4e00-\u9fff，、。；/）)]|\s|$)")
 _SIGN = re.compile(r"[~～≈#№]\s?(?=[0-9])|[~～]+(?=[\s，。！？；、）]|$)")
 _LONG_CODE = re.compile(r"#\s?([0-9]{5,})(?![0-9])")
 _SIGNS = {"~": "约", "～": "约", "≈": "约等于", "#": "第", "№": "第"}
@@ -203,7 +206,8 @@ def _range(place: Place) -> ReadForm | None:
         if _FIGURE.search(place.before):
             return ReadForm(end, f"{words[0]}杠{words[1]}")
         if low.value > high.value and not found["scale"] and not is_measured(place.text, end):
-            if max(low.value, high.value) < 100:
+            is_of_teams = _TEAM_BEFORE.search(place.before) and _TEAM_AFTER.match(place.text, end)
+            if max(low.value, high.value) < 100 or is_of_teams:
                 return ReadForm(end, language.ratio(*words))
             return ReadForm(end, f"{words[0]}杠{words[1]}")
     return ReadForm(end, language.ranged(*words))
@@ -232,6 +236,9 @@ def _hyphen(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), language.to)
     found = place.match(_JOINED)
     if found and _joins(place, found.end()):
+        return ReadForm(found.end(), language.to)
+    series = _SERIES_BEFORE.search(place.before)
+    if found and series and re.match(rf"{series[1]}[0-9]", text[found.end() :]):
         return ReadForm(found.end(), language.to)
     found = place.match(_MINUS)
     if not found:

@@ -81,12 +81,13 @@ def _slashed(found: re.Match[str], place: Place) -> str:
     is_rated = below.value in (5, 10, 100) and (
         not above.is_whole or above.value == below.value or _RATED.search(place.before)
     )
+    following = place.text[found.end() : found.end() + 3].lstrip()
     is_of_marks = bool(_OF_MARKS.match(place.text, found.end()))
     if is_rated and (is_of_marks or not is_measured(place.text, found.end())):
         return language.out_of(*words).removesuffix("分" if is_of_marks else "")
-    if place.text.startswith("拍", found.end()):
+    if following.startswith("拍"):
         return "".join(reversed(words))
-    if above.value <= below.value and place.text.startswith("层", found.end()):
+    if above.value <= below.value and following.startswith("层"):
         return f"{words[0]}层，共{words[1]}"
     if _STEP_BEFORE.search(place.before):
         return f"{words[0]}，共{words[1]}"
