@@ -44,6 +44,7 @@ _ENGLISH_DATE = re.compile(
 )
 """A date that English alone writes."""
 _LATIN_WORD = re.compile(r"(?<![A-Za-z])[A-Za-z]{2,}")
+_QUOTED = re.compile("“[^”]*”")
 _HAN_WORD = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]+")
 _SMALL_WORDS = re.compile(r"(?<![A-Za-z.@/_'-])[a-z]{3,}(?![A-Za-z0-9@/_-]|\.[A-Za-z])")
 """Words in small letters, of which names in a text of another script have no two."""
@@ -194,6 +195,7 @@ def _language_of_sentence(sentence: str, language: str) -> str:
 
 def _is_english_about_chinese(sentence: str) -> bool:
     """Whether a sentence is English and quotes a few Chinese characters."""
+    sentence = _QUOTED.sub("", sentence)
     words, characters = len(_LATIN_WORD.findall(sentence)), len(_HAN.findall(sentence))
     quoted = len(_HAN_WORD.findall(sentence))
     english = set(_ENGLISH.findall(sentence))

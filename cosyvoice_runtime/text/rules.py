@@ -21,7 +21,7 @@ _MICRO = re.compile("(?<=[0-9])( ?)μ(?=[gmslLAFV])")
 _ISOTOPE = re.compile(r"(?<![0-9A-Za-z)\]⁰¹²³⁴-⁹⁻⁺])[⁰¹²³⁴-⁹]+(?=[A-Z])")
 _BELOW_LINE = re.compile("[₀-₉]+(?=([0-9])?)")
 _FRACTION = re.compile(r"(?:([0-9])\s?)?([¼-¾⅐-⅞])")
-_WIDE_MARK = re.compile(r"(?<=[0-9])[：．](?=[0-9])(?![12][0-9]{3}\s?年)")
+_WIDE_MARK = re.compile(r"[A-Z][A-Za-z]{1,20} [0-9]{1,3}：|(?<=[0-9])[：．](?=[0-9])(?![12][0-9]{3}\s?年)")
 _WIDE_GROUPS = re.compile("(?<![0-9])(?<![0-9]，)[0-9]{1,3}(?:，[0-9]{3})*，000(?!，?[0-9])")
 
 
@@ -42,7 +42,7 @@ def plain(text: str, group: str = ",") -> str:
     text = _FRACTION.sub(_fraction, _POWER.sub(lambda match: "^" + _compatible(match), text))
     # Only thousands: other numbers with wide commas between them are a list.
     text = _WIDE_GROUPS.sub(_compatible, text)
-    return _WIDE_MARK.sub(_compatible, text)
+    return _WIDE_MARK.sub(lambda match: match[0] if match[0][1:] else _compatible(match), text)
 
 
 def _compatible(match: re.Match[str]) -> str:

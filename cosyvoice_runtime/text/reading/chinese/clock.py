@@ -10,7 +10,7 @@ from cosyvoice_runtime.text.reading.languages.numeral import Numeral
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _TIME = re.compile(
-    r"(?<![0-9A-SU-Za-z.])(?<![0-9][:：])(?P<hour>[01]?[0-9]|2[0-4])[:：](?P<minute>[0-5][0-9])(?:[:：](?P<second>[0-5][0-9])(?:\.0+)?)?"
+    r"(?<![0-9A-SU-Za-z.])(?<![0-9][:：])(?P<hour>[01]?[0-9]|2[0-4]):(?P<minute>[0-5][0-9])(?:[:：](?P<second>[0-5][0-9])(?:\.0+)?)?"
     r"(?![0-9]|[:：.][0-9])(?:\s?(?P<half>[AaPp]\.?[Mm]\.?)(?![A-Za-z]))?(?:分(?!钟))?"
 )
 _HOURS = re.compile(r"(?<![0-9A-Za-z.:])(?P<hour>1[0-2]|[1-9])\s?(?P<half>[AaPp]\.?[Mm]\.?)(?![A-Za-z])")

@@ -21,10 +21,10 @@ _POWER = re.compile(
 _NEGATIVE_POWER = re.compile("(?<=[0-9a-z])⁻([⁰¹²³⁴-⁹]{1,3})")
 _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 _NUMBER_BEFORE = re.compile(r"(?:[0-9)）%²³]|[0-9][A-Za-zμµ]{1,4})\Z")
-_TERM_BEFORE = re.compile(r"(?:[0-9⌘⌥⌃)）|\]%²³πθαβ°℃]|[A-Za-z])\Z")
-_LETTER_BEFORE = re.compile(r"(?<![A-Za-z0-9])(?:[0-9]*[a-zA-Z]|[πθαβ])\Z")
-_TERM_AFTER = re.compile(r"[0-9(（√∠|πθαβ.]|[A-Za-z]|[-−±][0-9]")
-_LETTER_AFTER = re.compile(r"(?:[a-zA-Z]|[πθαβ])(?![A-Za-z])|[0-9]")
+_TERM_BEFORE = re.compile(r"(?:[0-9⌘⌥⌃)）|\]%²³α-ω°℃]|[A-Za-z])\Z")
+_LETTER_BEFORE = re.compile(r"(?<![A-Za-z0-9])(?:[0-9]*[a-zA-Z]|[α-ω])\Z")
+_TERM_AFTER = re.compile(r"[0-9(（√∠|α-ω.]|[A-Za-z]|[-−±][0-9]")
+_LETTER_AFTER = re.compile(r"(?:[a-zA-Z]|[α-ω])(?![A-Za-z])|[0-9]")
 _EQUATION = re.compile(rf"{NUMBER}(?:\s?[-+×÷*/−]\s?{NUMBER}){{0,4}}\s?[=≈]")
 _WITH_EQUALS = re.compile(r"[=≈]\s?(?:[0-9.]+\s?[-+×÷*/−]\s?){0,3}[0-9.]*\Z")
 _AFTER_POWER = re.compile(r"[0-9]{0,4}[a-z]?(?:[-+−][0-9]{0,4}[a-z]?)*(?![0-9A-Za-z])")
@@ -39,6 +39,7 @@ _BRACKETED = re.compile(
 )
 _PRODUCT = re.compile(r"(?:[0-9)）²³]|(?<![A-Za-z0-9])[0-9]{0,3}[a-zπ]|[=·]\s?[A-Z])\Z")
 _OF_PRODUCT = re.compile(r"[0-9(（]|[0-9]{0,3}(?:[a-zA-Zπ](?![A-Za-z])|sin|cos|tan|log|ln)")
+_CONDITION = re.compile(r"\s?={1,3}\s?([加点高通催电光△][\u4e00-\u9fff]{0,5})\s?={1,3}>?\s?(?=[0-9A-Z])")
 _MENU_BEFORE = re.compile(rf"(?:{tables.MENUS})(?:[^，。！？<=]*[A-Za-z\u4e00-\u9fff]{{2}})?[」”\"】\]]?\Z")
 _MENU_AFTER = re.compile(r"[「“\"【\[]?[A-Za-z\u4e00-\u9fff]{2}")
 _LOGARITHM = re.compile(r"(?<![A-Za-z])log_?\{?([0-9]{1,3}|[a-z])\}? ?(?=[(（]?[0-9A-Za-z])")
@@ -84,6 +85,8 @@ def read(place: Place) -> ReadForm | None:
         return _bar(place)
     if place.match(_BRACKETED) and _MULTIPLIED.search(place.before):
         return ReadForm(place.start + 1, language.by + place.text[place.start])
+    if found := place.match(_CONDITION):
+        return ReadForm(found.end(), f"{language.pause}{found[1]}{language.pause}生成")
     found = place.match(_SIGN)
     if not found:
         return None

@@ -14,13 +14,15 @@ _PORTS = re.compile(r"(?<![0-9A-Za-z.:/-])([0-9]{4,5}):([0-9]{2,5})(?![0-9:.])")
 _CELLS = re.compile(
     r"(?<=[A-Z])(?<![A-Z]{4}):(?=[A-Z]{1,3}(?![A-Za-z0-9]))|(?<=[A-Z0-9][0-9]):(?=[A-Z]{1,2}[0-9]+(?![A-Za-z]))"
 )
-_AFTER_HOST = re.compile(r"(?<=localhost:)[0-9]{2,5}(?![0-9])")
+_AFTER_NAME = re.compile(r"(?<=localhost:)[0-9]{2,5}(?![0-9])|(?<=chmod )[0-7]{3,4}(?![0-9])")
 _PORT_AFTER = re.compile(r"\s?(?:(?:号|[和与、/或]\s?[0-9]{2,5}\s?)?(?:端口|连接埠|埠)(?!号?[数个])|被占用)")
 _PORT_BEFORE = re.compile(
     r"(?:端口号?|埠号?|监听|映射[到至为]|暴露|放行|[Pp]ort)[是为用了在：:=]{0,2}\s?(?:[0-9]{2,5}\s?[和与、/或到至]\s?){0,4}\Z"
 )
-_NAMED_BEFORE = re.compile(r"(?:[是为成到用和或与、口，：将把由从]|默认|访问|占用了?)\s?\Z")
-_OF_PORTS = re.compile(r"(?i)端口|埠|占用|监听|映射到|\bports?\b|localhost")
+_NAMED_BEFORE = re.compile(
+    r"(?:[是为成到用和或与、口，：将把由从]|默认|访问|Redis|MySQL|PostgreSQL|MongoDB|Tomcat|占用了?)\s?\Z"
+)
+_OF_PORTS = re.compile(r"(?i)端口|埠|占用|监听|映射到|\bports?\b|localhost|Redis|MySQL|PostgreSQL|MongoDB")
 _ANSWER = re.compile(r"[1-5](?:0[0-9]|1[0-9]|2[0-9]|51)(?![0-9A-Za-z%]|[.,:/-][0-9])")
 _ANSWER_BEFORE = re.compile(
     r"(?:状态码|错误码|响应码|返回码?|报错?|出现|遇到|[Ss]tatus|code)[了是为：:]{0,2}\s?(?:[1-5][0-9]{2}\s?[和与、/或，]\s?){0,4}\Z"
@@ -49,7 +51,7 @@ def read(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), f"零x{language.digits(found[1])}")
     if (found := place.match(_PORTS)) and place.near(_OF_PORTS):
         return ReadForm(found.end(), "冒号".join(map(language.digits, found.groups())))
-    found = place.match(_AFTER_HOST)
+    found = place.match(_AFTER_NAME)
     if found or ((found := place.match(_PORT)) and _is_port(place, found)):
         return ReadForm(found.end(), language.digits(found[0]))
     found = place.match(_ANSWER)

@@ -32,7 +32,8 @@ _DOT_AFTER_NAME = re.compile(r"(?<=[A-Za-z])\.\s?(?=[0-9])")
 _ONE_LETTER = re.compile(r"(?<![A-Za-z])[A-Za-oq-z]\Z")
 _STROKE = re.compile(r"(?<=[A-Za-z])/(?=[0-9])")
 _ABBREVIATED = re.compile(r"(?<![A-Za-z.])(?:vs|Dr|Mr|Mrs|Ms|Prof|St|Fig|Vol|Ch|Sec|Eq|approx)\Z")
-_AT = re.compile(r"@(?=[0-9]+(?:\.[0-9]+)?\s?[A-Za-z])")
+_OF_UNIT = re.compile(r"[0-9](?:[GMKT]i?B?)\Z")
+_AT = re.compile(r"\s?@(?=[0-9]+(?:\.[0-9]+)?\s?[A-Za-z])")
 _NUMBER_SIGN = re.compile(r"(?<![A-Za-z])[Nn][Oo]\.? ?(?=[0-9])")
 
 
@@ -60,10 +61,10 @@ def read(place: Place) -> ReadForm | None:
         return ReadForm(place.start + 1, place.language.pause)
     if sign in "Nn" and (found := place.match(_NUMBER_SIGN)):
         return ReadForm(found.end(), "第")
-    if sign == "@" and place.match(_AT) and _LETTER_BEFORE.search(place.before):
-        return ReadForm(place.start + 1, place.language.pause)
+    if (found := place.match(_AT)) and _LETTER_BEFORE.search(place.before):
+        return ReadForm(found.end(), place.language.pause)
     if sign == "/" and place.match(_STROKE):
-        return ReadForm(place.start + 1, "")
+        return ReadForm(place.start + 1, place.language.pause if _OF_UNIT.search(place.before) else "")
     if sign == ".":
         return _dot(place)
     if sign == " " and (found := place.match(_GAP)) and not _CLOCK.match(place.text, found.end()):

@@ -22,7 +22,7 @@ _MEASURE = re.compile(
     rf"(?P<minus>(?<![0-9A-Za-z)）])[-−]\s?)?(?P<low>{NUMBER})"
     rf"(?:(?P<first>[A-Za-z℃°]{{1,3}})?{RANGE}(?P<high>{NUMBER}|(?<=[~～])-{NUMBER}))?{_UNIT}{_PER}(?:(?<=°)(?=[0-9])|(?![A-Za-z0-9²³]))"
 )
-_ALONE = re.compile(rf"(?:{_UNIT})?{_PER}(?![A-Za-z0-9²³])")
+_ALONE = re.compile(rf"(?:\s?(?P<unit>{alternatives(tables.UNITS)})(?P<glued>(?!))?)?{_PER}(?![A-Za-z0-9²³])")
 _POWER = re.compile(
     r"(?:\^-?[0-9]{1,3}|[0-9][eE]-?[0-9]{1,3}|[0-9]\s?[十百千]?[万亿]|[0-9万亿]\s?元|⁻[⁰¹²³⁴-⁹]{1,3})\Z"
 )
@@ -49,8 +49,12 @@ _THOUSANDS = re.compile(
     r"(?![A-Za-z0-9])(?!\s?(?:视频|屏|电视|分辨率|画质|超清|显示|高清|HDR|分屏|清|投影|摄|录|跑))"
 )
 _PAID = re.compile(r"(?:薪|工资|收入|奖金)[^，。]{0,10}\Z")
+_FOR_AMOUNT = re.compile(
+    r"\s?/\s?(?=[0-9]{1,4}\s?(?:k?g|m[lL]|L|克|[公千]?斤|毫升|升|片|粒|个|张)(?![A-Za-z]))"
+)
+_PRICED = re.compile(r"(?:[¥$€][0-9.,]+|[0-9]\s?元)\Z")
 _STROKE = re.compile(
-    r"\s?/\s?每?(?=(?:月|年|天|日|周|人|次|晚|个|件|斤|公斤|千克|克|吨|升|平|立方|小时|分|秒|季|股|份|张|位|套|台|只|片|粒|颗|块|根|延米|平米|头|棵|株|勺|顿|趟|圈|场|局|票|[0-9]{0,4}\s?[MKk百千万](?=\s?(?:[Tt]okens?|次|字|in|out))|"
+    r"\s?/\s?每?(?=(?:月|年|天|日|周|人|次|晚|个|件|斤|公斤|千克|克|吨|升|平|立方|小时|分|秒|季|股|份|张|位|套|台|只|罐|筒|壶|片|粒|颗|块|根|延米|平米|头|棵|株|勺|顿|趟|圈|场|局|票|[0-9]{0,4}\s?[MKk百千万](?=\s?(?:[Tt]okens?|次|字|in|out))|"
     r"百万|万|千|百|桶|盎司|瓶|盒|袋|箱|包|杯|碗|盘|串|条|支|本|页|课|节|千字|字|度|亩|公里|公顷|户|班|GB|kg|h(?![A-Za-z])))"
 )
 _BETWEEN_DEGREES = re.compile(r"(?<=[℃C])\s?/\s?(?=-?[0-9])")
@@ -134,6 +138,8 @@ def _for_each(place: Place) -> ReadForm | None:
     """The stroke of ``50元/月``."""
     if found := place.match(_BETWEEN_DEGREES):
         return ReadForm(found.end(), place.language.pause)
+    if (found := place.match(_FOR_AMOUNT)) and _PRICED.search(place.before):
+        return ReadForm(found.end(), "每")
     found = place.match(_STROKE) if _COUNTED.search(place.before) else None
     return ReadForm(found.end(), "每") if found else None
 

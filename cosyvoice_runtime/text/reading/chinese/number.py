@@ -150,6 +150,7 @@ def _year(place: Place) -> ReadForm | None:
         and _RECENT_BEFORE.search(place.before)
         and _RECENT_AFTER.match(place.text, found.end())
         and place.text.strip() != found[0]
+        and (not is_measured(place.text, found.end()) or re.match(r"\s?年", place.text[found.end() :]))
     ):
         return ReadForm(found.end(), language.digits(found[0]))
     return None
@@ -200,6 +201,8 @@ def _range(place: Place) -> ReadForm | None:
         worded(high, is_counted, language),
     )
     if "~" not in found["mark"] and "～" not in found["mark"]:
+        if low == high and not found["scale"] and not is_measured(place.text, end):
+            return ReadForm(end, language.ratio(*words))
         falls_by = low.value > high.value and _BOUGHT.search(place.before)
         if place.before.endswith("满") or falls_by:
             return ReadForm(end, f"{words[0]}减{words[1]}")

@@ -16,13 +16,15 @@ from cosyvoice_runtime.text.reading.languages import chinese_tables as tables
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _RATIO = re.compile(
-    rf"(?<![0-9A-Za-z./])(?<![0-9][:：])(?P<one>{NUMBER})\s?[:：∶]\s?(?P<other>{NUMBER})"
+    rf"(?<![0-9A-Za-z./])(?<![0-9][:：])(?P<one>{NUMBER})\s?[:∶]\s?(?P<other>{NUMBER})"
     r"(?P<more>(?:[:：∶][0-9]+){0,3})(?![0-9]|[:：.][0-9])"
 )
 _LABEL_BEFORE = re.compile(r"[A-Za-z\u4e00-\u9fff] \Z")
 _LABELLED = re.compile(rf"\s?(?:[\"″”%元万]|英寸|[A-Za-z]{{2}}|{RANGE}[0-9])")
 _LETTER = "[\u4e00-\u9fffA-Za-z]"
 _OF_LETTERS = re.compile(rf"\s?[:：∶]\s?(?={_LETTER}(?:\s?[:：∶]\s?{_LETTER}){{0,2}}\s?=)")
+_OF_AMOUNTS = re.compile(r"\s?[:：]\s?(?=[0-9.]+\s?(?:k?g|m[lL]|L|克|毫升|升)(?![A-Za-z]))")
+_AMOUNT_BEFORE = re.compile(r"[0-9]\s?(?:k?g|m[lL]|L|克|毫升|升)\Z")
 _LETTER_BEFORE = re.compile(rf"(?:(?<!{_LETTER}){_LETTER}|(?<![A-Za-z])[A-Za-z])\Z")
 _RESULT = re.compile(
     r"(?<![0-9A-Za-z.:/-])(?P<one>[0-9]{1,3})\s?[-–—]\s?(?P<other>[0-9]{1,3})(?![0-9]|[-:.][0-9])"
@@ -46,6 +48,8 @@ _SEASON = re.compile(
 
 def read(place: Place) -> ReadForm | None:
     """Two numbers with a mark between them."""
+    if (found := place.match(_OF_AMOUNTS)) and _AMOUNT_BEFORE.search(place.before):
+        return ReadForm(found.end(), "比")
     if not place.text[place.start].isdecimal():
         found = place.match(_OF_LETTERS)
         return ReadForm(found.end(), "比") if found and _LETTER_BEFORE.search(place.before) else None
@@ -100,10 +104,12 @@ def _slashed(found: re.Match[str], place: Place) -> str:
     if above.value == below.value or is_score(place, found.end()):
         return language.ratio(*words)
     if {found["above"], found["below"]} & set(tables.DIGIT_NAMES) or (
-        above.value > below.value and above.value > 20
+        above.value > below.value and (above.value > 20 or below.value > 9)
     ):
         return language.pause.join(_alone(each, place) for each in (found["above"], found["below"]))
     unit = language.units[found["unit"]].one if found["unit"] else ""
+    if unit and min(above.value, below.value) > 9:
+        return language.pause.join(words) + unit
     return (
         language.fraction(above.value, below.value) if below.value else f"{words[0]}斜杠{words[1]}"
     ) + unit
