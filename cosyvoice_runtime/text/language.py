@@ -162,7 +162,8 @@ def _languages(text: str, language: str) -> Iterator[str]:
     for sentence in _sentences(text):
         words = "".join(sentence)
         own = before = _language_of_sentence(words, language)
-        if announced and len(set(_ENGLISH.findall(words))) > 1:
+        is_short = len(_LATIN_WORD.findall(words)) > len(_HAN.findall(words))
+        if announced and (is_short or _ENGLISH.search(words)):
             own = before = "en"
         announced = own == "en" and language == "zh" and sentence[-1][-1] == ":"
         for clause in sentence:

@@ -89,6 +89,11 @@ _AFTER_EQUALS = re.compile(r"[=≈]\s?(?:[0-9.]+\s?[-+×÷*/−]\s?){0,3}\Z")
 _MORE_TERMS = re.compile(rf"{NUMBER}\s?[-+×÷*/−]\s?[0-9]")
 
 
+def begins_equation(place: Place) -> bool:
+    """Whether terms and an equals sign follow from the place on."""
+    return bool(_EQUATION.match(place.text, place.start))
+
+
 def in_equation(place: Place) -> bool:
     """Whether the number at the place is a term of an equation, where signs are not those of ranges."""
     return bool(

@@ -17,7 +17,7 @@ _STANDARD_BEFORE = re.compile(
 _END = r"(?![0-9A-Za-z]|[.,][0-9])"
 _TELEPHONE = re.compile(
     r"(?<![0-9])(?:\+?86[ -]?)?1[3-9][0-9][ -]?[0-9]{4}[ -]?[0-9]{4}(?![0-9])"
-    r"|\(0[0-9]{1,3}\)[ -]?[0-9]{3,4}[ -]?[0-9]{4}(?![0-9])(?:-[0-9]{1,5})?"
+    r"|[(（]0[0-9]{1,3}[)）][ -]?[0-9]{3,4}[ -]?[0-9]{4}(?![0-9])(?:-[0-9]{1,5})?"
     r"|(?<![0-9])00[1-9][0-9]{0,2}(?:[ -][0-9]{2,8}){2,4}(?![0-9])"
     r"|(?<![0-9])0[2-9]-[0-9]{3,4}-[0-9]{4}(?![0-9])"
     r"|(?<![0-9])\(?0[0-9]{2,3}\)?[ -][2-8][0-9]{2,3}[ -]?[0-9]{4}(?![0-9])(?:-[0-9]{1,5})?"
@@ -51,10 +51,12 @@ _ROOM = re.compile(
 _ROOM_NUMBER = re.compile(r"[0-9]{3,4}(?![0-9A-Za-z.:/-])")
 _BUILDING = re.compile(r"(?:单元|[栋座幢]|号楼|[0-9][楼层]|[0-9]F-?)\s?\Z")
 _ISSUE = re.compile(
-    r"(?<=第)(?:20[0-9]{5,8})(?=\s?期)|[0-9]{2}(?=式(?:坦克|步枪|手枪|机枪|战车|火炮)|[A-G]坦克)"
+    r"(?:(?<=第)|(?<=第 ))(?:20[0-9]{5,8})(?=\s?期)|[0-9]{2}(?=式(?:坦克|步枪|手枪|机枪|战车|火炮)|[A-G]坦克)"
 )
 _ORDINAL = re.compile(r"(?<![0-9.])([0-9]{1,3})(?:st|nd|rd|th)(?![A-Za-z0-9])")
 _MASKED = re.compile(r"(?<![0-9])([0-9]{3})\*{3,6}([0-9]{2,4})(?![0-9])")
+_DIALLED = re.compile(r"(?<![0-9A-Za-z#*])[*#]{1,2}[0-9]{2,6}(?:[*#][0-9]+){0,3}#")
+_KEYS = str.maketrans({"*": "星", "#": "井"})
 _VISCOSITY = re.compile(r"(?<![0-9A-Za-z.])([0-9]{1,2})W-?([2-6]0)(?![0-9A-Za-z])")
 _TIRE = re.compile(r"(?<![0-9/])([1-3][0-9]5)/([2-8][05])(?=\s?Z?R[12][0-9])")
 _OFFSET = re.compile(r"(?<=UTC|GMT)([-+−])([0-9]{1,2})(?::00)?(?![0-9:])")
@@ -113,10 +115,12 @@ def read(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), _READ_TO.get(found[0], found[0]))
     if found := place.match(_STORE):
         return ReadForm(found.end(), _telephone(found[0], place))
-    if place.text[place.start] not in "0123456789+(-−ABCDEFGHIJKLMNOPQRSTUVWXYZ":
+    if place.text[place.start] not in "0123456789+(（*#-−ABCDEFGHIJKLMNOPQRSTUVWXYZ":
         return None
     if found := place.match(_ORDINAL):
         return ReadForm(found.end(), ENGLISH.ordinal(int(found[1])))
+    if found := place.match(_DIALLED):
+        return ReadForm(found.end(), place.language.telephone_digits(found[0].translate(_KEYS)))
     if found := place.match(_VISCOSITY):
         return ReadForm(
             found.end(), f"{place.language.cardinal(found[1])}W{place.language.cardinal(found[2])}"

@@ -42,6 +42,7 @@ _DATED_AFTER = re.compile(
     r"\s?(?:[）)][日号]|[\u4e00-\u9fff]{0,4}节(?![约省目奏])|[（(]?(?:周|星期)[一-日天]|[（(][一二三四五六日][）)]|前(?!后)|当天|当日|起(?!重)|截止|到期|发布|开始|上线|上市|发售|发表|登场|举行|国庆|元旦|双十|[\u4e00-\u9fff]{0,3}纪念日"
     r"|开幕|开抢|出发|开学|生日|放假|开售|[0-9]{1,2}:[0-9]{2})"
 )
+_OF_BIRTH = re.compile("生日|出生|日期")
 _PART_BEFORE = re.compile(r"(?:[是为约占的了即有加减乘除到较数率度量][：:]?|等于|[0-9A-Za-z+×÷*=])\s?\Z")
 _DAY_BEFORE = re.compile(rf"(?:{tables.DATED})[^。！？]{{0,8}}[0-9]{{1,2}}/[0-9]{{1,2}}[^。！？]{{0,20}}\Z")
 _FORMULA_BEFORE = re.compile(r"[+×÷=*]|分之")
@@ -79,7 +80,7 @@ def _single(place: Place, is_dated: bool = False) -> tuple[Date, int] | None:
     if found and (is_dated or _is_alone(place, found)):
         return _checked(int(found["year"]), found["month"], None, found.end())
     found = place.match(_COMPACT)
-    if found and is_dated:
+    if found and (is_dated or place.near(_OF_BIRTH)):
         return _checked(int(found["year"]), found["month"], found["day"], found.end())
     found = place.match(_DAY)
     if not found:
@@ -102,6 +103,8 @@ def _is_of_no_part(place: Place, found: re.Match[str]) -> bool:
     if month == 1 or in_equation(place) or _FORMULA_BEFORE.search(place.before):
         return False
     is_odd = day > 10 and day % 2 and day % 5 and gcd(month, day) == 1
+    if is_measured(place.text, found.end()):
+        return False
     return not _PART_BEFORE.search(place.before) and bool(is_odd or _DAY_BEFORE.search(place.before))
 
 

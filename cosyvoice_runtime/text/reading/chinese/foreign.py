@@ -22,6 +22,11 @@ _PHRASE_BEFORE = re.compile(
     r"(?<![A-Za-z])(?:The|[Tt]hese|[Mm]y|[Yy]our|[Oo]ur|"
     r"Top|First|Last|[Ee]very|[Ff]or|[Ii]n|[Oo]f|[Tt]o|[Ww]ith|[Aa]nd) \Z"
 )
+_DAY = re.compile(r"([12]?[0-9]|3[01])(?:st|nd|rd|th)?(?:, ((?:18|19|20)[0-9]{2}))?(?![0-9A-Za-z:])")
+_MONTH_BEFORE = re.compile(
+    r"(?<![A-Za-z])(?:January|February|March|April|May|June|July|August|"
+    r"September|October|November|December) \Z"
+)
 _NOTE = re.compile("(?<![A-Za-z])([A-G])(♯|♭|#(?=m?(?![A-Za-z0-9])\\s?(?:[大小]调|和弦|调|音)))")
 
 _DECADE = re.compile(r"(?<![0-9A-Za-z.])(1[89][0-9]0|20[0-2]0)s(?![A-Za-z0-9])\s?(?:年代)?")
@@ -36,6 +41,9 @@ def read(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), f"{place.language.digits(found[1])}年代")
     if not place.text[place.start].isdecimal() or _NO_TITLE.search(place.before):
         return None
+    if (found := place.match(_DAY)) and _MONTH_BEFORE.search(place.before):
+        year = f", {ENGLISH.year(int(found[2]))}" if found[2] else ""
+        return ReadForm(found.end(), ENGLISH.ordinal(int(found[1])) + year)
     found = place.match(_COUNTED)
     if not found and _TITLE_BEFORE.search(place.before):
         found = place.match(_TITLE)

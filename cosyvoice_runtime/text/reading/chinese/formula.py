@@ -19,11 +19,12 @@ _POWER = re.compile(
     r"(?:\^|(?<=[0-9A-Za-z)])\*\*)\{?(-?(?:[0-9]{1,4}|[a-z](?![a-z])))\}?|(?<=[a-z0-9)）])([²³])"
 )
 _NEGATIVE_POWER = re.compile("(?<=[0-9a-z])⁻([⁰¹²³⁴-⁹]{1,3})")
+_RAISED_PLUS = re.compile("(?<=[0-9])⁺([⁰¹²³⁴-⁹]{1,2})")
 _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 _NUMBER_BEFORE = re.compile(r"(?:[0-9)）%²³]|[0-9][A-Za-zμµ]{1,4})\Z")
 _TERM_BEFORE = re.compile(r"(?:[0-9⌘⌥⌃)）|\]%²³α-ω°℃]|[A-Za-z])\Z")
 _LETTER_BEFORE = re.compile(r"(?<![A-Za-z0-9])(?:[0-9]*[a-zA-Z]|[α-ω])\Z")
-_TERM_AFTER = re.compile(r"[0-9(（√∠|α-ω.]|[A-Za-z]|[-−±][0-9]")
+_TERM_AFTER = re.compile(r"[¥$€]?[0-9]|[(（√∠|α-ω.]|[A-Za-z]|[-−±][0-9]")
 _LETTER_AFTER = re.compile(r"(?:[a-zA-Z]|[α-ω])(?![A-Za-z])|[0-9]")
 _EQUATION = re.compile(rf"{NUMBER}(?:\s?[-+×÷*/−]\s?{NUMBER}){{0,4}}\s?[=≈]")
 _WITH_EQUALS = re.compile(r"[=≈]\s?(?:[0-9.]+\s?[-+×÷*/−]\s?){0,3}[0-9.]*\Z")
@@ -69,6 +70,8 @@ def read(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), "平方" if found[2] == "²" else "立方")
     if found := place.match(_NEGATIVE_POWER):
         return ReadForm(found.end(), language.power(f"-{found[1].translate(_RAISED)}"))
+    if found := place.match(_RAISED_PLUS):
+        return ReadForm(found.end(), f"加{language.cardinal(found[1].translate(_RAISED))}")
     if found := place.match(_LOGARITHM):
         base = language.cardinal(found[1]) if found[1].isdecimal() else found[1]
         return ReadForm(found.end(), f"log以{base}为底")

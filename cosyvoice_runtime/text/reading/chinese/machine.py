@@ -29,6 +29,7 @@ _ANSWER_BEFORE = re.compile(
     r"|状态码[^。！？]*[^0-9.][是为：:，、；]\s?\Z"
 )
 _ANSWER_AFTER = re.compile(r"\s?(?:错误|页面|报错|状态码?|界面|响应)")
+_OF_ANSWERS = re.compile(r"(?i)nginx|\bhttps?\b|后端|网关|状态码")
 _MILLIONS = re.compile(
     r"(?<![0-9A-Za-z.,$¥])([0-9]{1,4}(?:\.[0-9]+)?)(?:M(?=\s?(?:(?:in|out)put|tokens?\b|上下文|用户|参数|次调用|条数据))|\s?([mb]illion)(?![a-z]))"
 )
@@ -57,7 +58,8 @@ def read(place: Place) -> ReadForm | None:
     found = place.match(_ANSWER)
     if not found or is_measured(place.text, found.end()):
         return None
-    if _ANSWER_BEFORE.search(place.before) or _ANSWER_AFTER.match(place.text, found.end()):
+    begins = re.search(r"(?:^|[，。；、：:])\s?\Z", place.before) and place.near(_OF_ANSWERS)
+    if begins or _ANSWER_BEFORE.search(place.before) or _ANSWER_AFTER.match(place.text, found.end()):
         return ReadForm(found.end(), language.digits(found[0]))
     return None
 

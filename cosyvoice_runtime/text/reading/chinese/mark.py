@@ -10,7 +10,7 @@ from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,80}>")
 _BRACKETS = "⑴⑵⑶⑷⑸⑹⑺⑻⑼⑽⑾⑿⒀⒁⒂⒃⒄⒅⒆⒇"
 _ROMAN = "ⅠⅡⅢⅣⅤⅥⅦⅧⅨⅩⅪⅫ"
-_BRACKETED = re.compile(r"[（(]\s?([0-9]{1,2})\s?[）)]")
+_BRACKETED = re.compile(r"[（(]\s?([0-9]{1,2})\s?[）)](?![ -]?[0-9]{3,4}-?[0-9]{4})")
 _HALF_BRACKETED = re.compile(r"([0-9]{1,2})\s?[）)]")
 _BEGINS = re.compile(r"(?:^|[\s，。！？；：、,;:.!?“”\"])\Z")
 _GAP = re.compile(r"(?<=[0-9]) +(?=[0-9¥$€£])")

@@ -17,6 +17,7 @@ _PART = re.compile(
     rf"(?P<minus>(?<![0-9A-Za-z)）])[-−]\s?)?(?P<low>{NUMBER})(?P<first>\s?(?:%|％|℃|°C|°|‰))?"
     rf"(?:(?P<to>{RANGE}|\s?[至到]\s?)(?P<high>-?{NUMBER}))?\s?(?P<sign>[%‰])"
 )
+_LOW_HIGH = re.compile(r"(-?[0-9]{1,2})\s?/\s?(-?[0-9]{1,2})\s?(?:℃|°C)")
 _REST = re.compile(r"(1|100%)\s?[-−]\s?(?=[0-9.]+%\s?[)）-])")
 _MEASURE = re.compile(
     rf"(?P<minus>(?<![0-9A-Za-z)）])[-−]\s?)?(?P<low>{NUMBER})"
@@ -26,6 +27,7 @@ _ALONE = re.compile(rf"(?:\s?(?P<unit>{alternatives(tables.UNITS)})(?P<glued>(?!
 _POWER = re.compile(
     r"(?:\^-?[0-9]{1,3}|[0-9][eE]-?[0-9]{1,3}|[0-9]\s?[十百千]?[万亿]|[0-9万亿]\s?元|⁻[⁰¹²³⁴-⁹]{1,3})\Z"
 )
+_EACH = re.compile(r"(?<=每)\s?(?:[kcd]?m[²³]|kg|m[gLl])|(?<=每 )(?:[kcd]?m[²³]|kg|m[gLl])")
 _AMPERES = re.compile(r"\s?(?:[=×]|电|插|保险|空开|断路|充|快充|输出)")
 _CURRENT = re.compile(r"(?:电流|保险丝|额定|输入|输出|安培|负载|[0-9]V[/×*])[^，。]{0,8}\Z")
 _NETWORKS = re.compile(r"\s?(?:网|手机|信号|时代|通信|套餐|基站)")
@@ -37,10 +39,12 @@ _INCH = re.compile(
 )
 _MINUTES = re.compile(r"(?<=[0-9])(?<![0-9]{4})['’′](?![0-9'’′])")
 _OF_MATCH = re.compile("[进破补扳]门?球|破门|补射|点球|红牌|黄牌|换下|伤停|梅开")
-_SIZE = re.compile(r"(?:[0-9]\.[0-9]+|(?:屏幕?|尺寸|英寸)[是为：:约]{0,2}\s?[0-9]+)\Z")
-_QUOTE = re.compile('(?<![0-9])["“”]')
+_SIZE = re.compile(
+    r"(?:[0-9]\.[0-9]+|(?:屏幕?|尺寸|英寸|Air|Pro|MacBook|iPad|Surface)[是为：:约]{0,2}\s?[0-9]+)\Z"
+)
+_QUOTE = re.compile('(?<![0-9])"')
 _SIDES = {"N": "北纬", "S": "南纬", "E": "东经", "W": "西经"}
-_NAME = re.compile(r"(?<![A-Za-z0-9.+-])(?=[a-z]{0,20}[A-Z0-9])[A-Za-z][A-Za-z0-9.+-]*[ -]?\Z")
+_NAME = re.compile(r"(?<![A-Za-z0-9.+-])(?=[a-z]{0,20}[A-Z0-9_])[A-Za-z][A-Za-z0-9_.+-]*[ -]?\Z")
 _PRESSURE = re.compile(r"(?P<high>[0-9]{2,3})\s?/\s?(?P<low>[0-9]{2,3})(?![0-9/.])(?P<unit>\s?mm\s?Hg)?")
 _PRESSED = re.compile(r"(?:血压|高压|低压)[是为约：:在]{0,2}\s?\Z")
 _TENTHS = re.compile(r"(?<=[0-9][米块秒])[0-9]{1,2}(?![0-9.])(?!\s?[厘公分毫米cm元块])")
@@ -50,11 +54,12 @@ _THOUSANDS = re.compile(
 )
 _PAID = re.compile(r"(?:薪|工资|收入|奖金)[^，。]{0,10}\Z")
 _FOR_AMOUNT = re.compile(
-    r"\s?/\s?(?=[0-9]{1,4}\s?(?:k?g|m[lL]|L|克|[公千]?斤|毫升|升|片|粒|个|张)(?![A-Za-z]))"
+    r"\s?/\s?(?=[0-9]{1,4}\s?(?:k?[gm]|m[lL]|L|h|min|克|[公千]?斤|毫升|升|片|粒|个|张|公里|分钟|小时)(?![A-Za-z]))"
 )
+_FOR_MILLION = re.compile(r"\s?/\s?1?M(?![A-Za-z0-9]|\s?(?:[Tt]oken|in|out))")
 _PRICED = re.compile(r"(?:[¥$€][0-9.,]+|[0-9]\s?元)\Z")
 _STROKE = re.compile(
-    r"\s?/\s?每?(?=(?:月|年|天|日|周|人|次|晚|个|件|斤|公斤|千克|克|吨|升|平|立方|小时|分|秒|季|股|份|张|位|套|台|只|罐|筒|壶|片|粒|颗|块|根|延米|平米|头|棵|株|勺|顿|趟|圈|场|局|票|[0-9]{0,4}\s?[MKk百千万](?=\s?(?:[Tt]okens?|次|字|in|out))|"
+    r"\s?/\s?每?(?=(?:月|年|天(?!气)|日(?![落出])|周|人|次|晚|个|件|斤|公斤|千克|克|吨|升|平|立方|小时|分|秒|季|股|份|张|位|套|台|只|罐|筒|壶|片|粒|颗|块|根|延米|平米|头|棵|株|勺|顿|趟|圈|场|局|票|[0-9]{0,4}\s?[MKk百千万](?=\s?(?:[Tt]okens?|次|字|in|out))|"
     r"百万|万|千|百|桶|盎司|瓶|盒|袋|箱|包|杯|碗|盘|串|条|支|本|页|课|节|千字|字|度|亩|公里|公顷|户|班|GB|kg|h(?![A-Za-z])))"
 )
 _BETWEEN_DEGREES = re.compile(r"(?<=[℃C])\s?/\s?(?=-?[0-9])")
@@ -80,6 +85,9 @@ def read(place: Place) -> ReadForm | None:
             language.number(parsed(each, language)) + unit for each, unit in parts if each
         )
         return ReadForm(found.end(), words)
+    if found := place.match(_LOW_HIGH):
+        low, high = (language.number(parsed(each, language)) for each in found.groups())
+        return ReadForm(found.end(), f"{language.ranged(low, high)}摄氏度")
     if (found := place.match(_REST)) and re.search(r"[(（]\s?\Z", place.before):
         return ReadForm(found.end(), f"{language.cardinal(found[1])}减")
     if found := place.match(_PART):
@@ -117,7 +125,7 @@ def _inch(place: Place) -> ReadForm | None:
 
 def _after_power(place: Place) -> ReadForm | None:
     """The unit after a power: ``3×10^8 m/s``."""
-    found = place.match(_ALONE) if _POWER.search(place.before) else None
+    found = place.match(_ALONE) if _POWER.search(place.before) or place.match(_EACH) else None
     if not found:
         return None
     sign = found["unit"] or found["glued"]
@@ -140,6 +148,8 @@ def _for_each(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), place.language.pause)
     if (found := place.match(_FOR_AMOUNT)) and _PRICED.search(place.before):
         return ReadForm(found.end(), "每")
+    if (found := place.match(_FOR_MILLION)) and _PRICED.search(place.before):
+        return ReadForm(found.end(), "每百万")
     found = place.match(_STROKE) if _COUNTED.search(place.before) else None
     return ReadForm(found.end(), "每") if found else None
 

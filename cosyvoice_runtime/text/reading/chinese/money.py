@@ -30,6 +30,8 @@ _AFTER = re.compile(
 )
 
 
+_JAPANESE = re.compile("日[元圆圓币]|日本|东京|大阪|京都")
+_CHINESE = re.compile("人民币|国内|中国|CNY|RMB")
 _AMERICAN = re.compile(r"美[元金]|US\$")
 _DOLLARS = ((re.compile(r"HK\$|港[币元铁]|香港|八达通"), "港元"), (re.compile(r"NT\$|台币|台北|台湾"), "元"))
 """Places whose dollar has the mere sign, and its name."""
@@ -39,7 +41,7 @@ def read(place: Place) -> ReadForm | None:
     """An amount, or a range of amounts."""
     found = place.match(_BEFORE)
     if found:
-        word = _dollar(place) if found["sign"] == "$" and not found["name"] else ""
+        word = "" if found["name"] else _local(found["sign"], place)
         return ReadForm(found.end(), _words(found, place.language, Currency(word, word) if word else None))
     if not place.text[place.start].isdecimal():
         return None
@@ -47,9 +49,11 @@ def read(place: Place) -> ReadForm | None:
     return ReadForm(found.end(), _words(found, place.language)) if found else None
 
 
-def _dollar(place: Place) -> str:
-    """The dollar of the place that the text is about; empty for that of the United States."""
-    if place.near(_AMERICAN):
+def _local(sign: str, place: Place) -> str:
+    """The name of a mere sign in the country that the text is about; empty where it is the usual one."""
+    if sign == "¥" and not place.near(_CHINESE):
+        return "日元" if place.near(_JAPANESE) else ""
+    if sign != "$" or place.near(_AMERICAN):
         return ""
     return next((word for near, word in _DOLLARS if place.near(near)), "")
 

@@ -61,14 +61,14 @@ _RANGE = re.compile(
 )
 _TEAM_BEFORE = re.compile(r"[A-Z][a-z]+ \Z")
 _TEAM_AFTER = re.compile(" [A-Z][a-z]+")
-_BOUGHT = re.compile(r"(?:[满每][0-9]*|[0-9][件元份单])\Z")
+_BOUGHT = re.compile(r"(?:[满每]\s?[0-9]*|[0-9][件元份单])\Z")
 _FIGURE = re.compile(r"(?:图|表|例|式|题|公式|附录|习题|图表|算法|代码清单|型号)\s?\Z")
 _ORDINAL = re.compile(r"第\s?\Z")
 _OF_MONEY = re.compile(r"\s?[十百千]?[万亿]?(?:[美日欧港澳加韩]?元|英镑|新台币|块(?![^钱，。！？；\s]))")
 _NUMBER = re.compile(NUMBER + r"|(?<![0-9.])\.[0-9]+")
 _JOINED = re.compile(RANGE)
 _UNIT_BEFORE = re.compile(r"[0-9一二三四五六七八九十半]\s?([\u4e00-\u9fff%℃°]{1,3}|[A-Za-z]{1,3})\Z")
-_AFTER_UNIT = re.compile(r"(?:[0-9]{1,3}(?:[:：][0-9]{2}|(?:\.[0-9]+)?\s?([\u4e00-\u9fff%℃°A-Za-z]{1,3})))")
+_AFTER_UNIT = re.compile(r"(?:[0-9]{1,4}(?:[:：][0-9]{2}|(?:\.[0-9]+)?\s?([\u4e00-\u9fff%℃°A-Za-z]{1,3})))")
 _CHINESE_RANGE = re.compile(
     r"\s?[-–—~～]\s?(?=(?:周|星期|礼拜)?[一二三四五六七八九十日]|(?:公元)?前\s?[0-9]{2,4}\s?年|(?:次日|翌日|第二天|凌晨|早上|上午|中午|下午|晚上?)\s?[0-9])"
 )
@@ -204,7 +204,7 @@ def _range(place: Place) -> ReadForm | None:
         if low == high and not found["scale"] and not is_measured(place.text, end):
             return ReadForm(end, language.ratio(*words))
         falls_by = low.value > high.value and _BOUGHT.search(place.before)
-        if place.before.endswith("满") or falls_by:
+        if place.before.rstrip().endswith("满") or falls_by:
             return ReadForm(end, f"{words[0]}减{words[1]}")
         if _FIGURE.search(place.before):
             return ReadForm(end, f"{words[0]}杠{words[1]}")
@@ -267,7 +267,7 @@ def _joins(place: Place, end: int) -> bool:
     one, other = before[1], after[1]
     if other is None:
         return one.startswith("点") or one[-1] in "分点时"
-    kinds = ("年月", "月日号", "日号月", "点时分半", "分点", "号日月")
+    kinds = ("年月", "月日号", "日号月", "点时分半", "分点", "号日月", "日号年")
     return one[0] == other[0] or any(one[-1] in kind and other[0] in kind for kind in kinds)
 
 

@@ -7,7 +7,7 @@ import re
 from cosyvoice_runtime.text.reading.chinese.between import (
     NUMBER,
     RANGE,
-    in_equation,
+    begins_equation,
     is_measured,
     is_score,
     parsed,
@@ -20,6 +20,7 @@ _RATIO = re.compile(
     r"(?P<more>(?:[:：∶][0-9]+){0,3})(?![0-9]|[:：.][0-9])"
 )
 _LABEL_BEFORE = re.compile(r"[A-Za-z\u4e00-\u9fff] \Z")
+_SLICE_BEFORE = re.compile(r"[A-Za-z]\[[0-9:, ]*\Z")
 _LABELLED = re.compile(rf"\s?(?:[\"″”%元万]|英寸|[A-Za-z]{{2}}|{RANGE}[0-9])")
 _LETTER = "[\u4e00-\u9fffA-Za-z]"
 _OF_LETTERS = re.compile(rf"\s?[:：∶]\s?(?={_LETTER}(?:\s?[:：∶]\s?{_LETTER}){{0,2}}\s?=)")
@@ -31,7 +32,7 @@ _RESULT = re.compile(
 )
 _SLASHED = re.compile(
     rf"(?<![0-9A-Za-z./])(?:(?P<whole>[0-9]{{1,4}}) )?(?P<above>{NUMBER})\s?/\s?"
-    r"(?P<below>[0-9]{1,5}(?:\.0)?)(?:(?P<unit>[kcm]m|m?g|kg|m[lL]|[LsmhW]|min)(?![A-Za-z]))?(?![0-9/]|(?![a-z]{1,2}(?:[²³^]|\s?[=+×<>]))[A-Za-z]|\.[0-9])(?P<to>-(?=[0-9]+/[0-9]))?"
+    r"(?P<below>[0-9]{1,9}(?:\.0)?)(?:(?P<unit>[kcm]m|m?g|kg|m[lL]|[LsmhW]|min)(?![A-Za-z]))?(?![0-9/]|(?![a-z]{1,2}(?:[²³^]|\s?[=+×<>]))[A-Za-z]|\.[0-9])(?P<to>-(?=[0-9]+/[0-9]))?"
 )
 _LIST = re.compile(r"(?<![0-9A-Za-z./])[0-9]{1,4}(?:/[0-9]{1,4}){2,6}(?![0-9A-Za-z/]|\.[0-9])")
 _ALWAYS = {"24/7": "七乘二十四", "9/11": "九一一"}
@@ -56,6 +57,10 @@ def read(place: Place) -> ReadForm | None:
     language = place.language
     found = place.match(_RATIO)
     if found and not (_LABEL_BEFORE.search(place.before) and _LABELLED.match(place.text, found.end())):
+        if _SLICE_BEFORE.search(place.before):
+            return ReadForm(
+                found.end(), language.ranged(*map(language.cardinal, (found["one"], found["other"])))
+            )
         numbers = [found["one"], found["other"], *re.findall("[0-9]+", found["more"])]
         return ReadForm(found.end(), "比".join(language.number(parsed(one, language)) for one in numbers))
     found = place.match(_RESULT)
@@ -67,7 +72,7 @@ def read(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), language.pause.join(map(_alone, found[0].split("/"), [place] * 9)))
     found = place.match(_SLASHED)
     if not found or (
-        in_equation(place) and parsed(found["above"], language).value >= int(float(found["below"]))
+        begins_equation(place) and parsed(found["above"], language).value >= int(float(found["below"]))
     ):
         return None
     return ReadForm(found.end(), _slashed(found, place) + (language.to if found["to"] else ""))

@@ -35,6 +35,7 @@ _TRADITIONAL = str.maketrans(
 """Where these characters are written, one is 一 on the telephone, too."""
 _HAN = re.compile("[\u3400-\u9fff]+")
 _SENTENCE_END = re.compile(r"[。！？；?!;\n]|\.(?![0-9A-Za-z])|[：、:](?!\s*[0-9])")
+_FULL_STOP = re.compile(r"[。！？?!\n]")
 _REACH = 40
 """Characters on each side of a place that tell the script of its sentence."""
 
@@ -44,8 +45,15 @@ def in_script_of(text: str, place: int, words: str) -> str:
 
     A script's characters are those of its national standard: Big5 or GB 2312.
     """
-    before = _SENTENCE_END.split(text[max(0, place - _REACH) : place])[-1]
-    after = _SENTENCE_END.split(text[place : place + _REACH], 1)[0]
-    sentence = "".join(_HAN.findall(before + after))
-    traditional, simplified = (len(sentence.encode(standard, "ignore")) for standard in ("big5", "gb2312"))
+    traditional, simplified = _lengths(text, place, _SENTENCE_END)
+    if traditional == simplified:
+        traditional, simplified = _lengths(text, place, _FULL_STOP)
     return words.translate(_TRADITIONAL) if traditional > simplified else words
+
+
+def _lengths(text: str, place: int, end: re.Pattern[str]) -> tuple[int, int]:
+    """How much of what stands around a place is traditional and how much simplified, in bytes."""
+    before = end.split(text[max(0, place - _REACH) : place])[-1]
+    after = end.split(text[place : place + _REACH], maxsplit=1)[0]
+    characters = "".join(_HAN.findall(before + after))
+    return len(characters.encode("big5", "ignore")), len(characters.encode("gb2312", "ignore"))

@@ -291,7 +291,9 @@ def per_word(place: Place, language: Language) -> ReadForm | None:
 
 def _outside_quotes(place: Place) -> bool:
     """Whether the quotes before a place are closed; those right after a digit are inches."""
-    return len(_QUOTE.findall(place.text, max(0, place.start - 300), place.start)) % 2 == 0
+    start = max(0, place.start - 300)
+    opened, closed = (place.text.count(sign, start, place.start) for sign in "“”")
+    return opened <= closed and len(_QUOTE.findall(place.text, start, place.start)) % 2 == 0
 
 
 def _pair(place: Place, language: Language) -> ReadForm | None:
