@@ -85,7 +85,9 @@ class German(European):
         return f"{self.spell(century)} hundert{' ' + self.spell(rest) if rest else ''}"
 
     def counts(self, place: Place, end: int) -> bool:
-        return bool(_COUNTED.match(place.text, end)) and place.word_before not in _BEFORE_YEARS
+        found = _COUNTED.match(place.text, end)
+        is_noun = found and found[0].strip().lower() not in tables.RULERS
+        return bool(is_noun) and place.word_before not in _BEFORE_YEARS
 
     def number_before(self, numeral: Numeral, place: Place, end: int) -> str:
         if place.word_before in _NUMBERED:
@@ -154,7 +156,9 @@ class German(European):
 _ONES = {"f": "eine", "m": "ein", "n": "ein"}
 _COUNTED = re.compile(r" [A-ZÄÖÜ][a-zäöü]+")
 _NUMBERED = frozenset(
-    listed("abs absatz art artikel nr nummer kapitel kap seite teil stufe satz ziffer platz gleis")
+    listed(
+        "abs absatz art artikel nr nummer kapitel kap seite teil stufe satz ziffer platz gleis s gl bd ziff"
+    )
 )
 _BEFORE_YEARS = frozenset(
     listed(
@@ -247,7 +251,7 @@ def _is_ordinal(found: re.Match[str], place: Place) -> bool:
 
 _DETERMINERS = (_WEAK | _NOMINATIVE) - {"in", "von", "ab", "bis", "seit", "nach", "ins"}
 _IMPERATIVE = re.compile(r" [A-ZÄÖÜ][a-zäöü]+n Sie\b")
-_COUNT = re.compile(r"[=≈:−<>≥≤]\Z|[A-Z]-\Z|= -\Z")
+_COUNT = re.compile(r"[0-9] (?:und|bis|oder)\Z|[=≈:−<>≥≤]\Z|[A-Z]-\Z|= -\Z")
 _GENITIVE = re.compile(r"\b[A-ZÄÖÜ][a-zäöüß]{3,}s\Z")
 """A name before what is its own: ``Beethovens 9. Sinfonie``."""
 _SENTENCE_END = re.compile(r"(?:[a-zäöüß]{5}|[0-9)%₂²])[.!?]\Z")

@@ -23,7 +23,7 @@ _TIMES_RANGE = re.compile(
     r"(?<![\w.,/:-])([0-9]{1,3}) ?[–-] ?([0-9]{1,3})(?: ?[x×]| ?-?[Mm]al)(?= [a-zäöü(]|[.,;:)]|\Z)"
 )
 _ADJECTIVE = re.compile(
-    r"(?<!\w)(?!\w{0,8}(?:kl|chl|zgl|vgl|evtl)\.)"
+    r"(?<!\w)(?!\w{0,8}(?:kl|chl|zgl|vgl|evtl|Aufl)\.)"
     r"([A-ZÄÖÜa-zäöüß][a-zäöüß]+(?:[bdfgkmnstz]|hr)l)\.(?: ([A-ZÄÖÜ][a-zäöüß]+))?"
 )
 _DETERMINED = {
@@ -51,9 +51,7 @@ _DIVIDED = re.compile(
 )
 _SETS = re.compile(r"(?<![\w.,])([0-9]{1,2}) ?[x×] ?(?=[0-9]{1,3} ?[–-] ?[0-9]{1,3}(?![\w.,]| ?[=–-]))")
 _HEAPED = re.compile(r"(?<![\w.,])([0-9]{1,2}) (geh|gestr)\. (EL|TL)\b")
-_IN_COMPOUND = re.compile(
-    r"(?<![\w.,-])([0-9]{1,4}(?:,[0-9]{1,2})?)-([A-Za-z]{1,3}\.?|%|°C)-(?=[A-ZÄÖÜ][a-zäöü])"
-)
+_IN_COMPOUND = re.compile(r"(?<![\w.,-])([0-9]{1,4}(?:,[0-9]{1,2})?)-([A-Za-z]{1,3}\.?|%|°C)-(?=[A-ZÄÖÜ])")
 _EVENTUAL = re.compile(r"[Ee]vtl\. (?=([A-ZÄÖÜ][a-zäöüß]+))")
 _ONE_IN_COMPOUND = re.compile(r"(?<![\w.,-])1-(?=[A-ZÄÖÜ][a-zäöü])")
 _DURATION = re.compile(r"(?<![\w.,:–-])([0-9]{1,2}):([0-5][0-9])(?::([0-5][0-9]))? ?(?:h|Std\.)(?![\w/])")
@@ -65,6 +63,8 @@ _NAME = re.compile(r"\b[A-Z][A-Za-z.]{2,20} \Z")
 _CALL = re.compile(r"\(0[0-9]{2,4}\) ?[0-9]{2,4}(?: [0-9]{2,4}){1,4}(?![\w/]|[.,][0-9])")
 _LABEL = re.compile(rf"(?<![\w.-])({_DAY})\.(?=:)")
 _OF_DAY = re.compile(r"v\. ?(0?[1-9]|[12][0-9]|3[01])\. ?(0?[1-9]|1[0-2])\.(?! ?[0-9])")
+_BEFORE_KEY = re.compile(r"(?<![\w.,])([0-9]{1,3}) (?=[A-Ha-h](?:is|es|s)?-(?:Moll|Dur)\b)")
+_TWO_DEGREES = re.compile(r"(?<![\w.,/])([−-]?[0-9]{1,2}) ?/ ?(?=[−-]?[0-9]{1,2} ?°)")
 _FACTORIAL = re.compile(r"(?<![\w.,])([0-9]{1,3})!(?= ?[=/·])")
 _PER = re.compile(
     r"/(?=(?:Tag|Woche|Monat|Jahr|Stunde|Minute|Person|Kopf|Portion|Team|Nutzer|Einheit|Mahlzeit|Unze)\b)"
@@ -94,6 +94,9 @@ _SIGNS = (
     (re.compile(r"(?<=[0-9])\|(?=[−-]?[0-9])"), ", "),
     (re.compile(r"± ?(?=√)"), "plus minus "),
     (re.compile(r"√ ?(?=\()"), "Wurzel aus "),
+    (re.compile(r"(?<=\b[A-Za-z])/(?=[0-9]{1,4}(?![\w/]))"), " geteilt durch "),
+    (re.compile(r"(?<=\b[a-z] )%"), "Prozent"),
+    (re.compile(r"dt\. (?=[0-9])"), "deutsch "),
     (re.compile(r"(?<=[0-9] )v\. (?=[0-9]{1,3}(?![.0-9]))"), "von "),
     (re.compile(r"(?<=€ )[·⋅×] ?(?=[0-9(])"), "mal "),
     (re.compile(r"(?<=[)€] )/ ?(?=[0-9(])"), "geteilt durch "),
@@ -176,7 +179,8 @@ def part_of_compound(place: Place, language: European) -> ReadForm | None:
     unit = language.units.get(found[2]) if found else None
     if not found or not unit:
         return None
-    return ReadForm(found.end(), f"{language.number(language.numerals.parse(found[1]))}-{unit.one}-")
+    number = "ein" if found[1] == "1" else language.number(language.numerals.parse(found[1]))
+    return ReadForm(found.end(), f"{number}-{unit.many if unit.one.endswith('e') else unit.one}-")
 
 
 def duration(place: Place, language: European) -> ReadForm | None:
@@ -246,8 +250,11 @@ def divided(place: Place, language: European) -> ReadForm | None:
     return ReadForm(found.end(), f"{language.cardinal(found[1])} Fakultät") if found else None
 
 
-def sign(place: Place, language: European) -> ReadForm | None:  # noqa: ARG001
+def sign(place: Place, language: European) -> ReadForm | None:
     """``Schläge/Tag``, ``Ober-/Unterhitze``, ``a_n``, ``16 A``."""
+    for pattern, mark in ((_BEFORE_KEY, ""), (_TWO_DEGREES, ",")):
+        if found := place.match(pattern):
+            return ReadForm(found.end(), f"{language.number(language.numerals.parse(found[1]))}{mark} ")
     if place.match(_PER) and _BEFORE_PER.search(place.before):
         return ReadForm(place.start + 1, " pro ")
     for pattern, words in _SIGNS:

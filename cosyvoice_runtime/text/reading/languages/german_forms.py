@@ -21,7 +21,7 @@ _SHORT_DAY = re.compile(
     rf"(?<![\w.-])({_DAY})(?:\.?\s?[-–]\s?({_DAY})(?![a-zäöü])\.?|"
     rf"\.?:?(?=,? (?:de[rnm] )?[0-9]{{1,2}}(?:[.:][ 0-9]|[–-][0-9]| ?Uhr))|"
     rf"(?=:? -?[0-9]{{1,2}} ?°)|"
-    rf"(?=:? (?:geschlossen|Ruhetag|zu\b))|\.(?=,? (?:und|bis|oder|&) (?:{_DAY}\b|Feiertag))|"
+    rf"(?=:? (?:geschlossen|geschl\.|Ruhetag|zu\b))|\.(?=,? (?:und|bis|oder|&) (?:{_DAY}\b|Feiertag))|"
     rf"(?=, {_DAY}\b[.,]? ))"
 )
 _TWO_DAYS = re.compile(
@@ -144,7 +144,7 @@ _UNMARKED = {"der": ("",), "die": ("", "accusative")}
 """Cases after whose article an ordinal ends with ``e``."""
 _CASES = {
     "dative": listed("mit unter von nach bei zu aus gegenüber seit neben zwischen vom zum dem ab einem"),
-    "accusative": listed("für gegen durch um ohne den man"),
+    "accusative": listed("auf für gegen durch um ohne den man"),
     "genitive": listed("des"),
 }
 _BEFORE_NAME = re.compile(
@@ -190,14 +190,17 @@ def declined(form: ReadForm, place: Place) -> ReadForm:
     if words.lower() not in ("ein", "eine"):
         return form
     following = _NOUN.match(place.text, form.end)
-    if not noun or noun == "viertel":
+    if noun in ("", "viertel"):
         noun = f"{noun} {following[1] if following else ''}".strip()
-    is_part = noun == "viertel Liter"
-    noun = noun.split(" ")[0]
+    noun, _, parted = noun.partition(" ")
+    is_part = noun == "viertel" and (parted == "Liter" or german_nouns.is_feminine(parted))
     if not (noun[:1].isupper() or is_part) or noun == "Uhr":
         return form
-    gender = "m" if is_part or german_nouns.gender(noun) == "m" else "n"
-    article = german_nouns.one("f" if words.lower() == "eine" else gender, german_nouns.case(place, form.end))
+    if is_part:
+        gender = "m" if parted == "Liter" else "f"
+    else:
+        gender = "f" if words.lower() == "eine" else german_nouns.gender(noun).replace("f", "n")
+    article = german_nouns.one(gender, german_nouns.case(place, form.end))
     return ReadForm(form.end, article + form.words[len(words) :])
 
 

@@ -10,7 +10,7 @@ from cosyvoice_runtime.text.reading.languages.place import Place
 _FEMININE = re.compile(
     r"(?:ung|heit|keit|schaft|ion|tät|e|(?<!^)ei|ur|ik|[a-z]a|[Tt]ochter|Schwester|Mutter|[Nn]ummer|[Mm]auer|Butter|Feder|Oper|(?<!auf)(?<!ge)Wand|Maus|Bank|Tür|"
     r"Gabel|Regel|(?<!p)Insel|Tafel|Schüssel|[Zz]wiebel|[Kk]artoffel|Nudel|[Ww]urst|[Nn]uss|[Ff]rucht|[Kk]raft|Luft|Nacht|Hand|"
-    r"[Ss]tadt|[Pp]erson|[Ff]rau|Uhr|avocado|zahl|wahl|form|art|zeit|bahn|fahrt|schicht|ampel|kapsel|^kl|^lw|^ssw|tonne|mango|zucchini|ananas|handvoll|chili)$",
+    r"[Ss]tadt|[Pp]erson|[Ff]rau|Uhr|avocado|zahl|wahl|form|art|zeit|bahn|fahrt|schicht|ampel|kapsel|^kl|^aufl|^ausg|^lw|^ssw|tonne|mango|zucchini|ananas|handvoll|chili)$",
     re.IGNORECASE,
 )
 _NEUTER_ENDS = re.compile(
@@ -32,15 +32,16 @@ _DATIVE = re.compile(
 _ACCUSATIVE = re.compile(
     r"\b(?i:habe|hat|haben|hatte|hatten|hast|brauch\w*|kauf\w*|kost\w*|wieg\w*|dauer\w*|nimm\w*|nehmen|nehme|"
     r"gib|geben|gibt|bekomm\w*|erhält|erhalten|für|um|ohne|gegen|durch|pro|bezahl\w*|zahl\w*|enthält|besitzt|"
-    r"ess[et]|isst|trink\w*|benötig\w*|wart\w*|jeweils) "
+    r"ess[et]|isst|trink\w*|benötig\w*|wart\w*|jeweils|auf) "
     r"(?:etwa |ca\. |nur |noch |genau |je |mich |dich |Sie |ich |er |sie |wir )?" + _ITEMS
 )
 _ORDER = re.compile(
+    r"(?:\b(?:brauch|benötig)(?:e|st|t|en)(?: Sie| du| man)? |"
     r"(?:\A|[.!?:;\n*-] ?|\b(?i:und|dann|danach|anschließend|zuletzt|nun|jetzt) |, )"
     r"(?:(?i:nimm|nehmen|nehmt|gib|geb(?:en|t)|iss|esst|(?:ver|be|er|zer)?(?:füg|rühr|misch|streu|gieß|wend|teil|schneid|"
     r"schäl|hack|reib|press|trink|kauf|stell|heb|schlag|hitz|wärm|lass|lös|träufel|leg|mix|koch|brat|press|back|"
     r"rechn|zieh|klick|pack|trag|plan|buch|reserv|pflanz|schraub|bohr|mess|schreib|druck|ersetz)\w{0,5}) |"
-    r"[A-ZÄÖÜ][a-zäöüß]{2,12}(?<!eit|ung)(?:e|en Sie) (?=(?:etwa |ca\. |noch |nur )?\Z))"
+    r"[A-ZÄÖÜ][a-zäöüß]{2,12}(?<!eit|ung)(?:e|en Sie) (?=(?:etwa |ca\. |noch |nur )?\Z)))"
     r"(?:[^.!?:;\n]|\b\w{1,4}\.)*\Z"
 )
 """Where a sentence asks for something, whose object follows: ``Füge Mehl und``."""
@@ -50,7 +51,8 @@ _NOT_ITS_OBJECT = re.compile(
 _INFINITIVE = re.compile(
     r"(?!(?:[^.,;:!?()\n]{0,60} )?"
     r"(?:ist|sind|war|waren|wird|werden|wurde|wurden|muss|kann|soll|darf|haben|hat|zu) )"
-    r"[^.,;:!?()\n]{0,80}? (?!(?:oben|unten|morgen|gestern|sieben|neben|eben|modern|sondern|fern|gern) ?)"
+    r"(?:[^.,;:!?()\n]|(?<=[A-Z][a-z][a-z])\.){0,80}? "
+    r"(?!(?:oben|unten|morgen|gestern|sieben|neben|eben|modern|sondern|fern|gern) ?)"
     r"[a-zäöüß]{2,14}(?:en|ern|eln)(?=[.,;!?\n)]|\Z| und )"
 )
 """The rest of a sentence without a subject: ``1/2 Apfel schälen``."""

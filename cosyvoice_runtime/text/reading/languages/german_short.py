@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.text.reading.languages import german_nouns
 from cosyvoice_runtime.text.reading.languages import german_tables as tables
+from cosyvoice_runtime.text.reading.languages.language import Unit
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ _SENTENCE_OF_LAW = re.compile(r"S\. ?(?=[0-9])")
 _BEFORE_SENTENCE = re.compile(r"(?:Abs\.|§|Art\.) ?[0-9]{1,4}[a-z]? \Z")
 _AND = re.compile(r"(?<=\w)&(?=\w)")
 _INCHES = re.compile(r"(?<![\w.,\"„“])([0-9]{1,3}(?:[.,][0-9]{1,2})?) ?(?:\"|″|'')(?!\w)")
+_QUOTED = re.compile(r"(?:\A|[\s(])\"[^\"]{0,200}\Z")
+"""An opening mark whose closing one is no sign of inches."""
 _SIGNS = (
     (re.compile(r"(?<=\))(?:²|\^2)"), " zum Quadrat"),
     (re.compile(r"(?<=\))(?:³|\^3)"), " hoch drei"),
@@ -78,14 +81,19 @@ _SIGNS = (
 )
 _MINUTES = re.compile(r"([0-9]{1,3})\.(\+[0-9]{1,2})?(?=\)|, ?[0-9]{1,3}\.|, [A-ZÄÖÜ]|/[0-9]{1,3}\.)")
 _BEFORE_MINUTES = re.compile(r"\((?:[0-9]{1,3}\.(?:\+[0-9]{1,2})?[,/] ?){0,5}\Z")
-_SHORT_TIME = re.compile(r"(?<![\w.,/:–-])([0-9]{1,3})(?: ?[–-] ?([0-9]{1,3}))? ?(J|Mon|Tg|Pkt)\.(?![\w])")
+_SHORT_TIME = re.compile(
+    r"(?<![\w.,/:–-])([0-9]{1,3}(?:\.[0-9]{3})?)(?: ?[–-] ?([0-9]{1,3}))?"
+    r" ?(J|Mon|Tg|Pkt|S(?=\.(?! ?[0-9])))\.(?![\w])"
+)
+_PAGE = Unit("Seite", "Seiten", "f")
 _PACKET = re.compile(r" (?!Vorsprung|Rückstand|Abstand|Abzug)[A-ZÄÖÜ][a-zäöüß]{3}")
 _OF_DATIVE = re.compile(
     r"\b(?i:mit|bei|ab|unter|von|seit|vor|nach|zwischen|bis zu|in|aus|binnen|[0-9]{1,3} und)"
     r"(?: ca\.| etwa| rund| mehr als| weniger als| mindestens| höchstens)? \Z"
 )
 _DAYS = re.compile(
-    r"(?<![\w.,:/-])([0-3]?[0-9])\.\s?[–-]\s?([0-3]?[0-9])\.(?:([01]?[0-9])\.(?![0-9])|(?= [A-ZÄÖÜ]))"
+    r"(?<![\w.,:/-])([0-3]?[0-9])\.\s?(?P<mark>[–/-])\s?([0-3]?[0-9])\."
+    r"(?:([01]?[0-9])\.(?![0-9])|(?= [A-ZÄÖÜ]))"
 )
 _MONTH_NAME = re.compile(" ?[A-Z][a-zä]+")
 _PARAGRAPH = re.compile(r"([0-9]{1,4})([a-z])(?!\w)")
@@ -114,8 +122,12 @@ def half(place: Place, language: European) -> ReadForm | None:
         return None
     gender = "f" if unit and unit.gender == "f" else german_nouns.gender(noun.split(" ")[0])
     words = german_nouns.one(gender, german_nouns.case(place, found.end()), "halb")
-    if place.word_before == "alle":
+    if place.word_before in ("alle", "eine"):
         words = "halbe" if gender == "f" else "halben"
+    elif place.word_before in ("einen", "einer", "einem", "der", "die", "den", "dem"):
+        words = "halben"
+    elif place.word_before == "ein":
+        words = words.split()[1]
     if unit is None:
         return ReadForm(place.start + 3, words)
     end = found.end() - (word.endswith(".") and word not in language.units)
@@ -199,7 +211,7 @@ def sign(place: Place, language: European) -> ReadForm | None:
     """``C&A``, ``π``, ``3,14 ≈ 3``."""
     if place.match(_AND):
         return ReadForm(place.start + 1, "und")
-    if found := place.match(_INCHES):
+    if (found := place.match(_INCHES)) and not _QUOTED.search(place.text[: place.start]):
         return ReadForm(found.end(), f"{language.number(language.numerals.parse(found[1]))} Zoll")
     for pattern, words in _SIGNS:
         if found := place.match(pattern):
@@ -225,7 +237,7 @@ def short_time(place: Place, language: European) -> ReadForm | None:
     if not found:
         return None
     is_packet = found[3] == "Pkt" and _PACKET.match(place.text, found.end())
-    unit = language.units["Pck." if is_packet else f"{found[3]}."]
+    unit = _PAGE if found[3] == "S" else language.units["Pck." if is_packet else f"{found[3]}."]
     of_dative = _OF_DATIVE.search(place.before) and not unit.many.endswith("n")
     many = f"{unit.many}n" if of_dative else unit.many
     low, high = (language.numerals.parse(number or "0") for number in found.groups()[:2])
@@ -240,13 +252,13 @@ def days(place: Place, language: European) -> ReadForm | None:
     found = place.match(_DAYS)
     if not found:
         return None
-    named = None if found[3] else _MONTH_NAME.match(place.text, found.end())
-    month = int(found[3]) if found[3] else language.months.get(named[0].strip().lower(), 0) if named else 0
+    named = None if found[4] else _MONTH_NAME.match(place.text, found.end())
+    month = int(found[4]) if found[4] else language.months.get(named[0].strip().lower(), 0) if named else 0
     if not 0 < month <= 12:
         return None
     before = place.word_before
-    first, last = (language.day(int(found[at]), before) for at in (1, 2))
-    words = f"{first} {language.to} {last}"
+    first, last = (language.day(int(found[at]), before) for at in (1, 3))
+    words = f"{first} {'und' if found['mark'] == '/' else language.to} {last}"
     return ReadForm(found.end(), words if named else f"{words} {language.month_words[month - 1]}")
 
 
@@ -296,6 +308,6 @@ def greek(place: Place, language: European) -> ReadForm | None:
 
 
 FORMS = (
-    half_hour, half, short_month, dotted_name, model, direction, percent, sentence_of_law, sign, minutes,
-    greek, short_time, days, paragraph, telephone, out_of, two_years,
+    half_hour, half, short_month, dotted_name, model, direction, percent, sentence_of_law, sign, days,
+    minutes, greek, short_time, paragraph, telephone, out_of, two_years,
 )  # fmt: skip

@@ -214,7 +214,7 @@ ABBREVIATIONS = {
     "i.H.v.": "in Höhe von", "Vj.": "Vorjahr", "ü. NN": "über Normalnull", "eff.": "effektiv", "Lt.": "Laut",
     "ü. d. M.": "über dem Meer", "Gr.": "Größe", "dt.": "deutsche", "Tbl.": "Tablette", "tägl.": "täglich",
     "Wdh.": "Wiederholungen", "u.": "und", "ggü.": "gegenüber", "MfG": "Mit freundlichen Grüßen",
-    "Kd.-Nr.": "Kundennummer", "Best.-Nr.": "Bestellnummer",
+    "Rg.-Nr.": "Rechnungsnummer", "Kd.-Nr.": "Kundennummer", "Best.-Nr.": "Bestellnummer",
     "Tel.-Nr.": "Telefonnummer", "Art.-Nr.": "Artikelnummer", "Re.-Nr.": "Rechnungsnummer",
     "Nr.": "Nummer", "Str.": "Straße", "Dr.": "Doktor", "Prof.": "Professor",
     "Tel.": "Telefon", "Mio.": "Millionen", "Mrd.": "Milliarden", "St.": "Sankt", "S.": "Seite",
@@ -255,7 +255,10 @@ runde tag woche spiel jahr ampel werktag rang
 )
 """Words in small letters that an ordinal stands before."""
 SENTENCE_STARTS = frozenset(
-    listed("""Der Die Das Ein Eine Er Sie Es Wir Ich Ihr Du Man Dann Danach Dort
+    listed("""Wegen Gerne Dein Deine Gib Ab Falls Trotz Durch Ohne Zwischen Während Ansonsten Anschließend
+    Zusätzlich Insgesamt Allerdings Sonst Sobald Sollte Sollten Wird Werden Ist Sind Hat Haben Kann Können
+    Beim Vom Zwar Einige Viele Manche Bereits Erst Rund Etwa Leider Natürlich Achte Achten Nimm Nehmen
+    Der Die Das Ein Eine Er Sie Es Wir Ich Ihr Du Man Dann Danach Dort
 Hier In Im Am An Auf Bei Mit Nach
     Von
     Zu Zum Und Aber Oder Doch Denn Wenn Weil Als Wie Was Wer Wo Warum Dies Diese Dieser Dieses Bitte Auch
@@ -283,5 +286,6 @@ RULERS = frozenset(
     adolf ernst viktor juan elizabeth""")
 )
 BEFORE_ROMAN = frozenset(
-    listed("kapitel teil band akt szene anhang artikel stufe klasse typ phase weltkrieg")
+    listed("""kapitel teil band akt szene anhang artikel stufe klasse typ phase weltkrieg steuerklasse
+    lohnsteuerklasse faust krieger hartz""")
 )
