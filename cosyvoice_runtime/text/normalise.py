@@ -149,8 +149,10 @@ _WRAPPED = re.compile(r"(?:\A|\n)[^\n]{50,90}\Z")
 def _line_end(end: re.Match[str]) -> str:
     """A space, or a line's end where a dot before it ends a sentence and no page wrapped the line."""
     text, start = end.string, end.start()
+    is_paragraph = end[0].count("\n") > 1
     goes_on = text[end.end() : end.end() + 1].islower() or _WRAPPED.search(text, max(0, start - 91), start)
-    return "\n" if _DOT.search(text, max(0, start - 2), start) and not goes_on else " "
+    ends = is_paragraph or not goes_on
+    return "\n" if _DOT.search(text, max(0, start - 2), start) and ends else " "
 
 
 @cache

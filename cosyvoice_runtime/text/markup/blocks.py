@@ -56,6 +56,8 @@ _ORDINALS_BEFORE = """
 """
 _COUNTED = frozenset(_ORDINALS_BEFORE.lower().split())
 """Words before which a number with a dot is an ordinal in German, not an item of a list."""
+_LABELS = frozenset({"tag", "woche", "schritt", "runde", "spieltag", "etage", "akt", "dosis", "halbzeit"})
+"""Words of which the same is true where a colon follows."""
 _WORD = re.compile(r"[^\W\d_]*")
 
 
@@ -95,9 +97,15 @@ def beginning(text: str, start: int, complete: bool, expected: int | None) -> Be
 def _item(text: str, found: re.Match[str], ends: bool) -> Beginning | None:
     word = _WORD.match(text, found.end())
     assert word is not None
-    if not ends and word.end() == len(text) and any(each.startswith(word[0].lower()) for each in _COUNTED):
+    if (
+        not ends
+        and word.end() == len(text)
+        and any(each.startswith(word[0].lower()) for each in (*_COUNTED, *_LABELS))
+    ):
         return None
-    if word[0].lower() in _COUNTED:
+    if word[0].lower() in _COUNTED or (
+        word[0].lower() in _LABELS and text[word.end() : word.end() + 1] == ":"
+    ):
         return Beginning(Block.TEXT, found.start())
     return Beginning(Block.NUMBER, found.end(), found[1])
 

@@ -56,6 +56,8 @@ def between(before: str, after: str, kind: Break, spaces: str, length: int) -> s
         return ""
     wide = is_east_asian(before) or is_east_asian(after)
     if ends_phrase(before):
+        if kind is Break.PARAGRAPH and spaces and before.endswith(".") and not wide:
+            return "\n\n"
         return (spaces if kind >= Break.LINE else " ") if spaces else ("" if wide else " ")
     if kind is Break.PAUSE and before[-1].isdecimal() and after.isdecimal():
         return "、" if wide else "; "

@@ -242,6 +242,8 @@ def _is_ordinal(found: re.Match[str], place: Place) -> bool:
         or following in tables.SENTENCE_STARTS
     ):
         return False
+    if _LABELLED.match(place.text, found.end()):
+        return True
     if _IMPERATIVE.match(place.text, found.end()) or _COUNT.search(before):
         return False
     if _GENITIVE.search(before):
@@ -250,6 +252,8 @@ def _is_ordinal(found: re.Match[str], place: Place) -> bool:
 
 
 _DETERMINERS = (_WEAK | _NOMINATIVE) - {"in", "von", "ab", "bis", "seit", "nach", "ins"}
+_LABELLED = re.compile(r" [A-ZÄÖÜ][a-zäöü]+(?: am | im |:)")
+"""A noun of which a list says more: ``1. Dosis am``."""
 _IMPERATIVE = re.compile(r" [A-ZÄÖÜ][a-zäöü]+n Sie\b")
 _COUNT = re.compile(r"[0-9] (?:und|bis|oder)\Z|[=≈:−<>≥≤]\Z|[A-Z]-\Z|= -\Z")
 _GENITIVE = re.compile(r"\b[A-ZÄÖÜ][a-zäöüß]{3,}s\Z")

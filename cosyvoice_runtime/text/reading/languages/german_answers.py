@@ -23,7 +23,7 @@ _TIMES_RANGE = re.compile(
     r"(?<![\w.,/:-])([0-9]{1,3}) ?[–-] ?([0-9]{1,3})(?: ?[x×]| ?-?[Mm]al)(?= [a-zäöü(]|[.,;:)]|\Z)"
 )
 _ADJECTIVE = re.compile(
-    r"(?<!\w)(?!\w{0,8}(?:kl|chl|zgl|vgl|evtl|Aufl)\.)"
+    r"(?<!\w)(?!\w{0,8}(?:kl|chl|zgl|vgl|evtl|Aufl|engl)\.)"
     r"([A-ZÄÖÜa-zäöüß][a-zäöüß]+(?:[bdfgkmnstz]|hr)l)\.(?: ([A-ZÄÖÜ][a-zäöüß]+))?"
 )
 _DETERMINED = {
@@ -31,6 +31,7 @@ _DETERMINED = {
     "en": re.compile(r"\b(?i:den|dem|des|de[mn]|am|im|vom|zum|zur|beim|\w+e[rnms]) \Z"),
     "er": re.compile(r"\b(?i:mit|in|bei|nach|von|unter|zu|aus|wegen|trotz) \Z"),
 }
+_OF_FEMININE = re.compile(r"\b(?i:d|dies|jed)er \Z")
 _ENDS = {
     "str": "straße",
     "temp": "temperatur",
@@ -38,6 +39,7 @@ _ENDS = {
     "geschw": "geschwindigkeit",
     "pl": "platz",
     "nr": "nummer",
+    "kl": "klasse",
 }
 _COMPOUND = re.compile(rf"(?<!\w)([A-ZÄÖÜ][\w-]{{2,30}}?)({alternatives(_ENDS)})\.(?! ?[A-Z][a-z]{{0,2}}\.)")
 _MIXED = re.compile(r"(?<![\w.,:/-])([0-9]{1,3}) ?: ?([0-9]{1,3})(?![\w:]|[.,][0-9]|-[0-9]| Uhr)")
@@ -50,9 +52,17 @@ _DIVIDED = re.compile(
     r"(?<![\w.,:/])([0-9][0-9.,]{0,12}) ?: ?(?=[0-9.,]{1,12} ?[=≈] ?[-−]?[0-9.,]{1,12}(?![0-9]| ?:))"
 )
 _SETS = re.compile(r"(?<![\w.,])([0-9]{1,2}) ?[x×] ?(?=[0-9]{1,3} ?[–-] ?[0-9]{1,3}(?![\w.,]| ?[=–-]))")
+_ONE_OF_KIND = re.compile(r"(?<![\w.,/:-])1 (?=[a-zäöüß]{2,16}(e[nrs]?) ([A-ZÄÖÜ][A-Za-zäöüß]+))")
 _HEAPED = re.compile(r"(?<![\w.,])([0-9]{1,2}) (geh|gestr)\. (EL|TL)\b")
 _IN_COMPOUND = re.compile(r"(?<![\w.,-])([0-9]{1,4}(?:,[0-9]{1,2})?)-([A-Za-z]{1,3}\.?|%|°C)-(?=[A-ZÄÖÜ])")
-_EVENTUAL = re.compile(r"[Ee]vtl\. (?=([A-ZÄÖÜ][a-zäöüß]+))")
+_STEMS = {
+    "evtl": "eventuell", "dt": "deutsch", "engl": "englisch", "franz": "französisch", "ehem": "ehemalig",
+    "sog": "sogenannt", "lat": "lateinisch", "griech": "griechisch", "österr": "österreichisch",
+    "ital": "italienisch", "amerik": "amerikanisch", "röm": "römisch", "kath": "katholisch",
+    "ev": "evangelisch", "ges": "gesamt",
+}  # fmt: skip
+"""Adjectives in short that have an ending before a noun."""
+_STEM = re.compile(rf"(?<![\w.])({alternatives(_STEMS)}|Dt)\.(?: (?=([A-ZÄÖÜ][a-zäöüß]+)))?")
 _ONE_IN_COMPOUND = re.compile(r"(?<![\w.,-])1-(?=[A-ZÄÖÜ][a-zäöü])")
 _DURATION = re.compile(r"(?<![\w.,:–-])([0-9]{1,2}):([0-5][0-9])(?::([0-5][0-9]))? ?(?:h|Std\.)(?![\w/])")
 _BEFORE_DURATION = re.compile(r"(?:\b(?i:\w*zeit|dauer\w*|\w*dauer|marathon|in))(?: (?:ca\.|von|etwa))?:? \Z")
@@ -96,7 +106,7 @@ _SIGNS = (
     (re.compile(r"√ ?(?=\()"), "Wurzel aus "),
     (re.compile(r"(?<=\b[A-Za-z])/(?=[0-9]{1,4}(?![\w/]))"), " geteilt durch "),
     (re.compile(r"(?<=\b[a-z] )%"), "Prozent"),
-    (re.compile(r"dt\. (?=[0-9])"), "deutsch "),
+    (re.compile(r"Wo\. (?=[0-9])"), "Woche "),
     (re.compile(r"(?<=[0-9] )v\. (?=[0-9]{1,3}(?![.0-9]))"), "von "),
     (re.compile(r"(?<=€ )[·⋅×] ?(?=[0-9(])"), "mal "),
     (re.compile(r"(?<=[)€] )/ ?(?=[0-9(])"), "geteilt durch "),
@@ -160,6 +170,17 @@ def range_of_times(place: Place, language: European) -> ReadForm | None:
 
 def heaped(place: Place, language: European) -> ReadForm | None:
     """``1 geh. TL``, ``2 gestr. EL``."""
+    if found := place.match(_ONE_OF_KIND):
+        unit = language.units.get(found[2])
+        gender = (
+            "f"
+            if found[1] == "e"
+            else "n"
+            if found[1] == "es"
+            else german_nouns.gender(unit.one if unit else found[2])
+        )
+        case = german_nouns.case(place, found.end()) or "accusative" if found[1] == "en" else ""
+        return ReadForm(found.end(), f"{german_nouns.one(gender, case)} ")
     found = place.match(_HEAPED)
     if not found:
         return None
@@ -198,8 +219,12 @@ def duration(place: Place, language: European) -> ReadForm | None:
 
 def adjective(place: Place, language: European) -> ReadForm | None:  # noqa: ARG001
     """``jährl.``, ``ohne ärztl. Rat``: an adjective with ``lich`` in short."""
-    if (found := place.match(_EVENTUAL)) and any(each.search(place.before) for each in _DETERMINED.values()):
-        return ReadForm(found.end(), f"eventuell{_ending(place.before, found[1])} ")
+    if found := place.match(_STEM):
+        stem = _STEMS.get(found[1], "Deutsch")
+        declined = any(each.search(place.before) for each in _DETERMINED.values()) or found[1] != "evtl"
+        ending = _ending(place.before, found[2]) if found[2] and declined else ""
+        ends = not found[2] and not place.text[found.end() :].strip()
+        return ReadForm(found.end() - ends, f"{stem}{ending}{' ' * bool(found[2])}")
     found = place.match(_ADJECTIVE)
     if not found:
         return None
@@ -214,6 +239,8 @@ def adjective(place: Place, language: European) -> ReadForm | None:  # noqa: ARG
 
 def _ending(before: str, noun: str) -> str:
     feminine = german_nouns.is_feminine(noun)
+    if feminine and _OF_FEMININE.search(before):
+        return "en"
     for ending, words in _DETERMINED.items():
         if words.search(before):
             return "en" if ending == "er" and not feminine else ending

@@ -200,6 +200,8 @@ def declined(form: ReadForm, place: Place) -> ReadForm:
         gender = "m" if parted == "Liter" else "f"
     else:
         gender = "f" if words.lower() == "eine" else german_nouns.gender(noun).replace("f", "n")
+    if gender != "f" and noun.endswith(("ats", "hres", "ages")):
+        return ReadForm(form.end, f"eines{form.words[len(words) :]}")
     article = german_nouns.one(gender, german_nouns.case(place, form.end))
     return ReadForm(form.end, article + form.words[len(words) :])
 
@@ -224,7 +226,9 @@ def with_end_of_sentence(form: ReadForm, place: Place) -> ReadForm:
 
 
 _QUESTION = re.compile(
-    r" [A-ZÄÖÜ][a-zäöüß]+(?:t|en|e) (?:der|die|das|ein|eine|Sie|du|ihr|es|er|sie|man|wir|ich|dein|mein)e? "
+    r" [A-ZÄÖÜ][a-zäöüß]+ (?:(?:kann|sollte|darf|muss|könn|sollt|dürf|müss)(?:st|en|te|test|ten)? )?"
+    r"(?:du|Sie|man) "
+    r"| [A-ZÄÖÜ][a-zäöüß]+(?:t|en|e) (?:der|die|das|ein|eine|Sie|du|ihr|es|er|sie|man|wir|ich|dein|mein)e? "
 )
 """A verb and its subject, with which a sentence begins: ``Bleibt der Vermieter``."""
 _STATIONS = ("Hbf.", "Bhf.", "geschl.")

@@ -10,7 +10,7 @@ from cosyvoice_runtime.text.reading.languages.place import Place
 _FEMININE = re.compile(
     r"(?:ung|heit|keit|schaft|ion|tät|e|(?<!^)ei|ur|ik|[a-z]a|[Tt]ochter|Schwester|Mutter|[Nn]ummer|[Mm]auer|Butter|Feder|Oper|(?<!auf)(?<!ge)Wand|Maus|Bank|Tür|"
     r"Gabel|Regel|(?<!p)Insel|Tafel|Schüssel|[Zz]wiebel|[Kk]artoffel|Nudel|[Ww]urst|[Nn]uss|[Ff]rucht|[Kk]raft|Luft|Nacht|Hand|"
-    r"[Ss]tadt|[Pp]erson|[Ff]rau|Uhr|avocado|zahl|wahl|form|art|zeit|bahn|fahrt|schicht|ampel|kapsel|^kl|^aufl|^ausg|^lw|^ssw|tonne|mango|zucchini|ananas|handvoll|chili)$",
+    r"[Ss]tadt|[Pp]erson|[Ff]rau|Uhr|avocado|zahl|wahl|form|art|zeit|bahn|fahrt|schicht|ampel|kapsel|^kl|^aufl|dosis|basis|praxis|^ausg|^lw|^ssw|tonne|mango|zucchini|ananas|handvoll|chili)$",
     re.IGNORECASE,
 )
 _NEUTER_ENDS = re.compile(
@@ -26,7 +26,7 @@ _MASCULINE_SHAPES = re.compile(
 _ITEMS = r"(?:[0-9¼½¾/,]{1,5} [^\W\d_]{1,20}\.?(?: [^\W\d_]{1,20}){0,2}(?:, | und )){0,3}\Z"
 """Other amounts of the same list."""
 _DATIVE = re.compile(
-    r"\b(?i:nach|vor|seit|mit|aus|bei|zu|in|von|binnen|innerhalb von|ab|außer|gegenüber) "
+    r"\b(?i:nach|vor|seit|mit|aus|bei|zu|in|von|binnen|innerhalb von|ab|außer|gegenüber|innerhalb) "
     r"(?:etwa |ca\. |nur |je |rund |genau |mindestens |höchstens |fast )?" + _ITEMS
 )
 _ACCUSATIVE = re.compile(

@@ -24,13 +24,13 @@ _BEFORE_HOUR = re.compile(r"\b(?i:um|gegen|bis|ab|vor|nach|kurz vor|es ist|sagen
 _PARTS_OF_HOUR = {"1/2": "halb", "1/4": "viertel", "3/4": "dreiviertel"}
 _MONTH = "(Jan|Feb|Mär|Mrz|Apr|Jun|Jul|Aug|Sept?|Okt|Nov|Dez)"
 _FULL_MONTH = r"([JFMASOND][a-zä]{2,8})"
-_MONTHS = re.compile(rf"(?<!\w){_FULL_MONTH}\.?\s?[-–]\s?{_FULL_MONTH}(?:\.|(?!\w))")
+_MONTHS = re.compile(rf"(?<!\w){_FULL_MONTH}\.?\s?([-–/])\s?{_FULL_MONTH}(?:\.|(?!\w))")
 _ONE_MONTH = re.compile(rf"(?<!\w){_MONTH}\.")
-_BEFORE_MONTH = re.compile(r"\b(?i:im|anfang|mitte|ende|seit|ab|bis|von|vom|zum) \Z")
+_BEFORE_MONTH = re.compile(r"\b(?i:im|anfang|anf\.|mitte|ende|seit|ab|bis|von|vom|zum) \Z")
 _DOTTED = re.compile(
     r"(?<![\w.,])([0-9]{1,3})\.([0-9]{1,2})(?![\w%°€$/]|[.,:][0-9]|\s?[%°€$])(?: ([^\W\d_]+\.?))?"
 )
-_NAME = re.compile(r"\b([A-ZÄÖÜ][\w+#]*(?:[.-]\w+)?)[ *`]{1,4}\Z")
+_NAME = re.compile(r"\b(i?[A-ZÄÖÜ][\w+#]*(?:[.-]\w+)?)[ *`]{1,4}\Z")
 _AMOUNTS = re.compile(
     r"(?i)note|schnitt|wert|faktor|preis|kurs|index|punktzahl|summe|betrag|dose|wind|uhr|am|vom|zum|pi"
 )
@@ -79,7 +79,7 @@ _SIGNS = (
     (re.compile(r"(?<=\b[Pp]ro )(?:Pers\.)"), "Person"),
     (re.compile(r"(?<![\w.])km (?=[0-9])"), "Kilometer "),
 )
-_MINUTES = re.compile(r"([0-9]{1,3})\.(\+[0-9]{1,2})?(?=\)|, ?[0-9]{1,3}\.|, [A-ZÄÖÜ]|/[0-9]{1,3}\.)")
+_MINUTES = re.compile(r"([0-9]{1,3})\.(\+[0-9]{1,2})?(?=\)|, ?[0-9]{1,3}\.|, [A-ZÄÖÜ]|/[0-9]{1,3}\.|/[A-Z])")
 _BEFORE_MINUTES = re.compile(r"\((?:[0-9]{1,3}\.(?:\+[0-9]{1,2})?[,/] ?){0,5}\Z")
 _SHORT_TIME = re.compile(
     r"(?<![\w.,/:–-])([0-9]{1,3}(?:\.[0-9]{3})?)(?: ?[–-] ?([0-9]{1,3}))?"
@@ -88,7 +88,8 @@ _SHORT_TIME = re.compile(
 _PAGE = Unit("Seite", "Seiten", "f")
 _PACKET = re.compile(r" (?!Vorsprung|Rückstand|Abstand|Abzug)[A-ZÄÖÜ][a-zäöüß]{3}")
 _OF_DATIVE = re.compile(
-    r"\b(?i:mit|bei|ab|unter|von|seit|vor|nach|zwischen|bis zu|in|aus|binnen|[0-9]{1,3} und)"
+    r"\b(?i:mit|bei|ab|unter|von|seit|vor|nach|zwischen|bis zu|in|aus|binnen|"
+    r"[0-9]{1,3} und|von [0-9]{1,3} bis)"
     r"(?: ca\.| etwa| rund| mehr als| weniger als| mindestens| höchstens)? \Z"
 )
 _DAYS = re.compile(
@@ -146,9 +147,9 @@ def short_month(place: Place, language: European) -> ReadForm | None:
     """``Jan.–Dez.``, ``im Feb.``."""
     names = language.month_words
     found = place.match(_MONTHS)
-    if found and all(found[at].lower() in language.months for at in (1, 2)):
-        first, last = (names[language.months[found[at].lower()] - 1] for at in (1, 2))
-        return ReadForm(found.end(), f"{first} {language.to} {last}")
+    if found and all(found[at].lower() in language.months for at in (1, 3)):
+        first, last = (names[language.months[found[at].lower()] - 1] for at in (1, 3))
+        return ReadForm(found.end(), f"{first} {'und' if found[2] == '/' else language.to} {last}")
     found = place.match(_ONE_MONTH)
     if not found or not _BEFORE_MONTH.search(place.before):
         return None

@@ -112,6 +112,8 @@ PER_UNITS = {
     "Woche": Unit("Woche", "Wochen"), "Stunde": Unit("Stunde", "Stunden"), "Person": Unit("Person",
     "Personen"),
     "Stk.": Unit("Stück", "Stück"), "Stk": Unit("Stück", "Stück"),
+    "J.": Unit("Jahr", "Jahre"), "cm³": UNITS["cm³"], "cm²": UNITS["cm²"], "mm²": UNITS["mm²"],
+    "dm³": UNITS["dm³"], "mol": UNITS["mol"], "mg": UNITS["mg"],
     "Unze": Unit("Unze", "Unzen"), "Nacht": Unit("Nacht", "Nächte"), "Stück": Unit("Stück", "Stück"),
 }  # fmt: skip
 SCALES = {
@@ -212,9 +214,11 @@ ABBREVIATIONS = {
     "n.V.": "nach Verlängerung", "i. E.": "im Elfmeterschießen", "n. E.": "nach Elfmeterschießen",
     "tgl.": "täglich", "wöch.": "wöchentlich", "mtl.": "monatlich", "i. H. v.": "in Höhe von", "o.": "oder",
     "i.H.v.": "in Höhe von", "Vj.": "Vorjahr", "ü. NN": "über Normalnull", "eff.": "effektiv", "Lt.": "Laut",
-    "ü. d. M.": "über dem Meer", "Gr.": "Größe", "dt.": "deutsche", "Tbl.": "Tablette", "tägl.": "täglich",
+    "ü. d. M.": "über dem Meer", "Gr.": "Größe", "dt.": "deutsch", "Tbl.": "Tablette", "tägl.": "täglich",
     "Wdh.": "Wiederholungen", "u.": "und", "ggü.": "gegenüber", "MfG": "Mit freundlichen Grüßen",
-    "Rg.-Nr.": "Rechnungsnummer", "Kd.-Nr.": "Kundennummer", "Best.-Nr.": "Bestellnummer",
+    "Anf.": "Anfang", "EL": "Esslöffel", "TL": "Teelöffel", "Ref.-Nr.": "Referenznummer",
+    "Rg.-Nr.": "Rechnungsnummer",
+    "Kd.-Nr.": "Kundennummer", "Best.-Nr.": "Bestellnummer",
     "Tel.-Nr.": "Telefonnummer", "Art.-Nr.": "Artikelnummer", "Re.-Nr.": "Rechnungsnummer",
     "Nr.": "Nummer", "Str.": "Straße", "Dr.": "Doktor", "Prof.": "Professor",
     "Tel.": "Telefon", "Mio.": "Millionen", "Mrd.": "Milliarden", "St.": "Sankt", "S.": "Seite",
@@ -255,7 +259,8 @@ runde tag woche spiel jahr ampel werktag rang
 )
 """Words in small letters that an ordinal stands before."""
 SENTENCE_STARTS = frozenset(
-    listed("""Wegen Gerne Dein Deine Gib Ab Falls Trotz Durch Ohne Zwischen Während Ansonsten Anschließend
+    listed("""Pro Ideal Vorher Nachher Optimal Wichtig Tipp Zuerst Zuletzt Alternativ Meist Oft
+    Wegen Gerne Dein Deine Gib Ab Falls Trotz Durch Ohne Zwischen Während Ansonsten Anschließend
     Zusätzlich Insgesamt Allerdings Sonst Sobald Sollte Sollten Wird Werden Ist Sind Hat Haben Kann Können
     Beim Vom Zwar Einige Viele Manche Bereits Erst Rund Etwa Leider Natürlich Achte Achten Nimm Nehmen
     Der Die Das Ein Eine Er Sie Es Wir Ich Ihr Du Man Dann Danach Dort
@@ -287,5 +292,5 @@ RULERS = frozenset(
 )
 BEFORE_ROMAN = frozenset(
     listed("""kapitel teil band akt szene anhang artikel stufe klasse typ phase weltkrieg steuerklasse
-    lohnsteuerklasse faust krieger hartz""")
+    lohnsteuerklasse steuerkl grad art bd faust krieger hartz""")
 )
