@@ -204,7 +204,8 @@ def _ending(before: str, noun: str = "") -> str:
 def _ending_at(place: Place, noun: str) -> str:
     """The ending of an ordinal before a noun, which shows the gender where no article does."""
     before = german_forms.without_chain(place.before)
-    ending = "en" if _DATIVE.search(before) else _ending(german_forms.governor(place), noun)
+    of_feminine = german_forms.governor(place) == "der" and german_nouns.is_feminine(noun)
+    ending = "en" if of_feminine or _DATIVE.search(before) else _ending(german_forms.governor(place), noun)
     if ending == "en" and german_forms.governor(place) in _BARE and noun[:1].isupper():
         return "er" if german_nouns.is_feminine(noun) else ending
     if ending == "er" and noun[:1].isupper():

@@ -40,6 +40,7 @@ _ENDS = {
     "pl": "platz",
     "nr": "nummer",
     "kl": "klasse",
+    "std": "stunden",
 }
 _COMPOUND = re.compile(rf"(?<!\w)([A-ZÄÖÜ][\w-]{{2,30}}?)({alternatives(_ENDS)})\.(?! ?[A-Z][a-z]{{0,2}}\.)")
 _MIXED = re.compile(r"(?<![\w.,:/-])([0-9]{1,3}) ?: ?([0-9]{1,3})(?![\w:]|[.,][0-9]|-[0-9]| Uhr)")
@@ -51,7 +52,10 @@ _BEFORE_MIXED = re.compile(r"\b(?i:verdünn|misch|gemischt|kopplung|übersetzung
 _DIVIDED = re.compile(
     r"(?<![\w.,:/])([0-9][0-9.,]{0,12}) ?: ?(?=[0-9.,]{1,12} ?[=≈] ?[-−]?[0-9.,]{1,12}(?![0-9]| ?:))"
 )
-_SETS = re.compile(r"(?<![\w.,])([0-9]{1,2}) ?[x×] ?(?=[0-9]{1,3} ?[–-] ?[0-9]{1,3}(?![\w.,]| ?[=–-]))")
+_SETS = re.compile(
+    r"(?<![\w.,])([0-9]{1,2}) ?[x×] ?(?=[0-9]{1,3} ?[–-] ?[0-9]{1,3}(?![\w.,]| ?[=–-])|"
+    r"[0-9]{1,3},[0-9] ?[a-z]{1,2}[²³]?(?!\w))"
+)
 _ONE_OF_KIND = re.compile(r"(?<![\w.,/:-])1 (?=[a-zäöüß]{2,16}(e[nrs]?) ([A-ZÄÖÜ][A-Za-zäöüß]+))")
 _HEAPED = re.compile(r"(?<![\w.,])([0-9]{1,2}) (geh|gestr)\. (EL|TL)\b")
 _IN_COMPOUND = re.compile(r"(?<![\w.,-])([0-9]{1,4}(?:,[0-9]{1,2})?)-([A-Za-z]{1,3}\.?|%|°C)-(?=[A-ZÄÖÜ])")
@@ -107,6 +111,8 @@ _SIGNS = (
     (re.compile(r"(?<=\b[A-Za-z])/(?=[0-9]{1,4}(?![\w/]))"), " geteilt durch "),
     (re.compile(r"(?<=\b[a-z] )%"), "Prozent"),
     (re.compile(r"Wo\. (?=[0-9])"), "Woche "),
+    (re.compile(r"(?<=[0-9a-z] ): ?(?=\([0-9])"), "geteilt durch "),
+    (re.compile(r"(?<=\) )km/h\b"), "Kilometer pro Stunde"),
     (re.compile(r"(?<=[0-9] )v\. (?=[0-9]{1,3}(?![.0-9]))"), "von "),
     (re.compile(r"(?<=€ )[·⋅×] ?(?=[0-9(])"), "mal "),
     (re.compile(r"(?<=[)€] )/ ?(?=[0-9(])"), "geteilt durch "),

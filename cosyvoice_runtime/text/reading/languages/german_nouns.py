@@ -10,7 +10,9 @@ from cosyvoice_runtime.text.reading.languages.place import Place
 _FEMININE = re.compile(
     r"(?:ung|heit|keit|schaft|ion|tät|e|(?<!^)ei|ur|ik|[a-z]a|[Tt]ochter|Schwester|Mutter|[Nn]ummer|[Mm]auer|Butter|Feder|Oper|(?<!auf)(?<!ge)Wand|Maus|Bank|Tür|"
     r"Gabel|Regel|(?<!p)Insel|Tafel|Schüssel|[Zz]wiebel|[Kk]artoffel|Nudel|[Ww]urst|[Nn]uss|[Ff]rucht|[Kk]raft|Luft|Nacht|Hand|"
-    r"[Ss]tadt|[Pp]erson|[Ff]rau|Uhr|avocado|zahl|wahl|form|art|zeit|bahn|fahrt|schicht|ampel|kapsel|^kl|^aufl|dosis|basis|praxis|^ausg|^lw|^ssw|tonne|mango|zucchini|ananas|handvoll|chili)$",
+    r"[Ss]tadt|[Pp]erson|[Ff]rau|Uhr|avocado|zahl|wahl|form|art|zeit|bahn|fahrt|schicht|ampel|kapsel|^kl|^aufl|dosis|basis|praxis|staffel|formel|kugel|nadel|wurzel|schulter|ziffer|feier|"
+    r"dauer|steuer|kammer|trommel|klammer|saison|(?:[rtd]|qu)enz|stanz|nanz|bilanz|welt|antwort|geburt|sicht|pflicht|"
+    r"schlacht|macht|schrift|kunft|^ausg|^lw|^ssw|tonne|mango|zucchini|ananas|handvoll|chili)$",
     re.IGNORECASE,
 )
 _NEUTER_ENDS = re.compile(
@@ -36,7 +38,7 @@ _ACCUSATIVE = re.compile(
     r"(?:etwa |ca\. |nur |noch |genau |je |mich |dich |Sie |ich |er |sie |wir )?" + _ITEMS
 )
 _ORDER = re.compile(
-    r"(?:\b(?:brauch|benötig)(?:e|st|t|en)(?: Sie| du| man)? |"
+    r"(?:\b(?:brauch|benötig)(?:e|st|t|en) |\b[A-ZÄÖÜa-zäöüß]{3,14}(?:st du|en Sie|t man|en wir|e ich) |"
     r"(?:\A|[.!?:;\n*-] ?|\b(?i:und|dann|danach|anschließend|zuletzt|nun|jetzt) |, )"
     r"(?:(?i:nimm|nehmen|nehmt|gib|geb(?:en|t)|iss|esst|(?:ver|be|er|zer)?(?:füg|rühr|misch|streu|gieß|wend|teil|schneid|"
     r"schäl|hack|reib|press|trink|kauf|stell|heb|schlag|hitz|wärm|lass|lös|träufel|leg|mix|koch|brat|press|back|"

@@ -55,7 +55,7 @@ _SIGNS = (
     (re.compile(r"(?<=\))(?:²|\^2)"), " zum Quadrat"),
     (re.compile(r"(?<=\))(?:³|\^3)"), " hoch drei"),
     (re.compile(r"(?<=[\w)²³] )[·⋅×] ?(?=[\w(√])"), "mal "),
-    (re.compile(r"(?<=[\w€%$)] )− ?(?=[0-9(])"), "minus "),
+    (re.compile(r"(?<=[\w€%$)] )− ?(?=[0-9(A-Z])"), "minus "),
     (re.compile(r"(?<=[0-9] )€"), "Euro"),
     (re.compile(r"(?<=[\w)] )/ ?(?=[(])"), "geteilt durch "),
     (re.compile(r"(?<=kcal)/(?=[0-9])"), " pro "),
@@ -80,7 +80,7 @@ _SIGNS = (
     (re.compile(r"(?<![\w.])km (?=[0-9])"), "Kilometer "),
 )
 _MINUTES = re.compile(r"([0-9]{1,3})\.(\+[0-9]{1,2})?(?=\)|, ?[0-9]{1,3}\.|, [A-ZÄÖÜ]|/[0-9]{1,3}\.|/[A-Z])")
-_BEFORE_MINUTES = re.compile(r"\((?:[0-9]{1,3}\.(?:\+[0-9]{1,2})?[,/] ?){0,5}\Z")
+_BEFORE_MINUTES = re.compile(r"\((?:[0-9]{1,3}\.(?:\+[0-9]{1,2})?(?:/[A-Z]{1,3})?[,/] ?){0,5}\Z")
 _SHORT_TIME = re.compile(
     r"(?<![\w.,/:–-])([0-9]{1,3}(?:\.[0-9]{3})?)(?: ?[–-] ?([0-9]{1,3}))?"
     r" ?(J|Mon|Tg|Pkt|S(?=\.(?! ?[0-9])))\.(?![\w])"
@@ -90,7 +90,7 @@ _PACKET = re.compile(r" (?!Vorsprung|Rückstand|Abstand|Abzug)[A-ZÄÖÜ][a-zä�
 _OF_DATIVE = re.compile(
     r"\b(?i:mit|bei|ab|unter|von|seit|vor|nach|zwischen|bis zu|in|aus|binnen|"
     r"[0-9]{1,3} und|von [0-9]{1,3} bis)"
-    r"(?: ca\.| etwa| rund| mehr als| weniger als| mindestens| höchstens)? \Z"
+    r"(?: ca\.| etwa| rund| über| mehr als| weniger als| mindestens| höchstens)? \Z"
 )
 _DAYS = re.compile(
     r"(?<![\w.,:/-])([0-3]?[0-9])\.\s?(?P<mark>[–/-])\s?([0-3]?[0-9])\."
