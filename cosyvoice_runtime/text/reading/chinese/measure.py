@@ -118,8 +118,9 @@ def _inch(place: Place) -> ReadForm | None:
     found = place.match(_INCH)
     if not found or not (_SIZE.search(place.before) or (found[1] and place.before[-1:].isdecimal())):
         return None
-    opened, closed = (place.text.count(sign, 0, place.start) for sign in "“”")
-    is_quoted = opened > closed or len(_QUOTE.findall(place.text, 0, place.start)) % 2
+    start = max(0, place.start - 300)
+    opened, closed = (place.text.count(sign, start, place.start) for sign in "“”")
+    is_quoted = opened > closed or len(_QUOTE.findall(place.text, start, place.start)) % 2
     return None if is_quoted else ReadForm(found.end(), "英寸")
 
 
