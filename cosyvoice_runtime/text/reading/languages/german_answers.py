@@ -58,7 +58,7 @@ _SETS = re.compile(
 )
 _ONE_OF_KIND = re.compile(r"(?<![\w.,/:-])1 (?=[a-zäöüß]{2,16}(e[nrs]?) ([A-ZÄÖÜ][A-Za-zäöüß]+))")
 _HEAPED = re.compile(r"(?<![\w.,])([0-9]{1,2}) (geh|gestr)\. (EL|TL)\b")
-_IN_COMPOUND = re.compile(r"(?<![\w.,-])([0-9]{1,4}(?:,[0-9]{1,2})?)-([A-Za-z]{1,3}\.?|%|°C)-(?=[A-ZÄÖÜ])")
+_IN_COMPOUND = re.compile(r"(?<![\w.,-])([0-9]{1,4}(?:,[0-9]{1,2})?)-([A-Za-z]{1,3}[.²³]?|%|°C)-(?=[A-ZÄÖÜ])")
 _STEMS = {
     "evtl": "eventuell", "dt": "deutsch", "engl": "englisch", "franz": "französisch", "ehem": "ehemalig",
     "sog": "sogenannt", "lat": "lateinisch", "griech": "griechisch", "österr": "österreichisch",
@@ -81,7 +81,7 @@ _BEFORE_KEY = re.compile(r"(?<![\w.,])([0-9]{1,3}) (?=[A-Ha-h](?:is|es|s)?-(?:Mo
 _TWO_DEGREES = re.compile(r"(?<![\w.,/])([−-]?[0-9]{1,2}) ?/ ?(?=[−-]?[0-9]{1,2} ?°)")
 _FACTORIAL = re.compile(r"(?<![\w.,])([0-9]{1,3})!(?= ?[=/·])")
 _PER = re.compile(
-    r"/(?=(?:Tag|Woche|Monat|Jahr|Stunde|Minute|Person|Kopf|Portion|Team|Nutzer|Einheit|Mahlzeit|Unze)\b)"
+    r"/(?=(?:Tag|Woche|Monat|Jahr|Stunde|Minute|Person|Kopf|Portion|Team|Nutzer|Einheit|Mahlzeit|Unze|Tasse)\b)"
 )
 _BEFORE_PER = re.compile(r"(?<!Tag)(?<!Woche)(?<!Monat)(?<!Jahr)(?<!Stunde)(?<=[a-zäöüß)])\Z")
 _GREETED = (
@@ -111,6 +111,7 @@ _SIGNS = (
     (re.compile(r"(?<=\b[A-Za-z])/(?=[0-9]{1,4}(?![\w/]))"), " geteilt durch "),
     (re.compile(r"(?<=\b[a-z] )%"), "Prozent"),
     (re.compile(r"Wo\. (?=[0-9])"), "Woche "),
+    (re.compile(r"(?<=€ ): (?=[0-9])"), "geteilt durch "),
     (re.compile(r"(?<=[0-9a-z] ): ?(?=\([0-9])"), "geteilt durch "),
     (re.compile(r"(?<=\) )km/h\b"), "Kilometer pro Stunde"),
     (re.compile(r"(?<=[0-9] )v\. (?=[0-9]{1,3}(?![.0-9]))"), "von "),

@@ -226,7 +226,7 @@ def with_end_of_sentence(form: ReadForm, place: Place) -> ReadForm:
 
 
 _QUESTION = re.compile(
-    r" [A-ZÄÖÜ][a-zäöüß]+ (?:(?:kann|sollte|darf|muss|könn|sollt|dürf|müss)(?:st|en|te|test|ten)? )?"
+    r" [A-ZÄÖÜ][a-zäöüß]+en (?:(?:kann|sollte|darf|muss|könn|sollt|dürf|müss)(?:st|en|te|test|ten)? )?"
     r"(?:du|Sie|man) "
     r"| [A-ZÄÖÜ][a-zäöüß]+(?:t|en|e) (?:der|die|das|ein|eine|Sie|du|ihr|es|er|sie|man|wir|ich|dein|mein)e? "
 )

@@ -28,14 +28,14 @@ _MASCULINE_SHAPES = re.compile(
 _ITEMS = r"(?:[0-9¼½¾/,]{1,5} [^\W\d_]{1,20}\.?(?: [^\W\d_]{1,20}){0,2}(?:, | und )){0,3}\Z"
 """Other amounts of the same list."""
 _DATIVE = re.compile(
-    r"\b(?i:nach|vor|seit|mit|aus|bei|zu|in|von|binnen|innerhalb von|ab|außer|gegenüber|innerhalb) "
+    r"\b(?i:nach|vor|seit|mit|aus|bei|zu|in|von|binnen|innerhalb von|ab|außer|gegenüber|innerhalb|unter) "
     r"(?:etwa |ca\. |nur |je |rund |genau |mindestens |höchstens |fast )?" + _ITEMS
 )
 _ACCUSATIVE = re.compile(
     r"\b(?i:habe|hat|haben|hatte|hatten|hast|brauch\w*|kauf\w*|kost\w*|wieg\w*|dauer\w*|nimm\w*|nehmen|nehme|"
     r"gib|geben|gibt|bekomm\w*|erhält|erhalten|für|um|ohne|gegen|durch|pro|bezahl\w*|zahl\w*|enthält|besitzt|"
     r"ess[et]|isst|trink\w*|benötig\w*|wart\w*|jeweils|auf) "
-    r"(?:etwa |ca\. |nur |noch |genau |je |mich |dich |Sie |ich |er |sie |wir )?" + _ITEMS
+    r"(?:etwa |ca\. |nur |noch |genau |je |mich |dich |Sie |ich |er |sie |wir |es )?" + _ITEMS
 )
 _ORDER = re.compile(
     r"(?:\b(?:brauch|benötig)(?:e|st|t|en) |\b[A-ZÄÖÜa-zäöüß]{3,14}(?:st du|en Sie|t man|en wir|e ich) |"

@@ -273,7 +273,7 @@ Hier In Im Am An Auf Bei Mit Nach
     Über Ja Nein Später Außerdem Mein Meine Sein Seine Unser Unsere""")
 )
 """Words that begin a sentence, so that the number before ends one."""
-QUEENS = frozenset({"elisabeth", "elizabeth", "katharina", "margarethe", "victoria", "isabella"})
+QUEENS = frozenset({"maria", "elisabeth", "elizabeth", "katharina", "margarethe", "victoria", "isabella"})
 NEUTER = frozenset(
     listed("""ei sofa thema komma klima drama schema baguette jahr kilo pfund gramm
     kapitel spiel tor mal semester halbjahr jahr quartal stockwerk buch gebot obergeschoss gleis
@@ -289,7 +289,7 @@ RULERS = frozenset(
     georg philipp leopold maximilian katharina peter alexander nikolaus napoleon könig kaiser rudolf konrad
     august gustav ferdinand joseph josef albert edward eduard richard charles jakob sigismund lothar pius leo
     gregor urban innozenz klemens clemens iwan ramses harald christian albrecht margarethe victoria isabella
-    adolf ernst viktor juan elizabeth""")
+    adolf ernst viktor juan elizabeth maria""")
 )
 BEFORE_ROMAN = frozenset(
     listed("""kapitel teil band akt szene anhang artikel stufe klasse typ phase weltkrieg steuerklasse
