@@ -2,7 +2,8 @@
 """Write what stands in one table of the code and is read elsewhere.
 
 Tensors come from their schema and settings from their fields, into docs/ and into the templates of
-model_repo/; the stages come from run.sh into docs/.
+model_repo/; the stages come from run.sh into docs/. The Helm chart's README and schema follow from its values
+and the settings (``chart_reference.py``).
 
     reference_tables.py           write
     reference_tables.py --check   only say whether they are up to date
@@ -16,6 +17,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import chart_reference
 from cosyvoice_runtime.serving.triton.schema import SCHEMAS, TensorSpec
 from cosyvoice_runtime.settings import Settings
 
@@ -149,6 +151,8 @@ def main() -> int:
         DOCS / "tensors.md": tensors(),
         DOCS / "settings.md": settings(),
         DOCS / "environment.md": environment(),
+        chart_reference.README: chart_reference.readme(),
+        chart_reference.SCHEMA: chart_reference.schema(),
         **{TEMPLATES / model / "config.pbtxt": configuration(model) for model in SCHEMAS},
     }
     stale = {path.relative_to(ROOT): text for path, text in files.items() if not _holds(path, text)}

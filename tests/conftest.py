@@ -37,7 +37,7 @@ settings.register_profile(
 settings.load_profile("suite")
 
 MOST_WORKERS = 16
-FLEET = "tests/fleet"
+FLEET, CHART = "tests/fleet/", "tests/fleet/chart/"
 SERVER_PLACES = ("deployment/test_container_start.py", "fleet/", "models/", "server/")
 SERVER_FIXTURES = {"server", "serve", "serve_all"}
 SLOW = (
@@ -173,14 +173,18 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Tests of the fleet go to one process, as those of a file do: a machine has room for one fleet."""
+    """Tests of the fleet go to one process, as those of a file do: a machine has room for one fleet.
+
+    Those of the chart start none.
+    """
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
 
     class OneFleet(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return FLEET if nodeid.startswith(FLEET) else str(super()._split_scope(nodeid))
+            in_fleet = nodeid.startswith(FLEET) and not nodeid.startswith(CHART)
+            return FLEET if in_fleet else str(super()._split_scope(nodeid))
 
     return OneFleet(config, log)
 

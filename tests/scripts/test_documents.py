@@ -24,7 +24,12 @@ PAGES = {
 }
 LINKING = PAGES | {
     page: (ROOT / page).read_text(encoding="utf-8")
-    for page in ("CHANGELOG.md", "benchmarks/results/README.md", "demo_voice/README.md")
+    for page in (
+        "CHANGELOG.md",
+        "benchmarks/results/README.md",
+        "demo_voice/README.md",
+        "deploy/helm/cosyvoice/README.md",
+    )
 }
 COMMANDS = sorted(
     {
@@ -69,6 +74,9 @@ KNOWN = {
     "docker compose": ["tests/deployment"],
     "docker build": ["tests/deployment"],
     "docker run": ["tests/deployment"],
+    "docker push": [],
+    "helm install": ["tests/fleet/chart"],
+    "kubectl": ["tests/fleet/chart"],
     "export": [],
 }
 """Tests of each command of the pages, by its beginning; the whole suite and a variable alone have none."""
