@@ -47,7 +47,7 @@ _CHINESE_PATH = re.compile(
     "打开|開啟|点击|點擊|点选|进入|進入|设置|設定|選擇|选择|菜单|选单|前往|依次|路径|我的|文件|工具|控制面板"
 )
 _STEP = re.compile(r"\s[>›]\s|(?<=[\u3400-\u9fff])[>›](?=[\u3400-\u9fff])")
-_NAMED_BEFORE = re.compile(r"[^\W\d_][^\W_][)\]\"”’」』…]?\Z|[\u3400-\u9fff][)\"”」』]?\Z")
+_NAMED_BEFORE = re.compile(r"[^\W\d_][^\W_][)\]\"”’」』…]?\Z|[⋮☰⚙ⓘ]\ufe0f?\Z|[\u3400-\u9fff][)\"”」』]?\Z")
 _NAMED_AFTER = re.compile(r"[(\[\"“‘「『]?(?:[^\W\d_a-z]|[a-z][^\W_])")
 _SENTENCE = re.compile(r"[.!?;]\s|[。！？；]")
 _SMALL_WORD = re.compile(r"(?<![\w])[a-z][\w'’-]*\Z")

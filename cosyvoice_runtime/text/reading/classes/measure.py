@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from cosyvoice_runtime.text.reading.classes.money import RANGE
+from cosyvoice_runtime.text.reading.classes.money import MORE, RANGE
 from cosyvoice_runtime.text.reading.languages.language import Currency, Language, alternatives
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
@@ -52,6 +52,8 @@ def read(place: Place) -> ReadForm | None:
         words = f"{words}{language.space}{language.by}"
     for per in filter(None, (parts["per"], parts["then"])):
         words = language.per(words, language.per_units[per])
+    if more := MORE.match(place.text, found.end()):
+        return ReadForm(more.end(), f"{words}{language.space}{language.plus}")
     return ReadForm(found.end(), words)
 
 

@@ -9,7 +9,8 @@ from cosyvoice_runtime.text.reading.languages.language import Currency, Language
 from cosyvoice_runtime.text.reading.languages.numeral import Numeral
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
-_MORE = re.compile(r"\+(?![\w+=])")
+MORE = re.compile(r"\+(?![\w+=])")
+"""A plus after an amount, which says that it is the least."""
 RANGE = r"\s?[-–—‑−~～〜]\s?"
 """This stands between the two ends of a range."""
 
@@ -19,7 +20,7 @@ def read(place: Place) -> ReadForm | None:
     for pattern in _patterns(place.language):
         found = place.match(pattern)
         if found:
-            words, plus = _words(found, place), _MORE.match(place.text, found.end())
+            words, plus = _words(found, place), MORE.match(place.text, found.end())
             if plus:
                 return ReadForm(plus.end(), f"{words}{place.language.space}{place.language.plus}")
             return ReadForm(found.end(), words)

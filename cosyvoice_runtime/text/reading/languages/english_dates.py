@@ -76,6 +76,7 @@ _MONTH_AFTER = re.compile(rf"\s(?:through|thru|to|and|or)\s(?:{_NAMES})(?:\w*)(?
 _EVENT = re.compile(
     r"[0-9]{1,2}/[0-9]{1,2} (?:emails?|meeting|call|game|class|appointment|appt|session|order|deadline|"
     r"party|show|visit|message|letter|interview|webinar|launch|release)(?!\w)"
+    r"|[0-9]{1,2}/[0-9]{1,2},? (?:at|@) [0-9]"
 )
 _MONTH_OF_YEAR = re.compile(r"(?<![\w.,/-])(0?[1-9]|1[0-2])/((?:19|20)[0-9]{2})(?![\w/-]|[.,][0-9])")
 _LISTED = re.compile(r"(?:[0-9]/[0-9]{1,2}(?:,| &|,? and|,? or)|\b[Dd]ates:?) \Z")

@@ -34,6 +34,7 @@ _COORDINATE = re.compile(
 )
 _ANGLE = re.compile(r"(?<![\w.,])([0-9]{1,3})°\s?([0-9]{1,2})['’′](?:\s?([0-9]{1,2}(?:\.[0-9]+)?)[\"”″])?()")
 _DIRECTIONS = {"N": "north", "S": "south", "E": "east", "W": "west"}
+_ROADS = re.compile(r"(?<=(?<!\w)I-)([1-9][0-9]{0,2})/(?=[1-9][0-9]{0,2}(?![\w/]))")
 _EVEN = re.compile(r"(?<![\w.,-])50-50(?![\w-]|[.,][0-9])")
 _LETTERS = re.compile(r"(?<![\w.,])([0-9]{1,2}) ([A-Z])s(?![\w])")
 _TIMES = re.compile(r"(?<![\w.,])([0-9]{1,3})x(?= [0-9])")
@@ -172,6 +173,8 @@ def _pair(place: Place, language: Language) -> ReadForm | None:
         return ReadForm(found.end(), " ".join(map(language.cardinal, found.groups())))
     if found := place.match(_DEGREES):
         return ReadForm(found.end(), f"{language.number(language.numerals.parse(found[1]))}{language.pause} ")
+    if found := place.match(_ROADS):
+        return ReadForm(found.end(), f"{language.cardinal(found[1])}{language.pause} ")
     if (found := place.match(_MILEAGE)) and place.near(_OF_MILEAGE):
         return ReadForm(found.end(), f"{language.cardinal(found[1])}{language.pause} ")
     found = place.match(_BOTH)

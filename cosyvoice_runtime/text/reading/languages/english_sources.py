@@ -37,7 +37,8 @@ _SECTION = re.compile(
 _SECTION_SIGN = re.compile(r"(§§?|¶¶?)\s?")
 _SECTION_WORDS = {"§": "section", "§§": "sections", "¶": "paragraph", "¶¶": "paragraphs"}
 _BEFORE_NUMBER = {
-    "art": "article", "arts": "articles", "sec": "section", "secs": "sections", "fig": "figure",
+    "art": "article", "arts": "articles", "sec": "section", "secs": "sections",
+    "sect": "section", "fig": "figure",
     "figs": "figures", "ch": "chapter", "chs": "chapters", "chap": "chapter", "vol": "volume",
     "vols": "volumes", "op": "opus", "eq": "equation", "eqs": "equations", "nos": "numbers", "pp": "pages",
     "p": "page", "pt": "part", "ext": "extension", "apt": "apartment", "ste": "suite", "bldg": "building",
