@@ -24,6 +24,16 @@ _ELEMENTS = frozenset(
         "Ba Pt Au Hg Pb Bi Rn Ra U Pu Th",
     )
 )
+_REAGENTS = frozenset(
+    re.findall(
+        "[a-z]+",
+        "light sunlight heat energy electricity spark water oxygen hydrogen nitrogen dioxide carbon glucose "
+        "sugar "
+        "yeast acid base salt alcohol ethanol methane atp adp nadph enzyme catalyst fuel lactate pyruvate",
+    )
+)
+"""Words that stand among the compounds of a reaction."""
+_NUMBER = re.compile(r"\A[0-9]{1,2} (?=[A-Z(])")
 _PARTS = re.compile(r"\s+|[，。；：、（）]|\+(?=[0-9A-Z(])")
 _COMPOUND = re.compile(
     r"[0-9]{0,2}((?:\(?[A-Z][a-z]?\)?[0-9₀-₉]{0,2}){1,10})(?:[⁺⁻+-]|[²³2-4][⁺⁻+]|\([a-z]{1,3}\)){0,2}"
@@ -79,7 +89,10 @@ def word(arrow: str, before: str, after: str, language: str) -> str:
     before, after = before[-2 * REACH :].rstrip(_SIGNS), after[:REACH].lstrip(_SIGNS)
     if not before or not after:
         return ""
-    last, first = _PARTS.split(before)[-1].lstrip("(*_`"), _PARTS.split(after)[0].rstrip(",.;:)*_`，。")
+    last, first = (
+        _PARTS.split(before)[-1].lstrip("(*_`"),
+        _PARTS.split(_NUMBER.sub("", after))[0].rstrip(",.;:)*_`，。"),
+    )
     if _is_reaction(last, first, before + after):
         return _REVERSIBLE[language] if is_reversible else yields
     if is_reversible:
@@ -112,11 +125,22 @@ def is_step(before: str, after: str) -> bool:
     return bool(told) and not right[0].islower() and not _SMALL_WORD.search(left)
 
 
+def said(words: str, language: str) -> str:
+    """A formula with the words for its arrows; a comma for one that is a pause."""
+    while found := re.search(" ?→ ?", words):
+        before, after = words[: found.start()], words[found.end() :]
+        spoken = word("→", before, after, language)
+        words = f"{before} {spoken} {after}" if spoken else f"{before}, {after}"
+    return words
+
+
 def _level(arrow: str, before: str, after: str, language: str) -> str:
     """``↑ 12%``, ``price ↑, demand ↓``: what goes up or down; a link to the top of a page has a mere sign."""
     if arrow not in _LEVELS_OF_FIGURES.get(language, ()):
         return ""
     left, right = before.rstrip(_SIGNS), after.lstrip(_SIGNS)
+    if _COMPOUND.fullmatch(_PARTS.split(before)[-1]) and _RIGHT.search(before):
+        return ""
     if _FIGURE_AFTER.match(right):
         return _LEVELS_OF_FIGURES[language][arrow]
     if language != "en" or _LINK.search(left) or _LINKED.match(right):
@@ -126,9 +150,11 @@ def _level(arrow: str, before: str, after: str, language: str) -> str:
 
 def _is_reaction(last: str, first: str, line: str) -> bool:
     """Whether compounds stand on both sides."""
-    compounds = [_COMPOUND.fullmatch(side) for side in (last, first)]
+    compounds = [_COMPOUND.fullmatch(side) for side in (last, first) if side.lower() not in _REAGENTS]
     if not all(compounds) or not re.search(r"[0-9₀-₉]|[A-Za-z] \+ ", line):
         return False
+    if len(compounds) < 2:
+        return " + " in line
     return all(
         set(_ELEMENT.findall(found[1])) <= _ELEMENTS for found in compounds if found is not None
     ) and bool(re.search("[A-Z][a-z]?[A-Z0-9₀-₉]", last + " " + first))

@@ -281,10 +281,17 @@ def step(here: Here) -> Mark | None:
 
 def unsaid(here: Here) -> Mark | None:
     """Emoji and ornaments are left out; arrows are a pause."""
+    if here.match(_TEMPO, _TEMPO_BEGUN):
+        return None
     found = here.match(silent.RUN)
     if found is None:
         return None
     return Mark(found.end(), kind=Break.PAUSE if silent.ARROW.search(found[0]) else Break.DROPPED)
+
+
+_TEMPO = re.compile(r"[\u2669\u266a]\.? ?[=≈] ?(?=[0-9])")
+_TEMPO_BEGUN = re.compile(r"[\u2669\u266a]\.? ?[=≈]? ?\Z")
+"""Notes are ornaments, too."""
 
 
 def _loose(command: str, here: Here) -> str:

@@ -9,18 +9,19 @@ _SIGNS = {
     "times": "×", "cdot": "×", "ast": "×", "div": "÷", "pm": "±", "mp": "±", "le": "≤", "leq": "≤",
     "leqslant": "≤", "ge": "≥", "geq": "≥", "geqslant": "≥", "ne": "≠", "neq": "≠", "approx": "≈",
     "sim": "≈", "equiv": "=", "lt": "<", "gt": ">", "sum": "∑", "prod": "∏", "int": "∫", "infty": "∞",
-    "partial": "∂", "in": "∈", "to": ",", "rightarrow": ",", "longrightarrow": ",",
-    "Rightarrow": ",", "implies": ",", "iff": ",",
+    "partial": "∂", "in": "∈", "to": "→", "rightarrow": "→", "longrightarrow": "→",
+    "Rightarrow": ",", "leftarrow": "=", "gets": "=",
+    "nabla": "∇", "therefore": "∴", "mid": "|", "implies": ",", "iff": ",",
     "circ": "°", "degree": "°", "percent": "%", "ldots": "…", "cdots": "…", "dots": "…", "angle": "∠",
     "triangle": "△", "cup": "∪", "cap": "∩", "subset": "⊂", "forall": "∀", "exists": "∃",
     "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "epsilon": "ε", "varepsilon": "ε",
     "theta": "θ", "lambda": "λ", "mu": "μ", "pi": "π", "rho": "ρ", "sigma": "σ", "tau": "τ", "phi": "φ",
     "varphi": "φ", "omega": "ω", "Delta": "Δ", "Omega": "Ω", "Sigma": "Σ", "Phi": "Φ", "Gamma": "Γ",
 }  # fmt: skip
-_SPACED = frozenset("×÷±≤≥≠≈=<>∈∪∩⊂")
+_SPACED = frozenset("×÷±≤≥≠≈=<>∈∪∩⊂→")
 _FORMATS = frozenset(
     ["text", "textbf", "textit", "mathrm", "mathbf", "mathbb", "mathcal", "operatorname", "boxed", "overline",
-     "bar", "hat", "vec", "underline", "tilde"]
+     "ce", "bar", "hat", "vec", "underline", "tilde"]
 )  # fmt: skip
 _SILENT = frozenset(
     ["left", "right", "big", "Big", "bigl", "bigr", "displaystyle", "limits", "quad", "qquad", "begin", "end"]
@@ -31,12 +32,14 @@ COMMANDS = frozenset([*_SIGNS, *_FORMATS, *_FRACTIONS, *_NAMES, "sqrt", "left", 
 """Names of commands that are read where they stand outside a formula, too."""
 _PIECE = re.compile(r"\\[A-Za-z]+|\\.|[{}^_&]|\s+|[A-Za-z]+|[^\\{}^_&\sA-Za-z]", re.DOTALL)
 _PRODUCT = re.compile(r"(?!sin|cos|tan|log|max|min|mod|for|and|if|or|is|in|of|ln|lim)[A-Za-z]{2}|[a-z]{3}")
+_LOW = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _DEEPEST = 8
 
 
 def plain_formula(source: str) -> str:
     """A formula without its delimiters, with the signs that the class of formulae knows."""
-    words = re.sub(r" +", " ", "".join(_Formula(source).parts()))
+    words = re.sub(r" +", " ", "".join(_Formula(source.replace("->", r"\to ")).parts()))
+    words = re.sub(r"(?<=[A-Za-z] )([a-z0-9]{1,2}) \^", r"\1^", words)
     return words.replace(" ,", ",").strip()
 
 
@@ -68,9 +71,12 @@ class _Formula:
             power = self._argument()
             return power if power == "°" else f"^{power}"
         if piece == "_":
-            return f" {self._argument()} "
+            below = self._argument()
+            return below.translate(_LOW) if below.isdecimal() else f" {below} "
         if piece.startswith("\\"):
             return self._command(piece[1:])
+        if piece == "-" and not self._plain:
+            return "−"
         if _PRODUCT.fullmatch(piece) and not self._plain:
             return " ".join(piece)
         return " " if piece in "&}" or piece.isspace() else piece
@@ -78,6 +84,8 @@ class _Formula:
     def _command(self, name: str) -> str:
         if name in _FRACTIONS:
             return self._fraction()
+        if name in ("binom", "dbinom"):
+            return f" C({self._argument()}, {self._argument()}) "
         if name == "sqrt":
             return self._root()
         if name in _SIGNS:
@@ -91,7 +99,8 @@ class _Formula:
             return ", "
         if name in _SILENT or not name[:1].isalnum():
             return name if name in ("%", "$", "#") else " "
-        return f" {name}{self._base() if name == 'log' else ''} "
+        base = self._base() if name == "log" else ""
+        return f" {name}{base}" if self._pieces[self._at : self._at + 1] == ["^"] else f" {name}{base} "
 
     def _base(self) -> str:
         """The base of a logarithm, below the line."""
@@ -99,7 +108,7 @@ class _Formula:
         if not re.fullmatch("_[0-9]", base):
             return ""
         self._at += 2
-        return "₀₁₂₃₄₅₆₇₈₉"[int(base[1])]
+        return base[1].translate(_LOW)
 
     def _text(self, name: str) -> str:
         """A group of words, or letters in another type."""
@@ -108,7 +117,7 @@ class _Formula:
         self._plain = was
         if name not in ("text", "operatorname"):
             return words
-        return f" {words}" if self._pieces[self._at : self._at + 1] == ["^"] else f" {words} "
+        return f" {words}" if self._pieces[self._at : self._at + 1] in (["^"], ["_"]) else f" {words} "
 
     def _fraction(self) -> str:
         above, below = self._argument(), self._argument()

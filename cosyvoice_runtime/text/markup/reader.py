@@ -259,6 +259,8 @@ class MarkupReader:
             return
         if mark.kind is Break.PAUSE and self._say_arrow(mark.end, complete):
             return
+        if "→" in mark.words:
+            mark = mark._replace(words=arrows.said(mark.words, self._language_at(mark.end, complete)))
         if sign == "*":
             self._bold = "" if self._bold else self._text[self._at : mark.end]
         self._apply(mark)

@@ -15,6 +15,7 @@ _SKIPPED = re.compile(
     re.DOTALL,
 )
 """A word, spaces or one character, which are passed on where no class finds anything."""
+_NO_FUNCTION = "(?!(?:sin|cos|tan|log|ln|lim|det) )"
 _JOINS = re.compile(r"[^\W_]")
 
 
@@ -63,7 +64,7 @@ def _plain_words(language: Language) -> re.Pattern[str]:
     short = [word for word in language.abbreviations if word.isalpha() and word.islower()]
     none = rf"(?!{alternatives(short)}\b)" if short else ""
     space = "" if language.spaces_begin_forms else r"| (?=[^\W_])"
-    return re.compile(rf"(?:{none}[a-z]{{2,}}(?:['’][a-z]+)?,? +)+(?=[a-z]){space}")
+    return re.compile(rf"(?:{_NO_FUNCTION}{none}[a-z]{{2,}}(?:['’][a-z]+)?,? +)+(?=[a-z]){space}")
 
 
 def _classes_of(language: Language) -> Sequence[Callable[[Place], ReadForm | None]]:

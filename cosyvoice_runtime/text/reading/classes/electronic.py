@@ -76,7 +76,14 @@ def spelled(address: str, place: Place) -> str:
         if part.isascii() and not part.isalnum():
             words.append(language.signs.get(part, ""))
         elif part.isascii():
-            words.append(language.label(part, last=parts[place_of + 1 : place_of + 2] in ([], ["/"], [":"])))
+            is_length = (
+                parts[place_of - 1 : place_of] == ["/"] and len(part) < 3 and _MACHINE.fullmatch(address)
+            )
+            words.append(
+                language.cardinal(part)
+                if is_length
+                else language.label(part, last=parts[place_of + 1 : place_of + 2] in ([], ["/"], [":"]))
+            )
         else:
             words.append(part)
     return language.space.join(filter(None, words)) if language.space else "".join(words)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from functools import cache
 
 from cosyvoice_runtime.text.reading.classes import measure
-from cosyvoice_runtime.text.reading.languages.language import Language, alternatives
+from cosyvoice_runtime.text.reading.languages.exponents import power_of
+from cosyvoice_runtime.text.reading.languages.language import Language, Unit, alternatives
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _PRODUCTS = ("×", "*", "x")
-_POWERS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 
 _AREA = re.compile(r"-?[0-9.,]+\s?(?:mm|cm|dm|m|km|in|ft)(?:[²³]|\^[23])|[0-9.,]+\s?×\s?[0-9.,]+[mgLWV]")
 """An amount of square or cubic units, or a size with its unit, which is no product."""
@@ -31,7 +31,7 @@ def read(place: Place) -> ReadForm | None:
     whole, part = _patterns(language)
     if language.units and (found := place.match(_of_unit(language))):
         words = language.of_many(
-            _joined([*part.finditer(found["number"])], language), language.units[found["unit"]]
+            _joined([*part.finditer(found["number"])], language), _named(found["unit"], language)
         )
         return ReadForm(found.end(), _per(words, found["per"], language))
     found = place.match(whole)
@@ -51,14 +51,18 @@ def read(place: Place) -> ReadForm | None:
             return ReadForm(last, _joined(parts[:-1], language) + language.space)
         bare = _bare_unit(language).match(place.text, found.end()) if parts[-2][0].strip() == "=" else None
         if bare:  # Letters that are words elsewhere are units here: ``F = 6 N``.
-            counted = language.counted(language.numerals.parse(parts[-1][0]), language.units[bare[1]])
+            counted = language.counted(language.numerals.parse(parts[-1][0]), _named(bare[1], language))
             return ReadForm(bare.end(), f"{_joined(parts[:-1], language)}{language.space}{counted}")
     words = _joined(parts, language)
     unit = _unit(language).match(place.text, found.end()) if language.units else None
     if not unit:
         return ReadForm(found.end(), words)
-    words = language.of_many(words, language.units[unit[1]])
+    words = language.of_many(words, _named(unit[1], language))
     return ReadForm(unit.end(), _per(words, unit[2], language))
+
+
+def _named(sign: str, language: Language) -> Unit:
+    return language.formula_units.get(sign) or language.units[sign]
 
 
 def _per(words: str, unit: str | None, language: Language) -> str:
@@ -80,7 +84,7 @@ def _joined(parts: Sequence[re.Match[str]], language: Language) -> str:
 def _unit(language: Language) -> re.Pattern[str]:
     """A unit after a product, as in ``2 * 10 μm``."""
     unit, per = _sources_of_units(language)
-    return re.compile(rf"\s({unit})(?:/({per}))?(?![\w/²³^])")
+    return re.compile(rf"\s({unit})(?:/({per}))?(?![\w/²³^·]|\s[-+−×·]\s)")
 
 
 @cache
@@ -88,14 +92,18 @@ def _of_unit(language: Language) -> re.Pattern[str]:
     """A power of ten with its unit, as in ``3×10^8m/s``."""
     unit, per = _sources_of_units(language)
     return re.compile(
-        rf"(?a)(?<![\w.,])(?P<number>{language.numerals.pattern}\s?[×x*]\s?10(?:\^-?[0-9]{{1,3}}|[⁰¹²³⁴-⁹⁻]{{1,4}}))"
+        rf"(?a)(?<![\w.,])(?P<number>{language.numerals.pattern}\s?[×x*]\s?10(?:\^[-−]?[0-9]{{1,3}}|[⁰¹²³⁴-⁹⁻]{{1,4}}))"
         rf"(?P<unit>{unit})(?:/(?P<per>{per}))?(?![\w/²³^])"
     )
 
 
 def _sources_of_units(language: Language) -> tuple[str, str]:
-    spaced = [sign for sign in language.units if sign not in language.glued_units and sign.isalpha()]
-    spaced += language.formula_units
+    spaced = [
+        sign
+        for sign in language.units
+        if sign not in language.glued_units and (sign.isalpha() or ("·" in sign and sign[0].isalpha()))
+    ]
+    spaced += [*language.formula_units]
     return alternatives(spaced), alternatives(language.per_units) if language.per_units else "(?!)"
 
 
@@ -103,7 +111,7 @@ def _sources_of_units(language: Language) -> tuple[str, str]:
 def _bare_unit(language: Language) -> re.Pattern[str]:
     """A unit of one letter after a number that something equals."""
     units = alternatives(language.formula_units) if language.formula_units else "(?!)"
-    return re.compile(rf"\s({units})(?![\w/²³^-])")
+    return re.compile(rf"\s({units})(?![\w/²³^-]|\s[-+−×·]\s)")
 
 
 def _is_formula(written: str) -> bool:
@@ -123,7 +131,8 @@ def _words(each: re.Match[str], language: Language, after: list[str]) -> list[st
     kind, written = each.lastgroup, each[0].strip()
     if kind == "fraction":
         above, below = map(int, written.split("/"))
-        if above < below:
+        quotient = re.match(r"\s?[=≈]", each.string[each.end() :])
+        if above < below or (above % below and below < 10 and not quotient):
             return [language.fraction(above, below)]
         return [language.cardinal(str(above)), language.operations["/"], language.cardinal(str(below))]
     if kind == "number":
@@ -137,8 +146,7 @@ def _words(each: re.Match[str], language: Language, after: list[str]) -> list[st
     if kind == "letters":
         return [language.letters.get(written, written)]
     if kind == "power":
-        exponent = written.translate(_POWERS).strip("^{}()")
-        return [language.power(exponent)]
+        return [power_of(written, language)]
     if kind == "root":
         return [language.root]
     if written in ("-", "−", "–") and not after:
@@ -149,7 +157,8 @@ def _words(each: re.Match[str], language: Language, after: list[str]) -> list[st
 @cache
 def _patterns(language: Language) -> tuple[re.Pattern[str], re.Pattern[str]]:
     number = language.numerals.pattern
-    power = r"[⁰¹²³⁴-⁹⁻]+|\^\{-?[0-9A-Za-z]{1,4}\}|\^-?(?:[0-9]{1,4}|[A-Za-z]{1,4})|\^\(-?[0-9]{1,4}\)"
+    several = r"[-−]?[0-9A-Za-zα-ω]{1,4}(?: ?[-+−·/] ?[0-9A-Za-zα-ω]{1,3})?"
+    power = rf"⁻?[⁰¹²³⁴-⁹]+|\^\{{{several}\}}|\^[-−]?(?:[0-9]{{1,4}}|[A-Za-z]{{1,4}})|\^\({several}\)"
     letters = r"(?:(?<![A-Za-z'’])[A-Za-z](?![A-Za-z'’.])|(?<![Α-ω])[α-ωΔΩΣΦ](?![Α-ω]))"
     call = r"(?:(?<![A-Za-z])[A-Za-z]\([A-Za-z]\)|(?<=[=\s])mc(?=²|\^2))"
     sign = r"[-+−–=×÷*·⋅<>≈≠≤≥±/x]"
@@ -158,7 +167,7 @@ def _patterns(language: Language) -> tuple[re.Pattern[str], re.Pattern[str]]:
     term = rf"(?:[-−±√]\s?)?(?:√\s?)?{atom}(?:{power})?{factors}"
     whole = re.compile(
         rf"(?a)(?<![\w.,$€£/-])(?<!\)){term}(?:\s?(?:>=|<=|!=|==|[-+−–=×÷*·⋅<>≈≠≤≥/±]|x(?=\s?10\^))\s?{term}){{0,12}}"
-        r"(?![\w%°$€£⁰¹²³⁴-⁹⁻⁄]|[-/.,:][0-9])"
+        r"(?![\w%°$€£⁰¹²³⁴-⁹⁻⁄Α-ω]|!\s?[≈=/×·)]|!\s[0-9]!|[-/.,:][0-9])"
     )
     part = re.compile(
         rf"(?P<power>{power})|(?<![\w.,/^-])(?P<fraction>[1-9][0-9]?/[1-9][0-9]{{0,2}})(?![\w.,/])|(?P<money>[$€£]{number})|(?P<number>{number})|(?P<times>x(?=\s?10\^))"

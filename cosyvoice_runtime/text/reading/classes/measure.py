@@ -49,12 +49,17 @@ def read(place: Place) -> ReadForm | None:
     else:
         words = language.counted(low, unit)
     if parts["by"]:
-        words = f"{words}{language.space}{language.by}"
+        joint = language.operations["×"] if _PRODUCT.match(place.text, found.end()) else language.by
+        words = f"{words}{language.space}{joint}"
     for per in filter(None, (parts["per"], parts["then"])):
         words = language.per(words, language.per_units[per])
     if more := MORE.match(place.text, found.end()):
         return ReadForm(more.end(), f"{words}{language.space}{language.plus}")
     return ReadForm(found.end(), words)
+
+
+_PRODUCT = re.compile(r"[0-9.,]+\s?[A-Za-zµΩ°/²³·%]{0,8}\s?=(?!\s?[0-9.,]+\s?(?:[a-z]{0,2}m|ft|in|yd)[²³^])")
+"""The second of two amounts whose product is told."""
 
 
 @cache
@@ -87,5 +92,5 @@ def _pattern(language: Language) -> re.Pattern[str]:
         rf"(?a)(?:(?<![\w)\].,])(?<![0-9]\s)(?P<minus>[-−])\s?)?(?:(?<![A-Za-z0-9])|(?<=[0-9][x×])|(?<=sin)|(?<=cos)|(?<=tan))(?<![0-9][.,])(?P<low>{number})"
         rf"(?:(?:(?P<first>{alternatives(spaced)}))?{RANGE}(?P<high>{number}))?{scale}"
         rf"(?:\s?(?P<unit>{alternatives(spaced)}){end}|(?P<glued>{alternatives(glued)}){end}|{joined})"
-        rf"{per}(?:(?P<by>\s?[x×]\s?(?=[0-9])))?"
+        rf"{per}(?:(?P<by>\s?[x×]\s?(?=[0-9])(?![0-9]{{1,3}} (?:day|week|month)s?\b)))?"
     )

@@ -8,7 +8,7 @@ from functools import reduce
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _RATIO = re.compile(
-    r"(?a)(?<![\w.,:/-])([0-9]{1,4}(?:\.[0-9]+)?)(?:\s:\s?|:)([0-9]{1,4}(?:\.[0-9]+)?)(?![\w:]|[.,][0-9])"
+    r"(?a)(?<![\w.,:/-])([0-9]{1,4}(?:\.[0-9]+)?)(?:\s:\s?|:)([0-9]{1,4}(?:\.[0-9]+)?)(?![\w:]|[.,/][0-9])"
 )
 _SIZE = re.compile(
     r"(?a)(?<![\w.,])(?!0x)([0-9]+(?:\.[0-9]+)?)\s?[x×]\s?(?=[0-9]+(?:\.[0-9]+)?(?![A-Za-z]{3}))"

@@ -15,27 +15,9 @@ from cosyvoice_runtime.text.reading.languages.numeral import Numeral
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _SMALL = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-]
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
+    "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+]  # fmt: skip
 _TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 _SCALES = ["", " thousand", " million", " billion", " trillion", " quadrillion", " quintillion"]
 _SUBSCRIPTS = {ord(sign): str(digit) for digit, sign in enumerate("₀₁₂₃₄₅₆₇₈₉")}
@@ -48,17 +30,9 @@ _ORDINALS = {
     "twelve": "twelfth",
 }  # fmt: skip
 _DECADES = [
-    "hundreds",
-    "tens",
-    "twenties",
-    "thirties",
-    "forties",
-    "fifties",
-    "sixties",
-    "seventies",
-    "eighties",
+    "hundreds", "tens", "twenties", "thirties", "forties", "fifties", "sixties", "seventies", "eighties",
     "nineties",
-]
+]  # fmt: skip
 
 
 _NO_DATE = rf"(?!(?:{'|'.join(tables.MONTH_NAMES)})\. )"
@@ -84,7 +58,7 @@ class English(Language):
     halves = tables.HALVES
     glued_units = measures.GLUED_UNITS
     hyphen_units = measures.HYPHEN_UNITS
-    formula_units = ("N", "J", "A", "h")
+    formula_units = measures.FORMULA_UNITS
     after_minutes = ("ago", "later", "left", "remaining", "timer", "break", "away", "long")
     weekdays = tuple(sorted({name.lower() for names in tables.WEEKDAYS.items() for name in names}))
     date_patterns = (
@@ -105,39 +79,17 @@ class English(Language):
         "call|dial|calling|dialing",
     )
     before_rating = (
-        "rated",
-        "rating",
-        "score",
-        "scored",
-        "gave",
-        "got",
-        "mark",
-        "grade",
-        "result",
-        "quiz",
-        "exam",
-    )
+        "rated", "rating", "score", "scored", "gave", "got", "mark", "grade", "result", "quiz", "exam",
+        "gcs", "apgar",
+    )  # fmt: skip
     before_year = (
         "in", "since", "year", "until", "till", "by", "from", "before", "after", "around", "circa", "of",
         "between", "b", "d", "r", "c", "ca", "fl", "born", "died", "reigned",
     )  # fmt: skip
     before_pairs = (
-        "rtx",
-        "gtx",
-        "rx",
-        "boeing",
-        "airbus",
-        "ryzen",
-        "highway",
-        "route",
-        "interstate",
-        "building",
-        "xbox",
-        "rfc",
-        "invoice",
-        "iso",
-        "din",
-    )
+        "rtx", "gtx", "rx", "boeing", "airbus", "ryzen", "highway", "route", "interstate", "building",
+        "xbox", "rfc", "invoice", "iso", "din",
+    )  # fmt: skip
 
     def folded(self, text: str) -> str:
         return text.translate(_SUBSCRIPTS)
@@ -147,6 +99,10 @@ class English(Language):
             words = super().number(replace(numeral, whole="0"))
             return words.replace(_SMALL[0], _cardinal(numeral.value), 1)
         return super().number(numeral)
+
+    def number_before(self, numeral: Numeral, place: Place, end: int) -> str:
+        another = numeral.fraction and _ANOTHER.match(place.text, end)
+        return self.number(numeral) + ("," if another else "")
 
     def pairs(self, digits: str) -> str:
         head, tail = digits[:-2], digits[-2:]
@@ -274,10 +230,17 @@ class English(Language):
     def power(self, exponent: str, plain: bool = False) -> str:
         if exponent in ("2", "3") and not plain:
             return "squared" if exponent == "2" else "cubed"
+        if exponent == "T":
+            return "transpose"
         minus = "minus " if exponent.startswith("-") else ""
         digits = exponent.lstrip("-")
         words = self.cardinal(digits) if digits.isdecimal() else digits
         return f"to the {'' if plain else 'power of '}{minus}{words}"
+
+    def fraction_of(self, fraction: str, unit: Unit, mixed: bool) -> str:
+        if unit.one.endswith("second") and not mixed:
+            return f"{fraction} of a {unit.one}"
+        return super().fraction_of(fraction, unit, mixed)
 
     def feet(self, feet: int, inches: int) -> str:
         return f"{_cardinal(feet)} foot {_cardinal(inches)}"
@@ -342,6 +305,7 @@ class English(Language):
         return f"{_cardinal(century)} {_DECADES[rest // 10]}"
 
 
+_ANOTHER = re.compile(" [0-9]")
 _DECADE = re.compile(r"(?<![\w.,])['’]?(1[0-9]|20)?([0-9])0(?:['’]?s|\ss)(?![A-Za-z])")
 _SENTENCE = re.compile(r"\.\s[A-Z](?:[a-z]+['’]?[a-z]*|)(?: |:)")
 _LAST_DECADE = re.compile(r"\s?[-–—]\s?['’]?(1[1-9]|20)?([0-9])0['’]?s(?![A-Za-z])")

@@ -111,8 +111,14 @@ _SPAN = re.compile(
     r"(?<![\w.,])([0-9]{1,3})(d|w|y|mo)(?= (?:ago|left|later|old|remaining|trial|streak|from now)\b)"
 )
 _SPANS = {"d": "day", "w": "week", "y": "year", "mo": "month"}
-_ALONE = re.compile(r"(?<![\w.,])([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+(?:\.[0-9]+)?) ([At])(?=[,.;)]|$)")
-_VOLTS = re.compile(r"[0-9]\s?(?:V|W|Ω|kW|mV|volts|watts)\b")
+_BARE_UNIT = re.compile(
+    r"(?<![\w.,])([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+(?:\.[0-9]+)?) ([AJNTFt])"
+    r"(?=[,;)]|\.?$| [=×]|\. |\s(?:of|and|at|is|for|to|from|fuse|breaker|circuit|acts?|when|each)\b)"
+)
+_OF_PHYSICS = re.compile(
+    r"[0-9]\s?(?:V|W|Ω|kW|mV|volts|watts|kg|m/s|kJ|eV|µF|mol|Pa|kN|N·m)\b|\b(?i:joules?|energy|charge|forces?|"
+    r"newtons?|current|capacitor|magnetic|field|heat|friction|weight|gravity|tension|work)\b"
+)
 _ALONE_HOURS = re.compile(
     r"(?<![\w.,:])([0-9]{1,3}(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]{1,3}))? h"
     r"(?:/(day|d|night|wk|week|mo|month|yr|year)|(?![/-]))(?![\w'’])"
@@ -204,9 +210,9 @@ def _related(place: Place, language: Language) -> ReadForm | None:
     if found := place.match(_SPAN):
         unit = _SPANS[found[2]]
         return ReadForm(found.end(), f"{language.cardinal(found[1])} {unit}{'' if found[1] == '1' else 's'}")
-    if (found := place.match(_ALONE)) and (found[2] == "t" or place.near(_VOLTS)):
-        number = language.numerals.parse(found[1])
-        return ReadForm(found.end(), language.counted(number, language.units[found[2]]))
+    if (found := place.match(_BARE_UNIT)) and (found[2] == "t" or place.near(_OF_PHYSICS)):
+        counted = language.formula_units.get(found[2]) or language.units[found[2]]
+        return ReadForm(found.end(), language.counted(language.numerals.parse(found[1]), counted))
     if found := place.match(_ALONE_HOURS):
         words = _one_or_range(found, language.units["h"], language)
         return ReadForm(found.end(), language.per(words, language.per_units[found[3]]) if found[3] else words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from cosyvoice_runtime.text.reading.languages import english_algebra as algebra
 from cosyvoice_runtime.text.reading.languages import english_amounts as amounts
 from cosyvoice_runtime.text.reading.languages import english_dates as dates
 from cosyvoice_runtime.text.reading.languages import english_habits as habits
@@ -46,8 +47,10 @@ _BARE_UNITS = re.compile(
 _BARE_SQUARE = re.compile(r"(?<=[ )])(?:mm|cm|m|km|ft|in|mi)(?:[²³]|\^[23])(?!\w)")
 _FORT = re.compile(r"(?<![\w])Ft\.? (?=[A-Z][a-z]+)")
 _ISOTOPE = re.compile(
-    r"(?<![\w.,])(?:(23[3-9]|24[01])(U|Pu|Np|Am)|(1[234])(C)(?= dating| isotope| and )|(131|129)(I)"
-    r"|(13[47])(Cs)|(60)(Co)|(90)(Sr)|(40)(K)(?= dating)|(1[68])(O)|(15)(N)|(222)(Rn)|(226)(Ra))(?!\w)"
+    r"(?<![\w.,])(?:(23[3-9]|24[01])(U|Pu|Np|Am)|(1[234])(C)(?= dating| isotope| and | to 1)"
+    r"|(131|129)(I)"
+    r"|(13[47])(Cs)|(60)(Co)|(90)(Sr)|(40)(K)(?= dating)|(1[68])(O)|(15|14(?=N \+ e))(N)"
+    r"|(222)(Rn)|(226)(Ra))(?!\w)"
 )
 _CODE = re.compile(r"(?:USD|EUR|GBP|CAD|AUD|NZD|SGD|HKD) ?(?=[$€£][0-9])|(?:USD|EUR|GBP)(?!\w)")
 _SIGNED = re.compile(r"[$€£][0-9][0-9.,]*[kKMB]?\s?\Z")
@@ -59,14 +62,14 @@ _NO_NUMERAL = re.compile(
     r"push|needles?|chromosomes?|treatment|solution)\b"
 )
 _ION = re.compile(
-    r"(?:(?<!\w)|(?<=(?<![\w.])[0-9])(?=e))((?:[A-Z][a-z]?(?:[0-9]?[A-Z][a-z]?)?)|e(?=[⁺⁻]))([1-4²³⁴])?([⁺⁻]|[+](?=[\s,.;)]|$))(?<![A-Z]\+)"
+    r"(?:(?<!\w)|(?<=(?<![\w.])[0-9])(?=e))((?:[A-Z][a-z]?(?:[0-9]?[A-Z][a-z]?)?)|e(?=[⁺⁻]))([1-4²³⁴])?([⁺⁻](?![⁰¹²³⁴-⁹])|[+](?=[\s,.;)]|$))(?<![A-Z]\+)"
 )
-_FOR = re.compile(r"(?<=[a-z0-9] )x (?=[0-9]{1,3} (?:days?|weeks?|months?|years?|doses?)\b)")
+_FOR = re.compile(r"(?<=[A-Za-z0-9] )[x×] (?=[0-9]{1,3} (?:days?|weeks?|months?|years?|doses?)\b)")
+_AT = re.compile(r"(?<=[A-Za-z0-9])@(?=v?[0-9])")
 _BY = re.compile(r"(?<=[0-9][\"”″'’′] )x (?=[0-9])")
-_AT = re.compile(r"(?<=[a-z0-9])@(?=v?[0-9])")
 _RECORD = re.compile(r"(?<![\w.,–—-])([0-9]{1,3})–([0-9]{1,3})–([0-9]{1,3})(?![\w–—-]|[.,%][0-9])")
 _FLOOR = re.compile(r"(?<=[0-9](?:st|nd|rd|th) )Fl(?:\.(?=,|\s[a-z])|(?=[,.]))")
-_PLUSES = re.compile(r"(?<![\w])([A-Za-z])\+\+(?![\w+])")
+_PLUSES = re.compile(r"(?<![\w])([A-Za-z])\+\+(?![A-Za-z_+])")
 _NUMERAL_ALONE = re.compile(rf"\A(?:{'|'.join(tables.ROMAN)})\Z")
 
 
@@ -214,8 +217,9 @@ def _marks(place: Place, language: Language) -> ReadForm | None:  # noqa: ARG001
     return sources.section_sign(place)
 
 
-_NAMED = (sources.section, names.digits, machines.digits, dates.short_year)
+_NAMED = (algebra.group, sources.section, names.digits, machines.digits, dates.short_year)
 _DIGITS = (
+    algebra.group,
     _isotope,
     habits.digits,
     names.digits,
@@ -226,6 +230,7 @@ _DIGITS = (
     _record,
     _pension,
     *amounts.DIGITS,
+    algebra.digits,
     maths.digits,
 )
 _LETTERS = (
@@ -241,6 +246,7 @@ _LETTERS = (
     _ion,
     machines.letters,
     sources.words,
+    algebra.letters,
     maths.letters,
     maths.greek,
 )
@@ -252,8 +258,9 @@ _SIGNS = (
     _marks,
     amounts.per_word,
     amounts.and_money,
-    names.signs,
     machines.signs,
+    names.signs,
+    algebra.signs,
     maths.signs,
 )
 """The readers that are tried where a digit, a letter or another sign stands."""

@@ -109,7 +109,7 @@ _KELVIN = re.compile(r"(?<![\w.,$€£])([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+(?:\.[0-
 _WARMTH = re.compile(
     r"(?i)°\s?[CF]|\b(?:kelvins?|temperatures?|absolute zero|superconduct\w*|stars?|cryo\w*|boil\w*|"
     r"melt\w*|freez\w*|"
-    r"cool(?:s|ed|ing)?|heat(?:s|ed|ing)?|plasma|blackbody|surface|hot|cold)\b"
+    r"cool(?:s|ed|ing)?|heat(?:s|ed|ing)?|gas|atm|plasma|blackbody|surface|hot|cold)\b"
 )
 _YEARLY = re.compile(r"(?<![\w.])p\.\s?a\.")
 _CUPS = re.compile(r"(?<![\w.,/])(?:([0-9]{1,2}) )?([1-9])/([2-8]) ?c\.?(?=\s[a-z+&(]|,)")
@@ -125,7 +125,7 @@ _PRICE_BEFORE = re.compile(
 _FOR_HOURS = re.compile(
     r"/(?=[0-9]{1,3}[ -]?(?:h|hrs?|hours|d|days)(?![\w/])"
     r"|1(?:00|,?000) ?(?:g|mL|ml|km|mi|kcal|lbs?|sq|gal|L)(?![\w/])"
-    r")|(?<=mg|cg|µg| g)/(?=[0-9]{1,3} ?m[lL](?![\w/]))"
+    r"|1\.73 ?m)|(?<=mg|cg|µg| g)/(?=[0-9]{1,3} ?m[lL](?![\w/]))"
     r"|(?<=mL|mg|cg)/(?=[0-9]{1,3} ?(?:lbs?|kg)(?![\w/]))"
 )
 _EVERY_HOURS = re.compile(r"(?<!\w)q\.? ?([1-9][0-9]?)(?:[-–]([1-9][0-9]?))? ?(h(?:rs?)?|d|wks?|mo)(?!\w)")
@@ -139,7 +139,7 @@ _PAIR_OF_MONEY = re.compile(
     r"(?<![\w/])(EUR|USD|GBP|JPY|CHF|AUD|CAD|NZD|BTC|ETH|CNY)/(USD|EUR|GBP|JPY|CHF|CAD|AUD|CNY|KRW|INR|MXN)(?![\w/])"
 )
 _DOSE_BEFORE = re.compile(
-    r"[0-9]\s?(?:mg|mcg|µg|g|kg|mL|ml|L|IU|units?|doses?|tablets?|tabs|pills|caps|capsules|cups?|kcal|lbs?|oz|"
+    r"[0-9]\s?(?:mL/min|mg|mcg|µg|g|kg|mL|ml|L|IU|units?|doses?|tablets?|tabs|pills|caps|capsules|cups?|kcal|lbs?|oz|"
     r"gal|hrs?|h|tbsp|tsp|kWh|people|cases|deaths)\.?\Z"
 )
 _ZONES = {"E": "Eastern", "C": "Central", "M": "Mountain", "P": "Pacific"}

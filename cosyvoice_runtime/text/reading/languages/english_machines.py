@@ -20,6 +20,8 @@ _WEAKNESS = re.compile(r"(?<![\w-])(CVE|GHSA|RFC|CWE)-([12][0-9]{3})-([0-9]{4,7}
 _COLOUR = re.compile(
     r"#(?=[0-9A-Fa-f]*(?:[0-9][A-Fa-f]|[A-Fa-f][0-9])|[Ff]{3}|0{3})([0-9A-Fa-f]{6}|[0-9A-Fa-f]{3})(?!\w)"
 )
+_GREY = re.compile(r"#([0-9]{6}|[0-9]{3})(?!\w)")
+_PAINTED = re.compile(r"(?i)\b(?:colou?r|background|fill|border|hex)(?:-color)?(?: (?:code|is|of|to))?:? ?\Z")
 _HARDWARE = re.compile(r"(?<![\w:-])[0-9A-Fa-f]{2}(?:([:-])[0-9A-Fa-f]{2})(?:\1[0-9A-Fa-f]{2}){4}(?![\w:-])")
 _HOST6 = re.compile(
     r"(?<![\w:.])(?=[0-9A-Fa-f:]*[0-9])(?=[0-9A-Fa-f:]*::|(?:[0-9A-Fa-f]{1,4}:){7})"
@@ -49,13 +51,48 @@ _STATUS = re.compile(
     r"( (?:(?:error|status|response|redirect|page)s?|Not Found|Bad|Forbidden|Internal|Gateway|Too Many)\b)?"
 )
 _PORT = re.compile(r"(?<![\w.,])([0-9]{3,5})(?!\w|[.,:/-][0-9])")
+_SERVED = re.compile(
+    r" \((?:SSH|SFTP|FTP|DNS|HTTPS?|SMTP|IMAPS?|POP3|NTP|LDAP|RDP|MySQL|Postgre\w*|Redis|"
+    r"MongoDB|TCP|UDP|TLS)\b"
+)
+_CRON = re.compile(
+    r"(?<![\w*/])(?=[^\n]{0,24}\*)(?:(?:\*(?:/[0-9]+)?|[0-9]+(?:[-,/][0-9]+)*) ){4}"
+    r"(?:\*|[0-9](?:[-,][0-9])*)(?![\w*])"
+)
+_VERSIONED = re.compile(
+    r"\b(?:Python|PHP|Go|Ruby|Java|Kotlin|Django|Ubuntu|Node|Rust|Kubernetes|[Vv]ersions?)"
+    r" v?[0-9]{1,2}\.[0-9]"
+)
 _VERSION = re.compile(
     r"(?<![0-9.,])([0-9]{1,3})\.([0-9]{2})(?![\w%]|[.,][0-9]|\s?(?:million|billion))(\+(?!\w))?"
 )
+_SCREEN = re.compile(
+    r"(?<![\w.,×])([1-9][0-9]{2,3})\s?[x×]\s?([1-9][0-9]{2,3})(?![\w.,×²]| ?(?:mm|cm|m|ft|in)\b)"
+)
+_PRODUCT = re.compile(r"\s?[=≈]")
 _BINARY = re.compile(r"(?<![\w])0b([01]{2,16})(?!\w)")
-_WIRELESS = re.compile(r"(?<![\w.,])802\.([0-9]{1,2})([a-z]{0,2})(?![\w])")
+_WIRELESS = re.compile(r"(?<![\w.,])802\.([0-9]{1,2})([A-Za-z]{0,2})(?![\w])")
 _SYSTEMS = re.compile(r"(?<![\w.,/])([0-9]{1,2})/([0-9]{1,2})(?![\w/]|[.,][0-9])")
 _INDICES = re.compile(r"(?<![\w.])([0-9]{1,6})\.\.([0-9]{1,6})(?!\w|\.[0-9.])")
+_COMPARED = {
+    "===": "triple equals", "!==": "not triple equals", "==": "double equals", "!=": "not equals",
+    ">=": "greater than or equal to", "<=": "less than or equal to", "&&": "and", "||": "or",
+    "=>": "arrow", "->": "arrow",
+}  # fmt: skip
+_ALONE = re.compile(r"(?<![^\s,;:(])(?:[!=]==?|[<>]=|&&|[|]{2}|[-=]>)(?=[ ,)] ?[a-z])")
+_AMONG_VERSIONS = frozenset(("vs", "and", "or", "to", "in", "from", "since", "than", "with", "on", "until"))
+_NOT = re.compile(r"(?<![^\s(])!(?!important)(?=[a-z])")
+_FLAG = re.compile(r"-(?=[0-9])")
+_COMMAND = re.compile(r"(?:\b(?:kill|head|tail|git log)| --[a-z]+) \Z")
+_PERCENT = re.compile(r"(?<![^\s(])% (?=[a-z]{4})")
+_CARET = re.compile(r"(?<![\w)\]}|²³])\^(?=[0-9]{1,3}\.[0-9])")
+_SIZE_OF_BOLT = re.compile(r"(?<=M[0-9])[x×](?=[0-9])|(?<=M[0-9][0-9])[x×](?=[0-9])")
+_AND_BELOW = re.compile(r",(?=[<>!]=?[0-9])")
+_UP_TO_HOST = re.compile(r"(?<=[0-9]) ?[-–] ?(?=(?:[0-9]{1,3}\.){3}[0-9])")
+_SUBNET = re.compile(r"(?<![^\s(])/(?=[0-9]{1,3}(?![\w/]))")
+_ADDED = re.compile(r"(?<=chmod )(?:[augo]{0,3})\+(?=[rwxst]{1,3}(?!\w))")
+_BACK = re.compile(r"(?<=HEAD)[~^](?=[0-9])")
+_PUBLISHED = re.compile(r"([1-9][0-9]{1,4}):([1-9][0-9]{1,4})(?!\w)")
 _LOCAL = re.compile(r"(?<=localhost):([0-9]{2,5})(?![0-9])")
 
 
@@ -64,6 +101,10 @@ def digits(place: Place, language: Language) -> ReadForm | None:
     for pattern, read in ((_MOMENT, _moment), (_HARDWARE, _hardware)):
         if found := place.match(pattern):
             return ReadForm(found.end(), read(found, language))
+    if found := place.match(_CRON):
+        return ReadForm(found.end(), _fields(found[0], language))
+    if (found := place.match(_SCREEN)) and not _PRODUCT.match(place.text, found.end()):
+        return ReadForm(found.end(), f" {language.by} ".join(map(language.name_number, found.groups())))
     if found := place.match(_BINARY):
         return ReadForm(found.end(), f"zero b {language.digits(found[1])}")
     if found := place.match(_INDICES):
@@ -80,6 +121,11 @@ def digits(place: Place, language: Language) -> ReadForm | None:
         return ReadForm(found.end(), f"{language.pause} ".join(words))
     if (found := place.match(_STATUS)) and (before in listed.BEFORE_STATUS or found[2]):
         return ReadForm(found.end(1), _called(found[1], language))
+    if (before in ("port", "ports") or place.before.endswith("-p ")) and (found := place.match(_PUBLISHED)):
+        return ReadForm(found.end(), language.ranged(*map(language.name_number, found.groups())))
+    found = place.match(_PORT)
+    if found and (place.before.endswith("-p ") or _SERVED.match(place.text, found.end())):
+        return ReadForm(found.end(), language.name_number(found[1]))
     if before in ("port", "ports") and (found := place.match(_PORT)):
         return ReadForm(found.end(), language.name_number(found[1]))
     return spelled(place, language)
@@ -100,10 +146,32 @@ def letters(place: Place, language: Language) -> ReadForm | None:
 
 def signs(place: Place, language: Language) -> ReadForm | None:
     """A colour, keys of a Mac, or a port after a colon."""
-    if found := place.match(_COLOUR):
+    if found := place.match(_COLOUR) or (place.match(_GREY) if _PAINTED.search(place.before) else None):
         return ReadForm(found.end(), f"hash {_spelled(found[1].upper(), language)}")
     if found := place.match(_SHORTCUT):
         return ReadForm(found.end(), _shortcut(found[0], language))
+    if found := place.match(_ALONE):
+        return ReadForm(found.end(), _COMPARED[found[0]])
+    if (found := place.match(_NOT)) or (place.match(_FLAG) and _COMMAND.search(place.before)):
+        return ReadForm(place.start + 1, "not " if found else f"{language.signs['-']} ")
+    if found := place.match(_PERCENT):
+        return ReadForm(found.end(), f"{language.units['%'].one} ")
+    if found := place.match(_CARET):
+        return ReadForm(found.end(), "caret ")
+    if found := place.match(_CRON):
+        return ReadForm(found.end(), _fields(found[0], language))
+    if found := place.match(_SIZE_OF_BOLT):
+        return ReadForm(found.end(), f" {language.by} ")
+    if found := place.match(_AND_BELOW):
+        return ReadForm(found.end(), f"{language.pause} ")
+    if found := place.match(_UP_TO_HOST):
+        return ReadForm(found.end(), f" {language.to} ")
+    if found := place.match(_ADDED):
+        return ReadForm(found.end(), "plus ")
+    if found := place.match(_SUBNET):
+        return ReadForm(found.end(), f"{language.signs['/']} ")
+    if found := place.match(_BACK):
+        return ReadForm(found.end(), f" {language.signs['~']} ")
     if found := place.match(_LOCAL):
         return ReadForm(found.end(), f" colon {language.name_number(found[1])}")
     found = place.match(_HOST6)
@@ -132,6 +200,13 @@ def _moment(found: re.Match[str], language: Language) -> str:
     sign = language.plus if zone[0] == "+" else language.minus
     offset = language.cardinal(str(hours)) + (f" {language.cardinal(minutes)}" if minutes.strip("0") else "")
     return f"{date} at {time}{seconds} UTC {sign} {offset}"
+
+
+def _fields(written: str, language: Language) -> str:
+    """The fields of a table of times: ``*/15 * * * 1-5``."""
+    names = {"*": "star", "/": language.signs["/"], "-": language.to, ",": language.pause}
+    pieces = re.findall(r"[0-9]+|[*/,-]", written)
+    return " ".join(language.cardinal(each) if each.isdecimal() else names[each] for each in pieces)
 
 
 def _hardware(found: re.Match[str], language: Language) -> str:
@@ -176,7 +251,8 @@ def _called(code: str, language: Language) -> str:
 
 
 def _version(found: re.Match[str], place: Place, language: Language) -> ReadForm | None:
-    if place.word_before not in listed.VERSIONED:
+    before = place.word_before
+    if before not in listed.VERSIONED and not (before in _AMONG_VERSIONS and place.near(_VERSIONED)):
         return None
     minor = found[2]
     words = (

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from cosyvoice_runtime.text.reading.languages import english_algebra as algebra
 from cosyvoice_runtime.text.reading.languages import english_words as listed
+from cosyvoice_runtime.text.reading.languages.exponents import power_of
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 if TYPE_CHECKING:
@@ -19,9 +21,12 @@ _FUNCTIONS = {
     "lcm": "least common multiple", "sqrt": "square root", "abs": "absolute value",
 }  # fmt: skip
 _FUNCTION = re.compile(
-    rf"(?<![\w.])({'|'.join(_FUNCTIONS)})(?:(\^2|²|\^-1|⁻¹)|_?\{{?([0-9]{{1,2}})\}}?(?=\(|\s[0-9xn]))?"
-    r"(?=\([^()]{1,24}[()]|(?<=log[0-9])\s[0-9]|\s?(?:[θφαβγ]|[0-9]+°)|\s[xtn](?![\w'’])(?=\s?[-+=<>*/×)^.,]|$))"
+    rf"(?<![\w.])({'|'.join(_FUNCTIONS)})(?:(\^2|²|\^-1|⁻¹)"
+    rf"|_?\{{?([0-9]{{1,2}}|[ₐₙₓ]|(?<=_)[abnx])\}}?(?=\(|\s[0-9xn]))?"
+    r"(?=\([^()]{1,24}[()]|(?<=log[0-9])\s[0-9]|\s?(?:[θφαβγ]|[0-9]+°)|\s[xtn](?![\w'’])(?=\s?[-+=<>*/×)^.,\]]|\sd[a-z]\b|$)"
+    r"|(?<=ln)\s[0-9a-e](?!\w))"
 )
+_LOW = {"ₐ": "a", "ₙ": "n", "ₓ": "x"}
 _VALUE = re.compile(r"(?<![\w.])([a-zA-Z])(['′]{0,2})\((?=[^(),]{1,12}\)\s?[=<>≤≥≈+−-]|[A-Za-z0-9]\))")
 _SIGNS = {
     "∫": "the integral of", "∑": "the sum of", "∏": "the product of", "∂": "partial", "∞": "infinity",
@@ -33,34 +38,42 @@ _SIGNS = {
     "⇔": "if and only if", "≪": "is much less than", "≫": "is much greater than",
     "§": "section", "⌀": "diameter",
 }  # fmt: skip
-_BOUNDS = re.compile(r"([∫∑∏]) ?(?:([a-z]) ?= ?)?(-?[0-9a-z∞]{1,4}) ?\^\{?([0-9a-z∞]{1,4})\}? ?")
+_BOUNDS = re.compile(
+    r"([∫∑∏]) ?(?:_?\{?([a-z]) ?= ?)?(?:_?\{?(-?[0-9∞]{1,4}|(?<=[_{=])[0-9a-z]{1,4})\}? ?|([a-z]) )"
+    r"\^\{?(-?[0-9a-zA-Zπ∞]{1,4})\}? ?"
+)
+_SUM_OVER = re.compile(r"∑ ?(?:_\{?)?([ijkn])\}? (?=[A-Za-z(])")
 _BOUNDED = {"∫": "the integral", "∑": "the sum", "∏": "the product"}
 _SIGN = re.compile(rf"[{''.join(_SIGNS)}]")
-_SPACED = re.compile(r"(?<=[^\s,;:]) ([+−×÷=≈≠≤≥±]|&&|[|]{2}|[+*−-]=|[=!<>]=) (?=\S)")
+_SPACED = re.compile(
+    r"(?<=[^\s,;:]) ([+−×÷=≈≠≤≥±]|&&|[|]{2}|[+*−-]=|[=!]?[=!<>]=|(?<=[\w)] )(?:\*\*|//)"
+    r"|(?<=[0-9a-z] )%(?= [0-9a-z](?![a-z]))) (?=\S)"
+)
+_FOR_DAYS = re.compile(r"(?<=[A-Za-z]) × (?=[0-9]{1,3} (?:day|week|month|dose)s?\b)")
 _TIGHT = re.compile(r"(?<=[A-Za-z_)\]°²³!|])(=|(?<=\))[×÷]|==|!=|<=|>=|≈|≤|≥|≠)(?=[\w\"'$/~.-])")
 _PLUS = re.compile(r"(?<=[0-9A-Za-z])\+(?=[0-9])")
 _FAT = re.compile(r"(?<!\w)[ωΩ][-–]([369])(s?)(?![\w.])")
 _LESS = re.compile(
     r"(?<=(?<![A-Za-z])[A-Za-z])−(?=[0-9A-Za-z(])|(?<=(?<![\w'’-])[nkij])-(?=[12](?![\w.:/-]))"
 )
-_NEGATIVE = re.compile(r"(?<![^\s=(,])−(?=[A-Za-z√(])|(?<== )-(?=(?:log|ln)\b|[a-z](?![\w-]))")
+_NEGATIVE = re.compile(r"(?<![^\s=(,\[])−(?= ?[A-Za-z√(]) ?|(?<== )-(?=(?:log|ln)\b|[a-z](?![\w-]))")
 _GIVEN = re.compile(r" ?\| ?(?=[^()|]{1,12}\))")
 _OF_CHANCE = re.compile(r"\b(?:P|Pr|E|p)\([^()|]{1,12}\Z")
-_NEAR = re.compile(r"(?<=[)|²³!°]) ?([<>−]) ?(?=[0-9(|-]|[a-z](?!\w))")
-_OVER = re.compile(r" ?/ ?(?=[\w(\[√])")
-_OVER_BEFORE = re.compile(
-    r"[)\]²³]\Z|(?<![\w.])(?:[0-9]+(?:\.[0-9]+)?|[A-Za-zΔ][0-9]?|[A-Z]{2,3})\Z|[A-Za-z]\Z"
+_NEAR = re.compile(r"(?:(?<=[)|²³!°])|(?<=[0-9][a-z][a-z])) ?([<>−]) ?(?=[0-9(|-]|[a-z](?!\w))")
+_CLOSED = re.compile(
+    r"\)(⁻?[⁰¹²³⁴-⁹]{1,3}|\^(?:\([^()\s]{1,7}(?: ?[-+−/·] ?[^()\s]{1,4})?\)"
+    r"|\{[^{}\s]{1,7}(?: ?[-+−/·] ?[^{}\s]{1,4})?\}"
+    r"|[-−]?[0-9]{1,4}|[a-z]{1,2}))"
 )
 _APART = re.compile(r" / (?=[^\W_]|[$€£])")
 _WORD_BEFORE = re.compile(r"(?:[A-Za-z]{2}|°[CF])[.)\"”]?\Z")
 """Before a stroke with spaces that is a pause: ``city / highway``."""
 _BY_LENGTH = re.compile(r" × (?=[0-9])")
 _LENGTH_BEFORE = re.compile(r"[0-9](?:[\"”″'’′]| ?(?:in|ft|cm|mm|m)\.?)\Z")
-_OF_FORMULA = re.compile(r"[\w)\]] ?= ?[\w(\[√-]|[\w)] [+−×÷-] [\w(]|\^|[²³√]")
-_CLOSED = re.compile(r"\)(?:(⁻?[⁰¹²³⁴-⁹]{1,3})|\^[{(]?(-?[0-9]{1,4}|[a-z]{1,2})[})]?)")
-_RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
-_ABSOLUTE = re.compile(r"(?<![\w|<])\|(?! )[A-Za-z0-9 +−-]{1,12}(?<! )\|(?=\s?[=<≤≥+]|\s>|[.,?]|\s?$)")
-_FACTORIAL = re.compile(r"(?<![\w.,])([0-9]{1,3}|[nkmr])!(?=\s?[=×÷*/+)])")
+_ABSOLUTE = re.compile(
+    r"(?<![\w|<])\|(?! )[A-Za-z0-9 +−-]{1,12}(?<! )\|(?=\s?[=<≤≥+|]|\s>|[.,?]|\s?$|\s(?:cos|sin)\b)"
+)
+_ONE_TERM = re.compile(r"\|[A-Za-z]\|")
 _TERM = re.compile(
     r"(?<![\w.,])([0-9]{1,3})([a-z]{2,3})(?=\s?[-+=−]\s|\^|[²³])|(?<=[+=−-] )([0-9]{1,3})([a-z]{2,3})(?![\w])"
 )
@@ -75,17 +88,18 @@ _WHAT = re.compile(r"(?i)(?:what(?:['’]?s| is)|calculate|compute|multiply|eval
 _BY = re.compile(r"(?<![\w.,])([0-9]+(?:\.[0-9]+)?) ?x ?(?=[0-9])")
 _TIMES = re.compile(r"(?<![\w.,])([0-9]+(?:\.[0-9]+)?) ?x ?(?=[0-9]+(?:\.[0-9]+)?\s?=)")
 _PRODUCT = re.compile(
-    r"(?<=(?<![A-Za-z])[A-Za-z] = )([a-zA-Z]{2,3})(?:([²³])|\^\{?([0-9])\}?)?(?=\s[+−-]\s|[$.,;)]|$)"
+    r"(?:(?<=(?<![A-Za-z])[A-Za-z] = )|(?<=(?<![A-Za-z])[A-Za-z]{2} = )(?=[a-zA-Z]{2}(?:/| =)))"
+    r"([a-zA-Z]{2,3})(?:([²³])|\^\{?([0-9])\}?)?"
+    r"(?=\s[+=−×·/≈≤≥<>-]\s|/[a-zA-Zλ]|[$.,;)]|$|\s(?:and|so|where|with|for|is|gives|then|when|cos|sin)\b)"
 )
 _OF_LETTERS = re.compile(r"(?<![\w^])([a-z])(?:\+([a-z])|\^([a-z]))(?![\w^+])")
 _RATIO_OF_LETTERS = re.compile(r"(?<![\w:])([a-z]):([a-z])(?= =)")
 _INSIDE = re.compile(r"(?<=\([a-z]) - (?=[0-9a-z]{1,3}\))")
-_DIFFERENTIAL = re.compile(r"(?<![\w])([dΔ∂])([a-zθ])(?:/([dΔ∂])([a-zθ]))(?!\w)")
 _GREEK = re.compile(
     r"(?<![\u0370-\u03ff\u1f00-\u1fff])([α-ωΔΩΣΦΘΛΠΨΓ])([²³])?(?![\u0370-\u03ff\u1f00-\u1fff])"
 )
 _CAPITALS = {"Θ": "theta", "Λ": "lambda", "Π": "pi", "Ψ": "psi", "Γ": "gamma"}
-_AFTER_SPACE = frozenset("+−×÷=≈≠≤≥±&|*-!<>")
+_AFTER_SPACE = frozenset("+−×÷=≈≠≤≥±&|*-!<>%")
 _COMPOUND = {
     "+=": "plus equals",
     "-=": "minus equals",
@@ -93,6 +107,11 @@ _COMPOUND = {
     "*=": "times equals",
     "&&": "and",
     "||": "or",
+    "===": "triple equals",
+    "!==": "is not equal to",
+    "**": "to the power of",
+    "//": "floor divided by",
+    "%": "mod",
 }
 
 
@@ -106,9 +125,11 @@ def letters(place: Place, language: Language) -> ReadForm | None:
         if found[2]:
             words += " squared" if "2" in found[2] or "²" in found[2] else " inverse"
         if found[3]:
-            words += f" base {language.cardinal(found[3])}"
-        space = "" if place.text[found.end()] == " " else " "
-        return ReadForm(found.end(), f"{words} of{space}")
+            base = language.cardinal(found[3]) if found[3].isdecimal() else _LOW.get(found[3], found[3])
+            words += f" base {base}"
+        bare = place.text[found.end()] == " "
+        of = "" if bare and found[1] in ("log", "ln") and not found[2] else " of"
+        return ReadForm(found.end(), words + of + ("" if bare else " "))
     if (found := place.match(_PRODUCT)) and found[1].lower() not in listed.NO_PRODUCTS:
         power = {"²": "2", "³": "3"}.get(found[2] or "", found[3])
         factors = [*found[1], *([language.power(power)] if power else [])]
@@ -121,17 +142,11 @@ def letters(place: Place, language: Language) -> ReadForm | None:
     if found := place.match(_VALUE):
         prime = " prime" * len(found[2])
         return ReadForm(found.end(), f"{found[1]}{prime} of (")
-    if found := place.match(_DIFFERENTIAL):
-        first, second = (_named(letter, language) for letter in (found[1], found[3]))
-        return ReadForm(found.end(), f"{first} {found[2]} over {second} {found[4]}")
     return None
 
 
 def digits(place: Place, language: Language) -> ReadForm | None:
-    """A factorial, or a number before several letters of a formula."""
-    if found := place.match(_FACTORIAL):
-        number = language.cardinal(found[1]) if found[1].isdecimal() else found[1]
-        return ReadForm(found.end(), f"{number} factorial")
+    """A number before several letters of a formula."""
     if (found := place.match(_TERM_OF_FRACTIONS)) and int(found[1]) < int(found[2]):
         return ReadForm(found.end(), language.fraction(int(found[1]), int(found[2])))
     if found := place.match(_AMOUNT):
@@ -157,23 +172,25 @@ def signs(place: Place, language: Language) -> ReadForm | None:
     at = place.text[place.start]
     if at in _BOUNDED and (found := place.match(_BOUNDS)):
         return ReadForm(found.end(), _bounded(found, language))
+    if found := place.match(_SUM_OVER):
+        return ReadForm(found.end(), f"the sum over {found[1]} of ")
     if at in _SIGNS:
         following = place.text[place.start + 1 : place.start + 2]
-        return ReadForm(place.start + 1, _SIGNS[at] + ("" if following == " " else " "))
+        return ReadForm(place.start + 1, _SIGNS[at] + ("" if following in (" ", ".", ",", ";", ")") else " "))
     if at == "|":
         given = place.match(_GIVEN) if _OF_CHANCE.search(place.before) else None
         if given:
             return ReadForm(given.end(), " given ")
         found = place.match(_ABSOLUTE)
+        if found and _ONE_TERM.match(found[0]):
+            joint = " times " if place.text.startswith("|", found.end()) else ""
+            return ReadForm(found.end(), f"the absolute value of {found[0][1:-1]}{joint}")
         return ReadForm(place.start + 1, "the absolute value of ") if found else None
     if at == ")":
         found = place.match(_CLOSED)
         if not found:
             return None
-        exponent = found[1].translate(_RAISED) if found[1] else found[2]
-        return ReadForm(found.end(), f") {language.power(exponent)}")
-    if over := _over(place):
-        return over
+        return ReadForm(found.end(), f") {power_of(found[1], language)}")
     if found := place.match(_LESS):
         return ReadForm(found.end(), f" {language.minus} ")
     if found := place.match(_NEGATIVE):
@@ -184,36 +201,32 @@ def signs(place: Place, language: Language) -> ReadForm | None:
     return ReadForm(found.end(), f" {_operation(found[1], language)} ") if found else None
 
 
-def _over(place: Place) -> ReadForm | None:
-    """``(a + b) / (c − d)``: a stroke beside a bracket of a formula."""
-    found = place.match(_OVER)
-    if not found or not _OVER_BEFORE.search(place.before):
-        return None
-    bracketed = place.before[-1:] in ")]²³" or place.text[found.end()] in "(["
-    return ReadForm(found.end(), " divided by ") if bracketed and place.near(_OF_FORMULA) else None
-
-
 def _bounded(found: re.Match[str], language: Language) -> str:
     """``∑ i=1 ^n``: the sum and its bounds."""
     low, high = (
         language.number(language.numerals.parse(bound)) if bound.lstrip("-").isdecimal() else bound
-        for bound in (found[3], found[4])
+        for bound in (found[3] or found[4], found[5])
     )
     low = f"{found[2]} {language.operations['=']} {low}" if found[2] else low
-    high = high.replace("∞", _SIGNS["∞"])
+    high = language.letters.get(high, high.replace("∞", _SIGNS["∞"]))
     return f"{_BOUNDED[found[1]]} from {low} to {high} of "
 
 
 def spaced(place: Place, language: Language) -> ReadForm | None:
     """A sign with a space before it."""
     following = place.text[place.start + 1 : place.start + 2]
-    if following == "/":
+    if following == "/" and not place.text.startswith("//", place.start + 1):
         told = _WORD_BEFORE.search(place.before) or place.text.startswith(("$", "€", "£"), place.start + 3)
         apart = place.match(_APART) if told else None
-        return _over(place) or (ReadForm(apart.end(), f"{language.pause} ") if apart else None)
+        over = algebra.over(place, language)
+        return over or (ReadForm(apart.end(), f"{language.pause} ") if apart else None)
     if following == "×" and _LENGTH_BEFORE.search(place.before) and (found := place.match(_BY_LENGTH)):
         return ReadForm(found.end(), f" {language.by} ")
-    if following not in _AFTER_SPACE:
+    if found := place.match(_FOR_DAYS):
+        return ReadForm(found.end(), " for ")
+    if following in "·⋅":
+        return algebra.times(place, language)
+    if following not in _AFTER_SPACE and following != "/":
         return None
     if found := place.match(_INSIDE):
         return ReadForm(found.end(), f" {language.minus} ")

@@ -33,6 +33,7 @@ SIGNS = {
 SIGNS_BEFORE = {
     "-": "minus", "−": "minus", "+": "plus", "~": "about", "#": "number", "№": "number", "≈": "about",
     "≤": "at most", "≥": "at least", "±": "plus or minus", "<": "less than", ">": "more than",
+    "<=": "at most", ">=": "at least",
 }  # fmt: skip
 OPERATIONS = {
     "+": "plus", "-": "minus", "−": "minus", "–": "minus", "=": "equals", "==": "equals", "×": "times",

@@ -7,6 +7,12 @@ from collections.abc import Mapping
 from cosyvoice_runtime.text.reading.languages import english_words as listed
 from cosyvoice_runtime.text.reading.languages.language import Unit
 
+_BELOW = {
+    "mol·K": "mole kelvin", "kg·K": "kilogram kelvin", "g·K": "gram kelvin", "m·K": "meter kelvin",
+    "kg·°C": "kilogram degree Celsius", "g·°C": "gram degree Celsius", "m²·K": "square meter kelvin",
+}  # fmt: skip
+"""Products of units below a stroke."""
+
 
 def _units() -> dict[str, Unit]:
     """Units with their plurals: those in ``-s`` first."""
@@ -46,6 +52,8 @@ def _units() -> dict[str, Unit]:
         "pg": "picogram", "nmol": "nanomole", "µmol": "micromole", "µl": "microliter", "µL": "microliter",
         "µm": "micrometer", "MJ": "megajoule", "GJ": "gigajoule", "µV": "microvolt", "µA": "microamp",
         "IU": "international unit",
+        "N·s": "newton second", "Bq": "becquerel", "kBq": "kilobecquerel", "MBq": "megabecquerel",
+        "Gy": "gray",
     }  # fmt: skip
     same = {
         "Hz": "hertz", "kHz": "kilohertz", "MHz": "megahertz", "GHz": "gigahertz", "THz": "terahertz",
@@ -94,6 +102,18 @@ def _units() -> dict[str, Unit]:
         "bbl": Unit("barrel", "barrels"),
         "mpg": Unit("mile per gallon", "miles per gallon"),
     }
+    odd |= {
+        written: Unit(f"{one} per {other}", f"{one}s per {other}")
+        for sign, one in {"J": "joule", "kJ": "kilojoule", "W": "watt", "L·atm": "liter atmosphere"}.items()
+        for below, other in _BELOW.items()
+        for written in (f"{sign}/({below})", f"{sign}/{below}")
+    }
+    for sign, one in {"kg·m/s": "kilogram meter", "kg·m/s²": "kilogram meter"}.items():
+        squared = " squared" if sign.endswith("²") else ""
+        odd[sign] = Unit(f"{one} per second{squared}", f"{one}s per second{squared}")
+    odd["N·m²/kg²"] = Unit(
+        "newton meter squared per kilogram squared", "newton meters squared per kilogram squared"
+    )
     bits = {
         f"{sign}bps": Unit(f"{word}bit per second", f"{word}bits per second")
         for sign, word in {
@@ -151,6 +171,12 @@ GLUED_UNITS = (
     "mo", "pt", "ps", "pg", "atm", "MP", "Mb", "Gb", "kb",
 )  # fmt: skip
 """Units that count only right after their number, since they are words or abbreviations, too."""
+FORMULA_UNITS = {sign: UNITS[sign] for sign in ("N", "J", "A", "h")} | {
+    "C": Unit("coulomb", "coulombs"), "K": Unit("kelvin", "kelvin"), "T": Unit("tesla", "teslas"),
+    "F": Unit("farad", "farads"), "H": Unit("henry", "henries"), "Wb": Unit("weber", "webers"),
+    "M": Unit("molar", "molar"),
+}  # fmt: skip
+"""Units that count after a space only where a formula ends."""
 TIME_UNITS = _durations(UNITS)
 _UNJOINED = (*GLUED_UNITS, "s", "V", "L", "miles", "pts", "m2", "m3")
 HYPHEN_UNITS = (

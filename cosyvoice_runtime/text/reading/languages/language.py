@@ -105,7 +105,7 @@ class Language(ABC):
         per_units: what an amount may be for each of, after a stroke.
         glued_units: those of them that only count right after their number, since they are words, too.
         hyphen_units: those that a hyphen may join to their number: ``10-km``.
-        formula_units: those of glued units that count after a space where a formula ends.
+        formula_units: those that count after a space only where a formula ends.
         time_units: those that make durations, as they are written.
         after_minutes: words after which ``m`` is minutes.
         currencies: by sign or code.
@@ -144,7 +144,7 @@ class Language(ABC):
     per_units: Mapping[str, Unit] = {}
     glued_units: Collection[str] = ()
     hyphen_units: Collection[str] = ()
-    formula_units: Collection[str] = ()
+    formula_units: Mapping[str, Unit] = {}
     time_units: Mapping[str, Unit] = {}
     after_minutes: Sequence[str] = ()
     currencies: Mapping[str, Currency] = {}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from cosyvoice_runtime.text.reading.languages.language import Language
 
-_WORD_BEFORE = re.compile(r"([^\W_]+)[\s:：.#(\"“'*]*\Z")
+_WORD_BEFORE = re.compile(r"([^\W_]+)[\s:：.#(\"“'*<>=≥≤~^]*\Z")
 _REACH = 32
 """Characters before a place that may say what follows."""
 _AROUND = 300
