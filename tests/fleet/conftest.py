@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,13 +12,14 @@ import pytest
 pytest.importorskip("tritonclient.grpc", reason="needs the environment of scripts/environment.py")
 pytest.importorskip("fastapi", reason="needs the environment of scripts/environment.py --test")
 
+from cosyvoice_front.keys import digest
 from tests.fleet import bucket, envoy, redis
 from tests.fleet.fleet import Fleet
 
 if TYPE_CHECKING:
     from tests.fleet.front import Front
 
-    StartFronts = Callable[..., list[Front]]
+KEY = "sk-anna"
 
 
 @pytest.fixture(scope="package")
@@ -41,3 +42,61 @@ def fleet(running_fleet: Fleet) -> Iterator[Fleet]:
     """The fleet, whole and idle."""
     running_fleet.heal()
     return running_fleet
+
+
+@pytest.fixture(scope="package")
+def behind_envoy(running_fleet: Fleet) -> Iterator[list[Front]]:
+    """Two fronts that reach the servers through Envoy."""
+    with running_fleet.fronts(2, running_fleet.balancer.grpc_url) as fronts:
+        yield fronts
+
+
+@pytest.fixture(scope="package")
+def round_robin(running_fleet: Fleet) -> Iterator[list[Front]]:
+    """Two fronts that know the addresses of all servers."""
+    with running_fleet.fronts(2, ",".join(running_fleet.addresses)) as fronts:
+        yield fronts
+
+
+@pytest.fixture(params=["behind_envoy", "round_robin"])
+def fronts(request: pytest.FixtureRequest) -> list[Front]:
+    """Two fronts, in both ways."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(scope="package")
+def plain_front(running_fleet: Fleet) -> Iterator[Front]:
+    """A front before the last server alone."""
+    with running_fleet.fronts(1, running_fleet.addresses[-1]) as [front]:
+        yield front
+
+
+@pytest.fixture
+def key() -> str:
+    """A key that fronts know who ask for one."""
+    return KEY
+
+
+@pytest.fixture(scope="package")
+def keys_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("keys") / "keys.txt"
+    path.write_text(f"anna sha256:{digest(KEY)}\n")
+    return path
+
+
+@pytest.fixture
+def fronts_with_voices(running_fleet: Fleet) -> Iterator[list[Front]]:
+    """Two fronts that keep voices where the servers find them."""
+    folder = running_fleet.servers[0].folder / "voices"
+    with running_fleet.fronts(2, running_fleet.balancer.grpc_url, voices_dir=folder) as fronts:
+        yield fronts
+
+
+@pytest.fixture
+def fronts_with_limits(running_fleet: Fleet, keys_file: Path) -> Iterator[list[Front]]:
+    """Two fronts that count together: three requests a minute, two streams."""
+    url, limits = running_fleet.balancer.grpc_url, {"requests_per_minute": 3, "streams_per_key": 2}
+    with running_fleet.fronts(
+        2, url, api_keys_file=keys_file, limits_url=running_fleet.redis.url, **limits
+    ) as fronts:
+        yield fronts

@@ -1,0 +1,161 @@
+"""What is asked of several servers together, through Envoy and by gRPC's own balancing."""
+
+from __future__ import annotations
+
+import queue
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import numpy as np
+import pytest
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+from tritonclient.utils import serialize_byte_tensor
+
+from cosyvoice_client import SpeechClient, SpeechRequest, UnavailableError
+from eventually import eventually
+from tests.fleet.listeners import LONG, SHORT, TEXT, Listener, difference, listening
+from tests.fleet.not_yet import ADDRESSES, LIMITS, LOST, PIECES, REFUSALS, STOPPING, VOICES, not_yet
+from tests.fleet.places import taken_places
+from tests.fleet.speech_server import PLACES
+from tests.fleet.wires import SOCKETS
+from voice_uploads import sound, upload
+
+TIMEOUT_S = 60.0
+UTTERANCES = 8
+KEPT = 4
+"""Voices that are uploaded."""
+
+
+@not_yet(PIECES)
+@pytest.mark.parametrize("socket", SOCKETS)
+def test_text_in_pieces_is_spoken_whole(fleet, fronts, plain_front, socket):
+    """Each utterance stays with the server that opened it."""
+    say = SOCKETS[socket]
+    expected = say(plain_front)
+    with ThreadPoolExecutor(UTTERANCES) as pool:
+        heard = list(pool.map(say, [*fronts] * (UTTERANCES // len(fronts))))
+    assert [difference(each, expected) for each in heard] == [None] * UTTERANCES
+
+
+def refused_call(url: str) -> grpc.RpcError:
+    """The end of a call for speech that is answered with no message."""
+    request = service_pb2.ModelInferRequest(model_name="cosyvoice2")
+    request.inputs.add(name="target_text", datatype="BYTES", shape=[1, 1])
+    request.raw_input_contents.append(serialize_byte_tensor(np.array([[SHORT]], np.object_)).item())
+    with grpc.insecure_channel(url) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        answers = stub.ModelStreamInfer(iter([request]), timeout=TIMEOUT_S)
+        with pytest.raises(grpc.RpcError) as caught:
+            next(answers)
+    return caught.value
+
+
+@not_yet(REFUSALS)
+def test_a_full_server_refuses_by_the_status_of_grpc(fleet):
+    server = fleet.servers[0]
+    with taken_places(server.grpc_url, PLACES):
+        refusal = refused_call(server.grpc_url)
+    assert refusal.code() is grpc.StatusCode.UNAVAILABLE
+    assert "4 utterances are in progress; try again in " in refusal.details()
+    assert int(dict(refusal.trailing_metadata())["grpc-retry-pushback-ms"]) > 0
+
+
+def test_a_full_server_refuses_http_with_503_and_a_time(fleet):
+    server = fleet.servers[0]
+    page = f"http://{server.http_url}/v2/models/cosyvoice2_offline/generate"
+    body = b'{"target_text": "Hello world."}'
+    with taken_places(server.grpc_url, PLACES), pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(urllib.request.Request(page, body, method="POST"), timeout=TIMEOUT_S)
+    assert caught.value.code == 503
+    assert int(caught.value.headers["retry-after"]) > 0
+
+
+@not_yet(REFUSALS)
+def test_who_is_refused_by_a_full_server_is_served_by_another(fleet, fronts):
+    """No balancer knows what others ask of the server that is full."""
+    with (
+        taken_places(fleet.servers[0].grpc_url, PLACES),
+        listening(fronts, fleet.places - PLACES) as listeners,
+    ):
+        assert {listener.begin() for listener in listeners} == {200}
+        assert fleet.speaking == [PLACES] * len(fleet.servers)
+
+
+@not_yet(ADDRESSES)
+def test_a_front_that_knows_several_addresses_uses_all_of_them(fleet, round_robin):
+    with listening(round_robin[:1], len(fleet.servers)) as listeners:
+        assert {listener.begin() for listener in listeners} == {200}
+        assert fleet.speaking == [1] * len(fleet.servers)
+
+
+@not_yet(VOICES)
+def test_a_voice_that_one_front_keeps_speaks_at_every_server_through_another(fleet, fronts_with_voices):
+    one, other = fronts_with_voices
+    names = [f"voice-{number}" for number in range(KEPT)]
+    answers = [upload(one, name=name, recording=sound(2 + place / 10)) for place, name in enumerate(names)]
+    assert [answer.status for answer in answers] == [200] * KEPT
+    for name in names:
+        with listening([other], len(fleet.servers), voice=name) as listeners:
+            assert {listener.begin() for listener in listeners} == {200}
+            assert fleet.speaking == [1] * len(fleet.servers)
+
+
+@not_yet(LIMITS)
+def test_a_limit_of_a_key_holds_for_all_fronts_together(fleet, fronts_with_limits, key):
+    asked = [Listener(front, SHORT, key) for front in fronts_with_limits * 3]
+    assert sorted(listener.end() for listener in asked) == [200] * 3 + [429] * 3
+
+
+@not_yet(STOPPING)
+def test_a_server_that_is_stopping_ends_its_streams_and_gets_no_new_ones(fleet, fronts):
+    uncut = Listener(fronts[0], TEXT).whole
+    server = fleet.servers[0]
+    with listening(fronts, 2 * len(fleet.servers), TEXT) as listeners:
+        assert {listener.begin() for listener in listeners} == {200}
+        assert server.speaking
+        server.terminate()
+        refusal = stopping_refusal(server)
+        assert [Listener(front, SHORT).end() for front in [*fronts] * 3] == [200] * 6
+        assert [difference(listener.whole, uncut) for listener in listeners] == [None] * len(listeners)
+    server.join()
+    assert refusal.code() is grpc.StatusCode.UNAVAILABLE
+    assert refusal.details().startswith("the server is stopping")
+
+
+def stopping_refusal(server) -> grpc.RpcError:
+    """The refusal of a call that comes after SIGTERM; one may come before the server has seen the signal."""
+    found = queue.SimpleQueue()
+
+    def refused() -> bool:
+        try:
+            found.put(refused_call(server.grpc_url))
+        except pytest.fail.Exception:
+            return False
+        return True
+
+    eventually(refused)
+    return found.get()
+
+
+@not_yet(LOST)
+def test_a_stream_whose_server_was_killed_is_lost_and_not_refused(fleet):
+    with taken_places(fleet.balancer.grpc_url, 2):
+        stream = SpeechClient(fleet.balancer.grpc_url).speak(SpeechRequest(LONG))
+        next(stream)
+        [server] = [each for each in fleet.servers if each.number("cosyvoice_lm_active_slots")]
+        server.kill()
+        with pytest.raises(UnavailableError):
+            list(stream)
+
+
+@not_yet(LOST)
+def test_a_request_that_was_not_answered_when_its_server_was_killed_is_answered_by_another(fleet, fronts):
+    for server in fleet.servers:
+        server.freeze()
+    with listening(fronts, len(fleet.servers), SHORT) as listeners:
+        fleet.servers[0].kill()
+        for server in fleet.servers[1:]:
+            server.thaw()
+        assert [listener.end() for listener in listeners] == [200] * len(listeners)
