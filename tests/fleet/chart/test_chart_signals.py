@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import subprocess
@@ -148,6 +149,17 @@ def test_load_of_the_fleet_is_what_both_models_of_its_own_servers_speak(tmp_path
     assert triggers()["utterances"]["metadata"]["threshold"] == "20"
 
 
+def test_more_pods_are_wanted_than_kubernetes_ignores(tmp_path) -> None:
+    """The HPA does nothing while the wanted number is within a tenth of the present one."""
+    query = triggers()["refusals"]["metadata"]["query"]
+    for count in (1, 9, 20):
+        pods = [f"speech-cosyvoice-server-7d9-{number}" for number in range(count)]
+        given = series("cosyvoice_inflight_utterances", dict.fromkeys(pods, "9x20"), model="cosyvoice2")
+        wanted = math.ceil(count * 1.25)
+        assert wanted / count > 1.1
+        check(tmp_path, (given + refused("0x15 1x5", pods[0]), query, [{"labels": "{}", "value": wanted}]))
+
+
 @pytest.mark.parametrize(
     ("refusals", "pods"),
     [
@@ -158,7 +170,7 @@ def test_load_of_the_fleet_is_what_both_models_of_its_own_servers_speak(tmp_path
     ],
     ids=["none", "one", "of another release", "not counted yet"],
 )
-def test_one_pod_more_is_wanted_while_requests_are_refused(tmp_path, refusals, pods: int) -> None:
+def test_more_pods_are_wanted_while_requests_are_refused(tmp_path, refusals, pods: int) -> None:
     trigger = triggers()["refusals"]
     assert (trigger["metricType"], trigger["metadata"]["threshold"]) == ("AverageValue", "1")
     check(tmp_path, (IN_PROGRESS + refusals, trigger["metadata"]["query"], [{"labels": "{}", "value": pods}]))
