@@ -192,7 +192,7 @@ class Disconnects:
         await asyncio.gather(listening, return_exceptions=True)
 
     async def _close_http(self, request: SpeechRequest, chance: random.Random) -> None:
-        inputs = infer_inputs(tritonclient.http, request)
+        inputs = infer_inputs(tritonclient.http, request.tensors())
         body, json_bytes = tritonclient.http.InferenceServerClient.generate_request_body(inputs)
         lines = (
             f"POST /v2/models/{OFFLINE_MODEL}/infer HTTP/1.1",

@@ -1,4 +1,4 @@
-"""Addresses of a server's gRPC port, as people write them."""
+"""Addresses of the gRPC ports of servers, as people write them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from urllib.parse import urlsplit
 
 from cosyvoice_client.errors import InvalidArgumentError
 
-EXPECTED = "host:port or unix:/path"
+EXPECTED = "host:port, dns:///host:port, several host:port with commas between them, or unix:/path"
 NETWORK = re.compile(
-    r"(?:(?:http|grpc)://|dns:///)?((?:\[[0-9a-f:.]+(?:%\w+)?\]|[^\s/:@?#\[\]]+):\d{1,5})/?", re.IGNORECASE
+    r"(?:(?:http|grpc)://|(?P<dns>dns:///))?((?:\[[0-9a-f:.]+(?:%\w+)?\]|[^\s/:@?#,\[\]]+):\d{1,5})/?",
+    re.IGNORECASE,
 )
-UNIX = re.compile(r"unix:(?://)?/\S+")
+DNS = "dns:///"
+"""Stands before a name that leads to many servers."""
+UNIX = re.compile(r"unix:(?://)?/[^\s,]+")
 DIRECT = ("grpc.enable_http_proxy", 0)
 """Option of a channel: no proxy that the environment names is asked."""
 
@@ -20,15 +23,50 @@ DIRECT = ("grpc.enable_http_proxy", 0)
 def grpc_address(url: str) -> str:
     """``host:port`` as gRPC takes it; a scheme that means nothing else, and a slash at the end, are left out.
 
+    ``dns:///`` stays: the name behind it leads to many servers. So do commas between several addresses.
+
     Raises:
         InvalidArgumentError: it is no such address. The server has no TLS, so ``https://`` is none.
     """
     if UNIX.fullmatch(url):
         return url
-    found = NETWORK.fullmatch(url)
-    if not found or not _has_port(found[1]):
+    found = [NETWORK.fullmatch(each.strip()) for each in url.split(",")]
+    known = [each for each in found if each and _has_port(each[2]) and not (each["dns"] and len(found) > 1)]
+    if len(known) != len(found):
         raise InvalidArgumentError(f"{url}: {EXPECTED} is expected")
-    return found[1]
+    return ",".join((DNS if each["dns"] else "") + each[2] for each in known)
+
+
+def names_several(address: str) -> bool:
+    """Whether an address leads to several servers."""
+    return address.startswith(DNS) or "," in address
+
+
+def grpc_target(address: str) -> str:
+    """An address in the form that gRPC resolves; of several, names are looked up here and now.
+
+    Raises:
+        InvalidArgumentError: a name is unknown, or the addresses are of both IPv4 and IPv6.
+    """
+    if "," not in address:
+        return address
+    found = [_looked_up(each) for each in address.split(",")]
+    families = {family for family, _ in found}
+    if len(families) > 1:
+        raise InvalidArgumentError(f"{address}: addresses of either IPv4 or IPv6 are expected")
+    return f"{families.pop()}:{','.join(each for _, each in found)}"
+
+
+def _looked_up(address: str) -> tuple[str, str]:
+    parts = urlsplit(f"//{address}")
+    try:
+        found = socket.getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise InvalidArgumentError(f"{address}: the name leads nowhere ({error.strerror})") from error
+    four = [place for family, *_, place in found if family == socket.AF_INET]
+    if four:
+        return "ipv4", f"{four[0][0]}:{parts.port}"
+    return "ipv6", f"[{found[0][4][0]}]:{parts.port}"
 
 
 def _has_port(address: str) -> bool:
@@ -41,6 +79,8 @@ def _has_port(address: str) -> bool:
 
 def is_here(address: str) -> bool:
     """Whether an address is one of this machine. No name is looked up: another machine's may take long."""
+    if "," in address:
+        return all(map(is_here, address.split(",")))
     host = urlsplit(f"//{address}").hostname or ""
     if UNIX.fullmatch(address) or host in ("localhost", socket.gethostname().lower()):
         return True

@@ -3,45 +3,42 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from functools import partial
 from types import TracebackType
 from typing import Any
 
-import tritonclient.grpc as triton
-import tritonclient.grpc.aio as triton_aio
-from tritonclient.utils import InferenceServerException
+import grpc
+from google.protobuf.json_format import MessageToDict
+from tritonclient.grpc import InferResult, service_pb2, service_pb2_grpc
 
-from cosyvoice_client.address import DIRECT, grpc_address, is_here
+from cosyvoice_client.channel import open_channel
 from cosyvoice_client.chunk import AudioChunk, read_chunk
-from cosyvoice_client.errors import RefusedError, server_error
-from cosyvoice_client.request import OFFLINE_MODEL, STREAMING_MODEL, SpeechRequest, infer_inputs
+from cosyvoice_client.errors import RefusedError
+from cosyvoice_client.request import OFFLINE_MODEL, STREAMING_MODEL, SpeechRequest
 from cosyvoice_client.responses import Responses
 from cosyvoice_client.text_speech import TextSpeech
+from cosyvoice_client.wire import ELSEWHERE_HEADER, NAME_HEADER, REQUEST_HEADER, call_error, infer_request
 
-UNLIMITED = -1
-NAME_HEADER = "x-client-id"
-"""Names a client; those without it can't be told apart."""
-CHANNEL = [
-    ("grpc.max_send_message_length", UNLIMITED),
-    ("grpc.max_receive_message_length", UNLIMITED),
-    # Otherwise all clients of a process share one connection, and with it one flow-control window.
-    ("grpc.use_local_subchannel_pool", 1),
-    # Otherwise a server that was away for a minute is not asked for half a minute after it is back.
-    ("grpc.max_reconnect_backoff_ms", 500),
-]
+Metadata = tuple[tuple[str, str], ...]
 
 
 class AsyncSpeechClient:
-    """One connection to a server's gRPC port, for any number of utterances at a time.
+    """Connections to a server's gRPC port, or to those of several servers, for any number of utterances.
 
     Args:
-        url: ``host:port``.
+        url: ``host:port`` of one server, or of a proxy before many. ``dns:///host:port``, whose name leads to
+            many servers, or their addresses with commas between them: each request goes to the next server,
+            and one that is refused to another, three at most.
         timeout_s: longest wait for the next chunk, or for a whole utterance.
         name: of this client, for its turn among others when the server is full. A client that asks for many
             users names each of them with the request.
         proxy: whether gRPC may go through a proxy that the environment names. It never does to an address
             of this machine.
+        balancing: ``round_robin`` as said above, or ``pick_first``: all requests go to one of the servers.
+        ping_s: time after which a silent server is asked for a sign of life, which it has half of that time
+            to give; 0 to wait for ``timeout_s``. A tritonserver without this product's gateway may end
+            connections that ask so often.
 
     Raises:
         InvalidArgumentError: the URL is none that gRPC can use.
@@ -55,16 +52,18 @@ class AsyncSpeechClient:
         timeout_s: float = 60.0,
         name: str | None = None,
         proxy: bool = True,
+        balancing: str = "round_robin",
+        ping_s: float = 0.0,
     ) -> None:
-        self.url = grpc_address(url)
+        opened = open_channel(url, proxy=proxy, balancing=balancing, ping_s=ping_s)
+        self.url = opened.name
         self.streaming_model = streaming_model
         self.offline_model = offline_model
         self.timeout_s = timeout_s
         self._name = name
-        direct = is_here(self.url) or not proxy
-        self._client = triton_aio.InferenceServerClient(
-            self.url, channel_args=[*CHANNEL, DIRECT] if direct else CHANNEL
-        )
+        self._asks_elsewhere = opened.asks_elsewhere
+        self._channel = opened.channel
+        self._server = service_pb2_grpc.GRPCInferenceServiceStub(opened.channel)
 
     async def speak(
         self, request: SpeechRequest, request_id: str = "", name: str | None = None
@@ -78,16 +77,14 @@ class AsyncSpeechClient:
         Raises:
             ClientError: the server can't be reached, refuses, or stays silent; chunks may have come before.
         """
-        call = {
-            "model_name": self.streaming_model,
-            "inputs": infer_inputs(triton, request),
-            "request_id": request_id,
-        }
+        asked = infer_request(self.streaming_model, request.tensors(), request_id)
         started = time.perf_counter()
         # Without the header triton_grpc_error, which ends a failed stream with gRPC's status: Triton 24.10
         # crashes, for all its clients, if an error comes while a chunk is still on its way.
-        responses = self._stream(_once(call), name)
+        responses = self._stream(name, request_id)
         try:
+            await responses.send(asked)
+            await responses.end_requests()
             while (result := await responses.next()) is not None:
                 chunk = read_chunk(result, time.perf_counter() - started)
                 if chunk is not None:
@@ -102,7 +99,8 @@ class AsyncSpeechClient:
             request: how to speak; its text is the first piece, and may be empty.
             name: whom the request is for, in place of the client's own name.
         """
-        return TextSpeech(partial(self._stream, name=name), request, self.streaming_model, request_id)
+        stream = partial(self._stream, name, request_id)
+        return TextSpeech(stream, request, self.streaming_model, request_id)
 
     async def synthesize(self, request: SpeechRequest, request_id: str = "") -> AudioChunk:
         """The whole utterance at once, from the offline model. Cancelling the task cancels the request.
@@ -111,51 +109,35 @@ class AsyncSpeechClient:
             ClientError: the server can't be reached, refuses, or stays silent.
         """
         started = time.perf_counter()
-        try:
-            result = await self._client.infer(
-                self.offline_model,
-                infer_inputs(triton, request),
-                request_id=request_id,
-                client_timeout=self.timeout_s,
-                headers=self._headers(None),
-            )
-        except InferenceServerException as error:
-            raise server_error(error.status(), error.message(), self.url) from error
-        chunk = read_chunk(result, time.perf_counter() - started)
+        asked = infer_request(self.offline_model, request.tensors(), request_id)
+        answer = await self._ask("ModelInfer", asked, self.timeout_s, self._metadata(None, request_id))
+        chunk = read_chunk(InferResult(answer), time.perf_counter() - started)
         if chunk is None:
             raise RefusedError(f"{self.url}: {self.offline_model} answered without a waveform")
         return chunk
 
     async def statistics(self) -> dict[str, Any]:
-        """Triton's own counters of all models (``get_inference_statistics`` as JSON)."""
-        try:
-            return dict(
-                await self._client.get_inference_statistics(as_json=True, client_timeout=self.timeout_s)
-            )
-        except InferenceServerException as error:
-            raise server_error(error.status(), error.message(), self.url) from error
+        """Triton's own counters of all models, as its protocol names them; numbers of 64 bits are strings."""
+        answer = await self._ask("ModelStatistics", service_pb2.ModelStatisticsRequest(), self.timeout_s)
+        return MessageToDict(answer, preserving_proto_field_name=True)
 
     async def server(self) -> dict[str, Any]:
         """Name, version and extensions of the server."""
-        try:
-            return dict(await self._client.get_server_metadata(as_json=True, client_timeout=self.timeout_s))
-        except InferenceServerException as error:
-            raise server_error(error.status(), error.message(), self.url) from error
+        answer = await self._ask("ServerMetadata", service_pb2.ServerMetadataRequest(), self.timeout_s)
+        return MessageToDict(answer, preserving_proto_field_name=True)
 
     async def ready(self, timeout_s: float) -> bool:
-        """Whether the streaming model takes requests.
+        """Whether the streaming model takes requests, on the next of several servers.
 
         Raises:
             ClientError: the server can't be reached, or says nothing for so long.
         """
-        try:
-            return bool(await self._client.is_model_ready(self.streaming_model, client_timeout=timeout_s))
-        except InferenceServerException as error:
-            raise server_error(error.status(), error.message(), self.url) from error
+        asked = service_pb2.ModelReadyRequest(name=self.streaming_model)
+        return bool((await self._ask("ModelReady", asked, timeout_s)).ready)
 
     async def close(self) -> None:
         """End the connection."""
-        await self._client.close()
+        await self._channel.close()
 
     async def __aenter__(self) -> AsyncSpeechClient:
         return self
@@ -168,22 +150,28 @@ class AsyncSpeechClient:
     ) -> None:
         await self.close()
 
-    def _stream(self, calls: AsyncIterator[dict[str, Any]], name: str | None) -> Responses:
-        responses = self._client.stream_infer(calls, headers=self._headers(name))
-        return Responses(responses, self.url, self.timeout_s, self._refusal)
+    def _stream(self, name: str | None, request_id: str) -> Responses:
+        call = self._server.ModelStreamInfer(metadata=self._metadata(name, request_id))
+        return Responses(call, self.url, self.timeout_s, self._refusal)
 
-    def _headers(self, name: str | None) -> dict[str, str] | None:
+    async def _ask(self, method: str, request: Any, timeout_s: float, metadata: Metadata = ()) -> Any:
+        try:
+            return await getattr(self._server, method)(request, timeout=timeout_s, metadata=metadata)
+        except grpc.aio.AioRpcError as error:
+            raise call_error(error, self.url) from error
+
+    def _metadata(self, name: str | None, request_id: str) -> Metadata:
         asking = self._name if name is None else name
-        return None if asking is None else {NAME_HEADER: asking}
+        said = [(NAME_HEADER, asking)] if asking is not None else []
+        if request_id.isascii() and request_id.isprintable() and request_id:
+            said.append((REQUEST_HEADER, request_id))
+        return (*said, (ELSEWHERE_HEADER, "1")) if self._asks_elsewhere else tuple(said)
 
     async def _refusal(self) -> str | None:
         """The status with which Triton refuses a call to the streaming model; None if it doesn't."""
+        asked = service_pb2.ModelMetadataRequest(name=self.streaming_model)
         try:
-            await self._client.get_model_metadata(self.streaming_model, client_timeout=self.timeout_s)
-        except InferenceServerException as error:
-            return error.status()
+            await self._server.ModelMetadata(asked, timeout=self.timeout_s)
+        except grpc.aio.AioRpcError as error:
+            return error.code().name
         return None
-
-
-async def _once(item: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
-    yield item

@@ -43,7 +43,7 @@ class HttpSpeechClient:
         Raises:
             ClientError: the server can't be reached, refuses, or stays silent.
         """
-        inputs = infer_inputs(triton, request)
+        inputs = infer_inputs(triton, request.tensors())
         started = time.perf_counter()
         try:
             with triton.InferenceServerClient(

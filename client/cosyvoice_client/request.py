@@ -109,18 +109,9 @@ _WRITERS: dict[str, Callable[[Any], str]] = {"lexicon": _lines, "text_voices": j
 """How values that are no numbers and no strings are written."""
 
 
-def infer_inputs(protocol: ModuleType, request: SpeechRequest) -> list[Any]:
-    """The request as inputs of ``tritonclient.grpc`` or ``tritonclient.http``, given as ``protocol``."""
-    return [_infer_input(protocol, name, array) for name, array in request.tensors().items()]
-
-
-def message_inputs(
-    protocol: ModuleType, request: SpeechRequest, utterance_id: str, text_event: str
-) -> list[Any]:
-    """The same for a message to an utterance whose text comes piece by piece."""
-    names = {"utterance_id": utterance_id, "text_event": text_event}
-    further = [_infer_input(protocol, name, _element(value, np.object_)) for name, value in names.items()]
-    return infer_inputs(protocol, request) + further
+def infer_inputs(protocol: ModuleType, tensors: Tensors) -> list[Any]:
+    """The tensors as inputs of ``tritonclient.grpc`` or ``tritonclient.http``, given as ``protocol``."""
+    return [_infer_input(protocol, name, array) for name, array in tensors.items()]
 
 
 def _infer_input(protocol: ModuleType, name: str, array: npt.NDArray[Any]) -> Any:
@@ -129,6 +120,12 @@ def _infer_input(protocol: ModuleType, name: str, array: npt.NDArray[Any]) -> An
     tensor = protocol.InferInput(name, list(array.shape), np_to_triton_dtype(array.dtype))
     tensor.set_data_from_numpy(array)
     return tensor
+
+
+def message_tensors(request: SpeechRequest, utterance_id: str, text_event: str) -> Tensors:
+    """The tensors of a message to an utterance whose text comes piece by piece."""
+    names = {"utterance_id": utterance_id, "text_event": text_event}
+    return request.tensors() | {name: _element(value, np.object_) for name, value in names.items()}
 
 
 def _reference_tensors(reference: Reference) -> Tensors:

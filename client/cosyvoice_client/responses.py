@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
-from tritonclient.utils import InferenceServerException
 
-from cosyvoice_client.errors import ServerTimeoutError, server_error, split_status
+from cosyvoice_client.errors import ClientError, ServerTimeoutError, server_error, split_status
+from cosyvoice_client.wire import Answer, call_error
 
 END_WAIT_S = 2.0
 """Longest wait for the end of a stream after an error, in which nothing else is of interest."""
@@ -21,16 +21,19 @@ class Responses:
     """Responses of one stream, whose end and errors are told as the client's own.
 
     Args:
-        responses: those of tritonclient's ``stream_infer``.
+        call: the gRPC call ``ModelStreamInfer``.
         timeout_s: longest wait for the next one.
         refusal: asks for the status with which Triton refuses the model, which its streams don't tell.
+
+    Attributes:
+        url: of the server, for texts.
     """
 
     def __init__(
-        self, responses: Any, url: str, timeout_s: float, refusal: Callable[[], Awaitable[str | None]]
+        self, call: Any, url: str, timeout_s: float, refusal: Callable[[], Awaitable[str | None]]
     ) -> None:
-        self._responses = responses
-        self._url = url
+        self._call = call
+        self.url = url
         self._timeout_s = timeout_s
         self._refusal = refusal
         self._pending: asyncio.Future[Any] | None = None
@@ -40,6 +43,22 @@ class Responses:
         """The wait for the next response begins anew."""
         self._alive_s = time.monotonic()
 
+    async def send(self, request: Any) -> None:
+        """Send a further request, in a stream that was made without any.
+
+        Raises:
+            ClientError: the stream has ended; its end says why.
+        """
+        try:
+            await self._call.write(request)
+        except (grpc.RpcError, asyncio.InvalidStateError) as failure:
+            raise self._failed(failure) from failure
+
+    async def end_requests(self) -> None:
+        """Say that no further request comes."""
+        with contextlib.suppress(grpc.RpcError, asyncio.InvalidStateError):
+            await self._call.done_writing()
+
     async def next(self) -> Any:
         """The next result; None at the end of the stream.
 
@@ -48,40 +67,51 @@ class Responses:
         Raises:
             ClientError: of the server, of the way to it, or because nothing came in time.
         """
-        try:
-            result, error = await self._read() or (None, None)
-        except grpc.RpcError as failure:
-            raise server_error(str(failure.code()), failure.details(), self._url) from failure
-        if error is None:
-            return result
-        with contextlib.suppress(asyncio.TimeoutError, grpc.RpcError, ServerTimeoutError):
+        answer = await self.answer()
+        if answer is None or not answer.error:
+            return answer and answer.result
+        with contextlib.suppress(asyncio.TimeoutError, ClientError):
             await asyncio.wait_for(self._read_all(), END_WAIT_S)
-        raise await self._told(error)
+        raise await self.told(answer.error)
+
+    async def answer(self) -> Answer | None:
+        """The next response, whatever it says; None at the end. A wait that is given up does no harm.
+
+        Raises:
+            ClientError: of the way to the server, or because nothing came in time.
+        """
+        self.alive()
+        if self._pending is None:
+            self._pending = asyncio.ensure_future(self._call.read())
+            self._pending.add_done_callback(lambda done: done.cancelled() or done.exception())
+        while not self._pending.done():
+            left_s = self._alive_s + self._timeout_s - time.monotonic()
+            if left_s <= 0:
+                raise ServerTimeoutError(f"{self.url}: nothing came for {self._timeout_s:g} s")
+            await asyncio.wait([self._pending], timeout=left_s)
+        pending, self._pending = self._pending, None
+        try:
+            response = pending.result()
+        except grpc.RpcError as failure:
+            raise self._failed(failure) from failure
+        return None if response is grpc.aio.EOF else Answer(response)
+
+    async def told(self, error: str) -> ClientError:
+        """The error of this package for one of the server within the stream."""
+        status, text = split_status(error)
+        return server_error(status or await self._refusal(), text, self.url)
 
     def cancel(self) -> None:
         """End the stream, if it has not ended."""
         if self._pending is not None:
             self._pending.cancel()
-        self._responses.cancel()
+        self._call.cancel()
 
     async def _read_all(self) -> None:
-        while await self._read() is not None:
+        while await self.answer() is not None:
             continue
 
-    async def _read(self) -> tuple[Any, InferenceServerException | None] | None:
-        """The next pair of result and error; None at the end. A wait that is given up does no harm."""
-        self.alive()
-        if self._pending is None:
-            self._pending = asyncio.ensure_future(anext(self._responses, None))
-            self._pending.add_done_callback(lambda done: done.cancelled() or done.exception())
-        while not self._pending.done():
-            left_s = self._alive_s + self._timeout_s - time.monotonic()
-            if left_s <= 0:
-                raise ServerTimeoutError(f"{self._url}: nothing came for {self._timeout_s:g} s")
-            await asyncio.wait([self._pending], timeout=left_s)
-        response, self._pending = self._pending, None
-        return response.result()
-
-    async def _told(self, error: InferenceServerException) -> Exception:
-        status, text = split_status(error.message())
-        return server_error(status or await self._refusal(), text, self._url)
+    def _failed(self, failure: Exception) -> ClientError:
+        if isinstance(failure, grpc.aio.AioRpcError):
+            return call_error(failure, self.url)
+        return server_error("UNAVAILABLE", "the stream has ended", self.url)

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from types import TracebackType
-from typing import Any
-
-import tritonclient.grpc as triton
 
 from cosyvoice_client.chunk import AudioChunk, read_chunk
 from cosyvoice_client.errors import ClientError, RefusedError
-from cosyvoice_client.request import SpeechRequest, message_inputs
+from cosyvoice_client.request import SpeechRequest, message_tensors
 from cosyvoice_client.responses import END_WAIT_S, Responses
+from cosyvoice_client.wire import Answer, infer_request
 
 NAME_BYTES = 24
 """Of chance in an utterance's name: whoever knows it can add text."""
-
-Calls = AsyncIterator[dict[str, Any]]
 
 
 class TextSpeech:
@@ -30,6 +27,9 @@ class TextSpeech:
     utterance on the server. Pieces may end anywhere, even within a word or a number: what sounds how depends
     on the text alone. A clause is spoken as soon as the next word begins, or the text is flushed.
 
+    All messages go through one gRPC call, so that whatever balances calls keeps them together. Each message
+    has an id of its own, by which its answer is known among the chunks.
+
     Attributes:
         name: of the utterance; who knows it can add text.
 
@@ -38,7 +38,7 @@ class TextSpeech:
     """
 
     def __init__(
-        self, stream: Callable[[Calls], Responses], request: SpeechRequest, model: str, request_id: str
+        self, stream: Callable[[], Responses], request: SpeechRequest, model: str, request_id: str
     ) -> None:
         self._stream = stream
         self._request = request
@@ -47,6 +47,8 @@ class TextSpeech:
         self.name = secrets.token_urlsafe(NAME_BYTES)
         self._chunks: asyncio.Queue[AudioChunk | None] = asyncio.Queue()
         self._turn = asyncio.Lock()
+        self._numbers = itertools.count(1)
+        self._waiting: dict[str, asyncio.Future[None]] = {}
         self._exchanges: set[asyncio.Task[None]] = set()
         self._started = 0.0
 
@@ -75,8 +77,10 @@ class TextSpeech:
 
     async def __aenter__(self) -> TextSpeech:
         self._started = time.perf_counter()
-        self._speech = self._stream(_once(self._call("open", self._request)))
+        self._speech = self._stream()
+        tensors = message_tensors(self._request, self.name, "open")
         try:
+            await self._speech.send(infer_request(self._model, tensors, self._request_id, empty_final=True))
             await self._speech.next()  # says that the utterance is open
         except BaseException:
             self._speech.cancel()
@@ -109,55 +113,76 @@ class TextSpeech:
 
     async def _say(self, event: str, text: str = "") -> None:
         """Send a message and wait for its answer; never cancelled, for the same reason."""
-        call = self._call(event, SpeechRequest(text))
-        exchange = asyncio.create_task(self._exchange(call))
+        exchange = asyncio.create_task(self._exchange(event, SpeechRequest(text)))
         self._exchanges.add(exchange)
         exchange.add_done_callback(self._ended)
-        try:
-            await asyncio.shield(exchange)
-        except RefusedError as error:
-            raise await self._reason(error) from None
+        await asyncio.shield(exchange)
 
-    async def _exchange(self, call: dict[str, Any]) -> None:
+    async def _exchange(self, event: str, message: SpeechRequest) -> None:
         async with self._turn:
+            if self._reading.done():
+                raise self._failure() or RefusedError(
+                    f"{self._speech.url}: utterance_id: the utterance has ended", "not_found"
+                )
             self._speech.alive()
-            answer = self._stream(_once(call))
+            message_id = f"{self._request_id}#{next(self._numbers)}"
+            tensors = message_tensors(message, self.name, event)
+            answered = self._waiting[message_id] = asyncio.get_running_loop().create_future()
             try:
-                while await answer.next() is not None:
-                    continue
+                await self._speech.send(infer_request(self._model, tensors, message_id, empty_final=True))
+                await answered
             finally:
-                answer.cancel()  # of one that has not come; what has ended is not touched
+                self._waiting.pop(message_id, None)
 
     def _ended(self, exchange: asyncio.Task[None]) -> None:
         self._exchanges.discard(exchange)
         if not exchange.cancelled():
             exchange.exception()  # of a message whose sender has left
 
-    async def _reason(self, refusal: RefusedError) -> ClientError:
-        """Why a message was refused: because the utterance has failed, if it has."""
-        if refusal.kind == "not_found":
-            await asyncio.wait([self._reading], timeout=END_WAIT_S)
-        if self._reading.done() and not self._reading.cancelled():
-            failure = self._reading.exception()
-            return failure if isinstance(failure, ClientError) else refusal
-        return refusal
+    def _failure(self) -> ClientError | None:
+        """Why the utterance has ended, if it has failed."""
+        if self._reading.cancelled():
+            return None
+        failure = self._reading.exception()
+        return failure if isinstance(failure, ClientError) else None
 
     async def _read(self) -> None:
+        """Read the answers, each to whom it concerns, until the utterance has ended."""
+        failure: ClientError | None = None
         try:
-            while (result := await self._speech.next()) is not None:
-                chunk = read_chunk(result, time.perf_counter() - self._started)
+            while (answer := await self._speech.answer()) is not None:
+                if answer.request_id in self._waiting:
+                    await self._answered(self._waiting[answer.request_id], answer)
+                    continue
+                if answer.error:
+                    raise await self._speech.told(answer.error)
+                chunk = read_chunk(answer.result, time.perf_counter() - self._started)
                 if chunk is not None:
                     self._chunks.put_nowait(chunk)
+                if answer.final:
+                    break
+        except ClientError as error:
+            failure = error
+            raise
         finally:
             self._chunks.put_nowait(None)
+            await self._speech.end_requests()
+            self._end_waits(failure)
 
-    def _call(self, event: str, request: SpeechRequest) -> dict[str, Any]:
-        return {
-            "model_name": self._model,
-            "inputs": message_inputs(triton, request, self.name, event),
-            "request_id": self._request_id,
-        }
+    async def _answered(self, waiting: asyncio.Future[None], answer: Answer) -> None:
+        if waiting.done():
+            return
+        if answer.error:
+            waiting.set_exception(await self._speech.told(answer.error))
+        elif answer.final:
+            waiting.set_result(None)
 
-
-async def _once(item: dict[str, Any]) -> Calls:
-    yield item
+    def _end_waits(self, failure: ClientError | None) -> None:
+        """The utterance has ended: what a message still waited for does not come any more."""
+        for waiting in self._waiting.values():
+            if waiting.done():
+                continue
+            if failure is None:
+                waiting.set_result(None)
+            else:
+                waiting.set_exception(failure)

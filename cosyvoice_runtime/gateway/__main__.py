@@ -1,7 +1,8 @@
 """A gateway's process: ``python -m cosyvoice_runtime.gateway grpc``, or ``http``.
 
-The first line of its standard input holds the options; it writes ``open`` when clients may come, a line for
-each further line that it reads, and ends when its input does.
+The first line of its standard input holds the options; it writes ``open`` when clients may come, and
+``alive`` for each further line that it reads. The line ``leave`` tells it to begin no utterance any more. It
+ends when its input does.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 from typing import Any
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.gateway.options import GatewayOptions
+from cosyvoice_runtime.gateway.options import LEAVE, GatewayOptions
 from cosyvoice_runtime.process.log_lines import log_lines
 
 
@@ -33,7 +34,9 @@ async def _serve(protocol: str, options: GatewayOptions) -> int:
         print(error)
         return 1
     print("open", flush=True)
-    while await asyncio.to_thread(sys.stdin.readline):
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        if line == LEAVE:
+            await gateway.leave()
         print("alive", flush=True)  # The loop that serves clients answers, so a loop that hangs is noticed.
     await gateway.close()
     return 0

@@ -57,13 +57,23 @@ class CallAudit:
             return
         self._told = True
         known = self._utterances.get(asked.request_id)
-        if known is None:
-            if len(self._utterances) >= MOST_OPEN:
-                self._end(next(iter(self._utterances)), OK)
-            self._utterances[asked.request_id] = _Utterance(asked, asked.characters)
-        else:
+        if known is not None:
             known.open += 1
+        else:
+            known = self._opened(asked)
+        if known is not None:
             known.characters = (known.characters or 0) + (asked.characters or 0)
+            return
+        if len(self._utterances) >= MOST_OPEN:
+            self._end(next(iter(self._utterances)), OK)
+        self._utterances[asked.request_id] = _Utterance(asked, asked.characters)
+
+    def _opened(self, asked: UtteranceRequest) -> _Utterance | None:
+        """The utterance of this call to which a message with an id of its own adds text."""
+        if asked.begins or asked.utterance is None:
+            return None
+        open_ones = self._utterances.values()
+        return next((each for each in open_ones if each.asked.utterance == asked.utterance), None)
 
     def refused(self, request_id: str, refusal: RefusedError) -> None:
         """Note a refused request."""

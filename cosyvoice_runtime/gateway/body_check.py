@@ -17,7 +17,7 @@ from typing import Any
 
 from cosyvoice_runtime.gateway.policy import RefusedError, invalid
 from cosyvoice_runtime.gateway.request_check import UtteranceRequest, check_generate, check_http
-from cosyvoice_runtime.process.headers import CLIENT_HEADER
+from cosyvoice_runtime.process.headers import CLIENT_HEADER, ELSEWHERE_HEADER
 
 ENCODINGS = ("gzip", "deflate")
 """The encodings that Triton's clients use."""
@@ -90,14 +90,16 @@ class BodyQuestion:
 
     def check(self, body: bytes) -> tuple[bytes, UtteranceRequest]:
         """The body for the server, and the facts of its request; a RefusedError names a field."""
-        client = self.said.get(CLIENT_HEADER)
+        client, elsewhere = self.said.get(CLIENT_HEADER), ELSEWHERE_HEADER in self.said
         if self.whole:
             checked = check_http(body, self.header_bytes)
-            return body, UtteranceRequest.of_infer(self.model, checked, client)
-        asked = check_generate(body)
-        # tritonserver passes no headers to the model for these requests.
-        said = json.dumps(asked | self.said).encode()
-        return said, UtteranceRequest.of_generate(self.model, asked, client)
+            facts = UtteranceRequest.of_infer(self.model, checked, client)
+        else:
+            asked = check_generate(body)
+            # tritonserver passes no headers to the model for these requests.
+            body = json.dumps(asked | self.said).encode()
+            facts = UtteranceRequest.of_generate(self.model, asked, client)
+        return body, dataclasses.replace(facts, elsewhere=elsewhere)
 
 
 class BodyCheck:

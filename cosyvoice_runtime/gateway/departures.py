@@ -38,6 +38,10 @@ class Departures:
         """Tell the models of a call to stop, and read the call to its end by ``ending``."""
         self._keep(asyncio.create_task(self._see_off(call_id, asked, ending)))
 
+    def read_out(self, ending: Coroutine[Any, Any, object]) -> None:
+        """Read a call to its end by ``ending``, which comes without more."""
+        self._keep(asyncio.create_task(_to_its_end(ending)))
+
     def cancel(self, call: Any, ending: Coroutine[Any, Any, object]) -> None:
         """Cancel a call to a model that can't be told to stop, at the risk of a crash."""
         self._keep(asyncio.create_task(_cancel(call, ending)))
@@ -61,6 +65,11 @@ class Departures:
             await asyncio.wait([end], timeout=STOP_AGAIN_S)
         if error := end.exception():
             logger.debug("the end of a call that its client has left: %s", error)
+
+
+async def _to_its_end(ending: Coroutine[Any, Any, object]) -> None:
+    with suppress(grpc.RpcError):
+        await ending
 
 
 async def _cancel(call: Any, ending: Coroutine[Any, Any, object]) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import aclosing, nullcontext
+import math
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing, nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,11 +25,11 @@ from cosyvoice_runtime.gateway.grpc_stream import (
     ClientCall,
     ServerStream,
     exchange,
-    next_request,
+    first_request,
     note_parents,
     parsed,
 )
-from cosyvoice_runtime.gateway.health_watch import HealthWatch
+from cosyvoice_runtime.gateway.health_watch import NOT_SERVING, HealthWatch
 from cosyvoice_runtime.gateway.limits import CallLimit, LoadShedder, PendingBytes, most_connections
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.policy import (
@@ -39,18 +41,21 @@ from cosyvoice_runtime.gateway.policy import (
     MODEL_CONFIG,
     MODEL_READY,
     OPEN_CALLS,
+    SERVER_READY,
     STREAM_INFER,
     Policy,
     RefusedError,
     closed,
 )
 from cosyvoice_runtime.gateway.request_check import UtteranceRequest, check_grpc
-from cosyvoice_runtime.gateway.wording import reworded
+from cosyvoice_runtime.gateway.wording import RETRY_AFTER, STOPPING, reworded
 from cosyvoice_runtime.process.audit_log import AuditLog
 from cosyvoice_runtime.process.headers import (
     CALL_HEADER,
     CLIENT_HEADER,
+    ELSEWHERE_HEADER,
     LEFT_HEADER,
+    PUSHBACK_HEADER,
     REQUEST_HEADER,
     new_call_id,
     request_name,
@@ -71,6 +76,12 @@ HEALTH_TIMEOUT_S = 10.0
 """The longest wait for the server's answer to a health check."""
 SETTLE_S = 2.0
 """The longest wait, when the gateway closes, for calls whose clients have left."""
+CLOSING_S = 0.2
+"""The time that calls have to end when the gateway closes."""
+LONGEST_CALL_S = 86_400.0
+"""The time that calls have to end while the server stops, whose own limit is shorter."""
+REBIND_S, REBIND_INTERVAL_S = 5.0, 0.01
+"""The longest wait until the port is free for those that connect to a stopping server, and its steps."""
 MAX_CALLS = 4096
 """The most concurrent calls, health checks apart; further calls are refused."""
 MAX_CALLS_OF_A_CONNECTION = 1024
@@ -86,32 +97,60 @@ class GrpcGateway:
             f"unix:{options.server}",
             [DIRECT, UNLIMITED, ("grpc.max_send_message_length", -1), ("grpc.max_reconnect_backoff_ms", 500)],
         )
-        self._server = grpc.aio.server(
-            options=[
-                ("grpc.max_receive_message_length", options.max_request_bytes),
-                ("grpc.max_send_message_length", -1),
-                ("grpc.max_concurrent_streams", MAX_CALLS_OF_A_CONNECTION),
-                ("grpc.so_reuseport", 0),
-                ("grpc.max_allowed_incoming_connections", most_connections(files_each=1)),
-                ("grpc.server_handshake_timeout_ms", int(options.arrival_timeout_s * 1000)),
-                *_keepalive(options.stalled_client_timeout_s),
-            ],
-        )
         self._departures = Departures(self._stop)
-        self._server.add_generic_rpc_handlers([_Calls(self._channel, options, self._departures)])
+        self._calls = _Calls(self._channel, options, self._departures)
+        self._left: Any = None
+        self._leaving: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Listen at the address, and connect to the server; a RuntimeError tells of an unusable address."""
         note_parents(asyncio.get_running_loop())
-        host, port = split_port(self._options.address)
-        for address in own_addresses(host, "server.host"):
-            self._server.add_insecure_port(with_port(address, port))
-        await self._server.start()
+        self._server = await self._listen()
+
+    async def leave(self) -> None:
+        """Begin no utterance any more: every connection is told to go away, and its calls go on to their end.
+
+        Whoever connects from then on is told that the server is stopping. gRPC sends GOAWAY only from a
+        server that stops, which closes its port as well, so another one takes the port over.
+        """
+        if self._leaving is not None:
+            return
+        self._calls.stopping = True
+        self._left = self._server
+        self._leaving = asyncio.create_task(self._left.stop(grace=LONGEST_CALL_S))
+        async with asyncio.timeout(REBIND_S):
+            while self._leaving is not None:
+                await asyncio.sleep(REBIND_INTERVAL_S)
+                with suppress(RuntimeError):  # The port has not been closed yet.
+                    self._server = await self._listen()
+                    return
 
     async def close(self) -> None:
-        await self._server.stop(grace=0.2)
+        await self._server.stop(grace=CLOSING_S)
+        if self._left is not None:
+            await self._left.stop(grace=CLOSING_S)
         await self._departures.over(SETTLE_S)
         await self._channel.close()
+
+    async def _listen(self) -> Any:
+        server = grpc.aio.server(
+            options=[
+                ("grpc.max_receive_message_length", self._options.max_request_bytes),
+                ("grpc.max_send_message_length", -1),
+                ("grpc.max_concurrent_streams", MAX_CALLS_OF_A_CONNECTION),
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_allowed_incoming_connections", most_connections(files_each=1)),
+                ("grpc.server_handshake_timeout_ms", int(self._options.arrival_timeout_s * 1000)),
+                *_keepalive(self._options.stalled_client_timeout_s),
+                *_age(self._options.max_connection_age_s),
+            ],
+        )
+        server.add_generic_rpc_handlers([self._calls])
+        host, port = split_port(self._options.address)
+        for address in own_addresses(host, "server.host"):
+            server.add_insecure_port(with_port(address, port))
+        await server.start()
+        return server
 
     async def _stop(self, model: str, call_id: str) -> None:
         call = self._channel.stream_stream(STREAM_INFER)(metadata=[(LEFT_HEADER, call_id)])
@@ -122,7 +161,13 @@ class GrpcGateway:
 
 
 class _Calls(grpc.GenericRpcHandler):
-    """Finds the handler of a call; messages stay bytes, and only some are parsed."""
+    """Finds the handler of a call; messages stay bytes, and only some are parsed.
+
+    Attributes:
+        stopping: whether utterances are refused because the server is stopping.
+    """
+
+    stopping = False
 
     def __init__(self, channel: grpc.aio.Channel, options: GatewayOptions, departures: Departures) -> None:
         self._channel = channel
@@ -135,7 +180,8 @@ class _Calls(grpc.GenericRpcHandler):
         self._departures = departures
         self._stages = frozenset(options.stages)
         self._whole = options.whole_models
-        self._health = HealthWatch(partial(channel.unary_unary(HEALTH_CHECK), b"", timeout=HEALTH_TIMEOUT_S))
+        self._ask_health = partial(channel.unary_unary(HEALTH_CHECK), b"", timeout=HEALTH_TIMEOUT_S)
+        self._health = HealthWatch(self._state)
         self._audit = AuditLog(options.audit_file, "server.audit_file")
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
@@ -150,7 +196,8 @@ class _Calls(grpc.GenericRpcHandler):
                 with nullcontext() if method in HEALTH_CALLS else self._limit.counted(), audit.call():
                     await self._answer(method, client, named, audit)
             except RefusedError as refusal:
-                await context.abort(grpc.StatusCode[refusal.status], str(refusal))
+                told = ((REQUEST_HEADER, name), *_pushback(refusal, dict(named)))
+                await context.abort(grpc.StatusCode[refusal.status], str(refusal), told)
             except ClientGoneError:
                 logger.debug("the client of a call to %s has left", method)
 
@@ -174,7 +221,11 @@ class _Calls(grpc.GenericRpcHandler):
 
     async def _ask(self, method: str, message: bytes, named: Metadata, audit: CallAudit) -> bytes:
         """Forward one request and return its response; the request ends when the client leaves."""
-        if method == MODEL_READY and self._is_unknown(message):
+        if method == HEALTH_CHECK and self.stopping:
+            return NOT_SERVING
+        if method == SERVER_READY and self.stopping:
+            return bytes(service_pb2.ServerReadyResponse(ready=False).SerializeToString())
+        if method == MODEL_READY and (self.stopping or self._is_unknown(message)):
             return bytes(service_pb2.ModelReadyResponse(ready=False).SerializeToString())
         admitted = self._admit(method, message, named, audit)
         for model in admitted.models & self._whole.keys():
@@ -232,29 +283,42 @@ class _Calls(grpc.GenericRpcHandler):
             check_grpc(request, self._policy)
             request_id = request.id
             asked = UtteranceRequest.of_grpc(request, dict(named).get(CLIENT_HEADER))
+            asked = replace(asked, elsewhere=ELSEWHERE_HEADER in dict(named))
+            if asked.begins and self.stopping:
+                raise RefusedError("UNAVAILABLE", STOPPING)
             if self._shedder is not None:
                 self._shedder.check(asked)
-            admitted = Admitted(self._pending.take(len(message)), frozenset([request.model_name]))
+            size = self._pending.take(len(message))
+            admitted = Admitted(size, frozenset([request.model_name]), asked.begins)
         except RefusedError as refusal:
             audit.refused(request_id, refusal)
             raise
         audit.asked(asked)
         return admitted
 
+    async def _state(self) -> bytes:
+        return NOT_SERVING if self.stopping else bytes(await self._ask_health())
+
     async def _stream(self, client: ClientCall, named: Metadata, audit: CallAudit) -> None:
         call_id = new_call_id()
         admit = partial(self._admit_inference, named=named, audit=audit)
-        first = await next_request(client, admit, self._arrival_timeout_s)
+        first = await first_request(client, admit, self._arrival_timeout_s)
         if first is None:
             return  # The server need not know of a call without an admitted request.
         call = self._channel.stream_stream(STREAM_INFER)(metadata=[*named, (CALL_HEADER, call_id)])
         server = ServerStream(call, self._pending)
+        refused = False
         try:
             await exchange(client, admit, server, first, audit)
+        except RefusedError:
+            refused = True
+            raise
         except grpc.aio.AioRpcError as error:
             raise RefusedError(*_told(error)) from None
         finally:
-            if not server.settle():
+            if refused:
+                self._departures.read_out(server.drain())
+            elif not server.settle():
                 if server.models.isdisjoint(self._stages):
                     self._departures.see_off(call_id, server.models, server.drain())
                 else:
@@ -289,11 +353,26 @@ def _told(error: grpc.aio.AioRpcError) -> tuple[str, str]:
     return reworded(error.code().name, error.details() or "")
 
 
+def _age(age_s: float) -> list[tuple[str, int]]:
+    """The option that tells a connection of this age to go away, which its calls do not notice."""
+    return [("grpc.max_connection_age_ms", int(age_s * 1000))] if age_s else []
+
+
+def _pushback(refusal: RefusedError, named: Mapping[str, str]) -> Metadata:
+    """When gRPC's own retries come back: in the time that was told, or at once to another server."""
+    told = RETRY_AFTER.search(str(refusal))
+    if told is None or ELSEWHERE_HEADER in named:
+        return []
+    return [(PUSHBACK_HEADER, str(math.ceil(1000 * float(told[1]))))]
+
+
 def _named(context: Any) -> list[tuple[str, str]]:
-    """The metadata that the server gets: the request's name and, if known, the client's."""
+    """The metadata that the server gets: the request's name, and what the client says of itself."""
     said = dict(context.invocation_metadata() or ())
     client, request = said.get(CLIENT_HEADER), said.get(REQUEST_HEADER)
     named = [(REQUEST_HEADER, request_name(None if request is None else str(request)))]
+    if ELSEWHERE_HEADER in said:
+        named.append((ELSEWHERE_HEADER, "1"))
     return named if client is None else [(CLIENT_HEADER, str(client)[:MAX_NAME_LENGTH]), *named]
 
 

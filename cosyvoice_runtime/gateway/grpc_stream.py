@@ -12,10 +12,10 @@ from weakref import WeakKeyDictionary, ref
 import grpc
 from tritonclient.grpc import service_pb2
 
-from cosyvoice_runtime.errors import STATUSES, ClientGoneError, with_status
+from cosyvoice_runtime.errors import STATUSES, ClientGoneError, split_status, with_status
 from cosyvoice_runtime.gateway.audit import FINAL, CallAudit
 from cosyvoice_runtime.gateway.limits import PendingBytes, SlowReaderTimeout
-from cosyvoice_runtime.gateway.policy import RefusedError
+from cosyvoice_runtime.gateway.policy import FOR_NOW, RefusedError
 from cosyvoice_runtime.gateway.wire_fields import check_fields
 from cosyvoice_runtime.gateway.wording import reworded_in_stream
 
@@ -90,10 +90,11 @@ def _reset(task: asyncio.Task[Any]) -> None:
 
 
 class Admitted(NamedTuple):
-    """An admitted request: its pending bytes, and the models that an inference calls."""
+    """An admitted request: its pending bytes, the models that it calls, and whether an utterance begins."""
 
     size: int
     models: frozenset[str]
+    begins: bool = True
 
 
 class ServerStream:
@@ -108,6 +109,7 @@ class ServerStream:
 
     Attributes:
         models: models that were called.
+        begun: utterances that its requests began.
     """
 
     def __init__(self, call: Any, pending: PendingBytes) -> None:
@@ -117,9 +119,11 @@ class ServerStream:
         self._reading: asyncio.Future[Any] | None = None
         self._sending: asyncio.Future[None] | None = None
         self.models: frozenset[str] = frozenset()
+        self.begun = 0
 
     async def send(self, message: bytes, admitted: Admitted) -> None:
         self._taken += admitted.size
+        self.begun += admitted.begins
         self.models |= admitted.models
         await self._send(self._call.write(message))
 
@@ -174,6 +178,26 @@ Admit = Callable[[bytes], Admitted]
 """The check of a message; it raises RefusedError."""
 
 
+async def first_request(client: ClientCall, admit: Admit, within_s: float) -> Request | None:
+    """The first admitted request, as :func:`next_request` finds it; but if the very first one can't be served
+    for now, the whole call is refused, so that gRPC and proxies see the status and ask elsewhere.
+
+    Raises:
+        ClientGoneError: the client has left.
+        RefusedError: no message came within the time, or the first one can't be served for now.
+    """
+    message = await client.read(within_s)
+    if message is None:
+        return None
+    try:
+        return message, admit(message)
+    except RefusedError as refusal:
+        if refusal.status == FOR_NOW:
+            raise
+        await client.write(_error(refusal, message))
+    return await next_request(client, admit, within_s)
+
+
 async def next_request(client: ClientCall, admit: Admit, within_s: float | None = None) -> Request | None:
     """The next admitted request; None after the client's last message. A refusal is answered in its place.
 
@@ -197,6 +221,7 @@ async def exchange(
     Raises:
         ClientGoneError: the client has left.
         grpc.aio.AioRpcError: the server has ended the stream with a status.
+        RefusedError: its first answer is that the only utterance of the call can't be served for now.
     """
 
     async def pass_on(request: Request | None) -> None:
@@ -206,9 +231,14 @@ async def exchange(
         await server.end_requests()
 
     passing = asyncio.create_task(pass_on(first))
+    answered = False
     try:
         while (response := await server.read()) is not None:
-            await client.write(_told_in_stream(response, audit))
+            told = _told_in_stream(response, audit)
+            if not answered and server.begun == 1 and (refusal := _refusal_for_now(told)):
+                raise refusal
+            await client.write(told)
+            answered = True
     finally:
         passing.cancel()
         await asyncio.gather(passing, return_exceptions=True)
@@ -222,6 +252,14 @@ def _told_in_stream(response: bytes, audit: CallAudit) -> bytes:
         return response
     parsed.error_message = reworded_in_stream(parsed.error_message)
     return bytes(parsed.SerializeToString())
+
+
+def _refusal_for_now(response: bytes) -> RefusedError | None:
+    """The refusal that a response tells, if the same request can be served later or elsewhere."""
+    if len(response) > SMALL_BYTES:
+        return None  # It is audio.
+    status, text = split_status(service_pb2.ModelStreamInferResponse.FromString(response).error_message)
+    return RefusedError(status, text) if status == FOR_NOW else None
 
 
 def _error(refusal: RefusedError, message: bytes) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import math
 import re
@@ -17,6 +16,7 @@ from cosyvoice_runtime.gateway.audit import CallAudit
 from cosyvoice_runtime.gateway.body_check import BodyCheck, BodyQuestion, encoding_of, unpack
 from cosyvoice_runtime.gateway.connections import IDLE_S, Connections, is_ours, log_accept_errors
 from cosyvoice_runtime.gateway.departures import Departures
+from cosyvoice_runtime.gateway.http_answers import error_text, in_one_piece, pieces_of
 from cosyvoice_runtime.gateway.limits import LoadShedder, PendingBytes, SlowReaderTimeout, most_connections
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.policy import (
@@ -27,12 +27,19 @@ from cosyvoice_runtime.gateway.policy import (
     in_the_name_of,
     invalid,
 )
-from cosyvoice_runtime.gateway.wording import RESTARTING, models_status, reworded, reworded_in_stream
+from cosyvoice_runtime.gateway.wording import (
+    RESTARTING,
+    RETRY_AFTER,
+    STOPPING,
+    models_status,
+    reworded,
+)
 from cosyvoice_runtime.process.audit_log import AuditLog
 from cosyvoice_runtime.process.browsers import PageError, refuse_pages
 from cosyvoice_runtime.process.headers import (
     CALL_HEADER,
     CLIENT_HEADER,
+    ELSEWHERE_HEADER,
     LEFT_HEADER,
     REQUEST_HEADER,
     new_call_id,
@@ -56,8 +63,6 @@ HTTP_OF = {
 """The HTTP code of each status; 500 for all others."""
 STATUS_OF = {code: status for status, code in HTTP_OF.items()}
 HEADER_LENGTH = "Inference-Header-Content-Length"
-RETRY_AFTER = re.compile(r"; try again in (\d+(?:\.\d+)?) s$")
-"""The end of a refusal that says when to try again."""
 LENGTH = re.compile(r"[0-9]{1,10}")
 PASSED_ON = ("Content-Type", HEADER_LENGTH)
 """These headers are forwarded in both directions."""
@@ -74,7 +79,6 @@ BACKLOG = 128
 """The most connections that wait to be accepted, and that are accepted at once."""
 SETTLE_S = 2.0
 """The longest wait, when the gateway closes, for calls whose clients have left."""
-EVENT_END, ERROR_EVENT = b"\n\n", b'data: {"error"'
 DECOUPLED = "model_transaction_policy"
 
 
@@ -87,6 +91,7 @@ class HttpGateway:
         self._pending = PendingBytes(options.max_pending_bytes)
         self._shedder = LoadShedder.of(options)
         self._answered_once: set[str] = set()
+        self._stopping = False
         self._departures = Departures(self._stop)
         self._body_check = BodyCheck()
         self._audit = AuditLog(options.audit_file, "server.audit_file")
@@ -100,7 +105,7 @@ class HttpGateway:
                 app.router.add_get(prefix + path, self._ask)
             for path in INFERENCE:
                 app.router.add_post(prefix + path, self._infer)
-        app.on_response_prepare.append(_name_answer)
+        app.on_response_prepare.append(self._name_answer)
         self._runner = web.AppRunner(app, handler_cancellation=True)
 
     async def start(self) -> None:
@@ -130,6 +135,10 @@ class HttpGateway:
             listening = await loop.create_server(connections, sock=bound(address, port), backlog=BACKLOG)
             self._listening.append(listening)
 
+    async def leave(self) -> None:
+        """Begin no utterance any more; connections end with the answers that are on their way."""
+        self._stopping = True
+
     async def close(self) -> None:
         for listening in self._listening:
             listening.close()
@@ -148,6 +157,8 @@ class HttpGateway:
 
     async def _ask(self, request: web.Request) -> web.Response:
         path = self._checked_path(request)
+        if self._stopping and path.endswith("/ready"):
+            raise RefusedError("INVALID_ARGUMENT", STOPPING)  # The status of tritonserver, too, is 400 then.
         async with self._server.get(path) as answer:
             await _require_success(answer)
             if path.endswith("/config"):
@@ -176,6 +187,8 @@ class HttpGateway:
                 path = _path_of(instead, request)
             elif path.endswith("/generate"):
                 await self._require_one_answer(path)
+            if self._stopping and asked.begins:
+                raise RefusedError("UNAVAILABLE", STOPPING)
             if self._shedder is not None:
                 self._shedder.check(asked)
         except BaseException:
@@ -189,12 +202,12 @@ class HttpGateway:
             answer = await asyncio.shield(asking)
             await _require_success(answer)
             if instead is None:
-                return await self._pass_on(request, _passed_on(answer.headers), _pieces(answer))
+                return await self._pass_on(request, _passed_on(answer.headers), await pieces_of(answer))
             renamed, longer_by = in_the_name_of(model, await answer.read())
             headers = _passed_on(answer.headers)
             if HEADER_LENGTH in headers:
                 headers[HEADER_LENGTH] = str(int(headers[HEADER_LENGTH]) + longer_by)
-            return await self._pass_on(request, headers, _whole(renamed))
+            return await self._pass_on(request, headers, in_one_piece(renamed))
         finally:
             if not _is_read(asking):
                 self._departures.see_off(call_id, [path], _drain(asking))
@@ -226,6 +239,11 @@ class HttpGateway:
         body = STOP_INFER if path.endswith("/infer") else STOP_GENERATE | said
         async with self._server.post(path, json=body, headers=said) as answer:
             await answer.read()
+
+    async def _name_answer(self, request: web.Request, answer: web.StreamResponse) -> None:
+        answer.headers[REQUEST_HEADER] = _request_name(request)
+        if self._stopping:
+            answer.force_close()
 
     def _checked_path(self, request: web.Request) -> str:
         """The path for the server, built from names that were checked."""
@@ -279,37 +297,6 @@ def _path_of(model: str, request: web.Request) -> str:
     return f"{MODEL.format(model=model)}{at}/{request.path.rpartition('/')[2]}"
 
 
-def _pieces(answer: ClientResponse) -> AsyncIterator[bytes]:
-    """The pieces of an answer, as they arrive."""
-    return _events(answer) if answer.content_type == "text/event-stream" else answer.content.iter_any()
-
-
-async def _whole(answer: bytes) -> AsyncIterator[bytes]:
-    yield answer
-
-
-async def _events(answer: ClientResponse) -> AsyncIterator[bytes]:
-    """The events of a stream, each of them complete."""
-    waiting = bytearray()
-    async for piece in answer.content.iter_any():
-        seen = max(0, len(waiting) - 1)
-        waiting += piece
-        end = waiting.rfind(EVENT_END, seen)
-        if end >= 0:
-            for event in bytes(waiting[:end]).split(EVENT_END):
-                yield _told_in_stream(event) + EVENT_END
-            del waiting[: end + len(EVENT_END)]
-    if waiting:
-        yield bytes(waiting)
-
-
-def _told_in_stream(event: bytes) -> bytes:
-    if not event.startswith(ERROR_EVENT):
-        return event
-    text = _error_text(event.removeprefix(b"data: "))
-    return b"data: " + json.dumps({"error": reworded_in_stream(text)}).encode()
-
-
 @web.middleware
 async def _errors_as_json(request: web.Request, handler: Any) -> web.StreamResponse:
     try:
@@ -339,18 +326,10 @@ def _refusal(refusal: RefusedError) -> web.Response:
 async def _require_success(answer: ClientResponse) -> None:
     if answer.status != 200:
         status = STATUS_OF.get(answer.status, "INTERNAL")
-        text = _error_text(await answer.read())
+        text = error_text(await answer.read())
         # With infer the status is the model's own, and its text may begin like a status.
         said = (status, text) if answer.url.path.endswith("/infer") else models_status(status, text)
         raise RefusedError(*reworded(*said))
-
-
-def _error_text(body: bytes) -> str:
-    """The text of an error, or of an event that holds one."""
-    try:
-        return str(json.loads(body.removeprefix(b"data: "))["error"])
-    except (ValueError, KeyError, TypeError):
-        return body.decode(errors="replace")
 
 
 def _header_bytes(request: web.Request) -> int | None:
@@ -365,10 +344,11 @@ def _passed_on(headers: Any) -> dict[str, str]:
 
 
 def _client(request: web.Request) -> dict[str, str]:
-    """The name of the client, if the request has one."""
+    """The name of the client, if the request has one, and whether it asks another server when refused."""
     name = request.headers.get(CLIENT_HEADER)
     sayable = name is not None and name.isascii() and name.isprintable()
-    return {CLIENT_HEADER: name[:MAX_NAME_LENGTH]} if name and sayable else {}
+    client = {CLIENT_HEADER: name[:MAX_NAME_LENGTH]} if name and sayable else {}
+    return client | ({ELSEWHERE_HEADER: "1"} if ELSEWHERE_HEADER in request.headers else {})
 
 
 def _request_name(request: web.Request) -> str:
@@ -376,10 +356,6 @@ def _request_name(request: web.Request) -> str:
     if NAME not in request:
         request[NAME] = request_name(request.headers.get(REQUEST_HEADER))
     return request[NAME]
-
-
-async def _name_answer(request: web.Request, answer: web.StreamResponse) -> None:
-    answer.headers[REQUEST_HEADER] = _request_name(request)
 
 
 def _without_paths(config: dict[str, Any]) -> dict[str, Any]:

@@ -162,7 +162,7 @@ class LoadShedder:
         if not counts or not self._queue.capacity.known:
             return
         try:
-            self._queue.require(client_number(request.client))
+            self._queue.require(client_number(request.client, request.elsewhere))
         except OverloadedError as error:
             self._refusals(request.model).add(1)
             raise RefusedError("UNAVAILABLE", str(error)) from None

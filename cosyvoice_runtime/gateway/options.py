@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+LEAVE = "leave\n"
+"""The line that tells a gateway to begin no utterance any more."""
+
 
 @dataclass(frozen=True)
 class GatewayOptions:
@@ -27,6 +30,7 @@ class GatewayOptions:
         arrival_timeout_s: longest time in which a request must arrive.
         stalled_client_timeout_s: longest time in which a client may read nothing of its answer.
         audit_file: path of the audit log; empty for none.
+        max_connection_age_s: age at which a gRPC connection is told to go away; 0 for none.
         names: host names, besides localhost and addresses, that HTTP clients may use; None for any.
     """
 
@@ -41,6 +45,7 @@ class GatewayOptions:
     arrival_timeout_s: float = 60.0
     stalled_client_timeout_s: float = 60.0
     audit_file: str = ""
+    max_connection_age_s: float = 0.0
     names: tuple[str, ...] | None = None
 
     def to_json(self) -> str:

@@ -10,6 +10,7 @@ from cosyvoice_runtime.errors import shorten
 
 SERVICE = "/inference.GRPCInferenceService"
 INFER, STREAM_INFER = f"{SERVICE}/ModelInfer", f"{SERVICE}/ModelStreamInfer"
+SERVER_READY = f"{SERVICE}/ServerReady"
 MODEL_CONFIG, MODEL_READY = f"{SERVICE}/ModelConfig", f"{SERVICE}/ModelReady"
 HEALTH = "/grpc.health.v1.Health"
 HEALTH_CHECK, HEALTH_WATCH = f"{HEALTH}/Check", f"{HEALTH}/Watch"
@@ -18,7 +19,7 @@ OPEN_CALLS = frozenset(
         HEALTH_CHECK,
         HEALTH_WATCH,
         f"{SERVICE}/ServerLive",
-        f"{SERVICE}/ServerReady",
+        SERVER_READY,
         f"{SERVICE}/ServerMetadata",
         MODEL_READY,
         f"{SERVICE}/ModelMetadata",
@@ -29,7 +30,7 @@ OPEN_CALLS = frozenset(
     }
 )
 """The gRPC methods that clients may call; all others of tritonserver are closed."""
-HEALTH_CALLS = frozenset({HEALTH_CHECK, f"{SERVICE}/ServerLive", f"{SERVICE}/ServerReady"})
+HEALTH_CALLS = frozenset({HEALTH_CHECK, f"{SERVICE}/ServerLive", SERVER_READY})
 """These calls are answered even when the gateway takes no others."""
 MAX_NAME_LENGTH = 256
 VERSION = re.compile(r"\d{0,9}")
@@ -38,6 +39,10 @@ MODEL_NAME = re.compile(rb'"model_name":"[a-z0-9_]+"')
 NAME_WITHIN = 2048
 """The leading bytes of an answer that contain the model's name; the id before it has at most 256
 characters."""
+
+
+FOR_NOW = "UNAVAILABLE"
+"""The status of a request that can be served later, or by another server."""
 
 
 class RefusedError(Exception):

@@ -197,7 +197,7 @@ KINDS = {str: "a text", list: "a list", dict: "an object", bool: "true or false"
 
 EVENT = "text_event"
 OPEN = "open"
-TEXT, VOICE = "target_text", "voice"
+TEXT, VOICE, UTTERANCE = "target_text", "voice", "utterance_id"
 LENGTH_BYTES = 4
 OPEN_BYTES = len(OPEN).to_bytes(4, "little") + OPEN.encode()
 """The serialised tensor of this one string."""
@@ -214,6 +214,8 @@ class UtteranceRequest:
         request_id: Triton's, if it has one.
         voice: the named voice; None without one, or if a binary HTTP tensor holds it.
         characters: characters of its text; None if a binary HTTP tensor holds it.
+        elsewhere: whether the client asks another server when it is refused.
+        utterance: the id of an utterance whose text comes in pieces, if it can be read.
     """
 
     model: str
@@ -222,6 +224,8 @@ class UtteranceRequest:
     request_id: str = field(default="", compare=False)
     voice: str | None = field(default=None, compare=False)
     characters: int | None = field(default=None, compare=False)
+    elsewhere: bool = False
+    utterance: str | None = field(default=None, compare=False)
 
     @classmethod
     def of_grpc(cls, request: Any, header: str | None) -> UtteranceRequest:
@@ -229,8 +233,10 @@ class UtteranceRequest:
         client = header
         if client is None and request.parameters:
             client = _name_in({key: _value(chosen) for key, chosen in request.parameters.items()})
-        voice, characters = _spoken(_texts_grpc(request))
-        return cls(request.model_name, client, _opens_grpc(request), request.id, voice, characters)
+        texts = _texts_grpc(request)
+        voice, characters = _spoken(texts)
+        opens, utterance = _opens_grpc(request), texts.get(UTTERANCE)
+        return cls(request.model_name, client, opens, request.id, voice, characters, utterance=utterance)
 
     @classmethod
     def of_infer(cls, model: str, request: Mapping[str, Any], header: str | None) -> UtteranceRequest:
@@ -246,7 +252,8 @@ class UtteranceRequest:
         """The facts of a ``generate`` or ``generate_stream`` body."""
         client = _name_in(request) if header is None else header
         opens = EVENT not in request or request[EVENT] in (OPEN, [OPEN])
-        return cls(model, client, opens, str(request.get("id", "")), *_spoken(request))
+        utterance = _text(request.get(UTTERANCE))
+        return cls(model, client, opens, str(request.get("id", "")), *_spoken(request), utterance=utterance)
 
 
 def _spoken(inputs: Mapping[Any, Any]) -> tuple[str | None, int | None]:
@@ -264,7 +271,7 @@ def _text(value: Any) -> str | None:
 def _texts_grpc(request: Any) -> dict[str, str]:
     raw, texts = request.raw_input_contents, {}
     for index, tensor in enumerate(request.inputs):
-        if tensor.name in (TEXT, VOICE):
+        if tensor.name in (TEXT, VOICE, UTTERANCE):
             data = raw[index][LENGTH_BYTES:] if raw else b"".join(tensor.contents.bytes_contents)
             texts[tensor.name] = data.decode("utf-8", "replace")
     return texts

@@ -17,6 +17,7 @@ logger = logging.getLogger(__name__)
 MAX_LENGTH = 1000
 RESTARTING = "the model is being started; try again later"
 """Clients may only call models that exist, so one that is not found is being reloaded."""
+STOPPING = "the server is stopping; try again later"
 CROWDED = "too many requests wait; try again in 2 s"
 SHORT_OF_MEMORY = "no memory is left for this request; try again in 2 s"
 INTERNAL = "internal error; the server's log has the details"
@@ -32,6 +33,8 @@ NOT_NOW = {
 """Texts of tritonserver, and of gRPC between it and the gateway, that mean: try again."""
 TRY_AGAIN = re.compile(r"; try again (?:later|in [\d.]+ s)$")
 """The end of a model's refusal that asks the client to try again."""
+RETRY_AFTER = re.compile(r"; try again in (\d+(?:\.\d+)?) s$")
+"""The end of a refusal that says when to try again."""
 NO_SUCH_VERSION = re.compile(r"version (\d+) is not found")
 FAULT_OF_THE_REQUEST = re.compile(r"input|output|shape|batch|datatype|data type|parse|parameter", re.I)
 TELLTALE = re.compile(r"Traceback|File \"|(?:/[\w.-]+){2}|0x[0-9a-f]{6,}|\w+\.(?:cc|cpp|h|py):\d+")

@@ -20,7 +20,11 @@ PROBE_HEADER = "x-probe"
 """A secret by which models recognise the supervisor's probes; no gateway forwards a client's."""
 REQUEST_HEADER = "x-request-id"
 """The name in logs of a request without an id."""
-HANDED_ON = (CLIENT_HEADER, CALL_HEADER, LEFT_HEADER, REQUEST_HEADER)
+ELSEWHERE_HEADER = "x-asks-elsewhere"
+"""Says that whoever is refused asks another server, so that no place is kept for it."""
+HANDED_ON = (CLIENT_HEADER, CALL_HEADER, LEFT_HEADER, REQUEST_HEADER, ELSEWHERE_HEADER)
+PUSHBACK_HEADER = "grpc-retry-pushback-ms"
+"""The milliseconds after which gRPC's own retries come back."""
 
 GIVEN_NAME = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 """A valid name of a request; other characters could forge lines of a log."""

@@ -69,7 +69,11 @@ OR_AUTO = WrapValidator(_auto_or_number)
 """Marks a number that is chosen for the machine unless given; it stands behind the range."""
 Flag = Annotated[bool, BeforeValidator(_read_flag)]
 """A flag is written ``true`` or ``false``, and no other of the words that pydantic knows."""
-GrpcAddress = Annotated[str, BeforeValidator(_read_grpc_address), Accepted("host:port or unix:/path")]
+GrpcAddress = Annotated[
+    str,
+    BeforeValidator(_read_grpc_address),
+    Accepted("host:port, dns:///host:port, several with commas, or unix:/path"),
+]
 """An address may have http:// or grpc:// before it and a slash behind it."""
 Names = Annotated[tuple[str, ...], BeforeValidator(_split_commas), Accepted("names with commas between")]
 OptionalPath = Annotated[str, Accepted("a path, or nothing")]

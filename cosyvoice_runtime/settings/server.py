@@ -78,6 +78,13 @@ class ServerSettings(Section):
         description="Longest time that a client may leave audio unread, on top of the playing time of what "
         "was sent.",
     )
+    max_connection_age_s: float = Field(
+        0.0,
+        ge=0.0,
+        le=86400.0,
+        description="Age at which a gRPC connection is told to go away, so that new servers get their share; "
+        "its calls go on. 0 for none.",
+    )
     start_timeout_s: float = Field(
         600.0,
         ge=1.0,

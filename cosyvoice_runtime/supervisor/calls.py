@@ -219,15 +219,15 @@ class Probe:
         config = server.ModelConfig(request, timeout=timeout_s).config
         # A decoupled model needs a stream; only a unary call reports the status of Triton's own errors.
         infer = self._stream if config.model_transaction_policy.decoupled else self._call
-        return infer(server, max(0.0, deadline - time.monotonic()))
-
-    def _call(self, server: Any, timeout_s: float) -> list[Any] | None:
         try:
-            return [server.ModelInfer(self._request(), timeout=timeout_s, metadata=self._metadata())]
+            return infer(server, max(0.0, deadline - time.monotonic()))
         except grpc.RpcError as error:
             if error.code().name == BUSY:
                 return None
             raise
+
+    def _call(self, server: Any, timeout_s: float) -> list[Any]:
+        return [server.ModelInfer(self._request(), timeout=timeout_s, metadata=self._metadata())]
 
     def _stream(self, server: Any, timeout_s: float) -> list[Any] | None:
         # The header triton_grpc_error is not sent, because Triton 24.10 crashes in one of a thousand streams

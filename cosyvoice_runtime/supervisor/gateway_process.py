@@ -10,7 +10,7 @@ import sys
 import threading
 from contextlib import suppress
 
-from cosyvoice_runtime.gateway.options import GatewayOptions
+from cosyvoice_runtime.gateway.options import LEAVE, GatewayOptions
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor.errors import StartError
 from cosyvoice_runtime.supervisor.metrics import SupervisorMetrics
@@ -19,6 +19,7 @@ from cosyvoice_runtime.supervisor.process import ServerProcess
 logger = logging.getLogger(__name__)
 
 OPEN, ALIVE = "open", "alive"
+QUESTION = "?\n"
 PAUSE_S, RETRY_S = 0.2, 2.0
 """The pause before a restart: after a gateway that was open, and after one that could not open."""
 OPEN_TIMEOUT_S = 120.0
@@ -56,6 +57,7 @@ class GatewayProcess:
         self._interval_s = settings.probe_interval_s or None
         self._lock = threading.Lock()
         self._closing = threading.Event()
+        self._leaving = False
         self._process = self._start()
         self._thread = threading.Thread(target=self._keep, name=f"{protocol} gateway", daemon=True)
 
@@ -71,6 +73,12 @@ class GatewayProcess:
             where = f"{self._protocol} can't be served at {self._options.address}"
             raise StartError(f"{where}: {answer or 'see the log'}")
         self._thread.start()
+
+    def leave(self) -> None:
+        """Tell it, and each that takes its place, that the server is stopping and begins no utterance."""
+        with self._lock:
+            self._leaving = True
+            _say(self._process, LEAVE)
 
     def kill(self) -> None:
         self._process.kill()
@@ -94,6 +102,7 @@ class GatewayProcess:
         process = self._server.spawn(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert process.stdin is not None
         process.stdin.write(self._options.to_json() + "\n")
+        process.stdin.write(LEAVE if self._leaving else "")
         process.stdin.flush()
         return process
 
@@ -132,7 +141,7 @@ class GatewayProcess:
         while silences <= max(2, self._settings.max_failed_probes):
             if not _speaks(process, self._settings.probe_timeout_s if silences else pause_s):
                 silences += 1
-                _ask(process)
+                _say(process, QUESTION)
                 continue
             said = os.read(process.stdout.fileno(), ANSWER_BYTES).decode(errors="replace").split("\n")
             if said == [""]:
@@ -146,10 +155,10 @@ class GatewayProcess:
         return opened
 
 
-def _ask(process: subprocess.Popen[str]) -> None:
+def _say(process: subprocess.Popen[str], line: str) -> None:
     assert process.stdin is not None
     with suppress(OSError, ValueError):  # The gateway has just ended, or close() has closed its input.
-        process.stdin.write("?\n")
+        process.stdin.write(line)
         process.stdin.flush()
 
 

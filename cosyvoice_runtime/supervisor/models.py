@@ -99,7 +99,7 @@ class Models:
             self._control.unload(name)
 
     def unload_all(self, hurry: threading.Event) -> None:
-        """Refuse new requests, first those that cause others, and wait for those in flight.
+        """Wait for the requests in flight, then refuse new ones, first those that cause others.
 
         A model that is being loaded again is left alone: Triton answers no unload of it before the end of the
         load, and waits for ever if a process is killed in its first tenth of a second.
@@ -111,6 +111,7 @@ class Models:
         limit_s = self._settings.drain_timeout_s
         deadline = time.monotonic() + limit_s
         try:
+            self._wait_until_idle(self._entries, deadline, hurry)  # The gateways begin no utterance.
             for group in (self._entries, self._children):
                 for name in group:
                     if name == self.loading:

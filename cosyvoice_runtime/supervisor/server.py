@@ -287,6 +287,7 @@ class Server:
             arrival_timeout_s=settings.arrival_timeout_s,
             stalled_client_timeout_s=settings.stalled_client_timeout_s,
             audit_file=settings.audit_file,
+            max_connection_age_s=settings.max_connection_age_s,
             names=self._callable_names(),
         )
 
@@ -330,6 +331,8 @@ class Server:
 
     def _drain(self) -> bool:
         assert self._models is not None
+        for gateway in self._gateways:
+            gateway.leave()
         try:
             self._models.unload_all(self._hurry)
         except ControlError as error:

@@ -132,7 +132,7 @@ def test_message_to_an_utterance_that_has_ended_is_refused(server):
         async with AsyncSpeechClient(server.grpc_url) as client, client.speak_text(EMPTY) as speech:
             await speech.end()
             assert await heard(speech) == []
-            with pytest.raises(RefusedError, match="utterance id: it has ended") as caught:
+            with pytest.raises(RefusedError, match="utterance_id: the utterance has ended") as caught:
                 await speech.push("more")
             return caught.value.kind
 

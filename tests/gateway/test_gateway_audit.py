@@ -48,9 +48,10 @@ def tensor(request: Any, name: str, text: str) -> None:
     request.raw_input_contents.append(serialize_byte_tensor(np.array([[text.encode()]], np.object_)).item())
 
 
-def asked(text: str, request_id: str = "", voice: str = "", event: str = "") -> Any:
+def asked(text: str, request_id: str = "", voice: str = "", event: str = "", utterance: str = "") -> Any:
     request = service_pb2.ModelInferRequest(model_name=MODEL, id=request_id)
-    for name, value in (("target_text", text), ("voice", voice), ("text_event", event)):
+    inputs = {"target_text": text, "voice": voice, "text_event": event, "utterance_id": utterance}
+    for name, value in inputs.items():
         if value:
             tensor(request, name, value)
     return request
@@ -174,6 +175,13 @@ def test_text_in_pieces_is_one_line(folder):
     pieces = [asked("secret ", "t", event="open"), asked("and more", "t", event="push")]
     [line] = streamed(folder, *pieces, asked("x", "t", event="end"))
     assert facts(line) == ("t", None, 16, 2.0, "ok")
+
+
+def test_text_in_pieces_whose_messages_have_ids_of_their_own_is_one_line(folder):
+    events = [("secret ", "t", "open"), ("and more", "t#1", "push"), ("x", "t#2", "end")]
+    pieces = [asked(text, name, event=event, utterance="u" * 16) for text, name, event in events]
+    [line] = streamed(folder, *pieces)
+    assert facts(line) == ("t", None, 16, 0.0, "ok")
 
 
 @pytest.mark.parametrize(("text", "ending"), [("break down", "error"), ("break", "refused")])

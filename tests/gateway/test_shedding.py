@@ -104,12 +104,11 @@ def test_stream_that_is_refused_is_none_to_the_server(tmp_path, model):
         async with grpc_gateway(triton, tmp_path) as channel:
             with taken_place(tmp_path):
                 stream = STUB(channel).ModelStreamInfer(iter([request(1)]))
-                [response] = [each async for each in stream]
+                with pytest.raises(grpc.aio.AioRpcError) as caught:
+                    await anext(aiter(stream))
         assert triton.calls == 0
-        assert response.error_message == f"UNAVAILABLE: {NO_ROOM}"
-        last = response.infer_response
-        assert (last.id, last.model_name) == ("1", MODEL)
-        assert last.parameters["triton_final_response"].bool_param
+        assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.UNAVAILABLE, NO_ROOM)
+        assert dict(caught.value.trailing_metadata())["grpc-retry-pushback-ms"] == "400"
 
     asyncio.run(check())
 
@@ -119,19 +118,20 @@ def test_stream_goes_on_after_a_refusal_in_it(tmp_path, model):
         triton = FakeTriton()
         async with grpc_gateway(triton, tmp_path) as channel:
             stream = STUB(channel).ModelStreamInfer(metadata=[("x-client-id", "me")])
+            await stream.write(request(1))
+            assert (await stream.read()).infer_response.id == "1"
             with taken_place(tmp_path):
-                await stream.write(request(1))
-                assert (await stream.read()).error_message
-            await stream.write(request(2))
-            assert (await stream.read()).infer_response.id == "2"
-            with taken_place(tmp_path):
-                await stream.write(request(3))
-                assert (await stream.read()).error_message
-            await stream.write(request(4))
-            assert (await stream.read()).infer_response.id == "4"
+                await stream.write(request(2))
+                refused = await stream.read()
+            assert refused.error_message == f"UNAVAILABLE: {NO_ROOM}"
+            last = refused.infer_response
+            assert (last.id, last.model_name) == ("2", MODEL)
+            assert last.parameters["triton_final_response"].bool_param
+            await stream.write(request(3))
+            assert (await stream.read()).infer_response.id == "3"
             await stream.done_writing()
             assert await stream.read() is grpc.aio.EOF
-        assert (triton.calls, triton.asked) == (1, ["2", "4"])
+        assert (triton.calls, triton.asked) == (1, ["1", "3"])
 
     asyncio.run(check())
 
@@ -144,7 +144,8 @@ def test_client_that_leaves_after_a_refusal_leaves_nothing_behind(tmp_path, mode
                 for number in range(20):
                     stream = STUB(channel).ModelStreamInfer()
                     await stream.write(request(number))
-                    await stream.read()
+                    with pytest.raises(grpc.aio.AioRpcError):
+                        await stream.read()
                     stream.cancel()
             assert (await STUB(channel).ModelInfer(request(99), metadata=[("x-client-id", "a")])).id == "99"
         assert (triton.calls, triton.asked) == (1, ["99"])

@@ -18,7 +18,7 @@ from speaking import FEW_STEPS, TEXT, TIMEOUT_S, assert_same_audio, recording, r
 from supervised import Supervised
 
 from cosyvoice_client import AsyncSpeechClient, RefusedError, SpeechRequest, UnavailableError
-from cosyvoice_client.request import message_inputs
+from cosyvoice_client.request import infer_inputs, message_tensors
 from cosyvoice_runtime.audio.audio import reference_audio
 from cosyvoice_runtime.engine.utterance.incoming_text import TextMark
 from cosyvoice_runtime.lm import SamplingOptions
@@ -146,7 +146,9 @@ def in_one_stream(server: Supervised, words: list[str]) -> np.ndarray:
     with triton.InferenceServerClient(server.grpc_url) as client:
         client.start_stream(lambda result, error: answers.put((result, error)))
         for event, text in events:
-            inputs = message_inputs(triton, dataclasses.replace(SPEECH, text=text), name, event)
+            inputs = infer_inputs(
+                triton, message_tensors(dataclasses.replace(SPEECH, text=text), name, event)
+            )
             client.async_stream_infer(
                 "cosyvoice2", inputs, request_id=event, enable_empty_final_response=event == "open"
             )
@@ -210,7 +212,7 @@ def refusal(server: Supervised, name: str, event: str, client_id: str | None = N
     with triton.InferenceServerClient(server.grpc_url) as client:
         headers = {"x-client-id": client_id} if client_id else None
         client.start_stream(lambda result, error: answers.put((result, error)), headers=headers)
-        inputs = message_inputs(triton, SpeechRequest("x"), name, event)
+        inputs = infer_inputs(triton, message_tensors(SpeechRequest("x"), name, event))
         client.async_stream_infer("cosyvoice2", inputs, enable_empty_final_response=True)
         _, error = answers.get(timeout=TIMEOUT_S)
         client.stop_stream()

@@ -345,8 +345,11 @@ def test_malformed_body_is_refused_with_its_reason(server, kind):
 
 
 def test_header_that_aborts_tritonserver_does_not_reach_it(calls):
-    for asked in (infer_request(count=-2), infer_request(STAGE), infer_request(count=3)):
-        streamed(calls, asked, metadata=[("triton_grpc_error", "true")])
+    told = [("triton_grpc_error", "true")]
+    with pytest.raises(grpc.RpcError, match="no room"):
+        streamed(calls, infer_request(count=-2), metadata=told)
+    for asked in (infer_request(STAGE), infer_request(count=3)):
+        streamed(calls, asked, metadata=told)
 
 
 def test_error_of_the_server_tells_what_is_wrong_with_the_request_alone(calls):

@@ -23,6 +23,8 @@ from cosyvoice_runtime.serving.speech.capacity import LEARNED, MEMORY_S, Capacit
 UNNAMED = 1
 """The number of clients without a name. They are not distinguished: each refusal makes a ticket, and any such
 client may use one that is due. A named client has one ticket for all its requests."""
+ELSEWHERE = 0
+"""The number of clients that ask another server when they are refused: they get no ticket."""
 VALID_S = 1.0
 """The time for which a ticket stays valid after it is due."""
 MOST_TICKETS = 1024
@@ -158,7 +160,8 @@ class RefusalQueue:
         ahead = self._tickets.ahead(client, ticket, now)
         wait_s = self._wait_s(ahead, self._tickets.others(ticket, now))
         wait_s = min(wait_s, KEPT_S) if held < limit else wait_s
-        self._tickets.issue(client, ticket, now, now + wait_s)
+        if client != ELSEWHERE:
+            self._tickets.issue(client, ticket, now, now + wait_s)
         why = "the limit" if held >= limit else "and others were here before"
         return OverloadedError(f"{held} utterances are in progress, {why}", wait_s)
 
@@ -187,8 +190,14 @@ class RefusalQueue:
         return math.ceil(10 * max(wait_s, SHORTEST_WAIT_S)) / 10
 
 
-def client_number(name: str | None) -> int:
-    """A number for a client's name, the same in all processes."""
+def client_number(name: str | None, elsewhere: bool = False) -> int:
+    """A number for a client's name, the same in all processes.
+
+    Args:
+        elsewhere: whether it asks another server when it is refused.
+    """
+    if elsewhere:
+        return ELSEWHERE
     if not name:
         return UNNAMED
     return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little") | 2
@@ -240,16 +249,17 @@ class Admission(RefusalQueue):
         self.capacity.fix(limit)
 
     @contextmanager
-    def admit(self, client: str | None = None) -> Iterator[AdmittedUtterance]:
+    def admit(self, client: str | None = None, elsewhere: bool = False) -> Iterator[AdmittedUtterance]:
         """Admit an utterance for the time of the block.
 
         Args:
             client: name of the client; None counts as one client with all others without a name.
+            elsewhere: whether it asks another server when it is refused.
 
         Raises:
             OverloadedError: there is no capacity; the text says when there may be.
         """
-        number = client_number(client)
+        number = client_number(client, elsewhere)
         self.require(number)
         self._change_count(1)
         self.over(number)

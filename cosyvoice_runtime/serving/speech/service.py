@@ -160,7 +160,9 @@ class SpeechService:
                 task.cancel()
 
     def _admitted(self, inputs: Inputs) -> AbstractContextManager[AdmittedUtterance]:
-        return self._admission.probe() if inputs.is_probe else self._admission.admit(inputs.client)
+        if inputs.is_probe:
+            return self._admission.probe()
+        return self._admission.admit(inputs.client, inputs.asks_elsewhere)
 
     async def speed(self, at_once: int = 1) -> float:
         """Measure the seconds of speech per second with so many utterances at once, and no others."""

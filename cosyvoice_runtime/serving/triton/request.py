@@ -28,6 +28,7 @@ from cosyvoice_runtime.errors import (
 from cosyvoice_runtime.process.headers import (
     CALL_HEADER,
     CLIENT_HEADER,
+    ELSEWHERE_HEADER,
     LEFT_HEADER,
     PROBE_HEADER,
     PROBE_KEY_VARIABLE,
@@ -86,6 +87,11 @@ class Inputs:
     def client(self) -> str | None:
         """The client's name, if the request or a forwarded header has one."""
         return self._said(CLIENT_HEADER)
+
+    @property
+    def asks_elsewhere(self) -> bool:
+        """Whether the client asks another server if this one refuses."""
+        return self._said(ELSEWHERE_HEADER) is not None
 
     @property
     def call(self) -> str | None:
