@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from typing import Any
 
 import chart_image
 import pytest
+import yaml
 from chart_render import (
+    CHART,
     EVERYTHING,
     EXAMPLES,
     RELEASES,
@@ -19,6 +22,7 @@ from chart_render import (
     chart,
     container,
     environment,
+    helm,
     manifests,
     merged,
     nested,
@@ -177,6 +181,25 @@ def test_servers_wait_until_the_download_of_the_job_has_ended(tmp_path) -> None:
     assert waits()
     unfinished.unlink()
     assert not waits()
+
+
+def test_pods_stay_when_the_chart_alone_has_another_version(tmp_path) -> None:
+    shutil.copytree(CHART, tmp_path / "cosyvoice")
+    described = tmp_path / "cosyvoice" / "Chart.yaml"
+    described.write_text(
+        described.read_text("utf-8").replace("\nversion: ", "\nversion: 9"), encoding="utf-8"
+    )
+    with helm.Chart.load(tmp_path / "cosyvoice") as other:
+        for kind in ("server/deployment", "front/deployment", "server/fetch"):
+            rendered = [
+                yaml.safe_load(
+                    each.render({}, name="speech", namespace="a")[f"cosyvoice/templates/{kind}.yaml"]
+                )
+                for each in (chart(), other)
+            ]
+            ours, theirs = (each["spec"]["template"] for each in rendered)
+            assert ours == theirs
+            assert rendered[0]["metadata"]["labels"] != rendered[1]["metadata"]["labels"]
 
 
 def selects(selector: dict[str, str], labels: dict[str, str]) -> bool:

@@ -1,7 +1,7 @@
 {{/* The pod of the Job that fetches a checkpoint. */}}
 {{- define "cosyvoice.fetchPod" -}}
 metadata:
-  labels: {{- include "cosyvoice.labels" (list . "fetch") | nindent 4 }}
+  labels: {{- include "cosyvoice.selector" (list . "fetch") | nindent 4 }}
 spec:
   {{- include "cosyvoice.podSecurity" . | nindent 2 }}
   serviceAccountName: {{ .Values.server.serviceAccountName }}
