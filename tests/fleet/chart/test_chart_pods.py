@@ -109,6 +109,10 @@ def test_server_that_restarts_its_processes_by_itself_is_not_killed_for_it() -> 
     assert ServerSettings().max_restarts > 0
 
 
+def test_new_servers_get_their_share_of_connections_that_are_there_already() -> None:
+    assert 0 < int(environment("server")["COSYVOICE_SERVER__MAX_CONNECTION_AGE_S"]) <= 600
+
+
 @pytest.mark.parametrize(
     ("update", "strategy"),
     [("surge", {"maxUnavailable": 0, "maxSurge": 1}), ("replace", {"maxUnavailable": 1, "maxSurge": 0})],
