@@ -8,7 +8,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,26 +21,33 @@ from cosyvoice_runtime.voice.voice import OtherFormatError, Voice, encode_voice,
 
 
 class RecentVoices:
-    """The voices used last, by key, up to a limit; the least recently used one makes room."""
+    """The voices used last, by key, up to a limit; the least recently used one makes room.
+
+    It is safe for threads.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._voices: OrderedDict[str, Voice] = OrderedDict()
+        self._lock = threading.Lock()
 
     def get(self, key: str) -> Voice | None:
         """The voice of a key, which counts as used."""
-        if key in self._voices:
-            self._voices.move_to_end(key)
-        return self._voices.get(key)
+        with self._lock:
+            if key in self._voices:
+                self._voices.move_to_end(key)
+            return self._voices.get(key)
 
     def keep(self, voice: Voice) -> None:
-        self._voices[voice.key] = voice
-        self._voices.move_to_end(voice.key)
-        while len(self._voices) > self._limit:
-            self._voices.popitem(last=False)
+        with self._lock:
+            self._voices[voice.key] = voice
+            self._voices.move_to_end(voice.key)
+            while len(self._voices) > self._limit:
+                self._voices.popitem(last=False)
 
     def forget(self, key: str) -> None:
-        self._voices.pop(key, None)
+        with self._lock:
+            self._voices.pop(key, None)
 
 
 logger = logging.getLogger(__name__)
@@ -49,6 +56,8 @@ SUFFIX = ".safetensors"
 SHOWN_NAMES = 5
 LOCK_WAIT_S = 30.0
 """Longest wait for another process that changes voices: a stopped one must not hold all others up."""
+USED_AGAIN_S = 60.0
+"""Uses of a voice within this time are written to the disk as one."""
 
 
 class StoreFullError(InvalidInput):
@@ -71,8 +80,8 @@ class VoiceStore:
 
     ``voices/<key>.safetensors`` is a voice, ``names/<name>.json`` one of its names. A voice without a
     name is a cache entry: the least recently used one goes when room is needed. A named voice stays
-    until it is deleted. Files with other names are left alone. Every operation holds a lock on the directory,
-    which is made again when somebody has deleted it.
+    until it is deleted. Files with other names are left alone. What changes the directory holds a lock on it,
+    and makes it again when somebody has deleted it. What reads waits for nobody: every file is whole.
 
     Where voices with names fill the store, :meth:`put` goes on in memory. Where the disk is full or the
     directory can't be used, :meth:`find` and :meth:`put` do so and log it; the other operations raise
@@ -107,8 +116,8 @@ class VoiceStore:
         self._voices = self._directory / "voices"
         self._names = VoiceNames(self._directory / "names")
         self._threads = threading.Lock()
-        with self._locked():  # fails now rather than with the first voice
-            pass
+        with self._told():  # fails now rather than with the first voice
+            self._make()
 
     def put(self, voice: Voice) -> None:
         """Store a voice, in memory alone if it can't be written; an InvalidInput for another checkpoint's."""
@@ -122,8 +131,7 @@ class VoiceStore:
                 logger.warning("a voice is kept in memory alone: %s", error)
             except StorageError:  # logged where it was met
                 pass
-        with self._threads:
-            self._unwritten.keep(voice)
+        self._unwritten.keep(voice)
 
     def register(self, name: str, voice: Voice) -> None:
         """Store a voice under a name; a name in use moves to this voice.
@@ -156,21 +164,23 @@ class VoiceStore:
             CheckpointError: its file is of another format; or it was damaged, and is set aside now.
             StorageError: the directory can't be used.
         """
-        with self._locked():
-            voice = self._load(self._resolve(name, others))
+        with self._told():
+            key = name if KEY.fullmatch(name) else self._names.get(name)
+            voice = self._load(key) if key else None
+        if voice is None:
+            raise unknown_voice(name, others)
         voice.require_made_with(self._checkpoint_id, name)
         return voice
 
     def find(self, key: str) -> Voice | None:
         """The voice of a key, or None when it has to be built; one that can't be read is logged."""
         try:
-            with self._locked():
-                if self._holds(key):
-                    return self._load(key)
+            with self._told():
+                if KEY.fullmatch(key) and (voice := self._load(key)):
+                    return voice
         except (CheckpointError, StorageError):  # logged where it was met, and what is built anew replaces it
             pass
-        with self._threads:
-            return self._unwritten.get(key)
+        return self._unwritten.get(key)
 
     def delete(self, name: str) -> None:
         """Forget a name, and its voice with its last name; or, by key, a voice with all its names.
@@ -194,7 +204,7 @@ class VoiceStore:
         Raises:
             StorageError: the directory can't be used.
         """
-        with self._locked():
+        with self._told():
             if KEY.fullmatch(name):
                 return self._names.by_key().get(name, ())
             return (checked_name(name),) if self._names.get(name) else ()
@@ -221,7 +231,7 @@ class VoiceStore:
 
         One that can't be read is logged and left out.
         """
-        with self._locked():
+        with self._told():
             names = self._names.by_key()
             entries = [entry for key in self._files() if (entry := self._entry(key, names.get(key, ())))]
         return sorted(entries, key=lambda entry: (not entry.names, entry.names, entry.key))
@@ -229,12 +239,23 @@ class VoiceStore:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Hold the directory; a StorageError tells what the operating system refuses in it."""
+        with self._told(), self._threads:
+            self._make()
+            with exclusive_lock(self._directory / "lock", wait_s=LOCK_WAIT_S):
+                yield
+
+    def _make(self) -> None:
+        """Make the directory when it is missing. No lock is taken: another process may hold it."""
+        for folder in (self._voices, self._names.directory):
+            folder.mkdir(parents=True, exist_ok=True)
+        with open(self._directory / "lock", "ab"):
+            pass
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Turn what the operating system refuses into a StorageError."""
         try:
-            with self._threads:
-                for folder in (self._voices, self._names.directory):
-                    folder.mkdir(parents=True, exist_ok=True)
-                with exclusive_lock(self._directory / "lock", wait_s=LOCK_WAIT_S):
-                    yield
+            yield
         except OSError as error:
             logger.error("voices in %s: %s", self._directory, error)
             raise StorageError(f"the directory of the voices can't be used: {error.strerror}") from error
@@ -244,18 +265,19 @@ class VoiceStore:
 
     def _files(self) -> dict[str, os.stat_result]:
         """Stored keys, the least recently used first."""
-        files = {
-            path.stem: path.stat() for path in self._voices.glob(f"*{SUFFIX}") if KEY.fullmatch(path.stem)
-        }
+        files = {}
+        with suppress(FileNotFoundError):  # the directory may have been removed
+            for name in os.listdir(self._voices):
+                key = name.removesuffix(SUFFIX)
+                if key != name and KEY.fullmatch(key):
+                    with suppress(FileNotFoundError):  # and so may a file, meanwhile
+                        files[key] = self._path(key).stat()
         return dict(sorted(files.items(), key=lambda item: item[1].st_mtime_ns))
 
-    def _holds(self, key: str) -> bool:
-        return KEY.fullmatch(key) is not None and self._path(key).is_file()
-
-    def _resolve(self, name: str, others: Collection[str] = ()) -> str:
+    def _resolve(self, name: str) -> str:
         key = name if KEY.fullmatch(name) else self._names.get(name)
-        if key is None or not self._holds(key):
-            raise self._unknown(name, others)
+        if key is None or not self._path(key).is_file():
+            raise unknown_voice(name)
         return key
 
     def _write(self, voice: Voice) -> None:
@@ -265,18 +287,40 @@ class VoiceStore:
         self._unwritten.forget(voice.key)
         self._memory.keep(voice)
 
-    def _load(self, key: str) -> Voice:
-        voice = self._memory.get(key) or self._read(key)
-        os.utime(self._path(key))  # the time of modification is the time of the last use
-        self._memory.keep(voice)
-        return voice
+    def _load(self, key: str) -> Voice | None:
+        """The stored voice of a key, which counts as used; None without one.
 
-    def _read(self, key: str) -> Voice:
+        Raises:
+            CheckpointError: its file is damaged, and is set aside, or is of another format.
+        """
+        path = self._path(key)
         try:
-            return read_voice(self._path(key))
+            self._note_use(path)
+            voice: Voice | None = self._memory.get(key) or read_voice(path)
+        except FileNotFoundError:
+            return None
         except OtherFormatError as error:
             logger.error("%s", error)
             raise
+        except CheckpointError:
+            with self._locked():
+                voice = self._reread(key)
+        if voice is not None:
+            self._memory.keep(voice)
+        return voice
+
+    def _note_use(self, path: Path) -> None:
+        """The time of a file's modification is that of its voice's last use, to a minute."""
+        if time.time() - path.stat().st_mtime >= USED_AGAIN_S:
+            with suppress(OSError):  # who may read alone speaks all the same
+                os.utime(path)
+
+    def _reread(self, key: str) -> Voice | None:
+        """Read a damaged voice again, which another process may have replaced; it is set aside if not."""
+        try:
+            return read_voice(self._path(key))
+        except FileNotFoundError:
+            return None
         except CheckpointError as error:
             names = self._forget_names(key)
             set_aside(self._path(key))
@@ -284,9 +328,11 @@ class VoiceStore:
             raise
 
     def _entry(self, key: str, names: tuple[str, ...]) -> VoiceEntry | None:
-        size = self._path(key).stat().st_size
         try:
+            size = self._path(key).stat().st_size
             header = read_header(self._path(key))
+        except FileNotFoundError:  # removed meanwhile
+            return None
         except CheckpointError as error:
             logger.error("left out, named %s: %s", ", ".join(names) or "nothing", error)
             return None
@@ -335,10 +381,12 @@ class VoiceStore:
             raise StoreFullError("voice", "one more voice", f"{limit}; delete some first")
         return victims
 
-    def _unknown(self, name: str, others: Collection[str]) -> InvalidInput:
-        limit = "expected the name or key of a voice that is kept here"
-        if others:
-            names = sorted(others)
-            limit += f", or a speaker: {', '.join(names[:SHOWN_NAMES])}"
-            limit += ", ..." if len(names) > SHOWN_NAMES else ""
-        return InvalidInput("voice", name, limit)
+
+def unknown_voice(name: str, others: Collection[str] = ()) -> InvalidInput:
+    """The error for a name that no voice has; it lists some of the ``others``, which are public."""
+    limit = "expected the name or key of a voice that is kept here"
+    if others:
+        names = sorted(others)
+        limit += f", or a speaker: {', '.join(names[:SHOWN_NAMES])}"
+        limit += ", ..." if len(names) > SHOWN_NAMES else ""
+    return InvalidInput("voice", name, limit)
