@@ -71,7 +71,7 @@ def check(settings: FrontSettings) -> None:
         check_writable(Path(settings.voices_dir))
     Lexicons.of(settings.lexicons)
     if settings.api_keys_file:
-        Keys.of(settings)
+        Keys(settings)
     elif not all(is_loopback(address) for address in own_addresses(settings.host, "front.host")):
         limit = "set front.api_keys_file (python -m cosyvoice_front.keys makes keys), or listen on 127.0.0.1"
         raise InvalidInput("front.host", settings.host, limit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from datetime import date
 from typing import Any
 
 from pydantic import ValidationError
@@ -117,6 +118,10 @@ def wrong_method(method: str, path: str, allowed: str) -> ApiError:
 
 def no_key() -> ApiError:
     return ApiError(401, "No or an unknown API key: send Authorization: Bearer KEY.", code="invalid_api_key")
+
+
+def expired_key(until: date) -> ApiError:
+    return ApiError(401, f"This API key was good until {until} (UTC).", code="expired_api_key")
 
 
 def foreign_page(origin: str) -> ApiError:

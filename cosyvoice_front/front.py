@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,8 @@ from cosyvoice_front import audit, request_id
 from cosyvoice_front.events import MEDIA_TYPE
 from cosyvoice_front.keys import Keys
 from cosyvoice_front.lexicons import Lexicons
-from cosyvoice_front.limits import Limits
+from cosyvoice_front.limits.limits import Limits
+from cosyvoice_front.limits.memory import MemoryCounts
 from cosyvoice_front.metrics import Metrics
 from cosyvoice_front.pause import is_wordless, pause
 from cosyvoice_front.rate import RATE
@@ -107,11 +108,11 @@ class Front:
         request = body.request(await self.voices.server_name(body.voice_name, owner), None)
         request = replace(request, **await self.reading(body, request, owner))
         voices = request.text_voices or {}
-        with self.limits.place(owner, 0):
+        async with self.limits.place(owner, 0):
             return {"segments": await asyncio.to_thread(self.texts.segments, request, voices)}
 
-    @contextmanager
-    def place(self, owner: str, characters: int, tally: Tally) -> Iterator[None]:
+    @asynccontextmanager
+    async def place(self, owner: str, characters: int, tally: Tally) -> AsyncIterator[None]:
         """Hold a place for an utterance, which is counted with how it ends.
 
         Args:
@@ -122,8 +123,9 @@ class Front:
         """
         entry = audit.current()
         entry.tally, entry.characters = tally, (entry.characters or 0) + characters
-        with entry.noting_failure(), self.metrics.utterance(tally), self.limits.place(owner, characters):
-            yield
+        with entry.noting_failure(), self.metrics.utterance(tally):
+            async with self.limits.place(owner, characters):
+                yield
 
     def chunks(self, request: SpeechRequest, owner: str) -> AsyncGenerator[AudioChunk, None]:
         """The speech of a whole text."""
@@ -180,11 +182,12 @@ async def open_front(
     front = settings.front
     server = SpeechServer(upstream) if upstream else SpeechServer.connect(front)
     pool = ThreadPoolExecutor(ENCODER_THREADS, thread_name_prefix="encoder")
-    keys = Keys.of(front)
+    keys = Keys(front)
     try:
         voices = await asyncio.to_thread(_open_voices, settings)
         lexicons = await asyncio.to_thread(Lexicons.of, front.lexicons)
-        limits, texts = Limits(front), Reading(settings.cosyvoice2)
+        limits = Limits(front.max_streams, keys, MemoryCounts())
+        texts = Reading(settings.cosyvoice2)
         yield Front(settings, server, keys, limits, voices, lexicons, texts, pool, metrics, audit_log)
     finally:
         await server.close()

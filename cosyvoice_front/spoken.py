@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager, aclosing, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from functools import partial
 
 import numpy as np
@@ -112,13 +112,12 @@ async def as_events(
 
 
 async def placed(
-    pieces: AsyncGenerator[bytes, None], place: AbstractContextManager[None]
+    pieces: AsyncGenerator[bytes, None], place: AbstractAsyncContextManager[None]
 ) -> AsyncGenerator[bytes, None]:
     """The pieces, while a place is held: taken before the first of them, free when they end or are closed."""
-    with place:
-        async with aclosing(pieces):
-            async for piece in pieces:
-                yield piece
+    async with place, aclosing(pieces):
+        async for piece in pieces:
+            yield piece
 
 
 def _told(error: Exception) -> ApiError:

@@ -83,7 +83,7 @@ async def add_voice(front: Front, owner: str, request: Request) -> dict[str, Any
         consent=form.consent,
         public=form.public,
     )
-    with front.place(owner, len(TRIAL), Tally()):
+    async with front.place(owner, len(TRIAL), Tally()):
         await _analyse(front, owner, reference)
     if not await asyncio.to_thread(uploads.add, record, form.recording, reference):
         message = "The server has not kept the voice, or not until it got its name; send it again."

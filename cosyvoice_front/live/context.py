@@ -155,10 +155,12 @@ class Context:
                 await self._hear(chunk)
 
     async def _speak(self) -> None:
-        with self._front.place(self._owner, 0, self._tally):
-            request, name = self._manner.request, request_id.current.get()
-            async with self._front.server.speak_text(request, name, self._owner) as speech:
-                await together(self._feed(speech), self._listen(speech))
+        request, name = self._manner.request, request_id.current.get()
+        async with (
+            self._front.place(self._owner, 0, self._tally),
+            self._front.server.speak_text(request, name, self._owner) as speech,
+        ):
+            await together(self._feed(speech), self._listen(speech))
 
     async def _feed(self, speech: TextSpeech) -> None:
         """Hand the text on, and end it. What the server has is spoken though more of it is refused."""
@@ -196,7 +198,7 @@ class Context:
 
     async def _push(self, speech: TextSpeech, until: int) -> None:
         text = self._transcript.between(self._pushed, until)
-        self._front.limits.spend(self._owner, len(text))
+        await self._front.limits.spend(self._owner, len(text))
         await speech.push(text)
         self._pushed, self._given_s = until, time.monotonic()
 

@@ -6,19 +6,24 @@ import asyncio
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime
 
 import openai
 import pytest
 
 from cosyvoice_client import UnavailableError
 from cosyvoice_front.__main__ import check
-from cosyvoice_front.errors import ApiError, overloaded
+from cosyvoice_front.errors import ApiError
 from cosyvoice_front.keys import Keys, digest
-from cosyvoice_front.limits import Limits
+from cosyvoice_front.limits.allowance import Allowance
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.settings import FrontSettings
 from raw_http import ASKED, ask, send
 from wire_client import asked, open_cartesia
+
+
+def keys_of(path, **settings):
+    return Keys(FrontSettings(api_keys_file=str(path), **settings))
 
 
 def write_keys(path, **keys):
@@ -84,8 +89,82 @@ def test_damaged_file_is_refused_at_the_start_without_repeating_it(tmp_path):
     path = tmp_path / "keys"
     path.write_text("\nsk-forgotten-to-hash\n")
     with pytest.raises(InvalidInput, match=r"keys:2.*NAME sha256:HASH") as caught:
-        Keys(path)
+        keys_of(path)
     assert "forgotten" not in str(caught.value)
+
+
+GOOD = f"anna sha256:{digest('sk-anna')}"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("streams=two", r"keys:2: streams: 'two'.*a whole number from 0 to 100000"),
+        ("streams=-1", r"keys:2: streams: '-1'.*from 0 to 100000"),
+        ("requests_per_minute=", r"keys:2: requests_per_minute: ''.*from 0 to 1000000"),
+        ("characters_per_day=1e99", r"keys:2: characters_per_day: '1e99'.*from 0 to 1e\+12"),
+        ("until=2027-02-30", r"keys:2: until: '2027-02-30'.*a day as 2027-01-31"),
+        ("until=tomorrow", r"keys:2: until: 'tomorrow'.*a day as 2027-01-31"),
+        ("stream=2", r"keys:2: 'stream' .*NAME sha256:HASH, then any of requests_per_minute=, streams=, "),
+        ("streams=2 streams=3", r"keys:2: streams: '3'.*twice"),
+        ("sk-anna", r"keys:2: '\(not shown"),
+        ("key=sk-anna-of-another-line", r"keys:2: 'key' .*then any of"),
+        ("sk-anna=2", r"keys:2: '\(not shown"),
+        ("streams=sk-anna", r"keys:2: streams: '\(not shown"),
+        ("streams=sk-another-key-of-somebody", r"keys:2: streams: '\(not shown"),
+    ],
+)
+def test_line_that_says_what_none_may_is_refused_without_showing_a_key(guarded, keys_file, words, says):
+    keys_file.write_text(f"# who may call\n{GOOD} {words}\n")
+    with pytest.raises(InvalidInput, match=rf"front\.api_keys_file.*{says}") as caught:
+        keys_of(keys_file)
+    assert "sk-a" not in str(caught.value)
+    assert ask(guarded, "sk-bert").status == 200  # of the file as it was
+
+
+def test_lines_of_one_name_have_the_same_limits(tmp_path):
+    path, second = tmp_path / "keys", f"anna sha256:{digest('sk-new')}"
+    path.write_text(f"{GOOD} streams=2 until=2027-01-31\n{second} streams=2\n")
+    assert keys_of(path).owner_of("sk-new") == "anna"
+    path.write_text(f"{GOOD} streams=2\n{second} streams=3\n")
+    with pytest.raises(InvalidInput, match=r"keys:2: .*the limits of line 1 are expected"):
+        keys_of(path)
+
+
+def test_limits_of_a_key_come_before_the_settings(tmp_path):
+    (tmp_path / "keys").write_text(f"{GOOD} streams=3 characters_per_day=0\nbert sha256:{digest('sk-bert')}")
+    keys = keys_of(tmp_path / "keys", requests_per_minute=60, streams_per_key=1, characters_per_day=100)
+    assert keys.allowance("anna") == Allowance(60, 3, 0)
+    assert keys.allowance("bert") == Allowance(60, 1, 100)
+
+
+def test_changed_limits_count_from_the_next_request_on(start_front, tmp_path):
+    path = tmp_path / "keys"
+    path.write_text(f"{GOOD} requests_per_minute=1")
+    front = start_front(api_keys_file=path)
+    assert [ask(front, "sk-anna").status for _ in range(2)] == [200, 429]
+    path.write_text(f"{GOOD} requests_per_minute=20")
+    assert ask(front, "sk-anna").status == 200
+
+
+def test_key_counts_until_the_end_of_its_last_day(tmp_path):
+    (tmp_path / "keys").write_text(f"{GOOD} until=2027-01-31")
+    end = datetime(2027, 2, 1, tzinfo=UTC).timestamp()
+    now = end - 1
+    keys = Keys(FrontSettings(api_keys_file=str(tmp_path / "keys")), lambda: now)
+    assert keys.owner_of("sk-anna") == "anna"
+    now = end
+    with pytest.raises(ApiError, match=r"good until 2027-01-31 \(UTC\)") as caught:
+        keys.owner_of("sk-anna")
+    assert (caught.value.status, caught.value.code) == (401, "expired_api_key")
+    with pytest.raises(ApiError, match="unknown"):
+        keys.owner_of("sk-carl")
+
+
+def test_expired_key_is_told_so(start_front, tmp_path):
+    (tmp_path / "keys").write_text(f"{GOOD} until=2020-01-31")
+    answer = ask(start_front(api_keys_file=tmp_path / "keys"), "sk-anna")
+    assert (answer.status, answer.error["code"]) == (401, "expired_api_key")
 
 
 def test_made_key_opens(tmp_path):
@@ -95,7 +174,7 @@ def test_made_key_opens(tmp_path):
     (tmp_path / "keys").write_text(made.stdout)
     key = made.stderr.split()[-1]
     assert key not in made.stdout
-    assert Keys(tmp_path / "keys").owner_of(key) == "anna"
+    assert keys_of(tmp_path / "keys").owner_of(key) == "anna"
 
 
 @pytest.mark.parametrize("name", ["--help", "-", "a b", ""])
@@ -170,91 +249,6 @@ def test_origin_that_is_no_address_is_foreign(front, origin):
     assert (refused.status, refused.error["code"]) == (403, "foreign_origin")
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 20_000 * 86_400.0 + 100
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def held(limits, owner="anna", characters=10):
-    place = limits.place(owner, characters)
-    place.__enter__()
-    return place
-
-
-def refusal(limits, owner="anna", characters=10):
-    with pytest.raises(ApiError) as caught, limits.place(owner, characters):
-        pass
-    return caught.value
-
-
-def test_requests_of_a_minute_are_counted_for_each_key():
-    clock = Clock()
-    limits = Limits(FrontSettings(requests_per_minute=2), clock)
-    for _ in range(2):
-        held(limits)
-        clock.now += 10
-    refused = refusal(limits)
-    assert (refused.status, refused.code, refused.retry_after_ms) == (429, "rate_limit_exceeded", 40_000)
-    held(limits, "bert")
-    clock.now += 40
-    held(limits)
-    assert refusal(limits).retry_after_ms == 10_000
-
-
-def test_streams_at_a_time_are_counted_for_each_key():
-    limits = Limits(FrontSettings(streams_per_key=1), Clock())
-    place = held(limits)
-    assert refusal(limits).status == 429
-    others = held(limits, "bert")
-    place.__exit__(None, None, None)
-    assert limits.streams == len([others])
-    held(limits)
-
-
-def test_characters_of_a_day_are_counted_for_each_key():
-    clock = Clock()
-    limits = Limits(FrontSettings(characters_per_day=25), clock)
-    held(limits)
-    held(limits)
-    refused = refusal(limits)
-    assert "5 of 25 characters" in str(refused)
-    assert refused.retry_after_ms == (86_400 - 100) * 1000
-    held(limits, characters=5)
-    held(limits, "bert")
-    clock.now += 86_400
-    held(limits)
-
-
-def test_refused_request_counts_for_nothing():
-    limits = Limits(FrontSettings(requests_per_minute=1, characters_per_day=10), Clock())
-    refusal(limits, characters=11)
-    held(limits)
-
-
-def test_request_that_the_server_refuses_counts_for_nothing():
-    clock = Clock()
-    limits = Limits(FrontSettings(requests_per_minute=1, characters_per_day=10), clock)
-    for _ in range(3):
-        with pytest.raises(ApiError), limits.place("anna", 10):
-            raise overloaded("2 utterances are in progress", 2500)
-    held(limits)
-    assert refusal(limits).status == 429
-
-
-def test_request_of_yesterday_that_the_server_refuses_gives_nothing_back_today():
-    clock = Clock()
-    limits = Limits(FrontSettings(characters_per_day=10), clock)
-    place = held(limits)
-    clock.now += 86_400
-    held(limits, characters=8)
-    refused = overloaded("2 utterances are in progress", 2500)
-    place.__exit__(type(refused), refused, None)
-    assert "2 of 10 characters" in str(refusal(limits))
-
-
 @pytest.mark.parametrize(("key", "name"), [("sk-anna", "anna"), ("sk-jose", "jos%C3%A9")])
 def test_server_is_told_whose_turn_it_is(start_front, upstream, tmp_path, key, name):
     front = start_front(api_keys_file=write_keys(tmp_path / "keys", anna="sk-anna", josé="sk-jose"))
@@ -276,14 +270,6 @@ def test_refusals_of_the_server_use_up_no_limit(start_front, keys_file, upstream
     assert [ask(front, "sk-anna").status for _ in range(3)] == [503] * 3
     upstream.error = None
     assert [ask(front, "sk-anna").status for _ in range(2)] == [200, 429]
-
-
-def test_all_together_have_a_limit():
-    limits = Limits(FrontSettings(max_streams=2), Clock())
-    places = [held(limits, "anna"), held(limits, "bert")]
-    refused = refusal(limits, "carl")
-    assert limits.streams == len(places)
-    assert (refused.status, refused.code, refused.retry_after_ms) == (503, "overloaded", 1000)
 
 
 def test_limits_reach_clients_and_end_with_the_stream(start_front, keys_file, upstream):

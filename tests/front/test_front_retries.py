@@ -77,9 +77,9 @@ def test_server_that_stays_full_is_told_after_two_retries(stock, upstream):
 def test_limits_of_the_front_are_waited_for_as_long(start_front, upstream, limit):
     front = start_front(**{limit: 1})
     held = front.app.state.front.limits.place("everybody", 0)
-    front.do(held.__enter__)
+    front.wait(held.__aenter__())
     found = [refused(front, {"x-stainless-retry-count": count}) for count in ("0", "1")]
-    front.do(lambda: held.__exit__(None, None, None))
+    front.wait(held.__aexit__(None, None, None))
     assert found == ["4000", "8000"]
 
 
