@@ -63,6 +63,8 @@ _OFFSET = re.compile(r"(?<=UTC|GMT)([-+−])([0-9]{1,2})(?::00)?(?![0-9:])")
 _SERIAL = re.compile(
     r"(?<![A-Za-z0-9])(?=[A-Za-z0-9]{9,20}(?![A-Za-z0-9]))(?:[A-Z]{1,8}[0-9]{1,12}){2,6}(?![A-Za-z])"
 )
+_HALF_YEAR = re.compile(r"(?<![0-9A-Za-z.])([12][0-9])(?=[HQ][1-4](?![0-9A-Za-z]))")
+_TRAIN = re.compile(r"\s?次(?!元|方|数|[分要])|\s?(?:列车|高铁|动车|火车|航班|班机|次航班)")
 _AFTER_LINE = re.compile(r"(?<=[A-Za-z0-9]_)[0-9]{3,}(?![0-9A-Za-z])")
 _BUS = re.compile(
     r"(?![0-9]0{2,3}\s?路)[0-9]{3,4}(?=\s?路(?:公交|公车|车|$|[，。、去到]))|(?<![0-9])[1-9][0-9][1-9](?=医院|中学)|(?<=台北)101|101(?=\s?(?:大楼|观景))"
@@ -256,6 +258,8 @@ def _in_name(place: Place) -> ReadForm | None:
             return None
         if glued[1] in ("x", "X") and digits in ("86", "64", "509"):
             return ReadForm(found.end(), language.digits(digits))
+        if len(digits) > 2 and glued[1] and glued[1].isupper() and _TRAIN.match(place.text, found.end()):
+            return ReadForm(found.end(), _telephone(digits, place))
         return ReadForm(found.end(), _name_number(digits, place))
     if _SPACED_NAME.search(place.before) or _SERIES.search(place.before):
         is_model = len(digits) >= (3 if place.before[-2:-1].isdecimal() else 4) and re.match(
@@ -283,7 +287,7 @@ def _run(place: Place) -> ReadForm | None:
     language = place.language
     if found := place.match(_ISSUE):
         return ReadForm(found.end(), _spoken(found[0], place))
-    if found := place.match(_AFTER_LINE):
+    if found := place.match(_AFTER_LINE) or place.match(_HALF_YEAR):
         return ReadForm(found.end(), language.digits(found[0]))
     if found := place.match(_STOCK):
         words = language.digits(found[1] or found[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from cosyvoice_runtime.text.reading.chinese.between import NUMBER
+from cosyvoice_runtime.text.reading.chinese.between import BEFORE_FACTOR, goes_on_to_equals, in_factor
 from cosyvoice_runtime.text.reading.languages import chinese_tables as tables
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
@@ -26,7 +26,6 @@ _TERM_BEFORE = re.compile(r"(?:[0-9⌘⌥⌃)）|\]%²³α-ω°℃]|[A-Za-z])\Z"
 _LETTER_BEFORE = re.compile(r"(?<![A-Za-z0-9])(?:[0-9]*[a-zA-Z]|[α-ω])\Z")
 _TERM_AFTER = re.compile(r"[¥$€]?[0-9]|[(（√∠|α-ω.]|[A-Za-z]|[-−±][0-9]")
 _LETTER_AFTER = re.compile(r"(?:[a-zA-Z]|[α-ω])(?![A-Za-z])|[0-9]")
-_EQUATION = re.compile(rf"{NUMBER}(?:\s?[-+×÷*/−]\s?{NUMBER}){{0,4}}\s?[=≈]")
 _WITH_EQUALS = re.compile(r"[=≈]\s?(?:[0-9.]+\s?[-+×÷*/−]\s?){0,3}[0-9.]*\Z")
 _AFTER_POWER = re.compile(r"[0-9]{0,4}[a-z]?(?:[-+−][0-9]{0,4}[a-z]?)*(?![0-9A-Za-z])")
 _POLYNOMIAL = re.compile(r"[a-z](?:²|³|\^[0-9]+)(?:[-+−][0-9]{0,4}[a-z]?)*\Z")
@@ -40,6 +39,12 @@ _BRACKETED = re.compile(
 )
 _PRODUCT = re.compile(r"(?:[0-9)）²³]|(?<![A-Za-z0-9])[0-9]{0,3}[a-zπ]|[=·]\s?[A-Z])\Z")
 _OF_PRODUCT = re.compile(r"[0-9(（]|[0-9]{0,3}(?:[a-zA-Zπ](?![A-Za-z])|sin|cos|tan|log|ln)")
+_ADDEND = r"[0-9.]+%?(?:/[0-9.]+)?"
+_SUM = re.compile(
+    rf"[(（]\s?{_ADDEND}(?:(?P<plus>(?:\s?\+\s?{_ADDEND}){{1,5}})|(?:\s?[-−]\s?{_ADDEND}){{1,5}})\s?[)）]"
+    rf"(?P<factor>{BEFORE_FACTOR})?"
+)
+_FACTOR_BEFORE = re.compile(r"(?P<factor>[×÷*]\s?)?(?<![0-9A-Za-z)）²³π])\Z")
 _CONDITION = re.compile(r"\s?={1,3}\s?([加点高通催电光△][\u4e00-\u9fff]{0,5})\s?={1,3}>?\s?(?=[0-9A-Z])")
 _MENU_BEFORE = re.compile(rf"(?:{tables.MENUS})(?:[^，。！？<=]*[A-Za-z\u4e00-\u9fff]{{2}})?[」”\"】\]]?\Z")
 _MENU_AFTER = re.compile(r"[「“\"【\[]?[A-Za-z\u4e00-\u9fff]{2}")
@@ -86,6 +91,8 @@ def read(place: Place) -> ReadForm | None:
         return ReadForm(place.start + 1, words)
     if place.text[place.start] == "|":
         return _bar(place)
+    if place.text[place.start] in "()（）" and (form := _bracket(place)):
+        return form
     if place.match(_BRACKETED) and _MULTIPLIED.search(place.before):
         return ReadForm(place.start + 1, language.by + place.text[place.start])
     if found := place.match(_CONDITION):
@@ -123,6 +130,20 @@ def read(place: Place) -> ReadForm | None:
     return ReadForm(found.end(), language.operations[sign]) if is_sign else None
 
 
+def _bracket(place: Place) -> ReadForm | None:
+    """The brackets around a sum or a difference that is multiplied: ``24×(1-1/3)``."""
+    opened = place.start
+    if place.text[opened] in ")）":
+        opened = max(place.text.rfind(sign, max(0, opened - 24), opened) for sign in "(（")
+    start = Place(place.text, max(0, opened), place.language)
+    found, before = start.match(_SUM), _FACTOR_BEFORE.search(start.before)
+    if not found or not before or not (found["factor"] or before["factor"]):
+        return None
+    if opened == place.start:
+        return ReadForm(place.start + 1, "")
+    return ReadForm(place.start + 1, "的和" if found["plus"] else "的差")
+
+
 def _bar(place: Place) -> ReadForm | None:
     """The bars around an absolute value."""
     if _CLOSES_BARS.search(place.before):
@@ -140,14 +161,14 @@ def _is_minus(place: Place, found: re.Match[str]) -> bool:
         return True
     if not _TERM_BEFORE.search(before) or not _LETTER_AFTER.match(text, found.end()):
         return False
-    if found["sign"] == "−" or _WITH_EQUALS.search(before):
+    if found["sign"] == "−" or _WITH_EQUALS.search(before) or in_factor(place):
         return True
     if _POLYNOMIAL.search(before) and _AFTER_POWER.match(text, found.end()):
         return True
     if _IN_BRACKETS.search(before) and _TO_BRACKET.match(text, found.end()):
         return True
     if before[-1:].isdecimal() or before[-1:] in ")）²³|":
-        return bool(_EQUATION.match(text, found.end()) or _LETTERS_EQUATION.match(text, found.end()))
+        return bool(goes_on_to_equals(text, found.end()) or _LETTERS_EQUATION.match(text, found.end()))
     return bool(_LETTER_BEFORE.search(before)) and bool(_LETTERS_EQUATION.match(text, found.end()))
 
 
@@ -164,7 +185,7 @@ def _is_factor(place: Place, found: re.Match[str], following: str, is_tight: boo
     if sign == "/" and divides and _DIVIDED.search(before):
         return True
     if sign == "/":
-        return bool(_NUMBER_BEFORE.search(before) and _EQUATION.match(place.text, found.end()))
+        return bool(_NUMBER_BEFORE.search(before) and goes_on_to_equals(place.text, found.end()))
     numbers = bool(_NUMBER_BEFORE.search(before) and re.match(r"[0-9(]", following))
     letters = is_tight and bool(_LETTER_BEFORE.search(before) and _LETTER_AFTER.match(following))
     return numbers or letters

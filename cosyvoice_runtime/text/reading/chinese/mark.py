@@ -16,7 +16,7 @@ _BEGINS = re.compile(r"(?:^|[\s，。！？；：、,;:.!?“”\"])\Z")
 _GAP = re.compile(r"(?<=[0-9]) +(?=[0-9¥$€£])")
 _WEEKDAY = re.compile(r"\s?[（(]([一二三四五六日])[）)]")
 _DAY_BEFORE = re.compile(r"[0-9](?:日|号|/[0-9]{1,2})\Z")
-_FIGURES = "(?:[0-9≥≤<>≈约¥$€+−-]|公元)"
+_FIGURES = r"(?:[0-9≥≤<>≈约¥$€+−-]|公元|前[0-9]{2,4}\s?[年－—–-])"
 _TO_ERA = re.compile(r"(?<=年)\s?(?:[–—]{1,2}|[-－~～])\s?(?=公元)")
 _BRACKET = re.compile(rf"（(?![0-9]{{1,2}}）)(?={_FIGURES})|）(?=[0-9A-Za-z\u4e00-\u9fff])")
 _WORD_BEFORE = re.compile(rf"[0-9A-Za-z\u4e00-\u9fff%℃](?:（{_FIGURES}[^（）]*)?\Z")

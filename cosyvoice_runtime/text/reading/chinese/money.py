@@ -30,6 +30,7 @@ _AFTER = re.compile(
 )
 
 
+_TAIWAN = re.compile(r"新?台币\s?\Z")
 _JAPANESE = re.compile("日[元圆圓币]|日本|东京|大阪|京都")
 _CHINESE = re.compile("人民币|国内|中国|CNY|RMB")
 _AMERICAN = re.compile(r"美[元金]|US\$")
@@ -42,11 +43,19 @@ def read(place: Place) -> ReadForm | None:
     found = place.match(_BEFORE)
     if found:
         word = "" if found["name"] else _local(found["sign"], place)
-        return ReadForm(found.end(), _words(found, place.language, Currency(word, word) if word else None))
+        words = _words(found, place.language, Currency(word, word) if word else None)
+        return ReadForm(found.end(), _named_first(words, place))
     if not place.text[place.start].isdecimal():
         return None
     found = place.match(_AFTER)
-    return ReadForm(found.end(), _words(found, place.language)) if found else None
+    return ReadForm(found.end(), _named_first(_words(found, place.language), place)) if found else None
+
+
+def _named_first(words: str, place: Place) -> str:
+    """``NT$600`` is 新台币六百元; the name is not said again after itself."""
+    if not words.endswith(tables.TAIWAN):
+        return words
+    return ("" if _TAIWAN.search(place.before) else "新台币") + words.removesuffix("新台币")
 
 
 def _local(sign: str, place: Place) -> str:
@@ -60,8 +69,11 @@ def _local(sign: str, place: Place) -> str:
 
 def _words(found: re.Match[str], language: Language, currency: Currency | None = None) -> str:
     parts = found.groupdict()
-    currency = Currency(parts["name"], parts["name"]) if parts.get("name") else currency
-    currency = currency or language.currencies[parts["sign"] or parts["code"]]
+    sign = parts["sign"] or parts["code"]
+    name = parts.get("name")
+    if name and not (name == "元" and len(sign) > 1):
+        currency = Currency(name, name)
+    currency = currency or language.currencies[sign]
     minus = language.minus if parts.get("minus") or parts.get("inner") else ""
     scale, last = (re.sub("[tT]", "万亿", parts.get(name) or "") for name in ("scale", "last"))
     low = without_zeros(parsed(parts["low"], language))

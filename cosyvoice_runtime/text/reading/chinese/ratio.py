@@ -8,6 +8,7 @@ from cosyvoice_runtime.text.reading.chinese.between import (
     NUMBER,
     RANGE,
     begins_equation,
+    in_factor,
     is_measured,
     is_score,
     parsed,
@@ -75,6 +76,8 @@ def read(place: Place) -> ReadForm | None:
         begins_equation(place) and parsed(found["above"], language).value >= int(float(found["below"]))
     ):
         return None
+    if found["to"] and (begins_equation(place) or in_factor(place)):
+        return ReadForm(found.start("to"), _slashed(found, place))
     return ReadForm(found.end(), _slashed(found, place) + (language.to if found["to"] else ""))
 
 

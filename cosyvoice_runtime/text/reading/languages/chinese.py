@@ -33,7 +33,7 @@ class Chinese(Language):
         return text.translate(SIMPLIFIED)
 
     def agreed(self, form: ReadForm, place: Place) -> ReadForm:
-        words = in_script_of(place.text, form.end, form.words)
+        words = in_script_of(place.text, place.start, form.end, form.words)
         is_after_day = words[:1] in "零一二两兩三四五六七八九十" and _WEEKDAY.search(place.before)
         return ReadForm(form.end, f"{self.pause}{words}" if is_after_day and words else words)
 

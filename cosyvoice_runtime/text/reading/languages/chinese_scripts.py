@@ -33,6 +33,7 @@ _TRADITIONAL = str.maketrans(
     {pair[1]: pair[0] for pair in reversed(_PAIRS.split()) if pair[1] not in _ALSO_TRADITIONAL} | {"幺": "一"}
 )
 """Where these characters are written, one is 一 on the telephone, too."""
+_KILOGRAM = re.compile("[kK][gG]")
 _HAN = re.compile("[\u3400-\u9fff]+")
 _SENTENCE_END = re.compile(r"[。！？；?!;\n]|\.(?![0-9A-Za-z])|[：、:](?!\s*[0-9])")
 _FULL_STOP = re.compile(r"[。！？?!\n]")
@@ -40,15 +41,20 @@ _REACH = 40
 """Characters on each side of a place that tell the script of its sentence."""
 
 
-def in_script_of(text: str, place: int, words: str) -> str:
-    """Words in simplified characters, made traditional if most of the text's sentence around a place is.
+def in_script_of(text: str, start: int, end: int, words: str) -> str:
+    """Words for ``text[start:end]`` in simplified characters, made traditional if most of its sentence is.
 
-    A script's characters are those of its national standard: Big5 or GB 2312.
+    A script's characters are those of its national standard: Big5 or GB 2312. A ``kg`` has the name that
+    Taiwan and Hong Kong use: 公斤.
     """
-    traditional, simplified = _lengths(text, place, _SENTENCE_END)
+    traditional, simplified = _lengths(text, end, _SENTENCE_END)
     if traditional == simplified:
-        traditional, simplified = _lengths(text, place, _FULL_STOP)
-    return words.translate(_TRADITIONAL) if traditional > simplified else words
+        traditional, simplified = _lengths(text, end, _FULL_STOP)
+    if traditional <= simplified:
+        return words
+    if _KILOGRAM.search(text, start, end):
+        words = words.replace("千克", "公斤")
+    return words.translate(_TRADITIONAL)
 
 
 def _lengths(text: str, place: int, end: re.Pattern[str]) -> tuple[int, int]:
