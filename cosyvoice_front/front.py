@@ -180,7 +180,7 @@ async def open_front(
         InvalidInput: the file of keys can't be read.
     """
     front = settings.front
-    server = SpeechServer(upstream) if upstream else SpeechServer.connect(front)
+    server = SpeechServer(upstream) if upstream else SpeechServer.connect(front, metrics.resume)
     pool = ThreadPoolExecutor(ENCODER_THREADS, thread_name_prefix="encoder")
     keys = Keys(front)
     try:

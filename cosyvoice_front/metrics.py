@@ -64,7 +64,17 @@ class Metrics:
             "Seconds of speech that the server has sent.",
             registry=self._registry,
         )
+        self.resumes = Counter(
+            "cosyvoice_front_resumes_total",
+            "Servers that were lost by what came of it: resumed by another, or ended, as its speech differs.",
+            ["ending"],
+            registry=self._registry,
+        )
         self.streams = Gauge("cosyvoice_front_streams", "Utterances in progress.", registry=self._registry)
+
+    def resume(self, ending: str) -> None:
+        """Count a lost server by what came of it."""
+        self.resumes.labels(ending).inc()
 
     def page(self) -> bytes:
         """All numbers in Prometheus's text format."""

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from functools import partial
 from typing import Protocol
 from urllib.parse import quote
 
-from cosyvoice_client import AsyncSpeechClient, AudioChunk, ClientError, SpeechRequest
+from cosyvoice_client import AsyncSpeechClient, AudioChunk, ClientError, InvalidArgumentError, SpeechRequest
 from cosyvoice_front.errors import ApiError, of_client, overloaded
 from cosyvoice_front.keys import EVERYBODY
 from cosyvoice_front.rate import at_front_rate
+from cosyvoice_front.resume import Counted, UnbrokenText, unbroken
+from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.settings import FrontSettings
 
+PING_S = 6.0
+"""Time after which a silent server is asked for a sign of life: one that has vanished is noticed in 9 s."""
 READY_TIMEOUT_S = 5.0
 """Longest wait until the server says whether it is ready."""
 
@@ -56,19 +61,33 @@ class Upstream(Protocol):
 
 
 class SpeechServer:
-    """Speaks through the server; its errors are those of this API.
+    """Speaks through the server, or through one of many; its errors are those of this API.
 
     The server, when it is full, knows whose turn it is by the owner of the key.
+
+    Args:
+        resumes: counts the utterances that another server goes on with; None where none does.
     """
 
-    def __init__(self, upstream: Upstream) -> None:
+    def __init__(self, upstream: Upstream, resumes: Counted | None = None) -> None:
         self._upstream = upstream
+        self._resumes = resumes
 
     @classmethod
-    def connect(cls, settings: FrontSettings) -> SpeechServer:
-        """To be called in the event loop that uses it."""
-        client = AsyncSpeechClient(settings.grpc_url, timeout_s=settings.silence_timeout_s, proxy=False)
-        return cls(client)
+    def connect(cls, settings: FrontSettings, resumes: Counted) -> SpeechServer:
+        """To be called in the event loop that uses it; an InvalidInput tells of an address that leads
+        nowhere."""
+        try:
+            client = AsyncSpeechClient(
+                settings.grpc_url,
+                timeout_s=settings.silence_timeout_s,
+                proxy=False,
+                balancing=settings.balancing,
+                ping_s=PING_S,
+            )
+        except InvalidArgumentError as error:
+            raise InvalidInput("front.grpc_url", settings.grpc_url, str(error)) from None
+        return cls(client, resumes if settings.resume else None)
 
     async def speak(
         self, request: SpeechRequest, request_id: str, owner: str
@@ -79,7 +98,8 @@ class SpeechServer:
             ApiError: chunks may have come before.
         """
         try:
-            spoken = self._upstream.speak(request, request_id, _name(owner))
+            speak = partial(self._upstream.speak, request, request_id, _name(owner))
+            spoken = unbroken(speak, self._resumes) if self._resumes else speak()
             async with aclosing(spoken), aclosing(at_front_rate(spoken)) as chunks:
                 async for chunk in chunks:
                     yield chunk
@@ -96,7 +116,8 @@ class SpeechServer:
             ApiError: at any time, out of whatever is done in the context.
         """
         try:
-            async with self._upstream.speak_text(request, request_id, _name(owner)) as speech:
+            open_text = partial(self._upstream.speak_text, request, request_id, _name(owner))
+            async with UnbrokenText(open_text, self._resumes) if self._resumes else open_text() as speech:
                 yield speech
         except ClientError as error:
             raise self.told(error) from error

@@ -56,6 +56,10 @@ class UnavailableError(ClientError):
         self.retry_after_s = float(told[1]) if told else None
 
 
+class LostError(UnavailableError):
+    """The connection, or the server behind it, is gone: it has not refused, and another one may answer."""
+
+
 class ServerTimeoutError(ClientError):
     """Nothing came from the server for too long."""
 

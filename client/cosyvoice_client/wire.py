@@ -10,7 +10,7 @@ import numpy as np
 from tritonclient.grpc import InferResult, service_pb2
 from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor
 
-from cosyvoice_client.errors import ClientError, server_error
+from cosyvoice_client.errors import ClientError, LostError, server_error
 from cosyvoice_client.request import Tensors
 
 EMPTY_FINAL = "triton_enable_empty_final_response"
@@ -54,15 +54,14 @@ def call_error(failure: grpc.aio.AioRpcError, server: str) -> ClientError:
     """The error for a call that ended with a status.
 
     Where the connection was lost on the way, gRPC and proxies make up a status that no server has chosen:
-    UNKNOWN, INTERNAL or CANCELLED. The same request may well succeed then.
+    UNAVAILABLE, UNKNOWN, INTERNAL or CANCELLED. The same request may well succeed then.
     """
     status, details = failure.code(), failure.details() or ""
-    chosen = REQUEST_HEADER in dict(failure.trailing_metadata() or ())
-    made_up = status is grpc.StatusCode.CANCELLED or (
-        status in (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL) and LOST.search(details)
-    )
-    if made_up and not chosen:
-        return server_error("UNAVAILABLE", f"the connection was lost ({details})", server)
+    if REQUEST_HEADER not in dict(failure.trailing_metadata() or ()) and (
+        status in (grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE)
+        or (status in (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL) and LOST.search(details))
+    ):
+        return LostError(f"{server}: {details or status.name}")
     return server_error(status.name, details, server)
 
 

@@ -342,6 +342,7 @@ def _keepalive(timeout_s: float) -> list[tuple[str, int]]:
         ("grpc.http2.ping_timeout_ms", milliseconds),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.max_ping_strikes", 0),  # Clients may ask for a sign of life as often as they like.
     ]
 
 

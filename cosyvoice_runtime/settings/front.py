@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -31,7 +31,19 @@ class FrontSettings(Section):
 
     host: str = Field("127.0.0.1", description="Address to listen on; any other than this asks for keys.")
     port: int = Field(8080, ge=0, le=65535, description="Port of HTTP; 0 takes a free one.")
-    grpc_url: GrpcAddress = Field("127.0.0.1:8001", description="The server's gRPC port.")
+    grpc_url: GrpcAddress = Field(
+        "127.0.0.1:8001",
+        description="The server's gRPC port; dns:///name:port, or several addresses, for many servers.",
+    )
+    balancing: Literal["round_robin", "pick_first"] = Field(
+        "round_robin",
+        description="Which of several servers is asked: the next one and, where it refuses, another, or the "
+        "first one only, as where a proxy balances.",
+    )
+    resume: Flag = Field(
+        True,
+        description="Whether speech goes on from another server when its own is lost, at most twice.",
+    )
     api_keys_file: OptionalPath = Field(
         "", description="Names and hashes of keys that may call; everybody may without it."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
@@ -59,7 +60,8 @@ def test_spaces_are_not_kept_for_a_word():
 
 def flushed(*pieces):
     """A context that has been flushed a hundred times after each piece, and is not run."""
-    context = Context(None, "anna", Manner(SpeechRequest(""), None, False, 1.0), None)
+    front = SimpleNamespace(markup=lambda asked: "auto")
+    context = Context(front, "anna", Manner(SpeechRequest(""), None, False, 1.0), None)
     for piece in pieces:
         context.push(piece)
         for _ in range(100):

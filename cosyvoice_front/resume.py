@@ -1,0 +1,246 @@
+"""Speech that goes on from another server when its own is lost.
+
+The same request with the same seed gives the same speech. So it is asked for again, what the listener has is
+left out, and the last half second of that is compared with the new one before anything is joined to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, suppress
+from types import TracebackType
+from typing import Any, Protocol
+
+import numpy as np
+
+from cosyvoice_client import AudioChunk, ClientError, UnavailableError
+from cosyvoice_client.errors import LostError
+
+logger = logging.getLogger(__name__)
+
+MOST_LOSSES = 2
+"""Servers of an utterance that may be lost; the third ends it."""
+REFUSED_S = 5.0
+"""The longest time in which full servers are asked to go on with an utterance."""
+SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.1, 1.0
+"""The bounds of the wait before a full server is asked again."""
+OVERLAP_S = 0.5
+"""The last seconds that have been sent, which are compared."""
+TOLERANCE = 1e-3
+"""The largest difference of two samples that is rounding; full scale is 1."""
+
+Counted = Callable[[str], None]
+"""Called with ``resumed`` when another server goes on, or ``differs`` when its speech is another."""
+
+
+class DifferentSpeechError(Exception):
+    """A repetition is not the same speech."""
+
+
+class HeardSpeech:
+    """The samples of an utterance that have been sent, and those of a repetition that are new.
+
+    Attributes:
+        samples: how many have been sent.
+    """
+
+    def __init__(self) -> None:
+        self.samples = 0
+        self._segments = 0
+        self._tail = np.zeros(0, np.float32)
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """The next chunk is the first one of a repetition."""
+        self._position, self._ended = 0, 0
+
+    def new(self, chunk: AudioChunk) -> AudioChunk | None:
+        """The part of a chunk that has not been sent; None where all of it has.
+
+        Raises:
+            DifferentSpeechError: it differs from what has been sent.
+        """
+        begin, self._position = self._position, self._position + len(chunk.samples)
+        self._compare(chunk.samples, begin)
+        rest = chunk.samples[max(0, self.samples - begin) :]
+        self._ended += chunk.finish_reason != ""
+        is_told = begin < self.samples or chunk.finish_reason
+        if not len(rest) and is_told and self._ended <= self._segments:
+            return None
+        self.samples, self._segments = self.samples + len(rest), max(self._ended, self._segments)
+        keep = round(OVERLAP_S * chunk.sample_rate)
+        self._tail = np.concatenate([self._tail, rest[-keep:]])[-keep:]
+        return dataclasses.replace(chunk, samples=rest)
+
+    def end(self) -> None:
+        """Raise a DifferentSpeechError if the repetition has ended before what has been sent."""
+        if self._position < self.samples:
+            raise DifferentSpeechError
+
+    def _compare(self, samples: Any, begin: int) -> None:
+        tail_begin = self.samples - len(self._tail)
+        first, last = max(begin, tail_begin), min(begin + len(samples), self.samples)
+        if first >= last:
+            return
+        apart = samples[first - begin : last - begin] - self._tail[first - tail_begin : last - tail_begin]
+        if np.abs(apart).max() > TOLERANCE:
+            raise DifferentSpeechError
+
+
+class Losses:
+    """Decides whether an utterance whose server is lost is asked for again."""
+
+    def __init__(self, heard: HeardSpeech, counted: Counted) -> None:
+        self._heard = heard
+        self._counted = counted
+        self._count = 0
+        self._lost_at: float | None = None
+        self._first: UnavailableError | None = None
+
+    async def bear(self, error: UnavailableError) -> None:
+        """Return when the utterance is to be asked for again; else raise the error that ends it.
+
+        A full server that is asked to go on is asked again after the time that it tells.
+        """
+        lost = isinstance(error, LostError)
+        if lost:
+            self._count += 1
+            self._first, self._lost_at = error, time.monotonic()
+        waited = self._lost_at is not None and time.monotonic() - self._lost_at < REFUSED_S
+        if self._count > MOST_LOSSES or not (lost or waited):
+            raise self._first or error
+        if not lost:
+            wait_s = error.retry_after_s or SHORTEST_WAIT_S
+            await asyncio.sleep(min(max(wait_s, SHORTEST_WAIT_S), LONGEST_WAIT_S))
+        else:
+            logger.warning("asked for again after %d samples: %s", self._heard.samples, error)
+            self._counted("resumed")
+        self._heard.begin_again()
+
+    def differs(self) -> ClientError:
+        """The error that ends an utterance whose repetition is another speech."""
+        logger.warning("the repetition is another speech, so the utterance ends where its server was lost")
+        self._counted("differs")
+        return self._first or UnavailableError("the speech of this server differs")
+
+
+async def unbroken(
+    speak: Callable[[], AsyncGenerator[AudioChunk, None]], counted: Counted
+) -> AsyncGenerator[AudioChunk, None]:
+    """The chunks of a whole text's speech, whichever server makes them.
+
+    Raises:
+        ClientError: no server goes on with it.
+    """
+    heard = HeardSpeech()
+    losses = Losses(heard, counted)
+    while True:
+        try:
+            async with aclosing(speak()) as chunks:
+                async for chunk in chunks:
+                    if (new := heard.new(chunk)) is not None:
+                        yield new
+            heard.end()
+            return
+        except UnavailableError as error:
+            await losses.bear(error)
+        except DifferentSpeechError:
+            raise losses.differs() from None
+
+
+class Text(Protocol):
+    """Speech of a text that comes piece by piece, from one server."""
+
+    async def push(self, text: str) -> None: ...
+
+    async def flush(self) -> None: ...
+
+    async def end(self) -> None: ...
+
+    def __aiter__(self) -> Any: ...
+
+
+class UnbrokenText:
+    """Speech of a text that comes piece by piece, whichever server makes it, used in ``async with``.
+
+    Args:
+        open_text: opens the same utterance with a server.
+    """
+
+    def __init__(self, open_text: Callable[[], AbstractAsyncContextManager[Text]], counted: Counted) -> None:
+        self._open_text = open_text
+        self._heard = HeardSpeech()
+        self._losses = Losses(self._heard, counted)
+        self._said: list[tuple[str, tuple[str, ...]]] = []
+        self._lock = asyncio.Lock()
+        self._held = AsyncExitStack()
+
+    async def push(self, text: str) -> None:
+        """Add text."""
+        await self._say("push", text)
+
+    async def flush(self) -> None:
+        """Have all text so far spoken to its end."""
+        await self._say("flush")
+
+    async def end(self) -> None:
+        """Say that no more text comes."""
+        await self._say("end")
+
+    async def __aiter__(self) -> AsyncGenerator[AudioChunk, None]:
+        while True:
+            speech = self._speech
+            try:
+                async for chunk in speech:
+                    if (new := self._heard.new(chunk)) is not None:
+                        yield new
+                self._heard.end()
+                return
+            except UnavailableError as error:
+                async with self._lock:
+                    if speech is self._speech:
+                        await self._go_on(error)
+            except DifferentSpeechError:
+                raise self._losses.differs() from None
+
+    async def __aenter__(self) -> UnbrokenText:
+        while True:
+            try:
+                self._speech = await self._held.enter_async_context(self._open_text())
+                return self
+            except UnavailableError as error:
+                await self._losses.bear(error)
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._held.__aexit__(exc_type, exc, traceback)
+
+    async def _say(self, event: str, *text: str) -> None:
+        async with self._lock:
+            self._said.append((event, text))
+            try:
+                await getattr(self._speech, event)(*text)
+            except UnavailableError as error:
+                await self._go_on(error)
+
+    async def _go_on(self, error: UnavailableError) -> None:
+        """Open the utterance with another server, and say all that has been said."""
+        while True:
+            await self._losses.bear(error)
+            try:
+                with suppress(ClientError):
+                    await self._held.aclose()
+                self._speech = await self._held.enter_async_context(self._open_text())
+                for event, text in self._said:
+                    await getattr(self._speech, event)(*text)
+                return
+            except UnavailableError as again:
+                error = again

@@ -1,0 +1,194 @@
+"""Speech that goes on from another server when its own is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import numpy as np
+import pytest
+
+from cosyvoice_client import AudioChunk, UnavailableError
+from cosyvoice_client.errors import LostError, RefusedError
+from cosyvoice_front.resume import UnbrokenText, unbroken
+
+RATE = 24_000
+WHOLE = np.random.default_rng(0).uniform(-0.5, 0.5, 3 * RATE).astype(np.float32)
+SEGMENTS = (RATE, 2 * RATE, 3 * RATE)
+"""Samples at which a segment of the text has been spoken."""
+GONE = LostError("server: Socket closed")
+FULL = UnavailableError("server: 4 utterances are in progress, the limit; try again in 0.1 s")
+
+
+def chunks(size: int, samples: np.ndarray = WHOLE, ends: tuple[int, ...] = SEGMENTS) -> list[AudioChunk]:
+    """The speech in chunks of a size, of which the last one of a segment says so."""
+    made, begin = [], 0
+    for number, end in enumerate(ends, 1):
+        while begin < end:
+            cut = min(begin + size, end)
+            is_last = cut == end
+            reason, spoken = ("stop", 10 * number) if is_last else ("", None)
+            made.append(AudioChunk(samples[begin:cut], 0.0, reason, spoken))
+            begin = cut
+    return made
+
+
+class Servers:
+    """Each request goes to the next script: chunks, and what is raised after them."""
+
+    def __init__(self, *scripts: list[AudioChunk | Exception]) -> None:
+        self.scripts = list(scripts)
+        self.counted: list[str] = []
+
+    async def speak(self) -> AsyncGenerator[AudioChunk, None]:
+        for each in self.scripts.pop(0):
+            if isinstance(each, Exception):
+                raise each
+            yield each
+
+    def heard(self) -> list[AudioChunk]:
+        async def listen() -> list[AudioChunk]:
+            return [chunk async for chunk in unbroken(self.speak, self.counted.append)]
+
+        return asyncio.run(asyncio.wait_for(listen(), 30))
+
+
+def samples_of(heard: list[AudioChunk]) -> np.ndarray:
+    return np.concatenate([chunk.samples for chunk in heard])
+
+
+def facts(heard: list[AudioChunk]) -> list[tuple[str, int | None]]:
+    return [(chunk.finish_reason, chunk.spoken_characters) for chunk in heard if chunk.finish_reason]
+
+
+ENDINGS = [("stop", 10), ("stop", 20), ("stop", 30)]
+
+
+@pytest.mark.parametrize("after", [0, 1, 3, 7, 8, 15])
+@pytest.mark.parametrize("size", [700, 5_000, 24_000, 80_000])
+def test_speech_of_a_lost_server_goes_on_without_a_missing_or_repeated_sample(after, size):
+    servers = Servers([*chunks(6_000)[:after], GONE], chunks(size))
+    heard = servers.heard()
+    assert np.array_equal(samples_of(heard), WHOLE)
+    assert facts(heard) == ENDINGS
+    assert servers.counted == ["resumed"]
+
+
+def test_two_servers_may_be_lost_and_the_third_ends_it():
+    servers = Servers([*chunks(6_000)[:2], GONE], [*chunks(6_000)[:5], GONE], chunks(6_000))
+    assert np.array_equal(samples_of(servers.heard()), WHOLE)
+    servers = Servers(*[[*chunks(6_000)[:2], GONE]] * 3)
+    with pytest.raises(LostError):
+        servers.heard()
+    assert servers.counted == ["resumed", "resumed"]
+
+
+def test_lost_end_of_a_segment_is_told_once_and_not_lost():
+    made = chunks(24_000)
+    last = AudioChunk(WHOLE[:0], 0.0, "stop", 10)
+    without = [AudioChunk(made[0].samples, 0.0), last]
+    for script in ([without[0], GONE], [*without, GONE], [made[0], GONE]):
+        heard = Servers(script, [*without, *made[1:]]).heard()
+        assert np.array_equal(samples_of(heard), WHOLE)
+        assert facts(heard) == ENDINGS
+
+
+@pytest.mark.parametrize("wrong", ["another", "shorter"])
+def test_another_speech_is_not_joined(wrong):
+    other = WHOLE.copy()
+    other[5_000] += 0.002
+    again = chunks(6_000, other) if wrong == "another" else chunks(6_000)[:1]
+    servers = Servers([*chunks(6_000)[:2], GONE], again)
+    with pytest.raises(LostError, match="Socket closed"):
+        servers.heard()
+    assert servers.counted == ["resumed", "differs"]
+
+
+def test_rounding_is_no_other_speech():
+    servers = Servers([*chunks(6_000)[:2], GONE], chunks(6_000, WHOLE + np.float32(1e-4)))
+    assert len(samples_of(servers.heard())) == len(WHOLE)
+
+
+def test_refusal_ends_what_has_not_begun_and_is_waited_for_after_a_loss():
+    with pytest.raises(UnavailableError, match="the limit"):
+        Servers([FULL], chunks(6_000)).heard()
+    servers = Servers([*chunks(6_000)[:2], GONE], [FULL], [FULL], chunks(6_000))
+    assert np.array_equal(samples_of(servers.heard()), WHOLE)
+
+
+def test_other_errors_end_it():
+    with pytest.raises(RefusedError):
+        Servers([*chunks(6_000)[:2], RefusedError("no")], chunks(6_000)).heard()
+
+
+class Texts:
+    """Servers of texts in pieces: each dies after so many chunks, which come when the text has ended."""
+
+    def __init__(self, *chunks_until_death: int | None) -> None:
+        self.deaths = list(chunks_until_death)
+        self.said: list[list[str]] = []
+        self.open = 0
+
+    @asynccontextmanager
+    async def text(self):
+        self.open += 1
+        try:
+            yield Text(self.deaths.pop(0), self)
+        finally:
+            self.open -= 1
+
+
+class Text:
+    def __init__(self, death: int | None, servers: Texts) -> None:
+        self.death, self.said, self.ended = death, [], asyncio.Event()
+        servers.said.append(self.said)
+
+    async def push(self, text: str) -> None:
+        if self.death == 0:
+            raise GONE
+        self.said.append(text)
+
+    async def flush(self) -> None:
+        await self.push("<flush>")
+
+    async def end(self) -> None:
+        await self.push("<end>")
+        self.ended.set()
+
+    async def __aiter__(self):
+        await self.ended.wait()
+        for number, chunk in enumerate(chunks(6_000)):
+            if number == self.death:
+                raise GONE
+            yield chunk
+
+
+@pytest.mark.parametrize("deaths", [(None,), (0, None), (4, None), (4, 0, None), (3, 9, None), (0, 0, None)])
+def test_text_in_pieces_is_said_again_to_the_server_that_goes_on(deaths):
+    async def work():
+        servers, counted = Texts(*deaths), []
+        async with UnbrokenText(servers.text, counted.append) as speech:
+            for piece in ("One. ", "Two. "):
+                await speech.push(piece)
+            await speech.flush()
+            await speech.push("Three.")
+            await speech.end()
+            heard = [chunk async for chunk in speech]
+        return servers, counted, heard
+
+    servers, counted, heard = asyncio.run(asyncio.wait_for(work(), 30))
+    assert servers.said[-1] == ["One. ", "Two. ", "<flush>", "Three.", "<end>"]
+    assert np.array_equal(samples_of(heard), WHOLE)
+    assert facts(heard) == ENDINGS
+    assert counted == ["resumed"] * (len(deaths) - 1)
+    assert servers.open == 0
+
+
+def test_text_in_pieces_that_finds_no_server_ends():
+    async def work():
+        async with UnbrokenText(Texts(0, 0, 0, None).text, lambda _: None) as speech:
+            await speech.push("One.")
+
+    with pytest.raises(LostError):
+        asyncio.run(asyncio.wait_for(work(), 30))
