@@ -170,6 +170,7 @@ class _Calls(grpc.GenericRpcHandler):
     stopping = False
 
     def __init__(self, channel: grpc.aio.Channel, options: GatewayOptions, departures: Departures) -> None:
+        self._options = options
         self._channel = channel
         self._policy = Policy(options.open_models)
         self._pending = PendingBytes(options.max_pending_bytes)
@@ -221,9 +222,9 @@ class _Calls(grpc.GenericRpcHandler):
 
     async def _ask(self, method: str, message: bytes, named: Metadata, audit: CallAudit) -> bytes:
         """Forward one request and return its response; the request ends when the client leaves."""
-        if method == HEALTH_CHECK and self.stopping:
+        if method == HEALTH_CHECK and self._unready:
             return NOT_SERVING
-        if method == SERVER_READY and self.stopping:
+        if method == SERVER_READY and self._unready:
             return bytes(service_pb2.ServerReadyResponse(ready=False).SerializeToString())
         if method == MODEL_READY and (self.stopping or self._is_unknown(message)):
             return bytes(service_pb2.ModelReadyResponse(ready=False).SerializeToString())
@@ -297,7 +298,11 @@ class _Calls(grpc.GenericRpcHandler):
         return admitted
 
     async def _state(self) -> bytes:
-        return NOT_SERVING if self.stopping else bytes(await self._ask_health())
+        return NOT_SERVING if self._unready else bytes(await self._ask_health())
+
+    @property
+    def _unready(self) -> bool:
+        return self.stopping or self._options.starting
 
     async def _stream(self, client: ClientCall, named: Metadata, audit: CallAudit) -> None:
         call_id = new_call_id()

@@ -66,6 +66,7 @@ HEADER_LENGTH = "Inference-Header-Content-Length"
 LENGTH = re.compile(r"[0-9]{1,10}")
 PASSED_ON = ("Content-Type", HEADER_LENGTH)
 """These headers are forwarded in both directions."""
+SERVER_READY = "/v2/health/ready"
 MODEL = "/v2/models/{model}"
 NAME = web.RequestKey("name", str)
 ABOUT_A_MODEL = ("", "/ready", "/config", "/stats")
@@ -98,7 +99,7 @@ class HttpGateway:
         self._listening: list[asyncio.Server] = []
         middlewares = [_errors_as_json, self._no_pages]
         app = web.Application(client_max_size=options.max_request_bytes, middlewares=middlewares)
-        for path in ("/v2", "/v2/health/live", "/v2/health/ready", "/v2/models/stats"):
+        for path in ("/v2", "/v2/health/live", SERVER_READY, "/v2/models/stats"):
             app.router.add_get(path, self._ask)
         for prefix in (MODEL, MODEL + "/versions/{version}"):
             for path in ABOUT_A_MODEL:
@@ -159,6 +160,8 @@ class HttpGateway:
         path = self._checked_path(request)
         if self._stopping and path.endswith("/ready"):
             raise RefusedError("INVALID_ARGUMENT", STOPPING)  # The status of tritonserver, too, is 400 then.
+        if path == SERVER_READY and self._options.starting:
+            raise RefusedError("INVALID_ARGUMENT", RESTARTING)
         async with self._server.get(path) as answer:
             await _require_success(answer)
             if path.endswith("/config"):

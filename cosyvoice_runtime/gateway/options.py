@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +32,7 @@ class GatewayOptions:
         stalled_client_timeout_s: longest time in which a client may read nothing of its answer.
         audit_file: path of the audit log; empty for none.
         max_connection_age_s: age at which a gRPC connection is told to go away; 0 for none.
+        ready_file: path of a file that is there when all models have been loaded; empty for none.
         names: host names, besides localhost and addresses, that HTTP clients may use; None for any.
     """
 
@@ -46,7 +48,13 @@ class GatewayOptions:
     stalled_client_timeout_s: float = 60.0
     audit_file: str = ""
     max_connection_age_s: float = 0.0
+    ready_file: str = ""
     names: tuple[str, ...] | None = None
+
+    @property
+    def starting(self) -> bool:
+        """Whether models are still being loaded, while tritonserver may call itself ready."""
+        return bool(self.ready_file) and not os.path.exists(self.ready_file)
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))

@@ -101,6 +101,7 @@ class Server:
         self.metrics_url, self.triton_metrics_url = ports.url(ports.model_metrics), ports.url(ports.metrics)
         self._log = LogFile(self.settings.log_file, self.settings.max_log_mib << 20)
         self._run_dir = new_run_directory()
+        self._ready_file = self._run_dir / "ready"
         self._control = Control(self._run_dir / "http", self._run_dir / "triton_metrics")
         self._gateways: list[GatewayProcess] = []
         self._process: ServerProcess | None = None
@@ -250,6 +251,7 @@ class Server:
             self._names, process, self._control, self._probes, f"unix:{grpc_socket}", self.settings
         )
         models.bring_up()
+        self._ready_file.touch()
         self._models = models
         home = partial(home_of, self._repository)
         self._watch = Watch(process, models, home, self.settings, counts, self._fail)
@@ -288,6 +290,7 @@ class Server:
             stalled_client_timeout_s=settings.stalled_client_timeout_s,
             audit_file=settings.audit_file,
             max_connection_age_s=settings.max_connection_age_s,
+            ready_file=str(self._ready_file),
             names=self._callable_names(),
         )
 
