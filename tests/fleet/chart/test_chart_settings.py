@@ -139,7 +139,10 @@ def test_pods_of_ipv6_listen_to_it() -> None:
 def test_front_finds_the_servers_by_their_service() -> None:
     service = one("Service", "-server")
     [port] = service["spec"]["ports"]
-    assert settings_of("front").front.grpc_url.endswith(f"{service['metadata']['name']}:{port['port']}")
+    read = settings_of("front").front
+    # All addresses of the name, between which gRPC itself chooses.
+    assert read.grpc_url == f"dns:///{service['metadata']['name']}:{port['port']}"
+    assert read.balancing == "round_robin"
     assert port["port"] == settings_of("server").server.grpc_port  # DNS tells addresses without ports
 
 

@@ -48,7 +48,7 @@
 {{- $owned := pick .Values.server.settings "cosyvoice2" -}}
 {{- with .Values.front -}}
 - {name: COSYVOICE_FRONT__HOST, value: {{ quote $.Values.listen }}}
-- {name: COSYVOICE_FRONT__GRPC_URL, value: {{ include "cosyvoice.fullname" $ }}-server:8001}
+- {name: COSYVOICE_FRONT__GRPC_URL, value: "dns:///{{ include "cosyvoice.fullname" $ }}-server:8001"}
 - {name: COSYVOICE_FRONT__API_KEYS_FILE, value: /etc/cosyvoice/{{ .keys.file }}}
 - {name: COSYVOICE_FRONT__DRAIN_TIMEOUT_S, value: {{ .drainSeconds | int64 | quote }}}
 {{- if $.Values.volumes.voices.persistent }}
