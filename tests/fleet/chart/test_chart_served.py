@@ -198,7 +198,7 @@ def front(tmp_path_factory, server: Pod, key: tuple[str, Path]) -> Iterator[Pod]
     ).http
     variables = {
         "COSYVOICE_FRONT__PORT": str(port),
-        "COSYVOICE_FRONT__GRPC_URL": f"127.0.0.1:{server.ports['grpc']}",
+        "COSYVOICE_FRONT__GRPC_URL": f"dns:///127.0.0.1:{server.ports['grpc']}",
         "COSYVOICE_FRONT__API_KEYS_FILE": str(key[1] / "keys.txt"),
     }
     with running("front", tmp_path_factory.mktemp("front"), {"http": port}, variables) as pod:
