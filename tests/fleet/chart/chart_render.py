@@ -138,6 +138,7 @@ EVERYTHING: Values = {
         "settings": {"requests_per_minute": 60},
         "env": [{"name": "FORWARDED_ALLOW_IPS", "value": "*"}],
     },
+    "fetch": {"nodeSelector": {"pool": "cpu"}, "tolerations": [{"key": "cpu", "operator": "Exists"}]},
     "volumes": {name: {"storageClassName": "shared"} for name in ("checkpoints", "engines", "voices")},
     "outside": {
         "gateways": [{"name": "public", "namespace": "gateways"}],

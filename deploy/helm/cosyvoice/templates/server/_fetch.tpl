@@ -4,7 +4,7 @@ metadata:
   labels: {{- include "cosyvoice.selector" (list . "fetch") | nindent 4 }}
 spec:
   {{- include "cosyvoice.podSecurity" . | nindent 2 }}
-  serviceAccountName: {{ .Values.server.serviceAccountName }}
+  {{- include "cosyvoice.placement" (merge (pick .Values.server "serviceAccountName") .Values.fetch) | nindent 2 }}
   restartPolicy: OnFailure
   containers:
     - name: fetch
