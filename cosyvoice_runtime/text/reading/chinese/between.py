@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from cosyvoice_runtime.text.reading.languages import chinese_tables as tables
+from cosyvoice_runtime.text.reading.languages.brackets import in_factor
 from cosyvoice_runtime.text.reading.languages.language import Language
 from cosyvoice_runtime.text.reading.languages.numeral import Numeral
 from cosyvoice_runtime.text.reading.languages.place import Place
@@ -87,11 +88,6 @@ def times(numeral: Numeral, zeros: int) -> str:
 _TERM = rf"[(（]{{0,2}}{NUMBER}%?[)）]{{0,2}}"
 _EQUATION = re.compile(rf"{_TERM}(?:\s?[-+×÷*/−]\s?{_TERM}){{1,8}}\s?[=≈]")
 _LAST_TERMS = re.compile(rf"{_TERM}(?:\s?[-+×÷*/−]\s?{_TERM}){{0,8}}\s?[=≈]")
-BEFORE_FACTOR = r"\s?[×÷*]\s?(?!10[\^⁰¹²³⁴-⁹])[0-9(（]"
-"""Source for the sign after what is multiplied; none before a power of ten, which a range may have."""
-_SUM = r"(?:[0-9.]+%?\s?[-+×÷*/−]\s?)"
-_IN_BRACKET = re.compile(rf"(?P<factor>[0-9)）]\s?[×÷*]\s?)?[(（]{_SUM}{{0,5}}[0-9.]*%?\s?\Z")
-_TO_BRACKET = re.compile(rf"\s?[-−]?\s?{_SUM}{{0,5}}[0-9.]+%?[)）](?P<factor>{BEFORE_FACTOR})?")
 _AFTER_EQUALS = re.compile(r"[=≈]\s?(?:[0-9.]+\s?[-+×÷*/−]\s?){0,3}\Z")
 _MORE_TERMS = re.compile(rf"{NUMBER}\s?[-+×÷*/−]\s?[0-9]")
 
@@ -99,13 +95,6 @@ _MORE_TERMS = re.compile(rf"{NUMBER}\s?[-+×÷*/−]\s?[0-9]")
 def goes_on_to_equals(text: str, start: int) -> bool:
     """Whether one term or several stand from a place on, and then an equals sign."""
     return bool(_LAST_TERMS.match(text, start))
-
-
-def in_factor(place: Place) -> bool:
-    """Whether a number or sign stands in brackets that a number is multiplied with: ``24×(1-1/3)``."""
-    before = _IN_BRACKET.search(place.before)
-    after = place.match(_TO_BRACKET) if before else None
-    return bool(before and after and (before["factor"] or after["factor"]))
 
 
 def begins_equation(place: Place) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from cosyvoice_runtime.text.reading.chinese.between import BEFORE_FACTOR, goes_on_to_equals, in_factor
+from cosyvoice_runtime.text.reading.chinese.between import goes_on_to_equals
 from cosyvoice_runtime.text.reading.languages import chinese_tables as tables
+from cosyvoice_runtime.text.reading.languages.brackets import BEFORE_FACTOR, in_factor, is_range
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _WORDS = {
@@ -137,7 +138,12 @@ def _bracket(place: Place) -> ReadForm | None:
         opened = max(place.text.rfind(sign, max(0, opened - 24), opened) for sign in "(（")
     start = Place(place.text, max(0, opened), place.language)
     found, before = start.match(_SUM), _FACTOR_BEFORE.search(start.before)
-    if not found or not before or not (found["factor"] or before["factor"]):
+    if (
+        not found
+        or not before
+        or not (found["factor"] or before["factor"])
+        or is_range(start.text, start.start)
+    ):
         return None
     if opened == place.start:
         return ReadForm(place.start + 1, "")

@@ -8,12 +8,12 @@ from cosyvoice_runtime.text.reading.chinese.between import (
     NUMBER,
     RANGE,
     begins_equation,
-    in_factor,
     is_measured,
     is_score,
     parsed,
 )
 from cosyvoice_runtime.text.reading.languages import chinese_tables as tables
+from cosyvoice_runtime.text.reading.languages.brackets import in_factor
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _RATIO = re.compile(

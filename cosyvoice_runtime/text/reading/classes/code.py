@@ -35,6 +35,8 @@ def read(place: Place) -> ReadForm | None:
     if not found:
         return None
     named = _named(language)
+    if _STATED.search(place.before) and language.is_amount(place, found.end("digits")):
+        return None
     if named[0].search(place.before) or (_is_long(found["digits"]) and named[1].search(place.before)):
         words = groups(found["digits"], place) + (f"{language.pause} X" if found["x"] else "")
         return ReadForm(found.end(), f"{found['letters']} {words}" if found["letters"] else words)
@@ -44,6 +46,8 @@ def read(place: Place) -> ReadForm | None:
     return None
 
 
+_STATED = re.compile(r"(?:[a-z] (?:is|was)|:) ?\Z")
+"""Before a number that tells how large something is, or what its number is."""
 _EMERGENCY = re.compile(
     r"(?a)(?:911|999|112|988|[2-8]11|1(?:10|19|20)(?= for\b| \(|[.,;)]|\Z))"
     r"(?!\w|[.,][0-9])(?! (?:people|of|[a-z]+s)\b)"

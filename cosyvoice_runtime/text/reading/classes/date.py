@@ -68,7 +68,7 @@ def _single(place: Place) -> tuple[Date, int] | None:
         )
     if found := place.match(_NUMERIC):
         first, second = int(found["first"]), int(found["second"])
-        month_first = found["mark"] == "/" and language.month_first
+        month_first = found["mark"] == "/" and language.puts_month_first(place)
         month, day = (first, second) if month_first else (second, first)
         if month > 12:
             month, day, month_first = day, month, not month_first
@@ -76,7 +76,7 @@ def _single(place: Place) -> tuple[Date, int] | None:
     found = place.match(_by_weekday(language)) if language.weekdays else None
     if found:
         first, second = int(found["first"]), int(found["second"])
-        month, day = (first, second) if language.month_first and first <= 12 else (second, first)
+        month, day = (first, second) if language.puts_month_first(place) and first <= 12 else (second, first)
         dated = _checked(Date(month, day, day_first=not language.month_first), found.end())
         return None if dated is None else (replace(dated[0], weekday=found["weekday"]), dated[1])
     for pattern in _patterns(language):

@@ -170,7 +170,7 @@ def _patterns(language: Language) -> tuple[re.Pattern[str], re.Pattern[str]]:
         r"(?![\w%°$€£⁰¹²³⁴-⁹⁻⁄Α-ω]|!\s?[≈=/×·)]|!\s[0-9]!|[-/.,:][0-9])"
     )
     part = re.compile(
-        rf"(?P<power>{power})|(?<![\w.,/^-])(?P<fraction>[1-9][0-9]?/[1-9][0-9]{{0,2}})(?![\w.,/])|(?P<money>[$€£]{number})|(?P<number>{number})|(?P<times>x(?=\s?10\^))"
+        rf"(?P<power>{power})|(?<![\w.,/^])(?P<fraction>[1-9][0-9]?/[1-9][0-9]{{0,2}})(?![\w.,/])|(?P<money>[$€£]{number})|(?P<number>{number})|(?P<times>x(?=\s?10\^))"
         rf"|(?P<call>{call})|(?P<letters>[A-Za-zα-ωΔΩΣΦ])|(?P<root>√)|(?P<sign>>=|<=|!=|==|{sign})"
     )
     return whole, part

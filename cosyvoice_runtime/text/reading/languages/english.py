@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from cosyvoice_runtime.text.reading.languages import english_dates as dates
 from cosyvoice_runtime.text.reading.languages import english_forms as forms
 from cosyvoice_runtime.text.reading.languages import english_nouns as nouns
 from cosyvoice_runtime.text.reading.languages import english_tables as tables
@@ -119,6 +120,12 @@ class English(Language):
         if last in listed.MAY_END and _SENTENCE.match(place.text, form.end - 1):
             return form._replace(words=f"{form.words}.")
         return form
+
+    def puts_month_first(self, place: Place) -> bool:
+        return not dates.is_british(place)
+
+    def is_amount(self, place: Place, end: int) -> bool:
+        return nouns.is_amount(place, end, self.units)
 
     def qualifies(self, place: Place, end: int) -> bool:
         return nouns.qualifies(place, end)

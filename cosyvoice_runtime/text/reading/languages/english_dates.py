@@ -81,6 +81,8 @@ _EVENT = re.compile(
 _MONTH_OF_YEAR = re.compile(r"(?<![\w.,/-])(0?[1-9]|1[0-2])/((?:19|20)[0-9]{2})(?![\w/-]|[.,][0-9])")
 _LISTED = re.compile(r"(?:[0-9]/[0-9]{1,2}(?:,| &|,? and|,? or)|\b[Dd]ates:?) \Z")
 _OF_DATES = re.compile(r"(?i)\bdates?\b|\bon [0-9]{1,2}/[0-9]")
+_POUNDS = re.compile(r"£\s?[0-9]|\bGBP\b")
+_DOLLARS = re.compile(r"\$\s?[0-9]|\bUSD\b")
 _SPANNED = re.compile(r"(?<=from )[0-9]{1,2}/[0-9]{1,2} to [0-9]{1,2}/[0-9]{1,2}(?![\w/])")
 
 
@@ -92,6 +94,11 @@ def short_year(place: Place, language: Language) -> ReadForm | None:
     return ReadForm(found.end(), f"oh {language.cardinal(found[1])}") if found else None
 
 
+def is_british(place: Place) -> bool:
+    """Whether a sum in pounds, and none in dollars, stands nearby: days are before months there."""
+    return place.near(_POUNDS) and not place.near(_DOLLARS)
+
+
 def _due_range(place: Place, language: Language) -> ReadForm | None:
     """``12/24-12/26``: two days, since no fraction has such a number below."""
     found = place.match(_DUE_RANGE)
@@ -99,6 +106,11 @@ def _due_range(place: Place, language: Language) -> ReadForm | None:
         return None
     days = (_month_and_day(found[part], found[part + 1], language) for part in (1, 3))
     return ReadForm(found.end(), language.ranged(*days))
+
+
+def _near_pounds(found: re.Match[str], language: Language) -> str:
+    day, month = language.ordinal(int(found[1])), tables.MONTH_NAMES[int(found[2]) - 1]
+    return f"the {day} of {month}".replace("-", " ")
 
 
 def _month_and_day(month: str, day: str, language: Language) -> str:
@@ -177,13 +189,16 @@ def _due_date(place: Place, language: Language) -> ReadForm | None:
     listed = _LISTED.search(place.before) and place.near(_OF_DATES)
     told = before in tables.BEFORE_DATE or before == "by" or listed or _DATED.search(place.before)
     found = place.match(_MONTH_AND_DAY) if told or place.match(_EVENT) else None
-    if month := place.match(_MONTH_OF_YEAR):
+    month = place.match(_MONTH_OF_YEAR)
+    if month and (len(month[1]) > 1 or place.text.strip() != month[0]):
         words = f"{tables.MONTH_NAMES[int(month[1]) - 1]} {language.year(int(month[2]))}"
         return ReadForm(month.end(), words)
     if before == "from" and not place.match(_SPANNED):
         return None
     if not found or (before == "by" and int(found[1]) < int(found[2]) <= 12):
         return None
+    if int(found[2]) <= 12 and is_british(place):
+        return ReadForm(found.end(), _near_pounds(found, language))
     return ReadForm(found.end(), _month_and_day(found[1], found[2], language))
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.text.reading.languages import english_algebra as algebra
 from cosyvoice_runtime.text.reading.languages import english_words as listed
+from cosyvoice_runtime.text.reading.languages.brackets import in_factor
 from cosyvoice_runtime.text.reading.languages.exponents import power_of
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
@@ -51,6 +52,15 @@ _SPACED = re.compile(
 )
 _FOR_DAYS = re.compile(r"(?<=[A-Za-z]) × (?=[0-9]{1,3} (?:day|week|month|dose)s?\b)")
 _TIGHT = re.compile(r"(?<=[A-Za-z_)\]°²³!|])(=|(?<=\))[×÷]|==|!=|<=|>=|≈|≤|≥|≠)(?=[\w\"'$/~.-])")
+_MANY = re.compile(r"(?<![A-Za-z])[A-Za-z]?[a-z]{2,}[a-hj-rtv-z]s\Z(?<!always)(?<!lens)(?<!gas)(?<!bias)")
+"""A noun in its plural before a sign with a verb in it: ``Tolls ≈ $14``."""
+_COMPARED = re.compile(r"(?<=[a-z]{2}) ([<>]) (?=[a-z]{2})")
+_PHRASE_END = re.compile(r"[.,;:!?\n]")
+_PATH = re.compile(
+    r"(?i)\b(?:click|tap|go to|open|select|choose|press|navigate|settings|menu|file|edit|view|tools|help|"
+    r"home|preferences|options|insert|format|window|system|account|profile|panel|toggle)\b"
+)
+"""Words near the signs between the steps of a menu."""
 _PLUS = re.compile(r"(?<=[0-9A-Za-z])\+(?=[0-9])")
 _FAT = re.compile(r"(?<!\w)[ωΩ][-–]([369])(s?)(?![\w.])")
 _LESS = re.compile(
@@ -83,6 +93,11 @@ _AMOUNT = re.compile(
 )
 _FACTOR = re.compile(
     r"(?<![\w.,])([0-9]{1,3})\((?=[A-Za-z0-9]{1,3} ?[+−-] ?[A-Za-z0-9]{1,4}\)|[0-9]{1,4}\)\s?[-+−=×*/])"
+)
+_BEFORE_BRACKET = re.compile(r"(?<![\w.,/^])([0-9]{1,6}(?:\.[0-9]{1,6})?)([×÷*])(?=\([0-9])")
+_IN_BRACKET = re.compile(
+    r"(?:([0-9]{1,3})/([1-9][0-9]{0,2})|([0-9]{1,6}(?:\.[0-9]{1,6})?)(%?))"
+    r"(?:\s?([-+−–]) ?(?=[0-9])|(?=\)))(?!/)"
 )
 _WHAT = re.compile(r"(?i)(?:what(?:['’]?s| is)|calculate|compute|multiply|evaluate|solve) \Z")
 _BY = re.compile(r"(?<![\w.,])([0-9]+(?:\.[0-9]+)?) ?x ?(?=[0-9])")
@@ -156,6 +171,11 @@ def digits(place: Place, language: Language) -> ReadForm | None:
     if found:
         number = language.number(language.numerals.parse(found[1]))
         return ReadForm(found.end(), f"{number} {language.operations['×']} ")
+    if found := place.match(_BEFORE_BRACKET):
+        number = language.number(language.numerals.parse(found[1]))
+        return ReadForm(found.end(), f"{number} {language.operations[found[2]]} ")
+    if (found := place.match(_IN_BRACKET)) and in_factor(place):
+        return ReadForm(found.end(), _term(found, language))
     if found := place.match(_FACTOR):
         return ReadForm(found.end(), f"{language.cardinal(found[1])} times (")
     found = place.match(_TERM)
@@ -165,6 +185,14 @@ def digits(place: Place, language: Language) -> ReadForm | None:
     if factors in language.units or factors in ("st", "nd", "rd", "th", "am", "pm"):
         return None
     return ReadForm(found.end(), f"{language.cardinal(number)} {' '.join(factors)}")
+
+
+def _term(found: re.Match[str], language: Language) -> str:
+    """A term in brackets and the sign after it: ``1-``, ``3/4+``, ``20%``."""
+    words = language.fraction(int(found[1]), int(found[2])) if found[1] else ""
+    words = words or language.number(language.numerals.parse(found[3]))
+    words += f" {language.units['%'].many}" if found[4] else ""
+    return f"{words} {language.operations[found[5].replace('–', '-')]} " if found[5] else words
 
 
 def signs(place: Place, language: Language) -> ReadForm | None:
@@ -230,12 +258,26 @@ def spaced(place: Place, language: Language) -> ReadForm | None:
         return None
     if found := place.match(_INSIDE):
         return ReadForm(found.end(), f" {language.minus} ")
+    if (found := place.match(_COMPARED)) and _is_alone(place, found[1]):
+        return ReadForm(found.end(), f" {_compared(found[1], place, language)} ")
     found = place.match(_SPACED) or place.match(_NEAR)
     if not found:
         return None
     if found[1] in "≤≥≈<>" and _word_at_end(place) in listed.NO_SUBJECTS:
         return ReadForm(found.end(), f" {language.signs_before[found[1]]} ")
-    return ReadForm(found.end(), f" {_operation(found[1], language)} ")
+    return ReadForm(found.end(), f" {_compared(found[1], place, language)} ")
+
+
+def _is_alone(place: Place, sign: str) -> bool:
+    """Whether a sign between words compares them, and is none of the steps of a path."""
+    before = _PHRASE_END.split(place.before)[-1]
+    after = _PHRASE_END.split(place.text[place.start + 2 : place.start + 40])[0]
+    return sign not in before + after and not place.near(_PATH)
+
+
+def _compared(sign: str, place: Place, language: Language) -> str:
+    words = _operation(sign, language)
+    return words.replace("is", "are", 1) if words[:3] == "is " and _MANY.search(place.before) else words
 
 
 def _word_at_end(place: Place) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from functools import cache
 
 from cosyvoice_runtime.text.reading.languages import english_words as listed
+from cosyvoice_runtime.text.reading.languages.language import alternatives
 from cosyvoice_runtime.text.reading.languages.place import Place
 
 _ARTICLE = re.compile(r"(?:(?<![\w'’])(?:an?|An)|(?:\A|[.!?:;(\"“\n]\s?)A)\s\Z")
@@ -22,6 +25,26 @@ _DEVICE = re.compile(
     r"Retina|HDTV|QLED|Kindle|tablet|laptop|Mini-LED)(?![A-Za-z])"
 )
 _NOUN = re.compile(r"\s([a-z]{3,})(?![\w'’])|-[a-z]{3,}")
+
+_COUNTED = re.compile(
+    r"\s(?:square|cubic|feet|foot|inch(?:es)?|yards?|(?:centi|milli|kilo)?met(?:er|re)s?|miles?|percent|degrees|"
+    r"seconds?|minutes?|hours?|days?|weeks?|months?|years?|dollars|euros|pounds|people|persons?|guests|seats|"
+    r"passengers|beds|bytes|characters|digits|letters|lines|words|pages|files|times|per|"
+    r"[x×] ?[0-9]|by [0-9]|or (?:more|less|so)|more|less|an? (?:night|day|week|month|year|person|head))"
+    r"(?![\w])|/(?:night|day|week|month|person)\b|\s?[x×]\s?[0-9]"
+)
+
+
+def is_amount(place: Place, end: int, units: Iterable[str]) -> bool:
+    """Whether a unit, a size or what is counted follows a number: ``The room is 120 sq ft.``."""
+    return bool(_COUNTED.match(place.text, end) or _unit(tuple(units)).match(place.text, end))
+
+
+@cache
+def _unit(units: tuple[str, ...]) -> re.Pattern[str]:
+    """A unit after a number; none of those that are words, too."""
+    spoken = alternatives(unit for unit in units if unit not in ("in", "at", "as", "a", "A", "I", "am"))
+    return re.compile(rf"\s?(?:{spoken})(?![\w])")
 
 
 def qualifies(place: Place, end: int) -> bool:

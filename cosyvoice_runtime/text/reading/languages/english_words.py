@@ -133,6 +133,7 @@ NO_SUBJECTS = _listed(
     "be is are was were been to of for with if than and or in by within only cure wait hold rest use run "
     "bake cook drink eat sleep store allow leave add take last lasts has have had keep need needs should "
     "must "
+    "at by on around over under between per "
     "requires require want get aim stay when while until after before typically usually normally"
 )
 """Words after which a sign of comparison has no verb: ``toxic at ≥ 20 mg``."""

@@ -344,6 +344,14 @@ class Language(ABC):
         """Whether a number that could be a year, and ends there, counts something."""
         return False
 
+    def puts_month_first(self, place: Place) -> bool:  # noqa: ARG002
+        """Whether the first number of ``5/6/2024`` is the month in this text."""
+        return self.month_first
+
+    def is_amount(self, place: Place, end: int) -> bool:  # noqa: ARG002
+        """Whether what follows a number that ends there says that it counts or measures, and is no name."""
+        return False
+
     def qualifies(self, place: Place, end: int) -> bool:  # noqa: ARG002
         """Whether an amount that ends there belongs to the noun after it, as in ``a $5 bill``."""
         return False
