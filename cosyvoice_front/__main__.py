@@ -16,6 +16,7 @@ from cosyvoice_front.app import create_app
 from cosyvoice_front.connections import PunctualSocket, connections
 from cosyvoice_front.keys import Keys
 from cosyvoice_front.lexicons import Lexicons
+from cosyvoice_front.limits.address import check_address
 from cosyvoice_front.request_id import set_up_logging
 from cosyvoice_front.server_client import Upstream
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
@@ -63,13 +64,16 @@ def check(settings: FrontSettings) -> None:
     Raises:
         CosyVoiceError: too few files may be open.
         InvalidInput: it would listen to strangers without asking for keys, keys or lexicons can't be read, no
-            voice can be kept, or its host is none of this machine.
+            voice can be kept, its host is none of this machine, or the Redis of its limits can't be
+            one.
     """
     if problem := file_limit_problem(NEEDED_FILES):
         raise CosyVoiceError(problem)
     if settings.voices_dir:
         check_writable(Path(settings.voices_dir))
     Lexicons.of(settings.lexicons)
+    if settings.limits_url:
+        check_address(settings.limits_url)
     if settings.api_keys_file:
         Keys(settings)
     elif not all(is_loopback(address) for address in own_addresses(settings.host, "front.host")):

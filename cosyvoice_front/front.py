@@ -19,7 +19,6 @@ from cosyvoice_front.events import MEDIA_TYPE
 from cosyvoice_front.keys import Keys
 from cosyvoice_front.lexicons import Lexicons
 from cosyvoice_front.limits.limits import Limits
-from cosyvoice_front.limits.memory import MemoryCounts
 from cosyvoice_front.metrics import Metrics
 from cosyvoice_front.pause import is_wordless, pause
 from cosyvoice_front.rate import RATE
@@ -183,14 +182,15 @@ async def open_front(
     server = SpeechServer(upstream) if upstream else SpeechServer.connect(front, metrics.resume)
     pool = ThreadPoolExecutor(ENCODER_THREADS, thread_name_prefix="encoder")
     keys = Keys(front)
+    limits = Limits.open(front, keys, metrics.counted_alone.inc)
     try:
         voices = await asyncio.to_thread(_open_voices, settings)
         lexicons = await asyncio.to_thread(Lexicons.of, front.lexicons)
-        limits = Limits(front.max_streams, keys, MemoryCounts())
         texts = Reading(settings.cosyvoice2)
         yield Front(settings, server, keys, limits, voices, lexicons, texts, pool, metrics, audit_log)
     finally:
         await server.close()
+        await limits.close()
         pool.shutdown(wait=False, cancel_futures=True)
 
 

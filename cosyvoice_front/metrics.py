@@ -70,6 +70,11 @@ class Metrics:
             ["ending"],
             registry=self._registry,
         )
+        self.counted_alone = Counter(
+            "cosyvoice_front_counted_alone_total",
+            "Requests that this front has let in or refused by its own count, as Redis was away.",
+            registry=self._registry,
+        )
         self.streams = Gauge("cosyvoice_front_streams", "Utterances in progress.", registry=self._registry)
 
     def resume(self, ending: str) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.settings.section import Flag, GrpcAddress, Names, OptionalPath, Section
+from cosyvoice_runtime.settings.section import Accepted, Flag, GrpcAddress, Names, OptionalPath, Section
 
 if TYPE_CHECKING:
     from typing import Self
@@ -22,6 +22,9 @@ OPENAI_VOICES = (
 EVERY_ORIGIN = "*"
 """Stands for pages of any origin."""
 ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/?#A-Z@*]+")
+
+
+RedisAddress = Annotated[str, Accepted("redis://, rediss:// or unix:// with an address, or nothing")]
 
 
 class FrontSettings(Section):
@@ -79,14 +82,17 @@ class FrontSettings(Section):
         100, ge=0, le=100_000, description="Uploaded voices that one key may keep; 0 is no limit."
     )
     max_streams: int = Field(256, ge=1, le=100_000, description="Utterances at once; one more gets 503.")
-    requests_per_minute: int = Field(
-        0, ge=0, le=1_000_000, description="Of one key, in this process; 0 is no limit."
-    )
+    requests_per_minute: int = Field(0, ge=0, le=1_000_000, description="Of one key; 0 is no limit.")
     streams_per_key: int = Field(
-        0, ge=0, le=100_000, description="Utterances at once of one key, in this process; 0 is no limit."
+        0, ge=0, le=100_000, description="Utterances at once of one key; 0 is no limit."
     )
     characters_per_day: int = Field(
-        0, ge=0, le=10**12, description="Of one key and day (UTC), in this process; 0 is no limit."
+        0, ge=0, le=10**12, description="Of one key and day (UTC); 0 is no limit."
+    )
+    limits_url: RedisAddress = Field(
+        "",
+        description="[A Redis](front.md#limits-of-several-fronts) in which all fronts count together; each "
+        "counts by itself without it.",
     )
     silence_timeout_s: float = Field(
         60.0, ge=0.1, le=3600.0, description="Longest wait for the server's next chunk."

@@ -43,6 +43,7 @@ class Places:
         settings = FrontSettings(api_keys_file=api_keys_file, **limits)  # type: ignore[arg-type]
         self.clock = Clock()
         self._runner = asyncio.Runner()
+        self._held: list[Place] = []
 
         async def open_limits() -> Limits:
             self.counts = open_counts() if open_counts else MemoryCounts(self.clock)
@@ -58,6 +59,7 @@ class Places:
         """Take a place; an ApiError where a limit is reached."""
         place = self.limits.place(owner, characters)
         self.run(place.__aenter__())  # type: ignore[arg-type]
+        self._held.append(place)  # one that nobody knows any more would end by itself
         return place
 
     def leave(self, place: Place, error: Exception | None = None) -> None:

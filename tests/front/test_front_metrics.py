@@ -44,6 +44,7 @@ def test_spoken_utterance_counts_with_its_seconds_and_its_first_audio(front, fie
         ("cosyvoice_front_first_audio_seconds_count",): 1,
         ("cosyvoice_front_speech_seconds_total",): pytest.approx(0.8),
         ("cosyvoice_front_streams",): 0,
+        ("cosyvoice_front_counted_alone_total",): 0,
     }
 
 
