@@ -55,7 +55,6 @@ _AND_MORE = re.compile(
     r"(?<![\w.,/$€£])([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+(?:\.[0-9]+)?)\+[ -]?"
     r"(mins?|hrs?|yrs?|lbs?|mi|km|ft|oz|mg|kg|g|mL|ml|mos?|wks?|secs?|GB|TB|MB|h|in)(?![\w-])\.?(?<!in)(?<!h)"
 )
-_SQUARE_FEET = re.compile(r"(?<![\w.,$])([0-9]{1,3}(?:,[0-9]{3})+|[0-9]{3,4}) ?SF(?![\w/])")
 _SIDE = re.compile(r"(?<![\w.,/])([0-9]{1,3}(?:\.[0-9]+)?)[\"”″]\s?([LWHD])(?!\w)(?:\s?[x×]\s?(?=[0-9]))?")
 _THINGS = re.compile(
     r"(?: (?:lag|deck|wood|drywall|hex|carriage|finish|galvanized|steel|round|square))?"
@@ -83,11 +82,14 @@ _MILLIONS = re.compile(
 )
 _BOARDS = re.compile(r"(?<![\w.,])([0-9]{1,2})x([0-9]{1,2})s(?!\w)")
 _HEIGHT = re.compile(r"(?<![\w.,])([4-7])['’′]([0-9]|1[01])(?![\w\"”″.]|['’′])")
-_WARMTH = re.compile(r"(?<![\w.,])([0-9]{1,4}(?:\.[0-9]+)?)° ([CF])(?![\w])")
 _AREA = re.compile(
     r"(?<![\w.,/])([0-9]{1,3}(?:\.[0-9]+)?)(['’′\"”″])\s?[x×]\s?([0-9]{1,3}(?:\.[0-9]+)?)\2(?![\w\"])"
 )
-_INCHES_AT_END = re.compile(r"(?<![\w.,])([0-9]{1,3}(?:\.[0-9]+)?) in(?=\.?$|[;,)])")
+_SIGNED = re.compile(
+    r"(?<![\w.,$])([0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,4}(?:\.[0-9]+)?)"
+    r"(?:(?<=[0-9]{3}) ?(SF)(?![\w/])|(?<![0-9]{4}) (in)(?=\.?$|[;,)])|(° [CF])(?![\w]))"
+)
+_OF_SIGNS = {"SF": "sq ft", "in": "in", "° C": "°C", "° F": "°F"}
 _EACH = re.compile(r"(?<![\w.,])([0-9]{1,3})[x×]/([a-z]{1,6})(?![\w/])")
 _SCALED_UNIT = re.compile(
     r"(?<![\w.,$€£-])([0-9]{1,3}(?:\.[0-9]+)?)([kKMB]|bn)[ -](?=([a-zA-Zµ²³0-9]{1,4})(?![\w/])"
@@ -226,18 +228,14 @@ def _related(place: Place, language: Language) -> ReadForm | None:
         words = language.counted(language.numerals.parse(found["high"] or found["side"]), foot)
         words = language.ranged(language.cardinal(found["low"]), words) if found["low"] else words
         return ReadForm(found.end(), f"{words} {language.by} " if found["by"] else words)
-    if found := place.match(_INCHES_AT_END):
-        return ReadForm(
-            found.end(), language.counted(language.numerals.parse(found[1]), language.units["in"])
-        )
+    if found := place.match(_SIGNED):
+        counted = language.units[_OF_SIGNS[found[2] or found[3] or found[4]]]
+        return ReadForm(found.end(), language.counted(language.numerals.parse(found[1]), counted))
     if found := place.match(_BOARDS):
         sides = (language.cardinal(side) for side in found.groups())
         return ReadForm(found.end(), f"{f' {language.by} '.join(sides)}s")
     if found := place.match(_HEIGHT):
         return ReadForm(found.end(), language.feet(int(found[1]), int(found[2])))
-    if found := place.match(_WARMTH):
-        degrees = language.units[f"°{found[2]}"]
-        return ReadForm(found.end(), language.counted(language.numerals.parse(found[1]), degrees))
     if found := place.match(_FOR_MONEY):
         return ReadForm(found.end(), f"{language.cardinal(found[1])} for ")
     found = place.match(_AGES)
@@ -251,10 +249,6 @@ def _measured(place: Place, language: Language) -> ReadForm | None:
     if found := place.match(_AND_MORE):
         words = f"{language.number(language.numerals.parse(found[1]))} {language.plus}"
         return ReadForm(found.end(), f"{words} {language.units[found[2]].many}")
-    if found := place.match(_SQUARE_FEET):
-        return ReadForm(
-            found.end(), language.counted(language.numerals.parse(found[1]), language.units["sq ft"])
-        )
     if found := place.match(_SIDE):
         words = language.counted(language.numerals.parse(found[1]), language.units["in"])
         by = f" {language.by} " if found[0][-1] not in "LWHD" else ""

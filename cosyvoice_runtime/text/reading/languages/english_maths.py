@@ -52,7 +52,9 @@ _SPACED = re.compile(
 )
 _FOR_DAYS = re.compile(r"(?<=[A-Za-z]) × (?=[0-9]{1,3} (?:day|week|month|dose)s?\b)")
 _TIGHT = re.compile(r"(?<=[A-Za-z_)\]°²³!|])(=|(?<=\))[×÷]|==|!=|<=|>=|≈|≤|≥|≠)(?=[\w\"'$/~.-])")
-_MANY = re.compile(r"(?<![A-Za-z])[A-Za-z]?[a-z]{2,}[a-hj-rtv-z]s\Z(?<!always)(?<!lens)(?<!gas)(?<!bias)")
+_MANY = re.compile(
+    r"(?<![A-Za-z])(?:[A-Za-z]?[a-z]{2,}[a-hj-rtv-z]s|people|children)\Z(?<!always)(?<!lens)(?<!gas)(?<!bias)"
+)
 """A noun in its plural before a sign with a verb in it: ``Tolls ≈ $14``."""
 _COMPARED = re.compile(r"(?<=[a-z]{2}) ([<>]) (?=[a-z]{2})")
 _PHRASE_END = re.compile(r"[.,;:!?\n]")
@@ -94,7 +96,7 @@ _AMOUNT = re.compile(
 _FACTOR = re.compile(
     r"(?<![\w.,])([0-9]{1,3})\((?=[A-Za-z0-9]{1,3} ?[+−-] ?[A-Za-z0-9]{1,4}\)|[0-9]{1,4}\)\s?[-+−=×*/])"
 )
-_BEFORE_BRACKET = re.compile(r"(?<![\w.,/^])([0-9]{1,6}(?:\.[0-9]{1,6})?)([×÷*])(?=\([0-9])")
+_BEFORE_BRACKET = re.compile(r"(?<![\w.,/^])([0-9]{1,6}(?:\.[0-9]{1,6})?)([×÷*])(?=\([0-9a-z])")
 _IN_BRACKET = re.compile(
     r"(?:([0-9]{1,3})/([1-9][0-9]{0,2})|([0-9]{1,6}(?:\.[0-9]{1,6})?)(%?))"
     r"(?:\s?([-+−–]) ?(?=[0-9])|(?=\)))(?!/)"
