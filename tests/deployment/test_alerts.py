@@ -135,6 +135,8 @@ CASES = [
     Case("FrontRefusals", front_endings(spoken=96, refused=4, cancelled=20), 0),
     Case("ServersLost", front("cosyvoice_front_resumes_total", 'ending="resumed"', "0x50 2x2 4x8"), 1),
     Case("ServersLost", front("cosyvoice_front_resumes_total", 'ending="resumed"', "0x50 1x10"), 0),
+    Case("FrontsCountAlone", {'cosyvoice_front_counted_alone_total{instance="f"}': "0+1x60"}, 1),
+    Case("FrontsCountAlone", {'cosyvoice_front_counted_alone_total{instance="f"}': "0x20 9x40"}, 0),
     Case("FrontFailures", front_endings(spoken=1000, failed=1), 1),
     Case("FrontFailures", front_endings(spoken=94, refused=6, cancelled=9), 0),
 ]

@@ -76,10 +76,10 @@ def container(component: str, values: Mapping[str, Any] | None = None) -> Manife
 
 
 def environment(component: str, values: Mapping[str, Any] | None = None) -> dict[str, str]:
-    """Variables of a container; each has a value of its own, and stands there once."""
-    pairs = [(each["name"], each["value"]) for each in container(component, values)["env"]]
-    assert len(dict(pairs)) == len(pairs), pairs
-    return dict(pairs)
+    """Variables of a container that have their value in the manifest; each variable stands there once."""
+    variables = container(component, values)["env"]
+    assert len({each["name"] for each in variables}) == len(variables)
+    return {each["name"]: each["value"] for each in variables if "value" in each}
 
 
 def example(name: str) -> Values:
@@ -136,6 +136,7 @@ EVERYTHING: Values = {
         "podLabels": {"team": "voices"},
         "podAnnotations": {"note": "a"},
         "settings": {"requests_per_minute": 60},
+        "redis": {"secret": "redis"},
         "env": [{"name": "FORWARDED_ALLOW_IPS", "value": "*"}],
     },
     "fetch": {"nodeSelector": {"pool": "cpu"}, "tolerations": [{"key": "cpu", "operator": "Exists"}]},
@@ -154,6 +155,7 @@ EVERYTHING: Values = {
         "enabled": True,
         "clients": [{"ipBlock": {"cidr": "10.0.0.0/8"}}],
         "grpcClients": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gateways"}}}],
+        "redis": {"peers": [{"podSelector": {"matchLabels": {"app": "redis"}}}]},
         "serverEgress": [{"ports": [{"port": 443}]}],
         "frontEgress": [{"ports": [{"port": 443}]}],
     },

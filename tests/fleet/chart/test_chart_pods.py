@@ -315,7 +315,11 @@ def test_network_policies_let_through_what_is_needed_and_nothing_else() -> None:
     assert ports(server["ingress"]) == {listening["grpc"], listening["metrics"]}
     assert ports(server["egress"]) == {53}
     assert ports(front["ingress"]) == {container("front", values)["ports"][0]["containerPort"]}
-    assert ports(front["egress"]) == {53, listening["grpc"]}
+    assert ports(front["egress"]) == {53, listening["grpc"], 6379}
+    [redis] = [rule for rule in front["egress"] if ports([rule]) == {6379}]
+    assert redis["to"] == EVERYTHING["networkPolicy"]["redis"]["peers"]
+    alone = policy("front", merged(values, nested("front.redis.secret", "")))
+    assert ports(alone["egress"]) == {53, listening["grpc"]}
     assert "ingress" not in fetch
     assert ports(fetch["egress"]) == {53, 443}
 

@@ -206,6 +206,20 @@ def test_keys_are_a_file_of_a_secret_which_the_front_rereads() -> None:
     assert not [mount for mount in container("front")["volumeMounts"] if "subPath" in mount]  # never renewed
 
 
+def test_address_of_redis_which_may_hold_a_password_is_a_secret_s() -> None:
+    def variable(values: Values) -> list[Manifest]:
+        return [
+            each
+            for each in container("front", values)["env"]
+            if each["name"] == "COSYVOICE_FRONT__LIMITS_URL"
+        ]
+
+    assert variable({}) == []
+    [told] = variable(nested("front.redis.secret", "my-redis"))
+    assert told["valueFrom"] == {"secretKeyRef": {"name": "my-redis", "key": "url"}}
+    assert Settings.read(environment={told["name"]: "redis://redis:6379/0"}).front.limits_url
+
+
 def test_checkpoint_is_the_one_that_run_sh_would_choose() -> None:
     published = dict(re.findall(r"^  (cosyvoice\w+)\) PUBLISHED=(\S+) ;;$", RUN_SH, re.MULTILINE))
     families = schema()["properties"]["server"]["properties"]["family"]["enum"]

@@ -51,6 +51,10 @@
 - {name: COSYVOICE_FRONT__GRPC_URL, value: "dns:///{{ include "cosyvoice.fullname" $ }}-server:8001"}
 - {name: COSYVOICE_FRONT__API_KEYS_FILE, value: /etc/cosyvoice/{{ .keys.file }}}
 - {name: COSYVOICE_FRONT__DRAIN_TIMEOUT_S, value: {{ .drainSeconds | int64 | quote }}}
+{{- if .redis.secret }}
+- name: COSYVOICE_FRONT__LIMITS_URL
+  valueFrom: {secretKeyRef: {name: {{ .redis.secret }}, key: {{ .redis.key }}}}
+{{- end }}
 {{- if $.Values.volumes.voices.persistent }}
 - {name: COSYVOICE_FRONT__VOICES_DIR, value: /opt/cosyvoice/voices}
 {{- end }}

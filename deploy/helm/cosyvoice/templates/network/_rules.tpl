@@ -6,6 +6,15 @@
     - {port: 53, protocol: TCP}
 {{- end -}}
 
+{{/* Egress to a service outside of the chart, by its peers and its port. */}}
+{{- define "cosyvoice.outer" -}}
+- ports:
+    - {port: {{ .port }}, protocol: TCP}
+  {{- with .peers }}
+  to: {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end -}}
+
 {{/* Egress to a hub, whose addresses nobody knows beforehand. */}}
 {{- define "cosyvoice.hub" -}}
 - ports:
