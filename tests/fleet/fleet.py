@@ -68,6 +68,7 @@ class Fleet:
                 front.begin()
             for front in fronts:
                 front.wait()
+                eventually(lambda front=front: front.ready)  # it is connected with the servers
             yield fronts
 
     def heal(self) -> None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import queue
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
-import tritonclient.grpc as triton
+import grpc
+from tritonclient.grpc import service_pb2_grpc
 
 from cosyvoice_client import SpeechRequest
-from cosyvoice_client.request import message_inputs
-from eventually import eventually
+from cosyvoice_client.request import message_tensors
+from cosyvoice_client.wire import infer_request
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 300.0
+WAIT_S = 0.2
 
 
 @contextmanager
@@ -27,21 +31,30 @@ def taken_places(url: str, count: int) -> Iterator[None]:
 
 @contextmanager
 def _open_utterance(url: str) -> Iterator[None]:
-    with triton.InferenceServerClient(url) as client:
-        eventually(lambda: _is_opened(client))  # a place is kept for a while for somebody who was refused
+    with grpc.insecure_channel(url) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        utterances = [Utterance(stub)]
+        while not utterances[-1].is_open:  # a place may be kept for somebody who was refused
+            time.sleep(WAIT_S)
+            utterances.append(Utterance(stub))
+        yield
+
+
+class Utterance:
+    """A call that opens an utterance and stays without a further message; it ends with its channel.
+
+    Attributes:
+        is_open: whether it was not refused.
+    """
+
+    def __init__(self, stub: service_pb2_grpc.GRPCInferenceServiceStub) -> None:
+        messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        tensors = message_tensors(SpeechRequest(""), secrets.token_urlsafe(24), "open")
+        messages.put(infer_request("cosyvoice2", tensors, "", empty_final=True))
+        self._call = stub.ModelStreamInfer(iter(messages.get, None), timeout=TIMEOUT_S)
         try:
-            yield
-        finally:
-            client.stop_stream(cancel_requests=True)
-
-
-def _is_opened(client: triton.InferenceServerClient) -> bool:
-    """Whether an utterance was opened in the client's stream, which is closed otherwise."""
-    answers: queue.Queue[Exception | None] = queue.Queue()
-    client.start_stream(lambda result, error: answers.put(error))
-    inputs = message_inputs(triton, SpeechRequest(""), secrets.token_urlsafe(24), "open")
-    client.async_stream_infer("cosyvoice2", inputs, enable_empty_final_response=True)
-    refused = answers.get(timeout=TIMEOUT_S) is not None
-    if refused:
-        client.stop_stream(cancel_requests=True)
-    return not refused
+            self.is_open = not next(self._call).error_message
+        except grpc.RpcError:
+            self.is_open = False
+        if not self.is_open:
+            messages.put(None)

@@ -13,7 +13,6 @@ from eventually import eventually
 from tests.fleet.fleet import Fleet
 from tests.fleet.front import Front
 from tests.fleet.listeners import SHORT, TEXT, EndlessListener, Listener, difference, listening
-from tests.fleet.not_yet import ADDRESSES, RESUME, STOPPING, not_yet
 from tests.fleet.speech_server import PLACES, SpeechServer
 from tests.fleet.wires import cartesia, omni
 
@@ -21,13 +20,12 @@ ROUNDS = 5
 """In each of both ways."""
 CROWD = 40
 LISTENERS = 6
+ENDLESS = 4
+"""Speech listeners during a rolling restart, beside two sockets: two servers have room for more."""
 SENTENCE = "word " * 6
 """Three seconds of speech."""
 
 
-@pytest.mark.parametrize(
-    "fronts", ["behind_envoy", pytest.param("round_robin", marks=not_yet(ADDRESSES))], indirect=True
-)
 def test_as_many_at_once_as_there_are_places_are_served(fleet, fronts):
     for _ in range(ROUNDS):
         with listening(fronts, fleet.places) as listeners:
@@ -42,7 +40,6 @@ def both_ways(behind_envoy, round_robin) -> list[Front]:
     return [behind_envoy[0], round_robin[0]]
 
 
-@not_yet(ADDRESSES)
 def test_whoever_is_refused_hears_when_to_come_back_and_is_served(fleet, both_ways):
     with ThreadPoolExecutor(CROWD) as pool:
         refusals = list(pool.map(served_at_last, both_ways * (CROWD // len(both_ways))))
@@ -59,7 +56,7 @@ def served_at_last(front: Front) -> int:
     return refusals
 
 
-@not_yet(STOPPING)
+@pytest.mark.xfail(reason="gRPC's round_robin may ask full servers alone while a third one is away")
 def test_a_rolling_restart_is_not_heard(fleet, both_ways, plain_front):
     endless = [*speech_listeners(both_ways, plain_front), *socket_listeners(both_ways, plain_front)]
     try:
@@ -82,7 +79,7 @@ def speech_listeners(fronts: list[Front], plain_front: Front) -> list[EndlessLis
     def hear(front: Front) -> str | None:
         return difference(Listener(front, SENTENCE).whole, uncut)
 
-    return [EndlessListener(partial(hear, fronts[number % 2])) for number in range(LISTENERS)]
+    return [EndlessListener(partial(hear, fronts[number % 2])) for number in range(ENDLESS)]
 
 
 def socket_listeners(fronts: list[Front], plain_front: Front) -> list[EndlessListener]:
@@ -110,7 +107,6 @@ def busiest(fleet: Fleet) -> SpeechServer:
     return max(fleet.servers, key=lambda server: server.speaking)
 
 
-@not_yet(RESUME)
 def test_streams_go_on_when_their_server_is_killed(fleet, both_ways):
     uncut = Listener(both_ways[0], TEXT).whole
     with listening(both_ways, LISTENERS, TEXT) as listeners:
@@ -121,7 +117,7 @@ def test_streams_go_on_when_their_server_is_killed(fleet, both_ways):
         assert [difference(listener.whole, uncut) for listener in listeners] == [None] * LISTENERS
 
 
-@not_yet(RESUME)
+@pytest.mark.xfail(reason="how soon a frozen server is given up has not been seen to hold")
 def test_streams_go_on_and_new_ones_go_elsewhere_when_a_server_freezes(fleet, both_ways):
     """All of it while the server is frozen, whose connections stay open."""
     uncut = Listener(both_ways[0], TEXT).whole
