@@ -23,11 +23,12 @@ from cosyvoice_client.errors import LostError
 logger = logging.getLogger(__name__)
 
 MOST_LOSSES = 2
-"""Servers of an utterance that may be lost; the third ends it."""
-REFUSED_S = 5.0
-"""The longest time in which full servers are asked to go on with an utterance."""
+"""Servers of an utterance that may be lost after they have spoken; the third ends it."""
+SEARCH_S = 8.0
+"""The longest time in which a server is looked for that goes on, also while a balancer still asks the lost
+one. A listener has some seconds of speech in hand."""
 SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.1, 1.0
-"""The bounds of the wait before a full server is asked again."""
+"""The bounds of the wait before servers are asked again that are full, or not there."""
 OVERLAP_S = 0.5
 """The last seconds that have been sent, which are compared."""
 TOLERANCE = 1e-3
@@ -57,6 +58,11 @@ class HeardSpeech:
     def begin_again(self) -> None:
         """The next chunk is the first one of a repetition."""
         self._position, self._ended = 0, 0
+
+    @property
+    def spoken(self) -> bool:
+        """Whether the present server has said anything."""
+        return self._position > 0
 
     def new(self, chunk: AudioChunk) -> AudioChunk | None:
         """The part of a chunk that has not been sent; None where all of it has.
@@ -98,34 +104,39 @@ class Losses:
         self._heard = heard
         self._counted = counted
         self._count = 0
-        self._lost_at: float | None = None
-        self._first: UnavailableError | None = None
+        self._since: float | None = None
+        self._wait_s = 0.0
+        self._lost: UnavailableError | None = None
 
     async def bear(self, error: UnavailableError) -> None:
         """Return when the utterance is to be asked for again; else raise the error that ends it.
 
-        A full server that is asked to go on is asked again after the time that it tells.
+        One of which nothing has been heard is asked for again if a connection was lost under it, and not if
+        it was refused.
         """
-        lost = isinstance(error, LostError)
-        if lost:
+        spoken, self._wait_s = self._heard.spoken, 2 * self._wait_s
+        if spoken:
+            self._count, self._since, self._wait_s = self._count + 1, time.monotonic(), 0.0
+            self._lost = error
+        elif not self._heard.samples:
             self._count += 1
-            self._first, self._lost_at = error, time.monotonic()
-        waited = self._lost_at is not None and time.monotonic() - self._lost_at < REFUSED_S
-        if self._count > MOST_LOSSES or not (lost or waited):
-            raise self._first or error
-        if not lost:
-            wait_s = error.retry_after_s or SHORTEST_WAIT_S
-            await asyncio.sleep(min(max(wait_s, SHORTEST_WAIT_S), LONGEST_WAIT_S))
-        else:
+            self._lost = error if isinstance(error, LostError) else None
+        is_over = self._since is not None and time.monotonic() - self._since > SEARCH_S
+        if self._lost is None or self._count > MOST_LOSSES or is_over:
+            raise self._lost or error
+        if spoken:
             logger.warning("asked for again after %d samples: %s", self._heard.samples, error)
             self._counted("resumed")
+        else:
+            self._wait_s = min(max(self._wait_s, error.retry_after_s or SHORTEST_WAIT_S), LONGEST_WAIT_S)
+            await asyncio.sleep(self._wait_s)
         self._heard.begin_again()
 
     def differs(self) -> ClientError:
         """The error that ends an utterance whose repetition is another speech."""
         logger.warning("the repetition is another speech, so the utterance ends where its server was lost")
         self._counted("differs")
-        return self._first or UnavailableError("the speech of this server differs")
+        return self._lost or UnavailableError("the speech of this server differs")
 
 
 async def unbroken(

@@ -9,6 +9,7 @@ from typing import Protocol
 from urllib.parse import quote
 
 from cosyvoice_client import AsyncSpeechClient, AudioChunk, ClientError, InvalidArgumentError, SpeechRequest
+from cosyvoice_client.address import names_several
 from cosyvoice_front.errors import ApiError, of_client, overloaded
 from cosyvoice_front.keys import EVERYBODY
 from cosyvoice_front.rate import at_front_rate
@@ -16,8 +17,9 @@ from cosyvoice_front.resume import Counted, UnbrokenText, unbroken
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.settings import FrontSettings
 
-PING_S = 6.0
-"""Time after which a silent server is asked for a sign of life: one that has vanished is noticed in 9 s."""
+PING_S, PING_OF_SEVERAL_S = 6.0, 2.0
+"""Time after which a silent server is asked for a sign of life, where there are others, too: one that has
+vanished is noticed within one and a half times this."""
 READY_TIMEOUT_S = 5.0
 """Longest wait until the server says whether it is ready."""
 
@@ -83,7 +85,7 @@ class SpeechServer:
                 timeout_s=settings.silence_timeout_s,
                 proxy=False,
                 balancing=settings.balancing,
-                ping_s=PING_S,
+                ping_s=PING_OF_SEVERAL_S if names_several(settings.grpc_url) else PING_S,
             )
         except InvalidArgumentError as error:
             raise InvalidInput("front.grpc_url", settings.grpc_url, str(error)) from None

@@ -38,6 +38,8 @@ RETRIES = {
             },
         }
     ],
+    # A server that says it is not serving is not asked: one that starts, or is stopping (gRFC A17).
+    "healthCheckConfig": {"serviceName": ""},
     # A fifth of the requests may be sent again; fleets that are full are not asked more and more.
     "retryThrottling": {"maxTokens": 100, "tokenRatio": 0.2},
 }
@@ -82,5 +84,6 @@ def _pings(ping_s: float) -> list[tuple[str, int]]:
     return [
         ("grpc.keepalive_time_ms", int(1000 * ping_s)),
         ("grpc.keepalive_timeout_ms", int(500 * ping_s)),
+        ("grpc.http2.ping_timeout_ms", int(500 * ping_s)),
         ("grpc.http2.max_pings_without_data", 0),
     ]

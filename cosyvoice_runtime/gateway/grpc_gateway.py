@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 from collections.abc import AsyncIterator, Mapping
-from contextlib import aclosing, nullcontext, suppress
+from contextlib import aclosing, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -60,7 +60,7 @@ from cosyvoice_runtime.process.headers import (
     new_call_id,
     request_name,
 )
-from cosyvoice_runtime.process.listening import DIRECT, own_addresses, split_port, with_port
+from cosyvoice_runtime.process.listening import DIRECT, bound, own_addresses, split_port, with_port
 
 logger = logging.getLogger(__name__)
 
@@ -80,8 +80,6 @@ CLOSING_S = 0.2
 """The time that calls have to end when the gateway closes."""
 LONGEST_CALL_S = 86_400.0
 """The time that calls have to end while the server stops, whose own limit is shorter."""
-REBIND_S, REBIND_INTERVAL_S = 5.0, 0.01
-"""The longest wait until the port is free for those that connect to a stopping server, and its steps."""
 MAX_CALLS = 4096
 """The most concurrent calls, health checks apart; further calls are refused."""
 MAX_CALLS_OF_A_CONNECTION = 1024
@@ -105,25 +103,22 @@ class GrpcGateway:
     async def start(self) -> None:
         """Listen at the address, and connect to the server; a RuntimeError tells of an unusable address."""
         note_parents(asyncio.get_running_loop())
+        host, port = split_port(self._options.address)
+        for address in own_addresses(host, "server.host"):
+            bound(address, port).close()  # gRPC's own sockets share a port, also with a stranger's.
         self._server = await self._listen()
 
     async def leave(self) -> None:
         """Begin no utterance any more: every connection is told to go away, and its calls go on to their end.
 
         Whoever connects from then on is told that the server is stopping. gRPC sends GOAWAY only from a
-        server that stops, which closes its port as well, so another one takes the port over.
+        server that stops, which closes its port as well, so another one listens there before.
         """
         if self._leaving is not None:
             return
         self._calls.stopping = True
-        self._left = self._server
+        self._left, self._server = self._server, await self._listen()
         self._leaving = asyncio.create_task(self._left.stop(grace=LONGEST_CALL_S))
-        async with asyncio.timeout(REBIND_S):
-            while self._leaving is not None:
-                await asyncio.sleep(REBIND_INTERVAL_S)
-                with suppress(RuntimeError):  # The port has not been closed yet.
-                    self._server = await self._listen()
-                    return
 
     async def close(self) -> None:
         await self._server.stop(grace=CLOSING_S)
@@ -138,7 +133,7 @@ class GrpcGateway:
                 ("grpc.max_receive_message_length", self._options.max_request_bytes),
                 ("grpc.max_send_message_length", -1),
                 ("grpc.max_concurrent_streams", MAX_CALLS_OF_A_CONNECTION),
-                ("grpc.so_reuseport", 0),
+                ("grpc.so_reuseport", 1),
                 ("grpc.max_allowed_incoming_connections", most_connections(files_each=1)),
                 ("grpc.server_handshake_timeout_ms", int(self._options.arrival_timeout_s * 1000)),
                 *_keepalive(self._options.stalled_client_timeout_s),
