@@ -119,7 +119,14 @@ async def measure(options: argparse.Namespace, server: Server, port: int, proces
 @contextmanager
 def front(grpc_url: str, cores: set[int] | None) -> Iterator[tuple[int, int]]:
     """Port and process of a front, on these cores alone where some are given."""
-    command = [sys.executable, "-m", "cosyvoice_front", f"front.grpc_url={grpc_url}", "front.port=0"]
+    command = [
+        sys.executable,
+        "-m",
+        "cosyvoice_front",
+        f"front.grpc_url={grpc_url}",
+        "front.port=0",
+        "front.leave_s=0",
+    ]
     with (
         tempfile.NamedTemporaryFile("w+") as log,
         subprocess.Popen(

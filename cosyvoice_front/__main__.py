@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 import socket
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
 
@@ -38,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         settings = Settings.read(options.settings, os.environ)
         check(settings.front)
-        server = TellingServer(uvicorn_config(settings))
+        server = FrontServer(uvicorn_config(settings), settings.front.leave_s)
         listening = sockets(settings.front)
     except CosyVoiceError as error:
         logger.error("%s", error)
@@ -48,8 +51,33 @@ def main(arguments: list[str] | None = None) -> int:
     return 0 if server.started else 1  # after SIGTERM uvicorn ends the process by it
 
 
-class TellingServer(uvicorn.Server):
-    """Tells its address when clients may come, which uvicorn doesn't for sockets that it is given."""
+class FrontServer(uvicorn.Server):
+    """Tells its address when clients may come, and balancers when they should go.
+
+    uvicorn tells no address of sockets that it is given, and closes them with the first signal. Here SIGTERM
+    makes the front unready first. A second one, or Ctrl-C, doesn't wait.
+
+    Args:
+        leave_s: from SIGTERM until the sockets are closed.
+    """
+
+    def __init__(self, config: uvicorn.Config, leave_s: float) -> None:
+        super().__init__(config)
+        self._leave_s = leave_s
+        self._closes_at: float | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if sig != signal.SIGTERM or self._closes_at is not None or self.should_exit:
+            super().handle_exit(sig, frame)
+            return
+        self._captured_signals.append(sig)
+        self._closes_at = time.monotonic() + self._leave_s
+        self.config.app.state.is_leaving = True  # type: ignore[union-attr]  # it is create_app's
+
+    async def on_tick(self, counter: int) -> bool:
+        if self._closes_at is not None and time.monotonic() >= self._closes_at:
+            self.should_exit = True
+        return await super().on_tick(counter)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -64,14 +92,16 @@ def check(settings: FrontSettings) -> None:
     Raises:
         CosyVoiceError: too few files may be open.
         InvalidInput: it would listen to strangers without asking for keys, keys or lexicons can't be read, no
-            voice can be kept, its host is none of this machine, or the Redis of its limits can't be
-            one.
+            voice can be kept, its host is none of this machine, the Redis of its limits can't be
+            one, or the port of its metrics is taken.
     """
     if problem := file_limit_problem(NEEDED_FILES):
         raise CosyVoiceError(problem)
     if settings.voices_dir:
         check_writable(Path(settings.voices_dir))
     Lexicons.of(settings.lexicons)
+    if settings.metrics_port:
+        check_port_is_free(settings)
     if settings.limits_url:
         check_address(settings.limits_url)
     if settings.api_keys_file:
@@ -91,6 +121,20 @@ def check_writable(voices: Path) -> None:
     if not writable:
         limit = f"a directory that can be written by user {os.geteuid()}, or nothing"
         raise InvalidInput("front.voices_dir", str(voices), limit)
+
+
+def check_port_is_free(settings: FrontSettings) -> None:
+    """Raise an InvalidInput where metrics can't have their port."""
+    if settings.metrics_port == settings.port:
+        raise InvalidInput(
+            "front.metrics_port", settings.metrics_port, "another one than front.port is needed"
+        )
+    try:
+        for address in own_addresses(settings.host, "front.host"):
+            bound(address, settings.metrics_port).close()
+    except OSError as error:
+        limit = f"a free one is needed ({error.strerror})"
+        raise InvalidInput("front.metrics_port", settings.metrics_port, limit) from error
 
 
 def sockets(settings: FrontSettings) -> list[socket.socket]:

@@ -16,9 +16,10 @@ from cosyvoice_front.audit import AuditedRequests
 from cosyvoice_front.bodies import BodyLimits
 from cosyvoice_front.caller import owner_by_header
 from cosyvoice_front.cors import Cors
-from cosyvoice_front.errors import ApiError, broken, model_not_found, no_such_page, wrong_method
+from cosyvoice_front.errors import ApiError, broken, model_not_found, no_such_page, overloaded, wrong_method
 from cosyvoice_front.front import Front, open_front
 from cosyvoice_front.metrics import MEDIA_TYPE, CountedRequests, Metrics
+from cosyvoice_front.metrics_port import metrics_port
 from cosyvoice_front.page_files import add_page
 from cosyvoice_front.reading import read_body
 from cosyvoice_front.request_id import RequestIds
@@ -54,11 +55,13 @@ def create_app(settings: Settings, upstream: Upstream | None = None) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with open_front(settings, metrics, audit, upstream) as front:
             app.state.front = front
-            yield
+            with metrics_port(settings.front, metrics):
+                yield
 
     # No pages of documentation: they load programs from elsewhere.
     app = FastAPI(title="CosyVoice", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.router.redirect_slashes = False  # WithoutSlash
+    app.state.is_leaving = False
     _add_speech(app)
     _add_voices(app)
     _add_lists(app)
@@ -128,6 +131,8 @@ def _add_probes(app: FastAPI) -> None:
 
     @_reading(app, "/health/ready")
     async def ready(request: Request) -> dict[str, str]:
+        if request.app.state.is_leaving:
+            raise overloaded("The front is being stopped.")
         await _front(request).server.check()
         return {"status": "ok"}
 

@@ -122,9 +122,18 @@ class Front:
         """
         entry = audit.current()
         entry.tally, entry.characters = tally, (entry.characters or 0) + characters
-        with entry.noting_failure(), self.metrics.utterance(tally):
+        with entry.noting_failure(), self.metrics.utterance(tally, owner, characters):
             async with self.limits.place(owner, characters):
                 yield
+
+    async def spend(self, owner: str, characters: int) -> None:
+        """Count further text of an utterance that holds a place.
+
+        Raises:
+            ApiError: the day's characters are used up.
+        """
+        await self.limits.spend(owner, characters)
+        self.metrics.key_characters.labels(owner).inc(characters)
 
     def chunks(self, request: SpeechRequest, owner: str) -> AsyncGenerator[AudioChunk, None]:
         """The speech of a whole text."""

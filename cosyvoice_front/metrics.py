@@ -29,10 +29,14 @@ FAULTS = (500, 504)
 
 
 class Metrics:
-    """Each front has a registry of its own. No label is a client's word, so that there are few series."""
+    """Each front has registries of its own. No label is a client's word, so that there are few series.
+
+    What names keys is in a registry apart, as every key reads the page of the rest.
+    """
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
+        self._by_key = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
         self.requests = Counter(
@@ -75,6 +79,18 @@ class Metrics:
             "Requests that this front has let in or refused by its own count, as Redis was away.",
             registry=self._registry,
         )
+        self.key_speech = Counter(
+            "cosyvoice_front_key_speech_seconds_total",
+            "Seconds of speech that the server has sent, by the key's name; everybody without keys.",
+            ["key"],
+            registry=self._by_key,
+        )
+        self.key_characters = Counter(
+            "cosyvoice_front_key_characters_total",
+            "Characters of text that the server has spoken from, by the key's name; everybody without keys.",
+            ["key"],
+            registry=self._by_key,
+        )
         self.streams = Gauge("cosyvoice_front_streams", "Utterances in progress.", registry=self._registry)
 
     def resume(self, ending: str) -> None:
@@ -82,18 +98,32 @@ class Metrics:
         self.resumes.labels(ending).inc()
 
     def page(self) -> bytes:
-        """All numbers in Prometheus's text format."""
+        """The numbers that name no key, in Prometheus's text format."""
         return generate_latest(self._registry)
 
+    def whole_page(self) -> str:
+        """All numbers."""
+        return (self.page() + generate_latest(self._by_key)).decode()
+
     @contextmanager
-    def utterance(self, tally: Tally) -> Iterator[None]:
+    def utterance(self, tally: Tally, owner: str, characters: int) -> Iterator[None]:
         """Count an utterance, and how it ends.
 
         Args:
             tally: what has been spoken of it.
+            owner: name of its key.
+            characters: of its text, which count with the first audio.
         """
         started = time.monotonic()
-        tally.heard = lambda seconds: self._hear(tally, seconds, started)
+
+        def hear(seconds: float) -> None:
+            if not tally.samples:
+                self.first_audio.observe(time.monotonic() - started)
+                self.key_characters.labels(owner).inc(characters)
+            self.speech.inc(seconds)
+            self.key_speech.labels(owner).inc(seconds)
+
+        tally.heard = hear
         with self.streams.track_inprogress():
             try:
                 yield
@@ -104,11 +134,6 @@ class Metrics:
                 self._fail(error, tally)
                 raise
         self.utterances.labels("spoken").inc()
-
-    def _hear(self, tally: Tally, seconds: float, started: float) -> None:
-        if not tally.samples:
-            self.first_audio.observe(time.monotonic() - started)
-        self.speech.inc(seconds)
 
     def _fail(self, error: Exception, tally: Tally) -> None:
         if tally.samples or not isinstance(error, ApiError) or error.status in FAULTS:

@@ -133,7 +133,7 @@ def serve(grpc_url: str, require_server: Callable[[], None]) -> None:
     Raises:
         DemoError: it ends by itself.
     """
-    given = [f"front.grpc_url={grpc_url}", f"front.voices_dir={BUILD / 'voices'}"]
+    given = [f"front.grpc_url={grpc_url}", f"front.voices_dir={BUILD / 'voices'}", "front.leave_s=0"]
     front = Settings.read(given, os.environ).front
     with subprocess.Popen([sys.executable, "-m", "cosyvoice_front", *given], cwd=ROOT) as process:
         try:

@@ -198,7 +198,7 @@ class Context:
 
     async def _push(self, speech: TextSpeech, until: int) -> None:
         text = self._transcript.between(self._pushed, until)
-        await self._front.limits.spend(self._owner, len(text))
+        await self._front.spend(self._owner, len(text))
         await speech.push(text)
         self._pushed, self._given_s = until, time.monotonic()
 

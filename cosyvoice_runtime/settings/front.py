@@ -34,6 +34,9 @@ class FrontSettings(Section):
 
     host: str = Field("127.0.0.1", description="Address to listen on; any other than this asks for keys.")
     port: int = Field(8080, ge=0, le=65535, description="Port of HTTP; 0 takes a free one.")
+    metrics_port: int = Field(
+        0, ge=0, le=65535, description="Port of metrics, without a key; there is none with 0."
+    )
     grpc_url: GrpcAddress = Field(
         "127.0.0.1:8001",
         description="The server's gRPC port; dns:///name:port, or several addresses, for many servers.",
@@ -126,6 +129,12 @@ class FrontSettings(Section):
         "",
         description="File to which a line of JSON is added for each request, without its text; - is "
         "standard output; none without it.",
+    )
+    leave_s: float = Field(
+        5.0,
+        ge=0.0,
+        le=3600.0,
+        description="From SIGTERM until the port closes: unready and still serving, for balancers to notice.",
     )
     drain_timeout_s: float = Field(
         60.0, ge=0.0, le=86400.0, description="Longest time that utterances get to finish at the end."

@@ -96,7 +96,8 @@ def test_units_leave_time_to_drain_and_the_signal_to_the_supervisor():
     section = settings("cosyvoice-server").server
     assert server["KillMode"] == ["mixed"]
     assert int(server["TimeoutStopSec"][0]) > section.drain_timeout_s + section.exit_timeout_s + 10
-    assert int(front["TimeoutStopSec"][0]) > settings("cosyvoice-front").front.drain_timeout_s + 10
+    section = settings("cosyvoice-front").front
+    assert int(front["TimeoutStopSec"][0]) > section.leave_s + section.drain_timeout_s + 10
 
 
 @pytest.mark.parametrize("unit", UNITS)

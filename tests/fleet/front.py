@@ -23,7 +23,7 @@ class Front(Program):
     def __init__(self, name: str, folder: Path, grpc_url: str, **settings: object) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        given = {"port": self.port, "grpc_url": grpc_url, **settings}
+        given = {"port": self.port, "grpc_url": grpc_url, "leave_s": 0, **settings}
         assignments = [f"front.{key}={value}" for key, value in given.items()]
         super().__init__(name, folder, [sys.executable, "-m", "cosyvoice_front", *assignments])
 

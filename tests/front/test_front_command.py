@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -13,6 +14,7 @@ import pytest
 
 from cosyvoice_front.__main__ import uvicorn_config
 from cosyvoice_runtime.settings import Settings
+from eventually import eventually
 
 TIMEOUT_S = 120.0
 
@@ -27,6 +29,8 @@ def command(*settings):
         (["front.host=0.0.0.0"], r"front\.host: '0\.0\.0\.0'.*api_keys_file"),
         (["front.api_keys_file=/nowhere"], r"front\.api_keys_file: '/nowhere'"),
         (["front.prot=1"], "did you mean port"),
+        (["front.limits_url=redis://nowhere.invalid"], r"front\.limits_url: 'redis://nowhere\.invalid'"),
+        (["front.metrics_port=8080"], r"front\.metrics_port: 8080.*another one than front\.port"),
         (["front.aliases=alloy"], r"front\.aliases: 'alloy'"),
     ],
 )
@@ -40,10 +44,27 @@ def test_port_is_that_of_the_settings():
     assert uvicorn_config(Settings.read(["front.port=8123"])).port == 8123
 
 
+def started(*settings):
+    return subprocess.Popen(command("front.port=0", *settings), stderr=subprocess.PIPE, text=True)
+
+
+def url_of(front):
+    return next(found[0] for line in front.stderr if (found := re.search(r"(?<=running on )\S+", line)))
+
+
+def get(url):
+    """Status and text of a page."""
+    try:
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
 @pytest.mark.parametrize(("signal_", "status"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 0)])
 def test_front_serves_until_it_is_told_to_stop(signal_, status):
-    with subprocess.Popen(command("front.port=0"), stderr=subprocess.PIPE, text=True) as front:
-        url = next(found[0] for line in front.stderr if (found := re.search(r"(?<=running on )\S+", line)))
+    with started("front.leave_s=0") as front:
+        url = url_of(front)
         request = urllib.request.Request(f"{url}/v1/", headers={"x-request-id": "in-the-log"})
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
             assert answer.status == 200
@@ -55,3 +76,38 @@ def test_front_serves_until_it_is_told_to_stop(signal_, status):
     assert r"GET /x\nforged\x1b[2J\u2028\u5c0f 404" in told.replace("小", r"\u5c0f")
     assert "Traceback" not in told
     assert front.returncode == status
+
+
+@pytest.mark.parametrize("last", [signal.SIGTERM, signal.SIGINT])
+def test_front_that_is_told_to_stop_is_unready_at_once_and_serves_until_it_has_left(last):
+    with started("front.leave_s=3600") as front:
+        url = url_of(front)
+        assert "being stopped" not in get(f"{url}/health/ready")[1]
+        front.send_signal(signal.SIGTERM)
+        eventually(lambda: "being stopped" in get(f"{url}/health/ready")[1])
+        assert get(f"{url}/health/ready")[0] == 503
+        assert [get(url + path)[0] for path in ("/health", "/v1/models", "/")] == [200, 200, 200]
+        front.send_signal(last)  # it doesn't wait for another hour
+        assert "Traceback" not in front.stderr.read()
+    assert front.returncode in (-signal.SIGTERM, 0)
+
+
+def test_front_leaves_by_itself():
+    with started("front.leave_s=1") as front:
+        url_of(front)
+        front.send_signal(signal.SIGTERM)
+        assert "Traceback" not in front.stderr.read()
+    assert front.returncode == -signal.SIGTERM
+
+
+def test_taken_port_of_metrics_is_named():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = subprocess.run(
+            command("front.port=0", f"front.metrics_port={port}"),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+        )
+    assert done.returncode == 2
+    assert f"front.metrics_port: {port} is not accepted; a free one is needed" in done.stderr

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import urllib.error
+import urllib.request
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -10,6 +12,7 @@ from test_front_keys import write_keys
 
 from cosyvoice_client import RefusedError, UnavailableError
 from raw_http import ask, begin, send
+from tests.fleet.ports import free_port
 from wire_client import asked, open_cartesia, open_omni
 
 ENDINGS = "cosyvoice_front_utterances_total"
@@ -122,3 +125,62 @@ def test_page_of_another_site_reads_no_numbers(front):
 
 def test_process_says_when_it_was_started(front):
     assert b"\nprocess_start_time_seconds " in send(front, "GET", "/metrics").body
+
+
+@pytest.fixture
+def inside():
+    """A port for metrics."""
+    return free_port()
+
+
+def whole_page(port, path="/metrics", **headers):
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers)
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return answer.read().decode()
+
+
+def by_key(port):
+    """Numbers of keys, by metric and key."""
+    return {
+        (sample.name.removeprefix("cosyvoice_front_key_"), sample.labels["key"]): sample.value
+        for family in text_string_to_metric_families(whole_page(port))
+        for sample in family.samples
+        if sample.name.startswith("cosyvoice_front_key_") and sample.name.endswith("_total")
+    }
+
+
+def test_speech_and_characters_of_each_key_are_told_inside_alone(start_front, tmp_path, inside, upstream):
+    keys = write_keys(tmp_path / "keys", anna="sk-anna", bert="sk-bert")
+    front = start_front(api_keys_file=keys, metrics_port=inside)
+    for _ in range(2):
+        ask(front, "sk-anna", input="Hello.")
+    with open_cartesia(front, X_API_Key="sk-bert") as wire:
+        wire.send(asked("One. ", **{"continue": True}), asked("Two."))
+        wire.until("done")
+    front.wait_until(lambda: front.streams == 0)
+    upstream.error = UnavailableError("full")
+    assert ask(front, "sk-anna").status == 503  # of which nothing was spoken
+    found = by_key(inside)
+    assert found["characters_total", "anna"] == 2 * len("Hello.")
+    assert found["characters_total", "bert"] == len("One. Two.")
+    assert found["speech_seconds_total", "anna"] == pytest.approx(1.6)
+    assert found["speech_seconds_total", "bert"] > 0
+    outside = send(front, "GET", "/metrics", Authorization="Bearer sk-anna").body
+    assert b"cosyvoice_front_speech_seconds_total" in outside
+    assert b"key" not in outside
+    assert "\ncosyvoice_front_streams 0.0\n" in whole_page(inside)
+
+
+@pytest.mark.parametrize("headers", [{"Origin": "http://127.0.0.1"}, {"Host": "elsewhere.example"}])
+def test_pages_of_browsers_read_no_numbers_inside(start_front, inside, headers):
+    start_front(metrics_port=inside)
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        whole_page(inside, **headers)
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        whole_page(inside, "/v1/models")
+
+
+def test_port_of_numbers_closes_with_the_front(start_front, inside):
+    start_front(metrics_port=inside).stop()
+    with pytest.raises(urllib.error.URLError):
+        whole_page(inside)
