@@ -117,7 +117,7 @@ def test_streams_go_on_when_their_server_is_killed(fleet, both_ways):
         assert [difference(listener.whole, uncut) for listener in listeners] == [None] * LISTENERS
 
 
-@pytest.mark.xfail(reason="how soon a frozen server is given up has not been seen to hold")
+@pytest.mark.xfail(reason="a front that knows all servers waits for a frozen one, and says 504")
 def test_streams_go_on_and_new_ones_go_elsewhere_when_a_server_freezes(fleet, both_ways):
     """All of it while the server is frozen, whose connections stay open."""
     uncut = Listener(both_ways[0], TEXT).whole
