@@ -12,14 +12,11 @@ import pytest
 pytest.importorskip("tritonclient.grpc", reason="needs the environment of scripts/environment.py")
 pytest.importorskip("fastapi", reason="needs the environment of scripts/environment.py --test")
 
-from cosyvoice_front.keys import digest
 from tests.fleet import bucket, envoy, redis
 from tests.fleet.fleet import Fleet
 
 if TYPE_CHECKING:
     from tests.fleet.front import Front
-
-KEY = "sk-anna"
 
 
 @pytest.fixture(scope="package")
@@ -72,31 +69,8 @@ def plain_front(running_fleet: Fleet) -> Iterator[Front]:
 
 
 @pytest.fixture
-def key() -> str:
-    """A key that fronts know who ask for one."""
-    return KEY
-
-
-@pytest.fixture(scope="package")
-def keys_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("keys") / "keys.txt"
-    path.write_text(f"anna sha256:{digest(KEY)}\n")
-    return path
-
-
-@pytest.fixture
 def fronts_with_voices(running_fleet: Fleet) -> Iterator[list[Front]]:
     """Two fronts that keep voices where the servers find them."""
     folder = running_fleet.servers[0].folder / "voices"
     with running_fleet.fronts(2, running_fleet.balancer.grpc_url, voices_dir=folder) as fronts:
-        yield fronts
-
-
-@pytest.fixture
-def fronts_with_limits(running_fleet: Fleet, keys_file: Path) -> Iterator[list[Front]]:
-    """Two fronts that count together: three requests a minute, two streams."""
-    url, limits = running_fleet.balancer.grpc_url, {"requests_per_minute": 3, "streams_per_key": 2}
-    with running_fleet.fronts(
-        2, url, api_keys_file=keys_file, limits_url=running_fleet.redis.url, **limits
-    ) as fronts:
         yield fronts

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 VOICES = "voices lie in a folder of one server"
-LIMITS = "each front counts for itself"
 
 
 def not_yet(reason: str) -> pytest.MarkDecorator:

@@ -14,7 +14,7 @@ from cosyvoice_client import SpeechClient, SpeechRequest, UnavailableError
 from cosyvoice_client.wire import infer_request
 from eventually import eventually
 from tests.fleet.listeners import LONG, SHORT, TEXT, Listener, difference, listening
-from tests.fleet.not_yet import LIMITS, VOICES, not_yet
+from tests.fleet.not_yet import VOICES, not_yet
 from tests.fleet.places import taken_places
 from tests.fleet.speech_server import PLACES
 from tests.fleet.wires import SOCKETS
@@ -92,12 +92,6 @@ def test_a_voice_that_one_front_keeps_speaks_at_every_server_through_another(fle
         with listening([other], len(fleet.servers), voice=name) as listeners:
             assert {listener.begin() for listener in listeners} == {200}
             assert fleet.speaking == [1] * len(fleet.servers)
-
-
-@not_yet(LIMITS)
-def test_a_limit_of_a_key_holds_for_all_fronts_together(fleet, fronts_with_limits, key):
-    asked = [Listener(front, SHORT, key) for front in fronts_with_limits * 3]
-    assert sorted(listener.end() for listener in asked) == [200] * 3 + [429] * 3
 
 
 def test_a_server_that_is_stopping_ends_its_streams_and_gets_no_new_ones(fleet, fronts):
