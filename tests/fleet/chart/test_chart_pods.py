@@ -84,8 +84,10 @@ def test_times_of_an_end_follow_from_one_number(drain: int) -> None:
 @pytest.mark.parametrize("drain", [0, 60, 600])
 def test_front_has_time_to_end_its_utterances(drain: int) -> None:
     values = nested("front.drainSeconds", drain)
-    leave = container("front", values)["lifecycle"]["preStop"]["sleep"]["seconds"]
-    assert environment("front", values)["COSYVOICE_FRONT__DRAIN_TIMEOUT_S"] == str(drain)
+    told = environment("front", values)
+    leave = int(told["COSYVOICE_FRONT__LEAVE_S"])  # it waits by itself for balancers, so that no hook has to
+    assert "lifecycle" not in container("front", values)
+    assert (leave, int(told["COSYVOICE_FRONT__DRAIN_TIMEOUT_S"])) == (10, drain)
     assert pod("front", values)["terminationGracePeriodSeconds"] == leave + drain + 15
 
 
@@ -314,7 +316,10 @@ def test_network_policies_let_through_what_is_needed_and_nothing_else() -> None:
     listening = ports_of(found_by(server["podSelector"]["matchLabels"], values)[0])
     assert ports(server["ingress"]) == {listening["grpc"], listening["metrics"]}
     assert ports(server["egress"]) == {53}
-    assert ports(front["ingress"]) == {container("front", values)["ports"][0]["containerPort"]}
+    heard = ports_of(found_by(front["podSelector"]["matchLabels"], values)[0])
+    assert ports(front["ingress"]) == {heard["http"], heard["metrics"]}
+    [calls] = [rule for rule in front["ingress"] if ports([rule]) == {heard["http"]}]
+    assert calls["from"] == EVERYTHING["networkPolicy"]["clients"]
     assert ports(front["egress"]) == {53, listening["grpc"], 6379}
     [redis] = [rule for rule in front["egress"] if ports([rule]) == {6379}]
     assert redis["to"] == EVERYTHING["networkPolicy"]["redis"]["peers"]

@@ -193,15 +193,16 @@ def key(tmp_path_factory) -> tuple[str, Path]:
 
 @pytest.fixture(scope="module")
 def front(tmp_path_factory, server: Pod, key: tuple[str, Path]) -> Iterator[Pod]:
-    port = ServerPorts.choose(
-        ServerSettings(http_port=0, grpc_port=0, metrics_port=0, model_metrics_port=0)
-    ).http
+    free = ServerSettings(http_port=0, grpc_port=0, metrics_port=0, model_metrics_port=0)
+    chosen = ServerPorts.choose(free)
+    ports = {"http": chosen.http, "metrics": chosen.metrics}
     variables = {
-        "COSYVOICE_FRONT__PORT": str(port),
+        "COSYVOICE_FRONT__PORT": str(ports["http"]),
+        "COSYVOICE_FRONT__METRICS_PORT": str(ports["metrics"]),
         "COSYVOICE_FRONT__GRPC_URL": f"dns:///127.0.0.1:{server.ports['grpc']}",
         "COSYVOICE_FRONT__API_KEYS_FILE": str(key[1] / "keys.txt"),
     }
-    with running("front", tmp_path_factory.mktemp("front"), {"http": port}, variables) as pod:
+    with running("front", tmp_path_factory.mktemp("front"), ports, variables) as pod:
         eventually(lambda: started(pod), TIMEOUT_S)
         yield pod
 
@@ -243,9 +244,23 @@ def test_front_speaks_by_the_server_for_who_has_a_key(front: Pod, key: tuple[str
     assert len(speech) > 24_000  # half a second
 
 
-def test_server_that_is_told_to_stop_ends_and_the_front_is_ready_no_more(server: Pod, front: Pod) -> None:
+def test_page_of_the_front_s_metrics_asks_for_no_key(front: Pod) -> None:
+    [read] = one("PodMonitor", "-front", EVERYTHING)["spec"]["podMetricsEndpoints"]
+    status, page = ask(front.ports[read["port"]], read["path"])
+    assert status == 200
+    assert b"cosyvoice_front_streams 0.0" in page
+    assert b"cosyvoice_front_resumes_total" in page
+
+
+def test_front_that_is_told_to_stop_leaves_its_service_while_it_still_serves(front: Pod) -> None:
+    assert front.status("readinessProbe") == 200
+    front.process.send_signal(signal.SIGTERM)
+    eventually(lambda: front.status("readinessProbe") == 503)
+    assert front.status("livenessProbe") == 200
+    assert front.process.wait(TIMEOUT_S) in (0, -signal.SIGTERM)
+
+
+def test_server_that_is_told_to_stop_ends_with_every_request_answered(server: Pod) -> None:
     server.process.send_signal(signal.SIGTERM)
     assert server.process.wait(TIMEOUT_S) == 0
     assert "every request answered" in server.said()
-    assert front.status("readinessProbe") == 503
-    assert front.status("livenessProbe") == 200

@@ -46,11 +46,12 @@ def test_rules_are_those_of_the_other_deployments() -> None:
     assert (CHART / "files" / "alerts.yml").resolve() == ALERTS
 
 
-def test_servers_have_the_labels_by_which_the_alerts_know_them() -> None:
+@pytest.mark.parametrize(("component", "known_as"), [("server", "cosyvoice2"), ("front", "cosyvoice_front")])
+def test_pods_have_the_labels_by_which_the_alerts_know_them(component: str, known_as: str) -> None:
     """A job of a PodMonitor is otherwise its own name, and an instance an address that changes."""
-    [read] = one("PodMonitor", "-server", EVERYTHING)["spec"]["podMetricsEndpoints"]
+    [read] = one("PodMonitor", f"-{component}", EVERYTHING)["spec"]["podMetricsEndpoints"]
     job, instance = read["relabelings"]
-    assert job == {"targetLabel": "job", "replacement": "cosyvoice2"}
+    assert job == {"targetLabel": "job", "replacement": known_as}
     assert instance == {"sourceLabels": ["__meta_kubernetes_pod_name"], "targetLabel": "instance"}
     scraped = yaml.safe_load((ROOT / "deploy" / "prometheus.yml").read_text("utf-8"))["scrape_configs"]
     jobs = set(re.findall(r'job="(\w+)"', ALERTS.read_text("utf-8")))

@@ -50,6 +50,8 @@
 - {name: COSYVOICE_FRONT__HOST, value: {{ quote $.Values.listen }}}
 - {name: COSYVOICE_FRONT__GRPC_URL, value: "dns:///{{ include "cosyvoice.fullname" $ }}-server:8001"}
 - {name: COSYVOICE_FRONT__API_KEYS_FILE, value: /etc/cosyvoice/{{ .keys.file }}}
+- {name: COSYVOICE_FRONT__METRICS_PORT, value: "8081"}
+- {name: COSYVOICE_FRONT__LEAVE_S, value: {{ include "cosyvoice.leaveSeconds" $ | quote }}}
 - {name: COSYVOICE_FRONT__DRAIN_TIMEOUT_S, value: {{ .drainSeconds | int64 | quote }}}
 {{- if .redis.secret }}
 - name: COSYVOICE_FRONT__LIMITS_URL
