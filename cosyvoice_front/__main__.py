@@ -41,6 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         settings = Settings.read(options.settings, os.environ)
         check(settings.front)
+        check_bucket(settings.cosyvoice2.bucket_url)
         server = FrontServer(uvicorn_config(settings), settings.front.leave_s)
         listening = sockets(settings.front)
     except CosyVoiceError as error:
@@ -135,6 +136,15 @@ def check_port_is_free(settings: FrontSettings) -> None:
     except OSError as error:
         limit = f"a free one is needed ({error.strerror})"
         raise InvalidInput("front.metrics_port", settings.metrics_port, limit) from error
+
+
+def check_bucket(url: str | None) -> None:
+    """Raise an InvalidInput where no voice can be kept in the bucket that is named."""
+    if url is not None:
+        # Imported here because it needs safetensors, which a front without uploads does without.
+        from cosyvoice_runtime.voice.opening import open_bucket
+
+        open_bucket(url, check=True)
 
 
 def sockets(settings: FrontSettings) -> list[socket.socket]:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cosyvoice_client import AudioChunk, Reference, SpeechRequest
 from cosyvoice_client.encoders import content_type, make_encoder
@@ -32,6 +32,9 @@ from cosyvoice_front.text_fields import TextFields
 from cosyvoice_front.voices import Voices
 from cosyvoice_runtime.process.audit_log import AuditLog
 from cosyvoice_runtime.settings import Settings
+
+if TYPE_CHECKING:
+    from cosyvoice_runtime.voice.folder_voices import NamedVoices
 
 logger = logging.getLogger(__name__)
 
@@ -204,11 +207,17 @@ async def open_front(
 
 
 def _open_voices(settings: Settings) -> Voices:
-    if not settings.front.voices_dir:
-        return Voices(settings.front, None)
-    # Imported here because it alone needs safetensors, which a front without uploads does without.
+    front, server = settings.front, settings.cosyvoice2
+    if not front.voices_dir and server.bucket_url is None:
+        return Voices(front, None)
+    # Imported here because they alone need safetensors, which a front without uploads does without.
     from cosyvoice_front.uploads import Uploads
+    from cosyvoice_runtime.voice.folder_voices import FolderVoices
+    from cosyvoice_runtime.voice.opening import open_bucket
 
-    front = settings.front
-    uploads = Uploads(Path(front.voices_dir), settings.cosyvoice2, front.voices_per_key)
-    return Voices(front, uploads)
+    kept: NamedVoices
+    if server.bucket_url is None:
+        kept = FolderVoices(Path(front.voices_dir), server.max_voices, server.max_voice_bytes)
+    else:
+        kept = open_bucket(server.bucket_url)
+    return Voices(front, Uploads(kept, server.max_voices, front.voices_per_key))

@@ -130,6 +130,13 @@ class StorageError(CosyVoiceError):
     """A file can't be written or read: the disk is full, or a directory can't be used."""
 
 
+class StorageAwayError(StorageError):
+    """The bucket of the voices doesn't answer now."""
+
+    def __init__(self) -> None:
+        super().__init__("the bucket of the voices can't be reached; try again later")
+
+
 class EngineFileError(CosyVoiceError):
     """An engine is missing, was built from something else than what is to be served, or can't be run here."""
 
@@ -144,7 +151,8 @@ def status_of(error: BaseException) -> str:
         return "NOT_FOUND"
     if isinstance(error, WithdrawnError):
         return "CANCELLED"
-    return "UNAVAILABLE" if isinstance(error, OverloadedError | StageSilentError) else "INTERNAL"
+    away = isinstance(error, OverloadedError | StageSilentError | StorageAwayError)
+    return "UNAVAILABLE" if away else "INTERNAL"
 
 
 def with_status(status: str, message: str) -> str:
@@ -158,7 +166,7 @@ def split_status(message: str) -> tuple[str, str]:
     return (status, rest) if separator and status in STATUSES else ("INTERNAL", message)
 
 
-PASSED_ON = (InvalidInput, NotFoundError, OverloadedError, StageError)
+PASSED_ON = (InvalidInput, NotFoundError, OverloadedError, StageError, StorageAwayError)
 """Errors whose text says everything."""
 
 

@@ -21,6 +21,12 @@ GPU_FIRST_HOP, CPU_FIRST_HOP = 12, 18
 WatermarkName = Annotated[str, Field(pattern=r"^(none|[\w.]+:\w+)$"), Accepted("MODULE:CLASS or none")]
 
 
+NO_BUCKET = "none"
+BucketUrl = Annotated[
+    str, Field(pattern=r"^(none|s3://[^/\s?#]+(/[^\s?#]*)?)$"), Accepted("s3://BUCKET/PREFIX or none")
+]
+
+
 class CosyVoice2Settings(ModelSettings):
     """``cosyvoice2`` and ``cosyvoice2_offline``: text, voices, and the schedule of an utterance's chunks."""
 
@@ -33,6 +39,11 @@ class CosyVoice2Settings(ModelSettings):
     )
     voices_dir: Path = Field(
         Path("voices"), description="Directory of the registered voices; made when missing."
+    )
+    voices_url: BucketUrl = Field(
+        NO_BUCKET,
+        description="[Bucket](deployment.md#voices-of-many-servers) in which servers and fronts keep the "
+        "registered voices together, in place of the directory.",
     )
     default_voice: Annotated[str, Field(pattern=r"^\S+$"), Accepted("a name without spaces")] = Field(
         "default", description="Voice of a request that brings no reference and names none."
@@ -143,6 +154,11 @@ class CosyVoice2Settings(ModelSettings):
     def max_voice_bytes(self) -> int:
         """Size of the voices kept on disk; one of 30 s has half a MiB."""
         return self.max_voices << 21
+
+    @property
+    def bucket_url(self) -> str | None:
+        """``voices_url``, or None for a directory of voices."""
+        return None if self.voices_url == NO_BUCKET else self.voices_url
 
     @property
     def first_hop(self) -> int:

@@ -18,8 +18,10 @@ from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.process.file_limit import file_limit_problem
 from cosyvoice_runtime.process.listening import bound, local_url, own_addresses, with_port
 from cosyvoice_runtime.settings import ServerSettings
+from cosyvoice_runtime.settings.cosyvoice2 import NO_BUCKET
 from cosyvoice_runtime.settings.repository import TemplateError, placeholders, read_parameter
 from cosyvoice_runtime.supervisor.errors import PreflightError
+from cosyvoice_runtime.voice.opening import open_bucket
 
 CONTAINER_BINARY = Path("/opt/tritonserver/bin/tritonserver")
 QUEUES_VARIABLE, QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS", 32
@@ -292,11 +294,22 @@ def _model_problems(model: Path) -> list[str]:
         problems.append(f"{model} has no version directory such as {model.name}/1")
     try:
         checkpoint, voices = read_parameter(model, "checkpoint_dir"), read_parameter(model, "voices_dir")
+        bucket = read_parameter(model, "voices_url")
     except TemplateError as error:
         return [*problems, str(error)]
     if checkpoint and not Path(checkpoint).is_dir():
         problems.append(f"{model.name}: its checkpoint_dir {checkpoint} is no directory")
-    return problems + (not_writable(f"{model.name}.voices_dir", Path(voices)) if voices else [])
+    problems += not_writable(f"{model.name}.voices_dir", Path(voices)) if voices else []
+    return problems + (bucket_problems(bucket) if bucket and bucket != NO_BUCKET else [])
+
+
+def bucket_problems(url: str) -> list[str]:
+    """The reason why voices can't be kept in this bucket."""
+    try:
+        open_bucket(url, check=True)
+    except InvalidInput as error:
+        return [str(error)]
+    return []
 
 
 def free_shared_mib() -> int:

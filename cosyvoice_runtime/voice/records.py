@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,9 @@ from typing import Any
 from cosyvoice_runtime.process.exclusive_lock import exclusive_lock
 from cosyvoice_runtime.voice.files import SUFFIX, path_of, read_object, replace_file
 
+Record = dict[str, Any]
+Permission = Callable[[Record | None], bool]
+"""Whether the voice of a record may be removed; None stands for a voice that nobody sent."""
 LOCK_WAIT_S = 2.0
 """Longest wait for another process that changes voices: a stopped one must not take this one's threads."""
 RECORDING = "recording"
@@ -43,12 +46,12 @@ class VoiceRecords:
         with exclusive_lock(self._lock, wait_s=LOCK_WAIT_S):
             yield
 
-    def read(self, name: str) -> dict[str, Any] | None:
+    def read(self, name: str) -> Record | None:
         """The record of a voice, by the canonical spelling of its name; None without one."""
         record = read_object(path_of(self._records, name))
         return record if record is not None and record.get("name") == name else None
 
-    def all(self) -> Iterator[dict[str, Any]]:
+    def all(self) -> Iterator[Record]:
         """Every record, in the order of their files."""
         for path in sorted(self._records.glob(f"*{SUFFIX}")):
             if record := read_object(path):

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING
 
 from cosyvoice_runtime.errors import InvalidInput, StorageError
 from cosyvoice_runtime.voice.digest import KEY
 from cosyvoice_runtime.voice.names import checked_name
-from cosyvoice_runtime.voice.records import VoiceRecords
+from cosyvoice_runtime.voice.records import Permission, VoiceRecords
 from cosyvoice_runtime.voice.store import VoiceStore
 
-Permission = Callable[[dict[str, Any] | None], bool]
+if TYPE_CHECKING:
+    from cosyvoice_runtime.voice.cached_voices import CachedVoices
 
 
 def remove_voice(
@@ -24,7 +24,7 @@ def remove_voice(
 
     Args:
         name: of the voice, or its key, which removes all its names, of which it may have none.
-        allowed: whether the voice of this record may be removed; None stands for a voice that nobody sent.
+        allowed: whether it may be removed.
 
     Raises:
         InvalidInput: there is no such voice, or it may not be removed.
@@ -53,21 +53,19 @@ INTERVAL_S = 600.0
 """Longest time between two looks for voices that nobody uses any more."""
 
 
-def forget_in_time(store: VoiceStore, unused_s: float) -> None:
+def forget_in_time(store: VoiceStore | CachedVoices, unused_s: float) -> None:
     """Forget voices without a name that were unused for so long, as long as the process lives.
 
-    With 0 those that an earlier run has left are forgotten, once: none is written any more.
+    With 0 those that an earlier run has left are forgotten: none is written any more.
     """
     Thread(target=_forget, args=(store, unused_s), name="retention", daemon=True).start()
 
 
-def _forget(store: VoiceStore, unused_s: float) -> None:
+def _forget(store: VoiceStore | CachedVoices, unused_s: float) -> None:
     while True:
         try:
             if count := store.forget_unnamed(unused_s):
                 logger.info("%d voices of references were forgotten", count)
         except StorageError:  # logged where it was met
             pass
-        if not unused_s:
-            return
-        time.sleep(min(unused_s, INTERVAL_S))
+        time.sleep(min(unused_s, INTERVAL_S) or INTERVAL_S)

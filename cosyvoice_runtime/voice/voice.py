@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
+from safetensors.numpy import load, save
 
 from cosyvoice_runtime.arrays import Array, Floats, Ids
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
@@ -100,6 +101,8 @@ def _check(field: str, array: Array, ndim: int, dtype: type[np.generic]) -> None
 
 TENSORS = ("speech_tokens", "prompt_mel", "speaker_embedding")
 TEXTS = ("key", "transcript", "checkpoint_id")
+HEADER_LENGTH_BYTES = 8
+"""Length of the number that a safetensors file begins with, which is the length of its header."""
 
 
 class OtherFormatError(CheckpointError):
@@ -121,12 +124,27 @@ def read_voice(path: Path) -> Voice:
         CheckpointError: the file is damaged.
     """
     with _opened(path) as file:
-        header = _header(file, path)
-        tensors = {name: file.get_tensor(name) for name in TENSORS}
-        voice = Voice(**{name: header[name] for name in TEXTS}, **tensors)
-        if header["digest"] != _digest(voice) or voice.key != path.stem:
-            raise CheckpointError(f"{path}: the content doesn't match its digest")
-        return voice
+        header = _header(file.metadata(), file.keys(), path)
+        return _voice(header, {name: file.get_tensor(name) for name in TENSORS}, path.stem, path)
+
+
+def decode_voice(content: bytes, origin: str) -> Voice:
+    """The voice that :func:`encode_voice` has written.
+
+    Args:
+        origin: where the content comes from, for the error.
+
+    Raises:
+        CheckpointError: as :func:`read_voice`.
+    """
+    try:
+        length = int.from_bytes(content[:HEADER_LENGTH_BYTES], "little")
+        told = json.loads(content[HEADER_LENGTH_BYTES:][:length])
+        tensors = load(content)
+    except (SafetensorError, ValueError) as error:
+        raise CheckpointError(f"{origin}: damaged ({error})") from error
+    header = _header(told.get("__metadata__"), tensors, origin)
+    return _voice(header, {name: tensors[name] for name in TENSORS}, header["key"], origin)
 
 
 def read_header(path: Path) -> dict[str, str]:
@@ -137,7 +155,7 @@ def read_header(path: Path) -> dict[str, str]:
         CheckpointError: it has no readable header.
     """
     with _opened(path) as file:
-        header = _header(file, path)
+        header = _header(file.metadata(), file.keys(), path)
         return {name: header[name] for name in TEXTS}
 
 
@@ -151,12 +169,22 @@ def _opened(path: Path) -> Iterator[Any]:
         raise CheckpointError(f"{path}: damaged ({error})") from error
 
 
-def _header(file: Any, path: Path) -> dict[str, Any]:
-    header: dict[str, Any] = file.metadata() or {}
-    missing = sorted({*TEXTS, "digest"} - header.keys()) + sorted(set(TENSORS) - set(file.keys()))
+def _header(metadata: dict[str, str] | None, tensors: Iterable[str], origin: str | Path) -> dict[str, Any]:
+    header: dict[str, Any] = metadata or {}
+    missing = sorted({*TEXTS, "digest"} - header.keys()) + sorted(set(TENSORS) - set(tensors))
     if missing:
-        raise OtherFormatError(f"{path}: no voice as this version keeps them: no {', '.join(missing)}")
+        raise OtherFormatError(f"{origin}: no voice as this version keeps them: no {', '.join(missing)}")
     return header
+
+
+def _voice(header: dict[str, Any], tensors: dict[str, Any], key: str, origin: str | Path) -> Voice:
+    try:
+        voice = Voice(**{name: header[name] for name in TEXTS}, **tensors)
+    except InvalidInput as error:
+        raise CheckpointError(f"{origin}: damaged ({error})") from error
+    if header["digest"] != _digest(voice) or voice.key != key:
+        raise CheckpointError(f"{origin}: the content doesn't match its digest")
+    return voice
 
 
 def _digest(voice: Voice) -> str:

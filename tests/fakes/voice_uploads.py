@@ -12,6 +12,7 @@ import soundfile
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.families import COSYVOICE2
 from cosyvoice_runtime.voice import Voice, VoiceStore, voice_key
+from cosyvoice_runtime.voice.opening import open_bucket
 from fake_upstream import FakeUpstream, tone
 from raw_http import send
 
@@ -32,6 +33,21 @@ class AnalysingUpstream(FakeUpstream):
         async for chunk in super().speak(request, request_id, name):
             yield chunk
         self.trials += request.reference is not None
+
+
+class SharingUpstream(FakeUpstream):
+    """Leaves the voice of each reference in a bucket, as a server does that is asked to."""
+
+    def __init__(self, url) -> None:
+        super().__init__()
+        self.shared = open_bucket(url)
+
+    async def speak(self, request, request_id="", name=None):
+        if "share_as" in request.tensors():
+            [[token]] = request.tensors()["share_as"]
+            self.shared.leave(token.decode(), voice_of(request.reference))
+        async for chunk in super().speak(request, request_id, name):
+            yield chunk
 
 
 def voice_of(reference, read_as=COSYVOICE2.mel):

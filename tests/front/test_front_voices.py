@@ -18,10 +18,10 @@ from cosyvoice_front.uploads import Uploads
 from cosyvoice_front.voice_upload import TRIAL
 from cosyvoice_runtime.families import FAMILIES
 from cosyvoice_runtime.local.cli import main
-from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.text.frontend import TextFrontEnd
 from cosyvoice_runtime.voice import VoiceStore, names, records
 from cosyvoice_runtime.voice.files import replace_file
+from cosyvoice_runtime.voice.folder_voices import FolderVoices
 from cosyvoice_runtime.voice.speakers import list_speakers
 from fake_upstream import tone
 from raw_http import ask, send
@@ -319,13 +319,23 @@ def test_trial_is_a_text_that_every_family_can_speak(family, transcript):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_voice_that_the_server_made_is_found_however_it_reads_recordings(tmp_path, family):
-    uploads = Uploads(tmp_path, CosyVoice2Settings())
+    uploads = Uploads(FolderVoices(tmp_path, 10, 1 << 20), 10)
     reference = Reference(tone(2.0), "A tone.", 24_000)
     store = VoiceStore(tmp_path, CHECKPOINT)
     store.put(voice_of(reference, family.mel))
     record = new_upload("mine", "anna", b"sound", ref_text="A tone.", consent="I agree.", public=False)
     assert uploads.add(record, b"sound", reference)
     assert store.get("mine").transcript == "A tone."
+
+
+def test_the_same_upload_twice_has_the_same_answer(front, upstream):
+    answer = upload(front)
+    assert json.loads(upload(front).body) == json.loads(answer.body)
+    assert upstream.trials == 1
+    for changed in ({"recording": sound(3)}, {"ref_text": "Another."}, {"consent": "I agree otherwise."}):
+        assert upload(front, **changed).error["code"] == "voice_exists"
+    upstream.store.delete("mine")
+    assert upload(front).error["code"] == "voice_exists"  # whose voice the server has lost
 
 
 def test_front_without_a_directory_takes_no_voices(start_front):

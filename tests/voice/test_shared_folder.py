@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.voice import store as voice_store
+from cosyvoice_runtime.voice.folder_voices import FolderVoices
 from fake_voices import make_voice, open_store, same_voice, voice_path
 
 ROUNDS = 40
@@ -55,7 +55,7 @@ def test_a_stuck_lock_holder_does_not_delay_what_a_front_reads(tmp_path: Path, m
     monkeypatch.setattr(voice_store, "LOCK_WAIT_S", LIMIT_S * 10)
     open_store(tmp_path).register("ann", make_voice(1))
     with stuck_holder(tmp_path):
-        uploads = Uploads(tmp_path, CosyVoice2Settings())
+        uploads = Uploads(FolderVoices(tmp_path, 10, 1 << 20), 10)
         assert uploads.usable("ann", "anna")
         assert [voice["id"] for voice in uploads.listed("anna")] == ["ann"]
 

@@ -37,8 +37,10 @@ from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer, read_tokenizer
 from cosyvoice_runtime.text.frontend import TokenCounter
 from cosyvoice_runtime.text.markup import MarkupOptions
-from cosyvoice_runtime.voice import Voice, VoiceStore
+from cosyvoice_runtime.voice import Voice
+from cosyvoice_runtime.voice.cached_voices import CachedVoices
 from cosyvoice_runtime.voice.extractors import checkpoint_id
+from cosyvoice_runtime.voice.opening import open_voices
 from cosyvoice_runtime.voice.removal import DAY_S, forget_in_time
 from cosyvoice_runtime.voice.speakers import import_speakers, list_speakers
 
@@ -168,8 +170,9 @@ def _voices(
     metrics: SpeechMetrics,
 ) -> VoiceBook:
     identity = checkpoint_id(layout)
-    store = VoiceStore(
+    store = open_voices(
         settings.voices_dir,
+        settings.bucket_url,
         identity,
         max_voices=settings.max_voices,
         max_bytes=settings.max_voice_bytes,
@@ -180,6 +183,8 @@ def _voices(
     frames_per_token = family.prompt_frames_per_token
     speakers = import_speakers(load_speakers(layout), tokenizer.decode, identity, frames_per_token)
     list_speakers(settings.voices_dir, speakers)
+    if isinstance(store, CachedVoices):
+        store.shared.list_speakers(speakers)
     neutral = Voice.of_nobody(flow.mel_bins, flow.speaker_dim, identity)
     book = VoiceBook(
         store, speakers, settings.default_voice, engine, identity, metrics.voice_looked_up, family, neutral

@@ -275,7 +275,7 @@ class SpeechService:
         asked, made = await asyncio.to_thread(read)
         if asked.reference is None:
             return cast(T, made)
-        voice = await self._voices.of(asked.reference, asked.reference_text or "")
+        voice = await self._voices.of(asked.reference, asked.reference_text or "", asked.share_as)
         return await asyncio.to_thread(lambda: use(request(asked, voice)))
 
     async def _while_there(self, work: Coroutine[Any, Any, None], listener: ChunkListener) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +28,9 @@ SAMPLING_INPUTS = ("top_k", "top_p", "temperature", "repetition_penalty", "max_t
 """The inputs that are sampling options of the same name."""
 
 
+TOKEN = re.compile(r"[0-9a-f]{32}")
+
+
 @dataclass(frozen=True)
 class SpeechInputs:
     """The inputs of a request, before its voice is looked up."""
@@ -35,6 +39,7 @@ class SpeechInputs:
     voice: str | None
     reference: Audio | None
     reference_text: str | None
+    share_as: str | None
     instruct_text: str | None
     cross_lingual: bool
     language: str
@@ -53,6 +58,7 @@ class SpeechInputs:
             voice=inputs.text("voice"),
             reference=_reference(inputs),
             reference_text=inputs.text("reference_text"),
+            share_as=inputs.text("share_as"),
             instruct_text=inputs.text("instruct_text"),
             cross_lingual=bool(inputs.scalar("cross_lingual", default=False)),
             language=inputs.text("language") or "auto",
@@ -99,7 +105,11 @@ class SpeechInputs:
         if self.reference is None:
             if self.reference_text is not None:
                 raise InvalidInput("reference_text", self.reference_text, "it goes with reference_wav only")
+            if self.share_as is not None:
+                raise InvalidInput("share_as", self.share_as, "it goes with reference_wav only")
             return
+        if self.share_as is not None and not TOKEN.fullmatch(self.share_as):
+            raise InvalidInput("share_as", self.share_as, "32 hexadecimal digits")
         if self.voice is not None:
             raise InvalidInput("voice", self.voice, "it can't be combined with reference_wav")
         needed = self.instruct_text is None and not self.cross_lingual

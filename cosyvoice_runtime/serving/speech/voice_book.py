@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from cosyvoice_runtime.audio.audio import Audio
-from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.errors import InvalidInput, StorageError
 from cosyvoice_runtime.families import DEFAULT, Family
 from cosyvoice_runtime.serving.speech.engine_client import EngineClient
 from cosyvoice_runtime.settings.front import DEFAULT_VOICE
 from cosyvoice_runtime.voice import Voice, VoiceStore, voice_key
 from cosyvoice_runtime.voice.build import assemble_voice, extractor_samples, prompt_mel
+from cosyvoice_runtime.voice.cached_voices import CachedVoices
 
 
 class VoiceBook:
@@ -28,7 +29,7 @@ class VoiceBook:
 
     def __init__(
         self,
-        store: VoiceStore,
+        store: VoiceStore | CachedVoices,
         speakers: Mapping[str, Voice],
         default: str,
         extractors: EngineClient,
@@ -67,14 +68,26 @@ class VoiceBook:
                 raise
             return self._neutral
 
-    async def of(self, reference: Audio, transcript: str) -> Voice:
-        """The voice of a reference; an InvalidInput tells that it is not usable."""
+    async def of(self, reference: Audio, transcript: str, share_as: str | None = None) -> Voice:
+        """The voice of a reference.
+
+        Args:
+            share_as: token by which the voice is left in the bucket, where whoever asks for it keeps it or
+                doesn't; this server keeps none of its own then.
+
+        Raises:
+            InvalidInput: the reference is not usable.
+            StorageError: there is no bucket, or it is away.
+        """
+        if share_as is not None and not isinstance(self._store, CachedVoices):
+            raise StorageError("share_as needs a bucket: cosyvoice2.voices_url is not set for this server")
         known = await asyncio.to_thread(self._find, reference, transcript)
         self._on_lookup(known is not None)
-        if known is not None:
-            return known
-        voice = await self._analysed(reference, transcript)
-        await asyncio.to_thread(self._store.put, voice)
+        voice = known or await self._analysed(reference, transcript)
+        if share_as is not None and isinstance(self._store, CachedVoices):
+            await asyncio.to_thread(self._store.shared.leave, share_as, voice)
+        elif known is None:
+            await asyncio.to_thread(self._store.put, voice)
         return voice
 
     def kept(self, name: str | None, *, probed: bool = False) -> Voice:

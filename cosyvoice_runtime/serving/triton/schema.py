@@ -101,6 +101,14 @@ COSYVOICE2 = ModelSchema(
         TensorSpec("reference_text", "STRING", (1,), "what reference_wav says", optional=True),
         TensorSpec("target_text", "STRING", (1,), "what to speak"),
         TensorSpec(
+            "share_as",
+            "STRING",
+            (1,),
+            "32 hexadecimal digits, by which a front finds the voice of reference_wav in the bucket of "
+            "cosyvoice2.voices_url, for an hour",
+            optional=True,
+        ),
+        TensorSpec(
             "voice",
             "STRING",
             (1,),

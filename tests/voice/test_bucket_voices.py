@@ -1,0 +1,298 @@
+"""Voices in a bucket that speaks S3: one name has one voice, and every server knows what another has done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("obstore", reason="needs obstore: pip install -r requirements/cpu.txt")
+
+from cosyvoice_runtime.errors import InvalidInput, StorageAwayError, message_of, status_of
+from cosyvoice_runtime.settings import CosyVoice2Settings, Settings
+from cosyvoice_runtime.voice import VoiceStore, bucket_voices
+from cosyvoice_runtime.voice.bucket import READ_S, Bucket
+from cosyvoice_runtime.voice.bucket_voices import BucketVoices
+from cosyvoice_runtime.voice.cached_voices import CachedVoices
+from cosyvoice_runtime.voice.opening import open_bucket, open_voices
+from eventually import eventually
+from fake_voices import CHECKPOINT, make_voice, same_voice, voice_path
+from running_bucket import fresh_url, running_bucket
+from tests.fleet import bucket as s3
+
+RECORDING = b"what Anna has said"
+SEEN_S, GONE_S = 1.0, 2.0
+"""Promises for what another server has done."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[s3.Bucket]:
+    with running_bucket(tmp_path_factory.mktemp("bucket")) as server:
+        yield server
+
+
+@pytest.fixture
+def url(server: s3.Bucket, monkeypatch: pytest.MonkeyPatch) -> str:
+    return fresh_url(server, monkeypatch)
+
+
+@pytest.fixture
+def voices(url: str) -> BucketVoices:
+    return open_bucket(url, check=True)
+
+
+def machine(url: str, directory: Path) -> CachedVoices:
+    """The voices of a server with a disk of its own."""
+    store = open_voices(directory, url, CHECKPOINT)
+    assert isinstance(store, CachedVoices)
+    return store
+
+
+def record_of(name: str, owner: str = "anna") -> dict[str, object]:
+    return {"name": name, "owner": owner, "consent": "I agree.", "public": False, "recording": "ab" * 32}
+
+
+def objects(url: str) -> list[str]:
+    """All objects, but for those of deleted names."""
+    seen = Bucket(url)
+    return sorted(each["path"] for each in seen._listed("") if each["size"])
+
+
+def test_voice_and_record_come_back_and_nothing_of_them_is_left(url: str, voices: BucketVoices) -> None:
+    voice, record = make_voice(1), record_of("José")
+    assert voices.keep(record, RECORDING, voice)
+    entry = open_bucket(url).entry("Jose\u0301")
+    assert entry is not None
+    assert (entry.name, entry.record) == ("José", record)
+    assert same_voice(open_bucket(url).voice(entry), voice)
+    assert Bucket(url).read(entry.paths[1]) == RECORDING
+    assert list(voices.records()) == [record]
+    with pytest.raises(InvalidInput):
+        voices.remove("José", lambda kept: kept["owner"] == "bert")
+    voices.remove("José", lambda kept: kept["owner"] == "anna")
+    assert objects(url) == []
+    assert voices.record("José") is None
+    with pytest.raises(InvalidInput):
+        voices.remove("José", lambda _: True)
+    assert voices.keep(record_of("José", "bert"), RECORDING, make_voice(2))
+    assert voices.record("José") == record_of("José", "bert")
+
+
+def test_same_recording_under_two_names_goes_with_its_own_name(voices: BucketVoices) -> None:
+    for name in ("one", "two"):
+        assert voices.keep(record_of(name), RECORDING, make_voice(1))
+    voices.remove("one", lambda _: True)
+    entry = voices.entry("two")
+    assert entry is not None
+    assert same_voice(voices.voice(entry), make_voice(1))
+
+
+def test_another_server_speaks_with_a_new_voice_at_once_and_with_a_deleted_one_no_more(
+    url: str, tmp_path: Path, voices: BucketVoices
+) -> None:
+    left, right = machine(url, tmp_path / "left"), machine(url, tmp_path / "right")
+    with pytest.raises(InvalidInput):
+        right.get("ann")
+    assert voices.keep(record_of("ann"), RECORDING, make_voice(1))
+    time.sleep(SEEN_S)
+    for each in (left, right):
+        assert same_voice(each.get("ann"), make_voice(1))
+        assert each.names_of("ann") == ("ann",)
+    voices.remove("ann", lambda _: True)
+    time.sleep(GONE_S)
+    for each in (left, right):
+        with pytest.raises(InvalidInput, match="voice: 'ann' is not accepted"):
+            each.get("ann")
+        with pytest.raises(InvalidInput):
+            each.get(make_voice(1).key)
+
+
+def test_what_was_read_is_neither_fetched_nor_asked_for_again_within_a_second(
+    url: str, tmp_path: Path, voices: BucketVoices, server: s3.Bucket
+) -> None:
+    voices.register("house", make_voice(1))
+    store = machine(url, tmp_path)
+    store.get("house")
+    assert voice_path(tmp_path / "bucket", make_voice(1)).is_file()
+    asked = []
+    store.shared._bucket.look = lambda path: asked.append(path)
+    store.shared._bucket.fetch = lambda path: asked.append(path)
+    assert same_voice(store.get("house"), make_voice(1))
+    assert asked == []
+
+
+def test_restarted_server_reads_the_voice_from_its_disk(
+    url: str, tmp_path: Path, voices: BucketVoices
+) -> None:
+    voices.register("house", make_voice(1))
+    machine(url, tmp_path).get("house")
+    again = machine(url, tmp_path)
+    again.shared._bucket.fetch = lambda path: pytest.fail(path)
+    assert same_voice(again.get("house"), make_voice(1))
+
+
+def test_references_stay_with_the_server_that_analysed_them(url: str, tmp_path: Path, voices) -> None:
+    left, right = machine(url, tmp_path / "left"), machine(url, tmp_path / "right")
+    left.put(make_voice(1))
+    assert same_voice(left.find(make_voice(1).key), make_voice(1))
+    assert right.find(make_voice(1).key) is None
+    assert objects(url) == []
+
+
+def test_of_twenty_that_want_a_name_at_once_one_has_it(url: str, voices: BucketVoices) -> None:
+    stores = [open_bucket(url) for _ in range(4)]
+    for turn in range(5):
+        name = f"wanted{turn % 2}"
+
+        def want(number: int, name: str = name) -> bool:
+            record = record_of(name, f"owner{number}")
+            return stores[number % 4].keep(record, RECORDING, make_voice(number))
+
+        with ThreadPoolExecutor(20) as pool:
+            got = list(pool.map(want, range(20)))
+        assert sum(got) == 1
+        owner = f"owner{got.index(True)}"
+        assert voices._bucket.look(bucket_voices._path(name)).content is not None
+        entry = open_bucket(url).entry(name)
+        assert entry is not None
+        assert (entry.record or {})["owner"] == owner
+        assert same_voice(voices.voice(entry), make_voice(got.index(True)))
+        assert objects(url) == sorted([bucket_voices._path(name), *entry.paths])
+        open_bucket(url).remove(name, lambda _: True)  # the next turns find a deleted name, too
+        assert objects(url) == []
+
+
+def test_a_voice_that_nobody_sent_moves_and_one_of_a_client_does_not(url: str, voices: BucketVoices) -> None:
+    voices.register("house", make_voice(1))
+    voices.register("house", make_voice(2))
+    entry = open_bucket(url).entry("house")
+    assert entry is not None
+    assert same_voice(voices.voice(entry), make_voice(2))
+    assert len(objects(url)) == 2
+    assert voices.keep(record_of("anns"), RECORDING, make_voice(3))
+    with pytest.raises(InvalidInput, match="another name is needed"):
+        voices.register("anns", make_voice(1))
+    assert not voices.keep(record_of("house"), RECORDING, make_voice(3))
+    assert len(objects(url)) == 5
+
+
+def test_voice_that_a_server_leaves_is_collected_once(url: str, voices: BucketVoices) -> None:
+    token = voices.trial_token()
+    open_bucket(url).leave(token, make_voice(1))
+    open_bucket(url).leave(token, make_voice(1))  # another server was asked as well
+    assert same_voice(voices.analysed(token, None, ""), make_voice(1))
+    assert voices.analysed(token, None, "") is None
+
+
+def test_what_no_name_came_to_have_is_swept_and_leaves_the_disks(
+    url: str, tmp_path: Path, voices: BucketVoices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = machine(url, tmp_path)
+    for name in ("kept", "gone"):
+        assert voices.keep(record_of(name), RECORDING, make_voice(len(name[:1] + name[-1:])))
+    voices.leave("0" * 32, make_voice(3))
+    lost = bucket_voices.Entry("lost", make_voice(4).key, "1" * 32, record_of("lost"))
+    for path in lost.paths:
+        voices._bucket.write(path, b"somebody was killed here")
+    store.forget_unnamed(1e9)
+    assert len(objects(url)) == 9  # too young
+    monkeypatch.setattr(bucket_voices, "FORGOTTEN_AFTER", timedelta(seconds=-60))
+    store.forget_unnamed(1e9)
+    assert len(objects(url)) == 6
+    store.get("kept")
+    cached = tmp_path / "bucket" / "voices"
+    assert len(list(cached.iterdir())) == 1
+    for name in ("kept", "gone"):
+        voices.remove(name, lambda _: True)
+    store.forget_unnamed(1e9)
+    assert list(cached.iterdir()) == []
+
+
+def test_bucket_that_is_away_is_told_to_who_asks_and_comes_back(
+    url: str, tmp_path: Path, voices: BucketVoices, server: s3.Bucket
+) -> None:
+    voices.register("house", make_voice(1))
+    store = machine(url, tmp_path)
+    store.put(make_voice(2))
+    store.get("house")
+    server.kill()
+    try:
+        eventually(lambda: away(store))
+        with pytest.raises(StorageAwayError) as caught:
+            voices.keep(record_of("ann"), RECORDING, make_voice(3))
+        assert status_of(caught.value) == "UNAVAILABLE"
+        assert message_of(caught.value, "cosyvoice2").endswith("; try again later")
+        assert same_voice(store.find(make_voice(2).key), make_voice(2))  # a reference needs no bucket
+    finally:
+        server.start()
+    eventually(lambda: not away(store))
+    assert same_voice(store.get("house"), make_voice(1))
+
+
+def away(store: CachedVoices) -> bool:
+    try:
+        store.get("house")
+    except StorageAwayError:
+        return True
+    return False
+
+
+def test_bucket_that_hangs_holds_up_one_caller(
+    url: str, tmp_path: Path, voices: BucketVoices, server: s3.Bucket
+) -> None:
+    voices.register("house", make_voice(1))
+    store = machine(url, tmp_path)
+    store.get("house")
+    server.freeze()
+    try:
+        eventually(lambda: away(store))
+        with ThreadPoolExecutor(8) as pool:
+            begun = time.monotonic()
+            assert all(pool.map(lambda _: away(store), range(8)))
+            assert time.monotonic() - begun < 8 * READ_S  # in a row they would take so long
+    finally:
+        server.thaw()
+    eventually(lambda: not away(store))
+
+
+@pytest.mark.parametrize(
+    ("variables", "bucket", "says"),
+    [
+        ({"AWS_SECRET_ACCESS_KEY": "wrong"}, "voices", "SignatureDoesNotMatch"),
+        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "voices", "HTTP error"),
+        ({}, "no-such-bucket", "NoSuchBucket"),
+    ],
+)
+def test_bucket_that_can_t_be_used_is_named_at_the_start(url, monkeypatch, variables, bucket, says) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(InvalidInput, match=says) as caught:
+        open_bucket(f"s3://{bucket}/prefix", check=True)
+    assert caught.value.field == "cosyvoice2.voices_url"
+    assert "a bucket that is there, can be written, and has conditional writes" in caught.value.limit
+    assert "\n" not in str(caught.value)
+
+
+def test_bucket_without_conditional_writes_is_refused(url: str, monkeypatch) -> None:
+    monkeypatch.setattr(Bucket, "create", lambda bucket, path, content: bucket.write(path, content) is None)
+    with pytest.raises(InvalidInput, match="overwritten an object in spite of a condition"):
+        open_bucket(url, check=True)
+    assert objects(url) == []
+
+
+def test_setting_without_obstore_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cosyvoice_runtime.voice.opening.find_spec", lambda name: None)
+    with pytest.raises(InvalidInput, match=r"pip install obstore==0\.12\.1"):
+        open_bucket("s3://bucket/prefix")
+
+
+def test_address_of_a_bucket_is_checked_by_its_form(tmp_path: Path) -> None:
+    for address in ("https://bucket", "s3://", "s3:///prefix", "s3://bucket/a b", "bucket"):
+        with pytest.raises(InvalidInput, match=r"s3://BUCKET/PREFIX or none"):
+            Settings.read([f"cosyvoice2.voices_url={address}"])
+    assert CosyVoice2Settings().bucket_url is None
+    assert isinstance(open_voices(tmp_path, None, CHECKPOINT), VoiceStore)
