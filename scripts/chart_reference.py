@@ -23,7 +23,7 @@ WIDTH = 110
 OWNED = {
     "host", "http_port", "grpc_port", "metrics_port", "model_metrics_port", "port", "grpc_url", "log_file",
     "drain_timeout_s", "exit_timeout_s", "checkpoint_dir", "engine_dir", "backend_dir", "voices_dir",
-    "api_keys_file", "limits_url", "leave_s",
+    "voices_url", "api_keys_file", "limits_url", "leave_s",
 }  # fmt: skip
 """Settings that the chart itself decides: other parts of it have to agree with them."""
 DERIVED = ("title", "default", "format")

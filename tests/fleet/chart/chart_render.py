@@ -196,8 +196,19 @@ SWITCHED = {
     for beside, base in (("", {}), (" beside everything", EVERYTHING))
 }
 """Values by what they switch: each switch on and off, alone and beside everything that can be on."""
+BUCKET: Values = {
+    "bucket": {
+        "url": "s3://speech/voices",
+        "endpoint": "https://s3.example.org",
+        "region": "eu-central-1",
+        "secret": "bucket",
+    },
+    "networkPolicy": {"enabled": True, "bucket": {"peers": [{"ipBlock": {"cidr": "192.0.2.0/24"}}]}},
+}
+"""Voices in a bucket in place of a volume."""
 RELEASES: dict[str, Values] = {
     "defaults": {},
+    "bucket": BUCKET,
     "everything": EVERYTHING,
     **SWITCHED,
     **{name: example(name) for name in EXAMPLES},

@@ -12,6 +12,7 @@ import chart_image
 import pytest
 import yaml
 from chart_render import (
+    BUCKET,
     CHART,
     EVERYTHING,
     EXAMPLES,
@@ -327,6 +328,14 @@ def test_network_policies_let_through_what_is_needed_and_nothing_else() -> None:
     assert ports(alone["egress"]) == {53, listening["grpc"]}
     assert "ingress" not in fetch
     assert ports(fetch["egress"]) == {53, 443}
+
+
+def test_servers_and_fronts_reach_the_bucket_where_there_is_one() -> None:
+    for component in ("server", "front"):
+        [rule] = [each for each in policy(component, BUCKET)["egress"] if ports([each]) == {443}]
+        assert rule["to"] == BUCKET["networkPolicy"]["bucket"]["peers"]
+        without = merged(BUCKET, nested("bucket.url", ""))
+        assert 443 not in ports(policy(component, without)["egress"])
 
 
 def test_servers_take_calls_of_fronts_and_metrics_of_prometheus() -> None:

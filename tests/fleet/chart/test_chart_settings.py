@@ -9,6 +9,7 @@ from typing import Any
 import chart_image
 import pytest
 from chart_render import (
+    BUCKET,
     CHART,
     EXAMPLES,
     RELEASES,
@@ -33,7 +34,8 @@ from cosyvoice_runtime.settings import Settings
 
 RUN_SH = (ROOT / "run.sh").read_text("utf-8")
 WORKDIR = PurePosixPath("/opt/cosyvoice")
-OF_PYTHON = {"HOME"}
+OF_OTHERS = {"HOME", "AWS_ENDPOINT_URL", "AWS_REGION"}
+"""Variables of the shell and of AWS's libraries."""
 COMPONENTS = ("server", "front")
 
 
@@ -56,13 +58,13 @@ def mounts(of: Manifest) -> dict[str, str]:
     return {mount["mountPath"]: mount["name"] for mount in of["volumeMounts"]}
 
 
-@pytest.mark.parametrize("name", ["defaults", *EXAMPLES])
+@pytest.mark.parametrize("name", ["defaults", "bucket", *EXAMPLES])
 def test_variables_are_settings_or_known_to_run_sh(name: str) -> None:
     values = RELEASES[name]
     for component in components(values):
         settings_of(component, values)
         others = {key for key in environment(component, values) if not key.startswith("COSYVOICE_")}
-        assert others - OF_PYTHON <= set(re.findall(r"\$\{?(\w+)", RUN_SH))
+        assert others - OF_OTHERS <= set(re.findall(r"\$\{?(\w+)", RUN_SH))
 
 
 def sample(rule: Values, default: Any) -> Any:
@@ -195,6 +197,35 @@ def test_uploaded_voices_lie_where_servers_look_for_them() -> None:
     assert set(claims) == {one("PersistentVolumeClaim", "-voices")["metadata"]["name"]}
     without = nested("volumes.voices.persistent", False)
     assert settings_of("front", without).front.voices_dir == ""
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_bucket_of_voices_takes_the_place_of_their_volume(component: str) -> None:
+    read = settings_of(component, BUCKET)
+    assert read.cosyvoice2.voices_url == BUCKET["bucket"]["url"]
+    assert read.front.voices_dir == ""
+    [secret] = container(component, BUCKET)["envFrom"]
+    assert secret == {"secretRef": {"name": "bucket"}}
+    told = environment(component, BUCKET)
+    assert (told["AWS_ENDPOINT_URL"], told["AWS_REGION"]) == ("https://s3.example.org", "eu-central-1")
+    claims = [
+        each["metadata"]["name"] for each in manifests(BUCKET) if each["kind"] == "PersistentVolumeClaim"
+    ]
+    assert claims == ["speech-cosyvoice-checkpoints", "speech-cosyvoice-engines"]
+    assert "envFrom" not in container(component, merged(BUCKET, nested("bucket.secret", "")))
+
+
+def test_servers_keep_what_they_have_read_of_the_bucket_in_a_place_that_they_may_write() -> None:
+    [voices] = [each for each in pod("server", BUCKET)["volumes"] if each["name"] == "voices"]
+    assert voices["emptyDir"] == {}
+    assert mounts(container("server", BUCKET))["/opt/cosyvoice/voices"] == "voices"
+
+
+def test_variables_of_the_bucket_are_those_that_its_library_reads() -> None:
+    code = (ROOT / "cosyvoice_runtime" / "voice" / "bucket.py").read_text("utf-8")
+    page = (ROOT / "docs" / "deployment.md").read_text("utf-8")
+    assert "AWS_ENDPOINT_URL" in code
+    assert "AWS_REGION" in page
 
 
 def test_keys_are_a_file_of_a_secret_which_the_front_rereads() -> None:

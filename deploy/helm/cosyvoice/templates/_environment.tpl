@@ -10,6 +10,26 @@
 {{- end }}
 {{- end -}}
 
+{{/* Whether servers and fronts share a folder of voices. */}}
+{{- define "cosyvoice.voicesFolder" -}}
+{{- if and .Values.volumes.voices.persistent (not .Values.bucket.url) }}yes{{ end }}
+{{- end -}}
+
+{{/* Variables that tell servers and fronts of the bucket of voices. */}}
+{{- define "cosyvoice.bucket" -}}
+{{- with .Values.bucket }}
+{{- if .url }}
+- {name: COSYVOICE_COSYVOICE2__VOICES_URL, value: {{ quote .url }}}
+{{- with .endpoint }}
+- {name: AWS_ENDPOINT_URL, value: {{ quote . }}}
+{{- end }}
+{{- with .region }}
+- {name: AWS_REGION, value: {{ quote . }}}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
 {{/* Variables of a server: which checkpoint, which settings. */}}
 {{- define "cosyvoice.serverEnvironment" -}}
 {{- $file := ternary "deploy/gpu.toml" "deploy/cpu.toml" .Values.server.gpu.enabled -}}
@@ -23,6 +43,7 @@
 - {name: COSYVOICE_SERVER__HOST, value: {{ quote $.Values.listen }}}
 - {name: COSYVOICE_SERVER__DRAIN_TIMEOUT_S, value: {{ .drainSeconds | int64 | quote }}}
 - {name: COSYVOICE_SERVER__EXIT_TIMEOUT_S, value: {{ include "cosyvoice.exitSeconds" $ | quote }}}
+{{- include "cosyvoice.bucket" $ }}
 {{- include "cosyvoice.settings" .settings }}
 {{- with .env }}
 {{ toYaml . }}
@@ -57,7 +78,8 @@
 - name: COSYVOICE_FRONT__LIMITS_URL
   valueFrom: {secretKeyRef: {name: {{ .redis.secret }}, key: {{ .redis.key }}}}
 {{- end }}
-{{- if $.Values.volumes.voices.persistent }}
+{{- include "cosyvoice.bucket" $ }}
+{{- if include "cosyvoice.voicesFolder" $ }}
 - {name: COSYVOICE_FRONT__VOICES_DIR, value: /opt/cosyvoice/voices}
 {{- end }}
 {{- include "cosyvoice.settings" (merge (dict "front" .settings) $owned) }}

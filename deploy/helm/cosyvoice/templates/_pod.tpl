@@ -15,6 +15,14 @@ imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
+{{/* The Secret with the credentials of the bucket, as variables. */}}
+{{- define "cosyvoice.credentials" -}}
+{{- if and .Values.bucket.url .Values.bucket.secret -}}
+envFrom:
+  - secretRef: {name: {{ .Values.bucket.secret }}}
+{{- end }}
+{{- end -}}
+
 {{- define "cosyvoice.containerSecurity" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
@@ -63,7 +71,7 @@ runtimeClassName: {{ . }}
 {{- end }}
 {{- range $name, $volume := .Values.volumes }}
 - name: {{ $name }}
-  {{- if $volume.persistent }}
+  {{- if and $volume.persistent (or (ne $name "voices") (include "cosyvoice.voicesFolder" $)) }}
   persistentVolumeClaim: {claimName: {{ include "cosyvoice.claim" (list $ $name) }}}
   {{- else }}
   emptyDir: {}
