@@ -59,8 +59,8 @@ function actions.renew(seconds, ...)
   return {}
 end
 
-function actions.leave(...)
-  redis.call('ZREM', STREAMS, ...)
+function actions.leave(id)
+  redis.call('ZREM', STREAMS, id)
   return {}
 end
 

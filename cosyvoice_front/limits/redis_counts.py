@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 from redis.asyncio import Redis
@@ -14,6 +14,8 @@ from cosyvoice_front.limits.questions import Answer, Questions
 
 SCRIPT = Path(__file__).with_name("counts.lua")
 PREFIX = "cosyvoice:limits"
+MOST_IDS = 1000
+"""Streams that are renewed by one call; Lua takes a few thousand arguments."""
 LEASE_S = 30.0
 """How long a stream counts whose front doesn't say that it goes on."""
 
@@ -46,13 +48,14 @@ class RedisCounts:
         answer = await self._do(owner, "spend", characters, allowance.characters_per_day)
         return _refusal(answer, allowance)
 
-    async def renew(self, owner: str, ids: Iterable[str]) -> None:
+    async def renew(self, owner: str, ids: Sequence[str]) -> None:
         """Say that streams go on, whether Redis knows them or not."""
-        await self._do(owner, "renew", self.lease_s, *ids)
+        for first in range(0, len(ids), MOST_IDS):
+            await self._do(owner, "renew", self.lease_s, *ids[first : first + MOST_IDS])
 
-    async def leave(self, owner: str, ids: Iterable[str]) -> None:
-        """End streams."""
-        await self._do(owner, "leave", *ids)
+    async def leave(self, owner: str, id: str) -> None:
+        """End a stream."""
+        await self._do(owner, "leave", id)
 
     async def give_back(self, claim: Claim) -> None:
         """End a stream, and forget its request if that is of the last minute."""

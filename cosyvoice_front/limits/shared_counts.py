@@ -10,8 +10,6 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from redis.exceptions import RedisError
-
 from cosyvoice_front.limits.allowance import Allowance
 from cosyvoice_front.limits.counts import Claim
 from cosyvoice_front.limits.memory import MemoryCounts
@@ -20,7 +18,6 @@ from cosyvoice_front.limits.redis_counts import RedisCounts
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-FAILURES = (RedisError, OSError, TimeoutError)
 
 MOST_WAIT_S = 0.05
 """How long a request waits for Redis."""
@@ -98,7 +95,7 @@ class SharedCounts:
     async def _end(self, claim: Claim, unspoken: bool) -> None:
         shared = self._shared
         try:
-            await self._ask(shared.give_back(claim) if unspoken else shared.leave(claim.owner, [claim.id]))
+            await self._ask(shared.give_back(claim) if unspoken else shared.leave(claim.owner, claim.id))
         except AwayError:
             now = time.monotonic()
             while self._untold and self._untold[0][0] < now - shared.lease_s:
@@ -112,7 +109,7 @@ class SharedCounts:
             raise AwayError
         try:
             return await _in_time(question)
-        except FAILURES as error:
+        except Exception as error:  # whatever it is, clients hear nothing of it
             self._lose(error)
             raise AwayError from error
 
@@ -121,7 +118,7 @@ class SharedCounts:
             try:
                 async with asyncio.timeout(LOOK_S):
                     await self._tell()
-            except FAILURES as error:
+            except Exception as error:  # whatever it is, leases are renewed again
                 self._lose(error)
                 await asyncio.sleep(PAUSE_S)
             else:
@@ -131,22 +128,21 @@ class SharedCounts:
                         await self._away.wait()
 
     async def _tell(self) -> None:
-        """Tell Redis which streams have ended while it was away, and which go on."""
+        """Tell Redis which streams go on, and which have ended while it was away."""
         await self._shared.ping()
-        while self._untold:
-            _, owner, name = self._untold[0]
-            await self._shared.leave(owner, [name])
-            self._untold.popleft()
         for owner in set(self._streams.values()):
             # Questions are asked in their order: what ends from here on, ends after its lease was renewed.
             if names := [name for name, its_owner in self._streams.items() if its_owner == owner]:
                 await self._shared.renew(owner, names)
+        while self._untold:
+            _, owner, name = self._untold.popleft()
+            await self._shared.leave(owner, name)
 
     def _lose(self, error: Exception) -> None:
         self._away.set()
         if (now := time.monotonic()) >= self._warn_from:
             self._warn_from = now + WARNING_S
-            reason = str(error) or "no answer in time"
+            reason = str(error) or type(error).__name__
             logger.warning("front.limits_url: Redis is away, this front counts alone: %s", reason)
 
     def _find(self) -> None:

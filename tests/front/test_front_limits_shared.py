@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -204,8 +205,6 @@ def test_front_that_is_killed_loses_its_leases(fronts, server, patient):
 
 
 def environment():
-    import os
-
     return os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
 
 
@@ -274,6 +273,26 @@ def test_two_hundred_at_once_are_counted_in_redis(fronts, patient):
     refused = [sum(error is not None for error in front.run(hold_all(front))) for front in (one, two)]
     assert refused == [0, 100]
     assert [front.counts.alone.requests for front in (one, two)] == [0, 0]
+
+
+def test_redis_that_can_not_count_is_as_one_that_is_away(fronts, server, patient):
+    one, _ = fronts(requests_per_minute=1)
+    one.leave(one.hold())
+    with open_sync(server) as client:
+        for key in client.keys("*requests"):
+            client.set(key, "somebody else's")
+    assert one.refusal().status == 429
+    assert one.counts.alone.requests == 1
+
+
+def test_thousands_of_streams_are_renewed(fronts, server, patient):
+    one, _ = fronts()
+    names = [f"stream-{number}" for number in range(9000)]
+    one.counts._streams.update(dict.fromkeys(names, "anna"))
+    one.run(one.counts._tell())
+    with open_sync(server) as client:
+        (key,) = client.keys("*streams")
+        assert client.zcard(key) == len(names)
 
 
 def test_fronts_count_together(start_front, server, tmp_path, patient):
