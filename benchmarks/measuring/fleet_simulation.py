@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from measuring.figures import PERCENTILES
-from measuring.speed_curve import Curve
+from measuring.speed_curve import Curve, Floats
 
 SHAPE, MEAN_S = 4.0, 11.0
 """Gamma distribution of the seconds of speech of an utterance."""
@@ -206,7 +206,9 @@ class Simulation:
             if found is None:
                 self.figures.refused += 1
             else:
-                self.figures.first_ms.append((self._now, self._first_ms(len(found))))
+                self.figures.first_ms.append(
+                    (self._now, first_ms(self._first_audio[len(found) - 1], self._chance))
+                )
 
     def _ask(self, length_s: float) -> Server | None:
         """Send a request to one server after the other; returns who took it."""
@@ -237,12 +239,6 @@ class Simulation:
         if state == server.state:
             server.end(self._now)
             self._wait_for(server)
-
-    def _first_ms(self, count: int) -> float:
-        row, deviation = self._first_audio[count - 1], self._chance.gauss(0, 1)
-        place = min(max(int(np.searchsorted(DEVIATIONS, deviation)), 1), len(DEVIATIONS) - 1)
-        low, high = DEVIATIONS[place - 1], DEVIATIONS[place]
-        return math.exp(row[place - 1] + (row[place] - row[place - 1]) * (deviation - low) / (high - low))
 
     def _lose(self) -> None:
         server = self._chance.choice([server for server in self.servers if server.asked])
@@ -311,3 +307,11 @@ BALANCERS: dict[str, Callable[[Simulation, int, list[Server]], Server | None]] =
     "pinned": Simulation._pinned,
 }
 """How a front chooses. Pinned is one connection to one server, as with gRPC's pick_first."""
+
+
+def first_ms(row: Floats, chance: random.Random) -> float:
+    """First audio in milliseconds, drawn from percentiles as :meth:`Curve.first_audio` gives them."""
+    deviation = chance.gauss(0, 1)
+    place = min(max(int(np.searchsorted(DEVIATIONS, deviation)), 1), len(DEVIATIONS) - 1)
+    low, high = DEVIATIONS[place - 1], DEVIATIONS[place]
+    return math.exp(row[place - 1] + (row[place] - row[place - 1]) * (deviation - low) / (high - low))
