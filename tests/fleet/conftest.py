@@ -71,6 +71,6 @@ def plain_front(running_fleet: Fleet) -> Iterator[Front]:
 @pytest.fixture
 def fronts_with_voices(running_fleet: Fleet) -> Iterator[list[Front]]:
     """Two fronts that keep voices where the servers find them."""
-    folder = running_fleet.servers[0].folder / "voices"
-    with running_fleet.fronts(2, running_fleet.balancer.grpc_url, voices_dir=folder) as fronts:
+    settings = {"cosyvoice2.voices_url": running_fleet.voices_url}
+    with running_fleet.fronts(2, ",".join(running_fleet.addresses), **settings) as fronts:
         yield fronts

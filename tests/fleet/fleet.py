@@ -29,9 +29,19 @@ class Fleet:
         self.redis = Redis("redis", folder / "redis")
         self.bucket = Bucket("bucket", folder / "bucket")
         names = [f"server{number}" for number in range(SERVERS)]
-        self.servers = [SpeechServer(name, folder / name, checkpoint) for name in names]
+        self.servers = [
+            SpeechServer(
+                name, folder / name, checkpoint, self.bucket, f"cosyvoice2.voices_url={self.voices_url}"
+            )
+            for name in names
+        ]
         self.balancer = Envoy("envoy", folder / "envoy", self.addresses)
         self._fronts = 0
+
+    @property
+    def voices_url(self) -> str:
+        """Where all servers keep voices with names."""
+        return f"{self.bucket.url}/voices"
 
     @property
     def addresses(self) -> list[str]:
@@ -49,12 +59,9 @@ class Fleet:
         return [server.speaking for server in self.servers]
 
     def start(self) -> None:
-        """Start everything at the same time."""
-        programs = [self.redis, self.bucket, *self.servers]
-        for program in programs:
-            program.begin()
-        for program in programs:
-            program.wait()
+        """Start everything: the bucket first, which servers try before they start."""
+        self._bring_back([self.redis, self.bucket])
+        self._bring_back(self.servers)
         self.balancer.start()
 
     @contextmanager
@@ -62,7 +69,7 @@ class Fleet:
         """Fronts before this address, with these settings of their section, until the context is left."""
         names = [f"front{self._fronts + number}" for number in range(count)]
         self._fronts += count
-        fronts = [Front(name, self._folder / name, grpc_url, **settings) for name in names]
+        fronts = [Front(name, self._folder / name, grpc_url, self.bucket, **settings) for name in names]
         with closing(fronts):
             for front in fronts:
                 front.begin()
@@ -73,7 +80,11 @@ class Fleet:
 
     def heal(self) -> None:
         """Bring back what a test has left dead or frozen, and wait until nobody speaks."""
-        programs = [self.redis, self.bucket, *self.servers, self.balancer]
+        self._bring_back([self.redis, self.bucket])
+        self._bring_back([*self.servers, self.balancer])
+        eventually(lambda: not any(self.speaking))
+
+    def _bring_back(self, programs: Sequence[Program]) -> None:
         for program in programs:
             if program.running:
                 program.thaw()
@@ -81,7 +92,6 @@ class Fleet:
                 program.begin()
         for program in programs:
             program.wait()
-        eventually(lambda: not any(self.speaking))
 
     def close(self) -> None:
         with closing([self.balancer, *self.servers, self.bucket, self.redis]):

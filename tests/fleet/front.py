@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 
+from tests.fleet.bucket import Bucket
 from tests.fleet.ports import free_port
 from tests.fleet.program import Program
 
@@ -20,12 +23,16 @@ class Front(Program):
         url: where it listens.
     """
 
-    def __init__(self, name: str, folder: Path, grpc_url: str, **settings: object) -> None:
+    def __init__(self, name: str, folder: Path, grpc_url: str, bucket: Bucket, **settings: object) -> None:
+        self._bucket = bucket
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         given = {"port": self.port, "grpc_url": grpc_url, "leave_s": 0, **settings}
-        assignments = [f"front.{key}={value}" for key, value in given.items()]
+        assignments = [f"{key if '.' in key else f'front.{key}'}={value}" for key, value in given.items()]
         super().__init__(name, folder, [sys.executable, "-m", "cosyvoice_front", *assignments])
+
+    def environment(self) -> Mapping[str, str]:
+        return {**os.environ, **self._bucket.variables()}
 
     def answers(self) -> bool:
         return self.says("/health")

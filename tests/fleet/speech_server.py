@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 
 from cosyvoice_runtime.settings import Machine, Settings
 from cosyvoice_runtime.settings.repository import render, write
+from tests.fleet.bucket import Bucket
 from tests.fleet.ports import free_port
 from tests.fleet.program import Program
 
@@ -26,7 +29,8 @@ class SpeechServer(Program):
         grpc_url: ``127.0.0.1:port``; so is ``http_url``.
     """
 
-    def __init__(self, name: str, folder: Path, checkpoint: Path, *given: str) -> None:
+    def __init__(self, name: str, folder: Path, checkpoint: Path, bucket: Bucket, *given: str) -> None:
+        self._bucket = bucket
         http, grpc, metrics, self._metrics = (free_port() for _ in range(4))
         repository = folder / "repository"
         ports = {"http": http, "grpc": grpc, "metrics": metrics, "model_metrics": self._metrics}
@@ -39,6 +43,9 @@ class SpeechServer(Program):
         assignments = [*settings(checkpoint, folder / "voices"), *given]
         resolved = Settings.read(assignments).resolved(Machine(cores=1, gpu=False))
         write(render(MODEL_REPO, resolved), repository)
+
+    def environment(self) -> Mapping[str, str]:
+        return {**os.environ, **self._bucket.variables()}
 
     def answers(self) -> bool:
         return UP in self.told()

@@ -14,16 +14,12 @@ from cosyvoice_client import SpeechClient, SpeechRequest, UnavailableError
 from cosyvoice_client.wire import infer_request
 from eventually import eventually
 from tests.fleet.listeners import LONG, SHORT, TEXT, Listener, difference, listening
-from tests.fleet.not_yet import VOICES, not_yet
 from tests.fleet.places import taken_places
 from tests.fleet.speech_server import PLACES
 from tests.fleet.wires import SOCKETS
-from voice_uploads import sound, upload
 
 TIMEOUT_S = 60.0
 UTTERANCES = 8
-KEPT = 4
-"""Voices that are uploaded."""
 
 
 @pytest.mark.parametrize("socket", SOCKETS)
@@ -80,18 +76,6 @@ def test_a_front_that_knows_several_addresses_uses_all_of_them(fleet, round_robi
     with listening(round_robin[:1], len(fleet.servers)) as listeners:
         assert {listener.begin() for listener in listeners} == {200}
         assert fleet.speaking == [1] * len(fleet.servers)
-
-
-@not_yet(VOICES)
-def test_a_voice_that_one_front_keeps_speaks_at_every_server_through_another(fleet, fronts_with_voices):
-    one, other = fronts_with_voices
-    names = [f"voice-{number}" for number in range(KEPT)]
-    answers = [upload(one, name=name, recording=sound(2 + place / 10)) for place, name in enumerate(names)]
-    assert [answer.status for answer in answers] == [200] * KEPT
-    for name in names:
-        with listening([other], len(fleet.servers), voice=name) as listeners:
-            assert {listener.begin() for listener in listeners} == {200}
-            assert fleet.speaking == [1] * len(fleet.servers)
 
 
 def test_a_server_that_is_stopping_ends_its_streams_and_gets_no_new_ones(fleet, fronts):
