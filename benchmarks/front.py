@@ -1,8 +1,8 @@
 """Latency that the front adds, streams that it holds, and traces of clients that hang up.
 
-The server is made for it: instant models take the places of the speech LM and token2wav, and stream 1 s of
-audio every 100 ms. The front is a process of its own before it. When tritonserver ends before its time, the
-end of its log is printed.
+The server is made for it: timed stages take the places of the speech LM and token2wav, and speak ten seconds
+a second to each listener. The front is a process of its own before it. If tritonserver ends before its time,
+the end of its log is printed.
 
     python benchmarks/front.py --requests 50 --streams 1 50 200 --aborts 1000
     taskset -c 2-15 python benchmarks/front.py --front-cores 0,1    # nothing shares the front's cores
@@ -16,7 +16,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -34,10 +33,18 @@ from cosyvoice_runtime.settings import Machine, ServerSettings, Settings
 from cosyvoice_runtime.settings.repository import render, write
 from cosyvoice_runtime.supervisor import Server
 from making import make_checkpoint
+from measuring.speed_curve import Curve
+from measuring.timed_stages import with_timed_stages
 from measuring.work_left import gauges
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "model_repo"
-INSTANT_MODELS = Path(__file__).resolve().parent / "instant_models"
+COUNTS = range(1, 513)
+LIKE_ONE = Curve(
+    tuple(map(float, COUNTS)),
+    tuple(10.0 * count for count in COUNTS),
+    ((10.0, 10.1, 10.2, 10.3),) * len(COUNTS),
+)
+"""A machine that speaks to so many as it does to one: first audio after 10 ms, then ten seconds a second."""
 TEXT = "The train to the coast leaves from platform four."
 
 SAMPLE_BYTES = 2 * 24_000
@@ -67,19 +74,19 @@ def main() -> None:
 
 
 def serve(folder: Path, *assignments: str) -> Server:
-    """The repository as it is rendered, with instant models in place of two, and with further settings."""
+    """The repository as it is rendered, with timed stages and further settings."""
     checkpoint = make_checkpoint(folder / "checkpoint", "tiny", seed=0)
     given = [
         f"checkpoint_dir={checkpoint}",
         f"voices_dir={folder}/voices",
         "max_hop_tokens=25",
-        "process=own",
+        "tensorrt_llm.engine=torch",  # which needs nothing built
+        "token2wav.backend=torch",
     ]
     settings = Settings.read([*given, *assignments])
     repository = folder / "repository"
     write(render(TEMPLATES, settings.resolved(Machine.here())), repository)
-    for model in INSTANT_MODELS.glob("*.py"):
-        shutil.copy(model, repository / model.stem / "1" / "model.py")
+    with_timed_stages(repository, LIKE_ONE)
     ports = ServerSettings(
         http_port=0,
         grpc_port=0,

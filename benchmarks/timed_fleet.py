@@ -19,7 +19,6 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +32,9 @@ from measuring.machine import provenance
 from measuring.report import table
 from measuring.shared_gpu import SharedGpu
 from measuring.speed_curve import Curve, curve_of, read_runs
-from measuring.timed_stages import TIMED
+from measuring.timed_stages import with_timed_stages
 from measuring.workload import Utterance
 
-BENCHMARKS = Path(__file__).resolve().parent
 TEXT = "The train leaves from platform four."
 SMALL_PLACES = 4
 SIMULATED_S = 2000.0
@@ -95,12 +93,7 @@ def servers(folder: Path, curve: Curve, places: int, options: argparse.Namespace
             own = folder / f"{places}_{number}"
             own.mkdir()
             server = CpuServer(Variant("timed", given), DEMO_VOICE, own)
-            model = own / "model_repo" / "token2wav"
-            importing = f"import sys\n\nsys.path.append({str(BENCHMARKS)!r})\n"
-            timed = (BENCHMARKS / "timed_models" / "token2wav.py").read_text("utf-8")
-            (model / "1" / "model.py").write_text(importing + timed, "utf-8")
-            told = {"curve": asdict(curve), "slower": options.slower, "seed": options.seed + number}
-            (model / TIMED).write_text(json.dumps(told), "utf-8")
+            with_timed_stages(own / "model_repo", curve, options.slower, options.seed + number)
             urls.append(stack.enter_context(server).url)
         yield urls
 

@@ -8,11 +8,13 @@ share would have made them, and a first one when first audio was measured with a
 from __future__ import annotations
 
 import itertools
+import json
 import random
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,11 +28,22 @@ from cosyvoice_runtime.lm.scheduler.job import Reader
 from measuring.fleet_simulation import MEAN_S, SHAPE, first_ms
 from measuring.speed_curve import Curve
 
+BENCHMARKS = Path(__file__).resolve().parents[1]
 TOKENS_S, SAMPLES_OF_TOKEN = 25, 960
 MOST = 4096
 """Utterances for which speeds are known."""
 TIMED = "timed.json"
 """File beside the model with its curve, the factor by which everything is slower, and a seed."""
+
+
+def with_timed_stages(repository: Path, curve: Curve, slower: float = 1.0, seed: int = 0) -> None:
+    """Have the engine of a rendered repository answer after the times of a curve, so many times as slow."""
+    model = repository / "token2wav"
+    importing = f"import sys\n\nsys.path.append({str(BENCHMARKS)!r})\n"
+    timed = (BENCHMARKS / "timed_models" / "token2wav.py").read_text("utf-8")
+    (model / "1" / "model.py").write_text(importing + timed, "utf-8")
+    told = {"curve": asdict(curve), "slower": slower, "seed": seed}
+    (model / TIMED).write_text(json.dumps(told), "utf-8")
 
 
 @dataclass(eq=False)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import front
 import timed_fleet
 from cosyvoice_runtime.engine.batches.chunk import WaveChunk
 from measuring.speed_curve import Curve
-from measuring.timed_stages import TOKENS_S, TimedGpu
+from measuring.timed_stages import TIMED, TOKENS_S, TimedGpu
 
 RESULT = Path(__file__).parents[2] / "benchmarks" / "results" / "server_first_come.json"
 FIRST_MS = (500.0, 501.0, 502.0, 503.0)
@@ -69,6 +71,15 @@ def test_a_chunk_of_a_spoken_utterance_is_there():
     gpu.want(chunk("one", 0.5, 1.0, last=True), lambda: came.append("late"))
     assert until(gpu) == 5.0
     assert came == ["late"]
+
+
+def test_the_front_s_benchmark_renders_a_server_with_timed_stages(tmp_path):
+    pytest.importorskip("torch", reason="a checkpoint is made with torch")
+    front.serve(tmp_path, "max_inflight_utterances=4")
+    model = tmp_path / "repository" / "token2wav"
+    compile((model / "1" / "model.py").read_text("utf-8"), "model.py", "exec")
+    told = json.loads((model / TIMED).read_text("utf-8"))
+    assert Curve(**told["curve"]).speeds(np.array([200.0])) == pytest.approx([2000.0])
 
 
 @pytest.mark.slow
