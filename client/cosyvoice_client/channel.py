@@ -31,8 +31,8 @@ RETRIES = {
             "name": [{}],
             "retryPolicy": {
                 "maxAttempts": TRIES,
-                "initialBackoff": "0.01s",
-                "maxBackoff": "0.1s",
+                "initialBackoff": "0.001s",
+                "maxBackoff": "0.01s",
                 "backoffMultiplier": 2,
                 "retryableStatusCodes": ["UNAVAILABLE"],
             },

@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 
-from cosyvoice_client.errors import ClientError, ServerTimeoutError, server_error, split_status
+from cosyvoice_client.errors import ClientError, LostError, ServerTimeoutError, server_error, split_status
 from cosyvoice_client.wire import Answer, call_error
 
 END_WAIT_S = 2.0
@@ -44,15 +44,29 @@ class Responses:
         self._alive_s = time.monotonic()
 
     async def send(self, request: Any) -> None:
-        """Send a further request, in a stream that was made without any.
+        """Send a request, in a stream that was made without any.
+
+        gRPC's own write never returns where the connection is lost before its metadata have left, so the end
+        of the call is waited for beside it.
 
         Raises:
-            ClientError: the stream has ended; its end says why.
+            ClientError: the stream has ended, or takes nothing for too long.
         """
+        writing, ended = asyncio.ensure_future(self._call.write(request)), asyncio.Event()
+        self._call.add_done_callback(lambda _: ended.set())
+        ending = asyncio.ensure_future(ended.wait())
         try:
-            await self._call.write(request)
-        except (grpc.RpcError, asyncio.InvalidStateError) as failure:
-            raise self._failed(failure) from failure
+            await asyncio.wait(
+                [writing, ending], timeout=self._timeout_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not writing.done() and not ending.done():
+                raise ServerTimeoutError(f"{self.url}: nothing was taken for {self._timeout_s:g} s")
+            if not writing.done() or writing.exception() is not None:
+                raise await self._end()
+        finally:
+            for each in (writing, ending):
+                each.cancel()
+            await asyncio.gather(writing, ending, return_exceptions=True)
 
     async def end_requests(self) -> None:
         """Say that no further request comes."""
@@ -92,8 +106,8 @@ class Responses:
         pending, self._pending = self._pending, None
         try:
             response = pending.result()
-        except grpc.RpcError as failure:
-            raise self._failed(failure) from failure
+        except grpc.aio.AioRpcError as failure:
+            raise call_error(failure, self.url) from failure
         return None if response is grpc.aio.EOF else Answer(response)
 
     async def told(self, error: str) -> ClientError:
@@ -111,7 +125,10 @@ class Responses:
         while await self.answer() is not None:
             continue
 
-    def _failed(self, failure: Exception) -> ClientError:
-        if isinstance(failure, grpc.aio.AioRpcError):
-            return call_error(failure, self.url)
-        return server_error("UNAVAILABLE", "the stream has ended", self.url)
+    async def _end(self) -> ClientError:
+        """Why the stream has ended, to which nothing more can be sent."""
+        status, trailing = await self._call.code(), await self._call.trailing_metadata()
+        if status is grpc.StatusCode.OK:
+            return LostError(f"{self.url}: the stream has ended")
+        details = await self._call.details()
+        return call_error(grpc.aio.AioRpcError(status, grpc.aio.Metadata(), trailing, details), self.url)
