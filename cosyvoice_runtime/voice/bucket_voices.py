@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 
 from cosyvoice_runtime.audio.audio import Audio
-from cosyvoice_runtime.errors import InvalidInput, StorageAwayError
+from cosyvoice_runtime.errors import InvalidInput, StorageAwayError, StorageError
 from cosyvoice_runtime.voice.bucket import Bucket
 from cosyvoice_runtime.voice.names import checked_name
 from cosyvoice_runtime.voice.records import RECORDING, Permission, Record
@@ -25,6 +25,7 @@ SPEAKERS = "speakers.json"
 NAMES, VOICES, RECORDINGS, INCOMING = "names", "voices", "recordings", "incoming"
 GONE = b""
 """Content of a deleted name's object, which stays: no condition can be put on the removal of an object."""
+SHOWN_BYTES = 100
 FORGOTTEN_AFTER = timedelta(hours=1)
 """When objects are removed that no name came to have, because who wrote them has ended."""
 
@@ -205,4 +206,10 @@ def _path(name: str) -> str:
 
 
 def _entry(content: bytes | None) -> Entry | None:
-    return Entry(**json.loads(content)) if content else None
+    if not content:
+        return None
+    try:
+        return Entry(**json.loads(content))
+    except (ValueError, TypeError) as error:
+        logger.error("no name of a voice: %r (%s)", content[:SHOWN_BYTES], error)
+        raise StorageError("a name in the bucket of the voices is damaged") from error

@@ -46,11 +46,14 @@ class CachedVoices:
         if KEY.fullmatch(name):
             return self._own.get(name, others)
         entry = self.shared.entry(name)
-        voice = entry and (self._cache.find(entry.voice) or self.shared.voice(entry))
-        if not voice:
+        if entry is None:
+            raise unknown_voice(name, others)
+        known = self._cache.find(entry.voice)
+        voice = known or self.shared.voice(entry)
+        if voice is None:  # deleted meanwhile
             raise unknown_voice(name, others)
         voice.require_made_with(self._checkpoint_id, name)
-        if self._cache.find(voice.key) is None:
+        if known is None:
             self._cache.put(voice)
         return voice
 

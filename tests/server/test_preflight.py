@@ -120,6 +120,22 @@ def test_missing_checkpoint_is_named(repository):
     ]
 
 
+def test_bucket_that_does_not_answer_is_named(repository, monkeypatch):
+    pytest.importorskip("obstore", reason="needs obstore: pip install -r requirements/cpu.txt")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "none")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with (repository / "count" / "config.pbtxt").open("a") as configuration:
+        configuration.write(
+            'parameters { key: "voices_url" value: { string_value: "s3://speech/voices" } }\n'
+        )
+    (problem,) = repository_problems(repository)
+    assert problem.startswith(
+        "cosyvoice2.voices_url: 's3://speech/voices' is not accepted; a bucket that is there, can be "
+        "written, and has conditional writes (If-None-Match and If-Match) is expected: Generic S3 error: "
+    )
+
+
 def test_all_problems_are_told_at_once(tmp_path, settings, monkeypatch):
     monkeypatch.setattr(preflight, "NEEDED_SHARED_MIB", 1_048_576)
     with pytest.raises(PreflightError) as caught:

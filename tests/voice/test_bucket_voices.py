@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("obstore", reason="needs obstore: pip install -r requirements/cpu.txt")
 
-from cosyvoice_runtime.errors import InvalidInput, StorageAwayError, message_of, status_of
+from cosyvoice_runtime.errors import InvalidInput, StorageAwayError, StorageError, message_of, status_of
 from cosyvoice_runtime.settings import CosyVoice2Settings, Settings
 from cosyvoice_runtime.voice import VoiceStore, bucket_voices
 from cosyvoice_runtime.voice.bucket import READ_S, Bucket
@@ -210,6 +210,18 @@ def test_what_no_name_came_to_have_is_swept_and_leaves_the_disks(
         voices.remove(name, lambda _: True)
     store.forget_unnamed(1e9)
     assert list(cached.iterdir()) == []
+
+
+def test_damaged_name_is_an_error_of_that_name_and_nothing_is_swept(url: str, voices: BucketVoices, tmp_path):
+    voices.register("house", make_voice(1))
+    voices.register("broken", make_voice(2))
+    voices._bucket.write(bucket_voices._path("broken"), b"{}")
+    store = machine(url, tmp_path)
+    assert same_voice(store.get("house"), make_voice(1))
+    for read in (lambda: store.get("broken"), lambda: store.forget_unnamed(0.0)):
+        with pytest.raises(StorageError, match="damaged"):
+            read()
+    assert len(objects(url)) == 4
 
 
 def test_bucket_that_is_away_is_told_to_who_asks_and_comes_back(
