@@ -1,7 +1,8 @@
 """Speech that goes on from another server when its own is lost.
 
 The same request with the same seed gives the same speech. So it is asked for again, what the listener has is
-left out, and the last half second of that is compared with the new one before anything is joined to it.
+left out, and the first and the last half second of that are compared with the new one before anything is
+joined to it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ one. A listener has some seconds of speech in hand."""
 SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.1, 1.0
 """The bounds of the wait before servers are asked again that are full, or not there."""
 OVERLAP_S = 0.5
-"""The last seconds that have been sent, which are compared."""
+"""The first and the last seconds that have been sent, which are compared."""
+CATCH_UP_S = 30.0
+"""The longest time that a repetition takes to come as far as what has been sent."""
 TOLERANCE = 1e-3
 """The largest difference of two samples that is rounding; full scale is 1."""
 
@@ -39,7 +42,7 @@ Counted = Callable[[str], None]
 
 
 class DifferentSpeechError(Exception):
-    """A repetition is not the same speech."""
+    """A repetition is not the same speech, or takes too long."""
 
 
 class HeardSpeech:
@@ -52,12 +55,12 @@ class HeardSpeech:
     def __init__(self) -> None:
         self.samples = 0
         self._segments = 0
-        self._tail = np.zeros(0, np.float32)
+        self._head = self._tail = np.zeros(0, np.float32)
         self.begin_again()
 
     def begin_again(self) -> None:
         """The next chunk is the first one of a repetition."""
-        self._position, self._ended = 0, 0
+        self._position, self._ended, self._begun = 0, 0, time.monotonic()
 
     @property
     def spoken(self) -> bool:
@@ -68,17 +71,21 @@ class HeardSpeech:
         """The part of a chunk that has not been sent; None where all of it has.
 
         Raises:
-            DifferentSpeechError: it differs from what has been sent.
+            DifferentSpeechError: it differs from what has been sent, or is too late.
         """
         begin, self._position = self._position, self._position + len(chunk.samples)
-        self._compare(chunk.samples, begin)
+        self._compare(chunk.samples, begin, self._head, 0)
+        self._compare(chunk.samples, begin, self._tail, self.samples - len(self._tail))
         rest = chunk.samples[max(0, self.samples - begin) :]
         self._ended += chunk.finish_reason != ""
         is_told = begin < self.samples or chunk.finish_reason
         if not len(rest) and is_told and self._ended <= self._segments:
+            if time.monotonic() - self._begun > CATCH_UP_S:
+                raise DifferentSpeechError
             return None
         self.samples, self._segments = self.samples + len(rest), max(self._ended, self._segments)
         keep = round(OVERLAP_S * chunk.sample_rate)
+        self._head = np.concatenate([self._head, rest[: keep - len(self._head)]])
         self._tail = np.concatenate([self._tail, rest[-keep:]])[-keep:]
         return dataclasses.replace(chunk, samples=rest)
 
@@ -87,12 +94,12 @@ class HeardSpeech:
         if self._position < self.samples:
             raise DifferentSpeechError
 
-    def _compare(self, samples: Any, begin: int) -> None:
-        tail_begin = self.samples - len(self._tail)
-        first, last = max(begin, tail_begin), min(begin + len(samples), self.samples)
+    @staticmethod
+    def _compare(samples: Any, begin: int, kept: Any, kept_begin: int) -> None:
+        first, last = max(begin, kept_begin), min(begin + len(samples), kept_begin + len(kept))
         if first >= last:
             return
-        apart = samples[first - begin : last - begin] - self._tail[first - tail_begin : last - tail_begin]
+        apart = samples[first - begin : last - begin] - kept[first - kept_begin : last - kept_begin]
         if np.abs(apart).max() > TOLERANCE:
             raise DifferentSpeechError
 
@@ -112,7 +119,7 @@ class Losses:
         """Return when the utterance is to be asked for again; else raise the error that ends it.
 
         One of which nothing has been heard is asked for again if a connection was lost under it, and not if
-        it was refused.
+        it was refused, or several servers have been asked: it may be what ends them.
         """
         spoken, self._wait_s = self._heard.spoken, 2 * self._wait_s
         if spoken:
@@ -120,7 +127,7 @@ class Losses:
             self._lost = error
         elif not self._heard.samples:
             self._count += 1
-            self._lost = error if isinstance(error, LostError) else None
+            self._lost = error if isinstance(error, LostError) and error.tries == 1 else None
         is_over = self._since is not None and time.monotonic() - self._since > SEARCH_S
         if self._lost is None or self._count > MOST_LOSSES or is_over:
             raise self._lost or error
@@ -187,6 +194,8 @@ class UnbrokenText:
         self._heard = HeardSpeech()
         self._losses = Losses(self._heard, counted)
         self._said: list[tuple[str, tuple[str, ...]]] = []
+        self._speech: Text | None = None
+        self._failure: ClientError | None = None
         self._lock = asyncio.Lock()
         self._held = AsyncExitStack()
 
@@ -204,13 +213,17 @@ class UnbrokenText:
 
     async def __aiter__(self) -> AsyncGenerator[AudioChunk, None]:
         while True:
-            speech = self._speech
+            async with self._lock:
+                speech = self._present()
             try:
                 async for chunk in speech:
+                    if speech is not self._speech:
+                        break  # What the lost server had still made comes again from the other one.
                     if (new := self._heard.new(chunk)) is not None:
                         yield new
-                self._heard.end()
-                return
+                else:
+                    self._heard.end()
+                    return
             except UnavailableError as error:
                 async with self._lock:
                     if speech is self._speech:
@@ -236,16 +249,22 @@ class UnbrokenText:
 
     async def _say(self, event: str, *text: str) -> None:
         async with self._lock:
+            speech = self._present()
             self._said.append((event, text))
             try:
-                await getattr(self._speech, event)(*text)
+                await getattr(speech, event)(*text)
             except UnavailableError as error:
                 await self._go_on(error)
 
     async def _go_on(self, error: UnavailableError) -> None:
         """Open the utterance with another server, and say all that has been said."""
+        self._speech = None  # Its chunks count no more, because those of the other server do.
         while True:
-            await self._losses.bear(error)
+            try:
+                await self._losses.bear(error)
+            except ClientError as failure:
+                self._failure = failure
+                raise
             try:
                 with suppress(ClientError):
                     await self._held.aclose()
@@ -255,3 +274,10 @@ class UnbrokenText:
                 return
             except UnavailableError as again:
                 error = again
+
+    def _present(self) -> Text:
+        """The speech of the present server; the error that has ended it is raised."""
+        if self._failure is not None:
+            raise self._failure
+        assert self._speech is not None
+        return self._speech

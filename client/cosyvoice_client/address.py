@@ -79,6 +79,7 @@ def _has_port(address: str) -> bool:
 
 def is_here(address: str) -> bool:
     """Whether an address is one of this machine. No name is looked up: another machine's may take long."""
+    address = address.removeprefix(DNS)
     if "," in address:
         return all(map(is_here, address.split(",")))
     host = urlsplit(f"//{address}").hostname or ""

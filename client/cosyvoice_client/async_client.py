@@ -14,10 +14,11 @@ from tritonclient.grpc import InferResult, service_pb2, service_pb2_grpc
 
 from cosyvoice_client.channel import open_channel
 from cosyvoice_client.chunk import AudioChunk, read_chunk
-from cosyvoice_client.errors import RefusedError
+from cosyvoice_client.errors import LostError, RefusedError, UnavailableError
 from cosyvoice_client.request import OFFLINE_MODEL, STREAMING_MODEL, SpeechRequest
 from cosyvoice_client.responses import Responses
 from cosyvoice_client.text_speech import TextSpeech
+from cosyvoice_client.tries import Tries
 from cosyvoice_client.wire import ELSEWHERE_HEADER, NAME_HEADER, REQUEST_HEADER, call_error, infer_request
 
 Metadata = tuple[tuple[str, str], ...]
@@ -62,6 +63,7 @@ class AsyncSpeechClient:
         self.timeout_s = timeout_s
         self._name = name
         self._asks_elsewhere = opened.asks_elsewhere
+        self._tries = Tries(opened.asks_elsewhere)
         self._channel = opened.channel
         self._server = service_pb2_grpc.GRPCInferenceServiceStub(opened.channel)
 
@@ -79,18 +81,28 @@ class AsyncSpeechClient:
         """
         asked = infer_request(self.streaming_model, request.tensors(), request_id)
         started = time.perf_counter()
+        responses, result = await self._tries.offer(partial(self._begun, asked, name, request_id))
+        try:
+            while result is not None:
+                chunk = read_chunk(result, time.perf_counter() - started)
+                if chunk is not None:
+                    yield chunk
+                result = await responses.next()
+        finally:
+            responses.cancel()
+
+    async def _begun(self, asked: Any, name: str | None, request_id: str) -> tuple[Responses, Any]:
+        """A stream with a request, and its first result."""
         # Without the header triton_grpc_error, which ends a failed stream with gRPC's status: Triton 24.10
         # crashes, for all its clients, if an error comes while a chunk is still on its way.
         responses = self._stream(name, request_id)
         try:
             await responses.send(asked)
             await responses.end_requests()
-            while (result := await responses.next()) is not None:
-                chunk = read_chunk(result, time.perf_counter() - started)
-                if chunk is not None:
-                    yield chunk
-        finally:
+            return responses, await responses.next()
+        except BaseException:
             responses.cancel()
+            raise
 
     def speak_text(self, request: SpeechRequest, request_id: str = "", name: str | None = None) -> TextSpeech:
         """Speech of a text that comes piece by piece, from its first clause on; see :class:`TextSpeech`.
@@ -100,7 +112,7 @@ class AsyncSpeechClient:
             name: whom the request is for, in place of the client's own name.
         """
         stream = partial(self._stream, name, request_id)
-        return TextSpeech(stream, request, self.streaming_model, request_id)
+        return TextSpeech(stream, request, self.streaming_model, request_id, self._tries)
 
     async def synthesize(self, request: SpeechRequest, request_id: str = "") -> AudioChunk:
         """The whole utterance at once, from the offline model. Cancelling the task cancels the request.
@@ -110,7 +122,9 @@ class AsyncSpeechClient:
         """
         started = time.perf_counter()
         asked = infer_request(self.offline_model, request.tensors(), request_id)
-        answer = await self._ask("ModelInfer", asked, self.timeout_s, self._metadata(None, request_id))
+        metadata = self._metadata(None, request_id)
+        ask = partial(self._ask, "ModelInfer", asked, self.timeout_s, metadata)
+        answer = await self._tries.offer(ask)
         chunk = read_chunk(InferResult(answer), time.perf_counter() - started)
         if chunk is None:
             raise RefusedError(f"{self.url}: {self.offline_model} answered without a waveform")
@@ -127,13 +141,25 @@ class AsyncSpeechClient:
         return MessageToDict(answer, preserving_proto_field_name=True)
 
     async def ready(self, timeout_s: float) -> bool:
-        """Whether the streaming model takes requests, on the next of several servers.
+        """Whether the streaming model takes requests, on any of the next ones of several servers.
 
         Raises:
             ClientError: the server can't be reached, or says nothing for so long.
         """
         asked = service_pb2.ModelReadyRequest(name=self.streaming_model)
-        return bool((await self._ask("ModelReady", asked, timeout_s)).ready)
+
+        async def ask() -> bool:
+            answer = await self._ask("ModelReady", asked, timeout_s)
+            if not answer.ready:
+                raise UnavailableError(f"{self.url}: {self.streaming_model} is not ready")
+            return True
+
+        try:
+            return await Tries(self._asks_elsewhere).offer(ask)
+        except LostError:
+            raise
+        except UnavailableError:
+            return False
 
     async def close(self) -> None:
         """End the connection."""

@@ -20,30 +20,16 @@ OPTIONS = [
     ("grpc.max_reconnect_backoff_ms", 500),
 ]
 BALANCING = ("round_robin", "pick_first")
-TRIES = 3
-"""Servers that a request is offered to at most."""
-RETRY_BUFFER_BYTES = 32 << 20
-"""The bytes of a request that gRPC keeps to send it again: as many as a long recording has."""
-RETRIES = {
+SERVICE_CONFIG = {
     "loadBalancingConfig": [{"round_robin": {}}],
-    "methodConfig": [
-        {
-            "name": [{}],
-            "retryPolicy": {
-                "maxAttempts": TRIES,
-                "initialBackoff": "0.001s",
-                "maxBackoff": "0.01s",
-                "backoffMultiplier": 2,
-                "retryableStatusCodes": ["UNAVAILABLE"],
-            },
-        }
-    ],
     # A server that says it is not serving is not asked: one that starts, or is stopping (gRFC A17).
     "healthCheckConfig": {"serviceName": ""},
-    # A fifth of the requests may be sent again; fleets that are full are not asked more and more.
-    "retryThrottling": {"maxTokens": 100, "tokenRatio": 0.2},
 }
-"""gRPC's service configuration (gRFC A6) for several servers."""
+"""gRPC's service configuration for several servers.
+
+Its retry policy (gRFC A6) is not used: with gRPC 1.85 a call that is sent again may never be (grpc/grpc issue
+41036), and it tells only the last refusal.
+"""
 
 
 class OpenChannel(NamedTuple):
@@ -64,17 +50,14 @@ def open_channel(url: str, *, proxy: bool, balancing: str, ping_s: float) -> Ope
         raise InvalidArgumentError(f"balancing: {balancing!r} is none of {', '.join(BALANCING)}")
     address = grpc_address(url)
     several = names_several(address) and balancing == "round_robin"
-    options = [*OPTIONS, *_pings(ping_s), *(_several() if several else ())]
+    options = [*OPTIONS, *_pings(ping_s), *_balanced(several)]
     if not proxy or is_here(address):
         options.append(DIRECT)
     return OpenChannel(grpc.aio.insecure_channel(grpc_target(address), options), address, several)
 
 
-def _several() -> list[tuple[str, Any]]:
-    return [
-        ("grpc.service_config", json.dumps(RETRIES)),
-        ("grpc.per_rpc_retry_buffer_size", RETRY_BUFFER_BYTES),
-    ]
+def _balanced(several: bool) -> list[tuple[str, str]]:
+    return [("grpc.service_config", json.dumps(SERVICE_CONFIG))] if several else []
 
 
 def _pings(ping_s: float) -> list[tuple[str, int]]:

@@ -45,6 +45,7 @@ class UnavailableError(ClientError):
 
     Attributes:
         retry_after_s: when, if the server says so. Whoever comes back then has its turn.
+        tries: servers that were asked.
     """
 
     kind = "unavailable"
@@ -54,6 +55,7 @@ class UnavailableError(ClientError):
         super().__init__(message)
         told = RETRY_AFTER.search(message)
         self.retry_after_s = float(told[1]) if told else None
+        self.tries = 1
 
 
 class LostError(UnavailableError):

@@ -85,7 +85,7 @@ class Responses:
         if answer is None or not answer.error:
             return answer and answer.result
         with contextlib.suppress(asyncio.TimeoutError, ClientError):
-            await asyncio.wait_for(self._read_all(), END_WAIT_S)
+            await asyncio.wait_for(self.read_all(), END_WAIT_S)
         raise await self.told(answer.error)
 
     async def answer(self) -> Answer | None:
@@ -121,7 +121,7 @@ class Responses:
             self._pending.cancel()
         self._call.cancel()
 
-    async def _read_all(self) -> None:
+    async def read_all(self) -> None:
         while await self.answer() is not None:
             continue
 

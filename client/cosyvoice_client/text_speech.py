@@ -14,6 +14,7 @@ from cosyvoice_client.chunk import AudioChunk, read_chunk
 from cosyvoice_client.errors import ClientError, RefusedError
 from cosyvoice_client.request import SpeechRequest, message_tensors
 from cosyvoice_client.responses import END_WAIT_S, Responses
+from cosyvoice_client.tries import Tries
 from cosyvoice_client.wire import Answer, infer_request
 
 NAME_BYTES = 24
@@ -38,8 +39,14 @@ class TextSpeech:
     """
 
     def __init__(
-        self, stream: Callable[[], Responses], request: SpeechRequest, model: str, request_id: str
+        self,
+        stream: Callable[[], Responses],
+        request: SpeechRequest,
+        model: str,
+        request_id: str,
+        tries: Tries,
     ) -> None:
+        self._tries = tries
         self._stream = stream
         self._request = request
         self._model = model
@@ -77,16 +84,21 @@ class TextSpeech:
 
     async def __aenter__(self) -> TextSpeech:
         self._started = time.perf_counter()
-        self._speech = self._stream()
-        tensors = message_tensors(self._request, self.name, "open")
-        try:
-            await self._speech.send(infer_request(self._model, tensors, self._request_id, empty_final=True))
-            await self._speech.next()  # says that the utterance is open
-        except BaseException:
-            self._speech.cancel()
-            raise
+        self._speech = await self._tries.offer(self._opened)
         self._reading = asyncio.create_task(self._read())
         return self
+
+    async def _opened(self) -> Responses:
+        """A stream in which a server has opened the utterance."""
+        speech = self._stream()
+        tensors = message_tensors(self._request, self.name, "open")
+        try:
+            await speech.send(infer_request(self._model, tensors, self._request_id, empty_final=True))
+            await speech.next()  # says that the utterance is open
+        except BaseException:
+            speech.cancel()
+            raise
+        return speech
 
     async def __aexit__(
         self,
@@ -109,6 +121,8 @@ class TextSpeech:
             await asyncio.wait([self._reading], timeout=END_WAIT_S)
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)  # its failure was told, or is nobody's
+        with contextlib.suppress(ClientError, asyncio.TimeoutError):
+            await asyncio.wait_for(self._speech.read_all(), END_WAIT_S)
         self._speech.cancel()
 
     async def _say(self, event: str, text: str = "") -> None:

@@ -246,6 +246,7 @@ class HttpGateway:
     async def _name_answer(self, request: web.Request, answer: web.StreamResponse) -> None:
         answer.headers[REQUEST_HEADER] = _request_name(request)
         if self._stopping:
+            answer.headers["Connection"] = "close"
             answer.force_close()
 
     def _checked_path(self, request: web.Request) -> str:

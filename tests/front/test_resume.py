@@ -191,6 +191,41 @@ def test_text_in_pieces_is_said_again_to_the_server_that_goes_on(deaths):
     assert servers.open == 0
 
 
+def test_chunks_that_a_lost_server_had_still_made_are_not_taken_for_the_repetition():
+    """The listener is behind, and whoever adds text is the first to see that the server is gone."""
+
+    class Behind(Text):
+        async def push(self, text: str) -> None:
+            if self.said and self.death is not None:
+                raise GONE
+            self.said.append(text)
+
+        async def __aiter__(self):
+            for number, chunk in enumerate(chunks(6_000)):
+                if number == self.death:
+                    raise GONE
+                yield chunk
+
+    class Servers(Texts):
+        @asynccontextmanager
+        async def text(self):
+            yield Behind(self.deaths.pop(0), self)
+
+    async def work():
+        heard, counted = [], []
+        async with UnbrokenText(Servers(9, None).text, counted.append) as speech:
+            await speech.push("One. ")
+            async for chunk in speech:
+                heard.append(chunk)
+                if len(heard) == 2:
+                    await speech.push("Two.")
+        return heard, counted
+
+    heard, counted = asyncio.run(asyncio.wait_for(work(), 30))
+    assert np.array_equal(samples_of(heard), WHOLE)
+    assert counted == ["resumed"]
+
+
 def test_text_in_pieces_that_finds_no_server_ends():
     async def work():
         async with UnbrokenText(Texts(0, 0, 0, None).text, lambda _: None) as speech:

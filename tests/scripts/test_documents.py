@@ -66,7 +66,7 @@ KNOWN = {
     ],
     "-m cosyvoice_runtime.preflight": ["tests/preflight"],
     "lm_agreement.py": ["tests/lm/scheduler/engine_tensorrt_llm/test_lm_agreement.py"],
-    "capacity.py": ["tests/benchmarks/test_capacity.py"],
+    "capacity.py": ["tests/benchmarks/test_capacity_model.py"],
     "replay_image.py": ["tests/deployment/test_docker_image.py"],
     "docker compose --profile": ["tests/deployment/test_compose_profiles.py"],
     "useradd": ["tests/deployment/test_systemd.py"],
