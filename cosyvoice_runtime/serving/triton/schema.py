@@ -383,14 +383,7 @@ TOKEN2WAV = ModelSchema(
         TensorSpec("prompt_speech_feat", "FP32", (-1, -1), "its log-mel,", optional=True, ragged=True),
         TensorSpec("prompt_spk_embedding", "FP32", (-1,), "and its speaker", optional=True, ragged=True),
     ],
-    [
-        TensorSpec(
-            "waveform",
-            "FP32",
-            (-1,),
-            "the samples that the tokens so far make certain",
-        ),
-    ],
+    [TensorSpec("waveform", "FP32", (-1,), "the samples that the tokens so far make certain")],
 )
 
 SCHEMAS: Mapping[str, ModelSchema] = {
