@@ -11,7 +11,7 @@ import asyncio
 import dataclasses
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, suppress
 from types import TracebackType
 from typing import Any, Protocol
@@ -170,16 +170,20 @@ async def unbroken(
             raise losses.differs() from None
 
 
-class Text(Protocol):
-    """Speech of a text that comes piece by piece, from one server."""
+class TextSpeech(Protocol):
+    """The part of :class:`~cosyvoice_client.TextSpeech` that is needed here."""
 
-    async def push(self, text: str) -> None: ...
+    async def push(self, text: str) -> None:
+        """More of the text."""
 
-    async def flush(self) -> None: ...
+    async def flush(self) -> None:
+        """All that has been pushed is spoken to its end; later text begins a new segment."""
 
-    async def end(self) -> None: ...
+    async def end(self) -> None:
+        """No more text comes."""
 
-    def __aiter__(self) -> Any: ...
+    def __aiter__(self) -> AsyncIterator[AudioChunk]:
+        """Chunks in order, until the end of the text."""
 
 
 class UnbrokenText:
@@ -189,12 +193,14 @@ class UnbrokenText:
         open_text: opens the same utterance with a server.
     """
 
-    def __init__(self, open_text: Callable[[], AbstractAsyncContextManager[Text]], counted: Counted) -> None:
+    def __init__(
+        self, open_text: Callable[[], AbstractAsyncContextManager[TextSpeech]], counted: Counted
+    ) -> None:
         self._open_text = open_text
         self._heard = HeardSpeech()
         self._losses = Losses(self._heard, counted)
         self._said: list[tuple[str, tuple[str, ...]]] = []
-        self._speech: Text | None = None
+        self._speech: TextSpeech | None = None
         self._failure: ClientError | None = None
         self._lock = asyncio.Lock()
         self._held = AsyncExitStack()
@@ -275,7 +281,7 @@ class UnbrokenText:
             except UnavailableError as again:
                 error = again
 
-    def _present(self) -> Text:
+    def _present(self) -> TextSpeech:
         """The speech of the present server; the error that has ended it is raised."""
         if self._failure is not None:
             raise self._failure

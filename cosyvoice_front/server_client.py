@@ -13,7 +13,7 @@ from cosyvoice_client.address import names_several
 from cosyvoice_front.errors import ApiError, of_client, overloaded
 from cosyvoice_front.keys import EVERYBODY
 from cosyvoice_front.rate import at_front_rate
-from cosyvoice_front.resume import Counted, UnbrokenText, unbroken
+from cosyvoice_front.resume import Counted, TextSpeech, UnbrokenText, unbroken
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.settings import FrontSettings
 
@@ -22,22 +22,6 @@ PING_S, PING_OF_SEVERAL_S = 6.0, 2.0
 vanished is noticed within one and a half times this."""
 READY_TIMEOUT_S = 5.0
 """Longest wait until the server says whether it is ready."""
-
-
-class TextSpeech(Protocol):
-    """The part of :class:`~cosyvoice_client.TextSpeech` that is needed here."""
-
-    async def push(self, text: str) -> None:
-        """More of the text."""
-
-    async def flush(self) -> None:
-        """All that has been pushed is spoken to its end; later text begins a new segment."""
-
-    async def end(self) -> None:
-        """No more text comes."""
-
-    def __aiter__(self) -> AsyncIterator[AudioChunk]:
-        """Chunks in order, until the end of the text."""
 
 
 class Upstream(Protocol):

@@ -78,7 +78,7 @@ class Curve:
         return np.maximum.accumulate(np.stack(columns, axis=1), axis=1) + 1e-9 * np.arange(len(columns))
 
     def scaled(self, speed: float = 1.0, first_audio: float = 1.0) -> Curve:
-        """The same machine, so many times as fast and as late."""
+        """A machine that is so many times as fast, and as late."""
         later = tuple(tuple(first_audio * value for value in row) for row in self.first_audio_ms)
         return replace(self, speed=tuple(speed * value for value in self.speed), first_audio_ms=later)
 

@@ -1,4 +1,4 @@
-"""gRPC channels to one server or to several, with gRPC's own balancing and retries."""
+"""gRPC channels to one server, or to several with gRPC's own balancing."""
 
 from __future__ import annotations
 

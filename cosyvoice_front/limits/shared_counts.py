@@ -81,7 +81,7 @@ class SharedCounts:
     async def end(self, claim: Claim, *, unspoken: bool) -> None:
         self._streams.pop(claim.id, None)
         await self._own.end(claim, unspoken=unspoken)
-        # Whoever is cancelled meanwhile must not keep the lease.
+        # A request that is cancelled meanwhile must not keep the lease.
         task = asyncio.create_task(self._end(claim, unspoken))
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)

@@ -23,7 +23,7 @@ from cosyvoice_front.live.transcript import Transcript
 from cosyvoice_front.live.word_times import TimedWord, WordTimes
 from cosyvoice_front.pause import pause
 from cosyvoice_front.rate import RATE, at_front_rate
-from cosyvoice_front.server_client import TextSpeech
+from cosyvoice_front.resume import TextSpeech
 from cosyvoice_front.spoken import Tally, run
 from cosyvoice_runtime.speakable import without_controls
 

@@ -84,7 +84,7 @@ def test_the_front_s_benchmark_renders_a_server_with_timed_stages(tmp_path):
 
 @pytest.mark.slow
 def test_a_real_server_with_timed_stages_speaks(tmp_path, capsys):
-    """What it speaks is compared with the simulation, which no assertion here depends on."""
+    """The speech of a server is compared with the simulation, which no assertion here depends on."""
     command = ["--curve", str(RESULT), "--servers", "1", "--slower", "2", "--seconds", "4", "--load", "0.1"]
     written = tmp_path / "timed.json"
     assert timed_fleet.main([*command, "--small-load", "3", "--output", str(written)]) == 0

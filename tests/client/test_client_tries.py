@@ -12,7 +12,7 @@ FULL = "server: 4 utterances are in progress, the limit; try again in {} s"
 
 
 def asked(tries: Tries, *answers: object) -> tuple[object, int]:
-    """What is answered or raised, and how many were asked."""
+    """The answer, or the error that is raised, and how many were asked."""
     left = list(answers)
 
     async def ask() -> object:

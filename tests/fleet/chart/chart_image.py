@@ -35,7 +35,7 @@ def ports(component: str) -> set[int]:
 
 
 def command(component: str) -> list[str]:
-    """What a container runs unless it is told otherwise."""
+    """The command that a container runs unless it is told otherwise."""
     return list(instructions(component)["CMD"])
 
 

@@ -31,7 +31,7 @@ def chart() -> Any:
 
 
 def texts(values: Mapping[str, Any] | None = None) -> dict[str, str]:
-    """What the templates give, by their paths, without those that give nothing."""
+    """The text of each template by its path, without those that give nothing."""
     return dict(_rendered(json.dumps(values or {})))
 
 
@@ -169,7 +169,7 @@ FOLLOWS = {
     "outside.grpcRoute.enabled=True": {"outside": {"gateways": [{"name": "public"}]}},
     "outside.ingress.enabled=True": {"outside": {"ingress": {"host": "speech.example.com"}}},
 }
-"""What has to change with a switch."""
+"""The values that have to change with a switch."""
 
 
 def switches(

@@ -1,4 +1,4 @@
-"""What pods are told is what the product reads: variables, settings, places, ports."""
+"""Pods are told what the product reads: variables, settings, places, ports."""
 
 from __future__ import annotations
 
