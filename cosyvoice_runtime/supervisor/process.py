@@ -27,13 +27,21 @@ RUN_VARIABLE = "SUPERVISOR_RUN"
 """The environment variable with the run's folder, which each process of the run has."""
 LIFELINE = """
 while read -r told; do [ "$told" != released ] || exit 0; done
-while pids=$(grep -lsF -- "$1" /proc/[0-9]*/environ | cut -d / -f 3) && [ -n "$pids" ]; do
-    kill -s KILL -- $pids
+quiet=0
+while [ "$quiet" -lt 40 ]; do
+    quiet=$((quiet + 1))
+    pids=$(grep -lsF -- "$1" /proc/[0-9]*/environ | cut -d / -f 3)
+    [ -z "$pids" ] || quiet=0
+    [ -z "$pids" ] || kill -s KILL -- $pids
+    rm -rf -- "$1" "$2"*
     sleep 0.05
 done
-rm -rf -- "$1" "$2"*
 """
-"""The helper reads until the end of a pipe whose other end only the supervisor holds."""
+"""The helper reads until the end of a pipe whose other end only the supervisor holds.
+
+It looks for two more seconds after the last process: one that is just being started has no environment yet,
+and one whose main thread has ended shows none while its other threads finish what they write.
+"""
 RELEASE_TIMEOUT_S = 3.0
 """The longest wait for the helper's end, because a signal may have stopped it."""
 INTERVAL_S = 1.0

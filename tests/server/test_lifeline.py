@@ -71,6 +71,19 @@ def test_all_processes_and_files_of_a_run_end_with_the_supervisor(run_dir, stran
     assert stranger.poll() is None
 
 
+def test_a_process_that_was_just_being_started_ends_as_well(run_dir, eventually):
+    """Until its program runs it has its parent's environment, and what it writes comes after the others."""
+    region = SHARED_MEMORY / f"{region_prefix(run_dir)}0"
+    script = 'while [ -e "$1" ]; do sleep 0.05; done; touch "$2"; export "$3=$1"; exec sleep 600'
+    with subprocess.Popen(["sh", "-c", script, "sh", str(run_dir), str(region), RUN_VARIABLE]) as late:
+        try:
+            supervise(run_dir, "is killed")
+            assert late.wait(TIMEOUT_S) == -signal.SIGKILL
+        finally:
+            late.kill()
+    eventually(lambda: not region.exists() and not run_dir.exists())
+
+
 def test_nothing_ends_after_an_orderly_end(run_dir):
     pids = supervise(run_dir, "ends")
     assert all(map(alive, pids))
