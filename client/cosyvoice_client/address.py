@@ -57,12 +57,20 @@ def grpc_target(address: str) -> str:
     return f"{families.pop()}:{','.join(each for _, each in found)}"
 
 
+def require_known(address: str) -> None:
+    """Raise an InvalidArgumentError where a name leads nowhere at this moment."""
+    if not UNIX.fullmatch(address):
+        for each in address.removeprefix(DNS).split(","):
+            _looked_up(each)
+
+
 def _looked_up(address: str) -> tuple[str, str]:
     parts = urlsplit(f"//{address}")
     try:
         found = socket.getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise InvalidArgumentError(f"{address}: the name leads nowhere ({error.strerror})") from error
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidArgumentError(f"{address}: a name that is known here is expected ({reason})") from error
     four = [place for family, *_, place in found if family == socket.AF_INET]
     if four:
         return "ipv4", f"{four[0][0]}:{parts.port}"

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import uvicorn
 
-from cosyvoice_front.__main__ import uvicorn_config
+from cosyvoice_front.command import uvicorn_config
 from cosyvoice_runtime.settings import Settings
 from fake_upstream import FakeUpstream
 

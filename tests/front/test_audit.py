@@ -10,7 +10,7 @@ import pytest
 from test_front_keys import write_keys
 
 from cosyvoice_client import UnavailableError
-from cosyvoice_front.__main__ import main
+from cosyvoice_front.command import main
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.process.audit_log import AuditLog
 from raw_http import ask, begin, send

@@ -10,7 +10,7 @@ from test_front_keys import write_keys
 
 pytest.importorskip("obstore", reason="needs the environment of scripts/environment.py --front")
 
-from cosyvoice_front.__main__ import main as front_command
+from cosyvoice_front.command import main as front_command
 from cosyvoice_runtime.voice.opening import open_voices
 from eventually import eventually
 from raw_http import ask

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import socket
@@ -12,7 +13,7 @@ import urllib.request
 
 import pytest
 
-from cosyvoice_front.__main__ import uvicorn_config
+from cosyvoice_front.command import uvicorn_config
 from cosyvoice_runtime.settings import Settings
 from eventually import eventually
 
@@ -30,6 +31,8 @@ def command(*settings):
         (["front.api_keys_file=/nowhere"], r"front\.api_keys_file: '/nowhere'"),
         (["front.prot=1"], "did you mean port"),
         (["front.limits_url=redis://nowhere.invalid"], r"front\.limits_url: 'redis://nowhere\.invalid'"),
+        (["front.grpc_url=nowhere.invalid:8001"], r"front\.grpc_url: 'nowhere\.invalid:8001'.*known here"),
+        (["front.grpc_url=nowhere.invalid:1,127.0.0.1:2"], r"front\.grpc_url: .*nowhere\.invalid:1.*known"),
         (["front.metrics_port=8080"], r"front\.metrics_port: 8080.*another one than front\.port"),
         (["front.aliases=alloy"], r"front\.aliases: 'alloy'"),
     ],
@@ -38,6 +41,26 @@ def test_wrong_settings_are_named(settings, says):
     done = subprocess.run(command(*settings), capture_output=True, text=True, timeout=TIMEOUT_S)
     assert done.returncode == 2
     assert re.search(says, done.stderr)
+
+
+def test_name_behind_dns_that_has_no_address_yet_is_warned_of():
+    with started("front.leave_s=0", "front.grpc_url=dns:///nowhere.invalid:8001") as front:
+        warned = front.stderr.readline()
+        url = url_of(front)
+        assert get(f"{url}/health")[0] == 200
+        assert get(f"{url}/health/ready")[0] == 503
+        front.terminate()
+    assert "WARNING" in warned
+    assert "nowhere.invalid:8001: a name that is known here is expected" in warned
+
+
+def test_missing_package_is_named_with_what_installs_it(tmp_path):
+    (tmp_path / "uvicorn.py").write_text("raise ModuleNotFoundError(name='uvicorn')")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command(), capture_output=True, text=True, timeout=TIMEOUT_S, env=environment)
+    assert done.returncode == 2
+    assert "the module uvicorn is not installed: python3 scripts/environment.py --front" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_port_is_that_of_the_settings():

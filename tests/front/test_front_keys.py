@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from cosyvoice_client import UnavailableError
-from cosyvoice_front.__main__ import check
+from cosyvoice_front.command import check
 from cosyvoice_front.errors import ApiError
 from cosyvoice_front.keys import Keys, digest
 from cosyvoice_front.limits.allowance import Allowance

@@ -12,7 +12,7 @@ import pytest
 from test_front_keys import write_keys
 
 from cosyvoice_client import Reference, RefusedError
-from cosyvoice_front.__main__ import main as front_command
+from cosyvoice_front.command import main as front_command
 from cosyvoice_front.upload import new_upload
 from cosyvoice_front.uploads import Uploads
 from cosyvoice_front.voice_upload import TRIAL

@@ -8,7 +8,7 @@ import pytest
 from test_front_keys import write_keys
 from test_text_fields import speak_bytes, speak_cartesia, speak_omni
 
-from cosyvoice_front.__main__ import main
+from cosyvoice_front.command import main
 from raw_http import ask
 from wire_client import asked, open_cartesia
 

@@ -9,7 +9,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from cosyvoice_client import RefusedError
-from cosyvoice_front.__main__ import uvicorn_config
+from cosyvoice_front.command import uvicorn_config
 from cosyvoice_front.keys import digest
 from cosyvoice_front.live import session
 from cosyvoice_front.request_id import set_up_logging

@@ -122,7 +122,7 @@ def test_clients_of_this_machine_are_told_an_address_that_reaches_it(host, url):
     [("127.0.0.1", {"127.0.0.1"}), ("localhost", {"127.0.0.1", "::1"}), ("::1", {"::1"})],
 )
 def test_the_front_listens_at_one_port_of_all_addresses(host, families):
-    from cosyvoice_front.__main__ import sockets
+    from cosyvoice_front.command import sockets
     from cosyvoice_runtime.settings import FrontSettings
 
     opened = sockets(FrontSettings(host=host, port=0))
