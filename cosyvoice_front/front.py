@@ -219,5 +219,5 @@ def _open_voices(settings: Settings) -> Voices:
     if server.bucket_url is None:
         kept = FolderVoices(Path(front.voices_dir), server.max_voices, server.max_voice_bytes)
     else:
-        kept = open_bucket(server.bucket_url)
+        kept = open_bucket(server.bucket_url, grace_s=server.voices_grace_s)
     return Voices(front, Uploads(kept, server.max_voices, front.voices_per_key))

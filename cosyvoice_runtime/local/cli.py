@@ -22,19 +22,18 @@ from cosyvoice_runtime.checkpoint import Layout, load_speakers
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.local import SpeechRequest, Synthesizer
+from cosyvoice_runtime.local.kept_voices import bucket_url, kept_voices, place
 from cosyvoice_runtime.local.networks import RUNTIMES, require_runtime
 from cosyvoice_runtime.local.reading import LANGUAGE_HELP, add_markup, add_read
 from cosyvoice_runtime.text.markup import MarkupOptions
 from cosyvoice_runtime.voice import Voice, VoiceStore
+from cosyvoice_runtime.voice.cached_voices import CachedVoices
 from cosyvoice_runtime.voice.extractors import Extractors, checkpoint_id
 from cosyvoice_runtime.voice.names import checked_name
-from cosyvoice_runtime.voice.records import VoiceRecords
-from cosyvoice_runtime.voice.removal import remove_voice
+from cosyvoice_runtime.voice.opening import open_voices
 
 DTYPES = ("float32", "bfloat16", "float16")
 DEFAULT_VOICES = Path("~/.cache/cosyvoice/voices")
-NO_CHECKPOINT = ""
-"""The checkpoint of a voice store with which no voice is used for speech."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -79,7 +78,8 @@ def parser() -> argparse.ArgumentParser:
 def _add_common(command: argparse.ArgumentParser, *, inner: bool = False) -> None:
     """Add the options that all commands have; an inner command keeps the values of its parent's."""
     places = argparse.SUPPRESS if inner else DEFAULT_VOICES
-    command.add_argument("--voices", type=Path, default=places, help="directory of kept voices")
+    about = "directory of kept voices, or s3://BUCKET/PREFIX"
+    command.add_argument("--voices", type=place, default=places, help=about)
     level = argparse.SUPPRESS if inner else "warning"
     command.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default=level)
 
@@ -196,8 +196,8 @@ def list_voices(options: argparse.Namespace) -> None:
     """Print the stored voices."""
     if options.voices == DEFAULT_VOICES and not options.voices.expanduser().exists():
         return  # No voice has been stored yet.
-    for entry in _kept(options).entries():
-        print(f"{', '.join(entry.names) or '-'}\t{entry.key[:12]}\t{_on_one_line(entry.transcript)}")
+    for voice in kept_voices(options.voices).lines():
+        print(f"{', '.join(voice.names) or '-'}\t{voice.key[:12]}\t{_on_one_line(voice.transcript)}")
 
 
 def _on_one_line(text: str) -> str:
@@ -215,14 +215,15 @@ def add_voice(options: argparse.Namespace) -> None:
     """Store a voice under a name."""
     layout, name = Layout(options.checkpoint), checked_name(options.name)
     _require_free(name, layout)  # Errors of the name are found before anything is loaded.
-    if VoiceRecords(options.voices.expanduser()).read(name):
+    kept = kept_voices(options.voices)
+    if kept.is_clients(name):
         limit = (
             "another name is needed: a client has sent a voice of this name, with a recording and a consent"
         )
         raise InvalidInput("voice", name, limit)
     extractors = Extractors(layout, options.threads, options.published_prompt_rate)
     voice = extractors.voice(read_audio(options.file, "file"), options.text)
-    _store(options).register(options.name, voice)
+    kept.add(name, voice)
     print(f"{options.name}: {len(voice.speech_tokens)} speech tokens, key {voice.key[:12]}")
 
 
@@ -233,15 +234,7 @@ def _require_free(name: str, layout: Layout) -> None:
 
 def forget_voice(options: argparse.Namespace) -> None:
     """Delete a voice, and the reference that an API client has sent for it."""
-    store = _kept(options)
-    remove_voice(store, VoiceRecords(options.voices.expanduser()), options.name)
-
-
-def _kept(options: argparse.Namespace) -> VoiceStore:
-    directory = options.voices.expanduser()
-    if not directory.exists():
-        raise InvalidInput("voices", str(directory), "there is no such directory")
-    return VoiceStore(directory, NO_CHECKPOINT)
+    kept_voices(options.voices).remove(options.name)
 
 
 def _synthesizer(options: argparse.Namespace) -> Synthesizer:
@@ -271,8 +264,11 @@ def _synthesizer(options: argparse.Namespace) -> Synthesizer:
     return synthesizer
 
 
-def _store(options: argparse.Namespace) -> VoiceStore:
-    return VoiceStore(options.voices.expanduser(), checkpoint_id(Layout(options.checkpoint)))
+def _store(options: argparse.Namespace) -> VoiceStore | CachedVoices:
+    identity = checkpoint_id(Layout(options.checkpoint))
+    if isinstance(options.voices, Path):
+        return VoiceStore(options.voices.expanduser(), identity)
+    return open_voices(DEFAULT_VOICES.expanduser(), bucket_url(options.voices), identity)
 
 
 def _voice(options: argparse.Namespace, synthesizer: Synthesizer) -> Voice:

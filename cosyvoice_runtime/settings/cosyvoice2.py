@@ -45,6 +45,13 @@ class CosyVoice2Settings(ModelSettings):
         description="[Bucket](deployment.md#voices-of-many-servers) in which servers and fronts keep the "
         "registered voices together, in place of the directory.",
     )
+    voices_grace_s: float = Field(
+        60.0,
+        ge=0.0,
+        le=86_400.0,
+        description="How long a registered voice is spoken with while the bucket is away, from when the "
+        "bucket last had it.",
+    )
     default_voice: Annotated[str, Field(pattern=r"^\S+$"), Accepted("a name without spaces")] = Field(
         "default", description="Voice of a request that brings no reference and names none."
     )

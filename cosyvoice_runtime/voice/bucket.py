@@ -13,11 +13,12 @@ import threading
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from threading import Thread
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, NotModifiedError, PreconditionError
@@ -48,8 +49,12 @@ class Seen:
     asked_at: float
 
     @property
+    def age_s(self) -> float:
+        return time.monotonic() - self.asked_at
+
+    @property
     def is_fresh(self) -> bool:
-        return time.monotonic() - self.asked_at < (UNKNOWN_S if self.content is None else KNOWN_S)
+        return self.age_s < (UNKNOWN_S if self.content is None else KNOWN_S)
 
 
 NOTHING = Seen(None, None, float("-inf"))
@@ -60,6 +65,8 @@ class Bucket:
 
     Args:
         url: ``s3://bucket/prefix``.
+        grace_s: how old what is kept may be to stand in for a bucket that is away.
+        on_grace: called each time that it does.
 
     Raises:
         InvalidInput: the URL or a variable of the environment is none that obstore can use.
@@ -67,8 +74,9 @@ class Bucket:
             waits for it, and all others are told at once.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, grace_s: float = 0.0, on_grace: Callable[[], object] = lambda: None) -> None:
         self._url = url
+        self._grace_s, self._on_grace = grace_s, on_grace
         self._reading, self._writing = self._opened(READ_S), self._opened(WRITE_S)
         self._seen: OrderedDict[str, Seen] = OrderedDict()
         self._lock, self._trial = threading.Lock(), threading.Lock()
@@ -90,10 +98,26 @@ class Bucket:
             raise self._refused("it has overwritten an object in spite of a condition")
 
     def read(self, path: str) -> bytes | None:
-        """An object as it was a moment ago, at most :data:`KNOWN_S`; None without one."""
+        """An object as it was a moment ago, at most :data:`KNOWN_S`; None without one.
+
+        While the bucket is away, one that was there within ``grace_s`` is taken to be there still. That
+        there was none never lasts longer: by now it may be somebody's.
+        """
         with self._lock:
             seen = self._seen.get(path, NOTHING)
-        return seen.content if seen.is_fresh else self.look(path).content
+        if seen.is_fresh:
+            return seen.content
+        stands_in = bool(seen.content) and seen.age_s < self._grace_s
+        try:
+            if stands_in and self._is_away:
+                Thread(target=self._look_whether_it_is_back, args=(path,), daemon=True).start()
+            else:
+                return self.look(path).content
+        except StorageAwayError:
+            if not stands_in:
+                raise
+        self._on_grace()
+        return seen.content
 
     def look(self, path: str) -> Seen:
         """An object as it is."""
@@ -137,10 +161,10 @@ class Bucket:
             looked = pool.map(self.look, unknown)
         return found + [seen.content for seen in looked if seen.content]
 
-    def older(self, folder: str, than: timedelta) -> list[str]:
-        """Paths of the objects of a folder that were written longer ago."""
+    def older(self, folder: str, than: timedelta) -> list[obstore.ObjectMeta]:
+        """The objects of a folder that were written longer ago."""
         end = datetime.now().astimezone() - than
-        return [each["path"] for each in self._listed(folder) if each["last_modified"] < end]
+        return [each for each in self._listed(folder) if each["last_modified"] < end]
 
     def create(self, path: str, content: bytes) -> bool:
         """Write an object; False where there is one."""
@@ -159,6 +183,10 @@ class Bucket:
         with self._told():
             if paths:
                 obstore.delete(self._writing, paths)
+
+    def _look_whether_it_is_back(self, path: str) -> None:
+        with suppress(StorageAwayError):  # logged where it was met
+            self.look(path)
 
     def _put(self, path: str, content: bytes, mode: obstore.PutMode) -> bool:
         try:

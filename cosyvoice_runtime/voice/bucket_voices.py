@@ -24,10 +24,15 @@ logger = logging.getLogger(__name__)
 SPEAKERS = "speakers.json"
 NAMES, VOICES, RECORDINGS, INCOMING = "names", "voices", "recordings", "incoming"
 GONE = b""
-"""Content of a deleted name's object, which stays: no condition can be put on the removal of an object."""
+"""Content of a deleted name's object. It stays for a while, as no condition can be put on the removal of an
+object: who removed it might remove what another has put in its place."""
+LEAVING = b"leaving "
+"""Begins the content of an object that is about to be removed, by whoever wrote it and by nobody else."""
 SHOWN_BYTES = 100
 FORGOTTEN_AFTER = timedelta(hours=1)
 """When objects are removed that no name came to have, because who wrote them has ended."""
+GONE_AFTER = timedelta(days=1)
+"""When the object of a deleted name is removed."""
 
 
 @dataclass(frozen=True)
@@ -161,11 +166,26 @@ class BucketVoices:
     def sweep(self) -> list[Entry]:
         """Remove what no name came to have, and what a deletion has left; returns all entries."""
         folders = (VOICES, RECORDINGS, INCOMING)
-        old = [path for folder in folders for path in self._bucket.older(folder, FORGOTTEN_AFTER)]
+        old = [each["path"] for folder in folders for each in self._bucket.older(folder, FORGOTTEN_AFTER)]
         entries = self.entries()
         numbers = {entry.number for entry in entries}
         self._bucket.remove([path for path in old if path.rpartition("/")[2] not in numbers])
+        self._sweep_names()
         return entries
+
+    def _sweep_names(self) -> None:
+        """Remove the objects of names that were deleted long ago.
+
+        Each is claimed by its ETag first. Nobody writes to it then, and nobody else claims it for as long.
+        """
+        for each in self._bucket.older(NAMES, GONE_AFTER):
+            claim = LEAVING + uuid.uuid4().hex.encode()
+            if each["size"] > len(claim):  # a voice's
+                continue
+            seen = self._bucket.look(each["path"])
+            is_gone = seen.etag == each["e_tag"] and _entry(seen.content) is None
+            if is_gone and self._bucket.change(each["path"], claim, seen.etag):
+                self._bucket.remove([each["path"]])
 
     def _write(self, entry: Entry, contents: list[bytes], may_follow: Callable[[Entry | None], bool]) -> bool:
         """Write what belongs to an entry, then the entry; False leaves nothing of them.
@@ -182,7 +202,7 @@ class BucketVoices:
             return True
         seen = self._bucket.look(path)
         before = _entry(seen.content)
-        if before != entry and may_follow(before):
+        if before != entry and may_follow(before) and not _is_leaving(seen.content):
             self._bucket.change(path, content, seen.etag)
             seen = self._bucket.look(path)
         written = _entry(seen.content) == entry  # also where only the answer to an earlier try was lost
@@ -205,8 +225,12 @@ def _path(name: str) -> str:
     return f"{NAMES}/{hashlib.sha256(checked_name(name).encode()).hexdigest()}"
 
 
+def _is_leaving(content: bytes | None) -> bool:
+    return content is not None and content.startswith(LEAVING)
+
+
 def _entry(content: bytes | None) -> Entry | None:
-    if not content:
+    if not content or _is_leaving(content):
         return None
     try:
         return Entry(**json.loads(content))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,25 +27,37 @@ def open_voices(
     max_voices: int = 1000,
     max_bytes: int = 1 << 30,
     keeps_unnamed: bool = True,
+    grace_s: float = 0.0,
+    on_grace: Callable[[], object] = lambda: None,
 ) -> VoiceStore | CachedVoices:
     """The voices of a server; an InvalidInput tells what is wrong with the address of the bucket.
 
     Args:
         directory: of all voices, or with a bucket of the server's own, and of what it has read.
         max_voices, max_bytes, keeps_unnamed: as of :class:`VoiceStore`.
+        grace_s: how long a name of the bucket stands while that is away, from when it was last asked for.
+        on_grace: called with each use of such a name.
     """
     limit = partial(VoiceStore, checkpoint_id=checkpoint_id, max_voices=max_voices, max_bytes=max_bytes)
     own = limit(directory, keeps_unnamed=keeps_unnamed)
     if bucket_url is None:
         return own
-    return CachedVoices(open_bucket(bucket_url), own, limit(directory / CACHE), checkpoint_id)
+    shared = open_bucket(bucket_url, grace_s=grace_s, on_grace=on_grace)
+    return CachedVoices(shared, own, limit(directory / CACHE), checkpoint_id)
 
 
-def open_bucket(url: str, *, check: bool = False) -> BucketVoices:
+def open_bucket(
+    url: str,
+    *,
+    check: bool = False,
+    grace_s: float = 0.0,
+    on_grace: Callable[[], object] = lambda: None,
+) -> BucketVoices:
     """The voices of a bucket.
 
     Args:
         check: whether the bucket is tried; otherwise it may be away.
+        grace_s, on_grace: as of :func:`open_voices`.
 
     Raises:
         InvalidInput: it can't be used, or obstore is not installed.
@@ -54,7 +67,7 @@ def open_bucket(url: str, *, check: bool = False) -> BucketVoices:
     from cosyvoice_runtime.voice.bucket import Bucket
     from cosyvoice_runtime.voice.bucket_voices import BucketVoices
 
-    bucket = Bucket(url)
+    bucket = Bucket(url, grace_s, on_grace)
     if check:
         bucket.check()
     return BucketVoices(bucket)

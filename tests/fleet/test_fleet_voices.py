@@ -66,12 +66,18 @@ def test_of_twenty_that_want_a_name_at_once_one_has_it(fleet, fronts_with_voices
     assert all(speaks(server, "wanted") for server in fleet.servers)
 
 
-def test_a_bucket_that_is_away_costs_named_voices_alone_and_comes_back(fleet, fronts_with_voices):
+def test_a_bucket_that_is_away_costs_voices_alone_that_were_not_spoken_with_and_comes_back(
+    fleet, fronts_with_voices
+):
     front = fronts_with_voices[0]
-    assert upload(front, name="kept").status == 200
+    for name in ("unheard", "kept"):
+        assert upload(front, name=name).status == 200
+    assert Listener(front, SHORT, voice="kept").end() == 200
+    assert all(speaks(server, "kept") for server in fleet.servers)
     reference = {"ref_audio": b64encode(sound()).decode(), "ref_text": "A tone."}
     fleet.bucket.kill()
-    eventually(lambda: Listener(front, SHORT, voice="kept").end() == 503)
+    assert Listener(front, SHORT, voice="unheard").end() == 503
+    assert [Listener(front, SHORT, voice="kept").end() for _ in fleet.servers] == [200] * len(fleet.servers)
     assert Listener(front, SHORT, **reference).end() == 200
     fleet.bucket.start()
-    eventually(lambda: Listener(front, SHORT, voice="kept").end() == 200)
+    eventually(lambda: Listener(front, SHORT, voice="unheard").end() == 200)

@@ -35,9 +35,13 @@ def upstream(url):
 
 
 @pytest.fixture
-def fronts(start_front, url, tmp_path):
+def settings(url, tmp_path):
     keys = write_keys(tmp_path / "keys", anna="sk-anna", bert="sk-bert")
-    settings = {"api_keys_file": keys, "cosyvoice2.voices_url": url, "cosyvoice2.reference_days": 0}
+    return {"api_keys_file": keys, "cosyvoice2.voices_url": url, "cosyvoice2.reference_days": 0}
+
+
+@pytest.fixture
+def fronts(start_front, settings):
     return [start_front(**settings) for _ in range(2)]
 
 
@@ -92,12 +96,15 @@ def test_of_many_at_once_one_has_the_name_and_the_same_client_its_answer_again(f
     assert {answer.error["code"] for answer in answers if answer.status != 200} == {"voice_exists"}
 
 
-def test_bucket_that_is_away_is_said_to_who_needs_it_until_it_is_back(fronts, bucket):
-    front = fronts[0]
+def test_bucket_that_is_away_is_said_to_who_needs_it_until_it_is_back(start_front, settings, bucket):
+    front, strict = start_front(**settings), start_front(**settings, **{"cosyvoice2.voices_grace_s": 0})
     assert upload(front).status == 200
+    assert [spoken(each) for each in (front, strict)] == [200, 200]
     bucket.kill()
     try:
-        eventually(lambda: spoken(front) == 503)
+        eventually(lambda: spoken(strict) == 503)
+        assert [spoken(front), spoken(front, "sk-bert")] == [200, 404]
+        front = strict
         for answer in (
             ask(front, "sk-anna", voice="mine"),
             upload(front, name="other"),

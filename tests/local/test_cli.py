@@ -13,6 +13,8 @@ import soundfile
 
 from cosyvoice_runtime.local.cli import main
 from cosyvoice_runtime.voice import Voice, VoiceStore
+from cosyvoice_runtime.voice.opening import open_bucket
+from running_bucket import fresh_url, running_bucket
 
 
 @pytest.fixture
@@ -201,6 +203,41 @@ def test_voice_is_added_listed_spoken_with_and_removed(
     run("voices", "remove", "anna", *voices)
     assert run("voices", *voices) == ""
     assert "'anna' is not accepted" in refusal("voices", "remove", "anna", *voices)
+
+
+def test_voices_of_a_bucket_are_added_listed_spoken_with_and_removed(
+    run, refusal, recording: Path, tiny_checkpoint: Path, tmp_path: Path, monkeypatch
+) -> None:
+    pytest.importorskip("obstore", reason="needs obstore: pip install -r requirements/cpu.txt")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with running_bucket(tmp_path / "bucket") as bucket:
+        voices = ["--voices", fresh_url(bucket, monkeypatch)]
+        shared, checkpoint = open_bucket(voices[1]), ["--checkpoint", tiny_checkpoint]
+        for name in ("anna", "bert"):
+            new = ["--text", f"{name} says.", "--name", name]
+            assert run("voices", *voices, "add", recording, *new, *checkpoint).startswith(
+                f"{name}: 50 speech"
+            )
+        lines = run("voices", *voices).splitlines()
+        assert [line.split("\t")[::2] for line in lines] == [["anna", "anna says."], ["bert", "bert says."]]
+        speech = tmp_path / "speech.wav"
+        run("speak", *checkpoint, *voices, "Hello.", "--voice", "anna", "-o", speech, "--seed", 1)
+        assert soundfile.info(speech).frames > 2400
+        shared.keep(
+            sent := {"name": "carl", "recording": "ab" * 32}, b"sound", shared.voice(shared.entry("anna"))
+        )
+        assert shared.record("carl") == sent
+        new = ["--text", "Words.", "--name", "carl"]
+        assert "a client has sent" in refusal("voices", *voices, "add", recording, *new, *checkpoint)
+        run("voices", "remove", shared.entry("bert").voice, *voices)
+        run("voices", "remove", "carl", *voices)
+        assert [each.name for each in open_bucket(voices[1]).entries()] == ["anna"]
+        assert "'carl' is not accepted" in refusal("voices", "remove", "carl", *voices)
+    assert "can't be reached" in refusal("voices", *voices)
+    assert "HTTP error" in refusal("voices", "remove", "anna", *voices)
+    assert "voices: 's3://' is not accepted; a directory, or s3://BUCKET/PREFIX" in refusal(
+        "voices", "--voices", "s3://"
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -15,11 +16,11 @@ pytest.importorskip("obstore", reason="needs obstore: pip install -r requirement
 from cosyvoice_runtime.errors import InvalidInput, StorageAwayError, StorageError, message_of, status_of
 from cosyvoice_runtime.settings import CosyVoice2Settings, Settings
 from cosyvoice_runtime.voice import VoiceStore, bucket_voices
-from cosyvoice_runtime.voice.bucket import READ_S, Bucket
+from cosyvoice_runtime.voice.bucket import READ_S, UNKNOWN_S, Bucket, Seen
 from cosyvoice_runtime.voice.bucket_voices import BucketVoices
 from cosyvoice_runtime.voice.cached_voices import CachedVoices
 from cosyvoice_runtime.voice.opening import open_bucket, open_voices
-from eventually import eventually
+from eventually import TIMEOUT_S, eventually
 from fake_voices import CHECKPOINT, make_voice, same_voice, voice_path
 from running_bucket import fresh_url, running_bucket
 from tests.fleet import bucket as s3
@@ -212,6 +213,65 @@ def test_what_no_name_came_to_have_is_swept_and_leaves_the_disks(
     assert list(cached.iterdir()) == []
 
 
+def test_deleted_name_leaves_the_bucket_after_a_day_and_may_be_had_before(
+    url: str, voices: BucketVoices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("again", "gone", "kept"):
+        assert voices.keep(record_of(name), RECORDING, make_voice(1))
+    for name in ("again", "gone"):
+        voices.remove(name, lambda _: True)
+    assert voices.keep(record_of("again", "bert"), RECORDING, make_voice(2))
+    voices.sweep()
+    assert named(url) == paths("again", "gone", "kept")
+    monkeypatch.setattr(bucket_voices, "GONE_AFTER", timedelta(seconds=-60))
+    voices.sweep()
+    assert named(url) == paths("again", "kept")
+    assert voices.keep(record_of("gone", "bert"), RECORDING, make_voice(3))
+    assert [record["owner"] for record in voices.records()] == ["bert", "bert", "anna"]
+
+
+def test_name_that_somebody_has_again_meanwhile_is_not_swept(
+    url: str, voices: BucketVoices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket_voices, "GONE_AFTER", timedelta(seconds=-60))
+    assert voices.keep(record_of("wanted"), RECORDING, make_voice(1))
+    voices.remove("wanted", lambda _: True)
+    change = Bucket.change
+
+    def late(bucket: Bucket, path: str, content: bytes, etag: str | None) -> bool:
+        if content.startswith(bucket_voices.LEAVING):
+            assert open_bucket(url).keep(record_of("wanted", "bert"), RECORDING, make_voice(2))
+        return change(bucket, path, content, etag)
+
+    with monkeypatch.context() as between:
+        between.setattr(Bucket, "change", late)
+        voices.sweep()
+    assert voices.record("wanted") == record_of("wanted", "bert")
+
+
+def test_name_that_is_swept_is_nobody_s_until_it_is_gone(
+    url: str, voices: BucketVoices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket_voices, "GONE_AFTER", timedelta(seconds=-60))
+    assert voices.keep(record_of("wanted"), RECORDING, make_voice(1))
+    voices.remove("wanted", lambda _: True)
+    with monkeypatch.context() as killed:
+        killed.setattr(Bucket, "remove", lambda *_: None)
+        voices.sweep()
+    assert voices.entry("wanted") is None
+    assert not voices.keep(record_of("wanted"), RECORDING, make_voice(2))
+    voices.sweep()
+    assert voices.keep(record_of("wanted"), RECORDING, make_voice(2))
+
+
+def named(url: str) -> list[str]:
+    return sorted(each["path"] for each in Bucket(url)._listed(bucket_voices.NAMES))
+
+
+def paths(*names: str) -> list[str]:
+    return sorted(map(bucket_voices._path, names))
+
+
 def test_damaged_name_is_an_error_of_that_name_and_nothing_is_swept(url: str, voices: BucketVoices, tmp_path):
     voices.register("house", make_voice(1))
     voices.register("broken", make_voice(2))
@@ -243,6 +303,54 @@ def test_bucket_that_is_away_is_told_to_who_asks_and_comes_back(
         server.start()
     eventually(lambda: not away(store))
     assert same_voice(store.get("house"), make_voice(1))
+
+
+def test_voice_that_was_spoken_with_is_spoken_with_for_a_while_without_its_bucket(
+    url: str, tmp_path: Path, voices: BucketVoices, server: s3.Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uses: list[None] = []
+    store = open_voices(tmp_path, url, CHECKPOINT, grace_s=3600, on_grace=lambda: uses.append(None))
+    assert isinstance(store, CachedVoices)
+    for name in ("house", "unheard"):
+        voices.register(name, make_voice(1))
+    monkeypatch.setattr("cosyvoice_runtime.voice.bucket.KNOWN_S", 0.0)
+    assert same_voice(store.get("house"), make_voice(1))
+    with pytest.raises(InvalidInput):
+        store.get("nobody")
+    time.sleep(UNKNOWN_S)
+    server.kill()
+    try:
+        assert same_voice(store.get("house"), make_voice(1))
+        for name in ("unheard", "nobody"):  # which may be anybody's by now
+            with pytest.raises(StorageAwayError):
+                store.get(name)
+        assert_nobody_waits(store, monkeypatch)
+        assert len(uses) == 2
+        with monkeypatch.context() as later:
+            later.setattr(Seen, "age_s", 3600.0)
+            assert away(store)
+    finally:
+        server.start()
+    eventually(lambda: is_confirmed(store, uses) and not away(machine(url, tmp_path / "new")))
+    voices.remove("house", lambda _: True)
+    with pytest.raises(InvalidInput):
+        store.get("house")
+
+
+def assert_nobody_waits(store: CachedVoices, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the bucket is back is asked while the voice is in use already."""
+    asked, answered = Event(), Event()
+    with monkeypatch.context() as hanging:
+        hanging.setattr(Bucket, "look", lambda *_: asked.set() or answered.wait())
+        store.get("house")
+        assert asked.wait(TIMEOUT_S)
+        answered.set()
+
+
+def is_confirmed(store: CachedVoices, uses: list[None]) -> bool:
+    count = len(uses)
+    store.get("house")
+    return len(uses) == count
 
 
 def away(store: CachedVoices) -> bool:

@@ -177,6 +177,8 @@ def _voices(
         max_voices=settings.max_voices,
         max_bytes=settings.max_voice_bytes,
         keeps_unnamed=settings.reference_days > 0,
+        grace_s=settings.voices_grace_s,
+        on_grace=metrics.voice_stood_in,
     )
     forget_in_time(store, settings.reference_days * DAY_S)
     family = layout.family

@@ -74,10 +74,16 @@ class SpeechMetrics:
             ending: metrics.counter(REQUESTS, REQUESTS_ABOUT, ending=ending.value) for ending in Ending
         }
         about = "cosyvoice_voice_lookups_total", "References by whether their voice was known."
+        self._stood_in = metrics.counter(
+            "cosyvoice_unconfirmed_voices_total", "Uses of named voices whose bucket was away."
+        )
         self._lookups = {hit: metrics.counter(*about, result=name) for hit, name in LOOKUPS.items()}
 
     def voice_looked_up(self, hit: bool) -> None:
         self._lookups[hit].add(1)
+
+    def voice_stood_in(self) -> None:
+        self._stood_in.add(1)
 
     def admits(self, capacity: Capacity) -> None:
         """Show the number of utterances that are admitted."""
