@@ -49,13 +49,7 @@ class ServerProcesses:
         server = self._server()
         pids = [process.pid for process in session_members(server.session)]
         [prefix] = [word.removeprefix(REGION_PREFIX) for word in server.command if REGION_PREFIX in word]
-        regions = SHARED_MEMORY.glob(f"{prefix}*")
-        return Holding(
-            round(sum(map(_memory_mib, pids)), 1),
-            sum(len(_entries(pid, "task")) for pid in pids),
-            sum(len(_entries(pid, "fd")) for pid in pids),
-            round(sum(region.stat().st_blocks for region in regions) / 2048, 1),
-        )
+        return held_by(pids, [prefix])
 
     def kill(self, model: str) -> None:
         """End a model's process, as a fault of it would."""
@@ -78,6 +72,17 @@ class ServerProcesses:
             if process.parent in parents and Path(process.command[0]).name == "tritonserver":
                 return process
         raise LookupError(f"no tritonserver of this machine is behind port {self._port}")
+
+
+def held_by(pids: Sequence[int], prefixes: Sequence[str]) -> Holding:
+    """The sums that processes hold, with the regions of shared memory whose names begin so."""
+    regions = [region for prefix in prefixes for region in SHARED_MEMORY.glob(f"{prefix}*")]
+    return Holding(
+        round(sum(map(_memory_mib, pids)), 1),
+        sum(len(_entries(pid, "task")) for pid in pids),
+        sum(len(_entries(pid, "fd")) for pid in pids),
+        round(sum(map(_blocks, regions)) / 2048, 1),
+    )
 
 
 def descendants(pid: int) -> list[Process]:
@@ -145,6 +150,13 @@ def _memory_mib(pid: int) -> float:
     except (FileNotFoundError, ProcessLookupError):
         return 0.0
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def _blocks(path: Path) -> int:
+    try:
+        return path.stat().st_blocks
+    except FileNotFoundError:  # Its server has ended.
+        return 0
 
 
 def _kib(path: str, field: str) -> int:

@@ -72,8 +72,8 @@ NAMES_A_MODEL = {
 }
 """These requests name one model."""
 UNLIMITED = ("grpc.max_receive_message_length", -1)
-HEALTH_TIMEOUT_S = 10.0
-"""The longest wait for the server's answer to a health check."""
+HEALTH_TIMEOUT_S = 2.0
+"""The longest wait for the server's answer to a health check: balancers go elsewhere then."""
 SETTLE_S = 2.0
 """The longest wait, when the gateway closes, for calls whose clients have left."""
 CLOSING_S = 0.2

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fleet.bucket import PACKAGE, Bucket
+from drills.bucket import PACKAGE, Bucket
 
 
 @contextmanager

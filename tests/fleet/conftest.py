@@ -12,11 +12,11 @@ import pytest
 pytest.importorskip("tritonclient.grpc", reason="needs the environment of scripts/environment.py")
 pytest.importorskip("fastapi", reason="needs the environment of scripts/environment.py --test")
 
-from tests.fleet import bucket, envoy, redis
-from tests.fleet.fleet import Fleet
+from drills import bucket, envoy, redis
+from drills.fleet import Fleet
 
 if TYPE_CHECKING:
-    from tests.fleet.front import Front
+    from drills.front import Front
 
 
 @pytest.fixture(scope="package")
@@ -68,9 +68,9 @@ def plain_front(running_fleet: Fleet) -> Iterator[Front]:
         yield front
 
 
-@pytest.fixture
-def fronts_with_voices(running_fleet: Fleet) -> Iterator[list[Front]]:
-    """Two fronts that keep voices where the servers find them."""
-    settings = {"cosyvoice2.voices_url": running_fleet.voices_url}
-    with running_fleet.fronts(2, ",".join(running_fleet.addresses), **settings) as fronts:
+@pytest.fixture(scope="module", params=["behind_envoy", "round_robin"])
+def fronts_with_voices(request: pytest.FixtureRequest, running_fleet: Fleet) -> Iterator[list[Front]]:
+    """Two fronts that keep voices where the servers find them, in both ways."""
+    addresses = {"behind_envoy": [running_fleet.balancer.grpc_url], "round_robin": running_fleet.addresses}
+    with running_fleet.fronts(2, ",".join(addresses[request.param]), **running_fleet.voices) as fronts:
         yield fronts

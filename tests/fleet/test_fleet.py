@@ -8,8 +8,8 @@ from contextlib import ExitStack, closing
 import pytest
 
 from cosyvoice_client import SpeechClient, SpeechRequest
+from drills.speech_server import PLACES
 from eventually import eventually
-from tests.fleet.speech_server import PLACES
 
 LONG = SpeechRequest("word " * 200, seed=7)
 """More than a minute of speech, which nobody hears to its end."""

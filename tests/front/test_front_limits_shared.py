@@ -23,12 +23,12 @@ from cosyvoice_front.limits.redis_counts import LEASE_S, RedisCounts
 from cosyvoice_front.limits.shared_counts import SharedCounts
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.settings import FrontSettings
+from drills import redis
 from eventually import eventually
 from fake_upstream import FakeUpstream
 from front_server import running_front
 from places import Places
 from raw_http import ask, begin, send
-from tests.fleet import redis
 
 FULL = overloaded("2 utterances are in progress", 2500)
 PATIENT_S = 30.0

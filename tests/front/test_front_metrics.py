@@ -11,8 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from test_front_keys import write_keys
 
 from cosyvoice_client import RefusedError, UnavailableError
+from drills.ports import free_port
 from raw_http import ask, begin, send
-from tests.fleet.ports import free_port
 from wire_client import asked, open_cartesia, open_omni
 
 ENDINGS = "cosyvoice_front_utterances_total"

@@ -20,10 +20,10 @@ from cosyvoice_runtime.voice.bucket import READ_S, UNKNOWN_S, Bucket, Seen
 from cosyvoice_runtime.voice.bucket_voices import BucketVoices
 from cosyvoice_runtime.voice.cached_voices import CachedVoices
 from cosyvoice_runtime.voice.opening import open_bucket, open_voices
+from drills import bucket as s3
 from eventually import TIMEOUT_S, eventually
 from fake_voices import CHECKPOINT, make_voice, same_voice, voice_path
 from running_bucket import fresh_url, running_bucket
-from tests.fleet import bucket as s3
 
 RECORDING = b"what Anna has said"
 SEEN_S, GONE_S = 1.0, 2.0

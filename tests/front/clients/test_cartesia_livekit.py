@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,45 +11,22 @@ from known_key import KEY
 
 from fake_text import samples_of
 
-aiohttp = pytest.importorskip("aiohttp")
+pytest.importorskip("aiohttp")
 REASON = "python3 scripts/environment.py --clients installs it"
 agents = pytest.importorskip("livekit.agents", reason=REASON, exc_type=ImportError)
-cartesia = pytest.importorskip("livekit.plugins.cartesia", reason=REASON, exc_type=ImportError)
+pytest.importorskip("livekit.plugins.cartesia", reason=REASON, exc_type=ImportError)
+
+from drills import livekit_plugin  # noqa: E402
+from drills.livekit_plugin import once  # noqa: E402
 
 TEXT = "The train to the coast leaves from platform four. It is on time, they say."
 
 
-def speaking(front, use, **options):
-    """The result of ``use(tts)`` with a plugin that speaks through the front, and doesn't try again."""
-
-    async def run():
-        async with aiohttp.ClientSession() as session:
-            tts = cartesia.TTS(
-                **{"api_key": KEY, "voice": "default", **options}, base_url=front.url, http_session=session
-            )
-            try:
-                return await use(tts)
-            finally:
-                await tts.aclose()
-
-    return asyncio.run(run())
-
-
-def once(retries=0):
-    return agents.APIConnectOptions(max_retry=retries, timeout=10.0)
+speaking = partial(livekit_plugin.speaking, api_key=KEY)
 
 
 async def stream(tts, text=TEXT, retries=0):
-    """Samples and timed words of a text that an agent speaks while it comes."""
-    samples, words = [], []
-    async with tts.stream(conn_options=once(retries)) as speech:
-        for piece in text.split(" "):
-            speech.push_text(piece + " ")
-        speech.end_input()
-        async for event in speech:
-            samples.append(np.frombuffer(event.frame.data, np.int16))
-            words += event.frame.userdata.get(agents.types.USERDATA_TIMED_TRANSCRIPT, [])
-    return np.concatenate(samples), words
+    return await livekit_plugin.stream(tts, text, once(retries))
 
 
 def test_agent_speaks_and_knows_when_each_word_is_heard(front):

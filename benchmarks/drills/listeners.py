@@ -6,15 +6,19 @@ import http.client
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tests.fleet.front import Front
+from cosyvoice_client import Timeline
+from drills.front import Front
 
 TIMEOUT_S = 300.0
+RATE = 24_000
 SHORT = "Hello world. How are you?"
 TEXT = "word " * 40
 """Twenty seconds of speech."""
@@ -30,15 +34,17 @@ Samples = npt.NDArray[np.int16]
 
 
 class Listener:
-    """Asks for speech as 16 bit samples, and hears it to its end or until it leaves.
+    """Asks for speech, as 16 bit samples where nothing else is said, and hears it until it ends or is left.
 
     Attributes:
         status: of HTTP, as soon as it is known.
         headers: of the answer, their names in lower case.
         failure: why the answer was cut, or None.
+        asked_s: the time of the request by the monotonic clock.
+        timeline: the samples as they arrived, in seconds after the request.
     """
 
-    def __init__(self, front: Front, text: str = TEXT, key: str = "none", **fields: object) -> None:
+    def __init__(self, front: Front, text: str = TEXT, key: str = "none", **fields: Any) -> None:
         body = {"model": "tts-1", "voice": "default", "input": text, "response_format": "pcm", "seed": SEED}
         self._body = json.dumps(body | fields).encode()
         self._key = key
@@ -50,6 +56,8 @@ class Listener:
         self.status: int | None = None
         self.headers: dict[str, str] = {}
         self.failure: Exception | None = None
+        self.asked_s = time.monotonic()
+        self.timeline = Timeline()
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
 
@@ -73,16 +81,16 @@ class Listener:
         return self.begin()
 
     @property
-    def whole(self) -> Samples:
-        """All samples of an answer that came to its end."""
+    def body(self) -> bytes:
+        """An answer that came to its end."""
         assert self.end() == 200, self._heard
         assert self.failure is None, self.failure
-        return np.frombuffer(bytes(self._heard), "<i2")
+        return bytes(self._heard)
 
     @property
-    def seconds(self) -> float:
-        """Of speech that have been heard so far."""
-        return len(self._heard) / 2 / 24_000
+    def whole(self) -> Samples:
+        """All samples of an answer that came to its end."""
+        return np.frombuffer(self.body, "<i2")
 
     def _listen(self) -> None:
         try:
@@ -93,6 +101,7 @@ class Listener:
             self.status = answer.status
             while piece := answer.read1(65536):
                 self._heard += piece
+                self.timeline.add(time.monotonic() - self.asked_s, len(piece) / 2 / RATE)
                 self._begun.set()
         except (OSError, http.client.HTTPException) as error:
             if not self._left:
@@ -104,7 +113,7 @@ class Listener:
 
 @contextmanager
 def listening(
-    fronts: Sequence[Front], count: int, text: str = LONG, **fields: object
+    fronts: Sequence[Front], count: int, text: str = LONG, **fields: Any
 ) -> Iterator[list[Listener]]:
     """So many listeners at once, spread over the fronts, who leave at the end at the latest."""
     listeners: list[Listener] = []

