@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Whether a request that is repeated gives the same speech: alone, and among other requests.
+"""Whether a request that is repeated gives the same speech: alone, and among other requests; and whether one
+goes on that is asked for again with the speech tokens of its first half.
 
     python benchmarks/repetitions.py --url localhost:8001 --among 3,15,47 --output repetitions.json
 
-A front goes on with a stream whose server was lost by asking another one for the same speech, so that this
-says how often it can. Of each request the first sample that differs by more than rounding is shown, or the
-largest difference of those that don't.
+A front goes on with a stream whose server was lost by asking another one for the same speech, with the tokens
+that the lost one told, so that this says how often it can. Of each request the first sample that differs by
+more than rounding is shown, or the largest difference of those that don't: of the whole speech, or of the
+first half where its tokens were handed over.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from client_server import numbers
-from cosyvoice_client import AsyncSpeechClient, SpeechRequest
-from cosyvoice_front.resume import TOLERANCE
+from cosyvoice_client import AsyncSpeechClient, AudioChunk, SpeechRequest
+from cosyvoice_front.resume import TOLERANCE, DifferentSpeechError, HeardSpeech
 from measuring.machine import provenance
 from measuring.report import table
 
@@ -47,6 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = asyncio.run(_measure(given.url, given.requests, given.among, given.max_tokens))
     rows = [[name, *_summary(repeated)] for name, repeated in found.items()]
     print(table(["repeated", "same", "largest difference of these", "first samples that differ"], rows))
+    gone_on = {name: rows for name, rows in found.items() if "joined" in rows[0]}
+    rows = [[name, f"{sum(row['joined'] for row in each)} of {len(each)}"] for name, each in gone_on.items()]
+    print(table(["gone on with", "joined by a front"], rows))
     given.output.write_text(json.dumps({"measured": provenance(), "repetitions": found}, indent=1) + "\n")
     return 0
 
@@ -56,12 +61,23 @@ async def _measure(
 ) -> dict[str, list[dict[str, Any]]]:
     async with AsyncSpeechClient(url) as client:
 
+        async def chunks(seed: int, spoken: Sequence[int] | None = None) -> list[AudioChunk]:
+            request = SpeechRequest(TEXT, seed=seed, max_tokens=max_tokens, spoken_tokens=spoken)
+            return [chunk async for chunk in client.speak(request)]
+
         async def speak(seed: int) -> Any:
-            request = SpeechRequest(TEXT, seed=seed, max_tokens=max_tokens)
-            return np.concatenate([chunk.samples async for chunk in client.speak(request)])
+            return np.concatenate([chunk.samples for chunk in await chunks(seed)])
 
         async def repeated() -> list[dict[str, Any]]:
             return [difference(first, await speak(seed)) for seed, first in enumerate(alone)]
+
+        async def resumed() -> list[dict[str, Any]]:
+            found = []
+            for seed in range(requests):
+                uncut = await chunks(seed, ())
+                heard = uncut[: len(uncut) // 2]
+                found.append(gone_on(uncut, heard, await chunks(seed, tokens_of(heard))))
+            return found
 
         @asynccontextmanager
         async def others(count: int) -> AsyncIterator[None]:
@@ -78,11 +94,44 @@ async def _measure(
             await asyncio.gather(*speaking)
 
         alone = [await speak(seed) for seed in range(requests)]
-        found = {"alone": await repeated()}
+        found = {"alone": await repeated(), "alone, with tokens": await resumed()}
         for count in among:
             async with others(count):
                 found[f"among {count} others"] = await repeated()
+                found[f"among {count} others, with tokens"] = await resumed()
         return found
+
+
+def tokens_of(chunks: Sequence[AudioChunk]) -> list[int]:
+    """All that the chunks tell of speech tokens."""
+    return [token for chunk in chunks for token in chunk.spoken_tokens]
+
+
+def gone_on(
+    uncut: Sequence[AudioChunk], heard: Sequence[AudioChunk], again: Sequence[AudioChunk]
+) -> dict[str, Any]:
+    """How speech differs that goes on from the tokens of the first chunks: as `difference` where it had been
+    heard, whether a front joins it, and how many tokens were handed over, came, and came as uncut."""
+    before, after = (np.concatenate([chunk.samples for chunk in chunks]) for chunks in (heard, again))
+    whole, told = tokens_of(uncut), tokens_of(again)
+    same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(whole, told, strict=False))
+    tokens = {"handed over": len(tokens_of(heard)), "came": len(told), "as uncut": len([*same])}
+    return {**difference(before, after[: len(before)]), "joined": joins(heard, again), "tokens": tokens}
+
+
+def joins(heard: Sequence[AudioChunk], again: Sequence[AudioChunk]) -> bool:
+    """Whether a front that has sent the first chunks goes on with these."""
+    speech = HeardSpeech()
+    for chunk in heard:
+        speech.new(chunk)
+    speech.begin_again()
+    try:
+        for chunk in again:
+            speech.new(chunk)
+        speech.end()
+    except DifferentSpeechError:
+        return False
+    return True
 
 
 def difference(first: Any, again: Any) -> dict[str, Any]:

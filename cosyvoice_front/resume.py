@@ -1,8 +1,9 @@
 """Speech that goes on from another server when its own is lost.
 
-The same request with the same seed gives the same speech. So it is asked for again, what the listener has is
-left out, and the first and the last half second of that are compared with the new one before anything is
-joined to it.
+The same request is asked for again, with the speech tokens that the lost server has told so far, of which the
+same speech is made again. What the listener has is left out, and the first and the last half second of that
+are compared with the new one before anything is joined to it. Without tokens, the same seed gives the same
+speech where networks compute it to the same bits.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 import dataclasses
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, suppress
 from types import TracebackType
 from typing import Any, Protocol
@@ -51,10 +52,12 @@ class HeardSpeech:
 
     Attributes:
         samples: how many have been sent.
+        tokens: the speech tokens that they come from, as servers tell them.
     """
 
     def __init__(self) -> None:
         self.samples = 0
+        self.tokens: list[int] = []
         self._segments = 0
         self._head = self._tail = np.zeros(0, np.float32)
         self.begin_again()
@@ -62,6 +65,7 @@ class HeardSpeech:
     def begin_again(self) -> None:
         """The next chunk is the first one of a repetition."""
         self._position, self._ended, self._begun = 0, 0, time.monotonic()
+        self._told: list[int] = []
 
     @property
     def spoken(self) -> bool:
@@ -75,6 +79,8 @@ class HeardSpeech:
             DifferentSpeechError: it differs from what has been sent, or is too late.
         """
         begin, self._position = self._position, self._position + len(chunk.samples)
+        self._told += chunk.spoken_tokens
+        self.tokens = max(self.tokens, self._told, key=len)
         self._compare(chunk.samples, begin, self._head, 0)
         self._compare(chunk.samples, begin, self._tail, self.samples - len(self._tail))
         rest = chunk.samples[max(0, self.samples - begin) :]
@@ -148,9 +154,12 @@ class Losses:
 
 
 async def unbroken(
-    speak: Callable[[], AsyncGenerator[AudioChunk, None]], counted: Counted
+    speak: Callable[[Sequence[int]], AsyncGenerator[AudioChunk, None]], counted: Counted
 ) -> AsyncGenerator[AudioChunk, None]:
     """The chunks of a whole text's speech, whichever server makes them.
+
+    Args:
+        speak: asks a server for the speech that has these tokens so far.
 
     Raises:
         ClientError: no server goes on with it.
@@ -159,7 +168,7 @@ async def unbroken(
     losses = Losses(heard, counted)
     while True:
         try:
-            async with aclosing(speak()) as chunks:
+            async with aclosing(speak(heard.tokens)) as chunks:
                 async for chunk in chunks:
                     if (new := heard.new(chunk)) is not None:
                         yield new
@@ -191,11 +200,11 @@ class UnbrokenText:
     """Speech of a text that comes piece by piece, whichever server makes it, used in ``async with``.
 
     Args:
-        open_text: opens the same utterance with a server.
+        open_text: opens the same utterance with a server, which has these tokens so far.
     """
 
     def __init__(
-        self, open_text: Callable[[], AbstractAsyncContextManager[TextSpeech]], counted: Counted
+        self, open_text: Callable[[Sequence[int]], AbstractAsyncContextManager[TextSpeech]], counted: Counted
     ) -> None:
         self._open_text = open_text
         self._heard = HeardSpeech()
@@ -241,7 +250,7 @@ class UnbrokenText:
     async def __aenter__(self) -> UnbrokenText:
         while True:
             try:
-                self._speech = await self._held.enter_async_context(self._open_text())
+                self._speech = await self._held.enter_async_context(self._open_text(()))
                 return self
             except UnavailableError as error:
                 await self._losses.bear(error)
@@ -275,7 +284,8 @@ class UnbrokenText:
             try:
                 with suppress(ClientError):
                     await self._held.aclose()
-                self._speech = await self._held.enter_async_context(self._open_text())
+                opening = self._open_text(self._heard.tokens)
+                self._speech = await self._held.enter_async_context(opening)
                 for event, text in self._said:
                     await getattr(self._speech, event)(*text)
                 return

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from dataclasses import replace
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 from urllib.parse import quote
 
 from cosyvoice_client import AsyncSpeechClient, AudioChunk, ClientError, InvalidArgumentError, SpeechRequest
@@ -16,6 +17,8 @@ from cosyvoice_front.rate import at_front_rate
 from cosyvoice_front.resume import Counted, TextSpeech, UnbrokenText, unbroken
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.settings import FrontSettings
+
+T = TypeVar("T")
 
 PING_S, PING_OF_SEVERAL_S = 6.0, 2.0
 """Time after which a silent server is asked for a sign of life, where there are others, too: one that has
@@ -84,8 +87,8 @@ class SpeechServer:
             ApiError: chunks may have come before.
         """
         try:
-            speak = partial(self._upstream.speak, request, request_id, _name(owner))
-            spoken = unbroken(speak, self._resumes) if self._resumes else speak()
+            speak = partial(_with_tokens, self._upstream.speak, request, request_id, _name(owner))
+            spoken = unbroken(speak, self._resumes) if self._resumes else speak(None)
             async with aclosing(spoken), aclosing(at_front_rate(spoken)) as chunks:
                 async for chunk in chunks:
                     yield chunk
@@ -102,8 +105,8 @@ class SpeechServer:
             ApiError: at any time, out of whatever is done in the context.
         """
         try:
-            open_text = partial(self._upstream.speak_text, request, request_id, _name(owner))
-            async with UnbrokenText(open_text, self._resumes) if self._resumes else open_text() as speech:
+            open_text = partial(_with_tokens, self._upstream.speak_text, request, request_id, _name(owner))
+            async with UnbrokenText(open_text, self._resumes) if self._resumes else open_text(None) as speech:
                 yield speech
         except ClientError as error:
             raise self.told(error) from error
@@ -123,6 +126,17 @@ class SpeechServer:
 
     async def close(self) -> None:
         await self._upstream.close()
+
+
+def _with_tokens(
+    ask: Callable[[SpeechRequest, str, str | None], T],
+    request: SpeechRequest,
+    request_id: str,
+    name: str | None,
+    spoken: Sequence[int] | None,
+) -> T:
+    """Ask for speech that has these tokens so far; None where nobody would go on with it."""
+    return ask(replace(request, spoken_tokens=spoken), request_id, name)
 
 
 def _name(owner: str) -> str | None:

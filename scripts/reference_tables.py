@@ -18,7 +18,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import chart_reference
-from cosyvoice_runtime.serving.triton.schema import SCHEMAS, TensorSpec
+from cosyvoice_runtime.serving.triton.schema import SCHEMAS
+from cosyvoice_runtime.serving.triton.tensor_spec import TensorSpec
 from cosyvoice_runtime.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -79,7 +79,7 @@ class AsyncSpeechClient:
         Raises:
             ClientError: the server can't be reached, refuses, or stays silent; chunks may have come before.
         """
-        asked = infer_request(self.streaming_model, request.tensors(), request_id)
+        asked = self._asked(self.streaming_model, request, request_id)
         started = time.perf_counter()
         responses, result = await self._tries.offer(partial(self._begun, asked, name, request_id))
         try:
@@ -121,7 +121,7 @@ class AsyncSpeechClient:
             ClientError: the server can't be reached, refuses, or stays silent.
         """
         started = time.perf_counter()
-        asked = infer_request(self.offline_model, request.tensors(), request_id)
+        asked = self._asked(self.offline_model, request, request_id)
         metadata = self._metadata(None, request_id)
         ask = partial(self._ask, "ModelInfer", asked, self.timeout_s, metadata)
         answer = await self._tries.offer(ask)
@@ -175,6 +175,10 @@ class AsyncSpeechClient:
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
+
+    def _asked(self, model: str, request: SpeechRequest, request_id: str) -> Any:
+        tells_tokens = request.spoken_tokens is not None
+        return infer_request(model, request.tensors(), request_id, tells_tokens=tells_tokens)
 
     def _stream(self, name: str | None, request_id: str) -> Responses:
         call = self._server.ModelStreamInfer(metadata=self._metadata(name, request_id))

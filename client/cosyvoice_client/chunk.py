@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,8 @@ class AudioChunk:
             last chunk of a segment.
         sample_rate: samples per second, the same for all chunks of a server.
         token_rate: speech tokens of a second at speed 1; alike.
+        spoken_tokens: speech tokens that were drawn since the chunk before, and ends of segments, if the
+            request asks for them; another server goes on from those of all chunks.
     """
 
     samples: npt.NDArray[np.float32]
@@ -34,6 +37,7 @@ class AudioChunk:
     spoken_characters: int | None = None
     sample_rate: int = SAMPLE_RATE
     token_rate: int = TOKEN_RATE
+    spoken_tokens: Sequence[int] = ()
 
     @property
     def seconds(self) -> float:
@@ -49,6 +53,7 @@ def read_chunk(result: Any, arrived_s: float) -> AudioChunk | None:
     reason = result.as_numpy("finish_reason")
     text = "" if reason is None or not reason.size else reason.reshape(-1)[0].decode()
     spoken = _number(result, "spoken_characters", -1)
+    tokens = result.as_numpy("spoken_tokens")
     return AudioChunk(
         waveform.reshape(-1),
         arrived_s,
@@ -56,6 +61,7 @@ def read_chunk(result: Any, arrived_s: float) -> AudioChunk | None:
         None if spoken < 0 else spoken,
         _number(result, "sample_rate", SAMPLE_RATE),
         _number(result, "token_rate", TOKEN_RATE),
+        () if tokens is None else tokens.reshape(-1).tolist(),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -58,6 +58,8 @@ class SpeechRequest:
         seed: the same request with the same seed gives the same audio.
         sampling_strategy, top_k, top_p, temperature, repetition_penalty: how speech tokens are drawn.
         max_tokens: most speech tokens of a segment of the text, 25 for a second (50 with CosyVoice-300M).
+        spoken_tokens: what the chunks of a lost server have told of this request, from which another one
+            goes on; empty only to be told it, None for neither.
     """
 
     text: str
@@ -77,11 +79,12 @@ class SpeechRequest:
     temperature: float | None = None
     repetition_penalty: float | None = None
     max_tokens: int | None = None
+    spoken_tokens: Sequence[int] | None = None
 
     def tensors(self) -> Tensors:
         """Inputs by name, each with a leading batch dimension of 1.
 
-        ``reference_wav`` is float32 ``[1, n]``, all others are ``[1, 1]``.
+        ``reference_wav`` is float32 and ``spoken_tokens`` int32 ``[1, n]``, all others are ``[1, 1]``.
 
         Raises:
             InvalidArgumentError: a number doesn't fit into its tensor.
@@ -95,6 +98,8 @@ class SpeechRequest:
                 value = _WRITERS[name](value)
             if value is not None:
                 tensors[name] = _option(name, value, dtype)
+        if self.spoken_tokens:
+            tensors["spoken_tokens"] = np.array([self.spoken_tokens], np.int32)
         return tensors
 
 

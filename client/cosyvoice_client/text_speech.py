@@ -92,8 +92,10 @@ class TextSpeech:
         """A stream in which a server has opened the utterance."""
         speech = self._stream()
         tensors = message_tensors(self._request, self.name, "open")
+        tells_tokens = self._request.spoken_tokens is not None
+        asked = infer_request(self._model, tensors, self._request_id, True, tells_tokens)
         try:
-            await speech.send(infer_request(self._model, tensors, self._request_id, empty_final=True))
+            await speech.send(asked)
             await speech.next()  # says that the utterance is open
         except BaseException:
             speech.cancel()

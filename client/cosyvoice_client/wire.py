@@ -19,12 +19,19 @@ FINAL = "triton_final_response"
 """Parameter of a response that is the last one of its request."""
 
 
-def infer_request(model: str, tensors: Tensors, request_id: str, empty_final: bool = False) -> Any:
+TELL_TOKENS = "tell_spoken_tokens"
+"""Parameter of a request that makes its answers tell the speech tokens; an older server ignores it."""
+
+
+def infer_request(
+    model: str, tensors: Tensors, request_id: str, empty_final: bool = False, tells_tokens: bool = False
+) -> Any:
     """A ``ModelInferRequest``.
 
     Args:
         tensors: numbers, or objects that are bytes, by the names of the inputs.
         empty_final: whether the end of the request is answered where nothing is left to say.
+        tells_tokens: whether answers tell the speech tokens.
     """
     request = service_pb2.ModelInferRequest(model_name=model, id=request_id)
     for name, array in tensors.items():
@@ -33,6 +40,8 @@ def infer_request(model: str, tensors: Tensors, request_id: str, empty_final: bo
         request.raw_input_contents.append(content)
     if empty_final:
         request.parameters[EMPTY_FINAL].bool_param = True
+    if tells_tokens:
+        request.parameters[TELL_TOKENS].bool_param = True
     return request
 
 

@@ -18,6 +18,7 @@ from cosyvoice_runtime.lm.generation import FinishReason, SilenceFilter
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.scheduler.job import Reader
+from cosyvoice_runtime.lm.spoken import parted, told
 from cosyvoice_runtime.lm.text_segment import TextPieces
 from cosyvoice_runtime.process.event_loop import LoopCalls
 from cosyvoice_runtime.settings import TensorrtLlmSettings, Token2WavSettings
@@ -29,6 +30,8 @@ class SpokenTokens(Protocol):
     """The speech LM, as the driver of an utterance uses it."""
 
     silent_tokens: frozenset[int]
+    takes_spoken: bool
+    """Whether it goes on from tokens that a prompt says have been spoken."""
 
     def speak(
         self,
@@ -103,6 +106,11 @@ class DirectStages:
         first_tokens: int,
         pieces: TextPieces | None,
     ) -> AsyncGenerator[TokenGroup, None]:
+        spoken, ended = parted(prompt.spoken)
+        keep = SilenceFilter(self._lm.silent_tokens)
+        if ended is not None:
+            yield TokenGroup(keep(spoken), ended, prompt.spoken)
+            return
         reader = GroupReader(self._calls)
         groups = first_tokens, self._group_tokens
         try:
@@ -110,9 +118,10 @@ class DirectStages:
         except Exception as error:
             raise as_told(TensorrtLlmSettings.name, error) from error
         timeout_s = self._timeout_s if pieces is None else self._text_timeout_s
-        keep = SilenceFilter(self._lm.silent_tokens)
         feeding = None if pieces is None else asyncio.create_task(self._feed(utterance_id, pieces, reader))
         try:
+            if spoken:
+                yield TokenGroup(keep(spoken), drawn=spoken)
             while True:
                 try:
                     async with asyncio.timeout(timeout_s):
@@ -121,7 +130,8 @@ class DirectStages:
                     raise silence_of(TensorrtLlmSettings.name, timeout_s) from None
                 except Exception as error:
                     raise as_told(TensorrtLlmSettings.name, self._lm.with_remedy(error)) from error
-                yield TokenGroup(keep(group.tokens), group.finish_reason)
+                drawn = told(group.tokens, group.finish_reason) if self._lm.takes_spoken else ()
+                yield TokenGroup(keep(group.tokens), group.finish_reason, drawn)
                 if group.finish_reason is not None:
                     return
         finally:

@@ -91,7 +91,12 @@ def take_text(frame: Frame, segments: SegmentSink) -> None:
 
 def chunk_frame(chunk: AudioChunk) -> bytes:
     reason = None if chunk.finish_reason is None else chunk.finish_reason.value
-    said = {"segment": chunk.segment, "reason": reason, "pause": chunk.is_pause}
+    said = {
+        "segment": chunk.segment,
+        "reason": reason,
+        "pause": chunk.is_pause,
+        "spoken": chunk.spoken_tokens,
+    }
     return write_frame(said, {"samples": chunk.samples})
 
 
@@ -100,7 +105,14 @@ def read_chunk(frame: Frame, sample_rate: int) -> AudioChunk:
     samples = read_tensors(frame)["samples"]
     ended = None if reason is None else FinishReason(reason)
     said = frame.header
-    return AudioChunk(samples, sample_rate, said["segment"], ended, is_pause=said["pause"])
+    return AudioChunk(
+        samples,
+        sample_rate,
+        said["segment"],
+        ended,
+        is_pause=said["pause"],
+        spoken_tokens=said["spoken"],
+    )
 
 
 def end_frame(error: Exception | None = None) -> bytes:

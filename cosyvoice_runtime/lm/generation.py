@@ -78,6 +78,7 @@ class Generation:
 
     Attributes:
         tokens: speech tokens so far.
+        given: the first of them, whatever is drawn: they have been spoken before.
         seed: with it and the same options the utterance can be repeated.
         finish_reason: None while it runs.
         error: the error, if the reason is ``error``.
@@ -97,9 +98,11 @@ class Generation:
         limits: TokenLimits,
         feed: list[PromptSegment] | None = None,
         stream: TextStream | None = None,
+        given: Sequence[int] = (),
     ) -> None:
         self.slot = -1
         self.tokens: list[int] = []
+        self.given = given
         self.finish_reason: FinishReason | None = None
         self.error: CosyVoiceError | None = None
         self.sampler = SamplerState(options, prompt_speech)
@@ -113,8 +116,8 @@ class Generation:
         self._config = config
         self._speech_tokens = config.speech_tokens
         self._options = options
-        given = options.runaway_span
-        self._runaway_span = RUNAWAY_S * config.token_rate if given is None else given
+        span = options.runaway_span
+        self._runaway_span = RUNAWAY_S * config.token_rate if span is None else span
         self._feed = feed
         self._look_ahead()
 
@@ -187,6 +190,15 @@ class Generation:
             self._taken.append((len(self.tokens), feed))
         return feed
 
+    def replay(self) -> None:
+        """Accept given tokens without draws, as far as the text goes; what they follow is pending then, as if
+        it had been fed and lost."""
+        while len(self.tokens) < len(self.given) and self.finish_reason is None:
+            if self.take_feed() is None and self.stalled:
+                return
+            self.accept(self._config.fill_id if self.must_fill else self.given[len(self.tokens)])
+            self.pending = self.unfed = self.finish_reason is None and not self.stalled
+
     def push_text(self, ids: Sequence[int]) -> None:
         """Add text to the stream; raises `InvalidInput` if it takes none (any more)."""
         self._open_stream().push(ids)
@@ -201,15 +213,18 @@ class Generation:
         self._look_ahead()
 
     def accept(self, token: int) -> int | None:
-        """Apply a drawn id; returns it if it is speech.
+        """Apply a drawn id, or the given token in its place; returns it if it is speech.
 
         Sets `finish_reason` when the utterance ends with it.
         """
         if token == NOT_FINITE:
             self.finish(FinishReason.ERROR, NotFiniteError(SPEECH_LM, CHECK_TELLS))
             return None
+        decoding = self.stream is not None and self.stream.state is StreamState.DECODING
+        if len(self.tokens) < len(self.given) and not (decoding and token == self._config.fill_id):
+            token = self.given[len(self.tokens)]
         self.sampler.history.append(token)
-        if self.stream is not None and self.stream.state is StreamState.DECODING:
+        if self.stream is not None and decoding:
             self.stream.accept(token)
             if token == self._config.fill_id:
                 self.stalled = True

@@ -63,6 +63,8 @@ class Prompt:
         lead_text: ids of an instruction that stands before all other text, also where text comes in blocks:
             CosyVoice3's, up to ``<|endofprompt|>``.
         speaker: embedding of the voice, for a speech LM that reads it (CosyVoice-300M's); empty for none.
+        spoken: speech tokens that the text has been spoken with so far, after which draws go on, as
+            `lm.spoken` tells them.
     """
 
     text: Sequence[int]
@@ -70,6 +72,7 @@ class Prompt:
     prompt_speech: Sequence[int] = ()
     lead_text: Sequence[int] = ()
     speaker: Sequence[float] = ()
+    spoken: Sequence[int] = ()
 
     @property
     def all_text(self) -> list[int]:
@@ -88,6 +91,7 @@ class Prompt:
         check_text("prompt_text", [*self.lead_text, *self.prompt_text], config)
         # Control ids are not accepted as speech.
         _check_ids("prompt_speech", self.prompt_speech, config.speech_tokens)
+        _check_ids("spoken_tokens", self.spoken, config.speech_tokens)
 
     def segments(self) -> list[PromptSegment]:
         """Layout ``[sos] [speaker] [lead_text prompt_text text] [task_id] [prompt_speech]``."""

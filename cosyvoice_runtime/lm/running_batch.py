@@ -90,7 +90,9 @@ class RunningBatch:
         segments = prompt.segments()
         self._check_room(num_positions(segments), options)
         limits = TokenLimits.of(options, len(prompt.text))
-        return self._admit(Generation(self._config, options, prompt.prompt_speech, limits, feed=segments))
+        return self._admit(
+            Generation(self._config, options, prompt.prompt_speech, limits, segments, given=prompt.spoken)
+        )
 
     def add_open(self, prompt: Prompt, options: SamplingOptions = DEFAULT_OPTIONS) -> Generation:
         """Take a slot for an utterance whose text arrives through `push_text`; raises as `add`.
@@ -104,7 +106,11 @@ class RunningBatch:
         stream = TextStream(self._config, prompt.prompt_text, prompt.prompt_speech, prompt.lead_text)
         most = options.max_tokens or options.ceiling or self._cache.max_len
         limits = TokenLimits(options.min_tokens or 0, most)
-        return self._admit(Generation(self._config, options, prompt.prompt_speech, limits, stream=stream))
+        return self._admit(
+            Generation(
+                self._config, options, prompt.prompt_speech, limits, stream=stream, given=prompt.spoken
+            )
+        )
 
     def push_text(self, handle: Hashable, ids: Sequence[int]) -> None:
         """Add text to a stream, which has no effect after the utterance has ended.
@@ -135,6 +141,9 @@ class RunningBatch:
 
     def step(self) -> list[Progress]:
         """Bring every utterance forward by one token, unless it waits for text.
+
+        Given tokens are no progress: what draws on the host comes through them by draws, so that the seed's
+        noise comes as far as they do; captured steps count draws, and are fed all given tokens at once.
 
         An utterance whose logits are not finite ends alone, with reason ``error``. One that drew a fill
         marker makes no progress, and one without room for its next text ends with reason ``length``. With
@@ -180,7 +189,8 @@ class RunningBatch:
             if token is not None:
                 if position == max_len:
                     sequence.finish(FinishReason.LENGTH)
-                progress.append(Progress(sequence, [token], sequence.finish_reason))
+                if len(sequence.tokens) > len(sequence.given):
+                    progress.append(Progress(sequence, [token], sequence.finish_reason))
         return progress
 
 

@@ -196,7 +196,7 @@ def test_model_file_has_what_triton_calls(model):
 
 def read_speech(request: InferenceRequest) -> Any:
     TextMessage.read(Inputs(request))
-    return SpeechInputs.read(Inputs(request), SamplingOptions(), 1000)
+    return SpeechInputs.read(Inputs(request), SamplingOptions(), 1000, 100)
 
 
 def read_tokens(request: InferenceRequest) -> Any:
@@ -288,8 +288,12 @@ def encoded(kind: type[ReferenceModel], features: Array) -> dict[str, Any]:
 
 WRITERS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "cosyvoice2": lambda: [
-        speech_outputs(AudioChunk(np.zeros(5, np.float32), 24_000, 0), token_rate=25),
-        speech_outputs(AudioChunk(np.zeros(0, np.float32), 24_000, 0, FinishReason.STOP), token_rate=25),
+        speech_outputs(AudioChunk(np.zeros(5, np.float32), 24_000, 0), token_rate=25, tells_tokens=True),
+        speech_outputs(
+            AudioChunk(np.zeros(0, np.float32), 24_000, 0, FinishReason.STOP, spoken_tokens=[5, -1]),
+            token_rate=25,
+            tells_tokens=True,
+        ),
     ],
     "tensorrt_llm": lambda: sent(sent_tokens),
     "audio_tokenizer": lambda: [encoded(AudioTokenizer, np.zeros(3, np.int32))],
@@ -316,4 +320,5 @@ def test_wrong_output_is_found(configs):
         "spoken_characters is not sent",
         "sample_rate is not sent",
         "token_rate is not sent",
+        "spoken_tokens is not sent",
     ]

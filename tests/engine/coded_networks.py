@@ -28,6 +28,7 @@ class Lm:
     """
 
     silent_tokens: frozenset[int] = frozenset()
+    takes_spoken = True
 
     def __init__(self) -> None:
         self.said: Sequence[int] = SPEECH
@@ -45,15 +46,16 @@ class Lm:
         self.prompts.append((prompt, sampling))
         self.readers[request_id] = reader
         if not in_pieces:
-            threading.Thread(target=self._say, args=(reader, groups)).start()
+            said = self.said[len(prompt.spoken) :]
+            threading.Thread(target=self._say, args=(reader, said, groups)).start()
 
-    def _say(self, reader, groups) -> None:
+    def _say(self, reader, said, groups) -> None:
         first, later = groups
-        reader.send(list(self.said[:first]), None)
+        reader.send(list(said[:first]), None)
         if self.holds:
             return
-        for start in range(first, len(self.said), later):
-            reader.send(list(self.said[start : start + later]), None)
+        for start in range(first, len(said), later):
+            reader.send(list(said[start : start + later]), None)
         self._end(reader)
 
     def _end(self, reader) -> None:

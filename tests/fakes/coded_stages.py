@@ -27,6 +27,7 @@ class CodedStages:
         after_return: groups that follow once somebody has waited in `back`.
         per_text: tokens that are said for each id of a text that comes in pieces.
         said: all of those.
+        spoken: what the last utterance was told to have been spoken.
         stopped, dropped: utterances whose generator was closed early, or that were to be forgotten.
     """
 
@@ -47,6 +48,7 @@ class CodedStages:
         self.after_return: list[TokenGroup | Exception] | None = None
         self.per_text = 1
         self.said: list[int] = []
+        self.spoken: list[list[int]] = []
         self.one_is_lost = asyncio.Event()
         self.hold = asyncio.Event()
         self.hold.set()
@@ -63,9 +65,10 @@ class CodedStages:
         await asyncio.sleep(0)
         self.groups = self.after_return or self.groups
 
-    def call(self, order, voices):
+    def call(self, order, voices, spoken=()):
         """As `Engine.call`, with the driver in this event loop."""
         self.voices += voices.values()
+        self.spoken = list(spoken)
         return CodedCall(self, order)
 
     def generate(self, prompt, sampling, utterance_id, first_tokens, pieces):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 import numpy as np
@@ -40,8 +40,10 @@ class Servers:
     def __init__(self, *scripts: list[AudioChunk | Exception]) -> None:
         self.scripts = list(scripts)
         self.counted: list[str] = []
+        self.asked: list[list[int]] = []
 
-    async def speak(self) -> AsyncGenerator[AudioChunk, None]:
+    async def speak(self, spoken: Sequence[int]) -> AsyncGenerator[AudioChunk, None]:
+        self.asked.append(list(spoken))
         for each in self.scripts.pop(0):
             if isinstance(each, Exception):
                 raise each
@@ -134,10 +136,12 @@ class Texts:
     def __init__(self, *chunks_until_death: int | None) -> None:
         self.deaths = list(chunks_until_death)
         self.said: list[list[str]] = []
+        self.asked: list[list[int]] = []
         self.open = 0
 
     @asynccontextmanager
-    async def text(self):
+    async def text(self, spoken):
+        self.asked.append(list(spoken))
         self.open += 1
         try:
             yield Text(self.deaths.pop(0), self)
@@ -208,7 +212,8 @@ def test_chunks_that_a_lost_server_had_still_made_are_not_taken_for_the_repetiti
 
     class Servers(Texts):
         @asynccontextmanager
-        async def text(self):
+        async def text(self, spoken):
+            self.asked.append(list(spoken))
             yield Behind(self.deaths.pop(0), self)
 
     async def work():

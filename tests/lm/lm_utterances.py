@@ -92,10 +92,14 @@ def speak_alone(
 
 
 def speak_pieces(
-    decoder: BatchDecoder, sizes: Sequence[int], num_speech: int, options: SamplingOptions
+    decoder: BatchDecoder,
+    sizes: Sequence[int],
+    num_speech: int,
+    options: SamplingOptions,
+    spoken: Sequence[int] = (),
 ) -> Generation:
     """A text in pieces, each when all that can be said before it is said."""
-    generation = decoder.add_open(Prompt((), TEXT[:6], range(num_speech)), options)
+    generation = decoder.add_open(Prompt((), TEXT[:6], range(num_speech), spoken=spoken), options)
     text = list(TEXT)
     for size in sizes:
         decoder.push_text(generation, text[:size])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import secrets
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from numbers import Integral
@@ -61,6 +61,8 @@ class SpeechRequest:
         streaming: whether chunks come as soon as they exist; otherwise one chunk per segment, with the same
             audio.
         find_voice: finds the voices that the text changes to.
+        spoken: what has been spoken of its segments, as `lm.spoken.by_segment` gives it; the same speech is
+            made of that, and goes on from there.
 
     Raises:
         InvalidInput: an option is out of range or contradicts another.
@@ -78,6 +80,7 @@ class SpeechRequest:
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
     streaming: bool = True
     find_voice: FindVoice = no_voice
+    spoken: Sequence[Sequence[int]] = ()
 
     def __post_init__(self) -> None:
         check_speed(self.speed)
@@ -127,6 +130,8 @@ class AudioChunk:
         spoken_characters: of the text, on the last chunk of a segment, where that is known: of all segments
             when the text came in pieces, else of the last one.
         is_pause: it is a silence that the text asks for, which no network computed.
+        spoken_tokens: all that were drawn by then since the chunk before, as `lm.spoken` tells them; another
+            server goes on from all chunks' together.
     """
 
     samples: Floats
@@ -135,6 +140,7 @@ class AudioChunk:
     finish_reason: FinishReason | None = None
     spoken_characters: int | None = None
     is_pause: bool = False
+    spoken_tokens: Sequence[int] = ()
 
     @classmethod
     def silent(cls, seconds: float, sample_rate: int, segment: int) -> AudioChunk:

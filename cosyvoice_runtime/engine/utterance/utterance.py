@@ -24,10 +24,16 @@ from cosyvoice_runtime.metrics import trace
 
 @dataclass(frozen=True)
 class TokenGroup:
-    """Speech tokens that arrived together; the last group says why they ended."""
+    """Speech tokens that arrived together; the last group says why they ended.
+
+    Attributes:
+        drawn: all tokens that were drawn, also such that are not spoken, and the end, as `lm.spoken` tells
+            them; none where the speech LM can't go on from them.
+    """
 
     tokens: Sequence[int]
     finish_reason: FinishReason | None = None
+    drawn: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -119,11 +125,13 @@ class TokenFeed:
 
     Attributes:
         tokens: all that have come so far.
+        drawn: those that were drawn, as `TokenGroup` has them, since :meth:`take_drawn`.
         finish_reason: why the tokens ended; None while more may come.
     """
 
     def __init__(self, groups: AsyncGenerator[TokenGroup, None]) -> None:
         self.tokens: list[int] = []
+        self.drawn: list[int] = []
         self.finish_reason: FinishReason | None = None
         self._groups = groups
         self._news = asyncio.Event()
@@ -138,6 +146,11 @@ class TokenFeed:
         self._news.clear()
         if self._error is not None:
             raise self._error
+
+    def take_drawn(self) -> Sequence[int]:
+        """The drawn tokens that have come since the last call."""
+        drawn, self.drawn = self.drawn, []
+        return drawn
 
     async def __aenter__(self) -> TokenFeed:
         self._task = asyncio.create_task(self._read())
@@ -157,6 +170,7 @@ class TokenFeed:
             async with aclosing(self._groups) as groups:
                 async for group in groups:
                     self.tokens += group.tokens
+                    self.drawn += group.drawn
                     self._news.set()
                     if group.finish_reason is not None:
                         self._finish(group.finish_reason)
@@ -213,8 +227,8 @@ async def speak(
         hop_of_segment = hop.of_segment(sound.speed, utterance.streaming)
         speech = SegmentSpeech(stages, hop_of_segment, settings, sound.prompt_tokens, cushion_s)
         async with aclosing(speech.chunks(segment, sampling)) as chunks:
-            async for samples, reason in chunks:
-                yield AudioChunk(samples, sample_rate, index, reason)
+            async for samples, reason, drawn in chunks:
+                yield AudioChunk(samples, sample_rate, index, reason, spoken_tokens=drawn)
         index += 1
 
 
@@ -242,8 +256,9 @@ class SegmentSpeech:
 
     async def chunks(
         self, segment: TextSegment, sampling: SamplingOptions
-    ) -> AsyncGenerator[tuple[Floats, FinishReason | None], None]:
-        """Samples, float32 ``[n]``, of each chunk; the reason comes with the last one."""
+    ) -> AsyncGenerator[tuple[Floats, FinishReason | None, Sequence[int]], None]:
+        """Samples, float32 ``[n]``, of each chunk, and tokens that were drawn by then; the reason comes with
+        the last one."""
         feed = TokenFeed(self._tokens(segment, sampling))
         try:
             async with feed:
@@ -251,9 +266,9 @@ class SegmentSpeech:
                     await feed.more(self._wait_s(len(feed.tokens)))
                     while self._next_chunk(len(feed.tokens)):
                         end = self._chunk_end + self._hop.lookahead_tokens
-                        yield await self._wave(feed.tokens, end), None
+                        yield await self._wave(feed.tokens, end), None, feed.take_drawn()
                 samples = await self._wave(feed.tokens, len(feed.tokens), last=True)
-                yield samples, feed.finish_reason
+                yield samples, feed.finish_reason, feed.take_drawn()
         finally:
             if segment.pieces is not None:
                 segment.pieces.leave()

@@ -103,8 +103,9 @@ class Job:
         self._tokens: list[int] = []
         self._sent = 0
         self._keep = SilenceFilter(request.silent_tokens)
-        self._counted = self._uncounted = 0
-        self._due = request.first_tokens
+        self._uncounted = 0
+        self._counted = len(self._keep(request.prompt.spoken))
+        self._due = self._next_due() if self._counted else request.first_tokens
 
     def add(self, tokens: Sequence[int]) -> None:
         """Keep the tokens of a step."""

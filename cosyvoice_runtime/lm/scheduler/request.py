@@ -159,6 +159,12 @@ class RequestReader:
     interleaves_text: bool = True
     silent_tokens: frozenset[int] = frozenset()
 
+    @property
+    def takes_spoken(self) -> bool:
+        """Whether the engine goes on from tokens that have been spoken before: those with a batch of this
+        library do."""
+        return self.engine in TAKE_OPEN_TEXT
+
     def read(
         self,
         ids: Sequence[int],
@@ -220,6 +226,9 @@ class RequestReader:
         """
         if in_pieces:
             self._check_open(request_id)
+        if prompt.spoken and not self.takes_spoken:
+            limit = f"engine {self.engine} begins a text at its beginning"
+            raise InvalidInput("spoken_tokens", f"{len(prompt.spoken)} tokens", limit)
         self._check_speaker(prompt.speaker)
         limits = TokenLimits.of(sampling, MOST_TEXT if in_pieces else len(prompt.text))
         length = num_positions(prompt.segments())

@@ -295,6 +295,8 @@ class DeviceSteps:
         hungry = self._residents.hungry(running)
         if not hungry:
             return
+        for sequence in hungry:
+            sequence.replay()
         captured: list[Prefill] = []
         other: list[Prefill] = []
         for prefill in self._waiting.ready(self._fed_now(hungry, running), running):

@@ -59,6 +59,7 @@ class SpeechLmModel:
         self.count = RequestCount(NAME)
         self.not_finite = NotFiniteCount(Metrics(NAME), speech_lm_remedies(settings))
         self.silent_tokens = layout.family.silent_tokens
+        self.takes_spoken = self.reader.takes_spoken
         self.scheduler = Scheduler(
             prepare_engine(settings, shared),
             settings.max_queue_size,

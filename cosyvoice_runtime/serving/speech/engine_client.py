@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,9 +29,12 @@ from cosyvoice_runtime.engine.messages import (
 )
 from cosyvoice_runtime.engine.utterance.request import AudioChunk
 from cosyvoice_runtime.errors import StageError, StageLostError
+from cosyvoice_runtime.lm.generation import TokenLimits
 from cosyvoice_runtime.lm.prompt import Prompt
-from cosyvoice_runtime.lm.text_segment import Sound
-from cosyvoice_runtime.serving.triton.schema import AUDIO_TOKENIZER, SPEAKER_EMBEDDING, ModelSchema, Tensors
+from cosyvoice_runtime.lm.spoken import within
+from cosyvoice_runtime.lm.text_segment import MOST_TEXT, Sound
+from cosyvoice_runtime.serving.triton.schema import AUDIO_TOKENIZER, SPEAKER_EMBEDDING
+from cosyvoice_runtime.serving.triton.tensor_spec import ModelSchema, Tensors
 from cosyvoice_runtime.settings.repository import HOST
 from cosyvoice_runtime.voice.voice import Voice
 
@@ -75,13 +79,16 @@ class EngineClient:
             except StageLostError:
                 await asyncio.sleep(LOOK_S)
 
-    def call(self, order: Order, voices: Mapping[str, Voice]) -> EngineCall:
+    def call(
+        self, order: Order, voices: Mapping[str, Voice], spoken: Sequence[Sequence[int]] = ()
+    ) -> EngineCall:
         """A call for one utterance, which begins when its chunks are read.
 
         Args:
             voices: of its segments by their keys, in the form that the flow takes; more may come.
+            spoken: what has been spoken of its segments.
         """
-        return EngineCall(self._host, order, voices, self._timeout_s)
+        return EngineCall(self._host, order, voices, spoken, self._timeout_s)
 
     async def speech_tokens(self, samples: Floats) -> Ids:
         """Speech tokens, int32 ``[m]``, of 16 kHz samples, float32 ``[n]``."""
@@ -117,16 +124,27 @@ class EngineClient:
 class EngineCall:
     """One utterance of the engine; a `SegmentSink` that takes its text."""
 
-    def __init__(self, host: HostClient, order: Order, voices: Mapping[str, Voice], timeout_s: float) -> None:
+    def __init__(
+        self,
+        host: HostClient,
+        order: Order,
+        voices: Mapping[str, Voice],
+        spoken: Sequence[Sequence[int]],
+        timeout_s: float,
+    ) -> None:
         self._host = host
         self._order = order
         self._voices = voices
+        self._spoken = iter(spoken)
         self._timeout_s = timeout_s
         self._unsent = [order_frame(order)]
         self._connection: HostConnection | None = None
 
     def begin(self, prompt: Prompt, in_pieces: bool = False, sound: Sound | None = None) -> None:
-        self._send(begin_frame(prompt, in_pieces, sound))
+        text = MOST_TEXT if in_pieces else len(prompt.text)
+        limits = TokenLimits.of(self._order.utterance.sampling, text)
+        spoken = within(limits, next(self._spoken, ()))
+        self._send(begin_frame(dataclasses.replace(prompt, spoken=spoken), in_pieces, sound))
 
     def pause(self, seconds: float) -> None:
         self._send(write_frame({PAUSE: seconds}))

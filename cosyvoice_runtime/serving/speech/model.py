@@ -80,6 +80,7 @@ def load_speech_service(
         admission,
         sampling=default_sampling(settings),
         max_characters=settings.max_text_characters,
+        speech_tokens=config.speech_lm.speech_tokens,
         blocks=_blocks(settings, config.speech_lm),
         text_timeout_s=settings.text_timeout_s,
         watermark=find_watermark(settings.watermark),
@@ -255,7 +256,8 @@ class SpeechModel:
         with Reply(request, entry.name, entry.streams) as reply:
             inputs = Inputs(request)
             make_listener = ChunkListener if entry.streams else WholeListener
-            listener = make_listener(reply, self._service.token_rate, inputs.call)
+            told = inputs.call, inputs.tells_spoken_tokens
+            listener = make_listener(reply, self._service.token_rate, *told)
             if (left := inputs.left_call) is not None:
                 self._service.leave(left)
                 listener.acknowledge()

@@ -27,6 +27,7 @@ from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, speak_a
 from cosyvoice_runtime.engine.utterance.utterance import Playback
 from cosyvoice_runtime.errors import ClientGoneError, InvalidInput, StageLostError
 from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.lm.spoken import require_begun
 from cosyvoice_runtime.metrics import trace
 from cosyvoice_runtime.serving.speech.admission import Admission, AdmittedUtterance
 from cosyvoice_runtime.serving.speech.engine_client import EngineCall, EngineClient
@@ -67,6 +68,7 @@ class SpeechService:
     Args:
         sampling: sampling of speech tokens for requests without options.
         max_characters: most characters of a text.
+        speech_tokens: how many tokens the speech LM knows.
         blocks: the speech LM's configuration if arriving text is fed between its speech; None to speak such a
             text clause by clause.
         text_timeout_s: longest time without text and speech.
@@ -87,6 +89,7 @@ class SpeechService:
         *,
         sampling: SamplingOptions,
         max_characters: int,
+        speech_tokens: int,
         blocks: SpeechLMConfig | None = None,
         text_timeout_s: float = 30.0,
         watermark: MakeWatermark | None = None,
@@ -101,7 +104,7 @@ class SpeechService:
         self._metrics = metrics
         self._admission = admission
         self._sampling = sampling
-        self._max_characters = max_characters
+        self._max_characters, self._speech_tokens = max_characters, speech_tokens
         self._blocks = blocks
         self._timeout_s, self._text_timeout_s = timeout_s, text_timeout_s
         self._open = OpenUtterances(max_characters, text_timeout_s, metrics.now)
@@ -243,6 +246,7 @@ class SpeechService:
     def _chunks(self, script: Script) -> AsyncGenerator[AudioChunk, None]:
         call = self._call(script.request, script.layout)
         spoken = give(script.segments, call)
+        require_begun(script.request.spoken, spoken)
         return self._marked(with_characters(call.chunks(), script.request.text, spoken))
 
     def _call(self, request: SpeechRequest, layout: SegmentLayout) -> EngineCall:
@@ -254,7 +258,7 @@ class SpeechService:
             text_timeout_s=self._timeout_s + self._text_timeout_s,
             trace=trace.request(),
         )
-        return self._engine.call(order, layout.voices)
+        return self._engine.call(order, layout.voices, request.spoken)
 
     def _marked(self, spoken: AsyncGenerator[AudioChunk, None]) -> AsyncGenerator[AudioChunk, None]:
         return spoken if self._watermark is None else marked(spoken, self._watermark(self._sample_rate))
@@ -266,7 +270,7 @@ class SpeechService:
             return asked.request(voice, streams, self._front_end.family, self._voices.changed_to)
 
         def read() -> tuple[SpeechInputs, T | None]:
-            asked = SpeechInputs.read(inputs, self._sampling, self._max_characters)
+            asked = SpeechInputs.read(inputs, self._sampling, self._max_characters, self._speech_tokens)
             if asked.reference is not None:
                 return asked, None
             voice = self._voices.kept(asked.voice, probed=inputs.is_probe)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, cast
@@ -18,8 +18,11 @@ from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families import Family
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.lm.spoken import FIELD as SPOKEN
+from cosyvoice_runtime.lm.spoken import by_segment
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply
-from cosyvoice_runtime.serving.triton.schema import COSYVOICE2, Tensors
+from cosyvoice_runtime.serving.triton.schema import COSYVOICE2
+from cosyvoice_runtime.serving.triton.tensor_spec import Tensors
 from cosyvoice_runtime.text import Lexicon
 from cosyvoice_runtime.text.markup import MARKUPS, TextMarkup
 from cosyvoice_runtime.voice import Voice
@@ -49,10 +52,17 @@ class SpeechInputs:
     speed: float
     seed: int | None
     sampling: SamplingOptions
+    spoken: Sequence[Sequence[int]]
 
     @classmethod
-    def read(cls, inputs: Inputs, sampling: SamplingOptions, max_characters: int) -> SpeechInputs:
-        """Parse a request's inputs with the deployment's sampling; an InvalidInput names an invalid one."""
+    def read(
+        cls, inputs: Inputs, sampling: SamplingOptions, max_characters: int, speech_tokens: int
+    ) -> SpeechInputs:
+        """Parse a request's inputs with the deployment's sampling; an InvalidInput names an invalid one.
+
+        Args:
+            speech_tokens: how many tokens the speech LM knows.
+        """
         read = cls(
             text=_target_text(inputs, max_characters),
             voice=inputs.text("voice"),
@@ -68,6 +78,7 @@ class SpeechInputs:
             speed=inputs.scalar("speed", default=1.0),
             seed=inputs.scalar("seed"),
             sampling=_sampling(inputs, sampling),
+            spoken=_spoken(inputs, speech_tokens),
         )
         read._check_voice()
         return read
@@ -93,6 +104,7 @@ class SpeechInputs:
             sampling=self.sampling,
             streaming=streaming,
             find_voice=find_voice if self.text_voices is None else partial(self._permitted, find_voice),
+            spoken=self.spoken,
         )
 
     def _permitted(self, find_voice: FindVoice, name: str) -> Voice:
@@ -172,6 +184,11 @@ def _sampling(inputs: Inputs, sampling: SamplingOptions) -> SamplingOptions:
         raise
 
 
+def _spoken(inputs: Inputs, speech_tokens: int) -> Sequence[Sequence[int]]:
+    spoken = inputs.array(SPOKEN)
+    return () if spoken is None else by_segment(spoken.tolist(), speech_tokens)
+
+
 REASONS_BEST_FIRST = (FinishReason.STOP, FinishReason.LENGTH, FinishReason.REPETITION)
 """The reasons for the end of a segment, best first."""
 
@@ -182,12 +199,16 @@ class ChunkListener:
     Args:
         token_rate: speech tokens per second, which every answer contains.
         call: id of the gateway's call, if known.
+        tells_tokens: whether it is told the speech tokens, too.
     """
 
     streams: ClassVar[bool] = True
 
-    def __init__(self, reply: Reply, token_rate: int, call: str | None = None) -> None:
+    def __init__(
+        self, reply: Reply, token_rate: int, call: str | None = None, tells_tokens: bool = False
+    ) -> None:
         self.call = call
+        self._tells_tokens = tells_tokens
         self._reply = reply
         self._token_rate = token_rate
         self._heard = False
@@ -219,7 +240,7 @@ class ChunkListener:
         self._reply.finish(error)
 
     def _outputs(self, chunk: AudioChunk) -> Tensors:
-        return outputs(chunk, self._token_rate)
+        return outputs(chunk, self._token_rate, self._tells_tokens)
 
 
 class WholeListener(ChunkListener):
@@ -227,8 +248,10 @@ class WholeListener(ChunkListener):
 
     streams = False
 
-    def __init__(self, reply: Reply, token_rate: int, call: str | None = None) -> None:
-        super().__init__(reply, token_rate, call)
+    def __init__(
+        self, reply: Reply, token_rate: int, call: str | None = None, tells_tokens: bool = False
+    ) -> None:
+        super().__init__(reply, token_rate, call, tells_tokens)
         self._chunks: list[AudioChunk] = []
 
     def send(self, chunk: AudioChunk) -> None:
@@ -245,16 +268,22 @@ class WholeListener(ChunkListener):
         ends = [(chunk.finish_reason, chunk) for chunk in self._chunks if chunk.finish_reason is not None]
         reason = max((reason for reason, _ in ends), key=REASONS_BEST_FIRST.index)
         samples = np.concatenate([chunk.samples for chunk in self._chunks])
+        tokens = [token for chunk in self._chunks for token in chunk.spoken_tokens]
         # A silence may follow the last segment, which knows of no characters.
-        return self._outputs(dataclasses.replace(ends[-1][1], samples=samples, finish_reason=reason))
+        last = ends[-1][1]
+        return self._outputs(
+            dataclasses.replace(last, samples=samples, finish_reason=reason, spoken_tokens=tokens)
+        )
 
 
-def outputs(chunk: AudioChunk, token_rate: int) -> Tensors:
+def outputs(chunk: AudioChunk, token_rate: int, tells_tokens: bool = False) -> Tensors:
     """A chunk as the models' output tensors."""
+    told: dict[str, Any] = {SPOKEN: np.array(chunk.spoken_tokens, np.int32)} if tells_tokens else {}
     return COSYVOICE2.encode_outputs(
         waveform=chunk.samples,
         finish_reason="" if chunk.finish_reason is None else chunk.finish_reason.value,
         spoken_characters=-1 if chunk.spoken_characters is None else chunk.spoken_characters,
         sample_rate=chunk.sample_rate,
         token_rate=token_rate,
+        **told,
     )

@@ -118,6 +118,11 @@ class Inputs:
     def _parameters(self) -> dict[str, Any]:
         return dict(json.loads(self._request.parameters() or "{}"))
 
+    @property
+    def tells_spoken_tokens(self) -> bool:
+        """Whether answers tell their speech tokens, for which a parameter of the request asks."""
+        return self._parameters.get("tell_spoken_tokens") is True
+
     def _said(self, name: str) -> str | None:
         """A parameter of the request, or a forwarded header."""
         # HTTP keeps the case of a header. Headers follow parameters, so the gateway's value is the last.

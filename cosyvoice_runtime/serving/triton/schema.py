@@ -1,77 +1,10 @@
-"""The tensors of every model, from which requests, ``config.pbtxt`` and the docs are generated.
-
-Shapes are without the batch dimension, which is 1 in every request of this repository's own.
-"""
+"""The tensors of every model, from which requests, ``config.pbtxt`` and the docs are generated."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
 
-import numpy as np
-import numpy.typing as npt
-
-Array = npt.NDArray[Any]
-Tensors = dict[str, Array]
-"""The arrays of tensors by name, with the batch dimension."""
-
-DTYPES: dict[str, Any] = {
-    "BOOL": np.bool_,
-    "INT32": np.int32,
-    "INT64": np.int64,
-    "UINT64": np.uint64,
-    "FP32": np.float32,
-    "STRING": np.object_,
-}
-"""Triton's types and numpy's."""
-
-
-@dataclass(frozen=True)
-class TensorSpec:
-    """The description of a tensor.
-
-    Attributes:
-        type: Triton's name of its type, without ``TYPE_``.
-        dims: its shape; -1 for a size that a request chooses.
-        optional: whether a request may omit it.
-        ragged: whether requests of different sizes may share a Triton batch.
-    """
-
-    name: str
-    type: str
-    dims: tuple[int, ...]
-    meaning: str
-    optional: bool = False
-    ragged: bool = False
-
-    def encode(self, value: Any) -> Array:
-        """Encode a value as a tensor with a batch of one: a number, a bool, a string, or an array in its
-        shape."""
-        if isinstance(value, str):
-            value = value.encode()
-        array = np.asarray(value, DTYPES[self.type])
-        return np.ascontiguousarray(array.reshape(1, *(array.shape or (1,))))
-
-
-@dataclass(frozen=True)
-class ModelSchema:
-    """The inputs and outputs of a model, in the order of its ``config.pbtxt``."""
-
-    name: str
-    inputs: Sequence[TensorSpec]
-    outputs: Sequence[TensorSpec]
-
-    def encode(self, **values: Any) -> Tensors:
-        """Encode the inputs of a request; None omits an input."""
-        specs = {spec.name: spec for spec in self.inputs}
-        return {name: specs[name].encode(value) for name, value in values.items() if value is not None}
-
-    def encode_outputs(self, **values: Any) -> Tensors:
-        """Encode the outputs of a response."""
-        specs = {spec.name: spec for spec in self.outputs}
-        return {name: specs[name].encode(value) for name, value in values.items()}
-
+from cosyvoice_runtime.serving.triton.tensor_spec import ModelSchema, TensorSpec
 
 COSYVOICE2 = ModelSchema(
     "cosyvoice2",
@@ -171,6 +104,14 @@ COSYVOICE2 = ModelSchema(
             "with utterance_id: open, push, flush, end or cancel; target_text comes before it, if only empty",
             optional=True,
         ),
+        TensorSpec(
+            "spoken_tokens",
+            "INT32",
+            (-1,),
+            "what the output of this name has told of the same request; the same speech is made of it, and "
+            "goes on from there",
+            optional=True,
+        ),
     ],
     [
         TensorSpec("waveform", "FP32", (-1,), "the next chunk; of cosyvoice2_offline the whole speech"),
@@ -189,6 +130,13 @@ COSYVOICE2 = ModelSchema(
         ),
         TensorSpec("sample_rate", "INT32", (1,), "samples of the waveform per second"),
         TensorSpec("token_rate", "INT32", (1,), "speech tokens of a second at speed 1"),
+        TensorSpec(
+            "spoken_tokens",
+            "INT32",
+            (-1,),
+            "only with the request's parameter tell_spoken_tokens: speech tokens since the last chunk, some "
+            "of later chunks, and behind those of a segment -1 (stop), -2 (length) or -3 (repetition)",
+        ),
     ],
 )
 

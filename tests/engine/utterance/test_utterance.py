@@ -265,8 +265,8 @@ async def _heard_while_no_more_tokens_come() -> None:
     stages.hold.set()
     segment = SegmentSpeech(stages, hop, settings, 0, lambda: max(dry_s - time.monotonic(), 0.0))
     async with asyncio.timeout(60), aclosing(segment.chunks(TextSegment(Prompt([1])), None)) as chunks:
-        first, _ = await anext(chunks)
-        second, _ = await anext(chunks)
+        first, *_ = await anext(chunks)
+        second, *_ = await anext(chunks)
     assert (len(first), len(second)) == (28 * TOKEN_SAMPLES, 25 * TOKEN_SAMPLES)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cosyvoice_runtime.engine.host_client import HostClient, request_frame
-from cosyvoice_runtime.serving.triton.schema import ModelSchema
+from cosyvoice_runtime.serving.triton.tensor_spec import ModelSchema
 
 
 class HostedCalls:

@@ -53,6 +53,7 @@ def open_service(tokenizer, tiny_checkpoint, tmp_path: Path, metrics_dir: Path):
                 metrics,
                 admission,
                 sampling=SamplingOptions(),
+                speech_tokens=100,
                 **options,
             ),
             admission,

@@ -54,7 +54,7 @@ def make(tokenizer, tmp_path: Path):
         return stages, SpeechService(
             stages, voices, TextFrontEnd(tokenizer, family=family), tokenizer, hop, 24_000, speech_metrics,
             Admission(places, now=itertools.count(100).__next__),
-            sampling=SamplingOptions(), max_characters=100,
+            sampling=SamplingOptions(), max_characters=100, speech_tokens=100,
         )  # fmt: skip
 
     return service
@@ -319,4 +319,6 @@ def test_request_is_refused_at_once_while_a_stage_is_away(make):
 )
 def test_voices_of_a_text_are_names_by_names(voices):
     with pytest.raises(InvalidInput, match=r"text_voices: .* a JSON object of names"):
-        SpeechInputs.read(asked(text_voices=np.array([[voices.encode()]], object)), SamplingOptions(), 100)
+        SpeechInputs.read(
+            asked(text_voices=np.array([[voices.encode()]], object)), SamplingOptions(), 100, 100
+        )

@@ -90,7 +90,7 @@ def answer(tiny_checkpoint, tmp_path: Path):
                 stages, VoiceBook(store, {"one": VOICE}, "one", stages, "checkpoint"),
                 TextFrontEnd(tokenizer), tokenizer, HopPolicy(25, 3, 10, 25, 100, 25),
                 24_000, SpeechMetrics(Metrics("cosyvoice2", tmp_path)), Admission(4),
-                sampling=SamplingOptions(), max_characters=100, watermark=watermark,
+                sampling=SamplingOptions(), max_characters=100, speech_tokens=100, watermark=watermark,
             )  # fmt: skip
             written = {"target_text": np.array([[text.encode()]], np.object_)}
             await service.answer(Inputs(InferenceRequest(TEXT | written)), ear)

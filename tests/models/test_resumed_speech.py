@@ -1,0 +1,153 @@
+"""Speech that another server goes on with, through the whole chain: a real one stands for both."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+
+import numpy as np
+import pytest
+from conftest import ALL_MODELS
+from speaking import TIMEOUT_S, assert_same_audio
+from supervised import Supervised
+
+from cosyvoice_client import AsyncSpeechClient, AudioChunk, RefusedError, SpeechRequest
+from cosyvoice_client.errors import LostError
+from cosyvoice_front.resume import UnbrokenText, unbroken
+
+TEXT = "Where did she put it? No idea. <break time='200ms'/>It is late; go on."
+PIECES = ["Where did she put it? ", "No idea. ", "It is late; ", "go on."]
+REQUEST = SpeechRequest(TEXT, seed=5, max_tokens=60, spoken_tokens=())
+WARM = 3.0
+"""A temperature at which the same seed draws other tokens, as a GPU does whose batch rounds otherwise."""
+
+
+@pytest.fixture(scope="module")
+def server(render_models, tmp_path_factory) -> Iterator[Supervised]:
+    voices = tmp_path_factory.mktemp("voices")
+    texts = {"cosyvoice2.voices_dir": voices, "cosyvoice2.silence_timeout_s": 600}
+    with Supervised(render_models(ALL_MODELS, **texts)) as server:
+        yield server
+
+
+class Servers:
+    """The first one is lost after so many chunks, and the other draws with a temperature of its own.
+
+    Attributes:
+        counted: by the front.
+    """
+
+    def __init__(self, client: AsyncSpeechClient, chunks: int, temperature: float | None = None) -> None:
+        self._client, self._chunks, self._temperature = client, chunks, temperature
+        self._asked = 0
+        self.counted: list[str] = []
+
+    def next(self, text: str, spoken: Sequence[int]) -> tuple[SpeechRequest, int | None]:
+        """The request to the next server, and after how many chunks it is lost."""
+        self._asked += 1
+        lost = self._chunks if self._asked == 1 else None
+        temperature = None if self._asked == 1 else self._temperature
+        return dataclasses.replace(REQUEST, text=text, spoken_tokens=spoken, temperature=temperature), lost
+
+    async def whole(self) -> list[AudioChunk]:
+        async def speak(spoken: Sequence[int]) -> AsyncGenerator[AudioChunk, None]:
+            request, lost = self.next(TEXT, spoken)
+            async with aclosing(self._client.speak(request)) as chunks:
+                async for chunk in until(chunks, lost):
+                    yield chunk
+
+        return [chunk async for chunk in unbroken(speak, self.counted.append)]
+
+    async def in_pieces(self) -> list[AudioChunk]:
+        def open_text(spoken: Sequence[int]) -> LostText:
+            request, lost = self.next("", spoken)
+            return LostText(self._client, request, lost)
+
+        async with UnbrokenText(open_text, self.counted.append) as speech:
+            for piece in PIECES[:2]:
+                await speech.push(piece)
+            await speech.flush()
+            for piece in PIECES[2:]:
+                await speech.push(piece)
+            await speech.end()
+            return [chunk async for chunk in speech]
+
+
+async def until(chunks, lost: int | None) -> AsyncGenerator[AudioChunk, None]:
+    number = 0
+    async for chunk in chunks:
+        if number == lost:
+            raise LostError("the server is gone")
+        yield chunk
+        number += 1
+
+
+class LostText:
+    """A text in pieces whose server is lost after so many chunks."""
+
+    def __init__(self, client: AsyncSpeechClient, request: SpeechRequest, lost: int | None) -> None:
+        self._text, self._lost = client.speak_text(request), lost
+        self.push, self.flush, self.end = self._text.push, self._text.flush, self._text.end
+
+    async def __aenter__(self) -> LostText:
+        await self._text.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._text.__aexit__(*error)
+
+    def __aiter__(self) -> AsyncGenerator[AudioChunk, None]:
+        return until(self._text, self._lost)
+
+
+def samples(chunks: Sequence[AudioChunk]) -> np.ndarray:
+    return np.concatenate([chunk.samples for chunk in chunks])
+
+
+def ends(chunks: Sequence[AudioChunk]) -> list[str]:
+    return [chunk.finish_reason for chunk in chunks if chunk.finish_reason]
+
+
+@pytest.mark.parametrize("way", ["whole", "in_pieces"])
+def test_what_was_heard_stands_and_speech_goes_on_whatever_the_other_server_draws(server, way):
+    async def work() -> None:
+        async with AsyncSpeechClient(server.grpc_url, timeout_s=TIMEOUT_S) as client:
+            uncut = await getattr(Servers(client, 1000), way)()
+            assert len(uncut) > 3
+            for lost in (1, len(uncut) - 1):
+                heard = samples(uncut[:lost])
+                same, other = Servers(client, lost), Servers(client, lost, WARM)
+                assert_same_audio(samples(await getattr(same, way)()), samples(uncut))
+                gone_on = await getattr(other, way)()
+                assert same.counted == other.counted == ["resumed"]
+                assert_same_audio(samples(gone_on)[: len(heard)], heard)
+                assert len(ends(gone_on)) == len(ends(uncut))
+                if lost == 1:
+                    assert not np.array_equal(samples(gone_on), samples(uncut))
+
+    asyncio.run(work())
+
+
+def test_tokens_are_told_to_nobody_who_does_not_ask_and_wrong_ones_are_refused(server):
+    async def work() -> None:
+        async with AsyncSpeechClient(server.grpc_url, timeout_s=TIMEOUT_S) as client:
+            asked = dataclasses.replace(REQUEST, text="No.", max_tokens=9)
+            plain = dataclasses.replace(asked, spoken_tokens=None)
+            assert not any([chunk.spoken_tokens async for chunk in client.speak(plain)])
+            told = [token async for chunk in client.speak(asked) for token in chunk.spoken_tokens]
+            assert told[-1] < 0 <= min(told[:-1])
+            whole = await client.synthesize(asked)
+            assert whole.spoken_tokens == told
+            for wrong, limit in [
+                ([70_000], "tokens are 0 to"),
+                ([-4], "ends -3 to -1"),
+                ([1] * 10, "at most 9"),
+                ([1, -1] * 2, "the text has 1"),
+                ([1] * 70_000, "at most 65536"),
+            ]:
+                with pytest.raises(RefusedError, match=f"spoken_tokens.*{limit}"):
+                    await client.synthesize(dataclasses.replace(asked, spoken_tokens=wrong))
+
+    asyncio.run(work())
