@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
-from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from cosyvoice_runtime.gpu.cuda_graphs import CapturedGraph
 
@@ -47,6 +47,68 @@ FAR = 2**40
 """No index of anything."""
 
 
+class Made(NamedTuple):
+    """The place of a tensor among those that the operations of a trace have made."""
+
+    place: int
+
+
+class Trace(TorchDispatchMode):
+    """Notes the operations that run inside, and runs them again: each on what those before it have made.
+
+    Tensors from outside are used where they are. An operation whose result the host reads is an error.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._operations: list[tuple[Callable[..., Any], Any, Any]] = []
+        self._made: list[torch.Tensor] = []
+        self._places: dict[int, Made] = {}  # by the id of a tensor in the list, where it stays alive
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if torch.Tag.data_dependent_output in func.tags:
+            raise RuntimeError(f"{func} reads a tensor on the host, which no captured computation can")
+        if func is torch.ops.aten.lift_fresh.default:
+            func = torch.ops.aten.lift_fresh_copy.default  # a replay must not find a changed constant
+        self._operations.append((func, self.named(args), self.named(kwargs or {})))
+        result = func(*args, **(kwargs or {}))
+        for tensor in tensors(result):
+            self._places[id(tensor)] = Made(len(self._made))
+            self._made.append(tensor)
+        return result
+
+    def named(self, value: Any) -> Any:
+        """The value, with places instead of the tensors that were made inside."""
+        return replaced(value, torch.Tensor, lambda tensor: self._places.get(id(tensor), tensor))
+
+    def close(self) -> None:
+        """Free what the operations have made."""
+        self._made.clear()
+        self._places.clear()
+
+    def again(self, wanted: Any) -> Any:
+        """Run the operations again; ``wanted`` comes back with tensors instead of their places."""
+        made: list[torch.Tensor] = []
+
+        def given(value: Any) -> Any:
+            return replaced(value, Made, lambda name: made[name.place])
+
+        for func, args, kwargs in self._operations:
+            made.extend(tensors(func(*given(args), **given(kwargs))))
+        return given(wanted)
+
+
+def replaced(value: Any, kind: type[T], by: Callable[[T], object]) -> Any:
+    """The arguments of an operation with all of a kind replaced."""
+    if isinstance(value, kind):
+        return by(value)
+    if isinstance(value, list | tuple):
+        return type(value)([replaced(part, kind, by) for part in value])
+    if isinstance(value, dict):
+        return {key: replaced(part, kind, by) for key, part in value.items()}
+    return value
+
+
 class TracingCapture:
     """Traces the operations of a computation with the memory they used and replays just these.
 
@@ -69,7 +131,9 @@ class TracingCapture:
         for _ in range(0 if code in self._warm else self.WARM_UPS):
             (warm_up or compute)()
         self._warm.add(code)
-        traced = make_fx(lambda: list(tensors(compute())))()
+        with Trace() as trace:
+            wanted = trace.named(list(tensors(compute())))
+        trace.close()
         result = compute()
         self._results.append(result)
         later = len(self._results)
@@ -78,7 +142,7 @@ class TracingCapture:
             self.replays += 1
             for spoilt in tensors(self._results[later:]):
                 spoilt.fill_(torch.nan if spoilt.is_floating_point() else FAR)
-            for kept, new in zip(tensors(result), traced(), strict=True):
+            for kept, new in zip(tensors(result), trace.again(wanted), strict=True):
                 kept.copy_(new)
 
         replay()
