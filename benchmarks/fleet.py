@@ -107,7 +107,7 @@ DRILLS = [
     death("a server killed", deaths.kill),
     death("two servers killed at once", deaths.kill_two),
     death("a server killed, and the one that goes on", deaths.kill_one_after_the_other),
-    death("a server frozen", deaths.freeze),
+    Drill("a server frozen", EACH, lambda on: deaths.frozen(on.fleet, on.fronts)),
     death("a gateway killed", deaths.kill_part("gateway grpc")),
     death("a gateway frozen", deaths.freeze_part("gateway grpc")),
     death("the networks' process killed", deaths.kill_part("token2wav")),
@@ -115,12 +115,7 @@ DRILLS = [
     death("a tritonserver killed", deaths.kill_part("tritonserver")),
     death("a supervisor killed", deaths.kill_part("supervisor")),
     death("Envoy killed, back after 1 s", deaths.restart_balancer, (ENVOY,)),
-    Drill("asked beside a frozen server", EACH, lambda on: deaths.beside_frozen(on.fleet, on.fronts)),
-    Drill(
-        "asked beside a frozen tritonserver",
-        EACH,
-        lambda on: deaths.beside_frozen(on.fleet, on.fronts, "tritonserver"),
-    ),
+    Drill("a tritonserver frozen, its gateway not", EACH, lambda on: deaths.beside_hung(on.fleet, on.fronts)),
     Drill(
         "mp3, opus, times of words: two servers killed",
         (ROUND_ROBIN,),

@@ -45,18 +45,31 @@ def while_six_listen(
     return outcome
 
 
-def beside_frozen(fleet: Fleet, fronts: Sequence[Front], part: str = "") -> Outcome:
-    """Whether who asks just after a server, or one process of it, has frozen is served by another one."""
-    server = fleet.servers[0]
-    if part:
-        server.strike(part, signal.SIGSTOP)
-    else:
-        server.freeze()
-    listeners = [Listener(front, SHORT) for front in (*fronts, *fronts)]
-    statuses = [listener.end() for listener in listeners]
-    outcome = Outcome(faults=[] if statuses == [200] * len(statuses) else [f"statuses {statuses}"])
-    outcome.took_s["longest until first audio"] = max(each.timeline.ttfb_s or 0.0 for each in listeners)
-    outcome.hear(listeners)
+def frozen(fleet: Fleet, fronts: Sequence[Front]) -> Outcome:
+    """Whether six go on listening when a server freezes, and others who ask then are served elsewhere."""
+    asked: list[Listener] = []
+
+    def strike() -> None:
+        busiest(fleet).freeze()
+        asked.extend(Listener(front, SHORT) for front in (*fronts, *fronts))
+        for listener in asked:
+            listener.end()
+
+    return _with_first_audio(while_six_listen(fleet, fronts, strike), asked)
+
+
+def beside_hung(fleet: Fleet, fronts: Sequence[Front]) -> Outcome:
+    """Whether who asks is served elsewhere when a server's tritonserver hangs, but its gateway does not."""
+    fleet.servers[0].strike("tritonserver", signal.SIGSTOP)
+    return _with_first_audio(Outcome(), [Listener(front, SHORT) for front in (*fronts, *fronts)])
+
+
+def _with_first_audio(outcome: Outcome, asked: Sequence[Listener]) -> Outcome:
+    """The outcome, to which those are added who asked in the meantime."""
+    statuses = [listener.end() for listener in asked]
+    outcome.faults += [] if statuses == [200] * len(statuses) else [f"statuses {statuses}"]
+    outcome.took_s["longest to first audio"] = max(each.timeline.ttfb_s or 0.0 for each in asked)
+    outcome.hear(asked)
     return outcome
 
 
@@ -70,11 +83,6 @@ def busiest(fleet: Fleet) -> SpeechServer:
 def kill(fleet: Fleet) -> None:
     """SIGKILL to all processes of the busiest server."""
     busiest(fleet).kill()
-
-
-def freeze(fleet: Fleet) -> None:
-    """SIGSTOP to all processes of the busiest server, whose connections stay open."""
-    busiest(fleet).freeze()
 
 
 def kill_two(fleet: Fleet) -> None:
