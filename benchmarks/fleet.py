@@ -37,7 +37,7 @@ from drills.fleet import Fleet
 from drills.front import Front
 from drills.outcome import Outcome
 from drills.rolling import rolling_restart
-from drills.soak import Soak
+from drills.soak import Soak, settings
 from making import make_checkpoint
 from measuring.machine import provenance
 from measuring.report import table
@@ -231,10 +231,10 @@ def shown(row: dict[str, Any]) -> list[str]:
 
 def soak(fleet: Fleet, options: argparse.Namespace) -> dict[str, Any]:
     """Have clients of every kind ask for a long time, and print what became of their requests."""
-    voices = fleet.voices
+    given = settings(fleet)
     with (
-        fleet.fronts(2, fleet.balancer.grpc_url, **voices) as behind_envoy,
-        fleet.fronts(2, ",".join(fleet.addresses), **voices) as round_robin,
+        fleet.fronts(2, fleet.balancer.grpc_url, **given) as behind_envoy,
+        fleet.fronts(2, ",".join(fleet.addresses), **given) as round_robin,
     ):
         soaking = Soak(fleet, [*behind_envoy, *round_robin], options.seed)
         soaked = soaking.run(options.soak_s, options.kill_every_s, options.clients).shown()

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import os
 import random
 import socket
 
 RANGE = range(30_000, 32_768)
 """Between those that servers of other tests take and those of outgoing connections."""
-WORKERS = 16
-taken: set[int] = set()
+kept: list[socket.socket] = []
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens at; never the same twice in one process."""
-    own = RANGE[_worker() :: WORKERS]
-    for port in random.SystemRandom().sample(own, len(own)):
-        if port not in taken and _is_free(port):
-            taken.add(port)
+    """A port of 127.0.0.1 that nobody listens at, and that no other process gets here while this one runs."""
+    for port in random.SystemRandom().sample(RANGE, len(RANGE)):
+        if _is_free(port):
             return port
     raise OSError(f"no port from {RANGE[0]} to {RANGE[-1]} is free")
 
 
-def _worker() -> int:
-    """The number of this process among those of pytest-xdist, which look for ports at the same time."""
-    return int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % WORKERS
-
-
 def _is_free(port: int) -> bool:
+    """Whether it is; then it is kept by a Unix socket of its name, which ends with this process."""
+    claim = socket.socket(socket.AF_UNIX)
     try:
+        claim.bind(f"\0cosyvoice-drills-{port}")
         socket.create_server(("127.0.0.1", port)).close()
     except OSError:
+        claim.close()
         return False
+    kept.append(claim)
     return True

@@ -44,6 +44,12 @@ LOOK_S = 5.0
 PAUSE_S = (0.1, 1.0)
 """Bounds of the time after which a client asks again."""
 OVERLOADED = 503
+NO_LIMIT = 1_000_000
+
+
+def settings(fleet: Fleet) -> dict[str, Any]:
+    """Settings of fronts with which every part of the fleet has something to do for them."""
+    return {**fleet.voices, "limits_url": fleet.redis.url, "requests_per_minute": NO_LIMIT}
 
 
 class CutError(Exception):
@@ -82,7 +88,7 @@ class Soak:
     """Clients of a fleet that is dealt blows.
 
     Args:
-        fronts: that keep voices in the fleet's bucket; some behind the balancer, some that know the servers.
+        fronts: with these settings; some behind the balancer, some that know the servers.
     """
 
     def __init__(self, fleet: Fleet, fronts: Sequence[Front], seed: int = 0) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from drills.soak import Soak
+from drills.soak import Soak, settings
 
 SECONDS, EVERY_S = 6.0, 3.0
 CLIENTS = 4
 
 
 def test_every_request_has_an_end_that_it_should_have(fleet):
-    voices = fleet.voices
+    given = settings(fleet)
     with (
-        fleet.fronts(1, fleet.balancer.grpc_url, **voices) as behind_envoy,
-        fleet.fronts(1, ",".join(fleet.addresses), **voices) as round_robin,
+        fleet.fronts(1, fleet.balancer.grpc_url, **given) as behind_envoy,
+        fleet.fronts(1, ",".join(fleet.addresses), **given) as round_robin,
     ):
         soaked = Soak(fleet, [*behind_envoy, *round_robin]).run(SECONDS, EVERY_S, CLIENTS)
     assert soaked.outcome.faults == []
