@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -33,7 +34,7 @@ class SpeechServer(Program):
     """
 
     def __init__(self, name: str, folder: Path, checkpoint: Path, bucket: Bucket, *given: str) -> None:
-        self._bucket = bucket
+        self._bucket, self._audit = bucket, folder / "audit.log"
         http, grpc, metrics, self._metrics = (free_port() for _ in range(4))
         repository = folder / "repository"
         ports = {"http": http, "grpc": grpc, "metrics": metrics, "model_metrics": self._metrics}
@@ -41,6 +42,7 @@ class SpeechServer(Program):
         command += [f"{kind}_port={port}" for kind, port in ports.items()]
         # Probes are utterances, too, and would take places that tests count.
         command += [f"log_file={folder / 'tritonserver.log'}", "probe_interval_s=0"]
+        command += [f"audit_file={self._audit}"]
         super().__init__(name, folder, command)
         self.grpc_url, self.http_url = f"127.0.0.1:{grpc}", f"127.0.0.1:{http}"
         assignments = [*settings(checkpoint, folder / "voices"), *given]
@@ -71,6 +73,10 @@ class SpeechServer(Program):
     def strike(self, part: str, number: signal.Signals = signal.SIGKILL) -> None:
         """Send a signal to one of its processes."""
         os.kill(self.parts()[part], number)
+
+    def requests(self) -> list[str]:
+        """Names of the requests in its audit log."""
+        return [json.loads(line)["request_id"] for line in self._audit.read_text("utf-8").splitlines()]
 
     def number(self, name: str) -> float:
         """The sum of a metric over the models that show it."""

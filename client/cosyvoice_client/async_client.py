@@ -38,8 +38,8 @@ class AsyncSpeechClient:
             of this machine.
         balancing: ``round_robin`` as said above, or ``pick_first``: all requests go to one of the servers.
         ping_s: time after which a silent server is asked for a sign of life, which it has half of that time
-            to give; 0 to wait for ``timeout_s``. A tritonserver without this product's gateway may end
-            connections that ask so often.
+            to give; 0 to wait for ``timeout_s``. A tritonserver without this product's gateway ends a
+            connection that has asked five times in one silence, and gRPC then asks half as often.
 
     Raises:
         InvalidArgumentError: the URL is none that gRPC can use.

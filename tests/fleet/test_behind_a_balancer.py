@@ -75,6 +75,15 @@ def test_a_front_that_knows_several_addresses_uses_all_of_them(fleet, round_robi
         assert fleet.speaking == [1] * len(fleet.servers)
 
 
+def test_a_request_has_one_name_with_the_front_the_balancer_and_its_server(fleet, behind_envoy):
+    listener = Listener(behind_envoy[0], SHORT)
+    assert listener.end() == 200
+    name = listener.headers["x-request-id"]
+    eventually(lambda: f"[{name}] POST /v1/audio/speech 200" in behind_envoy[0].told())
+    eventually(lambda: [call["request_id"] for call in fleet.balancer.calls()].count(name) == 1)
+    eventually(lambda: sum(server.requests().count(name) for server in fleet.servers) == 1)
+
+
 def test_a_server_that_is_stopping_ends_its_streams_and_gets_no_new_ones(fleet, fronts):
     uncut = Listener(fronts[0], TEXT).whole
     server = fleet.servers[0]
