@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -30,6 +31,7 @@ from cosyvoice_front.voice_upload import add_voice, remove_voice
 from cosyvoice_front.wires.routes import add_wires
 from cosyvoice_runtime import __version__
 from cosyvoice_runtime.process.audit_log import AuditLog
+from cosyvoice_runtime.process.spans import FRONT, open_spans
 from cosyvoice_runtime.settings import Settings
 
 SPEECH_SCHEMA = {"content": {"application/json": {"schema": SpeechBody.model_json_schema()}}}
@@ -45,11 +47,12 @@ def create_app(settings: Settings, upstream: Upstream | None = None) -> FastAPI:
         upstream: speaks in place of the server that the settings name.
 
     Raises:
-        InvalidInput: the audit log can't be written.
+        InvalidInput: the audit log can't be written, or spans can't be sent.
     """
 
     metrics = Metrics()
     audit = AuditLog(settings.front.audit_file, "front.audit_file")
+    spans = open_spans(FRONT)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -57,6 +60,8 @@ def create_app(settings: Settings, upstream: Upstream | None = None) -> FastAPI:
             app.state.front = front
             with metrics_port(settings.front, metrics):
                 yield
+        if spans is not None:
+            await asyncio.to_thread(spans.close)
 
     # No pages of documentation: they load programs from elsewhere.
     app = FastAPI(title="CosyVoice", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
@@ -74,7 +79,7 @@ def create_app(settings: Settings, upstream: Upstream | None = None) -> FastAPI:
     app.add_middleware(BodyLimits, most_bytes=front.max_request_mib << 20, timeout_s=front.arrival_timeout_s)
     # Around all there is, the answer to what nobody foresaw included, which add_middleware would not be.
     counted = CountedRequests(Cors(app.build_middleware_stack(), front.cors_origins), metrics)
-    app.middleware_stack = RequestIds(WithoutSlash(AuditedRequests(counted, audit)))
+    app.middleware_stack = RequestIds(WithoutSlash(AuditedRequests(counted, audit, spans)))
     return app
 
 

@@ -1,22 +1,27 @@
-"""Facts of a request to the front for the audit log."""
+"""Facts of a request to the front for the audit log and for its span."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import partial
 
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cosyvoice_client import SpeechRequest
 from cosyvoice_front import request_id
 from cosyvoice_front.errors import OVERLOADED, ApiError, GoneError
+from cosyvoice_front.keys import EVERYBODY
 from cosyvoice_front.noted_answer import NotedAnswer
+from cosyvoice_front.spans import RequestSpan
 from cosyvoice_front.spoken import Tally
 from cosyvoice_runtime.process.audit_log import ERROR, LEFT, OK, REFUSED, AuditLog
+from cosyvoice_runtime.process.spans import Spans
 from cosyvoice_runtime.settings.front import DEFAULT_VOICE
 
 METRICS = "/metrics"
@@ -32,6 +37,9 @@ class AuditEntry:
         route: method and path; empty for a request that asks for no key and is not audited.
         key: name of its key; None before it is known.
         voice: None where the request brought a recording, or has no voice.
+        format: of the audio, which is told in the span alone.
+        begin_span: begins the span of an utterance of a websocket; None where no spans are asked for.
+        span: of this request.
         tally: what has been spoken.
         ending: how it ended, once that is known.
     """
@@ -41,6 +49,9 @@ class AuditEntry:
     key: str | None = None
     voice: str | None = None
     characters: int | None = None
+    format: str | None = None
+    begin_span: Callable[[], RequestSpan] | None = None
+    span: RequestSpan | None = None
     tally: Tally | None = None
     ending: str | None = None
     status: int | None = None
@@ -51,15 +62,23 @@ class AuditEntry:
         path = getattr(scope.get("route"), "path", scope["path"])
         self.route = f"{scope.get('method', 'WS')} {path}"
 
-    def utterance(self, request: SpeechRequest, tally: Tally) -> AuditEntry:
+    def utterance(self, request: SpeechRequest, audio_format: str, tally: Tally) -> AuditEntry:
         """A new entry for an utterance of this websocket."""
-        fresh = replace(self, tally=tally, characters=0, started=time.monotonic())
-        fresh.speaks(request)
+        span = self.begin_span() if self.begin_span else None
+        fresh = replace(self, tally=tally, characters=0, span=span, started=time.monotonic())
+        fresh.speaks(request, audio_format)
         return fresh
 
-    def speaks(self, request: SpeechRequest) -> None:
-        """Note the voice."""
+    def speaks(self, request: SpeechRequest, audio_format: str) -> None:
+        """Note the voice and the format of the audio."""
         self.voice = None if request.reference else request.voice or DEFAULT_VOICE
+        self.format = audio_format
+
+    def hears(self, tally: Tally) -> None:
+        """Note what is spoken."""
+        self.tally = tally
+        if self.span is not None:
+            self.span.hears(tally)
 
     def end(self, ending: str) -> None:
         """Note how it ended; the first time counts."""
@@ -87,7 +106,21 @@ class AuditEntry:
             raise
 
     def write(self, log: AuditLog) -> None:
-        """Write the line of a request that has ended."""
+        """Write the line of a request that has ended, and end its span."""
+        ending = self.ending or OK
+        seconds = None if self.tally is None else round(self.tally.seconds, 3)
+        if self.span is not None:
+            self.span.end(
+                self.route,
+                None if self.key == EVERYBODY else self.key,
+                ending,
+                request_id=request_id.current.get(),
+                voice=self.voice,
+                characters=self.characters,
+                format=self.format,
+                seconds=seconds,
+                status=self.status,
+            )
         log.write(
             request_id=request_id.current.get(),
             key=self.key,
@@ -95,8 +128,8 @@ class AuditEntry:
             route=self.route,
             voice=self.voice,
             characters=self.characters,
-            seconds=None if self.tally is None else round(self.tally.seconds, 3),
-            ending=self.ending or OK,
+            seconds=seconds,
+            ending=ending,
             status=self.status,
             duration_ms=round(1000 * (time.monotonic() - self.started)),
         )
@@ -110,23 +143,40 @@ def current() -> AuditEntry:
     return _entry.get() or AuditEntry("")
 
 
+def begin_call(headers: dict[str, str]) -> None:
+    """Begin the span of a call to a server for the request of the task, and add the headers of its trace."""
+    entry = _entry.get()
+    if entry is not None and entry.span is not None:
+        entry.span.call(headers, 0 if entry.tally is None else entry.tally.samples)
+
+
 def enter(entry: AuditEntry) -> None:
     """Answer this request in the task from now on."""
     _entry.set(entry)
 
 
 class AuditedRequests:
-    """Writes a line for each request that asks for a key, with or without success."""
+    """Writes a line for each request that asks for a key, with or without success, and sends its span.
 
-    def __init__(self, app: ASGIApp, log: AuditLog) -> None:
+    A websocket has no span but those of its utterances.
+
+    Args:
+        spans: makes spans; None where none are asked for.
+    """
+
+    def __init__(self, app: ASGIApp, log: AuditLog, spans: Spans | None) -> None:
         self._app = app
         self._log = log
+        self._spans = spans
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] not in ("http", "websocket") or not self._log.on:
+        if scope["type"] not in ("http", "websocket") or not (self._log.on or self._spans):
             await self._app(scope, receive, send)
             return
         entry = AuditEntry((scope.get("client") or ("",))[0])
+        if self._spans is not None:
+            entry.begin_span = partial(RequestSpan, self._spans, Headers(scope=scope))
+            entry.span = entry.begin_span() if scope["type"] == "http" else None
         enter(entry)
         answer = NotedAnswer(send)
         try:

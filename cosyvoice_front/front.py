@@ -79,7 +79,7 @@ class Front:
         voice = None if reference else await self.voices.server_name(body.voice_name, owner)
         request, rate, tally = body.request(voice, reference), body.sample_rate or RATE, Tally()
         request = replace(request, **await self.reading(body, request, owner))
-        audit.current().speaks(request)
+        audit.current().speaks(request, body.response_format)
         pieces = encoded(
             self.chunks(request, owner),
             partial(make_encoder, body.response_format, rate, RATE),
@@ -124,8 +124,9 @@ class Front:
             ApiError: a limit is reached.
         """
         entry = audit.current()
-        entry.tally, entry.characters = tally, (entry.characters or 0) + characters
+        entry.characters = (entry.characters or 0) + characters
         with entry.noting_failure(), self.metrics.utterance(tally, owner, characters):
+            entry.hears(tally)
             async with self.limits.place(owner, characters):
                 yield
 

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from cosyvoice_client import AsyncSpeechClient, AudioChunk, ClientError, InvalidArgumentError, SpeechRequest
 from cosyvoice_client.address import names_several
+from cosyvoice_front.audit import begin_call
 from cosyvoice_front.errors import ApiError, of_client, overloaded
 from cosyvoice_front.keys import EVERYBODY
 from cosyvoice_front.rate import at_front_rate
@@ -73,6 +74,7 @@ class SpeechServer:
                 proxy=False,
                 balancing=settings.balancing,
                 ping_s=PING_OF_SEVERAL_S if names_several(settings.grpc_url) else PING_S,
+                trace=begin_call,
             )
         except InvalidArgumentError as error:
             raise InvalidInput("front.grpc_url", settings.grpc_url, str(error)) from None

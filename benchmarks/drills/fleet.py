@@ -19,23 +19,39 @@ GRACE_S = 600
 """How long voices are spoken with while the bucket is away: no drill takes longer on a slow machine."""
 
 
+def span_variables(receiver: str) -> dict[str, str]:
+    """Variables of processes that send the spans of those traces alone that a client has begun."""
+    return {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{receiver}",
+        "OTEL_BSP_SCHEDULE_DELAY": "50",
+        "OTEL_TRACES_SAMPLER": "parentbased_always_off",
+    }
+
+
 class Fleet:
-    """
+    """Servers, a balancer, a bucket and a Redis, all on free ports of this machine.
+
+    Args:
+        receiver: ``host:port`` of a receiver of spans, who gets those of sampled traces; empty for none.
+
     Attributes:
         servers: each with places for PLACES utterances.
         balancer: Envoy before all of them.
     """
 
-    def __init__(self, folder: Path, checkpoint: Path) -> None:
+    def __init__(self, folder: Path, checkpoint: Path, receiver: str = "") -> None:
         self._folder = folder
         self.redis = Redis("redis", folder / "redis")
         self.bucket = Bucket("bucket", folder / "bucket")
+        self._variables = self.bucket.variables() | (span_variables(receiver) if receiver else {})
         names = [f"server{number}" for number in range(SERVERS)]
         self.servers = [
-            SpeechServer(name, folder / name, checkpoint, self.bucket, *map("=".join, self.voices.items()))
+            SpeechServer(
+                name, folder / name, checkpoint, self._variables, *map("=".join, self.voices.items())
+            )
             for name in names
         ]
-        self.balancer = Envoy("envoy", folder / "envoy", self.addresses)
+        self.balancer = Envoy("envoy", folder / "envoy", self.addresses, receiver)
         self._fronts = 0
 
     @property
@@ -77,7 +93,7 @@ class Fleet:
         """Fronts before this address, with these settings of their section, until the context is left."""
         names = [f"front{self._fronts + number}" for number in range(count)]
         self._fronts += count
-        fronts = [Front(name, self._folder / name, grpc_url, self.bucket, **settings) for name in names]
+        fronts = [Front(name, self._folder / name, grpc_url, self._variables, **settings) for name in names]
         with closing(fronts):
             for front in fronts:
                 front.begin()

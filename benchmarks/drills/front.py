@@ -10,7 +10,6 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
-from drills.bucket import Bucket
 from drills.ports import free_port
 from drills.program import Program
 from drills.waiting import wait_until
@@ -25,8 +24,10 @@ class Front(Program):
         url: where it listens.
     """
 
-    def __init__(self, name: str, folder: Path, grpc_url: str, bucket: Bucket, **settings: object) -> None:
-        self._bucket = bucket
+    def __init__(
+        self, name: str, folder: Path, grpc_url: str, variables: Mapping[str, str], **settings: object
+    ) -> None:
+        self._variables = variables
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         given = {"port": self.port, "grpc_url": grpc_url, "leave_s": 0, **settings}
@@ -34,7 +35,7 @@ class Front(Program):
         super().__init__(name, folder, [sys.executable, "-m", "cosyvoice_front", *assignments])
 
     def environment(self) -> Mapping[str, str]:
-        return {**os.environ, **self._bucket.variables()}
+        return {**os.environ, **self._variables}
 
     def answers(self) -> bool:
         return self.says("/health")

@@ -36,6 +36,9 @@ Samples = npt.NDArray[np.int16]
 class Listener:
     """Asks for speech, as 16 bit samples where nothing else is said, and hears it until it ends or is left.
 
+    Args:
+        trace: ``traceparent`` of the request.
+
     Attributes:
         status: of HTTP, as soon as it is known.
         headers: of the answer, their names in lower case.
@@ -44,10 +47,13 @@ class Listener:
         timeline: the samples as they arrived, in seconds after the request.
     """
 
-    def __init__(self, front: Front, text: str = TEXT, key: str = "none", **fields: Any) -> None:
+    def __init__(
+        self, front: Front, text: str = TEXT, key: str = "none", trace: str = "", **fields: Any
+    ) -> None:
         body = {"model": "tts-1", "voice": "default", "input": text, "response_format": "pcm", "seed": SEED}
         self._body = json.dumps(body | fields).encode()
-        self._key = key
+        self._headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
+        self._headers |= {"traceparent": trace} if trace else {}
         self._connection = http.client.HTTPConnection("127.0.0.1", front.port, timeout=TIMEOUT_S)
         self._connection.connect()
         self._socket = self._connection.sock  # which an answer that closes the connection takes away
@@ -94,8 +100,7 @@ class Listener:
 
     def _listen(self) -> None:
         try:
-            headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._key}"}
-            self._connection.request("POST", "/v1/audio/speech", self._body, headers)
+            self._connection.request("POST", "/v1/audio/speech", self._body, self._headers)
             answer = self._connection.getresponse()
             self.headers = {name.lower(): value for name, value in answer.getheaders()}
             self.status = answer.status

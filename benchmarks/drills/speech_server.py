@@ -14,7 +14,6 @@ from pathlib import Path
 
 from cosyvoice_runtime.settings import Machine, Settings
 from cosyvoice_runtime.settings.repository import render, write
-from drills.bucket import Bucket
 from drills.ports import free_port
 from drills.program import Program
 from measuring.server_processes import descendants, name_of
@@ -33,8 +32,10 @@ class SpeechServer(Program):
         grpc_url: ``127.0.0.1:port``; so is ``http_url``.
     """
 
-    def __init__(self, name: str, folder: Path, checkpoint: Path, bucket: Bucket, *given: str) -> None:
-        self._bucket, self._audit = bucket, folder / "audit.log"
+    def __init__(
+        self, name: str, folder: Path, checkpoint: Path, variables: Mapping[str, str], *given: str
+    ) -> None:
+        self._variables, self._audit = variables, folder / "audit.log"
         http, grpc, metrics, self._metrics = (free_port() for _ in range(4))
         repository = folder / "repository"
         ports = {"http": http, "grpc": grpc, "metrics": metrics, "model_metrics": self._metrics}
@@ -50,7 +51,7 @@ class SpeechServer(Program):
         write(render(MODEL_REPO, resolved), repository)
 
     def environment(self) -> Mapping[str, str]:
-        return {**os.environ, **self._bucket.variables()}
+        return {**os.environ, **self._variables}
 
     def answers(self) -> bool:
         return UP in self.told() and self.ready

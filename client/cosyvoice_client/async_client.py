@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -40,6 +40,8 @@ class AsyncSpeechClient:
         ping_s: time after which a silent server is asked for a sign of life, which it has half of that time
             to give; 0 to wait for ``timeout_s``. A tritonserver without this product's gateway ends a
             connection that has asked five times in one silence, and gRPC then asks half as often.
+        trace: adds the headers of the caller's trace to a dict, once for each call to a server:
+            ``opentelemetry.propagate.inject`` does. None sends no trace.
 
     Raises:
         InvalidArgumentError: the URL is none that gRPC can use.
@@ -55,6 +57,7 @@ class AsyncSpeechClient:
         proxy: bool = True,
         balancing: str = "round_robin",
         ping_s: float = 0.0,
+        trace: Callable[[dict[str, str]], None] | None = None,
     ) -> None:
         opened = open_channel(url, proxy=proxy, balancing=balancing, ping_s=ping_s)
         self.url = opened.name
@@ -62,6 +65,7 @@ class AsyncSpeechClient:
         self.offline_model = offline_model
         self.timeout_s = timeout_s
         self._name = name
+        self._trace = trace
         self._asks_elsewhere = opened.asks_elsewhere
         self._tries = Tries(opened.asks_elsewhere)
         self._channel = opened.channel
@@ -122,8 +126,10 @@ class AsyncSpeechClient:
         """
         started = time.perf_counter()
         asked = self._asked(self.offline_model, request, request_id)
-        metadata = self._metadata(None, request_id)
-        ask = partial(self._ask, "ModelInfer", asked, self.timeout_s, metadata)
+
+        async def ask() -> Any:
+            return await self._ask("ModelInfer", asked, self.timeout_s, self._metadata(None, request_id))
+
         answer = await self._tries.offer(ask)
         chunk = read_chunk(InferResult(answer), time.perf_counter() - started)
         if chunk is None:
@@ -195,6 +201,10 @@ class AsyncSpeechClient:
         said = [(NAME_HEADER, asking)] if asking is not None else []
         if request_id.isascii() and request_id.isprintable() and request_id:
             said.append((REQUEST_HEADER, request_id))
+        if self._trace is not None:
+            headers: dict[str, str] = {}
+            self._trace(headers)
+            said += headers.items()
         return (*said, (ELSEWHERE_HEADER, "1")) if self._asks_elsewhere else tuple(said)
 
     async def _refusal(self) -> str | None:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import queue
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import aclosing
 from functools import lru_cache
 
@@ -28,17 +28,23 @@ class SpeechClient:
     Args:
         url: ``host:port``.
         timeout_s: longest wait for the next chunk.
+        trace: adds the headers of the caller's trace to a dict, as :class:`AsyncSpeechClient` has it.
 
     Raises:
         InvalidArgumentError: the URL is none that gRPC can use.
     """
 
     def __init__(
-        self, url: str = "localhost:8001", model: str = STREAMING_MODEL, timeout_s: float = 60.0
+        self,
+        url: str = "localhost:8001",
+        model: str = STREAMING_MODEL,
+        timeout_s: float = 60.0,
+        trace: Callable[[dict[str, str]], None] | None = None,
     ) -> None:
         self.url = grpc_address(url)
         self.model = model
         self.timeout_s = timeout_s
+        self._trace = trace
 
     def speak(self, request: SpeechRequest, request_id: str = "") -> Generator[AudioChunk, None, None]:
         """Chunks in order. Closing the generator early cancels the request on the server.
@@ -67,7 +73,9 @@ class SpeechClient:
     async def _receive(self, request: SpeechRequest, request_id: str, chunks: Chunks) -> None:
         try:
             async with (
-                AsyncSpeechClient(self.url, self.model, timeout_s=self.timeout_s) as client,
+                AsyncSpeechClient(
+                    self.url, self.model, timeout_s=self.timeout_s, trace=self._trace
+                ) as client,
                 aclosing(client.speak(request, request_id)) as stream,
             ):
                 async for chunk in stream:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from http.client import HTTPException
 
 import tritonclient.http as triton
@@ -26,14 +27,20 @@ class HttpSpeechClient:
     Args:
         url: ``host:port`` with or without ``http://`` before it.
         timeout_s: longest wait for the answer, which comes when the whole utterance is there.
+        trace: adds the headers of the caller's trace to a dict, as :class:`AsyncSpeechClient` has it.
     """
 
     def __init__(
-        self, url: str = "localhost:8000", model: str = OFFLINE_MODEL, timeout_s: float = 300.0
+        self,
+        url: str = "localhost:8000",
+        model: str = OFFLINE_MODEL,
+        timeout_s: float = 300.0,
+        trace: Callable[[dict[str, str]], None] | None = None,
     ) -> None:
         self.url = url.removeprefix("http://").rstrip("/")
         self.model = model
         self.timeout_s = timeout_s
+        self._trace = trace
         if "://" in self.url:
             raise InvalidArgumentError(f"{url}: only http:// is possible here")
 
@@ -44,12 +51,15 @@ class HttpSpeechClient:
             ClientError: the server can't be reached, refuses, or stays silent.
         """
         inputs = infer_inputs(triton, request.tensors())
+        headers: dict[str, str] = {}
+        if self._trace is not None:
+            self._trace(headers)
         started = time.perf_counter()
         try:
             with triton.InferenceServerClient(
                 self.url, connection_timeout=self.timeout_s, network_timeout=self.timeout_s
             ) as client:
-                result = client.infer(self.model, inputs, request_id=request_id)
+                result = client.infer(self.model, inputs, request_id=request_id, headers=headers)
         except InferenceServerException as error:
             raise server_error(error.status(), error.message(), self.url) from error
         except (OSError, HTTPException) as error:

@@ -74,7 +74,7 @@ class Context:
         self._transcript = Transcript(markup)
         self._times = WordTimes(manner.request.speed or 1.0, markup)
         self._tally = Tally()
-        self.entry = audit.current().utterance(manner.request, self._tally)
+        self.entry = audit.current().utterance(manner.request, manner.format, self._tally)
         self._changed = asyncio.Event()
         self._ended = self._fed = False
         self._refusal: ApiError | None = None

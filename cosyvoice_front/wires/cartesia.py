@@ -120,6 +120,7 @@ class Cartesia:
             name,
             Manner(
                 request,
+                opening.output_format.encoding,
                 opening.output_format.encoder(),
                 bool(opening.add_timestamps),
                 (BUFFER_DELAY_MS if delay_ms is None else delay_ms) / 1000,

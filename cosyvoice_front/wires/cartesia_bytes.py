@@ -49,7 +49,7 @@ async def _speech(front: Front, body: BytesBody, owner: str) -> Response:
     voice = await front.voices.server_name(body.voice.id, owner)
     request, tally = body.request(voice, body.transcript), Tally()
     request = replace(request, **await front.reading(body, request, owner))
-    audit.current().speaks(request)
+    audit.current().speaks(request, body.output_format.container)
     pieces = encoded(front.chunks(request, owner), body.output_format.encoder, front.pool, tally)
     return CartesiaResponse(
         placed(pieces, front.place(owner, len(body.transcript), tally)),

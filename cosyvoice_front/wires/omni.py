@@ -132,6 +132,7 @@ class Omni:
         delay_ms = config.max_buffer_delay_ms
         manner = Manner(
             replace(config.request(self._voice, self._reference), **self._reading),
+            config.response_format,
             make_encoder(config.response_format, config.sample_rate, RATE),
             config.word_timestamps,
             (BUFFER_DELAY_MS if delay_ms is None else delay_ms) / 1000,

@@ -98,9 +98,9 @@ class SpokenUtterance:
             return await self._voice
 
     async def _speak(self) -> None:
-        trace.begin(self._order.trace)
         try:
-            await self._send_chunks()
+            with trace.utterance("engine", self._order.trace):
+                await self._send_chunks()
         except Exception as error:
             self._answer(end_frame(error), True)
         else:
@@ -117,3 +117,5 @@ class SpokenUtterance:
                 self._answer(chunk_frame(chunk), False)
                 self._playback.sent(chunk.seconds)
                 trace.note("the engine has sent audio")
+                if chunk.finish_reason is not None:
+                    trace.tell(finish_reason=chunk.finish_reason.value)

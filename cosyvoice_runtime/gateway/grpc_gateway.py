@@ -59,12 +59,13 @@ from cosyvoice_runtime.process.headers import (
     REQUEST_HEADER,
     new_call_id,
     request_name,
+    trace_headers,
 )
 from cosyvoice_runtime.process.listening import DIRECT, bound, own_addresses, split_port, with_port
+from cosyvoice_runtime.process.spans import SERVER, open_spans
 
 logger = logging.getLogger(__name__)
 
-Metadata = list[tuple[str, str]]
 NAMES_A_MODEL = {
     "ModelReady": service_pb2.ModelReadyRequest,
     "ModelMetadata": service_pb2.ModelMetadataRequest,
@@ -126,6 +127,8 @@ class GrpcGateway:
             await self._left.stop(grace=CLOSING_S)
         await self._departures.over(SETTLE_S)
         await self._channel.close()
+        if self._calls.spans is not None:
+            await asyncio.to_thread(self._calls.spans.close)
 
     async def _listen(self) -> Any:
         server = grpc.aio.server(
@@ -160,6 +163,7 @@ class _Calls(grpc.GenericRpcHandler):
 
     Attributes:
         stopping: whether utterances are refused because the server is stopping.
+        spans: makes the spans of calls for speech, if they are asked for.
     """
 
     stopping = False
@@ -179,6 +183,7 @@ class _Calls(grpc.GenericRpcHandler):
         self._ask_health = partial(channel.unary_unary(HEALTH_CHECK), b"", timeout=HEALTH_TIMEOUT_S)
         self._health = HealthWatch(self._state)
         self._audit = AuditLog(options.audit_file, "server.audit_file")
+        self.spans = open_spans(SERVER)
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
         method = handler_call_details.method
@@ -186,14 +191,19 @@ class _Calls(grpc.GenericRpcHandler):
         async def answer(_: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
             try:
                 client, named = ClientCall(context, self._stalled_timeout_s), _named(context)
-                name, caller = dict(named)[REQUEST_HEADER], dict(named).get(CLIENT_HEADER)
+                spans = self.spans if method in (INFER, STREAM_INFER) else None
+                name, caller = named[REQUEST_HEADER], named.get(CLIENT_HEADER)
                 audit = CallAudit(self._audit, method, context.peer(), caller, name)
                 context.set_trailing_metadata([(REQUEST_HEADER, name)])
-                with nullcontext() if method in HEALTH_CALLS else self._limit.counted(), audit.call():
-                    await self._answer(method, client, named, audit)
+                with (
+                    nullcontext() if method in HEALTH_CALLS else self._limit.counted(),
+                    audit.call(),
+                    spans.passed_on("gateway grpc", named) if spans else nullcontext(named) as told,
+                ):
+                    await self._answer(method, client, told, audit)
             except RefusedError as refusal:
-                told = ((REQUEST_HEADER, name), *_pushback(refusal, dict(named)))
-                await context.abort(grpc.StatusCode[refusal.status], str(refusal), told)
+                trailing = ((REQUEST_HEADER, name), *_pushback(refusal, named))
+                await context.abort(grpc.StatusCode[refusal.status], str(refusal), trailing)
             except ClientGoneError:
                 logger.debug("the client of a call to %s has left", method)
 
@@ -201,7 +211,7 @@ class _Calls(grpc.GenericRpcHandler):
         # reader.
         return grpc.stream_stream_rpc_method_handler(answer)
 
-    async def _answer(self, method: str, client: ClientCall, named: Metadata, audit: CallAudit) -> None:
+    async def _answer(self, method: str, client: ClientCall, named: dict[str, str], audit: CallAudit) -> None:
         if method not in OPEN_CALLS:
             raise closed(method)
         if method == STREAM_INFER:
@@ -215,7 +225,7 @@ class _Calls(grpc.GenericRpcHandler):
         else:
             await client.write(await self._ask(method, message, named, audit))
 
-    async def _ask(self, method: str, message: bytes, named: Metadata, audit: CallAudit) -> bytes:
+    async def _ask(self, method: str, message: bytes, named: dict[str, str], audit: CallAudit) -> bytes:
         """Forward one request and return its response; the request ends when the client leaves."""
         if method == HEALTH_CHECK and self._unready:
             return NOT_SERVING
@@ -236,9 +246,11 @@ class _Calls(grpc.GenericRpcHandler):
         audit.spoke(answer)
         return _without_paths(answer) if method == MODEL_CONFIG else answer
 
-    async def _answer_of(self, method: str, message: bytes, named: Metadata, admitted: Admitted) -> bytes:
+    async def _answer_of(
+        self, method: str, message: bytes, named: dict[str, str], admitted: Admitted
+    ) -> bytes:
         call_id = new_call_id()
-        call = self._channel.unary_unary(method)(message, metadata=[*named, (CALL_HEADER, call_id)])
+        call = self._channel.unary_unary(method)(message, metadata=[*named.items(), (CALL_HEADER, call_id)])
         answering = asyncio.create_task(self._counted(call, admitted.size))
         try:
             return await asyncio.shield(answering)
@@ -260,7 +272,7 @@ class _Calls(grpc.GenericRpcHandler):
         finally:
             self._pending.give_back(size)
 
-    def _admit(self, method: str, message: bytes, named: Metadata, audit: CallAudit) -> Admitted:
+    def _admit(self, method: str, message: bytes, named: dict[str, str], audit: CallAudit) -> Admitted:
         name = method.rpartition("/")[2]
         if method == INFER:
             return self._admit_inference(message, named, audit)
@@ -272,14 +284,14 @@ class _Calls(grpc.GenericRpcHandler):
             self._policy.check_model(request.name, request.version)
         return Admitted(0, frozenset())
 
-    def _admit_inference(self, message: bytes, named: Metadata, audit: CallAudit) -> Admitted:
+    def _admit_inference(self, message: bytes, named: dict[str, str], audit: CallAudit) -> Admitted:
         request_id = ""
         try:
             request = parsed(service_pb2.ModelInferRequest, message)
             check_grpc(request, self._policy)
             request_id = request.id
-            asked = UtteranceRequest.of_grpc(request, dict(named).get(CLIENT_HEADER))
-            asked = replace(asked, elsewhere=ELSEWHERE_HEADER in dict(named))
+            asked = UtteranceRequest.of_grpc(request, named.get(CLIENT_HEADER))
+            asked = replace(asked, elsewhere=ELSEWHERE_HEADER in named)
             if asked.begins and self.stopping:
                 raise RefusedError("UNAVAILABLE", STOPPING)
             if self._shedder is not None:
@@ -299,13 +311,13 @@ class _Calls(grpc.GenericRpcHandler):
     def _unready(self) -> bool:
         return self.stopping or self._options.starting
 
-    async def _stream(self, client: ClientCall, named: Metadata, audit: CallAudit) -> None:
+    async def _stream(self, client: ClientCall, named: dict[str, str], audit: CallAudit) -> None:
         call_id = new_call_id()
         admit = partial(self._admit_inference, named=named, audit=audit)
         first = await first_request(client, admit, self._arrival_timeout_s)
         if first is None:
             return  # The server need not know of a call without an admitted request.
-        call = self._channel.stream_stream(STREAM_INFER)(metadata=[*named, (CALL_HEADER, call_id)])
+        call = self._channel.stream_stream(STREAM_INFER)(metadata=[*named.items(), (CALL_HEADER, call_id)])
         server = ServerStream(call, self._pending)
         refused = False
         try:
@@ -359,7 +371,7 @@ def _age(age_s: float) -> list[tuple[str, int]]:
     return [("grpc.max_connection_age_ms", int(age_s * 1000))] if age_s else []
 
 
-def _pushback(refusal: RefusedError, named: Mapping[str, str]) -> Metadata:
+def _pushback(refusal: RefusedError, named: Mapping[str, str]) -> list[tuple[str, str]]:
     """When gRPC's own retries come back: in the time that was told, or at once to another server."""
     told = RETRY_AFTER.search(str(refusal))
     if told is None or ELSEWHERE_HEADER in named:
@@ -367,14 +379,14 @@ def _pushback(refusal: RefusedError, named: Mapping[str, str]) -> Metadata:
     return [(PUSHBACK_HEADER, str(math.ceil(1000 * float(told[1]))))]
 
 
-def _named(context: Any) -> list[tuple[str, str]]:
-    """The metadata that the server gets: the request's name, and what the client says of itself."""
+def _named(context: Any) -> dict[str, str]:
+    """The metadata that the server gets: the request's name and trace, and what the client says of itself."""
     said = dict(context.invocation_metadata() or ())
     client, request = said.get(CLIENT_HEADER), said.get(REQUEST_HEADER)
-    named = [(REQUEST_HEADER, request_name(None if request is None else str(request)))]
-    if ELSEWHERE_HEADER in said:
-        named.append((ELSEWHERE_HEADER, "1"))
-    return named if client is None else [(CLIENT_HEADER, str(client)[:MAX_NAME_LENGTH]), *named]
+    named = {} if client is None else {CLIENT_HEADER: str(client)[:MAX_NAME_LENGTH]}
+    named[REQUEST_HEADER] = request_name(None if request is None else str(request))
+    elsewhere = {ELSEWHERE_HEADER: "1"} if ELSEWHERE_HEADER in said else {}
+    return named | elsewhere | trace_headers(said)
 
 
 def _without_paths(answer: bytes) -> bytes:

@@ -7,6 +7,7 @@ import logging
 import math
 import re
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from typing import Any
 
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, UnixConnector, web
@@ -44,8 +45,10 @@ from cosyvoice_runtime.process.headers import (
     REQUEST_HEADER,
     new_call_id,
     request_name,
+    trace_headers,
 )
 from cosyvoice_runtime.process.listening import bound, own_addresses, split_port
+from cosyvoice_runtime.process.spans import SERVER, open_spans
 
 logger = logging.getLogger(__name__)
 logging.getLogger("aiohttp.server").addFilter(is_ours)
@@ -96,6 +99,7 @@ class HttpGateway:
         self._departures = Departures(self._stop)
         self._body_check = BodyCheck()
         self._audit = AuditLog(options.audit_file, "server.audit_file")
+        self._spans = open_spans(SERVER)
         self._listening: list[asyncio.Server] = []
         middlewares = [_errors_as_json, self._no_pages]
         app = web.Application(client_max_size=options.max_request_bytes, middlewares=middlewares)
@@ -146,6 +150,8 @@ class HttpGateway:
         await self._runner.cleanup()
         await self._departures.over(SETTLE_S)
         await self._server.close()
+        if self._spans is not None:
+            await asyncio.to_thread(self._spans.close)
 
     @web.middleware
     async def _no_pages(self, request: web.Request, handler: Any) -> web.StreamResponse:
@@ -169,16 +175,19 @@ class HttpGateway:
             return web.Response(body=await answer.read(), headers=_passed_on(answer.headers))
 
     async def _infer(self, request: web.Request) -> web.StreamResponse:
-        client, route = _client(request).get(CLIENT_HEADER), f"{request.method} {request.path}"
-        audit = CallAudit(self._audit, route, str(request.remote), client, _request_name(request))
-        with audit.call():
-            return await self._answered(request, audit)
+        said, route = _said(request), f"{request.method} {request.path}"
+        client, name = said.get(CLIENT_HEADER), said[REQUEST_HEADER]
+        audit, spans = CallAudit(self._audit, route, str(request.remote), client, name), self._spans
+        with audit.call(), spans.passed_on("gateway http", said) if spans else nullcontext(said) as told:
+            return await self._answered(request, told, audit)
 
-    async def _answered(self, request: web.Request, audit: CallAudit) -> web.StreamResponse:
+    async def _answered(
+        self, request: web.Request, said: dict[str, str], audit: CallAudit
+    ) -> web.StreamResponse:
         path = self._checked_path(request)
         body = await self._body(request)
         call_id = new_call_id()
-        said = _client(request) | {CALL_HEADER: call_id, REQUEST_HEADER: _request_name(request)}
+        said |= {CALL_HEADER: call_id}
         model, whole = request.match_info["model"], path.endswith("/infer")
         question = BodyQuestion(model, whole, _header_bytes(request) if whole else None, said)
         # The request is registered before the check, in which long bodies wait.
@@ -347,12 +356,15 @@ def _passed_on(headers: Any) -> dict[str, str]:
     return {name: headers[name] for name in PASSED_ON if name in headers}
 
 
-def _client(request: web.Request) -> dict[str, str]:
-    """The name of the client, if the request has one, and whether it asks another server when refused."""
+def _said(request: web.Request) -> dict[str, str]:
+    """The name of the request, that of the client if the request has one, whether the client asks another
+    server when it is refused, and the trace that the request belongs to."""
     name = request.headers.get(CLIENT_HEADER)
     sayable = name is not None and name.isascii() and name.isprintable()
     client = {CLIENT_HEADER: name[:MAX_NAME_LENGTH]} if name and sayable else {}
-    return client | ({ELSEWHERE_HEADER: "1"} if ELSEWHERE_HEADER in request.headers else {})
+    named = {REQUEST_HEADER: _request_name(request)}
+    elsewhere = {ELSEWHERE_HEADER: "1"} if ELSEWHERE_HEADER in request.headers else {}
+    return client | named | elsewhere | trace_headers(request.headers)
 
 
 def _request_name(request: web.Request) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.process.file_limit import file_limit_problem
 from cosyvoice_runtime.process.listening import bound, local_url, own_addresses, with_port
+from cosyvoice_runtime.process.spans import check_spans
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.settings.cosyvoice2 import NO_BUCKET
 from cosyvoice_runtime.settings.repository import TemplateError, placeholders, read_parameter
@@ -225,6 +226,7 @@ def check(triton: Triton, ports: ServerPorts, settings: ServerSettings, reposito
         *code_problems(PYTHON),
         *not_writable("server.log_file", settings.log_file.absolute().parent),
         *not_writable("tritonserver", TRITON_FOLDER),
+        *span_problems(),
     ]
     if problems:
         raise PreflightError(problems)
@@ -307,6 +309,15 @@ def bucket_problems(url: str) -> list[str]:
     """The reason why voices can't be kept in this bucket."""
     try:
         open_bucket(url, check=True)
+    except InvalidInput as error:
+        return [str(error)]
+    return []
+
+
+def span_problems() -> list[str]:
+    """The reason why spans that are asked for can't be sent."""
+    try:
+        check_spans()
     except InvalidInput as error:
         return [str(error)]
     return []

@@ -1,4 +1,4 @@
-"""Whom a request is for, as the server is told."""
+"""Whom a request is for, and which trace it belongs to, as the server is told."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ REQUEST = SpeechRequest("Hello.")
 
 
 class Listening(service_pb2_grpc.GRPCInferenceServiceServicer):
-    """Refuses all, and keeps the name that each came with."""
+    """Refuses all, and keeps the name and the trace that each came with."""
 
     def __init__(self) -> None:
         self.names: list[str | None] = []
+        self.traces: list[str | None] = []
 
     async def ModelStreamInfer(self, _requests, context):  # noqa: N802
         await self._refuse(context)
@@ -27,14 +28,21 @@ class Listening(service_pb2_grpc.GRPCInferenceServiceServicer):
         await self._refuse(context)
 
     async def _refuse(self, context) -> None:
-        self.names.append(dict(context.invocation_metadata()).get("x-client-id"))
+        said = dict(context.invocation_metadata())
+        self.names.append(said.get("x-client-id"))
+        self.traces.append(said.get("traceparent"))
         await context.abort(grpc.StatusCode.UNAVAILABLE, "full")
 
 
 def names_told(*works, **options):
     """The names of requests that a client made with these options sends, one after the other."""
+    return told(*works, **options).names
 
-    async def told():
+
+def told(*works, **options):
+    """What a client made with these options sends with its requests, one after the other."""
+
+    async def tell():
         server, listening = grpc.aio.server(), Listening()
         service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(listening, server)
         port = server.add_insecure_port("127.0.0.1:0")
@@ -46,9 +54,9 @@ def names_told(*works, **options):
                         await work(client)
         finally:
             await server.stop(None)
-        return listening.names
+        return listening
 
-    return asyncio.run(told())
+    return asyncio.run(tell())
 
 
 def speak(**named):
@@ -84,3 +92,23 @@ def test_request_may_be_for_somebody_else():
         "anna",
         "me",
     ]
+
+
+def test_each_call_tells_its_place_in_the_trace():
+    numbers = iter("123456789")
+    server, other = "127.0.0.1:1", "127.0.0.1:2"  # where nobody listens
+    heard = told(speak(), speak_text(), synthesize, trace=lambda said: said.update(traceparent=next(numbers)))
+    assert heard.traces == ["1", "2", "3"]
+
+    async def lost():
+        trace = lambda said: said.update(traceparent=next(numbers))  # noqa: E731
+        async with AsyncSpeechClient(f"{server},{other}", trace=trace) as client:
+            with pytest.raises(ClientError):
+                await client.synthesize(REQUEST)
+
+    asyncio.run(lost())
+    assert next(numbers) == "7"  # three tries
+
+
+def test_client_without_a_trace_tells_none():
+    assert told(speak(), synthesize).traces == [None, None]

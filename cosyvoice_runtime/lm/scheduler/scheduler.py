@@ -239,6 +239,7 @@ class Scheduler:
 
     def _start(self, job: Job) -> None:
         add = self._engine.add if job.text is None else self._text_engine.add_open
+        trace.note("the speech LM begins", job.request.id)
         try:
             job.handle = add(job.request.prompt, job.request.options)
         except CosyVoiceError as error:

@@ -12,6 +12,7 @@ from cosyvoice_runtime.engine.batches.load import shared_gpus
 from cosyvoice_runtime.engine.host_client import host_socket, leave_socket
 from cosyvoice_runtime.engine.speech_engine import SpeechEngine
 from cosyvoice_runtime.gpu.partitions.shared_gpu import NOT_SHARED, SharedGpus
+from cosyvoice_runtime.metrics import trace
 from cosyvoice_runtime.serving.hosted.extractors import AudioTokenizer, Batches, SpeakerEmbedding
 from cosyvoice_runtime.serving.hosted.model_host import ModelHost
 from cosyvoice_runtime.serving.hosted.token2wav import WaveModel
@@ -81,6 +82,7 @@ class Token2WavModel:
     """
 
     def initialize(self, arguments: dict[str, str]) -> None:
+        trace.send()
         settings = read_settings(arguments, Token2WavSettings)
         repository = Path(arguments["model_repository"]).parent
         if settings.backend in ON_TORCH:
@@ -99,6 +101,7 @@ class Token2WavModel:
 
     def finalize(self) -> None:
         self._opened.close()
+        trace.close()
 
     def _open(self, settings: Token2WavSettings, repository: Path, opened: ExitStack) -> None:
         """Open the models and their host, which is closed after their last answers."""

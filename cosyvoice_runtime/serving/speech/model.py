@@ -19,7 +19,7 @@ from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.families import Family
 from cosyvoice_runtime.lm.sampling import SamplingOptions
-from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.metrics import Metrics, trace
 from cosyvoice_runtime.metrics.metrics import RequestCount, shared_directory
 from cosyvoice_runtime.process.event_loop import EventLoopThread
 from cosyvoice_runtime.serving.hosted.model_host import ModelHost
@@ -212,6 +212,7 @@ class SpeechModel:
     """The ``TritonPythonModel`` with one event loop for all utterances in progress."""
 
     def initialize(self, arguments: Mapping[str, str]) -> None:
+        trace.send()
         self._settings = read_settings(arguments, CosyVoice2Settings)
         name = arguments["model_name"]
         decoupled = json.loads(arguments["model_config"])["model_transaction_policy"]["decoupled"]
@@ -243,6 +244,7 @@ class SpeechModel:
         leave_socket(host_socket(SPEECH))
         self._loop.run(self._engine.close())
         self._loop.close()
+        trace.close()
 
     async def _load(self) -> SpeechService:
         self._engine = EngineClient(host_socket(), self._settings.silence_timeout_s)

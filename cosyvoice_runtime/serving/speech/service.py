@@ -145,8 +145,11 @@ class SpeechService:
         self, inputs: Inputs, listener: ChunkListener, metrics: SpeechMetrics, opening: TextMessage | None
     ) -> None:
         timer = RequestTimer(metrics, Playback(metrics.now), text_whole=opening is None)
-        with timer:
+        headers = None if inputs.is_probe else inputs.trace_headers
+        with timer, trace.utterance("cosyvoice2", headers=headers):
+            trace.note("cosyvoice2 has the request")
             with self._admitted(inputs) as admitted:
+                trace.note("it is admitted")
                 self._engine.require()
                 if opening is None:
                     await self._while_there(self._speak(inputs, listener, timer, admitted), listener)
@@ -201,10 +204,7 @@ class SpeechService:
     async def _speak_once(
         self, inputs: Inputs, listener: ChunkListener, timer: RequestTimer, admitted: AdmittedUtterance
     ) -> None:
-        trace.begin()
-        trace.note("cosyvoice2 has the request")
         script = await self._asked(inputs, listener.streams, self._script)
-        trace.note("text and voice are ready")
         kept_s = spoken_s = 0.0
         async with aclosing(self._chunks(script)) as chunks:
             async for chunk in chunks:
@@ -234,6 +234,7 @@ class SpeechService:
         async with aclosing(self._marked(speak_arriving(feeder, call.chunks()))) as chunks:
             async for chunk in chunks:
                 listener.send(chunk)
+                trace.note("cosyvoice2 has sent audio")
                 timer.sent(chunk.seconds, chunk.spoken_seconds)
 
     def _script(self, request: SpeechRequest) -> Script:
@@ -271,16 +272,20 @@ class SpeechService:
 
         def read() -> tuple[SpeechInputs, T | None]:
             asked = SpeechInputs.read(inputs, self._sampling, self._max_characters, self._speech_tokens)
+            trace.tell(characters=len(asked.text), voice=asked.voice)
             if asked.reference is not None:
                 return asked, None
             voice = self._voices.kept(asked.voice, probed=inputs.is_probe)
+            trace.note("its voice is there")
             return asked, use(request(asked, voice))
 
         asked, made = await asyncio.to_thread(read)
-        if asked.reference is None:
-            return cast(T, made)
-        voice = await self._voices.of(asked.reference, asked.reference_text or "", asked.share_as)
-        return await asyncio.to_thread(lambda: use(request(asked, voice)))
+        if asked.reference is not None:
+            voice = await self._voices.of(asked.reference, asked.reference_text or "", asked.share_as)
+            trace.note("its voice is there")
+            made = await asyncio.to_thread(lambda: use(request(asked, voice)))
+        trace.note("text and voice are ready")
+        return cast(T, made)
 
     async def _while_there(self, work: Coroutine[Any, Any, None], listener: ChunkListener) -> None:
         """Run the work; cancel it, and raise a ClientGoneError, when the client leaves."""

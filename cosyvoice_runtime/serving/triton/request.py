@@ -33,6 +33,9 @@ from cosyvoice_runtime.process.headers import (
     PROBE_HEADER,
     PROBE_KEY_VARIABLE,
     REQUEST_HEADER,
+    TRACEPARENT,
+    TRACESTATE,
+    trace_headers,
 )
 
 logger = logging.getLogger(__name__)
@@ -102,6 +105,11 @@ class Inputs:
     def request_name(self) -> str | None:
         """The request's name from its gateway."""
         return self._said(REQUEST_HEADER)
+
+    @property
+    def trace_headers(self) -> dict[str, str]:
+        """The headers of the trace that the request belongs to; empty without one."""
+        return trace_headers({name: self._said(name) for name in (TRACEPARENT, TRACESTATE)})
 
     @property
     def left_call(self) -> str | None:

@@ -206,9 +206,21 @@ BUCKET: Values = {
     "networkPolicy": {"enabled": True, "bucket": {"peers": [{"ipBlock": {"cidr": "192.0.2.0/24"}}]}},
 }
 """Voices in a bucket in place of a volume."""
+TRACES: Values = {
+    "traces": {
+        "endpoint": "http://collector.observability.svc:4317",
+        "env": [{"name": "OTEL_TRACES_SAMPLER", "value": "parentbased_always_off"}],
+    },
+    "networkPolicy": {
+        "enabled": True,
+        "traces": {"peers": [{"namespaceSelector": {"matchLabels": {"team": "observability"}}}]},
+    },
+}
+"""Spans that go to a receiver."""
 RELEASES: dict[str, Values] = {
     "defaults": {},
     "bucket": BUCKET,
+    "traces": TRACES,
     "everything": EVERYTHING,
     **SWITCHED,
     **{name: example(name) for name in EXAMPLES},

@@ -18,6 +18,7 @@ from chart_render import (
     EXAMPLES,
     RELEASES,
     ROOT,
+    TRACES,
     Manifest,
     Values,
     chart,
@@ -336,6 +337,14 @@ def test_servers_and_fronts_reach_the_bucket_where_there_is_one() -> None:
         assert rule["to"] == BUCKET["networkPolicy"]["bucket"]["peers"]
         without = merged(BUCKET, nested("bucket.url", ""))
         assert 443 not in ports(policy(component, without)["egress"])
+
+
+def test_servers_and_fronts_reach_the_receiver_of_spans_where_there_is_one() -> None:
+    for component in ("server", "front"):
+        [rule] = [each for each in policy(component, TRACES)["egress"] if ports([each]) == {4317}]
+        assert rule["to"] == TRACES["networkPolicy"]["traces"]["peers"]
+        without = merged(TRACES, nested("traces.endpoint", ""))
+        assert 4317 not in ports(policy(component, without)["egress"])
 
 
 def test_servers_take_calls_of_fronts_and_metrics_of_prometheus() -> None:

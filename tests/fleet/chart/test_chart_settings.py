@@ -14,6 +14,7 @@ from chart_render import (
     EXAMPLES,
     RELEASES,
     ROOT,
+    TRACES,
     Manifest,
     Values,
     chart,
@@ -30,12 +31,13 @@ from chart_render import (
 )
 
 from cosyvoice_runtime import __version__
+from cosyvoice_runtime.process.spans import ENDPOINT
 from cosyvoice_runtime.settings import Settings
 
 RUN_SH = (ROOT / "run.sh").read_text("utf-8")
 WORKDIR = PurePosixPath("/opt/cosyvoice")
-OF_OTHERS = {"HOME", "AWS_ENDPOINT_URL", "AWS_REGION"}
-"""Variables of the shell and of AWS's libraries."""
+OF_OTHERS = {"HOME", "AWS_ENDPOINT_URL", "AWS_REGION", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_TRACES_SAMPLER"}
+"""Variables of the shell, of AWS's libraries and of OpenTelemetry's."""
 COMPONENTS = ("server", "front")
 
 
@@ -58,7 +60,7 @@ def mounts(of: Manifest) -> dict[str, str]:
     return {mount["mountPath"]: mount["name"] for mount in of["volumeMounts"]}
 
 
-@pytest.mark.parametrize("name", ["defaults", "bucket", *EXAMPLES])
+@pytest.mark.parametrize("name", ["defaults", "bucket", "traces", *EXAMPLES])
 def test_variables_are_settings_or_known_to_run_sh(name: str) -> None:
     values = RELEASES[name]
     for component in components(values):
@@ -226,6 +228,14 @@ def test_variables_of_the_bucket_are_those_that_its_library_reads() -> None:
     page = (ROOT / "docs" / "deployment.md").read_text("utf-8")
     assert "AWS_ENDPOINT_URL" in code
     assert "AWS_REGION" in page
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_spans_go_to_the_receiver_that_the_values_name(component: str) -> None:
+    told = environment(component, TRACES)
+    assert told[ENDPOINT] == TRACES["traces"]["endpoint"]
+    assert told["OTEL_TRACES_SAMPLER"] == "parentbased_always_off"
+    assert not [name for name in environment(component) if name.startswith("OTEL")]
 
 
 def test_keys_are_a_file_of_a_secret_which_the_front_rereads() -> None:

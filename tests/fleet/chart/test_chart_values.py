@@ -53,6 +53,8 @@ WRONG = [
     ("bucket.url", "https://speech.example/voices", "/bucket/url"),
     ("bucket.endpoint", "s3.example.org", "/bucket/endpoint"),
     ("bucket.key", "AKIA", "'/bucket': .*key"),
+    ("traces.endpoint", "collector:4317", "/traces/endpoint"),
+    ("traces.protocol", "grpc", "'/traces': .*protocol"),
     ("server.settings.cosyvoice2.voices_url", "s3://a/b", "'/server/settings/cosyvoice2': .*voices_url"),
     ("front.keys.secret", "", "/front/keys/secret"),
     ("front.keys.file", "a/b", "/front/keys/file"),

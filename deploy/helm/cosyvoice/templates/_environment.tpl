@@ -30,6 +30,18 @@
 {{- end }}
 {{- end -}}
 
+{{/* Variables that turn spans on. */}}
+{{- define "cosyvoice.traces" -}}
+{{- with .Values.traces }}
+{{- if .endpoint }}
+- {name: OTEL_EXPORTER_OTLP_ENDPOINT, value: {{ quote .endpoint }}}
+{{- with .env }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
 {{/* Variables of a server: which checkpoint, which settings. */}}
 {{- define "cosyvoice.serverEnvironment" -}}
 {{- $file := ternary "deploy/gpu.toml" "deploy/cpu.toml" .Values.server.gpu.enabled -}}
@@ -44,6 +56,7 @@
 - {name: COSYVOICE_SERVER__DRAIN_TIMEOUT_S, value: {{ .drainSeconds | int64 | quote }}}
 - {name: COSYVOICE_SERVER__EXIT_TIMEOUT_S, value: {{ include "cosyvoice.exitSeconds" $ | quote }}}
 {{- include "cosyvoice.bucket" $ }}
+{{- include "cosyvoice.traces" $ }}
 {{- include "cosyvoice.settings" .settings }}
 {{- with .env }}
 {{ toYaml . }}
@@ -79,6 +92,7 @@
   valueFrom: {secretKeyRef: {name: {{ .redis.secret }}, key: {{ .redis.key }}}}
 {{- end }}
 {{- include "cosyvoice.bucket" $ }}
+{{- include "cosyvoice.traces" $ }}
 {{- if include "cosyvoice.voicesFolder" $ }}
 - {name: COSYVOICE_FRONT__VOICES_DIR, value: /opt/cosyvoice/voices}
 {{- end }}
