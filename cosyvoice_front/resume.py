@@ -26,10 +26,10 @@ logger = logging.getLogger(__name__)
 
 MOST_LOSSES = 2
 """Servers of an utterance that may be lost after they have spoken; the third ends it."""
-SEARCH_S = 20.0
+SEARCH_S = 60.0
 """The longest time in which a server is looked for that goes on: while a balancer still asks the lost one, or
-until one that was full has a place. A listener mostly has some seconds of speech in hand, and hears a silence
-rather than no end."""
+until one that is full has a place. A listener mostly has some seconds of speech in hand, and rather hears a
+silence than no end."""
 SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.1, 1.0
 """The bounds of the wait before servers are asked again that are full, or not there."""
 OVERLAP_S = 0.5
