@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import socket
 import urllib.error
 import urllib.request
 
@@ -12,10 +14,12 @@ from websockets.sync.client import connect
 pytest.importorskip("opentelemetry.sdk", reason="needs opentelemetry-sdk: requirements/front.in")
 
 from cosyvoice_client import UnavailableError
+from cosyvoice_front.command import main
 from cosyvoice_front.keys import digest
 from cosyvoice_front.spans import RequestSpan
 from cosyvoice_front.spoken import Tally
 from cosyvoice_runtime.process.spans import FRONT, open_spans
+from eventually import eventually
 from fake_upstream import FakeUpstream
 from front_server import running_front
 from otlp_receiver import receiving, variables
@@ -121,6 +125,31 @@ def test_each_utterance_of_a_websocket_is_a_span(receiver, front):
         ("WS /v1/audio/speech/stream", PARENT)
     ] * 2
     assert {span.said["cosyvoice.characters"] for span in receiver.spans} == {len(TEXT)}
+
+
+def test_speech_does_not_wait_for_a_receiver_that_is_away(upstream, monkeypatch, caplog):
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+    for name, value in {**variables(address), "OTEL_EXPORTER_OTLP_TIMEOUT": "0.2"}.items():
+        monkeypatch.setenv(name, value)
+    caplog.set_level(logging.INFO)
+    with running_front(upstream) as front:
+        for _ in range(3):  # each of which is lost
+            assert post(front) == 200
+            eventually(lambda: warnings(caplog))
+    assert warnings(caplog) == [
+        "the receiver of OTEL_EXPORTER_OTLP_ENDPOINT takes no spans: they are lost until it does"
+    ]
+
+
+def warnings(caplog) -> list[str]:
+    return [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_an_address_that_can_not_be_one_stops_a_start(monkeypatch, caplog):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "collector/4317")
+    assert main([]) == 2
+    assert "OTEL_EXPORTER_OTLP_ENDPOINT: 'collector/4317' is not accepted" in caplog.text
 
 
 def test_a_further_call_is_linked_with_the_one_before(receiver):

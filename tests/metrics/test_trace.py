@@ -40,3 +40,45 @@ def test_nothing_is_written_unasked(tmp_path, monkeypatch):
     _request("a")
     trace.note("computed", "a")
     assert not list(tmp_path.iterdir())
+
+
+class Span:
+    """A span that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, dict[str, float]]] = []
+
+    def add_event(self, name, attributes=None):
+        self.events.append((name, attributes or {}))
+
+
+def test_a_span_shows_what_readers_of_traces_want(monkeypatch):
+    times = iter(range(100))
+    monkeypatch.setattr(trace, "now", lambda: next(times))
+    span = Span()
+    noted = trace.NotedSpan(span, ["request"])
+    noted.note("it is admitted", "request")
+    for event in ("the speech LM has the request", "the speech LM begins", "a token is drawn"):
+        noted.note(event, "segment")
+    noted.note("a token is drawn", "segment")  # before the first group is whole
+    noted.note("token2wav has the chunk", "segment")
+    for _ in range(2):
+        noted.note("its batch begins", "segment")
+        noted.note("its batch is launched", "segment")
+        noted.note("its batch ends", "segment")
+        noted.note("the engine has sent audio", "request")
+    second = {"wait_ms": 1000, "compute_ms": 2000}
+    assert span.events == [
+        ("admitted", {}),
+        ("prefill", {"wait_ms": 1000, "compute_ms": 1000}),
+        ("token2wav turn", second),
+        ("first chunk", {}),
+        ("token2wav turn", second),
+    ]
+
+
+def test_nothing_is_noted_of_what_has_no_span():
+    with trace.utterance("part", headers={"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}):
+        assert trace.request() == ""
+        trace.tell(characters=3)
+        trace.note("it is admitted")

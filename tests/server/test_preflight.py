@@ -136,6 +136,15 @@ def test_bucket_that_does_not_answer_is_named(repository, monkeypatch):
     )
 
 
+def test_receiver_of_spans_that_can_not_be_one_is_named(monkeypatch):
+    assert preflight.span_problems() == []
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "collector/4317")
+    (problem,) = preflight.span_problems()
+    assert problem.startswith(
+        "OTEL_EXPORTER_OTLP_ENDPOINT: 'collector/4317' is not accepted; http://HOST:PORT"
+    )
+
+
 def test_all_problems_are_told_at_once(tmp_path, settings, monkeypatch):
     monkeypatch.setattr(preflight, "NEEDED_SHARED_MIB", 1_048_576)
     with pytest.raises(PreflightError) as caught:

@@ -272,7 +272,7 @@ class SpeechService:
 
         def read() -> tuple[SpeechInputs, T | None]:
             asked = SpeechInputs.read(inputs, self._sampling, self._max_characters, self._speech_tokens)
-            trace.tell(characters=len(asked.text), voice=asked.voice)
+            trace.tell(characters=len(asked.text) or None, voice=asked.voice)
             if asked.reference is not None:
                 return asked, None
             voice = self._voices.kept(asked.voice, probed=inputs.is_probe)
