@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from itertools import accumulate
 
 import numpy as np
 import pytest
@@ -84,6 +86,25 @@ def test_two_servers_may_be_lost_and_the_third_ends_it():
     with pytest.raises(LostError):
         servers.heard()
     assert servers.counted == ["resumed", "resumed"]
+
+
+def with_tokens(made: list[AudioChunk]) -> list[AudioChunk]:
+    """The chunks, each with two tokens, which are numbered through."""
+    return [
+        dataclasses.replace(chunk, spoken_tokens=[2 * number, 2 * number + 1])
+        for number, chunk in enumerate(made)
+    ]
+
+
+def test_tokens_of_what_was_heard_are_handed_to_each_server_that_goes_on():
+    made = with_tokens(chunks(6_000))
+    shorter = [dataclasses.replace(made[0], spoken_tokens=range(4)), GONE]
+    servers = Servers([*made[:3], GONE], shorter, made)
+    assert np.array_equal(samples_of(servers.heard()), WHOLE)
+    assert servers.asked == [[], [0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5]]
+    servers = Servers([*made[:3], GONE], [*made[:5], GONE], made)
+    servers.heard()
+    assert servers.asked[2] == list(range(10))
 
 
 def test_lost_end_of_a_segment_is_told_once_and_not_lost():
@@ -168,7 +189,7 @@ class Text:
 
     async def __aiter__(self):
         await self.ended.wait()
-        for number, chunk in enumerate(chunks(6_000)):
+        for number, chunk in enumerate(with_tokens(chunks(6_000))):
             if number == self.death:
                 raise GONE
             yield chunk
@@ -192,6 +213,8 @@ def test_text_in_pieces_is_said_again_to_the_server_that_goes_on(deaths):
     assert np.array_equal(samples_of(heard), WHOLE)
     assert facts(heard) == ENDINGS
     assert counted == ["resumed"] * sum(death is not None and death > 0 for death in deaths)
+    most = accumulate((death or 0 for death in deaths[:-1]), max, initial=0)
+    assert servers.asked == [list(range(2 * heard)) for heard in most]
     assert servers.open == 0
 
 

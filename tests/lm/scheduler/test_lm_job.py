@@ -51,6 +51,12 @@ def test_first_group_is_as_large_as_the_reader_wants():
     assert not job.has_group
 
 
+def test_groups_of_speech_that_goes_on_end_where_they_would_have_ended():
+    prompt = dataclasses.replace(coded_request(1, 1).prompt, spoken=[5] * 30)
+    job = make_job(prompt=prompt, first_tokens=23, group_tokens=10)
+    assert told_at(job, coded_tokens(1, 30)) == [3, 13, 23]
+
+
 def test_what_its_reader_gets_first_is_there_before_the_reader_has_it():
     job = make_job(first_tokens=2)
     seen = []

@@ -31,6 +31,18 @@ def test_prompt_survives_the_merged_vocabulary(text, speech):
     assert read_prompt(ids, VOCABULARY) == Prompt(tuple(text), prompt_speech=tuple(speech))
 
 
+@pytest.mark.parametrize("engine", ["vllm", "tensorrt_llm", "torch", "onnx"])
+def test_engine_that_can_not_go_on_from_tokens_says_so(engine):
+    reader = RequestReader(VOCABULARY, max_tokens=100, max_sequence_tokens=60, engine=engine)
+    asked = Prompt((4,), spoken=(1, 2)), SamplingOptions(max_tokens=9), "a", (1, 1), False
+    if reader.takes_spoken:
+        assert reader.accept(*asked).prompt.spoken == (1, 2)
+        return
+    limit = f"'2 tokens' is not accepted; engine {engine} begins a text at its beginning"
+    with pytest.raises(InvalidInput, match=f"spoken_tokens: {limit}"):
+        reader.accept(*asked)
+
+
 def test_two_hundred_stop_ids_are_neither_codes_nor_text():
     vocabulary = MergedVocabulary(text_tokens=50, speech_rows=230, num_stops=200)
     assert (vocabulary.code_ids, vocabulary.stop_ids) == (range(50, 80), range(80, 280))
