@@ -150,9 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             report = soak(fleet, options) if options.soak_s else drills(fleet, Path(folder), options)
         finally:
             fleet.close()
-    if options.output:
-        written = {"benchmark": "fleet", **provenance(), "versions": versions(), **report}
-        options.output.write_text(json.dumps(written, indent=1) + "\n", "utf-8")
+    write(report, options)
     return 1 if report["faults"] or report.get("grown") else 0
 
 
@@ -179,11 +177,27 @@ def drills(fleet: Fleet, folder: Path, options: argparse.Namespace) -> dict[str,
     with stages(fleet, folder, options) as standing:
         for drill, way in [(each, way) for each in chosen for way in each.ways]:
             fleet.heal()
-            rows.append({"drill": drill.name, "way": way, **asdict(drill.do(standing[way]))})
+            rows.append({"drill": drill.name, "way": way, **asdict(outcome_of(drill, standing[way]))})
+            write({"rows": rows}, options)
             print(*shown(rows[-1]), *rows[-1]["faults"], sep=" | ", file=sys.stderr, flush=True)
     print(", ".join(f"{name} {number}" for name, number in versions().items()))
     print(table(COLUMNS, [shown(row) for row in rows]))
     return {"rows": rows, "faults": sum(len(row["faults"]) for row in rows)}
+
+
+def outcome_of(drill: Drill, stage: Stage) -> Outcome:
+    """The outcome of a drill; that it does not come to its end is a fault."""
+    try:
+        return drill.do(stage)
+    except (AssertionError, OSError) as error:
+        return Outcome(faults=[f"{type(error).__name__}: {error}"])
+
+
+def write(report: dict[str, Any], options: argparse.Namespace) -> None:
+    """Write a report, to the file that was asked for."""
+    if options.output:
+        written = {"benchmark": "fleet", **provenance(), "versions": versions(), **report}
+        options.output.write_text(json.dumps(written, indent=1) + "\n", "utf-8")
 
 
 def has(modules: Sequence[str]) -> bool:

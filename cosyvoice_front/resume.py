@@ -34,7 +34,7 @@ SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.1, 1.0
 """The bounds of the wait before servers are asked again that are full, or not there."""
 OVERLAP_S = 0.5
 """The first and the last seconds that have been sent, which are compared."""
-CATCH_UP_S = 30.0
+CATCH_UP_S = 60.0
 """The longest time that a repetition takes to come as far as what has been sent."""
 TOLERANCE = 5e-3
 """The largest difference of two samples that is rounding; full scale is 1. Batches on a CPU do by 3e-3."""

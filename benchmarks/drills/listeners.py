@@ -20,8 +20,8 @@ from drills.front import Front
 TIMEOUT_S = 300.0
 RATE = 24_000
 SHORT = "Hello world. How are you?"
-TEXT = "word " * 40
-"""Twenty seconds of speech."""
+TEXT = "word " * 24
+"""Twelve seconds of speech."""
 LONG = "word " * 200
 """A minute and a half of speech, which nobody hears to its end."""
 SEED = 7

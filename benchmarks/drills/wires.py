@@ -14,7 +14,7 @@ from websockets.sync.client import ClientConnection, connect
 from drills.front import Front
 from drills.listeners import SEED, TIMEOUT_S, Samples
 
-PIECES = ("Is it 3", ".14? No id", "ea; go on.")
+PIECES = ("Is 3", ".1? G", "o.")
 LONGEST_WAIT_MS = 5000
 """For more of a segment: as long as a socket can be told, for a busy machine sends pieces late."""
 CARTESIA = "/tts/websocket?cartesia_version=2026-03-01"
