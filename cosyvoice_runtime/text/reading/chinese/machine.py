@@ -1,4 +1,4 @@
-"""Numbers of machines: ports, codes of answers, ``0x1F``, ``128M tokens``."""
+"""Numbers of machines: ports, codes of answers, ``0x1F``, ``128M tokens``, ``%.2f``."""
 
 from __future__ import annotations
 
@@ -35,12 +35,20 @@ _MILLIONS = re.compile(
 )
 _HEXADECIMAL = re.compile(r"(?<![0-9A-Za-z])0x([0-9A-Fa-f]{1,16})(?![0-9A-Za-z])")
 
+_FORMAT = re.compile(
+    r"(?<![0-9A-Za-z])(?:(?P<sign>%)|(?<=:)|(?=\.[0-9]{1,2}[fe]))\.(?P<digits>[0-9]{1,2})(?=[defgs](?![0-9A-Za-z]))"
+)
+"""How a program writes a number; ``.5g`` alone is half a gram."""
+
 
 def read(place: Place) -> ReadForm | None:
     """The digits one by one, of what machines number."""
     language = place.language
     if place.match(_CELLS):
         return ReadForm(place.start + 1, language.to)
+    if found := place.match(_FORMAT):
+        sign = "百分号" if found["sign"] else ""
+        return ReadForm(found.end(), f"{sign}点{language.cardinal(found['digits'])}")
     if not place.text[place.start].isdecimal():
         return None
     if found := place.match(_MILLIONS):

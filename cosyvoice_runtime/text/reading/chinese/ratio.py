@@ -25,6 +25,13 @@ _SLICE_BEFORE = re.compile(r"[A-Za-z]\[[0-9:, ]*\Z")
 _LABELLED = re.compile(rf"\s?(?:[\"″”%元万]|英寸|[A-Za-z]{{2}}|{RANGE}[0-9])")
 _LETTER = "[\u4e00-\u9fffA-Za-z]"
 _OF_LETTERS = re.compile(rf"\s?[:：∶]\s?(?={_LETTER}(?:\s?[:：∶]\s?{_LETTER}){{0,2}}\s?=)")
+_HAN = "[\u4e00-\u9fff]"
+_OF_NAMES = re.compile(
+    rf"\s?[:：∶]\s?(?=(?P<names>{_HAN}{{1,8}}(?:\s?[:：∶]\s?{_HAN}{{1,8}}){{0,3}})\s?[=＝]\s?"
+    r"[0-9.]+(?P<others>(?:\s?[:：∶]\s?[0-9.]+){1,4})(?!\s?[:：∶.]?[0-9]))"
+)
+_NAME_BEFORE = re.compile(rf"{_HAN}(?<!比例|配比|配方|比值|如下)\Z")
+_COLON = re.compile("[:：∶]")
 _OF_AMOUNTS = re.compile(r"\s?[:：]\s?(?=[0-9.]+\s?(?:k?g|m[lL]|L|克|毫升|升)(?![A-Za-z]))")
 _AMOUNT_BEFORE = re.compile(r"[0-9]\s?(?:k?g|m[lL]|L|克|毫升|升)\Z")
 _LETTER_BEFORE = re.compile(rf"(?:(?<!{_LETTER}){_LETTER}|(?<![A-Za-z])[A-Za-z])\Z")
@@ -53,8 +60,8 @@ def read(place: Place) -> ReadForm | None:
     if (found := place.match(_OF_AMOUNTS)) and _AMOUNT_BEFORE.search(place.before):
         return ReadForm(found.end(), "比")
     if not place.text[place.start].isdecimal():
-        found = place.match(_OF_LETTERS)
-        return ReadForm(found.end(), "比") if found and _LETTER_BEFORE.search(place.before) else None
+        found = _between_letters(place) or _between_names(place)
+        return ReadForm(found.end(), "比") if found else None
     language = place.language
     found = place.match(_RATIO)
     if found and not (_LABEL_BEFORE.search(place.before) and _LABELLED.match(place.text, found.end())):
@@ -79,6 +86,19 @@ def read(place: Place) -> ReadForm | None:
     if found["to"] and (begins_equation(place) or in_factor(place)):
         return ReadForm(found.start("to"), _slashed(found, place))
     return ReadForm(found.end(), _slashed(found, place) + (language.to if found["to"] else ""))
+
+
+def _between_letters(place: Place) -> re.Match[str] | None:
+    return place.match(_OF_LETTERS) if _LETTER_BEFORE.search(place.before) else None
+
+
+def _between_names(place: Place) -> re.Match[str] | None:
+    """``：`` of ``泥炭土：珍珠石=2：1``, where each name has a number."""
+    found = place.match(_OF_NAMES)
+    if not found or not _NAME_BEFORE.search(place.before):
+        return None
+    more = len(_COLON.findall(found["others"])) - len(_COLON.findall(found["names"])) - 1
+    return found if 0 <= more <= len(_COLON.findall(place.before)) else None
 
 
 def _slashed(found: re.Match[str], place: Place) -> str:

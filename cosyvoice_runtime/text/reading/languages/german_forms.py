@@ -28,6 +28,15 @@ _TWO_DAYS = re.compile(
     rf"(?<![\w.-])({_DAY})\.? ?(?:[/+&]| (und|oder|bis) ) ?({_DAY})(?:\.(?= [a-z0-9])|(?![\w.]))"
 )
 _ONE_DAY = re.compile(rf"(?<![\w.-])({_DAY})(?:\.|(?=[;:] ))")
+_DAY_OF_LIST = re.compile(rf"(?<![\w.-])({_DAY})(?![\w-])(?P<dot>\.)?")
+_DAYS_BEFORE = re.compile(rf"\b(?P<more>(?:{_DAY}), ?)?(?:{_DAY}|{alternatives(WEEKDAYS.values())}), ?\Z")
+_DAY_OF_ROW = re.compile(rf"({_DAY})(?=, )")
+_ROW_BEGINS = re.compile(r"(?:\A|[.\n]) ?\Z")
+_SURE = "(?:Mo|Di|Mi|Fr|Sa)"
+_ROWS = re.compile(
+    rf"(?:\A|[.\n]) ?(?:{_SURE}, (?s:.){{1,150}}?[.\n] ?{_DAY}|{_DAY}, (?s:.){{1,150}}?[.\n] ?{_SURE}), "
+)
+"""Two rows that begin with days, one of which is neither ``So`` nor ``Do``, as sentences may begin."""
 _DAY_BEGINS = re.compile(r"(?:Mo|Di|Mi|Do|Sa)\.(?= [a-z])")
 _BEFORE_DAY = re.compile(
     rf"\b(?:{_DAY}\.?|{alternatives(WEEKDAYS.values())}),? (?:und|bis|oder) \Z"
@@ -82,6 +91,8 @@ def short_weekday(place: Place, language: European) -> ReadForm | None:
     if found := place.match(_TWO_DAYS):
         return ReadForm(found.end(), f"{WEEKDAYS[found[1]]} {found[2] or 'und'} {WEEKDAYS[found[3]]}")
     found = place.match(_SHORT_DAY)
+    if not found and (alone := _day_alone(place)):
+        return ReadForm(alone.end(1), WEEKDAYS[alone[1]])
     if not found:
         found = place.match(_ONE_DAY)
         if found and place.match(_DAY_BEGINS):
@@ -92,6 +103,15 @@ def short_weekday(place: Place, language: European) -> ReadForm | None:
         return ReadForm(found.end() - ends, WEEKDAYS[found[1]])
     first = WEEKDAYS[found[1]]
     return ReadForm(found.end(), f"{first} {language.to} {WEEKDAYS[found[2]]}" if found[2] else first)
+
+
+def _day_alone(place: Place) -> re.Match[str] | None:
+    """``Sa, So frei``, and the days of a table whose rows are ``Mo, Sport. Di, Kunst.``"""
+    if days := _DAYS_BEFORE.search(place.before):
+        found = place.match(_DAY_OF_LIST)
+        return found if found and (days["more"] or not found["dot"]) else None  # or it is Mrs. Fr.
+    found = place.match(_DAY_OF_ROW)
+    return found if found and _ROW_BEGINS.search(place.before) and place.near(_ROWS) else None
 
 
 def lasting(place: Place, language: European) -> ReadForm | None:
