@@ -40,6 +40,7 @@ REQUIREMENTS = ROOT / "requirements"
 BINDINGS = "bindings"
 TORCH = "torch"
 CLIENTS = "clients"
+TEST = "test"
 TORCH_WANTED = ["-r", str(REQUIREMENTS / "torch.in")]
 """Without hashes: an index with CPU builds has others, and what torch asks for depends on the build."""
 GLIBC = (2, 35)
@@ -147,7 +148,7 @@ def wanted_parts(options: argparse.Namespace) -> list[str]:
     if options.front or options.test or options.clients:
         parts.append("front")
     if options.test:
-        parts += ["test", "fleet", BINDINGS]
+        parts += [TEST, "fleet", BINDINGS]
     return [*parts, CLIENTS] if options.clients else parts
 
 
@@ -256,7 +257,8 @@ def install(venv: Path, parts: list[str], installer: str | None = None) -> None:
 
 
 def find_pip(venv: Path) -> Installer:
-    return Installer("pip", [str(venv / "bin" / "python"), "-m", "pip", "install"], dict(os.environ))
+    python = str(venv / "bin" / "python")
+    return Installer("pip", [python, "-m", "pip", "install", "--no-compile"], dict(os.environ))
 
 
 def find_uv(venv: Path) -> Installer:
@@ -286,6 +288,18 @@ def _install_all(installer: Installer, venv: Path, parts: list[str]) -> None:
         _install_for_node()
     if BINDINGS in parts:
         _install_side_by_side(installer, venv / BINDINGS, REQUIREMENTS / f"{BINDINGS}.txt")
+    if installer.name == "pip" and TEST not in parts:
+        _compile(venv)
+
+
+def _compile(venv: Path) -> None:
+    """Compile what pip has installed, on all cores at once: pip would do it on one.
+
+    Tests import few of their packages' 15,000 modules. Python compiles those when they are first imported.
+    """
+    print("  modules are compiled", flush=True)
+    # A package may bring files for other versions of Python, of which nothing is said.
+    subprocess.run([str(venv / "bin" / "python"), "-m", "compileall", "-qq", "-j", "0", str(venv / "lib")])
 
 
 def _install_for_node() -> None:

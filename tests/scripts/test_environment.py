@@ -129,6 +129,14 @@ def calls(venv: Path) -> list[str]:
     return (venv.parent / "calls").read_text().splitlines()
 
 
+def installed_by_pip(venv: Path) -> int:
+    """How often pip has installed something, after which all is compiled at once."""
+    *installed, compiled = calls(venv)
+    assert all(line.startswith("pip: -m pip install --no-compile ") for line in installed)
+    assert compiled == f"pip: -m compileall -qq -j 0 {venv / 'lib'}"
+    return len(installed)
+
+
 def free_gib(monkeypatch: pytest.MonkeyPatch, gib: float) -> None:
     monkeypatch.setattr(environment.shutil, "disk_usage", lambda _: SimpleNamespace(free=gib * 2**30))
 
@@ -252,8 +260,13 @@ def test_uv_is_fetched_where_there_is_none(venv):
 def test_pip_installs_where_it_looks_in_several_places_and_says_so(venv, capsys):
     (venv.parent / "folders").touch()
     environment.install(venv, ["cpu"])
-    assert [line.startswith("pip: -m pip install") for line in calls(venv)] == [True] * 2
+    assert installed_by_pip(venv) == 2
     assert "pip is configured with find-links" in capsys.readouterr().out
+
+
+def test_of_what_tests_need_nothing_is_compiled_before_they_import_it(venv):
+    environment.install(venv, ["cpu", "test"], "pip")
+    assert [line for line in calls(venv) if "--no-compile" not in line] == []
 
 
 @pytest.mark.parametrize("broken", ["no-uv", "failing uv"])
@@ -263,7 +276,7 @@ def test_pip_installs_where_uv_can_not_and_says_so(venv, broken, capsys):
     else:
         program(venv / "bin" / "uv", "echo 'error sending request for url'; exit 2")
     environment.install(venv, ["cpu"])
-    assert [line.startswith("pip: -m pip install") for line in calls(venv)] == [True] * 2
+    assert installed_by_pip(venv) == 2
     told = capsys.readouterr().out
     assert "uv can't do it, so pip does: " in told
     assert "the package index" in told
@@ -278,7 +291,7 @@ def test_uv_that_is_asked_for_and_fails_is_an_error(venv):
 
 def test_bindings_of_two_releases_lie_in_folders_of_their_own(venv):
     environment.install(venv, ["cpu", environment.BINDINGS], "pip")
-    *_, older, newer = calls(venv)
+    *_, older, newer, _ = calls(venv)
     for line in (older, newer):
         target, pin = line.split("--target ")[1].split()
         assert target == str(venv / "bindings" / pin.split("==")[1])
@@ -287,7 +300,7 @@ def test_bindings_of_two_releases_lie_in_folders_of_their_own(venv):
 
 def test_pip_that_is_asked_for_installs_alone(venv):
     environment.install(venv, ["cpu"], "pip")
-    assert len(calls(venv)) == 2
+    assert installed_by_pip(venv) == 2
     assert not (venv / "bin" / "uv").exists()
 
 
