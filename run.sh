@@ -187,6 +187,10 @@ check() { # of the demo voice where no other checkpoint is named or here
 
 run_tests() {
   environment --test
+  [[ "${1:-}" != --quick ]] || set -- -m "not slow and not server and not gpu" "${@:2}"
+  unset PYTHONDONTWRITEBYTECODE # or each process that a test starts would compile all modules again
+  # Beside lint and types, this writes the bytecode that all processes of the tests would write at once.
+  OMP_NUM_THREADS=1 "$PYTHON" -m pytest --collect-only "$@" >/dev/null 2>&1 &
   say "lint"
   "$PYTHON" -m ruff check .
   "$PYTHON" -m ruff format --check .
@@ -194,8 +198,7 @@ run_tests() {
   "$PYTHON" -m mypy
   "$PYTHON" -m mypy {scripts,client,benchmarks}/*.py # which are no packages
   say "tests"
-  [[ "${1:-}" != --quick ]] || set -- -m "not slow and not server and not gpu" "${@:2}"
-  unset PYTHONDONTWRITEBYTECODE # or each process that a test starts would compile all modules again
+  wait || true # what can't be collected, the tests say
   local processes=$(($(nproc) + 1)) # one more than cores: tests of servers mostly wait
   # A process whose test hangs is not started again: it would run that test once more.
   OMP_NUM_THREADS=1 "$PYTHON" -m pytest -n "$((processes < 4 ? processes : 4))" --max-worker-restart 0 \
