@@ -2,7 +2,7 @@
 #   docker build .                                         NVIDIA's container with TensorRT-LLM
 #   docker build --build-arg FLAVOUR=vllm .                the one with vLLM, for engine vllm
 #   docker build --build-arg BASE=cpu .                    no GPU
-#   docker build --target sbom --output sbom .             bill of materials and licences; --build-arg SBOM_OF=cpu, front
+#   docker build --target sbom --output sbom .             bill of materials and licences; --build-arg SBOM_OF=cpu, front, dynamo
 ARG BASE=nvidia
 ARG SBOM_OF=nvidia
 ARG FLAVOUR=trtllm
@@ -72,6 +72,16 @@ LABEL org.opencontainers.image.title="cosyvoice2" \
       org.opencontainers.image.version="0.1.0" \
       org.opencontainers.image.revision="${COMMIT}"
 CMD ["python3", "-m", "cosyvoice_front"]
+
+# A worker of NVIDIA Dynamo: the front without its socket.
+FROM front AS dynamo
+COPY requirements/dynamo.txt requirements/dynamo.txt
+USER root
+RUN python3 -m pip install --no-cache-dir --no-deps --require-hashes --requirement requirements/dynamo.txt
+COPY cosyvoice_dynamo cosyvoice_dynamo
+USER 10001
+HEALTHCHECK NONE
+CMD ["python3", "-m", "cosyvoice_dynamo"]
 
 # What the Python packages of a stage are, and their licences.
 FROM ${SBOM_OF} AS inventory

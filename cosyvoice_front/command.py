@@ -92,10 +92,25 @@ def check(settings: FrontSettings) -> None:
     """Refuse to start where the front could not serve safely.
 
     Raises:
+        CosyVoiceError: what it needs is not there.
+        InvalidInput: it would listen to strangers without asking for keys, or keys can't be read.
+    """
+    check_parts(settings)
+    if settings.api_keys_file:
+        Keys(settings)
+    elif not all(is_loopback(address) for address in own_addresses(settings.host, "front.host")):
+        limit = "set front.api_keys_file (python -m cosyvoice_front.keys makes keys), or listen on 127.0.0.1"
+        raise InvalidInput("front.host", settings.host, limit)
+
+
+def check_parts(settings: FrontSettings) -> None:
+    """Refuse to start where something is not there that speech goes through, whoever asks for it.
+
+    Raises:
         CosyVoiceError: too few files may be open.
-        InvalidInput: it would listen to strangers without asking for keys, keys or lexicons can't be read, no
-            voice can be kept, its host is none of this machine, the server's name is unknown, the Redis of
-            its limits can't be one, or the port of its metrics is taken.
+        InvalidInput: lexicons can't be read, no voice can be kept, its host is none of this machine, the
+            server's name is unknown, the Redis of its limits can't be one, or the port of its metrics is
+            taken.
     """
     if problem := file_limit_problem(NEEDED_FILES):
         raise CosyVoiceError(problem)
@@ -107,11 +122,6 @@ def check(settings: FrontSettings) -> None:
         check_port_is_free(settings)
     if settings.limits_url:
         check_address(settings.limits_url)
-    if settings.api_keys_file:
-        Keys(settings)
-    elif not all(is_loopback(address) for address in own_addresses(settings.host, "front.host")):
-        limit = "set front.api_keys_file (python -m cosyvoice_front.keys makes keys), or listen on 127.0.0.1"
-        raise InvalidInput("front.host", settings.host, limit)
 
 
 def check_server(grpc_url: str) -> None:

@@ -27,7 +27,7 @@ from cosyvoice_front.recording import MAX_BYTES, decode_data, read_recording
 from cosyvoice_front.response import StreamedResponse
 from cosyvoice_front.server_client import SpeechServer, Upstream
 from cosyvoice_front.speech import SpeechBody
-from cosyvoice_front.spoken import Tally, as_events, encoded, placed
+from cosyvoice_front.spoken import Speech, Tally, as_events, encoded, placed
 from cosyvoice_front.text_fields import TextFields
 from cosyvoice_front.voices import Voices
 from cosyvoice_runtime.process.audit_log import AuditLog
@@ -74,7 +74,28 @@ class Front:
         Raises:
             ApiError: its voice or its reference can't be used.
         """
-        settings = self.settings.front
+        speech = await self.speech(body, owner)
+        pieces = speech.pieces
+        if body.as_events:
+            pieces = as_events(pieces, speech.tally, len(body.input), body.speed)
+        return StreamedResponse(
+            pieces,
+            {
+                **HEADERS,
+                "X-Seed": str(speech.seed),
+                "X-Audio-Sample-Rate": str(speech.rate),
+                **({"X-Reference-Note": speech.note} if speech.note else {}),
+            },
+            MEDIA_TYPE if body.as_events else content_type(body.response_format, speech.rate),
+            self.settings.front.stalled_client_timeout_s,
+        )
+
+    async def speech(self, body: SpeechBody, owner: str) -> Speech:
+        """The file that a request asks for; what is spoken of it holds a place.
+
+        Raises:
+            ApiError: its voice or its reference can't be used.
+        """
         reference = await self.reference(body.ref_audio, body.ref_text or "")
         voice = None if reference else await self.voices.server_name(body.voice_name, owner)
         request, rate, tally = body.request(voice, reference), body.sample_rate or RATE, Tally()
@@ -87,19 +108,7 @@ class Front:
             tally,
         )
         pieces = placed(pieces, self.place(owner, len(body.input), tally))
-        if body.as_events:
-            pieces = as_events(pieces, tally, len(body.input), body.speed)
-        return StreamedResponse(
-            pieces,
-            {
-                **HEADERS,
-                "X-Seed": str(request.seed),
-                "X-Audio-Sample-Rate": str(rate),
-                **({"X-Reference-Note": reference.note} if reference and reference.note else {}),
-            },
-            MEDIA_TYPE if body.as_events else content_type(body.response_format, rate),
-            settings.stalled_client_timeout_s,
-        )
+        return Speech(pieces, tally, rate, request.seed, reference.note if reference else "")
 
     async def read(self, body: SpeechBody, owner: str) -> dict[str, Any]:
         """Return what would be spoken of a request's text.

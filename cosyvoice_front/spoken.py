@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import Executor
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -52,6 +53,24 @@ class Tally:
     def tokens(self, speed: float) -> int:
         """Speech tokens that make as much speech at this speed."""
         return round(self.seconds * speed * self.token_rate)
+
+
+@dataclass(frozen=True)
+class Speech:
+    """The file of an utterance, while it is made.
+
+    Attributes:
+        pieces: bytes of the file, none of them empty. Closing it cancels the utterance on the server.
+        rate: samples per second.
+        seed: with which the same request gives the same speech.
+        note: what was done to its reference; empty for nothing.
+    """
+
+    pieces: AsyncGenerator[bytes, None]
+    tally: Tally
+    rate: int
+    seed: int | None
+    note: str
 
 
 async def encoded(

@@ -24,6 +24,7 @@ PARTS = {
     "torch": [*CPU, "--no-emit-package", "torch"],
     "front": CPU,
     "test": [*CPU, *TORCH, "--constraints", "requirements/front.txt"],
+    "dynamo": CPU,
     "fleet": [*CPU, *(f"--constraints=requirements/{part}.txt" for part in ("torch", "front", "test"))],
     "sbom": CPU,
 }

@@ -24,7 +24,15 @@ RETIRED = re.compile(
 """Words that the pages have replaced by the field's own."""
 LEFT = {"docs/settings.md": 5}
 """Sentences, paragraphs and retired words by page that are still to be mended: a number may only fall."""
-PACKAGES = ("benchmarks", "client", "cosyvoice_front", "cosyvoice_runtime", "engines", "scripts")
+PACKAGES = (
+    "benchmarks",
+    "client",
+    "cosyvoice_dynamo",
+    "cosyvoice_front",
+    "cosyvoice_runtime",
+    "engines",
+    "scripts",
+)
 MENDED = ("engine", "gateway", "lm", "serving")
 """Folders of the runtime whose comments are sentences."""
 REMNANT = re.compile(r"# (?!noqa|type:|fmt:|pragma)[a-z]+[ :.,]")

@@ -97,8 +97,13 @@ def test_image_says_its_version_and_its_commit(stage):
 
 
 def test_server_runs_without_root():
-    users = {entry.stage: entry.values for entry in of("USER")}
-    assert users == {FINAL: ("10001",), "front": ("10001",), "inventory": ("root",)}
+    users = {entry.stage: entry.values for entry in of("USER")}  # the last one of each stage
+    assert users == {
+        FINAL: ("10001",),
+        "front": ("10001",),
+        "dynamo": ("10001",),
+        "inventory": ("root",),
+    }
     assert "useradd --uid 10001" in final("RUN").values[0]
 
 
@@ -127,7 +132,7 @@ def script() -> ModuleType:
     return loaded("container_packages")
 
 
-@pytest.mark.parametrize("stage", ["nvidia", "cpu", "front"])
+@pytest.mark.parametrize("stage", ["nvidia", "cpu", "front", "dynamo"])
 def test_bill_of_materials_is_of_any_image_and_in_none(stage):
     stages = docker_image.bases(SBOM_OF=stage)
     assert stages["inventory"] == stage

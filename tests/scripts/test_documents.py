@@ -45,6 +45,9 @@ KNOWN = {
     "run.sh demo --serve": ["tests/server/test_demo_command.py", "tests/server/test_demo_ends.py"],
     "-m cosyvoice_front": ["tests/front/test_front_command.py", "tests/front/test_front_real_server.py"],
     "-m cosyvoice_front.keys": ["tests/front/test_front_keys.py"],
+    "-m cosyvoice_dynamo": ["tests/fleet/test_dynamo.py"],
+    "-m dynamo.frontend": ["tests/fleet/test_dynamo.py"],
+    "-m pip install": ["tests/scripts/test_requirements.py"],
     "run.sh check": ["tests/check/test_check.py", "tests/scripts/test_run_sh.py"],
     "run.sh test": [],
     "run.sh 0": ["tests/scripts/test_run_sh.py"],
@@ -146,7 +149,9 @@ def test_links_to_headings_lead_to_one(page: str) -> None:
         assert anchor in anchors(target), f"{link}#{anchor}"
 
 
-@pytest.mark.parametrize("folder", ["cosyvoice_runtime", "cosyvoice_front", "client", "scripts", "deploy"])
+@pytest.mark.parametrize(
+    "folder", ["cosyvoice_runtime", "cosyvoice_front", "cosyvoice_dynamo", "client", "scripts", "deploy"]
+)
 def test_pages_that_code_names_exist(folder: str) -> None:
     for path in (ROOT / folder).rglob("*"):
         if not path.is_file() or path.suffix == ".pyc":
@@ -159,7 +164,7 @@ def test_pages_that_code_names_exist(folder: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_paths_named_in_the_text_exist(page: str) -> None:
-    folders = "benchmarks|tests|scripts|cosyvoice_runtime|model_repo|client|demo_voice|deploy|cosyvoice_front"
+    folders = "benchmarks|tests|scripts|cosyvoice_\\w+|model_repo|client|demo_voice|deploy"
     for path in re.findall(rf"`((?:{folders})/[\w./]+)(?::[^`]*)?`", PAGES[page]):
         assert (ROOT / path).exists(), path
 

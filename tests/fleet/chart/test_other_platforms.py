@@ -1,4 +1,4 @@
-"""Manifests for KServe and for llm-d's router: the chart's container, and the kinds of those projects."""
+"""Manifests for KServe, llm-d's router and Dynamo: the chart's container, and the kinds of those projects."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 from chart_render import EVERYTHING, KEDA, ROOT, Manifest, container, one, pod
-from test_chart_renders import NEWEST, closed_schema, complaints, needs_closed, require_kubernetes_own
+from test_chart_renders import CLOSED, NEWEST, closed_schema, complaints, needs_closed, require_kubernetes_own
 
-from cosyvoice_runtime.settings import ServerSettings
+from cosyvoice_runtime.settings import ServerSettings, Settings
 
 FOLDER = ROOT / "deploy" / "kubernetes"
 FILES = sorted(FOLDER.glob("*.yaml"))
@@ -128,3 +128,58 @@ def test_picker_takes_the_least_busy_server_by_plugins_that_it_declares() -> Non
     referred = [each["pluginRef"] for each in profile["plugins"] + config["requestHandler"]["parsers"]]
     assert set(referred) <= declared
     assert referred == ["running-requests-size-scorer", "max-score-picker", "passthrough-parser"]
+
+
+DYNAMO = "dynamo_graph_deployment.yaml"
+
+
+def dynamo_components() -> dict[str, dict[str, Any]]:
+    [deployment] = read(DYNAMO)
+    return {component["name"]: component for component in deployment["spec"]["components"]}
+
+
+@pytest.mark.skipif(
+    not (CLOSED / "nvidia.com_v1beta1_DynamoGraphDeployment.json").exists(),
+    reason="needs the closed schema of DynamoGraphDeployment in ../shared/crds",
+)
+def test_dynamo_graph_deployment_fits_its_closed_schema() -> None:
+    [deployment] = read(DYNAMO)
+    closed_schema(deployment).validate(deployment)
+
+
+@pytest.mark.parametrize("component", ["frontend", "speech"])
+def test_pods_of_dynamo_fit_kubernetes_own_schema(component: str) -> None:
+    template = dynamo_components()[component]["podTemplate"]
+    require_kubernetes_own(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": component}, **template}, NEWEST
+    )
+
+
+def test_server_of_dynamo_s_pod_is_the_chart_s_and_so_is_its_pod() -> None:
+    running, wanted = dynamo_components()["speech"]["podTemplate"]["spec"], pod("server", WITHOUT_CLAIMS)
+    [_, server] = running["containers"]
+    assert server == container("server", WITHOUT_CLAIMS)
+    assert sorted_by_name(running["volumes"]) == sorted_by_name(wanted["volumes"])
+    # Dynamo's operator names an account that may look for others, whose token is needed.
+    for key in wanted.keys() - {
+        "containers",
+        "volumes",
+        "automountServiceAccountToken",
+        "serviceAccountName",
+    }:
+        assert running[key] == wanted[key], key
+
+
+def variables(running: dict[str, Any]) -> dict[str, str]:
+    return {each["name"]: each["value"] for each in running["env"]}
+
+
+def test_worker_of_dynamo_s_pod_asks_its_server_and_drains_no_longer_than_it() -> None:
+    spec = dynamo_components()["speech"]["podTemplate"]["spec"]
+    main, server = spec["containers"]
+    front = Settings.read(environment=variables(main)).front
+    assert front.grpc_url == f"127.0.0.1:{ServerSettings().grpc_port}"
+    assert front.drain_timeout_s <= float(variables(server)["COSYVOICE_SERVER__DRAIN_TIMEOUT_S"])
+    assert front.leave_s < server["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert front.leave_s + front.drain_timeout_s < spec["terminationGracePeriodSeconds"]
+    assert main["command"][1:] == ["-m", "cosyvoice_dynamo"]
