@@ -10,7 +10,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cosyvoice_client import SpeechRequest
@@ -144,9 +143,12 @@ def current() -> AuditEntry:
 
 
 def begin_call(headers: dict[str, str]) -> None:
-    """Begin the span of a call to a server for the request of the task, and add the headers of its trace."""
+    """Add the headers of the trace of the task's request for a call to a server, which begins a span of it
+    where spans are asked for."""
     entry = _entry.get()
-    if entry is not None and entry.span is not None:
+    if entry is None or entry.span is None:
+        headers |= request_id.trace.get() or {}
+    else:
         entry.span.call(headers, 0 if entry.tally is None else entry.tally.samples)
 
 
@@ -175,7 +177,7 @@ class AuditedRequests:
             return
         entry = AuditEntry((scope.get("client") or ("",))[0])
         if self._spans is not None:
-            entry.begin_span = partial(RequestSpan, self._spans, Headers(scope=scope))
+            entry.begin_span = partial(RequestSpan, self._spans, request_id.trace.get() or {})
             entry.span = entry.begin_span() if scope["type"] == "http" else None
         enter(entry)
         answer = NotedAnswer(send)

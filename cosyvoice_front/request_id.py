@@ -1,4 +1,5 @@
-"""Every request's name: given or made, in the answer, in each line of the log, and told to the server."""
+"""Every request's name: given or made, in the answer, in each line of the log, and told to the server; and
+the headers of its client's trace, which the server is told as they came."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from contextvars import ContextVar
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cosyvoice_runtime.process.headers import REQUEST_HEADER, request_name
+from cosyvoice_runtime.process.headers import REQUEST_HEADER, request_name, trace_headers
 from cosyvoice_runtime.process.log_lines import log_lines
 
 logger = logging.getLogger(__name__)
@@ -21,6 +22,8 @@ STARTS = ("http.response.start", "websocket.accept", "websocket.http.response.st
 
 current: ContextVar[str] = ContextVar("request_id", default="-")
 """Name of the request that is being answered."""
+trace: ContextVar[dict[str, str] | None] = ContextVar("trace", default=None)
+"""Headers of the trace that this request belongs to, empty or None without one."""
 
 
 class RequestIds:
@@ -33,8 +36,10 @@ class RequestIds:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        name = request_name(Headers(scope=scope).get(REQUEST_HEADER))
+        headers = Headers(scope=scope)
+        name = request_name(headers.get(REQUEST_HEADER))
         current.set(name)
+        trace.set(trace_headers(headers))
         started, status = time.monotonic(), 0
 
         async def send_named(message: Message) -> None:

@@ -7,7 +7,6 @@ from hashlib import sha256
 from typing import Any
 
 from cosyvoice_front.spoken import Tally
-from cosyvoice_runtime.process.headers import trace_headers
 from cosyvoice_runtime.process.spans import Spans
 
 OWNER_DIGITS = 16
@@ -21,12 +20,12 @@ class RequestSpan:
     """One request, or one of the utterances of a websocket, until :meth:`end`.
 
     Args:
-        headers: of the client's request.
+        headers: of the trace that the client's request belongs to; empty without one.
     """
 
     def __init__(self, spans: Spans, headers: Mapping[str, str]) -> None:
         self._spans = spans
-        self._span = spans.begin("request", trace_headers(headers))
+        self._span = spans.begin("request", headers)
         self._call: Any = None
         self._calls = self._heard = 0
 

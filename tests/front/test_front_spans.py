@@ -14,6 +14,7 @@ from websockets.sync.client import connect
 pytest.importorskip("opentelemetry.sdk", reason="needs opentelemetry-sdk: requirements/front.in")
 
 from cosyvoice_client import UnavailableError
+from cosyvoice_front.audit import begin_call
 from cosyvoice_front.command import main
 from cosyvoice_front.keys import digest
 from cosyvoice_front.spans import RequestSpan
@@ -150,6 +151,19 @@ def test_an_address_that_can_not_be_one_stops_a_start(monkeypatch, caplog):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "collector/4317")
     assert main([]) == 2
     assert "OTEL_EXPORTER_OTLP_ENDPOINT: 'collector/4317' is not accepted" in caplog.text
+
+
+@pytest.mark.parametrize(("headers", "told"), [(HEADERS, HEADERS), ({}, {}), ({"traceparent": "no"}, {})])
+def test_without_spans_the_trace_goes_on_as_it_came(headers, told):
+    def speak(request, request_id="", name=None):
+        begin_call(said)
+        return FakeUpstream.speak(upstream, request, request_id, name)
+
+    said, upstream = dict[str, str](), FakeUpstream()
+    upstream.speak = speak
+    with running_front(upstream) as front:
+        assert post(front, **headers) == 200
+    assert said == told
 
 
 def test_a_further_call_is_linked_with_the_one_before(receiver):
