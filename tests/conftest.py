@@ -121,7 +121,6 @@ SLOW = (
     "scripts/test_documents.py",
     "scripts/test_fetch_checkpoint.py",
     "scripts/test_fetched_files.py",
-    "scripts/test_fill_template.py",
     "scripts/test_help.py::test_help_of_the_demo_voice",
     "scripts/test_render_model_repo.py",
     "scripts/test_unusable_gpu.py",

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
+
+from fill_template import main
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "fill_template.py"
 
@@ -19,11 +23,16 @@ def template(tmp_path: Path) -> Path:
 
 
 def fill(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, str(SCRIPT), *map(str, arguments)], capture_output=True, text=True)
+    """What the command does, without a process of its own."""
+    words = [*map(str, arguments)]
+    with redirect_stdout(StringIO()) as printed, redirect_stderr(StringIO()) as complained:
+        status = main(words)
+    return subprocess.CompletedProcess(words, status, printed.getvalue(), complained.getvalue())
 
 
 def test_in_place_writes_the_file(template):
-    answer = fill("-i", template, "max_batch:8,model_dir:/models")
+    command = [sys.executable, SCRIPT, "-i", template, "max_batch:8,model_dir:/models"]
+    answer = subprocess.run(command, capture_output=True, text=True)
     assert (answer.returncode, answer.stdout) == (0, "")
     assert template.read_text() == 'max_batch_size: 8\ndir: "/models" again "/models"\n'
 
