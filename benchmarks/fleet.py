@@ -140,6 +140,7 @@ DRILLS = [
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
+    options.provenance = provenance()  # The checkout may change meanwhile.
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # The networks are small, and processes run side by side.
     with tempfile.TemporaryDirectory(prefix="fleet-") as folder:
@@ -196,7 +197,7 @@ def outcome_of(drill: Drill, stage: Stage) -> Outcome:
 def write(report: dict[str, Any], options: argparse.Namespace) -> None:
     """Write a report, to the file that was asked for."""
     if options.output:
-        written = {"benchmark": "fleet", **provenance(), "versions": versions(), **report}
+        written = {"benchmark": "fleet", **options.provenance, "versions": versions(), **report}
         options.output.write_text(json.dumps(written, indent=1) + "\n", "utf-8")
 
 

@@ -34,7 +34,7 @@ def more_than_places(fleet: Fleet, fronts: Sequence[Front], crowd: int = CROWD) 
     """Whether those who are refused hear when to come back, do so, and are served."""
     with ThreadPoolExecutor(crowd) as pool:
         tries = list(pool.map(served_at_last, [fronts[number % len(fronts)] for number in range(crowd)]))
-    outcome = Outcome(requests=crowd, refused=sum(len(each) - 1 for each in tries))
+    outcome = Outcome(refused=sum(len(each) - 1 for each in tries))
     waits = [each[-1].asked_s - each[0].asked_s for each in tries]
     outcome.took_s["longest until served"] = max(waits)
     outcome.hear([each[-1] for each in tries])
