@@ -15,7 +15,7 @@ CHECKPOINT="${CHECKPOINT:-${COSYVOICE_CHECKPOINT_DIR:-checkpoints/$PUBLISHED}}"
 SOURCE="${SOURCE:-auto}"
 MODEL_REPO="${MODEL_REPO:-build/model_repo}"
 VENV="${VENV:-.venv}"
-[[ "${1:-}" != demo ]] || TORCH="${TORCH:-no}"
+[[ "${1:-}" != demo && "${1:-}" != fleet ]] || TORCH="${TORCH:-no}"
 TORCH="${TORCH:-yes}"
 PYTHON="$VENV/bin/python"
 [[ "$VENV" != system ]] || PYTHON=python3 # a container's, which has everything already
@@ -25,13 +25,14 @@ usage() {
 Usage:
   ./run.sh demo                             speak a sentence through a real server, on a machine without a GPU
   ./run.sh demo --serve                     and then serve OpenAI's speech API until Ctrl-C
+  ./run.sh fleet SERVERS                    so many servers without a GPU, and two fronts, until Ctrl-C
   ./run.sh check [KEY=VALUE ...]            compare what $CHECKPOINT speaks, as served and in float32; look for NaN
   ./run.sh test [--quick] [pytest options]  lint, types and all tests; quick: without slow ones and servers
   ./run.sh START STOP [streaming|offline [OPTIONS]]   stages START to STOP; stages 4 to 6 get the options:
      0  checkpoint          fetch it into $CHECKPOINT (SOURCE: auto, huggingface, modelscope, made, a directory)
      1  engines             convert and build what the engines in the settings need
      2  model repository    render model_repo/ into $MODEL_REPO
-     3  server              run it until Ctrl-C or SIGTERM
+     3  server              run it until Ctrl-C or SIGTERM: one for each GPU, behind one address
      4  client              one request: gRPC when streaming, HTTP when offline
      5  benchmark           clients against the server, streaming or offline
      6  offline benchmark   without a server
@@ -177,6 +178,11 @@ demo() {
   exec "$PYTHON" scripts/demo.py "$@" # exec: a signal to this process ends the demo and what it started
 }
 
+fleet() { # fleet SERVERS
+  environment --front
+  exec "$PYTHON" scripts/fleet.py "$1"
+}
+
 check() { # of the demo voice where no other checkpoint is named or here
   environment
   [[ "$CHECKPOINT" != "checkpoints/$PUBLISHED" || -e "$CHECKPOINT" ]] || CHECKPOINT=demo_voice
@@ -205,9 +211,10 @@ run_tests() {
     --dist loadfile --no-loadscope-reorder --durations 15 "$@"
 }
 
-case "${1:-}" in demo | test | check | [0-9]*) need_paths ;; esac
+case "${1:-}" in demo | fleet | test | check | [0-9]*) need_paths ;; esac
 case "${1:-}" in
   demo) shift; [[ "$*" =~ ^(--serve)?$ ]] || refuse "demo takes no option but --serve"; demo "$@" ;;
+  fleet) [[ $# == 2 && "$2" =~ ^[1-9][0-9]?$ ]] || refuse "fleet takes the number of servers, as in: ./run.sh fleet 3"; fleet "$2" ;;
   check) shift; check "$@" ;;
   test) shift; run_tests "$@" ;;
   [0-9]*) stages "$1" "${2:-$1}" "${@:3}" ;;

@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from cosyvoice_client import SpeechClient, SpeechRequest, Timeline, read_reference, recorded
@@ -90,10 +91,16 @@ def main() -> int:
     return 0
 
 
-def make_repository(checkpoint: Path) -> Path:
-    """Render the model repository for this machine, with the files that its engines need."""
+def make_repository(checkpoint: Path, servers: int = 1) -> Path:
+    """Render the model repository for this machine, with the files that its engines need.
+
+    Args:
+        servers: that share the cores, without a GPU if they are several.
+    """
     texts = [f"checkpoint_dir={checkpoint}", f"cosyvoice2.voices_dir={BUILD / 'voices'}"]
     machine = Machine.here()
+    if servers > 1:
+        machine = replace(machine, cores=max(1, machine.cores // servers), gpu=False, gpus=())
     settings = Settings.read(texts, os.environ).resolved(machine)
     lm_on_onnx, wave_on_onnx = settings.tensorrt_llm.engine == "onnx", settings.token2wav.backend == "onnx"
     if lm_on_onnx:
@@ -106,7 +113,7 @@ def make_repository(checkpoint: Path) -> Path:
         export_speech_lm(settings.tensorrt_llm)
     if wave_on_onnx:
         export_wave_graphs(settings.token2wav)
-    repository = BUILD / "model_repo"
+    repository = BUILD / ("model_repo" if servers == 1 else "fleet_repo")
     write(render(ROOT / "model_repo", with_measured_threads(given, machine)), repository)
     return repository
 
@@ -160,7 +167,7 @@ def require_free(front: FrontSettings) -> None:
     """Raise a DemoError where something else listens at the front's address."""
     if listens(front.host, front.port):
         taken = f"front.port: something else listens on {front.host}:{front.port} already"
-        raise DemoError(f"{taken}; COSYVOICE_FRONT__PORT=8081 ./run.sh demo --serve takes another port")
+        raise DemoError(f"{taken}; with COSYVOICE_FRONT__PORT=9080 it takes another port")
 
 
 def listens(host: str, port: int) -> bool:

@@ -5,32 +5,34 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import aclosing, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import grpc
-import numpy as np
 from tritonclient.grpc import service_pb2
-from tritonclient.utils import serialize_byte_tensor
 
 from cosyvoice_runtime.errors import ClientGoneError
 from cosyvoice_runtime.gateway.audit import CallAudit
 from cosyvoice_runtime.gateway.departures import Departures
+from cosyvoice_runtime.gateway.grpc_channels import listening_options, open_channel
 from cosyvoice_runtime.gateway.grpc_stream import (
     SMALL_BYTES,
     Admitted,
     ClientCall,
+    Requests,
     ServerStream,
     exchange,
     first_request,
+    next_request,
     note_parents,
     parsed,
+    stop_request,
 )
 from cosyvoice_runtime.gateway.health_watch import NOT_SERVING, HealthWatch
-from cosyvoice_runtime.gateway.limits import CallLimit, LoadShedder, PendingBytes, most_connections
+from cosyvoice_runtime.gateway.limits import CallLimit, LoadShedder, PendingBytes
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.policy import (
     HEALTH_CALLS,
@@ -48,6 +50,7 @@ from cosyvoice_runtime.gateway.policy import (
     closed,
 )
 from cosyvoice_runtime.gateway.request_check import UtteranceRequest, check_grpc
+from cosyvoice_runtime.gateway.tries import offered, tries_of
 from cosyvoice_runtime.gateway.wording import RETRY_AFTER, STOPPING, reworded
 from cosyvoice_runtime.process.audit_log import AuditLog
 from cosyvoice_runtime.process.headers import (
@@ -61,7 +64,7 @@ from cosyvoice_runtime.process.headers import (
     request_name,
     trace_headers,
 )
-from cosyvoice_runtime.process.listening import DIRECT, bound, own_addresses, split_port, with_port
+from cosyvoice_runtime.process.listening import bound, own_addresses, split_port, with_port
 from cosyvoice_runtime.process.spans import SERVER, open_spans
 
 logger = logging.getLogger(__name__)
@@ -72,7 +75,6 @@ NAMES_A_MODEL = {
     "ModelConfig": service_pb2.ModelConfigRequest,
 }
 """These requests name one model."""
-UNLIMITED = ("grpc.max_receive_message_length", -1)
 HEALTH_TIMEOUT_S = 2.0
 """The longest wait for the server's answer to a health check: balancers go elsewhere then."""
 SETTLE_S = 2.0
@@ -83,8 +85,6 @@ LONGEST_CALL_S = 86_400.0
 """The time that calls have to end while the server stops, whose own limit is shorter."""
 MAX_CALLS = 4096
 """The most concurrent calls, health checks apart; further calls are refused."""
-MAX_CALLS_OF_A_CONNECTION = 1024
-"""Clients wait by themselves above this number. A proxy may send all of its clients over one connection."""
 
 
 class GrpcGateway:
@@ -92,10 +92,7 @@ class GrpcGateway:
 
     def __init__(self, options: GatewayOptions) -> None:
         self._options = options
-        self._channel = grpc.aio.insecure_channel(
-            f"unix:{options.server}",
-            [DIRECT, UNLIMITED, ("grpc.max_send_message_length", -1), ("grpc.max_reconnect_backoff_ms", 500)],
-        )
+        self._channel = open_channel(options)
         self._departures = Departures(self._stop)
         self._calls = _Calls(self._channel, options, self._departures)
         self._left: Any = None
@@ -108,6 +105,7 @@ class GrpcGateway:
         for address in own_addresses(host, "server.host"):
             bound(address, port).close()  # gRPC's own sockets share a port, also with a stranger's.
         self._server = await self._listen()
+        self._channel.get_state(try_to_connect=True)  # Otherwise the first calls take the first server.
 
     async def leave(self) -> None:
         """Begin no utterance any more: every connection is told to go away, and its calls go on to their end.
@@ -131,18 +129,7 @@ class GrpcGateway:
             await asyncio.to_thread(self._calls.spans.close)
 
     async def _listen(self) -> Any:
-        server = grpc.aio.server(
-            options=[
-                ("grpc.max_receive_message_length", self._options.max_request_bytes),
-                ("grpc.max_send_message_length", -1),
-                ("grpc.max_concurrent_streams", MAX_CALLS_OF_A_CONNECTION),
-                ("grpc.so_reuseport", 1),
-                ("grpc.max_allowed_incoming_connections", most_connections(files_each=1)),
-                ("grpc.server_handshake_timeout_ms", int(self._options.arrival_timeout_s * 1000)),
-                *_keepalive(self._options.stalled_client_timeout_s),
-                *_age(self._options.max_connection_age_s),
-            ],
-        )
+        server = grpc.aio.server(options=listening_options(self._options))
         server.add_generic_rpc_handlers([self._calls])
         host, port = split_port(self._options.address)
         for address in own_addresses(host, "server.host"):
@@ -178,6 +165,7 @@ class _Calls(grpc.GenericRpcHandler):
         self._limit = CallLimit(MAX_CALLS)
         self._shedder = LoadShedder.of(options)
         self._departures = departures
+        self._tries = tries_of(options.gateways)
         self._stages = frozenset(options.stages)
         self._whole = options.whole_models
         self._ask_health = partial(channel.unary_unary(HEALTH_CHECK), b"", timeout=HEALTH_TIMEOUT_S)
@@ -249,8 +237,19 @@ class _Calls(grpc.GenericRpcHandler):
     async def _answer_of(
         self, method: str, message: bytes, named: dict[str, str], admitted: Admitted
     ) -> bytes:
+        waiting = [admitted]
+
+        async def ask() -> bytes:
+            size = waiting.pop().size if waiting else 0  # The first answer, even a refusal, frees it.
+            return await self._answer_of_one(method, message, named, admitted._replace(size=size))
+
+        return await offered(ask, self._tries)
+
+    async def _answer_of_one(
+        self, method: str, message: bytes, named: dict[str, str], admitted: Admitted
+    ) -> bytes:
         call_id = new_call_id()
-        call = self._channel.unary_unary(method)(message, metadata=[*named.items(), (CALL_HEADER, call_id)])
+        call = self._channel.unary_unary(method)(message, metadata=self._told_behind(named, call_id))
         answering = asyncio.create_task(self._counted(call, admitted.size))
         try:
             return await asyncio.shield(answering)
@@ -258,7 +257,21 @@ class _Calls(grpc.GenericRpcHandler):
             raise RefusedError(*_told(error)) from None
         finally:
             if not answering.done():
-                self._departures.see_off(call_id, admitted.models, _end(answering))
+                self._see_off(call, call_id, admitted.models, _end(answering))
+
+    def _told_behind(self, named: dict[str, str], call_id: str) -> list[tuple[str, str]]:
+        """The metadata of a call to what stands behind this gateway."""
+        elsewhere = {ELSEWHERE_HEADER: "1"} if self._options.gateways else {}
+        return list((named | {CALL_HEADER: call_id} | elsewhere).items())
+
+    def _see_off(
+        self, call: Any, call_id: str, models: frozenset[str], ending: Coroutine[Any, Any, Any]
+    ) -> None:
+        """End a call whose client has left; another gateway sees off what it has begun itself."""
+        if self._options.gateways:
+            self._departures.cancel(call, ending)
+        else:
+            self._departures.see_off(call_id, models, ending)
 
     def _is_unknown(self, message: bytes) -> bool:
         """Whether the request is about a model that clients may not use; it is reported as not ready."""
@@ -312,16 +325,26 @@ class _Calls(grpc.GenericRpcHandler):
         return self.stopping or self._options.starting
 
     async def _stream(self, client: ClientCall, named: dict[str, str], audit: CallAudit) -> None:
-        call_id = new_call_id()
         admit = partial(self._admit_inference, named=named, audit=audit)
         first = await first_request(client, admit, self._arrival_timeout_s)
         if first is None:
             return  # The server need not know of a call without an admitted request.
-        call = self._channel.stream_stream(STREAM_INFER)(metadata=[*named.items(), (CALL_HEADER, call_id)])
+        requests = Requests(first, partial(next_request, client, admit), again=self._tries > 1)
+        try:
+            ask = partial(self._stream_of_one, client, named, requests, audit)
+            await offered(ask, self._tries, requests.restart)
+        finally:
+            await requests.close()
+
+    async def _stream_of_one(
+        self, client: ClientCall, named: dict[str, str], requests: Requests, audit: CallAudit
+    ) -> None:
+        call_id = new_call_id()
+        call = self._channel.stream_stream(STREAM_INFER)(metadata=self._told_behind(named, call_id))
         server = ServerStream(call, self._pending)
         refused = False
         try:
-            await exchange(client, admit, server, first, audit)
+            await exchange(client, requests, server, audit)
         except RefusedError:
             refused = True
             raise
@@ -332,30 +355,9 @@ class _Calls(grpc.GenericRpcHandler):
                 self._departures.read_out(server.drain())
             elif not server.settle():
                 if server.models.isdisjoint(self._stages):
-                    self._departures.see_off(call_id, server.models, server.drain())
+                    self._see_off(call, call_id, server.models, server.drain())
                 else:
                     self._departures.cancel(call, server.drain())
-
-
-def stop_request(model: str) -> bytes:
-    """A request without a text, whose header tells the model which call to stop."""
-    request = service_pb2.ModelInferRequest(model_name=model)
-    request.inputs.add(name="target_text", datatype="BYTES", shape=[1, 1])
-    request.raw_input_contents.append(serialize_byte_tensor(np.array([[b""]], np.object_)).item())
-    return bytes(request.SerializeToString())
-
-
-def _keepalive(timeout_s: float) -> list[tuple[str, int]]:
-    """The keepalive options: a client whose machine is gone is noticed within twice this time."""
-    milliseconds = int(timeout_s * 1000)
-    return [
-        ("grpc.keepalive_time_ms", milliseconds),
-        ("grpc.keepalive_timeout_ms", milliseconds),
-        ("grpc.http2.ping_timeout_ms", milliseconds),
-        ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.max_pings_without_data", 0),
-        ("grpc.http2.max_ping_strikes", 0),  # Clients may ask for a sign of life as often as they like.
-    ]
 
 
 async def _end(answering: asyncio.Task[bytes]) -> None:
@@ -364,11 +366,6 @@ async def _end(answering: asyncio.Task[bytes]) -> None:
 
 def _told(error: grpc.aio.AioRpcError) -> tuple[str, str]:
     return reworded(error.code().name, error.details() or "")
-
-
-def _age(age_s: float) -> list[tuple[str, int]]:
-    """The option that tells a connection of this age to go away, which its calls do not notice."""
-    return [("grpc.max_connection_age_ms", int(age_s * 1000))] if age_s else []
 
 
 def _pushback(refusal: RefusedError, named: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, NamedTuple, cast
 from weakref import WeakKeyDictionary, ref
 
 import grpc
+import numpy as np
 from tritonclient.grpc import service_pb2
+from tritonclient.utils import serialize_byte_tensor
 
 from cosyvoice_runtime.errors import STATUSES, ClientGoneError, split_status, with_status
 from cosyvoice_runtime.gateway.audit import FINAL, CallAudit
@@ -213,9 +216,57 @@ async def next_request(client: ClientCall, admit: Admit, within_s: float | None 
     return None
 
 
-async def exchange(
-    client: ClientCall, admit: Admit, server: ServerStream, first: Request, audit: CallAudit
-) -> None:
+class Requests:
+    """The admitted requests of a call. The client is asked for each once, and servers may be sent them again.
+
+    Args:
+        first: the first request.
+        read: reads the next request; None after the last one.
+        again: whether requests are kept for another server, until the first answer is there.
+    """
+
+    def __init__(self, first: Request, read: Callable[[], Awaitable[Request | None]], again: bool) -> None:
+        self._read = read
+        self._again = again
+        self._waiting: deque[Request | None] = deque([first])
+        self._sent: list[Request | None] = []
+        self._reading: asyncio.Future[Request | None] | None = None
+
+    async def next(self) -> Request | None:
+        request = self._waiting.popleft() if self._waiting else await self._read_on()
+        if self._again:
+            self._sent.append(request)
+        return request
+
+    def restart(self) -> bool:
+        """Begin anew with the first request, for another server; False if the client has had an answer."""
+        # What they count for was given back with the end of the first server's stream.
+        sent = [each and (each[0], each[1]._replace(size=0)) for each in self._sent]
+        self._waiting.extendleft(reversed(sent))
+        self._sent.clear()
+        return self._again
+
+    def forget(self) -> None:
+        """Keep nothing for another server, because there is an answer."""
+        self._again = False
+        self._sent.clear()
+
+    async def close(self) -> None:
+        """Read no further request."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+
+    async def _read_on(self) -> Request | None:
+        """The client's next request; who waits for it may be cancelled, and the next one gets it."""
+        if self._reading is None:
+            self._reading = asyncio.ensure_future(self._read())
+        request = await asyncio.shield(self._reading)
+        self._reading = None
+        return request
+
+
+async def exchange(client: ClientCall, requests: Requests, server: ServerStream, audit: CallAudit) -> None:
     """Forward messages in both directions, from the first request until the server ends the stream.
 
     Raises:
@@ -224,19 +275,19 @@ async def exchange(
         RefusedError: its first answer is that the only utterance of the call can't be served for now.
     """
 
-    async def pass_on(request: Request | None) -> None:
-        while request is not None:
+    async def pass_on() -> None:
+        while (request := await requests.next()) is not None:
             await server.send(*request)
-            request = await next_request(client, admit)
         await server.end_requests()
 
-    passing = asyncio.create_task(pass_on(first))
+    passing = asyncio.create_task(pass_on())
     answered = False
     try:
         while (response := await server.read()) is not None:
             told = _told_in_stream(response, audit)
             if not answered and server.begun == 1 and (refusal := _refusal_for_now(told)):
                 raise refusal
+            requests.forget()
             await client.write(told)
             answered = True
     finally:
@@ -288,3 +339,11 @@ def parsed(kind: Any, message: bytes) -> Any:
         return kind.FromString(message)
     except Exception:
         raise RefusedError("INVALID_ARGUMENT", f"the message is no {kind.DESCRIPTOR.name}") from None
+
+
+def stop_request(model: str) -> bytes:
+    """A request without a text, whose header tells the model which call to stop."""
+    request = service_pb2.ModelInferRequest(model_name=model)
+    request.inputs.add(name="target_text", datatype="BYTES", shape=[1, 1])
+    request.raw_input_contents.append(serialize_byte_tensor(np.array([[b""]], np.object_)).item())
+    return bytes(request.SerializeToString())

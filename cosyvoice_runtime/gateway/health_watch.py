@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 import grpc
 
 POLL_S = 1.0
-NOT_SERVING = b"\x08\x02"
-"""Serialised ``grpc.health.v1.HealthCheckResponse`` with the status NOT_SERVING."""
+SERVING, NOT_SERVING = b"\x08\x01", b"\x08\x02"
+"""Serialised ``grpc.health.v1.HealthCheckResponse`` with these statuses."""
 
 
 class HealthWatch:

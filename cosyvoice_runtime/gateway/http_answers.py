@@ -9,8 +9,20 @@ from aiohttp import ClientResponse
 
 from cosyvoice_runtime.errors import split_status
 from cosyvoice_runtime.gateway.policy import FOR_NOW, RefusedError
-from cosyvoice_runtime.gateway.wording import reworded_in_stream
+from cosyvoice_runtime.gateway.wording import models_status, reworded, reworded_in_stream
 
+HTTP_OF = {
+    "INVALID_ARGUMENT": 400,
+    "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
+    "ALREADY_EXISTS": 409,
+    "RESOURCE_EXHAUSTED": 413,
+    "CANCELLED": 499,
+    "UNIMPLEMENTED": 501,
+    "UNAVAILABLE": 503,
+}
+"""The HTTP code of each status; 500 for all others."""
+STATUS_OF = {code: status for status, code in HTTP_OF.items()}
 EVENT_END, ERROR_EVENT = b"\n\n", b'data: {"error"'
 
 
@@ -69,3 +81,13 @@ def error_text(body: bytes) -> str:
         return str(json.loads(body.removeprefix(b"data: "))["error"])
     except (ValueError, KeyError, TypeError):
         return body.decode(errors="replace")
+
+
+async def require_success(answer: ClientResponse) -> None:
+    """Raise the refusal that an answer tells, if it is one."""
+    if answer.status != 200:
+        status = STATUS_OF.get(answer.status, "INTERNAL")
+        text = error_text(await answer.read())
+        # With infer the status is the model's own, and its text may begin like a status.
+        said = (status, text) if answer.url.path.endswith("/infer") else models_status(status, text)
+        raise RefusedError(*reworded(*said))

@@ -8,19 +8,22 @@ import math
 import re
 from collections.abc import AsyncIterator
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
-from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, UnixConnector, web
+from aiohttp import ClientError, ClientResponse, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from cosyvoice_runtime.gateway.audit import CallAudit
 from cosyvoice_runtime.gateway.body_check import BodyCheck, BodyQuestion, encoding_of, unpack
 from cosyvoice_runtime.gateway.connections import IDLE_S, Connections, is_ours, log_accept_errors
 from cosyvoice_runtime.gateway.departures import Departures
-from cosyvoice_runtime.gateway.http_answers import error_text, in_one_piece, pieces_of
+from cosyvoice_runtime.gateway.http_answers import HTTP_OF, in_one_piece, pieces_of, require_success
+from cosyvoice_runtime.gateway.http_behind import HttpBehind
 from cosyvoice_runtime.gateway.limits import LoadShedder, PendingBytes, SlowReaderTimeout, most_connections
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.policy import (
+    FOR_NOW,
     MAX_NAME_LENGTH,
     Policy,
     RefusedError,
@@ -28,12 +31,11 @@ from cosyvoice_runtime.gateway.policy import (
     in_the_name_of,
     invalid,
 )
+from cosyvoice_runtime.gateway.tries import offered
 from cosyvoice_runtime.gateway.wording import (
     RESTARTING,
     RETRY_AFTER,
     STOPPING,
-    models_status,
-    reworded,
 )
 from cosyvoice_runtime.process.audit_log import AuditLog
 from cosyvoice_runtime.process.browsers import PageError, refuse_pages
@@ -53,18 +55,6 @@ from cosyvoice_runtime.process.spans import SERVER, open_spans
 logger = logging.getLogger(__name__)
 logging.getLogger("aiohttp.server").addFilter(is_ours)
 
-HTTP_OF = {
-    "INVALID_ARGUMENT": 400,
-    "PERMISSION_DENIED": 403,
-    "NOT_FOUND": 404,
-    "ALREADY_EXISTS": 409,
-    "RESOURCE_EXHAUSTED": 413,
-    "CANCELLED": 499,
-    "UNIMPLEMENTED": 501,
-    "UNAVAILABLE": 503,
-}
-"""The HTTP code of each status; 500 for all others."""
-STATUS_OF = {code: status for status, code in HTTP_OF.items()}
 HEADER_LENGTH = "Inference-Header-Content-Length"
 LENGTH = re.compile(r"[0-9]{1,10}")
 PASSED_ON = ("Content-Type", HEADER_LENGTH)
@@ -92,6 +82,7 @@ class HttpGateway:
     def __init__(self, options: GatewayOptions) -> None:
         self._options = options
         self._policy = Policy(options.open_models)
+        self._server = HttpBehind(options)
         self._pending = PendingBytes(options.max_pending_bytes)
         self._shedder = LoadShedder.of(options)
         self._answered_once: set[str] = set()
@@ -115,14 +106,7 @@ class HttpGateway:
 
     async def start(self) -> None:
         """Listen at the address, and connect to the server; an OSError tells of an unusable address."""
-        connector = UnixConnector(self._options.server, limit=0)
-        self._server = ClientSession(
-            "http://tritonserver",
-            connector=connector,
-            timeout=ClientTimeout(),
-            # Otherwise the server would compress answers for clients that can't read them.
-            skip_auto_headers=["Accept-Encoding"],
-        )
+        await self._server.open()
         await self._runner.setup()
         assert self._runner.server is not None
         connections = Connections(
@@ -168,11 +152,23 @@ class HttpGateway:
             raise RefusedError("INVALID_ARGUMENT", STOPPING)  # The status of tritonserver, too, is 400 then.
         if path == SERVER_READY and self._options.starting:
             raise RefusedError("INVALID_ARGUMENT", RESTARTING)
-        async with self._server.get(path) as answer:
-            await _require_success(answer)
+        # Of several servers one that is ready suffices.
+        statuses = (FOR_NOW, "INVALID_ARGUMENT") if path.endswith("/ready") else (FOR_NOW,)
+        return await offered(partial(self._asked, path), self._server.servers, statuses=statuses)
+
+    async def _asked(self, path: str) -> web.Response:
+        async with await self._reached("GET", path) as answer:
+            await require_success(answer)
             if path.endswith("/config"):
                 return web.json_response(_without_paths(await answer.json()))
             return web.Response(body=await answer.read(), headers=_passed_on(answer.headers))
+
+    async def _reached(self, method: str, path: str, **request: Any) -> ClientResponse:
+        try:
+            return await self._server.ask(method, path, **request)
+        except ClientError as error:
+            logger.warning("tritonserver: %r", error)
+            raise RefusedError("UNAVAILABLE", RESTARTING) from error
 
     async def _infer(self, request: web.Request) -> web.StreamResponse:
         said, route = _said(request), f"{request.method} {request.path}"
@@ -187,7 +183,7 @@ class HttpGateway:
         path = self._checked_path(request)
         body = await self._body(request)
         call_id = new_call_id()
-        said |= {CALL_HEADER: call_id}
+        said |= {CALL_HEADER: call_id} | ({ELSEWHERE_HEADER: "1"} if self._server.several else {})
         model, whole = request.match_info["model"], path.endswith("/infer")
         question = BodyQuestion(model, whole, _header_bytes(request) if whole else None, said)
         # The request is registered before the check, in which long bodies wait.
@@ -209,10 +205,18 @@ class HttpGateway:
         headers = _passed_on(request.headers) | said
         audit.asked(asked)
         audit.spoke(None)
-        asking = asyncio.create_task(self._asked(path, body, headers, taken))
-        try:
+        asked_servers: list[asyncio.Task[ClientResponse]] = []
+
+        async def ask() -> ClientResponse:
+            size = 0 if asked_servers else taken  # The first answer, even a refusal, frees it.
+            asking = asyncio.create_task(self._inferred(path, body, headers, size))
+            asked_servers.append(asking)
             answer = await asyncio.shield(asking)
-            await _require_success(answer)
+            await require_success(answer)
+            return answer
+
+        try:
+            answer = await offered(ask, self._server.tries)
             if instead is None:
                 return await self._pass_on(request, _passed_on(answer.headers), await pieces_of(answer))
             renamed, longer_by = in_the_name_of(model, await answer.read())
@@ -221,8 +225,18 @@ class HttpGateway:
                 headers[HEADER_LENGTH] = str(int(headers[HEADER_LENGTH]) + longer_by)
             return await self._pass_on(request, headers, in_one_piece(renamed))
         finally:
-            if not _is_read(asking):
-                self._departures.see_off(call_id, [path], _drain(asking))
+            for asking in asked_servers:
+                if not _is_read(asking):
+                    self._see_off(call_id, path, asking)
+
+    def _see_off(self, call_id: str, path: str, asking: asyncio.Task[ClientResponse]) -> None:
+        """End a request whose client has left; another gateway sees off what it has begun itself."""
+        if not self._server.several:
+            self._departures.see_off(call_id, [path], _drain(asking))
+        elif asking.done():
+            asking.result().close()
+        else:
+            asking.cancel()
 
     async def _pass_on(
         self, request: web.Request, headers: dict[str, str], pieces: AsyncIterator[bytes]
@@ -240,16 +254,16 @@ class HttpGateway:
             await response.write_eof()
         return response
 
-    async def _asked(self, path: str, body: bytes, headers: dict[str, str], taken: int) -> ClientResponse:
+    async def _inferred(self, path: str, body: bytes, headers: dict[str, str], taken: int) -> ClientResponse:
         try:
-            return await self._server.post(path, data=body, headers=headers)
+            return await self._reached("POST", path, data=body, headers=headers)
         finally:
             self._pending.give_back(taken)
 
     async def _stop(self, path: str, call_id: str) -> None:
         said = {LEFT_HEADER: call_id}
         body = STOP_INFER if path.endswith("/infer") else STOP_GENERATE | said
-        async with self._server.post(path, json=body, headers=said) as answer:
+        async with await self._server.ask("POST", path, json=body, headers=said) as answer:
             await answer.read()
 
     async def _name_answer(self, request: web.Request, answer: web.StreamResponse) -> None:
@@ -285,10 +299,10 @@ class HttpGateway:
 
     async def _require_one_answer(self, path: str) -> None:
         """Refuse a unary call to a streaming model, which would compute the whole answer and then fail."""
-        if path in self._answered_once:
+        if path in self._answered_once or self._server.several:  # The others' gateways require it.
             return
-        async with self._server.get(path.removesuffix("/generate") + "/config") as answer:
-            await _require_success(answer)
+        async with await self._reached("GET", path.removesuffix("/generate") + "/config") as answer:
+            await require_success(answer)
             if (await answer.json()).get(DECOUPLED, {}).get("decoupled"):
                 raise RefusedError("UNIMPLEMENTED", "generate: this model streams; use generate_stream")
         self._answered_once.add(path)
@@ -334,15 +348,6 @@ def _refusal(refusal: RefusedError) -> web.Response:
     headers = {"Retry-After": str(math.ceil(float(when[1])))} if when else {}
     status = HTTP_OF.get(refusal.status, 500)
     return web.json_response({"error": str(refusal)}, status=status, headers=headers)
-
-
-async def _require_success(answer: ClientResponse) -> None:
-    if answer.status != 200:
-        status = STATUS_OF.get(answer.status, "INTERNAL")
-        text = error_text(await answer.read())
-        # With infer the status is the model's own, and its text may begin like a status.
-        said = (status, text) if answer.url.path.endswith("/infer") else models_status(status, text)
-        raise RefusedError(*reworded(*said))
 
 
 def _header_bytes(request: web.Request) -> int | None:

@@ -19,7 +19,9 @@ class GatewayOptions:
 
     Attributes:
         address: ``host:port`` where clients come; the host may be a name that leads to several addresses.
-        server: path of tritonserver's Unix socket.
+        server: path of tritonserver's Unix socket; empty for a gateway before several servers.
+        gateways: ``host:port`` of the gateways of several servers, each of them complete, of which one after
+            the other is asked.
         open_models: models that clients may use.
         max_request_bytes: size of the largest request.
         stages: models that can't be told to stop for a client that has left; open in development only.
@@ -50,6 +52,7 @@ class GatewayOptions:
     max_connection_age_s: float = 0.0
     ready_file: str = ""
     names: tuple[str, ...] | None = None
+    gateways: tuple[str, ...] = ()
 
     @property
     def starting(self) -> bool:

@@ -28,6 +28,9 @@ NOT_NOW = {
     r"shared.?memory|/dev/shm|\bshm\b|memory pool|allocate|boost": SHORT_OF_MEMORY,
     r"stub process|not healthy|not ready|unload|unknown model|no available version": RESTARTING,
     r"is not found|failed to connect|socket closed|connection reset|recvmsg|GOAWAY": RESTARTING,
+    r"stream removed|RST_STREAM|ping timeout|backends|backend unhealthy": RESTARTING,
+    # gRPC says this of a message for a call that has ended, and forgets the status with which it ended.
+    r"internal error from core": RESTARTING,
     r"maximum queue size|request timeout expired": CROWDED,
 }
 """Texts of tritonserver, and of gRPC between it and the gateway, that mean: try again."""

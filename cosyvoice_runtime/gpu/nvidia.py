@@ -162,16 +162,49 @@ def driver_name() -> str:
         found = re.search(r"Module.*?\s(\d+\.[\d.]+)", KERNEL_MODULE.read_text(encoding="utf-8"))
         if found:
             return found[1]
+    return _smi("--query-gpu=driver_version", "--format=csv,noheader").partition("\n")[0].strip()
+
+
+LISTED = re.compile(r"^(?:GPU (\d+): .*|\s+MIG .*)\(UUID: ((?:GPU|MIG)-[\w/-]+)\)", re.MULTILINE)
+"""A line of ``nvidia-smi -L``: a GPU, or below it a part of a GPU that is divided for good (MIG)."""
+
+
+class VisibleGpu(NamedTuple):
+    """A GPU's number, empty for a part of one, and its UUID as ``CUDA_VISIBLE_DEVICES`` takes it."""
+
+    number: str
+    uuid: str
+
+
+def visible_gpus(environment: Mapping[str, str] = os.environ) -> list[VisibleGpu]:
+    """The GPUs that a process may use, or their parts; none if the driver does not list them.
+
+    Where ``CUDA_VISIBLE_DEVICES`` is set, they are its entries.
+    """
+    chosen = environment.get(VISIBLE)
+    if chosen is not None:
+        entries = [entry.strip() for entry in chosen.split(",")]
+        return [VisibleGpu(entry, entry) for entry in entries if entry not in ("", "-1")]
+    return gpus_in(_smi("-L"))
+
+
+def gpus_in(listing: str) -> list[VisibleGpu]:
+    """The GPUs in the output of ``nvidia-smi -L``; one that is divided stands for its parts."""
+    found: list[VisibleGpu] = []
+    for number, uuid in LISTED.findall(listing):
+        if found and found[-1].number and not number:
+            found.pop()  # It is divided, and this is its first part.
+        found.append(VisibleGpu(number, uuid))
+    return found
+
+
+def _smi(*arguments: str) -> str:
+    """The output of ``nvidia-smi``; empty where it can't be asked."""
     try:
-        told = subprocess.run(
-            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
-            capture_output=True,
-            text=True,
-            timeout=SMI_S,
-        )
+        told = subprocess.run(["nvidia-smi", *arguments], capture_output=True, text=True, timeout=SMI_S)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return told.stdout.partition("\n")[0].strip() if not told.returncode else ""
+    return told.stdout if not told.returncode else ""
 
 
 _OLDER_BUILD = "the build of torch for CUDA 12.6 may do (docs/environment.md, GPUs)"

@@ -13,6 +13,10 @@ EVERY_MODEL = ("*",)
 """Stands for all models among the names of open ones."""
 
 
+EVERY_GPU = ("all",)
+"""Stands for all GPUs of the machine."""
+
+
 class ServerSettings(Section):
     """``server``: tritonserver and its supervisor."""
 
@@ -37,6 +41,11 @@ class ServerSettings(Section):
         ge=0,
         le=65535,
         description="Port of all metrics, Triton's and the models'; 0 takes a free one.",
+    )
+    gpus: Names = Field(
+        EVERY_GPU,
+        description="GPUs that get a [server each](fleet.md#several-gpus-of-one-machine), behind one "
+        "address: all, or numbers or UUIDs as `nvidia-smi -L` lists them.",
     )
     log_file: Path = Field(Path("tritonserver.log"), description="What tritonserver and the models write.")
     max_log_mib: int = Field(

@@ -8,30 +8,24 @@ import os
 import signal
 import sys
 import threading
-import time
 from pathlib import Path
 
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.process.log_lines import log_lines
+from cosyvoice_runtime.process.named_log import NamedLog
 from cosyvoice_runtime.settings import ServerSettings, Settings
 from cosyvoice_runtime.settings.deployment import split_assignment
-from cosyvoice_runtime.supervisor.errors import (
-    UNDRAINED_EXIT_CODE,
-    PreflightError,
-    ServerDiedError,
-    StartError,
-    SupervisorError,
-)
+from cosyvoice_runtime.supervisor.errors import UNDRAINED_EXIT_CODE, SupervisorError
+from cosyvoice_runtime.supervisor.group import ServerGroup
+from cosyvoice_runtime.supervisor.keep_up import keep_up
+from cosyvoice_runtime.supervisor.places import places_of
 from cosyvoice_runtime.supervisor.server import Server
 
 logger = logging.getLogger("supervisor")
 
-RETRY_S = 1.0
-"""The pause before the next try, when a server that was up could not be started again."""
-WINDOW_S = 600.0
-"""The time in which a server is restarted ``max_restarts`` times at most."""
 EPILOG = """\
 Settings are those of section server (server.http_port=9000); COSYVOICE_SERVER__HTTP_PORT works too.
+On a machine with several GPUs there is a server for each (server.gpus).
 SIGTERM or SIGINT drains and stops; a second one stops at once.
 
 Exit codes: 0 stopped when told to, 2 wrong arguments, 3 not started because it could not have run,
@@ -42,7 +36,7 @@ cut off, 8 the supervisor itself failed.
 
 def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    log_lines(logging.INFO, "%(asctime)s %(levelname)-7s %(message)s")
+    log_lines(logging.INFO, "%(asctime)s %(levelname)-7s %(message)s", NamedLog())
     try:
         settings = Settings.read(options.settings, os.environ)
         _require_own(options.settings)
@@ -50,14 +44,29 @@ def main(arguments: list[str] | None = None) -> int:
         logger.error("%s", error)
         return 2
     try:
-        server = Server(options.repository, settings.server)
+        server = _server(options.repository, settings.server)
         _stop_on_signals(server)
-        _keep_up(server)
+        if isinstance(server, ServerGroup):
+            with server:
+                server.wait()
+        else:
+            keep_up(server)
+    except InvalidInput as error:
+        logger.error("%s", error)
+        return 2
     except SupervisorError as error:
         for line in str(error).splitlines():
             logger.error("%s", line)
         return error.exit_code
     return 0 if server.drained else UNDRAINED_EXIT_CODE
+
+
+def _server(repository: Path, settings: ServerSettings) -> Server | ServerGroup:
+    """One server, or one for each of several GPUs."""
+    places = places_of(settings.gpus, repository, os.environ)
+    if len(places) > 1:
+        return ServerGroup(repository, settings, places)
+    return Server(repository, settings, place=places[0])
 
 
 def _require_own(assignments: list[str]) -> None:
@@ -67,28 +76,6 @@ def _require_own(assignments: list[str]) -> None:
         section, _, name = key.rpartition(".")
         if section not in ("", "server") or name not in ServerSettings.field_names():
             raise InvalidInput(key, value, "settings of section server; models have what stage 2 renders")
-
-
-def _keep_up(server: Server) -> None:
-    """Run the server until it is told to stop, and restart it when it dies."""
-    restarts: list[float] = []
-    was_up = False
-    while True:
-        try:
-            with server:
-                was_up = True
-                server.wait()
-            return
-        except (ServerDiedError, StartError, PreflightError, OSError) as error:
-            restarts = [at for at in restarts if time.monotonic() - at < WINDOW_S]
-            # A server that was never up would fail again. One that was up may have lost a model while it
-            # loaded, or its ports may still be in use for a moment.
-            if not was_up or len(restarts) >= server.settings.max_restarts:
-                raise
-            restarts.append(time.monotonic())
-            logger.warning("starting again: %s", error)
-            if not isinstance(error, ServerDiedError):
-                time.sleep(RETRY_S)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -103,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _stop_on_signals(server: Server) -> None:
+def _stop_on_signals(server: Server | ServerGroup) -> None:
     def stop(*_: object) -> None:
         # A separate thread calls it, because the handler may interrupt the lock that the request needs.
         threading.Thread(target=server.request_stop).start()

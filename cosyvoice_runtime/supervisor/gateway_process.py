@@ -9,12 +9,17 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
 
 from cosyvoice_runtime.gateway.options import LEAVE, GatewayOptions
+from cosyvoice_runtime.process.listening import is_loopback
+from cosyvoice_runtime.process.named_log import named_thread
 from cosyvoice_runtime.settings import ServerSettings
+from cosyvoice_runtime.settings.server import EVERY_MODEL
 from cosyvoice_runtime.supervisor.errors import StartError
 from cosyvoice_runtime.supervisor.metrics import SupervisorMetrics
-from cosyvoice_runtime.supervisor.process import ServerProcess
+from cosyvoice_runtime.supervisor.preflight import ServerPorts
 
 logger = logging.getLogger(__name__)
 
@@ -25,8 +30,44 @@ PAUSE_S, RETRY_S = 0.2, 2.0
 OPEN_TIMEOUT_S = 120.0
 """The time in which a restarted gateway is not checked: on a busy machine its imports take long."""
 END_TIMEOUT_S = 3.0
+PENDING_BYTES = 2**28
+"""The most bytes of requests that wait in a gateway for other gateways."""
 ANSWER_BYTES = 4096
 """The most bytes that are read of an answer."""
+
+
+def gateway_options(
+    settings: ServerSettings, ports: ServerPorts, port: int, models: tuple[str, ...], ready_file: Path
+) -> GatewayOptions:
+    """The options that follow from settings; what stands behind the gateway is added to them.
+
+    Args:
+        models: all models of the repository.
+    """
+    return GatewayOptions(
+        address=ports.listening(port),
+        server="",
+        open_models=models if settings.open_models == EVERY_MODEL else settings.open_models,
+        max_request_bytes=settings.max_request_mib << 20,
+        max_pending_bytes=PENDING_BYTES,
+        arrival_timeout_s=settings.arrival_timeout_s,
+        stalled_client_timeout_s=settings.stalled_client_timeout_s,
+        audit_file=settings.audit_file,
+        max_connection_age_s=settings.max_connection_age_s,
+        ready_file=str(ready_file),
+        names=callable_names(settings, ports),
+    )
+
+
+def callable_names(settings: ServerSettings, ports: ServerPorts) -> tuple[str, ...] | None:
+    """The host names that clients may use; None for any, if clients are on other machines."""
+    return settings.allowed_hosts if all(map(is_loopback, ports.addresses)) else None
+
+
+class Spawner(Protocol):
+    """Starts processes that do not outlive the supervisor."""
+
+    def spawn(self, command: list[str], **streams: Any) -> subprocess.Popen[str]: ...
 
 
 class GatewayProcess:
@@ -36,6 +77,7 @@ class GatewayProcess:
     answers, whatever clients do. An answer that comes late counts, so that a busy one is left alone.
 
     Args:
+        server: starts its process.
         protocol: ``grpc`` or ``http``.
         counts: counts the restarts.
         settings: settings of the probes.
@@ -43,7 +85,7 @@ class GatewayProcess:
 
     def __init__(
         self,
-        server: ServerProcess,
+        server: Spawner,
         protocol: str,
         options: GatewayOptions,
         counts: SupervisorMetrics,
@@ -59,7 +101,7 @@ class GatewayProcess:
         self._closing = threading.Event()
         self._leaving = False
         self._process = self._start()
-        self._thread = threading.Thread(target=self._keep, name=f"{protocol} gateway", daemon=True)
+        self._thread = named_thread(self._keep, f"{protocol} gateway")
 
     def wait_until_open(self) -> None:
         """Return when the gateway accepts clients; from then on it is kept running.

@@ -7,8 +7,9 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import suppress
+from contextvars import copy_context
 from pathlib import Path
 
 from cosyvoice_runtime.metrics.page import read_request_counts
@@ -195,7 +196,7 @@ def _concurrently(action: Callable[[str], None], verb: str, names: Sequence[str]
     started = time.monotonic()
     pool = ThreadPoolExecutor(PARALLEL_LOADS, thread_name_prefix=verb)
     try:
-        pending: dict[Future[None], str] = {pool.submit(action, name): name for name in names}
+        pending = {pool.submit(copy_context().run, action, name): name for name in names}
         while pending:
             done = wait(pending, REPORT_INTERVAL_S, FIRST_COMPLETED).done
             for future in done:

@@ -9,7 +9,7 @@ import random
 import re
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -160,8 +160,11 @@ class ServerPorts:
     addresses: tuple[str, ...] = ()
 
     @classmethod
-    def choose(cls, settings: ServerSettings) -> ServerPorts:
+    def choose(cls, settings: ServerSettings, besides: Collection[int] = ()) -> ServerPorts:
         """Choose the ports of the settings, with a free one for every 0.
+
+        Args:
+            besides: ports that are free, and not to be chosen.
 
         Raises:
             PreflightError: the host leads to no address of this machine.
@@ -174,7 +177,8 @@ class ServerPorts:
         ports = [settings.http_port, settings.grpc_port, settings.metrics_port, settings.model_metrics_port]
         # Each server tries the ports in a random order, because several may choose at the same time.
         candidates = random.SystemRandom().sample(FREE_PORTS, len(FREE_PORTS))
-        free = (port for port in candidates if port not in ports and _obstacle(addresses, port) is None)
+        taken = {*ports, *besides}
+        free = (port for port in candidates if port not in taken and _obstacle(addresses, port) is None)
         try:
             http, grpc, metrics, model_metrics = [port or next(free) for port in ports]
         except StopIteration:

@@ -19,6 +19,7 @@ from typing import IO, Any
 
 from cosyvoice_runtime.metrics import DIRECTORY_VARIABLE
 from cosyvoice_runtime.process import processes
+from cosyvoice_runtime.process.named_log import named_thread
 from cosyvoice_runtime.supervisor.preflight import SHARED_MEMORY, Triton
 
 logger = logging.getLogger(__name__)
@@ -149,6 +150,49 @@ class LogFile:
                 pause_s = PAUSE_S
 
 
+class Run:
+    """A folder and a log for processes that do not outlive the supervisor.
+
+    Args:
+        folder: private to the user; it is made at the start and removed at the end.
+    """
+
+    def __init__(self, folder: Path, log: LogFile) -> None:
+        self.folder = folder
+        self.log = log
+        self._lifeline: Lifeline | None = None
+
+    def begin(self) -> None:
+        self._lifeline = Lifeline(self.folder)
+        self.folder.mkdir(mode=0o700)
+        self.log.begin()
+
+    def spawn(
+        self, command: list[str], environment: Mapping[str, str] = os.environ, **streams: Any
+    ) -> subprocess.Popen[str]:
+        """Start a process that does not outlive the supervisor; its output goes to the log."""
+        with self.log.open() as log:
+            if streams["stdout"] == subprocess.STDOUT:
+                streams["stdout"] = log
+            return subprocess.Popen(
+                command,
+                env={**environment, RUN_VARIABLE: str(self.folder)},
+                stderr=log,
+                text=True,
+                start_new_session=True,
+                **streams,
+            )
+
+    def end(self) -> None:
+        """Remove all files of the run, whose processes have ended."""
+        self.log.end()
+        for left in SHARED_MEMORY.glob(f"{region_prefix(self.folder)}*"):
+            left.unlink(missing_ok=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if self._lifeline is not None:
+            self._lifeline.release()
+
+
 class ServerProcess:
     """Runs tritonserver in its own session, so that all its processes can be found and killed.
 
@@ -176,13 +220,11 @@ class ServerProcess:
         self.metrics = run_dir / "metrics"
         self.ended = threading.Event()
         self._triton = triton
-        self._log = log
-        self._run_dir = run_dir
+        self._run = Run(run_dir, log)
         self._variables = {**variables, DIRECTORY_VARIABLE: str(self.metrics)}
         self._on_end: Callable[[int], None] | None = on_end
-        self._end = threading.Thread(target=self._await_end, name="server", daemon=True)
+        self._end = named_thread(self._await_end, "server")
         self._process: subprocess.Popen[str] | None = None
-        self._lifeline: Lifeline | None = None
 
     @property
     def session(self) -> int:
@@ -197,39 +239,27 @@ class ServerProcess:
             repository: anywhere; the server sees it by a link in ``run_dir``. Its python backend starts each
                 model by a shell and does not quote the path, which so has nothing that a shell acts upon.
         """
-        self._lifeline = Lifeline(self._run_dir)
-        self._run_dir.mkdir(mode=0o700)
+        self._run.begin()
         self.metrics.mkdir()
-        models = self._run_dir / "models"
+        models = self._run.folder / "models"
         models.symlink_to(repository.absolute())
         command = [
             str(self._triton.binary),
-            *self._triton.arguments(self._run_dir),
+            *self._triton.arguments(self._run.folder),
             f"--model-repository={models}",
-            f"--backend-config=python,shm-region-prefix-name={region_prefix(self._run_dir)}",
+            f"--backend-config=python,shm-region-prefix-name={region_prefix(self._run.folder)}",
             *arguments,
         ]
-        self._log.begin()
         environment = self._triton.environment(os.environ) | self._variables
         self._process = self.spawn(command, environment, stdin=subprocess.DEVNULL, stdout=subprocess.STDOUT)
         self._end.start()
-        logger.info("tritonserver runs as process %d, its log is %s", self.session, self._log.path)
+        logger.info("tritonserver runs as process %d, its log is %s", self.session, self._run.log.path)
 
     def spawn(
         self, command: list[str], environment: Mapping[str, str] = os.environ, **streams: Any
     ) -> subprocess.Popen[str]:
-        """Start a process that does not outlive the supervisor; its output goes to the log."""
-        with self._log.open() as log:
-            if streams["stdout"] == subprocess.STDOUT:
-                streams["stdout"] = log
-            return subprocess.Popen(
-                command,
-                env={**environment, RUN_VARIABLE: str(self._run_dir)},
-                stderr=log,
-                text=True,
-                start_new_session=True,
-                **streams,
-            )
+        """Start a process of this run, as :meth:`Run.spawn` does."""
+        return self._run.spawn(command, environment, **streams)
 
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
@@ -253,7 +283,7 @@ class ServerProcess:
 
     def errors(self) -> list[str]:
         """The error messages of this run in the log."""
-        return ERROR_LINE.findall(self._log.text())
+        return ERROR_LINE.findall(self._run.log.text())
 
     def stop(self, exit_timeout_s: float) -> None:
         """Stop the server, kill what does not end in time, and remove all files of the run."""
@@ -266,12 +296,7 @@ class ServerProcess:
             self._process.kill()
         if self._end.ident is not None:
             self._end.join(2 * KILL_WAIT_S)
-        self._log.end()
-        for left in SHARED_MEMORY.glob(f"{region_prefix(self._run_dir)}*"):
-            left.unlink(missing_ok=True)
-        shutil.rmtree(self._run_dir, ignore_errors=True)
-        if self._lifeline is not None:
-            self._lifeline.release()
+        self._run.end()
 
     def _await_end(self) -> None:
         assert self._process is not None

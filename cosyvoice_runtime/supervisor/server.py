@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,10 +17,8 @@ from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.policy import whole_models
 from cosyvoice_runtime.metrics.page import read_request_counts, render_page
 from cosyvoice_runtime.process.headers import HANDED_ON, PROBE_HEADER, PROBE_KEY_VARIABLE
-from cosyvoice_runtime.process.listening import is_loopback
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.settings.repository import home_of
-from cosyvoice_runtime.settings.server import EVERY_MODEL
 from cosyvoice_runtime.supervisor import preflight
 from cosyvoice_runtime.supervisor.calls import Control, ControlError, ProbeFunction, read_probes
 from cosyvoice_runtime.supervisor.errors import (
@@ -29,9 +28,10 @@ from cosyvoice_runtime.supervisor.errors import (
     StopRequestedError,
     SupervisorError,
 )
-from cosyvoice_runtime.supervisor.gateway_process import GatewayProcess
+from cosyvoice_runtime.supervisor.gateway_process import GatewayProcess, callable_names, gateway_options
 from cosyvoice_runtime.supervisor.metrics import TRITONSERVER, MetricsEndpoint, SupervisorMetrics
 from cosyvoice_runtime.supervisor.models import Models
+from cosyvoice_runtime.supervisor.places import ServerPlace
 from cosyvoice_runtime.supervisor.preflight import ServerPorts, find_triton
 from cosyvoice_runtime.supervisor.process import LogFile, ServerProcess, new_run_directory
 from cosyvoice_runtime.supervisor.watch import Watch
@@ -49,6 +49,7 @@ END_S = 0.5
 PENDING_SHARE = 8
 """The share of shared memory for the large requests of one protocol: each entry model has a region, which
 grows by more than is needed."""
+ALONE = ServerPlace()
 
 
 def wait_awake(event: threading.Event) -> None:
@@ -74,6 +75,7 @@ class Server:
         repository: a rendered model repository.
         settings: ports, timeouts and limits.
         probes: by model, instead of the repository's ``probe.json`` files.
+        place: where it runs, if it is one of several.
 
     Attributes:
         drained: after :meth:`stop`, whether every request in flight got its answer.
@@ -87,8 +89,10 @@ class Server:
         repository: Path,
         settings: ServerSettings | None = None,
         probes: Mapping[str, ProbeFunction] | None = None,
+        place: ServerPlace = ALONE,
     ) -> None:
         self.settings = settings or ServerSettings()
+        self._place = place
         self.drained = True
         self._repository = repository
         self._names = preflight.models_of(repository)
@@ -155,7 +159,7 @@ class Server:
         logger.info("%s", triton.origin)
         logger.info("%s serves %s", self._repository, preflight.checkpoint_of(self._repository))
         counts = self._count_start()
-        variables = {PROBE_KEY_VARIABLE: self._probe_key}
+        variables = {PROBE_KEY_VARIABLE: self._probe_key, **self._place.variables}
         process = ServerProcess(triton, self._log, self._run_dir, variables, self._on_end)
         self._process, self._starting = process, True
         limit = threading.Timer(self.settings.start_timeout_s, self._kill)
@@ -276,22 +280,15 @@ class Server:
         ]
 
     def _gateway_options(self, process: ServerProcess, port: int, socket: Path) -> GatewayOptions:
-        settings, names = self.settings, tuple(self._names)
-        return GatewayOptions(
-            address=self._ports.listening(port),
+        names = tuple(self._names)
+        return replace(
+            gateway_options(self.settings, self._ports, port, names, self._ready_file),
             server=str(socket),
-            open_models=names if settings.open_models == EVERY_MODEL else settings.open_models,
-            stages=tuple(name for name in names if name not in settings.entry_models),
-            max_request_bytes=settings.max_request_mib << 20,
-            max_pending_bytes=(preflight.free_shared_mib() << 20) // PENDING_SHARE,
+            stages=tuple(name for name in names if name not in self.settings.entry_models),
+            # All servers of the machine share this memory.
+            max_pending_bytes=(preflight.free_shared_mib() << 20) // (PENDING_SHARE * self._place.servers),
             shared=str(process.metrics),
             whole_models=whole_models(names),
-            arrival_timeout_s=settings.arrival_timeout_s,
-            stalled_client_timeout_s=settings.stalled_client_timeout_s,
-            audit_file=settings.audit_file,
-            max_connection_age_s=settings.max_connection_age_s,
-            ready_file=str(self._ready_file),
-            names=self._callable_names(),
         )
 
     def _count_start(self) -> SupervisorMetrics:
@@ -307,14 +304,9 @@ class Server:
 
         pages = {self._ports.model_metrics: page, self._ports.metrics: self._control.metrics}
         try:
-            return MetricsEndpoint(self._ports.addresses, pages, self._callable_names())
+            return MetricsEndpoint(self._ports.addresses, pages, callable_names(self.settings, self._ports))
         except OSError as error:
             raise StartError(f"metrics can't be served on {self._ports.host}: {error}") from error
-
-    def _callable_names(self) -> tuple[str, ...] | None:
-        """The host names that clients may use; None for any, if clients are on other machines."""
-        here = all(is_loopback(address) for address in self._ports.addresses)
-        return self.settings.allowed_hosts if here else None
 
     def _end(self, exit_timeout_s: float = 0.0) -> None:
         if self._metrics is not None:

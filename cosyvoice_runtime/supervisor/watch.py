@@ -10,9 +10,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
+from functools import partial
 
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.metrics.page import sum_of_counters, take_lost_counts
+from cosyvoice_runtime.process.named_log import named_thread
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor.calls import ControlError, ProbeSilentError
 from cosyvoice_runtime.supervisor.errors import (
@@ -78,9 +80,7 @@ class Watch:
         self._reload_lock = threading.Lock()
         self._woken, self._wake = os.pipe()
         for work in (self._keep_up, self._send_probes):
-            threading.Thread(
-                target=self._run, args=[work], name=f"watch {work.__name__}", daemon=True
-            ).start()
+            named_thread(partial(self._run, work), f"watch {work.__name__}").start()
 
     def close(self) -> None:
         """Begin no further reload; one that is in progress ends by itself, or with the server."""

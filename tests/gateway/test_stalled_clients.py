@@ -13,7 +13,7 @@ import pytest
 from hours import Hours
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from cosyvoice_runtime.gateway import grpc_gateway
+from cosyvoice_runtime.gateway import grpc_channels, grpc_gateway
 from cosyvoice_runtime.gateway.grpc_gateway import GrpcGateway
 from cosyvoice_runtime.gateway.options import GatewayOptions
 from cosyvoice_runtime.gateway.policy import INFER, STREAM_INFER
@@ -249,7 +249,7 @@ async def until_answered(channel: grpc.aio.Channel) -> None:
 
 
 def test_one_connection_does_not_take_all_calls(tmp_path, monkeypatch):
-    monkeypatch.setattr(grpc_gateway, "MAX_CALLS_OF_A_CONNECTION", 2)
+    monkeypatch.setattr(grpc_channels, "MAX_CALLS_OF_A_CONNECTION", 2)
 
     async def check() -> None:
         triton = FakeTriton()

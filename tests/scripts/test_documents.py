@@ -43,6 +43,8 @@ COMMANDS = sorted(
 KNOWN = {
     "run.sh demo": ["tests/server/test_demo_command.py"],
     "run.sh demo --serve": ["tests/server/test_demo_command.py", "tests/server/test_demo_ends.py"],
+    "curl http://127.0.0.1:8080/v1/audio/speech": ["tests/front/test_front_http.py"],
+    "run.sh fleet": ["tests/server/test_fleet_command.py"],
     "-m cosyvoice_front": ["tests/front/test_front_command.py", "tests/front/test_front_real_server.py"],
     "-m cosyvoice_front.keys": ["tests/front/test_front_keys.py"],
     "-m cosyvoice_dynamo": ["tests/fleet/test_dynamo.py"],

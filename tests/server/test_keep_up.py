@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cosyvoice_runtime.supervisor import __main__ as command
+from cosyvoice_runtime.supervisor import keep_up as keeping
 from cosyvoice_runtime.supervisor.errors import (
     PreflightError,
     ServerDiedError,
@@ -44,13 +44,13 @@ class Server:
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch):
-    monkeypatch.setattr(command, "RETRY_S", 0.0)
+    monkeypatch.setattr(keeping, "RETRY_S", 0.0)
 
 
 @pytest.mark.parametrize("failure", [TAKEN, LOST])
 def test_server_that_was_up_is_tried_again_when_it_can_not_be_started(failure):
     server = Server(("run", DIED), ("start", failure))
-    command._keep_up(server)
+    keeping.keep_up(server)
     assert server.starts == 3
 
 
@@ -58,12 +58,12 @@ def test_server_that_was_up_is_tried_again_when_it_can_not_be_started(failure):
 def test_server_that_was_never_up_is_not(failure):
     server = Server(("start", failure))
     with pytest.raises(type(failure)):
-        command._keep_up(server)
+        keeping.keep_up(server)
     assert server.starts == 1
 
 
 def test_tries_have_an_end():
     server = Server(("run", DIED), *[("start", TAKEN)] * RESTARTS)
     with pytest.raises(PreflightError):
-        command._keep_up(server)
+        keeping.keep_up(server)
     assert server.starts == 1 + RESTARTS
