@@ -53,10 +53,11 @@ REQUEST_HEADER = "x-request-id"
 """Names the request, and stands in the trailing metadata of each call that a gateway of this product ends."""
 LOST = re.compile(
     r"RST_STREAM|stream removed|socket closed|broken pipe|connection reset|GOAWAY|recvmsg|ping timeout|"
-    r"keepalive|connection termination|upstream (?:connect|reset|request)|transport",
+    r"keepalive|connection termination|upstream (?:connect|reset|request)|transport|internal error from core",
     re.IGNORECASE,
 )
-"""How gRPC and proxies say that the way to the server, or the server itself, is gone."""
+"""How gRPC and proxies say that the way to the server, or the server itself, is gone. The last is gRPC's word
+for a call that came just as a server began to stop."""
 
 
 def call_error(failure: grpc.aio.AioRpcError, server: str) -> ClientError:
