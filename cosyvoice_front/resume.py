@@ -1,9 +1,10 @@
 """Speech that goes on from another server when its own is lost.
 
-The same request is asked for again, with the speech tokens that the lost server has told so far, of which the
-same speech is made again. What the listener has is left out, and the first and the last half second of that
-are compared with the new one before anything is joined to it. Without tokens, the same seed gives the same
-speech where networks compute it to the same bits.
+The same request is asked for again, with the speech tokens that the lost server has told, of which the same
+speech is made again. What the listener has is left out, and the first and the last half second of that are
+compared with the new one before anything is joined to it. With the same tokens it only has to sound alike, as
+a GPU's sums depend on what it computes beside them. Without tokens, the same seed gives the same speech where
+networks compute it to the same bits.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 
 from cosyvoice_client import AudioChunk, ClientError, UnavailableError
 from cosyvoice_client.errors import LostError
+from cosyvoice_front.joining import best_shift, joined, sound_alike
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +39,8 @@ OVERLAP_S = 0.5
 CATCH_UP_S = 60.0
 """The longest time that a repetition takes to come as far as what has been sent."""
 TOLERANCE = 5e-3
-"""The largest difference of two samples that is rounding; full scale is 1. Batches on a CPU do by 3e-3."""
+"""The largest difference of two samples that is rounding, so that they are joined as they are; full scale is
+1. Batches on a CPU do by 3e-3."""
 
 Counted = Callable[[str], None]
 """Called with ``resumed`` when another server goes on, or ``differs`` when its speech is another."""
@@ -60,17 +63,20 @@ class HeardSpeech:
         self.tokens: list[int] = []
         self._segments = 0
         self._head = self._tail = np.zeros(0, np.float32)
+        self._shift = 0
         self.begin_again()
 
     def begin_again(self) -> None:
         """The next chunk is the first one of a repetition."""
-        self._position, self._ended, self._begun = 0, 0, time.monotonic()
+        self._position, self._ended, self._begun = -self._shift, 0, time.monotonic()
         self._told: list[int] = []
+        self._again = np.zeros(0, np.float32)
+        self._is_exact = True
 
     @property
     def spoken(self) -> bool:
         """Whether the present server has said anything."""
-        return self._position > 0
+        return len(self._again) > 0
 
     def new(self, chunk: AudioChunk) -> AudioChunk | None:
         """The part of a chunk that has not been sent; None where all of it has.
@@ -84,6 +90,10 @@ class HeardSpeech:
         self._compare(chunk.samples, begin, self._head, 0)
         self._compare(chunk.samples, begin, self._tail, self.samples - len(self._tail))
         rest = chunk.samples[max(0, self.samples - begin) :]
+        kept = 2 * len(self._tail) + len(chunk.samples)
+        self._again = np.concatenate([self._again, chunk.samples])[-kept:]
+        if begin < self.samples and not self._is_exact:
+            rest = self._goes_on(chunk)
         self._ended += chunk.finish_reason != ""
         is_told = begin < self.samples or chunk.finish_reason
         if not len(rest) and is_told and self._ended <= self._segments:
@@ -96,18 +106,35 @@ class HeardSpeech:
         self._tail = np.concatenate([self._tail, rest[-keep:]])[-keep:]
         return dataclasses.replace(chunk, samples=rest)
 
+    def _goes_on(self, chunk: AudioChunk) -> Any:
+        """The new samples of a repetition that is not the same to the sample, once it has come so far."""
+        rate = chunk.sample_rate
+        if self._position < self.samples:
+            return chunk.samples[:0]
+        place = len(self._again) - (self._position - self.samples)
+        size = min(len(self._tail), place)
+        is_told = self.tokens and self._told[: len(self.tokens)] == self.tokens
+        if not is_told or not sound_alike(self._tail[-size:], self._again[place - size : place], rate):
+            raise DifferentSpeechError
+        if not (chunk.finish_reason and self._position == self.samples):
+            shift = best_shift(self._tail, self._again, place, rate)
+            place, self._shift = place + shift, self._shift + shift
+        rest = joined(self._tail, self._again, place, rate)
+        self._position = self.samples + len(rest)
+        return rest
+
     def end(self) -> None:
         """Raise a DifferentSpeechError if the repetition has ended before what has been sent."""
         if self._position < self.samples:
             raise DifferentSpeechError
 
-    @staticmethod
-    def _compare(samples: Any, begin: int, kept: Any, kept_begin: int) -> None:
+    def _compare(self, samples: Any, begin: int, kept: Any, kept_begin: int) -> None:
         first, last = max(begin, kept_begin), min(begin + len(samples), kept_begin + len(kept))
         if first >= last:
             return
         apart = samples[first - begin : last - begin] - kept[first - kept_begin : last - kept_begin]
-        if np.abs(apart).max() > TOLERANCE:
+        self._is_exact = self._is_exact and np.abs(apart).max() <= TOLERANCE
+        if not self._is_exact and not self.tokens:
             raise DifferentSpeechError
 
 
