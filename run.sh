@@ -180,7 +180,7 @@ demo() {
 
 fleet() { # fleet SERVERS
   environment --front
-  exec "$PYTHON" scripts/fleet.py "$1"
+  exec "$PYTHON" scripts/demo_fleet.py "$1"
 }
 
 check() { # of the demo voice where no other checkpoint is named or here

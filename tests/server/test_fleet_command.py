@@ -1,4 +1,4 @@
-"""``scripts/fleet.py`` as people start it: servers, fronts, the addresses that it tells, and its end."""
+"""``scripts/demo_fleet.py`` as people start it: servers, fronts, the addresses that it tells, and its end."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ PROGRAM = """
 import sys
 from pathlib import Path
 sys.path.insert(0, "scripts")
-import fleet
-repository, fleet.ROOT = Path(sys.argv.pop()), Path(sys.argv.pop())
-fleet.BUILD = fleet.ROOT
-fleet.make_repository = lambda checkpoint, servers: repository
-sys.exit(fleet.main())
+import demo_fleet
+repository, demo_fleet.ROOT = Path(sys.argv.pop()), Path(sys.argv.pop())
+demo_fleet.BUILD = demo_fleet.ROOT
+demo_fleet.make_repository = lambda checkpoint, servers: repository
+sys.exit(demo_fleet.main())
 """
 SERVING = b"\x08\x01"
 
@@ -86,7 +86,7 @@ def test_fleet_speaks_at_its_addresses_and_leaves_nothing(repository, tmp_path):
 def test_port_of_a_front_that_is_taken_is_told_before_anything_starts():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         own = os.environ | {"COSYVOICE_FRONT__PORT": str(taken.getsockname()[1])}
-        command = [sys.executable, "scripts/fleet.py", "2"]
+        command = [sys.executable, "scripts/demo_fleet.py", "2"]
         told = subprocess.run(command, cwd=ROOT, env=own, capture_output=True, text=True)
     assert told.returncode == 1
     assert "fleet: front.port: something else listens on 127.0.0.1" in told.stderr
