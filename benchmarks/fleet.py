@@ -69,6 +69,11 @@ class Stage(NamedTuple):
     folder: Path
     options: argparse.Namespace
 
+    @property
+    def name(self) -> str:
+        """The way, as a part of names."""
+        return self.way.replace(" ", "-").lower()
+
 
 class Drill(NamedTuple):
     """
@@ -121,16 +126,18 @@ DRILLS = [
         (ROUND_ROBIN,),
         lambda on: formats.while_two_servers_die(on.fleet, on.fronts),
     ),
-    Drill("the bucket killed", EACH, lambda on: stores.bucket_away(on.fleet, on.with_voices, on.way)),
+    Drill("the bucket killed", EACH, lambda on: stores.bucket_away(on.fleet, on.with_voices, on.name)),
     Drill("Redis killed, and frozen", (ENVOY,), lambda on: limits.redis_away(on.fleet, on.folder)),
     Drill("a front killed", EACH, lambda on: stores.front_killed(on.fleet, on.fronts)),
     Drill(
         "a voice comes and goes",
         EACH,
-        lambda on: names.come_and_go(on.fleet, on.with_voices, f"brief {on.way}"),
+        lambda on: names.come_and_go(on.fleet, on.with_voices, f"brief-{on.name}"),
     ),
     Drill(
-        "20 want one name", EACH, lambda on: names.one_of_twenty(on.fleet, on.with_voices, f"wanted {on.way}")
+        "20 want one name",
+        EACH,
+        lambda on: names.one_of_twenty(on.fleet, on.with_voices, f"wanted-{on.name}"),
     ),
     Drill("3 requests a minute", (ENVOY,), lambda on: limits.three_a_minute(on.fleet, on.folder)),
     Drill("2 streams", (ENVOY,), lambda on: limits.two_streams(on.fleet, on.folder)),
@@ -160,7 +167,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--only", default="", help="drills whose names contain this")
+    add("--only", nargs="+", default=[""], help="drills whose names contain one of these")
     add("--rounds", type=int, default=10, help="of as many at once as there are places (%(default)s)")
     add("--utterances", type=int, default=100, help="texts in pieces of each kind (%(default)s)")
     add("--soak-s", type=float, default=0.0, help="seconds of clients of every kind, in place of drills")
@@ -174,7 +181,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def drills(fleet: Fleet, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Do all drills, and print them as one table."""
     rows = []
-    chosen = [drill for drill in DRILLS if options.only in drill.name and has(drill.modules)]
+    chosen = [
+        drill for drill in DRILLS if any(each in drill.name for each in options.only) and has(drill.modules)
+    ]
     with stages(fleet, folder, options) as standing:
         for drill, way in [(each, way) for each in chosen for way in each.ways]:
             fleet.heal()

@@ -15,6 +15,8 @@ from drills.speech_server import SpeechServer
 LISTENERS = 6
 AWAY_S = 1.0
 """How long a part is away that somebody starts again."""
+NOTICED_S = 5.0
+"""Longer than it takes until a hung server is not asked any more."""
 Strike = Callable[[], None]
 
 
@@ -59,8 +61,12 @@ def frozen(fleet: Fleet, fronts: Sequence[Front]) -> Outcome:
 
 
 def beside_hung(fleet: Fleet, fronts: Sequence[Front]) -> Outcome:
-    """Whether who asks is served elsewhere when a server's tritonserver hangs, but its gateway does not."""
+    """Whether who asks is served elsewhere when balancers have noticed that a tritonserver hangs.
+
+    Its gateway does not, and answers what keeps connections alive.
+    """
     fleet.servers[0].strike("tritonserver", signal.SIGSTOP)
+    time.sleep(NOTICED_S)
     return _with_first_audio(Outcome(), [Listener(front, SHORT) for front in (*fronts, *fronts)])
 
 
