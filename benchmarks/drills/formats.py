@@ -25,7 +25,7 @@ FIRST_AUDIO = "cosyvoice_front_first_audio_seconds_count"
 Heard = tuple[Samples, list[tuple[str, float, float]]]
 LOUDEST = 32767
 MOST_APART = 0.2
-"""Of the sound, as root mean squares. One sample too many would make it more than all of it."""
+"""A share of the sound, both as root mean squares. One sample too many would make it more than all of it."""
 
 
 def while_two_servers_die(fleet: Fleet, fronts: Sequence[Front]) -> Outcome:
