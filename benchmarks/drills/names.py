@@ -26,6 +26,7 @@ def come_and_go(fleet: Fleet, fronts: Sequence[Front], name: str) -> Outcome:
     checks = {"kept": upload(one, name, recording()).status == 200}
     time.sleep(SEEN_S)
     checks["known to all servers in time"] = all(speaks(server, name) for server in fleet.servers)
+    fleet.wait_for_silence()
     with listening([other], fleet.places, voice=name) as listeners:
         checks["spoken with"] = {listener.begin() for listener in listeners} == {200}
         checks["spoken with by all servers"] = all(fleet.speaking)
