@@ -80,9 +80,8 @@ class BucketVoices:
             return None
 
     def entries(self) -> list[Entry]:
-        """Everything with a name, in the order of the names."""
-        entries = map(_entry, self._bucket.all(NAMES))
-        return sorted((entry for entry in entries if entry is not None), key=lambda entry: entry.name)
+        """Everything with a name that can be read, in the order of the names."""
+        return self._entries()[0]
 
     def voice(self, entry: Entry) -> Voice | None:
         """The voice of an entry; None where it was deleted in the meantime."""
@@ -164,14 +163,31 @@ class BucketVoices:
         return decode_voice(content, path)
 
     def sweep(self) -> list[Entry]:
-        """Remove what no name came to have, and what a deletion has left; returns all entries."""
+        """Remove what no name came to have, and what a deletion has left; returns all entries.
+
+        Which objects a name has that can't be read is unknown, so that with one all voices and recordings
+        are left.
+        """
         folders = (VOICES, RECORDINGS, INCOMING)
         old = [each["path"] for folder in folders for each in self._bucket.older(folder, FORGOTTEN_AFTER)]
-        entries = self.entries()
+        entries, all_were_read = self._entries()
         numbers = {entry.number for entry in entries}
-        self._bucket.remove([path for path in old if path.rpartition("/")[2] not in numbers])
+        unnamed = [path for path in old if path.rpartition("/")[2] not in numbers]
+        self._bucket.remove([path for path in unnamed if all_were_read or path.startswith(INCOMING)])
         self._sweep_names()
         return entries
+
+    def _entries(self) -> tuple[list[Entry], bool]:
+        """What :meth:`entries` gives, and whether every name could be read; one that can't is logged."""
+        entries, all_were_read = [], True
+        for content in self._bucket.all(NAMES):
+            try:
+                entry = _entry(content)
+            except StorageError:
+                all_were_read = False
+            else:
+                entries += [entry] if entry else []
+        return sorted(entries, key=lambda entry: entry.name), all_were_read
 
     def _sweep_names(self) -> None:
         """Remove the objects of names that were deleted long ago.
@@ -183,7 +199,7 @@ class BucketVoices:
             if each["size"] > len(claim):  # a voice's
                 continue
             seen = self._bucket.look(each["path"])
-            is_gone = seen.etag == each["e_tag"] and _entry(seen.content) is None
+            is_gone = seen.etag == each["e_tag"] and _is_free(seen.content)
             if is_gone and self._bucket.change(each["path"], claim, seen.etag):
                 self._bucket.remove([each["path"]])
 
@@ -229,8 +245,14 @@ def _is_leaving(content: bytes | None) -> bool:
     return content is not None and content.startswith(LEAVING)
 
 
+def _is_free(content: bytes | None) -> bool:
+    """Whether the object of a name says that no voice has it."""
+    return not content or _is_leaving(content)
+
+
 def _entry(content: bytes | None) -> Entry | None:
-    if not content or _is_leaving(content):
+    """The entry in the object of a name; a StorageError tells that it can't be read, as does the log."""
+    if not content or _is_free(content):
         return None
     try:
         return Entry(**json.loads(content))

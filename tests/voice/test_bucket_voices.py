@@ -272,16 +272,32 @@ def paths(*names: str) -> list[str]:
     return sorted(map(bucket_voices._path, names))
 
 
-def test_damaged_name_is_an_error_of_that_name_and_nothing_is_swept(url: str, voices: BucketVoices, tmp_path):
+@pytest.mark.parametrize("field", ["", ', "later": 1'])
+def test_name_that_can_t_be_read_is_an_error_of_its_own_and_loses_nothing(
+    url: str, voices: BucketVoices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str
+) -> None:
     voices.register("house", make_voice(1))
     voices.register("broken", make_voice(2))
-    voices._bucket.write(bucket_voices._path("broken"), b"{}")
+    path = bucket_voices._path("broken")
+    content = voices._bucket.look(path).content
+    voices._bucket.write(path, content[:-1] + field.encode() + b"}" if field else b"{}")
+    voices._bucket.write("voices/k/unnamed", b"?")
+    voices.leave("token", make_voice(3))
+    monkeypatch.setattr(bucket_voices, "FORGOTTEN_AFTER", timedelta(hours=-1))
+    monkeypatch.setattr(bucket_voices, "GONE_AFTER", timedelta(hours=-1))
     store = machine(url, tmp_path)
+    with pytest.raises(StorageError, match="damaged"):
+        store.get("broken")
+    assert [entry.name for entry in voices.entries()] == ["house"]
+    assert voices.names() == {"house"}
+    before = objects(url)
+    store.forget_unnamed(0.0)
+    assert objects(url) == [path for path in before if path != "incoming/token"]
     assert same_voice(store.get("house"), make_voice(1))
-    for read in (lambda: store.get("broken"), lambda: store.forget_unnamed(0.0)):
-        with pytest.raises(StorageError, match="damaged"):
-            read()
+    voices._bucket.write(path, content)
+    store.forget_unnamed(0.0)
     assert len(objects(url)) == 4
+    assert same_voice(store.get("broken"), make_voice(2))
 
 
 def test_bucket_that_is_away_is_told_to_who_asks_and_comes_back(
