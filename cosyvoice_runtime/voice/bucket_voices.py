@@ -178,7 +178,7 @@ class BucketVoices:
         return entries
 
     def _entries(self) -> tuple[list[Entry], bool]:
-        """What :meth:`entries` gives, and whether every name could be read; one that can't is logged."""
+        """Everything with a name that can be read, and whether that is all; what can't be is logged."""
         entries, all_were_read = [], True
         for content in self._bucket.all(NAMES):
             try:
