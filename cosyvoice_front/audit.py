@@ -104,6 +104,12 @@ class AuditEntry:
             self.end(ERROR)
             raise
 
+    def _voice_is_known(self, ending: str) -> bool:
+        """Whether its voice has spoken, or was sent or removed; else its name may be any text."""
+        if self.format is None:
+            return ending == OK
+        return self.tally is not None and self.tally.token_rate > 0  # A pause needs no voice.
+
     def write(self, log: AuditLog) -> None:
         """Write the line of a request that has ended, and end its span."""
         ending = self.ending or OK
@@ -114,7 +120,7 @@ class AuditEntry:
                 None if self.key == EVERYBODY else self.key,
                 ending,
                 request_id=request_id.current.get(),
-                voice=self.voice,
+                voice=self.voice if self._voice_is_known(ending) else None,
                 characters=self.characters,
                 format=self.format,
                 seconds=seconds,

@@ -24,5 +24,5 @@ def is_wordless(text: str, markup: str | None = None) -> bool:
 
 
 async def pause() -> AsyncGenerator[AudioChunk, None]:
-    """A short silence, as speech that comes to its end."""
-    yield AudioChunk(np.zeros(round(SECONDS * RATE), np.float32), 0.0, "stop")
+    """A short silence without speech tokens, as speech that comes to its end."""
+    yield AudioChunk(np.zeros(round(SECONDS * RATE), np.float32), 0.0, "stop", token_rate=0)

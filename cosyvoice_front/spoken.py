@@ -30,6 +30,7 @@ class Tally:
     """Speech that has been spoken so far.
 
     Attributes:
+        token_rate: speech tokens of a second at speed 1; 0 where none have been spoken.
         heard: is told the seconds of each chunk, before they count here.
     """
 

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.generation import FinishReason, TokenLimits
 
@@ -30,10 +33,11 @@ def parted(spoken: Sequence[int]) -> tuple[Sequence[int], FinishReason | None]:
     return spoken, None
 
 
-def by_segment(spoken: Sequence[int], speech_tokens: int) -> list[list[int]]:
+def by_segment(spoken: npt.NDArray[np.int32], speech_tokens: int) -> list[list[int]]:
     """Divide what has been spoken by segments, each with its end.
 
     Args:
+        spoken: int32 ``[numbers]``.
         speech_tokens: how many tokens the speech LM knows.
 
     Raises:
@@ -42,7 +46,7 @@ def by_segment(spoken: Sequence[int], speech_tokens: int) -> list[list[int]]:
     if len(spoken) > MOST_SPOKEN:
         raise InvalidInput(FIELD, f"{len(spoken)} numbers", f"at most {MOST_SPOKEN}")
     segments: list[list[int]] = [[]]
-    for position, id_ in enumerate(spoken):
+    for position, id_ in enumerate(spoken.tolist()):
         if id_ >= speech_tokens or (id_ < 0 and id_ not in _REASONS):
             limit = f"tokens are 0 to {speech_tokens - 1}, ends {min(_REASONS)} to {max(_REASONS)}"
             raise InvalidInput(FIELD, f"{id_} at position {position}", limit)

@@ -41,6 +41,8 @@ LEAVING = (ClientGoneError, asyncio.CancelledError, GeneratorExit, ConnectionErr
 """How a client that has left ends the work for it."""
 PREFIX = "cosyvoice."
 """The beginning of the names of all attributes."""
+LONGEST = 256
+"""Most characters of an attribute: a receiver refuses the whole batch of a span that is too large."""
 
 
 def check_spans(environment: Mapping[str, str] = os.environ) -> bool:
@@ -49,7 +51,7 @@ def check_spans(environment: Mapping[str, str] = os.environ) -> bool:
     Raises:
         InvalidInput: they can't be sent, and why.
     """
-    if not environment.get(ENDPOINT) or environment.get(DISABLED, "").lower() == "true":
+    if not environment.get(ENDPOINT) or environment.get(DISABLED, "").lower().strip() == "true":
         return False
     for name in ENDPOINTS:
         address = environment.get(name)
@@ -189,8 +191,12 @@ class Spans:
 
 
 def attributes(**said: Any) -> dict[str, Any]:
-    """Attributes of a span by their full names, without those that are None."""
-    return {PREFIX + name: value for name, value in said.items() if value is not None}
+    """Attributes of a span by their full names, without those that are None; long strings are cut."""
+    return {PREFIX + name: _cut(value) for name, value in said.items() if value is not None}
+
+
+def _cut(value: Any) -> Any:
+    return value[:LONGEST] if isinstance(value, str) else value
 
 
 def _ending(error: BaseException, status: str) -> str:

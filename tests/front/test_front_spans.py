@@ -13,7 +13,7 @@ from websockets.sync.client import connect
 
 pytest.importorskip("opentelemetry.sdk", reason="needs opentelemetry-sdk: requirements/front.in")
 
-from cosyvoice_client import UnavailableError
+from cosyvoice_client import RefusedError, UnavailableError
 from cosyvoice_front.audit import begin_call
 from cosyvoice_front.command import main
 from cosyvoice_front.keys import digest
@@ -52,10 +52,10 @@ def front(receiver, upstream, tmp_path):
         yield running
 
 
-def post(front, key=KEY, **headers: str) -> int:
+def post(front, key=KEY, body=BODY, **headers: str) -> int:
     """The status of a request for speech, which has been read to its end."""
     headers |= {"authorization": f"Bearer {key}", "content-type": "application/json"}
-    asked = urllib.request.Request(f"{front.url}/v1/audio/speech", json.dumps(BODY).encode(), headers)
+    asked = urllib.request.Request(f"{front.url}/v1/audio/speech", json.dumps(body).encode(), headers)
     try:
         with urllib.request.urlopen(asked) as answer:
             answer.read()
@@ -100,6 +100,15 @@ def test_a_span_says_how_its_request_ends(receiver, front, upstream, error, afte
     span = only_span(receiver, front)
     assert (span.said["cosyvoice.ending"], span.said["cosyvoice.status"]) == (ending, status)
     assert (span.failed, span.parent) == (ending == "error", "")
+
+
+@pytest.mark.parametrize(("text", "status"), [(TEXT, 404), ("...", 200)])
+def test_what_is_asked_for_as_a_voice_is_in_no_span_until_it_speaks(receiver, front, upstream, text, status):
+    upstream.error = RefusedError("voice: 'a secret' is not accepted", "invalid_argument")
+    assert post(front, body=BODY | {"voice": "a secret", "input": text}) == status
+    span = only_span(receiver, front)
+    assert span.said["cosyvoice.status"] == status
+    assert "a secret" not in span.whole
 
 
 def test_what_asks_for_no_key_has_no_span(receiver, front):

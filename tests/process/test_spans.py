@@ -30,7 +30,13 @@ def receiver(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "environment", [{}, {spans.ENDPOINT: ""}, {spans.ENDPOINT: AT, spans.DISABLED: "true"}]
+    "environment",
+    [
+        {},
+        {spans.ENDPOINT: ""},
+        {spans.ENDPOINT: AT, spans.DISABLED: "true"},
+        {spans.ENDPOINT: AT, spans.DISABLED: " True "},
+    ],
 )
 def test_nothing_is_sent_unasked(environment):
     assert not check_spans(environment)
@@ -95,6 +101,16 @@ def test_a_span_belongs_to_the_trace_of_its_headers_and_says_how_it_ended(receiv
     endings = [(each.said["cosyvoice.ending"], each.failed) for each in others]
     assert endings == [("refused", False), ("client_left", False), ("error", True)]
     assert not [each for each in receiver.spans if "secrets" in each.whole]
+
+
+def test_a_span_is_small_whatever_it_is_told(receiver):
+    """A batch of more than 4 MiB would be refused, with the spans of others."""
+    opened = open_spans(SERVER)
+    with opened.during("large", {}, voice="v" * (5 << 20), number=1):
+        pass
+    opened.close()
+    [span] = receiver.spans
+    assert (span.said["cosyvoice.voice"], span.said["cosyvoice.number"]) == ("v" * spans.LONGEST, 1)
 
 
 def test_the_environment_names_the_service(receiver, monkeypatch):

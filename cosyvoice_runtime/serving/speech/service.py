@@ -272,10 +272,11 @@ class SpeechService:
 
         def read() -> tuple[SpeechInputs, T | None]:
             asked = SpeechInputs.read(inputs, self._sampling, self._max_characters, self._speech_tokens)
-            trace.tell(characters=len(asked.text) or None, voice=asked.voice)
+            trace.tell(characters=len(asked.text) or None)
             if asked.reference is not None:
                 return asked, None
             voice = self._voices.kept(asked.voice, probed=inputs.is_probe)
+            trace.tell(voice=asked.voice)  # Not before it is found: anything may be asked for as a voice.
             trace.note("its voice is there")
             return asked, use(request(asked, voice))
 

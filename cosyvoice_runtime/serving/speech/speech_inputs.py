@@ -186,7 +186,7 @@ def _sampling(inputs: Inputs, sampling: SamplingOptions) -> SamplingOptions:
 
 def _spoken(inputs: Inputs, speech_tokens: int) -> Sequence[Sequence[int]]:
     spoken = inputs.array(SPOKEN)
-    return () if spoken is None else by_segment(spoken.tolist(), speech_tokens)
+    return () if spoken is None else by_segment(spoken, speech_tokens)
 
 
 REASONS_BEST_FIRST = (FinishReason.STOP, FinishReason.LENGTH, FinishReason.REPETITION)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import tracemalloc
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -20,7 +21,7 @@ from cosyvoice_runtime.engine.utterance.utterance import TokenGroup
 from cosyvoice_runtime.errors import ClientGoneError, CosyVoiceError, InvalidInput, StageLostError, status_of
 from cosyvoice_runtime.families import COSYVOICE2, COSYVOICE3, Family
 from cosyvoice_runtime.lm import SamplingOptions
-from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.metrics import Metrics, trace
 from cosyvoice_runtime.process.headers import PROBE_HEADER, PROBE_KEY_VARIABLE
 from cosyvoice_runtime.serving.speech.admission import Admission
 from cosyvoice_runtime.serving.speech.service import SpeechService
@@ -322,3 +323,27 @@ def test_voices_of_a_text_are_names_by_names(voices):
         SpeechInputs.read(
             asked(text_voices=np.array([[voices.encode()]], object)), SamplingOptions(), 100, 100
         )
+
+
+def test_too_many_spoken_tokens_are_refused_before_they_are_unpacked():
+    spoken = np.ones((1, 1 << 20), np.int32)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidInput, match="spoken_tokens: '1048576 numbers' is not accepted"):
+            SpeechInputs.read(asked(spoken_tokens=spoken), SamplingOptions(), 100, 100)
+        assert tracemalloc.get_traced_memory()[1] < spoken.nbytes
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_voice_is_told_to_spans_once_it_is_found(make, monkeypatch):
+    told: list[dict[str, object]] = []
+    monkeypatch.setattr(trace, "tell", lambda **said: told.append(said))
+
+    async def run() -> None:
+        _, service = make(groups(60))
+        for voice in (b"Words that nobody else should read.", b"one"):
+            await service.answer(asked(voice=np.array([[voice]], np.object_)), Ear())
+
+    asyncio.run(run())
+    assert [said["voice"] for said in told if "voice" in said] == ["one"]
