@@ -119,7 +119,9 @@ class HeardSpeech:
         if not (chunk.finish_reason and self._position == self.samples):
             shift = best_shift(self._tail, self._again, place, rate)
             place, self._shift = place + shift, self._shift + shift
+        size = min(len(self._tail), place)
         rest = joined(self._tail, self._again, place, rate)
+        self._tail = self._again[place - size : place]  # The next repetition is laid beside this one alone.
         self._position = self.samples + len(rest)
         return rest
 
@@ -149,12 +151,17 @@ class Losses:
         self._wait_s = 0.0
         self._lost: UnavailableError | None = None
 
-    async def bear(self, error: UnavailableError) -> None:
+    async def bear(self, error: ClientError) -> None:
         """Return when the utterance is to be asked for again; else raise the error that ends it.
+
+        A refusal ends it. Where only the going on is refused, the loss before it is raised, because whoever
+        listens has not asked for that.
 
         One of which nothing has been heard is asked for again if a connection was lost under it, and not if
         it was refused, or several servers have been asked: it may be what ends them.
         """
+        if not isinstance(error, UnavailableError):
+            raise self._refused(error)
         spoken, self._wait_s = self._heard.spoken, 2 * self._wait_s
         if spoken:
             self._count, self._since, self._wait_s = self._count + 1, time.monotonic(), 0.0
@@ -172,6 +179,12 @@ class Losses:
             self._wait_s = min(max(self._wait_s, error.retry_after_s or SHORTEST_WAIT_S), LONGEST_WAIT_S)
             await asyncio.sleep(self._wait_s)
         self._heard.begin_again()
+
+    def _refused(self, error: ClientError) -> ClientError:
+        if self._lost is None or not self._heard.samples or self._heard.spoken:
+            return error
+        logger.warning("no server goes on after %d samples: %s", self._heard.samples, error)
+        return self._lost
 
     def differs(self) -> ClientError:
         """The error that ends an utterance whose repetition is another speech."""
@@ -201,7 +214,7 @@ async def unbroken(
                         yield new
             heard.end()
             return
-        except UnavailableError as error:
+        except ClientError as error:
             await losses.bear(error)
         except DifferentSpeechError:
             raise losses.differs() from None
@@ -264,10 +277,10 @@ class UnbrokenText:
                         break  # What the lost server had still made comes again from the other one.
                     if (new := self._heard.new(chunk)) is not None:
                         yield new
-                else:
+                if speech is self._speech:
                     self._heard.end()
                     return
-            except UnavailableError as error:
+            except ClientError as error:
                 async with self._lock:
                     if speech is self._speech:
                         await self._go_on(error)
@@ -292,14 +305,22 @@ class UnbrokenText:
 
     async def _say(self, event: str, *text: str) -> None:
         async with self._lock:
-            speech = self._present()
-            self._said.append((event, text))
-            try:
-                await getattr(speech, event)(*text)
-            except UnavailableError as error:
-                await self._go_on(error)
+            while True:
+                try:
+                    await getattr(self._present(), event)(*text)
+                    break
+                except UnavailableError as error:
+                    await self._go_on(error)
+            self._note(event, text)
 
-    async def _go_on(self, error: UnavailableError) -> None:
+    def _note(self, event: str, text: tuple[str, ...]) -> None:
+        """Keep what a server has taken. Pieces of text that follow each other are one, so that they are said
+        again in one message."""
+        if text and self._said and self._said[-1][0] == event:
+            text = (self._said.pop()[1][0] + text[0],)
+        self._said.append((event, text))
+
+    async def _go_on(self, error: ClientError) -> None:
         """Open the utterance with another server, and say all that has been said."""
         self._speech = None  # Its chunks count no more, because those of the other server do.
         while True:
@@ -316,7 +337,7 @@ class UnbrokenText:
                 for event, text in self._said:
                     await getattr(self._speech, event)(*text)
                 return
-            except UnavailableError as again:
+            except ClientError as again:
                 error = again
 
     def _present(self) -> TextSpeech:

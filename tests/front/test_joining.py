@@ -74,3 +74,19 @@ def test_what_sounds_otherwise_is_not_joined_though_its_tokens_are_the_same(othe
 def test_what_sounds_alike_is_not_joined_if_its_tokens_are_others(tokens):
     with pytest.raises(DifferentSpeechError):
         gone_on(chunks(voice(drift=1e-3), 12_000, tokens), voice())
+
+
+@pytest.mark.parametrize("first", [3, 5, 7])
+def test_loss_soon_after_a_shift_is_joined_too(first):
+    """Both repetitions are the same speech, 3 ms later; the second is asked for 0.2 s after the first."""
+    heard = voice(syllables=3)
+    again = np.concatenate([np.zeros(72, np.float32), heard])[: len(heard)]
+    speech = HeardSpeech()
+    for chunk in chunks(heard, 4_800)[:first]:
+        speech.new(chunk)
+    for part in (chunks(again, 4_800)[: first + 1], chunks(again, 4_800)):
+        speech.begin_again()
+        sent = [new for chunk in part if (new := speech.new(chunk)) is not None]
+        assert sum(len(chunk.samples) for chunk in sent) > 4_000
+    speech.end()
+    assert abs(speech.samples - len(heard)) <= RATE // 100

@@ -149,6 +149,16 @@ def test_server_is_looked_for_while_a_balancer_still_asks_the_lost_one():
 def test_other_errors_end_it():
     with pytest.raises(RefusedError):
         Servers([*chunks(6_000)[:2], RefusedError("no")], chunks(6_000)).heard()
+    with pytest.raises(RefusedError):
+        Servers([GONE], [RefusedError("no")]).heard()
+
+
+def test_refusal_to_go_on_ends_it_as_the_loss_does():
+    with pytest.raises(LostError, match="Socket closed"):
+        Servers([*chunks(6_000)[:2], GONE], [RefusedError("unexpected input 'spoken_tokens'")]).heard()
+
+
+REFUSED = "a text that servers refuse"
 
 
 class Texts:
@@ -178,6 +188,8 @@ class Text:
     async def push(self, text: str) -> None:
         if self.death == 0:
             raise GONE
+        if text == REFUSED:
+            raise RefusedError("no")
         self.said.append(text)
 
     async def flush(self) -> None:
@@ -209,7 +221,7 @@ def test_text_in_pieces_is_said_again_to_the_server_that_goes_on(deaths):
         return servers, counted, heard
 
     servers, counted, heard = asyncio.run(asyncio.wait_for(work(), 30))
-    assert servers.said[-1] == ["One. ", "Two. ", "<flush>", "Three.", "<end>"]
+    assert "".join(servers.said[-1]) == "One. Two. <flush>Three.<end>"
     assert np.array_equal(samples_of(heard), WHOLE)
     assert facts(heard) == ENDINGS
     assert counted == ["resumed"] * sum(death is not None and death > 0 for death in deaths)
@@ -261,3 +273,103 @@ def test_text_in_pieces_that_finds_no_server_ends():
 
     with pytest.raises(LostError):
         asyncio.run(asyncio.wait_for(work(), 30))
+
+
+def test_pieces_are_said_again_in_one_message():
+    async def work():
+        servers = Texts(4, None)
+        async with UnbrokenText(servers.text, lambda _: None) as speech:
+            for _ in range(50):
+                await speech.push("word ")
+            await speech.flush()
+            await speech.flush()
+            await speech.push("end")
+            await speech.end()
+            assert np.array_equal(samples_of([chunk async for chunk in speech]), WHOLE)
+        return servers.said[-1]
+
+    said = asyncio.run(asyncio.wait_for(work(), 30))
+    assert said == ["word " * 50, "<flush>", "<flush>", "end", "<end>"]
+
+
+def test_refused_text_is_not_said_again():
+    async def work():
+        servers = Texts(4, None)
+        async with UnbrokenText(servers.text, lambda _: None) as speech:
+            await speech.push("One. ")
+            with pytest.raises(RefusedError):
+                await speech.push(REFUSED)
+            await speech.end()
+            assert np.array_equal(samples_of([chunk async for chunk in speech]), WHOLE)
+        return servers.said
+
+    assert asyncio.run(asyncio.wait_for(work(), 30)) == [["One. ", "<end>"]] * 2
+
+
+def test_text_in_pieces_whose_going_on_is_refused_ends_as_the_loss_does():
+    class Older(Texts):
+        def text(self, spoken):
+            if spoken:
+                raise RefusedError("unexpected input 'spoken_tokens'")
+            return super().text(spoken)
+
+    async def work():
+        async with UnbrokenText(Older(4).text, lambda _: None) as speech:
+            await speech.push("One.")
+            await speech.end()
+            with pytest.raises(LostError, match="Socket closed"):
+                [chunk async for chunk in speech]
+            with pytest.raises(LostError, match="Socket closed"):
+                await speech.flush()
+
+    asyncio.run(asyncio.wait_for(work(), 30))
+
+
+def test_stream_that_ends_because_it_is_left_is_not_the_end():
+    """A server has no room for more text; its stream ends when another server is asked to go on."""
+
+    class Left(Text):
+        def __init__(self, death: int | None, servers: Texts) -> None:
+            super().__init__(death, servers)
+            self.left = asyncio.Event()
+
+        async def push(self, text: str) -> None:
+            if self.said and self.death is not None:
+                raise FULL
+            self.said.append(text)
+
+        async def __aiter__(self):
+            for number, chunk in enumerate(with_tokens(chunks(6_000))):
+                if number == self.death:
+                    await self.left.wait()
+                    return
+                yield chunk
+
+    class Servers(Texts):
+        @asynccontextmanager
+        async def text(self, spoken):
+            speech = Left(self.deaths.pop(0), self)
+            yield speech
+            speech.left.set()
+            for _ in range(10):
+                await asyncio.sleep(0)  # The listener sees the end before another server is opened.
+
+    async def work():
+        heard, counted, has_begun = [], [], asyncio.Event()
+
+        async def listen() -> None:
+            async for chunk in speech:
+                heard.append(chunk)
+                has_begun.set()
+
+        async with UnbrokenText(Servers(2, None).text, counted.append) as speech:
+            await speech.push("One. ")
+            listening = asyncio.create_task(listen())
+            await has_begun.wait()
+            await speech.push("Two.")
+            await listening
+        return heard, counted
+
+    heard, counted = asyncio.run(asyncio.wait_for(work(), 30))
+    assert np.array_equal(samples_of(heard), WHOLE)
+    assert counted == ["resumed"]
