@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Run a fleet on this machine until Ctrl-C or SIGTERM: servers without a GPU, and fronts before them.
 
-fleet.py SERVERS
+demo_fleet.py SERVERS
 
 The servers speak with the demo voice behind one address (server.grpc_port, server.http_port). Each front
-knows all of them. The first one listens at front.port, the second one at the port behind it.
+knows all of them. The first one listens at front.port, the second one at the port behind it. They write
+into build/demo/fronts.log, and no process outlives this one, even if it is killed.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from cosyvoice_runtime.process.named_log import NamedLog
 from cosyvoice_runtime.settings import FrontSettings, Settings
 from cosyvoice_runtime.supervisor.group import ServerGroup
 from cosyvoice_runtime.supervisor.places import ServerPlace
+from cosyvoice_runtime.supervisor.process import LogFile, Run, new_run_directory
 from demo import (
     BUILD,
     DEMO_VOICE,
@@ -39,6 +41,7 @@ from demo import (
 
 FRONTS = 2
 MOST_SERVERS = 32
+LOG, MAX_LOG_BYTES = "fronts.log", 2**24
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -92,9 +95,11 @@ def front_settings(first: FrontSettings) -> list[FrontSettings]:
 
 
 @contextmanager
-def fronts(given: Sequence[FrontSettings], addresses: str) -> Iterator[list[subprocess.Popen[bytes]]]:
+def fronts(given: Sequence[FrontSettings], addresses: str) -> Iterator[list[subprocess.Popen[str]]]:
     """Processes of fronts before these servers, which end when their listeners have heard all."""
-    processes: list[subprocess.Popen[bytes]] = []
+    processes: list[subprocess.Popen[str]] = []
+    run = Run(new_run_directory(), LogFile(BUILD / LOG, MAX_LOG_BYTES))
+    run.begin()
     try:
         for front in given:
             assignments = {
@@ -105,17 +110,19 @@ def fronts(given: Sequence[FrontSettings], addresses: str) -> Iterator[list[subp
             }
             command = [sys.executable, "-m", "cosyvoice_front"]
             command += [f"front.{key}={value}" for key, value in assignments.items()]
-            processes.append(subprocess.Popen(command, cwd=ROOT))
+            process = run.spawn(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.STDOUT)
+            processes.append(process)
         yield processes
     finally:
         for process in processes:
-            process.terminate()  # Ctrl-C has told those of this terminal already.
+            process.terminate()
         for process in processes:
             process.wait()
+        run.end()
 
 
 def wait_until_they_listen(
-    given: Sequence[FrontSettings], processes: Sequence[subprocess.Popen[bytes]]
+    given: Sequence[FrontSettings], processes: Sequence[subprocess.Popen[str]]
 ) -> None:
     for front in given:
         while not listens(front.host, front.port):
@@ -123,11 +130,11 @@ def wait_until_they_listen(
             time.sleep(POLL_S)
 
 
-def require_fronts(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+def require_fronts(processes: Sequence[subprocess.Popen[str]]) -> None:
     """Raise a DemoError if a front has ended."""
     for process in processes:
         if process.poll() is not None:
-            raise DemoError(f"a front has ended with status {process.returncode}")
+            raise DemoError(f"a front has ended with status {process.returncode}, see {BUILD / LOG}")
 
 
 if __name__ == "__main__":

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from aiohttp import ClientResponse, ClientSession, ClientTimeout, TCPConnector, UnixConnector
 
 from cosyvoice_runtime.gateway.options import GatewayOptions
-from cosyvoice_runtime.gateway.tries import tries_of
 
 
 class HttpBehind:
@@ -15,7 +15,6 @@ class HttpBehind:
 
     Attributes:
         servers: how many there are.
-        tries: the most of them that a request is offered to.
         several: whether there are several, each with a gateway of its own.
     """
 
@@ -23,7 +22,6 @@ class HttpBehind:
         self._options = options
         self._bases = [f"http://{each}" for each in options.gateways or ("tritonserver",)]
         self.servers = len(self._bases)
-        self.tries = tries_of(options.gateways)
         self.several = bool(options.gateways)
         self._turn = 0
 
@@ -36,10 +34,22 @@ class HttpBehind:
             skip_auto_headers=["Accept-Encoding"],
         )
 
-    async def ask(self, method: str, path: str, **request: Any) -> ClientResponse:
-        """The next server's answer, to be closed by who asks; a ClientError if there is none."""
-        self._turn = (self._turn + 1) % len(self._bases)
-        return await self._session.request(method, self._bases[self._turn] + path, **request)
+    def in_turn(self) -> Iterator[str]:
+        """Every server once, for one request: each time the next in all requests' turn that is left."""
+        left = set(self._bases)
+        while left:
+            self._turn = (self._turn + 1) % len(self._bases)
+            if (base := self._bases[self._turn]) in left:
+                left.remove(base)
+                yield base
+
+    async def ask(self, base: str, method: str, path: str, **request: Any) -> ClientResponse:
+        """A server's answer, to be closed by who asks; a ClientError if there is none.
+
+        Args:
+            base: the server, of :meth:`in_turn`.
+        """
+        return await self._session.request(method, base + path, **request)
 
     async def close(self) -> None:
         await self._session.close()

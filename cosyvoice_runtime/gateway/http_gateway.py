@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -154,18 +154,19 @@ class HttpGateway:
             raise RefusedError("INVALID_ARGUMENT", RESTARTING)
         # Of several servers one that is ready suffices.
         statuses = (FOR_NOW, "INVALID_ARGUMENT") if path.endswith("/ready") else (FOR_NOW,)
-        return await offered(partial(self._asked, path), self._server.servers, statuses=statuses)
+        ask = partial(self._asked, self._server.in_turn(), path)
+        return await offered(ask, self._server.servers, statuses=statuses)
 
-    async def _asked(self, path: str) -> web.Response:
-        async with await self._reached("GET", path) as answer:
+    async def _asked(self, servers: Iterator[str], path: str) -> web.Response:
+        async with await self._reached(next(servers), "GET", path) as answer:
             await require_success(answer)
             if path.endswith("/config"):
                 return web.json_response(_without_paths(await answer.json()))
             return web.Response(body=await answer.read(), headers=_passed_on(answer.headers))
 
-    async def _reached(self, method: str, path: str, **request: Any) -> ClientResponse:
+    async def _reached(self, server: str, method: str, path: str, **request: Any) -> ClientResponse:
         try:
-            return await self._server.ask(method, path, **request)
+            return await self._server.ask(server, method, path, **request)
         except ClientError as error:
             logger.warning("tritonserver: %r", error)
             raise RefusedError("UNAVAILABLE", RESTARTING) from error
@@ -206,17 +207,18 @@ class HttpGateway:
         audit.asked(asked)
         audit.spoke(None)
         asked_servers: list[asyncio.Task[ClientResponse]] = []
+        servers = self._server.in_turn()
 
         async def ask() -> ClientResponse:
             size = 0 if asked_servers else taken  # The first answer, even a refusal, frees it.
-            asking = asyncio.create_task(self._inferred(path, body, headers, size))
+            asking = asyncio.create_task(self._inferred(next(servers), path, body, headers, size))
             asked_servers.append(asking)
             answer = await asyncio.shield(asking)
             await require_success(answer)
             return answer
 
         try:
-            answer = await offered(ask, self._server.tries)
+            answer = await offered(ask, self._server.servers)
             if instead is None:
                 return await self._pass_on(request, _passed_on(answer.headers), await pieces_of(answer))
             renamed, longer_by = in_the_name_of(model, await answer.read())
@@ -254,16 +256,19 @@ class HttpGateway:
             await response.write_eof()
         return response
 
-    async def _inferred(self, path: str, body: bytes, headers: dict[str, str], taken: int) -> ClientResponse:
+    async def _inferred(
+        self, server: str, path: str, body: bytes, headers: dict[str, str], taken: int
+    ) -> ClientResponse:
         try:
-            return await self._reached("POST", path, data=body, headers=headers)
+            return await self._reached(server, "POST", path, data=body, headers=headers)
         finally:
             self._pending.give_back(taken)
 
     async def _stop(self, path: str, call_id: str) -> None:
         said = {LEFT_HEADER: call_id}
         body = STOP_INFER if path.endswith("/infer") else STOP_GENERATE | said
-        async with await self._server.ask("POST", path, json=body, headers=said) as answer:
+        server = next(self._server.in_turn())
+        async with await self._server.ask(server, "POST", path, json=body, headers=said) as answer:
             await answer.read()
 
     async def _name_answer(self, request: web.Request, answer: web.StreamResponse) -> None:
@@ -301,7 +306,8 @@ class HttpGateway:
         """Refuse a unary call to a streaming model, which would compute the whole answer and then fail."""
         if path in self._answered_once or self._server.several:  # The others' gateways require it.
             return
-        async with await self._reached("GET", path.removesuffix("/generate") + "/config") as answer:
+        server, configuration = next(self._server.in_turn()), path.removesuffix("/generate") + "/config"
+        async with await self._reached(server, "GET", configuration) as answer:
             await require_success(answer)
             if (await answer.json()).get(DECOUPLED, {}).get("decoupled"):
                 raise RefusedError("UNIMPLEMENTED", "generate: this model streams; use generate_stream")

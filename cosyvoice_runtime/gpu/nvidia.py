@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -169,6 +170,10 @@ LISTED = re.compile(r"^(?:GPU (\d+): .*|\s+MIG .*)\(UUID: ((?:GPU|MIG)-[\w/-]+)\
 """A line of ``nvidia-smi -L``: a GPU, or below it a part of a GPU that is divided for good (MIG)."""
 
 
+ENTRY = re.compile(r"\d+|(?:GPU|MIG)-[\w/-]+")
+"""A GPU in ``CUDA_VISIBLE_DEVICES``."""
+
+
 class VisibleGpu(NamedTuple):
     """A GPU's number, empty for a part of one, and its UUID as ``CUDA_VISIBLE_DEVICES`` takes it."""
 
@@ -179,12 +184,12 @@ class VisibleGpu(NamedTuple):
 def visible_gpus(environment: Mapping[str, str] = os.environ) -> list[VisibleGpu]:
     """The GPUs that a process may use, or their parts; none if the driver does not list them.
 
-    Where ``CUDA_VISIBLE_DEVICES`` is set, they are its entries.
+    Where ``CUDA_VISIBLE_DEVICES`` is set, they are its entries; CUDA hides what follows one that is no GPU.
     """
     chosen = environment.get(VISIBLE)
     if chosen is not None:
-        entries = [entry.strip() for entry in chosen.split(",")]
-        return [VisibleGpu(entry, entry) for entry in entries if entry not in ("", "-1")]
+        entries = takewhile(ENTRY.fullmatch, (entry.strip() for entry in chosen.split(",")))
+        return [VisibleGpu(entry, entry) for entry in entries]
     return gpus_in(_smi("-L"))
 
 

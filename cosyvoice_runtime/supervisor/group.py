@@ -15,7 +15,7 @@ import grpc
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.gateway.health_watch import SERVING
 from cosyvoice_runtime.gateway.policy import HEALTH_CHECK
-from cosyvoice_runtime.process.listening import DIRECT
+from cosyvoice_runtime.process.listening import DIRECT, local_url
 from cosyvoice_runtime.process.named_log import named, named_thread
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor import preflight
@@ -46,6 +46,8 @@ PORT_STEP = 100
 PORTS = ("http", "grpc", "metrics", "model_metrics")
 STALLED_SHARE = 2
 """How many times longer a server waits for a gateway that takes nothing, which waits for a client itself."""
+SERVING_TIMEOUT_S = 60.0
+"""The longest wait for the gateways to find servers that are up."""
 LOOK_INTERVAL_S = 0.2
 """The longest delay of a signal."""
 
@@ -124,7 +126,7 @@ class ServerGroup:
             self._wait_until(lambda: all(member.up or member.failure for member in self._members), early=True)
             self._require_all_up()
             self._ready_file.touch()
-            self._wait_until(self._serves)
+            self._require_serving()
         except BaseException as error:
             self.stop()
             if isinstance(error, OSError):
@@ -184,24 +186,40 @@ class ServerGroup:
         names = callable_names(self.settings, self._ports)
         pages = {self._ports.model_metrics: counts.page}
         self._metrics = MetricsEndpoint(self._ports.addresses, pages, names)
-        servers = list(self.servers.values())
+        host = self._ports.addresses[0]  # By name, gRPC would take one server only.
+        own = [server.settings for server in self.servers.values()]
         behind = {
-            "grpc": (self._ports.grpc, [server.grpc_url for server in servers]),
-            "http": (self._ports.http, [server.http_url for server in servers]),
+            "grpc": (self._ports.grpc, [local_url(host, each.grpc_port) for each in own]),
+            "http": (self._ports.http, [local_url(host, each.http_port) for each in own]),
         }
         for protocol, (port, urls) in behind.items():
             options = gateway_options(self.settings, self._ports, port, self._names, self._ready_file)
             options = replace(options, gateways=tuple(urls))
             self._gateways.append(GatewayProcess(self._run, protocol, options, counts, self.settings))
 
-    def _serves(self) -> bool:
-        """Whether the address says that it is serving: its gateway has heard it of a server."""
+    def _require_serving(self) -> None:
+        """Return when the address is serving or the group is told to stop; a StartError if it is late."""
+        deadline = time.monotonic() + SERVING_TIMEOUT_S
+        obstacle: str | None = None
+
+        def is_over() -> bool:
+            nonlocal obstacle
+            obstacle = self._obstacle()
+            return obstacle is None or time.monotonic() > deadline
+
+        self._wait_until(is_over)
+        if obstacle is not None and not self._stop_requested.is_set():
+            late = f"all servers are up, but not {self.grpc_url} before them within {SERVING_TIMEOUT_S:g} s"
+            raise StartError(f"{late}: {obstacle}")
+
+    def _obstacle(self) -> str | None:
+        """The reason why the address is not serving, as where no server was found; None if it is."""
         with grpc.insecure_channel(self.grpc_url, [DIRECT, ("grpc.use_local_subchannel_pool", 1)]) as channel:
             try:
                 state = channel.unary_unary(HEALTH_CHECK)(b"", timeout=ANSWER_TIMEOUT_S)
-            except grpc.RpcError:
-                return False
-        return bool(state == SERVING)
+            except grpc.RpcError as error:
+                return f"{error.code().name}: {error.details()}"
+        return None if state == SERVING else "it says that it is not serving"
 
     def _require_all_up(self) -> None:
         if self._stop_requested.is_set():

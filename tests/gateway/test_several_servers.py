@@ -337,6 +337,27 @@ def test_http_goes_on_where_a_server_hangs_up():
     asyncio.run(check())
 
 
+def test_http_finds_the_server_that_is_left_whatever_others_ask():
+    async def check() -> None:
+        async def dead(request: web.BaseRequest) -> web.Response:
+            assert request.transport is not None
+            request.transport.abort()
+            return web.Response()
+
+        async def alive(request: web.BaseRequest) -> web.Response:
+            return web.json_response({"ok": True})
+
+        async with http_before(dead, dead, dead, dead, alive) as (client, _):
+
+            async def ask() -> int:
+                async with client.post(f"/v2/models/{MODEL}/infer", json={"inputs": []}) as got:
+                    return got.status
+
+            assert await asyncio.gather(*(ask() for _ in range(20))) == [200] * 20
+
+    asyncio.run(check())
+
+
 def test_http_client_that_leaves_leaves_the_server():
     async def check() -> None:
         left = asyncio.Event()

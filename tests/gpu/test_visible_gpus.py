@@ -35,7 +35,16 @@ def test_divided_gpu_stands_for_its_parts():
 
 
 @pytest.mark.parametrize(
-    ("variable", "seen"), [("3,1", ["3", "1"]), ("GPU-4fa6e5f0", ["GPU-4fa6e5f0"]), ("", []), ("-1", [])]
+    ("variable", "seen"),
+    [
+        ("3,1", ["3", "1"]),
+        ("GPU-4fa6e5f0", ["GPU-4fa6e5f0"]),
+        ("", []),
+        ("-1", []),
+        ("0,-1,1", ["0"]),
+        ("0,,1", ["0"]),
+        ("NoDevFiles", []),
+    ],
 )
 def test_variable_of_cuda_says_what_a_process_may_use(variable, seen):
     assert [gpu.uuid for gpu in visible_gpus({"CUDA_VISIBLE_DEVICES": variable})] == seen

@@ -42,6 +42,19 @@ demo_fleet.BUILD = demo_fleet.ROOT
 demo_fleet.make_repository = lambda checkpoint, servers: repository
 sys.exit(demo_fleet.main())
 """
+FRONTS_ALONE = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, "scripts")
+import demo_fleet
+from cosyvoice_runtime.settings import FrontSettings
+demo_fleet.BUILD = demo_fleet.ROOT = Path(sys.argv[2])
+given = demo_fleet.front_settings(FrontSettings(port=int(sys.argv[1])))
+with demo_fleet.fronts(given, "127.0.0.1:1") as fronts:
+    demo_fleet.wait_until_they_listen(given, fronts)
+    print(*[front.pid for front in fronts], flush=True)
+    time.sleep(600)
+"""
 SERVING = b"\x08\x01"
 
 
@@ -81,6 +94,20 @@ def test_fleet_speaks_at_its_addresses_and_leaves_nothing(repository, tmp_path):
     finally:
         fleet.kill()
         fleet.wait()
+
+
+def test_fronts_end_with_a_fleet_that_is_killed(tmp_path):
+    (tmp_path / "cosyvoice_front.py").write_text(FRONT)
+    port = ServerPorts.choose(FREE).http
+    command = [sys.executable, "-c", FRONTS_ALONE, str(port), str(tmp_path)]
+    paths = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "client")])}
+    with subprocess.Popen(command, cwd=ROOT, env=os.environ | paths, stdout=subprocess.PIPE) as fleet:
+        assert fleet.stdout is not None
+        pids = [int(pid) for pid in fleet.stdout.readline().split()]
+        fleet.kill()
+    assert len(pids) == 2
+    eventually(lambda: not any(map(processes.is_alive, pids)))
+    eventually(lambda: leftovers(fleet.pid) == [])
 
 
 def test_port_of_a_front_that_is_taken_is_told_before_anything_starts():

@@ -21,6 +21,7 @@ from leftovers import leftovers
 from tritonclient.utils import InferenceServerException
 
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.supervisor import group as group_module
 from cosyvoice_runtime.supervisor import memory
 from cosyvoice_runtime.supervisor.errors import PreflightError, StartError
 from cosyvoice_runtime.supervisor.group import ServerGroup
@@ -216,6 +217,22 @@ def test_ports_of_the_servers_follow_from_those_of_the_address(tmp_path):
     ]
     with pytest.raises(InvalidInput, match=r"server.http_port.*65400.*at most 65335"):
         group_in(tmp_path / "high", http_port=65_400)
+
+
+def test_servers_of_a_host_by_name_are_found(tmp_path, count):
+    with group_in(tmp_path, 2, host="localhost") as group:
+        assert group.grpc_url.startswith("localhost:")
+        assert health(group) == SERVING
+        assert count(group, "chain", 3).rest() == [0, 1, 2]
+        assert get(group, "/v2/health/ready") == 200
+
+
+def test_gateway_that_finds_no_server_ends_the_start_with_the_reason(tmp_path, monkeypatch):
+    monkeypatch.setattr(group_module, "SERVING_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(group_module, "local_url", lambda host, _: f"{host}:1")
+    with pytest.raises(StartError, match=r"not 127.0.0.1:\d+ before them within 1 s: \w+"):
+        group_in(tmp_path, 1).start()
+    assert leftovers() == []
 
 
 def test_too_little_memory_is_told_before_anything_starts(tmp_path, monkeypatch):
