@@ -159,7 +159,12 @@ class TimedStages:
 
     Args:
         lm: the real one, whose silent tokens are none of those that are sent.
+
+    Attributes:
+        takes_spoken: no request goes on from tokens of another.
     """
+
+    takes_spoken = False
 
     def __init__(self, lm: Any, gpu: TimedGpu) -> None:
         self.silent_tokens: frozenset[int] = lm.silent_tokens
