@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from http import HTTPStatus
 
 from drills.fleet import Fleet
 from drills.front import Front
@@ -14,7 +15,9 @@ from drills.waiting import wait_until
 from drills.wires import cartesia, omni
 
 LISTENERS = 6
-"""Listeners beside two sockets: two servers have room for more."""
+"""Listeners beside two sockets; two servers have room for all, if none has more than the other."""
+TRIES = 3
+"""How often OpenAI's clients ask before they tell of a refusal."""
 SENTENCE = "word " * 6
 """Three seconds of speech."""
 Hear = Callable[[], str | None]
@@ -29,7 +32,9 @@ def rolling_restart(fleet: Fleet, fronts: Sequence[Front], alone: Front) -> Outc
     """
     outcome, before = Outcome(), resumes(fronts)
     heard: list[Listener] = []
-    endless = [EndlessListener(hear) for hear in (*_speech(fronts, alone, heard), *_texts(fronts, alone))]
+    endless = [
+        EndlessListener(hear) for hear in (*_speech(fronts, alone, heard, outcome), *_texts(fronts, alone))
+    ]
     begun = time.monotonic()
     try:
         for server in fleet.servers:
@@ -49,13 +54,20 @@ def rolling_restart(fleet: Fleet, fronts: Sequence[Front], alone: Front) -> Outc
     return outcome
 
 
-def _speech(fronts: Sequence[Front], alone: Front, heard: list[Listener]) -> list[Hear]:
-    """The same sentence by one request after another."""
+def _speech(fronts: Sequence[Front], alone: Front, heard: list[Listener], outcome: Outcome) -> list[Hear]:
+    """The same sentence by one request after another; who is refused comes back when he was told to."""
     uncut = Listener(alone, SENTENCE).whole
 
     def hear(front: Front) -> str | None:
-        heard.append(Listener(front, SENTENCE))
-        return difference(heard[-1].whole, uncut)
+        listener = Listener(front, SENTENCE)
+        for _ in range(TRIES - 1):
+            if listener.begin() != HTTPStatus.SERVICE_UNAVAILABLE:
+                break
+            outcome.refused += 1
+            time.sleep(float(listener.headers["retry-after"]))
+            listener = Listener(front, SENTENCE)
+        heard.append(listener)
+        return difference(listener.whole, uncut)
 
     return [partial(hear, fronts[number % len(fronts)]) for number in range(LISTENERS)]
 
