@@ -37,10 +37,7 @@ from base_python import SetupError, find_python
 
 ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ROOT / "requirements"
-BINDINGS = "bindings"
-TORCH = "torch"
-CLIENTS = "clients"
-TEST = "test"
+BINDINGS, TORCH, CLIENTS, TEST = "bindings", "torch", "clients", "test"
 TORCH_WANTED = ["-r", str(REQUIREMENTS / "torch.in")]
 """Without hashes: an index with CPU builds has others, and what torch asks for depends on the build."""
 GLIBC = (2, 35)

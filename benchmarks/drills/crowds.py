@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from drills.fleet import Fleet
 from drills.front import Front
-from drills.listeners import SHORT, Listener, listening
+from drills.listeners import listening, served_at_last
 from drills.outcome import Outcome
 from drills.speech_server import PLACES
 
@@ -41,12 +40,3 @@ def more_than_places(fleet: Fleet, fronts: Sequence[Front], crowd: int = CROWD) 
     outcome.faults += [] if outcome.refused >= crowd - fleet.places else ["too few were refused"]
     outcome.faults += [f"status {each[-1].end()}" for each in tries if each[-1].end() != 200]
     return outcome
-
-
-def served_at_last(front: Front) -> list[Listener]:
-    """The tries of somebody who comes back each time when told."""
-    tries = [Listener(front, SHORT)]
-    while tries[-1].end() == 503:
-        time.sleep(int(tries[-1].headers["retry-after-ms"]) / 1000)
-        tries.append(Listener(front, SHORT))
-    return tries

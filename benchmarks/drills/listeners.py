@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from typing import Any
 
 import numpy as np
@@ -128,6 +130,15 @@ def listening(
     finally:
         for listener in listeners:
             listener.leave()
+
+
+def served_at_last(front: Front, text: str = SHORT, most_tries: float = math.inf) -> list[Listener]:
+    """The tries of a listener that comes back each time when it is told to."""
+    tries = [Listener(front, text)]
+    while len(tries) < most_tries and tries[-1].end() == HTTPStatus.SERVICE_UNAVAILABLE:
+        time.sleep(int(tries[-1].headers["retry-after-ms"]) / 1000)
+        tries.append(Listener(front, text))
+    return tries
 
 
 class EndlessListener(threading.Thread):

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from cosyvoice_runtime.process import processes
+from measuring.server_processes import descendants
 
 START_S = 300.0
 STOP_S = 300.0
@@ -114,10 +114,6 @@ class Program:
                 os.kill(pid, number)
 
     def pids(self) -> list[int]:
-        """Its process and all below it, parents first."""
+        """Its process and all below it, parents first; none if it has ended."""
         assert self.process is not None
-        living = processes.living()
-        found = [self.process.pid]
-        for pid in found:
-            found += [each.pid for each in living if each.parent == pid]
-        return found
+        return [each.pid for each in descendants(self.process.pid)]

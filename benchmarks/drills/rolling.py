@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from http import HTTPStatus
 
 from drills.fleet import Fleet
 from drills.front import Front
-from drills.listeners import EndlessListener, Listener, Samples, difference
+from drills.listeners import EndlessListener, Listener, Samples, difference, served_at_last
 from drills.outcome import Outcome, resumes
 from drills.waiting import wait_until
 from drills.wires import cartesia, omni
@@ -55,25 +54,20 @@ def rolling_restart(fleet: Fleet, fronts: Sequence[Front], alone: Front) -> Outc
 
 
 def _speech(fronts: Sequence[Front], alone: Front, heard: list[Listener], outcome: Outcome) -> list[Hear]:
-    """The same sentence by one request after another; who is refused comes back when he was told to."""
+    """Listeners to the same sentence again and again, which come back if they are told to."""
     uncut = Listener(alone, SENTENCE).whole
 
     def hear(front: Front) -> str | None:
-        listener = Listener(front, SENTENCE)
-        for _ in range(TRIES - 1):
-            if listener.begin() != HTTPStatus.SERVICE_UNAVAILABLE:
-                break
-            outcome.refused += 1
-            time.sleep(float(listener.headers["retry-after"]))
-            listener = Listener(front, SENTENCE)
-        heard.append(listener)
-        return difference(listener.whole, uncut)
+        tries = served_at_last(front, SENTENCE, TRIES)
+        outcome.refused += len(tries) - 1
+        heard.append(tries[-1])
+        return difference(tries[-1].whole, uncut)
 
     return [partial(hear, fronts[number % len(fronts)]) for number in range(LISTENERS)]
 
 
 def _texts(fronts: Sequence[Front], alone: Front) -> list[Hear]:
-    """The same text over a socket of each kind, to which it goes in pieces."""
+    """Listeners to the same text, which goes in pieces over a socket of each kind."""
 
     def hear(say: Callable[[Front], Samples], front: Front, uncut: Samples) -> str | None:
         return difference(say(front), uncut)

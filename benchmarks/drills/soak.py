@@ -249,7 +249,8 @@ class Soak:
             with suppress(AssertionError):  # It has not been started again.
                 pids += program.pids()
                 if isinstance(program, SpeechServer):
-                    prefixes += [f"cosyvoice_{program.pids()[0]}_"]
+                    assert program.process is not None
+                    prefixes += [f"cosyvoice_{program.process.pid}_"]
         return held_by(pids, prefixes)
 
     def _account(self, resumed_before: int) -> None:

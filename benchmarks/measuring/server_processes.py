@@ -86,12 +86,12 @@ def held_by(pids: Sequence[int], prefixes: Sequence[str]) -> Holding:
 
 
 def descendants(pid: int) -> list[Process]:
-    """A process and all that it, or one of them, has started."""
+    """A process and all that it, or one of them, has started; parents come first."""
     processes = living()
-    found = {pid}
-    while more := {each.pid for each in processes if each.parent in found} - found:
-        found |= more
-    return [each for each in processes if each.pid in found]
+    found = [each for each in processes if each.pid == pid]
+    for parent in found:
+        found += [each for each in processes if each.parent == parent.pid]
+    return found
 
 
 def memory_by_process(pid: int) -> dict[str, dict[str, float]]:

@@ -240,7 +240,7 @@ class Requests:
 
     def restart(self) -> bool:
         """Begin anew with the first request, for another server; False if the client has had an answer."""
-        # What they count for was given back with the end of the first server's stream.
+        # The bytes of sent requests were given back at the end of the first server's stream.
         sent = [each and (each[0], each[1]._replace(size=0)) for each in self._sent]
         self._waiting.extendleft(reversed(sent))
         self._sent.clear()

@@ -152,7 +152,7 @@ class HttpGateway:
             raise RefusedError("INVALID_ARGUMENT", STOPPING)  # The status of tritonserver, too, is 400 then.
         if path == SERVER_READY and self._options.starting:
             raise RefusedError("INVALID_ARGUMENT", RESTARTING)
-        # Of several servers one that is ready suffices.
+        # The address is ready while one of several servers is.
         statuses = (FOR_NOW, "INVALID_ARGUMENT") if path.endswith("/ready") else (FOR_NOW,)
         ask = partial(self._asked, self._server.in_turn(), path)
         return await offered(ask, self._server.servers, statuses=statuses)

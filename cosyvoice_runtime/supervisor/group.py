@@ -123,7 +123,7 @@ class ServerGroup:
                 member.start()
             for gateway in self._gateways:
                 gateway.wait_until_open()
-            self._wait_until(lambda: all(member.up or member.failure for member in self._members), early=True)
+            self._wait_until(self._all_are_up_or_one_has_failed)
             self._require_all_up()
             self._ready_file.touch()
             self._require_serving()
@@ -144,9 +144,9 @@ class ServerGroup:
 
     def require(self) -> None:
         """Raise the errors of :meth:`wait` without waiting."""
-        failures = [member.failure for member in self._members]
-        if all(failures) and not self._stop_requested.is_set():
-            raise failures[-1] or AssertionError
+        failures = [member.failure for member in self._members if member.failure is not None]
+        if len(failures) == len(self._members) and not self._stop_requested.is_set():
+            raise failures[-1]
 
     def request_stop(self) -> None:
         """Make :meth:`start` or :meth:`wait` return; a second call ends all waiting."""
@@ -229,14 +229,15 @@ class ServerGroup:
                 logger.error("%s did not come up, so all are stopped", member.name)
                 raise member.failure
 
-    def _wait_until(self, holds: Callable[[], bool], early: bool = False) -> None:
-        """Return when something holds, the group is told to stop or, if ``early``, a server has failed.
+    def _all_are_up_or_one_has_failed(self) -> bool:
+        return all(member.up for member in self._members) or any(member.failure for member in self._members)
+
+    def _wait_until(self, holds: Callable[[], bool]) -> None:
+        """Return when something holds or the group is told to stop.
 
         The main thread runs signal handlers meanwhile.
         """
         while not (holds() or self._stop_requested.is_set()):
-            if early and any(member.failure for member in self._members):
-                return
             self._changed.wait(LOOK_INTERVAL_S)
             self._changed.clear()
 

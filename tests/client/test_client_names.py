@@ -1,4 +1,4 @@
-"""Whom a request is for, and which trace it belongs to, as the server is told."""
+"""The client tells the server whom a request is for, and which trace it belongs to."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def names_told(*works, **options):
 
 
 def told(*works, **options):
-    """What a client made with these options sends with its requests, one after the other."""
+    """The metadata of the requests, in order, of a client that is made with these options."""
 
     async def tell():
         server, listening = grpc.aio.server(), Listening()

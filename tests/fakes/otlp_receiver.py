@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import grpc
+import pytest
 from google.protobuf.json_format import MessageToDict
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 
@@ -80,6 +81,15 @@ def receiving(port: int = 0) -> Iterator[OtlpReceiver]:
         yield receiver
     finally:
         receiver.close()
+
+
+@contextmanager
+def told_receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[OtlpReceiver]:
+    """A receiver to which this process sends all its spans."""
+    with receiving() as receiver:
+        for name, value in variables(receiver.address).items():
+            monkeypatch.setenv(name, value)
+        yield receiver
 
 
 def variables(address: str) -> dict[str, str]:

@@ -34,3 +34,11 @@ def fresh_url(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> str:
     for name, value in bucket.variables().items():
         monkeypatch.setenv(name, value)
     return f"{bucket.url}/{uuid.uuid4().hex}/voices"
+
+
+def objects(url: str) -> list[str]:
+    """All objects, but for those of deleted names."""
+    from cosyvoice_runtime.voice import bucket  # which needs obstore
+
+    seen = bucket.Bucket(url)
+    return sorted(each["path"] for each in seen._listed("") if each["size"])

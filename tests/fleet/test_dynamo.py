@@ -66,7 +66,7 @@ def test_speech_is_the_front_s(dynamo, plain_front):
     ],
 )
 def test_formats_have_their_type_and_some_are_streamed(dynamo, fields, media_type, beginning, streamed):
-    """What Dynamo's frontend does not stream it sends as a whole, with its length."""
+    """Dynamo's frontend sends a format that it does not stream as a whole, with its length."""
     status, headers, body = ask(dynamo, **fields)
     assert (status, headers["content-type"]) == (200, media_type)
     assert body.startswith(beginning)

@@ -23,7 +23,7 @@ from cosyvoice_runtime.process.spans import FRONT, open_spans
 from eventually import eventually
 from fake_upstream import FakeUpstream
 from front_server import running_front
-from otlp_receiver import receiving, variables
+from otlp_receiver import told_receiver, variables
 
 TRACE, PARENT = "a" * 32, "b" * 16
 HEADERS = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
@@ -33,9 +33,7 @@ BODY = {"model": "tts-1", "voice": "alloy", "input": TEXT, "response_format": "p
 
 @pytest.fixture
 def receiver(monkeypatch):
-    with receiving() as opened:
-        for name, value in variables(opened.address).items():
-            monkeypatch.setenv(name, value)
+    with told_receiver(monkeypatch) as opened:
         yield opened
 
 

@@ -38,7 +38,7 @@ def chunks(samples: np.ndarray, size: int, tokens: list[int] = TOKENS) -> list[A
 
 
 def gone_on(again: list[AudioChunk], heard: np.ndarray) -> list[AudioChunk]:
-    """What is sent of a repetition after so much has been heard."""
+    """The samples of a repetition that a listener gets who has heard so much."""
     speech = HeardSpeech()
     for chunk in chunks(heard, 12_000)[: FIRST // 12_000]:
         speech.new(chunk)

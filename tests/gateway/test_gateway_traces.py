@@ -88,9 +88,7 @@ def test_what_is_no_trace_does_not(said_over, headers, tmp_path):
 @pytest.mark.parametrize(("said_over", "name"), [(WAYS[0], "gateway http"), (WAYS[1], "gateway grpc")])
 def test_a_gateway_is_a_span_of_the_trace(said_over, name, tmp_path, monkeypatch):
     otlp = pytest.importorskip("otlp_receiver", reason="needs opentelemetry-sdk: requirements/cpu.in")
-    with otlp.receiving() as receiver:
-        for variable, value in otlp.variables(receiver.address).items():
-            monkeypatch.setenv(variable, value)
+    with otlp.told_receiver(monkeypatch) as receiver:
         said = asyncio.run(said_over(HEADERS, tmp_path))
     [span] = receiver.spans
     assert (span.name, span.trace, span.parent, span.service) == (name, TRACE, PARENT, SERVER)

@@ -319,16 +319,19 @@ def test_http_is_ready_while_one_server_is():
     asyncio.run(check())
 
 
+async def dead(request: web.BaseRequest) -> web.Response:
+    """Hang up without an answer."""
+    assert request.transport is not None
+    request.transport.abort()
+    return web.Response()
+
+
+async def alive(request: web.BaseRequest) -> web.Response:
+    return web.json_response({"ok": True})
+
+
 def test_http_goes_on_where_a_server_hangs_up():
     async def check() -> None:
-        async def dead(request: web.BaseRequest) -> web.Response:
-            assert request.transport is not None
-            request.transport.abort()
-            return web.Response()
-
-        async def alive(request: web.BaseRequest) -> web.Response:
-            return web.json_response({"ok": True})
-
         async with http_before(dead, alive) as (client, _):
             for _ in range(4):
                 async with client.post(f"/v2/models/{MODEL}/infer", json={"inputs": []}) as got:
@@ -339,14 +342,6 @@ def test_http_goes_on_where_a_server_hangs_up():
 
 def test_http_finds_the_server_that_is_left_whatever_others_ask():
     async def check() -> None:
-        async def dead(request: web.BaseRequest) -> web.Response:
-            assert request.transport is not None
-            request.transport.abort()
-            return web.Response()
-
-        async def alive(request: web.BaseRequest) -> web.Response:
-            return web.json_response({"ok": True})
-
         async with http_before(dead, dead, dead, dead, alive) as (client, _):
 
             async def ask() -> int:

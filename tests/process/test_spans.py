@@ -15,7 +15,7 @@ pytest.importorskip("opentelemetry.sdk", reason="needs opentelemetry-sdk: requir
 from cosyvoice_runtime.errors import ClientGoneError, InvalidInput, OverloadedError
 from cosyvoice_runtime.process import spans
 from cosyvoice_runtime.process.spans import SERVER, TellingExporter, check_spans, open_spans
-from otlp_receiver import receiving, variables
+from otlp_receiver import told_receiver
 
 AT = "http://127.0.0.1:4317"
 PARENT = f"00-{'a' * 32}-{'b' * 16}-01"
@@ -23,9 +23,7 @@ PARENT = f"00-{'a' * 32}-{'b' * 16}-01"
 
 @pytest.fixture
 def receiver(monkeypatch):
-    with receiving() as opened:
-        for name, value in variables(opened.address).items():
-            monkeypatch.setenv(name, value)
+    with told_receiver(monkeypatch) as opened:
         yield opened
 
 

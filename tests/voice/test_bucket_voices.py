@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -14,8 +13,7 @@ import pytest
 pytest.importorskip("obstore", reason="needs obstore: pip install -r requirements/cpu.txt")
 
 from cosyvoice_runtime.errors import InvalidInput, StorageAwayError, StorageError, message_of, status_of
-from cosyvoice_runtime.settings import CosyVoice2Settings, Settings
-from cosyvoice_runtime.voice import VoiceStore, bucket_voices
+from cosyvoice_runtime.voice import bucket_voices
 from cosyvoice_runtime.voice.bucket import READ_S, UNKNOWN_S, Bucket, Seen
 from cosyvoice_runtime.voice.bucket_voices import BucketVoices
 from cosyvoice_runtime.voice.cached_voices import CachedVoices
@@ -23,22 +21,11 @@ from cosyvoice_runtime.voice.opening import open_bucket, open_voices
 from drills import bucket as s3
 from eventually import TIMEOUT_S, eventually
 from fake_voices import CHECKPOINT, make_voice, same_voice, voice_path
-from running_bucket import fresh_url, running_bucket
+from running_bucket import objects
 
 RECORDING = b"what Anna has said"
 SEEN_S, GONE_S = 1.0, 2.0
 """Promises for what another server has done."""
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[s3.Bucket]:
-    with running_bucket(tmp_path_factory.mktemp("bucket")) as server:
-        yield server
-
-
-@pytest.fixture
-def url(server: s3.Bucket, monkeypatch: pytest.MonkeyPatch) -> str:
-    return fresh_url(server, monkeypatch)
 
 
 @pytest.fixture
@@ -55,12 +42,6 @@ def machine(url: str, directory: Path) -> CachedVoices:
 
 def record_of(name: str, owner: str = "anna") -> dict[str, object]:
     return {"name": name, "owner": owner, "consent": "I agree.", "public": False, "recording": "ab" * 32}
-
-
-def objects(url: str) -> list[str]:
-    """All objects, but for those of deleted names."""
-    seen = Bucket(url)
-    return sorted(each["path"] for each in seen._listed("") if each["size"])
 
 
 def test_voice_and_record_come_back_and_nothing_of_them_is_left(url: str, voices: BucketVoices) -> None:
@@ -393,42 +374,3 @@ def test_bucket_that_hangs_holds_up_one_caller(
     finally:
         server.thaw()
     eventually(lambda: not away(store))
-
-
-@pytest.mark.parametrize(
-    ("variables", "bucket", "says"),
-    [
-        ({"AWS_SECRET_ACCESS_KEY": "wrong"}, "voices", "SignatureDoesNotMatch"),
-        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "voices", "HTTP error"),
-        ({}, "no-such-bucket", "NoSuchBucket"),
-    ],
-)
-def test_bucket_that_can_t_be_used_is_named_at_the_start(url, monkeypatch, variables, bucket, says) -> None:
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    with pytest.raises(InvalidInput, match=says) as caught:
-        open_bucket(f"s3://{bucket}/prefix", check=True)
-    assert caught.value.field == "cosyvoice2.voices_url"
-    assert "a bucket that is there, can be written, and has conditional writes" in caught.value.limit
-    assert "\n" not in str(caught.value)
-
-
-def test_bucket_without_conditional_writes_is_refused(url: str, monkeypatch) -> None:
-    monkeypatch.setattr(Bucket, "create", lambda bucket, path, content: bucket.write(path, content) is None)
-    with pytest.raises(InvalidInput, match="overwritten an object in spite of a condition"):
-        open_bucket(url, check=True)
-    assert objects(url) == []
-
-
-def test_setting_without_obstore_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cosyvoice_runtime.voice.opening.find_spec", lambda name: None)
-    with pytest.raises(InvalidInput, match=r"pip install obstore==0\.12\.1"):
-        open_bucket("s3://bucket/prefix")
-
-
-def test_address_of_a_bucket_is_checked_by_its_form(tmp_path: Path) -> None:
-    for address in ("https://bucket", "s3://", "s3:///prefix", "s3://bucket/a b", "bucket"):
-        with pytest.raises(InvalidInput, match=r"s3://BUCKET/PREFIX or none"):
-            Settings.read([f"cosyvoice2.voices_url={address}"])
-    assert CosyVoice2Settings().bucket_url is None
-    assert isinstance(open_voices(tmp_path, None, CHECKPOINT), VoiceStore)
