@@ -37,7 +37,7 @@ class Envoy(Program):
         samples = configuration(port, self._admin, servers, receiver)
         config.write_text(yaml.safe_dump(samples), encoding="utf-8")
         program = Path(str(distribution(PACKAGE).locate_file(PROGRAM)))
-        command: list[str | Path] = [program, "--config-path", config, "--use-dynamic-base-id"]
+        command: list[str | Path] = [program, "--config-path", config, "--disable-hot-restart"]
         command += ["--concurrency", "1", "--log-level", "warn", "--file-flush-interval-msec", "50"]
         super().__init__(name, folder, command)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 import urllib.request
@@ -14,6 +15,8 @@ from pathlib import Path
 
 from cosyvoice_runtime.settings import Machine, Settings
 from cosyvoice_runtime.settings.repository import render, write
+from cosyvoice_runtime.supervisor.preflight import SHARED_MEMORY
+from cosyvoice_runtime.supervisor.process import region_prefix
 from drills.ports import free_port
 from drills.program import Program
 from measuring.server_processes import descendants, name_of
@@ -74,6 +77,15 @@ class SpeechServer(Program):
     def strike(self, part: str, number: signal.Signals = signal.SIGKILL) -> None:
         """Send a signal to one of its processes."""
         os.kill(self.parts()[part], number)
+
+    def kill(self) -> None:
+        """Send SIGKILL to all its processes, with none left that removes what they had in shared memory."""
+        assert self.process is not None
+        super().kill()
+        for run in SHARED_MEMORY.glob(f"cosyvoice-server-{self.process.pid}-*"):
+            shutil.rmtree(run)
+            for region in SHARED_MEMORY.glob(f"{region_prefix(run)}*"):
+                region.unlink()
 
     def requests(self) -> list[str]:
         """Names of the requests in its audit log."""

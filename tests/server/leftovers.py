@@ -7,11 +7,14 @@ import os
 from cosyvoice_runtime.process import processes
 from cosyvoice_runtime.supervisor.preflight import SHARED_MEMORY
 
+BEFORE = {*SHARED_MEMORY.iterdir()}
+"""What another run may have left, whose process ids come again."""
+
 
 def leftovers(supervisor_pid: int | None = None) -> list[str]:
     """Processes, shared memory and temporary folders of the servers of one process, by default this one."""
     pid = supervisor_pid or os.getpid()
     mark = f"cosyvoice_{pid}_"  # in the command of the server and of its models
     running = [process for process in processes.living() if mark in " ".join(process.command)]
-    folders = SHARED_MEMORY.glob(f"cosyvoice-server-{pid}-*")
-    return [*map(str, running), *map(str, SHARED_MEMORY.glob(f"{mark}*")), *map(str, folders)]
+    files = {*SHARED_MEMORY.glob(f"{mark}*"), *SHARED_MEMORY.glob(f"cosyvoice-server-{pid}-*")}
+    return [*map(str, running), *map(str, files - BEFORE)]
