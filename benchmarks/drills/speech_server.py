@@ -83,9 +83,9 @@ class SpeechServer(Program):
         assert self.process is not None
         super().kill()
         for run in SHARED_MEMORY.glob(f"cosyvoice-server-{self.process.pid}-*"):
-            shutil.rmtree(run)
+            shutil.rmtree(run, ignore_errors=True)
             for region in SHARED_MEMORY.glob(f"{region_prefix(run)}*"):
-                region.unlink()
+                region.unlink(missing_ok=True)
 
     def requests(self) -> list[str]:
         """Names of the requests in its audit log."""
