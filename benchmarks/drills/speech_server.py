@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import sys
 import urllib.request
@@ -16,7 +15,7 @@ from pathlib import Path
 from cosyvoice_runtime.settings import Machine, Settings
 from cosyvoice_runtime.settings.repository import render, write
 from cosyvoice_runtime.supervisor.preflight import SHARED_MEMORY
-from cosyvoice_runtime.supervisor.process import region_prefix
+from cosyvoice_runtime.supervisor.process import remove_files
 from drills.ports import free_port
 from drills.program import Program
 from measuring.server_processes import descendants, name_of
@@ -83,9 +82,7 @@ class SpeechServer(Program):
         assert self.process is not None
         super().kill()
         for run in SHARED_MEMORY.glob(f"cosyvoice-server-{self.process.pid}-*"):
-            shutil.rmtree(run, ignore_errors=True)
-            for region in SHARED_MEMORY.glob(f"{region_prefix(run)}*"):
-                region.unlink(missing_ok=True)
+            remove_files(run)
 
     def requests(self) -> list[str]:
         """Names of the requests in its audit log."""

@@ -67,6 +67,13 @@ def region_prefix(run_dir: Path) -> str:
     return f"{run_dir.name.replace('-server', '').replace('-', '_')}_"
 
 
+def remove_files(run_dir: Path) -> None:
+    """Remove a run's folder and its regions of shared memory, whose processes have ended."""
+    for region in SHARED_MEMORY.glob(f"{region_prefix(run_dir)}*"):
+        region.unlink(missing_ok=True)
+    shutil.rmtree(run_dir, ignore_errors=True)
+
+
 class Lifeline:
     """A helper process that kills all processes of a run and removes its folder when the supervisor is
     killed."""
@@ -186,9 +193,7 @@ class Run:
     def end(self) -> None:
         """Remove all files of the run, whose processes have ended."""
         self.log.end()
-        for left in SHARED_MEMORY.glob(f"{region_prefix(self.folder)}*"):
-            left.unlink(missing_ok=True)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_files(self.folder)
         if self._lifeline is not None:
             self._lifeline.release()
 

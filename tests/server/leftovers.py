@@ -8,7 +8,7 @@ from cosyvoice_runtime.process import processes
 from cosyvoice_runtime.supervisor.preflight import SHARED_MEMORY
 
 BEFORE = {*SHARED_MEMORY.iterdir()}
-"""What another run may have left, whose process ids come again."""
+"""Files that earlier runs left, which may have had the same process ids."""
 
 
 def leftovers(supervisor_pid: int | None = None) -> list[str]:
