@@ -9,7 +9,7 @@
 
 A curve of another machine, or of other texts and voices, takes ten minutes there:
 
-    python benchmarks/client_server.py --mode streaming --concurrency 1 16 64 80 --seconds 60 --requests 20000
+    python benchmarks/client_server.py --mode streaming --concurrency 1,16,64,80 --seconds 60 --requests 20000
 
 It says how many GPUs the demand needs alone, with what comes until a new pod serves, and with spares; then
 fronts, the network, what `planned` in the chart should be, and what each assumption does to it. Last come the

@@ -30,7 +30,8 @@ SEED = 7
 ROUNDING = 164
 """In steps of 16 bits: what is computed together with other utterances is rounded otherwise."""
 
-PAUSE_S = 2.0
+PAUSE_S = 3.0
+"""As long as a sentence of three seconds is heard, which is made sooner."""
 
 Samples = npt.NDArray[np.int16]
 

@@ -11,7 +11,7 @@ from drills.front import Front
 from drills.listeners import EndlessListener, Listener, Samples, difference, served_at_last
 from drills.outcome import Outcome, resumes
 from drills.waiting import wait_until
-from drills.wires import cartesia, omni
+from drills.wires import ToldError, cartesia, omni
 
 LISTENERS = 6
 """Listeners beside two sockets; two servers have room for all, if none has more than the other."""
@@ -31,9 +31,8 @@ def rolling_restart(fleet: Fleet, fronts: Sequence[Front], alone: Front) -> Outc
     """
     outcome, before = Outcome(), resumes(fronts)
     heard: list[Listener] = []
-    endless = [
-        EndlessListener(hear) for hear in (*_speech(fronts, alone, heard, outcome), *_texts(fronts, alone))
-    ]
+    listeners = (*_speech(fronts, alone, heard, outcome), *_texts(fronts, alone, outcome))
+    endless = [EndlessListener(hear) for hear in listeners]
     begun = time.monotonic()
     try:
         for server in fleet.servers:
@@ -66,10 +65,21 @@ def _speech(fronts: Sequence[Front], alone: Front, heard: list[Listener], outcom
     return [partial(hear, fronts[number % len(fronts)]) for number in range(LISTENERS)]
 
 
-def _texts(fronts: Sequence[Front], alone: Front) -> list[Hear]:
-    """Listeners to the same text, which goes in pieces over a socket of each kind."""
+def _texts(fronts: Sequence[Front], alone: Front, outcome: Outcome) -> list[Hear]:
+    """Listeners to the same text, which goes in pieces over a socket of each kind.
+
+    They come back if they are told to, as listeners to speech do.
+    """
 
     def hear(say: Callable[[Front], Samples], front: Front, uncut: Samples) -> str | None:
+        for _ in range(TRIES - 1):
+            try:
+                return difference(say(front), uncut)
+            except ToldError as error:
+                if error.again_s is None:
+                    raise
+                outcome.refused += 1
+                time.sleep(error.again_s)
         return difference(say(front), uncut)
 
     return [

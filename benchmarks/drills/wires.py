@@ -75,12 +75,15 @@ class ToldError(Exception):
     Attributes:
         status: as of HTTP.
         heard: whether audio had come before.
+        again_s: seconds after which the front says to come back, where nothing was heard; None otherwise.
     """
 
     def __init__(self, told: dict[str, Any], heard: bool) -> None:
         super().__init__(str(told))
         self.status: int = told["status_code"]
         self.heard = heard
+        refused = "retry_after_ms" in told and not heard
+        self.again_s = told["retry_after_ms"] / 1000 if refused else None
 
 
 SOCKETS: dict[str, Say] = {"cartesia": cartesia, "omni": omni}
