@@ -24,6 +24,9 @@ from cosyvoice_runtime.errors import InvalidInput
 
 WORD = 0xFFFFFFFF
 MANTISSA = (1 << 53) - 1
+TOGETHER = 512
+"""The fewest values that are drawn at once: some twenty tokens have 25 candidates each, and one call for each
+would take longer than its values."""
 
 
 class ExponentialNoise:
@@ -35,6 +38,7 @@ class ExponentialNoise:
 
     def __init__(self, seed: int) -> None:
         self._seed = seed & WORD
+        self._ahead = np.empty(0, np.float32)
 
     @cached_property
     def _twister(self) -> np.random.RandomState:
@@ -46,6 +50,13 @@ class ExponentialNoise:
 
     def __call__(self, size: int) -> npt.NDArray[np.float32]:
         """The next ``size`` values, float32 [size]."""
+        missing = size - len(self._ahead)
+        if missing > 0:
+            self._ahead = np.concatenate([self._ahead, self._drawn(max(missing, TOGETHER))])
+        values, self._ahead = self._ahead[:size], self._ahead[size:]
+        return values
+
+    def _drawn(self, size: int) -> npt.NDArray[np.float32]:
         words = self._twister.randint(0, WORD + 1, (size, 2), dtype=np.uint32)
         bits = (words[:, 0].astype(np.uint64) << np.uint64(32)) | words[:, 1]
         uniform = (bits & np.uint64(MANTISSA)) * 2.0**-53
