@@ -94,7 +94,14 @@ TINY = ModelConfig(
             FULL.flow.unet, channels=64, num_heads=4, head_dim=16, blocks_per_stage=1, num_mid_stages=2
         ),
     ),
-    vocoder=replace(FULL.vocoder, base_channels=32, f0_channels=32),
+    vocoder=replace(
+        FULL.vocoder,
+        base_channels=32,
+        resblock_kernels=(3, 7),
+        resblock_dilations=((1, 3),) * 2,
+        source_dilations=((1, 3),) * 3,
+        f0_channels=32,
+    ),
 )
 """All rates, the speech vocabulary and the speaker dimension of the published model, in small networks."""
 

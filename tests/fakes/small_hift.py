@@ -12,11 +12,11 @@ from torch import Tensor
 from cosyvoice_runtime.checkpoint.config import CausalVocoderConfig, VocoderConfig
 from cosyvoice_runtime.vocoder.state import VocoderState
 from cosyvoice_runtime.vocoder.torch import HiFT, source_noise
-from making.architecture import TINY
+from making.architecture import FULL, TINY
 from making.random_tensors import random_tensors
 from vocoder_calls import stream
 
-PUBLISHED = replace(TINY.vocoder, base_channels=16, f0_channels=12)
+PUBLISHED = replace(FULL.vocoder, base_channels=16, f0_channels=12)
 OTHER = replace(
     PUBLISHED,
     mel_bins=20,

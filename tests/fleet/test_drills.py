@@ -16,7 +16,7 @@ def both_ways(behind_envoy, round_robin) -> list[Front]:
 
 
 def test_as_many_at_once_as_there_are_places_are_served(fleet, fronts):
-    assert crowds.as_many_as_places(fleet, fronts).faults == []
+    assert crowds.as_many_as_places(fleet, fronts, rounds=4).faults == []
 
 
 def test_whoever_is_refused_hears_when_to_come_back_and_is_served(fleet, both_ways):

@@ -25,6 +25,8 @@ from cosyvoice_runtime.voice import Voice
 from cosyvoice_runtime.voice.extractors import Extractors
 from making import make_checkpoint
 
+STEPS = 2
+"""Of the flow's solver, whose number is of no interest here."""
 TOKENS = np.random.default_rng(3).integers(0, 4096, 260).tolist()
 FIRST, NEXT = 38_912, 44_032
 """Samples of the first chunk of a stream, and of those after it but the last."""
@@ -37,7 +39,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def synthesizer(checkpoint: Path) -> Synthesizer:
-    return Synthesizer.from_checkpoint(checkpoint)
+    return Synthesizer.from_checkpoint(checkpoint, ode_steps=STEPS)
 
 
 @pytest.fixture(scope="module")

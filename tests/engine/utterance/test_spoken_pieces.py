@@ -18,7 +18,7 @@ from cosyvoice_runtime.voice import Voice
 
 @pytest.fixture(scope="module")
 def synthesizer(tiny_checkpoint: Path) -> Synthesizer:
-    return Synthesizer.from_checkpoint(tiny_checkpoint)
+    return Synthesizer.from_checkpoint(tiny_checkpoint, ode_steps=2)
 
 
 def audio(synthesizer: Synthesizer, pieces, voice: Voice, **options) -> Floats:
