@@ -21,6 +21,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import math
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
@@ -62,8 +63,8 @@ SETTLE_S = 0.2
 """Triton counts a request, and those of the stages behind it, a moment after it has answered."""
 LISTENERS_ARRIVE_S = 10.0
 """Over which they come, one after another; from then on each is somewhere in what he hears."""
-COUNTED_S = 30.0
-"""Longest wait for those counts."""
+COUNTED_S = 5.0
+"""Longest wait for one more of those counts: of several servers behind an address, one tells of its own."""
 Level = dict[str, Any]
 
 
@@ -282,11 +283,13 @@ async def counted(
     """Triton's counters as soon as they hold what was answered since ``before``."""
     model = entry_model(options)
     answered = sum(sample.error is None for sample in samples)
-    until = time.monotonic() + COUNTED_S
+    seen, until = -1.0, math.inf
     while True:
         await asyncio.sleep(SETTLE_S)
         after = await client.statistics()
         found = difference(before, after).get(model, {}).get("requests", 0)
+        if found > seen:
+            seen, until = found, time.monotonic() + COUNTED_S
         if found >= answered or time.monotonic() > until:
             return after
 

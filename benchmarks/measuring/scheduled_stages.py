@@ -7,14 +7,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from cosyvoice_runtime.engine.batches.load import open_router, shared_gpus
-from cosyvoice_runtime.gpu.partitions.shared_gpu import NOT_SHARED
+from cosyvoice_runtime.engine.batches.load import open_router, shared_gpu
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.lm.engines.engine import prepare_engine
 from cosyvoice_runtime.lm.scheduler.scheduler import Scheduler
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.settings import Settings
-from cosyvoice_runtime.settings.model import gpu_number
 from cosyvoice_runtime.voice import Voice
 from measuring.batches import Speech, Spoken, WaveCalls, speak_together, speak_tokens, speak_waves
 
@@ -45,11 +43,10 @@ class ScheduledStages:
     def __init__(self, settings: Settings, together: bool) -> None:
         self._settings = settings
         lm, wave = settings.tensorrt_llm, settings.token2wav
-        gpus = shared_gpus(lm, wave) if together else NOT_SHARED
-        gpu = gpus.get(gpu_number(lm.device))
+        gpu = shared_gpu(lm, wave) if together else None
         self._lm = Scheduler(prepare_engine(lm, gpu), UNLIMITED, lambda _: None, shared=gpu)
         try:
-            self._token2wav = open_router(wave, Metrics(wave.name), gpus)
+            self._token2wav = open_router(wave, Metrics(wave.name), gpu)
         except BaseException:
             self._lm.close()
             raise

@@ -160,6 +160,7 @@ class Settings(BaseModel):
         """
         require_gpus(self.sections(), machine.obstacle)
         sections: dict[str, Any] = {name: each.resolved(machine) for name, each in self.sections().items()}
+        _require_one_gpu(sections["token2wav"], sections["tensorrt_llm"])
         lm = with_carried_slots(self.tensorrt_llm, sections["token2wav"], machine)
         sections["tensorrt_llm"] = lm
         sections["token2wav"] = _beside(sections["token2wav"], lm, machine)
@@ -199,6 +200,13 @@ class Settings(BaseModel):
             known = {known for candidate in sections.values() for known in candidate.field_names()}
             raise unknown_key(key, text, tuple(sorted(known)))
         return owners
+
+
+def _require_one_gpu(token2wav: Token2WavSettings, lm: TensorrtLlmSettings) -> None:
+    """Refuse networks on two GPUs, on which two servers speak more: docs/fleet.md."""
+    if on_one_gpu(token2wav, lm) and gpu_number(token2wav.device) != gpu_number(lm.device):
+        limit = f"the GPU of the speech LM, {lm.device}: of several GPUs each has a server of its own"
+        raise InvalidInput("token2wav.device", token2wav.device, limit)
 
 
 def _beside(token2wav: Token2WavSettings, lm: TensorrtLlmSettings, machine: Machine) -> Token2WavSettings:

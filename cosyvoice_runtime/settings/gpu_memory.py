@@ -93,8 +93,8 @@ def seconds_of_pages(
 
 
 def on_one_gpu(token2wav: Token2WavSettings, lm: TensorrtLlmSettings) -> bool:
-    """Whether the speech LM's GPU is one of token2wav's."""
-    return bool({gpu_number(lm.device)} & {gpu_number(device) for device in token2wav.devices} - {None})
+    """Whether both compute on a GPU, which is the same."""
+    return gpu_number(lm.device) is not None and gpu_number(token2wav.device) is not None
 
 
 def divide_one_gpu(lm: TensorrtLlmSettings, token2wav: Token2WavSettings) -> bool:

@@ -48,7 +48,7 @@ REMOVED: Mapping[str, str] = {
     "tensorrt_llm.idle_timeout_s": "leave it out, no reader holds up its request",
     "tensorrt_contexts": CONSTANT.format("1"),
     "turn_lanes": CONSTANT.format("1"),
-    "vocoder_device": "leave it out; token2wav.device takes several GPUs, which gains more",
+    "vocoder_device": "leave it out; a server for each GPU gains more (./run.sh 3)",
     "watch_interval_s": "leave it out, the death of a process is told at once",
 }
 """The remedies by name; the name has its section where another section has a setting of that name."""

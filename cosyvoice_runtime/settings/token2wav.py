@@ -16,7 +16,6 @@ from cosyvoice_runtime.settings.model import (
     GPU,
     BatchedSettings,
     NetworkSettings,
-    gpu_number,
     require_device,
     resolved_device,
     whole_or_exact,
@@ -42,8 +41,8 @@ CPU_SCHEDULERS = 2
 """Schedulers of backend onnx: calls of one utterance use a core or two well, those of several the others."""
 Devices = Annotated[
     str,
-    Field(pattern=rf"^({AUTO}|{CPU}(,{CPU})*|{GPU}(,{GPU})*)$"),
-    Accepted(f"cpu, cuda, cuda:N, several of a kind with commas or {AUTO}"),
+    Field(pattern=rf"^({AUTO}|{CPU}(,{CPU})*|{GPU})$"),
+    Accepted(f"cpu, also several with commas, cuda, cuda:N or {AUTO}"),
 ]
 Lookahead = Annotated[
     str, Field(pattern=rf"^({EXACT}|[0-9]{{1,2}})$"), Accepted(f"{EXACT}, or a whole number from 0 to 99")
@@ -58,7 +57,7 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
 
     device: Devices = Field(
         AUTO,
-        description="Where the networks run; each device has copies of them, and an utterance stays on one. "
+        description="Where the networks run: the speech LM's GPU, if both have one. "
         "With backend onnx, cpu,cpu computes two utterances at a time with one copy; auto is that on "
         "several cores.",
     )
@@ -121,7 +120,7 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         True,
         description="Backend torch with CUDA graphs on a GPU that is divided: while a batch is computed, "
         "first chunks, and others whose listeners would soon run out of audio, are computed concurrently, on "
-        "the speech LM's part of the GPU (tensorrt_llm.gpu_share) or, where it is on another, on a quarter. "
+        "the speech LM's part of the GPU (tensorrt_llm.gpu_share). "
         "false: they wait for the next batch, and the GPU has one division however few speak.",
     )
     kernels: Literal["auto", "fused", "plain"] = Field(
@@ -160,15 +159,6 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         if self.dtype == "bfloat16":
             raise InvalidInput(f"{self.name}.dtype", self.dtype, f"float32 or float16 with {self.backend}")
         require_device(self, self.device, "cpu" if self.backend == "onnx" else "cuda", self.backend)
-        return self
-
-    @model_validator(mode="after")
-    def _gpus_are_named_once(self) -> Self:
-        """Streams and divisions of a GPU are one scheduler's."""
-        gpus = [number for number in map(gpu_number, self.devices) if number is not None]
-        if len(set(gpus)) < len(gpus):
-            limit = "each GPU once"
-            raise InvalidInput(f"{self.name}.device", self.device, limit)
         return self
 
     @property

@@ -37,7 +37,7 @@ class ServerPlace:
 def places_of(chosen: tuple[str, ...], repository: Path, environment: Mapping[str, str]) -> list[ServerPlace]:
     """The places that a setting chooses for the servers of a rendered model repository.
 
-    One server has all GPUs where its models are divided over several of them.
+    Models that name another GPU than the first, or none, are one server.
 
     Args:
         chosen: ``server.gpus``.

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 ROOT = Path(__file__).parents[2]
 VARIABLE = re.compile(r"\$\{(\w+)(?::-([^${}]*))?\}")
 """The innermost: a default may be a variable with a default."""
-PROFILES = ("gpu", "disaggregated", "cpu")
+PROFILES = ("gpu", "cpu")
 """Each with one server; monitoring goes with any of them."""
 
 Service = dict[str, Any]

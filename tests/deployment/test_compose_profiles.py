@@ -15,7 +15,7 @@ from cosyvoice_runtime import __version__
 from cosyvoice_runtime.settings import Machine, Settings
 from cosyvoice_runtime.supervisor.preflight import NEEDED_SHARED_MIB
 
-GPU_PROFILES = ("gpu", "disaggregated")
+GPU_PROFILES = ("gpu",)
 MACHINES = {"cpu": Machine(cores=8, gpu=False)}
 GPU_MACHINE = Machine(cores=8, gpu=True)
 WORKDIR = "/opt/cosyvoice"
@@ -193,14 +193,12 @@ def test_gpus_are_reserved_where_they_are_used(profile):
         return
     [devices] = reserved["devices"]
     assert (devices["driver"], devices["capabilities"]) == ("nvidia", ["gpu"])
-    assert devices["count"] == (1 if profile == "gpu" else "all")
+    assert devices["count"] == 1
 
 
 def test_profiles_place_the_networks():
-    gpu, apart, cpu = (settings_of(profile) for profile in PROFILES)
+    gpu, cpu = (settings_of(profile) for profile in PROFILES)
     assert {gpu.tensorrt_llm.device, gpu.token2wav.device} == {"cuda:0"}
-    assert apart.tensorrt_llm.device == "cuda:0"
-    assert "cuda:0" not in apart.token2wav.devices
     assert (cpu.tensorrt_llm.device, cpu.token2wav.device) == ("cpu", "cpu,cpu")
 
 

@@ -46,10 +46,7 @@ TENSORRT = {
 }
 PROFILES: dict[str, Callable[[], Settings]] = {
     **{
-        f"{profile}, {engine}": partial(
-            settings_of, f"{profile}.toml", COSYVOICE_TENSORRT_LLM__ENGINE=engine, **backends
-        )
-        for profile in ("gpu", "disaggregated")
+        f"gpu, {engine}": partial(settings_of, "gpu.toml", COSYVOICE_TENSORRT_LLM__ENGINE=engine, **backends)
         for engine, backends in (("torch", {}), ("vllm", {}), ("tensorrt_llm", TENSORRT))
     },
     "cpu": partial(settings_of, "cpu.toml"),

@@ -16,11 +16,9 @@ from cosyvoice_runtime.gpu.partitions.division import (
     FEW,
     FEW_AGAIN,
     FIRST_LANES_OF_FEW,
-    OWN_FIRST_LANES,
     ROOMY_BYTES,
     STILL,
     GpuDivision,
-    own_gpu,
     share_gpu,
 )
 from cosyvoice_runtime.gpu.partitions.partition import (
@@ -29,7 +27,7 @@ from cosyvoice_runtime.gpu.partitions.partition import (
     GpuPartsError,
     steps_part,
 )
-from cosyvoice_runtime.gpu.partitions.shared_gpu import GpuShifts, SharedGpu
+from cosyvoice_runtime.gpu.partitions.shared_gpu import GpuShifts
 
 NO_PARTS = GpuParts(None, None, ())  # type: ignore[arg-type]
 OF_MANY, OF_FEW = GpuPart(None, 32, None), GpuPart(None, 48, None)  # type: ignore[arg-type]
@@ -190,29 +188,6 @@ def test_gpu_that_is_not_divided_is_shared_in_shifts_and_the_log_says_why(monkey
     [record] = caplog.records
     assert record.levelno == level
     assert "shifts" in record.message
-
-
-def test_gpu_of_token2wavs_own_is_divided_for_urgent_chunks_however_many_speak(dividing, caplog):
-    dividing(132)
-    with caplog.at_level(logging.INFO):
-        gpu = own_gpu(1, 0.25)
-    assert isinstance(gpu, GpuDivision)
-    assert gpu.parts.turns.multiprocessors == 100
-    assert [part.multiprocessors for part in gpu.parts.first] == [32] * OWN_FIRST_LANES
-    assert "on GPU 1, which the speech LM is not on: 32 for urgent chunks, 100 for batches" in caplog.text
-    gpu.divide_for_few()
-    assert not gpu.few(1)
-
-
-def test_gpu_of_token2wavs_own_that_is_not_divided_is_used_whole_and_the_log_says_so(monkeypatch, caplog):
-    def refuse(device: torch.device, share: float, first_lanes: int) -> GpuParts:
-        raise GpuPartsError("too old")
-
-    monkeypatch.setattr(gpu_division, "divide", refuse)
-    assert isinstance(own_gpu(1, 0.25), SharedGpu)
-    [record] = caplog.records
-    assert record.levelno == logging.WARNING
-    assert "urgent chunks wait for batches: GPU 1 can't be divided: too old" in record.message
 
 
 def test_missing_package_is_named(monkeypatch):

@@ -93,12 +93,14 @@ def test_engines_without_tensorrt_are_an_error(
     assert "needs the module tensorrt" in capsys.readouterr().err
 
 
-def test_one_engine_serves_several_gpus(tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engines_are_built_on_the_gpu_of_the_settings(
+    tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     script, devices = load("build_engines"), []
     monkeypatch.setattr(graph_files, "export_graph", lambda *arguments: [])
     monkeypatch.setattr(
         engine_files, "build", lambda directory, name, profiles, cuda: devices.append(cuda.device) or []
     )
-    settings = ["token2wav.device=cuda:1,cuda:2", "token2wav.backend=tensorrt"]
+    settings = ["device=cuda:1", "token2wav.backend=tensorrt"]
     assert script.main([f"checkpoint_dir={tiny_checkpoint}", *settings]) == 0
     assert devices == [torch.device("cuda:1")] * 3

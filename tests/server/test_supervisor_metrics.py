@@ -33,7 +33,7 @@ def numbers(metrics: SupervisorMetrics, name: str) -> dict[str, float]:
     [
         (True, "cpu", "cpu,cpu", {"tensorrt_llm": 1, "token2wav": 1}),
         (True, "cuda:0", "cpu", {"tensorrt_llm": 0, "token2wav": 1}),
-        (True, "cuda:0", "cuda:0,cuda:1", {"tensorrt_llm": 0, "token2wav": 0}),
+        (True, "cuda:0", "cuda:0", {"tensorrt_llm": 0, "token2wav": 0}),
         (False, "cpu", "cpu", {"tensorrt_llm": 0, "token2wav": 0}),
     ],
 )

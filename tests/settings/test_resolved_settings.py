@@ -107,8 +107,6 @@ def test_an_engine_that_takes_text_whole_is_not_fed_between_speech():
     [
         ([], True),
         (["tensorrt_llm.engine=vllm"], False),
-        (["tensorrt_llm.engine=vllm", "token2wav.device=cuda:0,cuda:1"], False),
-        (["tensorrt_llm.engine=vllm", "token2wav.device=cuda:1"], True),
         (["tensorrt_llm.device=cpu"], True),
     ],
 )
@@ -122,9 +120,7 @@ def test_no_gpu_is_divided_that_another_engine_computes_on(assignments, divided)
         ([], 1 + 2.7 + 0.7 + 64 * 4096 * 12_288 / 2**30),
         (["tensorrt_llm.max_slots=256"], 1 + 2.7 + 0.7 + 64 * 4096 * 12_288 / 2**30),
         (["tensorrt_llm.max_slots=8"], 1 + 2.7 + 0.7 + 8 * 4096 * 12_288 / 2**30),
-        (["token2wav.device=cuda:0,cuda:1"], 1 + 2.7 + 0.7 + 64 * 4096 * 12_288 / 2**30),
         (["tensorrt_llm.kernels=plain"], 1 + 2.7 + 64 * 4096 * 12_288 / 2**30),
-        (["token2wav.device=cuda:1"], 1),
         (["tensorrt_llm.device=cpu"], 1),
         (["token2wav.gpu_reserve_gib=3.5"], 3.5),
     ],

@@ -15,7 +15,7 @@ from cosyvoice_runtime.engine.batches.scheduler import WaveScheduler
 from cosyvoice_runtime.engine.batches.service import WaveService
 from cosyvoice_runtime.engine.batches.usage import WaveMetrics
 from cosyvoice_runtime.engine.runtimes.runtime import WaveRuntime
-from cosyvoice_runtime.gpu.partitions.shared_gpu import NOT_SHARED, SharedGpu, SharedGpus
+from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.settings import TensorrtLlmSettings, Token2WavSettings
 from cosyvoice_runtime.settings.gpu_memory import divide_one_gpu
@@ -31,8 +31,6 @@ CPU_BATCH_S = 0.2
 """Longest batch of a CPU, for the end of which chunks wait that come meanwhile."""
 MAX_VOICES = 64
 """Voices that a memory keeps; the one unused for longest makes room."""
-URGENT_SHARE = 0.25
-"""Share of a GPU's multiprocessors for urgent chunks where the speech LM is on another GPU."""
 SHARE_OF_FEW = 0.37
 """Share of the speech LM while few utterances are in progress, which brings first audio sooner."""
 
@@ -41,13 +39,13 @@ FUSED_HELP = "Whether fused kernels take the flow's steps: 1, or 0 for the plain
 FUSED_VOCODER_HELP = "Whether fused kernels take the vocoder's decoder: 1, or 0 for the plain modules."
 
 
-def open_router(settings: Token2WavSettings, metrics: Metrics, shared: SharedGpus = NOT_SHARED) -> WaveRouter:
-    """Start a scheduler for each device, each with all limits of the settings.
+def open_router(settings: Token2WavSettings, metrics: Metrics, shared: SharedGpu | None = None) -> WaveRouter:
+    """Start a scheduler for the GPU, or for each time that the settings name the CPU.
 
     On a CPU the schedulers share the pages and voices of the settings.
 
     Args:
-        shared: GPUs that the speech LM computes on in this process, by number.
+        shared: the GPU, if the speech LM computes on it in this process.
 
     Raises:
         CheckpointError: a file is missing or damaged.
@@ -56,7 +54,7 @@ def open_router(settings: Token2WavSettings, metrics: Metrics, shared: SharedGpu
     """
     require_runs(settings)
     check_at_start(settings)
-    gpus = gpus_of(settings, shared)
+    gpus = [shared or SharedGpu() for _ in settings.devices]
     runtimes = open_runtimes(settings, [gpu.parts for gpu in gpus])
     labels = _labels(settings.devices)
     for runtime, label in zip(runtimes, labels, strict=True):
@@ -70,17 +68,16 @@ def open_router(settings: Token2WavSettings, metrics: Metrics, shared: SharedGpu
     return WaveRouter(schedulers, preparations, memories)
 
 
-def shared_gpus(lm: TensorrtLlmSettings, settings: Token2WavSettings) -> SharedGpus:
-    """The GPU that the speech LM and token2wav divide between them, by its number; empty where they don't."""
+def shared_gpu(lm: TensorrtLlmSettings, settings: Token2WavSettings) -> SharedGpu | None:
+    """The GPU that the speech LM and token2wav divide between them; None where they don't."""
     gpu = gpu_number(lm.device)
     if gpu is None or not divide_one_gpu(lm, settings):
-        return NOT_SHARED
+        return None
     from cosyvoice_runtime.gpu.partitions.division import share_gpu  # A CPU's deployment has no torch.
 
     if not _partitioned(settings):
-        return {gpu: share_gpu(gpu, lm.gpu_share)}
-    of_few = SHARE_OF_FEW if settings.first_chunks_beside else 0.0
-    return {gpu: share_gpu(gpu, lm.gpu_share, of_few)}
+        return share_gpu(gpu, lm.gpu_share)
+    return share_gpu(gpu, lm.gpu_share, SHARE_OF_FEW if settings.first_chunks_beside else 0.0)
 
 
 def open_memories(
@@ -144,22 +141,6 @@ def prepare_few(runtime: WaveRuntime, gpu: SharedGpu) -> Preparation:
     """
     later = [] if runtime.later is None else [*gpu.take_later(), runtime.later]
     return Preparation(later, (lambda: None) if runtime.of_few is None else gpu.divide_for_few)
-
-
-def gpus_of(settings: Token2WavSettings, shared: SharedGpus) -> list[SharedGpu]:
-    """The GPU of each device: shared with the speech LM, divided for its own batches, or whole."""
-    return [_gpu_of(device, settings, shared) for device in settings.devices]
-
-
-def _gpu_of(device: str, settings: Token2WavSettings, shared: SharedGpus) -> SharedGpu:
-    gpu = gpu_number(device)
-    if gpu in shared:
-        return shared[gpu]
-    if gpu is None or not (settings.first_chunks_beside and _partitioned(settings)):
-        return SharedGpu()
-    from cosyvoice_runtime.gpu.partitions.division import own_gpu  # A CPU's deployment has no torch.
-
-    return own_gpu(gpu, URGENT_SHARE)
 
 
 def _partitioned(settings: Token2WavSettings) -> bool:

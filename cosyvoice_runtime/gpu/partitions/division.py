@@ -22,8 +22,6 @@ with 64 they cost a fifth of all speech (benchmarks/results/README.md)."""
 FIRST_LANES_OF_FEW = 3
 """The workers for urgent first chunks in this division, so that one does not wait for others. For many
 utterances, two cost a tenth of all speech."""
-OWN_FIRST_LANES = 2
-"""The workers for urgent first chunks on a GPU where no steps of the speech LM run."""
 STILL = 6
 """The utterances in progress up to which steps without a waiting listener pause during a first chunk. On 48
 multiprocessors of an H100 a first chunk takes 23 ms alone and 31 with concurrent steps."""
@@ -143,22 +141,6 @@ def share_gpu(gpu: int, lm_share: float, share_of_few: float = 0.0) -> SharedGpu
     _tell(parts, "the speech LM", "while token2wav computes")
     if parts.of_few is not None:
         _tell(parts.of_few, "the speech LM", f"the same with up to {FEW} utterances in progress")
-    return GpuDivision(parts)
-
-
-def own_gpu(gpu: int, urgent_share: float) -> SharedGpu:
-    """A GPU of token2wav alone, divided if possible; the log says whether it is.
-
-    Args:
-        gpu: number of the GPU.
-        urgent_share: share of multiprocessors for urgent chunks; more than 0.
-    """
-    try:
-        parts = divide(torch.device("cuda", gpu), urgent_share, first_lanes=OWN_FIRST_LANES)
-    except GpuPartsError as error:
-        logger.warning("urgent chunks wait for batches: GPU %d can't be divided: %s", gpu, error)
-        return SharedGpu()
-    _tell(parts, "urgent chunks", f"on GPU {gpu}, which the speech LM is not on")
     return GpuDivision(parts)
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -73,10 +72,6 @@ class SharedGpu:
     def rest(self) -> None:
         """Note that the speech LM has no step to run for now."""
 
-
-SharedGpus = Mapping[int | None, SharedGpu]
-"""The shared GPUs by number."""
-NOT_SHARED: SharedGpus = MappingProxyType({})
 
 SHIFT_S, SHIFT_OF_TURN = 0.025, 0.5
 """The minimum time for steps after a batch (some 30 steps of 16 sequences on an H200), and as a share of the

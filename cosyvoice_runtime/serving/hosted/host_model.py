@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from cosyvoice_runtime.checkpoint.layout import Layout
-from cosyvoice_runtime.engine.batches.load import shared_gpus
+from cosyvoice_runtime.engine.batches.load import shared_gpu
 from cosyvoice_runtime.engine.host_client import host_socket, leave_socket
 from cosyvoice_runtime.engine.speech_engine import SpeechEngine
-from cosyvoice_runtime.gpu.partitions.shared_gpu import NOT_SHARED, SharedGpus
+from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
 from cosyvoice_runtime.metrics import trace
 from cosyvoice_runtime.serving.hosted.extractors import AudioTokenizer, Batches, SpeakerEmbedding
 from cosyvoice_runtime.serving.hosted.model_host import ModelHost
@@ -35,23 +35,23 @@ SECTIONS: dict[str, type[ModelSettings]] = {
 
 def open_hosted(
     repository: Path, wave: Token2WavSettings, opened: ExitStack
-) -> tuple[dict[str, Any], SharedGpus]:
-    """The hosted models by name, and the GPU that token2wav shares with them.
+) -> tuple[dict[str, Any], SharedGpu | None]:
+    """The hosted models by name, and the GPU that token2wav shares with the speech LM, if any.
 
     Args:
         wave: settings of token2wav.
         opened: finalizes each model at its end, also if a later one can't be opened.
     """
     hosted: dict[str, Any] = {}
-    shared: SharedGpus = NOT_SHARED
+    shared: SharedGpu | None = None
     for name in hosted_models(repository):
         settings = SECTIONS[name].from_parameters(read_parameters(repository / name))
         if isinstance(settings, TensorrtLlmSettings):
             from cosyvoice_runtime.serving.hosted.tensorrt_llm import SpeechLmModel
 
             _limit_torch(settings.engine, settings.threads, wave)
-            shared = shared_gpus(settings, wave)
-            hosted[name] = SpeechLmModel(settings, *shared.values())
+            shared = shared_gpu(settings, wave)
+            hosted[name] = SpeechLmModel(settings, shared)
         elif isinstance(settings, ExtractorSettings):
             _limit_torch(settings.backend, settings.threads, wave)
             model = AudioTokenizer if isinstance(settings, AudioTokenizerSettings) else SpeakerEmbedding
@@ -107,7 +107,7 @@ class Token2WavModel:
         """Open the models and their host, which is closed after their last answers."""
         hosting = opened.enter_context(ExitStack())
         hosted, shared = open_hosted(repository, settings, opened)
-        if shared:
+        if shared is not None:
             sys.setswitchinterval(SWITCH_S)
         self._wave = WaveModel(settings, shared)
         opened.callback(self._wave.finalize)

@@ -11,7 +11,7 @@ import numpy as np
 from cosyvoice_runtime.engine.batches.chunk import PromptTensors, WaveChunk, WaveOutcome
 from cosyvoice_runtime.engine.batches.load import open_router
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.gpu.partitions.shared_gpu import NOT_SHARED, SharedGpus
+from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.metrics import RequestCount
 from cosyvoice_runtime.serving.not_finite import NotFiniteCount, token2wav_remedies
@@ -24,7 +24,7 @@ PROMPT_INPUTS = ("prompt_speech_tokens", "prompt_speech_feat", "prompt_spk_embed
 class WaveModel:
     """Takes chunks of utterances and returns their waveform; config.pbtxt has its tensors."""
 
-    def __init__(self, settings: Token2WavSettings, shared: SharedGpus = NOT_SHARED) -> None:
+    def __init__(self, settings: Token2WavSettings, shared: SharedGpu | None = None) -> None:
         self.name = settings.name
         self.count = RequestCount(self.name)
         self.not_finite = NotFiniteCount(Metrics(self.name), token2wav_remedies(settings))
