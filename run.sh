@@ -205,7 +205,7 @@ run_tests() {
   "$PYTHON" -m mypy {scripts,client,benchmarks}/*.py # which are no packages
   say "tests"
   wait || true # what can't be collected, the tests say
-  local processes=$(($(nproc) + 1)) # one more than cores: tests of servers mostly wait
+  local processes=$(($(nproc) + 2)) # two more than cores: tests of servers mostly wait
   # A process whose test hangs is not started again: it would run that test once more.
   OMP_NUM_THREADS=1 "$PYTHON" -m pytest -n "$((processes < 4 ? processes : 4))" --max-worker-restart 0 \
     --dist loadfile --no-loadscope-reorder --durations 15 "$@"

@@ -199,7 +199,7 @@ def test_device_that_is_shared_is_held(settings, shared_token2wav, tmp_path):
 
     prompt = prompt_tensors(shared_token2wav, 40)
     first, second = chunks_of("a", speech_tokens(50, 0), [25, 50], "v", prompt)
-    with closing(open_router(settings, Metrics("token2wav", tmp_path), {None: gpu})) as service:
+    with closing(open_router(settings, Metrics("token2wav", tmp_path), gpu)) as service:
         service.submit(first, take)
         service.submit(dataclasses.replace(second, cushion_s=2 * TIMEOUT_S), take)
         assert both.wait(TIMEOUT_S)

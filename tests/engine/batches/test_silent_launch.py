@@ -29,8 +29,8 @@ def token2wav(torch_settings, busy, monkeypatch) -> Token2Wav:
 
 @pytest.fixture
 def state(token2wav) -> Iterator[WaveState]:
-    """Its first block has 20 frames of new mel, one fewer than the vocoder holds back."""
-    state = token2wav.open(prompt_tensors(token2wav, 40).flow_prompt(), noise_seed=7)
+    """Its first block has 10 frames of new mel, fewer than the vocoder holds back."""
+    state = token2wav.open(prompt_tensors(token2wav, 45).flow_prompt(), noise_seed=7)
     token2wav.push(state, speech_tokens(28, 3))
     yield state
     token2wav.close(state)
