@@ -19,7 +19,7 @@ from eventually import eventually
 
 TIMEOUT_S = 60.0
 UTTERANCES = 13
-"""Of each way and each kind of fronts, a hundred in all."""
+"""Texts of each way and each kind of fronts, a hundred in all."""
 
 
 @pytest.mark.parametrize("way", pieces.WAYS)

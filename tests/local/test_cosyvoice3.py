@@ -29,7 +29,7 @@ from making import make_checkpoint
 PREFIX = "You are a helpful assistant.<|endofprompt|>"
 TEXT = PREFIX + "Hello world. How are you?"
 STEPS = 2
-"""Of the flow's solver, whose number is of no interest here."""
+"""Steps of the solver, whose number is of no interest here."""
 TOLERANCE = 1e-3
 
 

@@ -26,7 +26,7 @@ from cosyvoice_runtime.voice.extractors import Extractors
 from making import make_checkpoint
 
 STEPS = 2
-"""Of the flow's solver, whose number is of no interest here."""
+"""Steps of the solver, whose number is of no interest here."""
 TOKENS = np.random.default_rng(3).integers(0, 4096, 260).tolist()
 FIRST, NEXT = 38_912, 44_032
 """Samples of the first chunk of a stream, and of those after it but the last."""

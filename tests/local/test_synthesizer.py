@@ -15,7 +15,7 @@ from cosyvoice_runtime.local import AudioChunk, SpeechRequest, Synthesizer
 
 TEXT = "Hello world. How are you?"
 STEPS = 2
-"""Of the flow's solver, whose number is of no interest here."""
+"""Steps of the solver, whose number is of no interest here."""
 SHORT = SamplingOptions(max_tokens=30)
 """A second of speech and more than one chunk, where its end is of no interest."""
 
