@@ -204,7 +204,7 @@ class Settings(BaseModel):
 
 def _require_one_gpu(token2wav: Token2WavSettings, lm: TensorrtLlmSettings) -> None:
     """Refuse networks on two GPUs, on which two servers speak more: docs/fleet.md."""
-    if on_one_gpu(token2wav, lm) and gpu_number(token2wav.device) != gpu_number(lm.device):
+    if len({gpu_number(lm.device), gpu_number(token2wav.device)} - {None}) > 1:
         limit = f"the GPU of the speech LM, {lm.device}: of several GPUs each has a server of its own"
         raise InvalidInput("token2wav.device", token2wav.device, limit)
 

@@ -93,8 +93,8 @@ def seconds_of_pages(
 
 
 def on_one_gpu(token2wav: Token2WavSettings, lm: TensorrtLlmSettings) -> bool:
-    """Whether both compute on a GPU, which is the same."""
-    return gpu_number(lm.device) is not None and gpu_number(token2wav.device) is not None
+    """Whether both compute on the same GPU."""
+    return gpu_number(lm.device) is not None and gpu_number(lm.device) == gpu_number(token2wav.device)
 
 
 def divide_one_gpu(lm: TensorrtLlmSettings, token2wav: Token2WavSettings) -> bool:

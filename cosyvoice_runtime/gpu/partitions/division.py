@@ -138,9 +138,9 @@ def share_gpu(gpu: int, lm_share: float, share_of_few: float = 0.0) -> SharedGpu
         return GpuShifts()
     if share_of_few > lm_share:
         parts = dataclasses.replace(parts, of_few=_parts_of_few(device, share_of_few, parts))
-    _tell(parts, "the speech LM", "while token2wav computes")
+    _tell(parts, "while token2wav computes")
     if parts.of_few is not None:
-        _tell(parts.of_few, "the speech LM", f"the same with up to {FEW} utterances in progress")
+        _tell(parts.of_few, f"the same with up to {FEW} utterances in progress")
     return GpuDivision(parts)
 
 
@@ -157,11 +157,10 @@ def _parts_of_few(device: torch.device, share: float, of_many: GpuParts) -> GpuP
     return parts if parts.steps.multiprocessors > of_many.steps.multiprocessors else None
 
 
-def _tell(parts: GpuParts, first: str, when: str) -> None:
+def _tell(parts: GpuParts, when: str) -> None:
     logger.info(
-        "the GPU's multiprocessors %s: %d for %s, %d for batches",
+        "the GPU's multiprocessors %s: %d for the speech LM, %d for batches",
         when,
         parts.steps.multiprocessors,
-        first,
         parts.turns.multiprocessors,
     )
