@@ -53,6 +53,20 @@ def test_recorded_open_loops_of_other_machines_begin_as_soon_as_the_model_says()
         assert p95_ms == pytest.approx(run.first_audio_ms[P95], rel=0.20)
 
 
+def test_recorded_open_loops_of_a_cpu_begin_as_soon_as_the_model_says():
+    """At 0.5 and 0.8 of its peak; past that a run has no length that would be long enough."""
+    runs = read_runs(RESULTS / "server_cpu_demo.json")
+    curve = curve_of(runs)
+    half, most, beyond = (run for run in runs if run.rate)
+    peak = max(curve.speed)
+    assert [run.asked / peak for run in (half, most)] == pytest.approx([0.5, 0.8], abs=0.05)
+    assert beyond.asked > peak
+    for run in (half, most):
+        state = SharedGpu(curve, 8).state(run.asked)
+        assert state.first_audio_ms == pytest.approx([run.first_audio_ms[P50], run.first_audio_ms[P95]], rel=0.15)
+        assert state.in_progress == pytest.approx(run.in_progress, rel=0.15)
+
+
 def test_open_loops_are_not_in_the_curve():
     without = curve_of([run for run in RUNS if run.clients])
     assert without == CURVE
