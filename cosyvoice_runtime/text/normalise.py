@@ -16,6 +16,7 @@ from cosyvoice_runtime.text import chinese
 from cosyvoice_runtime.text.language import LETTER, resolve, runs
 from cosyvoice_runtime.text.lexicon import Lexicon
 from cosyvoice_runtime.text.reading import FormReader
+from cosyvoice_runtime.text.reading.languages.english_nouns import is_about_japan
 from cosyvoice_runtime.text.reading.languages.known import EUROPEAN, language_of
 from cosyvoice_runtime.text.rules import Read, plain
 from cosyvoice_runtime.text.validate import SPECIAL, holds_control_token
@@ -136,9 +137,11 @@ _YUAN = re.compile("(?<![A-Z])[¥￥]")
 
 
 def _runs(text: str, language: str) -> Iterator[tuple[str, str]]:
-    """Stretches of one language; in those of a Chinese text, the sign of yen and yuan is that of yuan."""
+    """Stretches of one language; in those of a Chinese text, the sign of yen and yuan is that of yuan, unless
+    the text is about Japan."""
+    of_yuan = language == "zh" and bool(_YUAN.search(text)) and not is_about_japan(text)
     for found, words in runs(text, language):
-        yield found, _YUAN.sub("CN¥", words) if language == "zh" and found == "en" else words
+        yield found, _YUAN.sub("CN¥", words) if of_yuan and found == "en" else words
 
 
 _LINE_END = re.compile(r"(?<!\s)\s*[\t\n\r]\s*")

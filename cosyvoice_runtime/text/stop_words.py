@@ -86,7 +86,7 @@ _WORDS = {
         gatos perros huevos harina azúcar sal agua leche aceite cebolla cucharada cucharadas taza
         tazas precio cuenta página capítulo calle piso habitación vuelo tren cita reunión personas
         habitantes gente niños ganó perdió nació murió compré compró vive viven llega sale abre
-        cierra pesa mide necesito necesitas añade mezcla tarda llamar llama llamó horario incluido méxico
+        cierra pesa mide necesito necesitas añade mezcla tarda llamar llamó horario incluido méxico
         véase pág págs dura
         señor señora
         buenos buenas tardes noches vale claro sí respuesta pregunta libro libros casa

@@ -95,6 +95,8 @@ _SOURCES_BEGUN = re.compile(r"(?:\[[1-9][0-9]?\])+(?:\[[0-9]{0,2})?\Z")
 _CITATION = re.compile(r"【[^】\n]{1,30}[†:][^】\n]{0,40}】")
 _CITATION_BEGUN = re.compile(r"【[^】\n]{0,70}\Z")
 _CODE = re.compile(r"(`+)(?!`)([^\n]{1,300}?)(?<!`)\1(?!`)")
+_NAMED_VALUE = re.compile(r"(?<![\w<>])<(?!(?:spell|break|speed)\b)([A-Za-z][A-Za-z0-9_ -]{0,30})>(?!\w)")
+"""A value's name, or a tag that is mentioned, whose brackets nobody says: ``cd <folder>``."""
 _CODE_BEGUN = re.compile(r"`+[^\n]{0,300}\Z")
 _TOKEN = re.compile(r"<\|im_start\|>(?:system|user|assistant)(?=\s*\n|<\|)|<\|[^|<>\s]{1,40}\|>")
 _TOKEN_BEGUN = re.compile(r"<\|im_start\|>(?:[a-z]{0,9}|(?:system|user|assistant)\s*<?)\Z")
@@ -160,7 +162,7 @@ def citation(here: Here) -> Mark | None:
 def code(here: Here) -> Mark | None:
     """Code in a line without its marks; a mark that opens nothing is left out, unless it is inside a word."""
     if found := here.match(_CODE, _CODE_BEGUN):
-        return Mark(found.end(), found[2].strip())
+        return Mark(found.end(), _NAMED_VALUE.sub(r"\1", found[2].strip()))
     found = _TICKS.match(here.text, here.start)
     assert found is not None
     inside = _ALNUM.match(here.before) and _ALNUM.match(here.text, found.end())

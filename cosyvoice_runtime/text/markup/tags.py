@@ -7,7 +7,7 @@ import re
 from cosyvoice_runtime.text.markup.line_ends import Break
 
 _NAMES_OF_PARAGRAPHS = """
-    p div h1 h2 h3 h4 h5 h6 ul ol li dl dt dd br table tr thead tbody caption section article header footer
+    p div h1 h2 h3 h4 h5 h6 ul ol li dl dt dd table tr thead tbody caption section article header footer
     blockquote hr pre s sentence paragraph speak title body html head details summary figure figcaption option
 """
 _NAMES_OF_SILENT = """
@@ -19,7 +19,7 @@ _NAMES_OF_SILENT = """
 _KINDS = {
     **dict.fromkeys(_NAMES_OF_PARAGRAPHS.split(), Break.PARAGRAPH),
     **dict.fromkeys(_NAMES_OF_SILENT.split(), Break.NONE),
-    **dict.fromkeys(("td", "th", "break", "pause"), Break.PAUSE),
+    **dict.fromkeys(("td", "th", "br", "break", "pause"), Break.PAUSE),
 }
 """The break that a tag makes, by its name."""
 _UNSPOKEN = "think|thinking|thought|reasoning|reflection|scratchpad|tool_call|function_call|script|style"

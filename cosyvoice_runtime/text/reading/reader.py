@@ -64,7 +64,7 @@ def _plain_words(language: Language) -> re.Pattern[str]:
     short = [word for word in language.abbreviations if word.isalpha() and word.islower()]
     none = rf"(?!{alternatives(short)}\b)" if short else ""
     space = "" if language.spaces_begin_forms else r"| (?=[^\W_])"
-    return re.compile(rf"(?:{_NO_FUNCTION}{none}[a-z]{{2,}}(?:['’][a-z]+)?,? +)+(?=[a-z]){space}")
+    return re.compile(rf"(?<!= )(?:{_NO_FUNCTION}{none}[a-z]{{2,}}(?:['’][a-z]+)?,? +)+(?=[a-z]){space}")
 
 
 def _classes_of(language: Language) -> Sequence[Callable[[Place], ReadForm | None]]:

@@ -7,6 +7,7 @@ import re
 from cosyvoice_runtime.text.reading.chinese.between import NUMBER, parsed
 from cosyvoice_runtime.text.reading.languages.chinese_tables import ENGLISH_COUNTED, MODELS
 from cosyvoice_runtime.text.reading.languages.english import ENGLISH
+from cosyvoice_runtime.text.reading.languages.numeral import value_of_roman
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _WORD = r"[A-Za-z][a-z’']+"
@@ -31,12 +32,21 @@ _NOTE = re.compile("(?<![A-Za-z])([A-G])(♯|♭|#(?=m?(?![A-Za-z0-9])\\s?(?:[�
 
 _DECADE = re.compile(r"(?<![0-9A-Za-z.])(1[89][0-9]0|20[0-2]0)s(?![A-Za-z0-9])\s?(?:年代)?")
 _LASTS = re.compile(r"时(?:间|长)?[是为约了：:]{0,2}\s?\Z")
+_EPISODE = re.compile(r"(?<![A-Za-z0-9])S0?([0-9]{1,2})\s?E0?([0-9]{1,3})(?![A-Za-z0-9])")
+_DEGREE = "(?:I{1,3}|IV|VI{0,2}|i{1,3}|iv|vi{0,2})"
+_PROGRESSION = re.compile(rf"(?<![A-Za-z–-]){_DEGREE}(?:[–-]{_DEGREE}){{2,7}}(?![A-Za-z–-])")
 
 
 def read(place: Place) -> ReadForm | None:
     """A number in English, a decade, or a note that is raised or lowered."""
     if found := place.match(_NOTE):
         return ReadForm(found.end(), ("降" if found[2] == "♭" else "升") + found[1])
+    if found := place.match(_EPISODE):
+        season, episode = map(place.language.cardinal, found.groups())
+        return ReadForm(found.end(), f"第{season}季第{episode}集")
+    if found := place.match(_PROGRESSION):
+        degrees = map(value_of_roman, re.split("[–-]", found[0].upper()))
+        return ReadForm(found.end(), "".join(place.language.cardinal(str(degree)) for degree in degrees))
     if (found := place.match(_DECADE)) and not _LASTS.search(place.before):
         return ReadForm(found.end(), f"{place.language.digits(found[1])}年代")
     if not place.text[place.start].isdecimal() or _NO_TITLE.search(place.before):

@@ -15,6 +15,14 @@ _WORDS = {
     "⌘": "Command", "⌥": "Option", "⌃": "Control",
 }  # fmt: skip
 """Signs that always say the same."""
+_TEMPO = re.compile(r"([♩♪])(\.?)\s?[=≈]\s?(?=[0-9])")
+_NEGATIVE_LETTER = re.compile(r"(?:(?<![^=(（])|(?<=[=<>≤≥] ))[-−](?=[0-9]{0,3}[a-z](?![A-Za-z-]))")
+_OF_LETTERS = re.compile(r"[±√²³^]|(?<![A-Za-z])[a-z] ?= ?[-−(（√]")
+_LETTER_QUOTIENT = re.compile(r"(?:(?<![A-Za-z])[0-9]{0,3}[a-zA-Z]|[²³])\Z")
+_LETTER_DIVISOR = re.compile(r"[0-9]{0,3}[a-zA-Z](?![A-Za-z0-9])")
+_EQUAL_LETTERS = re.compile(r"[=≈]\s?[A-Za-z]{1,2}\Z")
+_AMOUNT_BEFORE = re.compile(r"[0-9]\s?(?:k?Ω|[mk]?[VAW]|[NJm])\Z")
+_AMOUNT_DIVISOR = re.compile(r"[0-9.]+\s?(?:k?Ω|[mk]?[VAW]|kg|[NJms])\s?[=≈]")
 _SIGN = re.compile(r"\s?(?P<sign>>=|<=|!=|==|[+=×✕*·⋅÷<>≈≠≤≥±√xX/→−-])\s?")
 _POWER = re.compile(
     r"(?:\^|(?<=[0-9A-Za-z)])\*\*)\{?(-?(?:[0-9]{1,4}|[a-z](?![a-z])))\}?|(?<=[a-z0-9)）])([²³])"
@@ -23,12 +31,12 @@ _NEGATIVE_POWER = re.compile("(?<=[0-9a-z])⁻([⁰¹²³⁴-⁹]{1,3})")
 _RAISED_PLUS = re.compile("(?<=[0-9])⁺([⁰¹²³⁴-⁹]{1,2})")
 _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 _NUMBER_BEFORE = re.compile(r"(?:[0-9)）%²³]|[0-9][A-Za-zμµ]{1,4})\Z")
-_TERM_BEFORE = re.compile(r"(?:[0-9⌘⌥⌃)）|\]%²³α-ω°℃]|[A-Za-z])\Z")
+_TERM_BEFORE = re.compile(r"(?:[0-9⌘⌥⌃)）|\]%²³α-ωΔΩ°℃]|[A-Za-z])\Z")
 _LETTER_BEFORE = re.compile(r"(?<![A-Za-z0-9])(?:[0-9]*[a-zA-Z]|[α-ω])\Z")
-_TERM_AFTER = re.compile(r"[¥$€]?[0-9]|[(（√∠|α-ω.]|[A-Za-z]|[-−±][0-9]")
+_TERM_AFTER = re.compile(r"[¥$€]?[0-9]|[(（√∠|α-ω.]|[A-Za-z]|[-−±](?:[0-9]|[a-z](?![A-Za-z]))")
 _LETTER_AFTER = re.compile(r"(?:[a-zA-Z]|[α-ω])(?![A-Za-z])|[0-9]")
 _WITH_EQUALS = re.compile(r"[=≈]\s?(?:[0-9.]+\s?[-+×÷*/−]\s?){0,3}[0-9.]*\Z")
-_AFTER_POWER = re.compile(r"[0-9]{0,4}[a-z]?(?:[-+−][0-9]{0,4}[a-z]?)*(?![0-9A-Za-z])")
+_AFTER_POWER = re.compile(r"[0-9]{0,4}[a-z]{0,3}(?:[-+−][0-9]{0,4}[a-z]{0,3})*(?![0-9A-Za-z])")
 _POLYNOMIAL = re.compile(r"[a-z](?:²|³|\^[0-9]+)(?:[-+−][0-9]{0,4}[a-z]?)*\Z")
 _LETTERS_EQUATION = re.compile(r"[0-9A-Za-z²³^]{1,6}(?:\s?[-+×÷*/−]\s?[0-9A-Za-z²³^]{1,6}){0,4}\s?[=≈<>≤≥]")
 _IN_BRACKETS = re.compile(r"[(（|][0-9]{0,4}[a-z]\Z")
@@ -59,7 +67,7 @@ _REST = re.compile(r"\s?(?:……?|\.{3,6})\s?(?=[0-9])")
 _DIVIDED_BEFORE = re.compile(r"[0-9]\s?÷\s?[0-9]+\s?=\s?[0-9]+\Z")
 _BAR = re.compile(rf"\|(?={_INSIDE_BARS}\|)")
 _CLOSES_BARS = re.compile(rf"(?:^|[^0-9A-Za-z|])\|{_INSIDE_BARS}\Z")
-_DIVIDED = re.compile(r"(?:[0-9a-z][)）]|(?<![A-Za-z0-9])[0-9]{1,3})\Z")
+_DIVIDED = re.compile(r"(?:[0-9a-z²³][)）]{1,2}|(?<![A-Za-z0-9])[0-9]{1,3})\Z")
 _DIVISOR = re.compile(r"(?:[a-z](?![A-Za-z0-9])|[(（][0-9a-z])")
 _OF_NAME = re.compile(r" [xX][0-9].*|X[0-9][A-Z].*")
 _RISES = re.compile(r"(?:[涨升增]|增长|增加|上调)了?\s?\Z")
@@ -81,6 +89,11 @@ def read(place: Place) -> ReadForm | None:
     if found := place.match(_LOGARITHM):
         base = language.cardinal(found[1]) if found[1].isdecimal() else found[1]
         return ReadForm(found.end(), f"log以{base}为底")
+    if found := place.match(_TEMPO):
+        note = "四分音符" if found[1] == "♩" else "八分音符"
+        return ReadForm(found.end(), f"{'附点' if found[2] else ''}{note}等于")
+    if (found := place.match(_NEGATIVE_LETTER)) and place.near(_OF_LETTERS):
+        return ReadForm(found.end(), language.minus)
     if found := place.match(_INFINITE):
         return ReadForm(found.end(), ("负" if found[1] in "-−" else "正") + "无穷大")
     if found := place.match(_PART_OF_PI):
@@ -190,6 +203,12 @@ def _is_factor(place: Place, found: re.Match[str], following: str, is_tight: boo
         return True
     if sign == "/" and divides and _DIVIDED.search(before):
         return True
+    if sign == "/" and _AMOUNT_BEFORE.search(before) and _AMOUNT_DIVISOR.match(following):
+        return True
+    if sign == "/" and _EQUAL_LETTERS.search(before) and _LETTER_DIVISOR.match(following):
+        return True
+    if found[0] == " / " and _LETTER_QUOTIENT.search(before) and _LETTER_DIVISOR.match(following):
+        return place.near(_OF_LETTERS)
     if sign == "/":
         return bool(_NUMBER_BEFORE.search(before) and goes_on_to_equals(place.text, found.end()))
     numbers = bool(_NUMBER_BEFORE.search(before) and re.match(r"[0-9(]", following))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from cosyvoice_runtime.text.reading.chinese.between import is_measured, parsed, times
+from cosyvoice_runtime.text.reading.classes.electronic import INITIALS
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _PORT = re.compile(
@@ -49,6 +50,8 @@ def read(place: Place) -> ReadForm | None:
     if found := place.match(_FORMAT):
         sign = "百分号" if found["sign"] else ""
         return ReadForm(found.end(), f"{sign}点{language.cardinal(found['digits'])}")
+    if found := place.match(INITIALS):
+        return ReadForm(found.end(), found[0].upper())
     if not place.text[place.start].isdecimal():
         return None
     if found := place.match(_MILLIONS):

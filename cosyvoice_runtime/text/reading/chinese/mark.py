@@ -31,6 +31,7 @@ _ANY_VERSION = re.compile(r"(?<=[0-9])\.(?=[xX](?![A-Za-z0-9]))")
 _DOT_AFTER_NAME = re.compile(r"(?<=[A-Za-z])\.\s?(?=[0-9])")
 _ONE_LETTER = re.compile(r"(?<![A-Za-z])[A-Za-oq-z]\Z")
 _STROKE = re.compile(r"(?<=[A-Za-z])/(?=[0-9])")
+_OF_AMOUNTS = re.compile(r"(?<=[0-9][VAW])/[0-9.]+\s?(?:k?Ω|[VAW])\s?[=≈]")
 _ABBREVIATED = re.compile(r"(?<![A-Za-z.])(?:vs|Dr|Mr|Mrs|Ms|Prof|St|Fig|Vol|Ch|Sec|Eq|approx)\Z")
 _OF_UNIT = re.compile(r"[0-9](?:[GMKT]i?B?)\Z")
 _AT = re.compile(r"\s?@(?=[0-9]+(?:\.[0-9]+)?\s?[A-Za-z])")
@@ -63,7 +64,7 @@ def read(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), "第")
     if (found := place.match(_AT)) and _LETTER_BEFORE.search(place.before):
         return ReadForm(found.end(), place.language.pause)
-    if sign == "/" and place.match(_STROKE):
+    if sign == "/" and place.match(_STROKE) and not place.match(_OF_AMOUNTS):
         return ReadForm(place.start + 1, place.language.pause if _OF_UNIT.search(place.before) else "")
     if sign == ".":
         return _dot(place)

@@ -29,7 +29,7 @@ _POWER = re.compile(
 )
 _EACH = re.compile(r"(?<=每)\s?(?:[kcd]?m[²³]|kg|m[gLl])|(?<=每 )(?:[kcd]?m[²³]|kg|m[gLl])")
 _AMPERES = re.compile(r"\s?(?:[=×]|电|插|保险|空开|断路|充|快充|输出)")
-_CURRENT = re.compile(r"(?:电流|保险丝|额定|输入|输出|安培|负载|[0-9]V[/×*])[^，。]{0,8}\Z")
+_CURRENT = re.compile(r"(?:电流|保险丝|额定|输入|输出|安培|负载|[0-9]V\s?[/×*÷])[^，。]{0,8}\Z")
 _NETWORKS = re.compile(r"\s?(?:网|手机|信号|时代|通信|套餐|基站)")
 _DEGREES = re.compile(
     r"([0-9]{1,3})°(?:([0-9]{1,2})[′'’])?(?:([0-9]{1,2}(?:\.[0-9]+)?)[″\"”])?(?:\s?([NSEW])(?![A-Za-z]))?"
@@ -63,6 +63,12 @@ _STROKE = re.compile(
     r"百万|万|千|百|桶|盎司|瓶|盒|袋|箱|包|杯|碗|盘|串|条|支|本|页|课|节|千字|字|度|亩|公里|公顷|户|班|GB|kg|h(?![A-Za-z])))"
 )
 _BETWEEN_DEGREES = re.compile(r"(?<=[℃C])\s?/\s?(?=-?[0-9])")
+_EACH_OF = {
+    "hour": "小时", "hr": "小时", "min": "分钟", "sec": "秒", "day": "天", "week": "周", "wk": "周",
+    "month": "月", "mo": "月", "year": "年", "yr": "年", "night": "晚", "person": "人", "user": "用户",
+    "seat": "席位",
+}  # fmt: skip
+_ENGLISH_STROKE = re.compile(rf"\s?/\s?({'|'.join(_EACH_OF)})(?![A-Za-z])")
 _COUNTED = re.compile(r"[0-9¥$€][^/，。]{0,8}[\u4e00-\u9fffA-Za-z0-9](?:/[人件台户天])?\Z")
 _HOURLY = re.compile(r"(?:时速|每小时)约?\s?\Z")
 
@@ -151,7 +157,10 @@ def _for_each(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), "每")
     if (found := place.match(_FOR_MILLION)) and _PRICED.search(place.before):
         return ReadForm(found.end(), "每百万")
-    found = place.match(_STROKE) if _COUNTED.search(place.before) else None
+    counted = _COUNTED.search(place.before)
+    if counted and (found := place.match(_ENGLISH_STROKE)):
+        return ReadForm(found.end(), f"每{_EACH_OF[found[1]]}")
+    found = place.match(_STROKE) if counted else None
     return ReadForm(found.end(), "每") if found else None
 
 

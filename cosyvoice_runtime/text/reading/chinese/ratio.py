@@ -45,6 +45,7 @@ _SLASHED = re.compile(
 _LIST = re.compile(r"(?<![0-9A-Za-z./])[0-9]{1,4}(?:/[0-9]{1,4}){2,6}(?![0-9A-Za-z/]|\.[0-9])")
 _ALWAYS = {"24/7": "七乘二十四", "9/11": "九一一"}
 _RATED = re.compile(rf"(?:{tables.RATED})[是为了高达：:]{{0,2}}\s?\Z")
+_OF_STUDIES = re.compile(r"(?:GPA|绩点|IELTS|雅思)[^，。；、0-9]{0,8}\Z")
 _NAMED = re.compile(r"[A-Za-z] ?\Z")
 _OF_MARKS = re.compile(r"\s?分")
 _STEP_BEFORE = re.compile(r"(?:步骤|进度|页码|阶段)[是为：:]?\s?\Z")
@@ -110,8 +111,11 @@ def _slashed(found: re.Match[str], place: Place) -> str:
     if found["whole"]:
         fraction = language.fraction(above.value, below.value)
         return language.mixed(language.cardinal(found["whole"]), fraction)
-    is_rated = below.value in (5, 10, 100) and (
-        not above.is_whole or above.value == below.value or _RATED.search(place.before)
+    is_rated = (below.value in (5, 10, 100) or _OF_STUDIES.search(place.before)) and (
+        not above.is_whole
+        or above.value == below.value
+        or _RATED.search(place.before)
+        or _OF_STUDIES.search(place.before)
     )
     following = place.text[found.end() : found.end() + 3].lstrip()
     is_of_marks = bool(_OF_MARKS.match(place.text, found.end()))

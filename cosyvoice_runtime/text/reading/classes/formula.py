@@ -20,6 +20,8 @@ _SIZE = re.compile(r"[0-9.,]+(?:×[0-9.,]+){1,2}")
 _NO_SIZE = re.compile(r"\s?[=≈]|(?<=×[0-9]{3})\s?m(?![\w²³])")
 _PRICES = re.compile(r"[$€£][0-9.,]{1,16}(?:\s/\s[$€£][0-9.,]{1,16}){1,6}")
 """Amounts with strokes between them, which are a list."""
+_OF_ELECTRICITY = re.compile(r"[0-9]\s?k?Ω|[0-9]V.{0,12}[0-9][AW](?!\w)|[0-9][AW]\b.{0,12}[0-9]V(?!\w)")
+"""Amounts of volts, amps and ohms, whose signs are no letters of a formula."""
 _ACCELERATION = re.compile(r"-?[0-9.,]+\s?k?m/s(?:²|\^2)")
 
 
@@ -40,13 +42,17 @@ def read(place: Place) -> ReadForm | None:
         or _AREA.fullmatch(found[0])
         or (_SIZE.fullmatch(found[0]) and not _NO_SIZE.match(place.text, found.end()))
         or _is_acceleration(found[0], language)
+        or ("Ω" in language.units and _OF_ELECTRICITY.search(found[0]))
         or not _is_formula(found[0])
     ):
         return None
     parts = [*part.finditer(found[0])]
     last = place.start + parts[-1].start()
     if len(parts) > 1 and parts[-1].lastgroup == "number" and parts[-2][0].strip() not in _PRODUCTS:
-        measured = measure.read(Place(place.text, last, language))
+        term = Place(place.text, last, language)
+        if (own := language.own(term)) and own.end > found.end():  # Letters follow: ``b² − 4ac``.
+            return ReadForm(last, _joined(parts[:-1], language) + language.space)
+        measured = measure.read(term)
         if measured is not None:  # The number and its unit are read by that class.
             return ReadForm(last, _joined(parts[:-1], language) + language.space)
         bare = _bare_unit(language).match(place.text, found.end()) if parts[-2][0].strip() == "=" else None

@@ -31,6 +31,10 @@ def read(place: Place) -> ReadForm | None:
     if not found:
         return None
     parts = found.groupdict()
+    if parts["minus"] and place.before.endswith(" "):
+        term = Place(place.text, found.start("low"), language)
+        if (own := language.own(term)) and own.end >= found.end():  # Letters of a formula: ``b² - 4ac``.
+            return ReadForm(term.start, language.minus + language.space)
     unit = language.units[parts["unit"] or parts["glued"] or parts["joined"]]
     if parts["joined"] or language.qualifies(place, found.end()):
         unit = unit._replace(many=unit.one)

@@ -65,7 +65,7 @@ def _patterns(language: Language) -> tuple[re.Pattern[str], ...]:
 
 def _words(found: re.Match[str], place: Place) -> str:
     language = place.language
-    currency = language.currencies[found["sign"] or found["code"]]
+    currency = language.currency(found["sign"] or found["code"], place)
     if language.qualifies(place, found.end()):
         currency = language.quality(currency)
     low, high = (language.numerals.parse(found[name]) if found[name] else None for name in ("low", "high"))

@@ -154,7 +154,7 @@ _UNITS = {
     "N·m": "牛米", "J/(kg·℃)": "焦每千克摄氏度", "J/(kg·K)": "焦每千克开",
     "W/(m·K)": "瓦每米开", "ng": "纳克", "pg": "皮克", "U/L": "单位每升", "pt": "磅",
     "kW·h": "千瓦时", "W·h": "瓦时",
-    "dpi": "dpi", "GB": "GB", "MB": "MB", "KB": "KB", "TB": "TB",
+    "bytes": "字节", "bits": "比特", "dpi": "dpi", "GB": "GB", "MB": "MB", "KB": "KB", "TB": "TB",
 }  # fmt: skip
 UNITS = {
     written: Unit(word, word) for sign, word in _UNITS.items() for written in {sign, sign.replace("µ", "μ")}

@@ -74,7 +74,7 @@ class English(Language):
         "(?:card|account|phone|number|ssn|visa|mastercard|amex) (?:ending|ends) (?:in|with)|"
         "last (?:four|4) digits|text \\w{2,12} to|"
         "ISBN(?:-1[03])?|ISSN|PIN|SSN|OTP|passcode|password|extension|ext\\.?|zip(?: code)?|flight|room|"
-        "[Rr]m\\.",
+        "[Rr]m\\.?",
         "account|card|code|serial|order|PO|claim|policy|booking|confirmation|member|reference|receipt|"
         "SKU|UPC|tracking|ticket|invoice|case|license|number|no\\.|ID|text|SMS",
         "call|dial|calling|dialing",
@@ -129,6 +129,9 @@ class English(Language):
 
     def qualifies(self, place: Place, end: int) -> bool:
         return nouns.qualifies(place, end)
+
+    def currency(self, sign: str, place: Place) -> Currency:
+        return self.currencies["CNY" if sign == "¥" and nouns.is_about_china(place) else sign]
 
     def quality(self, currency: Currency) -> Currency:
         cents = currency.cents if currency.cents == "pence" else currency.cent

@@ -97,7 +97,8 @@ _STROKE_BEFORE = re.compile(
 _OPENED = re.compile(r"\((?:[^()\n]{0,24}[\w²³)] ?[+−-] ?[^()\n]{1,24}|[0-9.,−-]+[^()\n]{0,16})\Z")
 _EVALUATED = re.compile(r"\](?:_\{?)?([0-9]{1,2}|a)\}?\^\{?([0-9]{1,2}|[bπ∞])\}?")
 _NORM = re.compile(r"‖([A-Za-z]{1,3})‖")
-_TIMES = re.compile(r"(?<=!)[·×](?=[0-9a-z(])")
+_TIMES = re.compile(r"(?<=!)[·×](?=[0-9a-z(])|(?<=[0-9][a-z])[·⋅](?=[0-9]{0,3}[a-z](?![\w·⋅]))")
+_TIMES_FACTOR = re.compile(r"(?<=[)²³])[·⋅](?=[0-9A-Za-z(√])")
 _POINT = re.compile(r"(?<=[\w)!²³]) [·⋅] (?=[\w(√])")
 _NAUGHT = re.compile(r"(?<=[GHSE])°(['’′])?(?=[\s=,.)]|cell)")
 _RAISED_TO = re.compile(r"(?<=[\w)\]²³])\^(?=[({\\-]?[A-Za-z0-9(−-])")
@@ -213,7 +214,7 @@ def signs(place: Place, language: Language) -> ReadForm | None:
         return ReadForm(found.end(), f"] from {low} to {language.letters.get(high, high)}")
     if found := place.match(_NORM):
         return ReadForm(found.end(), f"the norm of {found[1]}")
-    if found := place.match(_TIMES):
+    if (found := place.match(_TIMES)) or ((found := place.match(_TIMES_FACTOR)) and place.near(_OF_ALGEBRA)):
         return ReadForm(found.end(), " times ")
     return over(place, language)
 

@@ -44,7 +44,7 @@ _DOTTED_UNIT = re.compile(
     r"(?:(?<![\w.,])|(?<=[0-9]x))([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+(?:\.[0-9]+)?)(?:\s?[-–]\s?([0-9]+(?:\.[0-9]+)?))?([\s-]?)"
     r"(?!HR)(T(?=\. [a-z])|(?i:ft|oz|c(?=\. [a-z])"
     r"|tbsps?|tsps?|lbs?|in|yds?|mi|hrs?|mins?|secs?|gal|qts?|pts?"
-    r"|yrs?|mos?|wks?|ac|fl\. ?oz|(?:sq|cu)\. ?(?:ft|in|yd|mi))|cm|km|mm|kg|ml)"
+    r"|yrs?|mos?|wks?|(?<![-−] [0-9])ac|fl\. ?oz|(?:sq|cu)\. ?(?:ft|in|yd|mi))|cm|km|mm|kg|ml)"
     r"(?:\.(?=\s(?:[a-z(=≈≤≥]|[0-9]{1,2}\s?(?:min|sec|in|oz)\b)|[,;:)/-]|\s*\Z)"
     r"|(?<=[qu]\. (?:ft|in|yd|mi))(?=\.))"
 )
@@ -128,7 +128,8 @@ _ALONE_HOURS = re.compile(
 _GREAT_RATIO = re.compile(r"(?<![\w.,:])([0-9]{1,3}):([0-9]{1,3}(?:,[0-9]{3})+)(?![\w:])")
 _LONG = (
     r"\s(?:(tall|long|wide|high|deep|thick|apart|away|from|of|above|below)"
-    r"|ceiling|ladder|fence|wall|board|post|cord|rope|tree)"
+    r"|ceiling|ladder|fence|wall|board|post|cord|rope|tree|length|section|span|run|pole|pipe|stud|table|sofa|rug"
+    r"|bench|boat|truck|gap|drop|hallway|deck|wave|hole|trench|beam|joist|rafter|sheet|roll|strip|cable|hose)"
 )
 _FEET = re.compile(
     r"(?<![\w.,])(?:(?P<low>[0-9]{1,2})\s?[-–]\s?)?(?P<high>[0-9]{1,3}|[0-9]{1,2},[0-9]{3})['’′]"

@@ -25,6 +25,12 @@ _SHORT_DATE = re.compile(
     r"(?<![\w.,/-])(1[0-2]|0?[1-9])/(1[3-9]|2[0-9]|3[01])/([0-9]{2})(?![\w/-]|[.,][0-9])"
 )
 
+_EARLY_DATE = re.compile(r"(?<![\w.,/-])(1[0-2]|0?[1-9])/(1[0-2]|0?[1-9])/([0-9]{2})(?![\w/-]|[.,][0-9])")
+"""A day up to the twelfth of a month, which three numbers of another kind may be."""
+_DATED_BEFORE = frozenset(
+    ("born", "died", "dated", "by", "signed", "filed", "updated", "issued", "exp", "expires", "expired")
+)
+
 
 _HOURS = re.compile(r"(?<![\w.,])([01][0-9]|2[0-4])([0-5][0-9])(?:\s?(?:hrs|hours)\b|h(?!\w)|Z(?!\w))")
 _RACE = re.compile(
@@ -256,7 +262,13 @@ def weekdays(place: Place, language: Language) -> ReadForm | None:
 def _short_date(place: Place, language: Language) -> ReadForm | None:
     found = place.match(_SHORT_DATE)
     if not found:
+        before = place.word_before
+        told = before in tables.BEFORE_DATE or before in _DATED_BEFORE or place.near(_SHORT_DATE)
+        found = place.match(_EARLY_DATE) if told else None
+    if not found:
         return None
+    if int(found[2]) <= 12 and is_british(place):
+        return ReadForm(found.end(), f"{_near_pounds(found, language)} {_short_year(found[3], language)}")
     month, day = tables.MONTH_NAMES[int(found[1]) - 1], language.ordinal(int(found[2])).replace("-", " ")
     return ReadForm(found.end(), f"{month} {day} {_short_year(found[3], language)}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from cosyvoice_runtime.text.reading.classes.electronic import INITIALS
 from cosyvoice_runtime.text.reading.languages import english_words as listed
 from cosyvoice_runtime.text.reading.languages.language import Clock, Date
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
@@ -94,6 +95,8 @@ _ADDED = re.compile(r"(?<=chmod )(?:[augo]{0,3})\+(?=[rwxst]{1,3}(?!\w))")
 _BACK = re.compile(r"(?<=HEAD)[~^](?=[0-9])")
 _PUBLISHED = re.compile(r"([1-9][0-9]{1,4}):([1-9][0-9]{1,4})(?!\w)")
 _LOCAL = re.compile(r"(?<=localhost):([0-9]{2,5})(?![0-9])")
+_NAME_PLUS = re.compile(r"(\+{1,2})(?=[\s,.;:!?)\"”'’]|$)")
+_NAMED = re.compile(r"(?<![\w+])[A-Z][A-Za-z]+[0-9]{0,3}\Z")
 
 
 def digits(place: Place, language: Language) -> ReadForm | None:
@@ -133,6 +136,8 @@ def digits(place: Place, language: Language) -> ReadForm | None:
 
 def letters(place: Place, language: Language) -> ReadForm | None:
     """A weakness of software, an address of a machine, or keys to press."""
+    if found := place.match(INITIALS):
+        return ReadForm(found.end(), found[0].upper())
     if found := place.match(_WEAKNESS):
         return ReadForm(
             found.end(), f"{found[1]} {language.year(int(found[2]))}, {language.digits(found[3])}"
@@ -164,6 +169,8 @@ def signs(place: Place, language: Language) -> ReadForm | None:
         return ReadForm(found.end(), f" {language.by} ")
     if found := place.match(_AND_BELOW):
         return ReadForm(found.end(), f"{language.pause} ")
+    if (found := place.match(_NAME_PLUS)) and _NAMED.search(place.before):
+        return ReadForm(found.end(), f" {language.plus}" * len(found[1]))
     if found := place.match(_UP_TO_HOST):
         return ReadForm(found.end(), f" {language.to} ")
     if found := place.match(_ADDED):

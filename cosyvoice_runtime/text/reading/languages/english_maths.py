@@ -71,7 +71,10 @@ _LESS = re.compile(
 _NEGATIVE = re.compile(r"(?<![^\s=(,\[])−(?= ?[A-Za-z√(]) ?|(?<== )-(?=(?:log|ln)\b|[a-z](?![\w-]))")
 _GIVEN = re.compile(r" ?\| ?(?=[^()|]{1,12}\))")
 _OF_CHANCE = re.compile(r"\b(?:P|Pr|E|p)\([^()|]{1,12}\Z")
-_NEAR = re.compile(r"(?:(?<=[)|²³!°])|(?<=[0-9][a-z][a-z])) ?([<>−]) ?(?=[0-9(|-]|[a-z](?!\w))")
+_PARTS = re.compile(r"(?<=[a-z0-9]) : (?=[0-9]{1,2}(?:\.[0-9])? parts?\b)")
+_BELOW_ZERO = re.compile(r"(?<![^\s(])–(?=[$€£]?[0-9][0-9.,]*\s?(?:%|°|percent|degrees))")
+_DIGIT_BEFORE = re.compile(r"[0-9%°CF] \Z")
+_NEAR = re.compile(r"(?:(?<=[)|²³!°ⁿᵏ])|(?<=[0-9][a-z][a-z])) ?([<>−]) ?(?=[0-9(|-]|[a-z](?!\w))")
 _CLOSED = re.compile(
     r"\)(⁻?[⁰¹²³⁴-⁹]{1,3}|\^(?:\([^()\s]{1,7}(?: ?[-+−/·] ?[^()\s]{1,4})?\)"
     r"|\{[^{}\s]{1,7}(?: ?[-+−/·] ?[^{}\s]{1,4})?\}"
@@ -221,6 +224,8 @@ def signs(place: Place, language: Language) -> ReadForm | None:
         if not found:
             return None
         return ReadForm(found.end(), f") {power_of(found[1], language)}")
+    if (found := place.match(_BELOW_ZERO)) and not _DIGIT_BEFORE.search(place.before):
+        return ReadForm(found.end(), f"{language.minus} ")
     if found := place.match(_LESS):
         return ReadForm(found.end(), f" {language.minus} ")
     if found := place.match(_NEGATIVE):
@@ -252,6 +257,8 @@ def spaced(place: Place, language: Language) -> ReadForm | None:
         return over or (ReadForm(apart.end(), f"{language.pause} ") if apart else None)
     if following == "×" and _LENGTH_BEFORE.search(place.before) and (found := place.match(_BY_LENGTH)):
         return ReadForm(found.end(), f" {language.by} ")
+    if found := place.match(_PARTS):
+        return ReadForm(found.end(), f" {language.to} ")
     if found := place.match(_FOR_DAYS):
         return ReadForm(found.end(), " for ")
     if following in "·⋅":

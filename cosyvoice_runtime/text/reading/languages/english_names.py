@@ -22,6 +22,9 @@ _FREE_CALL = re.compile(r"(?<![\w.,+-])(1[38]00)[ -]([0-9]{3})[ -]([0-9]{3})(?![
 _EPISODE = re.compile(r"(?<![\w])S0?([0-9]{1,2})\s?E0?([0-9]{1,3})(?!\w)")
 _SERIAL = re.compile(r"(?<![\w.,-])(?=[0-9]+[A-Z]+[0-9]+[0-9A-Z]*(?!\w))[0-9A-Z]{8,40}")
 _HEADED = re.compile(r"(?<=[A-Z]-)([1-9][0-9]{0,2}) ([NSEW])(?![\w])")
+_ROUTE = re.compile(r"([1-9][0-9]{0,2}) ([NSEW])(?![\w'’&])")
+_BEFORE_ROUTE = frozenset(("rt", "rte", "route", "hwy", "highway", "interstate", "us", "sr"))
+_BATTED = re.compile(r"(?<![\w.,/])\.([0-9]{3})(?:/\.([0-9]{3}))?/\.([0-9]{3})(?![\w/]|\.[0-9])")
 _HEADINGS = {"N": "north", "S": "south", "E": "east", "W": "west"}
 _BOTH = re.compile(r"(?<![\w.,/])([0-9]{1,4})/(?=[0-9]{1,4}\s?[kMG](?:bps|Hz|B/s)\b)")
 _MILEAGE = re.compile(r"(?<![\w.,/])([1-9][0-9])/(?=[1-9][0-9](?![\w/]|[.,][0-9]))")
@@ -143,6 +146,8 @@ def digits(place: Place, language: Language) -> ReadForm | None:
         )
     if found := place.match(_HEADED):
         return ReadForm(found.end(), f"{language.name_number(found[1])} {_HEADINGS[found[2]]}")
+    if place.word_before in _BEFORE_ROUTE and (found := place.match(_ROUTE)):
+        return ReadForm(found.end(), f"{language.name_number(found[1])} {_HEADINGS[found[2]]}")
     if (found := place.match(_OVER_LETTER)) and found[2] not in language.per_units:
         return ReadForm(found.end(), language.over(language.cardinal(found[1]), found[2]))
     if found := place.match(_TIRE):
@@ -218,6 +223,10 @@ def letters(place: Place, language: Language) -> ReadForm | None:
 
 def signs(place: Place, language: Language) -> ReadForm | None:
     """A tag that begins with a number, a star to dial, or a note that tells a tempo."""
+    if found := place.match(_BATTED):
+        return ReadForm(
+            found.end(), f"{language.pause} ".join(map(language.pairs, filter(None, found.groups())))
+        )
     if found := place.match(_NOTE):
         note = "quarter note" if found[1] == "♩" else "eighth note"
         return ReadForm(found.end(), f"{'dotted ' if found[2] else ''}{note} {language.operations['=']} ")

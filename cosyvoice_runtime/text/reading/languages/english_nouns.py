@@ -35,6 +35,40 @@ _COUNTED = re.compile(
 )
 
 
+_CHINA = re.compile(
+    r"\b(?:RMB|CNY|[Yy]uan|[Rr]enminbi|China|Chinese|Beijing|Shanghai|Shenzhen|Guangzhou|Chengdu|Hangzhou|"
+    r"Xi['’]an|Wuhan|Nanjing|Chongqing|Suzhou|Alipay|WeChat|Taobao|JD\.com|Alibaba|Meituan|Mandarin)\b"
+    r"|人民币|中国"
+)
+_JAPAN = re.compile(
+    r"\b(?:JPY|[Yy]en|Japan|Japanese|Tokyo|Osaka|Kyoto|Hokkaido|Sapporo|Okinawa|Fukuoka|Nagoya|Hiroshima|"
+    r"Nara|Hakone|Narita|Shinkansen|Suica|Pasmo|JR|[Rr]amen|[Ss]ushi|BOJ|Nikkei)\b|日[本元圆円]|东京|大阪|京都|[\u3040-\u30ff]"
+)
+_CLAUSE_END = re.compile(r"[,;:] |[.!?]\s|\s(?:and|but|vs\.?|versus|while|than|or)\s|\n")
+_NEAR = 300
+
+
+def is_about_japan(text: str) -> bool:
+    """Whether a text names Japan, and not China."""
+    return bool(_JAPAN.search(text)) and not _CHINA.search(text)
+
+
+def is_about_china(place: Place) -> bool:
+    """Whether the nearest word around that names China or Japan names China."""
+    before = place.text[max(0, place.start - _NEAR) : place.start]
+    after = place.text[place.start : place.start + _NEAR]
+    clause = _CLAUSE_END.split(before)[-1] + _CLAUSE_END.split(after, maxsplit=1)[0]
+    china, japan = (bool(each.search(clause)) for each in (_CHINA, _JAPAN))
+    if china != japan:
+        return china
+    start, text = len(before), before + after
+    near, far = (
+        min((abs(found.start() - start) for found in each.finditer(text)), default=_NEAR + 1)
+        for each in (_CHINA, _JAPAN)
+    )
+    return near < far
+
+
 def is_amount(place: Place, end: int, units: Iterable[str]) -> bool:
     """Whether a unit, a size or what is counted follows a number: ``The room is 120 sq ft.``."""
     return bool(_COUNTED.match(place.text, end) or _unit(tuple(units)).match(place.text, end))

@@ -46,7 +46,8 @@ _BEFORE_NUMBER = {
     "approx": "approximately", "ca": "circa", "ep": "episode", "lvl": "level", "ex": "exercise",
     "avg": "average", "cat": "category", "col": "column", "pg": "page", "pgs": "pages", "pop": "population",
     "qty": "quantity", "est": "estimated", "thm": "theorem", "min": "minimum", "max": "maximum",
-    "temp": "temperature", "elev": "elevation", "exp": "expires",
+    "temp": "temperature", "elev": "elevation", "exp": "expires", "fn": "footnote",
+    "fns": "footnotes", "rt": "route",
 }  # fmt: skip
 _WORDS_TOO = frozenset(
     ("art", "arts", "sec", "secs", "fig", "figs", "app", "tab", "ex", "para", "est", "cat")
@@ -59,7 +60,7 @@ _ABBREVIATED = re.compile(
     r"|(?<![0-9] )(?<!few )(?<!per )(min|max|est)\.(?=[/:]|\s(?-i:[a-z])))"
 )
 _EDITION = re.compile(r"(?<![\w.])(?:(?<=[0-9](?:st|nd|rd|th) )ed\.?|(?:(?<=\()|(?<=, ))(eds?)\.)(?![\w’'])")
-_HOME = re.compile(r"(?<![\w.])(Apt|Ste|Bldg) #?(?=[0-9])")
+_HOME = re.compile(r"(?<![\w.])(Apt|Ste|Bldg|Rm) #?(?=[0-9])")
 _LIVED = re.compile(
     r"(?:(?<=[(,;])|(?<=[(,;] ))(b|d|c|r|fl|est|m)\.\s?(?=(?:c\.\s?)?[1-9][0-9]{2,3}(?![0-9])"
     r"|[0-9]{1,2}/[0-9]{1,2}/|(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?[ –-])"

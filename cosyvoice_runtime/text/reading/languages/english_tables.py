@@ -181,6 +181,7 @@ ABBREVIATIONS = {
     "vit.": "vitamin", "Vit.": "Vitamin", "pkg.": "package", "pkgs.": "packages",
     "doz.": "dozen", "wt.": "weight", "ht.": "height", "Wt.": "Weight",
     "Ht.": "Height", "%ile": "percentile", "Mkt cap": "Market cap", "Rm.": "Room",
+    "WWI": "World War One", "WWII": "World War Two",
     "misc.": "miscellaneous", "Ctrl": "Control", "Assoc.": "Associate",
 }  # fmt: skip
 WEEKDAYS = {

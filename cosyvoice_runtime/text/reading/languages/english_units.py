@@ -51,7 +51,8 @@ def _units() -> dict[str, Unit]:
         "TWh": "terawatt hour", "TW": "terawatt", "µW": "microwatt", "ps": "picosecond", "ng": "nanogram",
         "pg": "picogram", "nmol": "nanomole", "µmol": "micromole", "µl": "microliter", "µL": "microliter",
         "µm": "micrometer", "MJ": "megajoule", "GJ": "gigajoule", "µV": "microvolt", "µA": "microamp",
-        "IU": "international unit",
+        "IU": "international unit", "req": "request", "reqs": "request", "tok": "token", "toks": "token",
+        "msg": "message", "msgs": "message",
         "N·s": "newton second", "Bq": "becquerel", "kBq": "kilobecquerel", "MBq": "megabecquerel",
         "Gy": "gray",
     }  # fmt: skip

@@ -291,6 +291,10 @@ class Language(ABC):
         """The word before a date that says how it is spoken, in small letters."""
         return place.word_before
 
+    def currency(self, sign: str, place: Place) -> Currency:  # noqa: ARG002
+        """The currency of a sign, which may be that of several countries."""
+        return self.currencies[sign]
+
     def own(self, place: Place) -> ReadForm | None:  # noqa: ARG002
         """A form that no other language has, or that it reads by signs of its own."""
         return None
