@@ -253,6 +253,11 @@ _WORD = re.compile(r"(?<![\w.@/-])[^\W\d_]+(?:'[^\W\d_]+)?(?![@\w]|\.\w|(?<=\b[A
 _OF_PARTICLE, _OF_UNREAD = 0.4, 0.75
 _CAPITALS = re.compile(r"\b(?!(?:IVA|TVA|TTC|UST)\b)[A-ZÄÖÜ]{2,}\b")
 _NUMBERED_NAME = re.compile(r"(\b[A-ZÁÉÈ][a-zà-ÿ]+) I\b")
+_OF_FORMULA = re.compile(
+    r"(?<![^\W\d])[A-Za-z](?=[⁰¹⁴-⁹⁺⁻°]|\s?[=+×÷<>≤≥≠≈^])|(?<=[=+×÷<>≤≥≠≈^])\s?[A-Za-z](?!\w)"
+    r"|(?<=[(=+→])\s?\"[^\"\n]{1,20}\"|\"[a-z]{1,3}\""
+)
+"""Letters beside signs of a formula, and what a program quotes: no words of a language."""
 _REACH = 600
 """Characters from the start that are looked at."""
 _LEAST_STRONG = 2.0
@@ -317,6 +322,7 @@ def _evidence(text: str) -> Evidence:
     text = _NUMBERED_NAME.sub(r"\1", text.replace("’", "'"))
     if not text.isupper():
         text = _CAPITALS.sub("", text)
+    text = _OF_FORMULA.sub("", text)
     # In order, since sums of equal weights must be equal.
     words = sorted(set(_WORD.findall(_PARTICLES.sub("", text))))
     words = [] if all(map(_is_letter, words)) else words

@@ -36,8 +36,10 @@ _REAGENTS = frozenset(
 _NUMBER = re.compile(r"\A[0-9]{1,2} (?=[A-Z(])")
 _PARTS = re.compile(r"\s+|[，。；：、（）]|\+(?=[0-9A-Z(])")
 _COMPOUND = re.compile(
-    r"[0-9]{0,2}((?:\(?[A-Z][a-z]?\)?[0-9₀-₉]{0,2}){1,10})(?:[⁺⁻+-]|[²³2-4][⁺⁻+]|\([a-z]{1,3}\)){0,2}"
+    r"[0-9]{0,2}((?:\(?[A-Z][a-z]?\)?[0-9₀-₉]{0,2}){1,10})(?:[⁺⁻+-]|[²³⁴2-4][⁺⁻+]|\([a-z]{1,3}\)){0,2}"
 )
+_ION = re.compile("[A-Z][a-z]?[0-9₀-₉]{0,2}[²³⁴2-4]?[⁺⁻]")
+_ELECTRONS = frozenset(f"{number}e{sign}" for number in ("", *"123456") for sign in "⁻-")
 _ELEMENT = re.compile("[A-Z][a-z]?")
 _FIGURE_BEFORE = re.compile(
     r"[0-9][0-9.,:/]*\s?(?:[A-Za-zµ%°℃²³/]{0,6}|[万亿]?美?元|[万亿度岁斤倍]|公斤)\*{0,2}\Z"
@@ -150,14 +152,17 @@ def _level(arrow: str, before: str, after: str, language: str) -> str:
 
 def _is_reaction(last: str, first: str, line: str) -> bool:
     """Whether compounds stand on both sides."""
-    compounds = [_COMPOUND.fullmatch(side) for side in (last, first) if side.lower() not in _REAGENTS]
+    sides = [side for side in (last, first) if side.lower() not in _REAGENTS]
+    if _ION.search(line):
+        sides = [side for side in sides if side not in _ELECTRONS]
+    compounds = [_COMPOUND.fullmatch(side) for side in sides]
     if not all(compounds) or not re.search(r"[0-9₀-₉]|[A-Za-z] \+ ", line):
         return False
     if len(compounds) < 2:
         return " + " in line
     return all(
         set(_ELEMENT.findall(found[1])) <= _ELEMENTS for found in compounds if found is not None
-    ) and bool(re.search("[A-Z][a-z]?[A-Z0-9₀-₉]", last + " " + first))
+    ) and bool(re.search("[A-Z][a-z]?[A-Z0-9₀-₉]", last + " " + first) or _ION.search(line))
 
 
 def _are_names(before: str, after: str) -> bool:

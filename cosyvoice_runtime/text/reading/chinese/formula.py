@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-from cosyvoice_runtime.text.reading.chinese.between import goes_on_to_equals
+from cosyvoice_runtime.text.reading.chinese.between import goes_on_to_equals, parsed
 from cosyvoice_runtime.text.reading.languages import chinese_tables as tables
 from cosyvoice_runtime.text.reading.languages.brackets import BEFORE_FACTOR, in_factor, is_range
+from cosyvoice_runtime.text.reading.languages.language import Language
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _WORDS = {
@@ -15,6 +16,12 @@ _WORDS = {
     "⌘": "Command", "⌥": "Option", "⌃": "Control",
 }  # fmt: skip
 """Signs that always say the same."""
+_BOUND = r"(-?[0-9]{1,4}|[a-zπ∞])"
+_BOUNDED = re.compile(
+    rf"([∫∑∏])\s?(?:_?\{{?([a-z]) ?= ?)?_?\{{?{_BOUND}\}}?\s?\^\{{?{_BOUND}\}}?\s?(?=[0-9a-zA-Z(（√])"
+)
+_ALONE = re.compile(r"([∫∑∏])\s?(?=[0-9a-zA-Z(（√])")
+_SUMS = {"∫": "积分", "∑": "求和", "∏": "求积"}
 _TEMPO = re.compile(r"([♩♪])(\.?)\s?[=≈]\s?(?=[0-9])")
 _NEGATIVE_LETTER = re.compile(r"(?:(?<![^=(（])|(?<=[=<>≤≥] ))[-−](?=[0-9]{0,3}[a-z](?![A-Za-z-]))")
 _OF_LETTERS = re.compile(r"[±√²³^]|(?<![A-Za-z])[a-z] ?= ?[-−(（√]")
@@ -89,6 +96,8 @@ def read(place: Place) -> ReadForm | None:
     if found := place.match(_LOGARITHM):
         base = language.cardinal(found[1]) if found[1].isdecimal() else found[1]
         return ReadForm(found.end(), f"log以{base}为底")
+    if found := place.match(_BOUNDED) or place.match(_ALONE):
+        return ReadForm(found.end(), _summed(found, language))
     if found := place.match(_TEMPO):
         note = "四分音符" if found[1] == "♩" else "八分音符"
         return ReadForm(found.end(), f"{'附点' if found[2] else ''}{note}等于")
@@ -142,6 +151,20 @@ def read(place: Place) -> ReadForm | None:
             _TERM_AFTER.match(following) or re.match("[\u4e00-\u9fff\"“'‘\\[{]", following)
         )
     return ReadForm(found.end(), language.operations[sign]) if is_sign else None
+
+
+def _summed(found: re.Match[str], language: Language) -> str:
+    """``∫`` or ``∑``, with its bounds: 从零到一积分."""
+    name, *bounds = found.groups()
+    if not bounds:
+        return _SUMS[name] + language.pause
+    words = [
+        language.number(parsed(bound, language)) if bound and bound[-1].isdecimal() else (bound or "")
+        for bound in bounds
+    ]
+    variable = f"{bounds[0]}等于" if bounds[0] else ""
+    to = language.ranged(words[1], words[2].replace("∞", "无穷大"))
+    return f"{variable or '从'}{to}{_SUMS[name]}{language.pause}"
 
 
 def _bracket(place: Place) -> ReadForm | None:

@@ -18,7 +18,7 @@ _WEEKDAY = re.compile(r"\s?[（(]([一二三四五六日])[）)]")
 _DAY_BEFORE = re.compile(r"[0-9](?:日|号|/[0-9]{1,2})\Z")
 _FIGURES = r"(?:[0-9≥≤<>≈约¥$€+−-]|公元|前[0-9]{2,4}\s?[年－—–-])"
 _TO_ERA = re.compile(r"(?<=年)\s?(?:[–—]{1,2}|[-－~～])\s?(?=公元)")
-_BRACKET = re.compile(rf"（(?![0-9]{{1,2}}）)(?={_FIGURES})|）(?=[0-9A-Za-z\u4e00-\u9fff])")
+_BRACKET = re.compile(rf"（(?![0-9]{{1,2}}）)(?={_FIGURES})|）(?=[0-9A-Za-z¥$€£\u4e00-\u9fff])")
 _WORD_BEFORE = re.compile(rf"[0-9A-Za-z\u4e00-\u9fff%℃](?:（{_FIGURES}[^（）]*)?\Z")
 _OF_LETTERS = re.compile(r"（(?=[A-Za-z])|）(?=[A-Za-z0-9])")
 _LETTER_BEFORE = re.compile(r"[A-Za-z0-9]\Z")

@@ -47,6 +47,10 @@ _SIDES = {"N": "北纬", "S": "南纬", "E": "东经", "W": "西经"}
 _NAME = re.compile(r"(?<![A-Za-z0-9.+-])(?=[a-z]{0,20}[A-Z0-9_])[A-Za-z][A-Za-z0-9_.+-]*[ -]?\Z")
 _PRESSURE = re.compile(r"(?P<high>[0-9]{2,3})\s?/\s?(?P<low>[0-9]{2,3})(?![0-9/.])(?P<unit>\s?mm\s?Hg)?")
 _PRESSED = re.compile(r"(?:血压|高压|低压)[是为约：:在]{0,2}\s?\Z")
+_BITS = re.compile(r"([1-9][0-9]{0,3})[- ]?bit(?![A-Za-z])")
+_BASIS = re.compile(rf"({NUMBER})(?:{RANGE}({NUMBER}))?\s?(?:bps?|BPS?)(?![A-Za-z/])")
+_OF_RATES = re.compile("[加降]息|利率|收益率|债|央行|美联储|利差|基点|利息")
+_TERM = re.compile(r"([1-9][0-9]?)Y\s?(?=美债|国债|期|收益率|LPR)")
 _TENTHS = re.compile(r"(?<=[0-9][米块秒])[0-9]{1,2}(?![0-9.])(?!\s?[厘公分毫米cm元块])")
 _THOUSANDS = re.compile(
     rf"(?P<low>{NUMBER})(?:{RANGE}(?P<high>{NUMBER}))?(?P<sign>[kKw]|W(?=\+|[人字次元粉播赞阅]))"
@@ -66,7 +70,7 @@ _BETWEEN_DEGREES = re.compile(r"(?<=[℃C])\s?/\s?(?=-?[0-9])")
 _EACH_OF = {
     "hour": "小时", "hr": "小时", "min": "分钟", "sec": "秒", "day": "天", "week": "周", "wk": "周",
     "month": "月", "mo": "月", "year": "年", "yr": "年", "night": "晚", "person": "人", "user": "用户",
-    "seat": "席位",
+    "seat": "席位", "oz": "盎司", "gal": "加仑", "mile": "英里", "serving": "份",
 }  # fmt: skip
 _ENGLISH_STROKE = re.compile(rf"\s?/\s?({'|'.join(_EACH_OF)})(?![A-Za-z])")
 _COUNTED = re.compile(r"[0-9¥$€][^/，。]{0,8}[\u4e00-\u9fffA-Za-z0-9](?:/[人件台户天])?\Z")
@@ -78,6 +82,14 @@ def read(place: Place) -> ReadForm | None:
     language = place.language
     if not (place.text[place.start].isdecimal() or place.text[place.start] in "-−"):
         return _inch(place) or _after_power(place) or _for_each(place)
+    if found := place.match(_BITS):
+        return ReadForm(found.end(), f"{language.cardinal(found[1])}位")
+    if found := place.match(_TERM):
+        years = language.cardinal(found[1])
+        return ReadForm(found.end(), f"{years}年{'' if place.text[found.end()] == '期' else '期'}")
+    if (found := place.match(_BASIS)) and place.near(_OF_RATES) and "速" not in place.before:
+        numbers = [language.number(parsed(each, language)) for each in found.groups() if each]
+        return ReadForm(found.end(), f"{language.to.join(numbers)}个基点")
     if found := place.match(_TENTHS):
         return ReadForm(found.end(), language.digits(found[0]))
     found = place.match(_PRESSURE)

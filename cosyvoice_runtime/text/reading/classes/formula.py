@@ -90,7 +90,7 @@ def _joined(parts: Sequence[re.Match[str]], language: Language) -> str:
 def _unit(language: Language) -> re.Pattern[str]:
     """A unit after a product, as in ``2 * 10 μm``."""
     unit, per = _sources_of_units(language)
-    return re.compile(rf"\s({unit})(?:/({per}))?(?![\w/²³^·]|\s[-+−×·]\s)")
+    return re.compile(rf"\s({unit})(?:/({per}))?(?![\w/²³^·]|\s[-+−×·]\s(?!\())")
 
 
 @cache
@@ -176,7 +176,7 @@ def _patterns(language: Language) -> tuple[re.Pattern[str], re.Pattern[str]]:
         r"(?![\w%°$€£⁰¹²³⁴-⁹⁻⁄Α-ω]|!\s?[≈=/×·)]|!\s[0-9]!|[-/.,:][0-9])"
     )
     part = re.compile(
-        rf"(?P<power>{power})|(?<![\w.,/^])(?P<fraction>[1-9][0-9]?/[1-9][0-9]{{0,2}})(?![\w.,/])|(?P<money>[$€£]{number})|(?P<number>{number})|(?P<times>x(?=\s?10\^))"
+        rf"(?P<power>{power})|(?<![\w.,/^])(?P<fraction>[1-9][0-9]?/[1-9][0-9]{{0,2}})(?![0-9_.,/])|(?P<money>[$€£]{number})|(?P<number>{number})|(?P<times>x(?=\s?10\^))"
         rf"|(?P<call>{call})|(?P<letters>[A-Za-zα-ωΔΩΣΦ])|(?P<root>√)|(?P<sign>>=|<=|!=|==|{sign})"
     )
     return whole, part

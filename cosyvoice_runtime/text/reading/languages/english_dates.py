@@ -36,6 +36,9 @@ _HOURS = re.compile(r"(?<![\w.,])([01][0-9]|2[0-4])([0-5][0-9])(?:\s?(?:hrs|hour
 _RACE = re.compile(
     r"(?<![\w.,:])([0-9]{1,2}):([0-5][0-9])(?:\.([0-9]{1,3}))?(?:\s?/\s?(km|mi|mile|m|min))?(?![\w:]|[.,][0-9])"
 )
+_PACES = re.compile(
+    r"(?<![\w.,:])([0-9]{1,2}):([0-5][0-9])\s?[–-]\s?([0-9]{1,2}):([0-5][0-9])\s?/\s?(km|mi|mile|500m)(?!\w)"
+)
 _OF_YEAR = re.compile(r"(?<=[QH][1-4])['’](?=[0-9]{2}(?!\w))")
 _UNDER = re.compile(r"(?<=sub-)([1-9][0-9]?):([0-5][0-9])(?![\w:])")
 _SHORT_YEAR = re.compile(r"(?<=['’])0([1-9])(?![\w])")
@@ -140,6 +143,11 @@ def _race(place: Place, language: Language) -> ReadForm | None:
     if found := place.match(_UNDER):
         minutes = "" if found[2] == "00" else f" {language.cardinal(found[2].lstrip('0'))}"
         return ReadForm(found.end(), language.cardinal(found[1]) + minutes)
+    if found := place.match(_PACES):
+        low, high = (_minutes(found[part], found[part + 1], language) for part in (1, 3))
+        per = language.per_units.get(found[5])
+        words = language.ranged(low, high)
+        return ReadForm(found.end(), language.per(words, per)) if per else None
     found = place.match(_RACE)
     if not found or not (found[3] or found[4] or int(found[1]) > 24):
         return None
@@ -151,6 +159,14 @@ def _race(place: Place, language: Language) -> ReadForm | None:
     if found[3]:
         words += f" {language.point} {language.digits(found[3])}"
     return ReadForm(found.end(), language.per(words, language.per_units[found[4]]) if found[4] else words)
+
+
+def _minutes(minutes: str, seconds: str, language: Language) -> str:
+    """``9:05`` of a pace."""
+    if seconds == "00":
+        return language.cardinal(minutes)
+    rest = f"oh {language.cardinal(seconds[1])}" if seconds[0] == "0" else language.cardinal(seconds)
+    return f"{language.cardinal(minutes)} {rest}"
 
 
 def until(place: Place, language: Language) -> ReadForm | None:

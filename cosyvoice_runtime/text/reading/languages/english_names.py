@@ -43,6 +43,12 @@ _ROADS = re.compile(r"(?<=(?<!\w)I-)([1-9][0-9]{0,2})/(?=[1-9][0-9]{0,2}(?![\w/]
 _EVEN = re.compile(r"(?<![\w.,-])50-50(?![\w-]|[.,][0-9])")
 _LETTERS = re.compile(r"(?<![\w.,])([0-9]{1,2}) ([A-Z])s(?![\w])")
 _TIMES = re.compile(r"(?<![\w.,])([0-9]{1,3})x(?= [0-9])")
+_EACH_PERSON = re.compile(r"pp(?!\w)")
+_PRICE_BEFORE = re.compile(r"[$€£¥][0-9][0-9.,]*[kK]? ?\Z")
+_PART_OF = re.compile(
+    r"(?<![\w.,/])([1-9][0-9])/([3-9][0-9])(?=\)| (?!of|in|cup)[a-z]{2}|, [0-9]+ [a-zA-Z])(?! inch)"
+)
+_POWERS_OF_TWO = ("32", "64")
 _PRICES = re.compile(r"((?:19|20)[0-9]{2})(?= (?:dollars|prices|terms|euros|pounds)\b)")
 _HOST_ALONE = re.compile(r"\A([a-z]{2,30})\.([a-z]{2,5})\Z")
 _OVER_LETTER = re.compile(r"(?<![\w.,/])([0-9]{1,3})/([a-z])(?![\w/])")
@@ -154,6 +160,12 @@ def digits(place: Place, language: Language) -> ReadForm | None:
         return ReadForm(found.end(), f"{language.cardinal(found[1])} {found[2]}")
     if pair := _tire(place, language) or _coordinate(place, language) or _pair(place, language):
         return pair
+    if (
+        (found := place.match(_PART_OF))
+        and 12 < int(found[1]) < int(found[2])
+        and found[2] not in _POWERS_OF_TWO
+    ):
+        return ReadForm(found.end(), language.out_of(*map(language.cardinal, found.groups())))
     if found := place.match(_EVEN):
         return ReadForm(found.end(), "fifty fifty")
     if found := place.match(_LETTERS):
@@ -194,6 +206,8 @@ def letters(place: Place, language: Language) -> ReadForm | None:
     """A tone or a chord, or a mean value."""
     if size := _tire(place, language):
         return size
+    if place.match(_EACH_PERSON) and _PRICE_BEFORE.search(place.before):
+        return ReadForm(place.start + 2, "per person")
     if found := place.match(_HOST_ALONE):
         return ReadForm(found.end(), f"{found[1]} {language.signs['.']} {found[2]}")
     if found := place.match(_PROGRESSION):
