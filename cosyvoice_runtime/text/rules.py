@@ -26,7 +26,7 @@ _MICRO = re.compile("(?<=[0-9])( ?)μ(?=[gmslLAFV])")
 _ISOTOPE = re.compile(r"(?<![0-9A-Za-z)\]⁰¹²³⁴-⁹⁻⁺])[⁰¹²³⁴-⁹]+(?=[A-Z])")
 _BASE = re.compile("(?<=[0-9][0-9])(?:₂|₈|₁₀|₁₆)(?![₀-₉])")
 _BELOW_LINE = re.compile("[₀-₉]+(?=([0-9])?)")
-_FRACTION = re.compile(r"(?:([0-9])\s?)?([¼-¾⅐-⅞])")
+_FRACTION = re.compile(r"(?:([0-9]|(?<![A-Za-z])[A-Za-z](?! ))\s?)?([¼-¾⅐-⅞])")
 _WIDE_MARK = re.compile(r"[A-Z][A-Za-z]{1,20} [0-9]{1,3}：|(?<=[0-9])[：．](?=[0-9])(?![12][0-9]{3}\s?年)")
 _WIDE_GROUPS = re.compile("(?<![0-9])(?<![0-9]，)[0-9]{1,3}(?:，[0-9]{3})*，000(?!，?[0-9])")
 

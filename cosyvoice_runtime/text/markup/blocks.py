@@ -45,6 +45,9 @@ _BOX = re.compile(r"\[[ xX]\][ \t]+")
 _NUMBER = re.compile(r"([0-9]{1,3})[.)](?:[ \t]+(?=\S)|(?=[\u3400-\u9fff「“《*]))")
 _FENCE = re.compile(r"(`{3,}|~{3,})[^`\r\n]*(?=[\r\n]|\Z)")
 _DEFINITION = re.compile(r"\[[^\]\r\n]{1,60}\]:[ \t]+<?https?:[^\r\n]*(?=[\r\n]|\Z)")
+_ABSOLUTE = re.compile(r"\|[^|\s][^|\r\n]{0,12}\|\s?[=<>≤≥≈]")
+"""An absolute value, which begins no row: ``|v| = 5``."""
+_ABSOLUTE_BEGUN = re.compile(r"\|(?:[^|\s][^|\r\n]{0,12}(?:\|\s?)?)?\Z")
 _UNDECIDED = re.compile(
     r"[-:| \t]*\Z|[-*_=~─━═—–+ \t]*\Z|#{1,6}[ \t]*\Z|>\Z|[-*—–·●○◦▪▫■□►▶‣•✓✔+][ \t]*\Z"
     r"|[0-9]{1,3}(?:[.)][ \t]*)?\Z|(?:```|~~~)[^`\r\n]*\Z|`{1,2}\Z"
@@ -71,8 +74,8 @@ def beginning(text: str, start: int, complete: bool, expected: int | None) -> Be
     """
     line = text[start : start + _LOOK]
     ends = complete or len(line) == _LOOK or bool(re.search(r"[\r\n]", line))
-    if line.startswith("|"):
-        return Beginning(Block.ROW, start)
+    if line.startswith("|") and not _ABSOLUTE.match(line):
+        return Beginning(Block.ROW, start) if ends or not _ABSOLUTE_BEGUN.match(line) else None
     if not ends and _UNDECIDED.match(line):
         return None
     for pattern, block in (

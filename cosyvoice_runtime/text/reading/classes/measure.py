@@ -53,7 +53,9 @@ def read(place: Place) -> ReadForm | None:
     else:
         words = language.counted(low, unit)
     if parts["by"]:
-        joint = language.operations["×"] if _PRODUCT.match(place.text, found.end()) else language.by
+        sign = parts["unit"] or parts["glued"]
+        times = _PRODUCT.match(place.text, found.end()) or ("×" in parts["by"] and sign in _NO_LENGTHS)
+        joint = language.operations["×"] if times else language.by
         words = f"{words}{language.space}{joint}"
     for per in filter(None, (parts["per"], parts["then"])):
         words = language.per(words, language.per_units[per])
@@ -62,6 +64,27 @@ def read(place: Place) -> ReadForm | None:
     return ReadForm(found.end(), words)
 
 
+_NO_LENGTHS = (
+    "kg",
+    "g",
+    "mol",
+    "V",
+    "A",
+    "W",
+    "kW",
+    "N",
+    "J",
+    "kJ",
+    "h",
+    "hr",
+    "hrs",
+    "s",
+    "min",
+    "L",
+    "mL",
+    "K",
+)
+"""Units of which a sign of multiplication makes a product, no size."""
 _PRODUCT = re.compile(r"[0-9.,]+\s?[A-Za-zµΩ°/²³·%]{0,8}\s?=(?!\s?[0-9.,]+\s?(?:[a-z]{0,2}m|ft|in|yd)[²³^])")
 """The second of two amounts whose product is told."""
 

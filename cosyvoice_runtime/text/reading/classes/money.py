@@ -57,7 +57,7 @@ def _patterns(language: Language) -> tuple[re.Pattern[str], ...]:
         ),
         re.compile(
             rf"(?a){minus}(?P<low>{number})(?:{RANGE}(?P<high>{number}))?{scale}\s?"
-            rf"(?:(?P<sign>{after})(?![0-9])|(?P<code>{code})(?![\wÀ-ÖØ-öø-ӿ])){per}"
+            rf"(?:(?P<sign>{after})(?![0-9])|(?P<code>{code})(?![\wÀ-ÖØ-öø-ӿ]|/[A-Z]{{3}}(?!\w))){per}"
             rf"(?P<inner>(?!))?"
         ),
     )

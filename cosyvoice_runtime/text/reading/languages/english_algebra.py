@@ -88,12 +88,12 @@ _OF_SHELLS = re.compile(r"config|orbital|\[(?:He|Ne|Ar|Kr|Xe)\]|\b1s[¹²]")
 _GROUPS = re.compile(r"[2-9](?![\w]|[.,][0-9])")
 _GROUP_BEFORE = re.compile(r"[A-Z][a-z]?[0-9]?\((?:[A-Z][a-z]?[0-9₀-₉]?){1,4}\)\Z")
 _STROKE = re.compile(r" ?/ ?(?=[(\[√A-Za-zα-ωΔ0-9|])")
-_OF_EQUATION = re.compile(rf"{_OF_ALGEBRA.pattern}|[\w)\]] ?= ?[-−(0-9√]")
+_OF_EQUATION = re.compile(rf"{_OF_ALGEBRA.pattern}|[=≈][^.;]{{0,12}}/ ?[α-ω]|[\w)\]] ?= ?[-−(0-9√]")
 _OF_WORDS = re.compile(r"= \(?[a-z]{4,12}\Z")
 _WORD = re.compile(r"[a-z]{4,12}(?= =|\) ×|[.,;]?$|[.,;] )")
 _DIVISOR = re.compile(r"([a-zA-Z][0-9]?)(?:([²³])(?![\w(])|(?=\)| ?[=≈+]|$|[.,;] ))")
 _STROKE_BEFORE = re.compile(
-    r"(?:[)\]!ᵀ²³'ᵢⱼₖₙα-ω]|(?<![A-Za-z])(?:[a-z]{2}|nRT)|[mqMQ][12]|(?<![A-Za-z])[A-Za-z]|(?<![\w.])[0-9]{1,4}[a-zA-Z]{0,2}"
+    r"(?:[)\]!ᵀ²³'ᵢⱼₖₙα-ω]|(?<![A-Za-z])(?:[a-z]{2}|nRT)|[mqMQ][12]|(?<![A-Za-z])[A-Za-z]|(?<![\w.])[0-9]{1,4}(?:\.[0-9]{1,4})?[a-zA-Z]{0,2}"
     r"|= \(?[a-z]{4,12})\Z"
 )
 _OPENED = re.compile(r"\((?:[^()\n]{0,24}[\w²³)] ?[+−-] ?[^()\n]{1,24}|[0-9.,−-]+[^()\n]{0,16})\Z")

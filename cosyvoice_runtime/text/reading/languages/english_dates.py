@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from cosyvoice_runtime.text.reading.languages.language import Language
 
 _AD = re.compile(r"([1-9][0-9]{2})(?![\w/]|[.,][0-9])")
-_TO_ERA = re.compile(r"(?<=BC)[–-](?=AD )|(?<=BCE)[–-](?=CE )")
+_TO_ERA = re.compile(
+    r"(?<=BC)[–-](?=AD )|(?<=BCE)[–-](?=CE )"
+    r"|(?:(?<=BCE)|(?<=BC)|(?<=AD)|(?<=[0-9] CE))\s?[–-]\s?(?=[0-9]{1,4}\s?(?:BCE?|AD|CE)(?!\w))"
+)
 _ERA = re.compile(r"(?<![\w.,])([0-9]{1,4})\s?(B\.?C\.?E|A\.?D|B\.?C|C\.?E)(?![A-Za-z])(?:\.(?=\s+[a-z]))?")
 _QUARTER = re.compile(r"(?<![\w.,])([1-4])Q\s?'?((?:20)?[0-9]{2})(?![\w])")
 _MONTH_AND_DAY = re.compile(

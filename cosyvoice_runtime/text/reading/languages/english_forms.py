@@ -68,6 +68,12 @@ _FOR = re.compile(r"(?<=[A-Za-z0-9] )[x×] (?=[0-9]{1,3} (?:days?|weeks?|months?
 _AT = re.compile(r"(?<=[A-Za-z0-9])@(?=v?[0-9])")
 _BY = re.compile(r"(?<=[0-9][\"”″'’′] )x (?=[0-9])")
 _RECORD = re.compile(r"(?<![\w.,–—-])([0-9]{1,3})–([0-9]{1,3})–([0-9]{1,3})(?![\w–—-]|[.,%][0-9])")
+_RECORD_OF_FIGHTS = re.compile(r"(?<![\w.,–—-])([0-9]{1,3})-([0-9]{1,3})-([0-9]{1,3})(?![\w–—-]|[.,%][0-9])")
+_OF_FIGHTS = re.compile(
+    r"(?i)\b(?:record|KOs?|TKOs?|undefeated|box(?:er|ing)|MMA|UFC|W-L-[DT]|W-D-L|draws?)\b"
+)
+_PLUS_OF_INITIALS = re.compile(r"(?<=[A-Z]{2})\+(?=[A-Z]{2})")
+_CENTURY = re.compile(r"(?<=[0-9](?:st|nd|rd|th) )c\.(?= (?:BCE?|AD|CE|[a-z]{3}))")
 _FLOOR = re.compile(r"(?<=[0-9](?:st|nd|rd|th) )Fl(?:\.(?=,|\s[a-z])|(?=[,.]))")
 _PLUSES = re.compile(r"(?<![\w])([A-Za-z])\+\+(?![A-Za-z_+])")
 _NUMERAL_ALONE = re.compile(rf"\A(?:{'|'.join(tables.ROMAN)})\Z")
@@ -113,6 +119,8 @@ def own(place: Place, language: Language) -> ReadForm | None:
 def _record(place: Place, language: Language) -> ReadForm | None:
     """``10–6–1``: games won, lost and drawn."""
     found = place.match(_RECORD)
+    if not found and place.near(_OF_FIGHTS):
+        found = place.match(_RECORD_OF_FIGHTS)
     if not found:
         return None
     return ReadForm(found.end(), f"{language.pause} ".join(map(language.cardinal, found.groups())))
@@ -135,8 +143,10 @@ def _numeral_alone(place: Place, language: Language) -> ReadForm | None:
     return ReadForm(found.end(), language.cardinal(str(tables.ROMAN[found[0]]))) if found else None
 
 
-def _handle(place: Place, language: Language) -> ReadForm | None:  # noqa: ARG001
-    """``@`` before a name, or between words."""
+def _handle(place: Place, language: Language) -> ReadForm | None:
+    """``@`` before a name, or between words; a plus between initials."""
+    if found := place.match(_PLUS_OF_INITIALS):
+        return ReadForm(found.end(), f" {language.plus} ")
     if found := place.match(_AT):
         return ReadForm(found.end(), " at ")
     found = place.match(_HANDLE)
@@ -162,6 +172,8 @@ def _isotope(place: Place, language: Language) -> ReadForm | None:
 
 def _grade(place: Place, language: Language) -> ReadForm | None:
     """``A−`` and ``B+``, and units without a number: ``km/h``."""
+    if found := place.match(_CENTURY):
+        return ReadForm(found.end(), "century")
     if found := place.match(_FLOOR):
         return ReadForm(found.end(), "Floor")
     if found := place.match(_FORT):

@@ -76,11 +76,12 @@ _WIRELESS = re.compile(r"(?<![\w.,])802\.([0-9]{1,2})([A-Za-z]{0,2})(?![\w])")
 _SYSTEMS = re.compile(r"(?<![\w.,/])([0-9]{1,2})/([0-9]{1,2})(?![\w/]|[.,][0-9])")
 _INDICES = re.compile(r"(?<![\w.])([0-9]{1,6})\.\.([0-9]{1,6})(?!\w|\.[0-9.])")
 _COMPARED = {
-    "===": "triple equals", "!==": "not triple equals", "==": "double equals", "!=": "not equals",
+    "=": "equals", "===": "triple equals", "!==": "not triple equals", "==": "double equals",
+    "!=": "not equals",
     ">=": "greater than or equal to", "<=": "less than or equal to", "&&": "and", "||": "or",
     "=>": "arrow", "->": "arrow",
 }  # fmt: skip
-_ALONE = re.compile(r"(?<![^\s,;:(])(?:[!=]==?|[<>]=|&&|[|]{2}|[-=]>)(?=[ ,)] ?[a-z])")
+_ALONE = re.compile(r"(?<![^\s,;:(])(?:(?<=[,;:(] )=|[!=]==?|[<>]=|&&|[|]{2}|[-=]>)(?=[ ,)] ?[a-z])")
 _AMONG_VERSIONS = frozenset(("vs", "and", "or", "to", "in", "from", "since", "than", "with", "on", "until"))
 _NOT = re.compile(r"(?<![^\s(])!(?!important)(?=[a-z])")
 _FLAG = re.compile(r"-(?=[0-9])")

@@ -72,6 +72,7 @@ _NEGATIVE = re.compile(r"(?<![^\s=(,\[])−(?= ?[A-Za-z√(]) ?|(?<== )-(?=(?:lo
 _GIVEN = re.compile(r" ?\| ?(?=[^()|]{1,12}\))")
 _OF_CHANCE = re.compile(r"\b(?:P|Pr|E|p)\([^()|]{1,12}\Z")
 _PARTS = re.compile(r"(?<=[a-z0-9]) : (?=[0-9]{1,2}(?:\.[0-9])? parts?\b)")
+_BY_PERCENT = re.compile(r"(?<=[0-9]) / (?=[0-9.]+%\s?[=≈])")
 _BELOW_ZERO = re.compile(r"(?<![^\s(])–(?=[$€£]?[0-9][0-9.,]*\s?(?:%|°|percent|degrees))")
 _DIGIT_BEFORE = re.compile(r"[0-9%°CF] \Z")
 _NEAR = re.compile(r"(?:(?<=[)|²³!°ⁿᵏ])|(?<=[0-9][a-z][a-z])) ?([<>−]) ?(?=[0-9(|-]|[a-z](?!\w)|[A-Z]\()")
@@ -253,6 +254,8 @@ def spaced(place: Place, language: Language) -> ReadForm | None:
     if following == "/" and not place.text.startswith("//", place.start + 1):
         told = _WORD_BEFORE.search(place.before) or place.text.startswith(("$", "€", "£"), place.start + 3)
         apart = place.match(_APART) if told else None
+        if found := place.match(_BY_PERCENT):
+            return ReadForm(found.end(), f" {language.operations['/']} ")
         over = algebra.over(place, language)
         return over or (ReadForm(apart.end(), f"{language.pause} ") if apart else None)
     if following == "×" and _LENGTH_BEFORE.search(place.before) and (found := place.match(_BY_LENGTH)):
