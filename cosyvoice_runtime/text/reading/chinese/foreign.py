@@ -32,6 +32,11 @@ _NOTE = re.compile("(?<![A-Za-z])([A-G])(♯|♭|#(?=m?(?![A-Za-z0-9])\\s?(?:[�
 
 _DECADE = re.compile(r"(?<![0-9A-Za-z.])(1[89][0-9]0|20[0-2]0)s(?![A-Za-z0-9])\s?(?:年代)?")
 _LASTS = re.compile(r"时(?:间|长)?[是为约了：:]{0,2}\s?\Z")
+_STATUS = re.compile(
+    r"([1-5][0-9]{2})(?= (?:Too Many|Not |Forbidden|Unauthorized|Bad |Internal |OK(?![A-Za-z])|"
+    r"Created|Moved |"
+    r"Found(?![a-z])|Service |Gateway |Method |Conflict|Gone(?![a-z])|Unprocessable|No Content|Payload))"
+)
 _EPISODE = re.compile(r"(?<![A-Za-z0-9])S0?([0-9]{1,2})\s?E0?([0-9]{1,3})(?![A-Za-z0-9])")
 _DEGREE = "(?:I{1,3}|IV|VI{0,2}|i{1,3}|iv|vi{0,2})"
 _PROGRESSION = re.compile(rf"(?<![A-Za-z–-]){_DEGREE}(?:[–-]{_DEGREE}){{2,7}}(?![A-Za-z–-])")
@@ -51,6 +56,8 @@ def read(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), f"{place.language.digits(found[1])}年代")
     if not place.text[place.start].isdecimal() or _NO_TITLE.search(place.before):
         return None
+    if found := place.match(_STATUS):
+        return ReadForm(found.end(), place.language.digits(found[1]))
     if (found := place.match(_DAY)) and _MONTH_BEFORE.search(place.before):
         year = f", {ENGLISH.year(int(found[2]))}" if found[2] else ""
         return ReadForm(found.end(), ENGLISH.ordinal(int(found[1])) + year)

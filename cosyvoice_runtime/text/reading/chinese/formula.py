@@ -77,6 +77,7 @@ _CLOSES_BARS = re.compile(rf"(?:^|[^0-9A-Za-z|])\|{_INSIDE_BARS}\Z")
 _DIVIDED = re.compile(r"(?:[0-9a-z²³][)）]{1,2}|(?<![A-Za-z0-9])[0-9]{1,3})\Z")
 _DIVISOR = re.compile(r"(?:[a-z](?![A-Za-z0-9])|[(（][0-9a-z])")
 _OF_NAME = re.compile(r" [xX][0-9].*|X[0-9][A-Z].*")
+_PERCENTAGE = re.compile(r"[0-9.]+\s?%")
 _RISES = re.compile(r"(?:[涨升增]|增长|增加|上调)了?\s?\Z")
 _OR_OLDER = re.compile(r"[0-9]\s?个月\Z")
 _MORE = re.compile(r"\+\s?(?=[个位名人年家种条项次篇款件天万亿岁]|小时|分钟)")
@@ -245,6 +246,8 @@ def _plus(place: Place, found: re.Match[str], following: str) -> ReadForm | None
         return ReadForm(found.end(), "")
     if _OR_OLDER.search(before) and not re.match(r"[0-9\u4e00-\u9fffA-Za-z]", following):
         return ReadForm(place.start + len(found[0].rstrip()), "以上")
+    if found[0] == " +" and _PERCENTAGE.match(following) and before[-1:].isalpha():
+        return ReadForm(found.end(), "正")
     if before.endswith("+") or following.startswith("+"):
         return None
     if _TERM_BEFORE.search(before) and _TERM_AFTER.match(following):

@@ -26,6 +26,7 @@ _IN_BRACKET = re.compile(rf"（(?![0-9]{{1,2}}\Z){_FIGURES}[^（）]*\Z")
 _CLOCK = re.compile(r"[0-9]{1,2}[:：][0-9]{2}")
 _DOT_BEFORE_NAME = re.compile(
     r"(?<![0-9A-Za-z.])\.(?=[A-Za-z]{2,})|(?<=[0-9A-Za-z])\.(?=[a-z]{2,4}(?![A-Za-z]))"
+    r"|(?<=[a-z][0-9])\.(?=[a-z]{5,10}(?![A-Za-z]))"
 )
 _ANY_VERSION = re.compile(r"(?<=[0-9])\.(?=[xX](?![A-Za-z0-9]))")
 _DOT_AFTER_NAME = re.compile(r"(?<=[A-Za-z])\.\s?(?=[0-9])")
@@ -34,7 +35,7 @@ _STROKE = re.compile(r"(?<=[A-Za-z])/(?=[0-9])")
 _OF_AMOUNTS = re.compile(r"(?<=[0-9][VAW])/[0-9.]+\s?(?:k?Ω|[VAW])\s?[=≈]")
 _ABBREVIATED = re.compile(r"(?<![A-Za-z.])(?:vs|Dr|Mr|Mrs|Ms|Prof|St|Fig|Vol|Ch|Sec|Eq|approx)\Z")
 _OF_UNIT = re.compile(r"[0-9](?:[GMKT]i?B?)\Z")
-_AT = re.compile(r"\s?@(?=[0-9]+(?:\.[0-9]+)?\s?[A-Za-z])")
+_AT = re.compile(r"\s?@\s?(?=[0-9]+(?:\.[0-9]+)?\s?[A-Za-z])")
 _NUMBER_SIGN = re.compile(r"(?<![A-Za-z])[Nn][Oo]\.? ?(?=[0-9])")
 
 

@@ -45,7 +45,9 @@ _SLASHED = re.compile(
 _LIST = re.compile(r"(?<![0-9A-Za-z./])[0-9]{1,4}(?:/[0-9]{1,4}){2,6}(?![0-9A-Za-z/]|\.[0-9])")
 _ALWAYS = {"24/7": "七乘二十四", "9/11": "九一一"}
 _RATED = re.compile(rf"(?:{tables.RATED})[是为了高达：:]{{0,2}}\s?\Z")
-_OF_STUDIES = re.compile(r"(?:GPA|绩点|IELTS|雅思)[^，。；、0-9]{0,8}\Z")
+_OF_STUDIES = re.compile(
+    r"(?:GPA|绩点|IELTS|雅思|TOEFL|托福|Reading|Listening|Speaking|Writing|听力|口语|阅读|写作)[^，。；、0-9]{0,8}\Z"
+)
 _NAMED = re.compile(r"[A-Za-z] ?\Z")
 _OF_MARKS = re.compile(r"\s?分")
 _STEP_BEFORE = re.compile(r"(?:步骤|进度|页码|阶段)[是为：:]?\s?\Z")

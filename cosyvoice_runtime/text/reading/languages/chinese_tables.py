@@ -47,7 +47,7 @@ NAMED = (
 ENGLISH_COUNTED = (
     "(?:[Mm]inute|[Hh]our|[Dd]ay|[Ww]eek|[Mm]onth|[Yy]ear|[Ss]econd|Step|Star)s?|Ways|Things|Habits|"
     "Tips|Rules|Reasons|Lessons|Laws|Questions|Secrets|Principles|Facts|Feet|Miles|Men|Women|People|Words|"
-    "Ideas"
+    "Ideas|eggs|cloves|slices|servings|reps"
 )
 """Sources of the English words whose number is said in English."""
 MODELS = (
