@@ -81,6 +81,10 @@ _HOUSE_OF_FLAT = re.compile(
 _HOUSE_ALONE = re.compile(r"[0-9]{1,2}-[0-9]{1,4}(?:-[0-9]{1,4})?(?![0-9-])")
 _BOOK = re.compile(r"(?<![0-9])97[89](?:-[0-9]{1,7}){3}-[0-9X](?![0-9])")
 _STOCK = re.compile(r"([0-9]{4,6})\.((?:SH|SZ|SS|BJ|HK|TW|US|T|L)(?![A-Za-z]))|(?<=[(（])[0-9]{6}(?=[)）])")
+_SHARE = re.compile(r"(?<=[(（])(?<![共有约计达][(（])[0-9]{4}(?=[)）](?![人名位个元]|股(?!价)))")
+_OF_SHARES = re.compile("股[价票份]|个股|概念股|[A港美]股|收盘|本益比|市盈率|殖利率")
+_FLIGHT = re.compile(r"(?<![A-Za-z]{3})(?:(?<=[A-Z][A-Z0-9])|(?<=[0-9][A-Z]))[0-9]{3,4}(?![0-9A-Za-z.])")
+_OF_FLIGHTS = re.compile("航班|航空|起飞|降落|登机|值机|机场")
 _LONG = re.compile(r"(?<![0-9.,])[0-9]{12,}[Xx]?(?![0-9.,])")
 _ZERO = re.compile(r"(?<![0-9.:,-])0[0-9]+(?![0-9.:]|,[0-9])")
 _NAME_BEFORE = re.compile(
@@ -251,6 +255,8 @@ def _in_name(place: Place) -> ReadForm | None:
     found = place.match(_NAME)
     if not found:
         return None
+    if (flight := place.match(_FLIGHT)) and place.near(_OF_FLIGHTS):
+        return ReadForm(flight.end(), _telephone(flight[0], place))
     glued = _NAME_BEFORE.search(place.before)
     digits = found[0]
     if glued and glued[1] not in tables.CURRENCIES:
@@ -292,6 +298,8 @@ def _run(place: Place) -> ReadForm | None:
     if found := place.match(_STOCK):
         words = language.digits(found[1] or found[0])
         return ReadForm(found.end(), f"{words}点{found[2]}" if found[2] else words)
+    if (found := place.match(_SHARE)) and place.near(_OF_SHARES):
+        return ReadForm(found.end(), language.digits(found[0]))
     if found := place.match(_LONG):
         return ReadForm(found.end(), language.digits(found[0]))
     found = place.match(_ZERO)

@@ -62,6 +62,9 @@ _CLOSES_BARS = re.compile(rf"(?:^|[^0-9A-Za-z|])\|{_INSIDE_BARS}\Z")
 _DIVIDED = re.compile(r"(?:[0-9a-z][)）]|(?<![A-Za-z0-9])[0-9]{1,3})\Z")
 _DIVISOR = re.compile(r"(?:[a-z](?![A-Za-z0-9])|[(（][0-9a-z])")
 _OF_NAME = re.compile(r" [xX][0-9].*|X[0-9][A-Z].*")
+_DIAMETER = re.compile(r"[ΦØ]\s?(?=[0-9])")
+_FACTORIAL = re.compile(r"[!！](?:\s?([=/×÷·])\s?|(?=[)）]))|(?<=[a-z0-9][)）])!(?=[，。；,\s]|$)")
+_OF_FACTORIAL = re.compile(r"(?:(?<![A-Za-z])[a-zA-Z]|[0-9]|[(（][0-9a-z]\s?[-+−]\s?[0-9a-z][)）])\Z")
 _RISES = re.compile(r"(?:[涨升增]|增长|增加|上调)了?\s?\Z")
 _OR_OLDER = re.compile(r"[0-9]\s?个月\Z")
 _MORE = re.compile(r"\+\s?(?=[个位名人年家种条项次篇款件天万亿岁]|小时|分钟)")
@@ -83,6 +86,10 @@ def read(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), f"log以{base}为底")
     if found := place.match(_INFINITE):
         return ReadForm(found.end(), ("负" if found[1] in "-−" else "正") + "无穷大")
+    if found := place.match(_DIAMETER):
+        return ReadForm(found.end(), "直径")
+    if (found := place.match(_FACTORIAL)) and _OF_FACTORIAL.search(place.before):
+        return ReadForm(found.end(), "的阶乘" + (language.operations[found[1]] if found[1] else ""))
     if found := place.match(_PART_OF_PI):
         of = language.cardinal(found[2])
         return ReadForm(found.end(), f"{of}分之{language.cardinal(found[1]) if found[1] else ''}π")

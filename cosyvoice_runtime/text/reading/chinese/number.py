@@ -32,16 +32,23 @@ _ERA_YEAR = re.compile(
 _ERA_BEFORE = re.compile(
     r"公元前?\s?\Z|[（(]前\s?\Z|公元[^。！？]{0,24}[，、（(年0-9]\s?[-－–—~～至到]?\s?前\s?\Z|[0-9]\s?年?\s?[-－–—~～至到]\s?前\Z"
 )
+_BOTH_EARLY = re.compile(
+    r"(?:[0-9]{3,4}|[0-9]{2}(?=\s?年))(?=\s?年?\s?[-－–—~～至到]\s?前\s?[0-9]{1,4}\s?年?)"
+)
+_EARLY = re.compile(r"前\s?\Z")
 _EARLY_YEAR = re.compile(
     r"(?:(?<![0-9.:/-])|(?<=年[-－]))[1-9][0-9]{2}(?=\s?年(?:[-–—~～－至到]\s?[0-9]{3}|(?![前后来间多余级的之])(?!历史)))"
 )
-_EARLY_BEFORE = re.compile(r"(?:^|[\s于在自从至到（(，。、]|年[-–—~～－])\Z")
-_TITLE_YEAR = re.compile(r"(?:1[0-9]|20)[0-9]{2}(?![0-9.,:/年%-])|(?<=[（(])(?:19|20)[0-9]{2}(?=[)）])")
+_EARLY_BEFORE = re.compile(r"(?:^|[\s于在自从至到（(，。、]|一说|[或约]|年[-–—~～－])\Z")
+_TITLE_YEAR = re.compile(
+    r"(?:1[0-9]|20)[0-9]{2}(?![0-9.,:/年%-]|\s?[－–—~～])|(?<=[（(])(?:19|20)[0-9]{2}(?=[)）])"
+)
 _TITLE_BEFORE = re.compile(
     r"《\Z|(?:Office|Photoshop|Studio|Server|Visual|Acrobat|AutoCAD|MATLAB|Premiere) \Z"
 )
-_ENDS_YEAR = re.compile(r"\s?年?[-–—~～－]\s?[0-9]{3}\s?年")
+_ENDS_YEAR = re.compile(r"\s?年?[-–—~～－]\s?[0-9]{3,4}\s?年")
 _LIVED = re.compile(rf"(?<=[(（])([1-9][0-9]{{2}}){RANGE}([1-9][0-9]{{2,3}})(?=\s?年?[)）])")
+_SPAN = re.compile(rf"(?<=[（(])([12][0-9]{{3}}){RANGE}([12][0-9]{{3}})(?=[)）])")
 _RECENT = re.compile(
     r"(?<![0-9.:/-])(?:19[5-9][0-9]|20(?:0[1-9]|[1-4][0-9]))(?![0-9A-Za-z%]|[.,:/][0-9]|\s?[-~+×*/])"
 )
@@ -73,10 +80,10 @@ _JOINED = re.compile(RANGE)
 _UNIT_BEFORE = re.compile(r"[0-9一二三四五六七八九十半]\s?([\u4e00-\u9fff%℃°]{1,3}|[A-Za-z]{1,3})\Z")
 _AFTER_UNIT = re.compile(r"(?:[0-9]{1,4}(?:[:：][0-9]{2}|(?:\.[0-9]+)?\s?([\u4e00-\u9fff%℃°A-Za-z]{1,3})))")
 _CHINESE_RANGE = re.compile(
-    r"\s?(?:[–—]{1,2}|[-－~～])\s?(?=(?:周|星期|礼拜)?[一二三四五六七八九十日]|(?:公元)?前\s?[0-9]{1,4}\s?[年名位强)）]|(?:次日|翌日|第二天|凌晨|早上|上午|中午|下午|晚上?)\s?[0-9])"
+    r"\s?(?:[–—]{1,2}|[-－~～])\s?(?=(?:周|星期|礼拜)?[一二三四五六七八九十日]|(?:公元)?前\s?[0-9]{1,4}\s?[年名位强)）]|约\s?[0-9]{2,4}\s?年|(?:次日|翌日|第二天|凌晨|早上|上午|中午|下午|晚上?)\s?[0-9])"
 )
 _CHINESE_BEFORE = re.compile(
-    r"(?:(?:周|星期|礼拜)[一二三四五六日天]|[一二三四五六七八九十百][月日号点年级天个折楼层]?|[0-9]{1,2}(?:[:：][0-9]{2}|[点时]半?)|前\s?[0-9]{1,4}\s?[年名位强]?)\Z"
+    r"(?:(?:周|星期|礼拜)[一二三四五六日天]|[一二三四五六七八九十百][月日号点年级天个折楼层]?|[0-9]{1,2}(?:[:：][0-9]{2}|[点时]半?)|[0-9]{2,4}\s?年|前\s?[0-9]{1,4}\s?[年名位强]?)\Z"
 )
 _MINUS = re.compile(r"[-−－]\s?(?=\.?[0-9])")
 _NEGATIVE_BEFORE = re.compile(
@@ -127,6 +134,8 @@ def _year(place: Place) -> ReadForm | None:
     found = place.match(_YEAR)
     if found and not _lasts(place, found):
         return ReadForm(found.end(), language.digits(found[0]))
+    if (found := place.match(_SPAN)) and _is_of_years(int(found[1]), int(found[2])):
+        return ReadForm(found.end(), language.ranged(*map(language.digits, found.groups())))
     found = place.match(_TITLE_YEAR)
     if found and (place.before[-1:] in ("（", "(") or _TITLE_BEFORE.search(place.before)):
         return ReadForm(found.end(), language.digits(found[0]))
@@ -144,6 +153,8 @@ def _year(place: Place) -> ReadForm | None:
         )
     ):
         return ReadForm(found.end(), language.digits(found[0]))
+    if (found := place.match(_BOTH_EARLY)) and _EARLY.search(place.before):
+        return ReadForm(found.end(), language.digits(found[0]))
     found = place.match(_ERA_YEAR)
     if found and _ERA_BEFORE.search(place.before):
         return ReadForm(found.end(), language.digits(found[0]))
@@ -157,6 +168,11 @@ def _year(place: Place) -> ReadForm | None:
     ):
         return ReadForm(found.end(), language.digits(found[0]))
     return None
+
+
+def _is_of_years(first: int, last: int) -> bool:
+    """Whether two numbers in brackets are the years of a life or a reign, and no round amounts."""
+    return first < last < 2100 and last - first <= 120 and bool(first % 100 or last % 100)
 
 
 def _lasts(place: Place, found: re.Match[str]) -> bool:

@@ -54,7 +54,7 @@ _CHAIN = re.compile(
     r"(?:(?:,| und| u\.| oder| sowie| bis zum| bis| bzw\.) |[/–-])){1,5}\Z"
 )
 """Ordinals and dates before one, which have the same governor."""
-_RULER = re.compile(r"([IVX]{1,5})(?!\w)(?:\.(?= (\w+)|[,;)]| \())?")
+_RULER = re.compile(r"([IVX]{1,5})(?!\w)(?:\.(?= (\w+)|[,;:)]| \(|\Z))?")
 _LAST_WORD = re.compile(r"(\w+) \Z")
 _STREET = re.compile(r"(?<!\w)([A-ZÄÖÜ][\w-]*[a-zäöüß])str\.(?= ?[0-9])")
 _WHOLE = re.compile(r"(?<![\w.,])([0-9]{1,3}(?:\.[0-9]{3})*|[0-9]{1,6}),[-–—]{1,2} ?(€|EUR|Euro|CHF|Fr\.)")
@@ -134,6 +134,8 @@ def lasting(place: Place, language: European) -> ReadForm | None:
 def ruler(place: Place, language: European) -> ReadForm | None:
     """``Ludwig II.``, ``unter Ludwig XIV.``, ``die Herrschaft Ludwigs XIV.``."""
     found = place.match(_RULER)
+    if found and (words := _after_article(found, place, language)):
+        return ReadForm(found.end(), words)
     name = place.word_before
     if not found or not (name in tables.RULERS or name.removesuffix("s") in tables.RULERS):
         return None
@@ -148,6 +150,16 @@ def ruler(place: Place, language: European) -> ReadForm | None:
     return ReadForm(end, f"{articles[case]} {stem}{'e' if case in _UNMARKED[articles['']] else 'en'}")
 
 
+def _after_article(found: re.Match[str], place: Place, language: European) -> str:
+    """The number of a ruler whose article is written: ``Karl dem V.``; empty where there is none."""
+    before, value = _ARTICLE.search(place.before), value_of_roman(found[1])
+    if not before or not value or before[1].lower().removesuffix("s") not in tables.RULERS:
+        return ""
+    stem = language.ordinal(value).removesuffix("er")
+    return f"{stem}{'e' if before[2] in ('der', 'die') else 'en'}" if found[0].endswith(".") else ""
+
+
+_ARTICLE = re.compile(r"\b([A-Z]\w+) (der|die|dem|den|des) \Z")
 _NAMES = 90
 
 
@@ -273,6 +285,8 @@ _LAST_WORDS = (
     "n. V.",
     "i. E.",
     "u. v. m.",
+    "MwSt.",
+    "i. F.",
 )
 
 

@@ -65,6 +65,10 @@ _SIGNS = (
     (re.compile(r"(?<=[0-9]\. )Min\.(?= |,|\)|\Z)"), "Minute"),
     (re.compile(r"(?<=[0-9]\. )Std\.(?= |,|\)|\Z)"), "Stunde"),
     (re.compile(r"v\. (?=[0-9]{1,2}\.)"), "vom "),
+    (
+        re.compile(r"(?<=\b(?:Strg|Ctrl))\+(?=[A-Z])|(?<=\bAlt)\+(?=[A-Z])|(?<=\bUmschalt)\+(?=[A-Z])"),
+        " plus ",
+    ),
     (re.compile(r"(?<=[a-zäöü] )v\. (?=[A-ZÄÖÜ][a-zäöü]{3})"), "von "),
     (re.compile(r"1/2 (?=davon\b)"), "die Hälfte "),
     (re.compile(r"(?<=[0-9€%$)²³] )\+ ?(?=[\w(])"), "plus "),
