@@ -23,6 +23,8 @@ _LINE_END = re.compile(r"\r\n|[\r\n]")
 _SPACES = re.compile(r"[ \t]+")
 _INTEREST = re.compile(rf"{QUESTIONED.pattern}|[\r\n]")
 MAY_BE_MARKED = re.compile(rf"{QUESTIONED.pattern}|[\r\n]|\A\s*(?:[#>+–—·•-]|[0-9]{{1,3}}[.)])")
+_NO_CELL = re.compile(r"[\s—–-]*")
+"""A cell of a table that is empty, or says so by a dash."""
 _SOUNDS = re.compile("|".join(map(re.escape, SOUND_TOKENS)))
 """Finds sounds, which CosyVoice-300M reads as letters."""
 _CONTEXT = 300
@@ -231,7 +233,7 @@ class MarkupReader:
         rows = table_rows(source) or [blocks.cells(row) for row in source.splitlines()]
         self._pass(end)
         for row in filter(None, rows):
-            words = [said for cell in row if (said := self._inner(cell)).strip()]
+            words = [said for cell in row if not _NO_CELL.fullmatch(said := self._inner(cell))]
             self._out.hold("", Break.PARAGRAPH)
             for number, said in enumerate(words):
                 if number:

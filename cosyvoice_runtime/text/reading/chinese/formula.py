@@ -7,6 +7,7 @@ import re
 from cosyvoice_runtime.text.reading.chinese.between import goes_on_to_equals
 from cosyvoice_runtime.text.reading.languages import chinese_tables as tables
 from cosyvoice_runtime.text.reading.languages.brackets import BEFORE_FACTOR, in_factor, is_range
+from cosyvoice_runtime.text.reading.languages.chinese import CHINESE
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _WORDS = {
@@ -17,7 +18,8 @@ _WORDS = {
 """Signs that always say the same."""
 _SIGN = re.compile(r"\s?(?P<sign>>=|<=|!=|==|[+=×✕*·⋅÷<>≈≠≤≥±√xX/→−-])\s?")
 _POWER = re.compile(
-    r"(?:\^|(?<=[0-9A-Za-z)])\*\*)\{?(-?(?:[0-9]{1,4}|[a-z](?![a-z])))\}?|(?<=[a-z0-9)）])([²³])"
+    r"(?<=[0-9A-Za-z)）])\^[({](?P<inner>[0-9]{0,3}[a-z]{1,2}|[a-z][-+][0-9])[)}]"
+    r"|(?:\^|(?<=[0-9A-Za-z)])\*\*)\{?(?P<plain>-?(?:[0-9]{1,4}|[a-z](?![a-z])))\}?|(?<=[a-z0-9)）])(?P<sign>[²³])"
 )
 _NEGATIVE_POWER = re.compile("(?<=[0-9a-z])⁻([⁰¹²³⁴-⁹]{1,3})")
 _RAISED_PLUS = re.compile("(?<=[0-9])⁺([⁰¹²³⁴-⁹]{1,2})")
@@ -65,6 +67,9 @@ _OF_NAME = re.compile(r" [xX][0-9].*|X[0-9][A-Z].*")
 _DIAMETER = re.compile(r"[ΦØ]\s?(?=[0-9])")
 _FACTORIAL = re.compile(r"[!！](?:\s?([=/×÷·])\s?|(?=[)）]))|(?<=[a-z0-9][)）])!(?=[，。；,\s]|$)")
 _OF_FACTORIAL = re.compile(r"(?:(?<![A-Za-z])[a-zA-Z]|[0-9]|[(（][0-9a-z]\s?[-+−]\s?[0-9a-z][)）])\Z")
+_ALL_UP_TO = re.compile(r"\s?([+×])\s?(?:\.{3,6}|…{1,2}|⋯{1,2})\s?[+×]\s?(?=[0-9a-zA-Z(（])")
+"""The terms between the first of a sum and its last: ``1+2+...+100``."""
+_POWER_SIGNS = re.compile("[0-9]+|[-+]")
 _RISES = re.compile(r"(?:[涨升增]|增长|增加|上调)了?\s?\Z")
 _OR_OLDER = re.compile(r"[0-9]\s?个月\Z")
 _MORE = re.compile(r"\+\s?(?=[个位名人年家种条项次篇款件天万亿岁]|小时|分钟)")
@@ -74,11 +79,15 @@ def read(place: Place) -> ReadForm | None:
     """A sign of a formula in words."""
     language = place.language
     if found := place.match(_POWER):
-        if found[1]:
-            return ReadForm(found.end(), language.power(found[1]))
-        return ReadForm(found.end(), "平方" if found[2] == "²" else "立方")
+        if found["inner"]:
+            return ReadForm(found.end(), f"的{_POWER_SIGNS.sub(_sign_of_power, found['inner'])}次方")
+        if found["plain"]:
+            return ReadForm(found.end(), language.power(found["plain"]))
+        return ReadForm(found.end(), "平方" if found["sign"] == "²" else "立方")
     if found := place.match(_NEGATIVE_POWER):
         return ReadForm(found.end(), language.power(f"-{found[1].translate(_RAISED)}"))
+    if (found := place.match(_ALL_UP_TO)) and re.search(r"[0-9a-zA-Z)）]\Z", place.before):
+        return ReadForm(found.end(), "一直加到" if found[1] == "+" else "一直乘到")
     if found := place.match(_RAISED_PLUS):
         return ReadForm(found.end(), f"加{language.cardinal(found[1].translate(_RAISED))}")
     if found := place.match(_LOGARITHM):
@@ -136,6 +145,11 @@ def read(place: Place) -> ReadForm | None:
             _TERM_AFTER.match(following) or re.match("[\u4e00-\u9fff\"“'‘\\[{]", following)
         )
     return ReadForm(found.end(), language.operations[sign]) if is_sign else None
+
+
+def _sign_of_power(found: re.Match[str]) -> str:
+    """A sign or a number of an exponent in brackets."""
+    return {"+": "加", "-": "减"}.get(found[0]) or CHINESE.cardinal(found[0])
 
 
 def _bracket(place: Place) -> ReadForm | None:

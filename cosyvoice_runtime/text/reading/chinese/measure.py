@@ -50,7 +50,7 @@ _PRESSED = re.compile(r"(?:血压|高压|低压)[是为约：:在]{0,2}\s?\Z")
 _TENTHS = re.compile(r"(?<=[0-9][米块秒])[0-9]{1,2}(?![0-9.])(?!\s?[厘公分毫米cm元块])")
 _THOUSANDS = re.compile(
     rf"(?P<low>{NUMBER})(?:{RANGE}(?P<high>{NUMBER}))?(?P<sign>[kKw]|W(?=\+|[人字次元粉播赞阅]))"
-    r"(?![A-Za-z0-9])(?!\s?(?:视频|屏|电视|分辨率|画质|超清|显示|高清|HDR|分屏|清|投影|摄|录|跑))"
+    r"(?![A-Za-z0-9ΩΩ])(?!\s?(?:视频|屏|电视|分辨率|画质|超清|显示|高清|HDR|分屏|清|投影|摄|录|跑))"
 )
 _PAID = re.compile(r"(?:薪|工资|收入|奖金)[^，。]{0,10}\Z")
 _FOR_AMOUNT = re.compile(
@@ -63,7 +63,7 @@ _STROKE = re.compile(
     r"百万|万|千|百|桶|盎司|瓶|盒|袋|箱|包|杯|碗|盘|串|条|支|本|页|课|节|千字|字|度|亩|公里|公顷|户|班|GB|kg|h(?![A-Za-z])))"
 )
 _BETWEEN_DEGREES = re.compile(r"(?<=[℃C])\s?/\s?(?=-?[0-9])")
-_COUNTED = re.compile(r"[0-9¥$€][^/，。]{0,8}[\u4e00-\u9fffA-Za-z0-9](?:/[人件台户天])?\Z")
+_COUNTED = re.compile(r"[0-9¥$€][^/，。]{0,8}[\u4e00-\u9fffA-Za-z0-9%](?:/[人件台户天])?\Z")
 _HOURLY = re.compile(r"(?:时速|每小时)约?\s?\Z")
 
 

@@ -77,6 +77,10 @@ _ORDINAL = re.compile(r"第\s?\Z")
 _OF_MONEY = re.compile(r"\s?[十百千]?[万亿]?(?:[美日欧港澳加韩]?元|英镑|新台币|块(?![^钱，。！？；\s]))")
 _NUMBER = re.compile(NUMBER + r"|(?<![0-9.])\.[0-9]+")
 _JOINED = re.compile(RANGE)
+_OF_EQUATION = re.compile(r"[=＝][^，。；=]{0,20}\Z")
+_TAKEN_AFTER = re.compile(r"[万亿元]{1,2}\s?[-−]")
+_EQUAL_BEFORE = re.compile(r"[=＝][^，。；=]{0,20}[0-9][万亿元]\Z")
+_TAKEN = re.compile(r"[0-9.]+[万亿元]\s?[-−]")
 _UNIT_BEFORE = re.compile(r"[0-9一二三四五六七八九十半]\s?([\u4e00-\u9fff%℃°]{1,3}|[A-Za-z]{1,3})\Z")
 _AFTER_UNIT = re.compile(r"(?:[0-9]{1,4}(?:[:：][0-9]{2}|(?:\.[0-9]+)?\s?([\u4e00-\u9fff%℃°A-Za-z]{1,3})))")
 _CHINESE_RANGE = re.compile(
@@ -99,6 +103,8 @@ _OF_GRADE = re.compile(r"(?<![0-9])[0-9]{1,2}\Z")
 _GRADED = re.compile(r"#(?:[\u4e00-\u9fff，、。；/）)]|\s|$)")
 _SIGN = re.compile(r"[~～≈#№]\s?(?=[0-9])|[~～]+(?=[\s，。！？；、）]|$)")
 _LONG_CODE = re.compile(r"#\s?([0-9]{5,})(?![0-9])")
+_EXTENSION = re.compile(r"#\s?([0-9]{2,5})(?![0-9])")
+_TELEPHONE_BEFORE = re.compile(r"[0-9]{3,4}-[0-9]{3,4}\s?\Z")
 _SIGNS = {"~": "约", "～": "约", "≈": "约等于", "#": "第", "№": "第"}
 
 
@@ -222,6 +228,8 @@ def _range(place: Place) -> ReadForm | None:
     if "~" not in found["mark"] and "～" not in found["mark"]:
         if low == high and not found["scale"] and not is_measured(place.text, end):
             return ReadForm(end, language.ratio(*words))
+        if _OF_EQUATION.search(place.before) and _TAKEN_AFTER.match(place.text, end):
+            return ReadForm(end, f"{words[0]}减{words[1]}")
         falls_by = low.value > high.value and _BOUGHT.search(place.before)
         if place.before.rstrip().endswith("满") or falls_by:
             return ReadForm(end, f"{words[0]}减{words[1]}")
@@ -257,6 +265,8 @@ def _hyphen(place: Place) -> ReadForm | None:
     if found and _CHINESE_BEFORE.search(place.before):
         return ReadForm(found.end(), language.to)
     found = place.match(_JOINED)
+    if found and _EQUAL_BEFORE.search(place.before) and _TAKEN.match(text, found.end()):
+        return ReadForm(found.end(), "减")
     if found and _joins(place, found.end()):
         return ReadForm(found.end(), language.to)
     series = _SERIES_BEFORE.search(place.before)
@@ -294,6 +304,8 @@ def _sign(place: Place) -> ReadForm | None:
     sign = place.text[place.start]
     if sign == "#" and _OF_GRADE.search(place.before) and _GRADED.match(place.text, place.start):
         return ReadForm(place.start + 1, "号")
+    if (extension := place.match(_EXTENSION)) and _TELEPHONE_BEFORE.search(place.before):
+        return ReadForm(extension.end(), f"转{place.language.telephone_digits(extension[1])}")
     if found := place.match(_HOUSE):
         return ReadForm(found.end(), f"{place.language.cardinal(found[1])}号")
     if found := place.match(_LONG_CODE):

@@ -49,6 +49,8 @@ _NAMED = re.compile(r"[A-Za-z] ?\Z")
 _OF_MARKS = re.compile(r"\s?分")
 _STEP_BEFORE = re.compile(r"(?:步骤|进度|页码|阶段)[是为：:]?\s?\Z")
 _PAGE_BEFORE = re.compile(r"第\s?\Z")
+_SHOTS = re.compile(r"(三分球?|罚球|投篮|[两二]分球|出手)[是为：:]?\s?\Z")
+"""What a player tried, before the hits and the tries: ``罚球18/20``."""
 _PAGES = ("页", "集", "章", "课", "步", "题", "关", "轮")
 _SEASON = re.compile(
     r"(?<![0-9./])((?:19|20)[0-9]{2})\s?/\s?([0-9]{2}|(?:19|20)[0-9]{2})(?=\s?(?:赛季|学年|财年|年度|年))"
@@ -131,6 +133,9 @@ def _slashed(found: re.Match[str], place: Place) -> str:
         return language.pause.join(words)
     if above.value == below.value or is_score(place, found.end()):
         return language.ratio(*words)
+    shots = _SHOTS.search(place.before)
+    if shots and above.value <= below.value:
+        return f"{words[1]}{'罚' if shots[1] == '罚球' else '投'}{words[0]}中"
     if {found["above"], found["below"]} & set(tables.DIGIT_NAMES) or (
         above.value > below.value and (above.value > 20 or below.value > 9)
     ):

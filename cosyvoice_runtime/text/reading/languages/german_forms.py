@@ -9,7 +9,7 @@ from cosyvoice_runtime.text.reading.languages import german_answers, german_noun
 from cosyvoice_runtime.text.reading.languages import german_tables as tables
 from cosyvoice_runtime.text.reading.languages.european import listed
 from cosyvoice_runtime.text.reading.languages.german_answers import WEEKDAYS
-from cosyvoice_runtime.text.reading.languages.language import alternatives
+from cosyvoice_runtime.text.reading.languages.language import Clock, alternatives
 from cosyvoice_runtime.text.reading.languages.numeral import value_of_roman
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
@@ -31,6 +31,7 @@ _ONE_DAY = re.compile(rf"(?<![\w.-])({_DAY})(?:\.|(?=[;:] ))")
 _DAY_OF_LIST = re.compile(rf"(?<![\w.-])({_DAY})(?![\w-])(?P<dot>\.)?")
 _DAYS_BEFORE = re.compile(rf"\b(?P<more>(?:{_DAY}), ?)?(?:{_DAY}|{alternatives(WEEKDAYS.values())}), ?\Z")
 _DAY_OF_ROW = re.compile(rf"({_DAY})(?=, )")
+_DAY_OF_BARE_ROW = re.compile(rf"({_DAY})(?=\. {_DAY}[,.] )")
 _ROW_BEGINS = re.compile(r"(?:\A|[.\n]) ?\Z")
 _SURE = "(?:Mo|Di|Mi|Fr|Sa)"
 _ROWS = re.compile(
@@ -59,6 +60,10 @@ _LAST_WORD = re.compile(r"(\w+) \Z")
 _STREET = re.compile(r"(?<!\w)([A-ZÄÖÜ][\w-]*[a-zäöüß])str\.(?= ?[0-9])")
 _WHOLE = re.compile(r"(?<![\w.,])([0-9]{1,3}(?:\.[0-9]{3})*|[0-9]{1,6}),[-–—]{1,2} ?(€|EUR|Euro|CHF|Fr\.)")
 _FIRST_HOUR = re.compile(r"(?<![\w.,:])([01]?[0-9]|2[0-3]) ?[–-] ?(?=[0-9]{1,2}[:.][0-5][0-9] ?(?:Uhr|h\b))")
+_FIRST_TIME = re.compile(
+    r"(?<![\w.,:])(?P<hour>[01]?[0-9]|2[0-4])\.(?P<minute>[0-5][0-9]) ?(?P<to>[–-]|bis|und) ?"
+    r"(?:(?P<last>[01]?[0-9]|2[0-4])(?:[:.](?P<rest>[0-5][0-9]))? ?(?:Uhr|h)\b)"
+)
 _TIMES = re.compile(
     r"(?<![\w.,])([0-9]{1,3}) ?[x×] (?=[A-ZÄÖÜ][a-zäöü]|t[gä]|jähr|am |pro |im |wöch|mon|die )"
 )
@@ -90,6 +95,8 @@ def short_weekday(place: Place, language: European) -> ReadForm | None:
     """``Mo–Fr``, ``Do., 21.11.``, ``Sa/So``, ``am Fr. um neun``."""
     if found := place.match(_TWO_DAYS):
         return ReadForm(found.end(), f"{WEEKDAYS[found[1]]} {found[2] or 'und'} {WEEKDAYS[found[3]]}")
+    if (bare := place.match(_DAY_OF_BARE_ROW)) and _ROW_BEGINS.search(place.before):
+        return ReadForm(bare.end(), WEEKDAYS[bare[1]])
     found = place.match(_SHORT_DAY)
     if not found and (alone := _day_alone(place)):
         return ReadForm(alone.end(1), WEEKDAYS[alone[1]])
@@ -210,6 +217,19 @@ def first_hour(place: Place, language: European) -> ReadForm | None:
     return ReadForm(found.end(), f"{hour} {language.to} ")
 
 
+def first_time(place: Place, language: European) -> ReadForm | None:
+    """``8.30–12.00 Uhr``: the first of two times has a dot, as an amount has elsewhere."""
+    found = place.match(_FIRST_TIME)
+    if not found:
+        return None
+    to = language.to if found["to"] in "–-" else found["to"]
+    first, last = (
+        language.clock(Clock(int(found[hour]), int(found[minute] or 0)))
+        for hour, minute in (("hour", "minute"), ("last", "rest"))
+    )
+    return ReadForm(found.end(), f"{first} {to} {last}")
+
+
 def times(place: Place, language: European) -> ReadForm | None:
     """``3 x Kaffee``."""
     found = place.match(_TIMES)
@@ -291,6 +311,7 @@ _LAST_WORDS = (
 
 
 FORMS = (
+    first_time,
     *german_answers.FORMS,
     *german_short.FORMS,
     short_weekday,
