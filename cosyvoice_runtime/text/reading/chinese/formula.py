@@ -62,6 +62,7 @@ _DIVIDED_BEFORE = re.compile(r"[0-9]\s?÷\s?[0-9]+\s?=\s?[0-9]+\Z")
 _BAR = re.compile(rf"\|(?={_INSIDE_BARS}\|)")
 _CLOSES_BARS = re.compile(rf"(?:^|[^0-9A-Za-z|])\|{_INSIDE_BARS}\Z")
 _DIVIDED = re.compile(r"(?:[0-9a-z][)）]|(?<![A-Za-z0-9])[0-9]{1,3})\Z")
+_SINGLE = re.compile(r"(?:(?<![A-Za-z])[a-z]|[0-9)²³])\Z")
 _DIVISOR = re.compile(r"(?:[a-z](?![A-Za-z0-9])|[(（][0-9a-z])")
 _OF_NAME = re.compile(r" [xX][0-9].*|X[0-9][A-Z].*")
 _DIAMETER = re.compile(r"[ΦØ]\s?(?=[0-9])")
@@ -208,6 +209,8 @@ def _is_factor(place: Place, found: re.Match[str], following: str, is_tight: boo
         )
     divides = _DIVISOR.match(following) or (before[-1:] in ")）" and following[:1].isdecimal())
     if sign == "/" and _OF_WORDS.search(before) and re.match("[\u4e00-\u9fff]", following):
+        return True
+    if sign == "/" and found[0] == " / " and _SINGLE.search(before) and _DIVISOR.match(following):
         return True
     if sign == "/" and divides and _DIVIDED.search(before):
         return True

@@ -33,7 +33,7 @@ _DOT_AFTER_NAME = re.compile(r"(?<=[A-Za-z])\.\s?(?=[0-9])")
 _ONE_LETTER = re.compile(r"(?<![A-Za-z])[A-Za-oq-z]\Z")
 _STROKE = re.compile(r"(?<=[A-Za-z])/(?=[0-9])")
 _ABBREVIATED = re.compile(r"(?<![A-Za-z.])(?:vs|Dr|Mr|Mrs|Ms|Prof|St|Fig|Vol|Ch|Sec|Eq|approx)\Z")
-_OF_UNIT = re.compile(r"[0-9](?:[GMKT]i?B?)\Z")
+_OF_UNIT = re.compile(r"(?:[0-9](?:[GMKT]i?B?|[A-Z])|°[CF])\Z")
 _AT = re.compile(r"\s?@(?=[0-9]+(?:\.[0-9]+)?\s?[A-Za-z])")
 _NUMBER_SIGN = re.compile(r"(?<![A-Za-z])[Nn][Oo]\.? ?(?=[0-9])")
 

@@ -59,11 +59,13 @@ _FOR_AMOUNT = re.compile(
 _FOR_MILLION = re.compile(r"\s?/\s?1?M(?![A-Za-z0-9]|\s?(?:[Tt]oken|in|out))")
 _PRICED = re.compile(r"(?:[¥$€][0-9.,]+|[0-9]\s?元)\Z")
 _STROKE = re.compile(
-    r"\s?/\s?每?(?=(?:月|年|天(?!气)|日(?![落出])|周|人|次|晚|个|件|斤|公斤|千克|克|吨|升|平|立方|小时|分|秒|季|股|份|张|位|套|台|只|罐|筒|壶|片|粒|颗|块|根|延米|平米|头|棵|株|勺|顿|趟|圈|场|局|票|[0-9]{0,4}\s?[MKk百千万](?=\s?(?:[Tt]okens?|次|字|in|out))|"
+    r"\s?/\s?每?(?=(?:月|年|天(?!气)|日(?![落出])|周|人|次|晚|个|件|斤|公斤|千克|克|吨|升|平|立方|小时|分|秒|季|股|份|张|位|套|台|只|罐|筒|壶|片|粒|颗|块|根|延米|平米|头|棵|株|勺|顿|趟|遍|圈|场|局|票|[0-9]{0,4}\s?[MKk百千万](?=\s?(?:[Tt]okens?|次|字|in|out))|"
     r"百万|万|千|百|桶|盎司|瓶|盒|袋|箱|包|杯|碗|盘|串|条|支|本|页|课|节|千字|字|度|亩|公里|公顷|户|班|GB|kg|h(?![A-Za-z])))"
 )
 _BETWEEN_DEGREES = re.compile(r"(?<=[℃C])\s?/\s?(?=-?[0-9])")
-_COUNTED = re.compile(r"[0-9¥$€][^/，。]{0,8}[\u4e00-\u9fffA-Za-z0-9%](?:/[人件台户天])?\Z")
+_FOR_TIME = re.compile(r"\s?/\s?(min|h|kg|L)(?![A-Za-z0-9])")
+_BETWEEN_PARTS = re.compile(r"(?<=[%‰])\s?/\s?(?=[0-9.]+[%‰])")
+_COUNTED = re.compile(r"[0-9¥$€][^/，。]{0,8}[\u4e00-\u9fffA-Za-z0-9%²³](?:/[人件台户天])?\Z")
 _HOURLY = re.compile(r"(?:时速|每小时)约?\s?\Z")
 
 
@@ -151,6 +153,10 @@ def _for_each(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), "每")
     if (found := place.match(_FOR_MILLION)) and _PRICED.search(place.before):
         return ReadForm(found.end(), "每百万")
+    if found := place.match(_BETWEEN_PARTS):
+        return ReadForm(found.end(), "、")
+    if (found := place.match(_FOR_TIME)) and _COUNTED.search(place.before):
+        return ReadForm(found.end(), f"每{place.language.units[found[1]].one}")
     found = place.match(_STROKE) if _COUNTED.search(place.before) else None
     return ReadForm(found.end(), "每") if found else None
 

@@ -35,6 +35,8 @@ _ERA_BEFORE = re.compile(
 _BOTH_EARLY = re.compile(
     r"(?:[0-9]{3,4}|[0-9]{2}(?=\s?年))(?=\s?年?\s?[-－–—~～至到]\s?前\s?[0-9]{1,4}\s?年?)"
 )
+_BORN_EARLY = re.compile(r"[0-9]{3}(?=\s?年)")
+_BORN_BEFORE = re.compile(r"[于约]\s?前\s?\Z")
 _EARLY = re.compile(r"前\s?\Z")
 _EARLY_YEAR = re.compile(
     r"(?:(?<![0-9.:/-])|(?<=年[-－]))[1-9][0-9]{2}(?=\s?年(?:[-–—~～－至到]\s?[0-9]{3}|(?![前后来间多余级的之])(?!历史)))"
@@ -161,6 +163,8 @@ def _year(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), language.digits(found[0]))
     if (found := place.match(_BOTH_EARLY)) and _EARLY.search(place.before):
         return ReadForm(found.end(), language.digits(found[0]))
+    if (found := place.match(_BORN_EARLY)) and _BORN_BEFORE.search(place.before):
+        return ReadForm(found.end(), language.digits(found[0]))
     found = place.match(_ERA_YEAR)
     if found and _ERA_BEFORE.search(place.before):
         return ReadForm(found.end(), language.digits(found[0]))
@@ -178,7 +182,8 @@ def _year(place: Place) -> ReadForm | None:
 
 def _is_of_years(first: int, last: int) -> bool:
     """Whether two numbers in brackets are the years of a life or a reign, and no round amounts."""
-    return first < last < 2100 and last - first <= 120 and bool(first % 100 or last % 100)
+    is_odd = first % 10 and last % 10
+    return first < last < 2100 and bool(is_odd or (last - first <= 120 and (first % 100 or last % 100)))
 
 
 def _lasts(place: Place, found: re.Match[str]) -> bool:

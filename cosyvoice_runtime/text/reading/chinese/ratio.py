@@ -40,15 +40,19 @@ _RESULT = re.compile(
 )
 _SLASHED = re.compile(
     rf"(?<![0-9A-Za-z./])(?:(?P<whole>[0-9]{{1,4}}) )?(?P<above>{NUMBER})\s?/\s?"
-    r"(?P<below>[0-9]{1,9}(?:\.0)?)(?:(?P<unit>[kcm]m|m?g|kg|m[lL]|[LsmhW]|min)(?![A-Za-z]))?(?![0-9/]|(?![a-z]{1,2}(?:[²³^]|\s?[=+×<>]))[A-Za-z]|\.[0-9])(?P<to>-(?=[0-9]+/[0-9]))?"
+    r"(?P<below>[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,9}(?:\.0)?)(?:(?P<unit>[kcm]m|m?g|kg|m[lL]|[LsmhW]|min)(?![A-Za-z]))?(?![0-9/]|(?![a-z]{1,2}(?:[²³^]|\s?[=+×<>]))[A-Za-z]|\.[0-9])(?P<to>-(?=[0-9]+/[0-9]))?"
 )
 _LIST = re.compile(r"(?<![0-9A-Za-z./])[0-9]{1,4}(?:/[0-9]{1,4}){2,6}(?![0-9A-Za-z/]|\.[0-9])")
 _ALWAYS = {"24/7": "七乘二十四", "9/11": "九一一"}
 _RATED = re.compile(rf"(?:{tables.RATED})[是为了高达：:]{{0,2}}\s?\Z")
 _NAMED = re.compile(r"[A-Za-z] ?\Z")
 _OF_MARKS = re.compile(r"\s?分")
-_STEP_BEFORE = re.compile(r"(?:步骤|进度|页码|阶段)[是为：:]?\s?\Z")
+_STEP_BEFORE = re.compile(r"(?:排名|名次|步骤|进度|页码|阶段)[是为：:]?\s?\Z")
 _PAGE_BEFORE = re.compile(r"第\s?\Z")
+_SUBJECT = re.compile(
+    r"(?:语文|数学|英语|物理|化学|生物|历史|地理|政治|文综|理综|总分|听力|阅读|写作|口语)[是为：:]?\s?\Z"
+)
+_BEAT = re.compile(r"(?:节拍|拍号|拍子)[是为：:]?\s?\Z")
 _SHOTS = re.compile(r"(三分球?|罚球|投篮|[两二]分球|出手)[是为：:]?\s?\Z")
 """What a player tried, before the hits and the tries: ``罚球18/20``."""
 _PAGES = ("页", "集", "章", "课", "步", "题", "关", "轮")
@@ -82,7 +86,8 @@ def read(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), language.pause.join(map(_alone, found[0].split("/"), [place] * 9)))
     found = place.match(_SLASHED)
     if not found or (
-        begins_equation(place) and parsed(found["above"], language).value >= int(float(found["below"]))
+        begins_equation(place)
+        and parsed(found["above"], language).value >= parsed(found["below"], language).value
     ):
         return None
     if found["to"] and (begins_equation(place) or in_factor(place)):
@@ -112,8 +117,10 @@ def _slashed(found: re.Match[str], place: Place) -> str:
     if found["whole"]:
         fraction = language.fraction(above.value, below.value)
         return language.mixed(language.cardinal(found["whole"]), fraction)
-    is_rated = below.value in (5, 10, 100) and (
-        not above.is_whole or above.value == below.value or _RATED.search(place.before)
+    is_rated = below.value > 8 and bool(_SUBJECT.search(place.before))
+    is_rated = is_rated or (
+        below.value in (5, 10, 100)
+        and (not above.is_whole or above.value == below.value or _RATED.search(place.before))
     )
     following = place.text[found.end() : found.end() + 3].lstrip()
     is_of_marks = bool(_OF_MARKS.match(place.text, found.end()))
@@ -121,6 +128,8 @@ def _slashed(found: re.Match[str], place: Place) -> str:
         return language.out_of(*words).removesuffix("分" if is_of_marks else "")
     if following.startswith("拍"):
         return "".join(reversed(words))
+    if _BEAT.search(place.before):
+        return f"{words[1]}{words[0]}拍"
     if above.value <= below.value and following.startswith("层"):
         return f"{words[0]}层，共{words[1]}"
     if _STEP_BEFORE.search(place.before):

@@ -31,6 +31,7 @@ _ONE_DAY = re.compile(rf"(?<![\w.-])({_DAY})(?:\.|(?=[;:] ))")
 _DAY_OF_LIST = re.compile(rf"(?<![\w.-])({_DAY})(?![\w-])(?P<dot>\.)?")
 _DAYS_BEFORE = re.compile(rf"\b(?P<more>(?:{_DAY}), ?)?(?:{_DAY}|{alternatives(WEEKDAYS.values())}), ?\Z")
 _DAY_OF_ROW = re.compile(rf"({_DAY})(?=, )")
+_AFTER_BARE_ROW = re.compile(rf"(?:\A|[.\n]) ?{_DAY}\. \Z")
 _DAY_OF_BARE_ROW = re.compile(rf"({_DAY})(?=\. {_DAY}[,.] )")
 _ROW_BEGINS = re.compile(r"(?:\A|[.\n]) ?\Z")
 _SURE = "(?:Mo|Di|Mi|Fr|Sa)"
@@ -118,7 +119,9 @@ def _day_alone(place: Place) -> re.Match[str] | None:
         found = place.match(_DAY_OF_LIST)
         return found if found and (days["more"] or not found["dot"]) else None  # or it is Mrs. Fr.
     found = place.match(_DAY_OF_ROW)
-    return found if found and _ROW_BEGINS.search(place.before) and place.near(_ROWS) else None
+    if not found or not _ROW_BEGINS.search(place.before):
+        return None
+    return found if _AFTER_BARE_ROW.search(place.before) or place.near(_ROWS) else None
 
 
 def lasting(place: Place, language: European) -> ReadForm | None:
