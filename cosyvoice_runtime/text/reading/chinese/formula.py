@@ -71,6 +71,10 @@ _OF_FACTORIAL = re.compile(r"(?:(?<![A-Za-z])[a-zA-Z]|[0-9]|[(（][0-9a-z]\s?[-+
 _ALL_UP_TO = re.compile(r"\s?([+×])\s?(?:\.{3,6}|…{1,2}|⋯{1,2})\s?[+×]\s?(?=[0-9a-zA-Z(（])")
 """The terms between the first of a sum and its last: ``1+2+...+100``."""
 _POWER_SIGNS = re.compile("[0-9]+|[-+]")
+_CHARGE = re.compile("(?P<of>[A-Z][a-z]?)?(?P<number>[²³⁴]|\\^[2-4])?(?P<sign>[⁺⁻])(?![⁰¹²³⁴-⁹])")
+_CHARGED = re.compile(r"[A-Za-z0-9)]\Z")
+"""The charge of an ion: ``Ca²⁺``."""
+_CHARGES = str.maketrans("²³⁴234", "二三四二三四", "^")
 _RISES = re.compile(r"(?:[涨升增]|增长|增加|上调)了?\s?\Z")
 _OR_OLDER = re.compile(r"[0-9]\s?个月\Z")
 _MORE = re.compile(r"\+\s?(?=[个位名人年家种条项次篇款件天万亿岁]|小时|分钟)")
@@ -79,6 +83,9 @@ _MORE = re.compile(r"\+\s?(?=[个位名人年家种条项次篇款件天万亿�
 def read(place: Place) -> ReadForm | None:
     """A sign of a formula in words."""
     language = place.language
+    if (found := place.match(_CHARGE)) and (found["of"] or _CHARGED.search(place.before)):
+        number = (found["number"] or "").translate(_CHARGES)
+        return ReadForm(found.end(), f"{found['of'] or ''}{number}{'正' if found['sign'] == '⁺' else '负'}")
     if found := place.match(_POWER):
         if found["inner"]:
             return ReadForm(found.end(), f"的{_POWER_SIGNS.sub(_sign_of_power, found['inner'])}次方")
@@ -236,7 +243,7 @@ def _plus(place: Place, found: re.Match[str], following: str) -> ReadForm | None
     if re.search("[\u4e00-\u9fff]\\Z", before) and re.match(r"[\u4e00-\u9fffA-Za-z0-9]", following):
         return ReadForm(found.end(), "加")
     if re.search(
-        r"(?:[0-9wkWK%万千百亿]|[0-9][年月天岁个元人条次米件]|[0-9](?:[cmk]?m|k?g|[GMT]B))\Z", before
+        r"(?:[0-9wkWK%万千百亿]|[0-9][年月天岁个元人条次米件]|[0-9](?:[cmk]?m|k?g|[GMT]B|h|min))\Z", before
     ):
         if more := place.match(_MORE):
             return ReadForm(more.end(), "多")

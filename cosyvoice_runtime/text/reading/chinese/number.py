@@ -93,7 +93,7 @@ _CHINESE_BEFORE = re.compile(
 )
 _MINUS = re.compile(r"[-−－]\s?(?=\.?[0-9])")
 _NEGATIVE_BEFORE = re.compile(
-    r"(?:^|[\s，。；：、:;,=（(\[<>≥≤≈×÷*/^|“\"~～到至为是在达低降约从涨跌幅率增比于度数值差温润净利了得变拔额速益标分距势压深]|零下)\Z"
+    r"(?:^|[\s，。；：、:;,=（(\[<>≥≤≈×÷*/^|“\"~～到至为是在达低降约从涨跌幅率增比于度数值差温润净利了得变拔额速益标分距势压深盘]|零下)\Z"
 )
 _NEGATIVE_AFTER = re.compile(rf"[-−]\s?{NUMBER}\s?(?:%|D(?![A-Za-z])|°|℃|度|摄氏)")
 _NAME_BEFORE = re.compile(r"[A-Za-z](?:[A-Za-z0-9.]*[A-Za-z0-9])?\Z")

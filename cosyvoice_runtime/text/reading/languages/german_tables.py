@@ -204,7 +204,7 @@ ABBREVIATIONS = {
     "n. u. Z.": "nach unserer Zeit", "v. u. Z.": "vor unserer Zeit", "p. m.": "pro Monat",
     "Dtl.": "Deutschland", "h. c.": "honoris causa", "wg.": "wegen", "Ggs.": "Gegensatz", "Anm.": "Anmerkung",
     "Hptstr.": "Hauptstraße", "Mt.": "Mount", "zus.": "zusammen", "i. F.": "in Folge", "Pkg.": "Packung",
-    "lfm": "laufende Meter",
+    "lfm": "laufende Meter", "li.": "links", "Empf.": "Empfehlung",
     "od.": "oder", "Ri.": "Richtung", "Bsp.": "Beispiel", "Hm": "Höhenmeter",
     "Strg": "Steuerung", "Entf": "Entfernen",
     "z. B.": "zum Beispiel", "z.B.": "zum Beispiel", "Z. B.": "Zum Beispiel", "Z.B.": "Zum Beispiel",
