@@ -19,7 +19,7 @@ _WORDS = {
 _SIGN = re.compile(r"\s?(?P<sign>>=|<=|!=|==|[+=×✕*·⋅÷<>≈≠≤≥±√xX/→−-])\s?")
 _POWER = re.compile(
     r"(?<=[0-9A-Za-z)）])\^[({](?P<inner>[0-9]{0,3}[a-z]{1,2}|[a-z][-+][0-9])[)}]"
-    r"|(?:\^|(?<=[0-9A-Za-z)])\*\*)\{?(?P<plain>-?(?:[0-9]{1,4}|[a-z](?![a-z])))\}?|(?<=[a-z0-9)）])(?P<sign>[²³])"
+    r"|(?:\^|(?<=[0-9A-Za-z)])\*\*)\{?(?P<plain>[-−]?(?:[0-9]{1,4}|[a-z](?![a-z])))\}?|(?<=[a-z0-9)）])(?P<sign>[²³])"
 )
 _NEGATIVE_POWER = re.compile("(?<=[0-9a-z])⁻([⁰¹²³⁴-⁹]{1,3})")
 _RAISED_PLUS = re.compile("(?<=[0-9])⁺([⁰¹²³⁴-⁹]{1,2})")
@@ -90,7 +90,7 @@ def read(place: Place) -> ReadForm | None:
         if found["inner"]:
             return ReadForm(found.end(), f"的{_POWER_SIGNS.sub(_sign_of_power, found['inner'])}次方")
         if found["plain"]:
-            return ReadForm(found.end(), language.power(found["plain"]))
+            return ReadForm(found.end(), language.power(found["plain"].replace("−", "-")))
         return ReadForm(found.end(), "平方" if found["sign"] == "²" else "立方")
     if found := place.match(_NEGATIVE_POWER):
         return ReadForm(found.end(), language.power(f"-{found[1].translate(_RAISED)}"))

@@ -25,7 +25,7 @@ _MEASURE = re.compile(
 )
 _ALONE = re.compile(rf"(?:\s?(?P<unit>{alternatives(tables.UNITS)})(?P<glued>(?!))?)?{_PER}(?![A-Za-z0-9²³])")
 _POWER = re.compile(
-    r"(?:\^-?[0-9]{1,3}|[0-9][eE]-?[0-9]{1,3}|[0-9]\s?[十百千]?[万亿]|[0-9万亿]\s?元|⁻[⁰¹²³⁴-⁹]{1,3})\Z"
+    r"(?:\^[-−]?[0-9]{1,3}|[0-9][eE]-?[0-9]{1,3}|[0-9]\s?[十百千]?[万亿]|[0-9万亿]\s?元|⁻[⁰¹²³⁴-⁹]{1,3})\Z"
 )
 _EACH = re.compile(r"(?<=每)\s?(?:[kcd]?m[²³]|kg|m[gLl])|(?<=每 )(?:[kcd]?m[²³]|kg|m[gLl])")
 _AMPERES = re.compile(r"\s?(?:[=×]|电|插|保险|空开|断路|充|快充|输出)")
