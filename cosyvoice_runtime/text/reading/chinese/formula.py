@@ -75,6 +75,10 @@ _CHARGE = re.compile("(?P<of>[A-Z][a-z]?)?(?P<number>[²³⁴]|\\^[2-4])?(?P<sig
 _CHARGED = re.compile(r"[A-Za-z0-9)]\Z")
 """The charge of an ion: ``Ca²⁺``."""
 _CHARGES = str.maketrans("²³⁴234", "二三四二三四", "^")
+_OPENED_NUMBER = re.compile(r"[(（][0-9.]+\s?\Z")
+_WORD_CLOSES = re.compile("[\u4e00-\u9fff]{1,6}\\s?[)）]\\s?[×÷*/=]")
+_OPENED_WORD = re.compile("[(（][\u4e00-\u9fff]{1,6}\\s?\\Z")
+_NUMBER_CLOSES = re.compile(r"[0-9.]+%?\s?[)）]\s?[×÷*/=]")
 _RISES = re.compile(r"(?:[涨升增]|增长|增加|上调)了?\s?\Z")
 _OR_OLDER = re.compile(r"[0-9]\s?个月\Z")
 _MORE = re.compile(r"\+\s?(?=[个位名人年家种条项次篇款件天万亿岁]|小时|分钟)")
@@ -192,6 +196,11 @@ def _is_minus(place: Place, found: re.Match[str]) -> bool:
     before, text = place.before, place.text
     if _WORDS_EQUAL.search(before) and _WORD_ON_A_SIDE.match(
         before[-1] + text[found.end() : found.end() + 1]
+    ):
+        return True
+    following = text[found.end() : found.end() + 12]
+    if (_OPENED_NUMBER.search(before) and _WORD_CLOSES.match(following)) or (
+        _OPENED_WORD.search(before) and _NUMBER_CLOSES.match(following)
     ):
         return True
     if not _TERM_BEFORE.search(before) or not _LETTER_AFTER.match(text, found.end()):

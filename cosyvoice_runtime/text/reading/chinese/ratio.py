@@ -44,7 +44,7 @@ _SLASHED = re.compile(
 )
 _LIST = re.compile(r"(?<![0-9A-Za-z./])[0-9]{1,4}(?:/[0-9]{1,4}){2,6}(?![0-9A-Za-z/]|\.[0-9])")
 _ALWAYS = {"24/7": "七乘二十四", "9/11": "九一一"}
-_RATED = re.compile(rf"(?:{tables.RATED})[是为了高达：:]{{0,2}}\s?\Z")
+_RATED = re.compile(rf"(?:{tables.RATED})[是为了高达：:]{{0,2}}\s?[（(]?\Z")
 _NAMED = re.compile(r"[A-Za-z] ?\Z")
 _OF_MARKS = re.compile(r"\s?分")
 _STEP_BEFORE = re.compile(r"(?:排名|名次|步骤|进度|页码|阶段)[是为：:]?\s?\Z")
@@ -55,6 +55,7 @@ _SUBJECT = re.compile(
 _BEAT = re.compile(r"(?:节拍|拍号|拍子)[是为：:]?\s?\Z")
 _SHOTS = re.compile(r"(三分球?|罚球|投篮|[两二]分球|出手)[是为：:]?\s?\Z")
 """What a player tried, before the hits and the tries: ``罚球18/20``."""
+_OF_SPACE = re.compile(rf"({NUMBER})\s?/\s?({NUMBER})(?=\s?[GMT]B(?![A-Za-z/]))")
 _PAGES = ("页", "集", "章", "课", "步", "题", "关", "轮")
 _SEASON = re.compile(
     r"(?<![0-9./])((?:19|20)[0-9]{2})\s?/\s?([0-9]{2}|(?:19|20)[0-9]{2})(?=\s?(?:赛季|学年|财年|年度|年))"
@@ -84,6 +85,10 @@ def read(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), language.ranged(*map(language.digits, found.groups())))
     if found := place.match(_LIST):
         return ReadForm(found.end(), language.pause.join(map(_alone, found[0].split("/"), [place] * 9)))
+    if found := place.match(_OF_SPACE):
+        return ReadForm(
+            found.end(), "，共".join(language.number(parsed(each, language)) for each in found.groups())
+        )
     found = place.match(_SLASHED)
     if not found or (
         begins_equation(place)
