@@ -234,7 +234,7 @@ _BEFORE_NUMBERS = {
         r"|(?<!Code )(?<!Stat\. )(?<!\.C\. )(?<!\.R\. )§"
         r"|\b(?:[Dd]e[rmns]|[Dd]ie|[Dd]as|[IiAa]m|[Vv]om|[Zz]u[mr]) [0-9]{1,3}\. ?[A-ZÄÖÜ/]"
         r"|[0-9] (?:Min|Sek|Pers|Tabl)\.|\b[Cc]a\. [0-9.,]+ ?(?:(?:k?m|k?g|cm|mm|ml|l)\b|[€%°])"
-        r"|\b(?:Kap|Bj|Pkg|Gew|Std|Stk|Nr|Pkt|Pck|Msp|Zi|Whg|MwSt|Jh|Hbf|[Zz]zgl|[Ii]nkl|Tsd|tgl|mtl)\."
+        r"|\b(?:Kap|Bj|Pkg|Gew|Dez|Okt|Mrz|Std|Stk|Nr|Pkt|Pck|Msp|Zi|Whg|MwSt|Jh|Hbf|[Zz]zgl|[Ii]nkl|Tsd|tgl|mtl)\."
         r"|(?:\bS|[Ss]tr|\bGr|\bTel)\.:? [0-9]|\b(?:PLZ|EL|TL) |/(?:Monat|Jahr|Woche|Stück)\b|IBAN:? DE[0-9]"
         r"|\b(?:hat|hatte|mit|je|rund|etwa|insg\.) [0-9.,]+ [A-ZÄÖÜ][a-zäöüß]{2,}"
         r"|[0-9]\.[/–-][0-9]{1,3}\. [A-Z]|\bMo ?[–-] ?[FS][ro]\b|[0-9]-mal\b"

@@ -38,6 +38,8 @@ _INCH = re.compile(
     r"[\"″”](?=\s?(?:(屏|显|电视|平板|笔记本|披萨|蛋糕|轮|触|高清|全面|OLED|AMOLED|LCD|IPS|4K|2K|Retina)|[A-Za-z\u4e00-\u9fff，。、；/）)-]|$))"
 )
 _MINUTES = re.compile(r"(?<=[0-9])(?<![0-9]{4})['’′](?![0-9'’′])")
+_SECONDS = re.compile(r'[″"](?![0-9]|\s?(?:屏|显|电视|平板|轮))')
+_OF_TRAINING = re.compile("热身|组间|平板支撑|深蹲|拉伸|间歇|俯卧撑|冲刺跑")
 _OF_MATCH = re.compile("[进破补扳]门?球|破门|补射|点球|红牌|黄牌|换下|伤停|梅开")
 _SIZE = re.compile(
     r"(?:[0-9]\.[0-9]+|(?:屏幕?|尺寸|英寸|Air|Pro|MacBook|iPad|Surface)[是为：:约]{0,2}\s?[0-9]+)\Z"
@@ -117,6 +119,12 @@ def _inch(place: Place) -> ReadForm | None:
     """The sign of inches, which closes no quotation: ``6.7" OLED``."""
     if place.match(_MINUTES) and place.near(_OF_MATCH):
         return ReadForm(place.start + 1, "分钟")
+    if place.text[place.start] in "'’′″\"”" and place.before[-1:].isdecimal() and place.near(_OF_TRAINING):
+        if place.match(_MINUTES):
+            return ReadForm(place.start + 1, "分钟")
+        is_quoted = len(_QUOTE.findall(place.text, max(0, place.start - 300), place.start)) % 2
+        if place.match(_SECONDS) and not is_quoted:
+            return ReadForm(place.start + 1, "秒")
     found = place.match(_INCH)
     if not found or not (_SIZE.search(place.before) or (found[1] and place.before[-1:].isdecimal())):
         return None

@@ -50,6 +50,10 @@ _TITLE_BEFORE = re.compile(
 )
 _ENDS_YEAR = re.compile(r"\s?年?[-–—~～－]\s?[0-9]{3,4}\s?年")
 _LIVED = re.compile(rf"(?<=[(（])([1-9][0-9]{{2}}){RANGE}([1-9][0-9]{{2,3}})(?=\s?年?[)）])")
+_TOGETHER = re.compile(
+    r"(?<![0-9.])(?:19|20)[0-9]{2}(?=((?:\s?[、和与]\s?(?:19|20)[0-9]{2}){1,4})?\s?这?[两三四五]年)"
+)
+"""Years that are counted after the last: ``2023、2024两年``."""
 _SPAN = re.compile(rf"(?<=[（(])([12][0-9]{{3}}){RANGE}([12][0-9]{{3}})(?=[)）])")
 _RECENT = re.compile(
     r"(?<![0-9.:/-])(?:19[5-9][0-9]|20(?:0[1-9]|[1-4][0-9]))(?![0-9A-Za-z%]|[.,:/][0-9]|\s?[-~+×*/])"
@@ -141,6 +145,9 @@ def _year(place: Place) -> ReadForm | None:
             return ReadForm(found.end(), language.ranged(language.digits(low), language.digits(high)))
     found = place.match(_YEAR)
     if found and not _lasts(place, found):
+        return ReadForm(found.end(), language.digits(found[0]))
+    found = place.match(_TOGETHER)
+    if found and (found[1] or re.search(r"[0-9][、和与]\s?\Z", place.before)):
         return ReadForm(found.end(), language.digits(found[0]))
     if (found := place.match(_SPAN)) and _is_of_years(int(found[1]), int(found[2])):
         return ReadForm(found.end(), language.ranged(*map(language.digits, found.groups())))
