@@ -19,6 +19,8 @@ _KANA = re.compile("[\u3041-\u3096\u30a1-\u30fa\u31f0-\u31ff\uff66-\uff6f\uff71-
 _HANGUL = re.compile("[\u1100-\u11ff\u3131-\u318e\ua960-\ua97c\uac00-\ud7a3]")
 _HAN = re.compile("[\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]")
 _CHINESE_MARK = re.compile("(?<=[0-9A-Za-z)%])[，。；](?![A-Z])|[，。；](?=[0-9a-z])")
+_SURE = 1.5
+"""What weighs less is no proof against the marks of Chinese."""
 _CHINESE = frozenset({"zh", "yue", "cmn"})
 _CHINESE_STYLE = frozenset({"zh", "ja"})
 _EAST_ASIAN = frozenset({"zh", "ja", "ko"})
@@ -108,8 +110,9 @@ def _told(text: str) -> str | None:
     for language, script in (("ja", _KANA), ("ko", _HANGUL), ("zh", _HAN)):
         if script.search(text):
             return language
-    found = stop_words.evidence(text).language
-    if found is None and _CHINESE_MARK.search(text):
+    evidence = stop_words.evidence(text)
+    found = evidence.language
+    if evidence.weights.get(found or "", 0) < _SURE and _CHINESE_MARK.search(text):
         return "zh"
     return found if found is None or found in stop_words.READ else UNDETERMINED
 

@@ -53,7 +53,10 @@ _WORDS = {
         gewonnen verloren gegen ohne durch während wegen statt damit dann denn doch mal immer
         wieder weniger mindestens höchstens ungefähr knapp gut neue neuen neuer ersten letzten
         erste letzte zweite dritte mehl eier wasser salz zucker butter milch zwiebeln liste
-        preis kosten strecke zug gleis seite kapitel absatz paragraf artikel zimmer etage stock
+        preis sahne hefe käse prise rabatt stück tage nacht nächte abfahrt ankunft
+        gewicht höhe breite länge halbzeit päckchen portionen zutaten backpulver kartoffeln
+        lebte lange zeichen passwort kosten strecke zug
+        gleis seite kapitel absatz paragraf artikel zimmer etage stock
         hunde hund katzen katze äpfel kinder menschen leute personen einwohner besucher platz
         woche wochen monat monate monaten tag stunde sekunden euro grad meter liter million
         millionen milliarde milliarden tausend hundert eins zwei drei vier fünf sechs sieben acht
@@ -230,8 +233,10 @@ _BEFORE_NUMBERS = {
         r"\b[Uu]m [0-9]|\b[Aa][mb] [0-9]{1,2}\.|[0-9] Uhr\b|\A(?:Der|Das) [A-ZÄÖÜ][a-zäöü]"
         r"|(?<!Code )(?<!Stat\. )(?<!\.C\. )(?<!\.R\. )§"
         r"|\b(?:[Dd]e[rmns]|[Dd]ie|[Dd]as|[IiAa]m|[Vv]om|[Zz]u[mr]) [0-9]{1,3}\. ?[A-ZÄÖÜ/]"
-        r"|\b(?:Std|Stk|Nr|Pkt|Pck|Msp|Zi|Whg|MwSt|Jh|Hbf|[Zz]zgl|[Ii]nkl|Tsd|tgl|mtl)\."
+        r"|[0-9] (?:Min|Sek|Pers|Tabl)\.|\b[Cc]a\. [0-9.,]+ ?(?:(?:k?m|k?g|cm|mm|ml|l)\b|[€%°])"
+        r"|\b(?:Kap|Bj|Pkg|Gew|Dez|Okt|Mrz|Std|Stk|Nr|Pkt|Pck|Msp|Zi|Whg|MwSt|Jh|Hbf|[Zz]zgl|[Ii]nkl|Tsd|tgl|mtl)\."
         r"|(?:\bS|[Ss]tr|\bGr|\bTel)\.:? [0-9]|\b(?:PLZ|EL|TL) |/(?:Monat|Jahr|Woche|Stück)\b|IBAN:? DE[0-9]"
+        r"|\b(?:hat|hatte|mit|je|rund|etwa|insg\.) [0-9.,]+ [A-ZÄÖÜ][a-zäöüß]{2,}"
         r"|[0-9]\.[/–-][0-9]{1,3}\. [A-Z]|\bMo ?[–-] ?[FS][ro]\b|[0-9]-mal\b"
         r"|\A[1-9][0-9]?\. (?:Tag|Bundesliga|Liga|Klasse|Stock)\b"
     ),

@@ -63,7 +63,9 @@ def test_recorded_open_loops_of_a_cpu_begin_as_soon_as_the_model_says():
     assert beyond.asked > peak
     for run in (half, most):
         state = SharedGpu(curve, 8).state(run.asked)
-        assert state.first_audio_ms == pytest.approx([run.first_audio_ms[P50], run.first_audio_ms[P95]], rel=0.15)
+        assert state.first_audio_ms == pytest.approx(
+            [run.first_audio_ms[P50], run.first_audio_ms[P95]], rel=0.15
+        )
         assert state.in_progress == pytest.approx(run.in_progress, rel=0.15)
 
 

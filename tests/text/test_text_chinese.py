@@ -77,6 +77,8 @@ from cosyvoice_runtime.text.normalise import Normaliser
         ("价格1，000，合1，234，000人", "价格一千，合一百二十三万四千人"),
         ("100，200，300元", "一百，两百，三百元"),
         ("①苹果，Ⅲ期，１２：３０，1㎞", "一，苹果，三期，十二点三十分，一公里"),
+        ("打进2球，2传1射，2胜1平2负", "打进两球，两传一射，两胜一平两负"),
+        ("2盆花，2封信，2代人，二代机，2级台阶，2级风", "两盆花，两封信，两代人，二代机，两级台阶，二级风"),
     ],
 )
 def test_chinese_expression(normalise: Normaliser, text: str, spoken: str) -> None:

@@ -32,6 +32,8 @@ COMMANDS = frozenset([*_SIGNS, *_FORMATS, *_FRACTIONS, *_NAMES, "sqrt", "left", 
 """Names of commands that are read where they stand outside a formula, too."""
 _PIECE = re.compile(r"\\[A-Za-z]+|\\.|[{}^_&]|\s+|[A-Za-z]+|[^\\{}^_&\sA-Za-z]", re.DOTALL)
 _PRODUCT = re.compile(r"(?!sin|cos|tan|log|max|min|mod|for|and|if|or|is|in|of|ln|lim)[A-Za-z]{2}|[a-z]{3}")
+_ONE_TERM = re.compile(r"[−-]?(?:[0-9.,/⁄]*|\w|\W+|\(.*\))")
+"""An exponent that needs no brackets."""
 _LOW = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _DEEPEST = 8
 
@@ -69,7 +71,9 @@ class _Formula:
             return self._inner()
         if piece == "^":
             power = self._argument()
-            return power if power == "°" else f"^{power}"
+            if power == "°":
+                return power
+            return f"^{power}" if _ONE_TERM.fullmatch(power) else f"^({power})"
         if piece == "_":
             below = self._argument()
             return below.translate(_LOW) if below.isdecimal() else f" {below} "

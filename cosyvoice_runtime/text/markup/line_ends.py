@@ -9,6 +9,8 @@ _EAST_ASIAN = re.compile(
     "[、。，：；？！\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]"
 )
 _ENDS = re.compile("[.,!?;:…。，！？；：、—–～~]\\s*[\"'”’)\\]）】」』》]*\\Z")
+_ABBREVIATED = re.compile(r"(?<![^\W\d_])[^\W\d_]{1,3}\.\Z")
+"""May be an abbreviation, whose dot ends no sentence."""
 _BEGINS = re.compile("[.,!?;:)\\]…。，！？；：、）】」』》]")
 _WRAPPED = 50
 """Characters from which on a line of letters may have ended because the page did."""
@@ -56,7 +58,8 @@ def between(before: str, after: str, kind: Break, spaces: str, length: int) -> s
         return ""
     wide = is_east_asian(before) or is_east_asian(after)
     if ends_phrase(before):
-        if kind is Break.PARAGRAPH and spaces and before.endswith(".") and not wide:
+        apart = before.endswith(".") and (spaces or _ABBREVIATED.search(before))
+        if kind is Break.PARAGRAPH and apart and not wide:
             return "\n\n"
         return (spaces if kind >= Break.LINE else " ") if spaces else ("" if wide else " ")
     if kind is Break.PAUSE and before[-1].isdecimal() and after.isdecimal():
@@ -64,7 +67,10 @@ def between(before: str, after: str, kind: Break, spaces: str, length: int) -> s
     mark = _mark(after, kind, bool(spaces), length, wide)
     if not mark:
         return " " if spaces else ""
-    return {",": "，", ".": "。"}[mark] if wide else f"{mark} "
+    if wide:
+        return {",": "，", ".": "。"}[mark]
+    is_number = kind is Break.PARAGRAPH and before[-1].isdecimal()  # In German, that of the next word.
+    return f"{mark}\n" if is_number else f"{mark} "
 
 
 def _mark(after: str, kind: Break, spaced: bool, length: int, wide: bool) -> str:

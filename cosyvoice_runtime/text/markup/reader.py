@@ -23,6 +23,10 @@ _LINE_END = re.compile(r"\r\n|[\r\n]")
 _SPACES = re.compile(r"[ \t]+")
 _INTEREST = re.compile(rf"{QUESTIONED.pattern}|[\r\n]")
 MAY_BE_MARKED = re.compile(rf"{QUESTIONED.pattern}|[\r\n]|\A\s*(?:[#>+–—·•-]|[0-9]{{1,3}}[.)])")
+_NO_CELL = re.compile(r"[\s—–-]*")
+"""A cell of a table that is empty, or says so by a dash."""
+_ANSWER = re.compile("\\s*(?:(?P<tick>[✅✔☑✓√])|[❌✗✘✖❎])\ufe0f?\\s*")
+_ANSWERS = {"zh": ("是", "否"), "de": ("ja", "nein")}
 _SOUNDS = re.compile("|".join(map(re.escape, SOUND_TOKENS)))
 """Finds sounds, which CosyVoice-300M reads as letters."""
 _CONTEXT = 300
@@ -231,13 +235,25 @@ class MarkupReader:
         rows = table_rows(source) or [blocks.cells(row) for row in source.splitlines()]
         self._pass(end)
         for row in filter(None, rows):
-            words = [said for cell in row if (said := self._inner(cell)).strip()]
+            words = [
+                said
+                for cell in row
+                if not _NO_CELL.fullmatch(said := self._answer(cell, source) or self._inner(cell))
+            ]
             self._out.hold("", Break.PARAGRAPH)
             for number, said in enumerate(words):
                 if number:
                     self._out.hold("", Break.PAUSE)
                 self._say(said)
         self._out.hold("\n", Break.PARAGRAPH)
+
+    def _answer(self, cell: str, source: str) -> str:
+        """Yes or no for a cell of a table that holds but a tick or a cross; empty for another."""
+        found = _ANSWER.fullmatch(cell) if self._options.emoji == "silent" else None
+        if not found:
+            return ""
+        words = _ANSWERS.get(self._language_before() or self._tell(source), ("", ""))
+        return words[0 if found["tick"] else 1]
 
     def _read_on(self, complete: bool) -> None:
         """Pass what is surely no markup, or read the mark that stands here."""

@@ -1,6 +1,7 @@
 """A file for each class of the written forms of Chinese, and the order in which they are tried."""
 
 from cosyvoice_runtime.text.reading.chinese import (
+    calculus,
     clock,
     code,
     date,
@@ -20,6 +21,7 @@ CLASSES = (
     electronic.read,
     foreign.read,
     machine.read,
+    calculus.read,
     code.read,
     date.read,
     clock.read,

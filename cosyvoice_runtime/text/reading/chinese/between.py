@@ -25,7 +25,7 @@ _SCORES = re.compile(rf"\s?(?:{tables.WON})")
 _TEAM_BEFORE = re.compile(rf"(?:{tables.TEAMS})\s?\Z")
 _TEAM_AFTER = re.compile(rf"\s?(?:{tables.TEAMS})")
 _SCORE_BEFORE = re.compile(
-    r"(?:比分|大比分|总比分|点球|战平|战胜|击败|逆转|赛果|比赛结果|胜|负|平|领先|落后|以)[是为定格在：:了]{0,4}\s?\Z"
+    r"(?:比分|大比分|总比分|点球|战平|战胜|击败|逆转|赛果|比赛结果|胜|负|平|领先|落后|(?<![所可])以)[是为定格在：:了]{0,4}\s?\Z"
 )
 
 

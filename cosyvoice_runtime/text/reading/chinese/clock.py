@@ -16,7 +16,7 @@ _TIME = re.compile(
 _HOURS = re.compile(r"(?<![0-9A-Za-z.:])(?P<hour>1[0-2]|[1-9])\s?(?P<half>[AaPp]\.?[Mm]\.?)(?![A-Za-z])")
 _BETWEEN = re.compile(RANGE)
 _LENGTH = re.compile(
-    r"(?:时长|用时|用了|跑出|完赛|耗时|片长|历时|配速|成绩|倒计时|时间差)[是为约：:]{0,2}\s?\Z"
+    r"(?:[半全]马|时长|用时|用了|跑出|完赛|耗时|片长|历时|配速|成绩|倒计时|时间差)[是为约：:]{0,2}\s?\Z"
 )
 _MINUTES = re.compile(r"分钟?")
 _PARTS = re.compile(

@@ -42,7 +42,7 @@ _DIGITS = re.compile(r"[0-9]{3,}(?:[ -][0-9]{2,}){0,6}(?![0-9])")
 _DIGITS_ALONE = re.compile(r"[0-9]{3,}(?=\s)")
 _FILM_SPEED = re.compile(r"(?:[1248]|16|32|64|128|256|512|1024)00(?![0-9])")
 _NO_COUNT = re.compile(
-    r"(?:\s?[.:%年月日天时分秒岁元块个万亿人次名位家种条行条本页字份张件台套米公斤吨度倍多余来左起款-]|[A-Za-z]{2}|,[0-9])"
+    r"(?:\s?[.:%年月日天时分秒岁元块个万亿人次名位家种条行条本页字份张件台套米公斤吨度倍多余来左起款℃°-]|[A-Za-z]{2}|,[0-9])"
 )
 _PLATE = re.compile(r"[0-9]{1,6}(?![0-9.%])")
 _PLATE_BEFORE = re.compile(rf"[{tables.PLATES}][A-Z][·.\s]?(?:[A-Z0-9]{{0,5}})\Z")
@@ -70,6 +70,7 @@ _AFTER_LINE = re.compile(r"(?<=[A-Za-z0-9]_)[0-9]{3,}(?![0-9A-Za-z])")
 _BUS = re.compile(
     r"(?![0-9]0{2,3}\s?路)[0-9]{3,4}(?=\s?路(?:公交|公车|车|$|[，。、去到]))|(?<![0-9])[1-9][0-9][1-9](?=医院|中学)|(?<=台北)101|101(?=\s?(?:大楼|观景))"
 )
+_LINE_BEFORE = re.compile(r"(?:公车|公交车|巴士)\s?(?:[0-9]{1,4}\s?[、和/或，]\s?){0,4}\Z")
 _PAGE = re.compile(r"(?:999|925|916)(?=足金|千足金|银|纯银|黄金)|(?<=N)9[59](?=口罩|级|[同系])")
 _ADDRESS = re.compile(r"(?<![0-9A-Za-z.-])[0-9]{1,4}(?:-[0-9]{1,5}){2,6}(?![0-9A-Za-z-]|\.[0-9])")
 _HOUSE = re.compile(r"(?<![0-9A-Za-z.-])[0-9]{1,3}-[0-9]{3,4}(?=\s?(?:室|号|房|户))")
@@ -82,6 +83,10 @@ _HOUSE_OF_FLAT = re.compile(
 _HOUSE_ALONE = re.compile(r"[0-9]{1,2}-[0-9]{1,4}(?:-[0-9]{1,4})?(?![0-9-])")
 _BOOK = re.compile(r"(?<![0-9])97[89](?:-[0-9]{1,7}){3}-[0-9X](?![0-9])")
 _STOCK = re.compile(r"([0-9]{4,6})\.((?:SH|SZ|SS|BJ|HK|TW|US|T|L)(?![A-Za-z]))|(?<=[(（])[0-9]{6}(?=[)）])")
+_SHARE = re.compile(r"(?<=[(（])(?<![共有约计达][(（])[0-9]{4}(?=[)）](?![人名位个元]|股(?!价)))")
+_OF_SHARES = re.compile("股[价票份]|个股|概念股|[A港美]股|收盘|本益比|市盈率|殖利率")
+_FLIGHT = re.compile(r"(?<![A-Za-z]{3})(?:(?<=[A-Z][A-Z0-9])|(?<=[0-9][A-Z]))[0-9]{3,4}(?![0-9A-Za-z.])")
+_OF_FLIGHTS = re.compile("航班|航空|起飞|降落|登机|值机|机场")
 _LONG = re.compile(r"(?<![0-9.,])[0-9]{12,}[Xx]?(?![0-9.,])")
 _ZERO = re.compile(r"(?<![0-9.:,-])0[0-9]+(?![0-9.:]|,[0-9])")
 _NAME_BEFORE = re.compile(
@@ -199,6 +204,9 @@ def _called(place: Place) -> ReadForm | None:
 def _place_name(place: Place) -> ReadForm | None:
     """Rooms, houses, plates, lines of buses."""
     language = place.language
+    found = place.match(_ROOM_NUMBER) if _LINE_BEFORE.search(place.before) else None
+    if found and not is_measured(place.text, found.end()):
+        return ReadForm(found.end(), _telephone(found[0], place))
     found = place.match(_ROOM_NUMBER) if _BUILDING.search(place.before) else None
     if found and not is_measured(place.text, found.end()):
         return ReadForm(found.end(), _telephone(found[0], place))
@@ -252,6 +260,8 @@ def _in_name(place: Place) -> ReadForm | None:
     found = place.match(_NAME)
     if not found:
         return None
+    if (flight := place.match(_FLIGHT)) and place.near(_OF_FLIGHTS):
+        return ReadForm(flight.end(), _telephone(flight[0], place))
     glued = _NAME_BEFORE.search(place.before)
     digits = found[0]
     if glued and glued[1] not in tables.CURRENCIES:
@@ -293,6 +303,8 @@ def _run(place: Place) -> ReadForm | None:
     if found := place.match(_STOCK):
         words = language.digits(found[1] or found[0])
         return ReadForm(found.end(), f"{words}点{found[2]}" if found[2] else words)
+    if (found := place.match(_SHARE)) and place.near(_OF_SHARES):
+        return ReadForm(found.end(), language.digits(found[0]))
     if found := place.match(_LONG):
         return ReadForm(found.end(), language.digits(found[0]))
     found = place.match(_ZERO)

@@ -20,8 +20,8 @@ _YEAR_LAST = re.compile(
     r"(?![0-9]|[-/.][0-9])"
 )
 _MONTH = re.compile(
-    _START
-    + r"(?P<year>(?:19|20)[0-9]{2})[-/](?P<month>0[1-9]|1[0-2])(?![0-9]|[-/.][0-9]|\s?(?:年|元|万|个|人|名))"
+    _START + r"(?P<year>(?:19|20)[0-9]{2})[-/](?P<month>0[1-9]|1[0-2])(?![0-9]|[-/.][0-9]"
+    r"|\s?(?:赛季|学年|财年|年|元|万|个|人|名))"
 )
 _MONTH_FIRST = re.compile(
     _START + r"(?P<month>0[1-9]|1[0-2])[-/](?P<year>(?:19|20)[0-9]{2})(?![0-9]|[-/.][0-9])"
@@ -29,7 +29,7 @@ _MONTH_FIRST = re.compile(
 _DOTTED_MONTH = re.compile(_START + r"(?P<year>(?:19|20)[0-9]{2})\.(?P<month>0[1-9]|1[0-2])(?![0-9]|\.[0-9])")
 _DAY = re.compile(
     _START + r"(?P<month>0?[1-9]|1[0-2])(?P<mark>[-/.])(?P<day>0?[1-9]|[12][0-9]|3[01])"
-    r"(?![0-9%]|(?!-[0-9]{1,2}\.[0-9]{1,2}(?![0-9]))[-/.:][0-9])(?P<end>号(?!线|楼)|日)?"
+    r"(?![0-9%]|(?!-[0-9]{1,2}[./][0-9]{1,2}(?![0-9]))[-/.:][0-9])(?P<end>号(?!线|楼)|日)?"
 )
 _COMPACT = re.compile(
     _START + r"(?P<year>(?:19|20)[0-9]{2})(?P<month>0[1-9]|1[0-2])(?P<day>[0-3][0-9])(?![0-9])"
@@ -45,7 +45,15 @@ _DATED_AFTER = re.compile(
 _OF_BIRTH = re.compile("生日|出生|日期")
 _PART_BEFORE = re.compile(r"(?:[是为约占的了即有加减乘除到较数率度量][：:]?|等于|[0-9A-Za-z+×÷*=])\s?\Z")
 _DAY_BEFORE = re.compile(rf"(?:{tables.DATED})[^。！？]{{0,8}}[0-9]{{1,2}}/[0-9]{{1,2}}[^。！？]{{0,20}}\Z")
+_OF_DAYS = re.compile(
+    r"[出抵到]发?[发达]|入住|返程|行程|旅[行程]|日程|赛程|排期|Day|第[一二三四五六七0-9]天|开学|报名|截止|考试|开幕|预售|上线|发布|周[一-日]|[上中下]旬"
+)
+_PROGRESS = re.compile(r"(?:进度|完成|[率分页集例分度值]|部分)\s?[（(]\Z")
+_OPENED = re.compile(r"[（(]\Z")
+_CLOSED = re.compile(r"\s?[）)]")
+_BRACKETED = re.compile(r"[（(](?:0?[1-9]|1[0-2])/([12]?[0-9]|3[01])[）)]")
 _FORMULA_BEFORE = re.compile(r"[+×÷=*]|分之")
+_LAST_DAY = re.compile(rf"{RANGE}(1?[0-9])/([12]?[0-9]|3[01])(?![0-9/.])")
 _BETWEEN = re.compile(RANGE)
 
 
@@ -100,12 +108,37 @@ def _single(place: Place, is_dated: bool = False) -> tuple[Date, int] | None:
 def _is_of_no_part(place: Place, found: re.Match[str]) -> bool:
     """Whether two numbers are hardly a fraction: ``4/17``, and ``3/20`` after another day of the sentence."""
     month, day = int(found["month"]), int(found["day"])
+    if _is_bracketed_day(place, found):
+        return True
     if month == 1 or in_equation(place) or _FORMULA_BEFORE.search(place.before):
         return False
+    if _is_span(place, found):
+        return not _PART_BEFORE.search(place.before)
     is_odd = day > 10 and day % 2 and day % 5 and gcd(month, day) == 1
     if is_measured(place.text, found.end()):
         return False
     return not _PART_BEFORE.search(place.before) and bool(is_odd or _DAY_BEFORE.search(place.before))
+
+
+def _is_span(place: Place, found: re.Match[str]) -> bool:
+    """Whether another day of the same month or of the next follows: ``6/25-7/2``."""
+    last = _LAST_DAY.match(place.text, found.end())
+    if not last or is_measured(place.text, last.end()):
+        return False
+    month, day = int(last[1]), int(last[2])
+    if month == int(found["month"]):
+        return day > int(found["day"]) > 0
+    return month == int(found["month"]) + 1 and int(found["day"]) > 12
+
+
+def _is_bracketed_day(place: Place, found: re.Match[str]) -> bool:
+    """Whether two numbers fill brackets among words of days, or other days do: ``出发（10/15）``."""
+    if not _OPENED.search(place.before) or not _CLOSED.match(place.text, found.end()):
+        return False
+    if _PROGRESS.search(place.before):
+        return False
+    days = {int(day) for day in _BRACKETED.findall(place.text)}
+    return place.near(_OF_DAYS) or (len(days) > 1 and max(days) > 12)
 
 
 def _is_alone(place: Place, found: re.Match[str]) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from cosyvoice_runtime.text.reading.chinese.between import goes_on_to_equals, parsed
+from cosyvoice_runtime.text.reading.chinese.between import goes_on_to_equals
 from cosyvoice_runtime.text.reading.languages import chinese_tables as tables
 from cosyvoice_runtime.text.reading.languages.brackets import BEFORE_FACTOR, in_factor, is_range
-from cosyvoice_runtime.text.reading.languages.language import Language
+from cosyvoice_runtime.text.reading.languages.chinese import CHINESE
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _WORDS = {
@@ -16,12 +16,6 @@ _WORDS = {
     "⌘": "Command", "⌥": "Option", "⌃": "Control",
 }  # fmt: skip
 """Signs that always say the same."""
-_BOUND = r"(-?[0-9]{1,4}|[a-zπ∞])"
-_BOUNDED = re.compile(
-    rf"([∫∑∏])\s?(?:_?\{{?([a-z]) ?= ?)?_?\{{?{_BOUND}\}}?\s?\^\{{?{_BOUND}\}}?\s?(?=[0-9a-zA-Z(（√])"
-)
-_ALONE = re.compile(r"([∫∑∏])\s?(?=[0-9a-zA-Z(（√])")
-_SUMS = {"∫": "积分", "∑": "求和", "∏": "求积"}
 _TEMPO = re.compile(r"([♩♪])(\.?)\s?[=≈]\s?(?=[0-9])")
 _NEGATIVE_LETTER = re.compile(r"(?:(?<![^=(（])|(?<=[=<>≤≥] ))[-−](?=[0-9]{0,3}[a-z](?![A-Za-z-]))")
 _OF_LETTERS = re.compile(r"[±√²³^]|(?<![A-Za-z])[a-z] ?= ?[-−(（√]")
@@ -32,7 +26,8 @@ _AMOUNT_BEFORE = re.compile(r"[0-9]\s?(?:k?Ω|[mk]?[VAW]|[NJm])\Z")
 _AMOUNT_DIVISOR = re.compile(r"[0-9.]+\s?(?:k?Ω|[mk]?[VAW]|kg|[NJms])\s?[=≈]")
 _SIGN = re.compile(r"\s?(?P<sign>>=|<=|!=|==|[+=×✕*·⋅÷<>≈≠≤≥±√xX/→−-])\s?")
 _POWER = re.compile(
-    r"(?:\^|(?<=[0-9A-Za-z)])\*\*)\{?(-?(?:[0-9]{1,4}|[a-z](?![a-z])))\}?|(?<=[a-z0-9)）])([²³])"
+    r"(?<=[0-9A-Za-z)）])\^[({](?P<inner>[0-9]{0,3}[a-z]{1,2}|[a-z][-+][0-9])[)}]"
+    r"|(?:\^|(?<=[0-9A-Za-z)])\*\*)\{?(?P<plain>[-−]?(?:[0-9]{1,4}|[a-z](?![a-z])))\}?|(?<=[a-z0-9)）])(?P<sign>[²³])"
 )
 _NEGATIVE_POWER = re.compile("(?<=[0-9a-z])⁻([⁰¹²³⁴-⁹]{1,3})")
 _RAISED_PLUS = re.compile("(?<=[0-9])⁺([⁰¹²³⁴-⁹]{1,2})")
@@ -78,6 +73,21 @@ _DIVIDED = re.compile(r"(?:[0-9a-z²³][)）]{1,2}|(?<![A-Za-z0-9])[0-9]{1,3})\Z
 _DIVISOR = re.compile(r"(?:[a-z](?![A-Za-z0-9])|[(（][0-9a-z])")
 _OF_NAME = re.compile(r" [xX][0-9].*|X[0-9][A-Z].*")
 _PERCENTAGE = re.compile(r"[0-9.]+\s?%")
+_SINGLE = re.compile(r"(?:(?<![A-Za-z])[a-z]|[0-9)²³])\Z")
+_DIAMETER = re.compile(r"[ΦØ]\s?(?=[0-9])")
+_FACTORIAL = re.compile(r"[!！](?:\s?([=/×÷·])\s?|(?=[)）]))|(?<=[a-z0-9][)）])!(?=[，。；,\s]|$)")
+_OF_FACTORIAL = re.compile(r"(?:(?<![A-Za-z])[a-zA-Z]|[0-9]|[(（][0-9a-z]\s?[-+−]\s?[0-9a-z][)）])\Z")
+_ALL_UP_TO = re.compile(r"\s?([+×])\s?(?:\.{3,6}|…{1,2}|⋯{1,2})\s?[+×]\s?(?=[0-9a-zA-Z(（])")
+"""The terms between the first of a sum and its last: ``1+2+...+100``."""
+_POWER_SIGNS = re.compile("[0-9]+|[-+]")
+_CHARGE = re.compile("(?P<of>[A-Z][a-z]?)?(?P<number>[²³⁴]|\\^[2-4])?(?P<sign>[⁺⁻])(?![⁰¹²³⁴-⁹])")
+_CHARGED = re.compile(r"[A-Za-z0-9)]\Z")
+"""The charge of an ion: ``Ca²⁺``."""
+_CHARGES = str.maketrans("²³⁴234", "二三四二三四", "^")
+_OPENED_NUMBER = re.compile(r"[(（][0-9.]+\s?\Z")
+_WORD_CLOSES = re.compile("[\u4e00-\u9fff]{1,6}\\s?[)）]\\s?[×÷*/=]")
+_OPENED_WORD = re.compile("[(（][\u4e00-\u9fff]{1,6}\\s?\\Z")
+_NUMBER_CLOSES = re.compile(r"[0-9.]+%?\s?[)）]\s?[×÷*/=]")
 _RISES = re.compile(r"(?:[涨升增]|增长|增加|上调)了?\s?\Z")
 _OR_OLDER = re.compile(r"[0-9]\s?个月\Z")
 _MORE = re.compile(r"\+\s?(?=[个位名人年家种条项次篇款件天万亿岁]|小时|分钟)")
@@ -86,19 +96,24 @@ _MORE = re.compile(r"\+\s?(?=[个位名人年家种条项次篇款件天万亿�
 def read(place: Place) -> ReadForm | None:
     """A sign of a formula in words."""
     language = place.language
+    if (found := place.match(_CHARGE)) and (found["of"] or _CHARGED.search(place.before)):
+        number = (found["number"] or "").translate(_CHARGES)
+        return ReadForm(found.end(), f"{found['of'] or ''}{number}{'正' if found['sign'] == '⁺' else '负'}")
     if found := place.match(_POWER):
-        if found[1]:
-            return ReadForm(found.end(), language.power(found[1]))
-        return ReadForm(found.end(), "平方" if found[2] == "²" else "立方")
+        if found["inner"]:
+            return ReadForm(found.end(), f"的{_POWER_SIGNS.sub(_sign_of_power, found['inner'])}次方")
+        if found["plain"]:
+            return ReadForm(found.end(), language.power(found["plain"].replace("−", "-")))
+        return ReadForm(found.end(), "平方" if found["sign"] == "²" else "立方")
     if found := place.match(_NEGATIVE_POWER):
         return ReadForm(found.end(), language.power(f"-{found[1].translate(_RAISED)}"))
+    if (found := place.match(_ALL_UP_TO)) and re.search(r"[0-9a-zA-Z)）]\Z", place.before):
+        return ReadForm(found.end(), "一直加到" if found[1] == "+" else "一直乘到")
     if found := place.match(_RAISED_PLUS):
         return ReadForm(found.end(), f"加{language.cardinal(found[1].translate(_RAISED))}")
     if found := place.match(_LOGARITHM):
         base = language.cardinal(found[1]) if found[1].isdecimal() else found[1]
         return ReadForm(found.end(), f"log以{base}为底")
-    if found := place.match(_BOUNDED) or place.match(_ALONE):
-        return ReadForm(found.end(), _summed(found, language))
     if found := place.match(_TEMPO):
         note = "四分音符" if found[1] == "♩" else "八分音符"
         return ReadForm(found.end(), f"{'附点' if found[2] else ''}{note}等于")
@@ -106,6 +121,10 @@ def read(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), language.minus)
     if found := place.match(_INFINITE):
         return ReadForm(found.end(), ("负" if found[1] in "-−" else "正") + "无穷大")
+    if found := place.match(_DIAMETER):
+        return ReadForm(found.end(), "直径")
+    if (found := place.match(_FACTORIAL)) and _OF_FACTORIAL.search(place.before):
+        return ReadForm(found.end(), "的阶乘" + (language.operations[found[1]] if found[1] else ""))
     if found := place.match(_PART_OF_PI):
         of = language.cardinal(found[2])
         return ReadForm(found.end(), f"{of}分之{language.cardinal(found[1]) if found[1] else ''}π")
@@ -154,18 +173,9 @@ def read(place: Place) -> ReadForm | None:
     return ReadForm(found.end(), language.operations[sign]) if is_sign else None
 
 
-def _summed(found: re.Match[str], language: Language) -> str:
-    """``∫`` or ``∑``, with its bounds: 从零到一积分."""
-    name, *bounds = found.groups()
-    if not bounds:
-        return _SUMS[name] + language.pause
-    words = [
-        language.number(parsed(bound, language)) if bound and bound[-1].isdecimal() else (bound or "")
-        for bound in bounds
-    ]
-    variable = f"{bounds[0]}等于" if bounds[0] else ""
-    to = language.ranged(words[1], words[2].replace("∞", "无穷大"))
-    return f"{variable or '从'}{to}{_SUMS[name]}{language.pause}"
+def _sign_of_power(found: re.Match[str]) -> str:
+    """A sign or a number of an exponent in brackets."""
+    return {"+": "加", "-": "减"}.get(found[0]) or CHINESE.cardinal(found[0])
 
 
 def _bracket(place: Place) -> ReadForm | None:
@@ -202,6 +212,11 @@ def _is_minus(place: Place, found: re.Match[str]) -> bool:
         before[-1] + text[found.end() : found.end() + 1]
     ):
         return True
+    following = text[found.end() : found.end() + 12]
+    if (_OPENED_NUMBER.search(before) and _WORD_CLOSES.match(following)) or (
+        _OPENED_WORD.search(before) and _NUMBER_CLOSES.match(following)
+    ):
+        return True
     if not _TERM_BEFORE.search(before) or not _LETTER_AFTER.match(text, found.end()):
         return False
     if found["sign"] == "−" or _WITH_EQUALS.search(before) or in_factor(place):
@@ -225,6 +240,8 @@ def _is_factor(place: Place, found: re.Match[str], following: str, is_tight: boo
     divides = _DIVISOR.match(following) or (before[-1:] in ")）" and following[:1].isdecimal())
     if sign == "/" and _OF_WORDS.search(before) and re.match("[\u4e00-\u9fff]", following):
         return True
+    if found[0] == " / " and _SINGLE.search(before) and _DIVISOR.match(following):
+        return place.near(_OF_LETTERS)
     if sign == "/" and divides and _DIVIDED.search(before):
         return True
     if sign == "/" and _AMOUNT_BEFORE.search(before) and _AMOUNT_DIVISOR.match(following):
@@ -257,7 +274,7 @@ def _plus(place: Place, found: re.Match[str], following: str) -> ReadForm | None
     if re.search("[\u4e00-\u9fff]\\Z", before) and re.match(r"[\u4e00-\u9fffA-Za-z0-9]", following):
         return ReadForm(found.end(), "加")
     if re.search(
-        r"(?:[0-9wkWK%万千百亿]|[0-9][年月天岁个元人条次米件]|[0-9](?:[cmk]?m|k?g|[GMT]B))\Z", before
+        r"(?:[0-9wkWK%万千百亿]|[0-9][年月天岁个元人条次米件]|[0-9](?:[cmk]?m|k?g|[GMT]B|h|min))\Z", before
     ):
         if more := place.match(_MORE):
             return ReadForm(more.end(), "多")

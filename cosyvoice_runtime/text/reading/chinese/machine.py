@@ -25,6 +25,7 @@ _NAMED_BEFORE = re.compile(
 )
 _OF_PORTS = re.compile(r"(?i)端口|埠|占用|监听|映射到|\bports?\b|localhost|Redis|MySQL|PostgreSQL|MongoDB")
 _ANSWER = re.compile(r"[1-5](?:0[0-9]|1[0-9]|2[0-9]|51)(?![0-9A-Za-z%]|[.,:/-][0-9])")
+_ANSWERS = re.compile(r"[1-5][0-9]{2}(?:/[1-5][0-9]{2}){1,4}(?![0-9A-Za-z/.])")
 _ANSWER_BEFORE = re.compile(
     r"(?:状态码|错误码|响应码|返回码?|报错?|出现|遇到|[Ss]tatus|code)[了是为：:]{0,2}\s?(?:[1-5][0-9]{2}\s?[和与、/或，]\s?){0,4}\Z"
     r"|状态码[^。！？]*[^0-9.][是为：:，、；]\s?\Z"
@@ -66,6 +67,12 @@ def read(place: Place) -> ReadForm | None:
     found = place.match(_AFTER_NAME)
     if found or ((found := place.match(_PORT)) and _is_port(place, found)):
         return ReadForm(found.end(), language.digits(found[0]))
+    if (
+        (found := place.match(_ANSWERS))
+        and place.near(_OF_ANSWERS)
+        and not re.search(r"[0-9/]\Z", place.before)
+    ):
+        return ReadForm(found.end(), "、".join(map(language.digits, found[0].split("/"))))
     found = place.match(_ANSWER)
     if not found or is_measured(place.text, found.end()):
         return None

@@ -13,6 +13,7 @@ _ROMAN = "ⅠⅡⅢⅣⅤⅥⅦⅧⅨⅩⅪⅫ"
 _BRACKETED = re.compile(r"[（(]\s?([0-9]{1,2})\s?[）)](?![ -]?[0-9]{3,4}-?[0-9]{4})")
 _HALF_BRACKETED = re.compile(r"([0-9]{1,2})\s?[）)]")
 _BEGINS = re.compile(r"(?:^|[\s，。！？；：、,;:.!?“”\"])\Z")
+_MENTIONED = re.compile(f"[{CIRCLED}第图式见由将把和与及或、步题注项号点方法选]\\Z")
 _GAP = re.compile(r"(?<=[0-9]) +(?=[0-9¥$€£])")
 _WEEKDAY = re.compile(r"\s?[（(]([一二三四五六日])[）)]")
 _DAY_BEFORE = re.compile(r"[0-9](?:日|号|/[0-9]{1,2})\Z")
@@ -34,7 +35,7 @@ _ONE_LETTER = re.compile(r"(?<![A-Za-z])[A-Za-oq-z]\Z")
 _STROKE = re.compile(r"(?<=[A-Za-z])/(?=[0-9])")
 _OF_AMOUNTS = re.compile(r"(?<=[0-9][VAW])/[0-9.]+\s?(?:k?Ω|[VAW])\s?[=≈]")
 _ABBREVIATED = re.compile(r"(?<![A-Za-z.])(?:vs|Dr|Mr|Mrs|Ms|Prof|St|Fig|Vol|Ch|Sec|Eq|approx)\Z")
-_OF_UNIT = re.compile(r"[0-9](?:[GMKT]i?B?)\Z")
+_OF_UNIT = re.compile(r"(?:[0-9](?:[GMKT]i?B?|[A-Z])|°[CF])\Z")
 _AT = re.compile(r"\s?@\s?(?=[0-9]+(?:\.[0-9]+)?\s?[A-Za-z])")
 _NUMBER_SIGN = re.compile(r"(?<![A-Za-z])[Nn][Oo]\.? ?(?=[0-9])")
 
@@ -87,13 +88,21 @@ def _begins_item(place: Place) -> bool:
     return bool(_BEGINS.search(place.before)) and opened <= max(map(place.before.rfind, ")）"))
 
 
+def _is_next_item(place: Place, number: int) -> bool:
+    """Whether a circled number goes on with a list in one line: ``①米②面``."""
+    sign = place.text[place.start]
+    if number < 2 or sign not in CIRCLED or _MENTIONED.search(place.before):
+        return False
+    return CIRCLED[number - 2] in place.text[max(0, place.start - 150) : place.start]
+
+
 def _listed(place: Place, number: int, end: int) -> ReadForm:
     """The number of an item, with a pause after it, or one that is mentioned."""
     words = place.language.cardinal(str(number))
     following = place.text[end : end + 1]
     if not following or following in "，。！？；：、,;:.!?)）":
         return ReadForm(end, words)
-    if _BEGINS.search(place.before):
+    if _BEGINS.search(place.before) or _is_next_item(place, number):
         before = (
             "" if not place.before.strip() or place.before.rstrip()[-1] in "，。！？；：、,;:.!?“" else "，"
         )

@@ -25,19 +25,21 @@ _MEASURE = re.compile(
 )
 _ALONE = re.compile(rf"(?:\s?(?P<unit>{alternatives(tables.UNITS)})(?P<glued>(?!))?)?{_PER}(?![A-Za-z0-9²³])")
 _POWER = re.compile(
-    r"(?:\^-?[0-9]{1,3}|[0-9][eE]-?[0-9]{1,3}|[0-9]\s?[十百千]?[万亿]|[0-9万亿]\s?元|⁻[⁰¹²³⁴-⁹]{1,3})\Z"
+    r"(?:\^[-−]?[0-9]{1,3}|[0-9][eE]-?[0-9]{1,3}|[0-9]\s?[十百千]?[万亿]|[0-9万亿]\s?元|⁻[⁰¹²³⁴-⁹]{1,3})\Z"
 )
 _EACH = re.compile(r"(?<=每)\s?(?:[kcd]?m[²³]|kg|m[gLl])|(?<=每 )(?:[kcd]?m[²³]|kg|m[gLl])")
 _AMPERES = re.compile(r"\s?(?:[=×]|电|插|保险|空开|断路|充|快充|输出)")
 _CURRENT = re.compile(r"(?:电流|保险丝|额定|输入|输出|安培|负载|[0-9]V\s?[/×*÷])[^，。]{0,8}\Z")
 _NETWORKS = re.compile(r"\s?(?:网|手机|信号|时代|通信|套餐|基站)")
 _DEGREES = re.compile(
-    r"([0-9]{1,3})°(?:([0-9]{1,2})[′'’])?(?:([0-9]{1,2}(?:\.[0-9]+)?)[″\"”])?(?:\s?([NSEW])(?![A-Za-z]))?"
+    r"([0-9]{1,3}(?:\.[0-9]{1,6})?)°(?:([0-9]{1,2})[′'’])?(?:([0-9]{1,2}(?:\.[0-9]+)?)[″\"”])?(?:\s?([NSEW])(?![A-Za-z]))?"
 )
 _INCH = re.compile(
     r"[\"″”](?=\s?(?:(屏|显|电视|平板|笔记本|披萨|蛋糕|轮|触|高清|全面|OLED|AMOLED|LCD|IPS|4K|2K|Retina)|[A-Za-z\u4e00-\u9fff，。、；/）)-]|$))"
 )
 _MINUTES = re.compile(r"(?<=[0-9])(?<![0-9]{4})['’′](?![0-9'’′])")
+_SECONDS = re.compile(r'[″"](?![0-9]|\s?(?:屏|显|电视|平板|轮))')
+_OF_TRAINING = re.compile("热身|组间|平板支撑|深蹲|拉伸|间歇|俯卧撑|冲刺跑")
 _OF_MATCH = re.compile("[进破补扳]门?球|破门|补射|点球|红牌|黄牌|换下|伤停|梅开")
 _SIZE = re.compile(
     r"(?:[0-9]\.[0-9]+|(?:屏幕?|尺寸|英寸|Air|Pro|MacBook|iPad|Surface)[是为：:约]{0,2}\s?[0-9]+)\Z"
@@ -50,11 +52,11 @@ _PRESSED = re.compile(r"(?:血压|高压|低压)[是为约：:在]{0,2}\s?\Z")
 _BITS = re.compile(r"([1-9][0-9]{0,3})[- ]?bit(?![A-Za-z])")
 _BASIS = re.compile(rf"({NUMBER})(?:{RANGE}({NUMBER}))?\s?(?:bps?|BPS?)(?![A-Za-z/])")
 _OF_RATES = re.compile("[加降]息|利率|收益率|债|央行|美联储|利差|基点|利息")
-_TERM = re.compile(r"([1-9][0-9]?)Y\s?(?=美债|国债|期|收益率|LPR)")
+_TERM = re.compile(r"([1-9][0-9]?)Y\s?(?=美[债債]|[国國][债債]|期|收益率|LPR)")
 _TENTHS = re.compile(r"(?<=[0-9][米块秒])[0-9]{1,2}(?![0-9.])(?!\s?[厘公分毫米cm元块])")
 _THOUSANDS = re.compile(
     rf"(?P<low>{NUMBER})(?:{RANGE}(?P<high>{NUMBER}))?(?P<sign>[kKw]|W(?=\+|[人字次元粉播赞阅]))"
-    r"(?![A-Za-z0-9])(?!\s?(?:视频|屏|电视|分辨率|画质|超清|显示|高清|HDR|分屏|清|投影|摄|录|跑))"
+    r"(?![A-Za-z0-9ΩΩ])(?!\s?(?:视频|屏|电视|分辨率|画质|超清|显示|高清|HDR|分屏|清|投影|摄|录|跑))"
 )
 _PAID = re.compile(r"(?:薪|工资|收入|奖金)[^，。]{0,10}\Z")
 _FOR_AMOUNT = re.compile(
@@ -63,7 +65,7 @@ _FOR_AMOUNT = re.compile(
 _FOR_MILLION = re.compile(r"\s?/\s?1?M(?![A-Za-z0-9]|\s?(?:[Tt]oken|in|out))")
 _PRICED = re.compile(r"(?:[¥$€][0-9.,]+|[0-9]\s?元)\Z")
 _STROKE = re.compile(
-    r"\s?/\s?每?(?=(?:月|年|天(?!气)|日(?![落出])|周|人|次|晚|个|件|斤|公斤|千克|克|吨|升|平|立方|小时|分|秒|季|股|份|张|位|套|台|只|罐|筒|壶|片|粒|颗|块|根|延米|平米|头|棵|株|勺|顿|趟|圈|场|局|票|[0-9]{0,4}\s?[MKk百千万](?=\s?(?:[Tt]okens?|次|字|in|out))|"
+    r"\s?/\s?每?(?=(?:月|年|天(?!气)|日(?![落出])|周|人|次|晚|个|件|斤|公斤|千克|克|吨|升|平|立方|小时|分|秒|季|股|份|张|位|套|台|只|罐|筒|壶|片|粒|颗|块|根|延米|平米|头|棵|株|勺|顿|趟|遍|圈|场|局|票|[0-9]{0,4}\s?[MKk百千万](?=\s?(?:[Tt]okens?|次|字|in|out))|"
     r"百万|万|千|百|桶|盎司|瓶|盒|袋|箱|包|杯|碗|盘|串|条|支|本|页|课|节|千字|字|度|亩|公里|公顷|户|班|GB|kg|h(?![A-Za-z])))"
 )
 _BETWEEN_DEGREES = re.compile(r"(?<=[℃C])\s?/\s?(?=-?[0-9])")
@@ -73,7 +75,9 @@ _EACH_OF = {
     "seat": "席位", "oz": "盎司", "gal": "加仑", "mile": "英里", "serving": "份",
 }  # fmt: skip
 _ENGLISH_STROKE = re.compile(rf"\s?/\s?({'|'.join(_EACH_OF)})(?![A-Za-z])")
-_COUNTED = re.compile(r"[0-9¥$€][^/，。]{0,8}[\u4e00-\u9fffA-Za-z0-9](?:/[人件台户天])?\Z")
+_FOR_TIME = re.compile(r"\s?/\s?(min|h|kg|L)(?![A-Za-z0-9])")
+_BETWEEN_PARTS = re.compile(r"(?<=[%‰])\s?/\s?(?=[0-9.]+[%‰])")
+_COUNTED = re.compile(r"[0-9¥$€][^/，。]{0,8}[\u4e00-\u9fffA-Za-z0-9%²³](?:/[人件台户天])?\Z")
 _HOURLY = re.compile(r"(?:时速|每小时)约?\s?\Z")
 
 
@@ -133,6 +137,12 @@ def _inch(place: Place) -> ReadForm | None:
     """The sign of inches, which closes no quotation: ``6.7" OLED``."""
     if place.match(_MINUTES) and place.near(_OF_MATCH):
         return ReadForm(place.start + 1, "分钟")
+    if place.text[place.start] in "'’′″\"”" and place.before[-1:].isdecimal() and place.near(_OF_TRAINING):
+        if place.match(_MINUTES):
+            return ReadForm(place.start + 1, "分钟")
+        is_quoted = len(_QUOTE.findall(place.text, max(0, place.start - 300), place.start)) % 2
+        if place.match(_SECONDS) and not is_quoted:
+            return ReadForm(place.start + 1, "秒")
     found = place.match(_INCH)
     if not found or not (_SIZE.search(place.before) or (found[1] and place.before[-1:].isdecimal())):
         return None
@@ -169,7 +179,11 @@ def _for_each(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), "每")
     if (found := place.match(_FOR_MILLION)) and _PRICED.search(place.before):
         return ReadForm(found.end(), "每百万")
+    if found := place.match(_BETWEEN_PARTS):
+        return ReadForm(found.end(), "、")
     counted = _COUNTED.search(place.before)
+    if counted and (found := place.match(_FOR_TIME)):
+        return ReadForm(found.end(), f"每{place.language.units[found[1]].one}")
     if counted and (found := place.match(_ENGLISH_STROKE)):
         return ReadForm(found.end(), f"每{_EACH_OF[found[1]]}")
     found = place.match(_STROKE) if counted else None

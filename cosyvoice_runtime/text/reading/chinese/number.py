@@ -32,16 +32,29 @@ _ERA_YEAR = re.compile(
 _ERA_BEFORE = re.compile(
     r"公元前?\s?\Z|[（(]前\s?\Z|公元[^。！？]{0,24}[，、（(年0-9]\s?[-－–—~～至到]?\s?前\s?\Z|[0-9]\s?年?\s?[-－–—~～至到]\s?前\Z"
 )
+_BOTH_EARLY = re.compile(
+    r"(?:[0-9]{3,4}|[0-9]{2}(?=\s?年))(?=\s?年?\s?[-－–—~～至到]\s?前\s?[0-9]{1,4}\s?年?)"
+)
+_BORN_EARLY = re.compile(r"[0-9]{3}(?=\s?年)")
+_BORN_BEFORE = re.compile(r"[于约]\s?前\s?\Z")
+_EARLY = re.compile(r"前\s?\Z")
 _EARLY_YEAR = re.compile(
     r"(?:(?<![0-9.:/-])|(?<=年[-－]))[1-9][0-9]{2}(?=\s?年(?:[-–—~～－至到]\s?[0-9]{3}|(?![前后来间多余级的之])(?!历史)))"
 )
-_EARLY_BEFORE = re.compile(r"(?:^|[\s于在自从至到（(，。、]|年[-–—~～－])\Z")
-_TITLE_YEAR = re.compile(r"(?:1[0-9]|20)[0-9]{2}(?![0-9.,:/年%-])|(?<=[（(])(?:19|20)[0-9]{2}(?=[)）])")
+_EARLY_BEFORE = re.compile(r"(?:^|[\s于在自从至到（(，。、]|一说|[或约]|年[-–—~～－])\Z")
+_TITLE_YEAR = re.compile(
+    r"(?:1[0-9]|20)[0-9]{2}(?![0-9.,:/年%-]|\s?[－–—~～])|(?<=[（(])(?:19|20)[0-9]{2}(?=[)）])"
+)
 _TITLE_BEFORE = re.compile(
     r"《\Z|(?:Office|Photoshop|Studio|Server|Visual|Acrobat|AutoCAD|MATLAB|Premiere) \Z"
 )
-_ENDS_YEAR = re.compile(r"\s?年?[-–—~～－]\s?[0-9]{3}\s?年")
+_ENDS_YEAR = re.compile(r"\s?年?[-–—~～－]\s?[0-9]{3,4}\s?年")
 _LIVED = re.compile(rf"(?<=[(（])([1-9][0-9]{{2}}){RANGE}([1-9][0-9]{{2,3}})(?=\s?年?[)）])")
+_TOGETHER = re.compile(
+    r"(?<![0-9.])(?:19|20)[0-9]{2}(?=((?:\s?[、和与]\s?(?:19|20)[0-9]{2}){1,4})?\s?这?[两三四五]年)"
+)
+"""Years that are counted after the last: ``2023、2024两年``."""
+_SPAN = re.compile(rf"(?<=[（(])([12][0-9]{{3}}){RANGE}([12][0-9]{{3}})(?=[)）])")
 _RECENT = re.compile(
     r"(?<![0-9.:/-])(?:19[5-9][0-9]|20(?:0[1-9]|[1-4][0-9]))(?![0-9A-Za-z%]|[.,:/][0-9]|\s?[-~+×*/])"
 )
@@ -51,7 +64,7 @@ _RECENT_AFTER = re.compile(
 )
 _LASTS_AFTER = re.compile(r"\s?年(?:的?(?:历史|文明|时间|光阴|岁月|传统|寿命)|之久|多|余|间)")
 _LASTS_BEFORE = re.compile(r"(?:距今|已有|长达|历经|持续|经历|历时|近|超过|约|过去|上下|[有了])\s?\Z")
-_LASTS_ROUND = re.compile(r"\s?年(?:前|来)")
+_LASTS_ROUND = re.compile(r"\s?年(?:前(?!后)|来)")
 _OF_TWO_DIGITS = re.compile(
     r"['’‘]([0-9]{2})(?=\s?[年级届])|(?<![0-9.])(0[0-9])(?=\s?[年级届款])|(?<![0-9.])([0-9]{2})(?=年[0-9]{1,2}月)"
     r"|(?<![0-9.])([89][0-9])(?=年(?:出生|生|毕业|入学|入职|建成|款|产|世界杯|奥运|春|夏|秋|冬|初|底|末|版|的(?:酒|老|车|房|拉菲)))|(?<![0-9])((?:19|20)[0-9]{2})(?=后)"
@@ -70,17 +83,21 @@ _ORDINAL = re.compile(r"第\s?\Z")
 _OF_MONEY = re.compile(r"\s?[十百千]?[万亿]?(?:[美日欧港澳加韩]?元|英镑|新台币|块(?![^钱，。！？；\s]))")
 _NUMBER = re.compile(NUMBER + r"|(?<![0-9.])\.[0-9]+")
 _JOINED = re.compile(RANGE)
+_OF_EQUATION = re.compile(r"[=＝][^，。；=]{0,20}\Z")
+_TAKEN_AFTER = re.compile(r"[万亿元]{1,2}\s?[-−]")
+_EQUAL_BEFORE = re.compile(r"[=＝][^，。；=]{0,20}[0-9][万亿元]\Z")
+_TAKEN = re.compile(r"[0-9.]+[万亿元]\s?[-−]")
 _UNIT_BEFORE = re.compile(r"[0-9一二三四五六七八九十半]\s?([\u4e00-\u9fff%℃°]{1,3}|[A-Za-z]{1,3})\Z")
 _AFTER_UNIT = re.compile(r"(?:[0-9]{1,4}(?:[:：][0-9]{2}|(?:\.[0-9]+)?\s?([\u4e00-\u9fff%℃°A-Za-z]{1,3})))")
 _CHINESE_RANGE = re.compile(
-    r"\s?(?:[–—]{1,2}|[-－~～])\s?(?=(?:周|星期|礼拜)?[一二三四五六七八九十日]|(?:公元)?前\s?[0-9]{1,4}\s?[年名位强)）]|(?:次日|翌日|第二天|凌晨|早上|上午|中午|下午|晚上?)\s?[0-9])"
+    r"\s?(?:[–—]{1,2}|[-－~～])\s?(?=(?:周|星期|礼拜)?[一二三四五六七八九十日]|(?:公元)?前\s?[0-9]{1,4}\s?[年名位强)）]|约\s?[0-9]{2,4}\s?年|(?:次日|翌日|第二天|凌晨|早上|上午|中午|下午|晚上?)\s?[0-9])"
 )
 _CHINESE_BEFORE = re.compile(
-    r"(?:(?:周|星期|礼拜)[一二三四五六日天]|[一二三四五六七八九十百][月日号点年级天个折楼层]?|[0-9]{1,2}(?:[:：][0-9]{2}|[点时]半?)|前\s?[0-9]{1,4}\s?[年名位强]?)\Z"
+    r"(?:(?:周|星期|礼拜)[一二三四五六日天]|[一二三四五六七八九十百][月日号点年级天个折楼层]?|[0-9]{1,2}(?:[:：][0-9]{2}|[点时]半?)|[0-9]{2,4}\s?年|前\s?[0-9]{1,4}\s?[年名位强]?)\Z"
 )
 _MINUS = re.compile(r"[-−－]\s?(?=\.?[0-9])")
 _NEGATIVE_BEFORE = re.compile(
-    r"(?:^|[\s，。；：、:;,=（(\[<>≥≤≈×÷*/^|“\"~～到至为是在达低降约从涨跌幅率增比于度数值差温润净利了得变拔额速益标分距势压深]|零下)\Z"
+    r"(?:^|[\s，。；：、:;,=（(\[<>≥≤≈×÷*/^|“\"~～到至为是在达低降约从涨跌幅率增比于度数值差温润净利了得变拔额速益标分距势压深盘]|零下)\Z"
 )
 _NEGATIVE_AFTER = re.compile(rf"[-−]\s?{NUMBER}\s?(?:%|D(?![A-Za-z])|°|℃|度|摄氏)")
 _NAME_BEFORE = re.compile(r"[A-Za-z](?:[A-Za-z0-9.]*[A-Za-z0-9])?\Z")
@@ -92,6 +109,8 @@ _OF_GRADE = re.compile(r"(?<![0-9])[0-9]{1,2}\Z")
 _GRADED = re.compile(r"#(?:[\u4e00-\u9fff，、。；/）)]|\s|$)")
 _SIGN = re.compile(r"[~～≈#№]\s?(?=[0-9])|[~～]+(?=[\s，。！？；、）]|$)")
 _LONG_CODE = re.compile(r"#\s?([0-9]{5,})(?![0-9])")
+_EXTENSION = re.compile(r"#\s?([0-9]{2,5})(?![0-9])")
+_TELEPHONE_BEFORE = re.compile(r"[0-9]{3,4}-[0-9]{3,4}\s?\Z")
 _SIGNS = {"~": "约", "～": "约", "≈": "约等于", "#": "第", "№": "第"}
 
 
@@ -127,6 +146,11 @@ def _year(place: Place) -> ReadForm | None:
     found = place.match(_YEAR)
     if found and not _lasts(place, found):
         return ReadForm(found.end(), language.digits(found[0]))
+    found = place.match(_TOGETHER)
+    if found and (found[1] or re.search(r"[0-9][、和与]\s?\Z", place.before)):
+        return ReadForm(found.end(), language.digits(found[0]))
+    if (found := place.match(_SPAN)) and _is_of_years(int(found[1]), int(found[2])):
+        return ReadForm(found.end(), language.ranged(*map(language.digits, found.groups())))
     found = place.match(_TITLE_YEAR)
     if found and (place.before[-1:] in ("（", "(") or _TITLE_BEFORE.search(place.before)):
         return ReadForm(found.end(), language.digits(found[0]))
@@ -144,6 +168,10 @@ def _year(place: Place) -> ReadForm | None:
         )
     ):
         return ReadForm(found.end(), language.digits(found[0]))
+    if (found := place.match(_BOTH_EARLY)) and _EARLY.search(place.before):
+        return ReadForm(found.end(), language.digits(found[0]))
+    if (found := place.match(_BORN_EARLY)) and _BORN_BEFORE.search(place.before):
+        return ReadForm(found.end(), language.digits(found[0]))
     found = place.match(_ERA_YEAR)
     if found and _ERA_BEFORE.search(place.before):
         return ReadForm(found.end(), language.digits(found[0]))
@@ -157,6 +185,12 @@ def _year(place: Place) -> ReadForm | None:
     ):
         return ReadForm(found.end(), language.digits(found[0]))
     return None
+
+
+def _is_of_years(first: int, last: int) -> bool:
+    """Whether two numbers in brackets are the years of a life or a reign, and no round amounts."""
+    is_odd = first % 10 and last % 10
+    return first < last < 2100 and bool(is_odd or (last - first <= 120 and (first % 100 or last % 100)))
 
 
 def _lasts(place: Place, found: re.Match[str]) -> bool:
@@ -206,6 +240,8 @@ def _range(place: Place) -> ReadForm | None:
     if "~" not in found["mark"] and "～" not in found["mark"]:
         if low == high and not found["scale"] and not is_measured(place.text, end):
             return ReadForm(end, language.ratio(*words))
+        if _OF_EQUATION.search(place.before) and _TAKEN_AFTER.match(place.text, end):
+            return ReadForm(end, f"{words[0]}减{words[1]}")
         falls_by = low.value > high.value and _BOUGHT.search(place.before)
         if place.before.rstrip().endswith("满") or falls_by:
             return ReadForm(end, f"{words[0]}减{words[1]}")
@@ -241,6 +277,8 @@ def _hyphen(place: Place) -> ReadForm | None:
     if found and _CHINESE_BEFORE.search(place.before):
         return ReadForm(found.end(), language.to)
     found = place.match(_JOINED)
+    if found and _EQUAL_BEFORE.search(place.before) and _TAKEN.match(text, found.end()):
+        return ReadForm(found.end(), "减")
     if found and _joins(place, found.end()):
         return ReadForm(found.end(), language.to)
     series = _SERIES_BEFORE.search(place.before)
@@ -278,6 +316,8 @@ def _sign(place: Place) -> ReadForm | None:
     sign = place.text[place.start]
     if sign == "#" and _OF_GRADE.search(place.before) and _GRADED.match(place.text, place.start):
         return ReadForm(place.start + 1, "号")
+    if (extension := place.match(_EXTENSION)) and _TELEPHONE_BEFORE.search(place.before):
+        return ReadForm(extension.end(), f"转{place.language.telephone_digits(extension[1])}")
     if found := place.match(_HOUSE):
         return ReadForm(found.end(), f"{place.language.cardinal(found[1])}号")
     if found := place.match(_LONG_CODE):

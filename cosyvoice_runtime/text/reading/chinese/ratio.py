@@ -40,18 +40,25 @@ _RESULT = re.compile(
 )
 _SLASHED = re.compile(
     rf"(?<![0-9A-Za-z./])(?:(?P<whole>[0-9]{{1,4}}) )?(?P<above>{NUMBER})\s?/\s?"
-    r"(?P<below>[0-9]{1,9}(?:\.0)?)(?:(?P<unit>[kcm]m|m?g|kg|m[lL]|[LsmhW]|min)(?![A-Za-z]))?(?![0-9/]|(?![a-z]{1,2}(?:[²³^]|\s?[=+×<>]))[A-Za-z]|\.[0-9])(?P<to>-(?=[0-9]+/[0-9]))?"
+    r"(?P<below>[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,9}(?:\.0)?)(?:(?P<unit>[kcm]m|m?g|kg|m[lL]|[LsmhW]|min)(?![A-Za-z]))?(?![0-9/]|(?![a-z]{1,2}(?:[²³^]|\s?[=+×<>]))[A-Za-z]|\.[0-9])(?P<to>-(?=[0-9]+/[0-9]))?"
 )
 _LIST = re.compile(r"(?<![0-9A-Za-z./])[0-9]{1,4}(?:/[0-9]{1,4}){2,6}(?![0-9A-Za-z/]|\.[0-9])")
 _ALWAYS = {"24/7": "七乘二十四", "9/11": "九一一"}
-_RATED = re.compile(rf"(?:{tables.RATED})[是为了高达：:]{{0,2}}\s?\Z")
+_RATED = re.compile(rf"(?:{tables.RATED})[是为了高达：:]{{0,2}}\s?[（(]?\Z")
 _OF_STUDIES = re.compile(
     r"(?:GPA|绩点|IELTS|雅思|TOEFL|托福|Reading|Listening|Speaking|Writing|听力|口语|阅读|写作)[^，。；、0-9]{0,8}\Z"
 )
 _NAMED = re.compile(r"[A-Za-z] ?\Z")
 _OF_MARKS = re.compile(r"\s?分")
-_STEP_BEFORE = re.compile(r"(?:步骤|进度|页码|阶段)[是为：:]?\s?\Z")
+_STEP_BEFORE = re.compile(r"(?:排名|名次|步骤|进度|页码|阶段)[是为：:]?\s?\Z")
 _PAGE_BEFORE = re.compile(r"第\s?\Z")
+_SUBJECT = re.compile(
+    r"(?:语文|数学|英语|物理|化学|生物|历史|地理|政治|文综|理综|总分|听力|阅读|写作|口语)[是为：:]?\s?\Z"
+)
+_BEAT = re.compile(r"(?:节拍|拍号|拍子)[是为：:]?\s?\Z")
+_SHOTS = re.compile(r"(三分球?|罚球|投篮|[两二]分球|出手)[是为：:]?\s?\Z")
+"""What a player tried, before the hits and the tries: ``罚球18/20``."""
+_OF_SPACE = re.compile(rf"({NUMBER})\s?/\s?({NUMBER})(?=\s?[GMT]B(?![A-Za-z/]))")
 _PAGES = ("页", "集", "章", "课", "步", "题", "关", "轮")
 _SEASON = re.compile(
     r"(?<![0-9./])((?:19|20)[0-9]{2})\s?/\s?([0-9]{2}|(?:19|20)[0-9]{2})(?=\s?(?:赛季|学年|财年|年度|年))"
@@ -81,9 +88,14 @@ def read(place: Place) -> ReadForm | None:
         return ReadForm(found.end(), language.ranged(*map(language.digits, found.groups())))
     if found := place.match(_LIST):
         return ReadForm(found.end(), language.pause.join(map(_alone, found[0].split("/"), [place] * 9)))
+    if found := place.match(_OF_SPACE):
+        return ReadForm(
+            found.end(), "，共".join(language.number(parsed(each, language)) for each in found.groups())
+        )
     found = place.match(_SLASHED)
     if not found or (
-        begins_equation(place) and parsed(found["above"], language).value >= int(float(found["below"]))
+        begins_equation(place)
+        and parsed(found["above"], language).value >= parsed(found["below"], language).value
     ):
         return None
     if found["to"] and (begins_equation(place) or in_factor(place)):
@@ -113,11 +125,11 @@ def _slashed(found: re.Match[str], place: Place) -> str:
     if found["whole"]:
         fraction = language.fraction(above.value, below.value)
         return language.mixed(language.cardinal(found["whole"]), fraction)
-    is_rated = (below.value in (5, 10, 100) or _OF_STUDIES.search(place.before)) and (
-        not above.is_whole
-        or above.value == below.value
-        or _RATED.search(place.before)
-        or _OF_STUDIES.search(place.before)
+    is_study = bool(_OF_STUDIES.search(place.before))
+    is_rated = is_study or (below.value > 8 and bool(_SUBJECT.search(place.before)))
+    is_rated = is_rated or (
+        below.value in (5, 10, 100)
+        and (not above.is_whole or above.value == below.value or bool(_RATED.search(place.before)))
     )
     following = place.text[found.end() : found.end() + 3].lstrip()
     is_of_marks = bool(_OF_MARKS.match(place.text, found.end()))
@@ -125,6 +137,8 @@ def _slashed(found: re.Match[str], place: Place) -> str:
         return language.out_of(*words).removesuffix("分" if is_of_marks else "")
     if following.startswith("拍"):
         return "".join(reversed(words))
+    if _BEAT.search(place.before):
+        return f"{words[1]}{words[0]}拍"
     if above.value <= below.value and following.startswith("层"):
         return f"{words[0]}层，共{words[1]}"
     if _STEP_BEFORE.search(place.before):
@@ -137,6 +151,9 @@ def _slashed(found: re.Match[str], place: Place) -> str:
         return language.pause.join(words)
     if above.value == below.value or is_score(place, found.end()):
         return language.ratio(*words)
+    shots = _SHOTS.search(place.before)
+    if shots and above.value <= below.value:
+        return f"{words[1]}{'罚' if shots[1] == '罚球' else '投'}{words[0]}中"
     if {found["above"], found["below"]} & set(tables.DIGIT_NAMES) or (
         above.value > below.value and (above.value > 20 or below.value > 9)
     ):

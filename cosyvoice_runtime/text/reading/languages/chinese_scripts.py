@@ -22,7 +22,7 @@ _PAIRS = (
     "險险 難难 麵面 麪面 韓韩 頁页 頂顶 頃顷 項项 顧顾 頓顿 領领 頻频 顆颗 題题 額额 馬马 驍骁 "
     "驗验 魯鲁 鮮鲜 麥麦 黃黄 齊齐 龍龙 獎奖 屬属 並并 併并 無无 窮穷 絕绝 資资 槍枪 員员 階阶 "
     "驟骤 監监 聽听 佔占 將将 訪访 現现 響响 應应 設设 選选 擇择 輯辑 檢检 徑径 連连 觀观 鐵铁 灣湾 "
-    "專专 慶庆 湯汤 紀纪 認认 "
+    "專专 慶庆 湯汤 紀纪 認认 說说 罰罚 語语 寫写 綜综 預预 "
 )
 """Characters of the words around numbers: a traditional one and its simplified form."""
 _ALSO_TRADITIONAL = "里台周余后杯表系面升厘布别制松并占"

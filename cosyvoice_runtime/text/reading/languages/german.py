@@ -8,7 +8,7 @@ from cosyvoice_runtime.text.reading.languages import german_forms, german_nouns
 from cosyvoice_runtime.text.reading.languages import german_tables as tables
 from cosyvoice_runtime.text.reading.languages.european import ALONE, HOUR, MINUTE, SECOND, European, listed
 from cosyvoice_runtime.text.reading.languages.language import Clock
-from cosyvoice_runtime.text.reading.languages.numeral import Numeral
+from cosyvoice_runtime.text.reading.languages.numeral import Numeral, value_of_roman
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 
@@ -139,6 +139,9 @@ class German(European):
             return ReadForm(
                 found.end(), (self.year(number) if number > 100 else self.spell(number)) + "er" + found[2]
             )
+        if roman := place.match(_ROMAN):
+            words = _ordinal_stem(self, value_of_roman(roman[1])) + _ending_at(place, roman[2])
+            return ReadForm(roman.end(1) + 1, words)
         found = place.match(_WITH_DOT)
         if not found or not _is_ordinal(found, place):
             return None
@@ -177,6 +180,10 @@ _DECLINED = re.compile(
 """Words before an ordinal that show its case."""
 _WITH_ENDING = re.compile(r"(?<![\w.,])([0-9]{1,9})\.?s?t(e[rmns]?)(?!\w)")
 _DECADE = re.compile(r"(?<![\w.,])([0-9]{1,4})er(n?)\b")
+_ROMAN = re.compile(
+    r"(?<![\w.-])(I|II|III|IV|V|VI{1,3}|IX|X)\. (?=(Weltkrieg|Bundesliga|Liga|Rang|Republik|Reich|Akt|"
+    r"Quartal|Internationale|Klasse|Kapitel|Abschnitt|Vatikanisch|Symphonie|Sinfonie|Satz|Armee|Kreuzzug)\w{0,3}\b)"
+)
 _APART = r"(?<![\w,:])(?:(?<![./])|(?<=[0-9]\./))"
 _WITH_DOT = re.compile(
     rf"{_APART}(?<![0-9]-)([0-9]{{1,7}})\.(?![0-9]|\.)(?:(?= ([^\W\d_]+))|(?=(.|\Z)))", re.S

@@ -9,7 +9,7 @@ from cosyvoice_runtime.text.reading.languages import german_answers, german_noun
 from cosyvoice_runtime.text.reading.languages import german_tables as tables
 from cosyvoice_runtime.text.reading.languages.european import listed
 from cosyvoice_runtime.text.reading.languages.german_answers import WEEKDAYS
-from cosyvoice_runtime.text.reading.languages.language import alternatives
+from cosyvoice_runtime.text.reading.languages.language import Clock, alternatives
 from cosyvoice_runtime.text.reading.languages.numeral import value_of_roman
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
@@ -31,6 +31,8 @@ _ONE_DAY = re.compile(rf"(?<![\w.-])({_DAY})(?:\.|(?=[;:] ))")
 _DAY_OF_LIST = re.compile(rf"(?<![\w.-])({_DAY})(?![\w-])(?P<dot>\.)?")
 _DAYS_BEFORE = re.compile(rf"\b(?P<more>(?:{_DAY}), ?)?(?:{_DAY}|{alternatives(WEEKDAYS.values())}), ?\Z")
 _DAY_OF_ROW = re.compile(rf"({_DAY})(?=, )")
+_AFTER_BARE_ROW = re.compile(rf"(?:\A|[.\n]) ?{_DAY}\. \Z")
+_DAY_OF_BARE_ROW = re.compile(rf"({_DAY})(?=\. {_DAY}[,.] )")
 _ROW_BEGINS = re.compile(r"(?:\A|[.\n]) ?\Z")
 _SURE = "(?:Mo|Di|Mi|Fr|Sa)"
 _ROWS = re.compile(
@@ -54,11 +56,15 @@ _CHAIN = re.compile(
     r"(?:(?:,| und| u\.| oder| sowie| bis zum| bis| bzw\.) |[/–-])){1,5}\Z"
 )
 """Ordinals and dates before one, which have the same governor."""
-_RULER = re.compile(r"([IVX]{1,5})(?!\w)(?:\.(?= (\w+)|[,;)]| \())?")
+_RULER = re.compile(r"([IVX]{1,5})(?!\w)(?:\.(?= (\w+)|[,;:)]| \(|\Z))?")
 _LAST_WORD = re.compile(r"(\w+) \Z")
 _STREET = re.compile(r"(?<!\w)([A-ZÄÖÜ][\w-]*[a-zäöüß])str\.(?= ?[0-9])")
 _WHOLE = re.compile(r"(?<![\w.,])([0-9]{1,3}(?:\.[0-9]{3})*|[0-9]{1,6}),[-–—]{1,2} ?(€|EUR|Euro|CHF|Fr\.)")
 _FIRST_HOUR = re.compile(r"(?<![\w.,:])([01]?[0-9]|2[0-3]) ?[–-] ?(?=[0-9]{1,2}[:.][0-5][0-9] ?(?:Uhr|h\b))")
+_FIRST_TIME = re.compile(
+    r"(?<![\w.,:])(?P<hour>[01]?[0-9]|2[0-4])\.(?P<minute>[0-5][0-9]) ?(?P<to>[–-]|bis|und) ?"
+    r"(?:(?P<last>[01]?[0-9]|2[0-4])(?:[:.](?P<rest>[0-5][0-9]))? ?(?:Uhr|h)\b)"
+)
 _TIMES = re.compile(
     r"(?<![\w.,])([0-9]{1,3}) ?[x×] (?=[A-ZÄÖÜ][a-zäöü]|t[gä]|jähr|am |pro |im |wöch|mon|die )"
 )
@@ -90,6 +96,8 @@ def short_weekday(place: Place, language: European) -> ReadForm | None:
     """``Mo–Fr``, ``Do., 21.11.``, ``Sa/So``, ``am Fr. um neun``."""
     if found := place.match(_TWO_DAYS):
         return ReadForm(found.end(), f"{WEEKDAYS[found[1]]} {found[2] or 'und'} {WEEKDAYS[found[3]]}")
+    if (bare := place.match(_DAY_OF_BARE_ROW)) and _ROW_BEGINS.search(place.before):
+        return ReadForm(bare.end(), WEEKDAYS[bare[1]])
     found = place.match(_SHORT_DAY)
     if not found and (alone := _day_alone(place)):
         return ReadForm(alone.end(1), WEEKDAYS[alone[1]])
@@ -111,7 +119,9 @@ def _day_alone(place: Place) -> re.Match[str] | None:
         found = place.match(_DAY_OF_LIST)
         return found if found and (days["more"] or not found["dot"]) else None  # or it is Mrs. Fr.
     found = place.match(_DAY_OF_ROW)
-    return found if found and _ROW_BEGINS.search(place.before) and place.near(_ROWS) else None
+    if not found or not _ROW_BEGINS.search(place.before):
+        return None
+    return found if _AFTER_BARE_ROW.search(place.before) or place.near(_ROWS) else None
 
 
 def lasting(place: Place, language: European) -> ReadForm | None:
@@ -134,6 +144,8 @@ def lasting(place: Place, language: European) -> ReadForm | None:
 def ruler(place: Place, language: European) -> ReadForm | None:
     """``Ludwig II.``, ``unter Ludwig XIV.``, ``die Herrschaft Ludwigs XIV.``."""
     found = place.match(_RULER)
+    if found and (words := _after_article(found, place, language)):
+        return ReadForm(found.end(), words)
     name = place.word_before
     if not found or not (name in tables.RULERS or name.removesuffix("s") in tables.RULERS):
         return None
@@ -148,6 +160,16 @@ def ruler(place: Place, language: European) -> ReadForm | None:
     return ReadForm(end, f"{articles[case]} {stem}{'e' if case in _UNMARKED[articles['']] else 'en'}")
 
 
+def _after_article(found: re.Match[str], place: Place, language: European) -> str:
+    """The number of a ruler whose article is written: ``Karl dem V.``; empty where there is none."""
+    before, value = _ARTICLE.search(place.before), value_of_roman(found[1])
+    if not before or not value or before[1].lower().removesuffix("s") not in tables.RULERS:
+        return ""
+    stem = language.ordinal(value).removesuffix("er")
+    return f"{stem}{'e' if before[2] in ('der', 'die') else 'en'}" if found[0].endswith(".") else ""
+
+
+_ARTICLE = re.compile(r"\b([A-Z]\w+) (der|die|dem|den|des) \Z")
 _NAMES = 90
 
 
@@ -196,6 +218,19 @@ def first_hour(place: Place, language: European) -> ReadForm | None:
         return None
     hour = "ein" if int(found[1]) == 1 else language.cardinal(str(int(found[1])))
     return ReadForm(found.end(), f"{hour} {language.to} ")
+
+
+def first_time(place: Place, language: European) -> ReadForm | None:
+    """``8.30–12.00 Uhr``: the first of two times has a dot, as an amount has elsewhere."""
+    found = place.match(_FIRST_TIME)
+    if not found:
+        return None
+    to = language.to if found["to"] in "–-" else found["to"]
+    first, last = (
+        language.clock(Clock(int(found[hour]), int(found[minute] or 0)))
+        for hour, minute in (("hour", "minute"), ("last", "rest"))
+    )
+    return ReadForm(found.end(), f"{first} {to} {last}")
 
 
 def times(place: Place, language: European) -> ReadForm | None:
@@ -273,10 +308,13 @@ _LAST_WORDS = (
     "n. V.",
     "i. E.",
     "u. v. m.",
+    "MwSt.",
+    "i. F.",
 )
 
 
 FORMS = (
+    first_time,
     *german_answers.FORMS,
     *german_short.FORMS,
     short_weekday,

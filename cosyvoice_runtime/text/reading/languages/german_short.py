@@ -61,10 +61,16 @@ _SIGNS = (
     (re.compile(r"(?<=kcal)/(?=[0-9])"), " pro "),
     (re.compile(r"(?<=Einw\.)/km²"), " pro Quadratkilometer"),
     (re.compile(r"(?<=[A-Za-zäöü])/(?:km²|m²)"), " pro Quadratmeter"),
+    (re.compile(r"(?<=[a-zäöüß]{3})/kg\b"), " pro Kilogramm"),
+    (re.compile(r"(?<=\b[Pp]ro )lfd\. ?m\b"), "laufenden Meter"),
     (re.compile(r"(?<=[0-9])x(?=[0-9]{1,4}(?:[x ]|cm|mm|m))"), "mal "),
     (re.compile(r"(?<=[0-9]\. )Min\.(?= |,|\)|\Z)"), "Minute"),
     (re.compile(r"(?<=[0-9]\. )Std\.(?= |,|\)|\Z)"), "Stunde"),
     (re.compile(r"v\. (?=[0-9]{1,2}\.)"), "vom "),
+    (
+        re.compile(r"(?<=\b(?:Strg|Ctrl))\+(?=[A-Z])|(?<=\bAlt)\+(?=[A-Z])|(?<=\bUmschalt)\+(?=[A-Z])"),
+        " plus ",
+    ),
     (re.compile(r"(?<=[a-zäöü] )v\. (?=[A-ZÄÖÜ][a-zäöü]{3})"), "von "),
     (re.compile(r"1/2 (?=davon\b)"), "die Hälfte "),
     (re.compile(r"(?<=[0-9€%$)²³] )\+ ?(?=[\w(])"), "plus "),
@@ -85,6 +91,19 @@ _SHORT_TIME = re.compile(
     r"(?<![\w.,/:–-])([0-9]{1,3}(?:\.[0-9]{3})?)(?: ?[–-] ?([0-9]{1,3}))?"
     r" ?(J|Mon|Tg|Pkt|S(?=\.(?! ?[0-9])))\.(?![\w])"
 )
+_LAP = re.compile(r"(?<![\w.,:/-])([0-9]{1,2}):([0-5][0-9]),([0-9]{1,3})(?![\w:]|[.,][0-9])")
+_SECONDS = re.compile(r" ?(?:min|Min\.|Minuten)(?![\w/])")
+_HOURS = re.compile(r"(?<![\w.,:/-])([0-9]):([0-5][0-9]) ?h\b")
+_BEFORE_HOURS = re.compile(
+    r"\b(?i:braucht?|brauchst|brauchen|brauchte|benötigt|dauert|dauerte|dauern|"
+    r"in|für|nach|zeit|dauer|rund|etwa|ca\.|insgesamt|gut|knapp)"
+    r"(?: (?:man|er|sie|es|du|Sie|ca\.|etwa|rund))?:? \Z"
+)
+_LETTERED = re.compile(r"([0-9]{1,3})([A-K])(?![\w]|[.,][0-9])")
+_BEFORE_LETTERED = re.compile(
+    r"\b(?:Sitz(?:platz)?|Platz|Sitze|Gate|Gleis|Haus|Eingang|Halle|Zimmer|Wohnung|Klasse) \Z"
+)
+_SECTION = re.compile(r"(?<![\w.,/:-])([1-9][0-9]{1,2})/([1-9][0-9]{1,2}) ?(mm|cm)(?![\w²³/])")
 _PAGE = Unit("Seite", "Seiten", "f")
 _PACKET = re.compile(r" (?!Vorsprung|Rückstand|Abstand|Abzug)[A-ZÄÖÜ][a-zäöüß]{3}")
 _OF_DATIVE = re.compile(
@@ -248,6 +267,44 @@ def short_time(place: Place, language: European) -> ReadForm | None:
     )
 
 
+def lap(place: Place, language: European) -> ReadForm | None:
+    """``1:18,446``, and ``3:52 h`` where no word of a time of day stands before."""
+    if found := place.match(_LAP):
+        minutes = language.counted(language.numerals.parse(found[1]), language.units["min"])
+        seconds = f"{int(found[2])},{found[3]}"
+        words = language.counted(language.numerals.parse(seconds), language.units["s"])
+        rest = _SECONDS.match(place.text, found.end())
+        words = f"{minutes} {words}" if int(found[1]) else words
+        return ReadForm(rest.end() if rest else found.end(), words)
+    found = place.match(_HOURS)
+    if not found or not _BEFORE_HOURS.search(place.before):
+        return None
+    parts = [(found[1], "h"), (found[2], "min")]
+    words = [
+        language.counted(language.numerals.parse(str(int(count))), language.units[unit])
+        for count, unit in parts
+        if int(count)
+    ]
+    return ReadForm(found.end(), " ".join(words)) if words else None
+
+
+def place_of_letter(place: Place, language: European) -> ReadForm | None:
+    """``Sitz 23A``, which are no amperes."""
+    found = place.match(_LETTERED)
+    if not found or not _BEFORE_LETTERED.search(place.before):
+        return None
+    return ReadForm(found.end(), f"{language.cardinal(found[1])} {found[2]}")
+
+
+def section(place: Place, language: European) -> ReadForm | None:
+    """``60/80 mm``: the two sides of a beam."""
+    found = place.match(_SECTION)
+    if not found:
+        return None
+    unit = language.units[found[3]].many
+    return ReadForm(found.end(), f"{language.cardinal(found[1])} {language.cardinal(found[2])} {unit}")
+
+
 def days(place: Place, language: European) -> ReadForm | None:
     """``vom 03.–14.06.``."""
     found = place.match(_DAYS)
@@ -310,5 +367,5 @@ def greek(place: Place, language: European) -> ReadForm | None:
 
 FORMS = (
     half_hour, half, short_month, dotted_name, model, direction, percent, sentence_of_law, sign, days,
-    minutes, greek, short_time, paragraph, telephone, out_of, two_years,
+    lap, place_of_letter, section, minutes, greek, short_time, paragraph, telephone, out_of, two_years,
 )  # fmt: skip

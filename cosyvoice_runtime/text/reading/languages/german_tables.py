@@ -203,7 +203,10 @@ ABBREVIATIONS = {
     "Tsd.": "Tausend", "Vors.": "Vorsitzende", "vorauss.": "voraussichtlich", "Bhfs.": "Bahnhofs",
     "n. u. Z.": "nach unserer Zeit", "v. u. Z.": "vor unserer Zeit", "p. m.": "pro Monat",
     "Dtl.": "Deutschland", "h. c.": "honoris causa", "wg.": "wegen", "Ggs.": "Gegensatz", "Anm.": "Anmerkung",
-    "Hptstr.": "Hauptstraße",
+    "Hptstr.": "Hauptstraße", "Mt.": "Mount", "zus.": "zusammen", "i. F.": "in Folge", "Pkg.": "Packung",
+    "lfm": "laufende Meter", "li.": "links", "Empf.": "Empfehlung",
+    "od.": "oder", "Ri.": "Richtung", "Bsp.": "Beispiel", "Hm": "Höhenmeter",
+    "Strg": "Steuerung", "Entf": "Entfernen",
     "z. B.": "zum Beispiel", "z.B.": "zum Beispiel", "Z. B.": "Zum Beispiel", "Z.B.": "Zum Beispiel",
     "d. h.": "das heißt", "d.h.": "das heißt", "u. a.": "unter anderem", "u.a.": "unter anderem",
     "i. d. R.": "in der Regel", "i.d.R.": "in der Regel", "u. U.": "unter Umständen",
@@ -260,7 +263,7 @@ runde tag woche spiel jahr ampel werktag rang
 )
 """Words in small letters that an ordinal stands before."""
 SENTENCE_STARTS = frozenset(
-    listed("""Pro Ideal Vorher Nachher Optimal Wichtig Tipp Zuerst Zuletzt Alternativ Meist Oft
+    listed("""Pro Macht Ideal Vorher Nachher Optimal Wichtig Tipp Zuerst Zuletzt Alternativ Meist Oft
     Wegen Gerne Dein Deine Gib Ab Falls Trotz Durch Ohne Zwischen Während Ansonsten Anschließend
     Zusätzlich Insgesamt Allerdings Sonst Sobald Sollte Sollten Wird Werden Ist Sind Hat Haben Kann Können
     Beim Vom Zwar Einige Viele Manche Bereits Erst Rund Etwa Leider Natürlich Achte Achten Nimm Nehmen
