@@ -27,6 +27,10 @@ _SILENT = frozenset(
     ["left", "right", "big", "Big", "bigl", "bigr", "displaystyle", "limits", "quad", "qquad", "begin", "end"]
 )
 _FRACTIONS = frozenset(["frac", "dfrac", "tfrac"])
+_BEFORE_LETTERS = {
+    ("1", "2"): "½", ("1", "3"): "⅓", ("2", "3"): "⅔", ("1", "4"): "¼", ("3", "4"): "¾", ("1", "6"): "⅙",
+}  # fmt: skip
+"""Fractions as signs, after which letters are those of a formula and no unit."""
 _NAMES = frozenset(["log", "ln", "sin", "cos", "tan", "lim", "max", "min", "exp", "det", "gcd", "mod"])
 COMMANDS = frozenset([*_SIGNS, *_FORMATS, *_FRACTIONS, *_NAMES, "sqrt", "left", "right"])
 """Names of commands that are read where they stand outside a formula, too."""
@@ -126,6 +130,9 @@ class _Formula:
     def _fraction(self) -> str:
         above, below = self._argument(), self._argument()
         if above.isdecimal() and below.isdecimal():
+            following = "".join(self._pieces[self._at : self._at + 1])
+            if following[:1].isalpha() and (above, below) in _BEFORE_LETTERS:
+                return f" {_BEFORE_LETTERS[above, below]}"
             return f" {above}\N{FRACTION SLASH}{below} "
         return f" {above} / {below} "
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from cosyvoice_runtime.text.reading.chinese.between import is_measured, parsed, times
-from cosyvoice_runtime.text.reading.classes.electronic import INITIALS
+from cosyvoice_runtime.text.reading.languages.initials import INITIALS
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
 _PORT = re.compile(

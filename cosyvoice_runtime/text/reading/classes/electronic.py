@@ -43,11 +43,6 @@ _FILE = re.compile(
     re.ASCII,
 )
 _HANDLE = re.compile(r"(?<![\w@.])@[A-Za-z][A-Za-z0-9_]{1,30}(?:\.[A-Za-z0-9_]{1,30}){0,3}(?!\w)", re.ASCII)
-INITIALS = re.compile(
-    r"(?:(?<=[=(\[,:][\"'])|(?<=[=(\[,:] [\"']))(?!hmm|shh|psst|brr|pfft|tsk)[b-df-hj-np-tv-xz]{2,4}(?=[\"'])"
-    r"|(?<![A-Za-z])utf(?=[-_]?(?:8|16|32)(?![0-9]))"
-)
-"""Letters of a code in small letters, which no word is: ``encoding="gbk"``, ``utf-8``."""
 _PARTS = re.compile(r"[A-Za-z0-9]+|.", re.DOTALL)
 
 

@@ -176,7 +176,7 @@ PER_UNITS = {
 IN_RATES = {"GB": "吉字节", "MB": "兆字节", "KB": "千字节", "TB": "太字节"}
 """Amounts of data have words before a stroke; alone their letters are said."""
 SINGLE_LETTERS = frozenset(sign for sign in UNITS if len(sign) == 1 and sign.isalpha() and sign.isascii())
-WORDS = ("in", "t", "cal", "A", "N", "J", "ha")
+WORDS = ("in", "t", "cal", "A", "ha")
 """Units that count only right after their number."""
 
 SIGNS = {

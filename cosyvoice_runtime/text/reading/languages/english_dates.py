@@ -154,7 +154,7 @@ def _race(place: Place, language: Language) -> ReadForm | None:
     found = place.match(_RACE)
     if not found or not (found[3] or found[4] or int(found[1]) > 24):
         return None
-    if found[2] == "00" and not found[3] and int(found[1]) > 24:
+    if found[2] == "00" and not found[3]:
         words = f"{language.cardinal(found[1])} minutes"
         return ReadForm(found.end(), language.per(words, language.per_units[found[4]]) if found[4] else words)
     seconds = f"oh {language.cardinal(found[2][1])}" if found[2][0] == "0" else language.cardinal(found[2])

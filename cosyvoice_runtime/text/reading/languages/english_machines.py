@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cosyvoice_runtime.text.reading.classes.electronic import INITIALS
 from cosyvoice_runtime.text.reading.languages import english_words as listed
+from cosyvoice_runtime.text.reading.languages.initials import INITIALS
 from cosyvoice_runtime.text.reading.languages.language import Clock, Date
 from cosyvoice_runtime.text.reading.languages.place import Place, ReadForm
 
