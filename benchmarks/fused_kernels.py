@@ -27,14 +27,15 @@ from torch import Tensor
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.config_flow import DiTConfig
 from cosyvoice_runtime.flow.kernels.choice import fused_solver
-from cosyvoice_runtime.flow.kernels.fused_dit import DiTTiles, dit_tiles_for
 from cosyvoice_runtime.flow.torch.call_inputs import BatchShape, PagedInputs
 from cosyvoice_runtime.flow.torch.call_pages import LARGEST_CODE, coded
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.paged_call import PagedCall
 from cosyvoice_runtime.flow.torch.pages import PagePool
 from cosyvoice_runtime.flow.voice_flow import FlowPrompt, TokenSpan
-from cosyvoice_runtime.gpu.kernels.tiles import Tile, Tiles, tiles_for
+from cosyvoice_runtime.gpu.kernels.dit_tiles import DiTTiles
+from cosyvoice_runtime.gpu.kernels.rows import GpuRow, row_named, row_on
+from cosyvoice_runtime.gpu.kernels.tiles import Tile, Tiles
 from cosyvoice_runtime.gpu.partitions.partition import GpuPart, divide
 from cosyvoice_runtime.settings.token2wav import EIGHT_BIT_PAGES
 from making.random_tensors import random_tensors
@@ -122,9 +123,9 @@ class Chunk:
             self.call.step(self.started)
 
     def fused(
-        self, chained: bool, tiles: AnyTiles | None = None, part: GpuPart | None = None
+        self, row: GpuRow, tiles: AnyTiles | None = None, part: GpuPart | None = None
     ) -> Callable[[], None]:
-        solver = fused_solver(self.flow, chained)
+        solver = fused_solver(self.flow, row)
         if part is not None:
             solver = solver.on(part.multiprocessors)
         places = self.call.solver_places(self.started)
@@ -158,7 +159,7 @@ def random_flow(config: ModelConfig, dtype: torch.dtype, steps: int = 10, page_f
     return flow
 
 
-def errors(config: ModelConfig, past: int, chained: bool, page_format: str) -> dict[str, float | bool]:
+def errors(config: ModelConfig, past: int, row: GpuRow, page_format: str) -> dict[str, float | bool]:
     """Of both ways against float32; and whether two runs of the fused one give the same bits."""
     reference = random_flow(config, torch.float32)
     half = random_flow(config, torch.float16, page_format=page_format)
@@ -176,7 +177,7 @@ def errors(config: ModelConfig, past: int, chained: bool, page_format: str) -> d
     chunk.started = dataclasses.replace(chunk.started, conditions=guided)
     mels = {}
     for name, compute in (
-        ("plain", chunk.plain), ("fused", chunk.fused(chained)), ("again", chunk.fused(chained)),
+        ("plain", chunk.plain), ("fused", chunk.fused(row)), ("again", chunk.fused(row)),
     ):  # fmt: skip
         chunk.call.mel.copy_(noise)
         for held in chunk.held:
@@ -195,7 +196,7 @@ def errors(config: ModelConfig, past: int, chained: bool, page_format: str) -> d
 
 
 def figures(
-    config: ModelConfig, utterances: int, past: int, repeats: int, chained: bool, tiles: AnyTiles | None,
+    config: ModelConfig, utterances: int, past: int, repeats: int, row: GpuRow, tiles: AnyTiles | None,
     page_format: str, part: GpuPart | None, blocks: int,
 ) -> dict[str, float]:  # fmt: skip
     flow = random_flow(config, torch.float16, page_format=page_format)
@@ -203,17 +204,17 @@ def figures(
     chunk.fill_past()
     plain = {} if part else {"plain ms": plain_ms(chunk, repeats)}
     chunk.call.mel.normal_()
-    graph = replayed(chunk.fused(chained, tiles, part), None if part is None else part.stream)
+    graph = replayed(chunk.fused(row, tiles, part), None if part is None else part.stream)
     torch.cuda.synchronize()
     with torch.cuda.stream(torch.cuda.current_stream() if part is None else part.stream):
         return {**plain, "fused ms": milliseconds(graph.replay, repeats)}
 
 
-def parts(config: ModelConfig, utterances: int, past: int, chained: bool, page_format: str) -> str:
+def parts(config: ModelConfig, utterances: int, past: int, row: GpuRow, page_format: str) -> str:
     """Microseconds of each kernel in a captured step, the time that it waits for the one before included."""
     flow = random_flow(config, torch.float16, 1, page_format)
     chunk = Chunk(flow, PagePool(flow, utterances * (past // 50 + 1)), utterances, past)
-    graph = replayed(chunk.fused(chained))
+    graph = replayed(chunk.fused(row))
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         graph.replay()
         torch.cuda.synchronize()
@@ -293,28 +294,28 @@ def dit_candidates(frames: int) -> Candidates:
     }
 
 
-def start_of(config: ModelConfig, frames: int) -> tuple[AnyTiles, Candidates]:
+def start_of(config: ModelConfig, frames: int, row: GpuRow) -> tuple[AnyTiles, Candidates]:
     """The tiles that are tuned, and what is tried in the place of each."""
     multiprocessors = torch.cuda.get_device_properties("cuda").multi_processor_count
     if isinstance(config.flow.estimator, DiTConfig):
-        return dit_tiles_for(frames, multiprocessors), dit_candidates(frames)
-    return dataclasses.replace(tiles_for(frames, multiprocessors), joint=None), CANDIDATES
+        return row.dit.of(frames / multiprocessors), dit_candidates(frames)
+    return dataclasses.replace(row.unet.of(frames / multiprocessors), joint=None), CANDIDATES
 
 
-def tune(config: ModelConfig, utterances: int, past: int, chained: bool, page_format: str) -> AnyTiles:
+def tune(config: ModelConfig, utterances: int, past: int, row: GpuRow, page_format: str) -> AnyTiles:
     """The fastest tile of each kernel in turn, the others as they are."""
     flow = random_flow(config, torch.float16, 2, page_format)
     chunk = Chunk(flow, PagePool(flow, utterances * (past // 50 + 1)), utterances, past)
     chunk.fill_past()
     chunk.call.mel.normal_()
-    best, tried = start_of(config, 2 * utterances * chunk.pool.frames.frames)
-    base = fastest = milliseconds(replayed(chunk.fused(chained, best)).replay, 10)
+    best, tried = start_of(config, 2 * utterances * chunk.pool.frames.frames, row)
+    base = fastest = milliseconds(replayed(chunk.fused(row, best)).replay, 10)
     for name, candidates in tried.items():
         times: dict[Any, float] = {}
         for candidate in candidates:
             tiles = dataclasses.replace(best, **{name: candidate})
             try:
-                times[candidate] = milliseconds(replayed(chunk.fused(chained, tiles)).replay, 10)
+                times[candidate] = milliseconds(replayed(chunk.fused(row, tiles)).replay, 10)
             except Exception as problem:  # a tile that the GPU has no room for
                 print(f"  {name} {candidate}: {type(problem).__name__}", file=sys.stderr)
         winner = min(times, key=lambda candidate: times[candidate])
@@ -338,7 +339,9 @@ def main() -> None:
     parser.add_argument("--past", type=int, nargs="+", default=[200], help="frames")
     parser.add_argument("--blocks", type=int, default=1, help="of the new chunk, 50 frames each")
     parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--not-chained", action="store_true", help="without programmatic dependent launch")
+    parser.add_argument(
+        "--row", type=row_named, help="such as 8.6: tiles of these GPUs; default: of this one"
+    )
     parser.add_argument("--parts", action="store_true", help="time of each kernel, too")
     parser.add_argument("--tune", action="store_true", help="look for faster tiles first")
     parser.add_argument(
@@ -346,25 +349,26 @@ def main() -> None:
     )
     parser.add_argument("--share", type=float, help="of the multiprocessors that are left to others")
     options = parser.parse_args()
-    config, chained = FAMILIES[options.family][options.size], not options.not_chained
+    config = FAMILIES[options.family][options.size]
+    row = options.row or row_on(torch.device("cuda"))
     print(torch.cuda.get_device_name(), "torch", torch.__version__, flush=True)
     part = divide(torch.device("cuda", 0), options.share).turns if options.share else None
     if part is not None:
         print("on", part.multiprocessors, "multiprocessors", flush=True)
     with torch.inference_mode():
         for kept in options.page_format:
-            found = errors(config, options.past[0], chained, kept)
+            found = errors(config, options.past[0], row, kept)
             print(f"relative error with pages in {kept}:", json.dumps(found), flush=True)
         for utterances, kept in itertools.product(options.utterances, options.page_format):
-            tiles = tune(config, utterances, options.past[0], chained, kept) if options.tune else None
+            tiles = tune(config, utterances, options.past[0], row, kept) if options.tune else None
             for past in options.past:
                 result = figures(
-                    config, utterances, past, options.repeats, chained, tiles, kept, part, options.blocks
+                    config, utterances, past, options.repeats, row, tiles, kept, part, options.blocks
                 )
                 said = f"utterances {utterances} past {past} pages {kept}:"
                 print(said, json.dumps(result), flush=True)
                 if options.parts:
-                    print(parts(config, utterances, past, chained, kept), flush=True)
+                    print(parts(config, utterances, past, row, kept), flush=True)
                 torch.cuda.empty_cache()
 
 

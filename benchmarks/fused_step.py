@@ -27,12 +27,13 @@ from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.gpu.kernels.arithmetic import EARLY, FIRST, LATE
+from cosyvoice_runtime.gpu.kernels.rows import GpuRow, row_named, row_on
+from cosyvoice_runtime.gpu.kernels.step_tiles import StepTile, StepTiles
 from cosyvoice_runtime.gpu.partitions.partition import GpuPart, divide
 from cosyvoice_runtime.lm.cache import PAGE, CachePool
 from cosyvoice_runtime.lm.generation import Generation, TokenLimits
 from cosyvoice_runtime.lm.kernels.fused_step import FusedStep
 from cosyvoice_runtime.lm.kernels.slot_draw import chained_slot_draw, slot_draw
-from cosyvoice_runtime.lm.kernels.step_tiles import StepTile, StepTiles, step_tiles
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.torch.device_steps import span_sizes
 from cosyvoice_runtime.lm.torch.kv_cache import CacheView, KVCache, PagedKVCache
@@ -99,9 +100,9 @@ class Step:
     def plain(self) -> Tensor:
         return self.lm.decode_step(self.tokens, self.positions, self.view, self.span)
 
-    def drawn(self, draw: DrawSlots, part: GpuPart | None = None) -> Callable[[], Tensor]:
+    def drawn(self, draw: DrawSlots, row: GpuRow, part: GpuPart | None = None) -> Callable[[], Tensor]:
         """The fused step, and a draw of speech for each sequence."""
-        slots, step = torch.arange(len(self.tokens), device="cuda"), self.fused(True, part=part)
+        slots, step = torch.arange(len(self.tokens), device="cuda"), self.fused(row, part=part)
         tables = SlotTables(self.lm.config, len(slots), MAX_LEN, self.lm.device)
         limits = TokenLimits(MAX_LEN, MAX_LEN)
         sequences = [
@@ -112,9 +113,9 @@ class Step:
         return lambda: draw(step(), slots, work, tables)
 
     def fused(
-        self, chained: bool, tiles: StepTiles | None = None, part: GpuPart | None = None
+        self, row: GpuRow, tiles: StepTiles | None = None, part: GpuPart | None = None
     ) -> Callable[[], Tensor]:
-        step, view = FusedStep(self.lm, MAX_LEN, chained, () if part is None else (part,)), self.view
+        step, view = FusedStep(self.lm, MAX_LEN, () if part is None else (part,), row), self.view
         return lambda: step(self.tokens, self.positions, view, self.span, tiles)
 
 
@@ -127,9 +128,7 @@ def random_lm(config: ModelConfig, dtype: torch.dtype) -> SpeechLM:
     return SpeechLM.from_tensors(config.speech_lm, lm_tensors(config), "cuda", dtype)
 
 
-def errors(
-    config: ModelConfig, batch: int, chained: bool, tiles: StepTiles | None
-) -> dict[str, float | bool]:
+def errors(config: ModelConfig, batch: int, row: GpuRow, tiles: StepTiles | None) -> dict[str, float | bool]:
     """Of both ways, for contexts of all lengths; and whether two runs of the fused one give the same bits."""
     contexts = [(37 * index * index + 500) % 700 for index in range(batch)]
     step = Step(random_lm(config, torch.bfloat16), contexts)
@@ -139,7 +138,7 @@ def errors(
     for other in (rounded, exact):
         other.cache.data.copy_(step.cache.data)
     plain, expected, truth = step.plain(), rounded.plain(), exact.plain()
-    fused = step.fused(chained, tiles)
+    fused = step.fused(row, tiles)
     first, again = fused().clone(), fused()
     graph_logits = []
     graph = replayed(lambda: graph_logits.append(fused()))
@@ -161,7 +160,7 @@ def one_row(
     batch: int,
     context: int,
     repeats: int,
-    chained: bool,
+    row: GpuRow,
     tiles: StepTiles | None,
     part: GpuPart | None,
 ) -> dict[str, float]:
@@ -172,11 +171,11 @@ def one_row(
     stream = None if part is None else part.stream
     work = {
         "plain ms": step.plain,
-        "fused ms": step.fused(chained, tiles, part),
-        "fused and drawn ms": step.drawn(slot_draw, part),
-        "with the draw chained ms": step.drawn(chained_slot_draw, part),
+        "fused ms": step.fused(row, tiles, part),
+        "fused and drawn ms": step.drawn(slot_draw, row, part),
+        "with the draw chained ms": step.drawn(chained_slot_draw if row.chained else slot_draw, row, part),
         "plain over pages ms": paged.plain,
-        "fused over pages ms": paged.fused(chained, tiles, part),
+        "fused over pages ms": paged.fused(row, tiles, part),
     }
     return {name: milliseconds(replayed(each, stream).replay, repeats) for name, each in work.items()}
 
@@ -264,7 +263,7 @@ def compile_one(work: tuple[ModelConfig, int, StepTiles]) -> str:
         lm = SpeechLM(lm_config).to(torch.bfloat16).requires_grad_(False)
     step = Step(lm, [500] * batch)
     try:
-        step.fused(True, tiles)()
+        step.fused(row_on(lm.device), tiles)()
         torch.cuda.synchronize()
     except Exception as problem:  # a tile that the GPU has no room for
         return type(problem).__name__
@@ -294,7 +293,7 @@ def tune(
     batch: int,
     best: StepTiles,
     problems: dict[tuple[int, StepTiles], str],
-    chained: bool,
+    row: GpuRow,
     fields: Sequence[str],
     part: GpuPart | None,
 ) -> StepTiles:
@@ -303,13 +302,13 @@ def tune(
     step.cache.data.normal_()
     stream = None if part is None else part.stream
     tried = [(name, tiles) for name, tiles in variants(batch, best, fields) if not problems[batch, tiles]]
-    base = fastest = milliseconds(replayed(step.fused(chained, best), stream).replay, 20)
+    base = fastest = milliseconds(replayed(step.fused(row, best), stream).replay, 20)
     for name in fields or dict.fromkeys(name for name, _ in tried):
         times: dict[StepTiles, float] = {}
         for other in (tiles for each, tiles in tried if each == name):
             tiles = dataclasses.replace(best, **{name: getattr(other, name)})
             try:
-                times[tiles] = milliseconds(replayed(step.fused(chained, tiles), stream).replay, 15)
+                times[tiles] = milliseconds(replayed(step.fused(row, tiles), stream).replay, 15)
             except Exception as problem:  # tiles that don't go together
                 print(f"  {name} {getattr(tiles, name)}: {type(problem).__name__}", file=sys.stderr)
         ranked = sorted(times.items(), key=lambda pair: pair[1])
@@ -329,30 +328,33 @@ def main() -> None:
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 16, 64])
     parser.add_argument("--context", type=int, nargs="+", default=[100, 500, 1500])
     parser.add_argument("--repeats", type=int, default=50)
-    parser.add_argument("--not-chained", action="store_true", help="without programmatic dependent launch")
+    parser.add_argument(
+        "--row", type=row_named, help="such as 8.6: tiles of these GPUs; default: of this one"
+    )
     parser.add_argument("--tune", action="store_true", help="look for faster tiles first")
     parser.add_argument("--share", type=float, help="of the GPU that steps have; default: all")
     parser.add_argument("--streamed", action="store_true", help="tiles of a part on the whole GPU, too")
     parser.add_argument("--fields", nargs="+", default=(), help="of the tiles to tune; default: all")
     parser.add_argument("--processes", type=int, default=16, help="that compile at a time")
     options = parser.parse_args()
-    config, chained = with_few_words(FAMILIES[options.family][options.size]), not options.not_chained
+    config = with_few_words(FAMILIES[options.family][options.size])
+    row = options.row or row_on(torch.device("cuda"))
     print(torch.cuda.get_device_name(), "torch", torch.__version__, flush=True)
     torch.backends.cuda.matmul.allow_tf32 = False
     part = None if options.share is None else divide(torch.device("cuda", 0), options.share).steps
     if part is not None:
         print("on", part.multiprocessors, "multiprocessors")
     on_part = part is not None or options.streamed
-    bases = {batch: step_tiles(batch, on_part) for batch in options.batch}
+    bases = {batch: row.step_tiles(batch, on_part) for batch in options.batch}
     with torch.inference_mode():
         problems = compiled(config, bases, options.fields, options.processes) if options.tune else {}
         for batch, base in bases.items():
             tiles: StepTiles | None = base if options.streamed else None
             if options.tune:
-                tiles = tune(config, batch, base, problems, chained, options.fields, part)
-            print(f"batch {batch} error:", json.dumps(errors(config, batch, chained, tiles)), flush=True)
+                tiles = tune(config, batch, base, problems, row, options.fields, part)
+            print(f"batch {batch} error:", json.dumps(errors(config, batch, row, tiles)), flush=True)
             for context in options.context:
-                result = one_row(config, batch, context, options.repeats, chained, tiles, part)
+                result = one_row(config, batch, context, options.repeats, row, tiles, part)
                 print(f"batch {batch} context {context}:", json.dumps(result), flush=True)
 
 

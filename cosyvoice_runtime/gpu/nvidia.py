@@ -30,9 +30,8 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 OLDEST_DRIVERS = {11: 450, 12: 525, 13: 580}
 """The driver branch that runs all releases of a CUDA major version (NVIDIA, "CUDA Compatibility", minor
 version compatibility)."""
-FUSED_FROM = (9, 0)
-"""The compute capability from which the kernels run: older GPUs have less shared memory, and no programmatic
-dependent launch."""
+KERNELS_FROM = (8, 0)
+"""The compute capability from which the kernels run: older GPUs have no bfloat16."""
 SMI_S = 20.0
 """The longest wait for ``nvidia-smi``, which a hanging driver blocks."""
 
@@ -58,6 +57,21 @@ class Gpu(NamedTuple):
 
     name: str
     compute_capability: str
+
+
+class GpuLimits(NamedTuple):
+    """The limits by which kernels and captured calls are sized.
+
+    Attributes:
+        shared_bytes: most shared memory of a program.
+        multiprocessors: their number.
+        total_bytes: memory.
+    """
+
+    capability: Version
+    shared_bytes: int
+    multiprocessors: int
+    total_bytes: int
 
 
 class Obstacle(NamedTuple):
@@ -145,6 +159,34 @@ def gpus_of_torch() -> tuple[GpuFacts, ...]:
 
     every = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
     return tuple(GpuFacts(each.total_memory / 2**30, (each.major, each.minor)) for each in every)
+
+
+MAJOR, MINOR, MULTIPROCESSORS, SHARED_BYTES = 75, 76, 16, 97
+"""Numbers of a device's attributes (CUDA Driver API, ``CUdevice_attribute``)."""
+
+
+def gpu_limits(number: int) -> GpuLimits:
+    """Limits of a GPU, which the driver tells without opening it; an EngineFileError without one."""
+    try:
+        library = ctypes.CDLL(LIBRARY)
+    except OSError as error:
+        raise EngineFileError(f"this process sees no GPU: {error}") from error
+    device, total, found = ctypes.c_int(), ctypes.c_size_t(), ctypes.c_int()
+
+    def asked(name: str, *arguments: object) -> None:
+        if status := getattr(library, name)(*arguments):
+            raise EngineFileError(f"{name} of NVIDIA's driver fails with {status}")
+
+    def attribute(which: int) -> int:
+        asked("cuDeviceGetAttribute", ctypes.byref(found), which, device)
+        return found.value
+
+    asked("cuInit", 0)
+    asked("cuDeviceGet", ctypes.byref(device), number)
+    asked("cuDeviceTotalMem_v2", ctypes.byref(total), device)
+    return GpuLimits(
+        (attribute(MAJOR), attribute(MINOR)), attribute(SHARED_BYTES), attribute(MULTIPROCESSORS), total.value
+    )
 
 
 def present_gpu(device: torch.device | int = 0) -> Gpu:

@@ -251,7 +251,8 @@ class Parcel:
         if self._boxes:
             return self._boxes[0].emptied()
         if not self._arrays:
-            host = torch.zeros(len(self._memory), dtype=torch.uint8) if self._on_gpu else self._memory
+            on_host = self._memory.is_cpu and not self._on_gpu
+            host = self._memory if on_host else torch.zeros(len(self._memory), dtype=torch.uint8)
             self._host = host
             self._arrays = [values.numpy() for values in _cut(host, self._kinds, self._starts)]
         return self._arrays

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from cosyvoice_runtime.metrics.metrics import IN_WORK, LIVING_GAUGES, REFUSED
+from cosyvoice_runtime.metrics.progress import DONE, STEPS
 from cosyvoice_runtime.process.processes import is_alive
 
 COUNTERS = ("_total", "_count")
@@ -67,6 +69,22 @@ def take_lost_counts(directory: Path) -> dict[str, int]:
 def _counts(samples: Iterable[Sample]) -> dict[str, int]:
     samples = [sample for sample in samples if sample.name == IN_WORK]
     return {sample.labels["model"]: int(sample.value) for sample in samples}
+
+
+def read_progress(directory: Path) -> dict[str, str]:
+    """How far each model's start is, such as "31 of 104 kernels"; those without such work are left out."""
+    samples = read_samples(directory)
+    done = {_work(sample): int(sample.value) for sample in samples if sample.name == DONE}
+    left: dict[str, list[str]] = defaultdict(list)
+    for sample in samples:
+        if sample.name == STEPS and done.get(_work(sample), 0) < sample.value:
+            count = done.get(_work(sample), 0)
+            left[sample.labels["model"]].append(f"{count} of {int(sample.value)} {sample.labels['work']}")
+    return {model: ", ".join(each) for model, each in left.items()}
+
+
+def _work(sample: Sample) -> tuple[str, str]:
+    return sample.labels["model"], sample.labels["work"]
 
 
 def samples_of(files: Iterable[Path]) -> list[Sample]:

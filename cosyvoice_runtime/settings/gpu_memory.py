@@ -10,11 +10,11 @@ from cosyvoice_runtime.settings.tensorrt_llm import TensorrtLlmSettings
 from cosyvoice_runtime.settings.token2wav import EIGHT_BIT_PAGES, Token2WavSettings
 
 GIB = 2**30
-SMALL_BATCH, MEDIUM_BATCH = 8, 16
-WORK_BYTES, MEDIUM_WORK_BYTES, LARGE_WORK_BYTES = 6 * GIB, 9 * GIB, 12 * GIB
+TINY_BATCH, SMALL_BATCH, MEDIUM_BATCH = 4, 8, 16
+TINY_WORK_BYTES, WORK_BYTES, MEDIUM_WORK_BYTES, LARGE_WORK_BYTES = 3 * GIB, 6 * GIB, 9 * GIB, 12 * GIB
 """Free memory of a GPU that pages leave for CUDA graphs and for calls that none holds: with batches of
-up to 8 (measured: 2 to 3 GB of graphs), of up to 16 (4 to 6), and of more (not measured)."""
-LARGE_GPU_BYTES = 40 * GIB
+up to 4, of up to 8 (measured: 2 to 3 GB of graphs), of up to 16 (4 to 6), and of more (not measured)."""
+SMALL_GPU_BYTES, LARGE_GPU_BYTES = 16 * GIB, 40 * GIB
 """Memory of a GPU from which turns have more."""
 OWN_BYTES = 2 * GIB
 """Memory of a GPU that token2wav's process holds when it plans: context, weights, rests of loading."""
@@ -26,14 +26,15 @@ def work_bytes(rows: int, divisions: int = 1) -> int:
     Args:
         divisions: of the GPU, each with calls of its own.
     """
-    if rows <= SMALL_BATCH:
-        return WORK_BYTES * divisions
-    return (MEDIUM_WORK_BYTES if rows <= MEDIUM_BATCH else LARGE_WORK_BYTES) * divisions
+    limits = {TINY_BATCH: TINY_WORK_BYTES, SMALL_BATCH: WORK_BYTES, MEDIUM_BATCH: MEDIUM_WORK_BYTES}
+    return divisions * next((work for most, work in limits.items() if rows <= most), LARGE_WORK_BYTES)
 
 
 def rows_on(total_bytes: int, most: int) -> int:
     """Utterances in a turn, at most ``most``: fewer where the memory is better spent on pages."""
-    return min(most, SMALL_BATCH) if total_bytes < LARGE_GPU_BYTES else most
+    if total_bytes < LARGE_GPU_BYTES:
+        return min(most, TINY_BATCH if total_bytes < SMALL_GPU_BYTES else SMALL_BATCH)
+    return most
 
 
 def unclaimed_bytes(total_bytes: int, reserve_gib: float) -> int:
@@ -64,7 +65,7 @@ def with_carried_slots(
         token2wav: resolved.
     """
     lm = given.resolved(machine)
-    gpu = machine.facts_of(gpu_number(lm.device))
+    gpu = _usable(machine.facts_of(gpu_number(lm.device)), token2wav.max_gpu_gib)
     if given.max_slots or gpu is None or not on_one_gpu(token2wav, lm):
         return lm
     while lm.max_slots > LEAST_SLOTS:
@@ -72,6 +73,11 @@ def with_carried_slots(
             break
         lm = given.replace(max_slots=max(LEAST_SLOTS, lm.max_slots // 2)).resolved(machine)
     return lm
+
+
+def _usable(gpu: GpuFacts | None, max_gib: float) -> GpuFacts | None:
+    """A GPU with no more memory than the settings let the server use."""
+    return gpu if gpu is None or not max_gib else gpu._replace(gib=min(gpu.gib, max_gib))
 
 
 def seconds_of_pages(

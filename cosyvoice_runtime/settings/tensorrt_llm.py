@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.gpu.nvidia import FUSED_FROM
+from cosyvoice_runtime.gpu.nvidia import KERNELS_FROM
 from cosyvoice_runtime.settings.model import (
     CPU,
     NetworkSettings,
@@ -102,7 +102,7 @@ class TensorrtLlmSettings(NetworkSettings):
     kernels: Literal["auto", "fused", "plain"] = Field(
         AUTO,
         description="Engine torch: kernels in captured CUDA graphs. fused needs bfloat16 and compute "
-        "capability 9.0; auto takes them where they run.",
+        "capability 8.0; auto takes them where they run.",
     )
     max_queue_size: int = Field(
         256,
@@ -143,7 +143,7 @@ class TensorrtLlmSettings(NetworkSettings):
     def gib_on(self, gpu: GpuFacts | None) -> float:
         """About what the published model takes of a GPU, once ``auto`` is resolved."""
         wide, needs = 2 if self.dtype == "float32" else 1, self._needs
-        fits = gpu is None or gpu.capability >= FUSED_FROM
+        fits = gpu is None or gpu.capability >= KERNELS_FROM
         fused = needs.fused_gib if self._may_fuse and fits else 0.0
         cache_gib = self.kv_cache_tokens * needs.position_bytes / 2**30
         return round(wide * (needs.network_gib + cache_gib) + fused, 1)

@@ -94,6 +94,12 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         description="Memory of each GPU left to other processes, whether started or not; auto is what the "
         "speech LM takes there, and 1 for the rest.",
     )
+    max_gpu_gib: float = Field(
+        0.0,
+        ge=0.0,
+        le=1000.0,
+        description="Memory of the GPU that the server uses, as if there were no more; 0 is all of it.",
+    )
     backend: Literal["auto", "torch", "onnx", "tensorrt"] = Field(
         AUTO,
         description="What runs the networks; tensorrt needs engines from stage 1. "
@@ -125,8 +131,13 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     )
     kernels: Literal["auto", "fused", "plain"] = Field(
         AUTO,
-        description="Kernels in captured CUDA graphs. fused needs float16 and compute capability 9.0; auto "
+        description="Kernels in captured CUDA graphs. fused needs float16 and compute capability 8.0; auto "
         "takes them where they run.",
+    )
+    kernels_file: str = Field(
+        "none",
+        description="Tiles of the fused kernels, of the speech LM's too: [a file](gpus.md#other-tiles); none "
+        "takes those of the GPU's row.",
     )
     backend_dir: Path = Field(
         BACKEND_DIR, description="Directory of graphs and engines; unused by backend torch."

@@ -12,7 +12,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from pathlib import Path
 
-from cosyvoice_runtime.metrics.page import read_request_counts
+from cosyvoice_runtime.metrics.page import read_progress, read_request_counts
 from cosyvoice_runtime.process import processes
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor.calls import Control, ControlError, ProbeError, ProbeFunction
@@ -78,10 +78,14 @@ class Models:
                 logger.warning("%s has no probe: only that it loads is known of it", name)
         # The loads are limited: tritonserver has crashed when a slow machine started many processes at once.
         for group in (self._children, self._entries):
-            _concurrently(self._load, "load", group)
+            _concurrently(self._load, "load", group, self._far)
         # Entry models are probed one by one: a slow machine has capacity for one utterance only.
         for group in (self._children, *([name] for name in self._entries)):
             _concurrently(self.probe, "answer", group)
+
+    def _far(self, name: str) -> str:
+        progress = read_progress(self._server.metrics).get(name)
+        return name if progress is None else f"{name} ({progress})"
 
     def probe(self, name: str) -> None:
         """Probe a model; a ProbeError tells that it does not answer as it should."""
@@ -190,9 +194,14 @@ def awaited_processes(server: int, model: str) -> set[int]:
     return {each.pid for each in processes.living() if each.pid in awaited and each.model == model}
 
 
-def _concurrently(action: Callable[[str], None], verb: str, names: Sequence[str]) -> None:
-    """Run an action for several models concurrently, and log how long each took; a StartError if one
-    fails."""
+def _concurrently(
+    action: Callable[[str], None], verb: str, names: Sequence[str], far: Callable[[str], str] = str
+) -> None:
+    """Run an action for several models concurrently, and log how long each took; a StartError if one fails.
+
+    Args:
+        far: the name of a model, and how far it is.
+    """
     started = time.monotonic()
     pool = ThreadPoolExecutor(PARALLEL_LOADS, thread_name_prefix=verb)
     try:
@@ -207,6 +216,6 @@ def _concurrently(action: Callable[[str], None], verb: str, names: Sequence[str]
                     raise StartError(f"{name} did not {verb}: {error}") from error
                 logger.info("%s %sed after %.1f s", name, verb, time.monotonic() - started)
             if not done:
-                logger.info("still waiting for %s to %s", ", ".join(pending.values()), verb)
+                logger.info("still waiting for %s to %s", ", ".join(map(far, pending.values())), verb)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)

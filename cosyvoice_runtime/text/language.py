@@ -20,7 +20,7 @@ _HANGUL = re.compile("[\u1100-\u11ff\u3131-\u318e\ua960-\ua97c\uac00-\ud7a3]")
 _HAN = re.compile("[\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]")
 _CHINESE_MARK = re.compile("(?<=[0-9A-Za-z)%])[，。；](?![A-Z])|[，。；](?=[0-9a-z])")
 _SURE = 1.5
-"""What weighs less is no proof against the marks of Chinese."""
+"""The least weight that is proof against the marks of Chinese."""
 _CHINESE = frozenset({"zh", "yue", "cmn"})
 _CHINESE_STYLE = frozenset({"zh", "ja"})
 _EAST_ASIAN = frozenset({"zh", "ja", "ko"})

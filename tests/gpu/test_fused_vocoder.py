@@ -31,12 +31,12 @@ def truth(checkpoint: Path) -> HiFT:
 @pytest.fixture(scope="module")
 def fused(checkpoint: Path) -> HiFT:
     pytest.importorskip("triton")
-    if torch.cuda.get_device_capability() < (9, 0):
-        pytest.skip("the GPU's compute capability is below 9.0")
+    if torch.cuda.get_device_capability() < (8, 0):
+        pytest.skip("the GPU's compute capability is below 8.0")
     from cosyvoice_runtime.vocoder.kernels.fused_decoder import FusedDecoder
 
     hift = vocoder(checkpoint, "float16")
-    hift.fuse(FusedDecoder.of(hift.decoder))
+    hift.fuse(FusedDecoder(hift.decoder))
     return hift
 
 

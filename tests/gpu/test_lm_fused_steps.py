@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
 
 pytest.importorskip("triton", reason="fused kernels need the package triton")
 
+from cosyvoice_runtime.gpu.kernels.rows import row_on
 from cosyvoice_runtime.lm.kernels.fused_step import FusedStep
 from cosyvoice_runtime.lm.kernels.slot_draw import chained_slot_draw, slot_draw
 
@@ -49,8 +51,10 @@ def test_captured_steps_are_steps_of_the_network(networks, positions):
     before = half.data.clone()
     tokens, places = torch.arange(batch).cuda() * 7, torch.tensor(positions).cuda()
     expected = networks.single.decode_step(tokens, places, single.view(0, batch), span)
-    step, view = FusedStep(networks.half, MAX_LEN, chained=True), half.view(0, batch)
-    launched = FusedStep(networks.half, MAX_LEN, chained=False)(tokens, places, view, span)
+    step, view = FusedStep(networks.half, MAX_LEN), half.view(0, batch)
+    launched = FusedStep(networks.half, MAX_LEN, row=replace(row_on(half.data.device), chained=False))(
+        tokens, places, view, span
+    )
     half.data.copy_(before)
     graph = CudaGraphCapture(torch.device("cuda", 0))(lambda: step(tokens, places, view, span))
     assert far(graph.result, expected) < TOLERANCE
@@ -74,7 +78,7 @@ def test_captured_steps_over_pages_are_those_over_slots_bit_by_bit(networks, pos
     whole, _ = networks.caches(batch + 1, positions)
     paged, other = (networks.in_pages(whole, ends, backwards) for backwards in (False, True))
     tokens, places = torch.arange(batch).cuda() * 7, torch.tensor(positions).cuda()
-    step, capture = FusedStep(networks.half, MAX_LEN, chained=True), CudaGraphCapture(whole.data.device)
+    step, capture = FusedStep(networks.half, MAX_LEN), CudaGraphCapture(whole.data.device)
     views = whole.view(0, batch), paged.view(0, batch)
     over_slots = capture(lambda: step(tokens, places, views[0], span))  # its memory is the pool's
     expected = over_slots.result.clone()
@@ -90,7 +94,7 @@ def test_captured_steps_over_pages_are_those_over_slots_bit_by_bit(networks, pos
 def test_a_chained_draw_is_the_draw_of_the_same_logits(networks, batch):
     """Over several steps, each of which begins while the one before it is under way on the GPU."""
     half, _ = networks.caches(batch, [20] * batch)
-    step, view = FusedStep(networks.half, MAX_LEN, chained=True), half.view(0, batch)
+    step, view = FusedStep(networks.half, MAX_LEN), half.view(0, batch)
     slots = torch.arange(batch).cuda()
     work, places = torch.full_like(slots, SlotWork.DRAW), torch.full_like(slots, 20)
     work[batch // 2 : -1 : 3] = SlotWork.IDLE

@@ -214,10 +214,14 @@ def test_driver_without_a_function_is_too_old(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("multiprocessors", "share", "part"), [(132, 0.25, 32), (132, 0.4, 48), (142, 0.25, 32), (114, 0.01, 8)]
+    ("multiprocessors", "major", "share", "part"),
+    [
+        *((132, 9, 0.25, 32), (132, 9, 0.4, 48), (142, 9, 0.25, 32), (114, 9, 0.01, 8)),
+        *((108, 8, 0.25, 26), (58, 8, 0.25, 14), (58, 8, 0.01, 4), (40, 7, 0.25, 10), (170, 12, 0.25, 40)),
+    ],
 )
-def test_part_for_steps_has_a_number_that_a_gpu_can_give(multiprocessors, share, part):
-    assert steps_part(multiprocessors, share) == part
+def test_part_for_steps_has_a_number_that_a_gpu_can_give(multiprocessors, major, share, part):
+    assert steps_part(multiprocessors, share, major) == part
 
 
 def test_parts_are_the_whole_gpu(dividing):
@@ -239,11 +243,10 @@ def dividing(monkeypatch):
         bindings.driver = Driver(multiprocessors)
         monkeypatch.setitem(sys.modules, "cuda", types.ModuleType("cuda"))
         monkeypatch.setitem(sys.modules, "cuda.bindings", bindings)
-        gpu = types.SimpleNamespace(
-            major=9, name="a GPU", multi_processor_count=multiprocessors, total_memory=memory
-        )
+        gpu = types.SimpleNamespace(major=9, name="a GPU", multi_processor_count=multiprocessors)
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: gpu)
         monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (memory, memory))
         monkeypatch.setattr(torch.cuda, "ExternalStream", lambda stream, device: stream)
         return gpu_parts.divide
 

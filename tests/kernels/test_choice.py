@@ -71,8 +71,10 @@ def test_kernels_run_on_new_gpus_in_the_type_that_they_are_made_for(capability, 
     assert obstacle_of(GPU, dtype, *config) is None
     assert "need an NVIDIA GPU" in obstacle_of(CPU, dtype, *config)
     assert "not float32" in obstacle_of(GPU, torch.float32, *config)
-    capability(8, 9)
-    assert "below 9.0" in obstacle_of(GPU, dtype, *config)
+    capability(8, 0)
+    assert obstacle_of(GPU, dtype, *config) is None
+    capability(7, 5)
+    assert "below 8.0" in obstacle_of(GPU, dtype, *config)
 
 
 def test_draws_need_a_gpu_that_triton_supports(capability):

@@ -65,7 +65,7 @@ def heard(waves: Tensor, config: VocoderConfig, frames: Sequence[int]) -> Tensor
 @torch.no_grad()
 def test_fused_kernels_give_what_the_plain_modules_give(config, frames):
     hift = hift_of(config)
-    fused = FusedDecoder(hift.decoder, chained=False)
+    fused = FusedDecoder(hift.decoder)
     mel, source, rows = inputs(config, frames)
     found = heard(fused(mel, source, rows), config, frames)
     expected = heard(hift.decoder(mel, source, rows), config, frames)
@@ -76,7 +76,7 @@ def test_fused_kernels_give_what_the_plain_modules_give(config, frames):
 @torch.no_grad()
 def test_a_row_does_not_depend_on_those_beside_it(config):
     hift = hift_of(config)
-    fused = FusedDecoder(hift.decoder, chained=False)
+    fused = FusedDecoder(hift.decoder)
     mel, source, rows = inputs(config, [6, 3])
     alone = fused(mel[1:, :, :3], source[1:, : 3 * config.hop], Rows.of([3], DEVICE))
     beside = fused(mel, source, rows)[1:, : 3 * config.hop]

@@ -18,7 +18,7 @@ from cosyvoice_runtime.flow.torch.paged_call import PagedCall
 from cosyvoice_runtime.flow.torch.pages import PagePool
 from cosyvoice_runtime.flow.torch.stream import FlowStream
 from cosyvoice_runtime.flow.voice_flow import TokenSpan
-from cosyvoice_runtime.gpu.kernels.tiles import LEAN, UNSPLIT, Tile, Tiles, tiles_for
+from cosyvoice_runtime.gpu.kernels.tiles import LEAN, UNET_TILES, UNSPLIT, Tile, Tiles
 from small_flow import CONFIG, COSYVOICE3, random_flow, random_prompt, random_tokens
 from small_places import random_places
 from streams import check_captured
@@ -61,7 +61,7 @@ class SolverKind:
         return random_flow(num_steps=num_steps, config=self.config)
 
     def fused(self, flow: Flow) -> Any:
-        return fused_solver(flow, chained=False)
+        return fused_solver(flow)
 
 
 COSYVOICE2_STEPS = SolverKind(CONFIG, TILES)
@@ -185,7 +185,7 @@ def test_a_solver_for_a_part_of_the_gpu_takes_the_tiles_of_that_part():
     places = random_places([1] * 16, [50] * 16, page_frames=50)
     programs = places.rows * solver._estimator.layout.heads
     assert solver.on(132)._tiles(places) is UNSPLIT
-    assert solver.on(programs // 2)._tiles(places) is tiles_for(32 * 50, programs // 2)
+    assert solver.on(programs // 2)._tiles(places) is UNET_TILES.of(32 * 50 / (programs // 2))
     assert solver.on(-(-programs // 3))._tiles(places).joint == LEAN
 
 
@@ -206,7 +206,7 @@ def test_ten_steps_in_half_precision_stay_near_single():
         call = PagedCall(each, pool, inputs)
         if each is flow:
             started = call.start(masked=False)
-            solver = fused_solver(each, chained=False)
+            solver = fused_solver(each)
             solver.solve(call.mel, started.conditions, call.solver_places(started), tiles=tiles)
         else:
             call.run()

@@ -279,7 +279,7 @@ def test_captured_calls_with_one_bucket_of_the_past_speak_a_whole_utterance():
     flow = fused_flow(pages=4)
     stream = FlowStream(flow, num_pages=8)
     buckets = CallBuckets(rows=(1,), blocks=(1,), before=(3,))
-    assert stream.capture(buckets, ComputedAgain(), fused_solver(flow, chained=False)) == 1
+    assert stream.capture(buckets, ComputedAgain(), fused_solver(flow)) == 1
     check_captured(stream, random_prompt(30, 1), random_tokens(30, 3))
 
 

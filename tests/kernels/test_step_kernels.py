@@ -19,11 +19,12 @@ from plain_lm_kernels import (
 from torch import Tensor
 
 from cosyvoice_runtime.flow.page_store import FIRST_PAGE, WASTE_PAGE
+from cosyvoice_runtime.gpu.kernels.rows import HOPPER
+from cosyvoice_runtime.gpu.kernels.step_tiles import ONE, TWO, StepTile, StepTiles
 from cosyvoice_runtime.lm.cache import PAGE
 from cosyvoice_runtime.lm.kernels.fused_step import FusedStep, step_attention
 from cosyvoice_runtime.lm.kernels.step_normed import step_gated, step_head, step_qkv
 from cosyvoice_runtime.lm.kernels.step_residual import SHRINK, Scaled, step_embed, step_residual
-from cosyvoice_runtime.lm.kernels.step_tiles import ONE, TWO, StepTile, StepTiles, step_tiles
 from cosyvoice_runtime.lm.torch.kv_cache import CacheLayer, KVCache
 from cosyvoice_runtime.lm.torch.network import RotaryTable, SpeechLM
 from making.architecture import TINY
@@ -245,22 +246,22 @@ def test_keys_that_lie_in_two_pages_are_refused():
 
 @pytest.mark.parametrize("batch", [1, 2, 16, 300])
 def test_pages_of_the_cache_hold_whole_blocks_of_keys(batch):
-    assert PAGE % step_tiles(batch).keys == 0
+    assert PAGE % HOPPER.step_tiles(batch).keys == 0
 
 
 def test_tiles_and_parts_follow_the_number_of_sequences():
-    assert step_tiles(1) is ONE
-    assert step_tiles(2) is TWO
-    assert step_tiles(3) is step_tiles(16)
-    assert step_tiles(17) is step_tiles(32)
-    assert step_tiles(33) is step_tiles(300)
+    assert HOPPER.step_tiles(1) is ONE
+    assert HOPPER.step_tiles(2) is TWO
+    assert HOPPER.step_tiles(3) is HOPPER.step_tiles(16)
+    assert HOPPER.step_tiles(17) is HOPPER.step_tiles(32)
+    assert HOPPER.step_tiles(33) is HOPPER.step_tiles(300)
     assert [ONE.splits(1, span) for span in (16, 256, 4096)] == [1, 8, 16]
-    assert [step_tiles(batch).splits(batch, 512) for batch in (2, 3, 16, 300)] == [16, 2, 2, 1]
+    assert [HOPPER.step_tiles(batch).splits(batch, 512) for batch in (2, 3, 16, 300)] == [16, 2, 2, 1]
 
 
 @pytest.mark.parametrize("batch", [2, 16, 17, 32, 33, 64, 300])
 def test_on_a_part_of_the_gpu_weights_are_streamed_past_all_sequences_at_once(batch):
-    tiles = step_tiles(batch, on_part=True)
+    tiles = HOPPER.step_tiles(batch, on_part=True)
     for tile in (tiles.qkv, tiles.out, tiles.gated, tiles.down, tiles.head):
         assert tile.stages
         assert tile.columns >= min(batch, 64)
@@ -303,7 +304,7 @@ def test_fused_steps_are_steps_of_the_network(positions, tiles, opened_cache):
     caches = [opened_cache(config, batch + 2) for _ in range(2)]
     caches[0].data[:, :, FIRST_PAGE:].normal_()
     caches[1].data.copy_(caches[0].data)
-    fused, plain = FusedStep(lm, MAX_LEN, chained=False), lm.decode_step
+    fused, plain = FusedStep(lm, MAX_LEN), lm.decode_step
     for turn in range(2):
         tokens, places = torch.randint(config.speech_tokens, (batch,)), torch.tensor(positions) + turn
         views = [cache.view(1, 1 + batch) for cache in caches]
@@ -319,8 +320,8 @@ def test_tiles_of_every_batch_compute_all_of_a_small_network(batch, on_part):
     lm = SpeechLM(config).requires_grad_(False)
     caches = [KVCache(config, batch, MAX_LEN) for _ in range(2)]
     tokens, places = torch.randint(config.speech_tokens, (batch,)), torch.arange(batch) % 40
-    tiles = dataclasses.replace(step_tiles(batch, on_part), keys=16)
-    fused = FusedStep(lm, MAX_LEN, chained=False)
+    tiles = dataclasses.replace(HOPPER.step_tiles(batch, on_part), keys=16)
+    fused = FusedStep(lm, MAX_LEN)
     views = [cache.view(0, batch) for cache in caches]
     same(fused(tokens, places, views[0], 48, tiles), lm.decode_step(tokens, places, views[1], 48))
 
@@ -337,7 +338,7 @@ def test_two_sequences_are_those_that_each_is_alone():
         dataclasses.replace(small(2), split_programs=4),
         dataclasses.replace(small(1), split_programs=2),
     )
-    fused = FusedStep(lm, MAX_LEN, chained=False)
+    fused = FusedStep(lm, MAX_LEN)
     together = fused(tokens, places, cache.view(0, 2), 48, both).clone()
     for slot in range(2):
         mine = slice(slot, slot + 1)
@@ -352,5 +353,5 @@ def test_head_without_a_bias():
     lm.head.bias = None
     cache = KVCache(config, 1, MAX_LEN)
     tokens, places = torch.tensor([7]), torch.tensor([0])
-    actual = FusedStep(lm, MAX_LEN, chained=False)(tokens, places, cache.view(0, 1), 16, SMALL_ALONE)
+    actual = FusedStep(lm, MAX_LEN)(tokens, places, cache.view(0, 1), 16, SMALL_ALONE)
     same(actual, lm.decode_step(tokens, places, cache.view(0, 1), 16))

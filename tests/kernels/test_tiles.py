@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cosyvoice_runtime.gpu.kernels.tiles import ALONE, JOINT, LARGE, LEAN, MEDIUM, SMALL, UNSPLIT, tiles_for
+from cosyvoice_runtime.gpu.kernels.tiles import ALONE, JOINT, LARGE, LEAN, MEDIUM, SMALL, UNET_TILES, UNSPLIT
 
 
 @pytest.mark.parametrize(
@@ -27,4 +27,4 @@ def test_attention_in_two_kernels_stays_as_it_is():
     ],
 )
 def test_a_part_of_a_gpu_has_the_tiles_of_more_utterances_on_a_whole_one(utterances, multiprocessors, tiles):
-    assert tiles_for(2 * 50 * utterances, multiprocessors) is tiles
+    assert UNET_TILES.of(2 * 50 * utterances / multiprocessors) is tiles

@@ -51,6 +51,7 @@ KNOWN = {
     "-m dynamo.frontend": ["tests/fleet/test_dynamo.py"],
     "-m pip install": ["tests/scripts/test_requirements.py"],
     "run.sh check": ["tests/check/test_check.py", "tests/scripts/test_run_sh.py"],
+    "compile_kernels.py": ["tests/compilation/test_forms.py"],
     "run.sh test": [],
     "run.sh 0": ["tests/scripts/test_run_sh.py"],
     "run.sh 1": ["tests/scripts/test_run_sh.py"],

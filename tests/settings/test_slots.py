@@ -42,8 +42,8 @@ def kept(given: list[str], on: Machine) -> tuple[int, int]:
     """Slots, and seconds of finished speech beside them."""
     resolved = Settings.read(given).resolved(on)
     gpu = on.gpus[0]
-    # From 9.0 on with 40 GiB the GPU is divided by how many speak, if that leaves enough.
-    divisions = 2 if gpu.capability >= (9, 0) and gpu.gib >= 40 else 1
+    # With 40 GiB a GPU is divided by how many speak, if that leaves enough.
+    divisions = 2 if gpu.gib >= 40 else 1
     seconds = seconds_of_pages(gpu, resolved.tensorrt_llm, resolved.token2wav, divisions)
     return resolved.tensorrt_llm.max_slots, int(seconds)
 
@@ -81,8 +81,8 @@ def test_fewer_slots_leave_a_small_gpu_what_their_cache_would_take():
     small, on = machine(23.6), ["tensorrt_llm.max_slots=64"]
     before, after = kept(on, small), kept([], small)
     assert (before[0], after[0]) == (64, 16)
-    assert after[1] - before[1] == 48 * 4096 * 12288 * 10 // (1107 * 2**20)
-    assert kept(["kernels=plain"], small) == after  # fused ones can't run there, and nothing is kept for them
+    assert after[1] - before[1] == pytest.approx(48 * 4096 * 12288 * 10 / (1107 * 2**20), abs=1)
+    assert kept(["kernels=plain"], small)[1] > after[1]  # fused ones have copies of the weights
 
 
 def test_slots_grow_with_memory():

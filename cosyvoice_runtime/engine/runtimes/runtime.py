@@ -39,7 +39,10 @@ def page_count(config: FlowConfig, page_bytes: int, room: int, most: int) -> int
         TYPICAL_S,
     )
     if count == 0:
-        logger.warning("flow: no page fits into the memory; every chunk recomputes those before it")
+        logger.warning(
+            "flow: no page fits into the memory, and every chunk recomputes those before it; "
+            "token2wav.page_format=int8, fewer tensorrt_llm.max_slots or token2wav.max_batch=1 leave more"
+        )
     return count
 
 

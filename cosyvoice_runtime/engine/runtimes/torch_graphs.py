@@ -19,9 +19,12 @@ from cosyvoice_runtime.flow.torch.paged_call import PagedSolver
 from cosyvoice_runtime.flow.torch.stream import FlowStream
 from cosyvoice_runtime.gpu.buckets import batch_buckets
 from cosyvoice_runtime.gpu.cuda_graphs import CudaGraphCapture, GraphCapture, PacedCapture
+from cosyvoice_runtime.gpu.kernels.ahead import wait_until_compiled
 from cosyvoice_runtime.gpu.kernels.choice import fused_chosen, machine_obstacle
 from cosyvoice_runtime.gpu.partitions.partition import GpuPart, GpuParts
 from cosyvoice_runtime.gpu.partitions.shared_gpu import Later
+from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.metrics.progress import StartProgress
 from cosyvoice_runtime.settings import Token2WavSettings
 from cosyvoice_runtime.token2wav.token2wav import Token2Wav
 from cosyvoice_runtime.vocoder.geometry import context
@@ -80,11 +83,15 @@ class TorchToken2Wav(Token2Wav):
             fused: takes the place of the flow's steps.
             of_vocoder: where the vocoder runs on another device than the flow, or in a stream of its own.
         """
+        calls = self.torch_flow.capture(buckets, capture, fused)
+        frames = self.window_frames(buckets)
+        return calls + self.torch_vocoder.capture(buckets.rows, frames, of_vocoder or capture)
+
+    def window_frames(self, buckets: CallBuckets) -> list[int]:
+        """Frames of the vocoder's windows for calls of these sizes."""
         config, around = self.torch_flow.flow.config, context(self.vocoder.config)
         block = config.frames_per_token * config.encoder.chunk_tokens
-        frames = [around.left + block * blocks + around.lookahead for blocks in buckets.blocks]
-        calls = self.torch_flow.capture(buckets, capture, fused)
-        return calls + self.torch_vocoder.capture(buckets.rows, frames, of_vocoder or capture)
+        return [around.left + block * blocks + around.lookahead for blocks in buckets.blocks]
 
 
 def capture_graphs(
@@ -98,6 +105,7 @@ def capture_graphs(
     if not settings.cuda_graphs:
         logger.info("backend torch: every kernel is launched")
         return None
+    wait_until_compiled()
     started = time.monotonic()
     flow, vocoder = token2wav.torch_flow.flow, token2wav.torch_vocoder
     of_flow = CudaGraphCapture(flow.device, None if part is None else part.stream)
@@ -108,20 +116,33 @@ def capture_graphs(
         fused = fused.on(part.multiprocessors)
     if fused is not None:
         _fuse_encoder(flow, settings)
-    buckets = _buckets(flow, rows, fused)
+    buckets = call_buckets(flow, rows, fused)
     _fuse_decoder(vocoder.hift, settings)
-    calls = token2wav.capture(buckets, of_flow, fused, of_vocoder)
+    told = StartProgress(Metrics(settings.name), "captured", "calls", graphs_of(buckets, fused))
+    calls = token2wav.capture(buckets, PacedCapture(of_flow, told), fused, PacedCapture(of_vocoder, told))
     logger.info("backend torch: CUDA graphs of %d calls in %.1f s", calls, time.monotonic() - started)
     return fused
 
 
-def _buckets(flow: Flow, rows: int, solver: PagedSolver | None) -> CallBuckets:
+def call_buckets(flow: Flow, rows: int, solver: PagedSolver | None) -> CallBuckets:
     """Sizes of calls for any batch; few are captured where padding costs nothing."""
     return CallBuckets.up_to(rows, any_past=solver is not None, starts_too=flow.encodes_any_past)
 
 
+def graphs_of(buckets: CallBuckets, solver: PagedSolver | None) -> int:
+    """The number of graphs of calls of these sizes: of the flow, in two parts, and of the vocoder."""
+    sizes = len(buckets.rows) * len(buckets.blocks)
+    starts = sizes * len(buckets.before)
+    return starts + (starts if solver is None else sizes) + sizes
+
+
 URGENT_ROWS = 4
 """Most urgent chunks in a batch of their own; further ones wait no longer than for a batch."""
+
+
+def urgent_buckets(buckets: CallBuckets) -> CallBuckets:
+    """Sizes of calls for urgent chunks, beside those for any batch."""
+    return CallBuckets(batch_buckets(URGENT_ROWS), range(1, URGENT_BLOCKS + 1), buckets.before)
 
 
 class PartitionNetworks(NamedTuple):
@@ -172,8 +193,8 @@ def concurrent_networks(
         logger.info("urgent chunks wait for batches: cuda_graphs=false")
         return [], None
     started = time.monotonic()
-    buckets = _buckets(token2wav.torch_flow.flow, rows, solver)
-    urgent = CallBuckets(batch_buckets(URGENT_ROWS), range(1, URGENT_BLOCKS + 1), buckets.before)
+    buckets = call_buckets(token2wav.torch_flow.flow, rows, solver)
+    urgent = urgent_buckets(buckets)
 
     def urgent_networks(parts: GpuParts) -> list[PartitionNetworks]:
         first = parts.first if settings.first_chunks_beside else ()
@@ -245,4 +266,4 @@ def _fuse_decoder(vocoder: HiFT, settings: Token2WavSettings) -> None:
     # The module defines Triton kernels, which need the CUDA build of torch.
     from cosyvoice_runtime.vocoder.kernels.fused_decoder import FusedDecoder
 
-    vocoder.fuse(FusedDecoder.of(vocoder.decoder))
+    vocoder.fuse(FusedDecoder(vocoder.decoder))

@@ -36,6 +36,7 @@ from cosyvoice_runtime.flow.torch.pages import PagePool
 from cosyvoice_runtime.flow.torch.stream import FlowStream
 from cosyvoice_runtime.gpu.cuda_graphs import EagerCalls, attend_unplanned, give_back
 from cosyvoice_runtime.gpu.kernels.choice import fused_chosen
+from cosyvoice_runtime.gpu.memory import free_and_total
 from cosyvoice_runtime.gpu.partitions.partition import GpuParts
 from cosyvoice_runtime.gpu.partitions.shared_gpu import Later
 from cosyvoice_runtime.settings import Token2WavSettings
@@ -68,7 +69,7 @@ def batch_rows(flow: Flow, settings: Token2WavSettings) -> int:
     rows = settings.most_batch
     if flow.device.type != "cuda" or settings.backend != "torch":
         return rows
-    rows = rows_on(torch.cuda.mem_get_info(flow.device)[1], rows)
+    rows = rows_on(free_and_total(flow.device)[1], rows)
     if not settings.cuda_graphs or settings.kernels == "plain" or _plain_alone(flow):
         rows = min(rows, MEDIUM_BATCH)
     return rows
@@ -88,7 +89,7 @@ def room(device: torch.device, share: float, reserve_gib: float = 0.0, work_byte
     """
     if device.type != "cuda":
         return host_room(share)
-    free, total = torch.cuda.mem_get_info(device)
+    free, total = free_and_total(device)
     unclaimed = unclaimed_bytes(total, reserve_gib)
     if free < unclaimed:
         logger.warning(

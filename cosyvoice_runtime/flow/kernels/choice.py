@@ -14,20 +14,23 @@ from cosyvoice_runtime.gpu.kernels.choice import LEAST_DEPTH, machine_obstacle
 
 if TYPE_CHECKING:
     from cosyvoice_runtime.flow.kernels.fused_solver import FusedPagedSolver
+    from cosyvoice_runtime.gpu.kernels.rows import GpuRow
 
 
 def solver_obstacle(
     device: torch.device, dtype: torch.dtype, config: EstimatorConfig | DiTConfig, solver: str = EULER
 ) -> str | None:
     """Why the fused kernels cannot take the flow's steps; None if they can."""
+    return estimator_obstacle(config, solver) or machine_obstacle(device, dtype, torch.float16)
+
+
+def estimator_obstacle(config: EstimatorConfig | DiTConfig, solver: str = EULER) -> str | None:
+    """Why the fused kernels cannot compute this estimator, on whatever GPU; None if they can."""
     parts = flow_parts(config)
     if parts.fused_solver is None:
         return f"there are none for a {type(config).__name__}"
     if solver != EULER:
         return f"they take steps of solver {EULER} alone"
-    obstacle = machine_obstacle(device, dtype, torch.float16)
-    if obstacle is not None:
-        return obstacle
     for name in parts.powers_of_two:
         size = getattr(config, name)
         if size & (size - 1):
@@ -46,13 +49,13 @@ def encoder_obstacle(device: torch.device, dtype: torch.dtype, config: EncoderCo
     return None
 
 
-def fused_solver(flow: Flow, chained: bool = True) -> FusedPagedSolver[Any]:
+def fused_solver(flow: Flow, row: GpuRow | None = None) -> FusedPagedSolver[Any]:
     """Fused solver of a flow on a GPU that the kernels fit, for all of that GPU.
 
     Args:
-        chained: kernels start while the one before ends.
+        row: of the GPU; None: that of the flow's device.
     """
     place = flow_parts(flow.config.estimator).fused_solver
     assert place is not None, "solver_obstacle tells of flows without kernels"
-    solver: FusedPagedSolver[Any] = load(place)(flow, chained)
+    solver: FusedPagedSolver[Any] = load(place)(flow, row)
     return solver

@@ -133,7 +133,7 @@ def causal_conv(
     """
     rows, channels = x.shape
     width = len(weights.weight)
-    columns, depth = min(tile.columns, width), min(MOST_DEPTH, next_power_of_2(channels))
+    columns, depth = min(tile.columns, width), min(tile.depth or MOST_DEPTH, next_power_of_2(channels))
     _, steps, tail_size = places.tails.shape
     active = activation or Activation(weights.bias, weights.bias, weights.bias)
     _causal_conv[(width // columns, cdiv(rows, tile.rows))](

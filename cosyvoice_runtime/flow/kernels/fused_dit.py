@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -20,78 +20,8 @@ from cosyvoice_runtime.flow.torch.dit import BLOCK_MODULATIONS, DiT, DiTBlock, G
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.solver import Conditions, FlowSolver
 from cosyvoice_runtime.flow.voice_flow import MAX_FRAMES
-from cosyvoice_runtime.gpu.kernels.tiles import AttentionParts, Tile, up_to
-
-
-@dataclass(frozen=True, kw_only=True)
-class DiTTiles(AttentionParts):
-    """The tiles of all kernels.
-
-    Attributes:
-        norm: of rows before each layer and before the last one.
-        enter, conv: of the input's layer, and of the convolutions that give order.
-        out, narrow: the layers on the residual.
-        leave: the last layer and the Euler step.
-    """
-
-    norm: Tile
-    enter: Tile
-    conv: Tile
-    qkv: Tile
-    attention: Tile = field(default=Tile(64, 64))
-    out: Tile
-    widen: Tile
-    narrow: Tile
-    leave: Tile
-
-
-FEW = DiTTiles(
-    norm=Tile(1, 0, warps=4),
-    enter=Tile(32, 32, 64),
-    conv=Tile(16, 0, stages=4),
-    qkv=Tile(64, 64, 128, stages=3, ahead=True),
-    out=Tile(64, 32, 128, stages=3, ahead=True),
-    widen=Tile(64, 32, 128, stages=4, ahead=True),
-    narrow=Tile(64, 64, 64, stages=4, ahead=True),
-    leave=Tile(64, 32, 128),
-)
-"""Found for one utterance after 200 frames on an H200, whose two steps take 1.6 ms instead of 2.3."""
-SOME = DiTTiles(
-    norm=Tile(2, 0, warps=4),
-    enter=Tile(64, 64, 64),
-    conv=Tile(64, 0, stages=4),
-    qkv=Tile(128, 64, 64, stages=4),
-    out=Tile(64, 64, 64, stages=4),
-    widen=Tile(64, 128, 64, stages=4),
-    narrow=Tile(64, 64, 128, stages=3),
-    leave=Tile(16, 32, 128),
-    pages_per_split=8,
-    max_splits=2,
-    early=True,
-)
-UNSPLIT = replace(SOME, max_splits=1)
-"""Heads and rows are enough programs from seven utterances on; an empty split costs as much as another."""
-MANY = DiTTiles(
-    norm=Tile(4, 0, warps=4),
-    enter=Tile(128, 128, 64, warps=8),
-    conv=Tile(128, 0, warps=8),
-    qkv=Tile(128, 128, 64, warps=8, stages=4),
-    out=Tile(128, 64, 64, stages=4),
-    widen=Tile(128, 128, 64, warps=8, stages=4),
-    narrow=Tile(128, 64, 64, stages=4),
-    leave=Tile(64, 32, 128),
-    early=True,
-)
-BY_FRAMES = {1.9: FEW, 4.6: SOME, 9.1: UNSPLIT}
-"""Tiles by the most frames of all rows of a call for each multiprocessor; more take :data:`MANY`. All but
-:data:`FEW` are not tuned: sizes as CosyVoice2's kernels like them, of which none that was tried for eight
-utterances is faster by more than a fortieth. ``benchmarks/fused_kernels.py --family cosyvoice3 --tune`` looks
-for better ones."""
-
-
-def dit_tiles_for(frames: int, multiprocessors: int) -> DiTTiles:
-    """Those for a call with this number of frames, both guidance rows counted."""
-    return up_to(BY_FRAMES, frames / multiprocessors, MANY)
+from cosyvoice_runtime.gpu.kernels.dit_tiles import DiTTiles
+from cosyvoice_runtime.gpu.kernels.rows import GpuRow
 
 
 def dit_block_weights(block: Module, head_dim: int) -> BlockWeights:
@@ -162,9 +92,9 @@ def _feed_forward_width(estimator: DiT) -> int:
 class FusedDiTSolver(FusedPagedSolver[DiTTiles]):
     """The steps of CosyVoice3's estimator."""
 
-    def __init__(self, estimator: DiT, solver: FlowSolver, chained: bool) -> None:
+    def __init__(self, estimator: DiT, solver: FlowSolver, row: GpuRow | None = None) -> None:
         device = estimator.input.weight.device
-        super().__init__(solver, device, chained)
+        super().__init__(solver, device, row)
         self._estimator = estimator
         self._input, self._projection = linear_of(estimator.input), linear_of(estimator.projection)
         self._convs = [_conv_weights(conv) for conv in estimator.positions]
@@ -175,13 +105,13 @@ class FusedDiTSolver(FusedPagedSolver[DiTTiles]):
         self._rotation = Rotation.of(torch.arange(MAX_FRAMES, device=device)[None], estimator.head_dim)
 
     @classmethod
-    def of(cls, flow: Flow, chained: bool) -> FusedDiTSolver:
+    def of(cls, flow: Flow, row: GpuRow | None = None) -> FusedDiTSolver:
         estimator = flow.network.estimator
         assert isinstance(estimator, DiT)
-        return cls(estimator, flow.solver, chained)
+        return cls(estimator, flow.solver, row)
 
     def _tiles(self, places: Places) -> DiTTiles:
-        return dit_tiles_for(places.rows * places.new_frames, self._multiprocessors)
+        return self._row.dit.of(places.rows * places.new_frames / self._multiprocessors)
 
     def _begin(
         self, mel: Tensor, guided: Conditions, places: Places, tiles: DiTTiles, chained: int

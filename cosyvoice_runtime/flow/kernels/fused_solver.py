@@ -23,7 +23,8 @@ from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.layers import CausalConv
 from cosyvoice_runtime.flow.torch.solver import Conditions, FlowSolver
 from cosyvoice_runtime.gpu.kernels.arithmetic import EARLY, LATE, NOT_CHAINED
-from cosyvoice_runtime.gpu.kernels.tiles import AttentionParts, Tiles, tiles_for
+from cosyvoice_runtime.gpu.kernels.rows import GpuRow, row_on
+from cosyvoice_runtime.gpu.kernels.tiles import AttentionParts, Tiles
 
 if TYPE_CHECKING:
     from typing import Self
@@ -143,12 +144,11 @@ class FusedPagedSolver(ABC, Generic[AnyTiles]):
 
     Args:
         device: of the estimator.
-        chained: kernels start while the one before ends (programmatic dependent launch; NVIDIA GPUs of
-            compute capability 9.0 and later).
+        row: tiles, and whether kernels start while the one before ends; None: those of the device.
     """
 
-    def __init__(self, solver: FlowSolver, device: torch.device, chained: bool) -> None:
-        self._solver, self._chained = solver, chained
+    def __init__(self, solver: FlowSolver, device: torch.device, row: GpuRow | None) -> None:
+        self._solver, self._row = solver, row or row_on(device)
         # The interpreter on a CPU has room for everything.
         on_gpu = device.type == "cuda"
         self._multiprocessors = (
@@ -178,7 +178,7 @@ class FusedPagedSolver(ABC, Generic[AnyTiles]):
             guided: from :meth:`FlowSolver.guided`, for ``2 B`` rows.
         """
         tiles = tiles or self._tiles(places)
-        chained = (EARLY if tiles.early else LATE) if self._chained else NOT_CHAINED
+        chained = (EARLY if tiles.early else LATE) if self._row.chained else NOT_CHAINED
         take_step = self._begin(mel, guided, places, tiles, chained)
         for step in range(self._solver.num_steps)[:steps]:
             take_step(step)
@@ -196,8 +196,8 @@ class FusedPagedSolver(ABC, Generic[AnyTiles]):
 class FusedSolver(FusedPagedSolver[Tiles]):
     """The steps of CosyVoice2's estimator."""
 
-    def __init__(self, estimator: Estimator, solver: FlowSolver, chained: bool) -> None:
-        super().__init__(solver, estimator.projection.weight.device, chained)
+    def __init__(self, estimator: Estimator, solver: FlowSolver, row: GpuRow | None = None) -> None:
+        super().__init__(solver, estimator.projection.weight.device, row)
         self._estimator = estimator
         stages = (estimator.down, *estimator.mid, estimator.up)
         self._stages = [
@@ -208,8 +208,8 @@ class FusedSolver(FusedPagedSolver[Tiles]):
         self._projection = linear_of(estimator.projection)
 
     @classmethod
-    def of(cls, flow: Flow, chained: bool) -> FusedSolver:
-        return cls(flow.network.unet, flow.solver, chained)
+    def of(cls, flow: Flow, row: GpuRow | None = None) -> FusedSolver:
+        return cls(flow.network.unet, flow.solver, row)
 
     def _begin(
         self, mel: Tensor, guided: Conditions, places: Places, tiles: Tiles, chained: int
@@ -232,7 +232,7 @@ class FusedSolver(FusedPagedSolver[Tiles]):
         return take_step
 
     def _tiles(self, places: Places) -> Tiles:
-        tiles = tiles_for(places.rows * places.new_frames, self._multiprocessors)
+        tiles = self._row.unet.of(places.rows * places.new_frames / self._multiprocessors)
         parts = places.rows * self._estimator.layout.heads * tiles.splits(places.table.shape[1])
         return tiles.crowded(parts, self._multiprocessors)
 

@@ -98,7 +98,7 @@ def coding_of(places: PagePlaces) -> int:
     """A kernel's ``coding`` for these pages."""
     if places.scales is None:
         return AS_THEY_ARE
-    return CODED_BY_BITS if places.pages.is_cuda else CODED
+    return CODED if places.pages.device.type == "cpu" else CODED_BY_BITS
 
 
 def scales_of(places: PagePlaces) -> Tensor:

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 import torch
 
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.gpu.nvidia import FUSED_FROM
+from cosyvoice_runtime.gpu.nvidia import KERNELS_FROM
 
 Kernels = Literal["auto", "fused", "plain"]
 LEAST_DEPTH = 16
@@ -50,8 +50,8 @@ def machine_obstacle(device: torch.device, dtype: torch.dtype, wanted: torch.dty
         return f"they need an NVIDIA GPU, not {device.type}"
     if dtype != wanted:
         return f"they are made and measured for {wanted}, not {dtype}".replace("torch.", "")
-    if torch.cuda.get_device_capability(device) < FUSED_FROM:
-        return "the GPU's compute capability is below {}.{}".format(*FUSED_FROM)
+    if torch.cuda.get_device_capability(device) < KERNELS_FROM:
+        return "the GPU's compute capability is below {}.{}".format(*KERNELS_FROM)
     return triton_obstacle()
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import triton
 from torch import Tensor
 from triton.runtime import JITFunction, driver
+from triton.runtime.jit import DependenciesFinder
 
 LOW = 15
 """The address bits that say whether a kernel may load 16 bytes at once, for which it is specialised."""
@@ -110,6 +111,26 @@ class Launcher:
             self._found.clear()
         if found is not None:
             self._found[key] = found
+
+
+def _settle_keys() -> None:
+    """Let a kernel be found in the language's cache whatever was compiled before it in a process.
+
+    A kernel's key has the global constants of the functions that it calls, but only of those whose own keys
+    are known already (``DependenciesFinder`` of 3.6 and 3.7). Here their keys are computed first.
+    """
+    update = getattr(DependenciesFinder, "_update_hash", None)
+    if update is None:
+        return
+
+    def update_after(finder: Any, called: Any) -> None:
+        _ = called.cache_key
+        update(finder, called)
+
+    DependenciesFinder._update_hash = update_after
+
+
+_settle_keys()
 
 
 def cdiv(total: int, each: int) -> int:

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
-N = TypeVar("N", int, float)
+
+
+@dataclass(frozen=True)
+class ByAmount(Generic[T]):
+    """Tiles by the amount of work.
+
+    Attributes:
+        up_to: tiles by the largest amount that they are for.
+        more: tiles for larger amounts.
+    """
+
+    up_to: Mapping[float, T]
+    more: T
+
+    def of(self, amount: float) -> T:
+        """The tiles of the smallest limit that is not exceeded."""
+        return next((self.up_to[limit] for limit in sorted(self.up_to) if amount <= limit), self.more)
+
+    def each(self, changed: Callable[[T], T]) -> ByAmount[T]:
+        """The same limits with all tiles changed."""
+        return ByAmount({limit: changed(tiles) for limit, tiles in self.up_to.items()}, changed(self.more))
 
 
 @dataclass(frozen=True)
@@ -133,21 +153,10 @@ LARGE = Tiles(
     pages_per_split=32,
 )
 ALONE = replace(MEDIUM, early=True)
-BY_FRAMES = {1.9: SMALL, 3.5: ALONE, 7.5: MEDIUM, 20.0: UNSPLIT}
-"""The tiles by the most frames in a call for each multiprocessor; larger calls use :data:`LARGE`. They were
-found on an H200 by ``benchmarks/fused_kernels.py --tune`` for 1 to 32 utterances on all multiprocessors, and
-for 1 to 16 on 8 to 104 of them, where the same number of frames per multiprocessor has the same best
-tiles."""
-
-
-def tiles_for(frames: int, multiprocessors: int) -> Tiles:
-    """The tiles of a call with this number of frames, with both guidance rows counted."""
-    return up_to(BY_FRAMES, frames / multiprocessors, LARGE)
-
-
-def up_to(limits: Mapping[N, T], amount: float, more: T) -> T:
-    """The entry of the smallest limit that is not exceeded; ``more`` if all are."""
-    return next((limits[limit] for limit in sorted(limits) if amount <= limit), more)
+UNET_TILES = ByAmount({1.9: SMALL, 3.5: ALONE, 7.5: MEDIUM, 20.0: UNSPLIT}, LARGE)
+"""Tiles by the frames of both guidance rows of a call for each multiprocessor. They were found on an H200 by
+``benchmarks/fused_kernels.py --tune`` for 1 to 32 utterances on all multiprocessors, and for 1 to 16 on 8 to
+104 of them, where the same number of frames per multiprocessor has the same best tiles."""
 
 
 FEW_VALUES = 1_200_000

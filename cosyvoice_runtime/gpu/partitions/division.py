@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import torch
 
+from cosyvoice_runtime.gpu.memory import free_and_total
 from cosyvoice_runtime.gpu.partitions.partition import GpuPart, GpuParts, GpuPartsError, divide
 from cosyvoice_runtime.gpu.partitions.shared_gpu import GpuShifts, Later, SharedGpu
 
@@ -146,7 +147,7 @@ def share_gpu(gpu: int, lm_share: float, share_of_few: float = 0.0) -> SharedGpu
 
 def _parts_of_few(device: torch.device, share: float, of_many: GpuParts) -> GpuParts | None:
     """The partitions for few utterances; None if memory is short or the driver can't make them."""
-    if torch.cuda.get_device_properties(device).total_memory < ROOMY_BYTES:
+    if free_and_total(device)[1] < ROOMY_BYTES:
         logger.info("one division of the GPU, however many speak: it has less than %d GiB", ROOMY_BYTES >> 30)
         return None
     try:

@@ -14,8 +14,9 @@ import torch
 
 from cosyvoice_runtime.errors import CosyVoiceError
 
-FEWEST = 8
-"""The smallest partition, and the multiple of its size, on GPUs of compute capability 9.0."""
+SIZES = {7: (2, 2), 8: (4, 2)}
+"""The smallest partition of a GPU, and the multiple of its size, by the major number of the compute
+capability; newer ones have 8 and 8 (CUDA Driver API, "Green Contexts")."""
 
 
 class GpuPartsError(CosyVoiceError):
@@ -59,9 +60,14 @@ class GpuParts:
         return (self.steps, *(() if self.of_few is None else self.of_few.all_for_steps))
 
 
-def steps_part(multiprocessors: int, share: float) -> int:
-    """The multiprocessors for steps: at most ``share`` of all, and a number that a GPU can give."""
-    return max(FEWEST, int(multiprocessors * share) // FEWEST * FEWEST)
+def steps_part(multiprocessors: int, share: float, major: int) -> int:
+    """The multiprocessors for steps: at most ``share`` of all, and a number that a GPU can give.
+
+    Args:
+        major: of its compute capability.
+    """
+    fewest, multiple = SIZES.get(major, (8, 8))
+    return max(fewest, int(multiprocessors * share) // multiple * multiple)
 
 
 def divide(device: torch.device, share: float, first_lanes: int = 1) -> GpuParts:
@@ -79,12 +85,10 @@ def divide(device: torch.device, share: float, first_lanes: int = 1) -> GpuParts
     except ImportError as error:
         raise GpuPartsError(f"the package cuda-bindings is missing ({error})") from error
     properties = torch.cuda.get_device_properties(device)
-    if properties.major < 9:
-        raise GpuPartsError(f"{properties.name} has compute capability below 9.0")
     torch.cuda.synchronize(device)  # The driver's context must exist.
     count = properties.multi_processor_count
     try:
-        steps, turns = _divide(driver, device, steps_part(count, share))
+        steps, turns = _divide(driver, device, steps_part(count, share, properties.major))
         of_steps, *of_first = _part(driver, device, steps, users=1 + first_lanes)
         [of_turns] = _part(driver, device, turns, users=1)
     except (

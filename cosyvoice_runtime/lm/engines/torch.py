@@ -20,12 +20,14 @@ from cosyvoice_runtime.gpu.cuda_graphs import (
     attend_unplanned,
     give_back,
 )
+from cosyvoice_runtime.gpu.kernels.ahead import wait_until_compiled
 from cosyvoice_runtime.gpu.kernels.choice import (
     LEAST_DEPTH,
     fused_chosen,
     machine_obstacle,
     triton_obstacle,
 )
+from cosyvoice_runtime.gpu.nvidia import KERNELS_FROM
 from cosyvoice_runtime.gpu.partitions.partition import GpuParts
 from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
 from cosyvoice_runtime.lm.cache import CachePool, CacheUse
@@ -50,8 +52,6 @@ FUSED_HELP = (
     "Whether fused kernels take the speech LM's steps and captured prompts: 1, or 0 for plain modules."
 )
 NOT_CAPTURED = "steps are not captured"
-DRAWN_FROM = (8, 0)
-"""Compute capability from which the Triton language supports GPUs."""
 ROWS_OF_A_PROGRAM = 32
 """Most rows of a layer that a kernel of the speech LM computes in one program."""
 GPU_PREFILL_BATCH = 16
@@ -165,6 +165,7 @@ class TorchEngine(BatchDecoder):
         self._watch = watch
         capture: GraphCapture | None = None
         if self._streams is not None and graphs:
+            wait_until_compiled()
             capture = self._streams.capture(CudaGraphCapture(lm.device))
         started = time.monotonic()
         super().__init__(lm, slots, max_len, capture, GPU_PREFILL_BATCH if on_gpu else 1, passes, pool)
@@ -242,11 +243,11 @@ def _captured_passes(
     # These modules define Triton kernels, which only the CUDA build of torch brings.
     from cosyvoice_runtime.lm.kernels.fused_step import FusedStep
     from cosyvoice_runtime.lm.kernels.prefill import FusedPrefill
-    from cosyvoice_runtime.lm.kernels.slot_draw import chained_slot_draw
+    from cosyvoice_runtime.lm.kernels.slot_draw import draw_after_step
 
     max_len, of_steps = settings.max_sequence_tokens, () if parts is None else parts.all_for_steps
-    step = FusedStep(lm, max_len, chained=True, parts=of_steps)
-    step_draw = draw_plain if draw is draw_plain else chained_slot_draw
+    step = FusedStep(lm, max_len, of_steps)
+    step_draw = draw_plain if draw is draw_plain else draw_after_step(lm.device)
     return CapturedPasses(step, FusedPrefill(lm, max_len), draw, step_draw)
 
 
@@ -263,11 +264,13 @@ def _draw_in_graphs(device: torch.device) -> DrawSlots:
 
 def step_obstacle(device: torch.device, dtype: torch.dtype, config: SpeechLMConfig) -> str | None:
     """Why the fused kernels cannot take the speech LM's steps and prompts; None if they can."""
+    return network_obstacle(config) or machine_obstacle(device, dtype, torch.bfloat16)
+
+
+def network_obstacle(config: SpeechLMConfig) -> str | None:
+    """Why the fused kernels cannot compute this speech LM, on whatever GPU; None if they can."""
     if not config.rotary:
         return "they rotate positions, and this speech LM attends by distance"
-    obstacle = machine_obstacle(device, dtype, torch.bfloat16)
-    if obstacle is not None:
-        return obstacle
     if config.head_dim & (config.head_dim - 1) or config.head_dim < LEAST_DEPTH:
         return f"a head of the speech LM has {config.head_dim} values: no power of two, or too few"
     for name in ("hidden_size", "intermediate_size"):
@@ -281,6 +284,6 @@ def draw_obstacle(device: torch.device) -> str | None:
     """Why the kernel cannot draw the speech LM's tokens; None if it can."""
     if device.type != "cuda":
         return f"it needs an NVIDIA GPU, not {device.type}"
-    if torch.cuda.get_device_capability(device) < DRAWN_FROM:
-        return "the GPU's compute capability is below {}.{}".format(*DRAWN_FROM)
+    if torch.cuda.get_device_capability(device) < KERNELS_FROM:
+        return "the GPU's compute capability is below {}.{}".format(*KERNELS_FROM)
     return triton_obstacle()

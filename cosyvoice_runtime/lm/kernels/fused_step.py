@@ -18,10 +18,11 @@ from cosyvoice_runtime.gpu.kernels.arithmetic import (
     wait_for_previous,
 )
 from cosyvoice_runtime.gpu.kernels.launch import launched, next_power_of_2
+from cosyvoice_runtime.gpu.kernels.rows import GpuRow, row_on
+from cosyvoice_runtime.gpu.kernels.step_tiles import StepTiles
 from cosyvoice_runtime.gpu.partitions.partition import GpuPart
 from cosyvoice_runtime.lm.kernels.step_normed import step_gated, step_head, step_qkv
 from cosyvoice_runtime.lm.kernels.step_residual import SHRINK, Scaled, step_embed, step_residual
-from cosyvoice_runtime.lm.kernels.step_tiles import StepTiles, step_tiles
 from cosyvoice_runtime.lm.torch.kv_cache import CacheLayer, CacheView
 from cosyvoice_runtime.lm.torch.network import DecoderLayer, RotaryTable, SpeechLM
 
@@ -201,15 +202,16 @@ class FusedStep:
 
     Args:
         max_len: most positions of a slot.
-        chained: whether kernels start while the one before ends (programmatic dependent launch; NVIDIA GPUs
-            of compute capability 9.0 and later).
         parts: partitions of the GPU; a step in the stream of one divides its work for few multiprocessors.
+        row: tiles, and whether kernels start while the one before ends; None: those of the network's device.
     """
 
-    def __init__(self, lm: SpeechLM, max_len: int, chained: bool, parts: Sequence[GpuPart] = ()) -> None:
+    def __init__(
+        self, lm: SpeechLM, max_len: int, parts: Sequence[GpuPart] = (), row: GpuRow | None = None
+    ) -> None:
         config = lm.config
         self._parts = parts
-        self._lm, self._chained = lm, chained
+        self._lm, self._row = lm, row or row_on(lm.device)
         dtype = activations_of(lm)
         self._layers = [LayerWeights.of(layer, dtype) for layer in lm.layers]
         self._norm = lm.norm.weight.float()
@@ -224,10 +226,10 @@ class FusedStep:
     ) -> Tensor:
         """Compute logits as :meth:`SpeechLM.decode_step`."""
         batch, epsilon = len(tokens), self._lm.config.rms_norm_eps
-        tiles = tiles or step_tiles(batch, self._on_part())
+        tiles = tiles or self._row.step_tiles(batch, self._on_part())
         tiles = tiles.fitted(self._lm.config.hidden_size, self._lm.config.intermediate_size)
         memory = StepMemory(self._lm, batch, tiles.splits(batch, span), tiles)
-        chained = tiles.trigger if self._chained else NOT_CHAINED
+        chained = tiles.trigger if self._row.chained else NOT_CHAINED
         norms = [layer.attention_norm for layer in self._layers] + [self._norm]
         step_embed(
             tokens, self._lm.speech_embedding.weight, norms[0], memory.x, memory.for_attention, chained
@@ -242,7 +244,8 @@ class FusedStep:
 
     def division(self, batch: int, span: int) -> tuple[int, int]:
         """Division as in :class:`SpanlessStep`: splits of the keys, on the whole GPU and on a partition."""
-        return step_tiles(batch).splits(batch, span), step_tiles(batch, on_part=True).splits(batch, span)
+        whole, part = (self._row.step_tiles(batch, on_part) for on_part in (False, True))
+        return whole.splits(batch, span), part.splits(batch, span)
 
     def _on_part(self) -> bool:
         stream = torch.cuda.current_stream(self._lm.device) if self._parts else None

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from cosyvoice_runtime.gpu.kernels.arithmetic import LATE, NOT_CHAINED, wait_for_previous
 from cosyvoice_runtime.gpu.kernels.launch import launched, next_power_of_2
+from cosyvoice_runtime.gpu.kernels.rows import row_on
 from cosyvoice_runtime.lm.sampling import NOT_FINITE, Barred
-from cosyvoice_runtime.lm.torch.slot_draws import WHOLE_MASS, Count, Factor, SlotTables, SlotWork
+from cosyvoice_runtime.lm.torch.slot_draws import WHOLE_MASS, Count, DrawSlots, Factor, SlotTables, SlotWork
 
 WARPS = 16
 COLUMNS, FACTORS = tl.constexpr(len(Count)), tl.constexpr(len(Factor))
@@ -205,4 +206,8 @@ def slot_draw(
 
 
 chained_slot_draw = partial(slot_draw, chained=LATE)
-"""The draw after `fused_step.FusedStep`, whose last kernel is chained."""
+
+
+def draw_after_step(device: torch.device) -> DrawSlots:
+    """The draw after `fused_step.FusedStep`, whose last kernel is chained where the GPU can do that."""
+    return chained_slot_draw if row_on(device).chained else slot_draw

@@ -15,6 +15,7 @@ from cosyvoice_runtime.gpu.kernels.arithmetic import (
     wait_for_previous,
 )
 from cosyvoice_runtime.gpu.kernels.launch import cdiv, launched, next_power_of_2
+from cosyvoice_runtime.gpu.kernels.step_tiles import StepTile
 from cosyvoice_runtime.lm.kernels.step_residual import SHRINK, Scaled
 from cosyvoice_runtime.lm.kernels.step_rows import (
     held,
@@ -25,7 +26,6 @@ from cosyvoice_runtime.lm.kernels.step_rows import (
     streamed,
     streamed_pair,
 )
-from cosyvoice_runtime.lm.kernels.step_tiles import StepTile
 from cosyvoice_runtime.lm.torch.kv_cache import CacheLayer
 from cosyvoice_runtime.lm.torch.network import RotaryTable
 

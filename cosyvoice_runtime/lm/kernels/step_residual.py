@@ -16,6 +16,7 @@ from cosyvoice_runtime.gpu.kernels.arithmetic import (
     wait_for_previous,
 )
 from cosyvoice_runtime.gpu.kernels.launch import cdiv, launched, next_power_of_2
+from cosyvoice_runtime.gpu.kernels.step_tiles import StepTile
 from cosyvoice_runtime.lm.kernels.step_rows import (
     TENSOR_CORES_FROM,
     added_up,
@@ -28,7 +29,6 @@ from cosyvoice_runtime.lm.kernels.step_rows import (
     streamed,
     with_row,
 )
-from cosyvoice_runtime.lm.kernels.step_tiles import StepTile
 
 SHRINK = 2.0**-6
 """Activations between kernels are multiplied by this, so that float16 has room for outliers of some millions.

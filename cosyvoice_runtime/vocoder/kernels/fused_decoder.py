@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cosyvoice_runtime.gpu.kernels.arithmetic import LATE, NOT_CHAINED
+from cosyvoice_runtime.gpu.kernels.rows import GpuRow, row_on
 from cosyvoice_runtime.gpu.kernels.tiles import Tile, row_conv_tile
 from cosyvoice_runtime.vocoder.kernels.row_conv import LEAST_WIDTH, RowConvWeights, row_conv, snakes
 from cosyvoice_runtime.vocoder.torch.causal import PaddedConv, RepeatingConv
@@ -146,14 +147,14 @@ class FusedDecoder(nn.Module):
     beyond each row's end, and what the next one takes.
 
     Args:
-        chained: kernels start while the one before ends (programmatic dependent launch; NVIDIA GPUs of
-            compute capability 9.0 and later).
+        row: whether kernels start while the one before ends; None: as on the decoder's device.
     """
 
-    def __init__(self, decoder: Decoder, chained: bool) -> None:
+    def __init__(self, decoder: Decoder, row: GpuRow | None = None) -> None:
         super().__init__()
         self.plain = decoder
-        self._chained = LATE if chained else NOT_CHAINED
+        row = row or row_on(decoder.conv_pre.weight.device)
+        self._chained = LATE if row.chained else NOT_CHAINED
         self._dtype = decoder.conv_pre.weight.dtype
         self._first = convolution(decoder.conv_pre)
         self._ups = [upsampling(conv) for conv in decoder.ups]
@@ -166,11 +167,6 @@ class FusedDecoder(nn.Module):
         self._blocks = [blocks[start : start + count] for start in range(0, len(blocks), count)]
         self._entries = [torch.stack([block.alphas[0] for block in stage]) for stage in self._blocks]
         self._head = convolution(decoder.conv_post)
-
-    @classmethod
-    def of(cls, decoder: Decoder) -> FusedDecoder:
-        """The fused form of a decoder on a GPU that the kernels fit."""
-        return cls(decoder, chained=True)
 
     def forward(self, mel: Tensor, source: Tensor, rows: Rows) -> Tensor:
         """Waveform [B, hop * T] float32 of mel [B, bins, T] and source [B, hop * T] float32."""

@@ -57,7 +57,7 @@ _SUBJECT = re.compile(
 )
 _BEAT = re.compile(r"(?:节拍|拍号|拍子)[是为：:]?\s?\Z")
 _SHOTS = re.compile(r"(三分球?|罚球|投篮|[两二]分球|出手)[是为：:]?\s?\Z")
-"""What a player tried, before the hits and the tries: ``罚球18/20``."""
+"""The kind of tries of a player, before the hits and all of them: ``罚球18/20``."""
 _OF_SPACE = re.compile(rf"({NUMBER})\s?/\s?({NUMBER})(?=\s?[GMT]B(?![A-Za-z/]))")
 _PAGES = ("页", "集", "章", "课", "步", "题", "关", "轮")
 _SEASON = re.compile(

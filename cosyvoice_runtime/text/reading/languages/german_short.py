@@ -280,12 +280,12 @@ def lap(place: Place, language: European) -> ReadForm | None:
     if not found or not _BEFORE_HOURS.search(place.before):
         return None
     parts = [(found[1], "h"), (found[2], "min")]
-    words = [
+    spoken = [
         language.counted(language.numerals.parse(str(int(count))), language.units[unit])
         for count, unit in parts
         if int(count)
     ]
-    return ReadForm(found.end(), " ".join(words)) if words else None
+    return ReadForm(found.end(), " ".join(spoken)) if spoken else None
 
 
 def place_of_letter(place: Place, language: European) -> ReadForm | None:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from cosyvoice_runtime.gpu.kernels.arithmetic import EARLY, FIRST, LATE
-from cosyvoice_runtime.gpu.kernels.tiles import up_to
+from cosyvoice_runtime.gpu.kernels.tiles import ByAmount
 
 
 @dataclass(frozen=True)
@@ -119,10 +119,9 @@ MANY = StepTiles(
     max_splits=1,
     trigger=EARLY,
 )
-BY_BATCH = {1: ONE, 2: TWO, 16: FEW, 32: UP_TO_32}
-"""Tiles by the most sequences of a step; more take :data:`MANY`. Found on an H200 by
-``benchmarks/fused_step.py --tune`` for 1, 16, 32 and 64 sequences of 500 positions; for 2, the best of nine
-on an H100, where 3 and 4 take as long with any."""
+STEP_TILES = ByAmount({1: ONE, 2: TWO, 16: FEW, 32: UP_TO_32}, MANY)
+"""Tiles by the sequences of a step. Found on an H200 by ``benchmarks/fused_step.py --tune`` for 1, 16, 32 and
+64 sequences of 500 positions; for 2, the best of nine on an H100, where 3 and 4 take as long with any."""
 
 PART_FEW = StepTiles(
     qkv=StepTile(16, 16, 128, stages=3),
@@ -154,11 +153,6 @@ PART_MANY = StepTiles(
     max_splits=1,
     trigger=LATE,
 )
-PART_BY_BATCH = {1: ONE, 16: PART_FEW, 32: PART_UP_TO_32}
+PART_STEP_TILES = ByAmount({1: ONE, 16: PART_FEW, 32: PART_UP_TO_32}, PART_MANY)
 """Tiles for a partition of the GPU: found on 32 of 132 multiprocessors. On 48 of them 2 take as long in any
 way."""
-
-
-def step_tiles(batch: int, on_part: bool = False) -> StepTiles:
-    """Tiles for a step of this many sequences, on the whole GPU or on a partition."""
-    return up_to(PART_BY_BATCH, batch, PART_MANY) if on_part else up_to(BY_BATCH, batch, MANY)

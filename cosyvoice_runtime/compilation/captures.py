@@ -1,0 +1,189 @@
+"""All launches that a server captures, made by its own code over tensors without memory."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Hashable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from cosyvoice_runtime.checkpoint.config_flow import EncoderConfig, FlowConfig
+from cosyvoice_runtime.checkpoint.schema import part_schema
+from cosyvoice_runtime.compilation.deployment import Deployment
+from cosyvoice_runtime.compilation.forms import Form, collected
+from cosyvoice_runtime.engine.batches.load import SHARE_OF_FEW
+from cosyvoice_runtime.engine.runtimes.torch_graphs import TorchToken2Wav, call_buckets, urgent_buckets
+from cosyvoice_runtime.flow.kernels.choice import estimator_obstacle, fused_solver
+from cosyvoice_runtime.flow.kernels.fused_encoder import fused_encoder
+from cosyvoice_runtime.flow.torch.call_inputs import PagedInputs
+from cosyvoice_runtime.flow.torch.flow import Flow, FlowNetwork
+from cosyvoice_runtime.flow.torch.graphed_calls import CallBuckets, FusedSteps
+from cosyvoice_runtime.flow.torch.paged_call import PagedCall, PagedSolver, SolverTails
+from cosyvoice_runtime.flow.torch.stream import FlowStream
+from cosyvoice_runtime.gpu.cuda_graphs import CapturedGraph
+from cosyvoice_runtime.gpu.kernels.rows import GpuRow, read_row, row_of
+from cosyvoice_runtime.gpu.partitions.partition import steps_part
+from cosyvoice_runtime.lm.engines.engine import shared_pool
+from cosyvoice_runtime.lm.engines.torch import GPU_PREFILL_BATCH, network_obstacle
+from cosyvoice_runtime.lm.kernels.fused_step import FusedStep
+from cosyvoice_runtime.lm.kernels.prefill import FusedPrefill
+from cosyvoice_runtime.lm.kernels.slot_draw import chained_slot_draw, slot_draw
+from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
+from cosyvoice_runtime.lm.torch.device_steps import CapturedPasses
+from cosyvoice_runtime.lm.torch.kv_cache import CacheView
+from cosyvoice_runtime.lm.torch.network import SpeechLM
+from cosyvoice_runtime.vocoder.kernels.fused_decoder import FusedDecoder
+from cosyvoice_runtime.vocoder.torch import HiFT, HiFTStream
+
+T = TypeVar("T")
+
+META = "meta"
+"""Torch's device whose tensors have shapes, types and strides, and no memory."""
+PAGES = 256
+"""Pages of the flow; their number changes no kernel."""
+LAYERS = 3
+"""Layers of each stack of the flow's encoder: the kernel of attention is compiled apart for the layers 0 and
+1, and then for all others. The speech LM's kernels are the same for all layers."""
+
+
+def row_for(deployment: Deployment) -> GpuRow:
+    """The row of a deployment's GPU, or the one in its settings' file."""
+    if deployment.wave.kernels_file != "none":
+        return read_row(Path(deployment.wave.kernels_file))
+    return row_of(deployment.gpu.capability, deployment.gpu.shared_bytes)
+
+
+def forms_of(deployment: Deployment) -> list[Form]:
+    """The forms of all kernels, the same for all calls and those that are captured first at the front.
+
+    Call :func:`~cosyvoice_runtime.compilation.forms.compile_for` before.
+    """
+    with torch.inference_mode(), collected() as forms:
+        capture_speech_lm(deployment)
+        capture_token2wav(deployment)
+    return forms
+
+
+def _compute(compute: Callable[[], T], warm_up: Callable[[], object] | None = None) -> CapturedGraph[Any]:
+    """Stand in for the capture of a graph: compute once."""
+    return CapturedGraph(_replay_nothing, (warm_up or compute)(), compute)
+
+
+def _replay_nothing() -> None:
+    """Stand in for a graph's replay."""
+
+
+class BothDivisions:
+    """A step that is computed twice, with the tiles of a whole GPU and of a partition."""
+
+    def __init__(self, step: FusedStep, row: GpuRow) -> None:
+        self._step, self._row = step, row
+
+    def __call__(self, tokens: Tensor, positions: Tensor, cache: CacheView, span: int) -> Tensor:
+        for on_part in (False, True):
+            logits = self._step(tokens, positions, cache, span, self._row.step_tiles(len(tokens), on_part))
+        return logits
+
+    def division(self, batch: int, span: int) -> Hashable:
+        return self._step.division(batch, span)
+
+
+def capture_speech_lm(deployment: Deployment) -> None:
+    """Make the launches of the speech LM: steps, prompts and draws."""
+    settings, config, row = deployment.lm, deployment.config.speech_lm, row_for(deployment)
+    config = dataclasses.replace(config, num_layers=1)
+    fuses = settings.engine == "torch" and settings.cuda_graphs and settings.kernels != "plain"
+    if not fuses or settings.dtype != "bfloat16" or network_obstacle(config) is not None:
+        return
+    with torch.device(META):
+        lm = SpeechLM(config).eval().requires_grad_(False).to(torch.bfloat16)
+    length = settings.max_sequence_tokens
+    passes = CapturedPasses(
+        BothDivisions(FusedStep(lm, length, row=row), row),
+        FusedPrefill(lm, length),
+        slot_draw,
+        chained_slot_draw if row.chained else slot_draw,
+    )
+    pool = shared_pool(settings, steps_read_pages=True)
+    BatchDecoder(lm, settings.max_slots, length, _compute, GPU_PREFILL_BATCH, passes, pool)
+
+
+def capture_token2wav(deployment: Deployment) -> None:
+    """Make the launches of token2wav on each partition of the GPU."""
+    settings, config, row = deployment.wave, deployment.config, row_for(deployment)
+    fuses = settings.backend == "torch" and settings.cuda_graphs and settings.kernels != "plain"
+    if not fuses or settings.dtype != "float16" or type(config.flow) is not FlowConfig:
+        return
+    token2wav = _token2wav(deployment)
+    flow = token2wav.torch_flow.flow
+    solver = None
+    if estimator_obstacle(config.flow.blockwise, settings.solver) is None:
+        solver = fused_solver(flow, row)
+        if not flow.encodes_any_past:
+            flow.paged_encoder = fused_encoder(flow)
+    buckets = call_buckets(flow, deployment.rows, solver)
+    # Kernels are the same whatever a call looks back on.
+    buckets = dataclasses.replace(buckets, before=buckets.before[-1:])
+    token2wav.torch_vocoder.capture(buckets.rows, token2wav.window_frames(buckets), _compute)
+    if solver is None:
+        return
+    for shape in buckets.shapes(flow.config.encoder.chunk_tokens):
+        PagedCall(flow, token2wav.torch_flow.pool, PagedInputs(flow, shape)).start(masked=False)
+    for steps, turns in set(_partitions(deployment)):
+        for sizes, multiprocessors in ((buckets, turns), (urgent_buckets(buckets), steps)):
+            _capture_steps(token2wav, sizes, solver.on(multiprocessors))
+
+
+def _capture_steps(token2wav: TorchToken2Wav, sizes: CallBuckets, solver: PagedSolver) -> None:
+    """Make the launches of the flow's steps alone, which depend on the multiprocessors."""
+    flow, pool = copy.copy(token2wav.torch_flow.flow), token2wav.torch_flow.pool
+    flow.encode = partial(_encoded, flow)  # type: ignore[method-assign]
+    for shape in sizes.shapes(flow.config.encoder.chunk_tokens):
+        FusedSteps(flow, pool, shape, SolverTails.of(pool, shape.rows), _compute, solver)
+
+
+def _encoded(flow: Flow, tokens: Tensor, *_: object) -> Tensor:
+    """Stand in for the encoder."""
+    frames = flow.config.frames_per_token * (tokens.shape[1] - flow.config.lookahead_tokens)
+    return torch.empty(len(tokens), frames, flow.config.mel_bins, dtype=flow.dtype, device=flow.device)
+
+
+def _partitions(deployment: Deployment) -> Iterator[tuple[int, int]]:
+    """Multiprocessors for steps and for batches in each division of the GPU; of a whole GPU both are all."""
+    whole, share = deployment.gpu.multiprocessors, deployment.lm.gpu_share
+    if not share:
+        yield whole, whole
+        return
+    for each in (share, max(share, SHARE_OF_FEW)):
+        steps = steps_part(whole, each, deployment.gpu.capability[0])
+        yield steps, whole - steps
+
+
+def _token2wav(deployment: Deployment) -> TorchToken2Wav:
+    """The networks without memory."""
+    settings, config = deployment.wave, deployment.config
+    shallow = _shallow(config.flow)
+    with torch.device(META):
+        network = FlowNetwork(shallow).eval().requires_grad_(False).to(torch.float16)
+    flow = Flow(shallow, network, settings.ode_steps, settings.solver)
+    flow.codes_pages = settings.page_format == "int8"
+    tensors = {name: torch.ones(size) for name, size in part_schema("hift", config).items()}
+    hift = HiFT.from_tensors(config.vocoder, tensors, META, torch.float16)
+    hift.fuse(FusedDecoder(hift.decoder, row_for(deployment)))
+    return TorchToken2Wav(FlowStream(flow, PAGES), HiFTStream(hift), settings.lookahead)
+
+
+def _shallow(config: FlowConfig) -> FlowConfig:
+    """The flow with fewer layers in its encoder, which torch computes but for their attention."""
+    encoder = config.encoder
+    if not isinstance(encoder, EncoderConfig):
+        return config
+    layers, up = min(encoder.num_layers, LAYERS), min(encoder.num_up_layers, LAYERS)
+    return dataclasses.replace(
+        config, encoder=dataclasses.replace(encoder, num_layers=layers, num_up_layers=up)
+    )

@@ -1,0 +1,33 @@
+"""Forms of kernels compiled in several processes, into the Triton language's cache."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from cosyvoice_runtime.compilation.forms import Compiled, Form
+
+_forms: Sequence[Form] = ()
+"""The forms of the processes that are forked next, which inherit them: they can't be sent."""
+
+
+def compile_forms(forms: Sequence[Form], processes: int, measured: bool = False) -> Iterator[Compiled]:
+    """Compile forms, and give each as soon as it is done.
+
+    Call it in a process that has not opened a GPU: it is forked.
+
+    Args:
+        processes: that compile at a time.
+        measured: as in :meth:`Form.compile`.
+    """
+    global _forms
+    _forms = forms
+    context = multiprocessing.get_context("fork")
+    compile_one: Callable[[int], Compiled] = partial(_compile, measured=measured)
+    with context.Pool(max(1, min(processes, len(forms)))) as pool:
+        yield from pool.imap_unordered(compile_one, range(len(forms)))
+
+
+def _compile(number: int, measured: bool) -> Compiled:
+    return _forms[number].compile(measured)

@@ -1,0 +1,154 @@
+"""The forms of the Triton language's kernels that some code launches, found without a GPU."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import triton
+from triton import knobs
+from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia.driver import CudaLauncher
+from triton.runtime import driver
+from triton.runtime.jit import JITFunction
+
+from cosyvoice_runtime.gpu.kernels import launch
+from cosyvoice_runtime.gpu.nvidia import Version
+
+WARP = 32
+NO_STREAM = 0
+
+
+class Compiled(NamedTuple):
+    """A compiled form of a kernel.
+
+    Attributes:
+        sizes: its arguments that are no tensors, and how it is launched.
+        shared: bytes of shared memory.
+        registers, spilled: of a thread; bytes of the latter. 0 where nobody asked for them.
+        failure: why it can't be compiled; empty if it can.
+    """
+
+    kernel: str
+    sizes: str
+    shared: int = 0
+    registers: int = 0
+    spilled: int = 0
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class Form:
+    """A launch that needs a form of a kernel which none before it does; ``key`` tells forms apart."""
+
+    key: str
+    kernel: JITFunction[Any]
+    grid: Any
+    arguments: tuple[Any, ...]
+    options: dict[str, Any]
+
+    def compile(self, measured: bool = False) -> Compiled:
+        """Compile it into the Triton language's cache.
+
+        Args:
+            measured: also ask for registers and spilled bytes.
+        """
+        name = self.kernel.fn.__name__
+        others = [argument for argument in self.arguments if not isinstance(argument, torch.Tensor)]
+        sizes = f"{others} {self.options}"
+        try:
+            made = self.kernel.run(*self.arguments, grid=self.grid, warmup=True, **self.options)
+        except Exception as error:  # The compiler raises errors of many kinds.
+            return Compiled(name, sizes, failure=f"{type(error).__name__}: {str(error)[:300]}")
+        _make_launcher(made)
+        used = _resources(made.asm["cubin"]) if measured else (0, 0)
+        return Compiled(name, sizes, made.metadata.shared, *used)
+
+
+class NoGpu:
+    """The part of the Triton language's driver that compiling asks."""
+
+    def __init__(self, capability: Version) -> None:
+        self._target = GPUTarget("cuda", 10 * capability[0] + capability[1], WARP)
+
+    def get_current_target(self) -> GPUTarget:
+        return self._target
+
+    def get_current_device(self) -> int:
+        return int(self._target.arch)  # Kernels remember their compiled forms by device.
+
+    def get_current_stream(self, _device: int) -> int:
+        return NO_STREAM
+
+    def get_active_torch_device(self) -> torch.device:
+        return torch.device("cpu")
+
+    @staticmethod
+    def is_active() -> bool:
+        return True
+
+
+def compile_for(capability: Version) -> None:
+    """Let this process compile for GPUs of a compute capability, and launch nothing from now on."""
+    driver.set_active(NoGpu(capability))
+
+
+@contextmanager
+def collected() -> Iterator[list[Form]]:
+    """Collect a form for each launch in the block that would have to be compiled; nothing is launched.
+
+    Tensors may be on torch's device ``meta``, which gives them no memory.
+    """
+    forms: list[Form] = []
+    keys: set[str] = set()
+    run, found_of, hook = JITFunction.run, launch.Found.of, knobs.runtime.jit_cache_hook
+
+    def collect(kernel: Any, *arguments: Any, grid: Any, warmup: bool, **options: Any) -> None:
+        del warmup
+
+        def is_known(*, key: str, **_: Any) -> bool:
+            own = f"{kernel.fn.__name__} {key}"
+            if own not in keys:
+                keys.add(own)
+                forms.append(Form(own, kernel, grid, arguments, options))
+            return True  # Nothing is compiled now.
+
+        knobs.runtime.jit_cache_hook = is_known
+        run(kernel, *arguments, grid=grid, warmup=True, **options)
+
+    nothing = launch.Found(_launch_nothing, (), together=False)
+    JITFunction.run = collect
+    launch.Found.of = classmethod(lambda *_: nothing)  # type: ignore[method-assign,assignment]
+    try:
+        yield forms
+    finally:
+        JITFunction.run, launch.Found.of = run, found_of  # type: ignore[method-assign]
+        knobs.runtime.jit_cache_hook = hook
+
+
+def _make_launcher(made: Any) -> None:
+    """Let the language compile what launches a kernel, where it does that for each signature (3.6)."""
+    if triton.__version__.startswith("3.6."):
+        with suppress(Exception):  # It needs a C compiler, and is tried again at the launch.
+            CudaLauncher(made.src, made.metadata)
+
+
+def _launch_nothing(*_: Any) -> None:
+    """Stand in for a compiled launcher."""
+
+
+def _resources(cubin: bytes) -> tuple[int, int]:
+    """Registers and spilled bytes of a thread, which NVIDIA's tool reads from machine code."""
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        Path(file.name).write_bytes(cubin)
+        told = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True).stdout
+    registers, spilled = re.search(r"REG:(\d+)", told), re.search(r"STACK:(\d+)", told)
+    return int(registers[1]) if registers else 0, int(spilled[1]) if spilled else 0

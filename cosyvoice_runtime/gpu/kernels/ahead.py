@@ -1,0 +1,51 @@
+"""The lock on the cache of compiled kernels: a process that fills it holds it, and captures wait for it.
+
+The system frees it when the process ends, however it ends. Several servers that start at once on one machine
+compile once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import IO
+
+LOCK = "compiling.lock"
+
+
+def cache_folder() -> Path:
+    """Where the Triton language keeps compiled kernels."""
+    return Path(os.environ.get("TRITON_CACHE_DIR") or Path.home() / ".triton" / "cache")
+
+
+def is_compiled(key: str) -> bool:
+    """Whether the cache has all kernels of a key."""
+    return (cache_folder() / f"{key}.compiled").exists()
+
+
+def note_compiled(key: str) -> None:
+    """Note that the cache has them."""
+    (cache_folder() / f"{key}.compiled").touch()
+
+
+def lock_cache() -> IO[str] | None:
+    """Lock the cache for a process that inherits this file; None while another process fills it."""
+    folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = (folder / LOCK).open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        return None
+    return lock
+
+
+def wait_until_compiled() -> None:
+    """Wait for a process that fills the cache, if there is one."""
+    try:
+        with (cache_folder() / LOCK).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+    except FileNotFoundError:
+        return
