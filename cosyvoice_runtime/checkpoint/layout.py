@@ -16,6 +16,8 @@ PARTS: tuple[Part, ...] = get_args(Part)
 SPEAKERS = "spk2info.pt"
 SPEAKER_ENCODER = "campplus.onnx"
 WEIGHT_FORMATS = ("safetensors", "pt")
+ADAPTER = ("lora/adapter_config.json", "lora/adapter_model.safetensors")
+"""An adapter of the speech LM, as the package peft names its files."""
 QWEN2_FILES = ("config.json", "merges.txt", "tokenizer_config.json")
 
 
@@ -73,6 +75,12 @@ class Layout:
         if all((self.directory / name).is_file() for name in names):
             warn_once(f"{self.directory} has {' and '.join(names)}: the first is read")
         return self._file(*names)
+
+    @property
+    def adapter(self) -> tuple[Path, ...]:
+        """Configuration and weights of the speech LM's optional adapter; none where the folder is absent."""
+        folder = self.directory / ADAPTER[0].partition("/")[0]
+        return tuple(self._file(name) for name in ADAPTER) if folder.is_dir() else ()
 
     @property
     def speech_tokenizer(self) -> Path:
@@ -156,6 +164,7 @@ def read_files() -> tuple[str, ...]:
         *dict.fromkeys(family.vocabulary for family in FAMILIES),
         *(f"CosyVoice-BlankEN/{name}" for name in QWEN2_FILES),
         SPEAKERS,
+        *ADAPTER,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from cosyvoice_runtime.arrays import Array
+from cosyvoice_runtime.checkpoint.adapter import fold_adapter
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.layout import Layout, Part
 from cosyvoice_runtime.checkpoint.pt_file import read_pt
@@ -39,7 +40,7 @@ def load_tensors(layout: Layout, part: Part, config: ModelConfig) -> Tensors:
 
     Files are memory-mapped where their format allows it. They may be as training writes them: see
     :mod:`~cosyvoice_runtime.checkpoint.trained_file`. An ``llm`` file with one of the tied text table and
-    text head gets the other from it.
+    text head gets the other from it, and :mod:`~cosyvoice_runtime.checkpoint.adapter` is folded in.
 
     Raises:
         CheckpointError: the file is missing or damaged, holds two networks, or a tensor is missing,
@@ -52,7 +53,7 @@ def load_tensors(layout: Layout, part: Part, config: ModelConfig) -> Tensors:
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise CheckpointError(f"{path}: {problems[0]}{more}")
-    return tensors
+    return fold_adapter(layout, tensors) if part == "llm" else tensors
 
 
 def network_tensors(path: Path, part: Part, schema: Schema) -> Tensors:

@@ -192,9 +192,10 @@ def test_speech_that_was_begun_is_not_asked_for_again():
             for speaker in speakers:
                 speaker.dies_after = 2
             stream = STUB(channel).ModelStreamInfer(iter(map(request, "abc")), timeout=TIMEOUT_S)
-            assert [(await stream.read()).infer_response.id for _ in range(2)] == ["a", "b"]
+            answers = aiter(stream)
+            assert [(await anext(answers)).infer_response.id for _ in range(2)] == ["a", "b"]
             with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await stream.read()
+                await anext(answers)
             assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
             assert caught.value.details() == "the model is being started; try again later"
             assert sum(len(speaker.asked) for speaker in speakers) == 1

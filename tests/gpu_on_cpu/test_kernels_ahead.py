@@ -6,12 +6,14 @@ import logging
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from cosyvoice_runtime.compilation.deployment import Deployment
+from cosyvoice_runtime.gpu.kernels import ahead
 from cosyvoice_runtime.gpu.kernels.ahead import note_compiled, wait_until_compiled
 from cosyvoice_runtime.metrics import Metrics, progress
 from cosyvoice_runtime.serving.hosted.kernels_ahead import compile_ahead
@@ -33,9 +35,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A program in Python's place, which ends when the file of this path is there, with status 0."""
-    return fake_compiler(tmp_path, monkeypatch, status=0)
+    go_on = fake_compiler(tmp_path, monkeypatch, status=0)
+    yield go_on
+    go_on.touch()
 
 
 def fake_compiler(folder: Path, monkeypatch: pytest.MonkeyPatch, status: int) -> Path:
@@ -75,6 +79,24 @@ def test_one_process_at_a_time_compiles(compiler, caplog):
     wait_until_compiled()
     assert_told(caplog, "kernels are being compiled by another process", "2 kernels compiled in")
     assert caplog.text.count("2 kernels compiled in") == 1
+
+
+@pytest.mark.usefixtures("cache", "compiler")
+def test_nobody_waits_for_ever(monkeypatch, caplog):
+    monkeypatch.setattr(ahead, "LONGEST_S", 0.2)
+    compile_ahead(Path("repository"), Metrics("token2wav"))
+    wait_until_compiled()
+    assert "kernels are not compiled after" in caplog.text
+
+
+@pytest.mark.usefixtures("compiler")
+def test_a_cache_that_cannot_be_written_ends_nothing(tmp_path, monkeypatch, caplog):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    monkeypatch.setattr(Deployment, "read", lambda _: SimpleNamespace(key="some-kernels"))
+    compile_ahead(Path("repository"), Metrics("token2wav"))
+    wait_until_compiled()
+    assert "kernels are compiled one by one" in caplog.text
 
 
 def test_nothing_is_started_where_all_is_compiled(cache, compiler, caplog):

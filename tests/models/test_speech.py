@@ -41,7 +41,7 @@ MANY_VOICES = 70
 """More than the engine keeps."""
 LEAK_SHARE = 0.5
 """Of the waveforms of a round, which is how much memory grows if they alone are kept."""
-LEAK_UTTERANCES, ALONE = 24, 8
+LEAK_UTTERANCES, ALONE = 40, 8
 """Of a round, and how many of them come one after the other before the others come together."""
 LEAK_ROUNDS = 6
 """What leaks grows in each two of them; allocators grow in the first ones, longer on a busy machine."""

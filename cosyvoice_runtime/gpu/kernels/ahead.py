@@ -7,11 +7,17 @@ compile once.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
+import time
 from pathlib import Path
 from typing import IO
 
 LOCK = "compiling.lock"
+LONGEST_S, LOOK_S = 300.0, 0.05
+"""The longest wait, which one core of a small machine may need, and the time between two looks."""
+
+_log = logging.getLogger(__name__)
 
 
 def cache_folder() -> Path:
@@ -43,9 +49,23 @@ def lock_cache() -> IO[str] | None:
 
 
 def wait_until_compiled() -> None:
-    """Wait for a process that fills the cache, if there is one."""
+    """Wait for a process that fills the cache, if there is one, but not for ever: what it has not compiled by
+    then is compiled when it is first launched."""
+    deadline = time.monotonic() + LONGEST_S
     try:
         with (cache_folder() / LOCK).open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH)
-    except FileNotFoundError:
+            while not _is_free(lock):
+                if time.monotonic() >= deadline:
+                    _log.warning("kernels are not compiled after %.0f s: captures begin", LONGEST_S)
+                    return
+                time.sleep(LOOK_S)
+    except OSError:  # Nobody has begun, or this process may not read there.
         return
+
+
+def _is_free(lock: IO[str]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -86,7 +86,7 @@ def require_lm(checkpoint_dir: Path, directory: Path, weight_format: str) -> LmF
 
 def wanted_manifest(layout: Layout, weight_format: str) -> Manifest:
     """The manifest of a current export, which fits every machine."""
-    paths = (layout.weights("llm"), layout.config, layout.qwen2_config)
+    paths = (layout.weights("llm"), layout.config, layout.qwen2_config, *layout.adapter)
     return Manifest(
         sources={path.relative_to(layout.directory).as_posix(): sha256_of(path) for path in paths},
         tools=own_code(WRITERS),

@@ -24,7 +24,11 @@ def compile_ahead(repository: Path, metrics: Metrics) -> None:
     """
     if is_compiled(Deployment.read(repository).key):
         return
-    lock = lock_cache()
+    try:
+        lock = lock_cache()
+    except OSError as error:
+        logger.warning("kernels are compiled one by one, when they are launched: %s", error)
+        return
     if lock is None:
         logger.info("kernels are being compiled by another process")
         return

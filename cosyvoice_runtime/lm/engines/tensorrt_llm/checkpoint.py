@@ -140,7 +140,9 @@ class Source:
         directory = Path(directory)
         layout = Layout(directory)
         layout.require_qwen2("a checkpoint of TensorRT-LLM")
-        files = (layout.weights("llm"), layout.config, layout.qwen2_config, layout.vocabulary)
+        files = (
+            layout.weights("llm"), layout.config, layout.qwen2_config, layout.vocabulary, *layout.adapter
+        )  # fmt: skip
         config = load_config(directory).speech_lm
         text_tokens = tokenizer_length(layout)
         if text_tokens > config.text_vocab_size:

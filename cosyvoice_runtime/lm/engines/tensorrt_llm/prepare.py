@@ -96,7 +96,8 @@ def _present_sources(built: Manifest, layout: Layout) -> dict[str, str]:
     if layout.weights("llm").name not in built.sources:
         logger.warning("the engine's weights were converted from a directory other than the checkpoint")
         return dict(built.sources)
-    paths = {name: layout.directory / name for name in built.sources}
+    adapter = [path.relative_to(layout.directory).as_posix() for path in layout.adapter]
+    paths = {name: layout.directory / name for name in (*built.sources, *adapter)}
     return {name: sha256_of(path) for name, path in paths.items() if path.is_file()}
 
 

@@ -81,7 +81,7 @@ def export(checkpoint_dir: str | Path, out_dir: str | Path, dtype: str = "bfloat
 
 def wanted_manifest(layout: Layout, dtype: str) -> Manifest:
     """The manifest of a current export, which fits every GPU."""
-    paths = (layout.weights("llm"), layout.config, layout.qwen2_config)
+    paths = (layout.weights("llm"), layout.config, layout.qwen2_config, *layout.adapter)
     sources = {path.relative_to(layout.directory).as_posix(): sha256_of(path) for path in paths}
     return Manifest(sources, tools={}, options={"format": FORMAT, "dtype": dtype})
 
