@@ -51,7 +51,7 @@ class Deployment(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The same for all that compile the same kernels, with the same programs."""
+        """Deployments that compile the same kernels, with the same programs, have one key."""
         return hashlib.sha256("\n".join(self._facts()).encode()).hexdigest()[:32]
 
     def _facts(self) -> Iterator[str]:

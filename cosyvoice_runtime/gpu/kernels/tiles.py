@@ -26,7 +26,7 @@ class ByAmount(Generic[T]):
         return next((self.up_to[limit] for limit in sorted(self.up_to) if amount <= limit), self.more)
 
     def each(self, changed: Callable[[T], T]) -> ByAmount[T]:
-        """The same limits with all tiles changed."""
+        """Change all tiles, and keep their limits."""
         return ByAmount({limit: changed(tiles) for limit, tiles in self.up_to.items()}, changed(self.more))
 
 
