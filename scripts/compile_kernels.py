@@ -19,6 +19,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,16 +29,12 @@ from cosyvoice_runtime.compilation.compiler import compile_forms
 from cosyvoice_runtime.compilation.deployment import Deployment
 from cosyvoice_runtime.compilation.forms import Compiled, compile_for
 from cosyvoice_runtime.gpu.kernels.ahead import note_compiled
-from cosyvoice_runtime.gpu.kernels.rows import KIB, row_of, write_row
+from cosyvoice_runtime.gpu.kernels.rows import KIB, ROWS, row_of, write_row
 from cosyvoice_runtime.gpu.nvidia import GpuLimits, Version
 from cosyvoice_runtime.settings import TensorrtLlmSettings, Token2WavSettings
+from cosyvoice_runtime.settings.gpu_memory import GIB
 from cosyvoice_runtime.settings.machine import usable_cores
 from making import architecture, architecture_cosyvoice3
-
-GIB = 2**30
-SHARED_KIB = {(8, 0): 163, (8, 6): 99, (8, 9): 99, (9, 0): 227, (10, 0): 227, (12, 0): 99, (12, 1): 99}
-"""Most shared memory of a program (CUDA C++ Programming Guide, "Technical Specifications per Compute
-Capability")."""
 
 
 class Card(NamedTuple):
@@ -49,9 +46,9 @@ class Card(NamedTuple):
 
     @property
     def limits(self) -> GpuLimits:
-        return GpuLimits(
-            self.capability, SHARED_KIB[self.capability] * KIB, self.multiprocessors, self.gib * GIB
-        )
+        """Its limits, with the shared memory of its kind."""
+        kind = max((row for row in ROWS if row.capability <= self.capability), key=attrgetter("capability"))
+        return GpuLimits(self.capability, kind.shared_kib * KIB, self.multiprocessors, self.gib * GIB)
 
 
 CARDS = {

@@ -37,6 +37,7 @@ from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
 from cosyvoice_runtime.lm.torch.device_steps import CapturedPasses
 from cosyvoice_runtime.lm.torch.kv_cache import CacheView
 from cosyvoice_runtime.lm.torch.network import SpeechLM
+from cosyvoice_runtime.settings.token2wav import EIGHT_BIT_PAGES
 from cosyvoice_runtime.vocoder.kernels.fused_decoder import FusedDecoder
 from cosyvoice_runtime.vocoder.torch import HiFT, HiFTStream
 
@@ -171,7 +172,7 @@ def _token2wav(deployment: Deployment) -> TorchToken2Wav:
     with torch.device(META):
         network = FlowNetwork(shallow).eval().requires_grad_(False).to(torch.float16)
     flow = Flow(shallow, network, settings.ode_steps, settings.solver)
-    flow.codes_pages = settings.page_format == "int8"
+    flow.codes_pages = settings.page_format == EIGHT_BIT_PAGES
     tensors = {name: torch.ones(size) for name, size in part_schema("hift", config).items()}
     hift = HiFT.from_tensors(config.vocoder, tensors, META, torch.float16)
     hift.fuse(FusedDecoder(hift.decoder, row_for(deployment)))

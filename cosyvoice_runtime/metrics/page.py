@@ -74,11 +74,10 @@ def _counts(samples: Iterable[Sample]) -> dict[str, int]:
 def read_progress(directory: Path) -> dict[str, str]:
     """How far each model's start is, such as "31 of 104 kernels"; those without such work are left out."""
     samples = read_samples(directory)
-    done = {_work(sample): int(sample.value) for sample in samples if sample.name == DONE}
+    counts = {_work(sample): int(sample.value) for sample in samples if sample.name == DONE}
     left: dict[str, list[str]] = defaultdict(list)
     for sample in samples:
-        if sample.name == STEPS and done.get(_work(sample), 0) < sample.value:
-            count = done.get(_work(sample), 0)
+        if sample.name == STEPS and (count := counts.get(_work(sample), 0)) < sample.value:
             left[sample.labels["model"]].append(f"{count} of {int(sample.value)} {sample.labels['work']}")
     return {model: ", ".join(each) for model, each in left.items()}
 
