@@ -33,6 +33,8 @@ class Responses:
         self, call: Any, url: str, timeout_s: float, refusal: Callable[[], Awaitable[str | None]]
     ) -> None:
         self._call = call
+        # After a failed write a call's ``read`` drops the messages that have come, and the true status.
+        self._responses = aiter(call)
         self.url = url
         self._timeout_s = timeout_s
         self._refusal = refusal
@@ -96,7 +98,7 @@ class Responses:
         """
         self.alive()
         if self._pending is None:
-            self._pending = asyncio.ensure_future(self._call.read())
+            self._pending = asyncio.ensure_future(anext(self._responses, None))
             self._pending.add_done_callback(lambda done: done.cancelled() or done.exception())
         while not self._pending.done():
             left_s = self._alive_s + self._timeout_s - time.monotonic()
@@ -108,7 +110,7 @@ class Responses:
             response = pending.result()
         except grpc.aio.AioRpcError as failure:
             raise call_error(failure, self.url) from failure
-        return None if response is grpc.aio.EOF else Answer(response)
+        return None if response is None else Answer(response)
 
     async def told(self, error: str) -> ClientError:
         """The error of this package for one of the server within the stream."""

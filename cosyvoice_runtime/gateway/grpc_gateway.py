@@ -141,7 +141,7 @@ class GrpcGateway:
         call = self._channel.stream_stream(STREAM_INFER)(metadata=[(LEFT_HEADER, call_id)])
         await call.write(stop_request(model))
         await call.done_writing()
-        while await call.read() is not grpc.aio.EOF:
+        async for _ in call:
             continue
 
 

@@ -117,6 +117,8 @@ class ServerStream:
 
     def __init__(self, call: Any, pending: PendingBytes) -> None:
         self._call = call
+        # After a failed write a call's ``read`` drops the messages that have come, and the true status.
+        self._responses = aiter(call)
         self._pending = pending
         self._taken = 0
         self._reading: asyncio.Future[Any] | None = None
@@ -135,10 +137,10 @@ class ServerStream:
 
     async def read(self) -> bytes | None:
         """The server's next response; None at the end, and an AioRpcError if that has a status."""
-        self._reading = asyncio.ensure_future(self._call.read())
+        self._reading = asyncio.ensure_future(anext(self._responses, None))
         response = await asyncio.shield(self._reading)
         self._reading = None
-        if response is grpc.aio.EOF:
+        if response is None:
             return None
         self._give_back()
         return bytes(response)
@@ -156,7 +158,7 @@ class ServerStream:
             if self._sending is not None:
                 await asyncio.wait([self._sending])
             await self._call.done_writing()
-            while await (self._reading or self._call.read()) is not grpc.aio.EOF:
+            while await (self._reading or anext(self._responses, None)) is not None:
                 self._reading = None
         finally:
             self._give_back()

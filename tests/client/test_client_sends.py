@@ -17,6 +17,12 @@ class StuckCall:
     def __init__(self, ends: bool) -> None:
         self._ends = ends
 
+    def __aiter__(self) -> StuckCall:
+        return self
+
+    async def __anext__(self) -> None:
+        await asyncio.Event().wait()
+
     async def write(self, request: object) -> None:
         await asyncio.Event().wait()
 
