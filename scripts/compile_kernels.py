@@ -19,15 +19,16 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
-from cosyvoice_runtime.compilation.captures import forms_of
-from cosyvoice_runtime.compilation.compiler import compile_forms
+from cosyvoice_runtime.compilation.captures import find_forms
+from cosyvoice_runtime.compilation.compiler import ForkedCompiler
 from cosyvoice_runtime.compilation.deployment import Deployment
-from cosyvoice_runtime.compilation.forms import Compiled, compile_for
+from cosyvoice_runtime.compilation.forms import Compiled, Form, compile_for
 from cosyvoice_runtime.gpu.kernels.ahead import note_compiled
 from cosyvoice_runtime.gpu.kernels.rows import KIB, ROWS, row_of, write_row
 from cosyvoice_runtime.gpu.nvidia import GpuLimits, Version
@@ -97,6 +98,20 @@ def lines(forms: Sequence[Compiled]) -> Iterator[str]:
         )
 
 
+def _take_new(
+    compiler: ForkedCompiler,
+    forms: list[Form],
+    known: set[tuple[Version, str]],
+    capability: Version,
+    form: Form,
+) -> None:
+    """Note a form, and compile it unless that was done for a card of the same compute capability."""
+    forms.append(form)
+    if (capability, form.key) not in known:
+        known.add((capability, form.key))
+        compiler.take(form)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -121,16 +136,16 @@ def main() -> int:
         for family in options.family:
             started = time.monotonic()
             wanted = deployment(FAMILIES[family], card)
-            forms = forms_of(wanted)
-            new = [form for form in forms if (card.capability, form.key) not in known]
-            known |= {(card.capability, form.key) for form in new}
-            listed_s = time.monotonic() - started
-            compiled = list(compile_forms(new, options.processes, measured=True)) if new else []
-            took_s = time.monotonic() - started - listed_s
+            forms: list[Form] = []
+            compiled: list[Compiled] = []
+            compiler = ForkedCompiler(options.processes, compiled.append, measured=True)
+            take = partial(_take_new, compiler, forms, known, card.capability)
+            find_forms(wanted, take)
+            compiler.finish()
             row = row_of(card.capability, card.limits.shared_bytes)
             print(
-                f"{name}, {family} (row {row.name}): {len(forms)} forms found in {listed_s:.1f} s, "
-                f"{len(new)} new ones compiled in {took_s:.1f} s",
+                f"{name}, {family} (row {row.name}): {len(forms)} forms, "
+                f"{len(compiled)} of them new, compiled in {time.monotonic() - started:.1f} s",
                 *lines(compiled),
                 sep="\n",
                 flush=True,

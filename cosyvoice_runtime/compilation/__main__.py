@@ -1,6 +1,6 @@
 """Compile what a server is about to capture: ``python -m cosyvoice_runtime.compilation REPOSITORY``.
 
-Prints ``DONE of TOTAL`` after each kernel.
+Prints ``DONE of FOUND`` after each kernel, of those that have been found so far.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from cosyvoice_runtime.compilation.captures import forms_of
-from cosyvoice_runtime.compilation.compiler import compile_forms
+from cosyvoice_runtime.compilation.captures import find_forms
+from cosyvoice_runtime.compilation.compiler import ForkedCompiler
 from cosyvoice_runtime.compilation.deployment import Deployment
-from cosyvoice_runtime.compilation.forms import compile_for
+from cosyvoice_runtime.compilation.forms import Compiled, Form, compile_for
 from cosyvoice_runtime.gpu.kernels.ahead import note_compiled
 from cosyvoice_runtime.settings.machine import usable_cores
 
@@ -19,10 +19,23 @@ from cosyvoice_runtime.settings.machine import usable_cores
 def main(repository: Path) -> None:
     deployment = Deployment.read(repository)
     compile_for(deployment.gpu.capability)
-    forms = forms_of(deployment)
-    for done, form in enumerate(compile_forms(forms, usable_cores()), start=1):
-        print(done, "of", len(forms), form.failure and f"{form.kernel}: {form.failure}", flush=True)
-    note_compiled(deployment.key)
+    found: list[Form] = []
+    compiled: list[Compiled] = []
+
+    def tell(form: Compiled) -> None:
+        compiled.append(form)
+        print(len(compiled), "of", len(found), form.failure and f"{form.kernel}: {form.failure}", flush=True)
+
+    compiler = ForkedCompiler(usable_cores(), tell)
+
+    def begin(form: Form) -> None:
+        found.append(form)
+        compiler.take(form)
+
+    find_forms(deployment, begin)
+    compiler.finish()
+    if not any(form.failure for form in compiled):
+        note_compiled(deployment.key)
 
 
 if __name__ == "__main__":

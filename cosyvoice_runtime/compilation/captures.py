@@ -15,7 +15,7 @@ from torch import Tensor
 from cosyvoice_runtime.checkpoint.config_flow import EncoderConfig, FlowConfig
 from cosyvoice_runtime.checkpoint.schema import part_schema
 from cosyvoice_runtime.compilation.deployment import Deployment
-from cosyvoice_runtime.compilation.forms import Form, collected
+from cosyvoice_runtime.compilation.forms import Form, collecting
 from cosyvoice_runtime.engine.batches.load import SHARE_OF_FEW
 from cosyvoice_runtime.engine.runtimes.torch_graphs import TorchToken2Wav, call_buckets, urgent_buckets
 from cosyvoice_runtime.flow.kernels.choice import estimator_obstacle, fused_solver
@@ -59,15 +59,14 @@ def row_for(deployment: Deployment) -> GpuRow:
     return row_of(deployment.gpu.capability, deployment.gpu.shared_bytes)
 
 
-def forms_of(deployment: Deployment) -> list[Form]:
-    """The forms of all kernels, the same for all calls and those that are captured first at the front.
+def find_forms(deployment: Deployment, found: Callable[[Form], None]) -> None:
+    """Give ``found`` the forms of all kernels, one by one: those that are captured first come first.
 
     Call :func:`~cosyvoice_runtime.compilation.forms.compile_for` before.
     """
-    with torch.inference_mode(), collected() as forms:
+    with torch.inference_mode(), collecting(found):
         capture_speech_lm(deployment)
         capture_token2wav(deployment)
-    return forms
 
 
 def _compute(compute: Callable[[], T], warm_up: Callable[[], object] | None = None) -> CapturedGraph[Any]:
@@ -117,8 +116,7 @@ def capture_speech_lm(deployment: Deployment) -> None:
 def capture_token2wav(deployment: Deployment) -> None:
     """Make the launches of token2wav on each partition of the GPU."""
     settings, config, row = deployment.wave, deployment.config, row_for(deployment)
-    fuses = settings.backend == "torch" and settings.cuda_graphs and settings.kernels != "plain"
-    if not fuses or settings.dtype != "float16" or type(config.flow) is not FlowConfig:
+    if not settings.may_fuse or settings.dtype != "float16" or type(config.flow) is not FlowConfig:
         return
     token2wav = _token2wav(deployment)
     flow = token2wav.torch_flow.flow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,9 @@ from triton.runtime.jit import JITFunction
 
 from cosyvoice_runtime.gpu.kernels import launch
 from cosyvoice_runtime.gpu.nvidia import Version
+
+_run = JITFunction.run
+"""The language's own way to a kernel's form, which compiles it."""
 
 WARP = 32
 NO_STREAM = 0
@@ -60,16 +63,24 @@ class Form:
         Args:
             measured: also ask for registers and spilled bytes.
         """
-        name = self.kernel.fn.__name__
-        others = [argument for argument in self.arguments if not isinstance(argument, torch.Tensor)]
-        sizes = f"{others} {self.options}"
         try:
-            made = self.kernel.run(*self.arguments, grid=self.grid, warmup=True, **self.options)
+            made = _run(self.kernel, *self.arguments, grid=self.grid, warmup=True, **self.options)
         except Exception as error:  # The compiler raises errors of many kinds.
-            return Compiled(name, sizes, failure=f"{type(error).__name__}: {str(error)[:300]}")
+            return Compiled(self.name, self.sizes, failure=f"{type(error).__name__}: {str(error)[:300]}")
         _make_launcher(made)
         used = _resources(made.asm["cubin"]) if measured else (0, 0)
-        return Compiled(name, sizes, made.metadata.shared, *used)
+        return Compiled(self.name, self.sizes, made.metadata.shared, *used)
+
+    @property
+    def name(self) -> str:
+        """The name of its kernel."""
+        return str(self.kernel.fn.__name__)
+
+    @property
+    def sizes(self) -> str:
+        """Its arguments that are no tensors, and how it is launched."""
+        others = [argument for argument in self.arguments if not isinstance(argument, torch.Tensor)]
+        return f"{others} {self.options}"
 
 
 class NoGpu:
@@ -101,36 +112,47 @@ def compile_for(capability: Version) -> None:
 
 
 @contextmanager
-def collected() -> Iterator[list[Form]]:
-    """Collect a form for each launch in the block that would have to be compiled; nothing is launched.
+def collecting(found: Callable[[Form], None]) -> Iterator[None]:
+    """Give ``found`` a form for each launch in the block that would have to be compiled; nothing is launched.
 
     Tensors may be on torch's device ``meta``, which gives them no memory.
     """
-    forms: list[Form] = []
     keys: set[str] = set()
-    run, found_of, hook = JITFunction.run, launch.Found.of, knobs.runtime.jit_cache_hook
+    run, found_of = JITFunction.run, launch.Found.of
 
     def collect(kernel: Any, *arguments: Any, grid: Any, warmup: bool, **options: Any) -> None:
         del warmup
+        new: list[Form] = []
 
         def is_known(*, key: str, **_: Any) -> bool:
             own = f"{kernel.fn.__name__} {key}"
             if own not in keys:
                 keys.add(own)
-                forms.append(Form(own, kernel, grid, arguments, options))
+                new.append(Form(own, kernel, grid, arguments, options))
             return True  # Nothing is compiled now.
 
-        knobs.runtime.jit_cache_hook = is_known
-        run(kernel, *arguments, grid=grid, warmup=True, **options)
+        with _hook(is_known):
+            run(kernel, *arguments, grid=grid, warmup=True, **options)
+        for form in new:
+            found(form)
 
     nothing = launch.Found(_launch_nothing, (), together=False)
     JITFunction.run = collect
     launch.Found.of = classmethod(lambda *_: nothing)  # type: ignore[method-assign,assignment]
     try:
-        yield forms
+        yield
     finally:
         JITFunction.run, launch.Found.of = run, found_of  # type: ignore[method-assign]
-        knobs.runtime.jit_cache_hook = hook
+
+
+@contextmanager
+def _hook(is_known: Callable[..., bool]) -> Iterator[None]:
+    """Ask a function before each compilation, which is left out where it returns true."""
+    before, knobs.runtime.jit_cache_hook = knobs.runtime.jit_cache_hook, is_known
+    try:
+        yield
+    finally:
+        knobs.runtime.jit_cache_hook = before
 
 
 def _make_launcher(made: Any) -> None:

@@ -36,6 +36,7 @@ from cosyvoice_runtime.gateway.wording import (
     RESTARTING,
     RETRY_AFTER,
     STOPPING,
+    how_far,
 )
 from cosyvoice_runtime.process.audit_log import AuditLog
 from cosyvoice_runtime.process.browsers import PageError, refuse_pages
@@ -151,7 +152,7 @@ class HttpGateway:
         if self._stopping and path.endswith("/ready"):
             raise RefusedError("INVALID_ARGUMENT", STOPPING)  # The status of tritonserver, too, is 400 then.
         if path == SERVER_READY and self._options.starting:
-            raise RefusedError("INVALID_ARGUMENT", RESTARTING)
+            raise RefusedError("INVALID_ARGUMENT", await asyncio.to_thread(how_far, self._options.shared))
         # The address is ready while one of several servers is.
         statuses = (FOR_NOW, "INVALID_ARGUMENT") if path.endswith("/ready") else (FOR_NOW,)
         ask = partial(self._asked, self._server.in_turn(), path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
+from pathlib import Path
 
 from cosyvoice_runtime.errors import split_status, with_status
 
@@ -43,6 +44,20 @@ FAULT_OF_THE_REQUEST = re.compile(r"input|output|shape|batch|datatype|data type|
 TELLTALE = re.compile(r"Traceback|File \"|(?:/[\w.-]+){2}|0x[0-9a-f]{6,}|\w+\.(?:cc|cpp|h|py):\d+")
 """Patterns that clients need not see: paths, addresses and lines of code."""
 REQUEST_ID = re.compile(r"^\[request id: [^\]]*\] ")
+
+
+def how_far(shared: str) -> str:
+    """Tell how far the start is: "the model is being started ... (token2wav: 31 of 54 calls)".
+
+    Args:
+        shared: directory that the processes of the server's run share; empty for none.
+    """
+    # prometheus_client takes memory, which only a gateway needs that is asked during a start.
+    from cosyvoice_runtime.metrics.page import read_progress
+
+    far = read_progress(Path(shared)) if shared else {}
+    told = ", ".join(f"{model}: {steps}" for model, steps in far.items())
+    return f"{RESTARTING} ({told})" if told else RESTARTING
 
 
 def reworded_in_stream(message: str) -> str:

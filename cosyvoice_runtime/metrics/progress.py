@@ -20,7 +20,7 @@ class StartProgress:
 
     Args:
         done: what has been done to them, such as "captured"; ``work`` is what they are, such as "calls".
-        total: how many there are.
+        total: how many there are; :meth:`grow` tells of more.
         clock: monotonic seconds.
 
     Attributes:
@@ -38,8 +38,15 @@ class StartProgress:
         self._done, self._work, self._total = done, work, total
         self._clock, self.count = clock, 0
         self._started = self._told = clock()
-        metrics.gauge(STEPS, STEPS_ABOUT, work=work).set(total)
+        self._all = metrics.gauge(STEPS, STEPS_ABOUT, work=work)
+        self._all.set(total)
         self._shown = metrics.gauge(DONE, DONE_ABOUT, work=work)
+
+    def grow(self, total: int) -> None:
+        """Take another number of all pieces of work."""
+        if total != self._total:
+            self._total = total
+            self._all.set(total)
 
     def __call__(self) -> None:
         """Count one more; the log tells every ten seconds how far it is."""

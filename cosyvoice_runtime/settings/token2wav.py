@@ -192,6 +192,11 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         return self.max_batch or (GPU_BATCH if self._torch_on_gpu else CPU_BATCH)
 
     @property
+    def may_fuse(self) -> bool:
+        """Whether fused kernels may compute in captured graphs, on a GPU that has what they need."""
+        return self._torch_on_gpu and self.cuda_graphs and self.kernels != "plain"
+
+    @property
     def _torch_on_gpu(self) -> bool:
         return self.device.startswith(CUDA) and self.backend == "torch"
 

@@ -72,13 +72,15 @@ class Models:
         return ordered if names is None else [name for name in ordered if name in names]
 
     def bring_up(self) -> None:
-        """Load and probe every model, those that call others last; a StartError tells of one that fails."""
+        """Load every model and probe it, those that call others last; a StartError tells of one that fails.
+
+        An entry model loads while others do, and waits for the engine before it measures the speed.
+        """
         for name in self.in_order():
             if name not in self._probes:
                 logger.warning("%s has no probe: only that it loads is known of it", name)
         # The loads are limited: tritonserver has crashed when a slow machine started many processes at once.
-        for group in (self._children, self._entries):
-            _concurrently(self._load, "load", group, self._far)
+        _concurrently(self._load, "load", self.in_order(), self._far)
         # Entry models are probed one by one: a slow machine has capacity for one utterance only.
         for group in (self._children, *([name] for name in self._entries)):
             _concurrently(self.probe, "answer", group)

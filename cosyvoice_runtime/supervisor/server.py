@@ -240,15 +240,15 @@ class Server:
         process.start(self._repository, self._arguments())
         limit.start()
         self._metrics = self._serve_metrics(process, counts)
+        sockets = ("grpc", self._ports.grpc, grpc_socket), ("http", self._ports.http, self._run_dir / "http")
+        for protocol, port, socket in sockets:
+            options = self._gateway_options(process, port, socket)
+            self._gateways.append(GatewayProcess(process, protocol, options, counts, self.settings))
         while not self._control.live():
             self._require_no_stop()
             if not process.running():
                 raise StartError("tritonserver ended")
             self._stop_requested.wait(LIVE_INTERVAL_S)
-        sockets = ("grpc", self._ports.grpc, grpc_socket), ("http", self._ports.http, self._run_dir / "http")
-        for protocol, port, socket in sockets:
-            options = self._gateway_options(process, port, socket)
-            self._gateways.append(GatewayProcess(process, protocol, options, counts, self.settings))
         for gateway in self._gateways:
             gateway.wait_until_open()
         models = Models(

@@ -11,7 +11,7 @@ import pytest
 
 import compile_kernels
 from compile_kernels import CARDS, deployment
-from cosyvoice_runtime.compilation.captures import forms_of
+from cosyvoice_runtime.compilation.captures import find_forms
 from cosyvoice_runtime.compilation.forms import compile_for
 from cosyvoice_runtime.gpu.kernels.rows import ADA, read_row
 from making import architecture
@@ -21,17 +21,22 @@ SOME = "_step_gated", "_step_qkv"
 COMPILE = """
 import sys
 from compile_kernels import CARDS, deployment
-from cosyvoice_runtime.compilation.captures import forms_of
-from cosyvoice_runtime.compilation.compiler import compile_forms
+from cosyvoice_runtime.compilation.captures import find_forms
+from cosyvoice_runtime.compilation.compiler import ForkedCompiler
 from cosyvoice_runtime.compilation.forms import compile_for
 from making import architecture
 
 card = CARDS["L4"]
 compile_for(card.capability)
-every = forms_of(deployment(architecture.TINY, card))
+every = []
+find_forms(deployment(architecture.TINY, card), every.append)
 forms = [each for each in every if each.kernel.fn.__name__ in sys.argv[2:]]
 if sys.argv[1] == "forked":
-    made = list(compile_forms(forms, 2))
+    made = []
+    compiler = ForkedCompiler(2, made.append)
+    for each in forms:
+        compiler.take(each)
+    compiler.finish()
 else:
     made = [each.compile() for each in reversed(forms)]
 assert len(made) == len(forms) > 4
@@ -42,7 +47,8 @@ assert max(each.shared for each in made) <= card.limits.shared_bytes
 
 def test_each_part_of_a_server_has_forms_and_none_comes_twice():
     compile_for(CARDS["L4"].capability)
-    forms = forms_of(deployment(architecture.TINY, CARDS["L4"]))
+    forms = []
+    find_forms(deployment(architecture.TINY, CARDS["L4"]), forms.append)
     names = {form.kernel.fn.__name__ for form in forms}
     assert names >= {
         *("_step_head", "_prefill_heads", "_slot_draw"),
@@ -68,7 +74,7 @@ def test_another_process_finds_what_was_compiled_in_any_order(tmp_path):
 @pytest.mark.parametrize("card", list(CARDS))
 def test_forms_of_every_card_are_found(card):
     compile_for(CARDS[card].capability)
-    forms_of(deployment(architecture.TINY, CARDS[card]))
+    find_forms(deployment(architecture.TINY, CARDS[card]), [].append)
 
 
 def test_the_row_of_a_card_is_written_and_nothing_compiled(tmp_path, monkeypatch):

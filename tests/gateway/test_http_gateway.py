@@ -17,6 +17,8 @@ from yarl import URL
 
 from cosyvoice_runtime.gateway.http_gateway import HEADER_LENGTH, HttpGateway
 from cosyvoice_runtime.gateway.options import GatewayOptions
+from cosyvoice_runtime.metrics import Metrics
+from cosyvoice_runtime.metrics.progress import StartProgress
 from cosyvoice_runtime.process.headers import CALL_HEADER, LEFT_HEADER, REQUEST_HEADER
 from cosyvoice_runtime.settings import ServerSettings
 from cosyvoice_runtime.supervisor.preflight import ServerPorts
@@ -83,6 +85,30 @@ def test_answer_to_a_question_is_of_the_servers_type(tmp_path: Path):
             return await got.json()
 
     assert asyncio.run(ask()) == {"asked": "/v2/models/m"}
+
+
+def test_server_that_is_starting_tells_how_far_it_is(tmp_path: Path):
+    progress = StartProgress(Metrics("token2wav", tmp_path), "captured", "calls", 54)
+    ready = tmp_path / "ready"
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        return web.Response()
+
+    async def ask() -> list[tuple[int, str]]:
+        got = []
+        options = {"ready_file": str(ready), "shared": str(tmp_path)}
+        async with gateway_before(answer, tmp_path, **options) as address, ClientSession() as client:
+            for prepare in (lambda: None, progress, ready.touch):
+                prepare()
+                async with client.get(f"http://{address}/v2/health/ready") as told:
+                    got.append((told.status, await told.text()))
+        return got
+
+    first, second, third = asyncio.run(ask())
+    far = "the model is being started; try again later (token2wav: {} of 54 calls)"
+    assert (first[0], json.loads(first[1])["error"]) == (400, far.format(0))
+    assert (second[0], json.loads(second[1])["error"]) == (400, far.format(1))
+    assert third == (200, "")
 
 
 class FakeTriton:

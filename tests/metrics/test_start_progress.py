@@ -22,3 +22,11 @@ def test_the_log_tells_every_ten_seconds_and_the_page_always(tmp_path: Path, cap
     assert read_progress(tmp_path) == {"token2wav": "6 of 8 calls"}
     shown = {sample.name: sample.value for sample in read_samples(tmp_path)}
     assert (shown[DONE], shown[STEPS]) == (6, 8)
+
+
+def test_pieces_of_work_that_are_found_later_count(tmp_path: Path):
+    progress = StartProgress(Metrics("token2wav", tmp_path), "compiled", "kernels", 0)
+    for found in (3, 3, 5):
+        progress.grow(found)
+        progress()
+    assert read_progress(tmp_path) == {"token2wav": "3 of 5 kernels"}

@@ -8,12 +8,13 @@ import os
 import shutil
 import sysconfig
 from pathlib import Path
-from typing import Literal, get_args
-
-import torch
+from typing import TYPE_CHECKING, Literal, get_args
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.gpu.nvidia import KERNELS_FROM
+
+if TYPE_CHECKING:
+    import torch
 
 Kernels = Literal["auto", "fused", "plain"]
 LEAST_DEPTH = 16
@@ -46,6 +47,8 @@ def fused_chosen(kernels: str, work: str, device: torch.device, obstacle: str | 
 
 def machine_obstacle(device: torch.device, dtype: torch.dtype, wanted: torch.dtype) -> str | None:
     """The reason why fused kernels of a data type cannot run on a device; None if they can."""
+    import torch  # Whether Triton can compile is asked before torch is imported.
+
     if device.type != "cuda":
         return f"they need an NVIDIA GPU, not {device.type}"
     if dtype != wanted:

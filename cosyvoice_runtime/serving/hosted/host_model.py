@@ -11,9 +11,11 @@ from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.engine.batches.load import shared_gpu
 from cosyvoice_runtime.engine.host_client import host_socket, leave_socket
 from cosyvoice_runtime.engine.speech_engine import SpeechEngine
+from cosyvoice_runtime.gpu.kernels.choice import triton_obstacle
 from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
 from cosyvoice_runtime.metrics import Metrics, trace
 from cosyvoice_runtime.serving.hosted.extractors import AudioTokenizer, Batches, SpeakerEmbedding
+from cosyvoice_runtime.serving.hosted.kernels_ahead import compile_ahead
 from cosyvoice_runtime.serving.hosted.model_host import ModelHost
 from cosyvoice_runtime.serving.hosted.token2wav import WaveModel
 from cosyvoice_runtime.serving.triton.load import keep_loaded, limit_torch, load_uncollected, read_settings
@@ -74,17 +76,13 @@ Python's default of 5 ms is longer than a step, and a first audio needs sixteen 
 ms, first audio of 16 and 64 clients came 4 and 19 ms sooner (p50), in one run each on an H200."""
 
 
-def _prepare_gpu(settings: Token2WavSettings, repository: Path) -> None:
-    """Let kernels be compiled while networks load, and limit the GPU's memory."""
-    from cosyvoice_runtime.gpu.kernels.choice import triton_obstacle
+def _prepare_gpu(settings: Token2WavSettings) -> None:
+    """Choose the row of kernels, and limit the GPU's memory."""
     from cosyvoice_runtime.gpu.kernels.rows import read_row, use_row
     from cosyvoice_runtime.gpu.memory import limit_memory
-    from cosyvoice_runtime.serving.hosted.kernels_ahead import compile_ahead
 
     if settings.kernels_file != "none":
         use_row(read_row(Path(settings.kernels_file)))
-    if settings.cuda_graphs and settings.kernels != "plain" and triton_obstacle() is None:
-        compile_ahead(repository, Metrics(settings.name))
     if settings.max_gpu_gib:
         limit_memory(settings.device, settings.max_gpu_gib)
 
@@ -101,11 +99,13 @@ class Token2WavModel:
         settings = read_settings(arguments, Token2WavSettings)
         repository = Path(arguments["model_repository"]).parent
         if settings.backend in ON_TORCH:
+            if settings.may_fuse and triton_obstacle() is None:
+                compile_ahead(repository, Metrics(settings.name))  # Before torch is imported, for seconds.
             load_uncollected()
             with_lm = TensorrtLlmSettings.name in hosted_models(repository)
             Layout(settings.checkpoint_dir).check_ahead("flow", "hift", *(("llm",) if with_lm else ()))
             if settings.device.startswith(CUDA):
-                _prepare_gpu(settings, repository)
+                _prepare_gpu(settings)
             limit_torch(settings.threads)
         with ExitStack() as opened:  # The threads of a failed load would keep the process from ending.
             self._open(settings, repository, opened)

@@ -46,16 +46,15 @@ def _tell(process: subprocess.Popen[str], metrics: Metrics) -> None:
     """Log how far a process is, and how it ended."""
     assert process.stdout is not None
     started = time.monotonic()
-    progress: StartProgress | None = None
+    progress = StartProgress(metrics, "compiled", "kernels", 0)
     for line in process.stdout:
-        if progress is None:
-            progress = StartProgress(metrics, "compiled", "kernels", int(line.split()[2]))
+        progress.grow(int(line.split()[2]))
         progress()
     status = process.wait()
     logger.log(
         logging.WARNING if status else logging.INFO,
         "%d kernels compiled in %.1f s%s",
-        0 if progress is None else progress.count,
+        progress.count,
         time.monotonic() - started,
         f"; the process ended with status {status}" if status else "",
     )
