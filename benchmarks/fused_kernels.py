@@ -5,7 +5,6 @@ the same network in float32, ``|x - reference| / |reference|``.
 
     python benchmarks/fused_kernels.py --utterances 1 8 32 --past 0 200 1000
     python benchmarks/fused_kernels.py --utterances 16 --past 500 --page-format float16 int8 --share 0.24
-    python benchmarks/fused_kernels.py --utterances 1 8 32 --tune
     python benchmarks/fused_kernels.py --family cosyvoice3 --utterances 1 --parts
 """
 
@@ -16,16 +15,13 @@ import dataclasses
 import functools
 import itertools
 import json
-import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
-from cosyvoice_runtime.checkpoint.config_flow import DiTConfig
 from cosyvoice_runtime.flow.kernels.choice import fused_solver
 from cosyvoice_runtime.flow.torch.call_inputs import BatchShape, PagedInputs
 from cosyvoice_runtime.flow.torch.call_pages import LARGEST_CODE, coded
@@ -35,14 +31,13 @@ from cosyvoice_runtime.flow.torch.pages import PagePool
 from cosyvoice_runtime.flow.voice_flow import FlowPrompt, TokenSpan
 from cosyvoice_runtime.gpu.kernels.dit_tiles import DiTTiles
 from cosyvoice_runtime.gpu.kernels.rows import GpuRow, row_named, row_on
-from cosyvoice_runtime.gpu.kernels.tiles import Tile, Tiles
+from cosyvoice_runtime.gpu.kernels.tiles import Tiles
 from cosyvoice_runtime.gpu.partitions.partition import GpuPart, divide
 from cosyvoice_runtime.settings.token2wav import EIGHT_BIT_PAGES
 from making.random_tensors import random_tensors
 from measuring.replays import distance, milliseconds, replayed
 from measuring.sizes import FAMILIES, add_network
 
-AnyTiles = Tiles | DiTTiles
 SAME = "float16"
 """Format of pages as the network computes."""
 ERROR_UTTERANCES = 2
@@ -123,7 +118,7 @@ class Chunk:
             self.call.step(self.started)
 
     def fused(
-        self, row: GpuRow, tiles: AnyTiles | None = None, part: GpuPart | None = None
+        self, row: GpuRow, part: GpuPart | None = None, tiles: Tiles | DiTTiles | None = None
     ) -> Callable[[], None]:
         solver = fused_solver(self.flow, row)
         if part is not None:
@@ -196,15 +191,15 @@ def errors(config: ModelConfig, past: int, row: GpuRow, page_format: str) -> dic
 
 
 def figures(
-    config: ModelConfig, utterances: int, past: int, repeats: int, row: GpuRow, tiles: AnyTiles | None,
-    page_format: str, part: GpuPart | None, blocks: int,
+    config: ModelConfig, utterances: int, past: int, repeats: int, row: GpuRow, page_format: str,
+    part: GpuPart | None, blocks: int,
 ) -> dict[str, float]:  # fmt: skip
     flow = random_flow(config, torch.float16, page_format=page_format)
     chunk = Chunk(flow, PagePool(flow, utterances * (past // 50 + blocks)), utterances, past, blocks)
     chunk.fill_past()
     plain = {} if part else {"plain ms": plain_ms(chunk, repeats)}
     chunk.call.mel.normal_()
-    graph = replayed(chunk.fused(row, tiles, part), None if part is None else part.stream)
+    graph = replayed(chunk.fused(row, part), None if part is None else part.stream)
     torch.cuda.synchronize()
     with torch.cuda.stream(torch.cuda.current_stream() if part is None else part.stream):
         return {**plain, "fused ms": milliseconds(graph.replay, repeats)}
@@ -222,114 +217,6 @@ def parts(config: ModelConfig, utterances: int, past: int, row: GpuRow, page_for
     return kernels.table(sort_by="self_device_time_total", row_limit=12, max_name_column_width=40)
 
 
-MOST_SHARED = 192 * 1024
-"""Bytes of a program's loads in flight."""
-LINEAR_TILES = [
-    Tile(16, 64),
-    Tile(16, 128),
-    Tile(32, 64),
-    *(Tile(64, columns, warps=warps) for columns, warps in ((64, 4), (128, 8))),
-    *(Tile(64, columns, 0, 8, 3, 256 // columns) for columns in (64, 128)),
-    *(Tile(64, columns, 0, 8, 3, 512 // columns) for columns in (64, 128)),
-    *(Tile(64, 64, 0, 4, 3, repeat) for repeat in (2, 4, 8)),
-    *(Tile(32, 128, 0, 4, 3, repeat) for repeat in (2, 4)),
-    *(Tile(128, 64, 0, 8, 3, repeat) for repeat in (4, 8)),
-]
-RESIDUAL_TILES = [
-    *(Tile(16, columns, depth) for columns in (16, 32) for depth in (0, 256)),
-    *(Tile(64, columns, depth, stages=4) for columns in (32, 64, 128) for depth in (64, 128)),
-]
-CONV_TILES = [
-    *(Tile(16, columns) for columns in (16, 32, 64)),
-    *(Tile(32, columns) for columns in (32, 64)),
-    *(Tile(64, columns, warps=8) for columns in (64, 128)),
-    Tile(64, 64),
-    Tile(32, 128, warps=8),
-]
-Candidates = dict[str, Sequence[Any]]
-CANDIDATES: Candidates = {
-    "early": [False, True],
-    "apart": [False, True],
-    "conv": CONV_TILES,
-    "qkv": LINEAR_TILES,
-    "widen": LINEAR_TILES,
-    "narrow": RESIDUAL_TILES,
-    "out": RESIDUAL_TILES,
-    "joint": [None, Tile(64, 64, warps=4), Tile(64, 64, warps=8)],
-}
-
-
-def layer_tiles(frames: int) -> list[Tile]:
-    """Time of a linear layer of so many frames; few of them wait for its weights."""
-    rows = (16, 32, 64) if frames <= 250 else (64, 128)
-    columns = (16, 32, 64) if frames <= 250 else (64, 128)
-    return [
-        Tile(height, width, depth, warps, stages, ahead=frames <= 250)
-        for height, width in itertools.product(rows, columns)
-        for depth, stages in ((64, 3), (64, 4), (128, 3))
-        for warps in ((4, 8) if height * width >= 64 * 128 else (4,))
-        if height * width <= 64 * 128 * warps // 4  # more takes more registers than there are
-        and 2 * stages * depth * (height + width) <= MOST_SHARED
-    ]
-
-
-def dit_candidates(frames: int) -> Candidates:
-    layers = layer_tiles(frames)
-    return {
-        "early": [False, True],
-        "max_splits": [1, 2, 4, 8],
-        "norm": [Tile(rows, 0, warps=warps) for rows in (1, 2, 4) for warps in (2, 4)],
-        "conv": [
-            Tile(rows, 0, warps=warps, stages=stages)
-            for rows, warps in ((16, 2), (16, 4), (32, 4), (64, 4), (128, 8))
-            for stages in (2, 3, 4)
-        ],
-        "attention": [Tile(64, 64), Tile(64, 64, warps=8)],
-        "qkv": layers,
-        "widen": [*layers, *([Tile(128, 256, 64, 8)] if frames > 250 else [])],
-        "narrow": layers,
-        "out": layers,
-        "enter": [Tile(32, 32, 64), Tile(32, 64, 64), Tile(64, 64, 64), Tile(128, 128, 64, warps=8)],
-        "leave": [Tile(16, 16, 128), Tile(16, 32, 128), Tile(32, 32, 128), Tile(64, 32, 128)],
-    }
-
-
-def start_of(config: ModelConfig, frames: int, row: GpuRow) -> tuple[AnyTiles, Candidates]:
-    """The tiles that are tuned, and what is tried in the place of each."""
-    multiprocessors = torch.cuda.get_device_properties("cuda").multi_processor_count
-    if isinstance(config.flow.estimator, DiTConfig):
-        return row.dit.of(frames / multiprocessors), dit_candidates(frames)
-    return dataclasses.replace(row.unet.of(frames / multiprocessors), joint=None), CANDIDATES
-
-
-def tune(config: ModelConfig, utterances: int, past: int, row: GpuRow, page_format: str) -> AnyTiles:
-    """The fastest tile of each kernel in turn, the others as they are."""
-    flow = random_flow(config, torch.float16, 2, page_format)
-    chunk = Chunk(flow, PagePool(flow, utterances * (past // 50 + 1)), utterances, past)
-    chunk.fill_past()
-    chunk.call.mel.normal_()
-    best, tried = start_of(config, 2 * utterances * chunk.pool.frames.frames, row)
-    base = fastest = milliseconds(replayed(chunk.fused(row, best)).replay, 10)
-    for name, candidates in tried.items():
-        times: dict[Any, float] = {}
-        for candidate in candidates:
-            tiles = dataclasses.replace(best, **{name: candidate})
-            try:
-                times[candidate] = milliseconds(replayed(chunk.fused(row, tiles)).replay, 10)
-            except Exception as problem:  # a tile that the GPU has no room for
-                print(f"  {name} {candidate}: {type(problem).__name__}", file=sys.stderr)
-        winner = min(times, key=lambda candidate: times[candidate])
-        print(
-            f"  U={utterances} {name}",
-            *(f"{c} {t:.3f}" for c, t in sorted(times.items(), key=lambda x: x[1])[:4]),
-            sep="\n      ",
-        )
-        if times[winner] < fastest:
-            fastest, best = times[winner], dataclasses.replace(best, **{name: winner})
-    print(f"U={utterances} past={past}: {base:.3f} -> {fastest:.3f} ms for two steps\n{best}", flush=True)
-    return best
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -343,7 +230,6 @@ def main() -> None:
         "--row", type=row_named, help="such as 8.6: tiles of these GPUs; default: of this one"
     )
     parser.add_argument("--parts", action="store_true", help="time of each kernel, too")
-    parser.add_argument("--tune", action="store_true", help="look for faster tiles first")
     parser.add_argument(
         "--page-format", nargs="+", choices=(SAME, EIGHT_BIT_PAGES), default=[SAME, EIGHT_BIT_PAGES]
     )
@@ -360,11 +246,8 @@ def main() -> None:
             found = errors(config, options.past[0], row, kept)
             print(f"relative error with pages in {kept}:", json.dumps(found), flush=True)
         for utterances, kept in itertools.product(options.utterances, options.page_format):
-            tiles = tune(config, utterances, options.past[0], row, kept) if options.tune else None
             for past in options.past:
-                result = figures(
-                    config, utterances, past, options.repeats, row, tiles, kept, part, options.blocks
-                )
+                result = figures(config, utterances, past, options.repeats, row, kept, part, options.blocks)
                 said = f"utterances {utterances} past {past} pages {kept}:"
                 print(said, json.dumps(result), flush=True)
                 if options.parts:

@@ -6,8 +6,7 @@ fed: against a network with the same weights, rounded to bfloat16, and against o
 rounded.
 
     python benchmarks/fused_step.py --batch 1 16 64 --context 100 500 1500
-    python benchmarks/fused_step.py --batch 1 16 64 --tune
-    python benchmarks/fused_step.py --batch 16 32 64 --tune --share 0.25    on a part of the GPU
+    python benchmarks/fused_step.py --batch 16 32 64 --share 0.25    on a part of the GPU
 """
 
 from __future__ import annotations
@@ -15,20 +14,15 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
-import itertools
 import json
-import multiprocessing
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
-from cosyvoice_runtime.gpu.kernels.arithmetic import EARLY, FIRST, LATE
 from cosyvoice_runtime.gpu.kernels.rows import GpuRow, row_named, row_on
-from cosyvoice_runtime.gpu.kernels.step_tiles import StepTile, StepTiles
+from cosyvoice_runtime.gpu.kernels.step_tiles import StepTiles
 from cosyvoice_runtime.gpu.partitions.partition import GpuPart, divide
 from cosyvoice_runtime.lm.cache import PAGE, CachePool
 from cosyvoice_runtime.lm.generation import Generation, TokenLimits
@@ -69,6 +63,11 @@ def in_pages(lm: SpeechLM, contexts: list[int]) -> KVCache:
     return cache
 
 
+def span_of(context: int) -> int:
+    """The captured span for a step after so many positions."""
+    return next(size for size in span_sizes(MAX_LEN) if size > context)
+
+
 class Step:
     """Bytes that a step of sequences of these contexts reads.
 
@@ -78,7 +77,7 @@ class Step:
 
     def __init__(self, lm: SpeechLM, contexts: list[int], paged: bool = False) -> None:
         self.lm = lm
-        self.span = next(size for size in span_sizes(MAX_LEN) if size > max(contexts))
+        self.span = span_of(max(contexts))
         self.cache = (in_pages if paged else own_slots)(lm, contexts)
         generator = torch.Generator().manual_seed(len(contexts))
         self.tokens = torch.randint(lm.config.speech_tokens, (len(contexts),), generator=generator).cuda()
@@ -180,146 +179,6 @@ def one_row(
     return {name: milliseconds(replayed(each, stream).replay, repeats) for name, each in work.items()}
 
 
-def tiles_of(columns: list[int], rows: list[int], *rest: tuple[int, ...]) -> list[StepTile]:
-    """Every combination; the rest are (piece, groups, warps, ahead)."""
-    return [StepTile(r, c, *other) for c, r, other in itertools.product(columns, rows, rest)]
-
-
-def streamed_candidates(batch: int) -> dict[str, Sequence[StepTile] | Sequence[int]]:
-    """Values to try for each field of tiles that stream their rows."""
-    columns = next(size for size in (16, 32, 64) if batch <= size or size == 64)
-
-    def tiles(rows: list[int], *rest: tuple[int, int]) -> list[StepTile]:
-        shapes = itertools.product(rows, rest)
-        return [StepTile(r, columns, piece, stages=stages) for r, (piece, stages) in shapes]
-
-    return {
-        "gated": [
-            *tiles([16, 32, 64], (128, 2), (128, 3), (128, 4), (64, 3), (64, 5)),
-            StepTile(128, columns, 64, warps=8, stages=3),
-        ],
-        "down": tiles([16, 32, 64], (128, 3), (128, 5), (256, 3), (64, 5)),
-        "qkv": tiles([16, 32], (128, 3), (128, 4), (64, 4)),
-        "out": tiles([16, 32, 64], (128, 3), (128, 5), (64, 5)),
-        "head": tiles([32, 64, 128], (128, 2), (128, 3), (64, 4)),
-        "trigger": [FIRST, EARLY, LATE],
-        "keys": [64, 128, 256],
-        "attention_warps": [2, 4, 8],
-    }
-
-
-def candidates(batch: int) -> dict[str, Sequence[StepTile] | Sequence[int]]:
-    """Values to try for each field of the tiles."""
-    small, half, whole = (256, 4, 4), (512, 4, 4), (1024, 4, 4)
-    wide_small, wide_half = (256, 8, 8), (512, 8, 8)
-    common: dict[str, Sequence[StepTile] | Sequence[int]] = {
-        "trigger": [FIRST, EARLY, LATE],
-        "keys": [32, 64, 128],
-        "split_programs": [32, 2 * batch],
-    }
-    if batch <= 4:
-        pair, columns = (512, 2, 2), [size for size in (1, 2, 4) if size <= batch]
-        alone: dict[str, Sequence[StepTile] | Sequence[int]] = {
-            "gated": tiles_of(columns, [2, 4, 8], pair, whole),
-            "down": tiles_of(columns, [2, 4], whole, pair, (2048, 8, 8), (1024, 4, 8)),
-            "qkv": tiles_of(columns, [2, 4], pair, whole),
-            "out": tiles_of(columns, [8, 16, 32], (1024, 16, 4), (1024, 16, 8)),
-            "head": tiles_of(columns, [8, 16], pair, whole),
-            **common,
-            "split_programs": [8 * batch, 16 * batch],
-            "max_splits": [2, 16],
-        }
-        if batch <= 2:
-            return alone
-        together = candidates(16)
-        return {
-            name: list(dict.fromkeys([*values, *together.get(name, ())])) for name, values in alone.items()
-        }
-    if batch <= 16:
-        return {
-            "gated": tiles_of([16], [8, 16], small, half, whole, wide_small, wide_half),
-            "down": tiles_of([16], [8, 16], half, whole, wide_small, wide_half, (1024, 8, 8)),
-            "qkv": tiles_of([16], [8, 16], small, half, wide_half),
-            "out": tiles_of([16], [16, 32], (1024, 16, 4), whole),
-            "head": tiles_of([16], [16, 32], half, wide_half),
-            **common,
-        }
-    deep = [(256, 8, 8, 4), (512, 8, 8, 1), (512, 8, 8, 2)]
-    return {
-        "down": tiles_of([16, 32], [16, 32], *deep),
-        "gated": tiles_of([32, 64], [8, 16], small, half),
-        "qkv": tiles_of([16], [8, 16], small, half),
-        "out": tiles_of([16], [16, 32], (1024, 16, 4), half, (1024, 16, 8)),
-        "head": tiles_of([32, 64], [32], wide_small),
-        **common,
-    }
-
-
-def compile_one(work: tuple[ModelConfig, int, StepTiles]) -> str:
-    """In a process of its own: fill the cache of compiled kernels; what went wrong."""
-    config, batch, tiles = work
-    lm_config = dataclasses.replace(config.speech_lm, num_layers=1)
-    with torch.device("cuda"):
-        lm = SpeechLM(lm_config).to(torch.bfloat16).requires_grad_(False)
-    step = Step(lm, [500] * batch)
-    try:
-        step.fused(row_on(lm.device), tiles)()
-        torch.cuda.synchronize()
-    except Exception as problem:  # a tile that the GPU has no room for
-        return type(problem).__name__
-    return ""
-
-
-def variants(batch: int, best: StepTiles, fields: Sequence[str]) -> Iterator[tuple[str, StepTiles]]:
-    tried = streamed_candidates(batch) if best.head.stages else candidates(batch)
-    for name in fields or tried:
-        for value in tried[name]:
-            changed: dict[str, Any] = {name: value}
-            yield name, dataclasses.replace(best, **changed)
-
-
-def compiled(
-    config: ModelConfig, bases: dict[int, StepTiles], fields: Sequence[str], processes: int
-) -> dict[tuple[int, StepTiles], str]:
-    """Errors of each variant; the compiled kernels are cached."""
-    tried = [(batch, tiles) for batch, base in bases.items() for _, tiles in variants(batch, base, fields)]
-    with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        problems = pool.map(compile_one, [(config, *each) for each in tried], chunksize=1)
-    return dict(zip(tried, problems, strict=True))
-
-
-def tune(
-    config: ModelConfig,
-    batch: int,
-    best: StepTiles,
-    problems: dict[tuple[int, StepTiles], str],
-    row: GpuRow,
-    fields: Sequence[str],
-    part: GpuPart | None,
-) -> StepTiles:
-    """The fastest tile of each kernel in turn, the others as they are."""
-    step = Step(random_lm(config, torch.bfloat16), [500] * batch)
-    step.cache.data.normal_()
-    stream = None if part is None else part.stream
-    tried = [(name, tiles) for name, tiles in variants(batch, best, fields) if not problems[batch, tiles]]
-    base = fastest = milliseconds(replayed(step.fused(row, best), stream).replay, 20)
-    for name in fields or dict.fromkeys(name for name, _ in tried):
-        times: dict[StepTiles, float] = {}
-        for other in (tiles for each, tiles in tried if each == name):
-            tiles = dataclasses.replace(best, **{name: getattr(other, name)})
-            try:
-                times[tiles] = milliseconds(replayed(step.fused(row, tiles), stream).replay, 15)
-            except Exception as problem:  # tiles that don't go together
-                print(f"  {name} {getattr(tiles, name)}: {type(problem).__name__}", file=sys.stderr)
-        ranked = sorted(times.items(), key=lambda pair: pair[1])
-        shown = (f"{getattr(tiles, name)} {ms:.4f}" for tiles, ms in ranked[:6])
-        print(f"  batch {batch} {name}", *shown, sep="\n      ")
-        if ranked and ranked[0][1] < fastest:
-            best, fastest = ranked[0]
-    print(f"batch {batch}: {base:.4f} -> {fastest:.4f} ms\n{best}", flush=True)
-    return best
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -331,11 +190,8 @@ def main() -> None:
     parser.add_argument(
         "--row", type=row_named, help="such as 8.6: tiles of these GPUs; default: of this one"
     )
-    parser.add_argument("--tune", action="store_true", help="look for faster tiles first")
     parser.add_argument("--share", type=float, help="of the GPU that steps have; default: all")
     parser.add_argument("--streamed", action="store_true", help="tiles of a part on the whole GPU, too")
-    parser.add_argument("--fields", nargs="+", default=(), help="of the tiles to tune; default: all")
-    parser.add_argument("--processes", type=int, default=16, help="that compile at a time")
     options = parser.parse_args()
     config = with_few_words(FAMILIES[options.family][options.size])
     row = options.row or row_on(torch.device("cuda"))
@@ -347,11 +203,8 @@ def main() -> None:
     on_part = part is not None or options.streamed
     bases = {batch: row.step_tiles(batch, on_part) for batch in options.batch}
     with torch.inference_mode():
-        problems = compiled(config, bases, options.fields, options.processes) if options.tune else {}
         for batch, base in bases.items():
             tiles: StepTiles | None = base if options.streamed else None
-            if options.tune:
-                tiles = tune(config, batch, base, problems, row, options.fields, part)
             print(f"batch {batch} error:", json.dumps(errors(config, batch, row, tiles)), flush=True)
             for context in options.context:
                 result = one_row(config, batch, context, options.repeats, row, tiles, part)

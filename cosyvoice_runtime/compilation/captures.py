@@ -140,10 +140,16 @@ def capture_token2wav(deployment: Deployment) -> None:
 
 def _capture_steps(token2wav: TorchToken2Wav, sizes: CallBuckets, solver: PagedSolver) -> None:
     """Make the launches of the flow's steps alone, which depend on the multiprocessors."""
-    flow, pool = copy.copy(token2wav.torch_flow.flow), token2wav.torch_flow.pool
-    flow.encode = partial(_encoded, flow)  # type: ignore[method-assign]
+    flow, pool = steps_alone(token2wav.torch_flow.flow), token2wav.torch_flow.pool
     for shape in sizes.shapes(flow.config.encoder.chunk_tokens):
         FusedSteps(flow, pool, shape, SolverTails.of(pool, shape.rows), _compute, solver)
+
+
+def steps_alone(flow: Flow) -> Flow:
+    """The same flow with a stand-in for its encoder."""
+    flow = copy.copy(flow)
+    flow.encode = partial(_encoded, flow)  # type: ignore[method-assign]
+    return flow
 
 
 def _encoded(flow: Flow, tokens: Tensor, *_: object) -> Tensor:
@@ -166,15 +172,20 @@ def _partitions(deployment: Deployment) -> Iterator[tuple[int, int]]:
 def _token2wav(deployment: Deployment) -> TorchToken2Wav:
     """The networks without memory."""
     settings, config = deployment.wave, deployment.config
-    shallow = _shallow(config.flow)
-    with torch.device(META):
-        network = FlowNetwork(shallow).eval().requires_grad_(False).to(torch.float16)
-    flow = Flow(shallow, network, settings.ode_steps, settings.solver)
+    flow = bare_flow(config.flow, settings.ode_steps, settings.solver)
     flow.codes_pages = settings.page_format == EIGHT_BIT_PAGES
     tensors = {name: torch.ones(size) for name, size in part_schema("hift", config).items()}
     hift = HiFT.from_tensors(config.vocoder, tensors, META, torch.float16)
     hift.fuse(FusedDecoder(hift.decoder, row_for(deployment)))
     return TorchToken2Wav(FlowStream(flow, PAGES), HiFTStream(hift), settings.lookahead)
+
+
+def bare_flow(config: FlowConfig, num_steps: int, solver: str) -> Flow:
+    """A flow without memory, whose encoder has fewer layers."""
+    shallow = _shallow(config)
+    with torch.device(META):
+        network = FlowNetwork(shallow).eval().requires_grad_(False).to(torch.float16)
+    return Flow(shallow, network, num_steps, solver)
 
 
 def _shallow(config: FlowConfig) -> FlowConfig:

@@ -16,7 +16,7 @@ COMMANDS = sorted(
     for path in (ROOT / folder).glob("*.py")
     if "__main__" in path.read_text("utf-8")
 )
-ON_A_GPU = {"fused_kernels.py", "fused_step.py", "compile_kernels.py"}
+ON_A_GPU = {"fused_kernels.py", "fused_step.py", "compile_kernels.py", "tune_kernels.py"}
 MODULES = ("cosyvoice_runtime", "cosyvoice_runtime.checkpoint", "cosyvoice_runtime.supervisor")
 WITHOUT_PACKAGES = (
     "import os, runpy, sys\n"

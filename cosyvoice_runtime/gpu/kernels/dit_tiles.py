@@ -69,4 +69,4 @@ MANY = DiTTiles(
 DIT_TILES = ByAmount({1.9: FEW, 4.6: SOME, 9.1: UNSPLIT}, MANY)
 """Tiles by the frames of all rows of a call for each multiprocessor. All but :data:`FEW` are not tuned: sizes
 as CosyVoice2's kernels like them, of which none that was tried for eight utterances is faster by more than a
-fortieth. ``benchmarks/fused_kernels.py --family cosyvoice3 --tune`` looks for better ones."""
+fortieth. ``benchmarks/tune_kernels.py --family cosyvoice3`` looks for better ones."""
