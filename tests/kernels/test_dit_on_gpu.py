@@ -17,13 +17,13 @@ from torch import nn
 
 from cosyvoice_runtime.flow.kernels.convolutions import GroupedConvWeights, grouped_conv
 from cosyvoice_runtime.flow.kernels.euler import linear_euler
-from cosyvoice_runtime.flow.kernels.fused_dit import FEW, MANY, SOME, DiTTiles
 from cosyvoice_runtime.flow.kernels.layers import dense, modulated_norm, residual_linear
 from cosyvoice_runtime.flow.kernels.paged_attention import paged_attention
 from cosyvoice_runtime.flow.kernels.qkv import turned_qkv
 from cosyvoice_runtime.flow.torch.call_pages import Places
 from cosyvoice_runtime.flow.torch.dit import Rotation
 from cosyvoice_runtime.flow.voice_flow import MAX_FRAMES
+from cosyvoice_runtime.gpu.kernels.dit_tiles import FEW, MANY, SOME, DiTTiles
 from gpu_close import CALLS, close, full, half
 from small_places import random_places, two
 
