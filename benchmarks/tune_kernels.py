@@ -26,9 +26,9 @@ import torch
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.config_flow import DiTConfig
-from cosyvoice_runtime.compilation.captures import META, PAGES, bare_flow, steps_alone
+from cosyvoice_runtime.compilation.captures import PAGES, bare_flow, steps_alone
 from cosyvoice_runtime.compilation.compiler import ForkedCompiler
-from cosyvoice_runtime.compilation.forms import Compiled, collecting, compile_for
+from cosyvoice_runtime.compilation.forms import META, Compiled, collecting, compile_for
 from cosyvoice_runtime.flow.kernels.choice import fused_solver
 from cosyvoice_runtime.flow.solvers import EULER
 from cosyvoice_runtime.flow.torch.call_inputs import BatchShape, PagedInputs
@@ -42,7 +42,7 @@ from cosyvoice_runtime.lm.kernels.fused_step import FusedStep
 from cosyvoice_runtime.lm.torch.network import SpeechLM
 from cosyvoice_runtime.settings.machine import usable_cores
 from fused_kernels import Chunk, random_flow
-from fused_step import MAX_LEN, Step, own_slots, random_lm, span_of, with_few_words
+from fused_step import MAX_LEN, Step, in_pages, random_lm, span_of, with_few_words
 from measuring.replays import milliseconds, replayed
 from measuring.sizes import FAMILIES, add_network
 from measuring.tiles_to_try import UNET, Candidates, dit_candidates, step_candidates
@@ -173,7 +173,7 @@ def _step_launches(config: ModelConfig, row: GpuRow) -> Launch:
 
     def launch(tiles: Any, size: int) -> None:
         places = torch.empty(size, dtype=torch.int64, device=META)
-        step(places, places, own_slots(lm, [CONTEXT] * size).view(0, size), span_of(CONTEXT), tiles)
+        step(places, places, in_pages(lm, [CONTEXT] * size).view(0, size), span_of(CONTEXT), tiles)
 
     return launch
 
@@ -186,7 +186,7 @@ def measure(config: ModelConfig, row: GpuRow, every: list[Work]) -> GpuRow:
     for work in every:
         compute: Callable[[Any], Callable[[], object]]
         if work.of_steps:
-            step = Step(lm, [CONTEXT] * work.size)
+            step = Step(lm, [CONTEXT] * work.size, paged=True)
             step.cache.data.normal_()
             compute = partial(step.fused, row)
         else:

@@ -107,7 +107,7 @@ def _streamed(batch: int) -> Candidates:
         "out": tiles([16, 32, 64], (128, 3), (128, 5), (64, 5)),
         "head": tiles([32, 64, 128], (128, 2), (128, 3), (64, 4)),
         "trigger": [FIRST, EARLY, LATE],
-        "keys": [64, 128, 256],
+        "keys": [32, 64, 128],
         "attention_warps": [2, 4, 8],
     }
 

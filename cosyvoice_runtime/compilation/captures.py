@@ -15,7 +15,7 @@ from torch import Tensor
 from cosyvoice_runtime.checkpoint.config_flow import EncoderConfig, FlowConfig
 from cosyvoice_runtime.checkpoint.schema import part_schema
 from cosyvoice_runtime.compilation.deployment import Deployment
-from cosyvoice_runtime.compilation.forms import Form, collecting
+from cosyvoice_runtime.compilation.forms import META, Form, collecting
 from cosyvoice_runtime.engine.batches.load import SHARE_OF_FEW
 from cosyvoice_runtime.engine.runtimes.torch_graphs import TorchToken2Wav, call_buckets, urgent_buckets
 from cosyvoice_runtime.flow.kernels.choice import estimator_obstacle, fused_solver
@@ -43,8 +43,6 @@ from cosyvoice_runtime.vocoder.torch import HiFT, HiFTStream
 
 T = TypeVar("T")
 
-META = "meta"
-"""Torch's device whose tensors have shapes, types and strides, and no memory."""
 PAGES = 256
 """Pages of the flow; their number changes no kernel."""
 LAYERS = 3

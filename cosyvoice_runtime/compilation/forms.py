@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,8 @@ from cosyvoice_runtime.gpu.nvidia import Version
 _run = JITFunction.run
 """The language's own way to a kernel's form, which compiles it."""
 
+META = "meta"
+"""Torch's device whose tensors have shapes, types and strides, and no memory."""
 WARP = 32
 NO_STREAM = 0
 
@@ -49,13 +52,20 @@ class Compiled(NamedTuple):
 
 @dataclass(frozen=True)
 class Form:
-    """A launch that needs a form of a kernel which none before it does; ``key`` tells forms apart."""
+    """A launch that needs a form of a kernel which none before it does; ``key`` tells forms apart.
+
+    It can be sent to another process, where its tensors are others of the same types.
+    """
 
     key: str
     kernel: JITFunction[Any]
     grid: Any
     arguments: tuple[Any, ...]
     options: dict[str, Any]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        packed = tuple(each.dtype if isinstance(each, torch.Tensor) else each for each in self.arguments)
+        return _received, (self.key, self.kernel.fn.__module__, self.name, self.grid, packed, self.options)
 
     def compile(self, measured: bool = False) -> Compiled:
         """Compile it into the Triton language's cache.
@@ -81,6 +91,17 @@ class Form:
         """Its arguments that are no tensors, and how it is launched."""
         others = [argument for argument in self.arguments if not isinstance(argument, torch.Tensor)]
         return f"{others} {self.options}"
+
+
+def _received(
+    key: str, module: str, name: str, grid: Any, packed: tuple[Any, ...], options: dict[str, Any]
+) -> Form:
+    """A form that another process sent."""
+    launcher = getattr(import_module(module), name)
+    arguments = [
+        torch.empty((), dtype=each, device=META) if isinstance(each, torch.dtype) else each for each in packed
+    ]
+    return Form(key, getattr(launcher, "kernel", launcher), grid, tuple(arguments), options)
 
 
 class NoGpu:

@@ -65,7 +65,7 @@ class Launcher:
     """
 
     def __init__(self, kernel: JITFunction[Any]) -> None:
-        self._kernel = kernel
+        self.kernel = kernel
         self._tensors = 0
         self._found: dict[tuple[Any, ...], Found] = {}
 
@@ -106,7 +106,7 @@ class Launcher:
         """
         if any(isinstance(argument, Tensor) for argument in arguments[self._tensors :]):
             raise TypeError(f"a tensor is not among the first {self._tensors} arguments, where tensors are")
-        found = Found.of(self._kernel.run(*arguments, grid=grid, warmup=False, **options))
+        found = Found.of(self.kernel.run(*arguments, grid=grid, warmup=False, **options))
         if len(self._found) >= MOST:
             self._found.clear()
         if found is not None:
