@@ -24,7 +24,7 @@ from tritonclient.grpc.service_pb2_grpc import GRPC_GENERATED_VERSION
 from cosyvoice_runtime import __version__
 from cosyvoice_runtime.checkpoint.checksums import sha256_of
 from cosyvoice_runtime.lm.engines.tensorrt_llm import TRTLLM_CONTAINER
-from cosyvoice_runtime.lm.engines.vllm import VLLM_CONTAINER
+from cosyvoice_runtime.lm.engines.vllm import VLLM_CONTAINERS
 
 FLAVOURS = ("gpu", "trtllm", "vllm", "cpu")
 REQUIREMENTS = ROOT / "requirements"
@@ -39,7 +39,8 @@ def pip_installs() -> list[list[str]]:
 
 def test_containers_are_the_ones_that_the_engines_are_written_for():
     assert docker_image.bases()["trtllm"] == TRTLLM_CONTAINER
-    assert docker_image.bases()["vllm"] == VLLM_CONTAINER
+    assert docker_image.bases()["vllm"] == VLLM_CONTAINERS["0.24.0"]
+    assert docker_image.bases(TRITON="26.08")["vllm"] == VLLM_CONTAINERS["0.27.1"]
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
@@ -58,7 +59,6 @@ def test_gpu_is_the_default_and_an_older_release_of_triton_can_be_named():
     assert docker_image.bases()["gpu"] == "nvcr.io/nvidia/tritonserver:26.10-py3"
     older = docker_image.bases(TRITON="26.02")
     assert older["gpu"] == "nvcr.io/nvidia/tritonserver:26.02-py3"
-    assert older["vllm"] == "nvcr.io/nvidia/tritonserver:26.02-vllm-python-py3"
     assert older["trtllm"] == TRTLLM_CONTAINER  # the last of its line
 
 
