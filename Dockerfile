@@ -1,11 +1,13 @@
 # One image with everything installed; see docs/deployment.md.
-#   docker build .                                         NVIDIA's container with TensorRT-LLM
-#   docker build --build-arg FLAVOUR=vllm .                the one with vLLM, for engine vllm
-#   docker build --build-arg BASE=cpu .                    no GPU
+#   docker build .                                         NVIDIA's Triton, with torch from PyPI
+#   docker build --build-arg FLAVOUR=vllm .                NVIDIA's Triton with vLLM, for engine vllm
+#   docker build --build-arg FLAVOUR=trtllm .              NVIDIA's Triton with TensorRT-LLM, for engine tensorrt_llm
+#   docker build --build-arg FLAVOUR=cpu .                 no GPU
 #   docker build --target sbom --output sbom .             bill of materials and licences; --build-arg SBOM_OF=cpu, front, dynamo
-ARG BASE=nvidia
-ARG SBOM_OF=nvidia
-ARG FLAVOUR=trtllm
+ARG FLAVOUR=gpu
+# Release of Triton, for flavours gpu and vllm; empty is the one that each names below.
+ARG TRITON=
+ARG SBOM_OF=gpu
 # Commit of the source, for the label of the image.
 ARG COMMIT=
 ARG PYTHON=python:3.12.12-slim-bookworm@sha256:593bd06efe90efa80dc4eee3948be7c0fde4134606dd40d8dd8dbcade98e669c
@@ -22,13 +24,41 @@ COPY client client
 COPY scripts/making scripts/making
 RUN python3 -m pip wheel --no-deps --no-build-isolation --wheel-dir /wheels .
 
-FROM nvcr.io/nvidia/tritonserver:26.07-${FLAVOUR}-python-py3 AS nvidia
-ARG FLAVOUR
+# An environment of its own, as what Python packages the image has differs from release to release.
+FROM nvcr.io/nvidia/tritonserver:${TRITON:-26.10}-py3 AS gpu
+ENV PIP_CONSTRAINT= \
+    PATH=/opt/venv/bin:$PATH
+COPY requirements/gpu.txt /packages/
+RUN /usr/bin/python3 -m venv --without-pip /opt/venv \
+    && /usr/bin/python3 -m pip --python /opt/venv/bin/python install --no-cache-dir --no-deps --require-hashes \
+        --requirement /packages/gpu.txt
+COPY requirements/cpu.txt /packages/
+# The image's tritonserver is the one that runs, so the package with another one is left out.
+RUN sed '/^nvidia-pytriton==/,/^ *#/d' /packages/cpu.txt > /packages/server.txt \
+    && /usr/bin/python3 -m pip --python /opt/venv/bin/python install --no-cache-dir --no-deps --require-hashes \
+        --requirement /packages/server.txt
+COPY --from=wheel /wheels /packages/wheels
+# The Triton language compiles launchers of kernels with a C compiler and Python's headers.
+RUN /usr/bin/python3 -m pip --python /opt/venv/bin/python install --no-cache-dir --no-deps /packages/wheels/*.whl \
+    && (command -v gcc || command -v clang) \
+    && test -e "$(python3 -c "import sysconfig; print(sysconfig.get_path('include'))")/Python.h" \
+    && python3 -c "import cosyvoice_client, cosyvoice_runtime.local.cli, cosyvoice_runtime.supervisor" \
+    && python3 -c "import cosyvoice_runtime, onnx, onnxruntime, tokenizers, torch, tritonclient.grpc, tritonclient.http"
+
+FROM nvcr.io/nvidia/tritonserver:26.07-trtllm-python-py3 AS trtllm
 ENV PIP_BREAK_SYSTEM_PACKAGES=1
-COPY scripts/container_packages.py requirements/cpu.txt requirements/nvidia.txt requirements/nvidia-${FLAVOUR}.txt \
-    /packages/
-RUN python3 /packages/container_packages.py --lock /packages/cpu.txt \
-        /packages/nvidia.txt /packages/nvidia-${FLAVOUR}.txt
+COPY scripts/container_packages.py requirements/cpu.txt requirements/nvidia.txt requirements/nvidia-trtllm.txt /packages/
+RUN python3 /packages/container_packages.py --lock /packages/cpu.txt /packages/nvidia.txt /packages/nvidia-trtllm.txt
+COPY --from=wheel /wheels /packages/wheels
+RUN python3 -m pip install --no-cache-dir --no-deps /packages/wheels/*.whl \
+    && python3 -c "import cosyvoice_client, cosyvoice_runtime.local.cli, cosyvoice_runtime.supervisor" \
+    && python3 -c "import cosyvoice_runtime, onnx, onnxruntime, tokenizers, torch, tritonclient.grpc, tritonclient.http"
+
+# Its numpy 2 stays, which vLLM uses.
+FROM nvcr.io/nvidia/tritonserver:${TRITON:-26.07}-vllm-python-py3 AS vllm
+ENV PIP_BREAK_SYSTEM_PACKAGES=1
+COPY scripts/container_packages.py requirements/cpu.txt requirements/nvidia.txt /packages/
+RUN python3 /packages/container_packages.py --lock /packages/cpu.txt /packages/nvidia.txt
 COPY --from=wheel /wheels /packages/wheels
 RUN python3 -m pip install --no-cache-dir --no-deps /packages/wheels/*.whl \
     && python3 -c "import cosyvoice_client, cosyvoice_runtime.local.cli, cosyvoice_runtime.supervisor" \
@@ -94,16 +124,17 @@ RUN PIP_CONSTRAINT= python3 scripts/sbom.py /sbom
 FROM scratch AS sbom
 COPY --from=inventory /sbom /
 
-FROM ${BASE} AS server
+FROM ${FLAVOUR} AS server
 WORKDIR /opt/cosyvoice
 COPY . .
 RUN useradd --uid 10001 --create-home cosyvoice \
     && install --directory --owner=cosyvoice --group=cosyvoice build cache checkpoints engines logs voices
 # What run.sh needs is installed; the host's port mappings decide who can reach the server.
-# What vLLM and Triton's compiler keep from one start to the next lies in a volume.
+# What vLLM, Triton's compiler and the driver keep from one start to the next lies in a volume.
 ENV VENV=system \
     XDG_CACHE_HOME=/opt/cosyvoice/cache \
     TRITON_CACHE_DIR=/opt/cosyvoice/cache/triton \
+    CUDA_CACHE_PATH=/opt/cosyvoice/cache/cuda \
     PYTHONUNBUFFERED=1 \
     COSYVOICE_SERVER__HOST=0.0.0.0 \
     COSYVOICE_SERVER__LOG_FILE=logs/tritonserver.log

@@ -22,14 +22,15 @@ TORCH = ["--constraints", "requirements/torch.txt"]
 PARTS = {
     "cpu": [],
     "torch": [*CPU, "--no-emit-package", "torch"],
+    "gpu": [*CPU, *TORCH],
     "front": CPU,
     "test": [*CPU, *TORCH, "--constraints", "requirements/front.txt"],
     "dynamo": CPU,
     "fleet": [*CPU, *(f"--constraints=requirements/{part}.txt" for part in ("torch", "front", "test"))],
     "sbom": CPU,
 }
-"""Files, those that others follow first, and what uv is told for them alone. torch itself is in no lock file:
-where a package index has builds of it for one kind of machine, they have hashes of their own."""
+"""Files, those that others follow first, and what uv is told for them alone. Only gpu.txt has torch itself,
+as PyPI has it, with the libraries of CUDA: builds for one kind of machine have hashes of their own."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -48,21 +49,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 def lock(uv: str, part: str, how: list[str]) -> int:
     """Exit status of uv; it keeps the versions that the file holds as far as they still fit."""
-    output = f"requirements/{part}.txt"
     header = ["--custom-compile-command", "scripts/lock_requirements.py"]
-    command = [
-        uv,
-        "pip",
-        "compile",
-        "--config-file",
-        "requirements/uv.toml",
-        "--quiet",
-        "--generate-hashes",
-        *header,
-    ]
-    return subprocess.run(
-        [*command, *PLATFORM, *how, "--output-file", output, f"requirements/{part}.in"], cwd=ROOT
-    ).returncode
+    # uv.toml says that torch needs no CUDA.
+    config = ["--no-config"] if part == "gpu" else ["--config-file", "requirements/uv.toml"]
+    source = "torch" if part == "gpu" else part
+    files = ["--output-file", f"requirements/{part}.txt", f"requirements/{source}.in"]
+    options = [*config, "--quiet", "--generate-hashes", *header, *PLATFORM, *how]
+    return subprocess.run([uv, "pip", "compile", *options, *files], cwd=ROOT).returncode
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Run the steps of NVIDIA's image in a virtual environment that has what the container is known to bring.
+"""Run the steps of an image of NVIDIA's in virtual environments, without the image.
 
     replay_image.py --python python3.12 --folder /tmp/image
+    replay_image.py --python python3.12 --folder /tmp/image --flavour trtllm
 
-The environment gets requirements/container.txt first, torch with all that it asks for (several GB). Then the
-Dockerfile's own commands run, from the wheel of this project to the imports at the end. It says what would be
-replaced and whether everything can be imported; it can't say what the container has beside that.
+The Dockerfile's own commands run, from the wheel of this project to the imports at the end; both flavours
+fetch torch with all that it asks for (several GB). With trtllm the environment gets what the container is
+known to bring first (requirements/container.txt). It says what would be replaced and whether everything can
+be imported; it can't say what the container has beside that.
 """
 
 from __future__ import annotations
@@ -21,7 +23,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CONTAINER = ROOT / "requirements" / "container.txt"
-FLAVOUR = "trtllm"
 SOURCE = ("requirements", "pyproject.toml", "README.md", "LICENSE", "cosyvoice_runtime", "client", "scripts")
 """Files that the image copies from here."""
 
@@ -32,13 +33,15 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--python", default="python3.12", help="default: %(default)s, the container's")
     parser.add_argument("--folder", type=Path, required=True, help="for the environments of both stages")
+    parser.add_argument("--flavour", choices=("gpu", "trtllm"), default="gpu", help="default: %(default)s")
     options = parser.parse_args(arguments)
     folder = options.folder.absolute()
     copy_source(folder / "source")
-    for stage in ("wheel", "nvidia"):
+    for stage in ("wheel", options.flavour):
         run([options.python, "-m", "venv", str(folder / stage)], folder)
-        path = f"{folder / stage / 'bin'}{os.pathsep}{os.environ['PATH']}"
-        for command in preparations() if stage == "nvidia" else ():
+        folders = [folder / "venv" / "bin", folder / stage / "bin", os.environ["PATH"]]
+        path = os.pathsep.join(map(str, folders if stage == "gpu" else folders[1:]))
+        for command in preparations() if stage == "trtllm" else ():
             run(command, folder, path)
         for step in steps((ROOT / "Dockerfile").read_text("utf-8"), stage, folder):
             run(["bash", "-euc", step], folder / "source", path)
@@ -59,11 +62,12 @@ def steps(dockerfile: str, wanted: str, folder: Path) -> Iterator[str]:
     """The commands of a stage, with folders here in place of the image's own."""
     places = {
         "/packages/wheels": f"{folder / 'wheels'}",
+        "/packages/server.txt": f"{folder / 'server.txt'}",
         "/packages/container_packages.py": "scripts/container_packages.py",
-        "/packages/nvidia": "requirements/nvidia",
-        "/packages/cpu.txt": "requirements/cpu.txt",
+        "/packages/": "requirements/",
         "--wheel-dir /wheels": f"--wheel-dir {folder / 'wheels'}",
-        "${FLAVOUR}": FLAVOUR,
+        "/usr/bin/python3": f"{folder / wanted / 'bin' / 'python3'}",
+        "/opt/venv": f"{folder / 'venv'}",
     }
     stage = ""
     for line in re.sub(r"\\\n\s*", " ", dockerfile).splitlines():

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -40,8 +41,9 @@ def main(arguments: list[str] | None = None) -> int:
 def commands(tools: Path, python: str, folder: Path) -> list[list[str | Path]]:
     """Those that make the tools' environment, and those that describe the environment of ``python``."""
     own = tools / "bin" / "python"
+    with_pip = sys.executable if find_spec("pip") else Path(sys.base_exec_prefix, "bin", "python3")
     pip: list[str | Path] = [
-        sys.executable,
+        with_pip,
         "-m",
         "pip",
         "--python",

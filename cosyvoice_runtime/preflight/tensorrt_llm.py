@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 from collections.abc import Iterator
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
@@ -133,19 +135,30 @@ ExecutionContextAllocationStrategy USER_MANAGED
 FLAG = re.compile(r"--(\w+)(?: \{([^}]*)\})?")
 BUILD_TIMEOUT_S = 300.0
 """The program imports TensorRT-LLM before it reads its arguments; from a cold disk that takes a minute."""
+TRIAL = [sys.executable, "-m", "cosyvoice_runtime.preflight.trtllm_trial"]
+TRIAL_TIMEOUT_S = 900.0
+"""An engine of two layers should be built in a minute or two; a slower disk and a cold start get more."""
 BITS = {"int8": 8, "int4": 4}
 SHOWN_PROBLEMS = 3
 """Problems that are named for each file; a wrong size shows in every layer."""
 
 
 def check(checkpoint: Path | None) -> Iterator[Outcome]:
-    """Check that the container is the pinned one, has the symbols in use, and can build this checkpoint."""
-    yield from PINNED.check_versions()
-    yield check_cuda()
-    yield from PINNED.check_driver()
-    yield from check_flags()
-    yield from check_symbols((*USED, *TENSORRT_USED))
-    yield from check_converted(checkpoint)
+    """Check that the container is the pinned one, has the symbols in use, and can build this checkpoint.
+
+    Where nothing of that fails, a small engine is built and asked.
+    """
+    outcomes = [
+        *PINNED.check_versions(),
+        check_cuda(),
+        *PINNED.check_driver(),
+        *check_flags(),
+        *check_symbols((*USED, *TENSORRT_USED)),
+        *check_converted(checkpoint),
+    ]
+    yield from outcomes
+    if not any(outcome.verdict is Verdict.FAIL for outcome in outcomes):
+        yield from check_trial(checkpoint)
 
 
 def check_cuda() -> Outcome:
@@ -222,6 +235,18 @@ def check_converted(directory: Path | None) -> Iterator[Outcome]:
         given = quantised_schema(header, bits) if bits else header
         problems = _tensor_problems(given, asked)
         yield judged(f"{directory}/rank{rank}.safetensors", problems, f"{len(header)} tensors")
+
+
+def check_trial(checkpoint: Path | None) -> Iterator[Outcome]:
+    """Check that an engine as small as can be, of the checkpoint's layout and dtype, answers as it should."""
+    options = {} if checkpoint is None else Manifest.read(checkpoint).options
+    kind = [options.get("layout", "merged"), options.get("dtype", "bfloat16")]
+    told = ask([*TRIAL, *kind], TRIAL_TIMEOUT_S)
+    if told.failure:
+        yield Outcome("trial", Verdict.FAIL, f"a small engine of layout {kind[0]} {told.failure}")
+        return
+    for name, problems, text in json.loads(told.output.splitlines()[-1]):
+        yield judged(f"trial: {name}", problems, text)
 
 
 def _asked(model: Any) -> Schema:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cosyvoice_runtime.lm.engines.vllm import VLLM_CONTAINER, VLLM_VERSION
-from cosyvoice_runtime.preflight.checks import Container, Outcome, check_symbols, symbols
+from cosyvoice_runtime.lm.engines.vllm import VLLM_CONTAINERS
+from cosyvoice_runtime.preflight.checks import Container, Outcome, attempt, check_symbols, symbols
 
-PINNED = Container(
-    image=VLLM_CONTAINER,
-    python=(3, 12),
-    cuda=(13, 3),
-    driver=(610, 43),
-    libraries={"vllm": VLLM_VERSION},
-)
-"""Versions of Triton's compatibility matrix (``docs/introduction/compatibility.md``, r26.07)."""
+CUDA = {"0.24.0": ((13, 3), (610, 43)), "0.27.1": ((13, 4), (615, 61))}
+"""CUDA and driver of the image of each release, by Triton's compatibility matrix
+(``docs/introduction/compatibility.md``, r26.08)."""
+CONTAINERS = {
+    release: Container(VLLM_CONTAINERS[release], (3, 12), cuda, driver, {"vllm": release})
+    for release, (cuda, driver) in CUDA.items()
+}
 USED = (
     *symbols(
         "vllm",
@@ -50,7 +49,15 @@ ModelRegistry get_supported_archs register_model
 
 
 def check() -> Iterator[Outcome]:
-    """Check that the container is the pinned one, and has the symbols in use."""
-    yield from PINNED.check_versions()
-    yield from PINNED.check_driver()
+    """Check that the container is one of the pinned ones, and has the symbols in use."""
+    container = installed_container()
+    yield from container.check_versions()
+    yield from container.check_driver()
     yield from check_symbols(USED)
+
+
+def installed_container() -> Container:
+    """The container of the installed release; of any other release and of none, the newest."""
+    module, _ = attempt("vllm")
+    release = getattr(module, "__version__", "").partition("+")[0]
+    return CONTAINERS.get(release, list(CONTAINERS.values())[-1])

@@ -59,12 +59,13 @@ def arguments() -> dict[str, str]:
 
 
 def bases(**chosen: str) -> dict[str, str]:
-    """What each stage is built on, with these build arguments."""
+    """What each stage is built on, with these build arguments; an empty one takes its default there."""
     values = arguments() | chosen
-    return {
-        entry.stage: re.sub(r"\$\{(\w+)\}", lambda match: values[match[1]], entry.values[0])
-        for entry in of("FROM")
-    }
+
+    def value(match: re.Match[str]) -> str:
+        return values[match[1]] or match[2] or ""
+
+    return {entry.stage: re.sub(r"\$\{(\w+)(?::-([^}]*))?\}", value, entry.values[0]) for entry in of("FROM")}
 
 
 def in_context(path: str) -> bool:

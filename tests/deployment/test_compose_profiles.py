@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import shlex
 from pathlib import Path
 
 import compose_file
@@ -19,7 +20,7 @@ GPU_PROFILES = ("gpu",)
 MACHINES = {"cpu": Machine(cores=8, gpu=False)}
 GPU_MACHINE = Machine(cores=8, gpu=True)
 WORKDIR = "/opt/cosyvoice"
-VOLUMES = ("checkpoints", "engines", "voices", "cache")
+VOLUMES = ("logs", "checkpoints", "engines", "voices", "cache")
 
 
 def settings_of(profile: str, **variables: str) -> Settings:
@@ -56,7 +57,7 @@ def test_profile_has_one_server_that_is_built_here(profile):
     build = service["build"]
     assert (ROOT / build["context"] / "Dockerfile").is_file()
     assert build["args"].keys() <= docker_image.arguments().keys()
-    assert build["args"]["BASE"] == ("cpu" if profile == "cpu" else "nvidia")
+    assert build["args"]["FLAVOUR"] == profile
     assert service["image"].startswith(f"cosyvoice2:{__version__}-")
     assert service["networks"]["default"]["aliases"] == ["server"]
 
@@ -102,9 +103,37 @@ def test_what_outlives_a_container_is_in_volumes_with_names():
             assert name in docker_image.final("RUN").values[0].split("install --directory")[1].split()
 
 
+@pytest.mark.parametrize("profile", [*PROFILES, "front"])
+def test_image_can_not_be_written_and_nobody_gains_rights(profile):
+    [service] = services(profile).values()
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_server_may_write_where_it_writes(profile):
+    """The places of docs/security.md, which the Helm chart has too; Docker's own /dev/shm beside them."""
+    mounts = dict(place.split(":") for place in server(profile)["tmpfs"])
+    assert mounts.keys() == {"/tmp", f"{WORKDIR}/build"}
+    assert "exec" in mounts["/tmp"].split(",")
+    assert {"uid=10001", "gid=10001"} <= set(mounts[f"{WORKDIR}/build"].split(","))
+    pod = (ROOT / "deploy/helm/cosyvoice/templates/_pod.tpl").read_text("utf-8")
+    [listed] = re.findall(r"range list (.*) \}\}\n- name: \{\{ \. \}\}\n  emptyDir", pod)
+    assert set(shlex.split(listed)) == {"build", "cache", "logs", "tmp"}
+    assert {"cache", "logs"} <= set(VOLUMES)
+
+
+def test_flavour_and_release_are_named_by_variables():
+    assert server("gpu")["build"]["args"]["TRITON"] == ""
+    chosen = server("gpu", {"FLAVOUR": "vllm", "TRITON": "26.08"})
+    assert (chosen["build"]["args"]["FLAVOUR"], chosen["build"]["args"]["TRITON"]) == ("vllm", "26.08")
+    assert chosen["image"].endswith("-vllm")
+
+
 def test_caches_of_compilers_lie_in_a_volume():
     environment = docker_image.environment()
-    for variable in ("XDG_CACHE_HOME", "TRITON_CACHE_DIR"):
+    for variable in ("XDG_CACHE_HOME", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH"):
         assert Path(environment[variable]).is_relative_to(f"{WORKDIR}/cache")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import re
 import shlex
+import subprocess
+import sys
 import zipfile
 from importlib.metadata import distribution
 from pathlib import Path
@@ -22,34 +24,61 @@ from tritonclient.grpc.service_pb2_grpc import GRPC_GENERATED_VERSION
 from cosyvoice_runtime import __version__
 from cosyvoice_runtime.checkpoint.checksums import sha256_of
 from cosyvoice_runtime.lm.engines.tensorrt_llm import TRTLLM_CONTAINER
-from cosyvoice_runtime.lm.engines.vllm import VLLM_CONTAINER
+from cosyvoice_runtime.lm.engines.vllm import VLLM_CONTAINERS
 
-FLAVOURS = ("trtllm", "vllm")
+FLAVOURS = ("gpu", "trtllm", "vllm", "cpu")
 REQUIREMENTS = ROOT / "requirements"
 
 
 def pip_installs() -> list[list[str]]:
-    """Arguments of every ``pip install``."""
+    """Arguments of every ``pip install``, also where it installs into another environment."""
     commands = [command for entry in of("RUN") for command in entry.values[0].split("&&")]
-    words = [shlex.split(command) for command in commands if "pip install" in command]
+    words = [shlex.split(command) for command in commands if re.search(r"-m pip .*\binstall\b", command)]
     return [command[command.index("install") + 1 :] for command in words]
 
 
 def test_containers_are_the_ones_that_the_engines_are_written_for():
-    assert docker_image.bases()["nvidia"] == TRTLLM_CONTAINER
-    assert docker_image.bases(FLAVOUR="vllm")["nvidia"] == VLLM_CONTAINER
+    assert docker_image.bases()["trtllm"] == TRTLLM_CONTAINER
+    assert docker_image.bases()["vllm"] == VLLM_CONTAINERS["0.24.0"]
+    assert docker_image.bases(TRITON="26.08")["vllm"] == VLLM_CONTAINERS["0.27.1"]
 
 
-@pytest.mark.parametrize("base", ["nvidia", "cpu"])
-def test_every_image_is_pinned(base):
-    stages = docker_image.bases(BASE=base)
-    assert stages[FINAL] == base
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_every_image_is_pinned(flavour):
+    stages = docker_image.bases(FLAVOUR=flavour)
+    assert stages[FINAL] == flavour
     images = {image for image in stages.values() if image not in stages} - {"scratch"}
-    assert len(images) == 2
+    assert len(images) == 4
     for image in images:
-        assert re.search(r":(\d+\.\d+\.\d+-[\w-]+@sha256:[0-9a-f]{64}|\d+\.\d+-\w+-python-py3)$", image), (
-            image
-        )
+        pinned = r":(\d+\.\d+\.\d+-[\w-]+@sha256:[0-9a-f]{64}|\d\d\.\d\d-(\w+-python-)?py3)$"
+        assert re.search(pinned, image), image
+
+
+def test_gpu_is_the_default_and_an_older_release_of_triton_can_be_named():
+    assert docker_image.bases()[FINAL] == "gpu"
+    assert docker_image.bases()["gpu"] == "nvcr.io/nvidia/tritonserver:26.10-py3"
+    older = docker_image.bases(TRITON="26.02")
+    assert older["gpu"] == "nvcr.io/nvidia/tritonserver:26.02-py3"
+    assert older["trtllm"] == TRTLLM_CONTAINER  # the last of its line
+
+
+def test_gpu_has_an_environment_of_its_own_with_all_that_is_locked_but_another_server():
+    """The words by which the Dockerfile leaves it out, run on the lock file."""
+    [_, server, _] = (entry.values[0] for entry in of("RUN", "gpu"))
+    [left_out] = re.findall(r"sed '(.+)' /packages/cpu.txt > /packages/server.txt", server)
+    command = ["sed", left_out, REQUIREMENTS / "cpu.txt"]
+    kept = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    locked = re.compile(r"^(\S+)==\S+(?: \\\n    --hash=sha256:\w{64})+\n    #", re.MULTILINE)
+    everything = set(locked.findall((REQUIREMENTS / "cpu.txt").read_text("utf-8")))
+    assert set(locked.findall(kept)) == everything - {"nvidia-pytriton"}
+    assert "/opt/venv/bin:" in dict(zip(*[iter(of("ENV", "gpu")[0].values)] * 2, strict=True))["PATH"]
+
+
+def test_torch_of_the_image_brings_the_cuda_whose_drivers_the_image_takes():
+    pins = dict(re.findall(r"^([\w-]+)==(\S+)", (REQUIREMENTS / "gpu.txt").read_text("utf-8"), re.MULTILINE))
+    assert pins["cuda-toolkit"].startswith("13.0.")
+    assert f"torch=={pins['torch']}  #" in (REQUIREMENTS / "torch.in").read_text("utf-8")
+    assert f"triton=={pins['triton']}" in (REQUIREMENTS / "torch.in").read_text("utf-8")
 
 
 def test_every_copied_file_exists_and_is_sent_to_the_builder():
@@ -58,8 +87,7 @@ def test_every_copied_file_exists_and_is_sent_to_the_builder():
             [stage] = copy.flags
             assert stage.removeprefix("--from=") in docker_image.bases()
             continue
-        flavours = {value.replace("${FLAVOUR}", name) for value in copy.values[:-1] for name in FLAVOURS}
-        for source in flavours:
+        for source in copy.values[:-1]:
             assert (ROOT / source).exists(), source
             assert source == "." or docker_image.in_context(source), source
 
@@ -132,7 +160,7 @@ def script() -> ModuleType:
     return loaded("container_packages")
 
 
-@pytest.mark.parametrize("stage", ["nvidia", "cpu", "front", "dynamo"])
+@pytest.mark.parametrize("stage", [*FLAVOURS, "front", "dynamo"])
 def test_bill_of_materials_is_of_any_image_and_in_none(stage):
     stages = docker_image.bases(SBOM_OF=stage)
     assert stages["inventory"] == stage
@@ -150,20 +178,30 @@ def test_bill_of_materials_is_written_by_pinned_programs_beside_what_it_describe
     assert all("/opt/venv/bin/python" in str(words) for words in described)
 
 
+def test_environment_without_pip_is_described_by_the_pip_of_its_interpreter(tmp_path, monkeypatch):
+    """As the one of flavour gpu."""
+    script = loaded("sbom")
+    monkeypatch.setattr(script, "find_spec", {}.get)
+    _, installed, *_ = script.commands(tmp_path, "/opt/venv/bin/python", tmp_path / "out")
+    assert installed[0] == Path(sys.base_exec_prefix, "bin", "python3")
+
+
 def test_bill_of_materials_that_can_not_be_written_is_an_error(tmp_path, capsys):
     (tmp_path / "file").touch()
     assert loaded("sbom").main([str(tmp_path / "file")]) == 1
     assert capsys.readouterr().err.startswith("sbom: [Errno 17] File exists")
 
 
-def test_replay_runs_every_step_of_nvidias_image(tmp_path):
+@pytest.mark.parametrize("flavour", ["gpu", "trtllm"])
+def test_replay_runs_every_step_of_nvidias_image(flavour, tmp_path):
     """Without the places that only an image has; the imports are the end."""
     replay, dockerfile = loaded("replay_image"), (ROOT / "Dockerfile").read_text("utf-8")
-    commands = {stage: list(replay.steps(dockerfile, stage, tmp_path)) for stage in ("wheel", "nvidia")}
+    commands = {stage: list(replay.steps(dockerfile, stage, tmp_path)) for stage in ("wheel", flavour)}
     for stage, found in commands.items():
         assert len(found) == len(of("RUN", stage))
-        assert not [command for command in found if re.search(r"(?<![\w.])/(packages|wheels)|\$\{", command)]
-    assert commands["nvidia"][-1].endswith('tritonclient.grpc, tritonclient.http"')
+        places = r"(?<![\w.])/(packages|wheels|opt|usr)|\$\{"
+        assert not [command for command in found if re.search(places, command.replace(str(tmp_path), "here"))]
+    assert commands[flavour][-1].endswith('tritonclient.grpc, tritonclient.http"')
     for command in (word for found in commands.values() for words in found for word in words.split()):
         if command.startswith(("scripts/", "requirements/")):
             assert (ROOT / command).is_file(), command
@@ -205,9 +243,10 @@ def test_package_that_the_container_has_stays_unless_it_is_too_old(script, tmp_p
     assert "grpcio 1.62.1 is replaced, needed is >=1.81.1; pinned is 1.85.1\n" in told
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("flavour", ["trtllm", "vllm"])
 def test_numpy_is_the_one_that_the_bindings_of_tensorrt_were_compiled_for(script, monkeypatch, flavour):
-    files = [REQUIREMENTS / "nvidia.txt", REQUIREMENTS / f"nvidia-{flavour}.txt"]
+    names = [word for word in of("RUN", flavour)[0].values[0].split() if word.startswith("/packages/nvidia")]
+    files = [REQUIREMENTS / Path(name).name for name in names]
     everything = {pin.name: pin.version for pin in script.pins(files[0])}
     replaced = ["numpy==1.26.4"] if flavour == "trtllm" else []
     assert installed_beside(script, monkeypatch, files, everything | {"numpy": "2.3.5"}) == replaced
@@ -238,7 +277,7 @@ def _at_least(pin, version: str) -> bool:
 
 
 def test_lock_file_has_hashes_of_all_that_a_container_may_lack(script):
-    files = [REQUIREMENTS / "nvidia.txt", *(REQUIREMENTS / f"nvidia-{flavour}.txt" for flavour in FLAVOURS)]
+    files = [REQUIREMENTS / "nvidia.txt", REQUIREMENTS / "nvidia-trtllm.txt"]
     wanted = [f"{pin.name}=={pin.version}" for file in files for pin in script.pins(file)]
     entries = script.locked(wanted, REQUIREMENTS / "cpu.txt")
     assert len(entries) == len(wanted)

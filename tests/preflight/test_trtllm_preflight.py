@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 
 from cosyvoice_runtime.lm.engines.tensorrt_llm import LIBRARIES
 from cosyvoice_runtime.lm.engines.tensorrt_llm.convert import ConversionOptions, convert
-from cosyvoice_runtime.preflight import checks
+from cosyvoice_runtime.preflight import checks, tensorrt_llm
 from cosyvoice_runtime.preflight.__main__ import main
 from cosyvoice_runtime.preflight.checks import Answer, ask, overloads
 from cosyvoice_runtime.preflight.tensorrt_llm import known_flags
@@ -42,6 +42,8 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeTrtllm:
     monkeypatch.setattr(torch.version, "cuda", "13.1")
     monkeypatch.setattr(checks, "cuda_of_driver", lambda: (13, 1))
     command(tmp_path, "nvidia-smi", f"echo '{GPU.format(driver='590.48.01')}'")
+    command(tmp_path, "trial", """echo '[["executor", [], "opened"]]'""")
+    monkeypatch.setattr(tensorrt_llm, "TRIAL", [str(tmp_path / "fake" / "bin" / "trial")])
     return fake
 
 
@@ -104,6 +106,15 @@ def test_table_names_everything_that_was_looked_at(fake, checkpoints, capsys):
     assert "rank1.safetensors" in out
     assert "20 tensors" in out
     assert out.endswith(" pass, 0 FAIL, 0 unchecked\n")
+
+
+def test_small_engine_is_tried_with_the_checkpoint_s_layout_unless_something_failed(
+    report, checkpoints, tmp_path, monkeypatch
+):
+    command(tmp_path, "trial", """echo "[[\\"executor\\", [\\"$*\\"], \\"\\"]]\"""")
+    assert report(checkpoints(layout="speech")) == (1, {"trial: executor": "FAIL speech bfloat16"})
+    monkeypatch.setattr(torch.version, "cuda", "12.9")
+    assert report()[1].keys() == {"cuda of torch"}
 
 
 def test_without_a_checkpoint_something_is_unchecked(fake, capsys):

@@ -14,17 +14,22 @@ from cosyvoice_runtime.preflight import checks
 from cosyvoice_runtime.preflight.__main__ import main
 from cosyvoice_runtime.preflight.vllm import USED
 from cosyvoice_runtime.settings import Machine, Settings
-from vllm_fake import install
+from vllm_fake import RELEASES, install
+
+
+@pytest.fixture(params=RELEASES)
+def release(request) -> str:
+    return request.param
 
 
 @pytest.fixture
-def report(monkeypatch, tmp_path: Path, capsys) -> Callable[[str], tuple[int, dict[str, str]]]:
+def report(release, monkeypatch, tmp_path: Path, capsys) -> Callable[[str], tuple[int, dict[str, str]]]:
     """``report(driver)`` gives the exit status, and what did not pass by what was looked at."""
-    install(monkeypatch)
+    install(monkeypatch, release)
     monkeypatch.setattr(checks, "sys", SimpleNamespace(version_info=(3, 12, 3)))
     monkeypatch.setattr(checks, "cuda_of_driver", lambda: (13, 1))
 
-    def run(version: str = "610.43.02") -> tuple[int, dict[str, str]]:
+    def run(version: str = "615.61.02") -> tuple[int, dict[str, str]]:
         program = tmp_path / "nvidia-smi"
         program.write_text(f"#!/bin/sh\necho 'NVIDIA H100, {version}, 81559 MiB'\n")
         program.chmod(0o755)
@@ -42,13 +47,14 @@ def test_pinned_container_passes(report):
 
 
 @pytest.mark.parametrize("version", ["580.95.05", "590.44.01"])
-def test_driver_of_the_same_cuda_is_a_warning(report, version):
+def test_driver_of_the_same_cuda_is_a_warning(report, release, version):
     status, wrong = report(version)
     assert (status, list(wrong)) == (0, ["driver"])
+    image, driver = {"0.24.0": ("26.07", "610.43"), "0.27.1": ("26.08", "615.61")}[release]
     assert wrong["driver"].startswith(
-        f"warning {version} supports CUDA 13.1, nvcr.io/nvidia/tritonserver:26.07-vllm"
+        f"warning {version} supports CUDA 13.1, nvcr.io/nvidia/tritonserver:{image}-vllm"
     )
-    assert wrong["driver"].endswith("610.43 has all of it")
+    assert wrong["driver"].endswith(f"{driver} has all of it")
 
 
 def test_driver_of_an_older_cuda_fails(report, monkeypatch):
@@ -59,10 +65,10 @@ def test_driver_of_an_older_cuda_fails(report, monkeypatch):
 
 
 def test_another_release_fails(report, monkeypatch):
-    monkeypatch.setattr(sys.modules["vllm"], "__version__", "0.27.1+nv26.08")
+    monkeypatch.setattr(sys.modules["vllm"], "__version__", "0.33.0+nv26.11")
     status, wrong = report()
     assert status == 1
-    assert wrong["vllm"].startswith("FAIL 0.27.1, but written for 0.24.0 (nvcr.io/nvidia/tritonserver:26.07")
+    assert wrong["vllm"].startswith("FAIL 0.33.0, but written for 0.27.1 (nvcr.io/nvidia/tritonserver:26.08")
 
 
 def test_symbol_that_is_gone_fails(report, monkeypatch):

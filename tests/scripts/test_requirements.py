@@ -14,8 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-COMPILED = ("cpu", "torch", "front", "test", "fleet", "dynamo", "sbom")
-
+COMPILED = ("cpu", "torch", "front", "test", "fleet", "dynamo", "sbom", "gpu")
 
 DIRECT = re.compile(r"(?P<name>[\w.-]+)==(?P<version>[\w.]+)  # \w.+")
 
@@ -36,7 +35,8 @@ def read(path: Path, pattern: re.Pattern[str]) -> dict[str, str]:
 
 
 def direct(part: str) -> dict[str, str]:
-    return read(ROOT / "requirements" / f"{part}.in", DIRECT)
+    source = "torch" if part == "gpu" else part
+    return read(ROOT / "requirements" / f"{source}.in", DIRECT)
 
 
 def pins(part: str) -> dict[str, str]:
@@ -51,23 +51,22 @@ def test_direct_dependencies_are_locked_at_their_version_and_say_what_they_are_f
 
 
 @pytest.mark.parametrize("part", COMPILED)
-def test_every_locked_package_has_hashes_but_torch_which_is_none(part):
+def test_every_locked_package_has_hashes_and_torch_is_locked_for_gpus_alone(part):
     """An index with CPU builds of torch has other hashes; all else is the same file everywhere."""
     text = (ROOT / "requirements" / f"{part}.txt").read_text()
     locked = re.findall(r"^[\w.-]+(?:\[\w+\])?==\S+", text, re.MULTILINE)
     hashed = re.findall(r"^(\S+==\S+)(?: \\\n    --hash=sha256:[0-9a-f]{64})+\n    #", text, re.MULTILINE)
     assert hashed == locked
-    assert not [pin for pin in locked if pin.startswith("torch==")]
+    assert any(pin.startswith("torch==") for pin in locked) is (part == "gpu")
 
 
 def test_files_agree_on_versions():
     cpu, nvidia = map(pins, ("cpu", "nvidia"))
-    parts = (cpu, *map(pins, ("torch", "front", "test", "fleet", "dynamo")))
+    parts = (cpu, *map(pins, ("torch", "gpu", "front", "test", "fleet", "dynamo")))
     for one, other in itertools.combinations(parts, 2):
         assert {name: other[name] for name in other.keys() & one.keys()}.items() <= one.items()
     assert nvidia.items() <= cpu.items()
     assert pins("nvidia-trtllm").items() <= cpu.items()
-    assert not pins("nvidia-vllm")
 
 
 def test_locked_versions_are_all_that_the_packages_need():

@@ -1,4 +1,4 @@
-"""``LLMEngine`` without a network: schedules, samples and answers as release 0.24.0 does in one process.
+"""``LLMEngine`` without a network: schedules, samples and answers as both releases do in one process.
 
 A step takes in waiting requests whose prompts fit whole, tells the logits processors how the batch has
 changed, samples greedily and returns an output for each request that got on. Requests keep their places in

@@ -16,7 +16,7 @@ from torch import Tensor
 from cosyvoice_runtime.lm.engines import vllm as vllm_engine
 from vllm_fake import network, parameters, processors
 from vllm_fake.engine import Active, BaseEngine, Executor
-from vllm_fake.signatures import RELEASE
+from vllm_fake.signatures import RELEASES
 
 GPU_BYTES = 80 * 2**30
 
@@ -85,16 +85,17 @@ class FakeVllm:
         self.registry[model_arch] = model_cls
 
 
-def install(monkeypatch: pytest.MonkeyPatch) -> FakeVllm:
-    """Fake modules of the release, and a GPU."""
+def install(monkeypatch: pytest.MonkeyPatch, release: str = RELEASES[0]) -> FakeVllm:
+    """Fake modules of a release, and a GPU."""
     fake = FakeVllm()
+    parameters.use(release)
     kinds = {
         "EngineArgs": type("EngineArgs", (parameters.EngineArgs,), {"registry": fake.registry}),
         "LLMEngine": type("LLMEngine", (BaseEngine,), {"fake": fake}),
         "SamplingParams": parameters.SamplingParams,
         "ModelRegistry": fake,
     }
-    _add_module(monkeypatch, "vllm", __version__=RELEASE, **kinds)
+    _add_module(monkeypatch, "vllm", __version__=release, **kinds)
     _add_module(monkeypatch, "vllm.config", VllmConfig=SimpleNamespace)
     _add_module(monkeypatch, "vllm.inputs.engine", embeds_input=parameters.embeds_input)
     _add_module(monkeypatch, "vllm.sampling_params", RequestOutputKind=parameters.RequestOutputKind)
@@ -105,7 +106,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> FakeVllm:
     _add_module(monkeypatch, f"{layers}.vocab_parallel_embedding", ParallelLMHead=network.ParallelLMHead)
     _add_module(monkeypatch, f"{models}.qwen2", Qwen2ForCausalLM=network.Qwen2ForCausalLM)
     _add_module(monkeypatch, f"{models}.utils", maybe_prefix=network.maybe_prefix)
-    monkeypatch.setattr(vllm_engine, "version", lambda name: RELEASE)
+    monkeypatch.setattr(vllm_engine, "version", lambda name: release)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     _add_gpu(monkeypatch)
     return fake

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
 
-from vllm_fake.signatures import bind, signature
+from vllm_fake.signatures import RELEASES, signature
 
 OPTIMISED_DTYPES = ("bfloat16", "float16", "float32")
 
@@ -25,7 +25,7 @@ class SamplingParams:
     def __init__(self, *arguments, **options):
         defaults = {"temperature": 1.0, "max_tokens": 16, "min_tokens": 0, "top_k": 0, "top_p": 1.0}
         vars(self).update(defaults, extra_args=None, stop_token_ids=None)
-        vars(self).update(bind("SamplingParams", arguments, options))
+        vars(self).update(self.__init__.__signature__.bind(*arguments, **options).arguments)
         if self.max_tokens < 1:
             raise ValueError(f"max_tokens must be at least 1, got {self.max_tokens}.")
         if not 0 <= self.min_tokens <= self.max_tokens:
@@ -41,7 +41,7 @@ class EngineArgs:
     registry: ClassVar[dict[str, str]] = {}
 
     def __init__(self, *arguments, **options):
-        self.given = bind("EngineArgs", arguments, options)
+        self.given = dict(self.__init__.__signature__.bind(*arguments, **options).arguments)
 
     def create_engine_config(self, usage_context=None, headless=False):
         given = self.given
@@ -61,8 +61,13 @@ class EngineArgs:
         return SimpleNamespace(args=given, model_config=model)
 
 
-for _kind in (SamplingParams, EngineArgs):
-    _kind.__init__.__signature__ = signature(_kind.__name__)
+def use(release: str) -> None:
+    """Take the parameters of this release from now on."""
+    for kind in (SamplingParams, EngineArgs):
+        kind.__init__.__signature__ = signature(kind.__name__, release)
+
+
+use(RELEASES[0])
 
 
 def embeds_input(prompt_embeds, *, prompt=None, cache_salt=None, prompt_token_ids=None, is_token_ids=None):

@@ -1,6 +1,7 @@
-"""Parameters of the functions and classes in use, as ``inspect`` read them from the release.
+"""Parameters of the functions and classes in use, as they were read from the sources of each release.
 
-``*name`` is by keyword only, ``name=`` has a default.
+``*name`` is by keyword only, ``name=`` has a default. Of a later release the file has what differs from the
+first one; what it adds may be passed by keyword.
 """
 
 from __future__ import annotations
@@ -13,8 +14,16 @@ from pathlib import Path
 from typing import Any
 
 _RECORDED = json.loads(Path(__file__).with_name("signatures.json").read_text())
-RELEASE: str = _RECORDED["release"]
-SIGNATURES: dict[str, list[str]] = _RECORDED["signatures"]
+RELEASES = tuple(_RECORDED)
+SIGNATURES: dict[str, list[str]] = _RECORDED[RELEASES[0]]
+
+
+def recorded(name: str, release: str) -> list[str]:
+    """Parameters of a function or class."""
+    if release == RELEASES[0]:
+        return SIGNATURES[name]
+    removed, added = (_RECORDED[release][change].get(name, []) for change in ("removed", "added"))
+    return [*(text for text in SIGNATURES[name] if text not in removed), *added]
 
 
 def described(function: Callable[..., Any]) -> list[str]:
@@ -26,14 +35,9 @@ def described(function: Callable[..., Any]) -> list[str]:
     ]
 
 
-def bind(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
-    """What a call passes, by parameter; raises TypeError as the call would."""
-    return dict(signature(name).bind(*arguments, **options).arguments)
-
-
-def signature(name: str) -> Signature:
+def signature(name: str, release: str) -> Signature:
     """Of a function or class."""
-    return Signature([_parameter(text) for text in SIGNATURES[name]])
+    return Signature([_parameter(text) for text in recorded(name, release)])
 
 
 def _parameter(text: str) -> Parameter:

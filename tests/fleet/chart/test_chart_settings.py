@@ -295,7 +295,7 @@ def test_versions_are_the_product_s() -> None:
     metadata = chart().metadata
     assert metadata["apiVersion"] == "v2"
     assert metadata["appVersion"] == metadata["version"] == __version__
-    for component, ending in (("server", "trtllm"), ("front", "front")):
+    for component, ending in (("server", "gpu"), ("front", "front")):
         assert container(component)["image"] == f"cosyvoice2:{__version__}-{ending}"
     assert (
         container("server", nested("server.gpu.enabled", False))["image"] == f"cosyvoice2:{__version__}-cpu"

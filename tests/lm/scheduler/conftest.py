@@ -22,7 +22,7 @@ from cosyvoice_runtime.lm.scheduler.scheduler import Scheduler
 from cosyvoice_runtime.settings import Machine, TensorrtLlmSettings
 from making import make_checkpoint
 from trtllm_fake import FakeTrtllm, install
-from vllm_fake import FakeVllm
+from vllm_fake import RELEASES, FakeVllm
 from vllm_fake import install as install_vllm
 
 
@@ -124,10 +124,10 @@ def trtllm_settings(
     return make
 
 
-@pytest.fixture
-def vllm(monkeypatch: pytest.MonkeyPatch) -> FakeVllm:
-    """A stand-in for vLLM."""
-    return install_vllm(monkeypatch)
+@pytest.fixture(params=RELEASES)
+def vllm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> FakeVllm:
+    """A stand-in for each release of vLLM."""
+    return install_vllm(monkeypatch, request.param)
 
 
 @pytest.fixture(scope="session")

@@ -90,7 +90,16 @@ def convert(
         CheckpointError: the source is damaged.
         InvalidInput: the options don't fit the network, or ``out_dir`` holds something else.
     """
-    source, target = Source.open(source_dir), Path(out_dir)
+    return convert_source(Source.open(source_dir), Path(out_dir), options, progress)
+
+
+def convert_source(
+    source: Source,
+    target: Path,
+    options: ConversionOptions,
+    progress: Progress = lambda _name, _number, _total: None,
+) -> list[str]:
+    """Write a checkpoint of weights that have been looked at, as :func:`convert`."""
     check_tp_size(source.config, options.tp_size)
     vocabulary = EngineVocabulary.of(options.layout, source.text_tokens, source.config)
     wanted = _manifest(source, options, vocabulary)

@@ -66,7 +66,7 @@ class BuiltEngine:
         _check_limit(settings, "max_sequence_tokens", manifest.options["max_seq_len"])
         options = manifest.options
         vocabulary = EngineVocabulary(**{each.name: options[each.name] for each in fields(EngineVocabulary)})
-        bias = _read_bias(directory / BIAS_FILE, vocabulary) if vocabulary.layout == "merged" else None
+        bias = read_bias(directory / BIAS_FILE, vocabulary) if vocabulary.layout == "merged" else None
         return cls(directory, vocabulary, bias, settings.max_sequence_tokens)
 
 
@@ -107,7 +107,8 @@ def _check_limit(settings: TensorrtLlmSettings, field: str, limit: int) -> None:
         raise InvalidInput(f"tensorrt_llm.{field}", value, f"the engine was built for at most {limit}")
 
 
-def _read_bias(path: Path, vocabulary: EngineVocabulary) -> Tensor:
+def read_bias(path: Path, vocabulary: EngineVocabulary) -> Tensor:
+    """The bias of an engine, float32 [output_rows]; an EngineFileError tells of a file that is damaged."""
     try:
         bias = read_tensors(path)[BIAS_NAME]
     except (CheckpointError, KeyError) as error:
@@ -164,6 +165,17 @@ def executor_config(bindings: Any, settings: TensorrtLlmSettings, sampler: Libra
     )
 
 
+def open_executor(
+    bindings: Any, directory: Path, settings: TensorrtLlmSettings, sampler: LibrarySampler
+) -> Any:
+    """An executor on an engine directory."""
+    return bindings.Executor(
+        model_path=str(directory),
+        model_type=bindings.ModelType.DECODER_ONLY,
+        executor_config=executor_config(bindings, settings, sampler),
+    )
+
+
 def _open(
     bindings: Any,
     settings: TensorrtLlmSettings,
@@ -172,11 +184,7 @@ def _open(
     statistics: TrtllmStatistics,
 ) -> TrtllmEngine:
     sampler = LibrarySampler(built.vocabulary, built.bias)
-    executor = bindings.Executor(
-        model_path=str(built.directory),
-        model_type=bindings.ModelType.DECODER_ONLY,
-        executor_config=executor_config(bindings, settings, sampler),
-    )
+    executor = open_executor(bindings, built.directory, settings, sampler)
     requests = RequestMaker(bindings, built.vocabulary, built.bias, built.max_positions)
     logger.info(
         "engine tensorrt_llm: layout %s, %d slots; nucleus and greedy are drawn by TensorRT-LLM, ras "

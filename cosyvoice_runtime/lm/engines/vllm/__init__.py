@@ -10,10 +10,12 @@ from importlib.metadata import PackageNotFoundError, version
 
 from cosyvoice_runtime.errors import InvalidInput
 
-VLLM_VERSION = "0.24.0"
-"""It requires torch 2.11.0 (the ``Requires-Dist`` of its wheel)."""
-VLLM_CONTAINER = "nvcr.io/nvidia/tritonserver:26.07-vllm-python-py3"
-"""The image with this release."""
+VLLM_CONTAINERS = {
+    "0.24.0": "nvcr.io/nvidia/tritonserver:26.07-vllm-python-py3",
+    "0.27.1": "nvcr.io/nvidia/tritonserver:26.08-vllm-python-py3",
+}
+"""Releases of vLLM to whose sources the engine is held, each with the image that brings it. They require
+torch 2.11.0 and 2.13.0 (the ``Requires-Dist`` of their wheels)."""
 ARCHITECTURE = "CosyVoice2SpeechLM"
 """``architectures`` of an exported ``config.json``."""
 KEY = "cosyvoice2"
@@ -30,15 +32,20 @@ def register() -> None:
 
 
 def require_vllm() -> None:
-    """Raise `InvalidInput` if the needed release of vLLM is not installed.
+    """Raise `InvalidInput` unless a release of vLLM to which the engine is held is installed.
 
     Its Python interfaces change with every release, so another one would fail late or draw differently.
     """
+    known = " or ".join(VLLM_CONTAINERS)
     try:
         found = version("vllm")
     except PackageNotFoundError as error:
-        limit = f"vllm is not installed; {VLLM_CONTAINER} has the release {VLLM_VERSION}"
+        limit = f"vllm is not installed; this version works with {known}: {_images()}"
         raise InvalidInput("tensorrt_llm.engine", "vllm", limit) from error
-    if found.partition("+")[0] != VLLM_VERSION:  # A build's own label may follow.
-        limit = f"vllm {found} is installed, this version works with {VLLM_VERSION}"
+    if found.partition("+")[0] not in VLLM_CONTAINERS:  # A build's own label may follow.
+        limit = f"vllm {found} is installed, this version works with {known}: {_images()}"
         raise InvalidInput("tensorrt_llm.engine", "vllm", limit)
+
+
+def _images() -> str:
+    return ", ".join(f"{image} has {release}" for release, image in VLLM_CONTAINERS.items())

@@ -1,4 +1,4 @@
-"""The speech LM as a model of vLLM 0.24: Qwen2 over the speech vocabulary, with a biased head."""
+"""The speech LM as a model of vLLM: Qwen2 over the speech vocabulary, with a biased head."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This library's draws inside vLLM's step, as a logits processor of vLLM 0.24's engine core."""
+"""This library's draws inside vLLM's step, as a logits processor of vLLM's engine core."""
 
 from __future__ import annotations
 

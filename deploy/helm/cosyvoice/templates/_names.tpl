@@ -26,7 +26,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 
 {{- define "cosyvoice.serverImage" -}}
-{{- $flavour := ternary "trtllm" "cpu" .Values.server.gpu.enabled -}}
+{{- $flavour := ternary "gpu" "cpu" .Values.server.gpu.enabled -}}
 {{- with .Values.server.image -}}
 {{ .repository }}:{{ .tag | default (printf "%s-%s" $.Chart.AppVersion $flavour) }}
 {{- end -}}

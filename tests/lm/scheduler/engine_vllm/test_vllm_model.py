@@ -13,12 +13,13 @@ from coded_vllm import ExportedLM
 from safetensors.torch import load_file
 
 from cosyvoice_runtime.lm import Prompt
-from cosyvoice_runtime.lm.engines.vllm import ARCHITECTURE, register
+from cosyvoice_runtime.lm.engines.vllm import ARCHITECTURE, VLLM_CONTAINERS, register
 from cosyvoice_runtime.lm.engines.vllm.export import PromptTables, output_rows
+from cosyvoice_runtime.preflight.vllm import CONTAINERS, USED
 from vllm_fake import network, parameters, processors
 from vllm_fake.engine import BaseEngine, CompletionOutput, Executor
 from vllm_fake.install import FakeVllm
-from vllm_fake.signatures import SIGNATURES, described
+from vllm_fake.signatures import RELEASES, SIGNATURES, described, recorded
 
 ROOT = Path(__file__).resolve().parents[4]
 LIKE_THE_RELEASE = {
@@ -50,6 +51,22 @@ LIKE_THE_RELEASE = {
 @pytest.mark.parametrize("name", LIKE_THE_RELEASE)
 def test_stand_in_has_the_signature_of_the_release(name):
     assert described(LIKE_THE_RELEASE[name]) == SIGNATURES[name]
+
+
+@pytest.mark.parametrize("release", RELEASES[1:])
+def test_later_release_adds_only_what_may_be_left_out_and_removes_nothing_in_use(release):
+    for name, parameters_before in SIGNATURES.items():
+        parameters_now = recorded(name, release)
+        added = [text for text in parameters_now if text not in parameters_before]
+        assert all(text.endswith("=") for text in added), name
+        kept = [text for text in parameters_before if text in parameters_now]
+        assert name in ("EngineArgs", "SamplingParams") or kept == parameters_before, name
+        used = [symbol.parameters.split() for symbol in USED if symbol.name == name]
+        assert {text.strip("*=") for text in parameters_now} >= {each for names in used for each in names}
+
+
+def test_every_release_that_is_accepted_is_recorded():
+    assert set(RELEASES) == VLLM_CONTAINERS.keys() == CONTAINERS.keys()
 
 
 @pytest.mark.parametrize("name", ["SamplingParams", "EngineArgs"])

@@ -21,15 +21,18 @@ def test_without_vllm_the_container_is_named(vllm_settings, monkeypatch):
 
     monkeypatch.setattr(vllm_engine, "version", absent)
     assert refusal(vllm_settings()) == (
-        "tensorrt_llm.engine: 'vllm' is not accepted; vllm is not installed; "
-        "nvcr.io/nvidia/tritonserver:26.07-vllm-python-py3 has the release 0.24.0"
+        "tensorrt_llm.engine: 'vllm' is not accepted; vllm is not installed; this version works with "
+        "0.24.0 or 0.27.1: nvcr.io/nvidia/tritonserver:26.07-vllm-python-py3 has 0.24.0, "
+        "nvcr.io/nvidia/tritonserver:26.08-vllm-python-py3 has 0.27.1"
     )
 
 
 def test_another_release_is_refused_and_a_build_label_is_not(vllm, vllm_settings, monkeypatch):
+    release = vllm_engine.version("vllm")
     monkeypatch.setattr(vllm_engine, "version", lambda name: "0.33.0")
-    assert "vllm 0.33.0 is installed, this version works with 0.24.0" in refusal(vllm_settings())
-    monkeypatch.setattr(vllm_engine, "version", lambda name: "0.24.0+cu131")
+    said = refusal(vllm_settings())
+    assert "vllm 0.33.0 is installed, this version works with 0.24.0 or 0.27.1: nvcr" in said
+    monkeypatch.setattr(vllm_engine, "version", lambda name: f"{release}+b1082979.nv26.8")
     prepare_engine(vllm_settings())
 
 
