@@ -22,6 +22,7 @@ from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.page import read_samples
 from cosyvoice_runtime.settings import Token2WavSettings
 from damaged import damaged
+from making import make_checkpoint
 
 BEYOND = 1e6
 """Out of float16's range, and well within float32's; a norm follows the layer that reads it."""
@@ -99,6 +100,27 @@ def test_a_stream_that_breaks_in_its_middle_is_heard_to_its_end(wide, single, tm
     np.testing.assert_allclose(whole[first:], expected[first:], atol=2e-3, rtol=0)
     assert counted(tmp_path) == {FLOW: 1, VOCODER: 0}
     assert "utterance a: flow gave NaN or infinity; it goes on in float32" in caplog.messages
+
+
+def test_chunks_of_cosyvoice300m_keep_their_schedule(half, tmp_path, tmp_path_factory):
+    made = make_checkpoint(tmp_path_factory.mktemp("made") / "tiny", "tiny", seed=5, family="cosyvoice300m")
+    tokens = [token % 4000 + 1 for token in speech_tokens(260, 0)]
+    tokens[150] = bad = 4050
+    row = slice(bad, bad + 1)
+    checkpoint = damaged(made, tmp_path / "c", "flow.pt", "input_embedding.weight", BEYOND, row)
+    settings = half.replace(checkpoint_dir=checkpoint, max_batch=1)
+    networks = torch_runtime.load_wide(settings).token2wav
+    voice, ends = prompt_tensors(networks, 30), [130, 260]
+    with followed(settings, tmp_path) as waves:
+        heard = [answer(waves, chunk) for chunk in chunks_of("a", tokens, ends, "v", voice)]
+    state = networks.open(voice.flow_prompt(), 7)
+    expected = []
+    for start, end in ((0, 130), (130, 260)):
+        networks.push(state, tokens[start:end], end == 260)
+        expected += networks.advance([state])
+    assert [len(wave) for wave in heard] == [len(wave) for wave in expected]
+    np.testing.assert_allclose(heard[1], expected[1], atol=2e-3, rtol=0)
+    assert counted(tmp_path)[FLOW] == 1
 
 
 def test_others_go_on_in_half_precision(wide, half, tmp_path):
