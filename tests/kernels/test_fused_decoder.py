@@ -81,7 +81,7 @@ def test_phases_of_many_turns_are_heard_in_half_precision(config):
     mel, source, rows = inputs(config, [6])
     fused = FusedDecoder(half.decoder)
     assert fused._head.weight.dtype == torch.float16
-    assert error(fused(mel, source, rows), full.decoder(mel, source, rows)) < 0.1
+    assert error(fused(mel, source, rows), full.decoder(mel, source, rows)) < 0.01
 
 
 @pytest.mark.parametrize("config", [OTHER, OTHER_CAUSAL], ids=["other", "other causal"])

@@ -42,9 +42,11 @@ def test_noise_changes_the_waveform_and_its_seed_fixes_it() -> None:
 
 
 @pytest.mark.parametrize("config", [PUBLISHED, CAUSAL], ids=["published", "causal"])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_phases_of_many_turns_are_heard_in_half_precision(dtype: torch.dtype, config: VocoderConfig) -> None:
+@pytest.mark.parametrize(("dtype", "most"), [(torch.bfloat16, 0.04), (torch.float16, 0.005)])
+def test_phases_of_many_turns_are_heard_in_half_precision(
+    dtype: torch.dtype, most: float, config: VocoderConfig
+) -> None:
     tensors = turned_vocoder(published_tensors(config))
     half, full = (HiFT.from_tensors(config, tensors, dtype=each) for each in (dtype, torch.float64))
     mel = random_mel(25, config=config)
-    assert error(whole(half, mel, seed=1), whole(full, mel, seed=1)) < 0.1
+    assert error(whole(half, mel, seed=1), whole(full, mel, seed=1)) < most
