@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from cosyvoice_runtime.arrays import Array
+from cosyvoice_runtime.flow.norm_range import norms_in_range
 
 OUTER_RENAMES = [
     (r"^spk_embed_affine_layer\.", "speaker."),
@@ -142,11 +143,12 @@ ANGLES = "decoder.estimator.rotary_embed.inv_freq"
 def dit_weights(tensors: Mapping[str, Array]) -> dict[str, Array]:
     """State dict of the flow's network out of ``flow.pt``'s tensors.
 
-    The look-ahead's convolutions become matrices, the three attention projections become one.
+    The look-ahead's convolutions become matrices, the three attention projections become one, and norms come
+    into float16's range.
     """
     kept = {name: tensor for name, tensor in tensors.items() if name != ANGLES}
     look_ahead = {name: tensor for name, tensor in kept.items() if name.startswith("pre_lookahead_layer.")}
-    return fused_projections(renamed({**kept, **matrices(look_ahead)}, _DIT_RENAMES))
+    return norms_in_range(fused_projections(renamed({**kept, **matrices(look_ahead)}, _DIT_RENAMES)))
 
 
 ENCODER_RENAMES = [

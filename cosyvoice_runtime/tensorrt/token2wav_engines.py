@@ -117,7 +117,7 @@ class EngineEstimator(nn.Module):
             "mu": mu,
             "speaker": speaker,
             "condition": condition,
-            "time_biases": time_biases[:, 0],
+            "time_biases": time_biases[:, 0].to(x.dtype),
             "visible": _mask(visible, past, before, rows, new),
             "ends": before.lengths,
             **_past_inputs("", before),

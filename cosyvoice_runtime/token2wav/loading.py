@@ -29,6 +29,7 @@ def load_token2wav(
     ode_steps: int = NUM_STEPS,
     lookahead_frames: int | None = None,
     solver: str = EULER,
+    pages: int = FLOW_PAGES,
 ) -> AnyToken2Wav:
     """Flow and vocoder of a checkpoint.
 
@@ -36,13 +37,16 @@ def load_token2wav(
         ode_steps: of the flow.
         solver: of the flow, one of :data:`~cosyvoice_runtime.flow.solvers.SOLVERS`.
         lookahead_frames: mel frames the vocoder waits for; None is its default.
+        pages: of finished chunks, where the flow has some; without one each call begins with the prompt.
 
     Raises:
         CheckpointError: a file is missing or damaged.
         InvalidInput: ``lookahead_frames`` where the vocoder waits for none.
     """
     place = flow_parts(config.flow.estimator).token2wav
-    loaded: AnyToken2Wav = load(place)(layout, config, device, precision, ode_steps, lookahead_frames, solver)
+    loaded: AnyToken2Wav = load(place)(
+        layout, config, device, precision, ode_steps, lookahead_frames, solver, pages
+    )
     return loaded
 
 
@@ -54,13 +58,14 @@ def load_streamed(
     steps: int,
     lookahead_frames: int | None,
     solver: str,
+    pages: int,
 ) -> AnyToken2Wav:
     """A flow in blocks, with as many frames a token everywhere."""
     tensors = load_tensors(layout, "flow", config)
     flow = Flow.from_tensors(config.flow, tensors, device, precision.flow, steps, solver=solver)
     tensors = load_tensors(layout, "hift", config)
     vocoder = HiFT.from_tensors(config.vocoder, tensors, device, precision.vocoder)
-    return Token2Wav(FlowStream(flow, FLOW_PAGES), HiFTStream(vocoder), lookahead_frames)
+    return Token2Wav(FlowStream(flow, pages), HiFTStream(vocoder), lookahead_frames)
 
 
 def load_chunked(
@@ -71,6 +76,7 @@ def load_chunked(
     steps: int,
     lookahead_frames: int | None,
     solver: str,
+    pages: int,  # noqa: ARG001
 ) -> AnyToken2Wav:
     """A flow whose chunks are wholes."""
     require_own_schedule("lookahead_frames", lookahead_frames)

@@ -111,8 +111,8 @@ class DecoderGraph:
         hidden = trim(self._first_conv("conv_pre", trim(graph.narrow(mel))))
         for index in range(len(self.stages)):
             hidden = self._stage(index, hidden, spectrum)
-        hidden = graph.node("LeakyRelu", hidden, alpha=HEAD_SLOPE)
-        head = graph.wide(self._length_keeping("conv_post", hidden, EDGE_KERNEL))
+        hidden = graph.node("LeakyRelu", graph.wide(hidden), alpha=HEAD_SLOPE)
+        head = self._length_keeping("conv_post", hidden, EDGE_KERNEL)
         limit = config.audio_limit
         wave = self._clip(self._invert(self._polar(head)), -limit, limit)
         graph.output("wave", graph.reshape(wave, (0, -1)), ("batch", "samples"))
@@ -182,9 +182,9 @@ class DecoderGraph:
         dilation: int = 1,
         op: str = "Conv",
     ) -> Value:
-        """The layer of this name, with so many zeros before and after the signal."""
+        """The layer of this name in the signal's type, with so many zeros before and after."""
         graph = self.graph
-        weight, bias = graph.weight(f"{name}.weight"), graph.weight(f"{name}.bias")
+        weight, bias = (graph.weight(f"{name}.{part}", onnx_type=signal.type) for part in ("weight", "bias"))
         return graph.node(op, signal, weight, bias, pads=edges, strides=[stride], dilations=[dilation])
 
     def _transform(self, source: Value) -> Value:

@@ -263,7 +263,7 @@ def sent_tokens(request: InferenceRequest) -> None:
 def sent_wave(request: InferenceRequest) -> None:
     model = WaveModel.__new__(WaveModel)
     model.name, model.count = "token2wav", RequestCount("token2wav")
-    model.router = SimpleNamespace(submit=lambda chunk, deliver: deliver(np.zeros(5, np.float32)))
+    model.waves = SimpleNamespace(submit=lambda chunk, deliver: deliver(np.zeros(5, np.float32)))
     forget = {"utterance_id": np.array([[b"one"]], np.object_), "cancel": np.array([[True]])}
     request.tensors.update(InferenceRequest(forget).tensors)
     model.execute([request])

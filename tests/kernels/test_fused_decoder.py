@@ -15,6 +15,7 @@ from cosyvoice_runtime.vocoder.torch import HiFT
 from cosyvoice_runtime.vocoder.torch.source import Rows
 from making.architecture import TINY
 from making.random_tensors import random_tensors
+from wide_range import error, turned_vocoder
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 PUBLISHED = replace(
@@ -70,6 +71,17 @@ def test_fused_kernels_give_what_the_plain_modules_give(config, frames):
     found = heard(fused(mel, source, rows), config, frames)
     expected = heard(hift.decoder(mel, source, rows), config, frames)
     torch.testing.assert_close(found, expected, atol=2e-4, rtol=2e-4)
+
+
+@pytest.mark.parametrize("config", [OTHER, OTHER_CAUSAL], ids=["other", "other causal"])
+@torch.no_grad()
+def test_phases_of_many_turns_are_heard_in_half_precision(config):
+    tensors = turned_vocoder(dict(random_tensors("hift", replace(TINY, vocoder=config), seed=5)))
+    half, full = (HiFT.from_tensors(config, tensors, DEVICE, each) for each in (torch.float16, torch.float64))
+    mel, source, rows = inputs(config, [6])
+    fused = FusedDecoder(half.decoder)
+    assert fused._head.weight.dtype == torch.float16
+    assert error(fused(mel, source, rows), full.decoder(mel, source, rows)) < 0.01
 
 
 @pytest.mark.parametrize("config", [OTHER, OTHER_CAUSAL], ids=["other", "other causal"])

@@ -2,7 +2,9 @@ import pytest
 import torch
 
 from cosyvoice_runtime.checkpoint.config import VocoderConfig
-from small_hift import CONFIGS, PUBLISHED, random_mel, small_hift, whole
+from cosyvoice_runtime.vocoder.torch import HiFT
+from small_hift import CAUSAL, CONFIGS, PUBLISHED, published_tensors, random_mel, small_hift, whole
+from wide_range import error, turned_vocoder
 
 
 @pytest.mark.parametrize("frames", [1, 2, 17])
@@ -37,3 +39,14 @@ def test_noise_changes_the_waveform_and_its_seed_fixes_it() -> None:
     assert torch.equal(whole(hift, mel, seed=1), whole(hift, mel, seed=1))
     assert not torch.equal(whole(hift, mel, seed=1), whole(hift, mel, seed=2))
     assert not torch.equal(whole(hift, mel, seed=1), whole(hift, mel))
+
+
+@pytest.mark.parametrize("config", [PUBLISHED, CAUSAL], ids=["published", "causal"])
+@pytest.mark.parametrize(("dtype", "most"), [(torch.bfloat16, 0.04), (torch.float16, 0.005)])
+def test_phases_of_many_turns_are_heard_in_half_precision(
+    dtype: torch.dtype, most: float, config: VocoderConfig
+) -> None:
+    tensors = turned_vocoder(published_tensors(config))
+    half, full = (HiFT.from_tensors(config, tensors, dtype=each) for each in (dtype, torch.float64))
+    mel = random_mel(25, config=config)
+    assert error(whole(half, mel, seed=1), whole(full, mel, seed=1)) < most

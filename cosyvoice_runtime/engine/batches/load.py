@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,8 @@ from cosyvoice_runtime.engine.batches.router import Preparation, WaveRouter
 from cosyvoice_runtime.engine.batches.scheduler import WaveScheduler
 from cosyvoice_runtime.engine.batches.service import WaveService
 from cosyvoice_runtime.engine.batches.usage import WaveMetrics
-from cosyvoice_runtime.engine.runtimes.runtime import WaveRuntime
+from cosyvoice_runtime.engine.batches.wide_waves import WideWaves
+from cosyvoice_runtime.engine.runtimes.runtime import WaveRuntime, WideNetworks
 from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.settings import TensorrtLlmSettings, Token2WavSettings
@@ -66,6 +67,17 @@ def open_router(settings: Token2WavSettings, metrics: Metrics, shared: SharedGpu
         for runtime, label, memory, gpu in zip(runtimes, labels, memories, gpus, strict=True)
     ]
     return WaveRouter(schedulers, preparations, memories)
+
+
+def follow_waves(settings: Token2WavSettings, router: WaveRouter, metrics: Metrics) -> WideWaves:
+    """The router's chunks; utterances that break in half precision, which torch alone serves, go on in
+    float32."""
+    load: Callable[[], WideNetworks] | None = None
+    if settings.dtype != "float32":
+        from cosyvoice_runtime.engine.runtimes import torch_runtime  # A CPU's deployment has no torch.
+
+        load = partial(torch_runtime.load_wide, settings.on_each_device()[0])
+    return WideWaves(router, load, metrics, settings.idle_timeout_s)
 
 
 def shared_gpu(lm: TensorrtLlmSettings, settings: Token2WavSettings) -> SharedGpu | None:

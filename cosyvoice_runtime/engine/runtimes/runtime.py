@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -111,6 +112,13 @@ class WaveRuntime:
     trim: Callable[[], None] | None = None
     shares_memory: bool = False
     later: Later | None = None
+
+
+class WideNetworks(NamedTuple):
+    """Flow and vocoder in float32, and the context in which a thread computes with them."""
+
+    token2wav: AnyToken2Wav
+    at_work: Callable[[], AbstractContextManager[object]]
 
 
 def warm_up(token2wav: AnyToken2Wav, rows: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import time
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,6 +18,7 @@ from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.engine.runtimes.runtime import (
     ConcurrentNetworks,
     WaveRuntime,
+    WideNetworks,
     host_room,
     page_count,
     warm_up,
@@ -51,6 +53,7 @@ from cosyvoice_runtime.settings.gpu_memory import (
 )
 from cosyvoice_runtime.settings.token2wav import EIGHT_BIT_PAGES
 from cosyvoice_runtime.token2wav.chunked_token2wav import ChunkedToken2Wav, Precision
+from cosyvoice_runtime.token2wav.loading import load_token2wav as load_wave_networks
 from cosyvoice_runtime.token2wav.loading import require_own_schedule
 from cosyvoice_runtime.token2wav.token2wav import AnyToken2Wav
 from cosyvoice_runtime.vocoder.torch import HiFT, HiFTStream
@@ -205,6 +208,28 @@ def load_token2wav(settings: Token2WavSettings) -> TorchToken2Wav:
     """The networks on the one device of the settings, and pages."""
     token2wav, _ = _load(settings, None)
     return token2wav
+
+
+WIDE_BYTES = 4 * 2**30
+"""Memory of a GPU for full-size networks in float32: 1.5 GiB, and what they compute half a minute in."""
+
+
+def load_wide(settings: Token2WavSettings) -> WideNetworks:
+    """The networks in float32, without pages: on the one device of the settings or, where it has too little
+    memory left, on the CPU."""
+    layout, config = Layout(settings.checkpoint_dir), load_config(settings.checkpoint_dir)
+    device = torch.device(settings.device)
+    if device.type == "cuda" and torch.cuda.mem_get_info(device)[0] < WIDE_BYTES:
+        device = torch.device("cpu")
+    at_work = partial(on_own_stream, device, torch.cuda.Stream(device) if device.type == "cuda" else None)
+    single = Precision(torch.float32, torch.float32)
+    started = time.monotonic()
+    with at_work():
+        token2wav = load_wave_networks(
+            layout, config, device, single, settings.ode_steps, settings.lookahead, settings.solver, pages=0
+        )
+    logger.info("flow and vocoder in float32 on %s, loaded in %.1f s", device, time.monotonic() - started)
+    return WideNetworks(token2wav, at_work)
 
 
 def _load(settings: Token2WavSettings, parts: GpuParts | None) -> tuple[TorchToken2Wav, GpuParts | None]:

@@ -18,7 +18,7 @@ from cosyvoice_runtime.checkpoint.config_flow import DiTConfig
 from cosyvoice_runtime.checkpoint.schema_flow import POSITION_GROUPS, POSITION_KERNEL, TIME_SINUSOID
 from cosyvoice_runtime.flow.page_store import PastLayout
 from cosyvoice_runtime.flow.torch.estimator import time_sinusoid
-from cosyvoice_runtime.flow.torch.layers import Past, attend, visible_bias
+from cosyvoice_runtime.flow.torch.layers import Past, attend, visible_bias, wide
 
 NORM_EPS = 1e-6
 ROTARY_BASE = 10_000.0
@@ -75,10 +75,12 @@ class DiTBlock(nn.Module):
     def forward(
         self, x: Tensor, modulations: Sequence[Tensor], visible: Tensor | None, past: Past, rotation: Rotation
     ) -> Tensor:
-        """``x [B, T, C]``; six ``modulations [B or 1, 1, C]``: shift, scale and gate of each part."""
+        """The residual ``x [B, T, C]``; six ``modulations [B or 1, 1, C]``: shift, scale and gate of each
+        part. All are float32 at least."""
         shift, scale, gate, wide_shift, wide_scale, wide_gate = modulations
-        x = x + gate * self._attention(modulated(x, scale, shift), visible, past, rotation)
-        widened = F.gelu(self.widen(modulated(x, wide_scale, wide_shift)), approximate="tanh")
+        dtype = self.qkv.weight.dtype
+        x = x + gate * self._attention(modulated(x, scale, shift, dtype), visible, past, rotation)
+        widened = F.gelu(self.widen(modulated(x, wide_scale, wide_shift, dtype)), approximate="tanh")
         return x + wide_gate * self.narrow(widened)
 
     def _attention(self, x: Tensor, visible: Tensor | None, past: Past, rotation: Rotation) -> Tensor:
@@ -88,13 +90,13 @@ class DiTBlock(nn.Module):
         return self.out(attend(split[:, :, 0], keys, values, visible))
 
 
-def modulated(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """LayerNorm without weights of its own, then scale and shift."""
-    return F.layer_norm(x, x.shape[-1:], eps=NORM_EPS) * (1 + scale) + shift
+def modulated(x: Tensor, scale: Tensor, shift: Tensor, dtype: torch.dtype) -> Tensor:
+    """LayerNorm without weights of its own, then scale and shift, and only then in the network's type."""
+    return (F.layer_norm(x, x.shape[-1:], eps=NORM_EPS) * (1 + scale) + shift).to(dtype)
 
 
 class TimeLayers(nn.Module):
-    """All that a time changes: what it gives to each block, and to the norm at the end."""
+    """All that a time changes: what it gives to each block, and to the norm at the end; float32 at least."""
 
     def __init__(self, config: DiTConfig) -> None:
         super().__init__()
@@ -127,7 +129,7 @@ class DiT(nn.Module):
         self.projection = nn.Linear(width, mel_bins)
 
     def time_biases(self, t: Tensor) -> Tensor:
-        """All that the time ``t [B]`` in [0, 1] changes: ``[6 * blocks + 2, B, C]``.
+        """All that the time ``t [B]`` in [0, 1] changes: ``[6 * blocks + 2, B, C]``, float32 at least.
 
         In the order of use: six vectors for each block, then scale and shift of the norm at the end.
 
@@ -136,7 +138,7 @@ class DiT(nn.Module):
         """
         if self.time is None:
             raise ValueError("this estimator's layers of the time were dropped")
-        return self.time(t)
+        return wide(self.time(t))
 
     def drop_time_layers(self) -> None:
         """Free what only :meth:`time_biases` needs: two fifths of the published network."""
@@ -167,13 +169,13 @@ class DiT(nn.Module):
         order = hidden
         for conv in self.positions:
             order = conv(order, past)
-        hidden = hidden + order
+        hidden = wide(hidden) + order
         rotation = Rotation.of(self._frames(x, past), self.head_dim)
         *of_blocks, scale, shift = time_biases[:, :, None].unbind()
         for index, block in enumerate(self.blocks):
             modulations = of_blocks[BLOCK_MODULATIONS * index : BLOCK_MODULATIONS * (index + 1)]
             hidden = block(hidden, modulations, visible, past, rotation)
-        return self.projection(modulated(hidden, scale, shift))
+        return self.projection(modulated(hidden, scale, shift, self.projection.weight.dtype))
 
     def _frames(self, x: Tensor, past: Past) -> Tensor:
         """Numbers of the input's frames, counted from the start of each utterance."""

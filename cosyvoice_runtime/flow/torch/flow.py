@@ -67,6 +67,18 @@ UNET = FlowNetworks(FlowEncoder, _linear_projection, Estimator, flow_weights.une
 DIFFUSION_TRANSFORMER = FlowNetworks(LookAheadEncoder, _no_projection, DiT, flow_weights.dit_weights)
 
 
+def _moved(network: FlowNetwork, device: torch.device | str, dtype: torch.dtype) -> FlowNetwork:
+    """The network on a device in a type; CosyVoice3's layers of the time, which are dropped soon, in float32
+    at least."""
+    estimator, time = network.estimator, None
+    if isinstance(estimator, DiT):
+        time, estimator.time = estimator.time, None
+    network.to(device, dtype)
+    if time is not None:
+        estimator.time = time.to(device, torch.promote_types(dtype, torch.float32))
+    return network
+
+
 @dataclass(frozen=True)
 class FlowAttention:
     """View of the layers: masks of the three stacks (None: everything) and what the encoder saw before."""
@@ -161,7 +173,7 @@ class Flow(FlowInputs):
         with torch.device("meta"):
             network = FlowNetwork(config).eval().requires_grad_(False)
         network.load_state_dict(state_dict(config, tensors), assign=True)
-        return cls(config, network.to(device, dtype), num_steps, solver)
+        return cls(config, _moved(network, device, dtype), num_steps, solver)
 
     @property
     def encodes_any_past(self) -> bool:

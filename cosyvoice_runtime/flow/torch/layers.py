@@ -223,6 +223,11 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -
     return mixed.transpose(1, 2).flatten(2)
 
 
+def wide(x: Tensor) -> Tensor:
+    """``x`` in float32 at least: the type of residuals, whose channels may leave the range of float16."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
 def split_heads(packed: Tensor, heads: int) -> tuple[Tensor, Tensor]:
     """Queries ``[B, T, H, D]``, keys and values ``[B, T, 2, H, D]`` of a projection ``[B, T, 3 * H * D]``."""
     split = packed.unflatten(-1, (3, heads, -1))

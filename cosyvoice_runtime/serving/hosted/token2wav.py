@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cosyvoice_runtime.engine.batches.chunk import PromptTensors, WaveChunk, WaveOutcome
-from cosyvoice_runtime.engine.batches.load import open_router
+from cosyvoice_runtime.engine.batches.load import follow_waves, open_router
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
 from cosyvoice_runtime.metrics import Metrics
@@ -29,6 +29,7 @@ class WaveModel:
         self.count = RequestCount(self.name)
         self.not_finite = NotFiniteCount(Metrics(self.name), token2wav_remedies(settings))
         self.router = open_router(settings, Metrics(self.name), shared)
+        self.waves = follow_waves(settings, self.router, Metrics(self.name))
 
     def prepare(self) -> None:
         """Prepare the device as `WaveRouter.prepare` does, while Python's garbage collector is off."""
@@ -39,14 +40,14 @@ class WaveModel:
         for request in requests:
             self.count.enter()
             try:
-                self.router.submit(decode(Inputs(request)), partial(self._deliver, request))
+                self.waves.submit(decode(Inputs(request)), partial(self._deliver, request))
             except Exception as error:  # After any error the other requests are still answered.
                 self._deliver(request, error)
         return [None] * len(requests)
 
     def submit(self, chunk: WaveChunk, deliver: Callable[[WaveOutcome], None]) -> None:
         """Submit a chunk as `Waves` says."""
-        self.router.submit(chunk, deliver)
+        self.waves.submit(chunk, deliver)
 
     def with_remedy(self, error: Exception) -> Exception:
         return self.not_finite.with_remedy(error)
@@ -64,6 +65,7 @@ class WaveModel:
 
     def finalize(self) -> None:
         self.router.close()
+        self.waves.close()
 
 
 def decode(inputs: Inputs) -> WaveChunk:

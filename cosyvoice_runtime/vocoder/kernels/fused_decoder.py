@@ -39,10 +39,10 @@ def zeros_around(conv: nn.Conv1d) -> tuple[int, int]:
     return padding, padding
 
 
-def convolution(conv: nn.Conv1d) -> RowConvWeights:
+def convolution(conv: nn.Conv1d, dtype: torch.dtype) -> RowConvWeights:
     """Weights of a convolution that keeps the length."""
     outputs, inputs, taps = conv.weight.shape
-    weight = conv.weight.detach().permute(2, 1, 0)
+    weight = conv.weight.detach().to(dtype).permute(2, 1, 0)
     return RowConvWeights(
         _filled(weight, (taps, padded(inputs), padded(outputs))),
         _bias(conv),
@@ -126,9 +126,13 @@ class ResBlockWeights:
     @classmethod
     def of(cls, block: nn.Module) -> ResBlockWeights:
         assert isinstance(block, ResBlock)
+        firsts, seconds = (
+            tuple(convolution(conv, conv.weight.dtype) for conv in convs if isinstance(conv, nn.Conv1d))
+            for convs in (block.convs1, block.convs2)
+        )
         return cls(
-            tuple(convolution(conv) for conv in block.convs1 if isinstance(conv, nn.Conv1d)),
-            tuple(convolution(conv) for conv in block.convs2 if isinstance(conv, nn.Conv1d)),
+            firsts,
+            seconds,
             _alphas(block.activations1),
             _alphas(block.activations2),
         )
@@ -156,7 +160,7 @@ class FusedDecoder(nn.Module):
         row = row or row_on(decoder.conv_pre.weight.device)
         self._chained = LATE if row.chained else NOT_CHAINED
         self._dtype = decoder.conv_pre.weight.dtype
-        self._first = convolution(decoder.conv_pre)
+        self._first = convolution(decoder.conv_pre, self._dtype)
         self._ups = [upsampling(conv) for conv in decoder.ups]
         downs = [conv for conv in decoder.source_downs if isinstance(conv, nn.Conv1d)]
         self._source_downs = [strided(conv) for conv in downs]
@@ -166,7 +170,7 @@ class FusedDecoder(nn.Module):
         count = len(decoder.config.resblock_kernels)
         self._blocks = [blocks[start : start + count] for start in range(0, len(blocks), count)]
         self._entries = [torch.stack([block.alphas[0] for block in stage]) for stage in self._blocks]
-        self._head = convolution(decoder.conv_post)
+        self._head = convolution(decoder.conv_post, self._dtype)
 
     def forward(self, mel: Tensor, source: Tensor, rows: Rows) -> Tensor:
         """Waveform [B, hop * T] float32 of mel [B, bins, T] and source [B, hop * T] float32."""

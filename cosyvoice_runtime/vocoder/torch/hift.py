@@ -215,7 +215,8 @@ class Decoder(nn.Module):
         hidden = trim(self.conv_pre(trim(mel.to(dtype, copy=True))))
         for index in range(len(self.stages)):
             hidden = self._stage(index, hidden, spectrum, rows)
-        return self.waveform(self.conv_post(F.leaky_relu(hidden, HEAD_SLOPE)).float(), rows)
+        hidden = F.leaky_relu(hidden.to(self.conv_post.weight.dtype), HEAD_SLOPE)
+        return self.waveform(self.conv_post(hidden).float(), rows)
 
     def waveform(self, head: Tensor, rows: Rows) -> Tensor:
         """[B, hop * T] of what the last convolution gives, [B, size + 2, steps] float32."""
@@ -287,7 +288,8 @@ class HiFT(nn.Module):
         """Build from tensors under their published names.
 
         Args:
-            dtype: type of the decoder's convolutions.
+            dtype: type of the decoder's convolutions but the last, whose phases and log magnitudes half
+                precision would spoil: it is float32, or float64 with all others.
             decoder: called in place of the network's own, whose weights are then not kept.
 
         Raises:
@@ -299,7 +301,8 @@ class HiFT(nn.Module):
         hift.f0_predictor.double()
         for module in hift.decoder.modules():
             if isinstance(module, nn.Conv1d | nn.ConvTranspose1d):
-                module.to(dtype)
+                is_last = module is hift.decoder.conv_post
+                module.to(torch.promote_types(dtype, torch.float32) if is_last else dtype)
         if decoder is not None:
             hift.add_module("decoder", decoder)
         return hift.requires_grad_(False).eval().to(device)
