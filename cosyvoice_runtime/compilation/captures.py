@@ -123,7 +123,7 @@ def capture_token2wav(deployment: Deployment) -> None:
     token2wav = _token2wav(deployment)
     flow = token2wav.torch_flow.flow
     solver = None
-    if estimator_obstacle(config.flow.blockwise, settings.solver) is None:
+    if estimator_obstacle(config.flow.blockwise) is None:
         solver = fused_solver(flow, row)
         if not flow.encodes_any_past:
             flow.paged_encoder = fused_encoder(flow)
@@ -171,7 +171,7 @@ def _token2wav(deployment: Deployment) -> TorchToken2Wav:
     shallow = _shallow(config.flow)
     with torch.device(META):
         network = FlowNetwork(shallow).eval().requires_grad_(False).to(torch.float16)
-    flow = Flow(shallow, network, settings.ode_steps, settings.solver)
+    flow = Flow(shallow, network, settings.num_steps, settings.solver)
     flow.codes_pages = settings.page_format == EIGHT_BIT_PAGES
     tensors = {name: torch.ones(size) for name, size in part_schema("hift", config).items()}
     hift = HiFT.from_tensors(config.vocoder, tensors, META, torch.float16)

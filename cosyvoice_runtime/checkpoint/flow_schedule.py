@@ -1,0 +1,88 @@
+"""The file ``flow_schedule.json`` beside a distilled flow: times of its steps, and its guidance."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
+from cosyvoice_runtime.checkpoint.json_file import read_json
+from cosyvoice_runtime.checkpoint.layout import Layout
+from cosyvoice_runtime.errors import CheckpointError, shorten
+
+TIMES, GUIDANCE = "times", "guidance"
+MOST_STEPS = 100
+LEAST_STEP = 1e-4
+"""Smaller steps are lost in float32, and no flow is trained for them."""
+MOST_GUIDANCE = 10
+"""Far above the published 0.7."""
+
+
+class FlowSchedule(NamedTuple):
+    """Content of the file.
+
+    Attributes:
+        times: of the evaluations, in [0, 1), ascending from 0; none leave them to the settings.
+        guidance: rate of classifier-free guidance, 0 for none; None leaves it to the configuration file.
+    """
+
+    times: tuple[float, ...] = ()
+    guidance: float | None = None
+
+    @classmethod
+    def of(cls, layout: Layout) -> FlowSchedule:
+        """That of a checkpoint; an empty one without the file.
+
+        Raises:
+            CheckpointError: the file is damaged, or has a key or a value that is not accepted.
+        """
+        path = layout.flow_schedule
+        if path is None:
+            return cls()
+        content = read_json(path)
+        try:
+            _require("keys", sorted(content), bool(content) and content.keys() <= {TIMES, GUIDANCE})
+            times = content.get(TIMES, [])
+            if TIMES in content:
+                _require(TIMES, times, _are_times(times))
+            guidance = content.get(GUIDANCE)
+            if GUIDANCE in content:
+                _require(GUIDANCE, guidance, _is_rate(guidance))
+        except CheckpointError as error:
+            raise CheckpointError(f"{path}: {error}") from error
+        return cls(tuple(map(float, times)), None if guidance is None else float(guidance))
+
+    def applied(self, flow: FlowConfig) -> FlowConfig:
+        """The flow's configuration with these times and this guidance."""
+        rate = flow.cfg_rate if self.guidance is None else self.guidance
+        return dataclasses.replace(flow, times=self.times, cfg_rate=rate)
+
+
+ACCEPTED = {
+    "keys": f"one or both of {TIMES} and {GUIDANCE}",
+    TIMES: f"1 to {MOST_STEPS} numbers from 0 on, each at least {LEAST_STEP} above the one before, "
+    "the last as far below 1",
+    GUIDANCE: f"a number from 0, which is none, to {MOST_GUIDANCE}",
+}
+"""Words for what the file may hold."""
+
+
+def _require(field: str, value: object, holds: bool) -> None:
+    if not holds:
+        raise CheckpointError(f"{field} is {shorten(value)}; expected {ACCEPTED[field]}")
+
+
+def _are_times(value: Any) -> bool:
+    if not isinstance(value, list) or not 1 <= len(value) <= MOST_STEPS or not all(map(_is_number, value)):
+        return False
+    steps = [following - time for time, following in pairwise([*value, 1])]
+    return bool(value[0] == 0) and min(steps) >= LEAST_STEP
+
+
+def _is_rate(value: Any) -> bool:
+    return _is_number(value) and 0 <= value <= MOST_GUIDANCE
+
+
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float)
