@@ -44,6 +44,8 @@ class EstimatorConfig:
     blocks_per_stage: int
     num_mid_stages: int
     chunk_frames: int
+    meanflow: bool = False
+    """Whether the network is told where a step ends, too, and gives the mean velocity up to there."""
 
     @property
     def num_stages(self) -> int:
@@ -171,6 +173,11 @@ class FlowConfig:
     def guidance_rows(self) -> int:
         """Rows of the estimator for one utterance."""
         return guidance_rows(self.cfg_rate)
+
+    @property
+    def meanflow(self) -> bool:
+        """Whether the estimator gives the mean velocity of a step."""
+        return isinstance(self.estimator, EstimatorConfig) and self.estimator.meanflow
 
     @property
     def conformer(self) -> EncoderConfig:

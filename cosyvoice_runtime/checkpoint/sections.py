@@ -144,8 +144,8 @@ def load_config(directory: str | Path) -> ModelConfig:
     return dataclasses.replace(config, flow=FlowSchedule.of(layout).applied(config.flow))
 
 
-MAY_BE_ZERO = ("cfg_rate",)
-"""Leaves of a configuration that may be 0."""
+MAY_BE_ZERO = ("cfg_rate", "meanflow")
+"""Leaves of a configuration that may be 0, or false."""
 
 
 def check_numbers(value: Any, name: str = "configuration") -> None:

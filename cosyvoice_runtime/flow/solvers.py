@@ -18,10 +18,17 @@ EULER, ADAMS_BASHFORTH = "euler", "adams_bashforth"
 SOLVERS = (EULER, ADAMS_BASHFORTH)
 
 
-def require_solver(name: str) -> None:
-    """Raise InvalidInput unless there is a solver of this name."""
+def require_solver(name: str, meanflow: bool = False, field: str = "solver") -> None:
+    """Raise InvalidInput unless there is a solver of this name, and it follows the velocities.
+
+    Args:
+        meanflow: they are means of a step.
+        field: for the error.
+    """
     if name not in SOLVERS:
-        raise InvalidInput("solver", name, f"one of {', '.join(SOLVERS)}")
+        raise InvalidInput(field, name, f"one of {', '.join(SOLVERS)}")
+    if meanflow and name != EULER:
+        raise InvalidInput(field, name, f"{EULER}: by flow_schedule.json, velocities are means of a step")
 
 
 NUM_STEPS = 10
@@ -48,6 +55,11 @@ def step_count(num_steps: int | None, times: Sequence[float], field: str = "ode_
 def given_times(times: Sequence[float]) -> tuple[Floats, Floats]:
     """Times of evaluations and step sizes, the last one to 1: float32 ``[n]``."""
     return np.array(times, np.float32), np.diff([*times, 1.0]).astype(np.float32)
+
+
+def ends_of(times: Floats) -> Floats:
+    """Where the steps from these times end, float32 ``[n]``."""
+    return np.append(times[1:], np.float32(1))
 
 
 def even_times(num_steps: int) -> tuple[Floats, Floats]:

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from cosyvoice_runtime.checkpoint.flow_schedule import FlowSchedule
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.flow.solvers import step_count
+from cosyvoice_runtime.flow.solvers import require_solver, step_count
 from cosyvoice_runtime.settings.model import (
     BACKEND_DIR,
     CPU,
@@ -207,9 +207,11 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         return self.ode_steps or None
 
     def _step_count(self) -> int:
-        """``ode_steps`` as it is given, or that of the checkpoint; an InvalidInput if the two differ."""
-        times = FlowSchedule.of(Layout(self.checkpoint_dir)).times
-        return step_count(self.num_steps, times, f"{self.name}.ode_steps")
+        """``ode_steps`` as it is given, or that of the checkpoint; an InvalidInput if the two, or their
+        solvers, differ."""
+        schedule = FlowSchedule.of(Layout(self.checkpoint_dir))
+        require_solver(self.solver, schedule.meanflow, f"{self.name}.solver")
+        return step_count(self.num_steps, schedule.times, f"{self.name}.ode_steps")
 
     @property
     def hop_growth(self) -> float:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from cosyvoice_runtime.checkpoint import load_config
 from cosyvoice_runtime.checkpoint.verify import verify_checkpoint
@@ -70,7 +72,7 @@ def test_the_published_key_of_guidance_may_say_that_there_is_none(checkpoint):
         ({}, "keys is"),
         (
             {"times": [0], "steps": 1},
-            r"keys is \['steps', 'times'\]; expected one or both of times and guidance",
+            r"keys is \['steps', 'times'\]; expected some of times, guidance and meanflow",
         ),
         ({"times": []}, r"times is \[\]; expected 1 to 100 numbers from 0 on"),
         ({"times": 4}, "times is 4"),
@@ -81,6 +83,7 @@ def test_the_published_key_of_guidance_may_say_that_there_is_none(checkpoint):
         ({"times": [0, 0.5, 1]}, "the last as far below 1"),
         ({"times": [0, float("nan")]}, "times is"),
         ({"times": [each / 101 for each in range(101)]}, "1 to 100 numbers"),
+        ({"meanflow": 1}, "meanflow is 1; expected true or false"),
         ({"guidance": -0.1}, "guidance is -0.1; expected a number from 0, which is none, to 10"),
         ({"guidance": 11}, "guidance is 11"),
         ({"guidance": None}, "guidance is None"),
@@ -128,6 +131,63 @@ def test_flows_of_every_family_take_its_steps(tmp_path, family):
     assert flow.solver.times.tolist() == [0, 0.25, 0.5]
     assert flow.solver.step_sizes.tolist() == [0.25, 0.25, 0.5]
     assert flow.solver.guidance_rows == 1
+
+
+def with_mixer(checkpoint: Path, mixer: Callable[[int], torch.Tensor]) -> None:
+    """Give the flow a layer that makes one embedding of those of a step's two ends, in a file with others."""
+    content = torch.load(checkpoint / "flow.pt", weights_only=True)
+    state = {name.removeprefix("flow."): each for name, each in content.items() if "mel2wav" not in name}
+    width = len(state["decoder.estimator.time_mlp.linear_2.weight"])
+    state["decoder.estimator.time_embed_mixer.weight"] = mixer(width)
+    beside = {"mel2wav.conv_pre.bias": torch.ones(3)}
+    torch.save(beside | {f"flow.{name}": each for name, each in state.items()}, checkpoint / "flow.pt")
+
+
+def seeing(first: float, second: float) -> Callable[[int], torch.Tensor]:
+    """A mixer that adds both embeddings with these weights."""
+    return lambda width: torch.cat([first * torch.eye(width), second * torch.eye(width)], dim=1)
+
+
+def test_a_mean_flow_that_looks_at_the_start_of_a_step_alone_speaks_as_any_other(checkpoint, tmp_path):
+    """So an IntMeanFlow begins its training (arXiv 2510.07979, 3.3)."""
+    onnx = {"runtime": "onnx", "exported": tmp_path / "exported"}
+    lay_beside(checkpoint, TWO_STEPS)
+    plain, plain_on_onnx = spoken(checkpoint), spoken(checkpoint, **onnx)
+    with_mixer(checkpoint, seeing(1, 0))
+    with pytest.raises(CheckpointError, match=r"time_embed_mixer\.weight is unknown"):
+        spoken(checkpoint)
+    lay_beside(checkpoint, {**TWO_STEPS, "meanflow": True})
+    assert verify_checkpoint(checkpoint) == []
+    np.testing.assert_allclose(spoken(checkpoint), plain, atol=1e-5, rtol=0)
+    np.testing.assert_allclose(spoken(checkpoint, **onnx), plain_on_onnx, atol=1e-5, rtol=0)
+
+
+def test_a_mean_flow_is_told_where_each_step_ends(checkpoint, tmp_path):
+    lay_beside(checkpoint, TWO_STEPS)
+    plain = Synthesizer.from_checkpoint(checkpoint).token2wav.flow.flow.network.estimator
+    with_mixer(checkpoint, seeing(0, 1))
+    lay_beside(checkpoint, {**TWO_STEPS, "meanflow": True})
+    flow = Synthesizer.from_checkpoint(checkpoint).token2wav.flow.flow
+    torch.testing.assert_close(flow.solver.time_biases, plain.time_biases(torch.tensor([0.5, 1.0])))
+    with_mixer(checkpoint, seeing(0.5, 0.5))
+    on_onnx = spoken(checkpoint, runtime="onnx", exported=tmp_path / "exported")
+    np.testing.assert_allclose(on_onnx, spoken(checkpoint), atol=2e-3, rtol=0)
+
+
+def test_mean_velocities_are_followed_by_euler_alone_and_of_one_family(checkpoint, tmp_path):
+    with_mixer(checkpoint, seeing(1, 0))
+    lay_beside(checkpoint, {"meanflow": True})
+    settings = Token2WavSettings(checkpoint_dir=checkpoint, solver="adams_bashforth")
+    with pytest.raises(InvalidInput, match=rf"token2wav\.solver: .* euler: by {FILE}"):
+        settings.resolved(Machine(cores=2, gpu=False))
+    for options in ({}, {"runtime": "onnx", "exported": tmp_path / "exported"}):
+        with pytest.raises(InvalidInput, match=rf"solver: .* euler: by {FILE}"):
+            spoken(checkpoint, solver="adams_bashforth", **options)
+    other = make_checkpoint(tmp_path / "other", "tiny", seed=4, family="cosyvoice3")
+    (other / "SHA256SUMS").unlink()
+    lay_beside(other, {"meanflow": True})
+    with pytest.raises(CheckpointError, match=rf"{FILE}: meanflow is true; expected false with a DiTConfig"):
+        load_config(other)
 
 
 def test_graphs_of_onnx_runtime_are_made_anew_for_another_schedule(checkpoint):

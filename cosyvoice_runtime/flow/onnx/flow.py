@@ -14,7 +14,7 @@ from cosyvoice_runtime.arrays import Array, Floats
 from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
 from cosyvoice_runtime.flow.onnx.pages import CpuPages, CpuTails, PastSizes, stacked_past
 from cosyvoice_runtime.flow.paged_flow import FlowState, FlowWork, PagedFlow
-from cosyvoice_runtime.flow.solvers import EULER, CpuSolver
+from cosyvoice_runtime.flow.solvers import EULER, CpuSolver, ends_of, require_solver
 from cosyvoice_runtime.flow.voice_flow import MAX_FRAMES, FlowInputs, TokenSpan
 from cosyvoice_runtime.onnx.session import (
     FLOW_ENCODER,
@@ -56,9 +56,11 @@ class OnnxFlow(FlowInputs):
             NamedSession(open_session(graph_path(directory, name), threads))
             for name in (FLOW_ENCODER, FLOW_ESTIMATOR)
         )
+        require_solver(solver, config.meanflow)
         self.solver = CpuSolver(solver, num_steps, config.times)
         times = open_session(graph_path(directory, FLOW_TIMES), threads)
-        [self.time_biases] = times.run(None, {"times": self.solver.times})
+        ends = {"ends": ends_of(self.solver.times)} if config.meanflow else {}
+        [self.time_biases] = times.run(None, {"times": self.solver.times, **ends})
         noise = TorchRandom(0).normal(config.mel_bins * MAX_FRAMES)
         self.start_noise = np.ascontiguousarray(noise.reshape(config.mel_bins, MAX_FRAMES).T)
         self.past_sizes = PastSizes.of(self.encoder, self.estimator)

@@ -131,7 +131,9 @@ class Flow(FlowInputs):
         self.network = network
         parameter = network.speaker.weight
         self.device, self.dtype = parameter.device, parameter.dtype
-        self.solver = FlowSolver(network.estimator, config.cfg_rate, num_steps, solver, config.times)
+        self.solver = FlowSolver(
+            network.estimator, config.cfg_rate, num_steps, solver, config.times, config.meanflow
+        )
         network.estimator.drop_time_layers()
         self._noise = start_noise(config.mel_bins).to(self.device)
         self.paged_encoder: PagedEncoder | None = None

@@ -16,6 +16,7 @@ from cosyvoice_runtime.checkpoint.config_flow import guidance_rows
 from cosyvoice_runtime.flow.solvers import (
     EULER,
     NUM_STEPS,
+    ends_of,
     even_times,
     given_times,
     require_solver,
@@ -73,6 +74,7 @@ class FlowSolver:
         num_steps: None for those of ``times``, or the published number.
         name: one of :data:`~cosyvoice_runtime.flow.solvers.SOLVERS`.
         times: of a distilled flow; empty for those of the solver.
+        meanflow: the estimator gives the mean velocity of a step.
 
     Raises:
         InvalidInput: another name, or another number of steps than that of ``times``.
@@ -85,8 +87,9 @@ class FlowSolver:
         num_steps: int | None = None,
         name: str = EULER,
         times: Sequence[float] = (),
+        meanflow: bool = False,
     ) -> None:
-        require_solver(name)
+        require_solver(name, meanflow)
         self.name = name
         self.estimator: Any = estimator
         self.cfg_rate = cfg_rate
@@ -102,7 +105,8 @@ class FlowSolver:
         self.step_sizes = step_sizes.to(parameter.device)
         self.slopes = torch.from_numpy(slopes(name, step_sizes.numpy())).to(parameter.device)
         with torch.no_grad():
-            self.time_biases = estimator.time_biases(self.times.to(parameter.device))
+            spans = (self.times, torch.from_numpy(ends_of(self.times.numpy())))[: 2 if meanflow else 1]
+            self.time_biases = estimator.time_biases(*(each.to(parameter.device) for each in spans))
 
     @property
     def guidance_rows(self) -> int:
