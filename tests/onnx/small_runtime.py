@@ -42,7 +42,7 @@ def flows(
         changed: fields of the configuration that differ.
     """
     config, writers = FLOWS[family]
-    config = replace(config, **changed)
+    config = replace(config, **changed) if changed else config
     network = random_network(config=config)
     weights = weights_of(network)  # before the flow drops some
     flow = Flow(config, network, num_steps, solver=solver)
