@@ -42,7 +42,7 @@ def served(settings: Settings, exported: Path) -> PrecisionRound:
     """
     place, lm, wave = exported / "served", settings.tensorrt_llm, settings.token2wav
     lm_format, lm_placing = _served_lm(lm, place)
-    steps: dict[str, Any] = {"ode_steps": wave.ode_steps, "solver": wave.solver}
+    steps: dict[str, Any] = {"ode_steps": wave.num_steps, "solver": wave.solver}
     if wave.backend != "onnx":
         dtype = _dtype(wave.dtype)
         placing = Placing("torch", wave.devices[0], flow_dtype=dtype, vocoder_dtype=dtype, **steps)

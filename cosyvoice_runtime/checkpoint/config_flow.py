@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from cosyvoice_runtime.checkpoint.config_lm import RelativeEncoderConfig
 from cosyvoice_runtime.errors import CheckpointError
 
 _P = TypeVar("_P")
+
+
+def guidance_rows(rate: float) -> int:
+    """Rows of the estimator for one utterance: with its conditions and, if guidance has a rate, without."""
+    return 2 if rate else 1
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,8 @@ class EstimatorConfig:
     blocks_per_stage: int
     num_mid_stages: int
     chunk_frames: int
+    meanflow: bool = False
+    """Whether the network is told where a step ends, too, and gives the mean velocity up to there."""
 
     @property
     def num_stages(self) -> int:
@@ -155,10 +162,22 @@ class FlowConfig:
     frames_per_token: int
     token_rate: int
     cfg_rate: float
-    """Classifier-free guidance: velocity = (1 + rate) * conditioned - rate * unconditioned."""
+    """Classifier-free guidance: velocity = (1 + rate) * conditioned - rate * unconditioned; 0 is none."""
     encoder: EncoderConfig | LookAheadConfig | RegulatedEncoderConfig
     """The network before the estimator."""
     estimator: EstimatorConfig | DiTConfig | ResamplingEstimatorConfig
+    times: tuple[float, ...] = field(default=(), kw_only=True)
+    """Times of a distilled flow's steps in [0, 1), ascending from 0; empty: its solver has its own."""
+
+    @property
+    def guidance_rows(self) -> int:
+        """Rows of the estimator for one utterance."""
+        return guidance_rows(self.cfg_rate)
+
+    @property
+    def meanflow(self) -> bool:
+        """Whether the estimator gives the mean velocity of a step."""
+        return isinstance(self.estimator, EstimatorConfig) and self.estimator.meanflow
 
     @property
     def conformer(self) -> EncoderConfig:
@@ -169,6 +188,11 @@ class FlowConfig:
     def unet(self) -> EstimatorConfig:
         """The estimator of CosyVoice2; a CheckpointError for another family's."""
         return _require(self.estimator, EstimatorConfig)
+
+    @property
+    def transformer(self) -> DiTConfig:
+        """The estimator of CosyVoice3; a CheckpointError for another family's."""
+        return _require(self.estimator, DiTConfig)
 
     @property
     def fixed_chunks(self) -> bool:

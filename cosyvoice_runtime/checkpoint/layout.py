@@ -18,6 +18,7 @@ SPEAKER_ENCODER = "campplus.onnx"
 WEIGHT_FORMATS = ("safetensors", "pt")
 ADAPTER = ("lora/adapter_config.json", "lora/adapter_model.safetensors")
 """An adapter of the speech LM, as the package peft names its files."""
+FLOW_SCHEDULE = "flow_schedule.json"
 QWEN2_FILES = ("config.json", "merges.txt", "tokenizer_config.json")
 
 
@@ -111,6 +112,11 @@ class Layout:
         """The optional file of registered speakers; None where absent."""
         return self._file(SPEAKERS) if (self.directory / SPEAKERS).is_file() else None
 
+    @property
+    def flow_schedule(self) -> Path | None:
+        """The optional file of a distilled flow's steps; None where absent."""
+        return self._file(FLOW_SCHEDULE) if (self.directory / FLOW_SCHEDULE).is_file() else None
+
     def names(self) -> list[str]:
         """Files that are read of a checkpoint of any family, and are there."""
         return [name for name in read_files() if (self.directory / name).is_file()]
@@ -165,6 +171,7 @@ def read_files() -> tuple[str, ...]:
         *(f"CosyVoice-BlankEN/{name}" for name in QWEN2_FILES),
         SPEAKERS,
         *ADAPTER,
+        FLOW_SCHEDULE,
     )
 
 

@@ -66,6 +66,8 @@ def estimator_schema(config: EstimatorConfig, flow: FlowConfig) -> Schema:
         **prefixed("down_blocks.0", _level(config, level, config.in_channels, 2)),
         **convolution("down_blocks.0.2", width, width, 3),
     }
+    if config.meanflow:
+        schema |= linear("time_embed_mixer", config.time_width, 2 * config.time_width, bias=False)
     for stage in range(config.num_mid_stages):
         schema |= prefixed(f"mid_blocks.{stage}", _level(config, level, width, 2))
     return schema | {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from cosyvoice_runtime.checkpoint import hyperpyyaml
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.config_lm import WHOLE_TEXTS
+from cosyvoice_runtime.checkpoint.flow_schedule import FlowSchedule
 from cosyvoice_runtime.checkpoint.hyperpyyaml import Tagged
 from cosyvoice_runtime.checkpoint.json_file import read_json
 from cosyvoice_runtime.checkpoint.layout import Layout
@@ -120,8 +122,9 @@ LARGEST_NUMBER = 10_000_000
 
 
 def load_config(directory: str | Path) -> ModelConfig:
-    """Architecture from the family's yaml file and, where its speech LM is a Qwen2, from
-    ``CosyVoice-BlankEN/config.json``, read as plain data.
+    """Architecture from the family's yaml file, where its speech LM is a Qwen2 from
+    ``CosyVoice-BlankEN/config.json``, and of a distilled flow from ``flow_schedule.json``, read as plain
+    data.
 
     Raises:
         CheckpointError: a file or key is missing or damaged, or the directory describes a model of another
@@ -138,7 +141,11 @@ def load_config(directory: str | Path) -> ModelConfig:
         raise CheckpointError(f"{' with '.join(map(str, files))}: lacks the key {error}") from error
     except (CheckpointError, TypeError, ValueError, LookupError, ArithmeticError) as error:
         raise CheckpointError(f"{' with '.join(map(str, files))}: {error}") from error
-    return config
+    return dataclasses.replace(config, flow=FlowSchedule.of(layout).applied(config.flow))
+
+
+MAY_BE_ZERO = ("cfg_rate", "meanflow")
+"""Leaves of a configuration that may be 0, or false."""
 
 
 def check_numbers(value: Any, name: str = "configuration") -> None:
@@ -150,7 +157,7 @@ def check_numbers(value: Any, name: str = "configuration") -> None:
     if is_dataclass(value):
         for field in fields(value):
             item = getattr(value, field.name)
-            if item != WHOLE_TEXTS:
+            if item != WHOLE_TEXTS and not (field.name in MAY_BE_ZERO and item == 0):
                 check_numbers(item, f"{name}.{field.name}")
     elif isinstance(value, tuple):
         for item in value:

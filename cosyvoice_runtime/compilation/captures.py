@@ -119,7 +119,7 @@ def capture_token2wav(deployment: Deployment) -> None:
     token2wav = _token2wav(deployment)
     flow = token2wav.torch_flow.flow
     solver = None
-    if estimator_obstacle(config.flow.blockwise, settings.solver) is None:
+    if estimator_obstacle(config.flow.blockwise) is None:
         solver = fused_solver(flow, row)
         if not flow.encodes_any_past:
             flow.paged_encoder = fused_encoder(flow)
@@ -170,7 +170,7 @@ def _partitions(deployment: Deployment) -> Iterator[tuple[int, int]]:
 def _token2wav(deployment: Deployment) -> TorchToken2Wav:
     """The networks without memory."""
     settings, config = deployment.wave, deployment.config
-    flow = bare_flow(config.flow, settings.ode_steps, settings.solver)
+    flow = bare_flow(config.flow, settings.num_steps, settings.solver)
     flow.codes_pages = settings.page_format == EIGHT_BIT_PAGES
     tensors = {name: torch.ones(size) for name, size in part_schema("hift", config).items()}
     hift = HiFT.from_tensors(config.vocoder, tensors, META, torch.float16)
@@ -178,7 +178,7 @@ def _token2wav(deployment: Deployment) -> TorchToken2Wav:
     return TorchToken2Wav(FlowStream(flow, PAGES), HiFTStream(hift), settings.lookahead)
 
 
-def bare_flow(config: FlowConfig, num_steps: int, solver: str) -> Flow:
+def bare_flow(config: FlowConfig, num_steps: int | None, solver: str) -> Flow:
     """A flow without memory, whose encoder has fewer layers."""
     shallow = _shallow(config)
     with torch.device(META):

@@ -1,6 +1,6 @@
 """Pages of keys and values and tails of convolutions, which utterances keep between calls of the flow.
 
-A page holds what every attention layer, at every solver step and for both guidance rows, computed
+A page holds what every attention layer, at every solver step and for each guidance row, computed
 for one block of one utterance. Under the block-causal mask these never change again, so later blocks
 read them instead of recomputing, and utterances of one voice share the pages of its prompt.
 """
@@ -63,8 +63,6 @@ class FreePages:
                     self._free.append(page)
 
 
-GUIDANCE_ROWS = 2
-"""Rows of the estimator for one utterance: with its conditions, and without."""
 Tails = Any
 """Last input frames of every convolution of one utterance; each runtime knows its own. Never overwritten."""
 FLOW_PAGES = 64

@@ -2,10 +2,12 @@
 
 ``euler`` follows the velocity at a step's start, over the published cosine schedule. ``adams_bashforth`` (of
 second order) follows the line through this velocity and the one before, over even times: seven evaluations
-come as near to the exact solution as ten of ``euler``, and five as six.
+come as near to the exact solution as ten of ``euler``, and five as six. A distilled flow has its own times.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -16,10 +18,48 @@ EULER, ADAMS_BASHFORTH = "euler", "adams_bashforth"
 SOLVERS = (EULER, ADAMS_BASHFORTH)
 
 
-def require_solver(name: str) -> None:
-    """Raise InvalidInput unless there is a solver of this name."""
+def require_solver(name: str, meanflow: bool = False, field: str = "solver") -> None:
+    """Raise InvalidInput unless there is a solver of this name, and it follows the velocities.
+
+    Args:
+        meanflow: they are means of a step.
+        field: for the error.
+    """
     if name not in SOLVERS:
-        raise InvalidInput("solver", name, f"one of {', '.join(SOLVERS)}")
+        raise InvalidInput(field, name, f"one of {', '.join(SOLVERS)}")
+    if meanflow and name != EULER:
+        raise InvalidInput(field, name, f"{EULER}: by flow_schedule.json, velocities are means of a step")
+
+
+NUM_STEPS = 10
+"""Evaluations of the published flow."""
+
+
+def step_count(num_steps: int | None, times: Sequence[float], field: str = "ode_steps") -> int:
+    """The number of evaluations: those of a flow's own times, or as many as are asked for, or the published.
+
+    Args:
+        field: for the error.
+
+    Raises:
+        InvalidInput: another number than that of the times, or none.
+    """
+    if num_steps is not None and num_steps < 1:
+        raise InvalidInput(field, num_steps, "a whole number from 1")
+    if times and num_steps not in (None, len(times)):
+        limit = f"{len(times)} or none given: flow_schedule.json of the checkpoint has the times of each step"
+        raise InvalidInput(field, num_steps, limit)
+    return len(times) or num_steps or NUM_STEPS
+
+
+def given_times(times: Sequence[float]) -> tuple[Floats, Floats]:
+    """Times of evaluations and step sizes, the last one to 1: float32 ``[n]``."""
+    return np.array(times, np.float32), np.diff([*times, 1.0]).astype(np.float32)
+
+
+def ends_of(times: Floats) -> Floats:
+    """Where the steps from these times end, float32 ``[n]``."""
+    return np.append(times[1:], np.float32(1))
 
 
 def even_times(num_steps: int) -> tuple[Floats, Floats]:
@@ -44,17 +84,23 @@ class CpuSolver:
 
     Args:
         name: one of ``SOLVERS``.
+        num_steps: None for those of ``times``, or the published number.
+        times: of a distilled flow; empty for those of the solver.
 
     Attributes:
         times: times of the evaluations, float32 ``[n]``.
 
     Raises:
-        InvalidInput: another name.
+        InvalidInput: another name, or another number of steps than that of ``times``.
     """
 
-    def __init__(self, name: str, num_steps: int) -> None:
+    def __init__(self, name: str, num_steps: int | None = None, times: Sequence[float] = ()) -> None:
         require_solver(name)
-        self.times, self._sizes = (accumulated_times if name == EULER else even_times)(num_steps)
+        count = step_count(num_steps, times)
+        if times:
+            self.times, self._sizes = given_times(times)
+        else:
+            self.times, self._sizes = (accumulated_times if name == EULER else even_times)(count)
         self._slopes = slopes(name, self._sizes)
 
     def moved(self, mel: Floats, velocity: Floats, before: Floats | None, step: int) -> Floats:

@@ -52,6 +52,7 @@ _RENAMES = [
     (r"^decoder\.estimator\.", "estimator."),
     (r"\.time_mlp\.linear_1\.", ".time_in."),
     (r"\.time_mlp\.linear_2\.", ".time_out."),
+    (r"\.time_embed_mixer\.", ".time_mixer."),
     (r"\.(down|up)_blocks\.0\.2\.", r".\1_conv.window."),
     (r"\.(down|up)_blocks\.0\.", r".\1."),
     (r"\.mid_blocks\.(\d+)\.", r".mid.\1."),

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RUNTIMES = ("torch", "onnx")
-NUM_STEPS = 10
-"""The Euler steps of the published flow."""
 EXPORTED = Path("~/.cache/cosyvoice/networks")
 
 OpenBatch = Callable[[int], RunningBatch]
@@ -53,7 +51,7 @@ class Placing:
         flow_weights, page_format: formats of the flow on ONNX Runtime, as in the settings of token2wav.
         exported: directory of the exported ONNX graphs, with a folder for each checkpoint.
         lookahead_frames: mel frames the vocoder waits for; None is its default.
-        ode_steps: solver steps of the flow.
+        ode_steps: solver steps of the flow; None is the number of its own times, or the published one.
         solver: solver of the flow, one of :data:`~cosyvoice_runtime.flow.solvers.SOLVERS`.
 
     Raises:
@@ -69,7 +67,7 @@ class Placing:
     weight_format: str = "float32"
     exported: Path = EXPORTED
     lookahead_frames: int | None = None
-    ode_steps: int = NUM_STEPS
+    ode_steps: int | None = None
     solver: str = EULER
     flow_weights: str = "float32"
     page_format: str = "float32"

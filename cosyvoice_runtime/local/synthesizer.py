@@ -32,7 +32,7 @@ from cosyvoice_runtime.families import DEFAULT, Family
 from cosyvoice_runtime.flow.solvers import EULER
 from cosyvoice_runtime.lm import Prompt
 from cosyvoice_runtime.lm.text_segment import SegmentQueue
-from cosyvoice_runtime.local.networks import EXPORTED, NUM_STEPS, OpenBatch, Placing, open_lm, open_token2wav
+from cosyvoice_runtime.local.networks import EXPORTED, OpenBatch, Placing, open_lm, open_token2wav
 from cosyvoice_runtime.local.stages import GivenTokens, LocalStages
 from cosyvoice_runtime.process.event_loop import EventLoopThread
 from cosyvoice_runtime.settings import CosyVoice2Settings
@@ -93,7 +93,7 @@ class Synthesizer:
         threads: int = 1,
         lookahead_frames: int | None = None,
         first_hop: int | None = None,
-        ode_steps: int = NUM_STEPS,
+        ode_steps: int | None = None,
         solver: str = EULER,
         runtime: str = "torch",
         weight_format: str = "float32",
@@ -111,7 +111,8 @@ class Synthesizer:
             lookahead_frames: mel frames the vocoder waits for; None is its default.
             first_hop: cut the voice's prompt so that this many tokens give the first chunk; None leaves the
                 prompt whole (:func:`~cosyvoice_runtime.token2wav.flow_prompt.cut_prompt`).
-            ode_steps: solver steps of the flow.
+            ode_steps: solver steps of the flow; None is the number of a distilled flow's own times, or the
+                published one.
             solver: of the flow, ``euler`` as published or ``adams_bashforth``, which needs fewer steps.
             runtime: ``torch``, or ``onnx``: ONNX Runtime and numpy, on a CPU, of CosyVoice2.
             weight_format: weights of the speech LM with runtime ``onnx``: ``float32``, ``int8`` or
@@ -124,7 +125,8 @@ class Synthesizer:
             published_prompt_rate: option of :class:`Extractors`, for comparison with the published code.
 
         Raises:
-            InvalidInput: ``first_hop``, ``threads``, ``lexicon`` or ``polyphones`` can't be served;
+            InvalidInput: ``first_hop``, ``threads``, ``ode_steps``, ``lexicon`` or ``polyphones`` can't be
+                served;
                 the runtime is unknown or not installed, or does not run on the device.
             CheckpointError: a file is missing or damaged, or doesn't fit the others.
         """

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from cosyvoice_runtime.checkpoint.flow_schedule import FlowSchedule
+from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.flow.solvers import EULER
+from cosyvoice_runtime.flow.solvers import require_solver, step_count
 from cosyvoice_runtime.settings.model import (
     BACKEND_DIR,
     CPU,
@@ -66,11 +68,15 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         description="Utterances in one call; auto is 16 with backend torch on a GPU, 8 elsewhere. A GPU of "
         "less than 40 GiB computes 8 at most.",
     )
-    ode_steps: int = Field(10, ge=1, le=100, description="Steps of the flow's solver.")
+    ode_steps: Annotated[int, Field(ge=1, le=100), OR_AUTO] = Field(
+        AUTO_NUMBER,
+        description="Steps of the flow's solver; auto is 10, or as many as a [distilled "
+        "flow](library.md#distilled-flows) has times.",
+    )
     solver: Literal["euler", "adams_bashforth"] = Field(
         "euler",
         description="Solver of the flow: euler as published; adams_bashforth with 7 ode_steps is as exact "
-        "as euler with 10, but a GPU's fused kernels lack it.",
+        "as euler with 10.",
     )
     lookahead_frames: Lookahead = Field(
         EXACT,
@@ -153,11 +159,11 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     @model_validator(mode="after")
     def _fused_kernels_are_captured(self) -> Self:
         captured = self.backend in ("torch", AUTO) and self.cuda_graphs
-        if self.kernels == "fused" and not (captured and self.solver == EULER):
+        if self.kernels == "fused" and not captured:
             raise InvalidInput(
                 f"{self.name}.kernels",
                 self.kernels,
-                f"auto or plain, unless backend is torch with cuda_graphs and solver {EULER}",
+                "auto or plain, unless backend is torch with cuda_graphs",
             )
         return self
 
@@ -199,6 +205,18 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
     @property
     def _torch_on_gpu(self) -> bool:
         return self.device.startswith(CUDA) and self.backend == "torch"
+
+    @property
+    def num_steps(self) -> int | None:
+        """``ode_steps`` as it is given; None for those of the checkpoint."""
+        return self.ode_steps or None
+
+    def _step_count(self) -> int:
+        """``ode_steps`` as it is given, or that of the checkpoint; an InvalidInput if the two, or their
+        solvers, differ."""
+        schedule = FlowSchedule.of(Layout(self.checkpoint_dir))
+        require_solver(self.solver, schedule.meanflow, f"{self.name}.solver")
+        return step_count(self.num_steps, schedule.times, f"{self.name}.ode_steps")
 
     @property
     def hop_growth(self) -> float:
@@ -264,5 +282,6 @@ class Token2WavSettings(NetworkSettings, BatchedSettings):
         return network.replace(
             max_batch=network.most_batch,
             max_flow_pages=network.most_flow_pages,
+            ode_steps=self._step_count(),
             backend_dir=self.backend_dir.absolute(),
         )

@@ -10,7 +10,6 @@ from functools import cached_property
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.flow.export import encoder, estimator
-from cosyvoice_runtime.flow.page_store import GUIDANCE_ROWS
 from cosyvoice_runtime.tensorrt.graph_files import networks_of
 from cosyvoice_runtime.vocoder import export as vocoder
 from cosyvoice_runtime.vocoder.geometry import context
@@ -82,7 +81,8 @@ class Shapes:
     def estimator(self, shape: FlowShape) -> Sizes:
         rate = self.config.flow.frames_per_token
         new, past = rate * shape.new, rate * shape.past
-        return {"batch": GUIDANCE_ROWS * shape.rows, "new": new, "past": past, "all": past + new}
+        rows = self.config.flow.guidance_rows * shape.rows
+        return {"batch": rows, "new": new, "past": past, "all": past + new}
 
     def decoder(self, shape: VocoderShape) -> Sizes:
         samples = self.config.vocoder.hop * shape.frames
@@ -108,8 +108,8 @@ class Shapes:
     @property
     def widest_chunks(self) -> FlowShape:
         """Longest past for a full batch: TensorRT limits the elements of the tensor that holds its keys."""
-        config = self.config.flow.blockwise
-        keys_a_token = config.attentions * GUIDANCE_ROWS * self.config.flow.frames_per_token
+        flow, config = self.config.flow, self.config.flow.blockwise
+        keys_a_token = config.attentions * flow.guidance_rows * flow.frames_per_token
         elements = keys_a_token * config.num_heads * config.head_dim * self.max_rows
         past = min(self.max_tokens, (LARGEST_TENSOR - 1) // elements)
         return FlowShape(self.max_rows, min(LONGEST_HOP, self.max_tokens), past)

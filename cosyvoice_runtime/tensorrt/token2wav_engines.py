@@ -19,7 +19,6 @@ from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
 from cosyvoice_runtime.flow.export import encoder, estimator
 from cosyvoice_runtime.flow.export.estimator import STARTS
-from cosyvoice_runtime.flow.page_store import GUIDANCE_ROWS
 from cosyvoice_runtime.flow.torch.dit import DiT
 from cosyvoice_runtime.flow.torch.encoder import FlowEncoder, LookAheadEncoder
 from cosyvoice_runtime.flow.torch.estimator import Estimator
@@ -108,8 +107,9 @@ class EngineEstimator(nn.Module):
         past: Past,
     ) -> Tensor:
         rows, new = x.shape[:2]
-        rate = self._shapes.config.flow.frames_per_token
-        shape = FlowShape(rows // GUIDANCE_ROWS, new // rate, max(1, past.frames // rate))
+        config = self._shapes.config.flow
+        rate = config.frames_per_token
+        shape = FlowShape(rows // config.guidance_rows, new // rate, max(1, past.frames // rate))
         sizes = self._shapes.estimator(self._fit(shape))
         before = past.before(self.layout, x, new)
         inputs = {

@@ -27,7 +27,6 @@ from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.errors import FLOW, VOCODER, InvalidInput
 from cosyvoice_runtime.flow.solvers import EULER
 from cosyvoice_runtime.flow.torch.regulated_flow import Overlap, RegulatedFlow
-from cosyvoice_runtime.flow.torch.solver import NUM_STEPS
 from cosyvoice_runtime.flow.voice_flow import FlowPrefix, FlowPrompt, VoiceFlow
 from cosyvoice_runtime.gpu.transfer import Fetch
 from cosyvoice_runtime.token2wav.token2wav import MORE_THAN_ANY, AnyToken2Wav, is_finite
@@ -143,7 +142,7 @@ class ChunkedToken2Wav(AnyToken2Wav):
         config: ModelConfig,
         device: torch.device | str,
         precision: Precision,
-        ode_steps: int = NUM_STEPS,
+        ode_steps: int | None = None,
         solver: str = EULER,
     ) -> ChunkedToken2Wav:
         """Load the networks; a CheckpointError for a bad file or another family's checkpoint."""

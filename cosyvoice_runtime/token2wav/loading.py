@@ -12,7 +12,6 @@ from cosyvoice_runtime.families import flow_parts, load
 from cosyvoice_runtime.flow.page_store import FLOW_PAGES
 from cosyvoice_runtime.flow.solvers import EULER
 from cosyvoice_runtime.flow.torch.flow import Flow
-from cosyvoice_runtime.flow.torch.solver import NUM_STEPS
 from cosyvoice_runtime.flow.torch.stream import FlowStream
 from cosyvoice_runtime.token2wav.chunked_token2wav import ChunkedToken2Wav, Precision
 from cosyvoice_runtime.token2wav.token2wav import AnyToken2Wav, Token2Wav
@@ -26,7 +25,7 @@ def load_token2wav(
     config: ModelConfig,
     device: Device,
     precision: Precision,
-    ode_steps: int = NUM_STEPS,
+    ode_steps: int | None = None,
     lookahead_frames: int | None = None,
     solver: str = EULER,
     pages: int = FLOW_PAGES,
@@ -34,14 +33,15 @@ def load_token2wav(
     """Flow and vocoder of a checkpoint.
 
     Args:
-        ode_steps: of the flow.
+        ode_steps: of the flow; None is the number of its own times, or the published one.
         solver: of the flow, one of :data:`~cosyvoice_runtime.flow.solvers.SOLVERS`.
         lookahead_frames: mel frames the vocoder waits for; None is its default.
         pages: of finished chunks, where the flow has some; without one each call begins with the prompt.
 
     Raises:
         CheckpointError: a file is missing or damaged.
-        InvalidInput: ``lookahead_frames`` where the vocoder waits for none.
+        InvalidInput: ``lookahead_frames`` where the vocoder waits for none, or other ``ode_steps`` than the
+            flow has times.
     """
     place = flow_parts(config.flow.estimator).token2wav
     loaded: AnyToken2Wav = load(place)(
@@ -55,7 +55,7 @@ def load_streamed(
     config: ModelConfig,
     device: Device,
     precision: Precision,
-    steps: int,
+    steps: int | None,
     lookahead_frames: int | None,
     solver: str,
     pages: int,
@@ -73,7 +73,7 @@ def load_chunked(
     config: ModelConfig,
     device: Device,
     precision: Precision,
-    steps: int,
+    steps: int | None,
     lookahead_frames: int | None,
     solver: str,
     pages: int,  # noqa: ARG001

@@ -40,13 +40,13 @@ class CpuFlowGraphs:
     Attributes:
         from_published: gives weights of the whole network for published tensors.
         encoder: takes these weights and the flow's configuration.
-        estimator: takes the estimator's weights, its configuration, the mel's size and formats.
+        estimator: takes the estimator's weights, the flow's configuration and formats.
         times: takes the estimator's weights and its configuration.
     """
 
     from_published: Callable[[Weights], dict[str, Array]]
     encoder: Callable[[Weights, FlowConfig], onnx.ModelProto]
-    estimator: Callable[[Weights, Any, int, EstimatorFormats], onnx.ModelProto]
+    estimator: Callable[[Weights, FlowConfig, EstimatorFormats], onnx.ModelProto]
     times: Callable[[Weights, Any], onnx.ModelProto]
 
 
@@ -84,7 +84,7 @@ def _graphs(layout: Layout, config: ModelConfig, formats: EstimatorFormats) -> I
     weights = writers.from_published(as_arrays(load_tensors(layout, "flow", config)))
     yield writers.encoder(weights, flow)
     estimator = within(weights, "estimator.")
-    yield writers.estimator(estimator, flow.estimator, flow.mel_bins, formats)
+    yield writers.estimator(estimator, flow, formats)
     yield writers.times(estimator, flow.estimator)
     weights = plain_weights(config.vocoder, load_tensors(layout, "hift", config))
     yield f0_graph(weights, config.vocoder)

@@ -35,7 +35,8 @@ def wanted_manifest(checkpoint_dir: Path, formats: EstimatorFormats) -> Manifest
     """The manifest of this checkpoint's graphs, which fit every machine; a CheckpointError if a file is
     missing."""
     layout = Layout(checkpoint_dir)
-    paths = layout.config, layout.weights("flow"), layout.weights("hift")
+    schedule = layout.flow_schedule  # Graphs have a row for guidance, if there is any.
+    paths = layout.config, layout.weights("flow"), layout.weights("hift"), *([schedule] if schedule else [])
     return Manifest(
         sources={path.name: sha256_of(path) for path in paths},
         tools=own_code(WRITERS),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.compilation.deployment import Deployment
 from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.gpu import nvidia
@@ -20,6 +23,13 @@ LM = TensorrtLlmSettings(
     kv_cache_tokens=64 * 4096,
 )  # fmt: skip
 WAVE = Token2WavSettings(backend="torch", device="cuda", dtype="float16", page_format="float16")
+
+
+def distilled(**changed: Any) -> ModelConfig:
+    """The usual checkpoint whose flow has another schedule."""
+    return replace(architecture.FULL, flow=replace(architecture.FULL.flow, **changed))
+
+
 USUAL = Deployment(architecture.FULL, LM, WAVE, H100)
 
 
@@ -40,6 +50,10 @@ def test_what_compiles_the_same_has_one_key(other):
     "other",
     [
         USUAL._replace(config=architecture_cosyvoice3.FULL),
+        USUAL._replace(wave=WAVE.replace(ode_steps=7)),
+        USUAL._replace(wave=WAVE.replace(solver="adams_bashforth")),
+        USUAL._replace(config=distilled(times=(0.0, 0.5))),
+        USUAL._replace(config=distilled(cfg_rate=0.0)),
         USUAL._replace(lm=LM.replace(max_slots=32)),
         USUAL._replace(lm=LM.replace(gpu_share=0.0)),
         USUAL._replace(wave=WAVE.replace(page_format="int8")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,11 @@ from compile_kernels import CARDS, deployment
 from cosyvoice_runtime.compilation.captures import find_forms
 from cosyvoice_runtime.compilation.forms import compile_for
 from cosyvoice_runtime.gpu.kernels.rows import ADA, read_row
-from making import architecture
+from making import architecture, architecture_cosyvoice3
 
 ROOT = Path(__file__).resolve().parents[2]
 SOME = "_step_gated", "_step_qkv"
+LAST = "_norm_step", "_linear_step"
 COMPILE = """
 import sys
 from compile_kernels import CARDS, deployment
@@ -52,10 +54,27 @@ def test_each_part_of_a_server_has_forms_and_none_comes_twice():
     names = {form.kernel.fn.__name__ for form in forms}
     assert names >= {
         *("_step_head", "_prefill_heads", "_slot_draw"),
-        *("_causal_conv", "_norm_attention", "_guided_euler", "_relative_attention"),
+        *("_causal_conv", "_norm_attention", "_norm_step", "_relative_attention"),
         "_row_conv",
     }
     assert len({form.key for form in forms}) == len(forms)
+
+
+@pytest.mark.parametrize("made", [architecture.TINY, architecture_cosyvoice3.TINY], ids=["unet", "dit"])
+def test_a_distilled_flow_of_another_solver_has_its_own_form_of_the_last_step(made):
+    """Its last kernel looks back at a velocity, and has no frames without guidance."""
+    card = CARDS["L4"]
+    compile_for(card.capability)
+    usual = deployment(made, card)
+    other = deployment(replace(made, flow=replace(made.flow, times=(0.0, 0.5), cfg_rate=0.0)), card)
+    other = other._replace(wave=other.wave.replace(solver="adams_bashforth"))
+    of_usual, of_other = ({form.key: form for form in forms_of(each)} for each in (usual, other))
+    new = [of_other[key] for key in of_other.keys() - of_usual.keys()]
+    last = [form for form in new if form.kernel.fn.__name__ in LAST]
+    assert last
+    made_form = last[0].compile()
+    assert not made_form.failure
+    assert made_form.shared <= card.limits.shared_bytes
 
 
 def test_another_process_finds_what_was_compiled_in_any_order(tmp_path):

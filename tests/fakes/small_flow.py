@@ -48,7 +48,7 @@ COSYVOICE3 = dataclasses.replace(
 
 def random_flow(
     dtype: torch.dtype = torch.float32,
-    num_steps: int = 4,
+    num_steps: int | None = 4,
     compiled: Any = None,
     config: FlowConfig = CONFIG,
     solver: str = EULER,

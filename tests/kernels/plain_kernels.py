@@ -8,6 +8,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.flow.kernels.convolutions import Activation, ConvWeights, GroupedConvWeights
 from cosyvoice_runtime.flow.kernels.fused_encoder import RelativeWeights
+from cosyvoice_runtime.flow.kernels.last_layer import SolverStep
 from cosyvoice_runtime.flow.kernels.layers import NORM_EPSILON
 from cosyvoice_runtime.flow.torch.call_pages import PagePlaces, Places
 from cosyvoice_runtime.flow.torch.dit import NORM_EPS, Rotation
@@ -61,34 +62,9 @@ def grouped_conv_plain(
         pages.new_tails[row, step, at] = extended[row, length : length + taps - 1].flatten()
 
 
-def guided_euler_plain(
-    hidden: Tensor,
-    scale: Tensor,
-    shift: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    size: Tensor,
-    rate: float,
-    mel: Tensor,
-    packed: Tensor,
-) -> None:
-    """As :func:`guided_euler`."""
-    activated = F.mish(F.layer_norm(hidden, hidden.shape[1:], scale, shift, NORM_EPSILON))
-    take_step_plain(F.linear(activated, weight.float(), bias), size, rate, mel, packed)
-
-
-def take_step_plain(both: Tensor, size: Tensor, rate: float, mel: Tensor, packed: Tensor) -> None:
-    """As the kernels' end, from the velocities ``[2 M, mel]`` of both guidance rows."""
-    conditioned, unconditioned = both.chunk(2)
-    mel += size * ((1 + rate) * conditioned - rate * unconditioned)
-    packed[:, : mel.shape[1]] = mel.repeat(2, 1)
-
-
-def linear_euler_plain(
-    hidden: Tensor, weight: Tensor, bias: Tensor, size: Tensor, rate: float, mel: Tensor, packed: Tensor
-) -> None:
-    """As :func:`linear_euler`."""
-    take_step_plain(F.linear(hidden.float(), weight.float(), bias), size, rate, mel, packed)
+def linear_step_plain(hidden: Tensor, weight: Tensor, bias: Tensor, step: SolverStep) -> None:
+    """As :func:`linear_step`."""
+    take_step_plain(F.linear(hidden.float(), weight.float(), bias), step)
 
 
 def modulated_norm_plain(x: Tensor, gain: Tensor, shift: Tensor, out: Tensor) -> None:
@@ -126,6 +102,14 @@ def norm_qkv_plain(
     queries.copy_(packed[:, :inner])
     heads = packed[:, inner:].unflatten(1, (2, *pages.pages.shape[-2:]))
     pages.store(attention, heads.unflatten(0, (pages.rows, pages.new_frames)), step)
+
+
+def norm_step_plain(
+    hidden: Tensor, scale: Tensor, shift: Tensor, weight: Tensor, bias: Tensor, step: SolverStep
+) -> None:
+    """As :func:`norm_step`."""
+    activated = F.mish(F.layer_norm(hidden, hidden.shape[1:], scale, shift, NORM_EPSILON))
+    take_step_plain(F.linear(activated, weight.float(), bias), step)
 
 
 def norm_widen_plain(x: Tensor, weight: Tensor, bias: Tensor, hidden: Tensor) -> None:
@@ -231,6 +215,21 @@ def snakes_plain(
     out.copy_(trimmed(x.float() + added.float(), lengths))
     for active, alpha in zip(actives, alphas, strict=True):
         active.copy_(snake_plain(trimmed(x.float() + added.float(), lengths), alpha))
+
+
+def take_step_plain(velocity: Tensor, step: SolverStep) -> None:
+    """As the kernels' end, from the velocities ``[R M, mel]`` of all guidance rows."""
+    if step.rate:
+        conditioned, unconditioned = velocity.chunk(2)
+        velocity = (1 + step.rate) * conditioned - step.rate * unconditioned
+    change = velocity
+    if step.before is not None and step.slope is not None and step.slope:
+        change = velocity + step.slope * (velocity - step.before)
+    if step.before is not None:
+        step.before.copy_(velocity)
+    step.mel.add_(step.size * change)
+    bins = step.mel.shape[1]
+    step.packed[:, :bins] = step.mel.repeat(len(step.packed) // len(step.mel), 1)
 
 
 def turned_qkv_plain(

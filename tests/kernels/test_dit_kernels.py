@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 
 import pytest
+import solver_steps
 import torch
 from plain_kernels import (
     dense_plain,
     grouped_conv_plain,
-    linear_euler_plain,
+    linear_step_plain,
     modulated_norm_plain,
     residual_linear_plain,
     turned_qkv_plain,
@@ -17,8 +18,8 @@ from plain_kernels import (
 from torch import nn
 
 from cosyvoice_runtime.flow.kernels.convolutions import LEAST_SPAN, GroupedConvWeights, grouped_conv
-from cosyvoice_runtime.flow.kernels.euler import linear_euler
 from cosyvoice_runtime.flow.kernels.fused_dit import modulations
+from cosyvoice_runtime.flow.kernels.last_layer import linear_step
 from cosyvoice_runtime.flow.kernels.layers import dense, modulated_norm, residual_linear
 from cosyvoice_runtime.flow.kernels.qkv import turned_qkv
 from cosyvoice_runtime.flow.torch.dit import Rotation
@@ -158,16 +159,18 @@ def test_gated_layer_on_the_residual(parts):
     same(x, expected)
 
 
-def test_last_layer_guidance_and_euler_step():
-    bins = 20
-    hidden, weight, bias = torch.randn(2 * ROWS, CHANNELS), torch.randn(bins, CHANNELS), torch.randn(bins)
-    mel, packed = torch.randn(ROWS, bins), torch.randn(2 * ROWS, 80)
-    expected = copy.deepcopy((mel, packed))
-    common = hidden, weight, bias, torch.tensor([0.3]), 0.7
-    linear_euler(*common, mel, packed, Tile(16, 16, 16))
-    linear_euler_plain(*common, *expected)
-    same(mel, expected[0])
-    same(packed, expected[1])
+@solver_steps.KINDS
+def test_last_layer_guidance_and_step(rate, slope):
+    step, bins = solver_steps.random_step(ROWS, 20, rate, slope), 20
+    hidden, weight, bias = (
+        torch.randn(len(step.packed), CHANNELS),
+        torch.randn(bins, CHANNELS),
+        torch.randn(bins),
+    )
+    expected = copy.deepcopy(step)
+    linear_step(hidden, weight, bias, step, Tile(16, 16, 16))
+    linear_step_plain(hidden, weight, bias, expected)
+    solver_steps.check(step, expected, same)
 
 
 def test_modulations_of_blocks_in_the_order_of_use():

@@ -7,7 +7,7 @@ import torch
 from plain_kernels import (
     dense_plain,
     grouped_conv_plain,
-    linear_euler_plain,
+    linear_step_plain,
     modulated_norm_plain,
     paged_attention_plain,
     residual_linear_plain,
@@ -16,7 +16,7 @@ from plain_kernels import (
 from torch import nn
 
 from cosyvoice_runtime.flow.kernels.convolutions import GroupedConvWeights, grouped_conv
-from cosyvoice_runtime.flow.kernels.euler import linear_euler
+from cosyvoice_runtime.flow.kernels.last_layer import SolverStep, linear_step
 from cosyvoice_runtime.flow.kernels.layers import dense, modulated_norm, residual_linear
 from cosyvoice_runtime.flow.kernels.paged_attention import paged_attention
 from cosyvoice_runtime.flow.kernels.qkv import turned_qkv
@@ -115,12 +115,12 @@ def test_start(before, lengths, tiles: DiTTiles):
 
 @ALL_TILES
 @pytest.mark.parametrize("rows", [50, 1600])
-def test_last_layer_guidance_and_euler_step(rows, tiles: DiTTiles):
+def test_last_layer_guidance_and_step(rows, tiles: DiTTiles):
     torch.manual_seed(5)
     hidden, weight, bias = half(2 * rows, CHANNELS), half(BINS, CHANNELS, scale=1 / 32), full(BINS)
     mel, packed = full(1, rows, BINS).repeat(2, 1, 1), half(1, 2 * rows, 4 * BINS).repeat(2, 1, 1)
-    common = hidden, weight, bias, torch.tensor([0.3], device="cuda"), 0.7
-    linear_euler(*common, mel[0], packed[0], tiles.leave)
-    linear_euler_plain(*common, mel[1], packed[1])
+    size = torch.tensor([0.3], device="cuda")
+    linear_step(hidden, weight, bias, SolverStep(size, 0.7, mel[0], packed[0]), tiles.leave)
+    linear_step_plain(hidden, weight, bias, SolverStep(size, 0.7, mel[1], packed[1]))
     close(mel[0], mel[1])
     close(packed[0], packed[1])

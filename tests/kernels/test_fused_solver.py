@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from capture_fake import ComputedAgain
 from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
 from cosyvoice_runtime.flow.kernels.choice import fused_solver
 from cosyvoice_runtime.flow.kernels.fused_dit import DiTTiles
+from cosyvoice_runtime.flow.solvers import EULER, SOLVERS
 from cosyvoice_runtime.flow.torch.call_inputs import BatchShape, PagedInputs
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.graphed_calls import CallBuckets
@@ -57,8 +58,11 @@ class SolverKind:
     config: FlowConfig
     tiles: Tiles | DiTTiles
 
-    def flow(self, num_steps: int) -> Flow:
-        return random_flow(num_steps=num_steps, config=self.config)
+    def flow(self, num_steps: int | None, solver: str = EULER) -> Flow:
+        return random_flow(num_steps=num_steps, config=self.config, solver=solver)
+
+    def without_guidance(self) -> SolverKind:
+        return replace(self, config=replace(self.config, cfg_rate=0.0))
 
     def fused(self, flow: Flow) -> Any:
         return fused_solver(flow)
@@ -69,6 +73,7 @@ COSYVOICE3_STEPS = SolverKind(COSYVOICE3, DIT_TILES)
 FAMILIES = pytest.mark.parametrize(
     "family", [COSYVOICE2_STEPS, COSYVOICE3_STEPS], ids=["cosyvoice2", "cosyvoice3"]
 )
+UNGUIDED = pytest.mark.parametrize("guided", [True, False], ids=["guided", "without guidance"])
 
 
 def spans_of(starts: list[int], counts: list[int]) -> list[TokenSpan]:
@@ -80,11 +85,18 @@ def spans_of(starts: list[int], counts: list[int]) -> list[TokenSpan]:
 
 @FAMILIES
 @pytest.mark.parametrize(
-    ("starts", "counts"),
-    [([100], [25]), ([0, 75], [25, 7]), ([50, 0], [1, 30]), ([25], [3])],
+    ("starts", "counts", "guided"),
+    [
+        ([100], [25], True),
+        ([0, 75], [25, 7], True),
+        ([50, 0], [1, 30], True),
+        ([25], [3], True),
+        ([0, 75], [25, 7], False),
+    ],
 )
 @torch.inference_mode()
-def test_fused_steps_equal_the_plain_ones(starts, counts, family):
+def test_fused_steps_equal_the_plain_ones(starts, counts, guided, family):
+    family = family if guided else family.without_guidance()
     flow = family.flow(num_steps=1)
     pool = PagePool(flow, 20)
     for pages in (pool.token_pages, pool.frame_pages, pool.estimator_pages):
@@ -143,6 +155,37 @@ def test_fused_steps_keep_and_see_the_codes_of_the_plain_ones(starts, counts, fa
     codes_apart = (pool.estimator_pages[2:].int() - kept[0][2:].int()).abs()
     assert codes_apart.max() <= 1
     assert codes_apart.float().mean() < 1e-3
+
+
+@FAMILIES
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("num_steps", [1, 2, 4, 7])
+@torch.inference_mode()
+def test_any_number_of_fused_steps_of_any_solver_equals_the_plain_ones(num_steps, solver, family):
+    check_all_steps(family.flow(num_steps, solver), family)
+
+
+@FAMILIES
+@UNGUIDED
+@pytest.mark.parametrize("solver", SOLVERS)
+@torch.inference_mode()
+def test_fused_steps_of_a_distilled_flow_equal_the_plain_ones(solver, guided, family):
+    family = replace(family, config=replace(family.config, times=(0.0, 0.3, 0.8)))
+    family = family if guided else family.without_guidance()
+    check_all_steps(family.flow(None, solver), family)
+
+
+def check_all_steps(flow: Flow, family: SolverKind) -> None:
+    """Compare the mel after all steps, after a second of finished speech of chance."""
+    pool, spans = PagePool(flow, 2), spans_of([25], [3])
+    for pages in (pool.estimator_pages, pool.estimator_tails):
+        pages[2:].normal_()
+    inputs = PagedInputs(flow, BatchShape.of(spans, 25), spans, [pool.acquire(2)])
+    expected = PagedCall(flow, pool, inputs).run()
+    call = PagedCall(flow, pool, inputs)
+    started = call.start()
+    family.fused(flow).solve(call.mel, started.conditions, call.solver_places(started), tiles=family.tiles)
+    torch.testing.assert_close(call.mel, expected, atol=1e-4, rtol=1e-4)
 
 
 @FAMILIES

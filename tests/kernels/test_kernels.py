@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 
 import pytest
+import solver_steps
 import torch
 from plain_kernels import (
     causal_conv_plain,
-    guided_euler_plain,
     norm_attention_plain,
     norm_mish_add_plain,
     norm_qkv_plain,
+    norm_step_plain,
     norm_widen_plain,
     paged_attention_plain,
     residual_linear_plain,
@@ -19,7 +20,7 @@ from plain_kernels import (
 from torch import Tensor
 
 from cosyvoice_runtime.flow.kernels.convolutions import Activation, ConvWeights, causal_conv
-from cosyvoice_runtime.flow.kernels.euler import guided_euler
+from cosyvoice_runtime.flow.kernels.last_layer import norm_step
 from cosyvoice_runtime.flow.kernels.layers import norm_mish_add, norm_widen, residual_linear
 from cosyvoice_runtime.flow.kernels.paged_attention import norm_attention, paged_attention
 from cosyvoice_runtime.flow.kernels.qkv import norm_qkv, packed_qkv
@@ -180,13 +181,16 @@ def test_end_of_a_residual_block():
     same(out[0], out[1])
 
 
-def test_guidance_and_euler_step():
-    rows, bins = 21, 20
-    hidden, weight, bias = torch.randn(2 * rows, CHANNELS), torch.randn(bins, CHANNELS), torch.randn(bins)
-    mel, packed = torch.randn(rows, bins), torch.randn(2 * rows, 80)
-    expected = copy.deepcopy((mel, packed))
-    common = hidden, *torch.randn(2, CHANNELS), weight, bias, torch.tensor([0.3]), 0.7
-    guided_euler(*common, mel, packed, Tile(16, 0))
-    guided_euler_plain(*common, *expected)
-    same(mel, expected[0])
-    same(packed, expected[1])
+@solver_steps.KINDS
+def test_last_layers_guidance_and_step(rate, slope):
+    step, bins = solver_steps.random_step(21, 20, rate, slope), 20
+    hidden, weight, bias = (
+        torch.randn(len(step.packed), CHANNELS),
+        torch.randn(bins, CHANNELS),
+        torch.randn(bins),
+    )
+    expected = copy.deepcopy(step)
+    common = hidden, *torch.randn(2, CHANNELS), weight, bias
+    norm_step(*common, step, Tile(16, 0))
+    norm_step_plain(*common, expected)
+    solver_steps.check(step, expected, same)

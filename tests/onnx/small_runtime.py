@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import onnx
 import torch
@@ -28,18 +30,25 @@ FLOWS = {"cosyvoice2": (CONFIG, UNET), "cosyvoice3": (COSYVOICE3, DIFFUSION_TRAN
 def flows(
     directory: Path,
     family: str = "cosyvoice2",
-    num_steps: int = 4,
+    num_steps: int | None = 4,
     formats: EstimatorFormats = FLOAT32,
     solver: str = EULER,
+    **changed: Any,
 ) -> tuple[Flow, OnnxFlow]:
-    """The same weights on torch and on ONNX Runtime."""
+    """The same weights on torch and on ONNX Runtime.
+
+    Args:
+        num_steps: None for those of the configuration.
+        changed: fields of the configuration that differ.
+    """
     config, writers = FLOWS[family]
+    config = replace(config, **changed) if changed else config
     network = random_network(config=config)
     weights = weights_of(network)  # before the flow drops some
     flow = Flow(config, network, num_steps, solver=solver)
     estimator = within(weights, "estimator.")
     write(directory, writers.encoder(weights, config))
-    write(directory, writers.estimator(estimator, config.estimator, config.mel_bins, formats))
+    write(directory, writers.estimator(estimator, config, formats))
     write(directory, writers.times(estimator, config.estimator))
     return flow, OnnxFlow(config, directory, num_steps, 1, solver)
 

@@ -11,7 +11,7 @@ from small_runtime import FLOWS, flows
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.onnx.flow import MOST_BLOCKS, OnnxFlow, OnnxFlowStream
-from cosyvoice_runtime.flow.solvers import ADAMS_BASHFORTH, accumulated_times
+from cosyvoice_runtime.flow.solvers import ADAMS_BASHFORTH, SOLVERS, accumulated_times
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.flow.torch.solver import _accumulated, time_steps
 from cosyvoice_runtime.onnx.session import EstimatorFormats
@@ -115,6 +115,23 @@ def test_adams_bashforth_gives_torchs_mel_from_pages_and_without(tmp_path):
         assert_mels_of_torch(flow, prompts, tokens, mels)
     with pytest.raises(AssertionError, match="Not equal"):
         assert_mels_of_torch(flows(tmp_path)[0], prompts, tokens, mels)
+
+
+@pytest.mark.parametrize("family", FLOWS)
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_distilled_flow_gives_torchs_mel_from_pages_and_without(tmp_path, family, solver):
+    """It has times of its own, and no guidance."""
+    distilled = {"times": (0.0, 0.3, 0.8), "cfg_rate": 0.0}
+    flow, onnx_flow = flows(tmp_path, family, num_steps=None, solver=solver, **distilled)
+    assert onnx_flow.num_steps == flow.solver.num_steps == 3
+    assert onnx_flow.estimator.shapes["x"][0] == 1
+    prompts = [random_prompt(31, seed) for seed in range(2)]
+    tokens = [random_tokens(length, length) for length in (20, 83)]
+    for pages in (60, 3):
+        stream = OnnxFlowStream(onnx_flow, num_pages=pages)
+        mels = spoken(stream, prompts, [pieces_of(row, [10, 40]) for row in tokens])
+        assert bool(stream.recomputing) == (pages == 3)
+        assert_mels_of_torch(flow, prompts, tokens, mels)
 
 
 def test_weights_that_the_transformer_does_not_have_are_refused(tmp_path):

@@ -25,8 +25,9 @@ from module_weights import weights_of
 from small_flow import CONFIG, COSYVOICE3, random_flow
 from small_hift import CAUSAL, PUBLISHED, small_hift
 
-FLOWS: dict[str, FlowConfig] = {"cosyvoice2": CONFIG, "cosyvoice3": COSYVOICE3}
-VOCODERS: dict[str, VocoderConfig] = {"cosyvoice2": PUBLISHED, "cosyvoice3": CAUSAL}
+DISTILLED = replace(CONFIG, times=(0.0, 0.1, 0.3, 0.8), cfg_rate=0.0)
+FLOWS: dict[str, FlowConfig] = {"cosyvoice2": CONFIG, "cosyvoice3": COSYVOICE3, "distilled": DISTILLED}
+VOCODERS: dict[str, VocoderConfig] = {"cosyvoice2": PUBLISHED, "cosyvoice3": CAUSAL, "distilled": PUBLISHED}
 
 
 @cache

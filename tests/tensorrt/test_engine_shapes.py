@@ -41,6 +41,13 @@ def test_no_tensor_of_the_published_model_outgrows_tensorrt(rows: int, tokens: i
         assert layers * batch * past * config.num_heads * config.head_dim < LARGEST_TENSOR  # all keys
 
 
+def test_a_flow_without_guidance_has_a_row_for_each_utterance() -> None:
+    unguided = Shapes(replace(FULL, flow=replace(FULL.flow, cfg_rate=0.0)), max_rows=8, max_tokens=1500)
+    for shapes, rows in ((SHAPES, 2), (unguided, 1)):
+        assert shapes.estimator(FlowShape(3, 25, 200))["batch"] == 3 * rows
+        assert shapes.profiles()["flow_estimator"][0]["batch"] == (rows, rows, 8 * rows)
+
+
 @given(FLOW)
 def test_a_call_of_the_flow_is_padded_to_what_some_profile_covers(shape: FlowShape) -> None:
     fit = SHAPES.fit_flow(shape)

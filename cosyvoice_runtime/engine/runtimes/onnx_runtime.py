@@ -53,7 +53,7 @@ def _networks(settings: Token2WavSettings) -> tuple[OnnxFlow, OnnxVocoder]:
     config = load_config(settings.checkpoint_dir)
     formats = EstimatorFormats(settings.weight_format, settings.page_format)
     directory = require_wave(settings.checkpoint_dir, settings.backend_dir, formats)
-    flow = OnnxFlow(config.flow, directory, settings.ode_steps, settings.threads, settings.solver)
+    flow = OnnxFlow(config.flow, directory, settings.num_steps, settings.threads, settings.solver)
     vocoder = OnnxVocoder(config.vocoder, directory, settings.threads)
     logger.info(
         "backend onnx: flow (weights %s, pages %s) and vocoder on ONNX Runtime, %d threads each",

@@ -235,7 +235,7 @@ def _capture_later(
 
 def _fused_solver(flow: Flow, settings: Token2WavSettings) -> PagedSolver | None:
     """The fused solver; None where the plain modules take the steps."""
-    obstacle = solver_obstacle(flow.device, flow.dtype, flow.config.blockwise, flow.solver.name)
+    obstacle = solver_obstacle(flow.device, flow.dtype, flow.config.blockwise)
     if not fused_chosen(settings.kernels, "the flow's steps", flow.device, obstacle):
         return None
     # The module defines Triton kernels, which need the CUDA build of torch.

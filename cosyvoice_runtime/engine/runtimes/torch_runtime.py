@@ -79,7 +79,7 @@ def batch_rows(flow: Flow, settings: Token2WavSettings) -> int:
 
 
 def _plain_alone(flow: Flow) -> bool:
-    return solver_obstacle(flow.device, flow.dtype, flow.config.blockwise, flow.solver.name) is not None
+    return solver_obstacle(flow.device, flow.dtype, flow.config.blockwise) is not None
 
 
 def room(device: torch.device, share: float, reserve_gib: float = 0.0, work_bytes: int = WORK_BYTES) -> int:
@@ -190,7 +190,7 @@ def open_chunked(settings: Token2WavSettings, config: ModelConfig, parts: GpuPar
         config,
         settings.device,
         Precision(dtype, dtype),
-        settings.ode_steps,
+        settings.num_steps,
         settings.solver,
     )
     device = token2wav.regulated.device
@@ -239,7 +239,7 @@ def _load(settings: Token2WavSettings, parts: GpuParts | None) -> tuple[TorchTok
     eager = EagerCalls()
     engines = _open_engines(settings, config, eager)
     flow = Flow.from_tensors(
-        config.flow, load_tensors(layout, "flow", config), device, dtype, settings.ode_steps, settings.solver
+        config.flow, load_tensors(layout, "flow", config), device, dtype, settings.num_steps, settings.solver
     )
     if engines is not None:
         engines.take(flow)

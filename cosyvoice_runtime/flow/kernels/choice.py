@@ -8,7 +8,6 @@ import torch
 
 from cosyvoice_runtime.checkpoint.config_flow import DiTConfig, EncoderConfig, EstimatorConfig
 from cosyvoice_runtime.families import flow_parts, load
-from cosyvoice_runtime.flow.solvers import EULER
 from cosyvoice_runtime.flow.torch.flow import Flow
 from cosyvoice_runtime.gpu.kernels.choice import LEAST_DEPTH, machine_obstacle
 
@@ -18,19 +17,17 @@ if TYPE_CHECKING:
 
 
 def solver_obstacle(
-    device: torch.device, dtype: torch.dtype, config: EstimatorConfig | DiTConfig, solver: str = EULER
+    device: torch.device, dtype: torch.dtype, config: EstimatorConfig | DiTConfig
 ) -> str | None:
     """Why the fused kernels cannot take the flow's steps; None if they can."""
-    return estimator_obstacle(config, solver) or machine_obstacle(device, dtype, torch.float16)
+    return estimator_obstacle(config) or machine_obstacle(device, dtype, torch.float16)
 
 
-def estimator_obstacle(config: EstimatorConfig | DiTConfig, solver: str = EULER) -> str | None:
+def estimator_obstacle(config: EstimatorConfig | DiTConfig) -> str | None:
     """Why the fused kernels cannot compute this estimator, on whatever GPU; None if they can."""
     parts = flow_parts(config)
     if parts.fused_solver is None:
         return f"there are none for a {type(config).__name__}"
-    if solver != EULER:
-        return f"they take steps of solver {EULER} alone"
     for name in parts.powers_of_two:
         size = getattr(config, name)
         if size & (size - 1):

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn import Module
 
 from cosyvoice_runtime.flow.kernels.convolutions import GroupedConvWeights, grouped_conv
-from cosyvoice_runtime.flow.kernels.euler import linear_euler
 from cosyvoice_runtime.flow.kernels.fused_solver import BlockWeights, FusedPagedSolver
+from cosyvoice_runtime.flow.kernels.last_layer import linear_step
 from cosyvoice_runtime.flow.kernels.layers import dense, modulated_norm, residual_linear
 from cosyvoice_runtime.flow.kernels.paged_attention import paged_attention
 from cosyvoice_runtime.flow.kernels.qkv import Linear, linear_of, softmax_scale, turned_qkv
@@ -119,11 +119,12 @@ class FusedDiTSolver(FusedPagedSolver[DiTTiles]):
         rows, frames = places.rows, places.new_frames
         memory = DiTMemory(self._estimator, rows * frames, tiles.splits(places.table.shape[1]))
         speaker = guided.speaker[:, None, :].expand(-1, frames, -1)
-        noisy = torch.cat([mel, mel]).to(memory.packed.dtype)
+        noisy = mel.repeat(self._solver.guidance_rows, 1, 1).to(memory.packed.dtype)
         torch.cat(
             [noisy, guided.prompt, guided.mu, speaker], dim=-1, out=memory.packed.view(rows, frames, -1)
         )
         call = FusedDiTCall(memory, places, tiles, chained, self._rotation)
+        steps = self._steps(mel, memory.packed)
 
         def take_step(step: int) -> None:
             call.enter(self._input, self._convs, step)
@@ -131,10 +132,7 @@ class FusedDiTSolver(FusedPagedSolver[DiTTiles]):
                 call.attention(weights, attention, step)
                 call.feed_forward(weights, feed_forward, step)
             call.norm(self._final_gain[step], self._final_shift[step])
-            linear_euler(
-                memory.normed, *self._projection, self._solver.step_sizes[step : step + 1],
-                self._solver.cfg_rate, mel.flatten(0, 1), memory.packed, tiles.leave, chained,
-            )  # fmt: skip
+            linear_step(memory.normed, *self._projection, steps[step], tiles.leave, chained)
 
         return take_step
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from cosyvoice_runtime.flow.kernels.convolutions import Activation, ConvWeights, causal_conv
-from cosyvoice_runtime.flow.kernels.euler import guided_euler
+from cosyvoice_runtime.flow.kernels.last_layer import SolverStep, norm_step
 from cosyvoice_runtime.flow.kernels.layers import norm_mish_add, norm_widen, residual_linear
 from cosyvoice_runtime.flow.kernels.paged_attention import norm_attention, paged_attention
 from cosyvoice_runtime.flow.kernels.qkv import Linear, folded, linear_of, norm_qkv, packed_qkv
@@ -175,13 +175,23 @@ class FusedPagedSolver(ABC, Generic[AnyTiles]):
 
         Args:
             mel: float32 ``[B, T, mel]``: noise, and then the solution.
-            guided: from :meth:`FlowSolver.guided`, for ``2 B`` rows.
+            guided: from :meth:`FlowSolver.guided`, for the rows of guidance.
         """
         tiles = tiles or self._tiles(places)
         chained = (EARLY if tiles.early else LATE) if self._row.chained else NOT_CHAINED
         take_step = self._begin(mel, guided, places, tiles, chained)
         for step in range(self._solver.num_steps)[:steps]:
             take_step(step)
+
+    def _steps(self, mel: Tensor, packed: Tensor) -> list[SolverStep]:
+        """Make the steps of a call, which work in its memory."""
+        solver, frames = self._solver, mel.flatten(0, 1)
+        before = torch.empty_like(frames) if solver.looks_back else None
+        slopes = solver.slopes.split(1) if solver.looks_back else [None] * solver.num_steps
+        return [
+            SolverStep(size, solver.cfg_rate, frames, packed, slope, before)
+            for size, slope in zip(solver.step_sizes.split(1), slopes, strict=True)
+        ]
 
     @abstractmethod
     def _tiles(self, places: Places) -> AnyTiles: ...
@@ -216,18 +226,14 @@ class FusedSolver(FusedPagedSolver[Tiles]):
     ) -> Callable[[int], None]:
         rows, frames = places.rows, places.new_frames
         work = Workspace(self._estimator, rows, frames, tiles.splits(places.table.shape[1]))
-        noisy = torch.cat([mel, mel]).to(work.packed.dtype)
+        noisy = mel.repeat(self._solver.guidance_rows, 1, 1).to(work.packed.dtype)
         speaker = guided.speaker[:, None, :].expand(-1, frames, -1)
         torch.cat([noisy, guided.mu, speaker, guided.prompt], dim=-1, out=work.packed.view(rows, frames, -1))
-        call = FusedCall(work, places, tiles, chained)
+        call, steps = FusedCall(work, places, tiles, chained), self._steps(mel, work.packed)
 
         def take_step(step: int) -> None:
             self._velocity(call, step)
-            guided_euler(
-                work.second, *self._final_norm, *self._projection,
-                self._solver.step_sizes[step : step + 1], self._solver.cfg_rate,
-                mel.flatten(0, 1), work.packed, tiles.euler, chained,
-            )  # fmt: skip
+            norm_step(work.second, *self._final_norm, *self._projection, steps[step], tiles.euler, chained)
 
         return take_step
 

@@ -78,23 +78,34 @@ TIME_SCALE = 1000.0
 
 
 def times_graph(weights: Mapping[str, Array], config: EstimatorConfig) -> onnx.ModelProto:
-    """``times`` ``[n]`` in [0, 1] to ``biases`` ``[n, stages, C]``.
+    """``times`` ``[n]`` in [0, 1] to ``biases`` ``[n, stages, C]``; for mean velocities also ``ends``, alike.
 
     Args:
         weights: of the estimator, by their names in it.
     """
     graph = Graph(FLOW_TIMES, "float32", weights)
-    hidden = layers.silu(graph, layers.linear(graph, "time_in", sinusoid(graph, config.in_channels)))
-    embedding = layers.mish(graph, layers.linear(graph, "time_out", hidden))
+    names = ["times", "ends"] if config.meanflow else ["times"]
+    embeddings = [_time_embedding(graph, sinusoid(graph, config.in_channels, name)) for name in names]
+    embedding = embeddings[0]
+    if config.meanflow:
+        embedding = graph.concat(embeddings, 1) @ graph.weight(
+            "time_mixer.weight", graph.weights["time_mixer.weight"].T
+        )
+    embedding = layers.mish(graph, embedding)
     names = ["down", *(f"mid.{index}" for index in range(config.num_mid_stages)), "up"]
     stages = [graph.unsqueeze(layers.linear(graph, f"{name}.resnet.time", embedding), 1) for name in names]
     graph.output("biases", graph.concat(stages, 1), ("n", config.num_stages, config.channels))
     return graph.model()
 
 
-def sinusoid(graph: Graph, width: int) -> Value:
-    """Input ``times`` ``[n]`` as sines, then cosines, ``[n, width]``."""
-    times = graph.input("times", FLOAT, ("n",))
+def _time_embedding(graph: Graph, sinusoid: Value) -> Value:
+    hidden = layers.silu(graph, layers.linear(graph, "time_in", sinusoid))
+    return layers.linear(graph, "time_out", hidden)
+
+
+def sinusoid(graph: Graph, width: int, name: str = "times") -> Value:
+    """The input ``name`` ``[n]``, times, as sines, then cosines, ``[n, width]``."""
+    times = graph.input(name, FLOAT, ("n",))
     half = width // 2
     frequency = np.exp(np.arange(half, dtype=np.float32) * np.float32(-math.log(10000.0) / (half - 1)))
     angle = graph.unsqueeze(times * TIME_SCALE, 1) * graph.constant(frequency, FLOAT)

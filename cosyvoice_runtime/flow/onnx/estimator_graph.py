@@ -21,7 +21,7 @@ import onnx
 from onnx import helper
 
 from cosyvoice_runtime.arrays import Array
-from cosyvoice_runtime.checkpoint.config_flow import DiTConfig, EstimatorConfig
+from cosyvoice_runtime.checkpoint.config_flow import DiTConfig, EstimatorConfig, FlowConfig
 from cosyvoice_runtime.checkpoint.schema_flow import POSITION_KERNEL, TIME_SINUSOID
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.flow.export.estimator import (
@@ -35,7 +35,6 @@ from cosyvoice_runtime.flow.export.estimator import (
 )
 from cosyvoice_runtime.flow.onnx.encoder_graph import sinusoid
 from cosyvoice_runtime.flow.onnx.pages import EIGHT_BITS, LARGEST, PAGE_FORMAT
-from cosyvoice_runtime.flow.page_store import GUIDANCE_ROWS
 from cosyvoice_runtime.onnx import layers
 from cosyvoice_runtime.onnx.graph import FAR, FLOAT, HALF, INT64, ONNX_TYPES, Graph, Value
 from cosyvoice_runtime.onnx.runtime_graph import INT32, IntegerProducts, RuntimeGraph
@@ -111,11 +110,11 @@ def tail_channels(config: EstimatorConfig) -> list[int]:
 
 
 def estimator_graph(
-    weights: Mapping[str, Array], config: EstimatorConfig, mel_bins: int, formats: EstimatorFormats
+    weights: Mapping[str, Array], flow: FlowConfig, formats: EstimatorFormats
 ) -> onnx.ModelProto:
     """Velocity of new frames after frames done before.
 
-    Inputs, of one utterance with guidance and without (R, 2): ``x`` ``[R, T, mel]``; ``conditions``
+    Inputs, of one utterance in all guidance rows R: ``x`` ``[R, T, mel]``; ``conditions``
     ``[R, T, in - mel]``, all else that the network reads; ``time_biases`` ``[stages, C]``; ``tails``
     ``[R, 2, N]``, the two frames before the new ones; and those of :class:`BlockMemory`.
     Outputs: ``velocity`` ``[R, T, mel]``, ``new_tails`` ``[R, 2, N]``, and those of :class:`BlockMemory`.
@@ -124,7 +123,7 @@ def estimator_graph(
         weights: of the estimator, by their names in it.
         formats: that of weights is of the layers that ``ROBUST`` names.
     """
-    return _EstimatorGraph(weights, config, mel_bins, formats).build()
+    return _EstimatorGraph(weights, flow, formats).build()
 
 
 class BlockMemory:
@@ -139,12 +138,12 @@ class BlockMemory:
 
     Args:
         page_format: that format.
-        sizes: heads of a row, and their size.
+        flow: has the rows R, their H heads, and D.
     """
 
-    def __init__(self, graph: RuntimeGraph, page_format: str, sizes: tuple[int, int]) -> None:
+    def __init__(self, graph: RuntimeGraph, page_format: str, flow: FlowConfig) -> None:
         self.graph, self.page_format = graph, page_format
-        self.heads, self.head_dim = GUIDANCE_ROWS * sizes[0], sizes[1]
+        self.heads, self.head_dim = flow.guidance_rows * flow.blockwise.num_heads, flow.blockwise.head_dim
         self.page_type = HALF if page_format == EIGHT_BITS else ONNX_TYPES[page_format]
         self.place = [graph.input(name, INT32, (1,)) for name in ("last", "total")]
         self.bias = graph.input("bias", self.page_type, (1, 1, "new", "all"))
@@ -178,14 +177,9 @@ class BlockMemory:
 class _EstimatorGraph(UNetGraph):
     """The estimator over frames and rows in one matrix, ``[T * R, C]``."""
 
-    def __init__(
-        self,
-        weights: Mapping[str, Array],
-        config: EstimatorConfig,
-        mel_bins: int,
-        formats: EstimatorFormats,
-    ) -> None:
-        self.mel_bins, self.formats = mel_bins, formats
+    def __init__(self, weights: Mapping[str, Array], flow: FlowConfig, formats: EstimatorFormats) -> None:
+        config = flow.unet
+        self.flow, self.rows, self.formats = flow, flow.guidance_rows, formats
         in_8_bits = formats.pages == EIGHT_BITS
         self._scales = PageScales.of(weights) if in_8_bits else PageScales(weights, {})
         self.runtime = RuntimeGraph(FLOW_ESTIMATOR, "float32", self._scales.weights)
@@ -195,14 +189,13 @@ class _EstimatorGraph(UNetGraph):
         self.new_tails: list[Value] = []
 
     def build(self) -> onnx.ModelProto:
-        graph, config, bins = self.graph, self.config, self.mel_bins
-        x = graph.input("x", FLOAT, (GUIDANCE_ROWS, "new", bins))
-        conditions = graph.input("conditions", FLOAT, (GUIDANCE_ROWS, "new", config.in_channels - bins))
+        graph, config, bins, rows = self.graph, self.config, self.flow.mel_bins, self.rows
+        x = graph.input("x", FLOAT, (rows, "new", bins))
+        conditions = graph.input("conditions", FLOAT, (rows, "new", config.in_channels - bins))
         time_biases = graph.input("time_biases", FLOAT, (config.num_stages, config.channels))
-        sizes = (config.num_heads, config.head_dim)
-        self.memory = BlockMemory(self.runtime, self.formats.pages, sizes)
+        self.memory = BlockMemory(self.runtime, self.formats.pages, self.flow)
         channels = tail_channels(config)
-        tails_shape = (GUIDANCE_ROWS, TAIL, sum(channels))
+        tails_shape = (rows, TAIL, sum(channels))
         tails = graph.transpose(graph.input("tails", FLOAT, tails_shape), 1, 0, 2)
         self.tails = graph.node("Split", tails, graph.integers(*channels), outputs=len(channels), axis=2)
         packed = graph.transpose(graph.concat([x, conditions], 2), 1, 0, 2)
@@ -210,7 +203,7 @@ class _EstimatorGraph(UNetGraph):
         biases = graph.node("Split", time_biases, outputs=stages, axis=0, num_outputs=stages)
         velocity = self.network(self._flat(packed, config.in_channels), biases)
         velocity = graph.transpose(self._by_frame(velocity, bins), 1, 0, 2)
-        graph.output("velocity", velocity, (GUIDANCE_ROWS, "new", bins))
+        graph.output("velocity", velocity, (rows, "new", bins))
         graph.output("new_tails", graph.transpose(graph.concat(self.new_tails, 2), 1, 0, 2), tails_shape)
         return self.memory.model()
 
@@ -233,7 +226,7 @@ class _EstimatorGraph(UNetGraph):
         graph, inner = self.graph, self.inner
         packed = self._by_frame(self._product(f"{name}.qkv", x), 3 * inner)
         parts = graph.node("Split", packed, outputs=3, axis=2, num_outputs=3)
-        side_by_side = [graph.reshape(part, (1, -1, GUIDANCE_ROWS * inner)) for part in parts]
+        side_by_side = [graph.reshape(part, (1, -1, self.rows * inner)) for part in parts]
         return self._flat(self.memory.attend(side_by_side, self._scales.keys.get(name, 1.0)), inner)
 
     def _mish(self, x: Value) -> Value:
@@ -268,14 +261,14 @@ class _EstimatorGraph(UNetGraph):
 
     def _by_frame(self, x: Value, channels: int) -> Value:
         """``[T * R, C]`` to ``[T, R, C]``."""
-        return self.graph.reshape(x, (-1, GUIDANCE_ROWS, channels))
+        return self.graph.reshape(x, (-1, self.rows, channels))
 
 
 POSITION_TAIL = POSITION_KERNEL - 1
 
 
 def transformer_graph(
-    weights: Mapping[str, Array], config: DiTConfig, mel_bins: int, formats: EstimatorFormats
+    weights: Mapping[str, Array], flow: FlowConfig, formats: EstimatorFormats
 ) -> onnx.ModelProto:
     """Inputs and outputs are those of
     :func:`~cosyvoice_runtime.flow.onnx.estimator_graph.estimator_graph`, but that tails hold 30 frames,
@@ -292,19 +285,20 @@ def transformer_graph(
         raise InvalidInput("token2wav.weight_format", formats.weights, "float32 with CosyVoice3")
     if formats.pages == EIGHT_BITS:
         raise InvalidInput("token2wav.page_format", formats.pages, "float32 or float16 with CosyVoice3")
-    graph = RuntimeGraph(FLOW_ESTIMATOR, "float32", weights)
-    x = graph.input("x", FLOAT, (GUIDANCE_ROWS, "new", mel_bins))
-    conditions = graph.input("conditions", FLOAT, (GUIDANCE_ROWS, "new", 3 * mel_bins))
+    graph, config = RuntimeGraph(FLOW_ESTIMATOR, "float32", weights), flow.transformer
+    rows, mel_bins = flow.guidance_rows, flow.mel_bins
+    x = graph.input("x", FLOAT, (rows, "new", mel_bins))
+    conditions = graph.input("conditions", FLOAT, (rows, "new", 3 * mel_bins))
     modulations = BLOCK_MODULATIONS * config.depth + FINAL_MODULATIONS
     time_biases = graph.input("time_biases", FLOAT, (modulations, config.width))
-    starts = graph.input(STARTS, INT64, (GUIDANCE_ROWS,))
-    past = _LayerPast(graph, config, formats.pages)
+    starts = graph.input(STARTS, INT64, (rows,))
+    past = _LayerPast(graph, flow, formats.pages)
     mu, voice, prompt = graph.node("Split", conditions, outputs=3, axis=2, num_outputs=3)
     network = Transformer(
         graph, config, past, past.memory.bias, HeadRotation.of(graph, starts, x, config.head_dim)
     )
     velocity = network.velocity(graph.concat([x, prompt, mu, voice], 2), time_biases)
-    graph.output("velocity", velocity, (GUIDANCE_ROWS, "new", mel_bins))
+    graph.output("velocity", velocity, (rows, "new", mel_bins))
     past.ports()
     return past.memory.model()
 
@@ -317,10 +311,11 @@ class _LayerPast:
         page_format: of keys and values.
     """
 
-    def __init__(self, graph: RuntimeGraph, config: DiTConfig, page_format: str) -> None:
+    def __init__(self, graph: RuntimeGraph, flow: FlowConfig, page_format: str) -> None:
+        config, self.rows = flow.transformer, flow.guidance_rows
         self.graph, self.config = graph, config
-        self.memory = BlockMemory(graph, page_format, (config.num_heads, config.head_dim))
-        self.tails_shape = (GUIDANCE_ROWS, POSITION_TAIL, POSITION_CONVS * config.width)
+        self.memory = BlockMemory(graph, page_format, flow)
+        self.tails_shape = (self.rows, POSITION_TAIL, POSITION_CONVS * config.width)
         tails = graph.input("tails", FLOAT, self.tails_shape)
         self.tails = graph.node("Split", tails, outputs=POSITION_CONVS, axis=2, num_outputs=POSITION_CONVS)
         self.new_tails: list[Value] = []
@@ -334,8 +329,8 @@ class _LayerPast:
         """``hidden`` is what the memory adds anyway."""
         graph, inner = self.graph, self.config.inner_width
         heads = (graph.transpose(each, 1, 0, 2, 3) for each in (queries, new_keys, new_values))
-        mixed = self.memory.attend([graph.reshape(each, (1, -1, GUIDANCE_ROWS * inner)) for each in heads])
-        return graph.transpose(graph.reshape(mixed, (-1, GUIDANCE_ROWS, inner)), 1, 0, 2)
+        mixed = self.memory.attend([graph.reshape(each, (1, -1, self.rows * inner)) for each in heads])
+        return graph.transpose(graph.reshape(mixed, (-1, self.rows, inner)), 1, 0, 2)
 
     def ports(self) -> None:
         """Declare what the frames after these will need."""

@@ -13,9 +13,8 @@ import numpy.typing as npt
 from cosyvoice_runtime.arrays import Array, Floats
 from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
 from cosyvoice_runtime.flow.onnx.pages import CpuPages, CpuTails, PastSizes, stacked_past
-from cosyvoice_runtime.flow.page_store import GUIDANCE_ROWS
 from cosyvoice_runtime.flow.paged_flow import FlowState, FlowWork, PagedFlow
-from cosyvoice_runtime.flow.solvers import EULER, CpuSolver
+from cosyvoice_runtime.flow.solvers import EULER, CpuSolver, ends_of, require_solver
 from cosyvoice_runtime.flow.voice_flow import MAX_FRAMES, FlowInputs, TokenSpan
 from cosyvoice_runtime.onnx.session import (
     FLOW_ENCODER,
@@ -41,6 +40,7 @@ class OnnxFlow(FlowInputs):
 
     Args:
         directory: of the graphs (:mod:`~cosyvoice_runtime.onnx.session`).
+        num_steps: None for those of the configuration's times, or the published number.
         threads: of one operation.
         solver: one of :data:`~cosyvoice_runtime.flow.solvers.SOLVERS`.
 
@@ -49,16 +49,18 @@ class OnnxFlow(FlowInputs):
     """
 
     def __init__(
-        self, config: FlowConfig, directory: Path, num_steps: int, threads: int, solver: str = EULER
+        self, config: FlowConfig, directory: Path, num_steps: int | None, threads: int, solver: str = EULER
     ) -> None:
         super().__init__(config)
         self.encoder, self.estimator = (
             NamedSession(open_session(graph_path(directory, name), threads))
             for name in (FLOW_ENCODER, FLOW_ESTIMATOR)
         )
-        self.solver = CpuSolver(solver, num_steps)
+        require_solver(solver, config.meanflow)
+        self.solver = CpuSolver(solver, num_steps, config.times)
         times = open_session(graph_path(directory, FLOW_TIMES), threads)
-        [self.time_biases] = times.run(None, {"times": self.solver.times})
+        ends = {"ends": ends_of(self.solver.times)} if config.meanflow else {}
+        [self.time_biases] = times.run(None, {"times": self.solver.times, **ends})
         noise = TorchRandom(0).normal(config.mel_bins * MAX_FRAMES)
         self.start_noise = np.ascontiguousarray(noise.reshape(config.mel_bins, MAX_FRAMES).T)
         self.past_sizes = PastSizes.of(self.encoder, self.estimator)
@@ -93,8 +95,8 @@ class CallPart:
         self.blocks = blocks
         start, (_, last, count) = blocks[0][1], blocks[-1]
         self._own = slice(start, last + count)
-        total = before + last + count
-        self._x = np.empty((GUIDANCE_ROWS, last + count - start, call.flow.config.mel_bins), np.float32)
+        total, config = before + last + count, call.flow.config
+        self._x = np.empty((config.guidance_rows, last + count - start, config.mel_bins), np.float32)
         self.velocity = np.empty_like(self._x)
         shown = call.visible(call.pool.block_frames)[:, :, self._own, :total]
         inputs: dict[str, Array] = {
@@ -103,7 +105,7 @@ class CallPart:
             "bias": np.where(shown, 0, HIDDEN_SCORE).astype(call.pool.code.room),
             "last": np.array([total - 1], np.int32),
             "total": np.array([total], np.int32),
-            "starts": np.full(GUIDANCE_ROWS, before + start, np.int64),
+            "starts": np.full(config.guidance_rows, before + start, np.int64),
         }
         read, written = shared
         self._bound = call.flow.estimator.bound({**inputs, **read}, {"velocity": self.velocity, **written})
@@ -183,9 +185,9 @@ class FlowCall:
         )
 
     def _conditions(self, mu: Floats, voice: Floats) -> Floats:
-        """``[R, frames, 3 * mel]``: with guidance, then zeros."""
-        bins = self.flow.config.mel_bins
-        conditions = np.zeros((GUIDANCE_ROWS, self.frames, 3 * bins), np.float32)
+        """``[R, frames, 3 * mel]``: with guidance, then, if there is any, zeros."""
+        bins, rows = self.flow.config.mel_bins, self.flow.config.guidance_rows
+        conditions = np.zeros((rows, self.frames, 3 * bins), np.float32)
         conditions[0, :, :bins] = mu[0]
         conditions[0, :, bins : 2 * bins] = voice[0]
         prompt = self.flow.prompt_frames(self.span, self.frames)
@@ -213,9 +215,10 @@ class CallSteps:
         self._call, self._pages, self._code = call, call.pool.estimator, call.pool.code
         self._frames = call.pool.block_frames
         self._before = self._frames * len(call.held)
-        flow, tails = call.flow, (GUIDANCE_ROWS, *call.flow.past_sizes.estimator_tail)
-        _, _, _, sides, heads, _, size = self._pages.shape
-        room = (sides, GUIDANCE_ROWS, heads, self._before + call.frames, size)
+        flow = call.flow
+        _, _, rows, sides, heads, _, size = self._pages.shape
+        tails = rows, *flow.past_sizes.estimator_tail
+        room = (sides, rows, heads, self._before + call.frames, size)
         self._room = np.empty(room, self._code.room)
         self._times = np.empty_like(flow.time_biases[0])
         self._tails, self._new_tails = np.empty(tails, np.float32), np.empty(tails, np.float32)
@@ -235,7 +238,7 @@ class CallSteps:
             before: velocity of the step before; None at the first.
             place: of the step in the pages.
         """
-        flow, rate = self._call.flow, np.float32(self._call.flow.config.cfg_rate)
+        flow = self._call.flow
         self._times[:] = flow.time_biases[step]
         self._new_tails[:] = tails
         self._gather(place)
@@ -243,9 +246,16 @@ class CallSteps:
             self._tails[:] = self._new_tails
             part.run(mel)
             self._keep(part, place)
-        conditioned, unconditioned = np.concatenate([part.velocity for part in self._parts], axis=1)
-        guided = (1 + rate) * conditioned - rate * unconditioned
+        guided = self._guided(np.concatenate([part.velocity for part in self._parts], axis=1))
         return flow.solver.moved(mel, guided, before, step), guided, self._new_tails.copy()
+
+    def _guided(self, velocity: Floats) -> Floats:
+        """``[frames, mel]`` of the velocities ``[R, frames, mel]``."""
+        rate = np.float32(self._call.flow.config.cfg_rate)
+        if not rate:
+            return velocity[0]
+        guided: Floats = (1 + rate) * velocity[0] - rate * velocity[1]
+        return guided
 
     def _shared(self) -> tuple[dict[str, Array], dict[str, Array]]:
         """Inputs and outputs of the estimator that are the same memory for all parts."""

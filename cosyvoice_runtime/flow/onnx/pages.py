@@ -10,7 +10,7 @@ import numpy as np
 
 from cosyvoice_runtime.arrays import Array, Floats
 from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
-from cosyvoice_runtime.flow.page_store import FIRST_PAGE, GUIDANCE_ROWS, PageStore
+from cosyvoice_runtime.flow.page_store import FIRST_PAGE, PageStore
 from cosyvoice_runtime.onnx.memory import ReturnedMemory
 from cosyvoice_runtime.onnx.session import NamedSession
 
@@ -152,7 +152,7 @@ class CpuPages(PageStore):
 
     def __init__(self, config: FlowConfig, num_steps: int, sizes: PastSizes, num_pages: int) -> None:
         super().__init__(num_pages)
-        estimator, block = config.blockwise, config.encoder.chunk_tokens
+        estimator, block, rows = config.blockwise, config.encoder.chunk_tokens, config.guidance_rows
         self.block, self.block_frames = block, config.frames_per_token * block
         of_tokens, of_frames = (
             (SIDES, attentions, frames, *heads)
@@ -162,7 +162,7 @@ class CpuPages(PageStore):
             )
         )
         heads = estimator.num_heads, self.block_frames, estimator.head_dim
-        of_steps = (num_steps, GUIDANCE_ROWS, SIDES * estimator.attentions, *heads)
+        of_steps = (num_steps, rows, SIDES * estimator.attentions, *heads)
         self._shapes: tuple[tuple[int, ...], ...] = (of_tokens, of_frames, of_steps)
         self._types = np.dtype(np.float32), np.dtype(np.float32), sizes.code.pages
         total = FIRST_PAGE + num_pages
@@ -175,7 +175,7 @@ class CpuPages(PageStore):
             for shape, dtype in zip(self._shapes, self._types, strict=True)
         ]
         self.tokens, self.frames, self.estimator = (memory.array for memory in self._memory)
-        tails = num_steps, GUIDANCE_ROWS, *sizes.estimator_tail
+        tails = num_steps, rows, *sizes.estimator_tail
         shapes = sizes.token_tail, sizes.frame_tail, tails
         self._empty = CpuTails(*(np.zeros(shape, np.float32) for shape in shapes))
 

@@ -145,8 +145,8 @@ class PagePlaces:
 class Places(PagePlaces):
     """Pages and tails of a call's rows, at the solver's first step; every step adds its number.
 
-    Rows are those of the network: all utterances with guidance, then all without. Each utterance has at least
-    as many new frames as a convolution looks back.
+    Rows are those of the network: all utterances with guidance, then, if there is any, all without. Each
+    utterance has at least as many new frames as a convolution looks back.
 
     Attributes:
         tails: ``[R, steps, tail_size]`` read; ``new_tails`` alike, written.

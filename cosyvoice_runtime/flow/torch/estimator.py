@@ -104,6 +104,8 @@ class Estimator(nn.Module):
         self.sinusoid_width = config.in_channels
         self.time_in = nn.Linear(config.in_channels, config.time_width)
         self.time_out = nn.Linear(config.time_width, config.time_width)
+        width = config.time_width
+        self.time_mixer = nn.Linear(2 * width, width, bias=False) if config.meanflow else None
         self.down = UNetStage(config, config.in_channels, self.layout)
         self.down_conv = CausalConv(channels, channels, CONV_TAPS, self.layout)
         self.mid = nn.ModuleList(
@@ -114,14 +116,25 @@ class Estimator(nn.Module):
         self.final = ConvBlock(channels, channels, self.layout)
         self.projection = nn.Linear(channels, mel_bins)
 
-    def time_biases(self, t: Tensor) -> Tensor:
+    def time_biases(self, t: Tensor, ends: Tensor | None = None) -> Tensor:
         """Addends of every stage for time ``t [B]`` in [0, 1]: ``[stages, B, C]``.
 
         Depends on the time alone, so a solver with fixed steps computes it once per model.
+
+        Args:
+            ends: like ``t``, where each step ends: for a network that gives mean velocities.
         """
-        sinusoid = time_sinusoid(t, self.sinusoid_width).to(self.time_in.weight.dtype)
-        embedding = F.mish(self.time_out(F.silu(self.time_in(sinusoid))))
+        embedding = self._time_embedding(t)
+        if self.time_mixer is not None:
+            assert ends is not None, "such a network needs both ends of a step"
+            embedding = self.time_mixer(torch.cat([embedding, self._time_embedding(ends)], dim=-1))
+        embedding = F.mish(embedding)
         return torch.stack([stage.resnet.time(embedding) for stage in (self.down, *self.mid, self.up)])
+
+    def _time_embedding(self, t: Tensor) -> Tensor:
+        sinusoid = time_sinusoid(t, self.sinusoid_width).to(self.time_in.weight.dtype)
+        embedding: Tensor = self.time_out(F.silu(self.time_in(sinusoid)))
+        return embedding
 
     def drop_time_layers(self) -> None:
         """Do nothing: they are small."""

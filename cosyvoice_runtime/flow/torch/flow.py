@@ -22,7 +22,7 @@ from cosyvoice_runtime.flow.torch.dit import DiT
 from cosyvoice_runtime.flow.torch.encoder import FlowEncoder, LookAheadEncoder, PagedEncoder
 from cosyvoice_runtime.flow.torch.estimator import Estimator
 from cosyvoice_runtime.flow.torch.layers import NoPast, Past, embedding, visible_keys
-from cosyvoice_runtime.flow.torch.solver import NUM_STEPS, Conditions, FlowSolver, start_noise
+from cosyvoice_runtime.flow.torch.solver import Conditions, FlowSolver, start_noise
 from cosyvoice_runtime.flow.voice_flow import MAX_FRAMES, FlowInputs, FlowPrompt, TokenSpan
 
 
@@ -128,6 +128,7 @@ class Flow(FlowInputs):
     :class:`~cosyvoice_runtime.flow.torch.stream.FlowStream`, which shares the parts of :meth:`solve`.
 
     Args:
+        num_steps: None for those of the configuration's times, or the published number.
         solver: one of :data:`~cosyvoice_runtime.flow.solvers.SOLVERS`.
     """
 
@@ -135,14 +136,16 @@ class Flow(FlowInputs):
         self,
         config: FlowConfig,
         network: FlowNetwork,
-        num_steps: int = NUM_STEPS,
+        num_steps: int | None = None,
         solver: str = EULER,
     ) -> None:
         super().__init__(config)
         self.network = network
         parameter = network.speaker.weight
         self.device, self.dtype = parameter.device, parameter.dtype
-        self.solver = FlowSolver(network.estimator, config.cfg_rate, num_steps, solver)
+        self.solver = FlowSolver(
+            network.estimator, config.cfg_rate, num_steps, solver, config.times, config.meanflow
+        )
         network.estimator.drop_time_layers()
         self._noise = start_noise(config.mel_bins).to(self.device)
         self.paged_encoder: PagedEncoder | None = None
@@ -166,7 +169,7 @@ class Flow(FlowInputs):
         tensors: Mapping[str, Tensor],
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
-        num_steps: int = NUM_STEPS,
+        num_steps: int | None = None,
         solver: str = EULER,
     ) -> Flow:
         """Build from ``flow.pt``'s tensors under their published names."""

@@ -23,7 +23,7 @@ class Started:
     """Tensors that all steps of the solver share.
 
     Attributes:
-        conditions, mask: for both guidance rows.
+        conditions, mask: for all guidance rows.
         rows: of the estimator's flattened pages, at the first step; add a step's number for its own.
         ends: new frames of each row; None where all are as long as the call.
         starts: frames of each row's utterance before the new ones.

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from cosyvoice_runtime.flow.page_store import (
     FIRST_PAGE,
-    GUIDANCE_ROWS,
     PageStore,
     PastLayout,
     Tail,
@@ -78,7 +77,7 @@ class PagePool(PageStore):
         self.tokens = PageGeometry(encoder.token_layout, 1, 1, block)
         self.frames = PageGeometry(encoder.frame_layout, 1, 1, chunk_frames)
         self.estimator = PageGeometry(
-            flow.network.estimator.layout, flow.solver.num_steps, GUIDANCE_ROWS, chunk_frames
+            flow.network.estimator.layout, flow.solver.num_steps, flow.config.guidance_rows, chunk_frames
         )
         zeros = partial(untouched_zeros, num_pages + FIRST_PAGE, device=flow.device)
         parts = self.tokens, self.frames, self.estimator

@@ -23,7 +23,7 @@ from cosyvoice_runtime.flow.solvers import EULER
 from cosyvoice_runtime.flow.torch.encoder import RelativeEncoder
 from cosyvoice_runtime.flow.torch.layers import embedding
 from cosyvoice_runtime.flow.torch.resampling_estimator import ResamplingEstimator
-from cosyvoice_runtime.flow.torch.solver import NUM_STEPS, Conditions, FlowSolver
+from cosyvoice_runtime.flow.torch.solver import Conditions, FlowSolver
 from cosyvoice_runtime.flow.voice_flow import MAX_PROMPT_S, FlowInputs, FlowPrompt
 from cosyvoice_runtime.flow.weights import regulated_weights
 
@@ -107,14 +107,14 @@ class RegulatedFlow(FlowInputs):
         self,
         config: RegulatedFlowConfig,
         network: RegulatedFlowNetwork,
-        num_steps: int = NUM_STEPS,
+        num_steps: int | None = None,
         solver: str = EULER,
     ) -> None:
         super().__init__(config)
         self.network = network
         parameter = network.speaker.weight
         self.device, self.dtype = parameter.device, parameter.dtype
-        self.solver = FlowSolver(network.estimator, config.cfg_rate, num_steps, solver)
+        self.solver = FlowSolver(network.estimator, config.cfg_rate, num_steps, solver, config.times)
         self.overlap_frames = network.regulator.overlap_frames
 
     @classmethod
@@ -124,7 +124,7 @@ class RegulatedFlow(FlowInputs):
         tensors: Mapping[str, Tensor],
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
-        num_steps: int = NUM_STEPS,
+        num_steps: int | None = None,
         solver: str = EULER,
     ) -> RegulatedFlow:
         """Build from ``flow.pt``'s tensors under their published names."""

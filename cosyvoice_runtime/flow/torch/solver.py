@@ -5,20 +5,29 @@ Classifier-free guidance is that of CosyVoice2, section 2.3.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cosyvoice_runtime.flow.solvers import EULER, even_times, require_solver, slopes
+from cosyvoice_runtime.checkpoint.config_flow import guidance_rows
+from cosyvoice_runtime.flow.solvers import (
+    EULER,
+    NUM_STEPS,
+    ends_of,
+    even_times,
+    given_times,
+    require_solver,
+    slopes,
+    step_count,
+)
 from cosyvoice_runtime.flow.torch.dit import DiT
 from cosyvoice_runtime.flow.torch.estimator import Estimator
 from cosyvoice_runtime.flow.torch.layers import NoPast, Past
 from cosyvoice_runtime.flow.torch.resampling_estimator import ResamplingEstimator
 from cosyvoice_runtime.flow.voice_flow import MAX_FRAMES
-
-NUM_STEPS = 10
 
 
 @dataclass(frozen=True)
@@ -62,34 +71,52 @@ class FlowSolver:
 
     Args:
         estimator: the network, or later an engine in its place.
+        num_steps: None for those of ``times``, or the published number.
         name: one of :data:`~cosyvoice_runtime.flow.solvers.SOLVERS`.
+        times: of a distilled flow; empty for those of the solver.
+        meanflow: the estimator gives the mean velocity of a step.
 
     Raises:
-        InvalidInput: another name.
+        InvalidInput: another name, or another number of steps than that of ``times``.
     """
 
     def __init__(
         self,
         estimator: Estimator | DiT | ResamplingEstimator,
         cfg_rate: float,
-        num_steps: int = NUM_STEPS,
+        num_steps: int | None = None,
         name: str = EULER,
+        times: Sequence[float] = (),
+        meanflow: bool = False,
     ) -> None:
-        require_solver(name)
+        require_solver(name, meanflow)
         self.name = name
         self.estimator: Any = estimator
         self.cfg_rate = cfg_rate
-        self.num_steps = num_steps
+        self.num_steps = step_count(num_steps, times)
         parameter = estimator.projection.weight
         self.dtype = parameter.dtype
-        if name == EULER:
-            self.times, step_sizes = _accumulated(time_steps(num_steps))
+        if times:
+            self.times, step_sizes = map(torch.from_numpy, given_times(times))
+        elif name == EULER:
+            self.times, step_sizes = _accumulated(time_steps(self.num_steps))
         else:
-            self.times, step_sizes = map(torch.from_numpy, even_times(num_steps))
+            self.times, step_sizes = map(torch.from_numpy, even_times(self.num_steps))
         self.step_sizes = step_sizes.to(parameter.device)
-        self._slopes = torch.from_numpy(slopes(name, step_sizes.numpy())).to(parameter.device)
+        self.slopes = torch.from_numpy(slopes(name, step_sizes.numpy())).to(parameter.device)
         with torch.no_grad():
-            self.time_biases = estimator.time_biases(self.times.to(parameter.device))
+            spans = (self.times, torch.from_numpy(ends_of(self.times.numpy())))[: 2 if meanflow else 1]
+            self.time_biases = estimator.time_biases(*(each.to(parameter.device) for each in spans))
+
+    @property
+    def guidance_rows(self) -> int:
+        """Rows of the estimator for one utterance."""
+        return guidance_rows(self.cfg_rate)
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether a step needs the velocity of the step before."""
+        return self.name != EULER
 
     def solve(
         self,
@@ -101,7 +128,7 @@ class FlowSolver:
         """Mel ``[B, T, mel]`` float32 from ``noise [B, T, mel]`` float32, with nothing before it.
 
         Args:
-            visible: bool ``[B, 1, T, T]`` attention mask of a row, the same for both guidance rows.
+            visible: bool ``[B, 1, T, T]`` attention mask of a row, the same for all guidance rows.
             past: how attention sees the input; by default as it is.
         """
         guided, mask = self.guided(conditions), self.mask(visible)
@@ -111,13 +138,14 @@ class FlowSolver:
         return x
 
     def guided(self, conditions: Conditions) -> Conditions:
-        """Inputs of :meth:`step`: the rows with and without guidance, in the network's type."""
-        both = conditions.with_unconditioned()
-        return Conditions(*(x.to(self.dtype) for x in (both.mu, both.speaker, both.prompt)))
+        """Inputs of :meth:`step`: the rows with guidance and, unless its rate is 0, without, in the network's
+        type."""
+        rows = conditions.with_unconditioned() if self.cfg_rate else conditions
+        return Conditions(*(x.to(self.dtype) for x in (rows.mu, rows.speaker, rows.prompt)))
 
     def mask(self, visible: Tensor | None) -> Tensor | None:
-        """Input of :meth:`step`: the mask of both guidance rows as the network wants it."""
-        return None if visible is None else self.estimator.mask(torch.cat([visible, visible]))
+        """Input of :meth:`step`: the mask of all guidance rows as the network wants it."""
+        return None if visible is None else self.estimator.mask(self._for_each_row(visible))
 
     def step(
         self,
@@ -137,15 +165,25 @@ class FlowSolver:
             before: like ``x``, the velocity of the step before, finite at the first; becomes this one's.
         """
         biases = self.time_biases.index_select(1, index)
-        noisy = torch.cat([x, x]).to(self.dtype)
+        noisy = self._for_each_row(x).to(self.dtype)
         velocity = self.estimator(noisy, guided.mu, guided.speaker, guided.prompt, biases, mask, past)
-        conditioned, unconditioned = velocity.float().chunk(2)
-        guidance = (1 + self.cfg_rate) * conditioned - self.cfg_rate * unconditioned
-        if self.name == EULER:
+        guidance = self._guided_velocity(velocity.float())
+        if not self.looks_back:
             return x + self.step_sizes.index_select(0, index) * guidance
-        slope = self._slopes.index_select(0, index) * (guidance - before)
+        slope = self.slopes.index_select(0, index) * (guidance - before)
         before.copy_(guidance)
         return x + self.step_sizes.index_select(0, index) * (guidance + slope)
+
+    def _for_each_row(self, x: Tensor) -> Tensor:
+        """``x [B, ...]`` once for each guidance row."""
+        return torch.cat([x] * self.guidance_rows)
+
+    def _guided_velocity(self, velocity: Tensor) -> Tensor:
+        """``[B, T, mel]`` of all guidance rows' velocities."""
+        if not self.cfg_rate:
+            return velocity
+        conditioned, unconditioned = velocity.chunk(2)
+        return (1 + self.cfg_rate) * conditioned - self.cfg_rate * unconditioned
 
 
 def _accumulated(schedule: Tensor) -> tuple[Tensor, Tensor]:
