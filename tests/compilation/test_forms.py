@@ -11,6 +11,8 @@ import pytest
 
 import compile_kernels
 from compile_kernels import CARDS, deployment
+from cosyvoice_runtime.checkpoint.lm_rows import PROJECTIONS
+from cosyvoice_runtime.checkpoint.voice_adapters import RANKS, AdapterForm
 from cosyvoice_runtime.compilation.captures import forms_of
 from cosyvoice_runtime.compilation.forms import compile_for
 from cosyvoice_runtime.gpu.kernels.rows import ADA, read_row
@@ -18,6 +20,7 @@ from making import architecture
 
 ROOT = Path(__file__).resolve().parents[2]
 SOME = "_step_gated", "_step_qkv"
+OF_ADAPTERS = "_adapters_down", "_adapters_up"
 COMPILE = """
 import sys
 from compile_kernels import CARDS, deployment
@@ -50,6 +53,30 @@ def test_each_part_of_a_server_has_forms_and_none_comes_twice():
         "_row_conv",
     }
     assert len({form.key for form in forms}) == len(forms)
+
+
+@pytest.mark.parametrize("card", ["A100", "L4", "H100", "B200", "RTX 5090"])
+@pytest.mark.parametrize("rank", RANKS)
+def test_adapters_have_forms_that_fit_a_card_of_each_row(card, rank, tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    compile_for(CARDS[card].capability)
+    adapters = AdapterForm(rank, tuple(PROJECTIONS))
+    forms = forms_of(deployment(architecture.FULL, CARDS[card], adapters))
+    made = [form.compile() for form in forms if form.kernel.fn.__name__ in OF_ADAPTERS]
+    assert {each.kernel for each in made} == set(OF_ADAPTERS)
+    assert not [each for each in made if each.failure]
+    assert max(each.shared for each in made) <= CARDS[card].limits.shared_bytes
+
+
+def test_without_adapters_nothing_is_compiled_for_them():
+    compile_for(CARDS["H100"].capability)
+    none, some = (
+        forms_of(deployment(architecture.TINY, CARDS["H100"], form))
+        for form in (AdapterForm(), AdapterForm(16, ("mlp.down",)))
+    )
+    assert not {form.kernel.fn.__name__ for form in none} & set(OF_ADAPTERS)
+    more = {form.key for form in some} - {form.key for form in none}
+    assert {key.partition(" ")[0] for key in more} == {*OF_ADAPTERS, "_step_residual"}
 
 
 def test_another_process_finds_what_was_compiled_in_any_order(tmp_path):
