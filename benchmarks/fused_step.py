@@ -8,6 +8,8 @@ rounded.
     python benchmarks/fused_step.py --batch 1 16 64 --context 100 500 1500
     python benchmarks/fused_step.py --batch 1 16 64 --tune
     python benchmarks/fused_step.py --batch 16 32 64 --tune --share 0.25    on a part of the GPU
+    python benchmarks/fused_step.py --batch 1 4 16 64 --context 500 --adapters 0 1 4 16 --rank 16 64
+                                                          steps alone; sequences have the adapters in turn
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.lm_rows import PROJECTIONS
+from cosyvoice_runtime.checkpoint.voice_adapters import RANKS, AdapterForm
 from cosyvoice_runtime.gpu.kernels.arithmetic import EARLY, FIRST, LATE
 from cosyvoice_runtime.gpu.kernels.rows import GpuRow, row_named, row_on
 from cosyvoice_runtime.gpu.kernels.step_tiles import StepTile, StepTiles
@@ -35,6 +39,7 @@ from cosyvoice_runtime.lm.generation import Generation, TokenLimits
 from cosyvoice_runtime.lm.kernels.fused_step import FusedStep
 from cosyvoice_runtime.lm.kernels.slot_draw import chained_slot_draw, slot_draw
 from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.lm.torch.adapters import AdapterStack
 from cosyvoice_runtime.lm.torch.device_steps import span_sizes
 from cosyvoice_runtime.lm.torch.kv_cache import CacheView, KVCache, PagedKVCache
 from cosyvoice_runtime.lm.torch.network import SpeechLM
@@ -178,6 +183,26 @@ def one_row(
         "fused over pages ms": paged.fused(row, tiles, part),
     }
     return {name: milliseconds(replayed(each, stream).replay, repeats) for name, each in work.items()}
+
+
+def adapted_ms(
+    config: ModelConfig, batch: int, context: int, repeats: int, row: GpuRow, count: int, form: AdapterForm
+) -> float:
+    """Time of a fused step whose sequences have so many adapters in turn; with 0 the network knows none."""
+    lm = random_lm(config, torch.bfloat16)
+    for layer in lm.layers:
+        for module in form.modules if count else ():
+            linear = layer.get_submodule(module)
+            down = torch.randn(1 + count, len(linear.sizes) * form.rank, linear.in_features)
+            up = 0.01 * torch.randn(1 + count, linear.out_features, form.rank)
+            both = (each.to("cuda", torch.bfloat16) for each in (down, up))
+            linear.stack = AdapterStack(*both, linear.sizes)
+    step = Step(lm, [context] * batch)
+    step.cache.data.normal_()
+    if count:
+        step.cache.serve_adapters()
+        step.cache.tables.adapters.copy_(1 + torch.arange(batch) % count)
+    return milliseconds(replayed(step.fused(row)).replay, repeats)
 
 
 def tiles_of(columns: list[int], rows: list[int], *rest: tuple[int, ...]) -> list[StepTile]:
@@ -331,6 +356,11 @@ def main() -> None:
     parser.add_argument(
         "--row", type=row_named, help="such as 8.6: tiles of these GPUs; default: of this one"
     )
+    parser.add_argument(
+        "--adapters", type=int, nargs="+", help="numbers of adapters by voice to measure alone"
+    )
+    parser.add_argument("--rank", type=int, nargs="+", choices=RANKS, default=[16], help="of the adapters")
+    parser.add_argument("--modules", nargs="+", choices=list(PROJECTIONS), default=list(PROJECTIONS))
     parser.add_argument("--tune", action="store_true", help="look for faster tiles first")
     parser.add_argument("--share", type=float, help="of the GPU that steps have; default: all")
     parser.add_argument("--streamed", action="store_true", help="tiles of a part on the whole GPU, too")
@@ -346,6 +376,15 @@ def main() -> None:
         print("on", part.multiprocessors, "multiprocessors")
     on_part = part is not None or options.streamed
     bases = {batch: row.step_tiles(batch, on_part) for batch in options.batch}
+    if options.adapters:
+        with torch.inference_mode():
+            measured = itertools.product(options.batch, options.context, options.rank, options.adapters)
+            for batch, context, rank, count in measured:
+                form = AdapterForm(rank, tuple(options.modules))
+                took_ms = adapted_ms(config, batch, context, options.repeats, row, count, form)
+                told = f"batch {batch} context {context} rank {rank} adapters {count}"
+                print(f"{told}: {took_ms:.4f} ms", flush=True)
+        return
     with torch.inference_mode():
         problems = compiled(config, bases, options.fields, options.processes) if options.tune else {}
         for batch, base in bases.items():

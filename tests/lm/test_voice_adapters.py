@@ -61,7 +61,7 @@ def lay(folder: Path, matrices: dict[str, Any], rank: int, **config: Any) -> Non
 
 @pytest.fixture(scope="module")
 def adapted(plain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint with two adapters: of all layers, and of those that peft adapts unless it is told others."""
+    """A checkpoint with two adapters: of all layers, and of those that peft adapts by itself."""
     made = tmp_path_factory.mktemp("with") / "adapted"
     shutil.copytree(plain, made)
     for seed, (name, parts) in enumerate({"warm": PARTS, "crisp": [PARTS[0], PARTS[2]]}.items()):
@@ -185,9 +185,8 @@ def test_a_matrix_with_nan_is_refused(adapted, plain, tmp_path):
 def test_weights_of_the_network_stay_as_they_are(adapted, plain):
     """Adapters lie beside them."""
     config = load_config(plain)
-    networks = [
-        load_speech_lm(config.speech_lm, load_tensors(Layout(each), "llm", config)) for each in (adapted, plain)
-    ]
-    load_adapters(networks[0], Layout(adapted), config.speech_lm)
+    layouts = Layout(adapted), Layout(plain)
+    networks = [load_speech_lm(config.speech_lm, load_tensors(each, "llm", config)) for each in layouts]
+    load_adapters(networks[0], layouts[0], config.speech_lm)
     for one, other in zip(*(network.state_dict().values() for network in networks), strict=True):
         assert torch.equal(one, other)

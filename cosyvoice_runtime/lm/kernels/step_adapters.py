@@ -1,4 +1,4 @@
-"""What the adapters of a step's sequences add to a linear layer: inputs times ``down``, then times ``up``.
+"""The adapters' share of a linear layer in a step: inputs times ``down``, then times ``up``.
 
 A program takes all sequences of a block that have the adapter of its own one, and is idle unless its own is
 the first of them. So the matrices of an adapter are read once for a block, and launches depend neither on
@@ -51,7 +51,7 @@ def _block(numbers, slot, batch, COLUMNS: tl.constexpr):
 def _one_head(
     inputs, shares, s, k, alike, batch, WIDTH: tl.constexpr, HEADS: tl.constexpr, PARTS: tl.constexpr
 ):
-    """``[S, K]`` of the inputs of one head, each part by its share."""
+    """Inputs ``[S, K]`` of one head, each part by its share."""
     of_head = shares + s * HEADS + tl.min(k, axis=0) // (WIDTH // HEADS)
     peak = tl.load(of_head, mask=alike, other=0.0)
     for part in tl.static_range(1, PARTS):
@@ -134,8 +134,8 @@ def step_addend(
     shares: Tensor,
     chained: int = NOT_CHAINED,
 ) -> Tensor | None:
-    """What the adapters add to a layer's products, float32 ``[S, outputs]``, zeros for a sequence without
-    one; None if no adapter changes the layer.
+    """The adapters' share of a layer's products, float32 ``[S, outputs]``, zeros for a sequence without one;
+    None if no adapter changes the layer.
 
     Args:
         numbers: int32 ``[S]``, of the sequences' adapters; complete before the step.

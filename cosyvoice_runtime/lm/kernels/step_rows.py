@@ -231,5 +231,5 @@ def inverse_norm(parts, WIDTH: tl.constexpr, EPS: tl.constexpr, SHRINK: tl.const
 
 @triton.jit
 def load_added(added, s, n, inside, WIDTH: tl.constexpr):
-    """``[S, N]`` of what adapters add to the products, ``[*, WIDTH]``."""
+    """The adapters' share ``[S, N]`` of the products, of ``[*, WIDTH]``."""
     return tl.load(added + s[:, None] * WIDTH + n[None, :], mask=inside[:, None], other=0.0)

@@ -39,7 +39,7 @@ class AdapterStack:
         return self.up.shape[2]
 
     def addend(self, x: Tensor, numbers: Tensor) -> Tensor:
-        """What the adapters add to the layer's outputs, ``[B, T, outputs]`` of ``x [B, T, inputs]``.
+        """The adapters' share of the layer's outputs, ``[B, T, outputs]`` of ``x [B, T, inputs]``.
 
         Args:
             numbers: ``[B]``, of each sequence's adapter.
@@ -65,7 +65,7 @@ class AdaptedLinear(nn.Linear):
         self.stack: AdapterStack | None = None
 
     def forward(self, x: Tensor, numbers: Tensor | None = None) -> Tensor:
-        """``[B, T, outputs]`` of ``x [B, T, inputs]``; ``numbers [B]`` are of adapters."""
+        """Outputs ``[B, T, outputs]`` of ``x [B, T, inputs]``; ``numbers [B]`` are of adapters."""
         return self.adapted(super().forward(x), x, numbers)
 
     def adapted(self, product: Tensor, x: Tensor, numbers: Tensor | None) -> Tensor:

@@ -129,7 +129,7 @@ class CacheView:
 
     def __init__(self, data: Tensor, tables: PageTables, max_len: int) -> None:
         self.data = data
-        self.tables = tables
+        self.tables: PageTables = tables
         self.max_len = max_len
 
     def at(self, positions: Tensor, span: int | None) -> PassPages:
