@@ -129,7 +129,7 @@ class CacheView:
 
     def __init__(self, data: Tensor, tables: PageTables, max_len: int) -> None:
         self.data = data
-        self.tables: PageTables = tables
+        self.tables = tables
         self.max_len = max_len
 
     def at(self, positions: Tensor, span: int | None) -> PassPages:
@@ -165,6 +165,8 @@ class KVCache(CacheSlots):
         data: [layers, 2, pages, kv_heads, positions of a page, head_dim], keys then values.
         tables: page tables on the device.
     """
+
+    tables: PageTables
 
     def __init__(
         self,
