@@ -185,24 +185,28 @@ def one_row(
     return {name: milliseconds(replayed(each, stream).replay, repeats) for name, each in work.items()}
 
 
-def adapted_ms(
+def adapted(
     config: ModelConfig, batch: int, context: int, repeats: int, row: GpuRow, count: int, form: AdapterForm
-) -> float:
-    """Time of a fused step whose sequences have so many adapters in turn; with 0 the network knows none."""
+) -> dict[str, float]:
+    """A fused step whose sequences have so many adapters in turn; with 0 the network knows none."""
     lm = random_lm(config, torch.bfloat16)
     for layer in lm.layers:
         for module in form.modules if count else ():
             linear = layer.get_submodule(module)
-            down = torch.randn(1 + count, len(linear.sizes) * form.rank, linear.in_features)
-            up = 0.01 * torch.randn(1 + count, linear.out_features, form.rank)
-            both = (each.to("cuda", torch.bfloat16) for each in (down, up))
-            linear.stack = AdapterStack(*both, linear.sizes)
+            kind: dict[str, Any] = {"device": "cuda", "dtype": torch.bfloat16}
+            down = torch.randn(1 + count, len(linear.sizes) * form.rank, linear.in_features, **kind) / 32
+            up = torch.randn(1 + count, linear.out_features, form.rank, **kind) / 32
+            linear.stack = AdapterStack(down, up, linear.sizes)
     step = Step(lm, [context] * batch)
     step.cache.data.normal_()
     if count:
         step.cache.serve_adapters()
         step.cache.tables.adapters.copy_(1 + torch.arange(batch) % count)
-    return milliseconds(replayed(step.fused(row)).replay, repeats)
+    fused = step.fused(row)
+    return {
+        "ms": milliseconds(replayed(fused).replay, repeats),
+        "from plain modules": distance(fused(), step.plain()),
+    }
 
 
 def tiles_of(columns: list[int], rows: list[int], *rest: tuple[int, ...]) -> list[StepTile]:
@@ -381,9 +385,9 @@ def main() -> None:
             measured = itertools.product(options.batch, options.context, options.rank, options.adapters)
             for batch, context, rank, count in measured:
                 form = AdapterForm(rank, tuple(options.modules))
-                took_ms = adapted_ms(config, batch, context, options.repeats, row, count, form)
-                told = f"batch {batch} context {context} rank {rank} adapters {count}"
-                print(f"{told}: {took_ms:.4f} ms", flush=True)
+                result = adapted(config, batch, context, options.repeats, row, count, form)
+                told = f"batch {batch} context {context} rank {rank} adapters {count}:"
+                print(told, json.dumps(result), flush=True)
         return
     with torch.inference_mode():
         problems = compiled(config, bases, options.fields, options.processes) if options.tune else {}

@@ -44,6 +44,8 @@ class Deployment(NamedTuple):
         lm = TensorrtLlmSettings.from_parameters(read_parameters(repository / TensorrtLlmSettings.name))
         wave = Token2WavSettings.from_parameters(read_parameters(repository / Token2WavSettings.name))
         config, gpu = load_config(wave.checkpoint_dir), gpu_limits(gpu_number(wave.device) or 0)
+        if lm.engine != "torch":
+            return cls(config, lm, wave, gpu)
         adapters = read_voice_adapters(Layout(wave.checkpoint_dir), config.speech_lm)
         return cls(config, lm, wave, gpu, adapters.form)
 

@@ -18,12 +18,15 @@ from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.lm_rows import BACKBONE, PROJECTIONS
 from cosyvoice_runtime.checkpoint.tensors import load_tensors as load_arrays
 from cosyvoice_runtime.checkpoint.voice_adapters import read_voice_adapters
+from cosyvoice_runtime.engine.frames import FrameReader
+from cosyvoice_runtime.engine.messages import begin_frame, take_text
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.lm.engines.engine import prepare_engine
 from cosyvoice_runtime.lm.torch.adapters import load_adapters
 from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
 from cosyvoice_runtime.lm.torch.speech_decoder import load_speech_lm
+from cosyvoice_runtime.local import SpeechRequest, Synthesizer
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 from making import make_checkpoint
 
@@ -190,3 +193,29 @@ def test_weights_of_the_network_stay_as_they_are(adapted, plain):
     load_adapters(networks[0], layouts[0], config.speech_lm)
     for one, other in zip(*(network.state_dict().values() for network in networks), strict=True):
         assert torch.equal(one, other)
+
+
+def test_a_voice_with_an_adapter_is_heard_as_with_it_folded_in(adapted, tmp_path):
+    def heard(checkpoint: Path, adapter: str) -> Any:
+        library = Synthesizer.from_checkpoint(checkpoint, ode_steps=2)
+        voice = next(iter(library.speakers.values()))
+        voice = voice.with_adapter(adapter) if adapter else voice
+        sampling = SamplingOptions(max_tokens=25)
+        request = SpeechRequest("Hello there.", voice, seed=3, sampling=sampling)
+        return np.concatenate([chunk.samples for chunk in library.synthesize(request)])
+
+    folded = heard(with_folded(adapted, "warm", tmp_path / "folded"), "")
+    np.testing.assert_allclose(heard(adapted, "warm"), folded, atol=1e-3)
+    plain = heard(adapted, "")
+    assert len(plain) != len(folded) or not np.allclose(plain, folded, atol=1e-3)
+
+
+def test_a_message_brings_the_adapter_of_a_prompt():
+    class Sink:
+        def begin(self, prompt: Prompt, in_pieces: bool, sound: object) -> None:
+            self.prompt = prompt
+
+    sink = Sink()
+    [frame] = FrameReader().feed(begin_frame(prompt("warm"), False, None))
+    take_text(frame, sink)
+    assert sink.prompt.adapter == "warm"
