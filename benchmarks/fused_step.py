@@ -7,6 +7,8 @@ rounded.
 
     python benchmarks/fused_step.py --batch 1 16 64 --context 100 500 1500
     python benchmarks/fused_step.py --batch 16 32 64 --share 0.25    on a part of the GPU
+    python benchmarks/fused_step.py --batch 1 4 16 64 --context 500 --adapters 0 1 4 16 --rank 16 64
+                                                          steps alone; sequences have the adapters in turn
 """
 
 from __future__ import annotations
@@ -14,13 +16,17 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
+import itertools
 import json
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.lm_rows import PROJECTIONS
+from cosyvoice_runtime.checkpoint.voice_adapters import RANKS, AdapterForm
 from cosyvoice_runtime.gpu.kernels.rows import GpuRow, row_named, row_on
 from cosyvoice_runtime.gpu.kernels.step_tiles import StepTiles
 from cosyvoice_runtime.gpu.partitions.partition import GpuPart, divide
@@ -29,6 +35,7 @@ from cosyvoice_runtime.lm.generation import Generation, TokenLimits
 from cosyvoice_runtime.lm.kernels.fused_step import FusedStep
 from cosyvoice_runtime.lm.kernels.slot_draw import chained_slot_draw, slot_draw
 from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.lm.torch.adapters import AdapterStack
 from cosyvoice_runtime.lm.torch.device_steps import span_sizes
 from cosyvoice_runtime.lm.torch.kv_cache import CacheView, KVCache, PagedKVCache
 from cosyvoice_runtime.lm.torch.network import SpeechLM
@@ -179,6 +186,30 @@ def one_row(
     return {name: milliseconds(replayed(each, stream).replay, repeats) for name, each in work.items()}
 
 
+def adapted(
+    config: ModelConfig, batch: int, context: int, repeats: int, row: GpuRow, count: int, form: AdapterForm
+) -> dict[str, float]:
+    """A fused step whose sequences have so many adapters in turn; with 0 the network knows none."""
+    lm = random_lm(config, torch.bfloat16)
+    for layer in lm.layers:
+        for module in form.modules if count else ():
+            linear = layer.get_submodule(module)
+            kind: dict[str, Any] = {"device": "cuda", "dtype": torch.bfloat16}
+            down = torch.randn(1 + count, len(linear.sizes) * form.rank, linear.in_features, **kind) / 32
+            up = torch.randn(1 + count, linear.out_features, form.rank, **kind) / 32
+            linear.stack = AdapterStack(down, up, linear.sizes)
+    step = Step(lm, [context] * batch)
+    step.cache.data.normal_()
+    if count:
+        step.cache.serve_adapters()
+        step.cache.tables.adapters.copy_(1 + torch.arange(batch) % count)
+    fused = step.fused(row)
+    return {
+        "ms": milliseconds(replayed(fused).replay, repeats),
+        "from plain modules": distance(fused(), step.plain()),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -190,6 +221,11 @@ def main() -> None:
     parser.add_argument(
         "--row", type=row_named, help="such as 8.6: tiles of these GPUs; default: of this one"
     )
+    parser.add_argument(
+        "--adapters", type=int, nargs="+", help="numbers of adapters by voice to measure alone"
+    )
+    parser.add_argument("--rank", type=int, nargs="+", choices=RANKS, default=[16], help="of the adapters")
+    parser.add_argument("--modules", nargs="+", choices=list(PROJECTIONS), default=list(PROJECTIONS))
     parser.add_argument("--share", type=float, help="of the GPU that steps have; default: all")
     parser.add_argument("--streamed", action="store_true", help="tiles of a part on the whole GPU, too")
     options = parser.parse_args()
@@ -202,6 +238,15 @@ def main() -> None:
         print("on", part.multiprocessors, "multiprocessors")
     on_part = part is not None or options.streamed
     bases = {batch: row.step_tiles(batch, on_part) for batch in options.batch}
+    if options.adapters:
+        with torch.inference_mode():
+            measured = itertools.product(options.batch, options.context, options.rank, options.adapters)
+            for batch, context, rank, count in measured:
+                form = AdapterForm(rank, tuple(options.modules))
+                result = adapted(config, batch, context, options.repeats, row, count, form)
+                told = f"batch {batch} context {context} rank {rank} adapters {count}:"
+                print(told, json.dumps(result), flush=True)
+        return
     with torch.inference_mode():
         for batch, base in bases.items():
             tiles: StepTiles | None = base if options.streamed else None

@@ -3,6 +3,7 @@
 
     python scripts/compile_kernels.py                      for a card of each kind
     python scripts/compile_kernels.py --card L4 "RTX 4090"
+    python scripts/compile_kernels.py --card L4 --adapter-rank 16       with adapters by voice, of all layers
     python scripts/compile_kernels.py --card L4 --write-row row.json    # for token2wav.kernels_file
 
 What is compiled is what a server captures on the card, with the tiles of its row in
@@ -25,6 +26,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.lm_rows import PROJECTIONS
+from cosyvoice_runtime.checkpoint.voice_adapters import RANKS, AdapterForm
 from cosyvoice_runtime.compilation.captures import find_forms
 from cosyvoice_runtime.compilation.compiler import ForkedCompiler
 from cosyvoice_runtime.compilation.deployment import Deployment
@@ -69,7 +72,7 @@ CARDS = {
 FAMILIES = {"CosyVoice2": architecture.FULL, "CosyVoice3": architecture_cosyvoice3.FULL}
 
 
-def deployment(config: ModelConfig, card: Card) -> Deployment:
+def deployment(config: ModelConfig, card: Card, adapters: AdapterForm = AdapterForm()) -> Deployment:  # noqa: B008 (frozen)
     """Settings of a server that captures all it can on a card, whatever slots its memory has room for."""
     nowhere = Path("nowhere")
     slots = 64
@@ -85,7 +88,7 @@ def deployment(config: ModelConfig, card: Card) -> Deployment:
     wave = Token2WavSettings(
         checkpoint_dir=nowhere, backend="torch", device="cuda", dtype="float16", page_format="float16"
     )
-    return Deployment(config, lm, wave, card.limits)
+    return Deployment(config, lm, wave, card.limits, adapters)
 
 
 def lines(forms: Sequence[Compiled]) -> Iterator[str]:
@@ -118,6 +121,7 @@ def main() -> int:
     )
     parser.add_argument("--card", nargs="+", choices=list(CARDS), default=list(CARDS), help="(all)")
     parser.add_argument("--family", nargs="+", choices=list(FAMILIES), default=list(FAMILIES), help="(all)")
+    parser.add_argument("--adapter-rank", type=int, choices=RANKS, help="of adapters by voice (none)")
     parser.add_argument("--processes", type=int, default=usable_cores(), help="that compile (%(default)s)")
     parser.add_argument("--output", type=Path, help="JSON file for all forms")
     parser.add_argument("--write-row", type=Path, help="write the row of one card and compile nothing")
@@ -128,6 +132,9 @@ def main() -> int:
         limits = CARDS[options.card[0]].limits
         write_row(options.write_row, row_of(limits.capability, limits.shared_bytes))
         return 0
+    adapters = (
+        AdapterForm(options.adapter_rank, tuple(PROJECTIONS)) if options.adapter_rank else AdapterForm()
+    )
     status, found = 0, []
     known: set[tuple[Version, str]] = set()
     for name in options.card:
@@ -135,7 +142,7 @@ def main() -> int:
         compile_for(card.capability)
         for family in options.family:
             started = time.monotonic()
-            wanted = deployment(FAMILIES[family], card)
+            wanted = deployment(FAMILIES[family], card, adapters)
             forms: list[Form] = []
             compiled: list[Compiled] = []
             compiler = ForkedCompiler(options.processes, compiled.append, measured=True)

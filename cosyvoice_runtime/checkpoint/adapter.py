@@ -1,6 +1,7 @@
-"""An adapter of low rank (LoRA, arXiv 2106.09685) beside a checkpoint, folded into the speech LM's weights.
+"""Adapters of low rank (LoRA, arXiv 2106.09685) beside a checkpoint; one may be folded into the speech LM's
+weights.
 
-It is what the package peft saves: a configuration, and of each adapted layer two matrices.
+One is what the package peft saves: a configuration, and of each adapted layer two matrices.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Adapter(NamedTuple):
         content = read_json(config)
         for name, value in PLAIN.items():
             if (found := content.get(name, value)) != value:
-                raise CheckpointError(f"{config}: {name} is {shorten(found)}; only {value!r} can be folded")
+                raise CheckpointError(f"{config}: {name} is {shorten(found)}; only {value!r} is understood")
         sides: dict[str, dict[str, Array]] = {"A": {}, "B": {}}
         for name, array in read_safetensors(weights).items():
             match = SIDE.fullmatch(name)
@@ -62,17 +63,26 @@ class Adapter(NamedTuple):
 
     def delta(self, layer: str) -> Array:
         """The float32 addend ``[outputs, inputs]`` of a layer's weight."""
+        self.check(layer)
         down, up = (side[layer].astype(np.float32) for side in (self.down, self.up))
-        if down.ndim != 2 or up.ndim != 2 or down.shape[0] != up.shape[1]:
-            raise CheckpointError(
-                f"{self.path}: {layer} has matrices {down.shape} and {up.shape}, which don't fit each other"
-            )
-        delta: Array = self._scale(layer, len(down)) * (up @ down)
+        delta: Array = self.scale(layer) * (up @ down)
         if not np.isfinite(delta).all():
             raise CheckpointError(f"{self.path}: {layer} has NaN or infinity")
         return delta
 
-    def _scale(self, layer: str, rank: int) -> float:
+    def check(self, layer: str) -> tuple[int, int]:
+        """Outputs and inputs of a layer, whose matrices fit each other and the configuration."""
+        down, up = self.down[layer], self.up[layer]
+        if down.ndim != 2 or up.ndim != 2 or down.shape[0] != up.shape[1]:
+            raise CheckpointError(
+                f"{self.path}: {layer} has matrices {down.shape} and {up.shape}, which don't fit each other"
+            )
+        self.scale(layer)
+        return len(up), down.shape[1]
+
+    def scale(self, layer: str) -> float:
+        """The factor of the product of a layer's matrices."""
+        rank = len(self.down[layer])
         alpha = self._of(layer, "alpha_pattern", self.config.get("lora_alpha"))
         if not isinstance(alpha, int | float) or isinstance(alpha, bool) or not math.isfinite(alpha):
             raise CheckpointError(f"{self.path}: lora_alpha of {layer} is {shorten(alpha)}, and no number")
@@ -103,14 +113,9 @@ def fold_adapter(layout: Layout, tensors: Mapping[str, Array]) -> dict[str, Arra
         return dict(tensors)
     adapter = Adapter.read(*layout.adapter)
     folded = dict(tensors)
-    for layer in adapter.down:
-        name = _weight_of(layer, tensors, adapter.path)
-        weight, delta = tensors[name], adapter.delta(layer)
-        if weight.shape != delta.shape:
-            raise CheckpointError(
-                f"{adapter.path}: {layer} is made for {delta.shape}, {name} is {weight.shape}"
-            )
-        folded[name] = (weight.astype(np.float32) + delta).astype(weight.dtype)
+    for layer, name in weights_of(adapter, {name: array.shape for name, array in tensors.items()}).items():
+        weight = tensors[name]
+        folded[name] = (weight.astype(np.float32) + adapter.delta(layer)).astype(weight.dtype)
     ranks = sorted({len(matrix) for matrix in adapter.down.values()})
     logger.info(
         "%s is folded into %d layers of the speech LM, rank %s",
@@ -121,10 +126,27 @@ def fold_adapter(layout: Layout, tensors: Mapping[str, Array]) -> dict[str, Arra
     return folded
 
 
-def _weight_of(layer: str, tensors: Mapping[str, Array], path: Path) -> str:
-    """The published name of a layer's weight; an adapter may be around an inner part of the speech LM."""
-    own = f"{layer}.weight"
-    found = [name for name in tensors if name == own or name.endswith(f".{own}")]
-    if len(found) != 1:
-        raise CheckpointError(f"{path}: the speech LM has {len(found) or 'no'} layers of the name {layer}")
-    return found[0]
+def weights_of(adapter: Adapter, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
+    """The published name of each adapted layer's weight; an adapter may be around an inner part of the speech
+    LM.
+
+    Args:
+        shapes: of the speech LM's tensors.
+
+    Raises:
+        CheckpointError: the speech LM has no such layer, or one of another shape.
+    """
+    found = {}
+    for layer in adapter.down:
+        own = f"{layer}.weight"
+        names = [name for name in shapes if name == own or name.endswith(f".{own}")]
+        if len(names) != 1:
+            raise CheckpointError(
+                f"{adapter.path}: the speech LM has {len(names) or 'no'} layers of the name {layer}"
+            )
+        if (made_for := adapter.check(layer)) != tuple(shapes[names[0]]):
+            raise CheckpointError(
+                f"{adapter.path}: {layer} is made for {made_for}, {names[0]} is {shapes[names[0]]}"
+            )
+        found[layer] = names[0]
+    return found

@@ -19,6 +19,8 @@ WEIGHT_FORMATS = ("safetensors", "pt")
 ADAPTER = ("lora/adapter_config.json", "lora/adapter_model.safetensors")
 """An adapter of the speech LM, as the package peft names its files."""
 FLOW_SCHEDULE = "flow_schedule.json"
+VOICE_ADAPTERS = "adapters"
+"""Folder with a folder of such files for each adapter that voices name."""
 QWEN2_FILES = ("config.json", "merges.txt", "tokenizer_config.json")
 
 
@@ -84,6 +86,14 @@ class Layout:
         return tuple(self._file(name) for name in ADAPTER) if folder.is_dir() else ()
 
     @property
+    def voice_adapters(self) -> dict[str, tuple[Path, ...]]:
+        """Configuration and weights of each adapter that voices may name, by name."""
+        return {
+            name.split("/")[1]: (self._file(name), self._file(weights))
+            for name, weights in self._voice_adapter_files()
+        }
+
+    @property
     def speech_tokenizer(self) -> Path:
         return self._file(self.family.speech_tokenizer)
 
@@ -119,7 +129,8 @@ class Layout:
 
     def names(self) -> list[str]:
         """Files that are read of a checkpoint of any family, and are there."""
-        return [name for name in read_files() if (self.directory / name).is_file()]
+        of_voices = [name for names in self._voice_adapter_files() for name in names]
+        return [name for name in (*read_files(), *of_voices) if (self.directory / name).is_file()]
 
     def missing(self) -> list[str]:
         """List missing files: those that a checkpoint of the family must have, and those in ``SHA256SUMS``.
@@ -133,6 +144,12 @@ class Layout:
         needed = {name for names in alternatives for name in names}
         alternatives += [(name,) for name in read_checksums(self.directory) if name not in needed]
         return [" or ".join(names) for names in alternatives if not self._any_of(names)]
+
+    def _voice_adapter_files(self) -> list[tuple[str, str]]:
+        folders = sorted((self.directory / VOICE_ADAPTERS).glob("[!.]*/"))
+        config, weights = (Path(name).name for name in ADAPTER)
+        of = [f"{VOICE_ADAPTERS}/{folder.name}" for folder in folders if folder.is_dir()]
+        return [(f"{folder}/{config}", f"{folder}/{weights}") for folder in of]
 
     def _any_of(self, names: tuple[str, ...]) -> bool:
         return any((self.directory / name).is_file() for name in names)

@@ -42,6 +42,14 @@ _LAYER_PARTS: dict[str, tuple[str, ...]] = {
 }
 
 
+PROJECTIONS = {
+    name.removesuffix(".weight"): tuple(part.removesuffix(".weight") for part in parts)
+    for name, parts in _LAYER_PARTS.items()
+    if parts[0].endswith("_proj.weight")
+}
+"""Linear layers of a layer of `network.SpeechLM`, and the published ones that each is joined of."""
+
+
 def outer_tensors(config: SpeechLMConfig, tensors: Mapping[str, T]) -> dict[str, T]:
     """Embeddings, last norm and head from published tensors, under the names of `network.SpeechLM`.
 

@@ -33,6 +33,7 @@ from cosyvoice_runtime.lm.engines.torch import GPU_PREFILL_BATCH, network_obstac
 from cosyvoice_runtime.lm.kernels.fused_step import FusedStep
 from cosyvoice_runtime.lm.kernels.prefill import FusedPrefill
 from cosyvoice_runtime.lm.kernels.slot_draw import chained_slot_draw, slot_draw
+from cosyvoice_runtime.lm.torch.adapters import stack_nothing
 from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
 from cosyvoice_runtime.lm.torch.device_steps import CapturedPasses
 from cosyvoice_runtime.lm.torch.kv_cache import CacheView
@@ -100,6 +101,9 @@ def capture_speech_lm(deployment: Deployment) -> None:
         return
     with torch.device(META):
         lm = SpeechLM(config).eval().requires_grad_(False).to(torch.bfloat16)
+    if deployment.adapters.modules:
+        stack_nothing(lm, deployment.adapters)
+        lm.adapters = ("any",)
     length = settings.max_sequence_tokens
     passes = CapturedPasses(
         BothDivisions(FusedStep(lm, length, row=row), row),

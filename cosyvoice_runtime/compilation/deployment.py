@@ -8,8 +8,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
 
-from cosyvoice_runtime.checkpoint import load_config
+from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.voice_adapters import AdapterForm, read_voice_adapters
 from cosyvoice_runtime.gpu.nvidia import GpuLimits, gpu_limits
 from cosyvoice_runtime.settings import TensorrtLlmSettings, Token2WavSettings
 from cosyvoice_runtime.settings.gpu_memory import GIB, rows_on
@@ -29,19 +30,24 @@ OF_WAVE = (
 
 
 class Deployment(NamedTuple):
-    """A checkpoint's configuration, resolved settings, and the GPU."""
+    """A checkpoint's configuration, resolved settings, the GPU, and the form of adapters by voice."""
 
     config: ModelConfig
     lm: TensorrtLlmSettings
     wave: Token2WavSettings
     gpu: GpuLimits
+    adapters: AdapterForm = AdapterForm()
 
     @classmethod
     def read(cls, repository: Path) -> Deployment:
         """That of a rendered repository on the GPU of its settings; an EngineFileError without one."""
         lm = TensorrtLlmSettings.from_parameters(read_parameters(repository / TensorrtLlmSettings.name))
         wave = Token2WavSettings.from_parameters(read_parameters(repository / Token2WavSettings.name))
-        return cls(load_config(wave.checkpoint_dir), lm, wave, gpu_limits(gpu_number(wave.device) or 0))
+        config, gpu = load_config(wave.checkpoint_dir), gpu_limits(gpu_number(wave.device) or 0)
+        if lm.engine != "torch":
+            return cls(config, lm, wave, gpu)
+        adapters = read_voice_adapters(Layout(wave.checkpoint_dir), config.speech_lm)
+        return cls(config, lm, wave, gpu, adapters.form)
 
     @property
     def rows(self) -> int:
@@ -58,6 +64,7 @@ class Deployment(NamedTuple):
         yield repr(self.config)
         yield repr([getattr(self.lm, name) for name in OF_LM])
         yield repr([getattr(self.wave, name) for name in OF_WAVE])
+        yield repr(self.adapters)
         yield repr((self.rows, *self.gpu._replace(total_bytes=0)))
         if self.wave.kernels_file != "none":
             yield Path(self.wave.kernels_file).read_text("utf-8")

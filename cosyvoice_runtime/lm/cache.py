@@ -142,6 +142,8 @@ class CacheSlots(ABC):
         max_len: most positions of each.
         lengths: [slots] int64, positions written so far.
         pages: what each slot holds of the pool.
+        adapters: [slots] int32, number of the adapter of each slot's sequence; 0 for none.
+        adapters_changed: whether they have changed since their reader last set this to False.
         evictions, recomputed: counters, as in `CacheUse`.
 
     Args:
@@ -153,6 +155,8 @@ class CacheSlots(ABC):
         self.max_len = max_len
         self.lengths = np.zeros(slots, dtype=np.int64)
         self.pages = PageLedger(slots, max_len, pool or CachePool(max_len, slots))
+        self.adapters = np.zeros(slots, dtype=np.int32)
+        self.adapters_changed = False
         self.evictions = self.recomputed = 0
         self._free = list(range(slots))
 
@@ -179,12 +183,15 @@ class CacheSlots(ABC):
         without = self.slots - self.free_slots - len(pages.holding)
         return CacheUse(pages.total, pages.total - pages.free, without, self.evictions, self.recomputed)
 
-    def acquire(self) -> int:
+    def acquire(self, adapter: int = 0) -> int:
         """Take the lowest free slot, so that the occupied ones stay close together; a CacheFullError if none
         is free."""
         if not self._free:
             raise CacheFullError(f"all {self.slots} slots of the speech LM are taken")
-        return heapq.heappop(self._free)
+        slot = heapq.heappop(self._free)
+        self.adapters_changed |= bool(self.adapters[slot] != adapter)
+        self.adapters[slot] = adapter
+        return slot
 
     def release(self, slot: int, wipe: bool = False) -> None:
         """Give a slot and its pages back, wiped or as it is."""

@@ -65,6 +65,7 @@ class Prompt:
         speaker: embedding of the voice, for a speech LM that reads it (CosyVoice-300M's); empty for none.
         spoken: speech tokens that the text has been spoken with so far, after which draws go on, as
             `lm.spoken` tells them.
+        adapter: name of the voice's adapter of the speech LM; empty for none.
     """
 
     text: Sequence[int]
@@ -73,6 +74,7 @@ class Prompt:
     lead_text: Sequence[int] = ()
     speaker: Sequence[float] = ()
     spoken: Sequence[int] = ()
+    adapter: str = ""
 
     @property
     def all_text(self) -> list[int]:

@@ -44,16 +44,23 @@ class RunningBatch:
         cache: an utterance has at most as many positions as a slot, prompt and generated tokens together.
         steps: steps of a network over this cache.
         prefill_batch: most prompts that a step feeds in one pass.
+        adapters: names of the adapters that prompts may name.
     """
 
     def __init__(
-        self, config: SpeechLMConfig, cache: CacheSlots, steps: Steps, prefill_batch: int = 1
+        self,
+        config: SpeechLMConfig,
+        cache: CacheSlots,
+        steps: Steps,
+        prefill_batch: int = 1,
+        adapters: Sequence[str] = (),
     ) -> None:
         self.slots = cache.slots
         self.prefill_batch = prefill_batch
         self._config = config
         self._cache = cache
         self._steps = steps
+        self._adapters = adapters
         self._running: dict[int, Generation] = {}
 
     @property
@@ -83,7 +90,8 @@ class RunningBatch:
         """Take a slot for an utterance whose text is known; its prompt is fed by the next `step`.
 
         Raises:
-            InvalidInput: an id is outside its table, or prompt and wanted length don't fit into a slot.
+            InvalidInput: an id is outside its table, there is no such adapter, or prompt and wanted length
+                don't fit into a slot.
             CacheFullError: no slot is free.
         """
         prompt.check(self._config)
@@ -91,7 +99,8 @@ class RunningBatch:
         self._check_room(num_positions(segments), options)
         limits = TokenLimits.of(options, len(prompt.text))
         return self._admit(
-            Generation(self._config, options, prompt.prompt_speech, limits, segments, given=prompt.spoken)
+            Generation(self._config, options, prompt.prompt_speech, limits, segments, given=prompt.spoken),
+            prompt.adapter,
         )
 
     def add_open(self, prompt: Prompt, options: SamplingOptions = DEFAULT_OPTIONS) -> Generation:
@@ -109,7 +118,8 @@ class RunningBatch:
         return self._admit(
             Generation(
                 self._config, options, prompt.prompt_speech, limits, stream=stream, given=prompt.spoken
-            )
+            ),
+            prompt.adapter,
         )
 
     def push_text(self, handle: Hashable, ids: Sequence[int]) -> None:
@@ -163,8 +173,12 @@ class RunningBatch:
                 self._cache.tidy()
         return progress
 
-    def _admit(self, generation: Generation) -> Generation:
-        generation.slot = self._cache.acquire()
+    def _admit(self, generation: Generation, adapter: str) -> Generation:
+        if adapter and adapter not in self._adapters:
+            limit = f"one of {', '.join(self._adapters)}" if self._adapters else "there are none here"
+            raise InvalidInput("adapter", adapter, limit)
+        number = 1 + self._adapters.index(adapter) if adapter else 0
+        generation.slot = self._cache.acquire(number)
         self._running[generation.slot] = generation
         return generation
 

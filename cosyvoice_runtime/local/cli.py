@@ -19,6 +19,7 @@ from cosyvoice_client.delivery import deliver, target
 from cosyvoice_client.errors import ClientError
 from cosyvoice_runtime.audio.read import read_audio
 from cosyvoice_runtime.checkpoint import Layout, load_speakers
+from cosyvoice_runtime.checkpoint.layout import VOICE_ADAPTERS
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.local import SpeechRequest, Synthesizer
@@ -150,6 +151,7 @@ def _add_add(command: argparse.ArgumentParser) -> None:
     _add_checkpoint(command)
     command.add_argument("file", type=Path, help="recording of the voice, 0.5 to 30 s")
     command.add_argument("--text", required=True, help="what the recording says")
+    command.add_argument("--adapter", help="of the checkpoint's folder adapters, that speaks with the voice")
     command.add_argument("--name", required=True, help="letters of any script, digits, dot, dash, underscore")
     command.set_defaults(run=add_voice)
 
@@ -215,6 +217,10 @@ def add_voice(options: argparse.Namespace) -> None:
     """Store a voice under a name."""
     layout, name = Layout(options.checkpoint), checked_name(options.name)
     _require_free(name, layout)  # Errors of the name are found before anything is loaded.
+    adapters = layout.voice_adapters
+    if options.adapter and options.adapter not in adapters:
+        limit = f"a folder in {layout.directory / VOICE_ADAPTERS}: {', '.join(adapters) or 'it has none'}"
+        raise InvalidInput("adapter", options.adapter, limit)
     kept = kept_voices(options.voices)
     if kept.is_clients(name):
         limit = (
@@ -223,6 +229,8 @@ def add_voice(options: argparse.Namespace) -> None:
         raise InvalidInput("voice", name, limit)
     extractors = Extractors(layout, options.threads, options.published_prompt_rate)
     voice = extractors.voice(read_audio(options.file, "file"), options.text)
+    if options.adapter:
+        voice = voice.with_adapter(options.adapter)
     kept.add(name, voice)
     print(f"{options.name}: {len(voice.speech_tokens)} speech tokens, key {voice.key[:12]}")
 

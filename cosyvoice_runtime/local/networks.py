@@ -116,11 +116,13 @@ def _lm_on_torch(layout: Layout, config: ModelConfig, placing: Placing) -> tuple
     _require_device(placing.device)
 
     from cosyvoice_runtime.checkpoint.as_torch import load_tensors
+    from cosyvoice_runtime.lm.torch.adapters import load_adapters
     from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
     from cosyvoice_runtime.lm.torch.speech_decoder import load_speech_lm
 
     tensors = load_tensors(layout, "llm", config)
     lm = load_speech_lm(config.speech_lm, tensors, placing.device, placing.lm_dtype or torch.float32)
+    lm.adapters = load_adapters(lm, layout, config.speech_lm)
     return lm, lambda positions: BatchDecoder(lm, slots=1, max_len=positions)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -37,6 +38,7 @@ class Voice:
         prompt_mel: [frames, mel bins] float32: 2n, or with CosyVoice-300M those of the whole recording.
         speaker_embedding: [D] float32, not normalised.
         checkpoint_id: the checkpoint whose extractors made it, by their hash.
+        adapter: name of the speech LM's adapter that speaks with this voice; empty for none.
 
     Raises:
         InvalidInput: a field of another shape or type.
@@ -48,6 +50,7 @@ class Voice:
     prompt_mel: Floats
     speaker_embedding: Floats
     checkpoint_id: str
+    adapter: str = ""
 
     @cached_property
     def prompt_key(self) -> str:
@@ -69,6 +72,10 @@ class Voice:
                 f"those of this one are {checkpoint_id!r}; make it again from its recording"
             )
             raise InvalidInput("voice", name, limit)
+
+    def with_adapter(self, adapter: str) -> Voice:
+        """The voice, spoken with an adapter of the checkpoint's folder ``adapters``."""
+        return dataclasses.replace(self, adapter=adapter, key=content_hash("adapter", self.key, adapter))
 
     @classmethod
     def of_nobody(cls, mel_bins: int, speaker_dim: int, checkpoint_id: str) -> Voice:
@@ -101,6 +108,8 @@ def _check(field: str, array: Array, ndim: int, dtype: type[np.generic]) -> None
 
 TENSORS = ("speech_tokens", "prompt_mel", "speaker_embedding")
 TEXTS = ("key", "transcript", "checkpoint_id")
+ADAPTER = "adapter"
+"""The text that a voice without an adapter lacks in its file."""
 HEADER_LENGTH_BYTES = 8
 """Length of the number that a safetensors file begins with, which is the length of its header."""
 
@@ -112,7 +121,7 @@ class OtherFormatError(CheckpointError):
 def encode_voice(voice: Voice) -> bytes:
     """Content of a voice's file."""
     tensors = {name: np.ascontiguousarray(getattr(voice, name)) for name in TENSORS}
-    texts = {name: getattr(voice, name) for name in TEXTS}
+    texts = {name: getattr(voice, name) for name in _texts(voice)}
     return save(tensors, metadata={**texts, "digest": _digest(voice)})
 
 
@@ -179,7 +188,8 @@ def _header(metadata: dict[str, str] | None, tensors: Iterable[str], origin: str
 
 def _voice(header: dict[str, Any], tensors: dict[str, Any], key: str, origin: str | Path) -> Voice:
     try:
-        voice = Voice(**{name: header[name] for name in TEXTS}, **tensors)
+        texts = {name: header[name] for name in (*TEXTS, ADAPTER) if name in header}
+        voice = Voice(**texts, **tensors)
     except InvalidInput as error:
         raise CheckpointError(f"{origin}: damaged ({error})") from error
     if header["digest"] != _digest(voice) or voice.key != key:
@@ -188,4 +198,8 @@ def _voice(header: dict[str, Any], tensors: dict[str, Any], key: str, origin: st
 
 
 def _digest(voice: Voice) -> str:
-    return content_hash(*(getattr(voice, name) for name in (*TEXTS, *TENSORS)))
+    return content_hash(*(getattr(voice, name) for name in (*_texts(voice), *TENSORS)))
+
+
+def _texts(voice: Voice) -> tuple[str, ...]:
+    return (*TEXTS, ADAPTER) if voice.adapter else TEXTS

@@ -124,7 +124,7 @@ def test_what_is_converted_depends_on_the_adapter(checkpoint):
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        ({"peft_type": "IA3"}, "peft_type is 'IA3'; only 'LORA' can be folded"),
+        ({"peft_type": "IA3"}, "peft_type is 'IA3'; only 'LORA' is understood"),
         ({"use_dora": True}, "use_dora is True"),
         ({"bias": "all"}, "bias is 'all'"),
         ({"lora_alpha": "8"}, "lora_alpha of .* is '8', and no number"),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
+from cosyvoice_runtime.checkpoint.voice_adapters import AdapterForm
 from cosyvoice_runtime.compilation.deployment import Deployment
 from cosyvoice_runtime.errors import EngineFileError
 from cosyvoice_runtime.gpu import nvidia
@@ -61,6 +62,8 @@ def test_what_compiles_the_same_has_one_key(other):
         USUAL._replace(gpu=H100._replace(capability=(8, 9))),
         USUAL._replace(gpu=H100._replace(multiprocessors=114)),
         USUAL._replace(gpu=H100._replace(total_bytes=24 * GIB)),
+        USUAL._replace(adapters=AdapterForm(16, ("mlp.down",))),
+        USUAL._replace(adapters=AdapterForm(64, ("mlp.down",))),
     ],
 )
 def test_what_compiles_otherwise_has_another_key(other):

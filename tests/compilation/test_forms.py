@@ -9,17 +9,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 import compile_kernels
 from compile_kernels import CARDS, deployment
-from cosyvoice_runtime.compilation.captures import find_forms
-from cosyvoice_runtime.compilation.forms import compile_for
+from cosyvoice_runtime.checkpoint.lm_rows import PROJECTIONS
+from cosyvoice_runtime.checkpoint.voice_adapters import AdapterForm
+from cosyvoice_runtime.compilation.captures import capture_speech_lm, find_forms
+from cosyvoice_runtime.compilation.deployment import Deployment
+from cosyvoice_runtime.compilation.forms import Form, collecting, compile_for
 from cosyvoice_runtime.gpu.kernels.rows import ADA, read_row
 from making import architecture, architecture_cosyvoice3
 
 ROOT = Path(__file__).resolve().parents[2]
 SOME = "_step_gated", "_step_qkv"
 LAST = "_norm_step", "_linear_step"
+OF_ADAPTERS = "_adapters_down", "_adapters_up"
 COMPILE = """
 import sys
 from compile_kernels import CARDS, deployment
@@ -47,10 +52,15 @@ assert max(each.shared for each in made) <= card.limits.shared_bytes
 """
 
 
+def _forms(of: Deployment) -> list[Form]:
+    forms: list[Form] = []
+    find_forms(of, forms.append)
+    return forms
+
+
 def test_each_part_of_a_server_has_forms_and_none_comes_twice():
     compile_for(CARDS["L4"].capability)
-    forms = []
-    find_forms(deployment(architecture.TINY, CARDS["L4"]), forms.append)
+    forms = _forms(deployment(architecture.TINY, CARDS["L4"]))
     names = {form.kernel.fn.__name__ for form in forms}
     assert names >= {
         *("_step_head", "_prefill_heads", "_slot_draw"),
@@ -68,13 +78,41 @@ def test_a_distilled_flow_of_another_solver_has_its_own_form_of_the_last_step(ma
     usual = deployment(made, card)
     other = deployment(replace(made, flow=replace(made.flow, times=(0.0, 0.5), cfg_rate=0.0)), card)
     other = other._replace(wave=other.wave.replace(solver="adams_bashforth"))
-    of_usual, of_other = ({form.key: form for form in forms_of(each)} for each in (usual, other))
+    of_usual, of_other = ({form.key: form for form in _forms(each)} for each in (usual, other))
     new = [of_other[key] for key in of_other.keys() - of_usual.keys()]
     last = [form for form in new if form.kernel.fn.__name__ in LAST]
     assert last
     made_form = last[0].compile()
     assert not made_form.failure
     assert made_form.shared <= card.limits.shared_bytes
+
+
+@pytest.mark.parametrize(
+    ("card", "rank"),
+    [("A100", 64), ("L4", 16), ("L4", 64), ("H100", 32), ("H100", 64), ("B200", 64), ("RTX 5090", 64)],
+)
+def test_adapters_have_forms_that_fit_a_card_of_each_row(card, rank, tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    compile_for(CARDS[card].capability)
+    adapters = AdapterForm(rank, tuple(PROJECTIONS))
+    forms: list[Form] = []
+    with torch.inference_mode(), collecting(forms.append):
+        capture_speech_lm(deployment(architecture.FULL, CARDS[card], adapters))
+    made = [form.compile() for form in forms if form.kernel.fn.__name__ in OF_ADAPTERS]
+    assert {each.kernel for each in made} == set(OF_ADAPTERS)
+    assert not [each for each in made if each.failure]
+    assert max(each.shared for each in made) <= CARDS[card].limits.shared_bytes
+
+
+def test_without_adapters_nothing_is_compiled_for_them():
+    compile_for(CARDS["H100"].capability)
+    none, some = (
+        _forms(deployment(architecture.TINY, CARDS["H100"], form))
+        for form in (AdapterForm(), AdapterForm(16, ("mlp.down",)))
+    )
+    assert not {form.kernel.fn.__name__ for form in none} & set(OF_ADAPTERS)
+    more = {form.key for form in some} - {form.key for form in none}
+    assert {key.partition(" ")[0] for key in more} == {*OF_ADAPTERS, "_step_residual"}
 
 
 def test_another_process_finds_what_was_compiled_in_any_order(tmp_path):
@@ -93,7 +131,7 @@ def test_another_process_finds_what_was_compiled_in_any_order(tmp_path):
 @pytest.mark.parametrize("card", list(CARDS))
 def test_forms_of_every_card_are_found(card):
     compile_for(CARDS[card].capability)
-    find_forms(deployment(architecture.TINY, CARDS[card]), [].append)
+    _forms(deployment(architecture.TINY, CARDS[card]))
 
 
 def test_the_row_of_a_card_is_written_and_nothing_compiled(tmp_path, monkeypatch):

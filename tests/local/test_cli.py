@@ -123,6 +123,15 @@ def test_unknown_voice_is_refused_with_the_speakers_of_the_checkpoint(
     assert "expected the name or key of a voice that is kept here, or a speaker: default" in said
 
 
+def test_an_adapter_that_the_checkpoint_lacks_is_refused_when_a_voice_is_added(
+    refusal, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    new = ["--name", "anna", "--text", "Words.", "--adapter", "warm", "--voices", tmp_path / "voices"]
+    said = refusal("voices", "add", tmp_path / "any.wav", *new, "--checkpoint", tiny_checkpoint)
+    assert "adapter: 'warm' is not accepted; a folder in" in said
+    assert "it has none" in said
+
+
 @pytest.mark.parametrize("text", [[], ["--reference-text", "Words."]])
 def test_missing_reference_is_named(refusal, tiny_checkpoint: Path, tmp_path: Path, text: list[str]) -> None:
     reference = ["--reference", tmp_path / "missing.wav", *text, "-o", tmp_path / "speech.wav"]

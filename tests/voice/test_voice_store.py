@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cosyvoice_runtime.errors import InvalidInput, StorageError
+from cosyvoice_runtime.errors import CheckpointError, InvalidInput, StorageError
 from cosyvoice_runtime.process.exclusive_lock import exclusive_lock
 from cosyvoice_runtime.voice import VoiceStore
 from cosyvoice_runtime.voice import store as voice_store
 from cosyvoice_runtime.voice.store import StoreFullError
-from cosyvoice_runtime.voice.voice import encode_voice
+from cosyvoice_runtime.voice.voice import decode_voice, encode_voice
 from fake_voices import CHECKPOINT, make_voice, open_store, same_voice, voice_path
 
 
@@ -32,6 +32,23 @@ def test_voice_comes_back_by_name_and_by_key(store: VoiceStore, tokens: int) -> 
     found = store.find(voice.key)
     assert found is not None
     assert same_voice(found, voice)
+
+
+def test_a_voice_keeps_its_adapter_and_is_another_than_without_it(tmp_path: Path) -> None:
+    plain = make_voice(1)
+    warm, crisp = plain.with_adapter("warm"), plain.with_adapter("crisp")
+    assert len({plain.key, warm.key, crisp.key}) == 3
+    assert {plain.prompt_key, warm.prompt_key} == {plain.prompt_key}
+    assert b"adapter" not in encode_voice(plain)
+    open_store(tmp_path).register("ann", warm)
+    assert open_store(tmp_path).get("ann").adapter == "warm"
+    assert decode_voice(encode_voice(crisp), "here").adapter == "crisp"
+
+
+def test_an_adapter_that_is_changed_in_the_file_is_damage() -> None:
+    content = encode_voice(make_voice(1).with_adapter("warm"))
+    with pytest.raises(CheckpointError, match="doesn't match its digest"):
+        decode_voice(content.replace(b'"warm"', b'"cold"'), "here")
 
 
 def test_voices_and_names_survive_a_restart(tmp_path: Path) -> None:

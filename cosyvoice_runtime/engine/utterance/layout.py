@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from cosyvoice_runtime.audio.audio import paced
 from cosyvoice_runtime.engine.utterance.request import SpeechRequest, sound_of
@@ -121,22 +122,28 @@ def prompt_layout(
         InvalidInput: the text names the field of the request; the function may raise it, too.
     """
     marker = tokenizer.id_of(END_OF_PROMPT) if front_end.family.needs_end_of_prompt else None
+    made = partial(_prompt, marker=marker, adapter=request.voice.adapter)
     if request.instruct_text is not None:
-        return lambda segment: _prompt(instruct(tokenizer, request.instruct_text or "", segment), marker)
+        return lambda segment: made(instruct(tokenizer, request.instruct_text or "", segment))
     speaker = request.voice.speaker_embedding.tolist() if front_end.family.reads_speaker else ()
     if request.cross_lingual or not request.voice.transcript:
         lead = front_end.missing_instruction("target_text", request.text)
         if lead:
-            return lambda segment: _prompt(instruct(tokenizer, lead, segment), marker, speaker=speaker)
-        return lambda segment: _prompt(cross_lingual(tokenizer, segment), marker, speaker=speaker)
+            return lambda segment: made(instruct(tokenizer, lead, segment), speaker=speaker)
+        return lambda segment: made(cross_lingual(tokenizer, segment), speaker=speaker)
     lead = front_end.missing_instruction("reference_text", request.voice.transcript, request.text)
     transcript = lead + front_end.transcript(request.voice.transcript, request.language)
     speech = request.voice.speech_tokens.tolist()
-    return lambda segment: _prompt(zero_shot(tokenizer, transcript, segment), marker, speech, speaker)
+    return lambda segment: made(zero_shot(tokenizer, transcript, segment), speech=speech, speaker=speaker)
 
 
 def _prompt(
-    text: TextPrompt, marker: int | None, speech: Sequence[int] = (), speaker: Sequence[float] = ()
+    text: TextPrompt,
+    *,
+    marker: int | None,
+    adapter: str,
+    speech: Sequence[int] = (),
+    speaker: Sequence[float] = (),
 ) -> Prompt:
     lead, prompt_text = split_after(text.prompt_ids, marker)
-    return Prompt(text.target_ids, prompt_text, speech, lead, speaker)
+    return Prompt(text.target_ids, prompt_text, speech, lead, speaker, adapter=adapter)

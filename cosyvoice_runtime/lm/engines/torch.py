@@ -37,6 +37,7 @@ from cosyvoice_runtime.lm.engines.engine import (
     shared_pool,
 )
 from cosyvoice_runtime.lm.generation import Progress
+from cosyvoice_runtime.lm.torch.adapters import load_adapters
 from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
 from cosyvoice_runtime.lm.torch.device_steps import PLAIN_PASSES, CapturedPasses
 from cosyvoice_runtime.lm.torch.network import SpeechLM
@@ -212,8 +213,10 @@ def prepare(settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> O
     attend_unplanned()
     config = load_config(settings.checkpoint_dir)
     check_cache_room(settings, config.speech_lm.max_positions, shares_pages=True)
-    tensors = load_tensors(Layout(settings.checkpoint_dir), "llm", config)
+    layout = Layout(settings.checkpoint_dir)
+    tensors = load_tensors(layout, "llm", config)
     lm = load_speech_lm(config.speech_lm, tensors, settings.device, getattr(torch, settings.dtype))
+    lm.adapters = load_adapters(lm, layout, config.speech_lm)
     passes = _captured_passes(lm, settings, None if shared is None else shared.parts)
     fused = passes.step is not None
     metrics = Metrics(settings.name)

@@ -21,8 +21,10 @@ from cosyvoice_runtime.gpu.kernels.launch import launched, next_power_of_2
 from cosyvoice_runtime.gpu.kernels.rows import GpuRow, row_on
 from cosyvoice_runtime.gpu.kernels.step_tiles import StepTiles
 from cosyvoice_runtime.gpu.partitions.partition import GpuPart
+from cosyvoice_runtime.lm.kernels.step_adapters import step_addend
 from cosyvoice_runtime.lm.kernels.step_normed import step_gated, step_head, step_qkv
 from cosyvoice_runtime.lm.kernels.step_residual import SHRINK, Scaled, step_embed, step_residual
+from cosyvoice_runtime.lm.torch.adapters import AdapterStack
 from cosyvoice_runtime.lm.torch.kv_cache import CacheLayer, CacheView
 from cosyvoice_runtime.lm.torch.network import DecoderLayer, RotaryTable, SpeechLM
 
@@ -135,7 +137,7 @@ def step_attention(
 class LayerWeights:
     """Weights of a decoder layer: linear ones in the activations' type, norms' weights and biases in float32.
 
-    Tensor cores take both in one type; float16 holds all digits of bfloat16.
+    Tensor cores take both in one type; float16 holds all digits of bfloat16. Adapters stay as they are.
     """
 
     attention_norm: Tensor
@@ -145,6 +147,10 @@ class LayerWeights:
     mlp_norm: Tensor
     gate_up: Tensor
     down: Tensor
+    qkv_adapters: AdapterStack | None
+    out_adapters: AdapterStack | None
+    gated_adapters: AdapterStack | None
+    down_adapters: AdapterStack | None
 
     @classmethod
     def of(cls, layer: torch.nn.Module, dtype: torch.dtype) -> LayerWeights:
@@ -157,6 +163,10 @@ class LayerWeights:
             mlp_norm=layer.mlp_norm.weight.float(),
             gate_up=layer.mlp.gate_up.weight.to(dtype).contiguous(),
             down=layer.mlp.down.weight.to(dtype).contiguous(),
+            qkv_adapters=layer.attention.qkv.stack,
+            out_adapters=layer.attention.output.stack,
+            gated_adapters=layer.mlp.gate_up.stack,
+            down_adapters=layer.mlp.down.stack,
         )
 
 
@@ -261,16 +271,25 @@ class FusedStep:
         chained: int,
     ) -> None:
         """One layer on the residual; ``following`` is the weight of the next norm."""
-        epsilon = self._lm.config.rms_norm_eps
-        mixed = memory.mixed, memory.shares
+        epsilon, adapters = self._lm.config.rms_norm_eps, pages.tables.adapters
+        mixed, inner = (memory.mixed, memory.shares), (memory.inner[None], memory.shares)
+        normed = memory.for_attention.values[None], memory.shares
         step_qkv(
             memory.for_attention, layer.qkv, layer.qkv_bias, self._rotation, epsilon,
             memory.queries, pages, tiles.qkv, chained,
+            step_addend(layer.qkv_adapters, adapters, *normed, chained),
         )  # fmt: skip
         step_attention(memory.queries, pages, *mixed, tiles.keys, tiles.attention_warps, chained)
-        step_residual(*mixed, layer.out, layer.mlp_norm, memory.x, memory.for_mlp, tiles.out, chained)
-        step_gated(memory.for_mlp, layer.gate_up, epsilon, memory.inner, tiles.gated, chained)
         step_residual(
-            memory.inner[None], memory.shares, layer.down, following,
-            memory.x, memory.for_attention, tiles.down, chained,
+            *mixed, layer.out, layer.mlp_norm, memory.x, memory.for_mlp, tiles.out, chained,
+            step_addend(layer.out_adapters, adapters, *mixed, chained),
+        )  # fmt: skip
+        normed = memory.for_mlp.values[None], memory.shares
+        step_gated(
+            memory.for_mlp, layer.gate_up, epsilon, memory.inner, tiles.gated, chained,
+            step_addend(layer.gated_adapters, adapters, *normed, chained),
+        )  # fmt: skip
+        step_residual(
+            *inner, layer.down, following, memory.x, memory.for_attention, tiles.down, chained,
+            step_addend(layer.down_adapters, adapters, *inner, chained),
         )  # fmt: skip

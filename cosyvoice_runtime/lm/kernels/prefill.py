@@ -14,6 +14,7 @@ from torch import Tensor
 from cosyvoice_runtime.flow.kernels.paged_attention import softmax_add
 from cosyvoice_runtime.gpu.kernels.arithmetic import LOG2_E, silu
 from cosyvoice_runtime.gpu.kernels.launch import cdiv, launched, next_power_of_2
+from cosyvoice_runtime.lm.torch.adapters import AdaptedLinear
 from cosyvoice_runtime.lm.torch.kv_cache import CacheView, PromptPages
 from cosyvoice_runtime.lm.torch.network import (
     CachedAttention,
@@ -344,8 +345,9 @@ class FusedPrefill:
             mixed = self._attended(layer.attention, residual.normed, pages, span)
             if index == len(self._layers) - 1:
                 mixed, residual = mixed[last], residual.rows(last)
-            residual.take(F.linear(mixed, layer.attention.output.weight), layer.mlp_norm.weight, epsilon)
-            residual.take(_fed_forward(layer.mlp, residual.normed), following, epsilon)
+            numbers = cache.tables.adapters
+            residual.take(_product(layer.attention.output, mixed, numbers), layer.mlp_norm.weight, epsilon)
+            residual.take(_fed_forward(layer.mlp, residual.normed, numbers), following, epsilon)
         return self._lm.logits(residual.normed)
 
     def _attended(
@@ -353,7 +355,7 @@ class FusedPrefill:
     ) -> Tensor:
         """Mixed values ``[B * T, H * D]`` from the norm ``[B * T, C]`` of the residual."""
         batch, heads, kv_heads = len(pages.starts), attention.heads, attention.kv_heads
-        product = F.linear(normed, attention.qkv.weight)
+        product = _product(attention.qkv, normed, pages.tables.adapters)
         packed = product.view(batch, -1, heads + 2 * kv_heads, attention.head_dim)
         prefill_heads(packed, attention.qkv.bias, self._rotation, pages)
         if span is None:
@@ -364,9 +366,14 @@ class FusedPrefill:
         return mixed.reshape(len(normed), -1)
 
 
-def _fed_forward(mlp: GatedMLP, normed: Tensor) -> Tensor:
+def _product(linear: AdaptedLinear, x: Tensor, numbers: Tensor | None) -> Tensor:
+    """A layer's product without its bias; ``numbers [B]`` are of the sequences' adapters."""
+    return linear.adapted(F.linear(x, linear.weight), x, numbers)
+
+
+def _fed_forward(mlp: GatedMLP, normed: Tensor, numbers: Tensor | None) -> Tensor:
     """The MLP's product ``[N, C]``."""
-    gate_up = F.linear(normed, mlp.gate_up.weight)
+    gate_up = _product(mlp.gate_up, normed, numbers)
     inner = gate_up.new_empty(len(normed), gate_up.shape[1] // 2)
     prefill_gated(gate_up, inner)
-    return F.linear(inner, mlp.down.weight)
+    return _product(mlp.down, inner, numbers)

@@ -21,6 +21,7 @@ from cosyvoice_runtime.lm.kernels.step_rows import (
     held,
     held_pair,
     inverse_norm,
+    load_added,
     load_pieces,
     load_squares,
     streamed,
@@ -50,13 +51,13 @@ def _store_half(
 @launched
 @triton.jit(do_not_specialize=["batch"])
 def _step_qkv(
-    scaled, squares, weight, bias, cosines, sines, positions, pages, queries, keys, values,
+    scaled, squares, weight, bias, cosines, sines, positions, pages, queries, keys, values, added,
     batch, table_width, page_stride, head_stride,
     HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, SCALE: tl.constexpr,
     PAGE: tl.constexpr, WIDTH: tl.constexpr, PARTS: tl.constexpr, PADDED_PARTS: tl.constexpr,
     EPS: tl.constexpr, SHRINK: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
-    STAGES: tl.constexpr, CHAINED: tl.constexpr,
+    STAGES: tl.constexpr, ADAPTED: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     let_next_start_at_once(CHAINED)
     PIECES: tl.constexpr = (WIDTH + PIECE - 1) // PIECE
@@ -83,6 +84,10 @@ def _step_qkv(
         x, y = streamed_pair(weight, n, n + HALF, scaled, s, batch, WIDTH, ROWS, COLUMNS, PIECE, STAGES)
     else:
         x, y = held_pair(first, second, scaled, s, inside, WIDTH, ROWS, COLUMNS, PIECE, GROUPS)
+    if ADAPTED:
+        OUTPUTS: tl.constexpr = (HEADS + 2 * KV_HEADS) * HEAD_DIM
+        x += load_added(added, s, n, inside, OUTPUTS)
+        y += load_added(added, s, n + HALF, inside, OUTPUTS)
     scale = inverse_norm(parts, WIDTH, EPS, SHRINK)
     let_next_start(CHAINED)
     x = x * scale + first_bias[None, :]
@@ -107,6 +112,7 @@ def step_qkv(
     cache: CacheLayer,
     tile: StepTile,
     chained: int = NOT_CHAINED,
+    added: Tensor | None = None,
 ) -> None:
     """Write queries, and keys and values to the cache.
 
@@ -114,6 +120,7 @@ def step_qkv(
         weight, bias: ``[(H + 2 kv_heads) * D, C]`` and float32 ``[(H + 2 kv_heads) * D]``.
         queries: ``[S, H * D]``, written; scaled for a softmax in powers of two.
         cache: written at its positions.
+        added: float32 ``[S, (H + 2 kv_heads) * D]``, what adapters add to the products.
     """
     batch, width = scaled.values.shape
     parts = scaled.squares.shape[1]
@@ -122,11 +129,11 @@ def step_qkv(
     grid = (len(weight) // (2 * rows), cdiv(batch, tile.columns))
     _step_qkv[grid](
         scaled.values, scaled.squares, weight, bias, rotation.cosines, rotation.sines, cache.positions,
-        cache.tables.written, queries, cache.keys, cache.values,
+        cache.tables.written, queries, cache.keys, cache.values, scaled.squares if added is None else added,
         batch, cache.tables.written.stride(0), cache.keys.stride(0), cache.keys.stride(1),
         queries.shape[1] // head_dim, kv_heads, head_dim, head_dim**-0.5 * LOG2_E,
         cache.page, width, parts, next_power_of_2(parts), epsilon, SHRINK,
-        rows, tile.columns, tile.piece, tile.groups, tile.stages, chained,
+        rows, tile.columns, tile.piece, tile.groups, tile.stages, added is not None, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
 
@@ -134,11 +141,11 @@ def step_qkv(
 @launched
 @triton.jit(do_not_specialize=["batch"])
 def _step_gated(
-    scaled, squares, weight, inner, batch,
+    scaled, squares, weight, inner, added, batch,
     WIDTH: tl.constexpr, INNER: tl.constexpr,
     PARTS: tl.constexpr, PADDED_PARTS: tl.constexpr, EPS: tl.constexpr, SHRINK: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
-    STAGES: tl.constexpr, CHAINED: tl.constexpr,
+    STAGES: tl.constexpr, ADAPTED: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     let_next_start_at_once(CHAINED)
     PIECES: tl.constexpr = (WIDTH + PIECE - 1) // PIECE
@@ -155,6 +162,9 @@ def _step_gated(
         wait_for_previous(CHAINED)
         parts = load_squares(squares, s, inside, PARTS, PADDED_PARTS)
         gate, up = held_pair(gate_rows, up_rows, scaled, s, inside, WIDTH, ROWS, COLUMNS, PIECE, GROUPS)
+    if ADAPTED:
+        gate += load_added(added, s, n, inside, 2 * INNER)
+        up += load_added(added, s, n + INNER, inside, 2 * INNER)
     scale = inverse_norm(parts, WIDTH, EPS, SHRINK)
     let_next_start(CHAINED)
     gate *= scale
@@ -164,20 +174,27 @@ def _step_gated(
 
 
 def step_gated(
-    scaled: Scaled, weight: Tensor, epsilon: float, inner: Tensor, tile: StepTile, chained: int = NOT_CHAINED
+    scaled: Scaled,
+    weight: Tensor,
+    epsilon: float,
+    inner: Tensor,
+    tile: StepTile,
+    chained: int = NOT_CHAINED,
+    added: Tensor | None = None,
 ) -> None:
     """Write the gated feed-forward.
 
     Args:
         weight: ``[2 * I, C]``, the gate's rows first.
         inner: ``[S, I]``, written; `SHRINK` times its size.
+        added: float32 ``[S, 2 * I]``, what adapters add to the products.
     """
     batch, width = scaled.values.shape
     parts, size = scaled.squares.shape[1], inner.shape[1]
     _step_gated[(size // tile.rows, cdiv(batch, tile.columns))](
-        scaled.values, scaled.squares, weight, inner, batch,
+        scaled.values, scaled.squares, weight, inner, scaled.squares if added is None else added, batch,
         width, size, parts, next_power_of_2(parts), epsilon, SHRINK,
-        tile.rows, tile.columns, tile.piece, tile.groups, tile.stages, chained,
+        tile.rows, tile.columns, tile.piece, tile.groups, tile.stages, added is not None, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip
 

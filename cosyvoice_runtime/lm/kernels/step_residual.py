@@ -21,6 +21,7 @@ from cosyvoice_runtime.lm.kernels.step_rows import (
     TENSOR_CORES_FROM,
     added_up,
     held,
+    load_added,
     load_inputs,
     load_pieces,
     no_sums,
@@ -163,10 +164,11 @@ def _joined_held(
 @launched
 @triton.jit(do_not_specialize=["batch"])
 def _step_residual(
-    inputs, shares, weight, gain, x, scaled, squares, batch,
+    inputs, shares, weight, gain, x, scaled, squares, added, batch,
     WIDTH: tl.constexpr, CHANNELS: tl.constexpr, HEADS: tl.constexpr, PARTS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, PIECE: tl.constexpr, GROUPS: tl.constexpr,
-    AHEAD: tl.constexpr, STAGES: tl.constexpr, SHRINK: tl.constexpr, CHAINED: tl.constexpr,
+    AHEAD: tl.constexpr, STAGES: tl.constexpr, SHRINK: tl.constexpr, ADAPTED: tl.constexpr,
+    CHAINED: tl.constexpr,
 ):  # fmt: skip
     let_next_start_at_once(CHAINED)
     n = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -186,6 +188,8 @@ def _step_residual(
         )  # fmt: skip
     else:
         found = held(weight, n, rows, inputs, s, inside, WIDTH, ROWS, COLUMNS, PIECE, GROUPS, AHEAD)
+    if ADAPTED:
+        found += load_added(added, s, n, inside, CHANNELS)
     let_next_start(CHAINED)
     new = old + found / SHRINK
     PARTS_OUT: tl.constexpr = CHANNELS // ROWS
@@ -201,6 +205,7 @@ def step_residual(
     scaled: Scaled,
     tile: StepTile,
     chained: int = NOT_CHAINED,
+    added: Tensor | None = None,
 ) -> None:
     """``x += joined inputs @ weight.T / SHRINK``.
 
@@ -211,6 +216,7 @@ def step_residual(
         gain: float32 ``[C]`` of the norm that comes next.
         x, scaled: float32 ``[S, C]`` the residual, and itself for the norm; written. ``C / parts`` of
             ``scaled`` is the number of the tile's rows.
+        added: float32 ``[S, C]``, what adapters add to the products.
     """
     parts, batch, width = inputs.shape
     channels, heads = x.shape[1], shares.shape[-1]
@@ -221,8 +227,8 @@ def step_residual(
         piece = groups * (width // heads)
     ahead = min(tile.ahead, cdiv(width, piece))
     _step_residual[(channels // tile.rows, cdiv(batch, tile.columns))](
-        inputs, shares, weight, gain, x, scaled.values, scaled.squares, batch,
+        inputs, shares, weight, gain, x, scaled.values, scaled.squares, x if added is None else added, batch,
         width, channels, heads, parts, tile.rows, tile.columns, piece, groups, ahead, tile.stages,
-        SHRINK, chained,
+        SHRINK, added is not None, chained,
         num_warps=tile.warps, launch_pdl=chained > 0,
     )  # fmt: skip

@@ -227,3 +227,9 @@ def load_squares(squares, s, inside, PARTS: tl.constexpr, PADDED_PARTS: tl.const
 def inverse_norm(parts, WIDTH: tl.constexpr, EPS: tl.constexpr, SHRINK: tl.constexpr):
     """Factor of RMSNorm, ``[S, 1]``, of inputs ``SHRINK`` times their size."""
     return tl.rsqrt(tl.sum(parts, axis=1) / WIDTH + EPS)[:, None] / SHRINK
+
+
+@triton.jit
+def load_added(added, s, n, inside, WIDTH: tl.constexpr):
+    """The adapters' share ``[S, N]`` of the products, of ``[*, WIDTH]``."""
+    return tl.load(added + s[:, None] * WIDTH + n[None, :], mask=inside[:, None], other=0.0)

@@ -110,6 +110,18 @@ TEXT_FIELDS = ("sampling_strategy",)
 """The tensors among them that are strings."""
 
 
+SERVES_ADAPTERS = "torch"
+"""The engine that serves adapters by voice."""
+
+
+def without_adapters(engine: str) -> str:
+    """The reason why another engine refuses a voice with an adapter."""
+    return (
+        f"engine {engine} serves no adapters by voice; engine {SERVES_ADAPTERS} does, and one in the "
+        "checkpoint's folder lora is folded in for every engine"
+    )
+
+
 @dataclass(frozen=True)
 class Request:
     """One utterance to decode.
@@ -229,6 +241,8 @@ class RequestReader:
         if prompt.spoken and not self.takes_spoken:
             limit = f"engine {self.engine} begins a text at its beginning"
             raise InvalidInput("spoken_tokens", f"{len(prompt.spoken)} tokens", limit)
+        if prompt.adapter and self.engine != SERVES_ADAPTERS:
+            raise InvalidInput("adapter", prompt.adapter, without_adapters(self.engine))
         self._check_speaker(prompt.speaker)
         limits = TokenLimits.of(sampling, MOST_TEXT if in_pieces else len(prompt.text))
         length = num_positions(prompt.segments())

@@ -47,12 +47,14 @@ class BatchDecoder(RunningBatch):
             if pool is None
             else PagedKVCache(lm.config, slots, max_len, pool, lm.device, lm.dtype)
         )
+        if lm.adapters:
+            cache.serve_adapters()
         steps: Steps
         if capture is None:
             steps = HostSteps(CachedLM(lm, cache), cache, prefill_batch, lm.config.fill_id)
         else:
             steps = DeviceSteps(lm, cache, prefill_batch, capture, passes)
-        super().__init__(lm.config, cache, steps, prefill_batch)
+        super().__init__(lm.config, cache, steps, prefill_batch, lm.adapters)
 
     @torch.inference_mode()
     def step(self) -> list[Progress]:

@@ -29,13 +29,16 @@ class PageTables(NamedTuple):
     """Pages of each slot in the order of its positions, both [slots, W] int32.
 
     Where a slot has no page, ``read`` names a page of zeros, and ``written`` one that is never read.
+    ``adapters`` [slots] int32 has the number of each slot's adapter; None where no voice has one.
     """
 
     read: Tensor
     written: Tensor
+    adapters: Tensor | None = None
 
     def rows(self, slots: slice | Tensor) -> PageTables:
-        return PageTables(self.read[slots], self.written[slots])
+        adapters = None if self.adapters is None else self.adapters[slots]
+        return PageTables(self.read[slots], self.written[slots], adapters)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,6 +166,8 @@ class KVCache(CacheSlots):
         tables: page tables on the device.
     """
 
+    tables: PageTables
+
     def __init__(
         self,
         config: SpeechLMConfig,
@@ -179,8 +184,17 @@ class KVCache(CacheSlots):
     def bytes(self) -> int:
         return self.data.nbytes
 
+    def serve_adapters(self) -> None:
+        """Let passes know the adapter of each slot; called before there is any view."""
+        numbers = torch.zeros(self.slots, dtype=torch.int32, device=self.data.device)
+        self.tables = self.tables._replace(adapters=numbers)
+
     def prepare(self) -> None:
-        """Tell the device before each pass which pages slots hold; here they never change."""
+        """Tell the device before each pass which adapters slots have, and which pages; here the latter never
+        change."""
+        if self.adapters_changed and self.tables.adapters is not None:
+            self.adapters_changed = False
+            move(torch.from_numpy(self.adapters.copy()), self.tables.adapters)
 
     def wipe(self, slot: int) -> None:
         self.data[:, :, slot].zero_()
@@ -232,6 +246,7 @@ class PagedKVCache(KVCache):
         self.prepare()
 
     def prepare(self) -> None:
+        super().prepare()
         self.tidy()
         if self.pages.changed:
             self.pages.changed = False

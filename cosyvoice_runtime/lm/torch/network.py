@@ -18,20 +18,23 @@ from cosyvoice_runtime.checkpoint.lm_rows import layer_tensors, outer_tensors
 from cosyvoice_runtime.flow.torch.layers import embedding
 from cosyvoice_runtime.gpu.transfer import integers
 from cosyvoice_runtime.lm.prompt import PromptSegment, Table
+from cosyvoice_runtime.lm.torch.adapters import AdaptedLinear
 from cosyvoice_runtime.lm.torch.kv_cache import CacheView, PassPages
 from cosyvoice_runtime.lm.torch.speech_decoder import SpeechDecoder
 
 
 class Placement(NamedTuple):
-    """Rotation and mask of a forward pass, the same for all layers.
+    """Rotation, mask and adapters of a forward pass, the same for all layers.
 
     cos, sin: [B, T, 1, D]; mask: [B, 1, T * queries per kv head, span], 0 or -inf,
     None for sequences that begin here: each position sees the ones before it in this pass.
+    adapters: [B] numbers, None where no sequence has one.
     """
 
     cos: Tensor
     sin: Tensor
     mask: Tensor | None
+    adapters: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,12 +58,13 @@ class CachedAttention(nn.Module):
         super().__init__()
         self.heads, self.kv_heads, self.head_dim = config.num_heads, config.num_kv_heads, config.head_dim
         width = config.num_heads * config.head_dim
-        self.qkv = nn.Linear(config.hidden_size, width + 2 * config.num_kv_heads * config.head_dim)
-        self.output = nn.Linear(width, config.hidden_size, bias=False)
+        of_keys = config.num_kv_heads * config.head_dim
+        self.qkv = AdaptedLinear(config.hidden_size, width, of_keys, of_keys, bias=True)
+        self.output = AdaptedLinear(width, config.hidden_size)
 
     def forward(self, x: Tensor, layer: int, rotation: Placement, pages: PassPages) -> Tensor:
         batch, length, _ = x.shape
-        heads = self.qkv(x).view(batch, length, -1, self.head_dim)
+        heads = self.qkv(x, rotation.adapters).view(batch, length, -1, self.head_dim)
         rotated = _rotate(heads[:, :, : self.heads + self.kv_heads], rotation.cos, rotation.sin)
         queries, keys = rotated[:, :, : self.heads], rotated[:, :, self.heads :]
         values = heads[:, :, self.heads + self.kv_heads :]
@@ -69,7 +73,7 @@ class CachedAttention(nn.Module):
             mixed = attend_from_start(queries, keys, values)
         else:
             mixed = self._cached(queries, *pages.read(layer), rotation.mask)
-        return self.output(mixed.reshape(batch, length, -1))
+        return self.output(mixed.reshape(batch, length, -1), rotation.adapters)
 
     def _cached(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
         """Attention [B, T, heads, D] of queries [B, T, heads, D] to the cache."""
@@ -95,12 +99,13 @@ class GatedMLP(nn.Module):
 
     def __init__(self, config: SpeechLMConfig) -> None:
         super().__init__()
-        self.gate_up = nn.Linear(config.hidden_size, 2 * config.intermediate_size, bias=False)
-        self.down = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
+        inner = config.intermediate_size
+        self.gate_up = AdaptedLinear(config.hidden_size, inner, inner)
+        self.down = AdaptedLinear(inner, config.hidden_size)
 
-    def forward(self, x: Tensor) -> Tensor:
-        gate, up = self.gate_up(x).chunk(2, dim=-1)
-        return self.down(F.silu(gate) * up)
+    def forward(self, x: Tensor, adapters: Tensor | None = None) -> Tensor:
+        gate, up = self.gate_up(x, adapters).chunk(2, dim=-1)
+        return self.down(F.silu(gate) * up, adapters)
 
 
 class DecoderLayer(nn.Module):
@@ -115,7 +120,7 @@ class DecoderLayer(nn.Module):
 
     def forward(self, x: Tensor, layer: int, rotation: Placement, pages: PassPages) -> Tensor:
         x = x + self.attention(self.attention_norm(x), layer, rotation, pages)
-        return x + self.mlp(self.mlp_norm(x))
+        return x + self.mlp(self.mlp_norm(x), rotation.adapters)
 
 
 class SpeechLM(SpeechDecoder):
@@ -162,6 +167,7 @@ class SpeechLM(SpeechDecoder):
         """Run the decoder as :class:`SpeechDecoder` says; without a span the sequences begin with these
         positions."""
         rotation, pages = self._rotation(positions, span, embeddings.dtype), cache.at(positions, span)
+        rotation = rotation._replace(adapters=cache.tables.adapters)
         x = embeddings
         for index, layer in enumerate(self.layers):
             x = layer(x, index, rotation, pages)

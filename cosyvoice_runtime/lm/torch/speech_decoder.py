@@ -40,9 +40,11 @@ class SpeechDecoder(nn.Module):
     Attributes:
         speech_embedding: table of the ids that are fed.
         head: projection to the rows that are drawn from.
+        adapters: names of the adapters that sequences may have, which its layers hold.
     """
 
     config: SpeechLMConfig
+    adapters: Sequence[str] = ()
     speech_embedding: nn.Embedding
     head: nn.Linear
 

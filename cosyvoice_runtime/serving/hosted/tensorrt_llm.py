@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,11 +17,13 @@ from cosyvoice_runtime.lm.scheduler.job import Reader
 from cosyvoice_runtime.lm.scheduler.load_metrics import LoadMetrics
 from cosyvoice_runtime.lm.scheduler.request import (
     FIELDS,
+    SERVES_ADAPTERS,
     SPEAKER,
     TEXT_FIELDS,
     Request,
     RequestReader,
     read_text,
+    without_adapters,
 )
 from cosyvoice_runtime.lm.scheduler.scheduler import Scheduler
 from cosyvoice_runtime.metrics import Metrics, trace
@@ -28,6 +31,8 @@ from cosyvoice_runtime.metrics.metrics import RequestCount
 from cosyvoice_runtime.serving.not_finite import NotFiniteCount, speech_lm_remedies
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply
 from cosyvoice_runtime.settings import TensorrtLlmSettings
+
+logger = logging.getLogger(__name__)
 
 NAME = TensorrtLlmSettings.name
 
@@ -42,6 +47,8 @@ class SpeechLmModel:
     def __init__(self, settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> None:
         layout = Layout(settings.checkpoint_dir)
         config = load_config(settings.checkpoint_dir).speech_lm
+        if settings.engine != SERVES_ADAPTERS and (names := layout.voice_adapters):
+            logger.warning("%s: %s", ", ".join(names), without_adapters(settings.engine))
         self.vocabulary = MergedVocabulary.of(layout, config)
         self.reader = RequestReader(
             self.vocabulary,

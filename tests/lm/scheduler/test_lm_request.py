@@ -43,6 +43,18 @@ def test_engine_that_can_not_go_on_from_tokens_says_so(engine):
         reader.accept(*asked)
 
 
+@pytest.mark.parametrize("engine", ["vllm", "tensorrt_llm", "torch", "onnx"])
+def test_engine_that_serves_no_adapters_by_voice_says_so(engine):
+    reader = RequestReader(VOCABULARY, max_tokens=100, max_sequence_tokens=60, engine=engine)
+    asked = Prompt((4,), adapter="warm"), SamplingOptions(max_tokens=9), "a", (1, 1), False
+    if engine == "torch":
+        assert reader.accept(*asked).prompt.adapter == "warm"
+        return
+    limit = f"'warm' is not accepted; engine {engine} serves no adapters by voice; engine torch does"
+    with pytest.raises(InvalidInput, match=f"adapter: {limit}"):
+        reader.accept(*asked)
+
+
 def test_two_hundred_stop_ids_are_neither_codes_nor_text():
     vocabulary = MergedVocabulary(text_tokens=50, speech_rows=230, num_stops=200)
     assert (vocabulary.code_ids, vocabulary.stop_ids) == (range(50, 80), range(80, 280))
