@@ -52,6 +52,7 @@ KNOWN = {
     "-m pip install": ["tests/scripts/test_requirements.py"],
     "run.sh check": ["tests/check/test_check.py", "tests/scripts/test_run_sh.py"],
     "compile_kernels.py": ["tests/compilation/test_forms.py"],
+    "tune_kernels.py": ["tests/compilation/test_tuning.py"],
     "run.sh test": [],
     "run.sh 0": ["tests/scripts/test_run_sh.py"],
     "run.sh 1": ["tests/scripts/test_run_sh.py"],
