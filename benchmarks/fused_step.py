@@ -19,7 +19,6 @@ import functools
 import itertools
 import json
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,7 +34,7 @@ from cosyvoice_runtime.lm.generation import Generation, TokenLimits
 from cosyvoice_runtime.lm.kernels.fused_step import FusedStep
 from cosyvoice_runtime.lm.kernels.slot_draw import chained_slot_draw, slot_draw
 from cosyvoice_runtime.lm.sampling import SamplingOptions
-from cosyvoice_runtime.lm.torch.adapters import AdapterStack
+from cosyvoice_runtime.lm.torch.adapters import AdaptedLinear, AdapterStack
 from cosyvoice_runtime.lm.torch.device_steps import span_sizes
 from cosyvoice_runtime.lm.torch.kv_cache import CacheView, KVCache, PagedKVCache
 from cosyvoice_runtime.lm.torch.network import SpeechLM
@@ -194,14 +193,15 @@ def adapted(
     for layer in lm.layers:
         for module in form.modules if count else ():
             linear = layer.get_submodule(module)
-            kind: dict[str, Any] = {"device": "cuda", "dtype": torch.bfloat16}
-            down = torch.randn(1 + count, len(linear.sizes) * form.rank, linear.in_features, **kind) / 32
-            up = torch.randn(1 + count, linear.out_features, form.rank, **kind) / 32
-            linear.stack = AdapterStack(down, up, linear.sizes)
+            assert isinstance(linear, AdaptedLinear)
+            down = torch.randn(1 + count, len(linear.sizes) * form.rank, linear.in_features) / 32
+            up = torch.randn(1 + count, linear.out_features, form.rank) / 32
+            linear.stack = AdapterStack(down.cuda().bfloat16(), up.cuda().bfloat16(), linear.sizes)
     step = Step(lm, [context] * batch)
     step.cache.data.normal_()
     if count:
         step.cache.serve_adapters()
+        assert step.cache.tables.adapters is not None
         step.cache.tables.adapters.copy_(1 + torch.arange(batch) % count)
     fused = step.fused(row)
     return {

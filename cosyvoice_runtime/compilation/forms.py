@@ -28,6 +28,8 @@ _run = JITFunction.run
 
 META = "meta"
 """Torch's device whose tensors have shapes, types and strides, and no memory."""
+ALIGNED = 16
+"""Bytes of a multiple of which an address tells the language that a kernel may load as many at once."""
 WARP = 32
 NO_STREAM = 0
 
@@ -50,11 +52,22 @@ class Compiled(NamedTuple):
     failure: str = ""
 
 
+class SentTensor(NamedTuple):
+    """What a kernel's form depends on of a tensor."""
+
+    dtype: torch.dtype
+    aligned: bool
+
+    def received(self) -> torch.Tensor:
+        """Another tensor like it, without memory."""
+        return torch.empty(2, dtype=self.dtype, device=META)[0 if self.aligned else 1 :]
+
+
 @dataclass(frozen=True)
 class Form:
     """A launch that needs a form of a kernel which none before it does; ``key`` tells forms apart.
 
-    It can be sent to another process, where its tensors are others of the same types.
+    It can be sent to another process, where its tensors are others of the same types and alignment.
     """
 
     key: str
@@ -64,7 +77,10 @@ class Form:
     options: dict[str, Any]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        packed = tuple(each.dtype if isinstance(each, torch.Tensor) else each for each in self.arguments)
+        packed = tuple(
+            SentTensor(each.dtype, each.data_ptr() % ALIGNED == 0) if isinstance(each, torch.Tensor) else each
+            for each in self.arguments
+        )
         return _received, (self.key, self.kernel.fn.__module__, self.name, self.grid, packed, self.options)
 
     def compile(self, measured: bool = False) -> Compiled:
@@ -98,10 +114,8 @@ def _received(
 ) -> Form:
     """A form that another process sent."""
     launcher = getattr(import_module(module), name)
-    arguments = [
-        torch.empty((), dtype=each, device=META) if isinstance(each, torch.dtype) else each for each in packed
-    ]
-    return Form(key, getattr(launcher, "kernel", launcher), grid, tuple(arguments), options)
+    arguments = tuple(each.received() if isinstance(each, SentTensor) else each for each in packed)
+    return Form(key, getattr(launcher, "kernel", launcher), grid, arguments, options)
 
 
 class NoGpu:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 from dataclasses import replace
@@ -68,6 +69,29 @@ def test_each_part_of_a_server_has_forms_and_none_comes_twice():
         "_row_conv",
     }
     assert len({form.key for form in forms}) == len(forms)
+
+
+def test_a_form_that_is_sent_has_tensors_of_the_same_types_and_alignment():
+    compile_for((8, 8))  # No other test of this process finds forms for it.
+    forms = _forms(deployment(architecture.TINY, CARDS["L4"]._replace(capability=(8, 8))))
+    for form in forms:
+        sent = pickle.loads(pickle.dumps(form))
+        assert (sent.key, sent.kernel, sent.grid, sent.options) == (
+            form.key,
+            form.kernel,
+            form.grid,
+            form.options,
+        )
+        assert list(map(_as_specialised, sent.arguments)) == list(map(_as_specialised, form.arguments))
+    told = [_as_specialised(each) for form in forms for each in form.arguments]
+    assert {each[1] for each in told if isinstance(each, tuple)} == {True, False}
+
+
+def _as_specialised(argument: object) -> object:
+    """What a form depends on of an argument."""
+    if isinstance(argument, torch.Tensor):
+        return argument.dtype, argument.data_ptr() % 16 == 0
+    return argument
 
 
 @pytest.mark.parametrize("made", [architecture.TINY, architecture_cosyvoice3.TINY], ids=["unet", "dit"])

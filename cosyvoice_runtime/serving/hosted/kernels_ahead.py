@@ -46,15 +46,17 @@ def _tell(process: subprocess.Popen[str], metrics: Metrics) -> None:
     """Log how far a process is, and how it ended."""
     assert process.stdout is not None
     started = time.monotonic()
-    progress = StartProgress(metrics, "compiled", "kernels", 0)
+    progress: StartProgress | None = None
     for line in process.stdout:
-        progress.grow(int(line.split()[2]))
+        found = int(line.split()[2])
+        progress = progress or StartProgress(metrics, "compiled", "kernels", found)
+        progress.grow(found)
         progress()
     status = process.wait()
     logger.log(
         logging.WARNING if status else logging.INFO,
         "%d kernels compiled in %.1f s%s",
-        progress.count,
+        0 if progress is None else progress.count,
         time.monotonic() - started,
         f"; the process ended with status {status}" if status else "",
     )
