@@ -5,7 +5,7 @@
 #   docker build --build-arg FLAVOUR=cpu .                 no GPU
 #   docker build --target sbom --output sbom .             bill of materials and licences; --build-arg SBOM_OF=cpu, front, dynamo
 ARG FLAVOUR=gpu
-# Release of Triton, for flavours gpu and vllm; empty is the one that each names below.
+# Release of Triton, for gpu any, for vllm 26.07 or 26.08; empty is the one that each names below.
 ARG TRITON=
 ARG SBOM_OF=gpu
 # Commit of the source, for the label of the image.
@@ -132,6 +132,7 @@ RUN useradd --uid 10001 --create-home cosyvoice \
 # What run.sh needs is installed; the host's port mappings decide who can reach the server.
 # What vLLM, Triton's compiler and the driver keep from one start to the next lies in a volume.
 ENV VENV=system \
+    HOME=/opt/cosyvoice/cache \
     XDG_CACHE_HOME=/opt/cosyvoice/cache \
     TRITON_CACHE_DIR=/opt/cosyvoice/cache/triton \
     CUDA_CACHE_PATH=/opt/cosyvoice/cache/cuda \

@@ -6,7 +6,7 @@
 
 Every field of the tiles is tried in turn, the others as they are, on networks of full size with random
 weights: the flow's steps for some utterances after 200 frames, and the speech LM's steps for some sequences
-of 500 positions, on the whole GPU and on the part that a server gives them. All that is tried is compiled
+of 500 positions, on the whole GPU and on the part that a server gives them. Most of what is tried is compiled
 first, on all cores and without the GPU. What no kernel has room for is left out. A GPU that works for others
 meanwhile tells other times.
 """
@@ -14,6 +14,7 @@ meanwhile tells other times.
 from __future__ import annotations
 
 import argparse
+import math
 import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -208,7 +209,7 @@ def _timed(compute: Callable[[Any], Callable[[], object]], stream: Any, tiles: A
 def tuned(work: Work, timed: Callable[[Any], float]) -> Any:
     """The fastest tiles: each field's best value in turn."""
     best = work.best
-    first = fastest = timed(best)
+    first = fastest = _times({"": best}, timed).get("", math.inf)  # Another GPU's tiles may have no room.
     for field, values in work.tried.items():
         times = _times({value: replace(best, **{field: value}) for value in values}, timed)
         if times and times[winner := min(times, key=times.__getitem__)] < GAIN * fastest:
@@ -250,6 +251,8 @@ def main() -> None:
     compiling = fork.Process(target=compile_all, args=(config, row, gpu, every))
     compiling.start()
     compiling.join()
+    if compiling.exitcode:
+        parser.error(f"nothing was compiled: the process ended with {compiling.exitcode}")
     with torch.inference_mode():
         row = measure(config, row, every)
     name = torch.cuda.get_device_name()

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.voice_adapters import AdapterForm, read_voice_adapters
+from cosyvoice_runtime.flow.solvers import step_count
 from cosyvoice_runtime.gpu.nvidia import GpuLimits, gpu_limits
 from cosyvoice_runtime.settings import TensorrtLlmSettings, Token2WavSettings
 from cosyvoice_runtime.settings.gpu_memory import GIB, rows_on
@@ -24,9 +25,7 @@ OF_LM = (
     "engine", "dtype", "cuda_graphs", "kernels", "gpu_share",
     "max_slots", "max_sequence_tokens", "kv_cache_tokens",
 )  # fmt: skip
-OF_WAVE = (
-    "backend", "dtype", "cuda_graphs", "kernels", "ode_steps", "solver", "page_format", "lookahead_frames",
-)  # fmt: skip
+OF_WAVE = "backend", "dtype", "cuda_graphs", "kernels", "solver", "page_format", "lookahead_frames"
 
 
 class Deployment(NamedTuple):
@@ -64,6 +63,7 @@ class Deployment(NamedTuple):
         yield repr(self.config)
         yield repr([getattr(self.lm, name) for name in OF_LM])
         yield repr([getattr(self.wave, name) for name in OF_WAVE])
+        yield str(step_count(self.wave.num_steps, self.config.flow.times))
         yield repr(self.adapters)
         yield repr((self.rows, *self.gpu._replace(total_bytes=0)))
         if self.wave.kernels_file != "none":

@@ -14,7 +14,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from cosyvoice_runtime.checkpoint.schema import Schema
-from cosyvoice_runtime.errors import EngineFileError
+from cosyvoice_runtime.errors import EngineFileError, shorten
 from cosyvoice_runtime.lm.engines.tensorrt_llm import LIBRARIES, TRTLLM_CONTAINER
 from cosyvoice_runtime.lm.engines.tensorrt_llm.build import (
     MODEL_CLASS,
@@ -136,6 +136,8 @@ FLAG = re.compile(r"--(\w+)(?: \{([^}]*)\})?")
 BUILD_TIMEOUT_S = 300.0
 """The program imports TensorRT-LLM before it reads its arguments; from a cold disk that takes a minute."""
 TRIAL = [sys.executable, "-m", "cosyvoice_runtime.preflight.trtllm_trial"]
+TRIAL_FOUND = "trial found: "
+"""The beginning of the line that tells what it found; libraries in C++ print others, also at their end."""
 TRIAL_TIMEOUT_S = 900.0
 """An engine of two layers should be built in a minute or two; a slower disk and a cold start get more."""
 BITS = {"int8": 8, "int4": 4}
@@ -245,7 +247,11 @@ def check_trial(checkpoint: Path | None) -> Iterator[Outcome]:
     if told.failure:
         yield Outcome("trial", Verdict.FAIL, f"a small engine of layout {kind[0]} {told.failure}")
         return
-    for name, problems, text in json.loads(told.output.splitlines()[-1]):
+    found = [line for line in told.output.splitlines() if line.startswith(TRIAL_FOUND)]
+    if not found:
+        yield Outcome("trial", Verdict.FAIL, f"it printed no line of findings, but {shorten(told.output)}")
+        return
+    for name, problems, text in json.loads(found[-1].removeprefix(TRIAL_FOUND)):
         yield judged(f"trial: {name}", problems, text)
 
 

@@ -57,7 +57,7 @@ def check() -> Iterator[Outcome]:
 
 
 def installed_container() -> Container:
-    """The container of the installed release; of any other release and of none, the newest."""
+    """The container of the installed release; of any other release and of none, the one that is built."""
     module, _ = attempt("vllm")
     release = getattr(module, "__version__", "").partition("+")[0]
-    return CONTAINERS.get(release, list(CONTAINERS.values())[-1])
+    return CONTAINERS.get(release, next(iter(CONTAINERS.values())))

@@ -40,8 +40,9 @@ USUAL = Deployment(architecture.FULL, LM, WAVE, H100)
         USUAL._replace(lm=LM.replace(max_queue_size=9), wave=WAVE.replace(idle_timeout_s=9.0)),
         USUAL._replace(gpu=H100._replace(total_bytes=79 * GIB)),
         USUAL._replace(lm=LM.replace(checkpoint_dir=Path("elsewhere"))),
+        USUAL._replace(wave=WAVE.replace(ode_steps=0)),
     ],
-    ids=["other settings", "another card of the kind", "another folder"],
+    ids=["other settings", "another card of the kind", "another folder", "as many steps"],
 )
 def test_what_compiles_the_same_has_one_key(other):
     assert other.key == USUAL.key

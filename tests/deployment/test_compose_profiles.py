@@ -133,7 +133,7 @@ def test_flavour_and_release_are_named_by_variables():
 
 def test_caches_of_compilers_lie_in_a_volume():
     environment = docker_image.environment()
-    for variable in ("XDG_CACHE_HOME", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH"):
+    for variable in ("HOME", "XDG_CACHE_HOME", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH"):
         assert Path(environment[variable]).is_relative_to(f"{WORKDIR}/cache")
 
 

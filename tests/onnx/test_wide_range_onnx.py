@@ -60,7 +60,7 @@ def test_flow(
     weights = (unet_weights if is_unet else dit_weights)(arrays)
     estimator = within(weights, "estimator.")
     write(tmp_path, writers.encoder(weights, config.flow))
-    write(tmp_path, writers.estimator(estimator, config.flow.estimator, config.flow.mel_bins, formats))
+    write(tmp_path, writers.estimator(estimator, config.flow, formats))
     write(tmp_path, writers.times(estimator, config.flow.estimator))
     found = spoken(OnnxFlowStream(OnnxFlow(config.flow, tmp_path, STEPS, 1), 8), config)
     full = Flow.from_tensors(config.flow, tensors, dtype=torch.float64, num_steps=STEPS)

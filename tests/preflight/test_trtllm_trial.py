@@ -111,13 +111,31 @@ def test_pool_that_is_too_small_is_found(fake, tmp_path):
     assert tried(tmp_path)["KV cache"] == "256 positions, 512 were asked for"
 
 
-def test_preflight_reads_what_the_trial_prints_last(monkeypatch):
-    told = json.dumps([["executor", [], "opened by user 10001"], ["KV cache", ["256 positions"], ""]])
-    program = f"import sys; print('builds'); assert sys.argv[1:] == ['merged', 'bfloat16']; print({told!r})"
+def test_output_that_ends_early_is_found(fake, tmp_path, monkeypatch):
+    extend = BaseExecutor._extend
+
+    def ends_at_once(row, token):
+        row.request.max_tokens = 1
+        extend(row, token)
+
+    monkeypatch.setattr(BaseExecutor, "_extend", staticmethod(ends_at_once))
+    assert ", TensorRT-LLM took [" in tried(tmp_path)["ras in a callback"]
+
+
+def test_preflight_reads_what_the_trial_found_among_other_lines(monkeypatch):
+    found = json.dumps([["executor", [], "opened by user 10001"], ["KV cache", ["256 positions"], ""]])
+    told = f"builds\n{tensorrt_llm.TRIAL_FOUND}{found}\nbye"
+    program = f"import sys; assert sys.argv[1:] == ['merged', 'bfloat16']; print({told!r})"
     monkeypatch.setattr(tensorrt_llm, "TRIAL", [sys.executable, "-c", program])
     right, wrong = tensorrt_llm.check_trial(None)
     assert right == ("trial: executor", Verdict.PASS, "opened by user 10001")
     assert wrong == ("trial: KV cache", Verdict.FAIL, "256 positions")
+
+
+def test_trial_without_findings_fails_with_what_it_printed(monkeypatch):
+    monkeypatch.setattr(tensorrt_llm, "TRIAL", [sys.executable, "-c", "print('builds')"])
+    [outcome] = tensorrt_llm.check_trial(None)
+    assert outcome == ("trial", Verdict.FAIL, "it printed no line of findings, but 'builds'")
 
 
 def test_trial_that_can_not_run_fails_with_the_reason():

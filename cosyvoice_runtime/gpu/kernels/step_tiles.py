@@ -120,7 +120,7 @@ MANY = StepTiles(
     trigger=EARLY,
 )
 STEP_TILES = ByAmount({1: ONE, 2: TWO, 16: FEW, 32: UP_TO_32}, MANY)
-"""Tiles by the sequences of a step. Found on an H200 by ``benchmarks/tune_kernels.py`` for 1, 16, 32 and
+"""Tiles by the sequences of a step. Found on an H200 as ``benchmarks/tune_kernels.py`` does for 1, 16, 32 and
 64 sequences of 500 positions; for 2, the best of nine on an H100, where 3 and 4 take as long with any."""
 
 PART_FEW = StepTiles(

@@ -155,7 +155,7 @@ LARGE = Tiles(
 ALONE = replace(MEDIUM, early=True)
 UNET_TILES = ByAmount({1.9: SMALL, 3.5: ALONE, 7.5: MEDIUM, 20.0: UNSPLIT}, LARGE)
 """Tiles by the frames of both guidance rows of a call for each multiprocessor. They were found on an H200 by
-``benchmarks/tune_kernels.py`` for 1 to 32 utterances on all multiprocessors, and for 1 to 16 on 8 to
+trying each field in turn for 1 to 32 utterances on all multiprocessors, and for 1 to 16 on 8 to
 104 of them, where the same number of frames per multiprocessor has the same best tiles."""
 
 

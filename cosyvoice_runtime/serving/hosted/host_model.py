@@ -99,7 +99,8 @@ class Token2WavModel:
         settings = read_settings(arguments, Token2WavSettings)
         repository = Path(arguments["model_repository"]).parent
         if settings.backend in ON_TORCH:
-            if settings.may_fuse and triton_obstacle() is None:
+            captures = settings.device.startswith(CUDA) and settings.cuda_graphs
+            if captures and settings.kernels != "plain" and triton_obstacle() is None:
                 compile_ahead(repository, Metrics(settings.name))  # Before torch is imported, for seconds.
             load_uncollected()
             with_lm = TensorrtLlmSettings.name in hosted_models(repository)

@@ -48,9 +48,11 @@ def _tell(process: subprocess.Popen[str], metrics: Metrics) -> None:
     started = time.monotonic()
     progress: StartProgress | None = None
     for line in process.stdout:
-        found = int(line.split()[2])
-        progress = progress or StartProgress(metrics, "compiled", "kernels", found)
-        progress.grow(found)
+        found, *failure = line.split(maxsplit=3)[2:]
+        progress = progress or StartProgress(metrics, "compiled", "kernels", int(found))
+        progress.grow(int(found))
+        if failure:
+            logger.warning("not compiled ahead: %s", failure[0].strip())
         progress()
     status = process.wait()
     logger.log(
