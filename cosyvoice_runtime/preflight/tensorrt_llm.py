@@ -249,7 +249,9 @@ def check_trial(checkpoint: Path | None) -> Iterator[Outcome]:
         return
     found = [line for line in told.output.splitlines() if line.startswith(TRIAL_FOUND)]
     if not found:
-        yield Outcome("trial", Verdict.FAIL, f"it printed no line of findings, but {shorten(told.output)}")
+        yield Outcome(
+            "trial", Verdict.FAIL, f"it printed no line of findings, but {shorten(told.output.strip())}"
+        )
         return
     for name, problems, text in json.loads(found[-1].removeprefix(TRIAL_FOUND)):
         yield judged(f"trial: {name}", problems, text)

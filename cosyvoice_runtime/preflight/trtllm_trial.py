@@ -2,8 +2,9 @@
 
     python -m cosyvoice_runtime.preflight.trtllm_trial merged bfloat16
 
-It has a process of its own, because the executor starts MPI and may end its process or hang. It prints a line
-with :data:`~cosyvoice_runtime.preflight.tensorrt_llm.TRIAL_FOUND` and a JSON list of ``[check, problems, text]``.
+It has a process of its own, because the executor starts MPI and may end its process or hang. A line of its
+output begins with :data:`~cosyvoice_runtime.preflight.tensorrt_llm.TRIAL_FOUND`, and goes on with a JSON list
+of ``[check, problems, text]``.
 """
 
 from __future__ import annotations
