@@ -53,7 +53,7 @@ class Compiled(NamedTuple):
 
 
 class SentTensor(NamedTuple):
-    """What a kernel's form depends on of a tensor."""
+    """A tensor as it is sent to another process: only what a kernel's form depends on."""
 
     dtype: torch.dtype
     aligned: bool
