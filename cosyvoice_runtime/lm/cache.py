@@ -142,7 +142,7 @@ class CacheSlots(ABC):
         max_len: most positions of each.
         lengths: [slots] int64, positions written so far.
         pages: what each slot holds of the pool.
-        adapters: [slots] int32, number of the adapter of each slot's sequence; 0 for none, and for free slots.
+        adapters: [slots] int32, number of the adapter of each slot's sequence; 0 for none, or a free slot.
         evictions, recomputed: counters, as in `CacheUse`.
 
     Args:

@@ -124,7 +124,7 @@ def test_captured_steps_and_prompts_take_the_adapters_that_slots_have(adapted, a
     def decoder(checkpoint: Path) -> BatchDecoder:
         layout = Layout(checkpoint)
         lm = load_speech_lm(config.speech_lm, load_tensors(layout, "llm", config))
-        lm.adapters = load_adapters(lm, layout, config.speech_lm)
+        load_adapters(lm, layout, config.speech_lm)
         return BatchDecoder(lm, 3, 64, TracingCapture(), prefill_batch=2)
 
     expected = {

@@ -29,7 +29,7 @@ class PageTables(NamedTuple):
     """Pages of each slot in the order of its positions, both [slots, W] int32.
 
     Where a slot has no page, ``read`` names a page of zeros, and ``written`` one that is never read.
-    ``adapters`` [slots] int32 has the number of each slot's adapter; None for passes of sequences without one.
+    ``adapters`` [slots] int32 has the number of each slot's adapter; None in passes without adapters.
     """
 
     read: Tensor
@@ -210,8 +210,8 @@ class KVCache(CacheSlots):
         self.data[:, :, slot].zero_()
 
     def view(self, start: int, stop: int, adapted: bool = True) -> CacheView:
-        """Slots ``start`` to ``stop`` (exclusive), sharing this cache's memory; with their adapters or without
-        any."""
+        """Slots ``start`` to ``stop`` (exclusive), sharing this cache's memory, with their adapters or
+        without."""
         key = start, stop, adapted
         if key not in self._views:
             tables = self.tables if adapted else self.tables._replace(adapters=None)
