@@ -114,15 +114,12 @@ def _layers(adapter: Adapter, shapes: Schema) -> dict[str, LayerAdapter]:
     """An adapter's layers by their published names."""
     found = {}
     for layer, weight in weights_of(adapter, shapes).items():
-        origin, name, rank = (
-            f"{adapter.path}: {layer}",
-            weight.removesuffix(".weight"),
-            len(adapter.down[layer]),
-        )
+        down, up = adapter.down[layer], adapter.up[layer]
+        origin, name = f"{adapter.path}: {layer}", weight.removesuffix(".weight")
         if not name.endswith(PARTS):
             limit = ", ".join(part.partition(".")[2] for part in PARTS)
             raise CheckpointError(f"{origin} can't be adapted by voice; {limit} can")
-        if not 1 <= rank <= RANKS[-1]:
-            raise CheckpointError(f"{origin} has rank {rank}; by voice it is 1 to {RANKS[-1]}")
-        found[name] = LayerAdapter(origin, adapter.down[layer], adapter.up[layer], adapter.scale(layer))
+        if not 1 <= len(down) <= RANKS[-1]:
+            raise CheckpointError(f"{origin} has rank {len(down)}; by voice it is 1 to {RANKS[-1]}")
+        found[name] = LayerAdapter(origin, down, up, adapter.scale(layer))
     return found

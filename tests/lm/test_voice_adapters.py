@@ -139,7 +139,7 @@ def test_captured_steps_and_prompts_take_the_adapters_that_slots_have(adapted, a
 def test_an_adapter_that_is_not_there_is_refused_by_name(adapted, plain):
     with pytest.raises(InvalidInput, match=r"adapter.*'cold'.*one of crisp, warm"):
         engine_of(adapted).add(prompt("cold"), OPTIONS)
-    with pytest.raises(InvalidInput, match=r"adapter.*'cold'.*there are none here"):
+    with pytest.raises(InvalidInput, match=r"adapter.*'cold'.*folder adapters has none"):
         engine_of(plain).add(prompt("cold"), OPTIONS)
 
 
