@@ -168,7 +168,7 @@ def read_header(path: Path) -> dict[str, str]:
     """
     with _opened(path) as file:
         header = _header(file.metadata(), file.keys(), path)
-        return {name: header[name] for name in TEXTS}
+        return {ADAPTER: "", **{name: header[name] for name in (*TEXTS, ADAPTER) if name in header}}
 
 
 @contextmanager

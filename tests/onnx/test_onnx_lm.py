@@ -188,7 +188,7 @@ def batch_of(onnx_lm: OnnxSpeechLM, slots: int = SLOTS) -> RunningBatch:
 
 
 def test_a_voice_with_an_adapter_is_refused_with_what_serves_it(onnx_lm: OnnxSpeechLM) -> None:
-    with pytest.raises(InvalidInput, match="adapter: 'warm' .* runtime torch serve adapters by voice"):
+    with pytest.raises(InvalidInput, match=r"adapter: 'warm' .* runtime torch serve adapters by voice"):
         open_batch(onnx_lm, 1, MAX_LEN).add(Prompt((1, 2), adapter="warm"))
 
 
