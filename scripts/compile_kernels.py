@@ -4,6 +4,7 @@
     python scripts/compile_kernels.py                      for a card of each kind
     python scripts/compile_kernels.py --card L4 "RTX 4090"
     python scripts/compile_kernels.py --card L4 --adapter-rank 16       with adapters by voice, of all layers
+    python scripts/compile_kernels.py --adapter-rank 16 --adapter-modules attention.qkv     of some alone
     python scripts/compile_kernels.py --card L4 --write-row row.json    # for token2wav.kernels_file
 
 What is compiled is what a server captures on the card, with the tiles of its row in
@@ -122,6 +123,10 @@ def main() -> int:
     parser.add_argument("--card", nargs="+", choices=list(CARDS), default=list(CARDS), help="(all)")
     parser.add_argument("--family", nargs="+", choices=list(FAMILIES), default=list(FAMILIES), help="(all)")
     parser.add_argument("--adapter-rank", type=int, choices=RANKS, help="of adapters by voice (none)")
+    parser.add_argument(
+        "--adapter-modules", nargs="+", choices=list(PROJECTIONS), default=list(PROJECTIONS),
+        help="linear layers that they change (all)",
+    )  # fmt: skip
     parser.add_argument("--processes", type=int, default=usable_cores(), help="that compile (%(default)s)")
     parser.add_argument("--output", type=Path, help="JSON file for all forms")
     parser.add_argument("--write-row", type=Path, help="write the row of one card and compile nothing")
@@ -132,9 +137,8 @@ def main() -> int:
         limits = CARDS[options.card[0]].limits
         write_row(options.write_row, row_of(limits.capability, limits.shared_bytes))
         return 0
-    adapters = (
-        AdapterForm(options.adapter_rank, tuple(PROJECTIONS)) if options.adapter_rank else AdapterForm()
-    )
+    modules = tuple(module for module in PROJECTIONS if module in options.adapter_modules)
+    adapters = AdapterForm(options.adapter_rank, modules) if options.adapter_rank else AdapterForm()
     status, found = 0, []
     known: set[tuple[Version, str]] = set()
     for name in options.card:

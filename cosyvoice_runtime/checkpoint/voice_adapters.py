@@ -5,23 +5,24 @@ R: rank of all of them, N: adapters.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from cosyvoice_runtime.arrays import Floats
+from cosyvoice_runtime.arrays import Array, Floats
 from cosyvoice_runtime.checkpoint.adapter import Adapter, weights_of
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.lm_rows import BACKBONE, PROJECTIONS
-from cosyvoice_runtime.checkpoint.schema import llm_schema
+from cosyvoice_runtime.checkpoint.schema import Schema, llm_schema
 from cosyvoice_runtime.errors import CheckpointError
 
 RANKS = (16, 32, 64)
 """Ranks that kernels are made for; a smaller one is filled up with zeros. Tensor cores multiply 16 at least.
 """
-MODULE_OF = {part: module for module, parts in PROJECTIONS.items() for part in parts}
+PARTS = tuple(part for parts in PROJECTIONS.values() for part in parts)
+"""Published linear layers that can be adapted by voice."""
 
 
 class AdapterForm(NamedTuple):
@@ -32,17 +33,31 @@ class AdapterForm(NamedTuple):
     modules: tuple[str, ...] = ()
 
 
+class LayerAdapter(NamedTuple):
+    """An adapter's matrices of one linear layer, as they lie in its file.
+
+    Attributes:
+        origin: file, and the layer's name there.
+        down, up: ``[rank, inputs]`` and ``[outputs, rank]``.
+        scale: factor of their product.
+    """
+
+    origin: str
+    down: Array
+    up: Array
+    scale: float
+
+
 class VoiceAdapters(NamedTuple):
     """All adapters of a checkpoint; number 0 is none, and the others follow in the order of ``names``.
 
     Attributes:
-        layers: of each adapter: its own name of a layer, by the published name.
+        adapters: of each its layers, by their published names.
     """
 
     names: tuple[str, ...]
     form: AdapterForm
-    adapters: tuple[Adapter, ...]
-    layers: tuple[dict[str, str], ...]
+    adapters: tuple[Mapping[str, LayerAdapter], ...]
 
     def stacked(self, index: int, module: str, sizes: Sequence[int], inputs: int) -> tuple[Floats, Floats]:
         """The matrices of one linear layer of all adapters, with zeros where an adapter has none.
@@ -57,63 +72,54 @@ class VoiceAdapters(NamedTuple):
         rank, parts = self.form.rank, PROJECTIONS[module]
         down = np.zeros((1 + len(self.names), len(parts), rank, inputs), np.float32)
         up = np.zeros((1 + len(self.names), sum(sizes), rank), np.float32)
-        for number, (adapter, layers) in enumerate(zip(self.adapters, self.layers, strict=True), start=1):
+        for number, adapter in enumerate(self.adapters, start=1):
             for place, part in enumerate(parts):
-                layer = layers.get(f"{BACKBONE}.layers.{index}.{part}")
+                layer = adapter.get(f"{BACKBONE}.layers.{index}.{part}")
                 if layer is None:
                     continue
-                first, own = sum(sizes[:place]), len(adapter.down[layer])
-                down[number, place, :own] = adapter.down[layer]
+                first, own = sum(sizes[:place]), len(layer.down)
+                down[number, place, :own] = layer.down
                 rows = up[number, first : first + sizes[place], :own]
-                rows[:] = adapter.up[layer].astype(np.float32) * adapter.scale(layer)
+                rows[:] = layer.up.astype(np.float32) * layer.scale
                 if not (np.isfinite(down[number, place]).all() and np.isfinite(rows).all()):
-                    raise CheckpointError(f"{adapter.path}: {layer} has NaN or infinity")
+                    raise CheckpointError(f"{layer.origin} has NaN or infinity")
         return down.reshape(len(down), -1, inputs), up
 
 
 def read_voice_adapters(layout: Layout, config: SpeechLMConfig) -> VoiceAdapters:
     """The adapters in the checkpoint's folder ``adapters``; none without one.
 
+    Matrices are mapped memory, of which the form needs nothing.
+
     Raises:
         CheckpointError: the speech LM is no Qwen2, or an adapter is damaged, of another kind, of too high a
             rank, or of layers that can't be adapted by voice.
     """
     files = layout.voice_adapters
-    if files:
-        layout.require_qwen2("adapters by voice")
-    adapters = tuple(Adapter.read(*paths) for paths in files.values())
-    shapes = llm_schema(config) if files else {}
-    layers = tuple(_layers(adapter, weights_of(adapter, shapes)) for adapter in adapters)
-    ranks = [_rank(adapter, layer) for adapter in adapters for layer in adapter.down]
-    modules = {_module(published) for each in layers for published in each}
+    if not files:
+        return VoiceAdapters((), AdapterForm(), ())
+    layout.require_qwen2("adapters by voice")
+    shapes = llm_schema(config)
+    adapters = tuple(_layers(Adapter.read(*paths), shapes) for paths in files.values())
+    highest = max(len(layer.down) for adapter in adapters for layer in adapter.values())
+    names = {name for adapter in adapters for name in adapter}
     form = AdapterForm(
-        min((rank for rank in RANKS if rank >= max(ranks, default=0)), default=0) if files else 0,
-        tuple(module for module in PROJECTIONS if module in modules),
+        min(rank for rank in RANKS if rank >= highest),
+        tuple(module for module, parts in PROJECTIONS.items() if any(name.endswith(parts) for name in names)),
     )
-    return VoiceAdapters(tuple(files), form, adapters, layers)
+    return VoiceAdapters(tuple(files), form, adapters)
 
 
-def _layers(adapter: Adapter, weights: dict[str, str]) -> dict[str, str]:
-    """The adapter's own name of each layer, by the published name."""
-    layers = {weight.removesuffix(".weight"): layer for layer, weight in weights.items()}
-    for published, layer in layers.items():
-        if not published.startswith(f"{BACKBONE}.layers.") or _part(published) not in MODULE_OF:
-            limit = ", ".join(part.partition(".")[2] for part in MODULE_OF)
-            raise CheckpointError(f"{adapter.path}: {layer} can't be adapted by voice; {limit} can")
-    return layers
-
-
-def _rank(adapter: Adapter, layer: str) -> int:
-    rank = len(adapter.down[layer])
-    if not 1 <= rank <= RANKS[-1]:
-        raise CheckpointError(f"{adapter.path}: {layer} has rank {rank}; by voice it is 1 to {RANKS[-1]}")
-    return rank
-
-
-def _part(published: str) -> str:
-    """A published layer's name within its decoder layer."""
-    return published.removeprefix(f"{BACKBONE}.layers.").partition(".")[2]
-
-
-def _module(published: str) -> str:
-    return MODULE_OF[_part(published)]
+def _layers(adapter: Adapter, shapes: Schema) -> dict[str, LayerAdapter]:
+    """An adapter's layers by their published names."""
+    found = {}
+    for layer, weight in weights_of(adapter, shapes).items():
+        down, up = adapter.down[layer], adapter.up[layer]
+        origin, name = f"{adapter.path}: {layer}", weight.removesuffix(".weight")
+        if not name.endswith(PARTS):
+            limit = ", ".join(part.partition(".")[2] for part in PARTS)
+            raise CheckpointError(f"{origin} can't be adapted by voice; {limit} can")
+        if not 1 <= len(down) <= RANKS[-1]:
+            raise CheckpointError(f"{origin} has rank {len(down)}; by voice it is 1 to {RANKS[-1]}")
+        found[name] = LayerAdapter(origin, down, up, adapter.scale(layer))
+    return found

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config_flow import EncoderConfig, FlowConfig
 from cosyvoice_runtime.checkpoint.schema import part_schema
+from cosyvoice_runtime.checkpoint.voice_adapters import VoiceAdapters
 from cosyvoice_runtime.compilation.deployment import Deployment
 from cosyvoice_runtime.compilation.forms import META, Form, collecting
 from cosyvoice_runtime.engine.batches.load import SHARE_OF_FEW
@@ -33,7 +34,7 @@ from cosyvoice_runtime.lm.engines.torch import GPU_PREFILL_BATCH, network_obstac
 from cosyvoice_runtime.lm.kernels.fused_step import FusedStep
 from cosyvoice_runtime.lm.kernels.prefill import FusedPrefill
 from cosyvoice_runtime.lm.kernels.slot_draw import chained_slot_draw, slot_draw
-from cosyvoice_runtime.lm.torch.adapters import stack_nothing
+from cosyvoice_runtime.lm.torch.adapters import stack_adapters
 from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
 from cosyvoice_runtime.lm.torch.device_steps import CapturedPasses
 from cosyvoice_runtime.lm.torch.kv_cache import CacheView
@@ -102,8 +103,7 @@ def capture_speech_lm(deployment: Deployment) -> None:
     with torch.device(META):
         lm = SpeechLM(config).eval().requires_grad_(False).to(torch.bfloat16)
     if deployment.adapters.modules:
-        stack_nothing(lm, deployment.adapters)
-        lm.adapters = ("any",)
+        stack_adapters(lm, VoiceAdapters(("any",), deployment.adapters, ({},)))
     length = settings.max_sequence_tokens
     passes = CapturedPasses(
         BothDivisions(FusedStep(lm, length, row=row), row),

@@ -142,8 +142,7 @@ class CacheSlots(ABC):
         max_len: most positions of each.
         lengths: [slots] int64, positions written so far.
         pages: what each slot holds of the pool.
-        adapters: [slots] int32, number of the adapter of each slot's sequence; 0 for none.
-        adapters_changed: whether they have changed since their reader last set this to False.
+        adapters: [slots] int32, number of the adapter of each slot's sequence; 0 for none, or a free slot.
         evictions, recomputed: counters, as in `CacheUse`.
 
     Args:
@@ -156,7 +155,6 @@ class CacheSlots(ABC):
         self.lengths = np.zeros(slots, dtype=np.int64)
         self.pages = PageLedger(slots, max_len, pool or CachePool(max_len, slots))
         self.adapters = np.zeros(slots, dtype=np.int32)
-        self.adapters_changed = False
         self.evictions = self.recomputed = 0
         self._free = list(range(slots))
 
@@ -189,7 +187,6 @@ class CacheSlots(ABC):
         if not self._free:
             raise CacheFullError(f"all {self.slots} slots of the speech LM are taken")
         slot = heapq.heappop(self._free)
-        self.adapters_changed |= bool(self.adapters[slot] != adapter)
         self.adapters[slot] = adapter
         return slot
 
@@ -197,7 +194,7 @@ class CacheSlots(ABC):
         """Give a slot and its pages back, wiped or as it is."""
         if wipe:
             self.wipe(slot)
-        self.lengths[slot] = 0
+        self.lengths[slot] = self.adapters[slot] = 0
         self.pages.release(slot)
         heapq.heappush(self._free, slot)
 

@@ -52,6 +52,13 @@ def prompt_codes(segments: Sequence[PromptSegment], config: SpeechLMConfig) -> l
     return [firsts[segment.table] + id_ for segment in segments for id_ in segment.ids]
 
 
+NO_ADAPTERS = (
+    "engine torch and runtime torch serve adapters by voice, and no others; one in the checkpoint's folder "
+    "lora is folded in for all"
+)
+"""The reason why a voice with an adapter is refused by whatever else runs the speech LM."""
+
+
 @dataclass(frozen=True)
 class Prompt:
     """Text to speak and, for a cloned voice, what the reference audio says and how.

@@ -12,7 +12,7 @@ from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.cache import CacheSlots, CacheUse
 from cosyvoice_runtime.lm.generation import Drawn, FinishReason, Generation, Progress, TokenLimits
 from cosyvoice_runtime.lm.prefills import Prefill, Prefills, Residents
-from cosyvoice_runtime.lm.prompt import Prompt, check_text, num_positions
+from cosyvoice_runtime.lm.prompt import NO_ADAPTERS, Prompt, check_text, num_positions
 from cosyvoice_runtime.lm.sampling import Blocked, IntArray, SamplerState, SamplingOptions, check_room
 from cosyvoice_runtime.lm.text_stream import TextStream
 
@@ -44,7 +44,7 @@ class RunningBatch:
         cache: an utterance has at most as many positions as a slot, prompt and generated tokens together.
         steps: steps of a network over this cache.
         prefill_batch: most prompts that a step feeds in one pass.
-        adapters: names of the adapters that prompts may name.
+        adapters: names of the adapters that prompts may name; None where the network can have none.
     """
 
     def __init__(
@@ -53,14 +53,15 @@ class RunningBatch:
         cache: CacheSlots,
         steps: Steps,
         prefill_batch: int = 1,
-        adapters: Sequence[str] = (),
+        adapters: Sequence[str] | None = None,
     ) -> None:
         self.slots = cache.slots
         self.prefill_batch = prefill_batch
         self._config = config
         self._cache = cache
         self._steps = steps
-        self._adapters = adapters
+        self._adapters = adapters or ()
+        self._no_adapters = NO_ADAPTERS if adapters is None else "the checkpoint's folder adapters has none"
         self._running: dict[int, Generation] = {}
 
     @property
@@ -175,7 +176,7 @@ class RunningBatch:
 
     def _admit(self, generation: Generation, adapter: str) -> Generation:
         if adapter and adapter not in self._adapters:
-            limit = f"one of {', '.join(self._adapters)}" if self._adapters else "there are none here"
+            limit = f"one of {', '.join(self._adapters)}" if self._adapters else self._no_adapters
             raise InvalidInput("adapter", adapter, limit)
         number = 1 + self._adapters.index(adapter) if adapter else 0
         generation.slot = self._cache.acquire(number)

@@ -137,7 +137,7 @@ def _add_voices(command: argparse.ArgumentParser) -> None:
     _add_common(command)
     command.set_defaults(run=list_voices)
     actions = command.add_subparsers(metavar="ACTION", help="default: list")
-    _add_list(actions.add_parser("list", help="names, keys and words of all voices"))
+    _add_list(actions.add_parser("list", help="names, keys, words and adapters of all voices"))
     _add_add(actions.add_parser("add", help="keep the voice of a recording under a name"))
     _add_remove(actions.add_parser("remove", help="forget a name, and its voice with the last one"))
 
@@ -199,7 +199,9 @@ def list_voices(options: argparse.Namespace) -> None:
     if options.voices == DEFAULT_VOICES and not options.voices.expanduser().exists():
         return  # No voice has been stored yet.
     for voice in kept_voices(options.voices).lines():
-        print(f"{', '.join(voice.names) or '-'}\t{voice.key[:12]}\t{_on_one_line(voice.transcript)}")
+        adapter = f"\tadapter {voice.adapter}" if voice.adapter else ""
+        names, words = ", ".join(voice.names) or "-", _on_one_line(voice.transcript)
+        print(f"{names}\t{voice.key[:12]}\t{words}{adapter}")
 
 
 def _on_one_line(text: str) -> str:

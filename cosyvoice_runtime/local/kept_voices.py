@@ -31,6 +31,7 @@ class Line(NamedTuple):
     names: tuple[str, ...]
     key: str
     transcript: str
+    adapter: str
 
 
 class KeptInFolder:
@@ -40,7 +41,8 @@ class KeptInFolder:
         self._directory = directory
 
     def lines(self) -> Iterable[Line]:
-        return [Line(each.names, each.key, each.transcript) for each in self._there().entries()]
+        entries = self._there().entries()
+        return [Line(each.names, each.key, each.transcript, each.adapter) for each in entries]
 
     def is_clients(self, name: str) -> bool:
         """Whether a client has sent a voice of this name."""
@@ -106,7 +108,7 @@ def bucket_url(text: str) -> str:
 
 def _line(kept: BucketVoices, entry: Entry) -> Line | None:
     voice = kept.voice(entry)
-    return None if voice is None else Line((entry.name,), entry.voice, voice.transcript)
+    return None if voice is None else Line((entry.name,), entry.voice, voice.transcript, voice.adapter)
 
 
 def _names(kept: BucketVoices, key: str) -> list[str]:

@@ -122,7 +122,7 @@ def _lm_on_torch(layout: Layout, config: ModelConfig, placing: Placing) -> tuple
 
     tensors = load_tensors(layout, "llm", config)
     lm = load_speech_lm(config.speech_lm, tensors, placing.device, placing.lm_dtype or torch.float32)
-    lm.adapters = load_adapters(lm, layout, config.speech_lm)
+    load_adapters(lm, layout, config.speech_lm)
     return lm, lambda positions: BatchDecoder(lm, slots=1, max_len=positions)
 
 

@@ -72,6 +72,7 @@ class VoiceEntry:
     names: tuple[str, ...]
     transcript: str
     checkpoint_id: str
+    adapter: str
     size_bytes: int
 
 
@@ -336,7 +337,8 @@ class VoiceStore:
         except CheckpointError as error:
             logger.error("left out, named %s: %s", ", ".join(names) or "nothing", error)
             return None
-        return VoiceEntry(key, names, header["transcript"], header["checkpoint_id"], size)
+        texts = header["transcript"], header["checkpoint_id"], header["adapter"]
+        return VoiceEntry(key, names, *texts, size)
 
     def _remove(self, key: str) -> None:
         """Remove a voice and its names."""

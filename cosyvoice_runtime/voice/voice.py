@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -110,6 +110,9 @@ TENSORS = ("speech_tokens", "prompt_mel", "speaker_embedding")
 TEXTS = ("key", "transcript", "checkpoint_id")
 ADAPTER = "adapter"
 """The text that a voice without an adapter lacks in its file."""
+DIGEST, DIGEST_WITH_ADAPTER = "digest", "digest_with_adapter"
+"""The text of a file by which damage is found. It has another name where there is an adapter: a version that
+knows of none would take that for damage, and leaves a file alone that has no ``digest``."""
 HEADER_LENGTH_BYTES = 8
 """Length of the number that a safetensors file begins with, which is the length of its header."""
 
@@ -122,7 +125,7 @@ def encode_voice(voice: Voice) -> bytes:
     """Content of a voice's file."""
     tensors = {name: np.ascontiguousarray(getattr(voice, name)) for name in TENSORS}
     texts = {name: getattr(voice, name) for name in _texts(voice)}
-    return save(tensors, metadata={**texts, "digest": _digest(voice)})
+    return save(tensors, metadata={**texts, _digest_name(texts): _digest(voice)})
 
 
 def read_voice(path: Path) -> Voice:
@@ -165,7 +168,7 @@ def read_header(path: Path) -> dict[str, str]:
     """
     with _opened(path) as file:
         header = _header(file.metadata(), file.keys(), path)
-        return {name: header[name] for name in TEXTS}
+        return {ADAPTER: "", **{name: header[name] for name in (*TEXTS, ADAPTER) if name in header}}
 
 
 @contextmanager
@@ -180,7 +183,7 @@ def _opened(path: Path) -> Iterator[Any]:
 
 def _header(metadata: dict[str, str] | None, tensors: Iterable[str], origin: str | Path) -> dict[str, Any]:
     header: dict[str, Any] = metadata or {}
-    missing = sorted({*TEXTS, "digest"} - header.keys()) + sorted(set(TENSORS) - set(tensors))
+    missing = sorted({*TEXTS, _digest_name(header)} - header.keys()) + sorted(set(TENSORS) - set(tensors))
     if missing:
         raise OtherFormatError(f"{origin}: no voice as this version keeps them: no {', '.join(missing)}")
     return header
@@ -192,13 +195,17 @@ def _voice(header: dict[str, Any], tensors: dict[str, Any], key: str, origin: st
         voice = Voice(**texts, **tensors)
     except InvalidInput as error:
         raise CheckpointError(f"{origin}: damaged ({error})") from error
-    if header["digest"] != _digest(voice) or voice.key != key:
+    if header[_digest_name(header)] != _digest(voice) or voice.key != key:
         raise CheckpointError(f"{origin}: the content doesn't match its digest")
     return voice
 
 
 def _digest(voice: Voice) -> str:
     return content_hash(*(getattr(voice, name) for name in (*_texts(voice), *TENSORS)))
+
+
+def _digest_name(texts: Collection[str]) -> str:
+    return DIGEST_WITH_ADAPTER if ADAPTER in texts else DIGEST
 
 
 def _texts(voice: Voice) -> tuple[str, ...]:

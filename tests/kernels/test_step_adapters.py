@@ -90,7 +90,6 @@ def all_adapted() -> list[SpeechLM]:
 def numbered(cache: KVCache, numbers: list[int]) -> KVCache:
     cache.serve_adapters()
     cache.adapters[:] = numbers
-    cache.adapters_changed = True
     cache.prepare()
     return cache
 
@@ -202,7 +201,6 @@ def test_a_change_of_adapters_needs_no_new_view(all_adapted):
     tokens, places = torch.tensor([7, 7]), torch.tensor([0, 0])
     first = step(tokens, places, view, 48, SMALL).clone()
     cache.adapters[:] = [2, 1]
-    cache.adapters_changed = True
     cache.prepare()
     same(step(tokens, places, view, 48, SMALL), first.flip(0))
     assert (first[0] - first[1]).abs().max() > 0.1

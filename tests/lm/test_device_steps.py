@@ -261,6 +261,24 @@ def test_spans_that_make_no_difference_share_the_graph_of_the_longest(lm, config
     assert step.spans == [(2, 600), (1, 600), (1, 256)]
 
 
+def test_steps_are_without_adapters_while_no_taken_slot_has_one(lm, config):
+    with_adapters = []
+
+    def step(tokens, positions, view, span):
+        with_adapters.append(view.tables.adapters is not None)
+        return lm.decode_step(tokens, positions, view, span)
+
+    cache = KVCache(config, 2, 64)
+    cache.serve_adapters()
+    steps = GraphedSteps(step, cache, draw_plain, SlotTables(config, 2, 64, lm.device), play_back)
+    for adapter in (0, 2, 0):
+        slot = cache.acquire(adapter)
+        with_adapters.clear()
+        steps.run(np.zeros(1, np.int64), np.zeros(1, np.int64), 64)
+        assert with_adapters == [adapter > 0]
+        cache.release(slot)
+
+
 def test_graphs_leave_the_slots_as_they_were(lm, config):
     """They run while they are captured."""
     tables = SlotTables(config, 5, 300, lm.device)

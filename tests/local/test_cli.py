@@ -288,6 +288,13 @@ def test_words_of_a_voice_are_listed_on_one_line(run, tmp_path: Path) -> None:
     assert run("voices", "--voices", tmp_path) == "anna\t000000000000\tOne\\x07\\ntwo, 三.\n"
 
 
+def test_adapter_of_a_voice_is_listed(run, tmp_path: Path) -> None:
+    silent = np.zeros(2, np.int32), np.zeros((4, 80), np.float32), np.zeros(16, np.float32)
+    voice = Voice("0" * 64, "Words.", *silent, "c").with_adapter("warm")
+    VoiceStore(tmp_path, "c").register("anna", voice)
+    assert run("voices", "--voices", tmp_path) == f"anna\t{voice.key[:12]}\tWords.\tadapter warm\n"
+
+
 def test_voice_can_not_have_the_name_of_a_speaker(
     refusal, recording: Path, tiny_checkpoint: Path, tmp_path: Path
 ) -> None:

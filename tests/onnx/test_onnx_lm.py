@@ -13,13 +13,13 @@ from cosyvoice_runtime.checkpoint import Layout, load_config, load_tensors
 from cosyvoice_runtime.checkpoint.as_torch import all_as_torch
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.tensors import TEXT_TABLE
-from cosyvoice_runtime.errors import CosyVoiceError
+from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm import FinishReason, Generation, Prompt, RunningBatch, SamplingOptions
 from cosyvoice_runtime.lm.generation import TokenLimits
 from cosyvoice_runtime.lm.onnx import export as lm_export
 from cosyvoice_runtime.lm.onnx.export import BLOCK, MIDDLE, FloatArrays, quantised, write_lm
 from cosyvoice_runtime.lm.onnx.files import BLOCKS, ROWS, LmFiles
-from cosyvoice_runtime.lm.onnx.speech_lm import OnnxCachedLM, OnnxKVCache, OnnxSpeechLM
+from cosyvoice_runtime.lm.onnx.speech_lm import OnnxCachedLM, OnnxKVCache, OnnxSpeechLM, open_batch
 from cosyvoice_runtime.lm.prefills import Prefill
 from cosyvoice_runtime.lm.prompt import TASK, PromptSegment, Table
 from cosyvoice_runtime.lm.running_batch import CachedNetwork, HostSteps
@@ -185,6 +185,11 @@ def batch_of(onnx_lm: OnnxSpeechLM, slots: int = SLOTS) -> RunningBatch:
     config = onnx_lm.config
     cache = OnnxKVCache(config, slots, MAX_LEN)
     return RunningBatch(config, cache, HostSteps(OnnxCachedLM(onnx_lm, cache), cache, 1, config.fill_id))
+
+
+def test_a_voice_with_an_adapter_is_refused_with_what_serves_it(onnx_lm: OnnxSpeechLM) -> None:
+    with pytest.raises(InvalidInput, match=r"adapter: 'warm' .* runtime torch serve adapters by voice"):
+        open_batch(onnx_lm, 1, MAX_LEN).add(Prompt((1, 2), adapter="warm"))
 
 
 def finish(batch: RunningBatch, generations: Sequence[Generation]) -> list[list[int]]:

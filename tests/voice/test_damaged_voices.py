@@ -12,6 +12,7 @@ from safetensors.numpy import save_file
 from cosyvoice_runtime.errors import CheckpointError, InvalidInput
 from cosyvoice_runtime.voice import VoiceStore
 from cosyvoice_runtime.voice.files import MAX_KEPT
+from cosyvoice_runtime.voice.voice import OtherFormatError
 from fake_voices import make_voice, open_store, same_voice, voice_path
 
 
@@ -96,6 +97,21 @@ def test_voice_of_another_format_stays_with_its_names(
     assert store.entries() == []
     assert files_of(tmp_path) == before
     assert "no checkpoint_id, digest, transcript, prompt_mel, speaker_embedding" in caplog.text
+
+
+def test_version_without_adapters_by_voice_leaves_a_voice_with_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads the texts that every voice has, and ``digest``, whatever else is there."""
+    voice = make_voice(1).with_adapter("warm")
+    open_store(tmp_path).register("ann", voice)
+    before = files_of(tmp_path)
+    with monkeypatch.context() as older:
+        older.setattr("cosyvoice_runtime.voice.voice.ADAPTER", "unknown")
+        with pytest.raises(OtherFormatError, match="no digest"):
+            open_store(tmp_path).get("ann")
+    assert files_of(tmp_path) == before
+    assert open_store(tmp_path).get("ann").adapter == "warm"
 
 
 def test_entries_leave_out_what_is_no_voice(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -42,6 +42,8 @@ def test_a_voice_keeps_its_adapter_and_is_another_than_without_it(tmp_path: Path
     assert b"adapter" not in encode_voice(plain)
     open_store(tmp_path).register("ann", warm)
     assert open_store(tmp_path).get("ann").adapter == "warm"
+    open_store(tmp_path).register("bob", plain)
+    assert [entry.adapter for entry in open_store(tmp_path).entries()] == ["warm", ""]
     assert decode_voice(encode_voice(crisp), "here").adapter == "crisp"
 
 

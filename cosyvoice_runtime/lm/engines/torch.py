@@ -216,7 +216,7 @@ def prepare(settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> O
     layout = Layout(settings.checkpoint_dir)
     tensors = load_tensors(layout, "llm", config)
     lm = load_speech_lm(config.speech_lm, tensors, settings.device, getattr(torch, settings.dtype))
-    lm.adapters = load_adapters(lm, layout, config.speech_lm)
+    load_adapters(lm, layout, config.speech_lm)
     passes = _captured_passes(lm, settings, None if shared is None else shared.parts)
     fused = passes.step is not None
     metrics = Metrics(settings.name)

@@ -12,7 +12,7 @@ from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.lm.generation import TokenLimits
-from cosyvoice_runtime.lm.prompt import num_positions, split_after
+from cosyvoice_runtime.lm.prompt import NO_ADAPTERS, num_positions, split_after
 from cosyvoice_runtime.lm.text_segment import MOST_TEXT
 from cosyvoice_runtime.settings.tensorrt_llm import TAKE_OPEN_TEXT
 
@@ -110,18 +110,6 @@ TEXT_FIELDS = ("sampling_strategy",)
 """The tensors among them that are strings."""
 
 
-SERVES_ADAPTERS = "torch"
-"""The engine that serves adapters by voice."""
-
-
-def without_adapters(engine: str) -> str:
-    """The reason why another engine refuses a voice with an adapter."""
-    return (
-        f"engine {engine} serves no adapters by voice; engine {SERVES_ADAPTERS} does, and one in the "
-        "checkpoint's folder lora is folded in for every engine"
-    )
-
-
 @dataclass(frozen=True)
 class Request:
     """One utterance to decode.
@@ -176,6 +164,11 @@ class RequestReader:
         """Whether the engine goes on from tokens that have been spoken before: those with a batch of this
         library do."""
         return self.engine in TAKE_OPEN_TEXT
+
+    @property
+    def serves_adapters(self) -> bool:
+        """Whether the engine serves voices with adapters of their own."""
+        return self.engine == "torch"
 
     def read(
         self,
@@ -241,8 +234,8 @@ class RequestReader:
         if prompt.spoken and not self.takes_spoken:
             limit = f"engine {self.engine} begins a text at its beginning"
             raise InvalidInput("spoken_tokens", f"{len(prompt.spoken)} tokens", limit)
-        if prompt.adapter and self.engine != SERVES_ADAPTERS:
-            raise InvalidInput("adapter", prompt.adapter, without_adapters(self.engine))
+        if prompt.adapter and not self.serves_adapters:
+            raise InvalidInput("adapter", prompt.adapter, NO_ADAPTERS)
         self._check_speaker(prompt.speaker)
         limits = TokenLimits.of(sampling, MOST_TEXT if in_pieces else len(prompt.text))
         length = num_positions(prompt.segments())

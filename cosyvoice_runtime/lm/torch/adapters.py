@@ -8,14 +8,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
 
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.layout import Layout
-from cosyvoice_runtime.checkpoint.voice_adapters import AdapterForm, VoiceAdapters, read_voice_adapters
+from cosyvoice_runtime.checkpoint.voice_adapters import VoiceAdapters, read_voice_adapters
+
+if TYPE_CHECKING:
+    from cosyvoice_runtime.lm.torch.speech_decoder import SpeechDecoder
 
 logger = logging.getLogger(__name__)
 
@@ -77,32 +80,22 @@ class AdaptedLinear(nn.Linear):
         return product + addend.reshape(product.shape)
 
 
-def stack_adapters(lm: nn.Module, adapters: VoiceAdapters) -> int:
-    """Give a network's layers their adapters, in its type; returns the bytes that they take."""
-    parameter, total = next(lm.parameters()), 0
+def stack_adapters(lm: SpeechDecoder, adapters: VoiceAdapters) -> int:
+    """Give a network adapters, in its type; returns the bytes that they take."""
+    total = 0
     for index, layer in enumerate(cast("Sequence[nn.Module]", lm.layers)):
         for module in adapters.form.modules:
             linear = cast(AdaptedLinear, layer.get_submodule(module))
             both = adapters.stacked(index, module, linear.sizes, linear.in_features)
-            down, up = (torch.from_numpy(side).to(parameter.device, parameter.dtype) for side in both)
+            down, up = (torch.from_numpy(side).to(lm.device, lm.dtype) for side in both)
             linear.stack = AdapterStack(down, up, linear.sizes)
             total += down.nbytes + up.nbytes
+    lm.adapters = adapters.names
     return total
 
 
-def stack_nothing(lm: nn.Module, form: AdapterForm) -> None:
-    """Give a network's layers a stack of the form, whose content is not read."""
-    parameter = next(lm.parameters())
-    for layer in cast("Sequence[nn.Module]", lm.layers):
-        for module in form.modules:
-            linear = cast(AdaptedLinear, layer.get_submodule(module))
-            down = parameter.new_empty(1, len(linear.sizes) * form.rank, linear.in_features)
-            up = parameter.new_empty(1, linear.out_features, form.rank)
-            linear.stack = AdapterStack(down, up, linear.sizes)
-
-
-def load_adapters(lm: nn.Module, layout: Layout, config: SpeechLMConfig) -> tuple[str, ...]:
-    """Give a network the adapters of its checkpoint's voices; returns their names.
+def load_adapters(lm: SpeechDecoder, layout: Layout, config: SpeechLMConfig) -> None:
+    """Give a network the adapters of its checkpoint's voices, if there are any.
 
     Raises:
         CheckpointError: one of them doesn't fit the network.
@@ -112,4 +105,3 @@ def load_adapters(lm: nn.Module, layout: Layout, config: SpeechLMConfig) -> tupl
         mebibytes = stack_adapters(lm, adapters) / 2**20
         names, rank = ", ".join(adapters.names), adapters.form.rank
         logger.info("adapters by voice: %s, of rank %d, %.0f MiB", names, rank, mebibytes)
-    return adapters.names

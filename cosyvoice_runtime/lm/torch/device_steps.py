@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -69,7 +70,8 @@ PLAIN_PASSES = CapturedPasses()
 class GraphedSteps:
     """Decode steps with their draws, one captured graph for each batch size and span.
 
-    A step feeds the ids that the tables hold as drawn last. All graphs are made at the start.
+    A step feeds the ids that the tables hold as drawn last. All graphs are made at the start: where the
+    checkpoint has adapters, each with them, and without for steps in which no sequence has one.
 
     Args:
         step: captured before the draws.
@@ -98,12 +100,12 @@ class GraphedSteps:
             size: torch.zeros(2, size, dtype=torch.int64, device=cache.data.device) for size in self._sizes
         }
         # Largest first: the smaller ones then find their memory in the pool.
-        self._graphs: dict[tuple[int, int], ReplayedGraph[Tensor]] = {}
+        self._graphs: dict[tuple[int, int, bool], ReplayedGraph[Tensor]] = {}
         captured: dict[Hashable, ReplayedGraph[Tensor]] = {}
-        for size, span, division in self._shapes():
-            if division not in captured:
-                captured[division] = self._captured(size, span)
-            self._graphs[size, span] = captured[division]
+        for (size, span, division), adapted in product(self._shapes(), cache.kinds):
+            if (division, adapted) not in captured:
+                captured[division, adapted] = self._captured(size, span, adapted)
+            self._graphs[size, span, adapted] = captured[division, adapted]
 
     def size(self, needed: int) -> int:
         """Slots that a step takes when it needs at least ``needed`` of them."""
@@ -127,7 +129,7 @@ class GraphedSteps:
         self._cache.prepare()
         size = len(positions)
         move(torch.from_numpy(np.stack([positions, work])), self._fed[size])
-        graph = self._graphs[size, span]
+        graph = self._graphs[size, span, self._cache.adapted]
         graph.replay()
         return graph.result
 
@@ -142,8 +144,8 @@ class GraphedSteps:
                     (size, step.division(size, span) if isinstance(step, SpanlessStep) else span),
                 )
 
-    def _captured(self, size: int, span: int) -> ReplayedGraph[Tensor]:
-        view, slots = self._cache.view(0, size), self._slots[:size]
+    def _captured(self, size: int, span: int, adapted: bool) -> ReplayedGraph[Tensor]:
+        view, slots = self._cache.view(0, size, adapted), self._slots[:size]
         tokens = self._tables.tokens[:size]
         positions, work = self._fed[size]
 

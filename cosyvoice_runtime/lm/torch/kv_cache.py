@@ -29,7 +29,7 @@ class PageTables(NamedTuple):
     """Pages of each slot in the order of its positions, both [slots, W] int32.
 
     Where a slot has no page, ``read`` names a page of zeros, and ``written`` one that is never read.
-    ``adapters`` [slots] int32 has the number of each slot's adapter; None where no voice has one.
+    ``adapters`` [slots] int32 has the number of each slot's adapter; None in passes without adapters.
     """
 
     read: Tensor
@@ -189,28 +189,41 @@ class KVCache(CacheSlots):
         numbers = torch.zeros(self.slots, dtype=torch.int32, device=self.data.device)
         self.tables = self.tables._replace(adapters=numbers)
 
+    @property
+    def kinds(self) -> tuple[bool, ...]:
+        """Whether passes have adapters: without, and where the checkpoint has some also with them."""
+        return (False,) if self.tables.adapters is None else (True, False)
+
+    @property
+    def adapted(self) -> bool:
+        """Whether the sequence of any slot has an adapter."""
+        return bool(self.adapters.any())
+
     def prepare(self) -> None:
         """Tell the device before each pass which adapters slots have, and which pages; here the latter never
         change."""
-        if self.adapters_changed and self.tables.adapters is not None:
-            self.adapters_changed = False
-            move(torch.from_numpy(self.adapters.copy()), self.tables.adapters)
+        if self.tables.adapters is not None and not np.array_equal(self.adapters, self._told):
+            self._told = self.adapters.copy()
+            move(torch.from_numpy(self._told), self.tables.adapters)
 
     def wipe(self, slot: int) -> None:
         self.data[:, :, slot].zero_()
 
-    def view(self, start: int, stop: int) -> CacheView:
-        """Slots ``start`` to ``stop`` (exclusive), sharing this cache's memory."""
-        if (start, stop) not in self._views:
-            self._views[start, stop] = self._viewed(start, stop)
-        return self._views[start, stop]
+    def view(self, start: int, stop: int, adapted: bool = True) -> CacheView:
+        """Slots ``start`` to ``stop`` (exclusive), sharing this cache's memory, with their adapters or
+        without."""
+        key = start, stop, adapted
+        if key not in self._views:
+            tables = self.tables if adapted else self.tables._replace(adapters=None)
+            self._views[key] = self._viewed(start, tables.rows(slice(start, stop)))
+        return self._views[key]
 
     def gathered(self, slots: Tensor) -> CacheView:
         """A view of these slots [B] int64, which copies what is read."""
         return CacheView(self.data, self.tables.rows(slots), self.max_len)
 
-    def _viewed(self, start: int, stop: int) -> CacheView:
-        return WholeView(self.data, self.tables.rows(slice(start, stop)), self.max_len, start)
+    def _viewed(self, start: int, tables: PageTables) -> CacheView:
+        return WholeView(self.data, tables, self.max_len, start)
 
     def _allocate(
         self,
@@ -224,7 +237,8 @@ class KVCache(CacheSlots):
         # Zeros, not empty: attention weighs a masked position by 0, and 0 * nan is nan.
         self.data = untouched_zeros(*shape, device=device, dtype=dtype)
         self.tables = tables
-        self._views: dict[tuple[int, int], CacheView] = {}
+        self._told = np.zeros_like(self.adapters)
+        self._views: dict[tuple[int, int, bool], CacheView] = {}
 
 
 class PagedKVCache(KVCache):
@@ -263,5 +277,5 @@ class PagedKVCache(KVCache):
     def wipe(self, slot: int) -> None:
         """Do nothing: `prepare` zeroes all pages that were given back."""
 
-    def _viewed(self, start: int, stop: int) -> CacheView:
-        return CacheView(self.data, self.tables.rows(slice(start, stop)), self.max_len)
+    def _viewed(self, start: int, tables: PageTables) -> CacheView:  # noqa: ARG002
+        return CacheView(self.data, tables, self.max_len)

@@ -28,7 +28,7 @@ class Placement(NamedTuple):
 
     cos, sin: [B, T, 1, D]; mask: [B, 1, T * queries per kv head, span], 0 or -inf,
     None for sequences that begin here: each position sees the ones before it in this pass.
-    adapters: [B] numbers, None where no sequence has one.
+    adapters: [B] numbers, None in a pass without adapters.
     """
 
     cos: Tensor

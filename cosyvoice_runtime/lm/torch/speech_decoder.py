@@ -232,7 +232,8 @@ class CachedLM:
         span = min(-(-(int(positions.max()) + 1) // SPAN_STEP) * SPAN_STEP, self._cache.max_len)
         self._cache.prepare()
         given = torch.from_numpy(np.stack([fed, positions])).to(self._lm.device)
-        logits = self._lm.decode_step(given[0], given[1], self._cache.view(0, len(fed)), span)
+        view = self._cache.view(0, len(fed), self._cache.adapted)
+        logits = self._lm.decode_step(given[0], given[1], view, span)
         return logits if len(slots) == len(fed) else logits[integers(slots, logits.device)]
 
     def prefill(self, group: Sequence[Prefill]) -> Tensor:

@@ -13,17 +13,16 @@ from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary, end
 from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
 from cosyvoice_runtime.lm.engines.engine import prepare_engine
+from cosyvoice_runtime.lm.prompt import NO_ADAPTERS
 from cosyvoice_runtime.lm.scheduler.job import Reader
 from cosyvoice_runtime.lm.scheduler.load_metrics import LoadMetrics
 from cosyvoice_runtime.lm.scheduler.request import (
     FIELDS,
-    SERVES_ADAPTERS,
     SPEAKER,
     TEXT_FIELDS,
     Request,
     RequestReader,
     read_text,
-    without_adapters,
 )
 from cosyvoice_runtime.lm.scheduler.scheduler import Scheduler
 from cosyvoice_runtime.metrics import Metrics, trace
@@ -47,8 +46,6 @@ class SpeechLmModel:
     def __init__(self, settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> None:
         layout = Layout(settings.checkpoint_dir)
         config = load_config(settings.checkpoint_dir).speech_lm
-        if settings.engine != SERVES_ADAPTERS and (names := layout.voice_adapters):
-            logger.warning("%s: %s", ", ".join(names), without_adapters(settings.engine))
         self.vocabulary = MergedVocabulary.of(layout, config)
         self.reader = RequestReader(
             self.vocabulary,
@@ -60,6 +57,8 @@ class SpeechLmModel:
             config.interleaves_text,
             layout.family.silent_tokens,
         )
+        if not self.reader.serves_adapters and (names := layout.voice_adapters):
+            logger.warning("adapters %s stay unused: %s", ", ".join(names), NO_ADAPTERS)
         weights = settings.weight_format if settings.engine == "onnx" else settings.dtype
         engine = {"engine": settings.engine, "weights": weights}
         Metrics(NAME).gauge("cosyvoice_lm_engine", "What runs the speech LM: 1.", **engine).set(1)

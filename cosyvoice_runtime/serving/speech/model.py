@@ -190,8 +190,9 @@ def _voices(
         store.shared.list_speakers(speakers)
     neutral = Voice.of_nobody(flow.mel_bins, flow.speaker_dim, identity)
     book = VoiceBook(
-        store, speakers, settings.default_voice, engine, identity, metrics.voice_looked_up, family, neutral
-    )
+        store, speakers, settings.default_voice, engine, identity, metrics.voice_looked_up, family, neutral,
+        layout.voice_adapters,
+    )  # fmt: skip
     try:
         book.default()
     except CosyVoiceError as error:

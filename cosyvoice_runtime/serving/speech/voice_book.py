@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.errors import InvalidInput, StorageError
@@ -25,6 +25,7 @@ class VoiceBook:
         on_lookup: called for each reference with whether its voice was cached.
         family: the checkpoint's model family, which sets the form of prompts.
         neutral: speaks in probes and measurements where there is no default voice.
+        adapters: names of the checkpoint's adapters by voice.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class VoiceBook:
         on_lookup: Callable[[bool], None] = lambda _: None,
         family: Family = DEFAULT,
         neutral: Voice | None = None,
+        adapters: Collection[str] = (),
     ) -> None:
         self._store = store
         self._speakers = speakers
@@ -46,11 +48,16 @@ class VoiceBook:
         self._on_lookup = on_lookup
         self._family = family
         self._neutral = neutral
+        self._adapters = adapters
 
     def named(self, name: str) -> Voice:
         """A registered voice or a speaker of the checkpoint; an InvalidInput tells that there is none of the
-        name."""
-        return self._speakers.get(name) or self._store.get(name, self._speakers)
+        name, or that the checkpoint lacks its adapter."""
+        voice = self._speakers.get(name) or self._store.get(name, self._speakers)
+        if voice.adapter and voice.adapter not in self._adapters:
+            limit = f"the checkpoint's folder adapters has no {voice.adapter!r}, with which this voice speaks"
+            raise InvalidInput("voice", name, limit)
+        return voice
 
     def default(self) -> Voice:
         """The voice of requests that name none; an InvalidInput tells that the deployment has none."""

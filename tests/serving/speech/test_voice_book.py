@@ -59,3 +59,14 @@ def test_text_changes_to_a_voice_by_its_name_and_to_the_default_one_without(tmp_
     book = VoiceBook(VoiceStore(tmp_path, CHECKPOINT), SPEAKERS, "second", EXTRACTORS, CHECKPOINT)
     assert book.changed_to("first") is FIRST
     assert book.changed_to("") is SECOND
+
+
+def test_a_voice_whose_adapter_is_missing_is_refused_by_its_name(tmp_path):
+    store = VoiceStore(tmp_path, CHECKPOINT)
+    store.register("anna", REGISTERED.with_adapter("warm"))
+    for adapters in ((), ("crisp",)):
+        book = VoiceBook(store, SPEAKERS, "first", EXTRACTORS, CHECKPOINT, adapters=adapters)
+        with pytest.raises(InvalidInput, match=r"voice: 'anna' is not accepted; .* has no 'warm'"):
+            book.named("anna")
+    book = VoiceBook(store, SPEAKERS, "first", EXTRACTORS, CHECKPOINT, adapters=("warm",))
+    assert book.named("anna").adapter == "warm"
