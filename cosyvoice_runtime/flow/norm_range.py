@@ -1,7 +1,7 @@
 """Norms of CosyVoice3's estimator brought into the range of float16, without a change of what follows.
 
 The time scales and shifts what a norm gives. A channel that may leave float16's range there is divided by a
-power of two, and the layers that read it multiply it again: both are exact.
+power of two, and the layers that read it multiply it again: what follows is the same to rounding.
 """
 
 from __future__ import annotations

@@ -68,11 +68,14 @@ DIFFUSION_TRANSFORMER = FlowGraphs(flow_weights.dit_weights, None, dit_graph)
 
 WRITERS = (
     "flow/export/*.py",
+    "flow/norm_range.py",
+    "flow/weights.py",
     "onnx/graph.py",
     "onnx/layers.py",
     "tensorrt/extractor_graphs.py",
     "tensorrt/graph_files.py",
     "vocoder/export.py",
+    "vocoder/weights.py",
 )
 """Modules that say what the graphs hold."""
 NETWORKS: dict[str, Part] = {encoder.NAME: "flow", estimator.NAME: "flow", vocoder.NAME: "hift"}

@@ -13,6 +13,7 @@ from cosyvoice_runtime.settings.token2wav import ONNX_GRAPHS
 
 WRITERS = (
     "flow/export/*.py",
+    "flow/norm_range.py",
     "flow/onnx/*_graph.py",
     "flow/onnx/pages.py",
     "flow/weights.py",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,9 +17,11 @@ from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.engine.runtimes.torch_runtime import load_token2wav
 from cosyvoice_runtime.errors import EngineFileError, InvalidInput
+from cosyvoice_runtime.flow.norm_range import norms_in_range
 from cosyvoice_runtime.flow.voice_flow import FlowPrompt
+from cosyvoice_runtime.flow.weights import dit_weights
 from cosyvoice_runtime.gpu.cuda_graphs import EagerCalls
-from cosyvoice_runtime.manifest import Manifest
+from cosyvoice_runtime.manifest import PACKAGE, Manifest
 from cosyvoice_runtime.serving.hosted.extractors import engine_of
 from cosyvoice_runtime.settings import (
     AudioTokenizerSettings,
@@ -25,11 +29,13 @@ from cosyvoice_runtime.settings import (
     SpeakerEmbeddingSettings,
     Token2WavSettings,
 )
-from cosyvoice_runtime.tensorrt import engine_files, extractor, token2wav_engines
+from cosyvoice_runtime.tensorrt import engine_files, extractor, graph_files, token2wav_engines
 from cosyvoice_runtime.tensorrt import extractor_graphs as extractors
 from cosyvoice_runtime.tensorrt.engine_files import build
 from cosyvoice_runtime.tensorrt.graph_files import NETWORKS, export_graph, graph_of, networks_of
+from cosyvoice_runtime.token2wav import onnx_files
 from cosyvoice_runtime.token2wav.token2wav import Token2Wav
+from cosyvoice_runtime.vocoder.weights import plain_weights
 from cosyvoice_runtime.voice.extractors import SpeakerEncoder, SpeechTokenizer
 from cuda_fake import FakeCuda
 from making import make_checkpoint
@@ -158,6 +164,14 @@ def test_graphs_and_engines_are_made_once(settings: Token2WavSettings, gpu: Fake
     assert built(on_gpu(settings)) == [[], [], []]
     longer = on_gpu(settings).replace(backend_max_seconds=30)
     assert all("option profiles was" in reasons[0] for reasons in built(longer))
+
+
+@pytest.mark.parametrize("writers", [graph_files.WRITERS, onnx_files.WRITERS], ids=["tensorrt", "onnx"])
+@pytest.mark.parametrize("maker", [dit_weights, norms_in_range, plain_weights])
+def test_graphs_of_other_code_for_their_weights_are_stale(
+    writers: Sequence[str], maker: Callable[..., object]
+) -> None:
+    assert Path(inspect.getfile(maker)) in [path for pattern in writers for path in PACKAGE.glob(pattern)]
 
 
 def test_graphs_of_other_weights_are_written_again(settings: Token2WavSettings, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from cosyvoice_runtime.arrays import Array, Floats
 from cosyvoice_runtime.audio.audio import check_speed
-from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.errors import InvalidInput, NotFiniteError
 from cosyvoice_runtime.flow.voice_flow import FlowPrompt
 from cosyvoice_runtime.voice.digest import content_hash
 
@@ -136,6 +136,18 @@ class WaveChunk:
         if not isinstance(self.speed, float | int):
             raise InvalidInput("speed", self.speed, "a number is expected")
         check_speed(self.speed)
+
+
+class BrokenUtteranceError(NotFiniteError):
+    """The samples of an utterance hold NaN or infinity.
+
+    Attributes:
+        prompt: of the voice that the utterance was opened with.
+    """
+
+    def __init__(self, stage: str, prompt: FlowPrompt) -> None:
+        super().__init__(stage)
+        self.prompt = prompt
 
 
 def _check_name(field: str, name: object) -> None:

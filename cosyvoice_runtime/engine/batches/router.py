@@ -11,7 +11,6 @@ from operator import attrgetter
 from cosyvoice_runtime.engine.batches.chunk import WaveChunk, WaveOutcome
 from cosyvoice_runtime.engine.batches.memory import WaveMemory
 from cosyvoice_runtime.engine.batches.scheduler import WaveScheduler
-from cosyvoice_runtime.flow.voice_flow import FlowPrompt
 from cosyvoice_runtime.gpu.partitions.shared_gpu import Later
 
 logger = logging.getLogger(__name__)
@@ -43,11 +42,6 @@ class WaveRouter:
         """Submit a chunk as :meth:`WaveScheduler.submit` does."""
         with self._choosing:  # Two threads must not choose two schedulers for one utterance.
             self._home(chunk.utterance_id).submit(chunk, deliver)
-
-    def prompt(self, voice_key: str) -> FlowPrompt | None:
-        """The prompt of a voice that any device knows."""
-        found = (memory.voices.prompt(voice_key) for memory in self._memories)
-        return next((prompt for prompt in found if prompt is not None), None)
 
     def prepare(self) -> None:
         """Begin the preparations, after the process has loaded everything else."""

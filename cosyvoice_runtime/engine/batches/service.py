@@ -12,12 +12,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cosyvoice_runtime.engine.batches.chunk import WaveChunk, WaveOutcome, WaveOutcomes
+from cosyvoice_runtime.engine.batches.chunk import (
+    BrokenUtteranceError,
+    WaveChunk,
+    WaveOutcome,
+    WaveOutcomes,
+)
 from cosyvoice_runtime.engine.batches.pages import Preemption
 from cosyvoice_runtime.engine.batches.usage import Usage
 from cosyvoice_runtime.engine.batches.utterances import BatchesUnderWay, OpenUtterance, Speaker, Utterances
 from cosyvoice_runtime.engine.batches.voices import VoiceCache
-from cosyvoice_runtime.errors import InvalidInput, NotFiniteError, NotFoundError, OverloadedError
+from cosyvoice_runtime.errors import InvalidInput, NotFoundError, OverloadedError
 from cosyvoice_runtime.gpu.cuda_errors import is_fatal
 from cosyvoice_runtime.token2wav.token2wav import AnyToken2Wav
 from cosyvoice_runtime.vocoder.windowed_vocoder import Waveforms, keeping
@@ -284,8 +289,7 @@ class WaveService:
             logger.debug("the batch's error", exc_info=error)
             return [wait for utterance in utterances for wait in self._advance([utterance], token2wav)]
         return [
-            partial(_checked, waves, row, partial(token2wav.broken_stage, utterance.state))
-            for row, utterance in enumerate(utterances)
+            partial(_checked, waves, row, token2wav, utterance) for row, utterance in enumerate(utterances)
         ]
 
     def _waves(self, utterances: Sequence[OpenUtterance], token2wav: AnyToken2Wav) -> Waveforms:
@@ -351,10 +355,12 @@ def _known(outcome: WaveOutcome) -> WaveOutcome:
     return outcome
 
 
-def _checked(waves: Waveforms, row: int, broken_stage: Callable[[], str]) -> WaveOutcome:
+def _checked(waves: Waveforms, row: int, token2wav: AnyToken2Wav, utterance: OpenUtterance) -> WaveOutcome:
     """A row's samples, checked for NaN on the host, so that no device waits for it."""
     try:
         wave = waves()[row]
-        return wave if np.isfinite(wave).all() else NotFiniteError(broken_stage())
+        if np.isfinite(wave).all():
+            return wave
+        return BrokenUtteranceError(token2wav.broken_stage(utterance.state), utterance.voice.prompt)
     except Exception as error:  # A GPU tells of some errors late.
         return error

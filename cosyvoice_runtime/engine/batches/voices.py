@@ -147,11 +147,6 @@ class VoiceCache:
         """Whether the voice is known, or comes with the call."""
         return tensors is not None or key in self._voices
 
-    def prompt(self, key: str) -> FlowPrompt | None:
-        """The prompt of a voice, if it is known."""
-        voice = self._voices.get(key)
-        return None if voice is None else voice.prompt
-
     def pages_to_take(self, key: str, tensors: PromptTensors | None) -> int:
         """Pages of a voice that count as left, until an utterance uses it."""
         with self._changed:

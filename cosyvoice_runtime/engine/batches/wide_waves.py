@@ -9,14 +9,22 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from cosyvoice_runtime.engine.batches.chunk import WaveChunk, Waveform, WaveOutcome
+from cosyvoice_runtime.engine.batches.chunk import BrokenUtteranceError, WaveChunk, Waveform, WaveOutcome
 from cosyvoice_runtime.engine.batches.router import WaveRouter
 from cosyvoice_runtime.engine.runtimes.runtime import WideNetworks
-from cosyvoice_runtime.errors import FLOW, VOCODER, InvalidInput, NotFiniteError, WithdrawnError
+from cosyvoice_runtime.errors import (
+    FLOW,
+    VOCODER,
+    CosyVoiceError,
+    InvalidInput,
+    NotFiniteError,
+    WithdrawnError,
+)
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.token2wav.token2wav import MORE_THAN_ANY
 
@@ -24,6 +32,12 @@ logger = logging.getLogger(__name__)
 
 METRIC = "cosyvoice_recomputed_total"
 ABOUT = "Utterances that went on in float32 after NaN or infinity, by the first stage that gave it."
+
+MOST_AT_ONCE = 4
+"""Utterances that may go on in float32 at the same time, which one thread computes in turn."""
+LONGEST_S = 60.0
+"""Longest utterance that goes on in float32, prompt included. It is computed as a whole, with memory by the
+square of its length: the encoder's scores (8 heads, 3,000 frames) take 0.3 GB."""
 
 Deliver = Callable[[WaveOutcome], None]
 
@@ -34,6 +48,13 @@ class WaitingChunk(NamedTuple):
     chunk: WaveChunk
     deliver: Deliver
     number: int
+
+    def end(self, outcome: WaveOutcome) -> None:
+        """Deliver the outcome; what its reader raises is logged, and others go on."""
+        try:
+            self.deliver(outcome)
+        except Exception:
+            logger.exception("an outcome of utterance %s could not be delivered", self.chunk.utterance_id)
 
 
 @dataclass(eq=False)
@@ -53,15 +74,16 @@ class FollowedUtterance:
     pushes: list[Sequence[int]] = field(default_factory=list)
     waiting: deque[WaitingChunk] = field(default_factory=deque)
     sent: int = 0
-    error: NotFiniteError | None = None
+    error: BrokenUtteranceError | None = None
 
 
 class WideWaves:
     """Passes chunks to the schedulers; an utterance whose outcome is NaN or infinity goes on in float32.
 
-    What has been sent of it stays. Each further chunk is computed from the utterance's start by a thread of
-    its own, and what follows the samples sent is delivered. Where that fails as well, the utterance ends with
-    the error of half precision.
+    What has been sent of it stays. One thread for all such utterances computes each further chunk from the
+    utterance's start, and what follows the samples sent is delivered. The utterance ends with the error of
+    half precision where that fails as well, where it is longer than :data:`LONGEST_S`, and where
+    :data:`MOST_AT_ONCE` others go on in float32.
 
     Args:
         load: loads the networks, at the first use; None where there are none wider.
@@ -116,16 +138,13 @@ class WideWaves:
         if utterance is None:  # The schedulers know what is wrong with it.
             self._router.submit(chunk, deliver)
             return
-
-        def outcome_of(outcome: WaveOutcome) -> None:
-            self._take_outcome(utterance, waiting, outcome)
-
         try:
-            self._router.submit(chunk, outcome_of)
+            self._router.submit(chunk, partial(self._take_outcome, utterance, waiting))
         except Exception:
             with self._lock:
                 if utterance.error is not None:
                     return  # It goes on in float32, this chunk included.
+                utterance.waiting.remove(waiting)
                 self._drop(utterance)
             raise
 
@@ -152,25 +171,33 @@ class WideWaves:
         with self._lock:
             if utterance.error is not None:
                 return  # Float32 delivers.
-            if isinstance(outcome, NotFiniteError):
+            if isinstance(outcome, BrokenUtteranceError) and self._admit(utterance, outcome.stage):
                 utterance.error = outcome
                 self._thread.submit(self._go_on, utterance)
-                self._tell(waiting.chunk.utterance_id, outcome.stage)
                 return
             utterance.waiting.remove(waiting)
             self._note(utterance, waiting.chunk, outcome)
-        waiting.deliver(outcome)
+        waiting.end(outcome)
 
-    def _tell(self, name: str, stage: str) -> None:
+    def _admit(self, utterance: FollowedUtterance, stage: str) -> bool:
+        """Note that an utterance goes on in float32, unless it has ended or too many others do."""
+        name = utterance.opening.utterance_id
+        if self._utterances.get(name) is not utterance:
+            return False
+        others = sum(each.error is not None for each in self._utterances.values())
+        if others >= MOST_AT_ONCE:
+            logger.warning("utterance %s can't go on in float32: %d others do, the limit", name, others)
+            return False
         self._counters[stage].add(1)
         logger.warning("utterance %s: %s gave NaN or infinity; it goes on in float32", name, stage)
+        return True
 
     def _go_on(self, utterance: FollowedUtterance) -> None:
         """Compute the chunks that wait, in float32."""
         while True:
             with self._lock:
                 if not utterance.waiting:
-                    return
+                    break
                 waiting = utterance.waiting[0]
             outcome = self._outcome(utterance, waiting)
             with self._lock:
@@ -178,7 +205,9 @@ class WideWaves:
                     continue  # It was cancelled meanwhile, and has been answered.
                 utterance.waiting.popleft()
                 self._note(utterance, waiting.chunk, outcome)
-            waiting.deliver(outcome)
+            waiting.end(outcome)
+        if self._networks is not None:
+            self._networks.give_back()
 
     def _outcome(self, utterance: FollowedUtterance, waiting: WaitingChunk) -> WaveOutcome:
         assert utterance.error is not None
@@ -186,22 +215,24 @@ class WideWaves:
             return self._computed(utterance, waiting)
         except InvalidInput as error:
             return error
-        except NotFiniteError as error:
-            logger.warning("utterance %s: in float32, too, %s", waiting.chunk.utterance_id, error)
+        except CosyVoiceError as error:
+            logger.warning("utterance %s can't go on in float32: %s", waiting.chunk.utterance_id, error)
         except Exception:
             logger.exception("utterance %s can't go on in float32", waiting.chunk.utterance_id)
         return utterance.error
 
     def _computed(self, utterance: FollowedUtterance, waiting: WaitingChunk) -> Waveform:
         """The samples of a chunk behind those that have been sent."""
+        assert self._load is not None
+        assert utterance.error is not None
         if self._networks is None:
-            assert self._load is not None
             self._networks = self._load()
-        token2wav, at_work = self._networks
-        opening, pushes = utterance.opening, utterance.pushes[: waiting.number]
-        prompt = self._router.prompt(opening.voice_key)
-        if prompt is None:
-            raise LookupError(f"voice {opening.voice_key} is forgotten")
+        token2wav, at_work, _ = self._networks
+        opening, prompt = utterance.opening, utterance.error.prompt
+        pushes = utterance.pushes[: waiting.number]
+        length_s = (len(prompt.tokens) + sum(map(len, pushes))) / token2wav.flow.flow.config.token_rate
+        if length_s > LONGEST_S:
+            raise CosyVoiceError(f"it has {length_s:g} s, prompt included; the limit is {LONGEST_S:g} s")
         if token2wav.unit_tokens != MORE_THAN_ANY:  # Any cut gives the same samples.
             pushes = [[token for tokens in pushes for token in tokens]]
         with at_work():
@@ -239,7 +270,7 @@ class WideWaves:
             withdrawn = [*utterance.waiting]
             utterance.waiting.clear()
         for waiting in withdrawn:
-            waiting.deliver(WithdrawnError("the utterance was cancelled"))
+            waiting.end(WithdrawnError("the utterance was cancelled"))
 
     def _forget_idle(self, now: float) -> None:
         """Forget utterances that nobody ended; the one unused for longest comes first."""

@@ -115,10 +115,16 @@ class WaveRuntime:
 
 
 class WideNetworks(NamedTuple):
-    """Flow and vocoder in float32, and the context in which a thread computes with them."""
+    """Flow and vocoder in float32.
+
+    Attributes:
+        at_work: the context in which a thread computes with them.
+        give_back: returns the memory of what was computed.
+    """
 
     token2wav: AnyToken2Wav
     at_work: Callable[[], AbstractContextManager[object]]
+    give_back: Callable[[], None]
 
 
 def warm_up(token2wav: AnyToken2Wav, rows: int) -> None:

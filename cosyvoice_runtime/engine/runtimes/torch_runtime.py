@@ -211,7 +211,7 @@ def load_token2wav(settings: Token2WavSettings) -> TorchToken2Wav:
 
 
 WIDE_BYTES = 4 * 2**30
-"""Memory of a GPU for full-size networks in float32: 1.5 GiB, and what they compute half a minute in."""
+"""Memory of a GPU for full-size networks in float32: 1.5 GiB, and what they compute a minute of speech in."""
 
 
 def load_wide(settings: Token2WavSettings) -> WideNetworks:
@@ -219,17 +219,18 @@ def load_wide(settings: Token2WavSettings) -> WideNetworks:
     memory left, on the CPU."""
     layout, config = Layout(settings.checkpoint_dir), load_config(settings.checkpoint_dir)
     device = torch.device(settings.device)
-    if device.type == "cuda" and torch.cuda.mem_get_info(device)[0] < WIDE_BYTES:
+    if device.type == "cuda" and free_and_total(device)[0] < WIDE_BYTES:
         device = torch.device("cpu")
-    at_work = partial(on_own_stream, device, torch.cuda.Stream(device) if device.type == "cuda" else None)
+    on_gpu = device.type == "cuda"
+    at_work = partial(on_own_stream, device, torch.cuda.Stream(device) if on_gpu else None)
     single = Precision(torch.float32, torch.float32)
     started = time.monotonic()
     with at_work():
         token2wav = load_wave_networks(
-            layout, config, device, single, settings.ode_steps, settings.lookahead, settings.solver, pages=0
+            layout, config, device, single, settings.num_steps, settings.lookahead, settings.solver, pages=0
         )
     logger.info("flow and vocoder in float32 on %s, loaded in %.1f s", device, time.monotonic() - started)
-    return WideNetworks(token2wav, at_work)
+    return WideNetworks(token2wav, at_work, partial(give_back, device) if on_gpu else lambda: None)
 
 
 def _load(settings: Token2WavSettings, parts: GpuParts | None) -> tuple[TorchToken2Wav, GpuParts | None]:
