@@ -54,6 +54,15 @@ class SilenceGate:
         self._trimmed = [0, 0]
         self._begin()
 
+    def _begin(self) -> None:
+        """Hold nothing.
+
+        ``_held`` begins with a hop, at the sample ``_position`` of the stretch. Of it the first ``_done``
+        samples have gone out or are left out, and those before ``_end`` may go, also when they come later.
+        """
+        self._held = np.zeros(0, np.float32)
+        self._position = self._done = self._end = 0
+
     def push(self, samples: Floats) -> Floats:
         """Take the next samples of the answer, float32 ``[n]``, and return those that go out, ``[m]``."""
         if self.onset is not None and not self._trims_end:
@@ -96,15 +105,6 @@ class SilenceGate:
         before, behind = self._trimmed
         self._trimmed = [0, 0]
         return before / self.rate, behind / self.rate
-
-    def _begin(self) -> None:
-        """Hold nothing.
-
-        ``_held`` begins with a hop, at the sample ``_position`` of the stretch. Of it the first ``_done``
-        samples have gone out or are left out, and those before ``_end`` may go, also when they come later.
-        """
-        self._held = np.zeros(0, np.float32)
-        self._position = self._done = self._end = 0
 
     def _audible(self) -> Array:
         """Whether each whole window of what is held is heard, bool ``[windows]``."""

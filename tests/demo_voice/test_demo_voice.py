@@ -80,7 +80,7 @@ def test_the_reference_recording_is_the_default_voice(synthesizer: Synthesizer) 
 def test_silence_around_the_speech_of_a_silent_reference_is_left_out(synthesizer: Synthesizer) -> None:
     """The flow goes on as a reference ends, and the speech LM as one begins and ends."""
     reference = read_audio(DIRECTORY / "reference.flac")
-    silence = np.zeros(round(0.6 * reference.rate), np.float32)
+    silence = np.zeros(2 * reference.rate, np.float32)
     around = Audio(np.concatenate([silence, reference.samples, silence]), reference.rate)
     voice = synthesizer.voice(around, (DIRECTORY / "reference.txt").read_text("utf-8").strip())
     whole, start, both = (
@@ -92,7 +92,7 @@ def test_silence_around_the_speech_of_a_silent_reference_is_left_out(synthesizer
     np.testing.assert_allclose(start, whole[before:], atol=1e-3)
     np.testing.assert_allclose(both, start[: len(both)], atol=1e-3)
     assert len(start) - len(both) > 0.1 * rate
-    for edge in (both[: rate // 20], both[-rate // 20 :]):
+    for edge in (both[: rate // 10], both[-rate // 10 :]):
         assert edge.std() > AUDIBLE_RMS
 
 
