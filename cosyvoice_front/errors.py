@@ -30,6 +30,7 @@ PARAMETERS = {
     "language": "language",
     "text_markup": "text_markup",
     "lexicon": "lexicon",
+    "trim_silence": "trim_silence",
 }
 """The request's name of each input that the server's errors begin with."""
 REFUSALS = ("invalid_argument", "not_found")

@@ -13,6 +13,7 @@ from cosyvoice_client.encoders import RATES, Format
 from cosyvoice_front.errors import invalid, model_not_found, of_validation
 from cosyvoice_front.json_object import read_object
 from cosyvoice_front.text_fields import TextFields
+from cosyvoice_runtime.audio.silence import TrimSilence
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.language_names import language_tag
 from cosyvoice_runtime.settings import FrontSettings
@@ -58,6 +59,7 @@ class SpeechBody(TextFields):
     language: Language = None
     seed: int | None = Field(None, ge=0, lt=SEEDS)
     sample_rate: int | None = None
+    trim_silence: TrimSilence | None = None
     ref_audio: str | None = None
     ref_text: str | None = None
 
@@ -85,6 +87,7 @@ class SpeechBody(TextFields):
             cross_lingual=for_its_sound(reference, self.instructions),
             speed=self.speed,
             seed=secrets.randbits(63) if self.seed is None else self.seed,
+            trim_silence=self.trim_silence,
         )
 
 

@@ -11,7 +11,7 @@ from cosyvoice_client.chunk import AudioChunk
 from cosyvoice_client.delivery import DEFAULT_OUTPUT, deliver, tell
 from cosyvoice_client.errors import ClientError, InvalidArgumentError
 from cosyvoice_client.reference import SERVER_RATE, Reference, read_reference
-from cosyvoice_client.request import MARKUPS, OPTIONS, SpeechRequest
+from cosyvoice_client.request import MARKUPS, OPTIONS, TRIMS, SpeechRequest
 
 EXIT_CODES = """exit codes:
   0   spoken
@@ -145,6 +145,7 @@ def add_options(group: argparse._ArgumentGroup) -> None:
         "--lexicon", type=Path, metavar="FILE", help="lines of a word, a tab and what is spoken for it"
     )
     group.add_argument("--speed", type=float, help="0.5 to 2")
+    group.add_argument("--trim-silence", choices=TRIMS, help="silence left out before, or around the speech")
     group.add_argument("--seed", type=int, help="repeat an utterance exactly")
     group.add_argument("--sampling-strategy", metavar="NAME", help="ras, nucleus or greedy")
     group.add_argument("--top-k", type=int)

@@ -17,6 +17,7 @@ from cosyvoice_client.reference import SERVER_RATE, Reference
 STREAMING_MODEL = "cosyvoice2"
 OFFLINE_MODEL = "cosyvoice2_offline"
 MARKUPS = ("auto", "plain", "markdown", "ssml")
+TRIMS = ("off", "start", "both")
 
 Tensors = dict[str, npt.NDArray[Any]]
 
@@ -36,6 +37,7 @@ OPTIONS: dict[str, type] = {
     "temperature": np.float32,
     "repetition_penalty": np.float32,
     "max_tokens": np.int32,
+    "trim_silence": np.object_,
 }
 """Optional inputs of one element each: numpy dtype (object for a string)."""
 
@@ -60,6 +62,8 @@ class SpeechRequest:
         max_tokens: most speech tokens of a segment of the text, 25 for a second (50 with CosyVoice-300M).
         spoken_tokens: what the chunks of a lost server have told of this request, from which another one
             goes on; empty only to be told it, None for neither.
+        trim_silence: silence that is left out: ``off``, ``start`` (before the speech) or ``both`` (also
+            behind it).
     """
 
     text: str
@@ -80,6 +84,7 @@ class SpeechRequest:
     repetition_penalty: float | None = None
     max_tokens: int | None = None
     spoken_tokens: Sequence[int] | None = None
+    trim_silence: str | None = None
 
     def tensors(self) -> Tensors:
         """Inputs by name, each with a leading batch dimension of 1.

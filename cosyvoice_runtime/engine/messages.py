@@ -96,6 +96,7 @@ def chunk_frame(chunk: AudioChunk) -> bytes:
         "reason": reason,
         "pause": chunk.is_pause,
         "spoken": chunk.spoken_tokens,
+        "trimmed_s": chunk.trimmed_s,
     }
     return write_frame(said, {"samples": chunk.samples})
 
@@ -112,6 +113,7 @@ def read_chunk(frame: Frame, sample_rate: int) -> AudioChunk:
         ended,
         is_pause=said["pause"],
         spoken_tokens=said["spoken"],
+        trimmed_s=tuple(said["trimmed_s"]),
     )
 
 

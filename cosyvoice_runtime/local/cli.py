@@ -18,6 +18,7 @@ from cosyvoice_client.command import INTERRUPTED, TEXT_HELP, add_output
 from cosyvoice_client.delivery import deliver, target
 from cosyvoice_client.errors import ClientError
 from cosyvoice_runtime.audio.read import read_audio
+from cosyvoice_runtime.audio.silence import TRIMS
 from cosyvoice_runtime.checkpoint import Layout, load_speakers
 from cosyvoice_runtime.checkpoint.layout import VOICE_ADAPTERS
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
@@ -119,6 +120,9 @@ def _add_speak(command: argparse.ArgumentParser) -> None:
     add_markup(command)
     command.add_argument("--speed", type=float, default=1.0, help="0.5 to 2 (default %(default)s)")
     command.add_argument("--seed", type=int, help="repeat an utterance exactly")
+    command.add_argument(
+        "--trim-silence", choices=TRIMS, default="off", help="silence left out before, or around the speech"
+    )
     command.add_argument("--sampling", choices=("ras", "nucleus", "greedy"), default="ras")
     command.add_argument(
         "--first-hop", type=int, help="cut the prompt so that this many tokens give the first chunk"
@@ -177,6 +181,7 @@ def speak(options: argparse.Namespace) -> None:
         seed=options.seed,
         sampling=SamplingOptions(strategy=options.sampling),
         streaming=not options.offline,
+        trim_silence=options.trim_silence,
         find_voice=partial(_named, options, synthesizer),
     )
     deliver(options, lambda text: _spoken(synthesizer, partial(request, text)))

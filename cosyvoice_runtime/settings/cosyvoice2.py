@@ -59,6 +59,11 @@ class CosyVoice2Settings(ModelSettings):
         "none",
         description="What marks the sound of all speech, see cosyvoice_runtime/serving/speech/watermark.py.",
     )
+    trim_silence: Literal["off", "start", "both"] = Field(
+        "off",
+        description="[Silence](text.md#silence-at-the-ends) that answers are sent without: none, that before "
+        "the speech, or also that behind it, unless a request says so.",
+    )
     max_voices: int = Field(
         1000,
         ge=1,

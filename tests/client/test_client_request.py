@@ -7,7 +7,8 @@ import pytest
 import soundfile
 
 from cosyvoice_client import InvalidArgumentError, Reference, SpeechRequest, read_reference
-from cosyvoice_client.request import OPTIONS
+from cosyvoice_client.command import request_parser, spoken_options
+from cosyvoice_client.request import OPTIONS, TRIMS
 
 EVERYTHING = SpeechRequest(
     "你好",
@@ -27,6 +28,7 @@ EVERYTHING = SpeechRequest(
     lexicon={"SQL": "sequel", "nginx": "engine x"},
     text_voices={"Anna": "anna-1"},
     max_tokens=100,
+    trim_silence="both",
 )
 
 
@@ -92,3 +94,10 @@ def test_reference_that_is_no_audio_is_an_error(tmp_path):
         read_reference(tmp_path / "a.wav")
     with pytest.raises(InvalidArgumentError, match="no such file"):
         read_reference(tmp_path / "b.wav")
+
+
+@pytest.mark.parametrize("value", TRIMS)
+def test_commands_ask_for_silence_to_be_left_out(value):
+    parser = request_parser(None, "localhost:1", "model", 1.0)
+    options = parser.parse_args(["--text", "hello", "--trim-silence", value])
+    assert spoken_options(options)["trim_silence"] == value

@@ -9,8 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.audio.read import read_audio
 from cosyvoice_runtime.audio.resample import resample
+from cosyvoice_runtime.audio.silence import AUDIBLE_RMS, TRIMS
 from cosyvoice_runtime.checkpoint import verify_checkpoint
 from cosyvoice_runtime.engine.utterance.layout import lm_prompts
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
@@ -73,6 +75,25 @@ def test_the_reference_recording_is_the_default_voice(synthesizer: Synthesizer) 
     assert default.transcript == transcript
     assert same_digits(cloned.speech_tokens % CODES, default.speech_tokens % CODES) > 0.99
     assert np.abs(cloned.prompt_mel - default.prompt_mel).mean() < 0.05
+
+
+def test_silence_around_the_speech_of_a_silent_reference_is_left_out(synthesizer: Synthesizer) -> None:
+    """The flow goes on as a reference ends, and the speech LM as one begins and ends."""
+    reference = read_audio(DIRECTORY / "reference.flac")
+    silence = np.zeros(2 * reference.rate, np.float32)
+    around = Audio(np.concatenate([silence, reference.samples, silence]), reference.rate)
+    voice = synthesizer.voice(around, (DIRECTORY / "reference.txt").read_text("utf-8").strip())
+    whole, start, both = (
+        np.concatenate([chunk.samples for chunk in synthesizer.synthesize(request)])
+        for request in (SpeechRequest(TEXT, voice, seed=1, trim_silence=trim) for trim in TRIMS)
+    )
+    rate, before = synthesizer.sample_rate, len(whole) - len(start)
+    assert before > 0.1 * rate
+    np.testing.assert_allclose(start, whole[before:], atol=1e-3)
+    np.testing.assert_allclose(both, start[: len(both)], atol=1e-3)
+    assert len(start) - len(both) > 0.1 * rate
+    for edge in (both[: rate // 10], both[-rate // 10 :]):
+        assert edge.std() > AUDIBLE_RMS
 
 
 def test_registered_voices_leave_little_to_wait_for(synthesizer: Synthesizer) -> None:

@@ -138,6 +138,26 @@ def test_silences_are_heard_in_their_places_and_no_network_computes_them(path, w
     assert tokens([chunk for chunk in chunks if not chunk.is_pause]) == [*SPEECH, *SPEECH]
 
 
+def test_silence_is_left_out_and_its_seconds_are_told(path):
+    """Samples of the networks here are constant for each token, so that no window is heard."""
+    chunks = run(path, lambda engine: heard(called(engine, trim_silence="start")))
+    assert sum(len(chunk.samples) for chunk in chunks) == RATE // 10
+    assert [chunk.finish_reason for chunk in chunks if chunk.finish_reason] == [FinishReason.STOP]
+    told = np.sum([chunk.trimmed_s for chunk in chunks], axis=0)
+    assert told == pytest.approx([len(SPEECH) * TOKEN_SAMPLES / RATE - 0.1, 0])
+
+
+def test_silence_that_is_left_out_leaves_nothing_to_play(path, waves):
+    """A chunk is as urgent as if none had been made, until the listener has got one."""
+    left = []
+    for trim in ("off", "start"):
+        run(path, lambda engine, trim=trim: heard(called(engine, trim_silence=trim)))
+        left.append([chunk.cushion_s for chunk in waves.chunks])
+        waves.chunks.clear()
+    assert max(left[0]) > 0
+    assert max(left[1]) == 0
+
+
 def test_a_segment_has_a_voice_and_a_pace_of_its_own(path, waves):
     other = dataclasses.replace(VOICE, key="1" * 64)
     sound = Sound(other.prompt_key, 15, 1.5)

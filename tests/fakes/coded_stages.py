@@ -116,10 +116,19 @@ class CodedStages:
         self.calls_of[utterance_id].append((list(tokens), last))
         self.sounds.append(settings)
         self.cushions.append(cushion_s)
+        return self.samples_of(tokens)
+
+    def samples_of(self, tokens):
         return np.repeat(np.array(tokens, np.float32), TOKEN_SAMPLES)
 
     def drop(self, utterance_id):
         self.dropped.append(utterance_id)
+
+
+def sounding(tokens):
+    """Samples of tokens, as `CodedStages.samples_of`: 0 is silent, any other as loud as speech."""
+    loud = np.repeat(np.array(tokens) != 0, TOKEN_SAMPLES)
+    return np.where(loud, np.resize(np.float32([0.1, -0.1]), len(loud)), np.float32(0))
 
 
 class CodedCall(SegmentQueue):

@@ -17,7 +17,7 @@ from cosyvoice_client.encoders import FORMATS
 from cosyvoice_runtime.settings.front import OPENAI_VOICES
 from decoded import FRAME_SAMPLES, audio_of, decode, events
 from fake_upstream import tone
-from raw_http import send
+from raw_http import ask, send
 
 CONTENT_TYPES = {
     "mp3": "audio/mpeg",
@@ -134,14 +134,20 @@ def test_server_is_told_what_was_asked(client, upstream):
         voice="anna",
         instructions="Speak slowly.",
         speed=1.5,
-        extra_body={"language": "en", "seed": 7, "unknown": "ignored"},
+        extra_body={"language": "en", "seed": 7, "trim_silence": "both", "unknown": "ignored"},
         extra_headers={"x-request-id": "mine-2"},
     )
     [request] = upstream.requests
     assert (request.text, request.voice, request.reference) == (ASKED["input"], "anna", None)
     assert (request.instruct_text, request.speed) == ("Speak slowly.", 1.5)
-    assert (request.language, request.seed) == ("en", 7)
+    assert (request.language, request.seed, request.trim_silence) == ("en", 7, "both")
     assert upstream.request_ids == ["mine-2"]
+
+
+def test_silence_is_left_out_as_one_of_three_values_says(front):
+    answer = ask(front, trim_silence="end")
+    assert (answer.status, answer.error["param"]) == (400, "trim_silence")
+    assert "'off', 'start' or 'both'" in answer.error["message"]
 
 
 def test_request_without_a_seed_gets_a_new_one_each_time(client, upstream):

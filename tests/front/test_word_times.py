@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from cosyvoice_front.live.sound import FRAME_S
 from cosyvoice_front.live.word_times import LAST_UNITS, WordTimes
 from cosyvoice_front.live.words import WordReader
+from cosyvoice_runtime.audio.silence import SilenceGate
 
 TEXT = "The train to the coast leaves from platform four."
 
@@ -53,6 +54,26 @@ def test_segment_is_shared_out_in_full():
     assert texts(words) == TEXT.split()
     assert words[0].start_s == 0
     assert words[-1].end_s == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("trims_end", [False, True])
+def test_times_move_with_the_silence_that_is_left_out(trims_end):
+    silence, sound = np.zeros(19_200, np.float32), np.resize(np.float32([0.3, -0.3]), 48_000)
+    samples, gate = np.concatenate([silence, sound, silence]), SilenceGate(24_000, trims_end)
+    whole, moved = WordTimes(), WordTimes()
+    for times in (whole, moved):
+        times.add(TEXT)
+    expected, words = whole.hear(samples), []
+    for part in np.split(samples, range(0, len(samples), 1000)):
+        words += moved.hear(gate.push(part))
+    expected, words = expected + whole.end_segment(len(TEXT)), words + moved.end_segment(len(TEXT))
+    cut_s = gate.take_trimmed_s()[0]
+    assert cut_s == pytest.approx(0.8 - 0.03)
+    assert texts(words) == TEXT.split()
+    assert [word.start_s for word in words] == pytest.approx([word.start_s - cut_s for word in expected])
+    places = [place for word in words for place in (word.start_s, word.end_s)]
+    assert places == sorted(places)
+    assert places[0] >= 0
 
 
 def test_longer_words_last_longer():

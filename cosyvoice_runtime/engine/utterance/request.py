@@ -14,6 +14,7 @@ import numpy as np
 
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.audio.audio import check_speed
+from cosyvoice_runtime.audio.silence import TrimSilence, check_trim
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.sampling import SamplingOptions
@@ -63,6 +64,8 @@ class SpeechRequest:
         find_voice: finds the voices that the text changes to.
         spoken: what has been spoken of its segments, as `lm.spoken.by_segment` gives it; the same speech is
             made of that, and goes on from there.
+        trim_silence: the silence that is left out: ``off``, ``start`` (before the speech) or ``both`` (also
+            behind it).
 
     Raises:
         InvalidInput: an option is out of range or contradicts another.
@@ -81,9 +84,11 @@ class SpeechRequest:
     streaming: bool = True
     find_voice: FindVoice = no_voice
     spoken: Sequence[Sequence[int]] = ()
+    trim_silence: TrimSilence = "off"
 
     def __post_init__(self) -> None:
         check_speed(self.speed)
+        check_trim(self.trim_silence)
         if self.seed is not None and not (isinstance(self.seed, Integral) and 0 <= self.seed < 2**63):
             raise InvalidInput("seed", self.seed, "an integer from 0 to 2**63 - 1")
         if self.instruct_text is not None and self.cross_lingual:
@@ -99,18 +104,20 @@ class Utterance:
         seed: the seeds of all segments are derived from it.
         sampling: how speech tokens are drawn; its own ``seed`` is not used.
         streaming: whether a client listens meanwhile.
+        trim_silence: as in the request.
     """
 
     sound: Sound
     seed: int
     sampling: SamplingOptions
     streaming: bool
+    trim_silence: TrimSilence = "off"
 
     @classmethod
     def of(cls, request: SpeechRequest, sound: Sound) -> Utterance:
         """The utterance of a request, whose voice has this sound."""
         seed = fresh_seed() if request.seed is None else int(request.seed)
-        return cls(sound, seed, request.sampling, request.streaming)
+        return cls(sound, seed, request.sampling, request.streaming, request.trim_silence)
 
 
 def sound_of(voice: Voice, speed: float) -> Sound:
@@ -132,6 +139,7 @@ class AudioChunk:
         is_pause: it is a silence that the text asks for, which no network computed.
         spoken_tokens: all that were drawn by then since the chunk before, as `lm.spoken` tells them; another
             server goes on from all chunks' together.
+        trimmed_s: seconds of silence left out before and behind the speech, since the chunk before.
     """
 
     samples: Floats
@@ -141,6 +149,7 @@ class AudioChunk:
     spoken_characters: int | None = None
     is_pause: bool = False
     spoken_tokens: Sequence[int] = ()
+    trimmed_s: tuple[float, float] = (0.0, 0.0)
 
     @classmethod
     def silent(cls, seconds: float, sample_rate: int, segment: int) -> AudioChunk:
@@ -152,6 +161,11 @@ class AudioChunk:
     def seconds(self) -> float:
         """The duration of the chunk."""
         return len(self.samples) / self.sample_rate
+
+    @property
+    def only_counts(self) -> bool:
+        """Whether it tells of silence left out behind the speech, and nothing to a listener."""
+        return self.trimmed_s[1] > 0 and not len(self.samples) and self.finish_reason is None
 
     @property
     def spoken_seconds(self) -> float:

@@ -12,8 +12,10 @@ from types import TracebackType
 from typing import Protocol
 
 from cosyvoice_runtime.arrays import Floats
+from cosyvoice_runtime.audio.silence import SilenceGate
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, Utterance, derived_seed
+from cosyvoice_runtime.engine.utterance.trimming import trimmed
 from cosyvoice_runtime.errors import CosyVoiceError, StageError
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt
@@ -193,7 +195,7 @@ OFFLINE_CUSHION_S = 8.0
 """Cushion assumed for requests answered as a whole, whose chunks may be long and may wait."""
 
 
-async def speak(
+def speak(
     utterance: Utterance,
     segments: SegmentQueue,
     stages: Stages,
@@ -204,7 +206,7 @@ async def speak(
     """Speak segments of text one after another, each chunk as soon as it is there.
 
     The same segments with the same seed give the same audio, whenever they come. Closing the generator, or an
-    error, frees the utterance in all stages.
+    error, frees the utterance in all stages. Silence is left out as the utterance asks for it.
 
     Args:
         cushion_s: seconds of audio that the listener still has to play.
@@ -212,6 +214,21 @@ async def speak(
     Raises:
         Exception: what a stage raised.
     """
+    chunks = _spoken(utterance, segments, stages, hop, sample_rate, cushion_s)
+    if utterance.trim_silence == "off":
+        return chunks
+    return trimmed(chunks, SilenceGate(sample_rate, trims_end=utterance.trim_silence == "both"))
+
+
+async def _spoken(
+    utterance: Utterance,
+    segments: SegmentQueue,
+    stages: Stages,
+    hop: HopPolicy,
+    sample_rate: int,
+    cushion_s: Callable[[], float],
+) -> AsyncGenerator[AudioChunk, None]:
+    """The chunks of :func:`speak` with all of their silence."""
     cushion_s = cushion_s if utterance.streaming else lambda: OFFLINE_CUSHION_S
     index = 0
     while (segment := await segments.next()) is not None:

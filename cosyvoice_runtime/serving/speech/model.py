@@ -84,6 +84,7 @@ def load_speech_service(
         blocks=_blocks(settings, config.speech_lm),
         text_timeout_s=settings.text_timeout_s,
         watermark=find_watermark(settings.watermark),
+        trim_silence=settings.trim_silence,
         timeout_s=settings.silence_timeout_s,
     )
 

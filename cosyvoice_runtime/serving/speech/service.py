@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
+from cosyvoice_runtime.audio.silence import TrimSilence
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.engine.messages import Order
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
@@ -73,6 +74,7 @@ class SpeechService:
             text clause by clause.
         text_timeout_s: longest time without text and speech.
         watermark: starts the watermark of an utterance; None adds none.
+        trim_silence: the silence that is left out for requests that don't say it.
         timeout_s: longest time without an answer of a network.
     """
 
@@ -93,6 +95,7 @@ class SpeechService:
         blocks: SpeechLMConfig | None = None,
         text_timeout_s: float = 30.0,
         watermark: MakeWatermark | None = None,
+        trim_silence: TrimSilence = "off",
         timeout_s: float = 30.0,
     ) -> None:
         self._engine = engine
@@ -109,6 +112,7 @@ class SpeechService:
         self._timeout_s, self._text_timeout_s = timeout_s, text_timeout_s
         self._open = OpenUtterances(max_characters, text_timeout_s, metrics.now)
         self._watermark = watermark
+        self._trim_silence = trim_silence
         self._listeners: dict[asyncio.Task[None], ChunkListener] = {}
         self._watch: asyncio.Task[None] | None = None
         self._looker = ThreadPoolExecutor(1, thread_name_prefix="clients that left")
@@ -208,9 +212,12 @@ class SpeechService:
         kept_s = spoken_s = 0.0
         async with aclosing(self._chunks(script)) as chunks:
             async for chunk in chunks:
+                timer.made(chunk)
+                admitted.spoke(chunk.spoken_seconds + sum(chunk.trimmed_s))
+                if chunk.only_counts:
+                    continue
                 listener.send(chunk)
                 trace.note("cosyvoice2 has sent audio")
-                admitted.spoke(chunk.spoken_seconds)
                 kept_s, spoken_s = kept_s + chunk.seconds, spoken_s + chunk.spoken_seconds
                 if listener.streams:
                     admitted.played(late=timer.sent(kept_s, spoken_s))
@@ -233,6 +240,9 @@ class SpeechService:
         listener.send(AudioChunk(np.zeros(0, np.float32), self._sample_rate, 0))
         async with aclosing(self._marked(speak_arriving(feeder, call.chunks()))) as chunks:
             async for chunk in chunks:
+                timer.made(chunk)
+                if chunk.only_counts:
+                    continue
                 listener.send(chunk)
                 trace.note("cosyvoice2 has sent audio")
                 timer.sent(chunk.seconds, chunk.spoken_seconds)
@@ -271,7 +281,9 @@ class SpeechService:
             return asked.request(voice, streams, self._front_end.family, self._voices.changed_to)
 
         def read() -> tuple[SpeechInputs, T | None]:
-            asked = SpeechInputs.read(inputs, self._sampling, self._max_characters, self._speech_tokens)
+            asked = SpeechInputs.read(
+                inputs, self._sampling, self._max_characters, self._speech_tokens, self._trim_silence
+            )
             trace.tell(characters=len(asked.text) or None)
             if asked.reference is not None:
                 return asked, None

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from cosyvoice_runtime.audio.audio import EXTRACTOR_SAMPLE_RATE, Audio, reference_audio
+from cosyvoice_runtime.audio.silence import TrimSilence
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, FindVoice, SpeechRequest
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families import Family
@@ -53,15 +54,22 @@ class SpeechInputs:
     seed: int | None
     sampling: SamplingOptions
     spoken: Sequence[Sequence[int]]
+    trim_silence: TrimSilence
 
     @classmethod
     def read(
-        cls, inputs: Inputs, sampling: SamplingOptions, max_characters: int, speech_tokens: int
+        cls,
+        inputs: Inputs,
+        sampling: SamplingOptions,
+        max_characters: int,
+        speech_tokens: int,
+        trim_silence: TrimSilence = "off",
     ) -> SpeechInputs:
         """Parse a request's inputs with the deployment's sampling; an InvalidInput names an invalid one.
 
         Args:
             speech_tokens: how many tokens the speech LM knows.
+            trim_silence: the deployment's, for a request without its own.
         """
         read = cls(
             text=_target_text(inputs, max_characters),
@@ -79,6 +87,7 @@ class SpeechInputs:
             seed=inputs.scalar("seed"),
             sampling=_sampling(inputs, sampling),
             spoken=_spoken(inputs, speech_tokens),
+            trim_silence=cast(TrimSilence, inputs.text("trim_silence", trim_silence)),
         )
         read._check_voice()
         return read
@@ -105,6 +114,7 @@ class SpeechInputs:
             streaming=streaming,
             find_voice=find_voice if self.text_voices is None else partial(self._permitted, find_voice),
             spoken=self.spoken,
+            trim_silence=self.trim_silence,
         )
 
     def _permitted(self, find_voice: FindVoice, name: str) -> Voice:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from enum import Enum
 from types import TracebackType
 
+from cosyvoice_runtime.audio.silence import SilenceGate
+from cosyvoice_runtime.engine.utterance.request import AudioChunk
 from cosyvoice_runtime.engine.utterance.utterance import Playback
 from cosyvoice_runtime.errors import ClientGoneError, StageLostError, StageSilentError, status_of
 from cosyvoice_runtime.metrics import Metrics
@@ -61,6 +63,13 @@ class SpeechMetrics:
         self.first_audio = metrics.histogram(
             "cosyvoice_first_audio_seconds", "From a request to its first audio.", FIRST_AUDIO_S
         )
+        self.first_audible = metrics.histogram(
+            "cosyvoice_first_audible_seconds",
+            "From a request to when a listener who plays from the first audio on hears speech.",
+            FIRST_AUDIO_S,
+        )
+        about = "cosyvoice_trimmed_seconds_total", "Seconds of silence left out before and behind speech."
+        self.trimmed = tuple(metrics.counter(*about, end=end) for end in ("start", "end"))
         self.real_time_factor = metrics.histogram(
             "cosyvoice_real_time_factor",
             "From a request to its last audio, by the seconds of audio; of completed ones.",
@@ -110,12 +119,21 @@ class RequestTimer:
         self._arrival = metrics.now()
         self._text_came = False
         self._unheard_s = self._spoken_s = 0.0
+        self._gate: SilenceGate | None = None
+        self._is_audible = False
         self.playback = playback
 
     def text_came(self) -> None:
         """Note that there is text to speak, from which the time to first audio counts."""
         if not self._text_came:
             self._text_came, self._arrival = True, self._metrics.now()
+
+    def made(self, chunk: AudioChunk) -> None:
+        """Note a chunk of the answer, before it is counted with :meth:`sent`."""
+        for counter, seconds in zip(self._metrics.trimmed, chunk.trimmed_s, strict=True):
+            counter.add(seconds)
+        self._gate = self._gate or SilenceGate(chunk.sample_rate)
+        self._gate.push(chunk.samples)
 
     def sent(self, seconds: float, spoken_s: float | None = None) -> bool:
         """Count audio that was just sent, and return whether it came too late.
@@ -137,6 +155,7 @@ class RequestTimer:
         self._spoken_s += spoken_s
         if first:
             metrics.first_audio.observe(self._elapsed_s())
+        self._note_audible()
         metrics.audio_seconds.add(spoken_s)
         if self._text_whole:
             metrics.underruns.add(playback.underruns - underruns)
@@ -156,6 +175,15 @@ class RequestTimer:
         self._metrics.ended(error)
         if error is None and self._spoken_s and self._text_whole:
             self._metrics.real_time_factor.observe(self._elapsed_s() / self._spoken_s)
+
+    def _note_audible(self) -> None:
+        """Observe when the onset of the speech is played, once it has been sent."""
+        gate, playback = self._gate, self.playback
+        if gate is None or gate.onset is None or self._is_audible:
+            return
+        self._is_audible = True
+        behind_s = playback.seconds - gate.onset / gate.rate
+        self._metrics.first_audible.observe(self._elapsed_s() + playback.cushion_s - behind_s)
 
     def _elapsed_s(self) -> float:
         return self._metrics.now() - self._arrival

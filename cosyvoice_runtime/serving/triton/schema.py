@@ -112,6 +112,14 @@ COSYVOICE2 = ModelSchema(
             "goes on from there",
             optional=True,
         ),
+        TensorSpec(
+            "trim_silence",
+            "STRING",
+            (1,),
+            "silence that is left out: off, start (before the speech) or both (also behind it); default as "
+            "deployed",
+            optional=True,
+        ),
     ],
     [
         TensorSpec("waveform", "FP32", (-1,), "the next chunk; of cosyvoice2_offline the whole speech"),

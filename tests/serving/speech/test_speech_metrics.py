@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from cosyvoice_runtime.engine.utterance.request import AudioChunk
 from cosyvoice_runtime.engine.utterance.utterance import Playback
 from cosyvoice_runtime.metrics import Metrics
 from cosyvoice_runtime.metrics.page import read_samples
@@ -81,6 +83,20 @@ def test_late_chunk_is_an_underrun_and_an_empty_one_is_not(timer, clock, tmp_pat
         timer.sent(1.0)
     after = shown(tmp_path)
     assert (after["underruns_total"], after["first_audio_seconds_sum"]) == (1, 1.0)
+
+
+def test_speech_is_heard_behind_the_silence_that_is_sent_before_it(timer, clock, tmp_path):
+    silence, speech = np.zeros(24_000, np.float32), np.resize(np.float32([0.1, -0.1]), 12_000)
+    with timer:
+        clock.time += 0.5
+        for samples in (silence, np.concatenate([silence[:12_000], speech]), speech):
+            timer.made(AudioChunk(samples, 24_000, 0))
+            timer.sent(len(samples) / 24_000)
+            clock.time += 0.25
+    after = shown(tmp_path)
+    assert (after["first_audio_seconds_sum"], after["first_audible_seconds_count"]) == (0.5, 1)
+    # The first window that is heard begins 10 ms before the speech.
+    assert after["first_audible_seconds_sum"] == pytest.approx(0.5 + 1.5 - 0.01)
 
 
 def test_playback_of_the_request_learns_what_was_sent(timer, clock):

@@ -1,0 +1,41 @@
+"""The chunks of an answer without the silence at its ends."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from cosyvoice_runtime.audio.silence import SilenceGate
+from cosyvoice_runtime.engine.utterance.request import AudioChunk
+
+
+async def trimmed(
+    chunks: AsyncGenerator[AudioChunk, None], gate: SilenceGate
+) -> AsyncGenerator[AudioChunk, None]:
+    """The chunks of an answer with the samples that a gate passes on.
+
+    A silence that the text asks for stays whole. The end of a segment is told at once, with no samples where
+    they are held back, and tokens go with the next chunk. The seconds that were left out at the end come with
+    a chunk of their own, which has no samples unless all was silent.
+    """
+    tokens: list[int] = []
+    chunk = None
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            tokens += chunk.spoken_tokens
+            if chunk.is_pause:
+                if len(held := gate.interrupt()):
+                    yield AudioChunk(held, chunk.sample_rate, chunk.segment)
+                yield dataclasses.replace(chunk, trimmed_s=gate.take_trimmed_s())
+                continue
+            samples = gate.push(chunk.samples)
+            if len(samples) or chunk.finish_reason is not None:
+                cut = gate.take_trimmed_s()
+                yield dataclasses.replace(chunk, samples=samples, spoken_tokens=tokens, trimmed_s=cut)
+                tokens = []
+    if chunk is not None:
+        segment = chunk.segment + (not chunk.is_pause)  # As that of a pause at the end.
+        rest = AudioChunk(gate.finish(), chunk.sample_rate, segment, trimmed_s=gate.take_trimmed_s())
+        if len(rest.samples) or any(rest.trimmed_s):
+            yield rest
