@@ -118,7 +118,7 @@ def check_ras(
     codes = [id_ - requests.vocabulary.speech_offset for id_ in ids]
     taken = [code for code in codes if code < config.speech_tokens]
     problems = [str(error)] if error else []
-    if len(taken) < options.min_tokens or taken != drawing.tokens[: len(taken)]:
+    if len(taken) < limits.min_tokens or taken != drawing.tokens[: len(taken)]:
         problems.append(f"this library drew {drawing.tokens}, TensorRT-LLM took {taken}")
     return TrialResult("ras in a callback", problems, f"{len(taken)} tokens as drawn")
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cosyvoice_runtime.arrays import Ids
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.flow.page_store import FIRST_PAGE, WASTE_PAGE
 from cosyvoice_runtime.gpu.transfer import integers, move, untouched_zeros
@@ -167,6 +168,7 @@ class KVCache(CacheSlots):
     """
 
     tables: PageTables
+    _told: Ids
 
     def __init__(
         self,
