@@ -84,6 +84,7 @@ class Front:
                 **HEADERS,
                 "X-Seed": str(speech.seed),
                 "X-Audio-Sample-Rate": str(speech.rate),
+                "X-Sample-Rate": str(speech.rate),  # sglang-omni's name, which clients of raw samples read
                 **({"X-Reference-Note": speech.note} if speech.note else {}),
             },
             MEDIA_TYPE if body.as_events else content_type(body.response_format, speech.rate),

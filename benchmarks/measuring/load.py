@@ -29,6 +29,7 @@ class Sample:
         error: None, or what kind of error it ended with.
         retry_after_s: when a server that is full says to come back.
         user: who asked, of the users of a closed loop.
+        onset_s: where its first audible sound is, in seconds of audio, if somebody looked.
     """
 
     utterance: str
@@ -39,6 +40,7 @@ class Sample:
     error: str | None = None
     retry_after_s: float | None = None
     user: int = 0
+    onset_s: float | None = None
 
 
 Speak = Callable[[Utterance, float, Sample], Awaitable[Sample]]
