@@ -42,7 +42,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeTrtllm:
     monkeypatch.setattr(torch.version, "cuda", "13.1")
     monkeypatch.setattr(checks, "cuda_of_driver", lambda: (13, 1))
     command(tmp_path, "nvidia-smi", f"echo '{GPU.format(driver='590.48.01')}'")
-    command(tmp_path, "trial", """echo '[["executor", [], "opened"]]'""")
+    command(tmp_path, "trial", """echo 'trial found: [["executor", [], "opened"]]'""")
     monkeypatch.setattr(tensorrt_llm, "TRIAL", [str(tmp_path / "fake" / "bin" / "trial")])
     return fake
 

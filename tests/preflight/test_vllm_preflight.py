@@ -68,7 +68,7 @@ def test_another_release_fails(report, monkeypatch):
     monkeypatch.setattr(sys.modules["vllm"], "__version__", "0.33.0+nv26.11")
     status, wrong = report()
     assert status == 1
-    assert wrong["vllm"].startswith("FAIL 0.33.0, but written for 0.27.1 (nvcr.io/nvidia/tritonserver:26.08")
+    assert wrong["vllm"].startswith("FAIL 0.33.0, but written for 0.24.0 (nvcr.io/nvidia/tritonserver:26.07")
 
 
 def test_symbol_that_is_gone_fails(report, monkeypatch):
