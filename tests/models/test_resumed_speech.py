@@ -39,8 +39,11 @@ class Servers:
         counted: by the front.
     """
 
-    def __init__(self, client: AsyncSpeechClient, chunks: int, temperature: float | None = None) -> None:
+    def __init__(
+        self, client: AsyncSpeechClient, trim: str | None, chunks: int, temperature: float | None = None
+    ) -> None:
         self._client, self._chunks, self._temperature = client, chunks, temperature
+        self._request = dataclasses.replace(REQUEST, trim_silence=trim)
         self._asked = 0
         self.counted: list[str] = []
 
@@ -49,7 +52,8 @@ class Servers:
         self._asked += 1
         lost = self._chunks if self._asked == 1 else None
         temperature = None if self._asked == 1 else self._temperature
-        return dataclasses.replace(REQUEST, text=text, spoken_tokens=spoken, temperature=temperature), lost
+        changes = {"text": text, "spoken_tokens": spoken, "temperature": temperature}
+        return dataclasses.replace(self._request, **changes), lost
 
     async def whole(self) -> list[AudioChunk]:
         async def speak(spoken: Sequence[int]) -> AsyncGenerator[AudioChunk, None]:
@@ -110,15 +114,16 @@ def ends(chunks: Sequence[AudioChunk]) -> list[str]:
     return [chunk.finish_reason for chunk in chunks if chunk.finish_reason]
 
 
+@pytest.mark.parametrize("trim", [None, "both"])
 @pytest.mark.parametrize("way", ["whole", "in_pieces"])
-def test_what_was_heard_stands_and_speech_goes_on_whatever_the_other_server_draws(server, way):
+def test_what_was_heard_stands_and_speech_goes_on_whatever_the_other_server_draws(server, way, trim):
     async def work() -> None:
         async with AsyncSpeechClient(server.grpc_url, timeout_s=TIMEOUT_S) as client:
-            uncut = await getattr(Servers(client, 1000), way)()
+            uncut = await getattr(Servers(client, trim, 1000), way)()
             assert len(uncut) > 3
             for lost in (1, len(uncut) - 1):
                 heard = samples(uncut[:lost])
-                same, other = Servers(client, lost), Servers(client, lost, WARM)
+                same, other = Servers(client, trim, lost), Servers(client, trim, lost, WARM)
                 assert_same_audio(samples(await getattr(same, way)()), samples(uncut))
                 gone_on = await getattr(other, way)()
                 assert same.counted == other.counted == ["resumed"]

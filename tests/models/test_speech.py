@@ -95,22 +95,6 @@ def test_silences_of_a_text_are_exact_streamed_and_whole(server):
     assert streamed[-8_400:-6_000].any()
 
 
-@pytest.mark.parametrize("trim", ["start", "both"])
-def test_silence_at_the_ends_is_left_out_streamed_and_whole(server, trim):
-    plain = SpeechRequest(f"{TEXT}[pause:0.25s]", reference(), seed=5)
-    asked = dataclasses.replace(plain, trim_silence=trim)
-    expected, streamed = spoken(server, plain), spoken(server, asked)
-    assert_same_audio(HttpSpeechClient(server.http_url).synthesize(asked).samples, streamed)
-    # The silence that the text asks for stays, and the speech before it with it.
-    assert 0 < len(streamed) <= len(expected)
-    assert_same_audio(streamed, expected[-len(streamed) :])
-
-
-def test_silence_is_left_out_as_one_of_three_values_says(server):
-    with pytest.raises(RefusedError, match="trim_silence: 'end' is not accepted; one of off, start, both"):
-        spoken(server, SpeechRequest(TEXT, reference(), trim_silence="end"))
-
-
 def test_one_text_changes_between_more_voices_than_the_engine_keeps(server, voices_dir, tiny_checkpoint):
     library = Synthesizer.from_checkpoint(tiny_checkpoint, ode_steps=FEW_STEPS)
     own = next(iter(library.speakers.values()))
