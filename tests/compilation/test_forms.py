@@ -135,7 +135,6 @@ def test_without_adapters_nothing_is_compiled_for_them():
         for form in (AdapterForm(), AdapterForm(16, ("mlp.down",)))
     )
     assert not {form.kernel.fn.__name__ for form in none} & set(OF_ADAPTERS)
-    assert {form.key for form in none} < {form.key for form in some}
     more = {form.key for form in some} - {form.key for form in none}
     assert {key.partition(" ")[0] for key in more} == {*OF_ADAPTERS, "_step_residual"}
 

@@ -111,7 +111,7 @@ def test_table_names_everything_that_was_looked_at(fake, checkpoints, capsys):
 def test_small_engine_is_tried_with_the_checkpoint_s_layout_unless_something_failed(
     report, checkpoints, tmp_path, monkeypatch
 ):
-    command(tmp_path, "trial", """echo "[[\\"executor\\", [\\"$*\\"], \\"\\"]]\"""")
+    command(tmp_path, "trial", """echo "trial found: [[\\"executor\\", [\\"$*\\"], \\"\\"]]\"""")
     assert report(checkpoints(layout="speech")) == (1, {"trial: executor": "FAIL speech bfloat16"})
     monkeypatch.setattr(torch.version, "cuda", "12.9")
     assert report()[1].keys() == {"cuda of torch"}
