@@ -139,6 +139,17 @@ def test_without_adapters_nothing_is_compiled_for_them():
     assert {key.partition(" ")[0] for key in more} == {*OF_ADAPTERS, "_step_residual"}
 
 
+def test_adapters_of_some_layers_are_compiled_ahead_for_their_deployment(monkeypatch):
+    compiled = []
+    monkeypatch.setattr(compile_kernels, "find_forms", lambda *_: None)
+    monkeypatch.setattr(compile_kernels, "note_compiled", compiled.append)
+    asked = "--card L4 --family CosyVoice2 --adapter-rank 16 --adapter-modules mlp.down attention.qkv"
+    monkeypatch.setattr(sys, "argv", ["compile_kernels.py", *asked.split()])
+    assert compile_kernels.main() == 0
+    form = AdapterForm(16, ("attention.qkv", "mlp.down"))
+    assert compiled == [deployment(architecture.FULL, CARDS["L4"], form).key]
+
+
 def test_another_process_finds_what_was_compiled_in_any_order(tmp_path):
     variables = {
         **os.environ,
