@@ -27,7 +27,7 @@ import torch
 
 from cosyvoice_runtime.checkpoint.config import ModelConfig
 from cosyvoice_runtime.checkpoint.config_flow import DiTConfig
-from cosyvoice_runtime.compilation.captures import PAGES, bare_flow, steps_alone
+from cosyvoice_runtime.compilation.captures import PAGES, bare_flow, bare_speech_lm, steps_alone
 from cosyvoice_runtime.compilation.compiler import ForkedCompiler
 from cosyvoice_runtime.compilation.forms import META, Compiled, collecting, compile_for
 from cosyvoice_runtime.flow.kernels.choice import fused_solver
@@ -40,7 +40,6 @@ from cosyvoice_runtime.gpu.kernels.tiles import ByAmount
 from cosyvoice_runtime.gpu.nvidia import GpuLimits, gpu_limits
 from cosyvoice_runtime.gpu.partitions.partition import divide
 from cosyvoice_runtime.lm.kernels.fused_step import FusedStep
-from cosyvoice_runtime.lm.torch.network import SpeechLM
 from cosyvoice_runtime.settings.machine import usable_cores
 from fused_kernels import Chunk, random_flow
 from fused_step import MAX_LEN, Step, in_pages, random_lm, span_of, with_few_words
@@ -167,9 +166,7 @@ def _flow_launches(config: ModelConfig, row: GpuRow, gpu: GpuLimits) -> Launch:
 
 
 def _step_launches(config: ModelConfig, row: GpuRow) -> Launch:
-    with torch.device(META):
-        lm = SpeechLM(replace(with_few_words(config).speech_lm, num_layers=1))
-        lm = lm.eval().requires_grad_(False).to(torch.bfloat16)
+    lm = bare_speech_lm(with_few_words(config).speech_lm)
     step = FusedStep(lm, MAX_LEN, row=row)
 
     def launch(tiles: Any, size: int) -> None:

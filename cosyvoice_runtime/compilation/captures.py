@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from cosyvoice_runtime.checkpoint.config_flow import EncoderConfig, FlowConfig
+from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.schema import part_schema
 from cosyvoice_runtime.checkpoint.voice_adapters import VoiceAdapters
 from cosyvoice_runtime.compilation.deployment import Deployment
@@ -49,7 +50,7 @@ PAGES = 256
 """Pages of the flow; their number changes no kernel."""
 LAYERS = 3
 """Layers of each stack of the flow's encoder: the kernel of attention is compiled apart for the layers 0 and
-1, and then for all others. The speech LM's kernels are the same for all layers."""
+1, and then for all others."""
 
 
 def row_for(deployment: Deployment) -> GpuRow:
@@ -96,12 +97,10 @@ class BothDivisions:
 def capture_speech_lm(deployment: Deployment) -> None:
     """Make the launches of the speech LM: steps, prompts and draws."""
     settings, config, row = deployment.lm, deployment.config.speech_lm, row_for(deployment)
-    config = dataclasses.replace(config, num_layers=1)
     fuses = settings.engine == "torch" and settings.cuda_graphs and settings.kernels != "plain"
     if not fuses or settings.dtype != "bfloat16" or network_obstacle(config) is not None:
         return
-    with torch.device(META):
-        lm = SpeechLM(config).eval().requires_grad_(False).to(torch.bfloat16)
+    lm = bare_speech_lm(config)
     if deployment.adapters.modules:
         stack_adapters(lm, VoiceAdapters(("any",), deployment.adapters, ({},)))
     length = settings.max_sequence_tokens
@@ -148,7 +147,7 @@ def _capture_steps(token2wav: TorchToken2Wav, sizes: CallBuckets, solver: PagedS
 
 
 def steps_alone(flow: Flow) -> Flow:
-    """The same flow with a stand-in for its encoder."""
+    """A copy of a flow with a stand-in for its encoder."""
     flow = copy.copy(flow)
     flow.encode = partial(_encoded, flow)  # type: ignore[method-assign]
     return flow
@@ -180,6 +179,13 @@ def _token2wav(deployment: Deployment) -> TorchToken2Wav:
     hift = HiFT.from_tensors(config.vocoder, tensors, META, torch.float16)
     hift.fuse(FusedDecoder(hift.decoder, row_for(deployment)))
     return TorchToken2Wav(FlowStream(flow, PAGES), HiFTStream(hift), settings.lookahead)
+
+
+def bare_speech_lm(config: SpeechLMConfig) -> SpeechLM:
+    """A speech LM without memory, which has one layer: its kernels are the same for all."""
+    with torch.device(META):
+        lm = SpeechLM(dataclasses.replace(config, num_layers=1))
+        return lm.eval().requires_grad_(False).to(torch.bfloat16)
 
 
 def bare_flow(config: FlowConfig, num_steps: int | None, solver: str) -> Flow:

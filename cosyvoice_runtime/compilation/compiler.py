@@ -41,9 +41,8 @@ class ForkedCompiler:
         self._pool.shutdown()
 
     def _tell(self, form: Form, compiling: Future[Compiled]) -> None:
-        failure = compiling.exception()
-        lost = None if failure is None else Compiled(form.name, form.sizes, failure=repr(failure))
-        self._told(lost or compiling.result())
+        lost = compiling.exception()
+        self._told(Compiled(form.name, form.sizes, failure=repr(lost)) if lost else compiling.result())
 
 
 def _die_with_parent() -> None:

@@ -88,7 +88,7 @@ def test_a_form_that_is_sent_has_tensors_of_the_same_types_and_alignment():
 
 
 def _as_specialised(argument: object) -> object:
-    """What a form depends on of an argument."""
+    """The part of an argument on which a form depends."""
     if isinstance(argument, torch.Tensor):
         return argument.dtype, argument.data_ptr() % 16 == 0
     return argument
