@@ -60,13 +60,19 @@ def row_for(deployment: Deployment) -> GpuRow:
     return row_of(deployment.gpu.capability, deployment.gpu.shared_bytes)
 
 
-def find_forms(deployment: Deployment, found: Callable[[Form], None]) -> None:
+def find_forms(
+    deployment: Deployment, found: Callable[[Form], None], found_lm: Callable[[], object] = lambda: None
+) -> None:
     """Give ``found`` the forms of all kernels, one by one: those that are captured first come first.
 
     Call :func:`~cosyvoice_runtime.compilation.forms.compile_for` before.
+
+    Args:
+        found_lm: called when all of the speech LM have been found.
     """
     with torch.inference_mode(), collecting(found):
         capture_speech_lm(deployment)
+        found_lm()
         capture_token2wav(deployment)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import signal
-from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from functools import partial
 
 from cosyvoice_runtime.compilation.forms import Compiled, Form
@@ -30,11 +31,22 @@ class ForkedCompiler:
         self._told, self._measured = told, measured
         fork = multiprocessing.get_context("fork")
         self._pool = ProcessPoolExecutor(processes, fork, _die_with_parent)
+        self._begun: list[Future[Compiled]] = []
 
     def take(self, form: Form) -> None:
         """Begin to compile a form, or let it wait until a process is free."""
         compiling = self._pool.submit(form.compile, self._measured)
         compiling.add_done_callback(partial(self._tell, form))
+        self._begun.append(compiling)
+
+    def when_done(self, call: Callable[[], object]) -> None:
+        """Have a thread call when all that was begun so far is compiled."""
+
+        def call_then(begun: Sequence[Future[Compiled]]) -> None:
+            wait(begun)
+            call()
+
+        threading.Thread(target=call_then, args=[list(self._begun)], daemon=True).start()
 
     def finish(self) -> None:
         """Wait for all that was begun."""

@@ -27,6 +27,7 @@ SOME = "_step_gated", "_step_qkv"
 LAST = "_norm_step", "_linear_step"
 OF_ADAPTERS = "_adapters_down", "_adapters_up"
 COMPILE = """
+import queue
 import sys
 from compile_kernels import CARDS, deployment
 from cosyvoice_runtime.compilation.captures import find_forms
@@ -44,6 +45,9 @@ if sys.argv[1] == "forked":
     compiler = ForkedCompiler(2, made.append)
     for each in forms:
         compiler.take(each)
+    told = queue.Queue()
+    compiler.when_done(lambda: told.put(True))
+    assert told.get(timeout=100)
     compiler.finish()
 else:
     made = [each.compile() for each in reversed(forms)]
@@ -69,6 +73,17 @@ def test_each_part_of_a_server_has_forms_and_none_comes_twice():
         "_row_conv",
     }
     assert len({form.key for form in forms}) == len(forms)
+
+
+def test_forms_of_the_speech_lm_come_first():
+    compile_for((8, 7))  # No other test of this process finds forms for it.
+    card = CARDS["L4"]._replace(capability=(8, 7))
+    forms: list[Form] = []
+    of_lm: list[Form] = []
+    find_forms(deployment(architecture.TINY, card), forms.append, lambda: of_lm.extend(forms))
+    assert {"_step_head", "_prefill_heads"} <= {form.kernel.fn.__name__ for form in of_lm}
+    assert all(".lm." in form.kernel.fn.__module__ for form in of_lm)
+    assert not [form for form in forms[len(of_lm) :] if ".lm." in form.kernel.fn.__module__]
 
 
 def test_a_form_that_is_sent_has_tensors_of_the_same_types_and_alignment():

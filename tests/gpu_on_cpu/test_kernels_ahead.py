@@ -14,7 +14,7 @@ import pytest
 
 from cosyvoice_runtime.compilation.deployment import Deployment
 from cosyvoice_runtime.gpu.kernels import ahead
-from cosyvoice_runtime.gpu.kernels.ahead import note_compiled, wait_until_compiled
+from cosyvoice_runtime.gpu.kernels.ahead import ALL, SPEECH_LM, lock_cache, note_compiled, wait_until_compiled
 from cosyvoice_runtime.metrics import Metrics, progress
 from cosyvoice_runtime.serving.hosted.kernels_ahead import compile_ahead
 
@@ -68,6 +68,23 @@ def test_captures_wait_until_kernels_are_compiled(compiler, caplog):
     waiting.join(10)
     assert not waiting.is_alive()
     assert_told(caplog, "compiled 1 of 2 kernels, about", "2 kernels compiled in")
+
+
+@pytest.mark.usefixtures("cache")
+def test_the_speech_lm_waits_for_its_own_kernels_alone():
+    of_lm, every = lock_cache()
+    waiting = {name: threading.Thread(target=wait_until_compiled, args=[name]) for name in (SPEECH_LM, ALL)}
+    with every:
+        with of_lm:
+            for thread in waiting.values():
+                thread.start()
+            waiting[SPEECH_LM].join(0.3)
+            assert waiting[SPEECH_LM].is_alive()
+        waiting[SPEECH_LM].join(10)
+        assert not waiting[SPEECH_LM].is_alive()
+        assert waiting[ALL].is_alive()
+    waiting[ALL].join(10)
+    assert not waiting[ALL].is_alive()
 
 
 @pytest.mark.usefixtures("cache")

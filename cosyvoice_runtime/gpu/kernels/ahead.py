@@ -1,7 +1,7 @@
-"""The lock on the cache of compiled kernels: a process that fills it holds it, and captures wait for it.
+"""The locks on the cache of compiled kernels: a process that fills it holds them, and captures wait for them.
 
-The system frees it when the process ends, however it ends. Several servers that start at once on one machine
-compile once.
+One is freed when the speech LM's kernels are compiled. The system frees both when the process ends, however
+it ends. Several servers that start at once on one machine compile once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import time
 from pathlib import Path
 from typing import IO
 
-LOCK = "compiling.lock"
+SPEECH_LM, ALL = "compiling_speech_lm.lock", "compiling.lock"
+"""Names of the locks on the speech LM's kernels and on all."""
 LONGEST_S, LOOK_S = 300.0, 0.05
 """The longest wait, which one core of a small machine may need, and the time between two looks."""
 
@@ -35,25 +36,32 @@ def note_compiled(key: str) -> None:
     (cache_folder() / f"{key}.compiled").touch()
 
 
-def lock_cache() -> IO[str] | None:
-    """Lock the cache for a process that inherits this file; None while another process fills it."""
+def lock_cache() -> tuple[IO[str], IO[str]] | None:
+    """Lock the speech LM's kernels and all, for a process that inherits these files; None while another
+    process fills the cache."""
     folder = cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
-    lock = (folder / LOCK).open("w")
+    every = (folder / ALL).open("w")
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(every, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        lock.close()
+        every.close()
         return None
-    return lock
+    of_lm = (folder / SPEECH_LM).open("w")
+    fcntl.flock(of_lm, fcntl.LOCK_EX)  # At most for a look of one that waits.
+    return of_lm, every
 
 
-def wait_until_compiled() -> None:
+def wait_until_compiled(name: str = ALL) -> None:
     """Wait for a process that fills the cache, if there is one, but not for ever: what it has not compiled by
-    then is compiled when it is first launched."""
+    then is compiled when it is first launched.
+
+    Args:
+        name: ``SPEECH_LM``, if its kernels suffice.
+    """
     deadline = time.monotonic() + LONGEST_S
     try:
-        with (cache_folder() / LOCK).open() as lock:
+        with (cache_folder() / name).open() as lock:
             while not _is_free(lock):
                 if time.monotonic() >= deadline:
                     _log.warning("kernels are not compiled after %.0f s: captures begin", LONGEST_S)

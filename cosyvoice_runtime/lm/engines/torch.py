@@ -20,7 +20,7 @@ from cosyvoice_runtime.gpu.cuda_graphs import (
     attend_unplanned,
     give_back,
 )
-from cosyvoice_runtime.gpu.kernels.ahead import wait_until_compiled
+from cosyvoice_runtime.gpu.kernels.ahead import SPEECH_LM, wait_until_compiled
 from cosyvoice_runtime.gpu.kernels.choice import (
     LEAST_DEPTH,
     fused_chosen,
@@ -166,7 +166,7 @@ class TorchEngine(BatchDecoder):
         self._watch = watch
         capture: GraphCapture | None = None
         if self._streams is not None and graphs:
-            wait_until_compiled()
+            wait_until_compiled(SPEECH_LM)
             capture = self._streams.capture(CudaGraphCapture(lm.device))
         started = time.monotonic()
         super().__init__(lm, slots, max_len, capture, GPU_PREFILL_BATCH if on_gpu else 1, passes, pool)

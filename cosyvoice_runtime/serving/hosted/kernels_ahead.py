@@ -25,19 +25,20 @@ def compile_ahead(repository: Path, metrics: Metrics) -> None:
     if is_compiled(Deployment.read(repository).key):
         return
     try:
-        lock = lock_cache()
+        locks = lock_cache()
     except OSError as error:
         logger.warning("kernels are compiled one by one, when they are launched: %s", error)
         return
-    if lock is None:
+    if locks is None:
         logger.info("kernels are being compiled by another process")
         return
-    with lock:
+    of_lm, every = locks
+    with of_lm, every:
         process = subprocess.Popen(
-            [sys.executable, "-m", "cosyvoice_runtime.compilation", str(repository)],
+            [sys.executable, "-m", "cosyvoice_runtime.compilation", str(repository), str(of_lm.fileno())],
             stdout=subprocess.PIPE,
             text=True,
-            pass_fds=[lock.fileno()],
+            pass_fds=[of_lm.fileno(), every.fileno()],
         )
     threading.Thread(target=_tell, args=(process, metrics), name="kernels", daemon=True).start()
 
