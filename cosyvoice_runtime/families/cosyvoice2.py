@@ -32,6 +32,7 @@ COSYVOICE2 = Family(
     silent_tokens=frozenset(),
     speech_lm_needs=QWEN2_NEEDS,
     second_mib=(110.7, 57.7),
+    gpu_first_hop=16,
     read_config="cosyvoice_runtime.checkpoint.sections_cosyvoice2:read_config",
     tokenizer=QWEN2_TOKENIZER,
     speech_lm=SpeechLmParts(

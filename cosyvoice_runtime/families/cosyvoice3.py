@@ -32,6 +32,7 @@ COSYVOICE3 = Family(
     silent_tokens=frozenset({1, 2, 28, 29, 55, 248, 494, 2241, 2242, 2322, 2323}),
     speech_lm_needs=QWEN2_NEEDS,
     second_mib=(88.3, 46.7),
+    gpu_first_hop=12,
     read_config="cosyvoice_runtime.checkpoint.sections_cosyvoice3:read_config",
     tokenizer=QWEN2_TOKENIZER,
     speech_lm=SpeechLmParts(

@@ -36,6 +36,7 @@ COSYVOICE_300M = Family(
     silent_tokens=frozenset(),
     speech_lm_needs=TRANSFORMER_NEEDS,
     second_mib=(0.0, 0.0),
+    gpu_first_hop=12,
     read_config="cosyvoice_runtime.checkpoint.sections_cosyvoice300m:read_config",
     tokenizer="cosyvoice_runtime.text.tokenizer:WhisperTokenizer",
     speech_lm=SpeechLmParts(

@@ -260,8 +260,8 @@ class Synthesizer:
 
 def _hop(hop: HopPolicy, first_hop: int | None) -> HopPolicy:
     if first_hop is None:
-        return dataclasses.replace(hop, cut_from_tokens=None)
-    return dataclasses.replace(hop, min_first_tokens=first_hop, cut_from_tokens=0)
+        return dataclasses.replace(hop, most_cut=0.0)
+    return dataclasses.replace(hop, min_first_tokens=first_hop, most_cut=1.0)
 
 
 def _at_least_one(chunks: Generator[AudioChunk, None, None], text: GivenText) -> Iterator[AudioChunk]:

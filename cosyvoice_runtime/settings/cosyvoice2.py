@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cosyvoice_runtime.settings.machine import Machine
 
 
-GPU_FIRST_HOP, CPU_FIRST_HOP = 12, 18
+CPU_FIRST_HOP = 18
 """Speech tokens; CosyVoice2's vocoder holds 10.5 of them back, CosyVoice3's 2.5."""
 WatermarkName = Annotated[str, Field(pattern=r"^(none|[\w.]+:\w+)$"), Accepted("MODULE:CLASS or none")]
 
@@ -129,7 +129,7 @@ class CosyVoice2Settings(ModelSettings):
     first_hop_tokens: Annotated[int, Field(ge=1, le=100), OR_AUTO] = Field(
         AUTO_NUMBER,
         description="Fewest speech tokens of the first chunk, of which CosyVoice2's vocoder holds 0.42 s "
-        "back and CosyVoice3's 0.1 s; auto is 12 with token2wav on a GPU, 18 on a CPU. Not of "
+        "back and CosyVoice3's 0.1 s; auto is 16 and 12 with token2wav on a GPU, 18 on a CPU. Not of "
         "CosyVoice-300M's.",
     )
     hop_tokens: int = Field(

@@ -10,8 +10,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from cosyvoice_runtime.checkpoint.layout import Layout
 from cosyvoice_runtime.errors import InvalidInput
-from cosyvoice_runtime.settings.cosyvoice2 import GPU_FIRST_HOP, CosyVoice2Settings
+from cosyvoice_runtime.settings.cosyvoice2 import CosyVoice2Settings
 from cosyvoice_runtime.settings.extractors import AudioTokenizerSettings, SpeakerEmbeddingSettings
 from cosyvoice_runtime.settings.front import FrontSettings
 from cosyvoice_runtime.settings.gpu_memory import (
@@ -226,9 +227,9 @@ def _divided(token2wav: Token2WavSettings, lm: TensorrtLlmSettings) -> Token2Wav
 
 def _begun(cosyvoice2: CosyVoice2Settings, token2wav: Token2WavSettings) -> CosyVoice2Settings:
     """Choose the first chunk: a GPU has the next one ready sooner than a short first one is heard."""
-    on_gpu = all(gpu_number(device) is not None for device in token2wav.devices)
-    first_hop = cosyvoice2.first_hop_tokens or (GPU_FIRST_HOP if on_gpu else cosyvoice2.first_hop)
-    return cosyvoice2.replace(first_hop_tokens=first_hop)
+    if cosyvoice2.first_hop_tokens or any(gpu_number(device) is None for device in token2wav.devices):
+        return cosyvoice2.replace(first_hop_tokens=cosyvoice2.first_hop)
+    return cosyvoice2.replace(first_hop_tokens=Layout(cosyvoice2.checkpoint_dir).family.gpu_first_hop)
 
 
 def _fed(cosyvoice2: CosyVoice2Settings, lm: TensorrtLlmSettings) -> CosyVoice2Settings:

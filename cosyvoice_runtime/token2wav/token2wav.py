@@ -214,7 +214,7 @@ def _after(wait: Callable[[], None], waveforms: Waveforms) -> list[Floats]:
     return waveforms()
 
 
-def cut_prompt(voice: Voice, chunk_tokens: int, first_hop: int) -> Voice:
+def cut_prompt(voice: Voice, chunk_tokens: int, first_hop: int, most: float) -> Voice:
     """The voice with its prompt cut at the start for an early first block, under a key of its own.
 
     The flow works in blocks counted from the prompt's start, so the first audible block waits for the
@@ -222,12 +222,12 @@ def cut_prompt(voice: Voice, chunk_tokens: int, first_hop: int) -> Voice:
 
     Args:
         chunk_tokens: tokens of one block, of which at most all but one are cut.
-        first_hop: new tokens of the first block, at least 1. Prompts no longer than the cut are kept whole;
-            slightly longer ones become very short.
+        first_hop: new tokens of the first block, at least 1.
+        most: the share of the prompt that may be cut; where it would be more or all, nothing is cut.
     """
     count = voice.speech_tokens.shape[0]
     cut = (count + first_hop) % chunk_tokens
-    if cut == 0 or cut >= count:
+    if not 0 < cut <= most * count or cut == count:
         return voice
     return dataclasses.replace(
         voice,

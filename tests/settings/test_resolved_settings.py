@@ -273,7 +273,7 @@ def test_resolved_paths_are_absolute(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("machine", "first_hop", "growth"),
-    [(CPU, 18, 0.5), (GPU, 12, 2.0)],
+    [(CPU, 18, 0.5), (GPU, 16, 2.0)],
     ids=["cpu", "gpu"],
 )
 def test_speech_begins_sooner_and_chunks_grow_faster_where_a_gpu_computes(machine, first_hop, growth):

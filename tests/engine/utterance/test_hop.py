@@ -51,18 +51,19 @@ def test_chunks_go_out_at_the_first_tokens_and_whole_blocks_after_them(
 
 @pytest.mark.parametrize(
     ("cut", "tokens", "left"),
-    [({}, 124, 124), ({}, 130, 107), ({"cut_from_tokens": 0}, 30, 7), ({"cut_from_tokens": None}, 300, 300)],
-)
-def test_long_references_are_cut_for_an_early_first_chunk(cut, tokens, left):
+    [
+        ({}, 62, 57), ({}, 130, 107), ({}, 30, 30), ({}, 82, 82), ({"most_cut": 1.0}, 30, 7),
+        ({"most_cut": 1.0}, 7, 7), ({"most_cut": 0.0}, 300, 300),
+    ],
+)  # fmt: skip
+def test_references_are_cut_by_a_fifth_at_most_for_an_early_first_chunk(cut, tokens, left):
     hop = HopPolicy.of(CONFIG, CosyVoice2Settings(first_hop_tokens=18))
     hop = dataclasses.replace(hop, **cut)
     mel, embedding = np.zeros((2 * tokens, 80), np.float32), np.ones(4, np.float32)
     voice = Voice("0" * 64, "", np.zeros(tokens, np.int32), mel, embedding, "c" * 64)
     flow_voice = hop.flow_voice(voice)
     assert len(flow_voice.speech_tokens) == left
-    assert (
-        hop.cut_from_tokens is None or left == tokens or hop.first_tokens(left) == 18 + hop.lookahead_tokens
-    )
+    assert left == tokens or hop.first_tokens(left) == 18 + hop.lookahead_tokens
 
 
 @pytest.mark.parametrize("tokens", [0, -1])
@@ -72,7 +73,7 @@ def test_first_chunk_without_tokens_is_refused(tokens):
 
 
 def test_chunks_that_do_not_depend_on_the_prompt_leave_it_whole():
-    assert HopPolicy.of(FIXED.flow, CosyVoice2Settings()).cut_from_tokens is None
+    assert not HopPolicy.of(FIXED.flow, CosyVoice2Settings()).most_cut
 
 
 def test_client_about_to_run_dry_gets_the_next_block():

@@ -37,7 +37,7 @@ from cosyvoice_runtime.voice import Voice
 
 SAMPLE_RATE = 24_000
 HOP = HopPolicy(25, 3, 10, 25, 100, 25)
-CUT = HopPolicy(25, 3, 10, 25, 100, 25, cut_from_tokens=0)
+CUT = HopPolicy(25, 3, 10, 25, 100, 25, most_cut=1.0)
 Groups = list[TokenGroup | Exception]
 
 
