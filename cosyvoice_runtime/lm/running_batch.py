@@ -161,7 +161,11 @@ class RunningBatch:
         captured steps the tokens are those of the step before: the first call for an utterance brings none,
         and the second one two.
         """
-        progress = self._accepted(self._steps.advance(self.active))
+        return self._progress(self._steps.advance(self.active))
+
+    def _progress(self, drawn: Iterable[Drawn]) -> list[Progress]:
+        """Progress by ids that were drawn; utterances that have ended give up their slots."""
+        progress = self._accepted(drawn)
         ended = [each for each in self._running.values() if each.finish_reason is not None]
         if ended:
             told = {each.handle for each in progress if each.finish_reason is not None}

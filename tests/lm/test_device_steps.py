@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from random import Random
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from capture_fake import TracingCapture, play_back
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.gpu.cuda_graphs import CapturedGraph
 from cosyvoice_runtime.gpu.transfer import Fetch
+from cosyvoice_runtime.lm.cache import CachePool
 from cosyvoice_runtime.lm.generation import FinishReason, Progress
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
@@ -81,6 +83,53 @@ def test_streams_of_text_are_those_of_the_host(
     crowd = ahead(lm, 2, max_len)
     crowd.add(Prompt([4, 2]), SamplingOptions(seed=1, min_tokens=9, max_tokens=9))
     assert said(speak_pieces(crowd, sizes, num_speech, options)) == said(alone)
+
+
+@given(
+    st.lists(st.tuples(requests, st.integers(1, 12), st.integers(0, 20)), min_size=2, max_size=5),
+    st.integers(8, 40),
+    st.randoms(use_true_random=False),
+)
+@settings(max_examples=examples(12, fresh=50))
+def test_utterances_of_which_some_step_while_others_wait_are_those_of_the_host(
+    lm: SpeechLM, utterances: list[tuple[SamplingOptions, int, int]], pages: int, chance: Random
+) -> None:
+    """Some lose their pages meanwhile."""
+    prompts = [Prompt(TEXT[:text], [5], range(speech)) for _, text, speech in utterances]
+    requested = list(zip(prompts, (options for options, *_ in utterances), strict=True))
+    expected = [speak_alone(BatchDecoder, lm, *each, 48) for each in requested]
+    together = ahead(lm, len(utterances), 48, prefill_batch=2, pool=CachePool(8, pages))
+    found = []
+    for each in requested:
+        found.append(together.add(*each))
+        for _ in range(3):
+            together.step_some(chance.sample(found, chance.randint(1, len(found))))
+    while together.busy:
+        speaking = together.active
+        together.step_some(chance.sample(speaking, chance.randint(1, len(speaking))))
+        together.step()
+    assert list(map(said, found)) == list(map(said, expected))
+
+
+def test_a_step_of_some_is_of_their_number_and_leaves_the_others_where_they_are(lm, config):
+    sizes = []
+
+    def step(tokens, positions, view, span):
+        sizes.append(len(tokens))
+        return lm.decode_step(tokens, positions, view, span)
+
+    decoder = ahead(lm, 8, 64, passes=CapturedPasses(step), pool=CachePool(8, 64), prefill_batch=8)
+    options = SamplingOptions(seed=0, min_tokens=30, max_tokens=30)
+    generations = [decoder.add(Prompt([4, 2]), options) for _ in range(8)]
+    for _ in range(4):
+        decoder.step()
+    before = [len(each.tokens) for each in generations]
+    sizes.clear()
+    for _ in range(5):
+        decoder.step_some([generations[6]])
+    assert sizes == [1] * 5
+    grown = [len(each.tokens) - old for each, old in zip(generations, before, strict=True)]
+    assert grown == [1] * 6 + [5] + [1]  # What was under way has come, too.
 
 
 def test_a_step_is_launched_before_the_ids_of_the_last_are_read(
@@ -230,9 +279,10 @@ def test_a_step_takes_the_next_larger_graph(lm, config):
     tables = SlotTables(config, 5, 300, lm.device)
     steps = GraphedSteps(lm.decode_step, cache, draw_plain, tables, capture)
     assert [size for size, _ in captured] == [5, 5, 4, 4, 2, 2, 1, 1]
-    assert (steps.size(3), steps.span(10), steps.span(257)) == (4, 256, 300)
-    numbers = torch.arange(4).numpy()
-    steps.run(numbers, numbers * 0, 300)
+    slots, places = steps.slots(np.array([2, 0]))
+    assert (slots.tolist(), places.tolist()) == ([0, 1, 2, 3], [2, 0])
+    assert (steps.span(10), steps.span(257)) == (256, 300)
+    steps.run(slots, slots, slots * 0, 300)
     assert replayed == [captured[2]]
 
 
@@ -257,7 +307,7 @@ def test_spans_that_make_no_difference_share_the_graph_of_the_longest(lm, config
     step.spans.clear()
     for count, span in ((2, 256), (1, 512), (1, 256)):
         numbers = torch.arange(count).numpy()
-        steps.run(numbers, numbers * 0, span)
+        steps.run(numbers, numbers, numbers * 0, span)
     assert step.spans == [(2, 600), (1, 600), (1, 256)]
 
 
@@ -275,7 +325,7 @@ def test_steps_are_without_adapters_while_no_taken_slot_has_one(lm, config):
     with_adapters.clear()
     for change in (lambda: None, lambda: cache.acquire(2), lambda: cache.release(1)):
         change()
-        steps.run(np.zeros(2, np.int64), np.zeros(2, np.int64), 64)
+        steps.run(np.arange(2), np.zeros(2, np.int64), np.zeros(2, np.int64), 64)
     assert with_adapters == [False, True, False]
 
 

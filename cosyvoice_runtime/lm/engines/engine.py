@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Hashable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Hashable, Sequence
+from typing import Protocol, runtime_checkable
 
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
@@ -57,6 +57,14 @@ class LmEngine(Protocol):
 
     def close(self) -> None:
         """Free all memory; also called after a breakdown."""
+
+
+@runtime_checkable
+class SelectiveEngine(LmEngine, Protocol):
+    """An engine that can advance some utterances while others wait."""
+
+    def step_some(self, first: Collection[Hashable]) -> Sequence[Progress]:
+        """Advance these utterances and those whose prompts are not fed; others may wait."""
 
 
 class TextEngine(LmEngine, Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
@@ -191,6 +191,12 @@ class TorchEngine(BatchDecoder):
     def step(self) -> list[Progress]:
         with nullcontext() if self._streams is None else self._streams.next():
             progress = super().step()
+        self._tell()
+        return progress
+
+    def step_some(self, first: Collection[Hashable]) -> list[Progress]:
+        with nullcontext() if self._streams is None else self._streams.next():
+            progress = super().step_some(first)
         self._tell()
         return progress
 

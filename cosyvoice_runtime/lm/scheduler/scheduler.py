@@ -14,7 +14,7 @@ from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput, OverloadedErr
 from cosyvoice_runtime.gpu.cuda_errors import end_process, is_fatal
 from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
 from cosyvoice_runtime.lm import FinishReason
-from cosyvoice_runtime.lm.engines.engine import EngineError, LmEngine, OpenEngine, TextEngine
+from cosyvoice_runtime.lm.engines.engine import EngineError, LmEngine, OpenEngine, SelectiveEngine, TextEngine
 from cosyvoice_runtime.lm.generation import Progress
 from cosyvoice_runtime.lm.scheduler.job import Job, NamedJobs, Reader
 from cosyvoice_runtime.lm.scheduler.load_metrics import Load
@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 LOOK_S = 0.05
 """Seconds between two checks while requests run: whether their readers are there, how long they have waited
 for text, and the load."""
+APART = 1
+"""Steps in a row for those requests alone whose readers wait for their first tokens, before one for all."""
 LONGEST_STILL_S = 0.05
 """Most seconds for which steps wait for a first chunk, twice those that it takes: others may follow it."""
 
@@ -72,6 +74,7 @@ class Scheduler:
         self._open: dict[object, Job] = {}
         self._starved: dict[Job, float] = {}
         self._unheard: list[Job] = []
+        self._apart = 0
         self._looked_s = clock()
         self._cancelled: list[Job] = []
         self._named = NamedJobs()
@@ -295,7 +298,7 @@ class Scheduler:
             return
         with self._gpu.step(urgent):
             started = self._clock()
-            progress = self._engine.step()
+            progress = self._advanced()
             now = self._stepped_s = self._clock()
             self._step_s += now - started
         self._steps += 1
@@ -305,6 +308,17 @@ class Scheduler:
             job = self._running.get(each.handle)
             if job is not None:  # Otherwise the reader has refused tokens of this step.
                 self._advance(job, each)
+
+    def _advanced(self) -> Sequence[Progress]:
+        """Progress of all requests or, where those are few whose readers wait for first tokens, mostly of
+        them."""
+        first = [job.handle for job in self._unheard if job not in self._starved]
+        few = 0 < 2 * len(first) <= len(self._running)
+        if few and self._apart < APART and isinstance(self._engine, SelectiveEngine):
+            self._apart += 1
+            return self._engine.step_some(first)
+        self._apart = 0
+        return self._engine.step()
 
     def _stands_still(self) -> bool:
         """Wait while a first chunk has the steps' partition of the GPU to itself; whether one had.

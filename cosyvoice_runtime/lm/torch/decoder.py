@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Hashable
+
 import torch
 
 from cosyvoice_runtime.gpu.cuda_graphs import GraphCapture
@@ -58,6 +60,18 @@ class BatchDecoder(RunningBatch):
 
     @torch.inference_mode()
     def step(self) -> list[Progress]:
+        return super().step()
+
+    @torch.inference_mode()
+    def step_some(self, first: Collection[Hashable]) -> list[Progress]:
+        """Bring these utterances and new ones forward by a token, while the others wait; without captured
+        steps whose rows are any slots it is :meth:`step`.
+
+        A captured step of a few utterances is sooner done, and theirs are the same ids in either.
+        """
+        steps = self._steps
+        if isinstance(steps, DeviceSteps) and steps.picks:
+            return self._progress(steps.advance(self.active, first))
         return super().step()
 
 

@@ -17,7 +17,6 @@ from itertools import product
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -27,7 +26,7 @@ from cosyvoice_runtime.gpu.transfer import Fetch, integers, move
 from cosyvoice_runtime.lm.generation import Drawn, Generation
 from cosyvoice_runtime.lm.prefills import Prefill, Prefills, Residents, grouped
 from cosyvoice_runtime.lm.sampling import IntArray
-from cosyvoice_runtime.lm.torch.kv_cache import CacheView, KVCache
+from cosyvoice_runtime.lm.torch.kv_cache import CacheView, KVCache, PagedKVCache
 from cosyvoice_runtime.lm.torch.network import SpeechLM
 from cosyvoice_runtime.lm.torch.prefill_graphs import GraphedPrefills, LogitsPrefill
 from cosyvoice_runtime.lm.torch.slot_draws import DrawSlots, SlotTables, SlotWork, draw_plain, work_after_feed
@@ -73,6 +72,10 @@ class GraphedSteps:
     A step feeds the ids that the tables hold as drawn last. All graphs are made at the start: where the
     checkpoint has adapters, each with them, and without for steps in which no sequence has one.
 
+    Attributes:
+        picks: whether a step may take any slots, as pages are found by tables. Otherwise it takes the first
+            ones, whose positions plain modules then read without a copy.
+
     Args:
         step: captured before the draws.
         cache: the graphs read and write its memory; it may not be in use yet.
@@ -95,10 +98,9 @@ class GraphedSteps:
         self._capture = capture
         self._sizes = batch_sizes(cache.slots)
         self._spans = span_sizes(cache.max_len)
-        self._slots = torch.arange(cache.slots, device=cache.data.device)
-        self._fed = {
-            size: torch.zeros(2, size, dtype=torch.int64, device=cache.data.device) for size in self._sizes
-        }
+        self.picks = isinstance(cache, PagedKVCache)
+        every = torch.arange(cache.slots, device=cache.data.device)
+        self._fed = {size: torch.stack([every[:size], *[0 * every[:size]] * 2]) for size in self._sizes}
         # Largest first: the smaller ones then find their memory in the pool.
         self._graphs: dict[tuple[int, int, bool], ReplayedGraph[Tensor]] = {}
         captured: dict[Hashable, ReplayedGraph[Tensor]] = {}
@@ -107,19 +109,25 @@ class GraphedSteps:
                 captured[division, adapted] = self._captured(size, span, adapted)
             self._graphs[size, span, adapted] = captured[division, adapted]
 
-    def size(self, needed: int) -> int:
-        """Slots that a step takes when it needs at least ``needed`` of them."""
-        return bucket_for(self._sizes, needed)
+    def slots(self, needed: IntArray) -> tuple[IntArray, IntArray]:
+        """The slots [S] that a step takes when it needs those, each once, and the places of those in it."""
+        if not self.picks:
+            return np.arange(bucket_for(self._sizes, int(needed.max()) + 1)), needed
+        others = bucket_for(self._sizes, len(needed)) - len(needed)
+        unused = np.ones(self._cache.slots, bool)
+        unused[needed] = False
+        return np.concatenate([needed, np.flatnonzero(unused)[:others]]), np.arange(len(needed))
 
     def span(self, needed: int) -> int:
         """Positions that a step attends to when it needs at least ``needed`` of them."""
         return bucket_for(self._spans, needed)
 
-    def run(self, positions: npt.NDArray[np.int64], work: npt.NDArray[np.int64], span: int) -> Tensor:
-        """Launch a step of the first S slots without waiting.
+    def run(self, slots: IntArray, positions: IntArray, work: IntArray, span: int) -> Tensor:
+        """Launch a step without waiting.
 
         Args:
-            positions: [S], S from :meth:`size`, each below ``span``: where the last id drawn is fed.
+            slots: [S], from :meth:`slots`.
+            positions: [S], each below ``span``: where the last id drawn is fed.
             work: [S], values of `SlotWork`.
             span: from :meth:`span`.
 
@@ -127,8 +135,8 @@ class GraphedSteps:
             ids [S] drawn, as `DrawSlots`; overwritten by the next step.
         """
         self._cache.prepare()
-        size = len(positions)
-        move(torch.from_numpy(np.stack([positions, work])), self._fed[size])
+        size = len(slots)
+        move(torch.from_numpy(np.stack([slots, positions, work])), self._fed[size])
         graph = self._graphs[size, span, self._cache.adapted]
         graph.replay()
         return graph.result
@@ -145,11 +153,11 @@ class GraphedSteps:
                 )
 
     def _captured(self, size: int, span: int, adapted: bool) -> ReplayedGraph[Tensor]:
-        view, slots = self._cache.view(0, size, adapted), self._slots[:size]
-        tokens = self._tables.tokens[:size]
-        positions, work = self._fed[size]
+        slots, positions, work = self._fed[size]
 
         def step() -> Tensor:
+            tokens = self._tables.tokens[slots]
+            view = self._cache.gathered(slots, adapted) if self.picks else self._cache.view(0, size, adapted)
             return self._draw(self._step(tokens, positions, view, span), slots, work, self._tables)
 
         return self._capture(step)
@@ -241,12 +249,22 @@ class DeviceSteps:
         # Sequences with two draws under way: of their prompts, and of the step after them.
         self._begun: set[Generation] = set()
 
-    def advance(self, running: Sequence[Generation]) -> list[Drawn]:
-        """Launch all passes that can be, then read those launched before, as `Steps.advance`."""
+    @property
+    def picks(self) -> bool:
+        """Whether some sequences can be brought forward while others wait."""
+        return self._graphs.picks
+
+    def advance(self, running: Sequence[Generation], first: Collection[Hashable] = ()) -> list[Drawn]:
+        """Launch all passes that can be, then read those launched before, as `Steps.advance`.
+
+        Args:
+            first: sequences whose step the others are left out of, but for those that begin; empty: none is.
+        """
         self._under_way = [self._current(each) for each in self._under_way]
         prompts = list(self._prefill(running))
         begins = {each for prompt in prompts for each in prompt.sequences if each.stream is None}
-        step = list(self._step(running, begins))
+        stepping = [each for each in running if each in first or each in begins] if first else running
+        step = list(self._step(stepping, begins, running))
         self._begun = begins & {sequence for each in step for sequence in each.sequences}
         before, self._under_way = self._under_way, [*prompts, *step]
         return [drawn for each in before for drawn in each.drawn()]
@@ -264,34 +282,36 @@ class DeviceSteps:
                 self._cache.lengths[sequence.slot] -= 1
         return launched.without(gone)
 
-    def _step(self, running: Sequence[Generation], begins: Collection[Generation]) -> Iterator[UnderWay]:
-        """One step for all sequences that can go on, also those whose prompt is launched before it."""
+    def _step(
+        self, stepping: Sequence[Generation], begins: Collection[Generation], running: Sequence[Generation]
+    ) -> Iterator[UnderWay]:
+        """One step for those of ``stepping`` that can go on, also where a prompt is launched before it."""
         drawing = {sequence for each in self._under_way for sequence in each.sequences}.union(begins)
         works = {  # The draw of the other sequences, mostly all, is another one.
             each: _next_work(each, (each in drawing) + (each in self._begun))
-            for each in running
+            for each in stepping
             if each not in drawing or len(each.tokens) + 2 >= each.plain_until
         }
         idle = {each for each, work in works.items() if work is SlotWork.IDLE}
-        going_on = self._residents.going_on([each for each in running if each not in idle], running)
+        going_on = self._residents.going_on([each for each in stepping if each not in idle], running)
         if going_on:
             filling = [each for each, work in works.items() if work is SlotWork.FILL and each in going_on]
             yield self._launched(going_on, filling)
 
     def _launched(self, sequences: list[Generation], filling: list[Generation]) -> UnderWay:
-        slots = self._residents.slots(sequences)
-        size = self._graphs.size(int(slots.max()) + 1)
-        fed = np.zeros(size, dtype=np.int64)  # Zero is `SlotWork.IDLE`.
-        fed[slots] = SlotWork.DRAW
-        for sequence in filling:
-            fed[sequence.slot] = SlotWork.FILL
+        needed = self._residents.slots(sequences)
+        slots, places = self._graphs.slots(needed)
+        work = np.zeros(self._cache.slots, dtype=np.int64)  # Zero is `SlotWork.IDLE`.
+        work[needed] = SlotWork.DRAW
+        work[[sequence.slot for sequence in filling]] = SlotWork.FILL
         lengths = self._cache.lengths
-        span = self._graphs.span(min(int(lengths[:size].max()) + 1, self._cache.max_len))
+        fed = lengths[slots]
+        span = self._graphs.span(min(int(fed.max()) + 1, self._cache.max_len))
         # A stream that waits with a full cache has no next position; it can only end from there.
-        ids = self._graphs.run(np.minimum(lengths[:size], span - 1), fed, span)
-        positions = lengths[slots] + 1
-        lengths[slots] = positions
-        return UnderWay(sequences, slots, positions.tolist(), Fetch(ids))
+        ids = self._graphs.run(slots, np.minimum(fed, span - 1), work[slots], span)
+        positions = lengths[needed] + 1
+        lengths[needed] = positions
+        return UnderWay(sequences, places, positions.tolist(), Fetch(ids))
 
     def _prefill(self, running: Sequence[Generation]) -> Iterator[UnderWay]:
         hungry = self._residents.hungry(running)

@@ -220,9 +220,10 @@ class KVCache(CacheSlots):
             self._views[key] = self._viewed(start, tables.rows(slice(start, stop)))
         return self._views[key]
 
-    def gathered(self, slots: Tensor) -> CacheView:
-        """A view of these slots [B] int64, which copies what is read."""
-        return CacheView(self.data, self.tables.rows(slots), self.max_len)
+    def gathered(self, slots: Tensor, adapted: bool = True) -> CacheView:
+        """A view of these slots [B] int64, which copies their tables and, in plain passes, what is read."""
+        tables = self.tables if adapted else self.tables._replace(adapters=None)
+        return CacheView(self.data, tables.rows(slots), self.max_len)
 
     def _viewed(self, start: int, tables: PageTables) -> CacheView:
         return WholeView(self.data, tables, self.max_len, start)

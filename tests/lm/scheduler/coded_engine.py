@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from cosyvoice_runtime.errors import CosyVoiceError
@@ -110,12 +110,15 @@ class CodedEngine:
         return self._sequences[handle].waits
 
     def step(self) -> list[Progress]:
+        return self._advanced(self._sequences)
+
+    def _advanced(self, handles: Iterable[int]) -> list[Progress]:
         self.arrived.release()
         if self.gate is not None:
             assert self.gate.acquire(timeout=TIMEOUT_S)
         if self.failure is not None:
             raise self.failure
-        ready = [handle for handle, sequence in self._sequences.items() if not sequence.waits]
+        ready = [handle for handle in handles if not self._sequences[handle].waits]
         self.steps.append([self._sequences[handle].name for handle in ready])
         return [self._draw(handle) for handle in ready for _ in range(self.rows) if handle in self._sequences]
 
@@ -155,6 +158,16 @@ class CodedEngine:
             return Progress(handle, tokens)
         del self._sequences[handle]
         return Progress(handle, tokens, FinishReason.STOP)
+
+
+class SelectiveCodedEngine(CodedEngine):
+    """It can also step some utterances while others wait; ``apart`` counts how often it did."""
+
+    apart = 0
+
+    def step_some(self, first: Collection[int]) -> list[Progress]:
+        self.apart += 1
+        return self._advanced(first)
 
 
 @dataclass

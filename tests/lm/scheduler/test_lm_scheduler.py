@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from coded_engine import (
     TIMEOUT_S,
     CodedEngine,
     CollectingReader,
+    SelectiveCodedEngine,
     close_gate,
     coded_request,
     coded_tokens,
@@ -48,6 +51,34 @@ def test_requests_join_a_running_batch_and_leave_it_between_two_tokens(scheduler
     for reader in readers:
         reader.wait()
     assert engine.steps == [[1], [1, 2], [1, 2], [1, 3], [1, 3], [3]]
+
+
+def test_requests_that_wait_for_first_tokens_step_twice_as_often_while_they_are_few(make_scheduler):
+    engine = SelectiveCodedEngine(slots=4)
+    scheduler = make_scheduler(lambda: engine)
+    close_gate(engine)
+    readers = [submit(scheduler, name, 14) for name in (1, 2, 3)]
+    wait_for_step(engine)
+    late = CollectingReader()
+    scheduler.submit(replace(coded_request(4, 14), first_tokens=6), late)
+    open_gate(engine)
+    for reader in (*readers, late):
+        reader.wait()
+    begun = next(at for at, names in enumerate(engine.steps) if 4 in names)
+    assert engine.steps[begun : begun + 6] == [[4], [1, 2, 3, 4]] * 3
+    assert [4] not in engine.steps[begun + 6 :] or engine.steps[-1] == [4]
+
+
+def test_all_step_together_where_most_wait_for_first_tokens(make_scheduler):
+    engine = SelectiveCodedEngine(slots=4)
+    scheduler = make_scheduler(lambda: engine)
+    readers = []
+    for name in (1, 2, 3):
+        readers.append(CollectingReader())
+        scheduler.submit(replace(coded_request(name, 9), first_tokens=9), readers[-1])
+    for reader in readers:
+        reader.wait()
+    assert engine.apart == 0
 
 
 def test_stream_is_told_its_tokens_while_more_of_them_are_drawn(scheduler, engine):
