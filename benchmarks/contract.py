@@ -4,6 +4,9 @@
     python benchmarks/contract.py --front http://127.0.0.1:8080 --grpc 127.0.0.1:8001 --output-dir results
     python benchmarks/contract.py --front http://127.0.0.1:8080 --short --rates 1,10,20
     python benchmarks/contract.py --front http://127.0.0.1:8080 --texts seedtts_testset/en/meta.lst
+    python benchmarks/contract.py --front http://127.0.0.1:8080 --short --hear 40 \\
+        --recogniser measuring.heard:Recogniser --embedder demo_voice/campplus.onnx \\
+        --reference demo_voice/reference.flac
     python benchmarks/contract.py --own-cost --short --rates 10,60
 
 Load and measures are those of Nari's tts_bench (github.com/nari-labs/benchmarks): an open loop of Poisson
@@ -15,6 +18,9 @@ number of words, and with 61 characters on the average where those have 64.
 Two things differ: times count from before a connection is sought, not from the first byte that is sent, and
 percentiles are interpolated. How late requests were sent is a column. A rate takes five and a half minutes
 for each seed. results.json and results.md are written after each run, so that a later one may be stopped.
+With --hear some answers of each run are examined after it, and the table says what they sound like: the
+loudness of their seams, with --recogniser the words that are heard, with --embedder and --reference whether
+it is the voice. No speed is bought with sound where these stay the same from row to row.
 --own-cost asks a server on this machine that answers at once: its first byte is what the client, that server
 and the way between them take.
 """
@@ -36,10 +42,11 @@ from typing import Any
 
 from cosyvoice_client import AsyncSpeechClient, AudioChunk, ClientError, SpeechRequest
 from measuring.audible import Onset, listened
-from measuring.contract_figures import LEGEND, contract_figures, contract_table, of_seeds
+from measuring.contract_figures import contract_figures, contract_table, legend, of_seeds
 from measuring.contract_texts import own_texts
 from measuring.figures import Figures, spread
 from measuring.front_speech import FrontSpeech
+from measuring.hearing import Recording, add_hearing, check_hearing, chosen, hearing_of, kept
 from measuring.load import Sample, due_times, measure, open_loop
 from measuring.machine import provenance
 from measuring.progress import Progress
@@ -89,6 +96,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--language", default="English", help=default)
     parser.add_argument("--key", default="", help="of the front")
     parser.add_argument("--output-dir", type=Path, default=Path("results"), help=default)
+    add_hearing(parser)
     options = parser.parse_args(arguments)
     if options.short:
         parser.set_defaults(seeds=1, seconds=60.0)
@@ -97,6 +105,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error("give --front, --grpc or --own-cost")
     if options.seeds < 1 or options.seconds <= 0 or options.warmup < 0:
         parser.error("--seeds must be 1 or more, --seconds over 0, --warmup 0 or more")
+    check_hearing(parser, options)
     return options
 
 
@@ -110,6 +119,7 @@ def rates(text: str) -> list[float]:
 async def run(options: argparse.Namespace, texts: list[Utterance]) -> None:
     """Measure every wire at every rate with every seed, and write the figures after each."""
     rows: list[dict[str, Any]] = []
+    hearing = hearing_of(options, texts)
     async with AsyncExitStack() as stack:
         wires = await opened(options, stack)
         for speech in wires.values():
@@ -121,10 +131,11 @@ async def run(options: argparse.Namespace, texts: list[Utterance]) -> None:
                 rows.append({"wire": wire, "rate": rate, "runs": runs})
                 for seed in range(options.seeds):
                     progress = Progress(f"{wire}, {rate:g}/s, seed {seed}")
-                    runs.append(
-                        {"seed": seed, **await measured(options, speech, texts, rate, seed, progress)}
-                    )
+                    figures, recordings = await measured(options, speech, texts, rate, seed, progress)
                     progress.end()
+                    if options.hear:
+                        figures["heard"] = await asyncio.to_thread(hearing.figures, recordings)
+                    runs.append({"seed": seed, **figures})
                     rows[-1]["figures"] = of_seeds(runs)
                     write(options, len(texts), rows)
     print((options.output_dir / "results.md").read_text("utf-8"))
@@ -158,26 +169,38 @@ async def measured(
     rate: float,
     seed: int,
     progress: Progress,
-) -> Figures:
-    """Figures of one rate with one seed, which decides when requests come and the order of the texts."""
+) -> tuple[Figures, list[Recording]]:
+    """Figures of one rate with one seed, which decides when requests come and the order of the texts.
+
+    The recordings are those of the requests that --hear chose and that were answered in full.
+    """
     lags_s: list[float] = []
+    recordings: list[Recording] = []
+    due = due_times(rate, sys.maxsize, options.warmup + options.seconds, "poisson", seed)
+    heard = chosen(due, options.warmup, options.hear, seed)
 
     async def speak(utterance: Utterance, due_s: float, sample: Sample) -> Sample:
         sent_s, onset = time.perf_counter(), Onset()
         lags_s.append(sent_s - due_s)
+        recording = Recording(utterance.text)
         async with aclosing(speech(utterance.text)) as stream:
-            sample = await measure(listened(stream, onset), sent_s, sample)
+            audible = listened(stream, onset)
+            if sample.started_s in heard:
+                audible = kept(audible, recording)
+            sample = await measure(audible, sent_s, sample)
+        if recording.chunks and sample.error is None:
+            recordings.append(recording)
         return replace(sample, onset_s=onset.at_s)
 
-    due = due_times(rate, sys.maxsize, options.warmup + options.seconds, "poisson", seed)
     started, used = time.perf_counter(), time.process_time()
     samples = await open_loop(speak, endless(texts, seed), due, MAX_IN_FLIGHT, progress.step)
     cpu = (time.process_time() - used) / (time.perf_counter() - started)
-    return {
+    figures = {
         **contract_figures(samples, options.warmup, options.seconds),
         "lag_ms": spread(lags_s),
         "client_cpu": round(cpu, 4),
     }
+    return figures, recordings
 
 
 def write(options: argparse.Namespace, texts: int, rows: list[dict[str, Any]]) -> None:
@@ -192,7 +215,7 @@ def write(options: argparse.Namespace, texts: int, rows: list[dict[str, Any]]) -
         f"{report['time']}, commit {report['commit']}, {hardware}; {texts} texts ({source}), "
         f"{options.warmup:g} s + {options.seconds:g} s, seeds: {options.seeds}",
         contract_table(rows),
-        LEGEND,
+        legend(rows),
     ]
     options.output_dir.mkdir(parents=True, exist_ok=True)
     content = json.dumps(report, ensure_ascii=False, indent=1)

@@ -75,7 +75,7 @@ class Listener:
     def _wrong_words(self, request: SpeechRequest, tokens: Sequence[int]) -> int:
         chunks = [chunk.samples for chunk in self._synthesizer.synthesize_tokens(tokens, request)]
         samples = resample(np.concatenate(chunks), self._synthesizer.sample_rate, RATE)
-        return distance(words(request.text), self._recognise(torch.from_numpy(samples)))
+        return distance(words(request.text), words(self._recognise(samples)))
 
 
 def spoken(lm: OnnxSpeechLM, prompt: Prompt, options: SamplingOptions) -> list[int]:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.audio.resample import resample
 from cosyvoice_runtime.local import SpeechRequest, Synthesizer
 from cosyvoice_runtime.voice import Voice
@@ -82,7 +83,7 @@ def pair(
     row: Row = {"kind": kind, "words": len(wanted) * len(seeds)}
     for way, text in zip(WAYS, texts, strict=True):
         asked = [SpeechRequest(text, voice, language="en", seed=seed) for seed in seeds]
-        heard = [recognise(speech(synthesizer, request)) for request in asked]
+        heard = [words(recognise(speech(synthesizer, request))) for request in asked]
         row[way] = {
             "text": text,
             "segments": synthesizer.front_end.segments(text, "en"),
@@ -94,10 +95,10 @@ def pair(
     return row
 
 
-def speech(synthesizer: Synthesizer, request: SpeechRequest) -> torch.Tensor:
+def speech(synthesizer: Synthesizer, request: SpeechRequest) -> Floats:
     """Samples of all chunks at the recogniser's rate."""
     samples = np.concatenate([chunk.samples for chunk in synthesizer.synthesize(request)])
-    return torch.from_numpy(resample(samples, synthesizer.sample_rate, RATE))
+    return resample(samples, synthesizer.sample_rate, RATE)
 
 
 def summary(rows: list[Row]) -> Row:

@@ -77,9 +77,9 @@ class Trial:
         offline = torch.cat(self.chunks(name, text, tokens, streaming=False))
         low = resample(streamed, self.synthesizer.sample_rate, RATE)
         heard = {
-            "teacher": self.recognise(teacher),
-            "streamed": self.recognise(low),
-            "offline": self.recognise(resample(offline, self.synthesizer.sample_rate, RATE)),
+            "teacher": self.words_in(teacher),
+            "streamed": self.words_in(low),
+            "offline": self.words_in(resample(offline, self.synthesizer.sample_rate, RATE)),
         }
         wanted = words(text)
         return {
@@ -95,6 +95,10 @@ class Trial:
             "seconds": len(low) / RATE,
             "processor_s": spent,
         }
+
+    def words_in(self, samples: Tensor) -> list[str]:
+        """Words that the recogniser hears in 16 kHz samples."""
+        return words(self.recognise(samples.numpy()))
 
     def likeness(self, name: str, text: str) -> Row:
         """Who sounds most like the product and like the teacher, by two measures.

@@ -12,7 +12,12 @@ from measuring.figures import Figures, spread, summarise
 from measuring.load import Sample
 from measuring.report import table
 
-SUMMED = frozenset({"requests", "underrun_requests", "underrun_s", "refused", "inaudible"})
+SUMMED = frozenset(
+    (
+        *("requests", "underrun_requests", "underrun_s", "refused", "inaudible"),
+        *("answers", "sentences", "units", "joins"),
+    )
+)
 """These figures are sums over the seeds, so that no seed's hides; all others are medians."""
 COLUMNS = (
     "wire",
@@ -37,6 +42,24 @@ LEGEND = (
     "length without a cushion. They, refusals and errors are sums of the seeds; all else is the median of "
     "the seeds. RTF is the time of an answer for a second of its audio. Client CPU is in cores."
 )
+
+HEARD = {
+    "answers": ("heard", "Heard is the number of answers, of all seeds, that the columns behind it are of."),
+    "word_errors": (
+        "WER %",
+        "WER is the mean of the sentences' rates of wrong words (of characters for Chinese), as "
+        "seed-tts-eval counts them, with its standard error.",
+    ),
+    "likeness": (
+        "likeness mean / lowest",
+        "Likeness is the cosine between the speaker embeddings of an answer and of the reference.",
+    ),
+    "seams": (
+        "seam dB joins / elsewhere",
+        "Seams are mean steps of loudness over 20 ms, where chunks join and everywhere else.",
+    ),
+}
+"""Columns of what was heard, each with what the legend says of it; those that no row has are left out."""
 
 
 def contract_figures(samples: Sequence[Sample], warmup_s: float, seconds: float) -> Figures:
@@ -94,7 +117,46 @@ def _together(key: str, values: Sequence[Any]) -> Any:
 
 def contract_table(rows: Sequence[dict[str, Any]]) -> str:
     """A Markdown table with a row for each rate."""
-    return table(COLUMNS, [[row["wire"], f"{row['rate']:g}", *_cells(row["figures"])] for row in rows])
+    heard = heard_columns(rows)
+    columns = [*COLUMNS, *(HEARD[name][0] for name in heard)]
+    cells = [
+        [
+            row["wire"],
+            f"{row['rate']:g}",
+            *_cells(row["figures"]),
+            *(_heard(name, (row["figures"].get("heard") or {}).get(name)) for name in heard),
+        ]
+        for row in rows
+    ]
+    return table(columns, cells)
+
+
+def legend(rows: Sequence[dict[str, Any]]) -> str:
+    """Says what the columns of the table are."""
+    return " ".join([LEGEND, *(HEARD[name][1] for name in heard_columns(rows))])
+
+
+def heard_columns(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """The figures of what was heard that some row has."""
+    return [name for name in HEARD if any(name in (row["figures"].get("heard") or {}) for row in rows)]
+
+
+def _heard(name: str, figures: Any) -> str:
+    if figures is None:
+        return "-"
+    if name == "answers":
+        return f"{figures}"
+    if name == "likeness":
+        return _of(figures, ".3f", "mean", "lowest")
+    if name == "word_errors":
+        return _with_error(figures["mean"], figures["standard_error"])
+    at_joins = _with_error(figures["at_joins_db"], figures["standard_error_db"])
+    return f"{at_joins} / {_with_error(figures['elsewhere_db'], None)}"
+
+
+def _with_error(value: float | None, error: float | None) -> str:
+    margin = "" if error is None else f" ± {error:.1f}"
+    return "-" if value is None else f"{value:.1f}{margin}"
 
 
 def _cells(figures: Figures) -> list[str]:

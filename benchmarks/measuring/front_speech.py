@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,8 +22,21 @@ from cosyvoice_client.errors import ServerTimeoutError
 FULL = (429, 503)
 STREAMED_PCM = {"response_format": "pcm", "stream": True, "stream_format": "audio"}
 PATH = "/v1/audio/speech"
+FIRST_SAMPLES = 1440
+"""The front sends so many samples of the first chunk apart (``cosyvoice_front.spoken``), where none joins."""
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@dataclass(frozen=True, eq=False)
+class HttpPart(AudioChunk):
+    """A part of the answer as one read of the body brought it.
+
+    Attributes:
+        ends: whether a chunk of the server's ends with it.
+    """
+
+    ends: bool = False
 
 
 class FrontSpeech:
@@ -48,21 +62,23 @@ class FrontSpeech:
         self._timeout_s = timeout_s
         self._idle: list[Connection] = []
 
-    async def speak(self, text: str) -> AsyncGenerator[AudioChunk, None]:
+    async def speak(self, text: str) -> AsyncGenerator[HttpPart, None]:
         """Chunks as they arrive, without half samples.
 
         Raises:
             ClientError: ``unavailable`` for 429 and 503, ``http_400`` and so on, ``lost`` for a connection,
                 ``no_pcm`` for another type and for a body that ends within a sample, ``timeout``.
         """
-        left, started = b"", time.perf_counter()
+        left, position, started = b"", 0, time.perf_counter()
         try:
             async with asyncio.timeout(self._timeout_s), aclosing(self._answer(text)) as parts:
-                async for part in parts:
+                async for part, ends in parts:
                     data = left + part
                     left = data[len(data) & ~1 :]
                     samples = np.frombuffer(data, "<i2", len(data) // 2).astype(np.float32) / 32768
-                    yield AudioChunk(samples, time.perf_counter() - started)
+                    position += len(samples)
+                    is_end = ends and position != FIRST_SAMPLES
+                    yield HttpPart(samples, time.perf_counter() - started, ends=is_end)
         except TimeoutError as error:
             raise ServerTimeoutError(f"{self._url.netloc}: not done in {self._timeout_s:g} s") from error
         except (OSError, EOFError) as error:
@@ -75,7 +91,7 @@ class FrontSpeech:
         for _, writer in self._idle:
             writer.close()
 
-    async def _answer(self, text: str) -> AsyncGenerator[bytes, None]:
+    async def _answer(self, text: str) -> AsyncGenerator[tuple[bytes, bool], None]:
         body = json.dumps({**self._body, "input": text}).encode()
         reader, writer = await self._connection()
         is_whole = False
@@ -84,11 +100,11 @@ class FrontSpeech:
             status, headers = _head(await reader.readuntil(b"\r\n\r\n"))
             parts = _parts(reader, headers)
             if status != 200:
-                raise _refusal(status, b"".join([part async for part in parts]).decode("utf-8", "replace"))
+                raise _refusal(status, b"".join([part async for part, _ in parts]).decode("utf-8", "replace"))
             if not headers.get("content-type", "").startswith("audio/pcm"):
                 raise RefusedError(f"{self._url.netloc}: {headers.get('content-type')} is no pcm", "no_pcm")
-            async for part in parts:
-                yield part
+            async for part, ends in parts:
+                yield part, ends
             is_whole = headers.get("connection") != "close"
         finally:
             if is_whole:
@@ -114,8 +130,10 @@ def _head(head: bytes) -> tuple[int, dict[str, str]]:
     return int(first.split()[1]), {name.lower(): value.strip() for name, _, value in fields}
 
 
-async def _parts(reader: asyncio.StreamReader, headers: dict[str, str]) -> AsyncGenerator[bytes, None]:
-    """The body as it arrives; an EOFError where it ends too soon."""
+async def _parts(
+    reader: asyncio.StreamReader, headers: dict[str, str]
+) -> AsyncGenerator[tuple[bytes, bool], None]:
+    """The body as it arrives, and whether a chunk of it ends there; an EOFError where it ends too soon."""
     is_chunked = headers.get("transfer-encoding") == "chunked"
     left = 0 if is_chunked else int(headers.get("content-length", "0"))
     while left or (is_chunked and (left := int(await reader.readuntil(b"\n"), 16))):
@@ -124,7 +142,7 @@ async def _parts(reader: asyncio.StreamReader, headers: dict[str, str]) -> Async
             if not part:
                 raise EOFError("the connection ended within the body")
             left -= len(part)
-            yield part
+            yield part, not left
         if is_chunked:
             await reader.readexactly(2)
     if is_chunked:

@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
+
+from cosyvoice_runtime.arrays import Floats
 
 RATE = 16_000
 MARGIN_S = 0.2
@@ -22,16 +23,15 @@ class Recogniser:
 
         self._decoder: Any = Decoder(samprate=RATE, loglevel="FATAL")
 
-    def __call__(self, samples: Tensor) -> list[str]:
-        """Words in 16 kHz samples."""
-        silence = torch.zeros(round(MARGIN_S * RATE))
-        padded = torch.cat([silence, samples, silence])
-        padded = padded + 1e-4 * torch.randn(len(padded), generator=torch.Generator().manual_seed(0))
+    def __call__(self, samples: Floats) -> str:
+        """The words in 16 kHz samples, float32 ``[n]``; no text where it hears none."""
+        padded = np.pad(samples, round(MARGIN_S * RATE))
+        padded = padded + 1e-4 * np.random.default_rng(0).standard_normal(len(padded))
         self._decoder.start_utt()
-        self._decoder.process_raw((padded.clamp(-1, 1) * 32_000).short().numpy().tobytes(), full_utt=True)
+        self._decoder.process_raw((padded.clip(-1, 1) * 32_000).astype(np.int16).tobytes(), full_utt=True)
         self._decoder.end_utt()
         heard = self._decoder.hyp()
-        return words(heard.hypstr) if heard else []
+        return heard.hypstr if heard else ""
 
 
 def words(text: str) -> list[str]:
