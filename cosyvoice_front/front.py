@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cosyvoice_client import AudioChunk, Reference, SpeechRequest
-from cosyvoice_client.encoders import content_type, make_encoder
+from cosyvoice_client.encoders import content_type
 from cosyvoice_front import audit, request_id
 from cosyvoice_front.events import MEDIA_TYPE
 from cosyvoice_front.keys import Keys
+from cosyvoice_front.levelled import make_speech_encoder
 from cosyvoice_front.lexicons import Lexicons
 from cosyvoice_front.limits.limits import Limits
 from cosyvoice_front.metrics import Metrics
 from cosyvoice_front.pause import is_wordless, pause
-from cosyvoice_front.rate import RATE
 from cosyvoice_front.reading import Reading
 from cosyvoice_front.recording import MAX_BYTES, decode_data, read_recording
 from cosyvoice_front.response import StreamedResponse
@@ -99,17 +99,23 @@ class Front:
         """
         reference = await self.reference(body.ref_audio, body.ref_text or "")
         voice = None if reference else await self.voices.server_name(body.voice_name, owner)
-        request, rate, tally = body.request(voice, reference), body.sample_rate or RATE, Tally()
+        request, tally = body.request(voice, reference), Tally()
         request = replace(request, **await self.reading(body, request, owner))
         audit.current().speaks(request, body.response_format)
         pieces = encoded(
             self.chunks(request, owner),
-            partial(make_encoder, body.response_format, rate, RATE),
+            partial(
+                make_speech_encoder,
+                body.response_format,
+                body.rate,
+                body.target_lufs,
+                whole=body.is_measured_whole,
+            ),
             self.pool,
             tally,
         )
         pieces = placed(pieces, self.place(owner, len(body.input), tally))
-        return Speech(pieces, tally, rate, request.seed, reference.note if reference else "")
+        return Speech(pieces, tally, body.rate, request.seed, reference.note if reference else "")
 
     async def read(self, body: SpeechBody, owner: str) -> dict[str, Any]:
         """Return what would be spoken of a request's text.

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterable
 from dataclasses import replace
 
-import numpy as np
-import soxr
-
 from cosyvoice_client import AudioChunk
+from cosyvoice_client.resampler import ChunkResampler
 
 RATE = 24_000
 """Samples per second, as OpenAI's pcm has them, whatever the server's checkpoint has."""
@@ -19,16 +17,8 @@ async def at_front_rate(chunks: AsyncIterable[AudioChunk]) -> AsyncGenerator[Aud
 
     A silence at the end may bring one chunk more.
     """
-    resampler: soxr.ResampleStream | None = None
+    resampler = ChunkResampler(RATE)
     async for chunk in chunks:
-        if chunk.sample_rate == RATE:
-            yield chunk
-            continue
-        if resampler is None:
-            resampler = soxr.ResampleStream(chunk.sample_rate, RATE, 1, dtype="float32")
-        samples = resampler.resample_chunk(chunk.samples, last=bool(chunk.finish_reason))
-        if chunk.finish_reason:
-            resampler = None
-        yield (at_rate := replace(chunk, samples=samples, sample_rate=RATE))
-    if resampler is not None:
-        yield replace(at_rate, samples=resampler.resample_chunk(np.zeros(0, np.float32), last=True))
+        yield (last := resampler.convert(chunk))
+    if len(rest := resampler.rest()):
+        yield replace(last, samples=rest)

@@ -9,9 +9,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic_core import PydanticCustomError
 
 from cosyvoice_client import Reference, SpeechRequest
-from cosyvoice_client.encoders import RATES, Format
+from cosyvoice_client.encoders import RATES, Format, usual_rate
 from cosyvoice_front.errors import invalid, model_not_found, of_validation
 from cosyvoice_front.json_object import read_object
+from cosyvoice_front.levelled import TargetLufs
 from cosyvoice_front.text_fields import TextFields
 from cosyvoice_runtime.audio.silence import TrimSilence
 from cosyvoice_runtime.errors import InvalidInput
@@ -56,9 +57,11 @@ class SpeechBody(TextFields):
     response_format: Format = "mp3"
     speed: float = 1.0
     stream_format: Literal["audio", "sse"] | None = None
+    stream: Any = None
     language: Language = None
     seed: int | None = Field(None, ge=0, lt=SEEDS)
     sample_rate: int | None = None
+    target_lufs: TargetLufs = None
     trim_silence: TrimSilence | None = None
     ref_audio: str | None = None
     ref_text: str | None = None
@@ -75,6 +78,16 @@ class SpeechBody(TextFields):
         streams whatever it says.
         """
         return self.stream_format == "sse"
+
+    @property
+    def rate(self) -> int:
+        """Samples per second of the file."""
+        return self.sample_rate or usual_rate(self.response_format)
+
+    @property
+    def is_measured_whole(self) -> bool:
+        """Whether the loudness that it asks for is that of the whole answer, which then leaves at its end."""
+        return self.stream is False
 
     def request(self, voice: str | None, reference: Reference | None) -> SpeechRequest:
         """For the server. One without a seed gets one here, so that the answer can name it."""

@@ -17,6 +17,7 @@ from cosyvoice_client.encoders import Encoder, Samples
 from cosyvoice_front import events
 from cosyvoice_front.errors import ApiError, broken
 from cosyvoice_front.rate import RATE
+from cosyvoice_runtime.audio.fade import FadeOut
 
 logger = logging.getLogger(__name__)
 
@@ -79,22 +80,38 @@ async def encoded(
 ) -> AsyncGenerator[bytes, None]:
     """The file, piece by piece; what an encoder takes longer for runs in the pool.
 
+    Before an error that comes behind the first piece, the speech fades out.
+
     Args:
         make: opens the encoder, which takes some milliseconds: in the pool, while the server makes the audio.
     """
     making = asyncio.get_running_loop().run_in_executor(pool, make)
+    fade, started = FadeOut(RATE), False
     try:
         async with aclosing(chunks):
-            async for samples in slices(chunks, tally):
-                encoder = await asyncio.shield(making)
-                if piece := await run(encoder, encoder.feed, pool, samples):
-                    yield piece
+            try:
+                async for samples in slices(chunks, tally):
+                    encoder = await asyncio.shield(making)
+                    fade.hear(samples)
+                    if piece := await run(encoder, encoder.feed, pool, samples):
+                        yield piece
+                        started = True
+            except Exception:
+                if started and (rest := await cut_off(await making, fade, pool)):
+                    yield rest
+                raise
             encoder = await asyncio.shield(making)
             if piece := await run(encoder, encoder.finish, pool):
                 yield piece
     finally:
         # Not here: a thread may still make it, or be in it, when a client leaves.
         making.add_done_callback(partial(_close, pool))
+
+
+async def cut_off(encoder: Encoder, fade: FadeOut, pool: Executor) -> bytes:
+    """The end of a file whose speech is cut: what the encoder holds, and the fade."""
+    faded = await run(encoder, encoder.feed, pool, fade.rest())
+    return faded + await run(encoder, encoder.finish, pool)
 
 
 def _close(pool: Executor, made: asyncio.Future[Encoder]) -> None:

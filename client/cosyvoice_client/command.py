@@ -22,8 +22,11 @@ EXIT_CODES = """exit codes:
   130 stopped with Ctrl-C; what had arrived is in the output"""
 INTERRUPTED = 130
 TEXT_HELP = "what to speak; - speaks each line of standard input as soon as it is there"
+RATES = (8_000, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)
+"""Samples per second that a recording can have."""
 OUTPUT_HELP = (
-    ".wav, .flac, .mp3, .opus, .ogg or .aac; .raw, .pcm and - for standard output are samples alone; "
+    ".wav, .flac, .mp3, .opus, .ogg, .aac, or .ulaw and .alaw for a telephone's 8000 Hz; .raw, .pcm and - "
+    "for standard output are samples alone; "
     f"default {DEFAULT_OUTPUT}, or none with --play"
 )
 
@@ -56,6 +59,8 @@ def speak(options: argparse.Namespace, utter: Callable[[SpeechRequest], Iterable
 def add_output(parser: argparse.ArgumentParser) -> None:
     """Options that say where the speech goes."""
     parser.add_argument("-o", "--output", "--output-audio", default=None, metavar="FILE", help=OUTPUT_HELP)
+    about = f"of the output: {', '.join(map(str, RATES))}; default: that of the speech"
+    parser.add_argument("--sample-rate", type=int, choices=RATES, metavar="HZ", help=about)
     parser.add_argument("--play", action="store_true", help="play aloud as it comes")
     parser.add_argument("--quiet", action="store_true", help="no progress")
 

@@ -10,8 +10,9 @@ from contextlib import ExitStack, contextmanager
 from cosyvoice_client.chunk import AudioChunk
 from cosyvoice_client.errors import ClientError, InvalidArgumentError, RefusedError
 from cosyvoice_client.player import Player, open_player
+from cosyvoice_client.resampler import at_rate
 from cosyvoice_client.timeline import Timeline
-from cosyvoice_client.writer import STDOUT, Write, audio_writer, check_target
+from cosyvoice_client.writer import STDOUT, Write, audio_writer, check_target, rate_of
 
 STDIN = "-"
 """As a text: the lines of standard input."""
@@ -29,13 +30,13 @@ def deliver(options: argparse.Namespace, utter: Utter) -> None:
         ClientError: ``utter`` did, there was no speech, or it can't be written or played; of a line of
             standard input it says which.
     """
-    output = target(options)
+    output, rate = target(options), output_rate(options)
     with ExitStack() as resources:
         sinks = Sinks(resources, output, play=options.play, quiet=options.quiet)
         place = None
         for place, text in texts(options.text):
             with _closed(utter(text)) as chunks:
-                sinks.take(_named(place, chunks))
+                sinks.take(_named(place, at_rate(chunks, rate)))
         if place is None:
             raise InvalidArgumentError("standard input: no line has a text")
         if not sinks.heard:
@@ -54,6 +55,19 @@ def target(options: argparse.Namespace) -> str | None:
     if output is not None:
         check_target(output)
     return output
+
+
+def output_rate(options: argparse.Namespace) -> int | None:
+    """Samples per second that are written and played; None for those of the speech.
+
+    Raises:
+        InvalidArgumentError: a file of G.711 can't have the rate that is asked for.
+    """
+    asked: int | None = options.sample_rate
+    own = None if options.output is None else rate_of(options.output)
+    if asked is not None and own not in (None, asked):
+        raise InvalidArgumentError(f"--sample-rate: {asked} is not {own}, which {options.output} has")
+    return own or asked
 
 
 def texts(given: str) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Samples to the formats of OpenAI's API, as they come.
+"""Samples to the formats of OpenAI's APIs, as they come.
 
 Each encoder is tuned so that little is held back: a listener can decode all but the last few ten
 milliseconds of what has been fed. PyAV's wheel brings ffmpeg, which does the work; importing this needs it.
@@ -15,13 +15,14 @@ from typing import Any, Literal, Protocol, get_args
 import av
 import numpy as np
 import numpy.typing as npt
-import soxr
 
+from cosyvoice_client import g711
 from cosyvoice_client.chunk import SAMPLE_RATE
 from cosyvoice_client.pcm import pcm16
+from cosyvoice_client.resampler import StreamResampler
 
 Samples = npt.NDArray[np.float32]
-Format = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
+Format = Literal["mp3", "opus", "aac", "flac", "wav", "pcm", "g711_ulaw", "g711_alaw"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 MARK = "AI-generated"
 """Of synthetic speech, for machines, in the comment of every format that carries one."""
@@ -35,11 +36,20 @@ CONTENT_TYPES: dict[str, str] = {
     "flac": "audio/flac",
     "wav": "audio/wav",
     "pcm": "audio/pcm",
+    "g711_ulaw": "audio/PCMU",
+    "g711_alaw": "audio/PCMA",
 }
+"""Media types; those of G.711 are RFC 4856's."""
+BASIC = "audio/basic"
+"""The mu-law at 8000 samples a second (RFC 2046, section 4.3)."""
+LAWS: dict[str, g711.Law] = {"g711_ulaw": "ulaw", "g711_alaw": "alaw"}
+"""Formats of the telephone, by the names of OpenAI's Realtime API."""
 ANY_RATE = (8_000, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)
-RATES: dict[str, tuple[int, ...]] = dict.fromkeys(FORMATS, ANY_RATE) | {
-    "opus": (8_000, 12_000, 16_000, 24_000, 48_000)  # what the codec knows
-}
+RATES: dict[str, tuple[int, ...]] = (
+    dict.fromkeys(FORMATS, ANY_RATE)
+    | {"opus": (8_000, 12_000, 16_000, 24_000, 48_000)}  # what the codec knows
+    | dict.fromkeys(LAWS, (8_000, 16_000))
+)
 """Samples per second that each format can have here."""
 
 
@@ -109,6 +119,11 @@ def at_rate(encoder: Encoder, rate: int, spoken_rate: int = SAMPLE_RATE) -> Enco
     return encoder if rate == spoken_rate else ResampledEncoder(encoder, rate, spoken_rate)
 
 
+def usual_rate(format: Format) -> int:
+    """Samples per second of a format of which nobody has asked for others."""
+    return g711.RATE if format in LAWS else SAMPLE_RATE
+
+
 def possible_rate(format: Format, rate: int) -> int:
     """The rate itself, or the next one above that the format can have."""
     return min((each for each in RATES[format] if each >= rate), default=RATES[format][-1])
@@ -118,11 +133,16 @@ def encoder_at(format: Format, rate: int) -> Encoder:
     """The encoder of samples that have the file's rate."""
     if format == "pcm":
         return PcmEncoder()
+    if format in LAWS:
+        return G711Encoder(LAWS[format])
     return WavEncoder(rate) if format == "wav" else CodecEncoder(CODECS[format], rate)
 
 
 def content_type(format: Format, rate: int) -> str:
-    parameter = f";rate={rate}" if format == "pcm" else ""
+    """The media type of a file, which tells the rate where the file itself doesn't."""
+    if (format, rate) == ("g711_ulaw", g711.RATE):
+        return BASIC
+    parameter = f";rate={rate}" if format == "pcm" or format in LAWS else ""
     return CONTENT_TYPES[format] + parameter
 
 
@@ -133,14 +153,13 @@ class ResampledEncoder:
 
     def __init__(self, encoder: Encoder, rate: int, spoken_rate: int) -> None:
         self._encoder = encoder
-        self._resampler = soxr.ResampleStream(spoken_rate, rate, 1, dtype="float32")
+        self._resampler = StreamResampler(spoken_rate, rate)
 
     def feed(self, samples: Samples) -> bytes:
-        return self._encoder.feed(self._resampler.resample_chunk(samples))
+        return self._encoder.feed(self._resampler.push(samples))
 
     def finish(self) -> bytes:
-        rest = self._resampler.resample_chunk(np.zeros(0, np.float32), last=True)
-        return self._encoder.feed(rest) + self._encoder.finish()
+        return self._encoder.feed(self._resampler.finish()) + self._encoder.finish()
 
     def close(self) -> None:
         self._encoder.close()
@@ -153,6 +172,24 @@ class PcmEncoder:
 
     def feed(self, samples: Samples) -> bytes:
         return pcm16(samples).tobytes()
+
+    def finish(self) -> bytes:
+        return b""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class G711Encoder:
+    """A byte for each sample, by one of the telephone's two laws."""
+
+    instant = True
+
+    def __init__(self, law: g711.Law) -> None:
+        self._law = law
+
+    def feed(self, samples: Samples) -> bytes:
+        return g711.encode(self._law, pcm16(samples))
 
     def finish(self) -> bytes:
         return b""

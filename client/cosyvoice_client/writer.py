@@ -15,9 +15,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from cosyvoice_client import g711
 from cosyvoice_client.chunk import SAMPLE_RATE, AudioChunk
 from cosyvoice_client.errors import InvalidArgumentError
 from cosyvoice_client.pcm import pcm16
+from cosyvoice_client.resampler import StreamResampler
 
 Write = Callable[[npt.NDArray[np.float32]], object]
 Opener = Callable[[str | Path, int], AbstractContextManager[Write]]
@@ -26,6 +28,8 @@ STDOUT = "-"
 Encoded = Literal["mp3", "opus", "aac"]
 ENCODED: dict[str, Encoded] = {".mp3": "mp3", ".opus": "opus", ".ogg": "opus", ".aac": "aac"}
 """Containers and codecs that PyAV writes, by suffix."""
+LAWS: dict[str, g711.Law] = {".ulaw": "ulaw", ".alaw": "alaw"}
+"""Telephone's files of G.711 without a header, by suffix: 8000 samples a second, whatever is appended."""
 PYAV = "av==18.1.0"
 """As in requirements/front.txt."""
 
@@ -34,10 +38,10 @@ PYAV = "av==18.1.0"
 def audio_writer(target: str | Path, rate: int = SAMPLE_RATE) -> Iterator[Write]:
     """A function that appends mono float32 samples ``[n]`` to a file, as 16-bit integers.
 
-    The suffix says how: ``.wav``, ``.flac``, ``.mp3``, ``.opus`` (``.ogg``), ``.aac`` or ``.raw`` (``.pcm``:
-    little-endian samples without a header). ``-`` is raw on standard output. All are written as the samples
-    come. A wav file is valid after every chunk, even if the process is killed; mp3, opus and aac lack their
-    last frames then; a flac file is valid when the ``with`` block has ended.
+    The suffix says how: ``.wav``, ``.flac``, ``.mp3``, ``.opus`` (``.ogg``), ``.aac``, ``.ulaw`` or ``.alaw``
+    (G.711) or ``.raw`` (``.pcm``: little-endian samples without a header). ``-`` is raw on standard output.
+    All are written as the samples come. A wav file is valid after every chunk, even if the process is killed;
+    mp3, opus and aac lack their last frames then; a flac file is valid when the ``with`` block has ended.
 
     Raises:
         InvalidArgumentError: another suffix, PyAV is missing, or the file can't be written.
@@ -72,6 +76,11 @@ def recorded(target: str | Path, chunks: Iterable[AudioChunk]) -> Iterator[Audio
                 write = resources.enter_context(audio_writer(target, chunk.sample_rate))
             write(chunk.samples)
             yield chunk
+
+
+def rate_of(target: str | Path) -> int | None:
+    """Samples per second of a file whose suffix says so; None for others, which have those of the speech."""
+    return g711.RATE if Path(target).suffix.lower() in LAWS else None
 
 
 def check_target(target: str | Path) -> None:
@@ -199,6 +208,24 @@ def _encoded(format: Encoded, target: str | Path, rate: int) -> Iterator[Write]:
 
 
 @contextmanager
+def _g711(law: g711.Law, target: str | Path, rate: int) -> Iterator[Write]:
+    resampler = StreamResampler(rate, g711.RATE) if rate != g711.RATE else None
+
+    with WholeFile(target, "wb") as file:
+
+        def append(samples: npt.NDArray[np.float32]) -> None:
+            file.write(g711.encode(law, pcm16(samples)))
+
+        if resampler is None:
+            yield append
+        else:
+            try:
+                yield lambda samples: append(resampler.push(samples))
+            finally:
+                append(resampler.finish())
+
+
+@contextmanager
 def _raw(target: str | Path, rate: int) -> Iterator[Write]:  # noqa: ARG001
     with WholeFile(target, "wb") as file:
         yield lambda samples: file.write(pcm16(samples).tobytes())
@@ -217,6 +244,7 @@ OPENERS: dict[str, Opener] = {
     ".wav": _wav,
     ".flac": _flac,
     **{suffix: partial(_encoded, format) for suffix, format in ENCODED.items()},
+    **{suffix: partial(_g711, law) for suffix, law in LAWS.items()},
     ".raw": _raw,
     ".pcm": _raw,
     STDOUT: _stdout,

@@ -6,25 +6,23 @@ import asyncio
 import logging
 import time
 from collections import deque
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import NamedTuple
 
-import numpy as np
-
 from cosyvoice_client import AudioChunk, RefusedError
-from cosyvoice_client.encoders import Samples
 from cosyvoice_front import audit, request_id
 from cosyvoice_front.errors import ApiError, broken, timed_out
 from cosyvoice_front.front import Front
-from cosyvoice_front.live.happenings import Audio, Finished, Flushed, Tell, Words
+from cosyvoice_front.live.happenings import Finished, Flushed, Tell, Words
 from cosyvoice_front.live.manner import Manner
+from cosyvoice_front.live.outlet import Outlet
 from cosyvoice_front.live.together import together
 from cosyvoice_front.live.transcript import Transcript
 from cosyvoice_front.live.word_times import TimedWord, WordTimes
 from cosyvoice_front.pause import pause
-from cosyvoice_front.rate import RATE, at_front_rate
+from cosyvoice_front.rate import at_front_rate
 from cosyvoice_front.resume import TextSpeech
-from cosyvoice_front.spoken import Tally, run
+from cosyvoice_front.spoken import Tally
 from cosyvoice_runtime.speakable import without_controls
 
 logger = logging.getLogger(__name__)
@@ -34,8 +32,6 @@ MOST_AHEAD = 4000
 listener who reads slowly. More than the server takes to say how much of a text it has spoken."""
 MORE = 40
 """Characters that the server gets beside them, each time that it would end the text for want of more."""
-MOST_SAMPLES = RATE
-"""In one message, so that none is too large for a client: a second is 192 KB at most."""
 
 
 class Flush(NamedTuple):
@@ -70,6 +66,7 @@ class Context:
         self._owner = owner
         self._manner = manner
         self._tell = tell
+        self._outlet = Outlet(manner.encoder, front.pool, tell)
         markup = front.markup(manner.request.text_markup)
         self._transcript = Transcript(markup)
         self._times = WordTimes(manner.request.speed or 1.0, markup)
@@ -115,8 +112,11 @@ class Context:
 
     def close(self) -> None:
         """Let go of what it holds, when ``run`` has ended or is not called."""
-        with suppress(RuntimeError):  # of a pool that has been shut down
-            self._front.pool.submit(self._manner.encoder.close)  # a thread may still be in it
+        self._outlet.close()
+
+    async def cut(self) -> None:
+        """Let the audio fade out and end, before ``run`` is cancelled or after it has failed."""
+        await self._outlet.cut()
 
     async def run(self) -> None:
         """Speak what is pushed until the end of the text.
@@ -128,8 +128,7 @@ class Context:
             await self._speak()
         else:
             await self._be_silent()
-        if rest := await run(self._manner.encoder, self._manner.encoder.finish, self._front.pool):
-            await self._tell(Audio(rest))
+        await self._outlet.finish()
         await self._tell_words(self._times.finish())
         if self._refusal is not None:
             raise self._refusal
@@ -249,9 +248,7 @@ class Context:
 
     async def _hear(self, chunk: AudioChunk) -> None:
         self._tally.add(chunk)
-        for samples in _pieces(chunk.samples):
-            if data := await run(self._manner.encoder, self._manner.encoder.feed, self._front.pool, samples):
-                await self._tell(Audio(data))
+        await self._outlet.play(chunk.samples)
         words = self._times.hear(chunk.samples)
         if chunk.finish_reason:
             words += self._end_segment(chunk.spoken_characters)
@@ -288,8 +285,3 @@ def _add(flushes: deque[Flush], flush: Flush) -> None:
         first = flushes.pop()
         flush = first._replace(told=first.told + flush.told)
     flushes.append(flush)
-
-
-def _pieces(samples: Samples) -> list[Samples]:
-    cuts = range(MOST_SAMPLES, len(samples), MOST_SAMPLES)
-    return [piece for piece in np.split(samples, cuts) if len(piece)]

@@ -11,7 +11,7 @@ from cosyvoice_front import audit, request_id
 from cosyvoice_front.errors import ApiError, GoneError, broken, rate_limited, too_large
 from cosyvoice_front.front import Front
 from cosyvoice_front.live.context import Context
-from cosyvoice_front.live.happenings import Cancelled, Failed, Happening, Tell
+from cosyvoice_front.live.happenings import Audio, Cancelled, Failed, Happening, Tell
 from cosyvoice_front.live.manner import Manner
 from cosyvoice_front.live.together import cancelled, ended
 
@@ -42,6 +42,7 @@ class Session:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
         self._opened = 0
+        self._is_left = False
         self._busy_until = asyncio.get_running_loop().time()
 
     async def __aenter__(self) -> Session:
@@ -71,7 +72,8 @@ class Session:
             raise rate_limited(message)
 
         async def tell(happening: Happening) -> None:
-            if self._contexts.get(name) is context:
+            # The end of audio that is cut comes when the context is forgotten already.
+            if self._contexts.get(name) is context or isinstance(happening, Audio):
                 await self._tell(name, happening)
 
         self._opened += 1
@@ -95,7 +97,8 @@ class Session:
         context.push(text)
 
     async def cancel(self, name: str) -> bool:
-        """End a context: nothing of it is told any more but that. False if it has ended."""
+        """End a context: nothing of it is told any more but the end of its audio, and that. False if it has
+        ended."""
         return await self._end(name, Cancelled())
 
     async def fail(self, name: str, error: ApiError) -> bool:
@@ -116,10 +119,14 @@ class Session:
             return False
         if isinstance(happening, Failed):
             self._contexts[name].entry.refuse(happening.error)
+        context = self._contexts[name]
         self._remove(name)
-        task.cancel()
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
+        try:
+            await context.cut()
+        finally:
+            task.cancel()
         await self._tell(name, happening)
         return True
 
@@ -131,14 +138,16 @@ class Session:
         try:
             with context.entry.noting_failure():
                 await ended(before)
-                await context.run()
+                if not self._is_left:
+                    await context.run()
         except ApiError as error:
-            await _tell_failure(tell, error)
+            await _tell_failure(context, tell, error)
         except GoneError:
             logger.info("nobody listens any more")
+            self._is_left = True
         except Exception:
             logger.exception("a context failed")
-            await _tell_failure(tell, broken())
+            await _tell_failure(context, tell, broken())
         finally:
             context.entry.write(self._front.audit)
             if self._contexts.get(name) is context:
@@ -150,7 +159,10 @@ class Session:
         self._busy_until = asyncio.get_running_loop().time()
 
 
-async def _tell_failure(tell: Tell, error: ApiError) -> None:
+async def _tell_failure(context: Context, tell: Tell, error: ApiError) -> None:
     logger.info("refused: %s", error)
     with suppress(GoneError):
-        await tell(Failed(error))
+        try:
+            await context.cut()
+        finally:
+            await tell(Failed(error))

@@ -121,7 +121,7 @@ class Cartesia:
             Manner(
                 request,
                 opening.output_format.encoding,
-                opening.output_format.encoder(),
+                opening.output_format.encoder(opening.target_lufs),
                 bool(opening.add_timestamps),
                 (BUFFER_DELAY_MS if delay_ms is None else delay_ms) / 1000,
             ),

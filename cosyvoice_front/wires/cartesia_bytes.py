@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -50,7 +51,8 @@ async def _speech(front: Front, body: BytesBody, owner: str) -> Response:
     request, tally = body.request(voice, body.transcript), Tally()
     request = replace(request, **await front.reading(body, request, owner))
     audit.current().speaks(request, body.output_format.container)
-    pieces = encoded(front.chunks(request, owner), body.output_format.encoder, front.pool, tally)
+    make = partial(body.output_format.encoder, body.target_lufs)
+    pieces = encoded(front.chunks(request, owner), make, front.pool, tally)
     return CartesiaResponse(
         placed(pieces, front.place(owner, len(body.transcript), tally)),
         {**HEADERS, "X-Seed": str(request.seed), "X-Audio-Sample-Rate": str(body.output_format.sample_rate)},

@@ -10,9 +10,9 @@ from pydantic_core import PydanticCustomError
 from starlette.requests import HTTPConnection
 
 from cosyvoice_client import SpeechRequest
-from cosyvoice_client.encoders import ANY_RATE, Encoder, make_encoder
+from cosyvoice_client.encoders import ANY_RATE, Encoder, WavEncoder
 from cosyvoice_front.errors import ApiError, invalid, model_not_found
-from cosyvoice_front.rate import RATE
+from cosyvoice_front.levelled import TargetLufs, at_file_rate
 from cosyvoice_front.shown import shown
 from cosyvoice_front.speech import SPEEDS, Language
 from cosyvoice_front.text_fields import TextFields
@@ -75,8 +75,8 @@ class RawFormat(Message):
     encoding: Encoding
     sample_rate: Rate
 
-    def encoder(self) -> Encoder:
-        return make_raw_encoder(self.encoding, self.sample_rate)
+    def encoder(self, target_lufs: float | None) -> Encoder:
+        return at_file_rate(make_raw_encoder(self.encoding), self.sample_rate, target_lufs)
 
 
 class WavFormat(Message):
@@ -84,8 +84,8 @@ class WavFormat(Message):
     encoding: Literal["pcm_s16le"]
     sample_rate: Rate
 
-    def encoder(self) -> Encoder:
-        return make_encoder("wav", self.sample_rate, RATE)
+    def encoder(self, target_lufs: float | None) -> Encoder:
+        return at_file_rate(WavEncoder(self.sample_rate), self.sample_rate, target_lufs)
 
 
 class Mp3Format(Message):
@@ -93,8 +93,8 @@ class Mp3Format(Message):
     sample_rate: Rate
     bit_rate: Literal[32_000, 64_000, 96_000, 128_000, 192_000] = 128_000
 
-    def encoder(self) -> Encoder:
-        return make_mp3_encoder(self.sample_rate, self.bit_rate)
+    def encoder(self, target_lufs: float | None) -> Encoder:
+        return at_file_rate(make_mp3_encoder(self.sample_rate, self.bit_rate), self.sample_rate, target_lufs)
 
 
 class Speaking(Message, TextFields):
@@ -105,6 +105,7 @@ class Speaking(Message, TextFields):
     language: Language = None
     generation_config: GenerationConfig | None = None
     seed: int | None = Field(None, ge=0, lt=2**63)
+    target_lufs: TargetLufs = None
     duration: Unsupported = None
     add_phoneme_timestamps: Unsupported = None
     use_normalized_timestamps: Unsupported = None

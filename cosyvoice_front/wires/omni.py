@@ -10,15 +10,14 @@ from typing import Any
 from starlette.websockets import WebSocket
 
 from cosyvoice_client import Reference
-from cosyvoice_client.encoders import make_encoder
 from cosyvoice_front import request_id
 from cosyvoice_front.errors import ApiError, invalid, timed_out
 from cosyvoice_front.front import Front
+from cosyvoice_front.levelled import make_speech_encoder
 from cosyvoice_front.live.happenings import Audio, Cancelled, Failed, Finished, Flushed, Happening, Words
 from cosyvoice_front.live.manner import Manner
 from cosyvoice_front.live.session import Session
 from cosyvoice_front.live.word_times import TimedWord
-from cosyvoice_front.rate import RATE
 from cosyvoice_front.shown import shown
 from cosyvoice_front.wires.messages import read, read_text
 from cosyvoice_front.wires.omni_messages import Config, InputText, error_message
@@ -133,7 +132,7 @@ class Omni:
         manner = Manner(
             replace(config.request(self._voice, self._reference), **self._reading),
             config.response_format,
-            make_encoder(config.response_format, config.sample_rate, RATE),
+            make_speech_encoder(config.response_format, config.rate, config.target_lufs),
             config.word_timestamps,
             (BUFFER_DELAY_MS if delay_ms is None else delay_ms) / 1000,
         )
@@ -208,7 +207,7 @@ class Omni:
         config = utterance.config
         audio: dict[str, Any] = {
             "format": config.response_format,
-            "sample_rate": config.sample_rate,
+            "sample_rate": config.rate,
             "channels": 1,
         }
         if config.word_timestamps:
@@ -237,7 +236,7 @@ def _chunk(utterance: Utterance, data: bytes, words: list[TimedWord] | None) -> 
     utterance.messages += 1
     return _place(utterance, "audio.chunk") | {
         "chunk_id": utterance.messages - 1,
-        "sample_rate": utterance.config.sample_rate,
+        "sample_rate": utterance.config.rate,
         "channels": 1,
         "audio_b64": base64.b64encode(data).decode(),
         "timestamps": None if words is None else [_timed(word) for word in words],

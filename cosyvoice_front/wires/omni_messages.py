@@ -8,9 +8,9 @@ from typing import Any, Literal
 from pydantic import Field
 
 from cosyvoice_client import Reference, SpeechRequest
-from cosyvoice_client.encoders import RATES, Format
+from cosyvoice_client.encoders import RATES, Format, usual_rate
 from cosyvoice_front.errors import ApiError, invalid, model_not_found
-from cosyvoice_front.rate import RATE
+from cosyvoice_front.levelled import TargetLufs
 from cosyvoice_front.speech import MAX_INSTRUCTIONS, SPEEDS, Language, for_its_sound
 from cosyvoice_front.text_fields import TextFields
 from cosyvoice_front.wires.messages import Message
@@ -31,7 +31,8 @@ class Config(Message, TextFields):
     response_format: Format = "wav"
     speed: float | None = Field(1.0, ge=SPEEDS[0], le=SPEEDS[1])
     seed: int | None = Field(None, ge=0, lt=2**63)
-    sample_rate: int = RATE
+    sample_rate: int | None = None
+    target_lufs: TargetLufs = None
     ref_audio: str | None = None
     ref_text: str | None = None
     word_timestamps: bool = False
@@ -39,14 +40,19 @@ class Config(Message, TextFields):
     stream_audio: bool = True
     max_buffer_delay_ms: int | None = Field(None, ge=0, le=60_000)
 
+    @property
+    def rate(self) -> int:
+        """Samples per second of the audio."""
+        return self.sample_rate or usual_rate(self.response_format)
+
     def check(self, settings: FrontSettings) -> None:
         """Raise an ApiError where fields don't fit each other, or this server."""
         if self.model is not None and self.model not in settings.models:
             raise model_not_found(self.model)
         rates = RATES[self.response_format]
-        if self.sample_rate not in rates:
+        if self.rate not in rates:
             listed = ", ".join(map(str, rates))
-            message = f"sample_rate: {self.sample_rate} is none of {listed} for {self.response_format}."
+            message = f"sample_rate: {self.rate} is none of {listed} for {self.response_format}."
             raise invalid("sample_rate", message)
         if self.ref_text is not None and self.ref_audio is None:
             raise invalid("ref_text", "ref_text: it goes with ref_audio.")

@@ -7,43 +7,24 @@ from typing import Literal
 
 import numpy as np
 
-from cosyvoice_client.encoders import (
-    CODECS,
-    Codec,
-    CodecEncoder,
-    Encoder,
-    PcmEncoder,
-    Samples,
-    at_rate,
-)
-from cosyvoice_front.rate import RATE
+from cosyvoice_client import g711
+from cosyvoice_client.encoders import CODECS, CodecEncoder, Encoder, G711Encoder, PcmEncoder, Samples
 
 Encoding = Literal["pcm_s16le", "pcm_f32le", "pcm_mulaw", "pcm_alaw"]
-TELEPHONY = {
-    "pcm_mulaw": Codec("mulaw", "pcm_mulaw", "s16"),
-    "pcm_alaw": Codec("alaw", "pcm_alaw", "s16"),
-}
-"""G.711's encodings, by ffmpeg's names."""
+LAWS: dict[str, g711.Law] = {"pcm_mulaw": "ulaw", "pcm_alaw": "alaw"}
 
 
-def make_raw_encoder(encoding: Encoding, rate: int) -> Encoder:
-    """Mono samples of 24 kHz to bare ones of ``rate``."""
+def make_raw_encoder(encoding: Encoding) -> Encoder:
+    """Make an encoder of mono samples to bare ones."""
     if encoding == "pcm_s16le":
-        return _at(PcmEncoder(), rate)
-    if encoding == "pcm_f32le":
-        return _at(FloatEncoder(), rate)
-    return _at(CodecEncoder(TELEPHONY[encoding], rate), rate)
+        return PcmEncoder()
+    return FloatEncoder() if encoding == "pcm_f32le" else G711Encoder(LAWS[encoding])
 
 
 def make_mp3_encoder(rate: int, bit_rate: int) -> Encoder:
-    """The same to mp3 of so many bits a second."""
+    """Make one of mono samples of a rate to mp3 of so many bits a second."""
     codec = CODECS["mp3"]
-    codec = replace(codec, options={**codec.options, "b": str(bit_rate)})
-    return _at(CodecEncoder(codec, rate), rate)
-
-
-def _at(encoder: Encoder, rate: int) -> Encoder:
-    return at_rate(encoder, rate, RATE)
+    return CodecEncoder(replace(codec, options={**codec.options, "b": str(bit_rate)}), rate)
 
 
 class FloatEncoder:

@@ -15,8 +15,10 @@ from pathlib import Path
 
 from cosyvoice_client.chunk import AudioChunk
 from cosyvoice_client.command import INTERRUPTED, TEXT_HELP, add_output
-from cosyvoice_client.delivery import deliver, target
+from cosyvoice_client.delivery import deliver, output_rate, target
 from cosyvoice_client.errors import ClientError
+from cosyvoice_client.resampler import at_rate
+from cosyvoice_runtime.audio.levelling import check_target
 from cosyvoice_runtime.audio.read import read_audio
 from cosyvoice_runtime.audio.silence import TRIMS
 from cosyvoice_runtime.checkpoint import Layout, load_speakers
@@ -25,6 +27,7 @@ from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.local import SpeechRequest, Synthesizer
 from cosyvoice_runtime.local.kept_voices import bucket_url, kept_voices, place
+from cosyvoice_runtime.local.levelled import levelled
 from cosyvoice_runtime.local.networks import RUNTIMES, require_runtime
 from cosyvoice_runtime.local.reading import LANGUAGE_HELP, add_markup, add_read
 from cosyvoice_runtime.text.markup import MarkupOptions
@@ -123,6 +126,12 @@ def _add_speak(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--trim-silence", choices=TRIMS, default="off", help="silence left out before, or around the speech"
     )
+    command.add_argument(
+        "--target-lufs",
+        type=float,
+        metavar="LUFS",
+        help="loudness, -40 to -10; with --offline measured over the whole text (default: as it comes)",
+    )
     command.add_argument("--sampling", choices=("ras", "nucleus", "greedy"), default="ras")
     command.add_argument(
         "--first-hop", type=int, help="cut the prompt so that this many tokens give the first chunk"
@@ -169,6 +178,9 @@ def _add_remove(command: argparse.ArgumentParser) -> None:
 def speak(options: argparse.Namespace) -> None:
     """Speak to a file or a loudspeaker, with a line of progress for each chunk."""
     target(options)  # Errors of the output are found before anything is loaded.
+    rate = output_rate(options)
+    if options.target_lufs is not None:
+        check_target(options.target_lufs)
     synthesizer = _synthesizer(options)
     voice = _voice(options, synthesizer)
     request = partial(
@@ -184,7 +196,12 @@ def speak(options: argparse.Namespace) -> None:
         trim_silence=options.trim_silence,
         find_voice=partial(_named, options, synthesizer),
     )
-    deliver(options, lambda text: _spoken(synthesizer, partial(request, text)))
+
+    def utter(text: str) -> Iterator[AudioChunk]:
+        chunks = at_rate(_spoken(synthesizer, partial(request, text)), rate)
+        return levelled(chunks, options.target_lufs, whole=options.offline)
+
+    deliver(options, utter)
 
 
 def _spoken(synthesizer: Synthesizer, request: Callable[[], SpeechRequest]) -> Iterator[AudioChunk]:

@@ -14,6 +14,9 @@ import numpy as np
 import pytest
 import soundfile
 
+from cosyvoice_client import g711
+from cosyvoice_client.pcm import pcm16
+from cosyvoice_client.resampler import StreamResampler
 from eventually import eventually
 from fake_server import coded
 
@@ -65,6 +68,39 @@ def test_streamed_file_holds_every_chunk(server, tmp_path, name):
     assert np.array_equal(samples(tmp_path / name), coded(4, 5))
     assert b"chunk   5" in done.stderr
     assert b"first chunk after" in done.stderr
+
+
+@pytest.mark.parametrize("program", ["grpc_client.py", "http_client.py"])
+@pytest.mark.parametrize(
+    ("name", "arguments", "rate"),
+    [
+        ("a.wav", ["--sample-rate", "8000"], 8_000),
+        ("a.raw", ["--sample-rate", "16000"], 16_000),
+        ("a.ulaw", [], 8_000),
+        ("a.alaw", ["--sample-rate", "8000"], 8_000),
+    ],
+)
+def test_file_of_a_telephone_holds_the_speech_resampled(server, tmp_path, program, name, arguments, rate):
+    url = server.grpc_url if program == "grpc_client.py" else server.http_url
+    target = tmp_path / name
+    done = command(program, "--url", url, "--text", "id=4 chunks=5", "-o", target, *arguments)
+    assert done.returncode == 0, done.stderr
+    resampler = StreamResampler(24_000, rate)
+    spoken = np.float32(coded(4, 5) / 32768)
+    expected = pcm16(np.concatenate([resampler.push(spoken), resampler.finish()]))
+    if name == "a.wav":
+        assert soundfile.info(target).samplerate == rate
+        assert np.array_equal(samples(target), expected)
+    else:
+        law = {"a.ulaw": "ulaw", "a.alaw": "alaw"}.get(name)
+        assert target.read_bytes() == (g711.encode(law, expected) if law else expected.tobytes())
+
+
+def test_file_of_g711_of_another_rate_is_refused_before_anything_is_sent(tmp_path):
+    arguments = ["--text", "Hello.", "--url", NOWHERE, "-o", tmp_path / "a.ulaw", "--sample-rate", "16000"]
+    done = command("grpc_client.py", *arguments)
+    assert done.returncode == 2
+    assert b"--sample-rate: 16000 is not 8000" in done.stderr
 
 
 def test_standard_output_holds_nothing_but_samples(server):

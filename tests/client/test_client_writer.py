@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 import soundfile
 
-from cosyvoice_client import AudioChunk, InvalidArgumentError, audio_writer, recorded
+from cosyvoice_client import AudioChunk, InvalidArgumentError, audio_writer, g711, recorded
+from cosyvoice_client.pcm import pcm16
+from cosyvoice_client.resampler import StreamResampler
 from cosyvoice_client.writer import PYAV, check_target
 
 FIRST = np.array([0.0, 0.5, -0.5], np.float32)
@@ -46,6 +48,18 @@ def test_recorded_chunks_are_in_a_file_of_their_rate_when_they_are_told(tmp_path
     assert (list(samples), rate) == (BOTH[:3], 22_050)
     assert list(told) == chunks[1:]
     assert list(soundfile.read(target, dtype="int16")[0]) == BOTH
+
+
+@pytest.mark.parametrize("law", ["ulaw", "alaw"])
+@pytest.mark.parametrize("rate", [8_000, 22_050, 24_000])
+def test_file_of_g711_has_8000_samples_a_second(tmp_path, law, rate):
+    speech = (0.3 * np.sin(np.arange(rate) * 0.05)).astype(np.float32)
+    with audio_writer(tmp_path / f"a.{law}", rate) as write:
+        for part in np.split(speech, [1000, 1001]):
+            write(part)
+    resampler = StreamResampler(rate, 8_000)
+    whole = speech if rate == 8_000 else np.concatenate([resampler.push(speech), resampler.finish()])
+    assert (tmp_path / f"a.{law}").read_bytes() == g711.encode(law, pcm16(whole))
 
 
 @pytest.mark.parametrize("name", ["a.mp3", "a.aac", "a.opus"])

@@ -11,20 +11,34 @@ import av
 import numpy as np
 import numpy.typing as npt
 
-FRAME_SAMPLES = {"mp3": 576, "opus": 480, "aac": 1024, "flac": 480, "wav": 1, "pcm": 1}
+FRAME_SAMPLES = {
+    "mp3": 576,
+    "opus": 480,
+    "aac": 1024,
+    "flac": 480,
+    "wav": 1,
+    "pcm": 1,
+    "g711_ulaw": 1,
+    "g711_alaw": 1,
+}
 """Samples of a frame at 24 kHz: MPEG-2 layer III's, 20 ms, AAC's, and as the encoder is told."""
 DELAY_SAMPLES = {"mp3": 1105, "aac": 1024}
 """What codecs put in front of the sound where the format has no room to say so: LAME's 576 and the decoder's
 529 samples (https://lame.sourceforge.io/tech-FAQ.txt), a frame of AAC."""
 
 
+RAW = {"g711_ulaw": "mulaw", "g711_alaw": "alaw"}
+"""Formats of bare samples, by ffmpeg's names."""
+
+
 def decode(data: bytes, format: str, rate: int = 24_000) -> npt.NDArray[np.float32]:
-    """Mono samples in [-1, 1] at ``rate``, without the codec's delay."""
+    """Mono samples in [-1, 1] at ``rate``, which bare samples have, without the codec's delay."""
     if format == "pcm":
         return np.frombuffer(data, "<i2").astype(np.float32) / 32768
     resampler = av.AudioResampler(format="flt", layout="mono", rate=rate)
     pieces = []
-    with av.open(BytesIO(data)) as container:
+    options = {"sample_rate": str(rate)} if format in RAW else {}
+    with av.open(BytesIO(data), format=RAW.get(format), options=options) as container:
         for frame in container.decode(audio=0):
             pieces += [part.to_ndarray()[0] for part in resampler.resample(frame)]
     pieces += [part.to_ndarray()[0] for part in resampler.resample(None)]

@@ -15,13 +15,20 @@ import numpy as np
 import pytest
 
 from cosyvoice_client import SAMPLE_RATE, AudioChunk
-from cosyvoice_client.encoders import FORMATS, MARK, RATES, PcmEncoder, make_encoder
+from cosyvoice_client.encoders import FORMATS, LAWS, MARK, RATES, PcmEncoder, make_encoder
 from cosyvoice_front.spoken import Tally, encoded
 from decoded import DELAY_SAMPLES, FRAME_SAMPLES, decode
 from eventually import eventually
 from fake_upstream import tone
 
-HELD_SECONDS = {"mp3": 0.044, "opus": 0.026, "aac": 0.080, "flac": 0.020, "wav": 0.0, "pcm": 0.0}
+HELD_SECONDS = {
+    "mp3": 0.044,
+    "opus": 0.026,
+    "aac": 0.080,
+    "flac": 0.020,
+    "wav": 0.0,
+    "pcm": 0.0,
+} | dict.fromkeys(LAWS, 0.0)
 """Seconds of what has been fed that a listener can't decode yet, at most."""
 
 

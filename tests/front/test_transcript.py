@@ -60,7 +60,7 @@ def test_spaces_are_not_kept_for_a_word():
 
 def flushed(*pieces):
     """A context that has been flushed a hundred times after each piece, and is not run."""
-    front = SimpleNamespace(markup=lambda asked: "auto")
+    front = SimpleNamespace(markup=lambda asked: "auto", pool=None)
     context = Context(front, "anna", Manner(SpeechRequest(""), "pcm", None, False, 1.0), None)
     for piece in pieces:
         context.push(piece)

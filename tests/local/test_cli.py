@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import soundfile
 
+from cosyvoice_runtime.audio.levelling import make_leveller
+from cosyvoice_runtime.audio.loudness import LoudnessMeter
 from cosyvoice_runtime.local.cli import main
 from cosyvoice_runtime.voice import Voice, VoiceStore
 from cosyvoice_runtime.voice.opening import open_bucket
@@ -324,3 +326,42 @@ def test_line_that_can_not_be_spoken_is_named(
     monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"\n!!!\n")))
     said = refusal("speak", "--checkpoint", tiny_checkpoint, "-o", tmp_path / "speech.wav", "--quiet", "-")
     assert said.startswith("cosyvoice: line 2: ")
+
+
+@pytest.mark.parametrize("target", ["-41", "0", "nan"])
+def test_loudness_out_of_range_is_refused_before_anything_is_loaded(
+    refusal, tmp_path: Path, target: str
+) -> None:
+    speech = tmp_path / "speech.wav"
+    said = refusal("speak", "--checkpoint", "nowhere", "Hello.", f"--target-lufs={target}", "-o", speech)
+    assert "target_lufs" in said
+    assert "a number from -40 to -10" in said
+
+
+def test_speech_has_rate_and_loudness_that_are_asked_for(run, tiny_checkpoint: Path, tmp_path: Path) -> None:
+    common = [
+        "speak",
+        "--checkpoint",
+        tiny_checkpoint,
+        "--voices",
+        tmp_path / "voices",
+        "--seed",
+        1,
+        "Hello.",
+    ]
+    files = {name: tmp_path / name for name in ("plain.wav", "stream.wav", "whole.wav", "phone.ulaw")}
+    run(*common, "-o", files["plain.wav"])
+    run(*common, "-o", files["stream.wav"], "--target-lufs=-20")
+    run(*common, "-o", files["whole.wav"], "--target-lufs=-30", "--offline", "--sample-rate", 16_000)
+    run(*common, "-o", files["phone.ulaw"], "--target-lufs=-20")
+    plain, rate = soundfile.read(files["plain.wav"], dtype="float32")
+    whole, whole_rate = soundfile.read(files["whole.wav"], dtype="float32")
+    assert (rate, whole_rate) == (24_000, 16_000)
+    leveller = make_leveller(rate, -20.0, whole=False)
+    levelled = np.concatenate([leveller.push(plain), leveller.finish()])
+    stream = soundfile.read(files["stream.wav"], dtype="float32")[0]
+    np.testing.assert_allclose(stream, levelled, atol=3 / 32768)
+    meter = LoudnessMeter(whole_rate)
+    meter.push(whole)
+    assert meter.integrated == pytest.approx(-30, abs=0.3)
+    assert files["phone.ulaw"].stat().st_size == -(-len(plain) // 3)
