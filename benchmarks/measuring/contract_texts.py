@@ -24,14 +24,18 @@ NAMES, NOUNS, ADJECTIVES, VERBS, ADVERBS, PREPOSITIONS, TIMES = map(str.split, (
 ))  # fmt: skip
 
 
-def own_texts() -> list[Utterance]:
-    """1,088 sentences, the same each time; as many of each number of words as Seed-TTS has."""
+LEAST_WORDS = 3
+
+
+def own_texts(share: float = 1.0) -> list[Utterance]:
+    """1,088 sentences, the same each time; as many of each number of words as Seed-TTS has, or of this share
+    of the words."""
     chance = random.Random(SEED)
     texts: dict[str, None] = {}
     for words, count in WORDS.items():
         wanted = len(texts) + count
         while len(texts) < wanted:
-            texts[_sentence(chance, words)] = None
+            texts[_sentence(chance, max(round(share * words), LEAST_WORDS))] = None
     return [Utterance(f"text{number:04}", text) for number, text in enumerate(texts)]
 
 

@@ -108,6 +108,11 @@ def test_own_texts_are_as_long_as_those_of_seed_tts():
     assert Counter(len(text.split()) for text in texts) == WORDS
     assert np.mean([len(text) for text in texts]) == pytest.approx(61, abs=0.5)
     assert texts == [utterance.text for utterance in own_texts()]
+    shorter = [len(utterance.text.split()) for utterance in own_texts(0.74)]
+    assert min(shorter) == 3
+    assert sum(shorter) / len(shorter) == pytest.approx(
+        0.74 * sum(map(len, map(str.split, texts))) / len(texts), rel=0.02
+    )
     assert all(text[0].isupper() and text.endswith(".") and text.isascii() for text in texts)
 
 
