@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cosyvoice_client import AudioChunk, Reference, SpeechRequest
-from cosyvoice_client.encoders import content_type, make_encoder
+from cosyvoice_client.encoders import content_type, is_instant, make_encoder
 from cosyvoice_front import audit, request_id
 from cosyvoice_front.events import MEDIA_TYPE
 from cosyvoice_front.keys import Keys
@@ -107,6 +107,7 @@ class Front:
             partial(make_encoder, body.response_format, rate, RATE),
             self.pool,
             tally,
+            instant=is_instant(body.response_format, rate, RATE),
         )
         pieces = placed(pieces, self.place(owner, len(body.input), tally))
         return Speech(pieces, tally, rate, request.seed, reference.note if reference else "")

@@ -75,14 +75,23 @@ class Speech:
 
 
 async def encoded(
-    chunks: AsyncGenerator[AudioChunk, None], make: Callable[[], Encoder], pool: Executor, tally: Tally
+    chunks: AsyncGenerator[AudioChunk, None],
+    make: Callable[[], Encoder],
+    pool: Executor,
+    tally: Tally,
+    *,
+    instant: bool = False,
 ) -> AsyncGenerator[bytes, None]:
     """The file, piece by piece; what an encoder takes longer for runs in the pool.
 
     Args:
         make: opens the encoder, which takes some milliseconds: in the pool, while the server makes the audio.
+        instant: whether it takes no time, so that handing it to the pool would only hold up the request.
     """
-    making = asyncio.get_running_loop().run_in_executor(pool, make)
+    loop = asyncio.get_running_loop()
+    making = loop.create_future() if instant else loop.run_in_executor(pool, make)
+    if instant:
+        making.set_result(make())
     try:
         async with aclosing(chunks):
             async for samples in slices(chunks, tally):
