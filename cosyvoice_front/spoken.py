@@ -102,8 +102,10 @@ async def encoded(
             if piece := await run(encoder, encoder.finish, pool):
                 yield piece
     finally:
-        # Not here: a thread may still make it, or be in it, when a client leaves.
-        making.add_done_callback(partial(_close, pool))
+        if instant:
+            making.result().close()
+        else:  # Not here: a thread may still make it, or be in it, when a client leaves.
+            making.add_done_callback(partial(_close, pool))
 
 
 def _close(pool: Executor, made: asyncio.Future[Encoder]) -> None:
