@@ -317,10 +317,10 @@ class SpeechService:
 
     async def _look_for_clients(self) -> None:
         loop = asyncio.get_running_loop()
-        while self._listeners:
+        # Not at once: the first look would be beside the reading of a request that has just come.
+        while await asyncio.sleep(LOOK_FOR_CLIENTS_S, True) and self._listeners:
             for task in await loop.run_in_executor(self._looker, _gone, dict(self._listeners)):
                 task.cancel()
-            await asyncio.sleep(LOOK_FOR_CLIENTS_S)
 
 
 def _require_streaming(message: TextMessage, listener: ChunkListener) -> None:
