@@ -11,7 +11,8 @@ from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Match
+from starlette.routing import Match, Route
+from starlette.types import Receive, Scope, Send
 
 from cosyvoice_front.audit import AuditedRequests
 from cosyvoice_front.bodies import BodyLimits
@@ -34,6 +35,7 @@ from cosyvoice_runtime.process.audit_log import AuditLog
 from cosyvoice_runtime.process.spans import FRONT, open_spans
 from cosyvoice_runtime.settings import Settings
 
+SPEECH = "/v1/audio/speech"
 SPEECH_SCHEMA = {"content": {"application/json": {"schema": SpeechBody.model_json_schema()}}}
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
@@ -84,18 +86,30 @@ def create_app(settings: Settings, upstream: Upstream | None = None) -> FastAPI:
 
 
 def _add_speech(app: FastAPI) -> None:
-    @app.post("/v1/audio/speech", openapi_extra={"requestBody": SPEECH_SCHEMA})
     async def speech(request: Request) -> Response:
         front = _front(request)
         owner = _owner(request)
         body = read_speech(await request.body(), front.settings.front)
         return await front.speak(body, owner)
 
+    # FastAPI's own route describes the handler, which has nothing for FastAPI to solve: doing so takes a
+    # quarter of the time that a request takes in this process. So Starlette's is the first, and serves.
+    app.router.routes.insert(0, PlainRoute(SPEECH, speech, methods=["POST"]))
+    app.post(SPEECH, openapi_extra={"requestBody": SPEECH_SCHEMA})(speech)
+
     @app.post("/v1/audio/read")
     async def read(request: Request) -> dict[str, Any]:
         front = _front(request)
         owner = _owner(request)
         return await front.read(read_body(await request.body(), front.settings.front), owner)
+
+
+class PlainRoute(Route):
+    """A route of Starlette's, of which the request knows as it does of FastAPI's."""
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["route"] = self
+        await super().handle(scope, receive, send)
 
 
 def _add_voices(app: FastAPI) -> None:

@@ -25,6 +25,7 @@ from cosyvoice_front.request_id import set_up_logging
 from cosyvoice_front.server_client import Upstream
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.process.file_limit import file_limit_problem
+from cosyvoice_runtime.process.garbage import keep_loaded
 from cosyvoice_runtime.process.listening import bound, is_loopback, own_addresses, with_port
 from cosyvoice_runtime.settings import FrontSettings, Settings
 
@@ -45,6 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
         check_bucket(settings.cosyvoice2.bucket_url)
         server = FrontServer(uvicorn_config(settings), settings.front.leave_s)
         listening = sockets(settings.front)
+        keep_loaded()
     except CosyVoiceError as error:
         logger.error("%s", error)
         return 2

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cosyvoice_client import AudioChunk, Reference, SpeechRequest
-from cosyvoice_client.encoders import content_type
+from cosyvoice_client.encoders import content_type, is_instant
 from cosyvoice_front import audit, request_id
 from cosyvoice_front.events import MEDIA_TYPE
 from cosyvoice_front.keys import Keys
@@ -113,6 +113,7 @@ class Front:
             ),
             self.pool,
             tally,
+            instant=body.target_lufs is None and is_instant(body.response_format, body.rate),
         )
         pieces = placed(pieces, self.place(owner, len(body.input), tally))
         return Speech(pieces, tally, body.rate, request.seed, reference.note if reference else "")

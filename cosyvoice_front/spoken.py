@@ -76,7 +76,12 @@ class Speech:
 
 
 async def encoded(
-    chunks: AsyncGenerator[AudioChunk, None], make: Callable[[], Encoder], pool: Executor, tally: Tally
+    chunks: AsyncGenerator[AudioChunk, None],
+    make: Callable[[], Encoder],
+    pool: Executor,
+    tally: Tally,
+    *,
+    instant: bool = False,
 ) -> AsyncGenerator[bytes, None]:
     """The file, piece by piece; what an encoder takes longer for runs in the pool.
 
@@ -84,8 +89,12 @@ async def encoded(
 
     Args:
         make: opens the encoder, which takes some milliseconds: in the pool, while the server makes the audio.
+        instant: whether it takes no time, so that handing it to the pool would only hold up the request.
     """
-    making = asyncio.get_running_loop().run_in_executor(pool, make)
+    loop = asyncio.get_running_loop()
+    making = loop.create_future() if instant else loop.run_in_executor(pool, make)
+    if instant:
+        making.set_result(make())
     fade, started = FadeOut(RATE), False
     try:
         async with aclosing(chunks):
@@ -104,8 +113,10 @@ async def encoded(
             if piece := await run(encoder, encoder.finish, pool):
                 yield piece
     finally:
-        # Not here: a thread may still make it, or be in it, when a client leaves.
-        making.add_done_callback(partial(_close, pool))
+        if instant:
+            making.result().close()
+        else:  # Not here: a thread may still make it, or be in it, when a client leaves.
+            making.add_done_callback(partial(_close, pool))
 
 
 async def cut_off(encoder: Encoder, fade: FadeOut, pool: Executor) -> bytes:

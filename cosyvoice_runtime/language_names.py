@@ -74,6 +74,10 @@ def language_tag(language: str) -> str:
     Raises:
         InvalidInput: it is neither a tag nor a known name.
     """
+    return _KNOWN.get(language) or _tag_of(language)
+
+
+def _tag_of(language: str) -> str:
     if not language.strip():
         return AUTO
     asked = re.sub(r"[_\s()]+", "-", re.split("[.@]", language.strip())[0]).removesuffix("-")
@@ -85,3 +89,7 @@ def language_tag(language: str) -> str:
         limit = "give auto, a language tag such as zh, en-US, ja, de, or a name such as English"
         raise InvalidInput("language", language, limit)
     return tag
+
+
+_KNOWN = {name: _tag_of(name) for name in (AUTO, *_TAGS, *set(_TAGS.values()))}
+"""The tags of names as they are mostly given, since each text is asked for its language several times."""

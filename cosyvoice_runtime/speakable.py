@@ -21,6 +21,8 @@ LINE_ENDS = {ord(character): "\n" for character in "\x0b\x0c\x85"}
 
 def without_controls(text: str) -> str:
     """The text without control characters, but for tabs and ends of lines."""
+    if text.isprintable():
+        return text
     return CONTROLS.sub("", text).translate(LINE_ENDS)
 
 
@@ -31,6 +33,8 @@ def visible(text: str) -> str:
     Joiners stay, which letters of some scripts need. Letters and the marks on them are one character, as in
     special tokens.
     """
+    if text.isascii() and text.isprintable():
+        return text
     return unicodedata.normalize("NFC", _INVISIBLE.sub("", without_controls(text)))
 
 

@@ -22,6 +22,8 @@ from cosyvoice_client.tries import Tries
 from cosyvoice_client.wire import ELSEWHERE_HEADER, NAME_HEADER, REQUEST_HEADER, call_error, infer_request
 
 Metadata = tuple[tuple[str, str], ...]
+STREAM_INFER = "/inference.GRPCInferenceService/ModelStreamInfer"
+"""The method of Triton's protocol that streams."""
 
 
 class AsyncSpeechClient:
@@ -70,6 +72,13 @@ class AsyncSpeechClient:
         self._tries = Tries(opened.asks_elsewhere)
         self._channel = opened.channel
         self._server = service_pb2_grpc.GRPCInferenceServiceStub(opened.channel)
+        # A stream with one request, which leaves together with the call's metadata, and with its end. In a
+        # stream that is written to, gRPC waits for its own thread between them.
+        self._ask_for_speech = opened.channel.unary_stream(
+            STREAM_INFER,
+            request_serializer=service_pb2.ModelInferRequest.SerializeToString,
+            response_deserializer=service_pb2.ModelStreamInferResponse.FromString,
+        )
 
     async def speak(
         self, request: SpeechRequest, request_id: str = "", name: str | None = None
@@ -99,10 +108,8 @@ class AsyncSpeechClient:
         """A stream with a request, and its first result."""
         # Without the header triton_grpc_error, which ends a failed stream with gRPC's status: Triton 24.10
         # crashes, for all its clients, if an error comes while a chunk is still on its way.
-        responses = self._stream(name, request_id)
+        responses = self._responses(self._ask_for_speech(asked, metadata=self._metadata(name, request_id)))
         try:
-            await responses.send(asked)
-            await responses.end_requests()
             return responses, await responses.next()
         except BaseException:
             responses.cancel()
@@ -187,7 +194,9 @@ class AsyncSpeechClient:
         return infer_request(model, request.tensors(), request_id, tells_tokens=tells_tokens)
 
     def _stream(self, name: str | None, request_id: str) -> Responses:
-        call = self._server.ModelStreamInfer(metadata=self._metadata(name, request_id))
+        return self._responses(self._server.ModelStreamInfer(metadata=self._metadata(name, request_id)))
+
+    def _responses(self, call: Any) -> Responses:
         return Responses(call, self.url, self.timeout_s, self._refusal)
 
     async def _ask(self, method: str, request: Any, timeout_s: float, metadata: Metadata = ()) -> Any:

@@ -114,6 +114,11 @@ def make_encoder(format: Format, rate: int, spoken_rate: int = SAMPLE_RATE) -> E
     return at_rate(encoder_at(format, rate), rate, spoken_rate)
 
 
+def is_instant(format: Format, rate: int, spoken_rate: int = SAMPLE_RATE) -> bool:
+    """Whether :func:`make_encoder` gives an instant encoder, which it then makes at once."""
+    return format in ("pcm", "wav") and rate == spoken_rate
+
+
 def at_rate(encoder: Encoder, rate: int, spoken_rate: int = SAMPLE_RATE) -> Encoder:
     """An encoder of ``rate`` for speech of another."""
     return encoder if rate == spoken_rate else ResampledEncoder(encoder, rate, spoken_rate)

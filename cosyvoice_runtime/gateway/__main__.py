@@ -15,6 +15,7 @@ from typing import Any
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.gateway.options import LEAVE, GatewayOptions
+from cosyvoice_runtime.process.garbage import keep_loaded
 from cosyvoice_runtime.process.log_lines import log_lines
 
 
@@ -33,6 +34,7 @@ async def _serve(protocol: str, options: GatewayOptions) -> int:
     except (OSError, RuntimeError, InvalidInput) as error:
         print(error)
         return 1
+    keep_loaded()
     print("open", flush=True)
     while line := await asyncio.to_thread(sys.stdin.readline):
         if line == LEAVE:

@@ -8,6 +8,7 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -87,7 +88,7 @@ class ProxyModel:
 
     async def _pass_on(self, name: str, frame: bytes, reply: Reply) -> None:
         call = self._host.call(self._model)
-        send = reply.send if self._streamed else reply.send_only
+        send = partial(_send, reply) if self._streamed else reply.send_only
         try:
             async with self._in_order(name):
                 await call.begin(frame)
@@ -135,6 +136,13 @@ async def _next(call: HostCall, reply: Reply) -> dict[str, Array] | None:
         return reading.result()
     finally:
         reading.cancel()
+
+
+def _send(reply: Reply, **outputs: Array) -> None:
+    """Send one answer of a stream; a ClientGoneError if the client has left."""
+    if reply.cancelled:
+        raise ClientGoneError
+    reply.send(**outputs)
 
 
 class HostedProxy:

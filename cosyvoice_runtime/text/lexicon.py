@@ -106,6 +106,8 @@ class Lexicon:
 
     def __call__(self, text: str) -> str:
         """The text with what is spoken in place of the words."""
+        if self._is_empty:
+            return text
         parts = []
         kept = place = 0
         while place < len(text):
@@ -116,6 +118,10 @@ class Lexicon:
             else:
                 place += 1
         return "".join([*parts, text[kept:]])
+
+    @property
+    def _is_empty(self) -> bool:
+        return not self._words and (self._below is None or self._below._is_empty)
 
     def _word_at(self, text: str, place: int) -> tuple[str, str]:
         """The longest word there, and what is spoken for it; both empty if there is none."""

@@ -16,6 +16,7 @@ _PLAIN = str.maketrans(
 _ALPHABETS_OF_MATHEMATICS = re.compile("[\U0001d400-\U0001d7ff]")
 _GROUP_SPACE = re.compile("(?<=[0-9])[\u00a0\u2009\u202f](?=[0-9]{3}(?![0-9]))")
 _SPACE = re.compile("[\u00a0\u2000-\u200a\u202f\u205f\u3000]")
+_SPACES = re.compile(" {3,}")
 _POWER = re.compile("(?<=[0-9])[⁰¹²³⁴-⁹]+|(?<=(?<![A-Za-z])[A-Za-z])[⁰¹⁴-⁹]+")
 _RAISED = dict(zip("ᵃᵇᶜᵈᵉᵏᵐⁿᵖʳˢᵗˣʸᶻⁱ⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "abcdekmnprstxyzi0123456789+-", strict=True))
 _RAISED_LETTERS = re.compile(
@@ -40,8 +41,10 @@ def plain(text: str, group: str = ",") -> str:
         text: as it is written.
         group: what a narrow space between groups of digits becomes.
     """
+    if text.isascii():  # It has none of the characters that follow.
+        return _SPACES.sub(" ", text)
     text = _ALPHABETS_OF_MATHEMATICS.sub(_compatible, text.translate(_PLAIN))
-    text = re.sub(" {3,}", " ", _SPACE.sub(" ", _GROUP_SPACE.sub(group, text)))
+    text = _SPACES.sub(" ", _SPACE.sub(" ", _GROUP_SPACE.sub(group, text)))
     text = _RAISED_LETTERS.sub(_raised, text)
     text = _MICRO.sub(r"\1µ", text)
     text = _ISOTOPE.sub(_compatible, text)

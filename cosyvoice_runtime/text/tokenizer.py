@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,6 +29,11 @@ _WORDS = (
     r"|\s+"
 )
 """Qwen2's division into words, within which BPE merges (its published ``tokenizer.json``)."""
+
+
+CACHED_TEXTS = 64
+"""A segment is counted where its text is split, and encoded for its prompt; a transcript is for each request
+of its voice."""
 
 
 def read_tokenizer(layout: Layout) -> TextTokenizer:
@@ -89,18 +95,25 @@ class TextTokenizer:
         Raises:
             InvalidInput: the text holds a lone surrogate, so it never was valid UTF-8.
         """
-        try:
-            return self._tokenizer.encode(text, add_special_tokens=False).ids
-        except (UnicodeEncodeError, TypeError) as error:
-            raise InvalidInput("text", text, "it must be valid UTF-8 (lone surrogates are not)") from error
+        return list(self._cached_ids(text))
 
     def count(self, text: str) -> int:
         """Number of tokens of a text."""
-        return len(self.encode(text))
+        return len(self._cached_ids(text))
 
     def decode(self, ids: list[int]) -> str:
         """Text of ids, special tokens included."""
         return self._tokenizer.decode(ids, skip_special_tokens=False)
+
+    @cached_property
+    def _cached_ids(self) -> Callable[[str], tuple[int, ...]]:
+        return lru_cache(CACHED_TEXTS)(self._ids)
+
+    def _ids(self, text: str) -> tuple[int, ...]:
+        try:
+            return tuple(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        except (UnicodeEncodeError, TypeError) as error:
+            raise InvalidInput("text", text, "it must be valid UTF-8 (lone surrogates are not)") from error
 
     def _add(self, tokens: Iterable[AddedToken]) -> None:
         self._tokenizer.add_special_tokens(list(tokens))

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -229,6 +230,18 @@ def cut_prompt(voice: Voice, chunk_tokens: int, first_hop: int, most: float) -> 
     cut = (count + first_hop) % chunk_tokens
     if not 0 < cut <= most * count or cut == count:
         return voice
+    made = _CUT.setdefault(voice, {})
+    if cut not in made:
+        made[cut] = _without_start(voice, cut)
+    return made[cut]
+
+
+_CUT: WeakKeyDictionary[Voice, dict[int, Voice]] = WeakKeyDictionary()
+"""The cut forms of voices, by how many tokens are cut: their numbers are checked and hashed once, and not for
+each request."""
+
+
+def _without_start(voice: Voice, cut: int) -> Voice:
     return dataclasses.replace(
         voice,
         key=content_hash(voice.key, cut),

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from cosyvoice_client import SAMPLE_RATE, AudioChunk
-from cosyvoice_client.encoders import FORMATS, LAWS, MARK, RATES, PcmEncoder, make_encoder
+from cosyvoice_client.encoders import FORMATS, LAWS, MARK, RATES, PcmEncoder, is_instant, make_encoder
 from cosyvoice_front.spoken import Tally, encoded
 from decoded import DELAY_SAMPLES, FRAME_SAMPLES, decode
 from eventually import eventually
@@ -137,3 +137,24 @@ def test_encoder_of_a_stream_that_is_given_up_is_closed():
     with ThreadPoolExecutor(1) as pool:
         asyncio.run(give_up(encoder, pool))
     assert encoder.closed
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_instant_encoders_are_known_before_they_are_made(format):
+    for rate in RATES[format]:
+        encoder = make_encoder(format, rate)
+        assert encoder.instant == is_instant(format, rate)
+        encoder.close()
+
+
+def test_instant_encoder_needs_no_thread():
+    async def chunks():
+        yield AudioChunk(tone(0.2), 0.0)
+
+    async def file():
+        pool = ThreadPoolExecutor(1)
+        pool.shutdown()  # It takes nothing any more.
+        made = encoded(chunks(), lambda: make_encoder("pcm", SAMPLE_RATE), pool, Tally(), instant=True)
+        return b"".join([piece async for piece in made])
+
+    assert asyncio.run(file()) == b"".join(pieces("pcm", tone(0.2)))

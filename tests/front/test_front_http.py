@@ -269,3 +269,4 @@ def test_description_of_the_routes_has_no_operation_twice(front):
         operation["operationId"] for path in description["paths"].values() for operation in path.values()
     ]
     assert len(operations) == len(set(operations))
+    assert "requestBody" in description["paths"]["/v1/audio/speech"]["post"]

@@ -11,6 +11,7 @@ from cosyvoice_runtime.families import FAMILIES
 from cosyvoice_runtime.speakable import is_speakable, visible, without_controls
 from cosyvoice_runtime.text import TextFrontEnd, instruct
 from cosyvoice_runtime.text.controls import ControlDropper
+from cosyvoice_runtime.text.rules import plain
 
 
 class Letters:
@@ -85,3 +86,9 @@ def test_instruction_is_followed_as_without_them() -> None:
     assert instruct(Letters(), "Be\x00 calm.", "Yes.") == instruct(Letters(), "Be calm.", "Yes.")
     with pytest.raises(InvalidInput, match="instruct_text"):
         instruct(Letters(), "\x00", "Yes.")
+
+
+@given(st.text(st.characters(max_codepoint=127)))
+def test_text_of_ascii_is_read_as_beside_another_character(text: str) -> None:
+    for read in (without_controls, visible, plain):
+        assert read(f"{text}\n\xe9") == f"{read(text + chr(10))}\xe9"

@@ -43,6 +43,12 @@ def test_words_are_spoken_as_listed(text: str, spoken: str) -> None:
     assert TextFrontEnd(WordCounter(), lexicon=Lexicon(words)).segments(text) == [spoken]
 
 
+def test_words_count_below_a_lexicon_without_any() -> None:
+    lexicon = Lexicon({"K8s": "kubernetes"}).under(Lexicon())
+    assert lexicon("K8s runs") == "kubernetes runs"
+    assert Lexicon().under(Lexicon())("K8s runs") == "K8s runs"
+
+
 @pytest.mark.parametrize(
     ("word", "text", "spoken"),
     [

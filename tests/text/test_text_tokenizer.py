@@ -50,6 +50,14 @@ def test_ids_equal_the_reference_tokenizer(reference: Any, tokenizer: TextTokeni
     assert tokenizer.encode(text) == reference(text)["input_ids"]
 
 
+def test_ids_belong_to_who_asks_for_them(tokenizer: TextTokenizer) -> None:
+    ids = tokenizer.encode("Hello world")
+    expected = [*ids]
+    ids.append(1)
+    assert tokenizer.encode("Hello world") == expected
+    assert tokenizer.count("Hello world") == len(expected)
+
+
 @settings(max_examples=200)
 @given(text=TEXTS)
 def test_decoding_restores_the_composed_text(tokenizer: TextTokenizer, text: str) -> None:

@@ -14,11 +14,12 @@ from cosyvoice_runtime.engine.speech_engine import SpeechEngine
 from cosyvoice_runtime.gpu.kernels.choice import triton_obstacle
 from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
 from cosyvoice_runtime.metrics import Metrics, trace
+from cosyvoice_runtime.process.garbage import keep_loaded, load_uncollected
 from cosyvoice_runtime.serving.hosted.extractors import AudioTokenizer, Batches, SpeakerEmbedding
 from cosyvoice_runtime.serving.hosted.kernels_ahead import compile_ahead
 from cosyvoice_runtime.serving.hosted.model_host import ModelHost
 from cosyvoice_runtime.serving.hosted.token2wav import WaveModel
-from cosyvoice_runtime.serving.triton.load import keep_loaded, limit_torch, load_uncollected, read_settings
+from cosyvoice_runtime.serving.triton.load import limit_torch, read_settings
 from cosyvoice_runtime.settings import (
     AudioTokenizerSettings,
     SpeakerEmbeddingSettings,

@@ -22,6 +22,7 @@ from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.metrics import Metrics, trace
 from cosyvoice_runtime.metrics.metrics import RequestCount, shared_directory
 from cosyvoice_runtime.process.event_loop import EventLoopThread
+from cosyvoice_runtime.process.garbage import keep_loaded
 from cosyvoice_runtime.serving.hosted.model_host import ModelHost
 from cosyvoice_runtime.serving.proxies import OfflineModel
 from cosyvoice_runtime.serving.speech.admission import BOARD_FILE, Admission
@@ -31,7 +32,7 @@ from cosyvoice_runtime.serving.speech.speech_inputs import ChunkListener, WholeL
 from cosyvoice_runtime.serving.speech.speech_metrics import SpeechMetrics
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
 from cosyvoice_runtime.serving.speech.watermark import find_watermark
-from cosyvoice_runtime.serving.triton.load import keep_loaded, read_settings
+from cosyvoice_runtime.serving.triton.load import read_settings
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer, read_tokenizer

@@ -212,12 +212,14 @@ class SpeechService:
         kept_s = spoken_s = 0.0
         async with aclosing(self._chunks(script)) as chunks:
             async for chunk in chunks:
+                if not chunk.only_counts:
+                    listener.send(chunk)
+                    trace.note("cosyvoice2 has sent audio")
+                # What only counts the chunk doesn't hold it up.
                 timer.made(chunk)
                 admitted.spoke(chunk.spoken_seconds + sum(chunk.trimmed_s))
                 if chunk.only_counts:
                     continue
-                listener.send(chunk)
-                trace.note("cosyvoice2 has sent audio")
                 kept_s, spoken_s = kept_s + chunk.seconds, spoken_s + chunk.spoken_seconds
                 if listener.streams:
                     admitted.played(late=timer.sent(kept_s, spoken_s))
@@ -240,12 +242,12 @@ class SpeechService:
         listener.send(AudioChunk(np.zeros(0, np.float32), self._sample_rate, 0))
         async with aclosing(self._marked(speak_arriving(feeder, call.chunks()))) as chunks:
             async for chunk in chunks:
+                if not chunk.only_counts:
+                    listener.send(chunk)
+                    trace.note("cosyvoice2 has sent audio")
                 timer.made(chunk)
-                if chunk.only_counts:
-                    continue
-                listener.send(chunk)
-                trace.note("cosyvoice2 has sent audio")
-                timer.sent(chunk.seconds, chunk.spoken_seconds)
+                if not chunk.only_counts:
+                    timer.sent(chunk.seconds, chunk.spoken_seconds)
 
     def _script(self, request: SpeechRequest) -> Script:
         layout = self._layout(request)
@@ -315,10 +317,10 @@ class SpeechService:
 
     async def _look_for_clients(self) -> None:
         loop = asyncio.get_running_loop()
-        while self._listeners:
+        # Not at once: the first look would be beside the reading of a request that has just come.
+        while await asyncio.sleep(LOOK_FOR_CLIENTS_S, True) and self._listeners:
             for task in await loop.run_in_executor(self._looker, _gone, dict(self._listeners)):
                 task.cancel()
-            await asyncio.sleep(LOOK_FOR_CLIENTS_S)
 
 
 def _require_streaming(message: TextMessage, listener: ChunkListener) -> None:

@@ -229,7 +229,7 @@ class ChunkListener:
         return self._reply.cancelled
 
     def send(self, chunk: AudioChunk) -> None:
-        """Send a chunk; a ClientGoneError tells that the client has left."""
+        """Send a chunk; of a client that has left, :attr:`gone` tells."""
         self._heard = True
         self._reply.send(**self._outputs(chunk))
 

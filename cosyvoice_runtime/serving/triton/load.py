@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import re
@@ -43,24 +42,6 @@ def read_parameters(arguments: Mapping[str, str]) -> dict[str, dict[str, str]]:
 def read_settings(arguments: Mapping[str, str], section: type[Settings]) -> Settings:
     """The settings in the arguments of ``initialize``; logging is set up by them."""
     return section.from_parameters(read_parameters(arguments))
-
-
-def load_uncollected() -> None:
-    """Turn Python's garbage collector off until :func:`keep_loaded`.
-
-    Collections take a tenth of the time in which torch's modules load.
-    """
-    gc.disable()
-
-
-def keep_loaded() -> None:
-    """Exclude all loaded objects from Python's garbage collection for good.
-
-    A collection that includes torch's modules stops the process for 0.1 s.
-    """
-    gc.enable()
-    gc.collect()
-    gc.freeze()
 
 
 def limit_torch(threads: int) -> None:

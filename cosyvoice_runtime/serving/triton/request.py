@@ -208,14 +208,19 @@ class Reply:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the client has left or has cancelled; False once the request has ended."""
+        """Whether the client has left or has cancelled; False once the request has ended.
+
+        The server is asked, which takes up to a millisecond.
+        """
         with self._ending:  # The server frees a request with its final response, and must not be asked then.
             return not self._finished and bool(self._sender.is_cancelled())
 
     def send(self, **outputs: npt.NDArray[Any]) -> None:
-        """Send one response with the requested outputs; a ClientGoneError tells that the client has left."""
-        if self.cancelled:
-            raise ClientGoneError
+        """Send one response with the requested outputs.
+
+        Whoever sends several looks for the client beside them, as asking the server would hold up each one.
+        The server drops what it gets for a client that has left.
+        """
         self._pass_on(self._response(outputs), flags=0)
 
     def send_only(self, **outputs: npt.NDArray[Any]) -> None:

@@ -171,6 +171,12 @@ def test_cut_prompt_leaves_token2wav_less_and_the_lm_all_of_it(tokenizer, prompt
     assert len(stages.calls[0][0]) == stages.first_tokens[0]
 
 
+def test_voice_is_cut_once():
+    whole = request(41).voice
+    assert CUT.flow_voice(whole) is CUT.flow_voice(whole)
+    assert CUT.flow_voice(whole) is not CUT.flow_voice(request(41).voice)
+
+
 def test_cut_voices_have_keys_of_their_own_however_they_are_heard(tokenizer):
     keys = []
     for prompt_tokens, streaming in ((41, True), (41, False), (62, True)):

@@ -11,7 +11,7 @@ from triton_python_backend_utils import TRITONSERVER_RESPONSE_COMPLETE_FINAL, In
 
 from cosyvoice_runtime.engine.utterance.request import AudioChunk
 from cosyvoice_runtime.lm import FinishReason
-from cosyvoice_runtime.serving.speech.speech_inputs import WholeListener
+from cosyvoice_runtime.serving.speech.speech_inputs import ChunkListener, WholeListener
 from cosyvoice_runtime.serving.triton.request import ClientGoneError, Reply
 
 
@@ -73,6 +73,16 @@ def test_answer_to_a_client_who_left_ends_once(monkeypatch):
     [response] = request.sender.responses  # without one Triton doesn't let such a model end
     assert "the client has left" in str(response.error())
     assert request.sender.flags == [TRITONSERVER_RESPONSE_COMPLETE_FINAL]
+
+
+def test_chunk_is_sent_without_asking_the_server_for_its_client(monkeypatch):
+    request, asked = InferenceRequest({}), []
+    monkeypatch.setattr(request.sender, "is_cancelled", lambda: bool(asked.append(True)))
+    listener = ChunkListener(Reply(request, "cosyvoice2"), token_rate=25)
+    listener.send(chunk(0, None))
+    assert (len(request.sender.responses), asked) == (1, [])
+    assert not listener.gone
+    assert asked == [True]
 
 
 def test_answer_that_cannot_be_made_ends_with_its_error():
