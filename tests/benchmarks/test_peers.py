@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import subprocess
 import threading
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -146,3 +148,18 @@ def test_standin_of_the_speech_tokenizer_has_the_runtime_s_tokens(tmp_path, monk
     tokens, counts = standin.load_model("speech_tokenizer_v3_25hz").quantize(*standin.padding([mel]))
     assert tokens.shape == (1, 25)
     assert counts.tolist() == [25]
+
+
+def test_command_of_vllm_omni_names_checkpoint_port_and_further_options(tmp_path):
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho "$S3TOKENIZER_ONNX" "$PYTHONPATH" "$@"\n')
+    python.chmod(0o755)
+    command = ["sh", str(PEERS / "vllm_omni.sh"), str(tmp_path), "8093", "--deploy-config", "a.yaml"]
+    environment = os.environ | {"PYTHON": str(python)}
+    refused = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert (refused.returncode, "torch_checkpoint.py" in refused.stderr) == (2, True)
+    (tmp_path / "config.json").write_text("{}")
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert done.startswith(f"{tmp_path}/speech_tokenizer_v3.onnx {PEERS}/standins")
+    assert f" serve {tmp_path} --omni " in done
+    assert done.rstrip().endswith("--port 8093 --deploy-config a.yaml")
