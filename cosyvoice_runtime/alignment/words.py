@@ -6,7 +6,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
-from cosyvoice_front.tags import TagBlanker
+from cosyvoice_runtime.text.markup.unsaid import TagBlanker
 
 _IDEOGRAPHS = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _FULL_WIDTH = "\u3001-\u303f\uff01-\uff65"
