@@ -19,7 +19,7 @@ WITHOUT_TORCH = (
 )  # fmt: skip
 """Packages and modules that a machine without torch runs: a server on a CPU, its clients, its voices."""
 WITH_TORCH = {
-    "checkpoint.as_torch",
+    "alignment.__main__", "alignment.calibration", "alignment.dependence", "checkpoint.as_torch",
     "engine.runtimes.torch_graphs", "engine.runtimes.torch_runtime",
     "flow.kernels", "flow.torch",
     "gpu.cuda_graphs", "gpu.kernels", "gpu.memory", "gpu.partitions.division",

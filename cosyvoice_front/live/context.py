@@ -24,7 +24,8 @@ from cosyvoice_front.pause import pause
 from cosyvoice_front.rate import RATE, at_front_rate
 from cosyvoice_front.resume import TextSpeech
 from cosyvoice_front.spoken import Tally, run
-from cosyvoice_runtime.alignment.estimate import TimedWord, WordTimes
+from cosyvoice_runtime.alignment.estimate import WordTimes
+from cosyvoice_runtime.alignment.words import TimedWord
 from cosyvoice_runtime.speakable import without_controls
 
 logger = logging.getLogger(__name__)

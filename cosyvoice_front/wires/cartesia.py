@@ -24,7 +24,7 @@ from cosyvoice_front.wires.cartesia_messages import Input, Opening, socket_error
 from cosyvoice_front.wires.messages import read, read_text
 from cosyvoice_front.wires.serve import BUFFER_DELAY_MS, MAX_MESSAGE_BYTES, NORMAL, ClosedError
 from cosyvoice_front.wires.socket import Socket
-from cosyvoice_runtime.alignment.estimate import TimedWord
+from cosyvoice_runtime.alignment.words import TimedWord
 
 REMEMBERED = 256
 """Contexts of a socket that have ended and are still known by name: late messages are nothing new."""

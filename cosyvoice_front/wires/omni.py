@@ -23,7 +23,7 @@ from cosyvoice_front.wires.messages import read, read_text
 from cosyvoice_front.wires.omni_messages import Config, InputText, error_message
 from cosyvoice_front.wires.serve import BUFFER_DELAY_MS, MAX_MESSAGE_BYTES, NORMAL, POLICY, ClosedError
 from cosyvoice_front.wires.socket import Socket
-from cosyvoice_runtime.alignment.estimate import TimedWord
+from cosyvoice_runtime.alignment.words import TimedWord
 
 CONFIG = "session.config"
 

@@ -8,10 +8,9 @@ ends, what is left of its words gets what is left of its sound. What has been to
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
 
 from cosyvoice_runtime.alignment.sound import AudibleFrames
-from cosyvoice_runtime.alignment.words import Word, WordReader
+from cosyvoice_runtime.alignment.words import TimedWord, Word, WordReader
 from cosyvoice_runtime.arrays import Floats
 
 PACE = 17.0
@@ -21,14 +20,6 @@ LAST_UNITS = 2.5
 """By how many letters a segment's last word is longer than elsewhere, as speakers slow down there."""
 TRUSTED_S = 1.0
 """Weight of that pace against the segments that have ended, in seconds of sound."""
-
-
-class TimedWord(NamedTuple):
-    """Seconds count from the first sample."""
-
-    text: str
-    start_s: float
-    end_s: float
 
 
 class WordTimes:
