@@ -55,7 +55,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--libraries", type=Path, default=Path("/usr/lib/x86_64-linux-gnu"))
     parser.add_argument("--checkpoint", type=Path, default=Path("demo_voice"))
     parser.add_argument("--script", type=Path, default=Path("demo_voice/held_out.json"))
-    parser.add_argument("--voice", default="slt", help="slt or rms")
+    parser.add_argument("--voice", default="slt", help="slt, rms, awb or kal16")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--sentences", type=int, default=40)
     return parser.parse_args()

@@ -28,6 +28,9 @@ from cosyvoice_runtime.lm.torch.decoder import generate
 from cosyvoice_runtime.local import Synthesizer
 from cosyvoice_runtime.voice import Voice
 
+MOST_VOICES = 8
+"""Voices of different paces tell how far the heads look ahead at each."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
@@ -36,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Layout(options.checkpoint).require_qwen2("a calibration")
         texts = _texts(options.texts) if options.texts else SENTENCES
         synthesizer = Synthesizer.from_checkpoint(options.checkpoint, device=options.device)
-        utterances = list(_spoken(synthesizer, _voice(options, synthesizer), texts, options.seed))
+        utterances = list(_spoken(synthesizer, _voices(options, synthesizer), texts, options.seed))
         checksum = llm_sha256(Layout(options.checkpoint))
         found = calibrate(synthesizer.lm, utterances, checksum, options.seed)
         path = found.heads.write(options.checkpoint)
@@ -64,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     command = commands.add_parser("calibrate", help="find the heads and write alignment_heads.json")
     command.add_argument("checkpoint", type=Path, help="directory of the checkpoint, which is written to")
-    command.add_argument("--voice", help="speaker of the checkpoint (default: its first one)")
+    command.add_argument("--voice", help="speaker of the checkpoint (default: its first eight)")
     command.add_argument("--reference", type=Path, help="recording of the voice, 0.5 to 30 s")
     command.add_argument("--reference-text", default="", help="what the reference says")
     command.add_argument("--texts", type=Path, help="sentences to speak, one a line (default: English)")
@@ -81,24 +84,28 @@ def _texts(path: Path) -> list[str]:
     return found
 
 
-def _voice(options: argparse.Namespace, synthesizer: Synthesizer) -> Voice:
+def _voices(options: argparse.Namespace, synthesizer: Synthesizer) -> list[Voice]:
     if options.reference is not None:
         words = options.reference_text
         audio = read_audio(options.reference, "reference", wordless=not words.strip())
-        return synthesizer.voice(audio, words)
+        return [synthesizer.voice(audio, words)]
     speakers = synthesizer.speakers
-    name = options.voice or next(iter(speakers), "")
-    if name not in speakers:
+    if options.voice is None and speakers:
+        return list(speakers.values())[:MOST_VOICES]
+    if options.voice not in speakers:
         known = ", ".join(speakers) or "the checkpoint has none, give --reference"
-        raise InvalidInput("voice", name, f"a speaker of the checkpoint: {known}")
-    return speakers[name]
+        raise InvalidInput("voice", options.voice, f"a speaker of the checkpoint: {known}")
+    return [speakers[options.voice]]
 
 
-def _spoken(synthesizer: Synthesizer, voice: Voice, texts: Sequence[str], seed: int) -> Iterator[Sentence]:
-    """The first segment of each text, spoken as published."""
+def _spoken(
+    synthesizer: Synthesizer, voices: Sequence[Voice], texts: Sequence[str], seed: int
+) -> Iterator[Sentence]:
+    """The first segment of each text, spoken as published by one voice after the other."""
     tokenizer = synthesizer.tokenizer
     for number, text in enumerate(texts):
-        prompt, *_ = lm_prompts(SpeechRequest(text, voice), synthesizer.front_end, tokenizer)
+        request = SpeechRequest(text, voices[number % len(voices)])
+        prompt, *_ = lm_prompts(request, synthesizer.front_end, tokenizer)
         tokens, _ = generate(synthesizer.lm, prompt, SamplingOptions(seed=seed + number))
         yield Sentence(prompt, [tokenizer.decode([id_]) for id_ in prompt.text], tokens)
 

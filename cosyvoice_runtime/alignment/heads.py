@@ -14,10 +14,12 @@ from cosyvoice_runtime.checkpoint.layout import ALIGNMENT_HEADS, Layout
 from cosyvoice_runtime.errors import CheckpointError
 
 COMMAND = "python -m cosyvoice_runtime.alignment calibrate"
-KEYS = {"heads", "lead_rows", "rows_per_letter", "llm_sha256"}
+KEYS = {"heads", "lead_rows", "lead_per_pace", "rows_per_letter", "llm_sha256"}
 MOST_LEAD = 25.0
 """A second: no head looks further ahead and still tells which token is spoken."""
 MOST_PER_LETTER = 25.0
+PACE_LETTERS = 20.0
+"""Weight of the usual pace against what has been heard of an utterance, in letters."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +28,15 @@ class AlignmentHeads:
 
     Attributes:
         heads: layer and head of each; the mean of their attention is followed.
-        lead_rows: rows, one for each speech token, by which they look ahead of the speech.
-        rows_per_letter: how many a letter lasts on average.
+        lead_rows: rows, one for each speech token, by which they look ahead of speech at the usual pace.
+        lead_per_pace: how much further they look for each row that a letter lasts longer than usual.
+        rows_per_letter: how many a letter lasts at the usual pace; a text token lasts one row more.
         llm_sha256: of the weights of the speech LM, ``llm.pt`` or ``llm.safetensors``.
     """
 
     heads: tuple[tuple[int, int], ...]
     lead_rows: float
+    lead_per_pace: float
     rows_per_letter: float
     llm_sha256: str
 
@@ -51,13 +55,24 @@ class AlignmentHeads:
         if problem:
             raise CheckpointError(f"{path}: {problem}")
         heads = tuple((layer, head) for layer, head in content["heads"])
-        found = cls(heads, content["lead_rows"], content["rows_per_letter"], content["llm_sha256"])
+        found = cls(**{**content, "heads": heads})
         if found.llm_sha256 != llm_sha256(layout):
             raise CheckpointError(
                 f"{path} was made for other weights of the speech LM; write it anew: "
                 f"{COMMAND} {layout.directory}"
             )
         return found
+
+    def lead(self, rows: float, letters: float) -> float:
+        """Rows by which they look ahead in an utterance.
+
+        Args:
+            rows: how much longer its text tokens have lasted than one row each.
+            letters: of these tokens.
+        """
+        usual = self.rows_per_letter
+        pace = (rows + PACE_LETTERS * usual) / (letters + PACE_LETTERS)
+        return min(max(self.lead_rows + self.lead_per_pace * (pace - usual), -MOST_LEAD), MOST_LEAD)
 
     def write(self, directory: Path) -> Path:
         """Write the file into a checkpoint's directory; returns its path."""
@@ -81,7 +96,11 @@ def _problem(content: dict[str, Any], config: SpeechLMConfig) -> str | None:
             f"a layer from 0 to {config.num_layers - 1} and a head from 0 to {config.num_heads - 1} of each"
         )
         return f"heads: {content['heads']}; expected {limit}, one at least"
-    for name, most in (("lead_rows", MOST_LEAD), ("rows_per_letter", MOST_PER_LETTER)):
+    for name, most in (
+        ("lead_rows", MOST_LEAD),
+        ("lead_per_pace", MOST_LEAD),
+        ("rows_per_letter", MOST_PER_LETTER),
+    ):
         value = content[name]
         if not isinstance(value, int | float) or isinstance(value, bool) or not -most <= value <= most:
             return f"{name}: {value!r}; expected a number from {-most} to {most}"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cosyvoice_runtime.alignment.heads import AlignmentHeads
-from cosyvoice_runtime.alignment.path import TextPath
+from cosyvoice_runtime.alignment.path import WORDLESS, TextPath
 from cosyvoice_runtime.alignment.spoken_text import SpokenWord
 from cosyvoice_runtime.alignment.words import Word, letters
 from cosyvoice_runtime.arrays import Floats
@@ -36,9 +36,9 @@ class SegmentTimes:
 
     def __init__(self, words: Sequence[SpokenWord], text: str, spans: Spans, heads: AlignmentHeads) -> None:
         self._places = [(each.word, *places(each, text, spans)) for each in words]
-        lengths = [letters(text[start:end]) for start, end in spans]
-        self._path = TextPath(lengths, heads.rows_per_letter)
-        self._lead = heads.lead_rows
+        self._lengths = [letters(text[start:end]) for start, end in spans]
+        self._path = TextPath(self._lengths, heads.rows_per_letter)
+        self._heads = heads
         self._told = 0
 
     def push(self, shares: Floats) -> list[WordRows]:
@@ -66,7 +66,15 @@ class SegmentTimes:
             return 0.0
         starts = [*self._path.starts, self._path.rows]
         row = float(np.interp(place, np.arange(len(starts)), starts))
-        return min(row + self._lead, float(self._path.rows))
+        return min(max(row + self._lead(), 0.0), float(self._path.rows))
+
+    def _lead(self) -> float:
+        """Rows by which the path is ahead of the speech, by the pace of the tokens that are settled."""
+        starts = self._path.starts
+        settled = self._lengths[1 : len(starts) - 1]
+        lasted = starts[-1] - starts[1] if settled else 0
+        tokens = sum(length != WORDLESS for length in settled)
+        return self._heads.lead(lasted - tokens, sum(settled))
 
 
 def places(word: SpokenWord, text: str, spans: Spans) -> tuple[float, float]:

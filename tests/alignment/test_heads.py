@@ -30,7 +30,7 @@ def config(layout):
 
 @pytest.fixture
 def heads(layout) -> AlignmentHeads:
-    return AlignmentHeads(((0, 1), (1, 0)), 1.25, 1.5, llm_sha256(layout))
+    return AlignmentHeads(((0, 1), (1, 0)), 1.25, 2.0, 1.5, llm_sha256(layout))
 
 
 def test_file_is_read_as_it_was_written(layout, config, heads):
@@ -45,6 +45,13 @@ def test_other_weights_need_another_calibration(layout, config, heads):
         AlignmentHeads.of(layout, config)
 
 
+def test_heads_look_further_ahead_of_a_slow_voice(heads):
+    assert heads.lead(0, 0) == pytest.approx(1.25)
+    assert heads.lead(1.5 * 60, 60) == pytest.approx(1.25)
+    assert heads.lead(2.3 * 60, 60) == pytest.approx(1.25 + 2 * 0.8 * 60 / 80)
+    assert heads.lead(1e6, 60) == 25
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
@@ -54,6 +61,7 @@ def test_other_weights_need_another_calibration(layout, config, heads):
         ({"heads": [[0]]}, "heads: "),
         ({"lead_rows": "1"}, "lead_rows: '1'; expected a number from -25"),
         ({"lead_rows": 26}, "lead_rows: 26; expected"),
+        ({"lead_per_pace": None}, "lead_per_pace: None; expected a number from -25"),
         ({"rows_per_letter": 0}, "rows_per_letter: 0; expected a number above 0"),
         ({"llm_sha256": 5}, "llm_sha256: expected a string"),
         ({"more": 1}, "keys: "),

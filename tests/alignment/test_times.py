@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -10,14 +12,14 @@ from cosyvoice_runtime.alignment.spoken_text import matched
 from cosyvoice_runtime.alignment.times import SegmentTimes
 from cosyvoice_runtime.alignment.words import WordReader
 
-HEADS = AlignmentHeads(((0, 0),), 1.0, 1.0, "")
+HEADS = AlignmentHeads(((0, 0),), 1.0, 0.0, 1.0, "")
 
 
-def segment(sent: str, text: str, cuts: list[int]) -> SegmentTimes:
+def segment(sent: str, text: str, cuts: list[int], heads: AlignmentHeads = HEADS) -> SegmentTimes:
     """Times of a text whose tokens end at these characters."""
     reader = WordReader()
     words = matched(reader.read(sent) + reader.finish(), [text])
-    return SegmentTimes(words, text, list(zip([0, *cuts[:-1]], cuts, strict=True)), HEADS)
+    return SegmentTimes(words, text, list(zip([0, *cuts[:-1]], cuts, strict=True)), heads)
 
 
 def looks(durations: list[int]) -> np.ndarray:
@@ -33,6 +35,14 @@ def test_words_are_moved_by_what_the_heads_look_ahead():
     times = segment("one two three", "one two three", [3, 7, 13])
     told = times.push(looks([4, 5, 6])) + times.finish()
     assert rows(told) == [("one", 0, 5), ("two", 5, 10), ("three", 10, 15)]
+
+
+def test_path_of_a_slow_speaker_is_further_ahead():
+    slow = dataclasses.replace(HEADS, lead_per_pace=2.0)
+    times = segment("one two three four", "one two three four", [3, 7, 13, 18], slow)
+    *_, last = times.push(looks([4, 13, 21, 9])) + times.finish()
+    pace = (13 + 21 - 2 + 20) / (8 + 20)
+    assert last.start == pytest.approx(38 + 1 + 2 * (pace - 1))
 
 
 def test_word_of_several_tokens_and_one_of_several_words():

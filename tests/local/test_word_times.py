@@ -24,7 +24,7 @@ SAMPLING = SamplingOptions(min_tokens=40, max_tokens=60)
 def checkpoint(tmp_path_factory):
     made = make_checkpoint(tmp_path_factory.mktemp("words") / "made", "tiny", seed=0)
     (made / "SHA256SUMS").unlink()
-    AlignmentHeads(((0, 1), (1, 0)), 1.25, 1.5, llm_sha256(Layout(made))).write(made)
+    AlignmentHeads(((0, 1), (1, 0)), 1.25, 2.0, 1.5, llm_sha256(Layout(made))).write(made)
     return made
 
 
