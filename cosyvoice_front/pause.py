@@ -8,8 +8,8 @@ import numpy as np
 
 from cosyvoice_client import AudioChunk
 from cosyvoice_front.rate import RATE
-from cosyvoice_front.tags import blanked
 from cosyvoice_runtime.speakable import is_speakable, visible
+from cosyvoice_runtime.text.markup.unsaid import blanked
 
 SECONDS = 0.3
 

@@ -43,6 +43,7 @@ FLEET, CHART = "tests/fleet/", "tests/fleet/chart/"
 SERVER_PLACES = ("deployment/test_container_start.py", "fleet/", "models/", "server/")
 SERVER_FIXTURES = {"server", "serve", "serve_all"}
 SLOW = (
+    "alignment/test_calibration.py::test_heads_of_the_demo_voice",
     "benchmarks/test_offline_inference.py::test_batch_gives_the_same_speech_as_a_synthesizer",
     "benchmarks/test_offline_inference.py::test_cosyvoice3_speaks_what_has_no_instruction",
     "benchmarks/test_turn_operations.py",

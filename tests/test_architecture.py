@@ -13,13 +13,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARY = "cosyvoice_runtime"
 WITHOUT_TORCH = (
-    "arrays", "audio", "checkpoint", "engine", "errors", "families", "flow", "gateway", "gpu",
+    "alignment", "arrays", "audio", "checkpoint", "engine", "errors", "families", "flow", "gateway", "gpu",
     "language_names", "lm", "local", "manifest", "metrics", "onnx", "process", "serving", "settings",
     "speakable", "supervisor", "text", "token2wav", "vocoder", "voice",
 )  # fmt: skip
 """Packages and modules that a machine without torch runs: a server on a CPU, its clients, its voices."""
 WITH_TORCH = {
-    "checkpoint.as_torch",
+    "alignment.__main__", "alignment.calibration", "alignment.dependence", "checkpoint.as_torch",
     "engine.runtimes.torch_graphs", "engine.runtimes.torch_runtime",
     "flow.kernels", "flow.torch",
     "gpu.cuda_graphs", "gpu.kernels", "gpu.memory", "gpu.partitions.division",

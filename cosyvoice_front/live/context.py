@@ -18,11 +18,12 @@ from cosyvoice_front.live.manner import Manner
 from cosyvoice_front.live.outlet import Outlet
 from cosyvoice_front.live.together import together
 from cosyvoice_front.live.transcript import Transcript
-from cosyvoice_front.live.word_times import TimedWord, WordTimes
 from cosyvoice_front.pause import pause
 from cosyvoice_front.rate import at_front_rate
 from cosyvoice_front.resume import TextSpeech
 from cosyvoice_front.spoken import Tally
+from cosyvoice_runtime.alignment.estimate import WordTimes
+from cosyvoice_runtime.alignment.words import TimedWord
 from cosyvoice_runtime.speakable import without_controls
 
 logger = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from cosyvoice_front.errors import ApiError
-from cosyvoice_front.live.word_times import TimedWord
+from cosyvoice_runtime.alignment.words import TimedWord
 
 
 @dataclass(frozen=True)

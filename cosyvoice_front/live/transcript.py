@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cosyvoice_front.pause import is_wordless
-from cosyvoice_front.tags import PLAIN, TagBlanker
+from cosyvoice_runtime.text.markup.unsaid import PLAIN, TagBlanker
 
 
 class Transcript:

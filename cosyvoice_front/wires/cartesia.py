@@ -19,12 +19,12 @@ from cosyvoice_front.live.context import Context
 from cosyvoice_front.live.happenings import Audio, Cancelled, Failed, Finished, Flushed, Happening, Words
 from cosyvoice_front.live.manner import Manner
 from cosyvoice_front.live.session import Session
-from cosyvoice_front.live.word_times import TimedWord
 from cosyvoice_front.shown import shown
 from cosyvoice_front.wires.cartesia_messages import Input, Opening, socket_error, version_of
 from cosyvoice_front.wires.messages import read, read_text
 from cosyvoice_front.wires.serve import BUFFER_DELAY_MS, MAX_MESSAGE_BYTES, NORMAL, ClosedError
 from cosyvoice_front.wires.socket import Socket
+from cosyvoice_runtime.alignment.words import TimedWord
 
 REMEMBERED = 256
 """Contexts of a socket that have ended and are still known by name: late messages are nothing new."""

@@ -17,12 +17,12 @@ from cosyvoice_front.levelled import make_speech_encoder
 from cosyvoice_front.live.happenings import Audio, Cancelled, Failed, Finished, Flushed, Happening, Words
 from cosyvoice_front.live.manner import Manner
 from cosyvoice_front.live.session import Session
-from cosyvoice_front.live.word_times import TimedWord
 from cosyvoice_front.shown import shown
 from cosyvoice_front.wires.messages import read, read_text
 from cosyvoice_front.wires.omni_messages import Config, InputText, error_message
 from cosyvoice_front.wires.serve import BUFFER_DELAY_MS, MAX_MESSAGE_BYTES, NORMAL, POLICY, ClosedError
 from cosyvoice_front.wires.socket import Socket
+from cosyvoice_runtime.alignment.words import TimedWord
 
 CONFIG = "session.config"
 

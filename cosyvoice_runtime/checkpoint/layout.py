@@ -19,6 +19,7 @@ WEIGHT_FORMATS = ("safetensors", "pt")
 ADAPTER = ("lora/adapter_config.json", "lora/adapter_model.safetensors")
 """An adapter of the speech LM, as the package peft names its files."""
 FLOW_SCHEDULE = "flow_schedule.json"
+ALIGNMENT_HEADS = "alignment_heads.json"
 VOICE_ADAPTERS = "adapters"
 """Folder with a folder of such files for each adapter that voices name."""
 QWEN2_FILES = ("config.json", "merges.txt", "tokenizer_config.json")
@@ -127,6 +128,11 @@ class Layout:
         """The optional file of a distilled flow's steps; None where absent."""
         return self._file(FLOW_SCHEDULE) if (self.directory / FLOW_SCHEDULE).is_file() else None
 
+    @property
+    def alignment_heads(self) -> Path | None:
+        """The optional file of the speech LM's heads that follow the text; None where absent."""
+        return self._file(ALIGNMENT_HEADS) if (self.directory / ALIGNMENT_HEADS).is_file() else None
+
     def names(self) -> list[str]:
         """Files that are read of a checkpoint of any family, and are there."""
         of_voices = [name for names in self._voice_adapter_files() for name in names]
@@ -189,6 +195,7 @@ def read_files() -> tuple[str, ...]:
         SPEAKERS,
         *ADAPTER,
         FLOW_SCHEDULE,
+        ALIGNMENT_HEADS,
     )
 
 

@@ -15,9 +15,10 @@ from pathlib import Path
 
 from cosyvoice_client.chunk import AudioChunk
 from cosyvoice_client.command import INTERRUPTED, TEXT_HELP, add_output
-from cosyvoice_client.delivery import deliver, output_rate, target
+from cosyvoice_client.delivery import deliver, output_rate, target, tell
 from cosyvoice_client.errors import ClientError
 from cosyvoice_client.resampler import at_rate
+from cosyvoice_runtime.alignment.words import TimedWord
 from cosyvoice_runtime.audio.levelling import check_target
 from cosyvoice_runtime.audio.read import read_audio
 from cosyvoice_runtime.audio.silence import TRIMS
@@ -26,6 +27,7 @@ from cosyvoice_runtime.checkpoint.layout import VOICE_ADAPTERS
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.local import SpeechRequest, Synthesizer
+from cosyvoice_runtime.local.captions import WRITERS, Captions
 from cosyvoice_runtime.local.kept_voices import bucket_url, kept_voices, place
 from cosyvoice_runtime.local.levelled import levelled
 from cosyvoice_runtime.local.networks import RUNTIMES, require_runtime
@@ -114,6 +116,9 @@ def _add_speak(command: argparse.ArgumentParser) -> None:
     command.add_argument("--dtype", choices=DTYPES, default="float32", help="of speech LM and flow")
     command.add_argument("text", help=TEXT_HELP)
     add_output(command)
+    command.add_argument("--words", type=Path, metavar="FILE", help="write when each word is heard, as JSON")
+    command.add_argument("--srt", type=Path, metavar="FILE", help="write captions for SubRip")
+    command.add_argument("--vtt", type=Path, metavar="FILE", help="write captions for WebVTT, word by word")
     command.add_argument("--voice", help="name of a kept voice or of a speaker in the checkpoint")
     command.add_argument("--instruct", help="how to speak, in place of the reference's words")
     command.add_argument("--cross-lingual", action="store_true", help="use only how the reference sounds")
@@ -196,22 +201,45 @@ def speak(options: argparse.Namespace) -> None:
         trim_silence=options.trim_silence,
         find_voice=partial(_named, options, synthesizer),
     )
+    captions = _captions(options, synthesizer)
 
     def utter(text: str) -> Iterator[AudioChunk]:
-        chunks = at_rate(_spoken(synthesizer, partial(request, text)), rate)
+        chunks = at_rate(_spoken(synthesizer, partial(request, text), captions), rate)
         return levelled(chunks, options.target_lufs, whole=options.offline)
 
     deliver(options, utter)
+    if captions is not None:
+        captions.write()
 
 
-def _spoken(synthesizer: Synthesizer, request: Callable[[], SpeechRequest]) -> Iterator[AudioChunk]:
+def _captions(options: argparse.Namespace, synthesizer: Synthesizer) -> Captions | None:
+    """Make what writes the files of word times that are asked for; None for no file."""
+    files = {path: writer for name, writer in WRITERS.items() if (path := getattr(options, name)) is not None}
+    if not files:
+        return None
+    method = synthesizer.word_method
+    if method == "estimate" and not options.quiet:
+        tell(f"word times are an estimate: {synthesizer.no_heads}")
+    return Captions(files, method, options.markup)
+
+
+def _spoken(
+    synthesizer: Synthesizer, request: Callable[[], SpeechRequest], captions: Captions | None
+) -> Iterator[AudioChunk]:
     """The chunks of an utterance, streamed as from a server."""
     start = time.perf_counter()
     try:
-        for chunk in synthesizer.synthesize(request()):
+        asked = request()
+        words: list[TimedWord] = []
+        seconds = 0.0
+        for chunk in synthesizer.synthesize(asked, words=captions is not None):
             reason = chunk.finish_reason.value if chunk.finish_reason else ""
             arrived_s = time.perf_counter() - start
+            words += chunk.words
+            seconds += chunk.seconds
             yield AudioChunk(chunk.samples, arrived_s, reason, sample_rate=chunk.sample_rate)
+        if captions is not None:
+            captions.add(asked.text, words, seconds)
     except CosyVoiceError as error:
         raise ClientError(str(error)) from error
 

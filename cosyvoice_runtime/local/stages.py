@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from cosyvoice_runtime.lm.prompt import Prompt, num_positions
 from cosyvoice_runtime.lm.running_batch import RunningBatch
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.text_segment import MOST_TEXT, TextPieces
+from cosyvoice_runtime.local.attention_rows import AttentionRows
 from cosyvoice_runtime.local.networks import OpenBatch
 from cosyvoice_runtime.token2wav.token2wav import AnyToken2Wav, flow_prompt
 from cosyvoice_runtime.voice.voice import Voice
@@ -27,6 +28,7 @@ class LocalStages:
     Args:
         voices: of the segments by their keys, in the form that the flow takes; more may come.
         silent_tokens: silent speech tokens, of which only the first few of a run are kept.
+        follow: makes what keeps the attention to a segment's text; None where none is asked for.
     """
 
     def __init__(
@@ -35,7 +37,9 @@ class LocalStages:
         token2wav: AnyToken2Wav,
         voices: Mapping[str, Voice],
         silent_tokens: Collection[int] = (),
+        follow: Callable[[Prompt], AttentionRows] | None = None,
     ) -> None:
+        self._follow = follow
         self._open_batch = open_batch
         self._token2wav = token2wav
         self._voices = voices
@@ -54,10 +58,15 @@ class LocalStages:
         positions = num_positions(prompt.segments()) + TokenLimits.of(sampling, text).max_tokens
         batch = self._open_batch(positions if pieces is None else positions + MOST_TEXT)
         generation = batch.add(prompt, sampling) if pieces is None else batch.add_open(prompt, sampling)
-        return self._groups(batch, generation, pieces)
+        rows = None if self._follow is None else self._follow(prompt)
+        return self._groups(batch, generation, pieces, rows)
 
     async def _groups(
-        self, batch: RunningBatch, generation: Generation, pieces: TextPieces | None
+        self,
+        batch: RunningBatch,
+        generation: Generation,
+        pieces: TextPieces | None,
+        rows: AttentionRows | None,
     ) -> AsyncGenerator[TokenGroup, None]:
         """Each token as a group of one, then the reason for the end."""
         keep = SilenceFilter(self._silent_tokens)
@@ -65,9 +74,12 @@ class LocalStages:
             while pieces is not None and generation.waiting:
                 ids = await pieces.get()
                 batch.end_text(generation) if ids is None else batch.push_text(generation, ids)
-            for progress in batch.step():
+            for progress in batch.step() if rows is None else rows.step(batch):
                 for token in progress.tokens:
-                    yield TokenGroup(keep([token]))
+                    kept = keep([token])
+                    if rows is not None:
+                        rows.speak(len(kept))
+                    yield TokenGroup(kept)
             await asyncio.sleep(0)  # The consumer gets this token before the next one is drawn.
         if generation.error is not None:
             raise generation.error

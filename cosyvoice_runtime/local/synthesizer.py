@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import cached_property, partial
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cosyvoice_runtime.alignment.heads import COMMAND, AlignmentHeads
 from cosyvoice_runtime.audio.audio import Audio
-from cosyvoice_runtime.checkpoint.layout import Layout
+from cosyvoice_runtime.checkpoint.layout import ALIGNMENT_HEADS, Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_speakers
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
@@ -32,8 +34,17 @@ from cosyvoice_runtime.families import DEFAULT, Family
 from cosyvoice_runtime.flow.solvers import EULER
 from cosyvoice_runtime.lm import Prompt
 from cosyvoice_runtime.lm.text_segment import SegmentQueue
+from cosyvoice_runtime.local.attention_rows import AttentionRows
 from cosyvoice_runtime.local.networks import EXPORTED, OpenBatch, Placing, open_lm, open_token2wav
 from cosyvoice_runtime.local.stages import GivenTokens, LocalStages
+from cosyvoice_runtime.local.word_times import (
+    EstimatedWords,
+    FollowedWords,
+    WordClock,
+    WordMethod,
+    with_words,
+    words_of,
+)
 from cosyvoice_runtime.process.event_loop import EventLoopThread
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer, read_tokenizer
@@ -57,6 +68,7 @@ class Synthesizer:
         hop: policy that sets the chunk boundaries.
         speakers: the checkpoint's voices by name.
         family: the checkpoint's model family.
+        find_heads: reads which heads of the speech LM follow the text; it returns None where none are known.
     """
 
     def __init__(
@@ -70,7 +82,9 @@ class Synthesizer:
         extractors: Extractors,
         speakers: Mapping[str, Voice],
         family: Family = DEFAULT,
+        find_heads: Callable[[], AlignmentHeads | None] = lambda: None,
     ) -> None:
+        self._find_heads = find_heads
         self.tokenizer = tokenizer
         self.front_end = front_end
         self.lm = lm
@@ -140,10 +154,12 @@ class Synthesizer:
         tokenizer = read_tokenizer(layout)
         words = Lexicon.read(lexicon, family.special_tokens) if lexicon else None
         extractors = Extractors(layout, threads, published_prompt_rate)
+        lm, open_batch = open_lm(layout, config, placing)
         return cls(
             tokenizer,
             TextFrontEnd(tokenizer, family=family, lexicon=words, polyphones=polyphones, markup=markup),
-            *open_lm(layout, config, placing),
+            lm,
+            open_batch,
             open_token2wav(layout, config, placing),
             hop,
             extractors,
@@ -154,7 +170,29 @@ class Synthesizer:
                 family.prompt_frames_per_token,
             ),
             family,
+            partial(AlignmentHeads.of, layout, config.speech_lm) if hasattr(lm, "scores") else lambda: None,
         )
+
+    @cached_property
+    def heads(self) -> AlignmentHeads | None:
+        """The heads of the speech LM by which words are timed; None where times are an estimate.
+
+        Raises:
+            CheckpointError: the checkpoint's file of them is damaged, or was made for other weights.
+        """
+        return self._find_heads()
+
+    @property
+    def word_method(self) -> WordMethod:
+        """How words are timed; raises as `heads` does."""
+        return "estimate" if self.heads is None else "attention"
+
+    @property
+    def no_heads(self) -> str:
+        """The reason why words are timed by estimate."""
+        if hasattr(self.lm, "scores"):
+            return f"the checkpoint has no {ALIGNMENT_HEADS}, which {COMMAND} writes"
+        return "the attention of this speech LM is not seen; that of a Qwen2 on PyTorch is"
 
     @property
     def sample_rate(self) -> int:
@@ -164,17 +202,24 @@ class Synthesizer:
         """Make the voice of reference audio; raises InvalidInput as :meth:`Extractors.voice` does."""
         return self.extractors.voice(audio, transcript)
 
-    def synthesize(self, request: SpeechRequest) -> Iterator[AudioChunk]:
+    def synthesize(self, request: SpeechRequest, words: bool = False) -> Iterator[AudioChunk]:
         """Speak one segment of text after another, and yield each chunk when it is ready.
+
+        Args:
+            words: let each chunk tell the words that are over by its end: by `heads`, or by estimate.
 
         Raises:
             InvalidInput: at once, naming the field of the request that can't be served; a voice that
                 another checkpoint made is one.
+            CheckpointError: words are asked for, and `heads` raises it.
         """
         self._require_own(request.voice)
         request = self._within_positions(request)
         layout = self._layout(request)
-        return self._chunks(request, layout, layout.segments(), self._stages(layout))
+        segments = layout.segments()
+        clock = self._clock(request, segments) if words else None
+        follow = clock.follow if isinstance(clock, FollowedWords) else None
+        return self._chunks(request, layout, segments, self._stages(layout, follow), clock)
 
     def synthesize_pieces(
         self, pieces: Iterable[str | TextMark], request: SpeechRequest, interleaved: bool | None = None
@@ -229,8 +274,22 @@ class Synthesizer:
     def _layout(self, request: SpeechRequest) -> SegmentLayout:
         return SegmentLayout(request, self.front_end, self.tokenizer, self.hop.flow_voice)
 
-    def _stages(self, layout: SegmentLayout) -> LocalStages:
-        return LocalStages(self._open_batch, self.token2wav, layout.voices, self.family.silent_tokens)
+    def _stages(
+        self, layout: SegmentLayout, follow: Callable[[Prompt], AttentionRows] | None = None
+    ) -> LocalStages:
+        return LocalStages(self._open_batch, self.token2wav, layout.voices, self.family.silent_tokens, follow)
+
+    def _clock(self, request: SpeechRequest, segments: Sequence[LaidSegment]) -> WordClock:
+        markup = request.text_markup or self.front_end.markup
+        words = words_of(request.text, markup, segments)
+        if self.heads is None:
+            return EstimatedWords(request.text, markup, words, request.speed, self.sample_rate)
+        spoken = [segment for segment in segments if segment.prompt]
+        token_s = 1 / self.lm.config.token_rate
+        spans = self.tokenizer.spans
+        return FollowedWords(
+            self.lm, self.heads, words, spoken, token_s, request.speed, spans, self.sample_rate
+        )
 
     def _chunks(
         self,
@@ -238,11 +297,14 @@ class Synthesizer:
         layout: SegmentLayout,
         segments: Sequence[LaidSegment],
         stages: Stages,
+        clock: WordClock | None = None,
     ) -> Iterator[AudioChunk]:
         # Nothing is played yet, so chunk sizes grow in the same way on every machine.
         heard, queue = Playback(now=lambda: 0.0), SegmentQueue()
         count = give(segments, queue)
         spoken = self._spoken(request, layout, queue, stages, heard)
+        if clock is not None:
+            spoken = with_words(spoken, clock)
         chunks = _iterate(with_characters(spoken, request.text, count), heard)
         return chunks if request.streaming else _whole_segments(chunks)
 
@@ -287,4 +349,5 @@ def _whole_segments(chunks: Iterator[AudioChunk]) -> Iterator[AudioChunk]:
     for _, parts in groupby(chunks, attrgetter("segment")):
         segment = list(parts)
         samples = np.concatenate([part.samples for part in segment])
-        yield dataclasses.replace(segment[-1], samples=samples)
+        words = [word for part in segment for word in part.words]
+        yield dataclasses.replace(segment[-1], samples=samples, words=words)

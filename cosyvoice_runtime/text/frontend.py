@@ -103,6 +103,11 @@ class TextFrontEnd:
         self._cached_segments = lru_cache(cached_texts)(self._segments)
         self._cached_normalised: Callable[[str, str], str] = lru_cache(cached_texts)(self._normalised)
 
+    @property
+    def markup(self) -> TextMarkup:
+        """In which texts are written that don't say."""
+        return self._markup.markup
+
     def asked(self, text_markup: TextMarkup | None, lexicon: Lexicon | None) -> TextFrontEnd:
         """The front end for a request with markup or a lexicon of its own, which counts before this one's."""
         if text_markup in (None, self._markup.markup) and lexicon is None:

@@ -97,6 +97,11 @@ class TextTokenizer:
         """
         return list(self._cached_ids(text))
 
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """First character and end of each token of a text; one that has only some bytes of a character spans
+        it whole."""
+        return self._tokenizer.encode(text, add_special_tokens=False).offsets
+
     def count(self, text: str) -> int:
         """Number of tokens of a text."""
         return len(self._cached_ids(text))

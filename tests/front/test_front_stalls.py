@@ -15,7 +15,7 @@ import pytest
 from websockets.frames import Close, Frame, Opcode
 
 from cosyvoice_front.live import session
-from cosyvoice_front.live.word_times import WordTimes
+from cosyvoice_runtime.alignment.estimate import WordTimes
 from cosyvoice_runtime.voice.records import VoiceRecords
 from eventually import eventually
 from fake_upstream import tone

@@ -8,9 +8,9 @@ import pytest
 from test_text_fields import speak_bytes
 
 from cosyvoice_front.live.transcript import Transcript
-from cosyvoice_front.live.words import WordReader
 from cosyvoice_front.pause import is_wordless
-from cosyvoice_front.tags import blanked
+from cosyvoice_runtime.alignment.words import WordReader
+from cosyvoice_runtime.text.markup.unsaid import blanked
 from raw_http import ask
 from wire_client import asked, open_cartesia, words_in
 

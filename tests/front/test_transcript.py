@@ -12,8 +12,8 @@ from cosyvoice_front.live import transcript
 from cosyvoice_front.live.context import Context
 from cosyvoice_front.live.manner import Manner
 from cosyvoice_front.live.transcript import Transcript
-from cosyvoice_front.live.word_times import WordTimes
 from cosyvoice_front.pause import is_wordless
+from cosyvoice_runtime.alignment.estimate import WordTimes
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -61,6 +62,7 @@ KNOWN = {
     "run.sh 4": ["tests/client/test_client_commands.py"],
     "run.sh 5": ["tests/benchmarks/test_client_server.py"],
     "cosyvoice speak": ["tests/scripts/test_documents.py"],
+    "-m cosyvoice_runtime.alignment": ["tests/alignment/test_calibration.py"],
     "-m cosyvoice_runtime.checkpoint": ["tests/checkpoint/test_checksums.py"],
     "cosyvoice speak -": ["tests/local/test_cli.py"],
     "cosyvoice voices": ["tests/local/test_cli.py"],
@@ -194,11 +196,18 @@ def test_settings_named_in_pages_and_deployments_exist() -> None:
 def test_speaking_without_a_server_works_as_written(tmp_path: Path) -> None:
     (tmp_path / "demo_voice").symlink_to(ROOT / "demo_voice")
     programs = Path(sys.executable).parent
-    [command] = [command for command in COMMANDS if command.startswith('.venv/bin/cosyvoice speak "')]
-    run(shlex.split(command.replace(".venv/bin/", f"{programs}/")), tmp_path)
-    with wave.open(str(tmp_path / "hello.wav")) as sound:
-        assert (sound.getframerate(), sound.getnchannels()) == (24_000, 1)
-        assert sound.getnframes() > 2400
+    commands = [command for command in COMMANDS if command.startswith('.venv/bin/cosyvoice speak "')]
+    for command in commands:
+        run(shlex.split(command.replace(".venv/bin/", f"{programs}/")), tmp_path)
+    for name in ("hello.wav", "told.wav"):
+        with wave.open(str(tmp_path / name)) as sound:
+            assert (sound.getframerate(), sound.getnchannels()) == (24_000, 1)
+            assert sound.getnframes() > 2400
+    told = json.loads((tmp_path / "told.json").read_text("utf-8"))
+    assert told["method"] == "attention"
+    assert [word["word"] for word in told["words"]] == ["It", "costs", "$25", "at", "7:45."]
+    assert (tmp_path / "told.srt").exists()
+    assert (tmp_path / "told.vtt").exists()
 
 
 def test_python_examples_work_as_written(tmp_path: Path, tiny_checkpoint: Path) -> None:

@@ -34,11 +34,13 @@ class LaidSegment:
         prompt: of the speech LM; None where a silence ends the text.
         pause_s: silence before it.
         sound: its voice and pace; None for the utterance's own.
+        text: what the prompt's text ids are tokens of.
     """
 
     prompt: Prompt | None
     pause_s: float = 0.0
     sound: Sound | None = None
+    text: str = ""
 
 
 class SegmentLayout:
@@ -75,7 +77,7 @@ class SegmentLayout:
         rate, name = segment.manner
         voice, layout = self._layout(name)
         sound = None if segment.manner == USUAL else sound_of(voice, paced(self._request.speed, rate))
-        return LaidSegment(layout(segment.text), segment.pause_s, sound)
+        return LaidSegment(layout(segment.text), segment.pause_s, sound, segment.text)
 
     def segments(self) -> list[LaidSegment]:
         """All segments of the request's text, where that is there as a whole."""

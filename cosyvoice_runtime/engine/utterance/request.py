@@ -12,6 +12,7 @@ from numbers import Integral
 
 import numpy as np
 
+from cosyvoice_runtime.alignment.words import TimedWord
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.audio.audio import check_speed
 from cosyvoice_runtime.audio.silence import TrimSilence, check_trim
@@ -140,6 +141,7 @@ class AudioChunk:
         spoken_tokens: all that were drawn by then since the chunk before, as `lm.spoken` tells them; another
             server goes on from all chunks' together.
         trimmed_s: seconds of silence left out before and behind the speech, since the chunk before.
+        words: those of the text that are over by its end, if they are asked for.
     """
 
     samples: Floats
@@ -150,6 +152,7 @@ class AudioChunk:
     is_pause: bool = False
     spoken_tokens: Sequence[int] = ()
     trimmed_s: tuple[float, float] = (0.0, 0.0)
+    words: Sequence[TimedWord] = ()
 
     @classmethod
     def silent(cls, seconds: float, sample_rate: int, segment: int) -> AudioChunk:

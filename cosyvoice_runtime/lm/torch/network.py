@@ -19,6 +19,7 @@ from cosyvoice_runtime.flow.torch.layers import embedding
 from cosyvoice_runtime.gpu.transfer import integers
 from cosyvoice_runtime.lm.prompt import PromptSegment, Table
 from cosyvoice_runtime.lm.torch.adapters import AdaptedLinear
+from cosyvoice_runtime.lm.torch.head_scores import HeadScores
 from cosyvoice_runtime.lm.torch.kv_cache import CacheView, PassPages
 from cosyvoice_runtime.lm.torch.speech_decoder import SpeechDecoder
 
@@ -28,13 +29,14 @@ class Placement(NamedTuple):
 
     cos, sin: [B, T, 1, D]; mask: [B, 1, T * queries per kv head, span], 0 or -inf,
     None for sequences that begin here: each position sees the ones before it in this pass.
-    adapters: [B] numbers, None in a pass without adapters.
+    adapters: [B] numbers, None in a pass without adapters; scores: keeps those of chosen heads.
     """
 
     cos: Tensor
     sin: Tensor
     mask: Tensor | None
     adapters: Tensor | None = None
+    scores: HeadScores | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +74,10 @@ class CachedAttention(nn.Module):
         if rotation.mask is None:
             mixed = attend_from_start(queries, keys, values)
         else:
-            mixed = self._cached(queries, *pages.read(layer), rotation.mask)
+            found, of_values = pages.read(layer)
+            if rotation.scores is not None:
+                rotation.scores.take(layer, queries, found)
+            mixed = self._cached(queries, found, of_values, rotation.mask)
         return self.output(mixed.reshape(batch, length, -1), rotation.adapters)
 
     def _cached(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
@@ -124,7 +129,13 @@ class DecoderLayer(nn.Module):
 
 
 class SpeechLM(SpeechDecoder):
-    """Text and speech tokens in, logits over the speech rows out."""
+    """Text and speech tokens in, logits over the speech rows out.
+
+    Attributes:
+        scores: keeps the scores of chosen heads in each pass over a cache; None computes none.
+    """
+
+    scores: HeadScores | None = None
 
     def __init__(self, config: SpeechLMConfig) -> None:
         super().__init__(config)
@@ -167,7 +178,7 @@ class SpeechLM(SpeechDecoder):
         """Run the decoder as :class:`SpeechDecoder` says; without a span the sequences begin with these
         positions."""
         rotation, pages = self._rotation(positions, span, embeddings.dtype), cache.at(positions, span)
-        rotation = rotation._replace(adapters=cache.tables.adapters)
+        rotation = rotation._replace(adapters=cache.tables.adapters, scores=self.scores)
         x = embeddings
         for index, layer in enumerate(self.layers):
             x = layer(x, index, rotation, pages)

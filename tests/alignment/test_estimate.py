@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosyvoice_front.live.sound import FRAME_S
-from cosyvoice_front.live.word_times import LAST_UNITS, WordTimes
-from cosyvoice_front.live.words import WordReader
+from cosyvoice_runtime.alignment.estimate import LAST_UNITS, WordTimes
+from cosyvoice_runtime.alignment.sound import FRAME_S
+from cosyvoice_runtime.alignment.words import WordReader
 from cosyvoice_runtime.audio.silence import SilenceGate
 
 TEXT = "The train to the coast leaves from platform four."

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from cosyvoice_front.tags import TagBlanker
+from cosyvoice_runtime.text.markup.unsaid import TagBlanker
 
 _IDEOGRAPHS = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _FULL_WIDTH = "\u3001-\u303f\uff01-\uff65"
@@ -31,6 +32,14 @@ class Word:
     text: str
     end: int
     units: float
+
+
+class TimedWord(NamedTuple):
+    """A word as it was sent; seconds count from the first sample."""
+
+    text: str
+    start_s: float
+    end_s: float
 
 
 class WordReader:
@@ -76,7 +85,12 @@ class WordReader:
 
 
 def make_word(text: str, end: int) -> Word:
-    return Word(text, end, sum(map(_units, text)))
+    return Word(text, end, letters(text))
+
+
+def letters(text: str) -> float:
+    """How long a text is to say, in letters."""
+    return sum(map(_units, text))
 
 
 def _units(character: str) -> float:

@@ -8,11 +8,10 @@ ends, what is left of its words gets what is left of its sound. What has been to
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
 
-from cosyvoice_client.encoders import Samples
-from cosyvoice_front.live.sound import Sound
-from cosyvoice_front.live.words import Word, WordReader
+from cosyvoice_runtime.alignment.sound import AudibleFrames
+from cosyvoice_runtime.alignment.words import TimedWord, Word, WordReader
+from cosyvoice_runtime.arrays import Floats
 
 PACE = 17.0
 """Letters a second of sound of the first words, before a segment has ended: that of the demo voice's teacher,
@@ -23,27 +22,20 @@ TRUSTED_S = 1.0
 """Weight of that pace against the segments that have ended, in seconds of sound."""
 
 
-class TimedWord(NamedTuple):
-    """Seconds count from the first sample."""
-
-    text: str
-    start_s: float
-    end_s: float
-
-
 class WordTimes:
     """Places the words of one stream of speech.
 
     Args:
         speed: how much faster than the voice's own the speech is.
         markup: of the text, whose tags are no words.
+        rate: samples per second.
     """
 
-    def __init__(self, speed: float = 1.0, markup: str | None = None) -> None:
+    def __init__(self, speed: float = 1.0, markup: str | None = None, rate: int = 24_000) -> None:
         self._reader = WordReader(markup)
         self._words: deque[Word] = deque()
         self._bars: deque[int] = deque()
-        self._sound = Sound()
+        self._sound = AudibleFrames(rate)
         self._told_s = 0.0
         """Share of the segment's sound that the told words take."""
         self._units = 0.0
@@ -65,7 +57,7 @@ class WordTimes:
         words = [*self._words, *self._reader.finish()]
         self._words = deque(word for word in words if word.end <= position)
 
-    def hear(self, samples: Samples) -> list[TimedWord]:
+    def hear(self, samples: Floats) -> list[TimedWord]:
         """Words that are over by now, after this much more audio. A segment's last word is not among them."""
         self._sound.add(samples)
         told = []

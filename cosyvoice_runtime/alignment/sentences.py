@@ -1,0 +1,28 @@
+"""Sentences that a calibration speaks, in words of common length and with few pauses."""
+
+SENTENCES = (
+    "The morning train to the harbour leaves at a quarter past seven.",
+    "My sister keeps a small garden behind the old stone house.",
+    "We could hear the river long before we saw the bridge.",
+    "Please put the letters on the table next to the window.",
+    "Nobody in the village remembered such a cold winter.",
+    "He opened the heavy door and walked slowly down the stairs.",
+    "The children played in the yard until it was almost dark.",
+    "She bought three apples, some bread and a bottle of milk.",
+    "Turn left after the market and follow the road to the lake.",
+    "Their new teacher comes from a town near the northern border.",
+    "I have never seen so many stars above the mountains.",
+    "The doctor asked him to stay in bed for another week.",
+    "Every Sunday my father reads the paper and drinks his tea.",
+    "The museum shows paintings that were found in a cellar.",
+    "You should take an umbrella, because it may rain this evening.",
+    "A tall man with a black hat was waiting at the corner.",
+    "The company wants to build a factory beside the railway.",
+    "Most people forget how difficult the first lesson was.",
+    "Her answer came so quickly that everyone began to laugh.",
+    "They painted the kitchen yellow and the hall light green.",
+    "The ship reached the island shortly after the storm.",
+    "Could you tell me where the nearest post office is?",
+    "An old friend of ours will visit the city next month.",
+    "The farmer sold his horses and moved to the coast.",
+)
