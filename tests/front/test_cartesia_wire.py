@@ -164,7 +164,8 @@ def test_cancel_ends_the_speech(front, upstream):
         wire.until("chunk", 2)
         wire.send({"context_id": "one", "cancel": True})
         rest = wire.until("done")
-        assert kinds(of(rest, "one")) == ["chunk", "done"]  # in which it fades out
+        left = [kind for kind in kinds(of(rest, "one")) if kind != "timestamps"]  # of the second chunk
+        assert left == ["chunk", "done"]  # in which it fades out
         front.wait_until(lambda: upstream.cancelled == 1 and upstream.active == 1 and front.streams == 1)
         front.do(lambda: [upstream.gates.release() for _ in range(9)])
         wire.send(asked("Five.", context_id="three"))
