@@ -41,12 +41,14 @@ class SpokenTokens(Protocol):
         groups: tuple[int, int],
         reader: Reader,
         in_pieces: bool,
+        is_awaited: bool,
     ) -> None:
         """Queue a request, or raise a CosyVoiceError; the reader gets tokens and errors from another thread.
 
         Args:
             groups: tokens of the first group that the reader gets, and of each later one.
             in_pieces: whether the text follows by :meth:`push_text`.
+            is_awaited: whether a listener waits for the first group.
         """
 
     def push_text(self, request_id: str, ids: Sequence[int], ended: bool) -> None:
@@ -88,6 +90,7 @@ class DirectStages:
         group_tokens: int,
         timeout_s: float,
         text_timeout_s: float,
+        is_heard: bool = True,
     ) -> None:
         self._lm = lm
         self._waves = waves
@@ -97,6 +100,7 @@ class DirectStages:
         self._group_tokens = group_tokens
         self._timeout_s = timeout_s
         self._text_timeout_s = text_timeout_s
+        self._is_awaited = is_heard
 
     async def generate(
         self,
@@ -113,8 +117,10 @@ class DirectStages:
             return
         reader = GroupReader(self._calls)
         groups = first_tokens, self._group_tokens
+        # Whoever has heard a segment has some of it left to play.
+        is_awaited, self._is_awaited = self._is_awaited, False
         try:
-            self._lm.speak(prompt, sampling, utterance_id, groups, reader, pieces is not None)
+            self._lm.speak(prompt, sampling, utterance_id, groups, reader, pieces is not None, is_awaited)
         except Exception as error:
             raise as_told(TensorrtLlmSettings.name, error) from error
         timeout_s = self._timeout_s if pieces is None else self._text_timeout_s

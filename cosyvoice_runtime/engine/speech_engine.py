@@ -55,7 +55,8 @@ class SpeechEngine:
 
     def stages(self, order: Order, spoken: SpokenUtterance, calls: LoopCalls) -> DirectStages:
         group, timeouts = order.hop.block_tokens, (order.timeout_s, order.text_timeout_s)
-        return DirectStages(self._lm, self._waves, calls, spoken.voice, group, *timeouts)
+        is_heard = order.utterance.streaming
+        return DirectStages(self._lm, self._waves, calls, spoken.voice, group, *timeouts, is_heard)
 
     def _tell_of_life(self) -> None:
         for spoken in self._spoken:

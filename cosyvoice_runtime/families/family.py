@@ -165,8 +165,8 @@ class Family:
         speech_lm_needs: what the published speech LM takes.
         second_mib: pages of a finished second of speech in 16 bits and in 8, with the published flow;
             0 where nothing is kept in pages.
-        gpu_first_hop: fewest speech tokens of a first chunk on a GPU. A fifth of a second is heard of it, for
-            which the next chunk takes on an H200 with 64 clients.
+        gpu_first_hop: fewest speech tokens of a first chunk on a GPU. A fifth of a second or more is heard of
+            it, for which the next chunk takes on an H200 with 64 clients.
         read_config: reads the sizes of the networks out of the content of ``config_file`` and of the Qwen2
             ``config.json``, which is empty where there is none.
         tokenizer: makes the text tokenizer of the vocabulary's path and the special tokens.

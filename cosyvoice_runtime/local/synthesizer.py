@@ -124,7 +124,7 @@ class Synthesizer:
             threads: threads of the extractors and, with runtime ``onnx``, of the networks.
             lookahead_frames: mel frames the vocoder waits for; None is its default.
             first_hop: cut the voice's prompt so that this many tokens give the first chunk; None leaves the
-                prompt whole (:func:`~cosyvoice_runtime.token2wav.flow_prompt.cut_prompt`).
+                prompt whole (:func:`~cosyvoice_runtime.token2wav.token2wav.cut_prompt`).
             ode_steps: solver steps of the flow; None is the number of a distilled flow's own times, or the
                 published one.
             solver: of the flow, ``euler`` as published or ``adams_bashforth``, which needs fewer steps.

@@ -36,14 +36,16 @@ class Lm:
         self.failure: Exception | None = None
         self.holds = False
         self.prompts: list[tuple[Prompt, SamplingOptions]] = []
+        self.awaited: list[bool] = []
         self.stopped: list[str] = []
         self.texts: list[int] = []
         self.readers: dict[str, Any] = {}
 
-    def speak(self, prompt, sampling, request_id, groups, reader, in_pieces):
+    def speak(self, prompt, sampling, request_id, groups, reader, in_pieces, is_awaited):
         if self.refusal is not None:
             raise self.refusal
         self.prompts.append((prompt, sampling))
+        self.awaited.append(is_awaited)
         self.readers[request_id] = reader
         if not in_pieces:
             said = self.said[len(prompt.spoken) :]

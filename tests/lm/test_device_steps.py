@@ -132,6 +132,21 @@ def test_a_step_of_some_is_of_their_number_and_leaves_the_others_where_they_are(
     assert grown == [1] * 6 + [5] + [1]  # What was under way has come, too.
 
 
+def test_all_step_where_those_that_should_alone_wait_for_pages(lm):
+    """A page is for 8 positions; the last utterance finds none."""
+    decoder = ahead(lm, 3, 64, pool=CachePool(8, 8))
+    options = SamplingOptions(seed=0, min_tokens=20, max_tokens=20)
+    speaking = [decoder.add(Prompt([4, 2]), options) for _ in range(2)]
+    for _ in range(18):
+        decoder.step()
+    waiting = decoder.add(Prompt(TEXT[:20]), options)
+    for _ in range(2):
+        before = [len(each.tokens) for each in speaking]
+        decoder.step_some([waiting])
+        assert [len(each.tokens) for each in speaking] == [count + 1 for count in before]
+        assert not waiting.tokens
+
+
 def test_a_step_is_launched_before_the_ids_of_the_last_are_read(
     lm: SpeechLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:

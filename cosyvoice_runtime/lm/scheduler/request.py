@@ -122,6 +122,7 @@ class Request:
         text_room: most text ids that may follow while it runs; None for a request whose text is whole.
         group_tokens: tokens of each later group of a stream; None for groups that grow.
         silent_tokens: speech codes that the reader drops where they are many in a run, and does not count.
+        is_awaited: whether a listener waits for the first tokens of a stream.
     """
 
     prompt: Prompt
@@ -133,6 +134,7 @@ class Request:
     text_room: int | None = None
     group_tokens: int | None = None
     silent_tokens: frozenset[int] = frozenset()
+    is_awaited: bool = True
 
 
 @dataclass(frozen=True)
@@ -219,12 +221,14 @@ class RequestReader:
         request_id: str,
         groups: tuple[int, int],
         in_pieces: bool,
+        is_awaited: bool,
     ) -> Request:
         """The request of an utterance that is driven in this process.
 
         Args:
             groups: tokens of the first group and of each later one.
             in_pieces: the text follows while it runs; its length limits do, too.
+            is_awaited: a listener waits for its first tokens.
 
         Raises:
             InvalidInput: it is too long, or the speech LM takes no text in pieces.
@@ -256,6 +260,7 @@ class RequestReader:
             text_room=self.max_sequence_tokens - length if in_pieces else None,
             group_tokens=later,
             silent_tokens=self.silent_tokens,
+            is_awaited=is_awaited,
         )
 
     def _check_open(self, request_id: str) -> None:

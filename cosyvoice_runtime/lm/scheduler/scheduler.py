@@ -27,7 +27,7 @@ LOOK_S = 0.05
 """Seconds between two checks while requests run: whether their readers are there, how long they have waited
 for text, and the load."""
 APART = 1
-"""Steps in a row for those requests alone whose readers wait for their first tokens, before one for all."""
+"""Steps in a row for those requests alone whose listeners wait for first tokens, before one for all."""
 LONGEST_STILL_S = 0.05
 """Most seconds for which steps wait for a first chunk, twice those that it takes: others may follow it."""
 
@@ -302,17 +302,19 @@ class Scheduler:
             now = self._stepped_s = self._clock()
             self._step_s += now - started
         self._steps += 1
-        self._tokens_per_step = sum([len(each.tokens) for each in progress])
-        self._tokens += self._tokens_per_step
+        tokens = sum([len(each.tokens) for each in progress])
+        self._tokens += tokens
+        if not self._apart:  # It says how full steps of all are.
+            self._tokens_per_step = tokens
         for each in progress:
             job = self._running.get(each.handle)
             if job is not None:  # Otherwise the reader has refused tokens of this step.
                 self._advance(job, each)
 
     def _advanced(self) -> Sequence[Progress]:
-        """Progress of all requests or, where those are few whose readers wait for first tokens, mostly of
+        """Progress of all requests or, where those are few whose listeners wait for first tokens, mostly of
         them."""
-        first = [job.handle for job in self._unheard if job not in self._starved]
+        first = [job.handle for job in self._unheard if job.request.is_awaited and job not in self._starved]
         few = 0 < 2 * len(first) <= len(self._running)
         if few and self._apart < APART and isinstance(self._engine, SelectiveEngine):
             self._apart += 1

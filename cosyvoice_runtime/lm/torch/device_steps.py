@@ -100,7 +100,9 @@ class GraphedSteps:
         self._spans = span_sizes(cache.max_len)
         self.picks = isinstance(cache, PagedKVCache)
         every = torch.arange(cache.slots, device=cache.data.device)
-        self._fed = {size: torch.stack([every[:size], *[0 * every[:size]] * 2]) for size in self._sizes}
+        none = 0 * every
+        # Positions come first, whose alignment kernels are compiled for.
+        self._fed = {size: torch.stack([none, every, none])[:, :size].clone() for size in self._sizes}
         # Largest first: the smaller ones then find their memory in the pool.
         self._graphs: dict[tuple[int, int, bool], ReplayedGraph[Tensor]] = {}
         captured: dict[Hashable, ReplayedGraph[Tensor]] = {}
@@ -114,9 +116,14 @@ class GraphedSteps:
         if not self.picks:
             return np.arange(bucket_for(self._sizes, int(needed.max()) + 1)), needed
         others = bucket_for(self._sizes, len(needed)) - len(needed)
-        unused = np.ones(self._cache.slots, bool)
-        unused[needed] = False
-        return np.concatenate([needed, np.flatnonzero(unused)[:others]]), np.arange(len(needed))
+        places = np.arange(len(needed))
+        if not others:
+            return needed, places
+        is_unused = np.ones(self._cache.slots, bool)
+        is_unused[needed] = False
+        unused = np.flatnonzero(is_unused)
+        shortest = unused[np.argsort(self._cache.lengths[unused], kind="stable")[:others]]
+        return np.concatenate([needed, shortest]), places
 
     def span(self, needed: int) -> int:
         """Positions that a step attends to when it needs at least ``needed`` of them."""
@@ -136,7 +143,7 @@ class GraphedSteps:
         """
         self._cache.prepare()
         size = len(slots)
-        move(torch.from_numpy(np.stack([slots, positions, work])), self._fed[size])
+        move(torch.from_numpy(np.stack([positions, slots, work])), self._fed[size])
         graph = self._graphs[size, span, self._cache.adapted]
         graph.replay()
         return graph.result
@@ -153,7 +160,7 @@ class GraphedSteps:
                 )
 
     def _captured(self, size: int, span: int, adapted: bool) -> ReplayedGraph[Tensor]:
-        slots, positions, work = self._fed[size]
+        positions, slots, work = self._fed[size]
 
         def step() -> Tensor:
             tokens = self._tables.tokens[slots]
@@ -265,6 +272,8 @@ class DeviceSteps:
         begins = {each for prompt in prompts for each in prompt.sequences if each.stream is None}
         stepping = [each for each in running if each in first or each in begins] if first else running
         step = list(self._step(stepping, begins, running))
+        if first and not step:  # They wait for pages: a step for all keeps the device at work.
+            step = list(self._step(running, begins, running))
         self._begun = begins & {sequence for each in step for sequence in each.sequences}
         before, self._under_way = self._under_way, [*prompts, *step]
         return [drawn for each in before for drawn in each.drawn()]

@@ -91,10 +91,12 @@ class SpeechLmModel:
         groups: tuple[int, int],
         reader: Reader,
         in_pieces: bool,
+        is_awaited: bool,
     ) -> None:
         """Draw speech tokens as `SpokenTokens` says."""
         trace.note("the speech LM has the request", request_id)
-        self.scheduler.submit(self.reader.accept(prompt, sampling, request_id, groups, in_pieces), reader)
+        request = self.reader.accept(prompt, sampling, request_id, groups, in_pieces, is_awaited)
+        self.scheduler.submit(request, reader)
 
     def push_text(self, request_id: str, ids: Sequence[int], ended: bool) -> None:
         self.scheduler.push_text(request_id, ids, ended)

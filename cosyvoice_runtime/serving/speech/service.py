@@ -331,4 +331,13 @@ def _require_streaming(message: TextMessage, listener: ChunkListener) -> None:
 
 def _gone(listeners: Mapping[asyncio.Task[None], ChunkListener]) -> list[asyncio.Task[None]]:
     """The clients that have left. Each check calls the server, so it runs outside the event loop."""
-    return [task for task, listener in listeners.items() if listener.gone]
+    return [task for task, listener in listeners.items() if _has_left(listener)]
+
+
+def _has_left(listener: ChunkListener) -> bool:
+    """Whether a client has left; where the server can't say, it is asked again soon."""
+    try:
+        return listener.gone
+    except Exception:
+        logger.warning("the server can't say whether a client is there", exc_info=True)
+        return False

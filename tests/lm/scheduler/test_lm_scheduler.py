@@ -69,6 +69,20 @@ def test_requests_that_wait_for_first_tokens_step_twice_as_often_while_they_are_
     assert [4] not in engine.steps[begun + 6 :] or engine.steps[-1] == [4]
 
 
+def test_requests_that_nobody_waits_for_have_no_steps_of_their_own(make_scheduler):
+    engine = SelectiveCodedEngine(slots=4)
+    scheduler = make_scheduler(lambda: engine)
+    close_gate(engine)
+    readers = [submit(scheduler, name, 14) for name in (1, 2, 3)]
+    wait_for_step(engine)
+    unheard = CollectingReader()
+    scheduler.submit(replace(coded_request(4, 14), first_tokens=6, is_awaited=False), unheard)
+    open_gate(engine)
+    for reader in (*readers, unheard):
+        reader.wait()
+    assert engine.apart == 0
+
+
 def test_all_step_together_where_most_wait_for_first_tokens(make_scheduler):
     engine = SelectiveCodedEngine(slots=4)
     scheduler = make_scheduler(lambda: engine)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from triton_python_backend_utils import TRITONSERVER_RESPONSE_COMPLETE_FINAL, In
 
 from cosyvoice_runtime.engine.utterance.request import AudioChunk
 from cosyvoice_runtime.lm import FinishReason
+from cosyvoice_runtime.serving.speech import service
 from cosyvoice_runtime.serving.speech.speech_inputs import ChunkListener, WholeListener
 from cosyvoice_runtime.serving.triton.request import ClientGoneError, Reply
 
@@ -83,6 +85,17 @@ def test_chunk_is_sent_without_asking_the_server_for_its_client(monkeypatch):
     assert (len(request.sender.responses), asked) == (1, [])
     assert not listener.gone
     assert asked == [True]
+
+
+def test_clients_who_left_are_found_where_the_server_cannot_say_it_of_one(monkeypatch, caplog):
+    class Unknown:
+        @property
+        def gone(self):
+            raise RuntimeError("no shared memory")
+
+    left, there = SimpleNamespace(gone=True), SimpleNamespace(gone=False)
+    assert service._gone({1: Unknown(), 2: left, 3: there}) == [2]
+    assert "can't say whether a client is there" in caplog.text
 
 
 def test_answer_that_cannot_be_made_ends_with_its_error():
