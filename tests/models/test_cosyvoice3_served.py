@@ -19,6 +19,7 @@ from cosyvoice_runtime.local import SpeechRequest as LibraryRequest
 from cosyvoice_runtime.local import Synthesizer
 from cosyvoice_runtime.supervisor import Server
 from making import make_checkpoint
+from served_library import served_library
 
 PREFIX = "You are a helpful assistant.<|endofprompt|>"
 WORDS = "Hello world. How are you?"
@@ -42,7 +43,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def synthesizer(checkpoint: Path) -> Synthesizer:
-    return Synthesizer.from_checkpoint(checkpoint, ode_steps=FEW_STEPS)
+    return served_library(checkpoint, ode_steps=FEW_STEPS)
 
 
 @pytest.fixture(scope="module")

@@ -33,9 +33,9 @@ from cosyvoice_client import AsyncSpeechClient, Reference, RefusedError, SpeechR
 from cosyvoice_client.http_client import HttpSpeechClient
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.local import SpeechRequest as LibraryRequest
-from cosyvoice_runtime.local import Synthesizer
 from cosyvoice_runtime.supervisor import Server
 from cosyvoice_runtime.voice import VoiceStore
+from served_library import served_library
 
 MANY_VOICES = 70
 """More than the engine keeps."""
@@ -96,7 +96,7 @@ def test_silences_of_a_text_are_exact_streamed_and_whole(server):
 
 
 def test_one_text_changes_between_more_voices_than_the_engine_keeps(server, voices_dir, tiny_checkpoint):
-    library = Synthesizer.from_checkpoint(tiny_checkpoint, ode_steps=FEW_STEPS)
+    library = served_library(tiny_checkpoint, ode_steps=FEW_STEPS)
     own = next(iter(library.speakers.values()))
     embedding = own.speaker_embedding
     made = {

@@ -24,6 +24,7 @@ from cosyvoice_runtime.engine.utterance.incoming_text import TextMark
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.local import SpeechRequest as LibraryRequest
 from cosyvoice_runtime.local import Synthesizer
+from served_library import served_library
 
 BATCHED_OTHERWISE = 3e-3
 """Of full scale: chunks of several utterances are computed together, which rounds otherwise."""
@@ -55,7 +56,7 @@ def server(render_models, tmp_path_factory) -> Iterator[Supervised]:
 
 @pytest.fixture(scope="module")
 def synthesizer(tiny_checkpoint: Path) -> Synthesizer:
-    return Synthesizer.from_checkpoint(tiny_checkpoint, ode_steps=FEW_STEPS)
+    return served_library(tiny_checkpoint, ode_steps=FEW_STEPS)
 
 
 def run(work):

@@ -34,7 +34,7 @@ def test_prompt_survives_the_merged_vocabulary(text, speech):
 @pytest.mark.parametrize("engine", ["vllm", "tensorrt_llm", "torch", "onnx"])
 def test_engine_that_can_not_go_on_from_tokens_says_so(engine):
     reader = RequestReader(VOCABULARY, max_tokens=100, max_sequence_tokens=60, engine=engine)
-    asked = Prompt((4,), spoken=(1, 2)), SamplingOptions(max_tokens=9), "a", (1, 1), False
+    asked = Prompt((4,), spoken=(1, 2)), SamplingOptions(max_tokens=9), "a", (1, 1), False, True
     if reader.takes_spoken:
         assert reader.accept(*asked).prompt.spoken == (1, 2)
         return
@@ -46,7 +46,7 @@ def test_engine_that_can_not_go_on_from_tokens_says_so(engine):
 @pytest.mark.parametrize("engine", ["vllm", "tensorrt_llm", "torch", "onnx"])
 def test_engine_that_serves_no_adapters_by_voice_says_so(engine):
     reader = RequestReader(VOCABULARY, max_tokens=100, max_sequence_tokens=60, engine=engine)
-    asked = Prompt((4,), adapter="warm"), SamplingOptions(max_tokens=9), "a", (1, 1), False
+    asked = Prompt((4,), adapter="warm"), SamplingOptions(max_tokens=9), "a", (1, 1), False, True
     if reader.serves_adapters:
         assert engine == "torch"
         assert reader.accept(*asked).prompt.adapter == "warm"
@@ -115,16 +115,18 @@ def test_silence_that_readers_drop_is_not_counted_in_groups_that_they_want():
     by_default, wanted = reader.read(IDS, fields), reader.read(IDS, fields | {"group_tokens": 25})
     assert (by_default.group_tokens, by_default.silent_tokens) == (None, frozenset())
     assert (wanted.group_tokens, wanted.silent_tokens) == (25, {1})
-    driven = reader.accept(Prompt((4,)), SamplingOptions(max_tokens=20), "a", (8, 25), in_pieces=False)
+    driven = reader.accept(
+        Prompt((4,)), SamplingOptions(max_tokens=20), "a", (8, 25), in_pieces=False, is_awaited=True
+    )
     assert (driven.first_tokens, driven.group_tokens, driven.silent_tokens) == (8, 20, {1})
 
 
 def test_driven_request_has_the_limits_of_its_text_unless_the_text_is_still_to_come():
     sampling, groups = SamplingOptions(min_tokens=3, max_tokens=20), (8, 25)
-    whole = READER.accept(Prompt((4, 5)), sampling, "a", groups, in_pieces=False)
+    whole = READER.accept(Prompt((4, 5)), sampling, "a", groups, in_pieces=False, is_awaited=True)
     limits = whole.options.min_tokens, whole.options.max_tokens, whole.options.ceiling
     assert (limits, whole.text_room) == ((3, 20, None), None)
-    growing = READER.accept(Prompt((), (4, 5)), sampling, "a", groups, in_pieces=True)
+    growing = READER.accept(Prompt((), (4, 5)), sampling, "a", groups, in_pieces=True, is_awaited=True)
     limits = growing.options.min_tokens, growing.options.max_tokens, growing.options.ceiling
     assert (limits, growing.text_room) == ((None, None, 20), 60 - num_positions(growing.prompt.segments()))
 
