@@ -77,7 +77,8 @@ class Front:
         speech = await self.speech(body, owner)
         pieces = speech.pieces
         if body.as_events:
-            pieces = as_events(pieces, speech.tally, len(body.input), body.speed)
+            speakers = [turn.voice_name for turn in body.turns or ()]
+            pieces = as_events(pieces, speech.tally, body.characters, body.speed, speakers)
         return StreamedResponse(
             pieces,
             {
@@ -108,7 +109,7 @@ class Front:
             self.pool,
             tally,
         )
-        pieces = placed(pieces, self.place(owner, len(body.input), tally))
+        pieces = placed(pieces, self.place(owner, body.characters, tally))
         return Speech(pieces, tally, rate, request.seed, reference.note if reference else "")
 
     async def read(self, body: SpeechBody, owner: str) -> dict[str, Any]:
@@ -151,7 +152,7 @@ class Front:
 
     def chunks(self, request: SpeechRequest, owner: str) -> AsyncGenerator[AudioChunk, None]:
         """The speech of a whole text."""
-        if is_wordless(request.text, self.markup(request.text_markup)):
+        if not request.turns and is_wordless(request.text, self.markup(request.text_markup)):
             logger.info("a text without words is a pause")
             return pause()
         return self.server.speak(request, request_id.current.get(), owner)
@@ -166,11 +167,13 @@ class Front:
         Raises:
             ApiError: its dictionary is unknown, or there are too many words.
         """
-        if request.text:
+        if request.turns:
+            voices = await self.voices.of_turns(request.turns, owner)
+        elif request.text:
             voices = await self.voices.of_text(request.text, owner)
         else:
             voices = await self.voices.of_pieces(self.markup(asked.text_markup), owner)
-        voice = None if request.reference else request.voice or ""
+        voice = None if request.reference or request.turns else request.voice or ""
         words = self.lexicons.words(asked, owner, voice)
         return {"text_markup": asked.text_markup, "lexicon": words, "text_voices": voices}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from dataclasses import dataclass
@@ -31,6 +31,7 @@ class Tally:
 
     Attributes:
         token_rate: speech tokens of a second at speed 1; 0 where none have been spoken.
+        turns_s: seconds up to the end of each turn, or of a text.
         heard: is told the seconds of each chunk, before they count here.
     """
 
@@ -38,12 +39,15 @@ class Tally:
         self.samples = 0
         self.token_rate = 0
         self.finish_reason = ""
+        self.turns_s: list[float] = []
         self.heard: Callable[[float], None] = lambda _seconds: None
 
     def add(self, chunk: AudioChunk) -> None:
         self.heard(len(chunk.samples) / RATE)
         self.samples += len(chunk.samples)
         self.token_rate = chunk.token_rate
+        if chunk.spoken_characters is not None:
+            self.turns_s.append(self.seconds)
         if _unhappiness(chunk.finish_reason) > _unhappiness(self.finish_reason):
             self.finish_reason = chunk.finish_reason
 
@@ -114,9 +118,17 @@ async def slices(chunks: AsyncIterator[AudioChunk], tally: Tally) -> AsyncIterat
 
 
 async def as_events(
-    pieces: AsyncGenerator[bytes, None], tally: Tally, characters: int, speed: float
+    pieces: AsyncGenerator[bytes, None],
+    tally: Tally,
+    characters: int,
+    speed: float,
+    speakers: Sequence[str] = (),
 ) -> AsyncGenerator[bytes, None]:
-    """Server-sent events; a failure after the first of them is the last."""
+    """Server-sent events; a failure after the first of them is the last.
+
+    Args:
+        speakers: the voice of each turn, whose times the last event tells.
+    """
     started = False
     try:
         async with aclosing(pieces):
@@ -128,7 +140,8 @@ async def as_events(
             raise
         yield events.failure(_told(error))
         return
-    yield events.done(events.usage(characters, tally.tokens(speed)), tally.finish_reason)
+    turns = list(zip(speakers, tally.turns_s, strict=False))
+    yield events.done(events.usage(characters, tally.tokens(speed)), tally.finish_reason, turns)
 
 
 async def placed(
