@@ -24,7 +24,7 @@ class VoiceId(BaseModel):
 
 
 class TurnBody(BaseModel):
-    """What one speaker says. Fields that are not known here are ignored."""
+    """A part of a conversation, which one speaker says. Fields that are not known here are ignored."""
 
     model_config = ConfigDict(strict=True)
 

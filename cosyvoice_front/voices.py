@@ -59,7 +59,7 @@ class Voices:
         return await self._usable(sorted(names - {""})[:MOST_VOICES], owner)
 
     async def of_turns(self, turns: Sequence[Mapping[str, str]], owner: str) -> dict[str, str]:
-        """The same of the voices that turns name, and of those in their texts.
+        """The server's names of the voices that turns name, and of those in their texts.
 
         Raises:
             ApiError: the voice of a turn is somebody else's.

@@ -23,7 +23,7 @@ _NAMES = {"target_text": "text", "instruct_text": "instructions", "voice": "voic
 
 @dataclass(frozen=True)
 class Turn:
-    """What one speaker says.
+    """A part of a conversation, which one speaker says.
 
     Attributes:
         voice: name of a voice; empty for the default one.
