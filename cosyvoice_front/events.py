@@ -28,6 +28,11 @@ def done(usage: dict[str, int], finish_reason: str, turns: Sequence[tuple[str, f
     return event(content | ({"turns": told} if told else {}))
 
 
+def timestamps(words: Sequence[dict[str, Any]]) -> bytes:
+    """Words that have been spoken, and when."""
+    return event({"type": "speech.audio.timestamps", "words": words})
+
+
 def failure(error: ApiError) -> bytes:
     """The end, when audio has gone out already."""
     return event({"type": "speech.audio.error", **error.body()})

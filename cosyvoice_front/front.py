@@ -26,6 +26,7 @@ from cosyvoice_front.reading import Reading
 from cosyvoice_front.recording import MAX_BYTES, decode_data, read_recording
 from cosyvoice_front.response import StreamedResponse
 from cosyvoice_front.server_client import SpeechServer, Upstream
+from cosyvoice_front.speaker_words import SpeakerWords
 from cosyvoice_front.speech import SpeechBody
 from cosyvoice_front.spoken import Speech, Tally, as_events, encoded, placed
 from cosyvoice_front.text_fields import TextFields
@@ -78,7 +79,7 @@ class Front:
         pieces = speech.pieces
         if body.as_events:
             speakers = [turn.voice_name for turn in body.turns or ()]
-            pieces = as_events(pieces, speech.tally, body.characters, body.speed, speakers)
+            pieces = as_events(pieces, speech.tally, body.characters, body.speed, speakers, speech.words)
         return StreamedResponse(
             pieces,
             {
@@ -103,14 +104,18 @@ class Front:
         request, rate, tally = body.request(voice, reference), body.sample_rate or RATE, Tally()
         request = replace(request, **await self.reading(body, request, owner))
         audit.current().speaks(request, body.response_format)
+        chunks, words = self.chunks(request, owner), None
+        if body.word_timestamps:
+            words = SpeakerWords(body.spoken_turns, body.speed, self.markup(body.text_markup))
+            chunks = words.watch(chunks)
         pieces = encoded(
-            self.chunks(request, owner),
+            chunks,
             partial(make_encoder, body.response_format, rate, RATE),
             self.pool,
             tally,
         )
         pieces = placed(pieces, self.place(owner, body.characters, tally))
-        return Speech(pieces, tally, rate, request.seed, reference.note if reference else "")
+        return Speech(pieces, tally, rate, request.seed, reference.note if reference else "", words)
 
     async def read(self, body: SpeechBody, owner: str) -> dict[str, Any]:
         """Return what would be spoken of a request's text.

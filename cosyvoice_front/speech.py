@@ -19,6 +19,7 @@ from cosyvoice_runtime.engine.utterance.turn import LONGEST_TURN_PAUSE_S, MOST_T
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.language_names import language_tag
 from cosyvoice_runtime.settings import FrontSettings
+from cosyvoice_runtime.settings.front import DEFAULT_VOICE
 from cosyvoice_runtime.speakable import without_controls
 
 SPEEDS = (0.5, 2.0)
@@ -57,10 +58,18 @@ class SpeechBody(TextFields):
     ref_text: str | None = None
     turns: list[TurnBody] | None = Field(None, min_length=1, max_length=MOST_TURNS)
     turn_pause_s: float | None = Field(None, ge=0, le=LONGEST_TURN_PAUSE_S)
+    word_timestamps: bool = False
 
     @property
     def texts(self) -> list[str]:
-        return [turn.text for turn in self.turns] if self.turns else [self.input]
+        return [text for _, text in self.spoken_turns]
+
+    @property
+    def spoken_turns(self) -> list[tuple[str, str]]:
+        """The voice and the text of each turn; an input is one, with an empty voice for a recording."""
+        if self.turns:
+            return [(turn.voice_name, turn.text) for turn in self.turns]
+        return [("" if self.ref_audio else self.voice_name or DEFAULT_VOICE, self.input)]
 
     @property
     def characters(self) -> int:
@@ -126,6 +135,8 @@ def checked(given: dict[str, Any], settings: FrontSettings) -> SpeechBody:
     if not SPEEDS[0] <= speech.speed <= SPEEDS[1]:
         raise invalid("speed", f"speed: {speech.speed:g} is not {SPEEDS[0]:g} to {SPEEDS[1]:g}.")
     _check_rate(speech)
+    if speech.word_timestamps and not speech.as_events:
+        raise invalid("word_timestamps", "word_timestamps: it goes with stream_format sse.")
     if speech.ref_text is not None and speech.ref_audio is None:
         raise invalid("ref_text", "ref_text: it goes with ref_audio.")
     return speech

@@ -17,6 +17,7 @@ from cosyvoice_client.encoders import Encoder, Samples
 from cosyvoice_front import events
 from cosyvoice_front.errors import ApiError, broken
 from cosyvoice_front.rate import RATE
+from cosyvoice_front.speaker_words import SpeakerWords
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +70,7 @@ class Speech:
         rate: samples per second.
         seed: with which the same request gives the same speech.
         note: what was done to its reference; empty for nothing.
+        words: its words, with their times; None where nobody asks for them.
     """
 
     pieces: AsyncGenerator[bytes, None]
@@ -76,6 +78,7 @@ class Speech:
     rate: int
     seed: int | None
     note: str
+    words: SpeakerWords | None = None
 
 
 async def encoded(
@@ -123,11 +126,13 @@ async def as_events(
     characters: int,
     speed: float,
     speakers: Sequence[str] = (),
+    words: SpeakerWords | None = None,
 ) -> AsyncGenerator[bytes, None]:
     """Server-sent events; a failure after the first of them is the last.
 
     Args:
         speakers: the voice of each turn, whose times the last event tells.
+        words: of the speech, which are told behind their audio.
     """
     started = False
     try:
@@ -135,11 +140,15 @@ async def as_events(
             async for piece in pieces:
                 yield events.delta(piece)
                 started = True
+                if words is not None and (told := words.taken()):
+                    yield events.timestamps(told)
     except Exception as error:
         if not started:
             raise
         yield events.failure(_told(error))
         return
+    if words is not None and (told := words.taken()):
+        yield events.timestamps(told)
     turns = list(zip(speakers, tally.turns_s, strict=False))
     yield events.done(events.usage(characters, tally.tokens(speed)), tally.finish_reason, turns)
 

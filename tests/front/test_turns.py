@@ -139,3 +139,44 @@ def test_who_leaves_ends_all_turns(front, upstream):
 def test_turns_are_not_read_as_one_text_is(front):
     answer = send(front, path="/v1/audio/read", body=json.dumps({"turns": [ANNA]}).encode())
     assert (answer.status, answer.error["param"]) == (400, "turns")
+
+
+def words_of(answer: Answer) -> list[tuple[str, str]]:
+    found = [each for each in events(answer.body) if each["type"] == "speech.audio.timestamps"]
+    words = [word for each in found for word in each["words"]]
+    times = [second for word in words for second in (word["start_s"], word["end_s"])]
+    assert times == sorted(times)
+    return [(word["word"], word["voice"]) for word in words]
+
+
+def test_each_word_is_told_with_its_speaker_within_the_turn_s_audio(front, monkeypatch):
+    async def speak(_self, request, request_id="", name=None):
+        yield AudioChunk(tone(0.4), 0.0, "", token_rate=25)
+        yield AudioChunk(tone(0.4), 0.0, "stop", spoken_characters=12, token_rate=25)
+        yield AudioChunk(tone(0.5), 0.0, "stop", token_rate=25)
+        yield AudioChunk(tone(0.5), 0.0, "stop", spoken_characters=24, token_rate=25)
+
+    monkeypatch.setattr(FakeUpstream, "speak", speak)
+    turns = [{**ANNA, "text": "Hello there."}, BEN]
+    answer = say(front, *turns, stream_format="sse", word_timestamps=True)
+    expected = [("Hello", "alloy"), ("there.", "alloy"), ("Hi", "ben"), ("you.", "ben")]
+    assert words_of(answer) == expected
+    words = [word for each in events(answer.body) for word in each.get("words", ())]
+    assert words[1]["end_s"] == pytest.approx(0.8, abs=0.03)
+    assert words[2]["start_s"] == pytest.approx(0.8, abs=0.03)
+    assert words[3]["end_s"] == pytest.approx(1.8, abs=0.03)
+
+
+def test_words_of_one_input_are_its_voice_s(front):
+    answer = ask(front, stream_format="sse", word_timestamps=True)
+    assert words_of(answer) == [("Hello", "alloy"), ("there.", "alloy")]
+    assert words_of(ask(front, voice=None, stream_format="sse", word_timestamps=True))[0] == (
+        "Hello",
+        "default",
+    )
+    assert words_of(ask(front, stream_format="sse")) == []
+
+
+def test_words_are_told_in_events_alone(front):
+    answer = ask(front, word_timestamps=True)
+    assert (answer.status, answer.error["param"]) == (400, "word_timestamps")

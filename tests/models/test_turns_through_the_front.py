@@ -75,6 +75,18 @@ def test_turns_end_where_the_last_event_says(front):
         assert audio[end + 12_000 + 24 :][:2_400].any()
 
 
+def test_every_word_is_told_with_its_speaker_and_within_its_turn(front):
+    found = events(say(front, *TURNS, stream_format="sse", word_timestamps=True).body)
+    words = [word for event in found for word in event.get("words", ())]
+    speakers = [("Hello", "default"), ("world.", "default"), ("How", "ben"), ("are", "ben"), ("you?", "ben")]
+    speakers += [("**Fine**.", "ben"), ("Good.", "anna"), ("Bye.", "anna")]
+    assert [(word["word"], word["voice"]) for word in words] == speakers
+    ends = {turn["voice"]: turn["end_s"] for turn in found[-1]["turns"]}
+    begins = {"default": 0.0, "ben": ends["default"], "anna": ends["ben"]}
+    for word in words:
+        assert begins[word["voice"]] <= word["start_s"] <= word["end_s"] <= ends[word["voice"]] + 0.01
+
+
 def test_a_turn_that_the_server_can_not_speak_is_named(front):
     for turn, status, param in (
         ({"voice": "nobody", "text": "Hi."}, 404, "turns[1].voice"),
