@@ -70,7 +70,8 @@ class AuditEntry:
 
     def speaks(self, request: SpeechRequest, audio_format: str) -> None:
         """Note the voice and the format of the audio."""
-        self.voice = None if request.reference else request.voice or DEFAULT_VOICE
+        has_own = request.reference or request.turns
+        self.voice = None if has_own else request.voice or DEFAULT_VOICE
         self.format = audio_format
 
     def hears(self, tally: Tally) -> None:

@@ -181,10 +181,17 @@ def storage_failed() -> ApiError:
 def of_validation(error: ValidationError) -> ApiError:
     """The first problem of a body that is not what it should be."""
     problem = error.errors(include_url=False, include_context=False)[0]
-    field = str(problem["loc"][0])
+    field = _field(*problem["loc"])
     if problem["type"] == "missing":
         return invalid(field, f"{field}: it is missing.")
     return invalid(field, f"{field}: {shown(problem['input'])}: {problem['msg']}.")
+
+
+def _field(field: int | str, *inside: int | str) -> str:
+    """The name of a field, or of the field of an object in a list, by the way to it."""
+    if not inside or not isinstance(inside[0], int):
+        return str(field)
+    return f"{field}[{inside[0]}]" + (f".{inside[1]}" if len(inside) > 1 else "")
 
 
 def of_client(error: ClientError, server: str) -> ApiError:
@@ -207,8 +214,8 @@ def of_client(error: ClientError, server: str) -> ApiError:
     if error.kind not in REFUSALS:
         return broken()
     field, colon, rest = message.partition(":")
-    param = PARAMETERS.get(field)
+    param = field if field.startswith("turn") else PARAMETERS.get(field)
     message = f"{param or field}{colon}{rest}"
-    if param == "voice":
+    if param is not None and param.endswith("voice"):
         return ApiError(404, message, param=param, code="voice_not_found")
     return invalid(param, message)

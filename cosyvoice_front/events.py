@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from cosyvoice_front.errors import ApiError
@@ -16,9 +17,20 @@ def delta(audio: bytes) -> bytes:
     return event({"type": "speech.audio.delta", "audio": base64.b64encode(audio).decode()})
 
 
-def done(usage: dict[str, int], finish_reason: str) -> bytes:
-    """The end. ``finish_reason`` is ours: stop, length or repetition."""
-    return event({"type": "speech.audio.done", "usage": usage, "finish_reason": finish_reason})
+def done(usage: dict[str, int], finish_reason: str, turns: Sequence[tuple[str, float]] = ()) -> bytes:
+    """The end. ``finish_reason`` is ours: stop, length or repetition.
+
+    Args:
+        turns: the voice of each turn, and the second of the audio at which it ends.
+    """
+    content = {"type": "speech.audio.done", "usage": usage, "finish_reason": finish_reason}
+    told = [{"voice": voice, "end_s": round(end_s, 3)} for voice, end_s in turns]
+    return event(content | ({"turns": told} if told else {}))
+
+
+def timestamps(words: Sequence[dict[str, Any]]) -> bytes:
+    """Words that have been spoken, and when."""
+    return event({"type": "speech.audio.timestamps", "words": words})
 
 
 def failure(error: ApiError) -> bytes:

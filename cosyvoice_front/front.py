@@ -26,6 +26,7 @@ from cosyvoice_front.reading import Reading
 from cosyvoice_front.recording import MAX_BYTES, decode_data, read_recording
 from cosyvoice_front.response import StreamedResponse
 from cosyvoice_front.server_client import SpeechServer, Upstream
+from cosyvoice_front.speaker_words import SpeakerWords
 from cosyvoice_front.speech import SpeechBody
 from cosyvoice_front.spoken import Speech, Tally, as_events, encoded, placed
 from cosyvoice_front.text_fields import TextFields
@@ -77,7 +78,8 @@ class Front:
         speech = await self.speech(body, owner)
         pieces = speech.pieces
         if body.as_events:
-            pieces = as_events(pieces, speech.tally, len(body.input), body.speed)
+            speakers = [turn.voice_name for turn in body.turns or ()]
+            pieces = as_events(pieces, speech.tally, body.characters, body.speed, speakers, speech.words)
         return StreamedResponse(
             pieces,
             {
@@ -102,8 +104,12 @@ class Front:
         request, tally = body.request(voice, reference), Tally()
         request = replace(request, **await self.reading(body, request, owner))
         audit.current().speaks(request, body.response_format)
+        chunks, words = self.chunks(request, owner), None
+        if body.word_timestamps:
+            words = SpeakerWords(body.spoken_turns, body.speed, self.markup(body.text_markup))
+            chunks = words.watch(chunks)
         pieces = encoded(
-            self.chunks(request, owner),
+            chunks,
             partial(
                 make_speech_encoder,
                 body.response_format,
@@ -115,8 +121,8 @@ class Front:
             tally,
             instant=body.target_lufs is None and is_instant(body.response_format, body.rate),
         )
-        pieces = placed(pieces, self.place(owner, len(body.input), tally))
-        return Speech(pieces, tally, body.rate, request.seed, reference.note if reference else "")
+        pieces = placed(pieces, self.place(owner, body.characters, tally))
+        return Speech(pieces, tally, body.rate, request.seed, reference.note if reference else "", words)
 
     async def read(self, body: SpeechBody, owner: str) -> dict[str, Any]:
         """Return what would be spoken of a request's text.
@@ -158,7 +164,7 @@ class Front:
 
     def chunks(self, request: SpeechRequest, owner: str) -> AsyncGenerator[AudioChunk, None]:
         """The speech of a whole text."""
-        if is_wordless(request.text, self.markup(request.text_markup)):
+        if not request.turns and is_wordless(request.text, self.markup(request.text_markup)):
             logger.info("a text without words is a pause")
             return pause()
         return self.server.speak(request, request_id.current.get(), owner)
@@ -173,11 +179,13 @@ class Front:
         Raises:
             ApiError: its dictionary is unknown, or there are too many words.
         """
-        if request.text:
+        if request.turns:
+            voices = await self.voices.of_turns(request.turns, owner)
+        elif request.text:
             voices = await self.voices.of_text(request.text, owner)
         else:
             voices = await self.voices.of_pieces(self.markup(asked.text_markup), owner)
-        voice = None if request.reference else request.voice or ""
+        voice = None if request.reference or request.turns else request.voice or ""
         words = self.lexicons.words(asked, owner, voice)
         return {"text_markup": asked.text_markup, "lexicon": words, "text_voices": voices}
 

@@ -41,7 +41,7 @@ class Lexicons:
         """Return what is spoken, by word: the request counts first, then its dictionary, the voice, the key.
 
         Args:
-            voice: its name on the server; empty for the default one, None for a recording.
+            voice: its name on the server; empty for the default one, None for a recording and for turns.
 
         Raises:
             ApiError: there is no such dictionary, or there are too many words.

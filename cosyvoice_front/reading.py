@@ -12,6 +12,7 @@ from cosyvoice_front.errors import PARAMETERS, ApiError, invalid
 from cosyvoice_front.shown import shown
 from cosyvoice_front.speech import SpeechBody, checked, given_fields
 from cosyvoice_runtime.audio.audio import paced
+from cosyvoice_runtime.engine.utterance.turn import TURNS
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families.tokens import UNITS
 from cosyvoice_runtime.settings import CosyVoice2Settings, FrontSettings
@@ -64,7 +65,10 @@ class Reading:
 
 def read_body(body: bytes, settings: FrontSettings) -> SpeechBody:
     """Read a request's body, which may be without a model; an ApiError names the field at fault."""
-    return checked({"model": settings.models[0], **given_fields(body)}, settings)
+    given = given_fields(body)
+    if TURNS in given:
+        raise invalid(TURNS, "turns: one text is read at a time, as input.")
+    return checked({"model": settings.models[0], **given}, settings)
 
 
 def _shown(segment: Segment) -> dict[str, Any]:

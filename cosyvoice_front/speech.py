@@ -5,22 +5,24 @@ from __future__ import annotations
 import secrets
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
 from cosyvoice_client import Reference, SpeechRequest
 from cosyvoice_client.encoders import RATES, Format, usual_rate
-from cosyvoice_front.errors import invalid, model_not_found, of_validation
+from cosyvoice_front.errors import ApiError, invalid, model_not_found, of_validation
 from cosyvoice_front.json_object import read_object
 from cosyvoice_front.levelled import TargetLufs
 from cosyvoice_front.text_fields import TextFields
+from cosyvoice_front.turns import MAX_INSTRUCTIONS, TurnBody, VoiceId, with_input
 from cosyvoice_runtime.audio.silence import TrimSilence
+from cosyvoice_runtime.engine.utterance.turn import LONGEST_TURN_PAUSE_S, MOST_TURNS, TURNS, place
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.language_names import language_tag
 from cosyvoice_runtime.settings import FrontSettings
+from cosyvoice_runtime.settings.front import DEFAULT_VOICE
 from cosyvoice_runtime.speakable import without_controls
 
-MAX_INSTRUCTIONS = 4096
 SPEEDS = (0.5, 2.0)
 """Speeds that the vocoder can do; OpenAI's API goes further."""
 SEEDS = 2**63
@@ -35,14 +37,6 @@ def _language(name: str | None) -> str | None:
 
 Language = Annotated[str | None, AfterValidator(_language)]
 """A language by its tag or its name, brought to its tag."""
-
-
-class VoiceId(BaseModel):
-    """``{"id": "..."}``, OpenAI's way to name a voice that somebody has made."""
-
-    model_config = ConfigDict(strict=True)
-
-    id: str
 
 
 class SpeechBody(TextFields):
@@ -65,6 +59,25 @@ class SpeechBody(TextFields):
     trim_silence: TrimSilence | None = None
     ref_audio: str | None = None
     ref_text: str | None = None
+    turns: list[TurnBody] | None = Field(None, min_length=1, max_length=MOST_TURNS)
+    turn_pause_s: float | None = Field(None, ge=0, le=LONGEST_TURN_PAUSE_S)
+    word_timestamps: bool = False
+
+    @property
+    def texts(self) -> list[str]:
+        return [text for _, text in self.spoken_turns]
+
+    @property
+    def spoken_turns(self) -> list[tuple[str, str]]:
+        """The voice and the text of each turn; an input is one, with an empty voice for a recording."""
+        if self.turns:
+            return [(turn.voice_name, turn.text) for turn in self.turns]
+        return [("" if self.ref_audio else self.voice_name or DEFAULT_VOICE, self.input)]
+
+    @property
+    def characters(self) -> int:
+        """Of all texts."""
+        return sum(map(len, self.texts))
 
     @property
     def voice_name(self) -> str | None:
@@ -101,6 +114,8 @@ class SpeechBody(TextFields):
             speed=self.speed,
             seed=secrets.randbits(63) if self.seed is None else self.seed,
             trim_silence=self.trim_silence,
+            turns=[turn.for_server() for turn in self.turns] if self.turns else None,
+            turn_pause_s=self.turn_pause_s,
         )
 
 
@@ -126,16 +141,25 @@ def given_fields(body: bytes) -> dict[str, Any]:
 def checked(given: dict[str, Any], settings: FrontSettings) -> SpeechBody:
     """A request with these fields, of whatever model; an ApiError names the field at fault."""
     try:
-        speech = SpeechBody.model_validate(given)
+        speech = SpeechBody.model_validate(with_input(given))
     except ValidationError as error:
         raise of_validation(error) from None
-    check_text(speech.input, settings.max_text_characters, "input")
+    _check_texts(speech, settings.max_text_characters)
     if not SPEEDS[0] <= speech.speed <= SPEEDS[1]:
         raise invalid("speed", f"speed: {speech.speed:g} is not {SPEEDS[0]:g} to {SPEEDS[1]:g}.")
     _check_rate(speech)
+    if speech.word_timestamps and not speech.as_events:
+        raise invalid("word_timestamps", "word_timestamps: it goes with stream_format sse.")
     if speech.ref_text is not None and speech.ref_audio is None:
         raise invalid("ref_text", "ref_text: it goes with ref_audio.")
     return speech
+
+
+def _check_texts(speech: SpeechBody, most: int) -> None:
+    for number, text in enumerate(speech.texts):
+        check_text(text, most, f"{place(number)}.text" if speech.turns else "input")
+    if speech.characters > most:
+        raise _too_long(TURNS, speech.characters, most)
 
 
 def check_text(text: str, most: int, param: str) -> None:
@@ -143,7 +167,11 @@ def check_text(text: str, most: int, param: str) -> None:
     if not without_controls(text).strip():
         raise invalid(param, f"{param}: there is no text.")
     if len(text) > most:
-        raise invalid(param, f"{param}: {len(text)} characters, at most {most}.", "string_above_max_length")
+        raise _too_long(param, len(text), most)
+
+
+def _too_long(param: str, characters: int, most: int) -> ApiError:
+    return invalid(param, f"{param}: {characters} characters, at most {most}.", "string_above_max_length")
 
 
 def _check_rate(speech: SpeechBody) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from cosyvoice_client.encoders import Encoder, Samples
 from cosyvoice_front import events
 from cosyvoice_front.errors import ApiError, broken
 from cosyvoice_front.rate import RATE
+from cosyvoice_front.speaker_words import SpeakerWords
 from cosyvoice_runtime.audio.fade import FadeOut
 
 logger = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ class Tally:
 
     Attributes:
         token_rate: speech tokens of a second at speed 1; 0 where none have been spoken.
+        turns_s: seconds up to the end of each turn, or of a text.
         heard: is told the seconds of each chunk, before they count here.
     """
 
@@ -39,12 +41,15 @@ class Tally:
         self.samples = 0
         self.token_rate = 0
         self.finish_reason = ""
+        self.turns_s: list[float] = []
         self.heard: Callable[[float], None] = lambda _seconds: None
 
     def add(self, chunk: AudioChunk) -> None:
         self.heard(len(chunk.samples) / RATE)
         self.samples += len(chunk.samples)
         self.token_rate = chunk.token_rate
+        if chunk.spoken_characters is not None:
+            self.turns_s.append(self.seconds)
         if _unhappiness(chunk.finish_reason) > _unhappiness(self.finish_reason):
             self.finish_reason = chunk.finish_reason
 
@@ -66,6 +71,7 @@ class Speech:
         rate: samples per second.
         seed: with which the same request gives the same speech.
         note: what was done to its reference; empty for nothing.
+        words: its words, with their times; None where nobody asks for them.
     """
 
     pieces: AsyncGenerator[bytes, None]
@@ -73,6 +79,7 @@ class Speech:
     rate: int
     seed: int | None
     note: str
+    words: SpeakerWords | None = None
 
 
 async def encoded(
@@ -142,21 +149,36 @@ async def slices(chunks: AsyncIterator[AudioChunk], tally: Tally) -> AsyncIterat
 
 
 async def as_events(
-    pieces: AsyncGenerator[bytes, None], tally: Tally, characters: int, speed: float
+    pieces: AsyncGenerator[bytes, None],
+    tally: Tally,
+    characters: int,
+    speed: float,
+    speakers: Sequence[str] = (),
+    words: SpeakerWords | None = None,
 ) -> AsyncGenerator[bytes, None]:
-    """Server-sent events; a failure after the first of them is the last."""
+    """Server-sent events; a failure after the first of them is the last.
+
+    Args:
+        speakers: the voice of each turn, whose times the last event tells.
+        words: of the speech, which are told behind their audio.
+    """
     started = False
     try:
         async with aclosing(pieces):
             async for piece in pieces:
                 yield events.delta(piece)
                 started = True
+                if words is not None and (told := words.taken()):
+                    yield events.timestamps(told)
     except Exception as error:
         if not started:
             raise
         yield events.failure(_told(error))
         return
-    yield events.done(events.usage(characters, tally.tokens(speed)), tally.finish_reason)
+    if words is not None and (told := words.taken()):
+        yield events.timestamps(told)
+    turns = list(zip(speakers, tally.turns_s, strict=False))
+    yield events.done(events.usage(characters, tally.tokens(speed)), tally.finish_reason, turns)
 
 
 async def placed(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import html
 import re
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from cosyvoice_front.errors import ApiError, voice_not_found
+from cosyvoice_front.turns import at_turn
 from cosyvoice_runtime.settings import FrontSettings
 from cosyvoice_runtime.settings.front import DEFAULT_VOICE
 from cosyvoice_runtime.text.markup.ssml import MOST_VOICES
@@ -55,6 +57,22 @@ class Voices:
         """
         names = {html.unescape(found[1:-1]).strip() for found in _NAMED.findall(text)}
         return await self._usable(sorted(names - {""})[:MOST_VOICES], owner)
+
+    async def of_turns(self, turns: Sequence[Mapping[str, str]], owner: str) -> dict[str, str]:
+        """The server's names of the voices that turns name, and of those in their texts.
+
+        Raises:
+            ApiError: the voice of a turn is somebody else's.
+        """
+        spoken = {}
+        for number, turn in enumerate(turns):
+            name = turn["voice"]
+            if name not in spoken:
+                try:
+                    spoken[name] = await self.server_name(name, owner) or ""
+                except ApiError as error:
+                    raise at_turn(number, error) from None
+        return await self.of_text(" ".join(turn["text"] for turn in turns), owner) | spoken
 
     async def of_pieces(self, markup: str | None, owner: str) -> dict[str, str]:
         """Voices that a text in pieces may name: all that is listed if it is SSML, else none."""

@@ -52,6 +52,12 @@ class InvalidInput(CosyVoiceError):
         self.limit = limit
         super().__init__(f"{field}: {self.value} is not accepted; {limit}")
 
+    def at(self, field: str) -> InvalidInput:
+        """The same error of another field."""
+        moved = InvalidInput(field, "", self.limit)
+        moved.value, moved.args = self.value, (f"{field}: {self.value} is not accepted; {self.limit}",)
+        return moved
+
 
 class NotFoundError(CosyVoiceError):
     """A request refers to something that isn't here, or not any more.

@@ -12,6 +12,7 @@ from cosyvoice_client.delivery import DEFAULT_OUTPUT, deliver, tell
 from cosyvoice_client.errors import ClientError, InvalidArgumentError
 from cosyvoice_client.reference import SERVER_RATE, Reference, read_reference
 from cosyvoice_client.request import MARKUPS, OPTIONS, TRIMS, SpeechRequest
+from cosyvoice_client.script import add_script, read_script
 
 EXIT_CODES = """exit codes:
   0   spoken
@@ -38,7 +39,9 @@ def request_parser(
     parser = argparse.ArgumentParser(
         description=description, epilog=EXIT_CODES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--text", "--target-text", required=True, help=TEXT_HELP)
+    said = parser.add_mutually_exclusive_group(required=True)
+    said.add_argument("--text", "--target-text", help=TEXT_HELP)
+    add_script(said, parser)
     add_output(parser)
     _add_server(parser.add_argument_group("server"), url, model, timeout_s)
     add_voice(parser.add_argument_group("voice (default: the server's)"))
@@ -50,8 +53,11 @@ def speak(options: argparse.Namespace, utter: Callable[[SpeechRequest], Iterable
     """Speak what the options ask for, with ``utter`` for each text.
 
     Raises:
-        ClientError: as :func:`deliver`; or the reference can't be read, or an option's value can't be sent.
+        ClientError: as :func:`deliver`; or the reference or the script can't be read, or an option's value
+            can't be sent.
     """
+    if options.script is not None:
+        options.text, options.turns = "", read_script(options.script)
     voice, how = reference(options), spoken_options(options)
     deliver(options, lambda text: utter(SpeechRequest(text, voice, **how)))
 

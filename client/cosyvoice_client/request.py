@@ -38,6 +38,8 @@ OPTIONS: dict[str, type] = {
     "repetition_penalty": np.float32,
     "max_tokens": np.int32,
     "trim_silence": np.object_,
+    "turns": np.object_,
+    "turn_pause_s": np.float32,
 }
 """Optional inputs of one element each: numpy dtype (object for a string)."""
 
@@ -64,9 +66,12 @@ class SpeechRequest:
             goes on; empty only to be told it, None for neither.
         trim_silence: silence that is left out: ``off``, ``start`` (before the speech) or ``both`` (also
             behind it).
+        turns: what several speakers say, in place of a text and a voice: objects with ``voice``, ``text``
+            and, if any, ``instructions``.
+        turn_pause_s: seconds of silence between two turns, 0 to 3.
     """
 
-    text: str
+    text: str = ""
     reference: Reference | None = None
     voice: str | None = None
     instruct_text: str | None = None
@@ -85,6 +90,8 @@ class SpeechRequest:
     max_tokens: int | None = None
     spoken_tokens: Sequence[int] | None = None
     trim_silence: str | None = None
+    turns: Sequence[Mapping[str, str]] | None = None
+    turn_pause_s: float | None = None
 
     def tensors(self) -> Tensors:
         """Inputs by name, each with a leading batch dimension of 1.
@@ -115,7 +122,11 @@ def _lines(lexicon: Mapping[str, str] | str) -> str:
     return "\n".join(f"{word}\t{spoken}" for word, spoken in lexicon.items())
 
 
-_WRITERS: dict[str, Callable[[Any], str]] = {"lexicon": _lines, "text_voices": json.dumps}
+_WRITERS: dict[str, Callable[[Any], str]] = {
+    "lexicon": _lines,
+    "text_voices": json.dumps,
+    "turns": json.dumps,
+}
 """How values that are no numbers and no strings are written."""
 
 

@@ -11,8 +11,9 @@ from cosyvoice_client import Reference, SpeechRequest
 from cosyvoice_client.encoders import RATES, Format, usual_rate
 from cosyvoice_front.errors import ApiError, invalid, model_not_found
 from cosyvoice_front.levelled import TargetLufs
-from cosyvoice_front.speech import MAX_INSTRUCTIONS, SPEEDS, Language, for_its_sound
+from cosyvoice_front.speech import SPEEDS, Language, for_its_sound
 from cosyvoice_front.text_fields import TextFields
+from cosyvoice_front.turns import MAX_INSTRUCTIONS
 from cosyvoice_front.wires.messages import Message
 from cosyvoice_runtime.settings import FrontSettings
 

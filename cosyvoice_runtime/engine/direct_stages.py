@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -97,6 +98,7 @@ class DirectStages:
         self._calls = calls
         self._voice = voice
         self._tensors: dict[str, PromptTensors] = {}
+        self._asking = asyncio.Lock()
         self._group_tokens = group_tokens
         self._timeout_s = timeout_s
         self._text_timeout_s = text_timeout_s
@@ -169,11 +171,27 @@ class DirectStages:
         outcome = await self._outcome(chunk)
         unknown = isinstance(outcome, NotFoundError) and outcome.field == "voice_key"
         if unknown and not position:
-            tensors = self._tensors[settings.voice_key] = await self._voice(settings.voice_key)
-            outcome = await self._outcome(replace(chunk, prompt=tensors))
+            outcome = await self._outcome(replace(chunk, prompt=await self._tensors_of(settings.voice_key)))
         if isinstance(outcome, Exception):
             raise as_told(Token2WavSettings.name, self._waves.with_remedy(outcome)) from outcome
         return outcome
+
+    async def prepare(self, voice_key: str) -> None:
+        name = uuid.uuid4().hex
+        try:
+            await self.wave(name, [], 0, True, WaveSettings(voice_key, 0), MAX_CUSHION_S)
+        except asyncio.CancelledError:
+            self.drop(name)
+            raise
+        except Exception as error:
+            logger.info("a voice is not ready before its segment: %s", error)
+
+    async def _tensors_of(self, voice_key: str) -> PromptTensors:
+        """A voice's tensors, which the caller is asked for once, and for one voice at a time."""
+        async with self._asking:
+            if voice_key not in self._tensors:
+                self._tensors[voice_key] = await self._voice(voice_key)
+            return self._tensors[voice_key]
 
     def drop(self, utterance_id: str) -> None:
         try:

@@ -197,7 +197,7 @@ KINDS = {str: "a text", list: "a list", dict: "an object", bool: "true or false"
 
 EVENT = "text_event"
 OPEN = "open"
-TEXT, VOICE, UTTERANCE = "target_text", "voice", "utterance_id"
+TEXT, VOICE, UTTERANCE, TURNS = "target_text", "voice", "utterance_id", "turns"
 LENGTH_BYTES = 4
 OPEN_BYTES = len(OPEN).to_bytes(4, "little") + OPEN.encode()
 """The serialised tensor of this one string."""
@@ -213,7 +213,7 @@ class UtteranceRequest:
         begins: whether it begins an utterance; other messages belong to one in progress.
         request_id: Triton's, if it has one.
         voice: the named voice; None without one, or if a binary HTTP tensor holds it.
-        characters: characters of its text; None if a binary HTTP tensor holds it.
+        characters: characters of its text; None if a binary HTTP tensor holds it, or if it has turns.
         elsewhere: whether the client asks another server when it is refused.
         utterance: the id of an utterance whose text comes in pieces, if it can be read.
     """
@@ -258,7 +258,7 @@ class UtteranceRequest:
 
 def _spoken(inputs: Mapping[Any, Any]) -> tuple[str | None, int | None]:
     """The voice and the number of characters, if they can be read."""
-    text = _text(inputs.get(TEXT))
+    text = None if TURNS in inputs else _text(inputs.get(TEXT))
     return _text(inputs.get(VOICE)), None if text is None else len(text)
 
 
@@ -271,7 +271,7 @@ def _text(value: Any) -> str | None:
 def _texts_grpc(request: Any) -> dict[str, str]:
     raw, texts = request.raw_input_contents, {}
     for index, tensor in enumerate(request.inputs):
-        if tensor.name in (TEXT, VOICE, UTTERANCE):
+        if tensor.name in (TEXT, VOICE, UTTERANCE, TURNS):
             data = raw[index][LENGTH_BYTES:] if raw else b"".join(tensor.contents.bytes_contents)
             texts[tensor.name] = data.decode("utf-8", "replace")
     return texts

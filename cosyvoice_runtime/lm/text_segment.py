@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -112,15 +113,16 @@ class SegmentQueue:
     """A :class:`SegmentSink` from which the driver takes the segments. Used in one event loop."""
 
     def __init__(self) -> None:
-        self._segments: asyncio.Queue[TextSegment | Silence | None] = asyncio.Queue()
+        self._segments: deque[TextSegment | Silence | None] = deque()
+        self._news = asyncio.Event()
         self._open: TextPieces | None = None
 
     def begin(self, prompt: Prompt, in_pieces: bool = False, sound: Sound | None = None) -> None:
         self._open = TextPieces() if in_pieces else None
-        self._segments.put_nowait(TextSegment(prompt, self._open, sound))
+        self._put(TextSegment(prompt, self._open, sound))
 
     def pause(self, seconds: float) -> None:
-        self._segments.put_nowait(Silence(seconds))
+        self._put(Silence(seconds))
 
     def add(self, ids: Sequence[int]) -> None:
         assert self._open is not None, "text without a segment that takes it"
@@ -131,8 +133,20 @@ class SegmentQueue:
             self._open.end()
 
     def done(self) -> None:
-        self._segments.put_nowait(None)
+        self._put(None)
 
     async def next(self) -> TextSegment | Silence | None:
         """The next segment, as soon as it has begun, or a silence; None after the last."""
-        return await self._segments.get()
+        while not self._segments:
+            self._news.clear()
+            await self._news.wait()
+        return self._segments.popleft()
+
+    @property
+    def following(self) -> TextSegment | None:
+        """The segment that is spoken after the one that was taken last; None where it has not come."""
+        return next((each for each in self._segments if isinstance(each, TextSegment)), None)
+
+    def _put(self, item: TextSegment | Silence | None) -> None:
+        self._segments.append(item)
+        self._news.set()

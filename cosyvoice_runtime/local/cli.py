@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import logging
 import os
 import sys
@@ -18,12 +19,14 @@ from cosyvoice_client.command import INTERRUPTED, TEXT_HELP, add_output
 from cosyvoice_client.delivery import deliver, output_rate, target, tell
 from cosyvoice_client.errors import ClientError
 from cosyvoice_client.resampler import at_rate
+from cosyvoice_client.script import add_script, read_script
 from cosyvoice_runtime.alignment.words import TimedWord
 from cosyvoice_runtime.audio.levelling import check_target
 from cosyvoice_runtime.audio.read import read_audio
 from cosyvoice_runtime.audio.silence import TRIMS
 from cosyvoice_runtime.checkpoint import Layout, load_speakers
 from cosyvoice_runtime.checkpoint.layout import VOICE_ADAPTERS
+from cosyvoice_runtime.engine.utterance.turn import TURN_PAUSE_S, Turn, named, read_turns
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.local import SpeechRequest, Synthesizer
@@ -114,7 +117,9 @@ def _add_speak(command: argparse.ArgumentParser) -> None:
         help="onnx: ONNX Runtime on a CPU (default %(default)s)",
     )
     command.add_argument("--dtype", choices=DTYPES, default="float32", help="of speech LM and flow")
-    command.add_argument("text", help=TEXT_HELP)
+    said = command.add_mutually_exclusive_group(required=True)
+    said.add_argument("text", nargs="?", help=TEXT_HELP)
+    add_script(said, command)
     add_output(command)
     command.add_argument("--words", type=Path, metavar="FILE", help="write when each word is heard, as JSON")
     command.add_argument("--srt", type=Path, metavar="FILE", help="write captions for SubRip")
@@ -186,8 +191,14 @@ def speak(options: argparse.Namespace) -> None:
     rate = output_rate(options)
     if options.target_lufs is not None:
         check_target(options.target_lufs)
+    turns = _turns(options)
     synthesizer = _synthesizer(options)
-    voice = _voice(options, synthesizer)
+    find_voice = partial(_named, options, synthesizer)
+    if turns:
+        with named(0):
+            voice = find_voice(turns[0].voice)
+    else:
+        voice = _voice(options, synthesizer)
     request = partial(
         SpeechRequest,
         voice=voice,
@@ -199,7 +210,9 @@ def speak(options: argparse.Namespace) -> None:
         sampling=SamplingOptions(strategy=options.sampling),
         streaming=not options.offline,
         trim_silence=options.trim_silence,
-        find_voice=partial(_named, options, synthesizer),
+        find_voice=find_voice,
+        turns=turns,
+        turn_pause_s=TURN_PAUSE_S if options.turn_pause_s is None else options.turn_pause_s,
     )
     captions = _captions(options, synthesizer)
 
@@ -210,6 +223,17 @@ def speak(options: argparse.Namespace) -> None:
     deliver(options, utter)
     if captions is not None:
         captions.write()
+
+
+def _turns(options: argparse.Namespace) -> list[Turn]:
+    """The turns of the script that the options name, in place of a text; none without one."""
+    if options.script is None:
+        return []
+    for field in ("voice", "reference"):
+        if (given := getattr(options, field)) is not None:
+            raise InvalidInput(field, str(given), "none beside --script, whose turns have their own")
+    options.text = ""
+    return read_turns(json.dumps(read_script(options.script)))
 
 
 def _captions(options: argparse.Namespace, synthesizer: Synthesizer) -> Captions | None:

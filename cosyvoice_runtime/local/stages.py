@@ -106,6 +106,9 @@ class LocalStages:
             self.drop(utterance_id)
         return samples
 
+    async def prepare(self, voice_key: str) -> None:
+        """Do nothing: one thread computes all, so that nothing would be earlier."""
+
     def drop(self, utterance_id: str) -> None:
         state = self._states.pop(utterance_id, None)
         if state is not None:

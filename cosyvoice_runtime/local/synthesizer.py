@@ -20,7 +20,13 @@ from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_speakers
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.incoming_text import FIELD, GivenText, TextMark
-from cosyvoice_runtime.engine.utterance.layout import LaidSegment, SegmentLayout, give
+from cosyvoice_runtime.engine.utterance.layout import (
+    LaidSegment,
+    SegmentLayout,
+    TurnsLayout,
+    give,
+    laid_out,
+)
 from cosyvoice_runtime.engine.utterance.request import (
     AudioChunk,
     SpeechRequest,
@@ -213,9 +219,13 @@ class Synthesizer:
                 another checkpoint made is one.
             CheckpointError: words are asked for, and `heads` raises it.
         """
+        if words and request.turns:
+            raise InvalidInput(
+                "turns", f"{len(request.turns)} turns", "one text where word times are asked for"
+            )
         self._require_own(request.voice)
         request = self._within_positions(request)
-        layout = self._layout(request)
+        layout = laid_out(request, self.front_end, self.tokenizer, self.hop.flow_voice)
         segments = layout.segments()
         clock = self._clock(request, segments) if words else None
         follow = clock.follow if isinstance(clock, FollowedWords) else None
@@ -256,7 +266,8 @@ class Synthesizer:
         self._require_own(request.voice)
         layout = self._layout(request)
         stages = GivenTokens(tokens, self.token2wav, layout.voices)
-        return self._chunks(request, layout, [LaidSegment(Prompt([]))], stages)
+        laid = LaidSegment(Prompt([]), characters=len(request.text))
+        return self._chunks(request, layout, [laid], stages)
 
     def _require_own(self, voice: Voice) -> None:
         voice.require_made_with(self.extractors.checkpoint_id, voice.key)
@@ -275,7 +286,7 @@ class Synthesizer:
         return SegmentLayout(request, self.front_end, self.tokenizer, self.hop.flow_voice)
 
     def _stages(
-        self, layout: SegmentLayout, follow: Callable[[Prompt], AttentionRows] | None = None
+        self, layout: SegmentLayout | TurnsLayout, follow: Callable[[Prompt], AttentionRows] | None = None
     ) -> LocalStages:
         return LocalStages(self._open_batch, self.token2wav, layout.voices, self.family.silent_tokens, follow)
 
@@ -294,24 +305,24 @@ class Synthesizer:
     def _chunks(
         self,
         request: SpeechRequest,
-        layout: SegmentLayout,
+        layout: SegmentLayout | TurnsLayout,
         segments: Sequence[LaidSegment],
         stages: Stages,
         clock: WordClock | None = None,
     ) -> Iterator[AudioChunk]:
         # Nothing is played yet, so chunk sizes grow in the same way on every machine.
         heard, queue = Playback(now=lambda: 0.0), SegmentQueue()
-        count = give(segments, queue)
+        characters = give(segments, queue)
         spoken = self._spoken(request, layout, queue, stages, heard)
         if clock is not None:
             spoken = with_words(spoken, clock)
-        chunks = _iterate(with_characters(spoken, request.text, count), heard)
+        chunks = _iterate(with_characters(spoken, characters), heard)
         return chunks if request.streaming else _whole_segments(chunks)
 
     def _spoken(
         self,
         request: SpeechRequest,
-        layout: SegmentLayout,
+        layout: SegmentLayout | TurnsLayout,
         segments: SegmentQueue,
         stages: Stages,
         heard: Playback,

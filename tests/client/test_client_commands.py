@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import signal
 import subprocess
@@ -289,3 +290,27 @@ def test_play_without_a_player_says_what_to_install(server, tmp_path):
     done = speak(server, "hello", "--play", env=os.environ | {"PATH": str(tmp_path)})
     assert done.returncode == 2
     assert b"install the Python package sounddevice, aplay (of alsa-utils) or ffplay" in done.stderr
+
+
+def test_script_is_sent_as_turns_of_one_request(server, tmp_path):
+    (tmp_path / "script").write_text("anna: Hello.\nben: Hi.\n")
+    for program, url, model in (
+        ("grpc_client.py", server.grpc_url, "cosyvoice2"),
+        ("http_client.py", server.http_url, "cosyvoice2_offline"),
+    ):
+        script = ["--script", tmp_path / "script", "--turn-pause", "0.5", "-o", tmp_path / "a.wav"]
+        done = command(program, "--url", url, *script)
+        assert done.returncode == 0, done.stderr
+        sent = {name: told["first"] for name, told in server.report(model)["inputs"].items()}
+        turns = [{"voice": "anna", "text": "Hello."}, {"voice": "ben", "text": "Hi."}]
+        assert json.loads(sent["turns"]) == turns
+        assert sent["turn_pause_s"] == 0.5
+        assert sent["target_text"] == ""
+
+
+@pytest.mark.parametrize(("written", "named"), [("Hello.", b"line 1"), ("", b"has no turn")])
+def test_script_that_is_none_is_refused_before_anything_is_sent(tmp_path, written, named):
+    (tmp_path / "script").write_text(written)
+    done = command("grpc_client.py", "--url", NOWHERE, "--script", tmp_path / "script")
+    assert done.returncode == 2
+    assert named in done.stderr

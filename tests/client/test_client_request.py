@@ -29,6 +29,8 @@ EVERYTHING = SpeechRequest(
     text_voices={"Anna": "anna-1"},
     max_tokens=100,
     trim_silence="both",
+    turns=[{"voice": "mia", "text": "Hi."}],
+    turn_pause_s=0.5,
 )
 
 
@@ -52,7 +54,11 @@ def test_reference_is_sent_as_the_known_clients_do():
 def test_every_option_has_its_type_and_value():
     tensors = EVERYTHING.tensors()
     assert tensors["reference_sample_rate"].item() == 24000
-    written = {"lexicon": "SQL\tsequel\nnginx\tengine x", "text_voices": '{"Anna": "anna-1"}'}
+    written = {
+        "lexicon": "SQL\tsequel\nnginx\tengine x",
+        "text_voices": '{"Anna": "anna-1"}',
+        "turns": '[{"voice": "mia", "text": "Hi."}]',
+    }
     for name, dtype in OPTIONS.items():
         value = written.get(name, getattr(EVERYTHING, name))
         expected = value.encode() if isinstance(value, str) else value

@@ -178,6 +178,72 @@ def test_a_segment_has_a_voice_and_a_pace_of_its_own(path, waves):
     assert {*waves.voices} == {VOICE.prompt_key, other.prompt_key}
 
 
+def test_a_voice_is_asked_for_once_while_the_one_before_it_speaks(path, waves):
+    other = dataclasses.replace(VOICE, key="1" * 64, speaker_embedding=np.zeros(192, np.float32))
+    sounds = [Sound(voice.prompt_key, 15) for voice in (VOICE, other, VOICE, other)]
+
+    async def use(engine: EngineClient) -> list[AudioChunk]:
+        call = engine.call(order(), {**VOICES, other.prompt_key: other})
+        for sound in sounds:
+            call.begin(Prompt([5]), sound=sound)
+        call.done()
+        return await heard(call)
+
+    waves.later_s = 0.05
+    assert tokens(run(path, use)) == [*SPEECH] * 4
+    names = [chunk.utterance_id for chunk in waves.chunks]
+    spoken = list(dict.fromkeys(chunk.utterance_id for chunk in waves.chunks if chunk.tokens))
+    sent = [chunk for chunk in waves.chunks if chunk.prompt is not None and chunk.position == 0]
+    assert [chunk.voice_key for chunk in sent if not chunk.tokens] == [other.prompt_key]
+    last_of_first = len(names) - 1 - names[::-1].index(spoken[0])
+    assert waves.chunks.index(next(chunk for chunk in sent if not chunk.tokens)) < last_of_first
+    assert waves.forgotten == []
+
+
+def test_a_voice_that_can_not_be_made_ready_is_sent_where_it_speaks(path, waves, monkeypatch):
+    other = dataclasses.replace(VOICE, key="1" * 64, speaker_embedding=np.zeros(192, np.float32))
+    outcome = waves._outcome
+    full = OverloadedError("no room to make it ready")
+    monkeypatch.setattr(waves, "_outcome", lambda chunk: outcome(chunk) if chunk.tokens else full)
+
+    async def use(engine: EngineClient) -> list[AudioChunk]:
+        call = engine.call(order(), {**VOICES, other.prompt_key: other})
+        call.begin(Prompt([5]))
+        call.begin(Prompt([5]), sound=Sound(other.prompt_key, 15))
+        call.done()
+        return await heard(call)
+
+    assert tokens(run(path, use)) == [*SPEECH] * 2
+    assert {*waves.voices} == {VOICE.prompt_key, other.prompt_key}
+    assert any(not chunk.tokens for chunk in waves.chunks)
+
+
+def test_a_caller_that_leaves_while_a_voice_is_made_ready_leaves_nothing(path, waves, monkeypatch):
+    other = dataclasses.replace(VOICE, key="1" * 64, speaker_embedding=np.zeros(192, np.float32))
+    submit = waves.submit
+    held: list[str] = []
+
+    def hold_voices(chunk, deliver) -> None:
+        if chunk.cancel or chunk.tokens:
+            submit(chunk, deliver)
+        else:
+            held.append(chunk.utterance_id)
+
+    monkeypatch.setattr(waves, "submit", hold_voices)
+
+    async def use(engine: EngineClient) -> None:
+        call = engine.call(order(), {**VOICES, other.prompt_key: other})
+        call.begin(Prompt([5]))
+        call.begin(Prompt([5]), sound=Sound(other.prompt_key, 15))
+        async with aclosing(call.chunks()) as chunks:
+            async for _ in chunks:
+                if held:
+                    break
+
+    run(path, use)
+    eventually(lambda: held[0] in waves.forgotten)
+
+
 def test_same_seed_draws_the_same_and_another_one_others(path, lm, waves):
     for seed in (1, 1, 2):
         run(path, lambda engine, seed=seed: heard(called(engine, seed=seed)))

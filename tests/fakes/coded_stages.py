@@ -28,6 +28,7 @@ class CodedStages:
         per_text: tokens that are said for each id of a text that comes in pieces.
         said: all of those.
         spoken: what the last utterance was told to have been spoken.
+        prepared: voices that were made ready, each with the number of chunks before.
         stopped, dropped: utterances whose generator was closed early, or that were to be forgotten.
     """
 
@@ -38,6 +39,7 @@ class CodedStages:
         self.sounds: list[WaveSettings] = []
         self.voices: list[Voice] = []
         self.cushions: list[float] = []
+        self.prepared: list[tuple[str, int]] = []
         self.stopped: list[str] = []
         self.dropped: list[str] = []
         self.prompts: list[object] = []
@@ -117,6 +119,9 @@ class CodedStages:
         self.sounds.append(settings)
         self.cushions.append(cushion_s)
         return self.samples_of(tokens)
+
+    async def prepare(self, voice_key):
+        self.prepared.append((voice_key, len(self.calls)))
 
     def samples_of(self, tokens):
         return np.repeat(np.array(tokens, np.float32), TOKEN_SAMPLES)

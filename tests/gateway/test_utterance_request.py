@@ -91,3 +91,14 @@ def test_parameter_without_a_value_names_nobody():
     request = grpc_request(True, target_text="Hello.")
     request.parameters["x-client-id"].SetInParent()
     assert UtteranceRequest.of_grpc(request, None).client == ""
+
+
+def test_turns_take_a_place_and_their_characters_are_not_counted():
+    texts = {"target_text": "", "turns": '[{"voice": "anna", "text": "Hi."}]'}
+    for asked in (
+        UtteranceRequest.of_grpc(grpc_request(True, **texts), None),
+        UtteranceRequest.of_grpc(grpc_request(False, **texts), None),
+        UtteranceRequest.of_infer("m", infer_body(**texts), None),
+        UtteranceRequest.of_generate("m", texts, None),
+    ):
+        assert (asked.begins, asked.voice, asked.characters) == (True, None, None)

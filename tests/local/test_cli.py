@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from io import BytesIO, TextIOWrapper
@@ -365,3 +366,56 @@ def test_speech_has_rate_and_loudness_that_are_asked_for(run, tiny_checkpoint: P
     meter.push(whole)
     assert meter.integrated == pytest.approx(-30, abs=0.3)
     assert files["phone.ulaw"].stat().st_size == -(-len(plain) // 3)
+
+
+SCRIPT = "# who says what\n\nanna: Hello.\nben：How are you: fine?\n"
+TURNS = [{"voice": "anna", "text": "Hello."}, {"voice": "ben", "text": "How are you: fine?"}]
+
+
+def test_script_is_spoken_by_its_voices(run, recording: Path, tiny_checkpoint: Path, tmp_path: Path) -> None:
+    voices, checkpoint = ["--voices", tmp_path / "voices"], ["--checkpoint", tiny_checkpoint]
+    for name in ("anna", "ben"):
+        run("voices", *voices, "add", recording, "--text", name, "--name", name, *checkpoint)
+    script, speech = tmp_path / "script", tmp_path / "speech.wav"
+    heard = []
+    for written, pause in ((SCRIPT, []), (json.dumps(TURNS), ["--turn-pause", 0.8])):
+        script.write_text(written, encoding="utf-8")
+        run("speak", *checkpoint, *voices, "--script", script, *pause, "-o", speech, "--seed", 1)
+        heard.append(soundfile.read(speech, dtype="int16")[0])
+    assert len(heard[1]) - len(heard[0]) == 12_000
+    run("speak", *checkpoint, *voices, "Hello.", "--voice", "anna", "-o", speech, "--seed", 1)
+    first = soundfile.read(speech, dtype="int16")[0]
+    assert np.array_equal(heard[0][: len(first)], first)
+    assert not heard[0][len(first) :][:7_200].any()
+
+
+@pytest.mark.parametrize(
+    ("written", "options", "named"),
+    [
+        ("Hello.", [], "line 1: VOICE: TEXT is expected"),
+        ("anna: Hi.\nben:", [], "line 2: VOICE: TEXT is expected"),
+        ("# nothing", [], "has no turn"),
+        ("[{", [], "is no JSON"),
+        ('[{"voice": "anna"}]', [], "turns[0].text: "),
+        ("anna: Hi.", [], "turns[0].voice: 'anna'"),
+        ("default: Hi.\nanna: Hi.", [], "turns[1].voice: 'anna'"),
+        ("default: Hi.\ndefault: ?!", [], "turns[1].text: '?!'"),
+        ("default: Hi.", ["--turn-pause", "5"], "turn_pause_s: 5.0"),
+        ("default: Hi.", ["--voice", "anna"], "voice: 'anna'"),
+        ("default: Hi.", ["--reference", "me.wav"], "reference: 'me.wav'"),
+    ],
+)
+def test_script_that_can_not_be_spoken_is_named(
+    refusal, tiny_checkpoint: Path, tmp_path: Path, written: str, options: list[str], named: str
+) -> None:
+    (tmp_path / "script").write_text(written)
+    places = ["--checkpoint", tiny_checkpoint, "--voices", tmp_path / "v", "-o", tmp_path / "speech.wav"]
+    said = refusal("speak", *places, "--quiet", "--script", tmp_path / "script", *options)
+    assert named in said
+    assert not (tmp_path / "speech.wav").exists()
+
+
+def test_missing_script_is_named(refusal, tmp_path: Path) -> None:
+    missing = tmp_path / "nothing"
+    said = refusal("speak", "--checkpoint", tmp_path, "--script", missing, "-o", tmp_path / "speech.wav")
+    assert f"--script: {missing} is no file of turns" in said

@@ -11,7 +11,7 @@ from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
-from cosyvoice_runtime.local import AudioChunk, SpeechRequest, Synthesizer
+from cosyvoice_runtime.local import AudioChunk, SpeechRequest, Synthesizer, Turn
 
 TEXT = "Hello world. How are you?"
 STEPS = 2
@@ -166,6 +166,27 @@ def test_a_listener_that_leaves_within_a_marked_text_frees_all_pages(synthesizer
     assert pool.free_pages == before
     again, _ = speak(synthesizer, request)
     assert np.array_equal(again, expected)
+
+
+def test_turns_are_spoken_as_one_text_that_changes_its_voice(synthesizer, voice):
+    voices = {"one": voice, "two": synthesizer.voice(recording(220), "a short reference")}
+    options = {"sampling": SHORT, "seed": 5, "find_voice": voices.__getitem__}
+    turns = [Turn("one", "Hello world."), Turn("two", "How are you?"), Turn("one", "Fine.")]
+    changed = "<break time='250ms'/>".join(
+        f"<voice name='{turn.voice}'>{turn.text}</voice>" for turn in turns
+    )
+    asked = SpeechRequest("", voice, turns=turns, turn_pause_s=0.25, **options)
+    together, _ = speak(synthesizer, asked)
+    as_text, _ = speak(synthesizer, SpeechRequest(f"<speak>{changed}</speak>", voice, **options))
+    np.testing.assert_array_equal(together, as_text)
+    whole, chunks = speak(synthesizer, dataclasses.replace(asked, streaming=False))
+    np.testing.assert_allclose(whole, together, atol=1e-3, rtol=0)
+    assert [chunk.spoken_characters for chunk in chunks] == [12, 24, 29]
+    softly = dataclasses.replace(asked, turns=[*turns[:2], dataclasses.replace(turns[2], instructions="Hm.")])
+    changed_samples, _ = speak(synthesizer, softly)
+    last = sum(len(chunk.samples) for chunk in chunks[:2])
+    np.testing.assert_array_equal(changed_samples[:last], together[:last])
+    assert not np.array_equal(changed_samples, together)
 
 
 def test_modes_differ(synthesizer, voice):

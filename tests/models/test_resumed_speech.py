@@ -10,14 +10,20 @@ from contextlib import aclosing
 import numpy as np
 import pytest
 from conftest import ALL_MODELS
-from speaking import TIMEOUT_S, assert_same_audio
+from speaking import FEW_STEPS, TIMEOUT_S, assert_same_audio
 from supervised import Supervised
 
 from cosyvoice_client import AsyncSpeechClient, AudioChunk, RefusedError, SpeechRequest
 from cosyvoice_client.errors import LostError
 from cosyvoice_front.resume import UnbrokenText, unbroken
+from cosyvoice_runtime.local import Synthesizer
+from cosyvoice_runtime.voice import VoiceStore
 
 TEXT = "Where did she put it? No idea. <break time='200ms'/>It is late; go on."
+TURNS = [
+    {"voice": "", "text": "Where did she put it? No idea."},
+    {"voice": "one", "text": "It is late; go on."},
+]
 PIECES = ["Where did she put it? ", "No idea. ", "It is late; ", "go on."]
 REQUEST = SpeechRequest(TEXT, seed=5, max_tokens=60, spoken_tokens=())
 WARM = 3.0
@@ -25,8 +31,11 @@ WARM = 3.0
 
 
 @pytest.fixture(scope="module")
-def server(render_models, tmp_path_factory) -> Iterator[Supervised]:
+def server(render_models, tmp_path_factory, tiny_checkpoint) -> Iterator[Supervised]:
     voices = tmp_path_factory.mktemp("voices")
+    own = next(iter(Synthesizer.from_checkpoint(tiny_checkpoint, ode_steps=FEW_STEPS).speakers.values()))
+    other = dataclasses.replace(own, key="1" * 64, speaker_embedding=np.roll(own.speaker_embedding, 1))
+    VoiceStore(voices, own.checkpoint_id).register("one", other)
     texts = {"cosyvoice2.voices_dir": voices, "cosyvoice2.silence_timeout_s": 600}
     with Supervised(render_models(ALL_MODELS, **texts)) as server:
         yield server
@@ -47,17 +56,25 @@ class Servers:
         self._asked = 0
         self.counted: list[str] = []
 
-    def next(self, text: str, spoken: Sequence[int]) -> tuple[SpeechRequest, int | None]:
+    def next(
+        self, text: str, spoken: Sequence[int], turns: Sequence[dict[str, str]] | None = None
+    ) -> tuple[SpeechRequest, int | None]:
         """The request to the next server, and after how many chunks it is lost."""
         self._asked += 1
         lost = self._chunks if self._asked == 1 else None
         temperature = None if self._asked == 1 else self._temperature
-        changes = {"text": text, "spoken_tokens": spoken, "temperature": temperature}
+        changes = {"text": text, "spoken_tokens": spoken, "temperature": temperature, "turns": turns}
         return dataclasses.replace(self._request, **changes), lost
 
     async def whole(self) -> list[AudioChunk]:
+        return await self._unbroken(TEXT)
+
+    async def in_turns(self) -> list[AudioChunk]:
+        return await self._unbroken("", TURNS)
+
+    async def _unbroken(self, text: str, turns: Sequence[dict[str, str]] | None = None) -> list[AudioChunk]:
         async def speak(spoken: Sequence[int]) -> AsyncGenerator[AudioChunk, None]:
-            request, lost = self.next(TEXT, spoken)
+            request, lost = self.next(text, spoken, turns)
             async with aclosing(self._client.speak(request)) as chunks:
                 async for chunk in until(chunks, lost):
                     yield chunk
@@ -115,7 +132,7 @@ def ends(chunks: Sequence[AudioChunk]) -> list[str]:
 
 
 @pytest.mark.parametrize("trim", [None, "both"])
-@pytest.mark.parametrize("way", ["whole", "in_pieces"])
+@pytest.mark.parametrize("way", ["whole", "in_pieces", "in_turns"])
 def test_what_was_heard_stands_and_speech_goes_on_whatever_the_other_server_draws(server, way, trim):
     async def work() -> None:
         async with AsyncSpeechClient(server.grpc_url, timeout_s=TIMEOUT_S) as client:

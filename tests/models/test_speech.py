@@ -161,6 +161,21 @@ def test_a_text_that_asks_for_what_is_not_there_is_refused_alone(server):
         spoken(server, SpeechRequest(text.format("default"), seed=5, text_voices=voices))
 
 
+def test_turns_are_spoken_as_their_texts_are_with_the_silence_between_them(server, eventually, metric):
+    """The first turn is the same speech as alone; the second one has seeds of its own."""
+    turns = [{"voice": "", "text": "Hello world."}, {"voice": "default", "text": "How are you?"}]
+    asked = SpeechRequest(turns=turns, turn_pause_s=0.5, seed=5)
+    streamed, alone = spoken(server, asked), spoken(server, SpeechRequest("Hello world.", seed=5))
+    assert_same_audio(streamed[: len(alone)], alone)
+    assert not streamed[len(alone) :][:12_000].any()
+    assert streamed[len(alone) + 12_000 :][:2_400].any()
+    assert_same_audio(HttpSpeechClient(server.http_url).synthesize(asked).samples, streamed)
+    assert_same_audio(spoken(server, asked), streamed)
+    with pytest.raises(RefusedError, match=r"turns\[1\]\.voice: 'nobody'"):
+        spoken(server, SpeechRequest(turns=[turns[0], {"voice": "nobody", "text": "Hi."}]))
+    eventually(lambda: idle(server, metric))
+
+
 def test_a_lexicon_of_a_request_counts_for_it_alone(server):
     plain = spoken(server, SpeechRequest("Hello moon.", reference(), seed=5))
     written = SpeechRequest("Hello sun.", reference(), seed=5, lexicon={"sun": "moon"})

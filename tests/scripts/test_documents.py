@@ -65,6 +65,8 @@ KNOWN = {
     "-m cosyvoice_runtime.alignment": ["tests/alignment/test_calibration.py"],
     "-m cosyvoice_runtime.checkpoint": ["tests/checkpoint/test_checksums.py"],
     "cosyvoice speak -": ["tests/local/test_cli.py"],
+    "cosyvoice speak --script": ["tests/local/test_cli.py"],
+    "grpc_client.py --script": ["tests/client/test_client_commands.py"],
     "cosyvoice voices": ["tests/local/test_cli.py"],
     "-m pytest tests/front/clients": ["tests/front/clients"],
     "sbom.py": ["tests/deployment/test_docker_image.py"],

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 from cosyvoice_runtime.audio.audio import paced
-from cosyvoice_runtime.engine.utterance.request import SpeechRequest, sound_of
+from cosyvoice_runtime.engine.utterance.request import FindVoice, SpeechRequest, sound_of
+from cosyvoice_runtime.engine.utterance.turn import TURNS, Turn, named
+from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families.tokens import END_OF_PROMPT
 from cosyvoice_runtime.lm.prompt import Prompt, split_after
 from cosyvoice_runtime.lm.text_segment import SegmentSink, Sound
@@ -23,6 +25,7 @@ from cosyvoice_runtime.text import (
     zero_shot,
 )
 from cosyvoice_runtime.text.markup.said import USUAL
+from cosyvoice_runtime.text.markup.text_reader import LONGEST_PAUSES_S
 from cosyvoice_runtime.voice.voice import Voice
 
 
@@ -35,12 +38,14 @@ class LaidSegment:
         pause_s: silence before it.
         sound: its voice and pace; None for the utterance's own.
         text: what the prompt's text ids are tokens of.
+        characters: of the request's text, spoken with it; None where that is not known.
     """
 
     prompt: Prompt | None
     pause_s: float = 0.0
     sound: Sound | None = None
     text: str = ""
+    characters: int | None = None
 
 
 class SegmentLayout:
@@ -81,7 +86,10 @@ class SegmentLayout:
 
     def segments(self) -> list[LaidSegment]:
         """All segments of the request's text, where that is there as a whole."""
-        return list(map(self, self._front_end.spoken(self._request.text, self._request.language)))
+        laid = list(map(self, self._front_end.spoken(self._request.text, self._request.language)))
+        last = max(number for number, segment in enumerate(laid) if segment.prompt is not None)
+        laid[last] = dataclasses.replace(laid[last], characters=len(self._request.text))
+        return laid
 
     def clauses(self) -> ClauseStream:
         """Takes the request's text where that comes in pieces."""
@@ -98,20 +106,99 @@ class SegmentLayout:
         return self._layouts[name]
 
 
-def give(segments: Sequence[LaidSegment], sink: SegmentSink) -> int:
-    """Give a sink all segments of a text; returns how many are spoken."""
+class TurnsLayout:
+    """Lays out the turns of a request, each as a text of its own, with the silence between them.
+
+    Args:
+        make: lays out the request of one turn.
+
+    Attributes:
+        sound: of the first turn.
+        voices: of all turns by their keys, in the form that the flow takes.
+
+    Raises:
+        InvalidInput: a turn can't be spoken, which the text names; or they ask for too much silence.
+    """
+
+    def __init__(self, request: SpeechRequest, make: Callable[[SpeechRequest], SegmentLayout]) -> None:
+        find_voice = cache(request.find_voice)
+        self.voices: dict[str, Voice] = {}
+        self._segments: list[LaidSegment] = []
+        sounds, characters, pauses_s = [], 0, 0.0
+        for number, turn in enumerate(request.turns):
+            with named(number):
+                layout = make(_of_turn(request, turn, find_voice))
+                laid = layout.segments()
+            sounds.append(layout.sound)
+            self.voices |= layout.voices
+            characters += len(turn.text)
+            pauses_s += sum(segment.pause_s for segment in laid)
+            self._add(laid, layout.sound, request.turn_pause_s if number else 0.0, characters)
+        self.sound = sounds[0]
+        if pauses_s > LONGEST_PAUSES_S:
+            raise InvalidInput(
+                TURNS, f"{pauses_s:g} s", f"pauses of at most {LONGEST_PAUSES_S:g} s in all texts"
+            )
+
+    def segments(self) -> list[LaidSegment]:
+        """The segments of all turns."""
+        return self._segments
+
+    def _add(self, laid: Sequence[LaidSegment], sound: Sound, pause_s: float, characters: int) -> None:
+        """Add the segments of a turn with the silence before it.
+
+        Args:
+            characters: of all turns up to this one.
+        """
+        for segment in laid:
+            self._segments.append(
+                dataclasses.replace(
+                    segment,
+                    pause_s=segment.pause_s + pause_s,
+                    sound=segment.sound or sound,
+                    characters=None if segment.characters is None else characters,
+                )
+            )
+            pause_s = 0.0
+
+
+def _of_turn(request: SpeechRequest, turn: Turn, find_voice: FindVoice) -> SpeechRequest:
+    return dataclasses.replace(
+        request,
+        text=turn.text,
+        voice=find_voice(turn.voice),
+        instruct_text=turn.instructions or request.instruct_text,
+        find_voice=find_voice,
+        turns=(),
+    )
+
+
+def laid_out(
+    request: SpeechRequest,
+    front_end: TextFrontEnd,
+    tokenizer: TextTokenizer,
+    flow_voice: Callable[[Voice], Voice],
+) -> SegmentLayout | TurnsLayout:
+    """The layout of a request whose text, or whose turns, are there as a whole; an InvalidInput names a
+    field."""
+    make = partial(SegmentLayout, front_end=front_end, tokenizer=tokenizer, flow_voice=flow_voice)
+    return TurnsLayout(request, make) if request.turns else make(request)
+
+
+def give(segments: Sequence[LaidSegment], sink: SegmentSink) -> list[int | None]:
+    """Give a sink all segments of a text; returns the ``characters`` of those that are spoken."""
     for segment in segments:
         if segment.pause_s:
             sink.pause(segment.pause_s)
         if segment.prompt is not None:
             sink.begin(segment.prompt, sound=segment.sound)
     sink.done()
-    return sum(segment.prompt is not None for segment in segments)
+    return [segment.characters for segment in segments if segment.prompt is not None]
 
 
 def lm_prompts(request: SpeechRequest, front_end: TextFrontEnd, tokenizer: TextTokenizer) -> list[Prompt]:
     """The speech LM's prompt for each segment of the request's text; an InvalidInput names a field."""
-    laid = SegmentLayout(request, front_end, tokenizer, flow_voice=lambda voice: voice).segments()
+    laid = laid_out(request, front_end, tokenizer, flow_voice=lambda voice: voice).segments()
     return [segment.prompt for segment in laid if segment.prompt is not None]
 
 

@@ -16,6 +16,7 @@ from cosyvoice_runtime.alignment.words import TimedWord
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.audio.audio import check_speed
 from cosyvoice_runtime.audio.silence import TrimSilence, check_trim
+from cosyvoice_runtime.engine.utterance.turn import TURN_PAUSE_S, Turn, characters_of, check_pause
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.sampling import SamplingOptions
@@ -67,6 +68,8 @@ class SpeechRequest:
             made of that, and goes on from there.
         trim_silence: the silence that is left out: ``off``, ``start`` (before the speech) or ``both`` (also
             behind it).
+        turns: what several speakers say, in place of a text, which is empty then, and of the voice.
+        turn_pause_s: silence between two of them, 0 to 3 seconds.
 
     Raises:
         InvalidInput: an option is out of range or contradicts another.
@@ -86,6 +89,8 @@ class SpeechRequest:
     find_voice: FindVoice = no_voice
     spoken: Sequence[Sequence[int]] = ()
     trim_silence: TrimSilence = "off"
+    turns: Sequence[Turn] = ()
+    turn_pause_s: float = TURN_PAUSE_S
 
     def __post_init__(self) -> None:
         check_speed(self.speed)
@@ -94,6 +99,14 @@ class SpeechRequest:
             raise InvalidInput("seed", self.seed, "an integer from 0 to 2**63 - 1")
         if self.instruct_text is not None and self.cross_lingual:
             raise InvalidInput("cross_lingual", True, "it can't be combined with instruct_text")
+        if self.turns and self.text:
+            raise InvalidInput("target_text", self.text, "no text beside turns")
+        check_pause(self.turn_pause_s)
+
+    @property
+    def characters(self) -> int:
+        """The characters of all that is to be spoken."""
+        return len(self.text) + characters_of(self.turns)
 
 
 @dataclass(frozen=True)
@@ -136,7 +149,7 @@ class AudioChunk:
         segment: index of the segment of text it belongs to.
         finish_reason: why the segment ended, on its last chunk; None before.
         spoken_characters: of the text, on the last chunk of a segment, where that is known: of all segments
-            when the text came in pieces, else of the last one.
+            when the text came in pieces, else of the last one, and of the last one of each turn.
         is_pause: it is a silence that the text asks for, which no network computed.
         spoken_tokens: all that were drawn by then since the chunk before, as `lm.spoken` tells them; another
             server goes on from all chunks' together.
@@ -177,12 +190,11 @@ class AudioChunk:
 
 
 async def with_characters(
-    chunks: AsyncGenerator[AudioChunk, None], text: str, segments: int
+    chunks: AsyncGenerator[AudioChunk, None], characters: Sequence[int | None]
 ) -> AsyncGenerator[AudioChunk, None]:
-    """The chunks of a text that was there as a whole, in so many segments; the last one says how long it
-    is."""
+    """The chunks of a text that was there as a whole, whose segments have these ``spoken_characters``."""
     async with aclosing(chunks):
         async for chunk in chunks:
-            if chunk.finish_reason is not None and chunk.segment == segments - 1:
-                chunk = dataclasses.replace(chunk, spoken_characters=len(text))
+            if chunk.finish_reason is not None:
+                chunk = dataclasses.replace(chunk, spoken_characters=characters[chunk.segment])
             yield chunk

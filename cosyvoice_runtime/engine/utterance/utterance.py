@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
@@ -16,6 +16,7 @@ from cosyvoice_runtime.audio.silence import SilenceGate
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, Utterance, derived_seed
 from cosyvoice_runtime.engine.utterance.trimming import trimmed
+from cosyvoice_runtime.engine.utterance.voices_ahead import VoicesAhead
 from cosyvoice_runtime.errors import CosyVoiceError, StageError
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt
@@ -82,6 +83,9 @@ class Stages(Protocol):
         Args:
             cushion_s: seconds of audio that the listener still has to play; the less, the more urgent.
         """
+
+    async def prepare(self, voice_key: str) -> None:
+        """Have token2wav know a voice before a segment needs it; never raises, as the segment will."""
 
     def drop(self, utterance_id: str) -> None:
         """Have token2wav forget an utterance that will not be finished; returns at once and never raises."""
@@ -231,22 +235,24 @@ async def _spoken(
     """The chunks of :func:`speak` with all of their silence."""
     cushion_s = cushion_s if utterance.streaming else lambda: OFFLINE_CUSHION_S
     index = 0
-    while (segment := await segments.next()) is not None:
-        if isinstance(segment, Silence):
-            yield AudioChunk.silent(segment.seconds, sample_rate, index)
-            continue
-        sampling = dataclasses.replace(
-            utterance.sampling, seed=derived_seed(utterance.seed, "sampling", index)
-        )
-        noise = derived_seed(utterance.seed, "noise", index)
-        sound = segment.sound or utterance.sound
-        settings = WaveSettings(sound.voice_key, noise, sound.speed, continues=index > 0)
-        hop_of_segment = hop.of_segment(sound.speed, utterance.streaming)
-        speech = SegmentSpeech(stages, hop_of_segment, settings, sound.prompt_tokens, cushion_s)
-        async with aclosing(speech.chunks(segment, sampling)) as chunks:
-            async for samples, reason, drawn in chunks:
-                yield AudioChunk(samples, sample_rate, index, reason, spoken_tokens=drawn)
-        index += 1
+    with closing(VoicesAhead(utterance.sound.voice_key, stages.prepare)) as ahead:
+        while (segment := await segments.next()) is not None:
+            if isinstance(segment, Silence):
+                yield AudioChunk.silent(segment.seconds, sample_rate, index)
+                continue
+            sampling = dataclasses.replace(
+                utterance.sampling, seed=derived_seed(utterance.seed, "sampling", index)
+            )
+            noise = derived_seed(utterance.seed, "noise", index)
+            sound = segment.sound or utterance.sound
+            settings = WaveSettings(sound.voice_key, noise, sound.speed, continues=index > 0)
+            hop_of_segment = hop.of_segment(sound.speed, utterance.streaming)
+            speech = SegmentSpeech(stages, hop_of_segment, settings, sound.prompt_tokens, cushion_s)
+            async with aclosing(speech.chunks(segment, sampling)) as chunks:
+                async for samples, reason, drawn in chunks:
+                    yield AudioChunk(samples, sample_rate, index, reason, spoken_tokens=drawn)
+                    ahead.look(segments)  # The first chunk of a segment goes before the next one's voice.
+            index += 1
 
 
 class SegmentSpeech:

@@ -17,7 +17,13 @@ from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.engine.messages import Order
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.incoming_text import IncomingText
-from cosyvoice_runtime.engine.utterance.layout import LaidSegment, SegmentLayout, give
+from cosyvoice_runtime.engine.utterance.layout import (
+    LaidSegment,
+    SegmentLayout,
+    TurnsLayout,
+    give,
+    laid_out,
+)
 from cosyvoice_runtime.engine.utterance.request import (
     AudioChunk,
     SpeechRequest,
@@ -25,6 +31,7 @@ from cosyvoice_runtime.engine.utterance.request import (
     with_characters,
 )
 from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, speak_arriving, within_ceiling
+from cosyvoice_runtime.engine.utterance.turn import characters_of
 from cosyvoice_runtime.engine.utterance.utterance import Playback
 from cosyvoice_runtime.errors import ClientGoneError, InvalidInput, StageLostError
 from cosyvoice_runtime.lm.sampling import SamplingOptions
@@ -50,7 +57,7 @@ class Script(NamedTuple):
     """A request, and its segments as they are laid out."""
 
     request: SpeechRequest
-    layout: SegmentLayout
+    layout: SegmentLayout | TurnsLayout
     segments: Sequence[LaidSegment]
 
 
@@ -233,7 +240,7 @@ class SpeechService:
 
         def begun(asked: SpeechRequest) -> tuple[EngineCall, TextFeeder]:
             asked = dataclasses.replace(asked, sampling=within_ceiling(asked.sampling))
-            layout = self._layout(asked)
+            layout = SegmentLayout(asked, self._front_end, self._tokenizer, self._hop.flow_voice)
             call = self._call(asked, layout)
             return call, TextFeeder(text, layout, self._hop, call, self._blocks, timer.text_came)
 
@@ -250,19 +257,16 @@ class SpeechService:
                     timer.sent(chunk.seconds, chunk.spoken_seconds)
 
     def _script(self, request: SpeechRequest) -> Script:
-        layout = self._layout(request)
+        layout = laid_out(request, self._front_end, self._tokenizer, self._hop.flow_voice)
         return Script(request, layout, layout.segments())
-
-    def _layout(self, request: SpeechRequest) -> SegmentLayout:
-        return SegmentLayout(request, self._front_end, self._tokenizer, self._hop.flow_voice)
 
     def _chunks(self, script: Script) -> AsyncGenerator[AudioChunk, None]:
         call = self._call(script.request, script.layout)
         spoken = give(script.segments, call)
-        require_begun(script.request.spoken, spoken)
-        return self._marked(with_characters(call.chunks(), script.request.text, spoken))
+        require_begun(script.request.spoken, len(spoken))
+        return self._marked(with_characters(call.chunks(), spoken))
 
-    def _call(self, request: SpeechRequest, layout: SegmentLayout) -> EngineCall:
+    def _call(self, request: SpeechRequest, layout: SegmentLayout | TurnsLayout) -> EngineCall:
         order = Order(
             Utterance.of(request, layout.sound),
             self._hop,
@@ -286,10 +290,11 @@ class SpeechService:
             asked = SpeechInputs.read(
                 inputs, self._sampling, self._max_characters, self._speech_tokens, self._trim_silence
             )
-            trace.tell(characters=len(asked.text) or None)
+            trace.tell(characters=len(asked.text) + characters_of(asked.turns) or None)
             if asked.reference is not None:
                 return asked, None
-            voice = self._voices.kept(asked.voice, probed=inputs.is_probe)
+            # Turns have voices of their own, so that the request's is not heard.
+            voice = self._voices.kept(asked.voice, any_will_do=inputs.is_probe or bool(asked.turns))
             trace.tell(voice=asked.voice)  # Not before it is found: anything may be asked for as a voice.
             trace.note("its voice is there")
             return asked, use(request(asked, voice))

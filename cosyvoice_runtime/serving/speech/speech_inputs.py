@@ -15,6 +15,7 @@ import numpy as np
 from cosyvoice_runtime.audio.audio import EXTRACTOR_SAMPLE_RATE, Audio, reference_audio
 from cosyvoice_runtime.audio.silence import TrimSilence
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, FindVoice, SpeechRequest
+from cosyvoice_runtime.engine.utterance.turn import TURN_PAUSE_S, TURNS, Turn, characters_of, read_turns
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families import Family
 from cosyvoice_runtime.lm.generation import FinishReason
@@ -55,6 +56,8 @@ class SpeechInputs:
     sampling: SamplingOptions
     spoken: Sequence[Sequence[int]]
     trim_silence: TrimSilence
+    turns: Sequence[Turn]
+    turn_pause_s: float
 
     @classmethod
     def read(
@@ -88,6 +91,8 @@ class SpeechInputs:
             sampling=_sampling(inputs, sampling),
             spoken=_spoken(inputs, speech_tokens),
             trim_silence=cast(TrimSilence, inputs.text("trim_silence", trim_silence)),
+            turns=_turns(inputs, max_characters),
+            turn_pause_s=inputs.scalar("turn_pause_s", default=TURN_PAUSE_S),
         )
         read._check_voice()
         return read
@@ -115,15 +120,20 @@ class SpeechInputs:
             find_voice=find_voice if self.text_voices is None else partial(self._permitted, find_voice),
             spoken=self.spoken,
             trim_silence=self.trim_silence,
+            turns=self.turns,
+            turn_pause_s=self.turn_pause_s,
         )
 
     def _permitted(self, find_voice: FindVoice, name: str) -> Voice:
         assert self.text_voices is not None
         if name not in self.text_voices:
-            raise InvalidInput("voice", name, "a voice that <voice> in this text may name")
+            raise InvalidInput("voice", name, "a voice that this text may name")
         return find_voice(self.text_voices[name])
 
     def _check_voice(self) -> None:
+        if self.turns and (self.voice is not None or self.reference is not None):
+            field = "reference_wav" if self.voice is None else "voice"
+            raise InvalidInput(field, self.voice or "a recording", "none beside turns, which have their own")
         if self.reference is None:
             if self.reference_text is not None:
                 raise InvalidInput("reference_text", self.reference_text, "it goes with reference_wav only")
@@ -147,6 +157,18 @@ def _target_text(inputs: Inputs, max_characters: int) -> str:
     if len(text) > max_characters:
         raise InvalidInput("target_text", f"{len(text)} characters", f"at most {max_characters}")
     return text
+
+
+def _turns(inputs: Inputs, max_characters: int) -> Sequence[Turn]:
+    written = inputs.text(TURNS)
+    if written is None:
+        return ()
+    if inputs.text("utterance_id") is not None:
+        raise InvalidInput(TURNS, written, "they come whole, without utterance_id")
+    turns = read_turns(written)
+    if (characters := characters_of(turns)) > max_characters:
+        raise InvalidInput(TURNS, f"{characters} characters", f"at most {max_characters}")
+    return turns
 
 
 def _text_markup(inputs: Inputs) -> TextMarkup | None:

@@ -97,11 +97,11 @@ class VoiceBook:
             await asyncio.to_thread(self._store.put, voice)
         return voice
 
-    def kept(self, name: str | None, *, probed: bool = False) -> Voice:
-        """The voice of a request without a reference; for a probe any voice will do."""
+    def kept(self, name: str | None, *, any_will_do: bool = False) -> Voice:
+        """The voice of a request without a reference; any will do for one in which it is not heard."""
         if name is not None:
             return self.named(name)
-        return self.any() if probed else self.default()
+        return self.any() if any_will_do else self.default()
 
     def changed_to(self, name: str) -> Voice:
         """The voice that a text changes to; without a name the default one."""

@@ -65,8 +65,8 @@ COSYVOICE2 = ModelSchema(
             "text_voices",
             "STRING",
             (1,),
-            "the voices that <voice> in the text may name: a JSON object of their names there and the "
-            "server's, empty for the default one; default all, by the server's names",
+            "the voices that <voice> in the text, or turns, may name: a JSON object of their names there and "
+            "the server's, empty for the default one; default all, by the server's names",
             optional=True,
         ),
         TensorSpec("speed", "FP32", (1,), "0.5 to 2; default 1", optional=True),
@@ -120,6 +120,21 @@ COSYVOICE2 = ModelSchema(
             "deployed",
             optional=True,
         ),
+        TensorSpec(
+            "turns",
+            "STRING",
+            (1,),
+            "what several speakers say, beside an empty target_text: a JSON list of 1 to 200 objects with "
+            "voice (empty for the default one), text and, if any, instructions",
+            optional=True,
+        ),
+        TensorSpec(
+            "turn_pause_s",
+            "FP32",
+            (1,),
+            "seconds of silence between two turns, 0 to 3; default 0.3",
+            optional=True,
+        ),
     ],
     [
         TensorSpec("waveform", "FP32", (-1,), "the next chunk; of cosyvoice2_offline the whole speech"),
@@ -134,7 +149,7 @@ COSYVOICE2 = ModelSchema(
             "INT32",
             (1,),
             "with the last chunk of a segment, how many characters of the text are spoken by then, else -1; "
-            "of a text that came whole, with the last segment alone",
+            "of a text that came whole, with the last segment alone, or the last one of each turn",
         ),
         TensorSpec("sample_rate", "INT32", (1,), "samples of the waveform per second"),
         TensorSpec("token_rate", "INT32", (1,), "speech tokens of a second at speed 1"),

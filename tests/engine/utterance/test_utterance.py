@@ -290,6 +290,6 @@ def test_end_of_the_last_segment_alone_says_how_many_characters_were_spoken():
                 for reason in (None, FinishReason.STOP):
                     yield AudioChunk(np.zeros(1, np.float32), SAMPLE_RATE, segment, reason)
 
-        return [chunk.spoken_characters async for chunk in with_characters(chunks(), text, 2)]
+        return [chunk.spoken_characters async for chunk in with_characters(chunks(), [None, len(text)])]
 
     assert asyncio.run(spoken("Two. Three.")) == [None, None, None, 11]
