@@ -30,7 +30,7 @@ class Unheard:
         self._jobs.append(job)
 
     def waiting(self, starved: Collection[Job]) -> list[Job]:
-        """Those that wait although text is there; ``starved`` wait for text."""
+        """Requests that wait although their text is there; those of ``starved`` wait for text."""
         self._jobs = [job for job in self._jobs if job.lacks_first and job.finish_reason is None]
         return [job for job in self._jobs if job not in starved]
 
