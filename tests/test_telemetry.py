@@ -43,8 +43,10 @@ def test_a_session_of_onnx_runtime_leaves_nothing_in_the_home(tmp_path):
 
 
 def test_nothing_outside_the_package_imports_onnx_runtime_before_it():
-    """Scripts and images; modules of the package import the package first by themselves."""
+    """Scripts and images; modules of the package import the package first by themselves, and stand-ins run in
+    another product's processes."""
     files = [ROOT / "Dockerfile", *ROOT.glob("scripts/*.py"), *ROOT.glob("benchmarks/**/*.py")]
+    files = [file for file in files if file.parent.name != "standins"]
     lines = [line for file in files for line in file.read_text("utf-8").splitlines()]
     importing = [line for line in lines if re.search(r"\bimport\b.*\bonnxruntime\b", line)]
     assert importing

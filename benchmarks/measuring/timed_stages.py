@@ -181,6 +181,7 @@ class TimedStages:
         groups: tuple[int, int],  # noqa: ARG002
         reader: Reader,
         in_pieces: bool,
+        is_awaited: bool,  # noqa: ARG002
     ) -> None:
         """Draw all speech tokens at once."""
         if in_pieces:

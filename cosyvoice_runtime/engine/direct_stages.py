@@ -119,7 +119,7 @@ class DirectStages:
             return
         reader = GroupReader(self._calls)
         groups = first_tokens, self._group_tokens
-        # Whoever has heard a segment has some of it left to play.
+        # A listener who has heard a segment has some of it left to play.
         is_awaited, self._is_awaited = self._is_awaited, False
         try:
             self._lm.speak(prompt, sampling, utterance_id, groups, reader, pieces is not None, is_awaited)

@@ -63,5 +63,9 @@ def test_no_process_of_the_server_logs_otherwise():
     """Commands that write for a person at a terminal show no client's words."""
     server = [*ROOT.glob("cosyvoice_runtime/**/*.py"), *ROOT.glob("cosyvoice_front/**/*.py")]
     own = {path.relative_to(ROOT).as_posix() for path in server if "basicConfig" in path.read_text("utf-8")}
-    commands = {"cosyvoice_runtime/check/__main__.py", "cosyvoice_runtime/local/cli.py"}
+    commands = {
+        "cosyvoice_runtime/alignment/__main__.py",
+        "cosyvoice_runtime/check/__main__.py",
+        "cosyvoice_runtime/local/cli.py",
+    }
     assert own == commands | {"cosyvoice_runtime/process/log_lines.py"}

@@ -19,6 +19,7 @@ from cosyvoice_runtime.lm.generation import Progress
 from cosyvoice_runtime.lm.scheduler.job import Job, NamedJobs, Reader
 from cosyvoice_runtime.lm.scheduler.load_metrics import Load
 from cosyvoice_runtime.lm.scheduler.request import Request
+from cosyvoice_runtime.lm.scheduler.unheard import Unheard
 from cosyvoice_runtime.metrics import trace
 
 logger = logging.getLogger(__name__)
@@ -26,8 +27,6 @@ logger = logging.getLogger(__name__)
 LOOK_S = 0.05
 """Seconds between two checks while requests run: whether their readers are there, how long they have waited
 for text, and the load."""
-APART = 1
-"""Steps in a row for those requests alone whose listeners wait for first tokens, before one for all."""
 LONGEST_STILL_S = 0.05
 """Most seconds for which steps wait for a first chunk, twice those that it takes: others may follow it."""
 
@@ -73,8 +72,7 @@ class Scheduler:
         self._running: dict[object, Job] = {}
         self._open: dict[object, Job] = {}
         self._starved: dict[Job, float] = {}
-        self._unheard: list[Job] = []
-        self._apart = 0
+        self._unheard = Unheard(isinstance(self._engine, SelectiveEngine))
         self._looked_s = clock()
         self._cancelled: list[Job] = []
         self._named = NamedJobs()
@@ -256,7 +254,7 @@ class Scheduler:
             self._running[job.handle] = job
         if job.text is not None:
             self._open[job.handle] = job
-        self._unheard.append(job)
+        self._unheard.add(job)
 
     @property
     def _text_engine(self) -> TextEngine:
@@ -293,34 +291,28 @@ class Scheduler:
     def _step(self) -> None:
         if len(self._starved) == len(self._running):
             return
-        urgent = self._reader_waits()
-        if not urgent and self._stands_still():
+        waiting = self._unheard.waiting(self._starved)
+        if not waiting and self._stands_still():
             return
-        with self._gpu.step(urgent):
+        with self._gpu.step(urgent=bool(waiting)):
             started = self._clock()
-            progress = self._advanced()
+            progress = self._advanced(waiting)
             now = self._stepped_s = self._clock()
             self._step_s += now - started
         self._steps += 1
         tokens = sum([len(each.tokens) for each in progress])
         self._tokens += tokens
-        if not self._apart:  # It says how full steps of all are.
+        if not self._unheard.apart:  # It says how full steps of all are.
             self._tokens_per_step = tokens
         for each in progress:
             job = self._running.get(each.handle)
             if job is not None:  # Otherwise the reader has refused tokens of this step.
                 self._advance(job, each)
 
-    def _advanced(self) -> Sequence[Progress]:
-        """Progress of all requests or, where those are few whose listeners wait for first tokens, mostly of
-        them."""
-        first = [job.handle for job in self._unheard if job.request.is_awaited and job not in self._starved]
-        few = 0 < 2 * len(first) <= len(self._running)
-        if few and self._apart < APART and isinstance(self._engine, SelectiveEngine):
-            self._apart += 1
-            return self._engine.step_some(first)
-        self._apart = 0
-        return self._engine.step()
+    def _advanced(self, waiting: Sequence[Job]) -> Sequence[Progress]:
+        """Progress of all requests, or of some that wait for first tokens."""
+        first = self._unheard.alone(waiting, len(self._running))
+        return cast(SelectiveEngine, self._engine).step_some(first) if first else self._engine.step()
 
     def _stands_still(self) -> bool:
         """Wait while a first chunk has the steps' partition of the GPU to itself; whether one had.
@@ -347,11 +339,6 @@ class Scheduler:
             if now - since_s > self._text_timeout_s:
                 self._remove(job, WithdrawnError(f"no text came for {self._text_timeout_s:g} s"))
         self._watch(self.load)
-
-    def _reader_waits(self) -> bool:
-        """Whether a reader waits for its first tokens although text is there."""
-        self._unheard = [job for job in self._unheard if job.lacks_first and job.finish_reason is None]
-        return any(job not in self._starved for job in self._unheard)
 
     def _advance(self, job: Job, progress: Progress) -> None:
         if progress.finish_reason is not None:

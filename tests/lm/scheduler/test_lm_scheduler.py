@@ -53,34 +53,31 @@ def test_requests_join_a_running_batch_and_leave_it_between_two_tokens(scheduler
     assert engine.steps == [[1], [1, 2], [1, 2], [1, 3], [1, 3], [3]]
 
 
-def test_requests_that_wait_for_first_tokens_step_twice_as_often_while_they_are_few(make_scheduler):
+def steps_with_one_more(make_scheduler, request):
+    """The engine after three requests that were under way when a fourth one came."""
     engine = SelectiveCodedEngine(slots=4)
     scheduler = make_scheduler(lambda: engine)
     close_gate(engine)
     readers = [submit(scheduler, name, 14) for name in (1, 2, 3)]
     wait_for_step(engine)
-    late = CollectingReader()
-    scheduler.submit(replace(coded_request(4, 14), first_tokens=6), late)
+    readers.append(CollectingReader())
+    scheduler.submit(request, readers[-1])
     open_gate(engine)
-    for reader in (*readers, late):
+    for reader in readers:
         reader.wait()
+    return engine
+
+
+def test_requests_that_wait_for_first_tokens_step_twice_as_often_while_they_are_few(make_scheduler):
+    engine = steps_with_one_more(make_scheduler, replace(coded_request(4, 14), first_tokens=6))
     begun = next(at for at, names in enumerate(engine.steps) if 4 in names)
     assert engine.steps[begun : begun + 6] == [[4], [1, 2, 3, 4]] * 3
     assert [4] not in engine.steps[begun + 6 :] or engine.steps[-1] == [4]
 
 
 def test_requests_that_nobody_waits_for_have_no_steps_of_their_own(make_scheduler):
-    engine = SelectiveCodedEngine(slots=4)
-    scheduler = make_scheduler(lambda: engine)
-    close_gate(engine)
-    readers = [submit(scheduler, name, 14) for name in (1, 2, 3)]
-    wait_for_step(engine)
-    unheard = CollectingReader()
-    scheduler.submit(replace(coded_request(4, 14), first_tokens=6, is_awaited=False), unheard)
-    open_gate(engine)
-    for reader in (*readers, unheard):
-        reader.wait()
-    assert engine.apart == 0
+    unheard = replace(coded_request(4, 14), first_tokens=6, is_awaited=False)
+    assert steps_with_one_more(make_scheduler, unheard).apart == 0
 
 
 def test_all_step_together_where_most_wait_for_first_tokens(make_scheduler):
