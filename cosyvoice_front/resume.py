@@ -94,6 +94,7 @@ class HeardSpeech:
         self._again = np.concatenate([self._again, chunk.samples])[-kept:]
         if begin < self.samples and not self._is_exact:
             rest = self._goes_on(chunk)
+        ends_again = chunk.finish_reason != "" and self._ended < self._segments
         self._ended += chunk.finish_reason != ""
         is_told = begin < self.samples or chunk.finish_reason
         if not len(rest) and is_told and self._ended <= self._segments:
@@ -104,7 +105,9 @@ class HeardSpeech:
         keep = round(OVERLAP_S * chunk.sample_rate)
         self._head = np.concatenate([self._head, rest[: keep - len(self._head)]])
         self._tail = np.concatenate([self._tail, rest[-keep:]])[-keep:]
-        return dataclasses.replace(chunk, samples=rest)
+        chunk = dataclasses.replace(chunk, samples=rest)
+        # Rounding may move an end that has been told, so that it comes with new samples.
+        return dataclasses.replace(chunk, finish_reason="", spoken_characters=None) if ends_again else chunk
 
     def _goes_on(self, chunk: AudioChunk) -> Any:
         """The new samples of a repetition that is not the same to the sample, once it has come so far."""

@@ -117,6 +117,19 @@ def test_lost_end_of_a_segment_is_told_once_and_not_lost():
         assert facts(heard) == ENDINGS
 
 
+def test_end_that_comes_later_from_another_server_is_told_once():
+    """Silence is left out by a threshold, so that rounding moves the end of a segment by 10 ms."""
+    time_s = np.arange(3 * RATE) / RATE
+    loudness = 0.15 * (1 + np.sin(2 * np.pi * 3 * time_s))
+    speech = (loudness * np.sin(2 * np.pi * 200 * time_s)).astype(np.float32)
+    rounded = speech + np.random.default_rng(1).normal(0, 4e-3, len(speech)).astype(np.float32)
+    first = with_tokens(chunks(6_000, speech)[:4])
+    later = with_tokens(chunks(6_000, rounded, (RATE + 240, 2 * RATE, 3 * RATE)))
+    heard = Servers([*first, GONE], later).heard()
+    assert facts(heard) == ENDINGS
+    assert len(samples_of(heard)) == len(speech)
+
+
 @pytest.mark.parametrize("wrong", ["another", "shorter"])
 def test_another_speech_is_not_joined(wrong):
     other = WHOLE.copy()
