@@ -56,6 +56,8 @@ def with_input(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def at_turn(number: int, error: ApiError) -> ApiError:
-    """An error of a voice, as that of the turn of this number."""
+    """An error of a voice, as that of the turn of this number; voices that are away are no turn's fault."""
+    if error.param is None:
+        return error
     param = f"{place(number)}.voice"
     return ApiError(error.status, f"{param}: {error}", param=param, code=error.code)

@@ -10,6 +10,8 @@ import pytest
 from test_front_keys import write_keys
 
 from cosyvoice_client import AudioChunk, RefusedError
+from cosyvoice_front.errors import overloaded
+from cosyvoice_front.uploads import Uploads
 from decoded import decode, events
 from fake_upstream import FakeUpstream, tone
 from front_server import RunningFront, running_front
@@ -105,6 +107,18 @@ def test_a_voice_of_somebody_else_is_none_for_a_turn(tmp_path, resources):
     assert (answer.status, answer.error["param"]) == (404, "turns[1].voice")
     assert answer.error["code"] == "voice_not_found"
     assert len(upstream.requests) == asked + 1
+
+
+def test_voices_that_are_away_are_no_fault_of_a_turn(tmp_path, resources, monkeypatch):
+    def usable(_self, _name, _owner):
+        raise overloaded("The voices are being changed; try again.")
+
+    monkeypatch.setattr(Uploads, "usable", usable)
+    front = resources.enter_context(running_front(FakeUpstream(), voices_dir=tmp_path / "voices"))
+    answer = say(front, ANNA, BEN)
+    assert (answer.status, answer.error["type"], answer.error["code"]) == (503, "server_error", "overloaded")
+    assert answer.error["param"] is None
+    assert answer.headers["retry-after-ms"] == "1000"
 
 
 def test_turns_count_with_all_their_characters(start_front, tmp_path):
