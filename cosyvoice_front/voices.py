@@ -6,7 +6,6 @@ import asyncio
 import html
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from cosyvoice_front.errors import ApiError, voice_not_found
@@ -54,6 +53,9 @@ class Voices:
         """The server's names of the voices that ``<voice name>`` in a text names, empty for the default one.
 
         What the key may not speak with is not among them, so that the server refuses it by its name.
+
+        Raises:
+            ApiError: the voices are away.
         """
         names = {html.unescape(found[1:-1]).strip() for found in _NAMED.findall(text)}
         return await self._usable(sorted(names - {""})[:MOST_VOICES], owner)
@@ -62,7 +64,7 @@ class Voices:
         """The server's names of the voices that turns name, and of those in their texts.
 
         Raises:
-            ApiError: the voice of a turn is somebody else's.
+            ApiError: the voice of a turn is somebody else's, or the voices are away.
         """
         spoken = {}
         for number, turn in enumerate(turns):
@@ -85,8 +87,11 @@ class Voices:
     async def _usable(self, names: list[str], owner: str) -> dict[str, str]:
         found = {}
         for name in names:
-            with suppress(ApiError):
+            try:
                 found[name] = await self.server_name(name, owner) or ""
+            except ApiError as error:
+                if error.param is None:  # The voices are away.
+                    raise
         return found
 
     async def listed(self, owner: str | None) -> list[dict[str, Any]]:
