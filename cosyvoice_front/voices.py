@@ -57,8 +57,7 @@ class Voices:
         Raises:
             ApiError: the voices are away.
         """
-        names = {html.unescape(found[1:-1]).strip() for found in _NAMED.findall(text)}
-        return await self._usable(sorted(names - {""})[:MOST_VOICES], owner)
+        return await self._usable(_named(text), owner)
 
     async def of_turns(self, turns: Sequence[Mapping[str, str]], owner: str) -> dict[str, str]:
         """The server's names of the voices that turns name, and of those in their texts.
@@ -74,7 +73,8 @@ class Voices:
                     spoken[name] = await self.server_name(name, owner) or ""
                 except ApiError as error:
                     raise at_turn(number, error) from None
-        return await self.of_text(" ".join(turn["text"] for turn in turns), owner) | spoken
+        named = {name for turn in turns for name in _named(turn["text"])}
+        return await self._usable(sorted(named - {*spoken}), owner) | spoken
 
     async def of_pieces(self, markup: str | None, owner: str) -> dict[str, str]:
         """Voices that a text in pieces may name: all that is listed if it is SSML, else none."""
@@ -104,6 +104,12 @@ class Voices:
     def is_taken(self, name: str) -> bool:
         """Whether it is a name that an upload can't have."""
         return name == DEFAULT_VOICE or name in self._aliases
+
+
+def _named(text: str) -> list[str]:
+    """The names in ``<voice name>`` of a text, as many as the server takes of one."""
+    names = {html.unescape(found[1:-1]).strip() for found in _NAMED.findall(text)}
+    return sorted(names - {""})[:MOST_VOICES]
 
 
 def _entry(name: str) -> dict[str, Any]:

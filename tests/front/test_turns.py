@@ -109,6 +109,14 @@ def test_a_voice_of_somebody_else_is_none_for_a_turn(tmp_path, resources):
     assert len(upstream.requests) == asked + 1
 
 
+def test_each_text_may_name_as_many_voices_as_one_alone(front, upstream):
+    names = [f"v{number}" for number in range(120)]
+    halves = ["".join(f"<voice name='{name}'>a</voice>" for name in half) for half in (names[:60], names[60:])]
+    turns = [{"voice": "alloy", "text": f"<speak>{half}</speak>"} for half in halves]
+    assert say(front, *turns).status == 200
+    assert upstream.requests[0].text_voices == {"alloy": "", **{name: name for name in names}}
+
+
 def test_voices_that_are_away_are_no_fault_of_a_turn(tmp_path, resources, monkeypatch):
     def usable(_self, _name, _owner):
         raise overloaded("The voices are being changed; try again.")
