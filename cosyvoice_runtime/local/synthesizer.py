@@ -223,8 +223,7 @@ class Synthesizer:
             raise InvalidInput(
                 "turns", f"{len(request.turns)} turns", "one text where word times are asked for"
             )
-        self._require_own(request.voice)
-        request = self._within_positions(request)
+        request = self._within_positions(self._of_own(request))
         layout = laid_out(request, self.front_end, self.tokenizer, self.hop.flow_voice)
         segments = layout.segments()
         clock = self._clock(request, segments) if words else None
@@ -245,8 +244,7 @@ class Synthesizer:
             InvalidInput: at once, or when the piece that can't be spoken has come, or at the end of a text of
                 which nothing can be.
         """
-        self._require_own(request.voice)
-        request, text = self._within_positions(request), GivenText(pieces)
+        request, text = self._within_positions(self._of_own(request)), GivenText(pieces)
         if interleaved is None:
             interleaved = self.lm.config.interleaves_text
         blocks, segments = self.lm.config if interleaved else None, SegmentQueue()
@@ -263,14 +261,26 @@ class Synthesizer:
         Raises:
             InvalidInput: at once: another checkpoint made the voice.
         """
-        self._require_own(request.voice)
-        layout = self._layout(request)
+        layout = self._layout(self._of_own(request))
         stages = GivenTokens(tokens, self.token2wav, layout.voices)
         laid = LaidSegment(Prompt([]), characters=len(request.text))
         return self._chunks(request, layout, [laid], stages)
 
-    def _require_own(self, voice: Voice) -> None:
-        voice.require_made_with(self.extractors.checkpoint_id, voice.key)
+    def _of_own(self, request: SpeechRequest) -> SpeechRequest:
+        """The request, whose further voices are checked where they are found.
+
+        Raises:
+            InvalidInput: another checkpoint made its voice.
+        """
+        own = self.extractors.checkpoint_id
+        request.voice.require_made_with(own, request.voice.key)
+
+        def find_voice(name: str) -> Voice:
+            voice = request.find_voice(name)
+            voice.require_made_with(own, name)
+            return voice
+
+        return dataclasses.replace(request, find_voice=find_voice)
 
     def _within_positions(self, request: SpeechRequest) -> SpeechRequest:
         """The request with its speech tokens limited to the positions of the speech LM, which set its memory.

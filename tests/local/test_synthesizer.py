@@ -189,6 +189,19 @@ def test_turns_are_spoken_as_one_text_that_changes_its_voice(synthesizer, voice)
     assert not np.array_equal(changed_samples, together)
 
 
+def test_another_checkpoint_s_voice_is_refused_for_a_turn_and_within_a_text(synthesizer, voice):
+    other = dataclasses.replace(voice, checkpoint_id="another")
+    options = {"find_voice": {"own": voice, "other": other}.__getitem__, "sampling": SHORT}
+    turns = [Turn("own", "Hello."), Turn("other", "Hi.")]
+    with pytest.raises(InvalidInput, match=r"^turns\[1\]\.voice: 'other' .* make it again"):
+        synthesizer.synthesize(SpeechRequest("", voice, turns=turns, **options))
+    text = "<speak>Hello.<voice name='other'>Hi.</voice></speak>"
+    with pytest.raises(InvalidInput, match=r"^voice: 'other' .* make it again"):
+        synthesizer.synthesize(SpeechRequest(text, voice, **options))
+    with pytest.raises(InvalidInput, match=r"^voice: 'other' .* make it again"):
+        list(synthesizer.synthesize_pieces([text], SpeechRequest("", voice, **options)))
+
+
 def test_modes_differ(synthesizer, voice):
     other_voice = synthesizer.voice(recording(230), "a short reference")
     modes = [
