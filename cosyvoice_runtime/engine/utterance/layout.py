@@ -12,6 +12,7 @@ from cosyvoice_runtime.engine.utterance.request import FindVoice, SpeechRequest,
 from cosyvoice_runtime.engine.utterance.turn import TURNS, Turn, named
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families.tokens import END_OF_PROMPT
+from cosyvoice_runtime.language_names import language_tag
 from cosyvoice_runtime.lm.prompt import Prompt, split_after
 from cosyvoice_runtime.lm.text_segment import SegmentSink, Sound
 from cosyvoice_runtime.text import (
@@ -121,6 +122,7 @@ class TurnsLayout:
     """
 
     def __init__(self, request: SpeechRequest, make: Callable[[SpeechRequest], SegmentLayout]) -> None:
+        language_tag(request.language)  # A language that a turn's text names is the turn's fault.
         find_voice = cache(request.find_voice)
         self.voices: dict[str, Voice] = {}
         self._segments: list[LaidSegment] = []

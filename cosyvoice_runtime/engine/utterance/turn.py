@@ -17,8 +17,14 @@ TURN_PAUSE_S = 0.3
 """Seconds of silence between two turns, where a request says nothing."""
 LONGEST_TURN_PAUSE_S = 3.0
 """The longest such silence in seconds; a ``<break>`` in a turn may add to it."""
-_NAMES = {"target_text": "text", "instruct_text": "instructions", "voice": "voice", "reference_text": "voice"}
-"""The fields of a turn by the inputs of a request that has one text."""
+_NAMES = {
+    "target_text": "text",
+    "language": "text",
+    "instruct_text": "instructions",
+    "voice": "voice",
+    "reference_text": "voice",
+}
+"""The fields of a turn by the inputs of a request that has one text; a text may name a language of its own."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,7 @@ def _turn(where: str, given: Any) -> Turn:
     if not isinstance(given, dict):
         raise InvalidInput(where, given, "an object with voice, text and instructions")
     if unknown := sorted({*given} - {"voice", "text", "instructions"}):
-        raise InvalidInput(f"{where}.{unknown[0]}", given[unknown[0]], "voice, text and instructions alone")
+        raise InvalidInput(where, unknown[0], "the fields voice, text and instructions alone")
     return Turn(
         _string(where, given, "voice"),
         _string(where, given, "text"),

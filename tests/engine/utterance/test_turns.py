@@ -108,6 +108,7 @@ def test_a_turn_is_spoken_as_it_would_be_alone(tokenizer):
         (Turn("ben", "..."), "turns[1].text"),
         (Turn("ben", ""), "turns[1].text"),
         (Turn("ben", "<speak>Hi."), "turns[1].text"),
+        (Turn("ben", "<speak>Hi.<lang xml:lang='klingon'>Hi.</lang></speak>"), "turns[1].text"),
     ],
 )
 def test_what_is_wrong_of_a_turn_is_named_with_its_place(tokenizer, turn, field):
@@ -177,13 +178,15 @@ def test_a_voice_within_a_text_is_made_ready_too(tokenizer):
         ('[{"voice": 1, "text": "Hi."}]', "turns[0].voice: 1"),
         ('[{"voice": "a"}]', "turns[0].text: None"),
         ('[{"voice": "a", "text": "Hi.", "instructions": 1}]', "turns[0].instructions: 1"),
-        ('[{"voice": "a", "text": "Hi.", "speed": 2}]', "turns[0].speed: 2"),
+        ('[{"voice": "a", "text": "Hi.", "speed": 2}]', "turns[0]: 'speed'"),
+        ('[{"voice": "a", "text": "Hi.", "%s": 2}]' % ("x" * 100_000), "turns[0]: 'xxx"),
     ],
 )
 def test_turns_that_are_none_are_named(written, named):
     with pytest.raises(InvalidInput) as caught:
         read_turns(written)
     assert str(caught.value).startswith(named)
+    assert len(str(caught.value)) < 200
 
 
 def test_turns_are_read_as_they_are_written():
