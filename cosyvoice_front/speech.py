@@ -150,6 +150,8 @@ def checked(given: dict[str, Any], settings: FrontSettings) -> SpeechBody:
     _check_rate(speech)
     if speech.word_timestamps and not speech.as_events:
         raise invalid("word_timestamps", "word_timestamps: it goes with stream_format sse.")
+    if speech.turn_pause_s is not None and speech.turns is None:
+        raise invalid("turn_pause_s", "turn_pause_s: it goes with turns.")
     if speech.ref_text is not None and speech.ref_audio is None:
         raise invalid("ref_text", "ref_text: it goes with ref_audio.")
     return speech

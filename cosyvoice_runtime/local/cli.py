@@ -228,6 +228,8 @@ def speak(options: argparse.Namespace) -> None:
 def _turns(options: argparse.Namespace) -> list[Turn]:
     """The turns of the script that the options name, in place of a text; none without one."""
     if options.script is None:
+        if options.turn_pause_s is not None:
+            raise InvalidInput("turn_pause_s", options.turn_pause_s, "it goes with --script only")
         return []
     for field in ("voice", "reference"):
         if (given := getattr(options, field)) is not None:

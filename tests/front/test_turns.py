@@ -73,6 +73,12 @@ def test_what_is_wrong_is_named_with_its_turn(start_front, upstream, fields, par
     assert upstream.requests == []
 
 
+def test_a_pause_without_turns_is_refused(front, upstream):
+    answer = ask(front, turn_pause_s=1.0)
+    assert (answer.status, answer.error["param"]) == (400, "turn_pause_s")
+    assert upstream.requests == []
+
+
 def test_an_input_is_still_needed_without_turns(front):
     answer = ask(front, input=None)
     assert (answer.status, answer.error["message"]) == (400, "input: it is missing.")

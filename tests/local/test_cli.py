@@ -415,6 +415,12 @@ def test_script_that_can_not_be_spoken_is_named(
     assert not (tmp_path / "speech.wav").exists()
 
 
+def test_pause_between_turns_is_refused_without_a_script(refusal, tmp_path: Path) -> None:
+    places = ["--checkpoint", tmp_path, "-o", tmp_path / "speech.wav"]
+    said = refusal("speak", "Hi.", *places, "--turn-pause", "0.5")
+    assert "turn_pause_s: 0.5 is not accepted; it goes with --script only" in said
+
+
 def test_missing_script_is_named(refusal, tmp_path: Path) -> None:
     missing = tmp_path / "nothing"
     said = refusal("speak", "--checkpoint", tmp_path, "--script", missing, "-o", tmp_path / "speech.wav")

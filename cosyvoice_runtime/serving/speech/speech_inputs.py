@@ -92,7 +92,7 @@ class SpeechInputs:
             spoken=_spoken(inputs, speech_tokens),
             trim_silence=cast(TrimSilence, inputs.text("trim_silence", trim_silence)),
             turns=_turns(inputs, max_characters),
-            turn_pause_s=inputs.scalar("turn_pause_s", default=TURN_PAUSE_S),
+            turn_pause_s=_turn_pause(inputs),
         )
         read._check_voice()
         return read
@@ -169,6 +169,13 @@ def _turns(inputs: Inputs, max_characters: int) -> Sequence[Turn]:
     if (characters := characters_of(turns)) > max_characters:
         raise InvalidInput(TURNS, f"{characters} characters", f"at most {max_characters}")
     return turns
+
+
+def _turn_pause(inputs: Inputs) -> float:
+    seconds = inputs.scalar("turn_pause_s")
+    if seconds is not None and inputs.text(TURNS) is None:
+        raise InvalidInput("turn_pause_s", seconds, "it goes with turns only")
+    return TURN_PAUSE_S if seconds is None else seconds
 
 
 def _text_markup(inputs: Inputs) -> TextMarkup | None:
