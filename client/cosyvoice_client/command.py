@@ -58,6 +58,8 @@ def speak(options: argparse.Namespace, utter: Callable[[SpeechRequest], Iterable
     """
     if options.script is not None:
         options.text, options.turns = "", read_script(options.script)
+    elif options.turn_pause_s is not None:
+        raise InvalidArgumentError("--turn-pause: it is of no use without --script")
     voice, how = reference(options), spoken_options(options)
     deliver(options, lambda text: utter(SpeechRequest(text, voice, **how)))
 

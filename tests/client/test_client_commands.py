@@ -308,6 +308,11 @@ def test_script_is_sent_as_turns_of_one_request(server, tmp_path):
         assert sent["target_text"] == ""
 
 
+def test_pause_between_turns_is_of_no_use_without_a_script():
+    done = command("grpc_client.py", "--url", NOWHERE, "--text", "Hello.", "--turn-pause", "0.5")
+    assert (done.returncode, done.stderr) == (2, b"error: --turn-pause: it is of no use without --script\n")
+
+
 @pytest.mark.parametrize(("written", "named"), [("Hello.", b"line 1"), ("", b"has no turn")])
 def test_script_that_is_none_is_refused_before_anything_is_sent(tmp_path, written, named):
     (tmp_path / "script").write_text(written)
