@@ -28,7 +28,7 @@ from cosyvoice_front.response import StreamedResponse
 from cosyvoice_front.server_client import SpeechServer, Upstream
 from cosyvoice_front.speaker_words import SpeakerWords
 from cosyvoice_front.speech import SpeechBody
-from cosyvoice_front.spoken import Speech, Tally, as_events, encoded, placed
+from cosyvoice_front.spoken import Speech, Tally, as_events, encoded, first_apart, placed
 from cosyvoice_front.text_fields import TextFields
 from cosyvoice_front.voices import Voices
 from cosyvoice_runtime.process.audit_log import AuditLog
@@ -107,7 +107,7 @@ class Front:
         chunks, words = self.chunks(request, owner), None
         if body.word_timestamps:
             words = SpeakerWords(body.spoken_turns, body.speed, self.markup(body.text_markup))
-            chunks = words.watch(chunks)
+            chunks = words.watch(first_apart(chunks))  # The first samples leave before all others.
         pieces = encoded(
             chunks,
             partial(

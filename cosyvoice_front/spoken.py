@@ -7,10 +7,8 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-
-import numpy as np
 
 from cosyvoice_client import AudioChunk
 from cosyvoice_client.encoders import Encoder, Samples
@@ -138,14 +136,24 @@ def _close(pool: Executor, made: asyncio.Future[Encoder]) -> None:
             pool.submit(made.result().close)
 
 
-async def slices(chunks: AsyncIterator[AudioChunk], tally: Tally) -> AsyncIterator[Samples]:
+async def slices(chunks: AsyncGenerator[AudioChunk, None], tally: Tally) -> AsyncIterator[Samples]:
     """The samples of all chunks, the first ones apart."""
-    async for chunk in chunks:
-        first = FIRST_SAMPLES if tally.samples == 0 else 0
+    async for chunk in first_apart(chunks):
         tally.add(chunk)
-        for samples in np.split(chunk.samples, [first]):
-            if len(samples):
-                yield samples
+        if len(chunk.samples):
+            yield chunk.samples
+
+
+async def first_apart(chunks: AsyncGenerator[AudioChunk, None]) -> AsyncGenerator[AudioChunk, None]:
+    """The chunks, of which the first `FIRST_SAMPLES` are one of their own."""
+    first = FIRST_SAMPLES
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            if len(chunk.samples) > first > 0:
+                yield AudioChunk(chunk.samples[:first], chunk.arrived_s, token_rate=chunk.token_rate)
+                chunk = replace(chunk, samples=chunk.samples[first:])
+            first = 0 if len(chunk.samples) else first
+            yield chunk
 
 
 async def as_events(

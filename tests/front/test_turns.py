@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from typing import Any
 
@@ -117,8 +118,8 @@ def test_a_voice_of_somebody_else_is_none_for_a_turn(tmp_path, resources):
 
 def test_each_text_may_name_as_many_voices_as_one_alone(front, upstream):
     names = [f"v{number}" for number in range(120)]
-    halves = ["".join(f"<voice name='{name}'>a</voice>" for name in half) for half in (names[:60], names[60:])]
-    turns = [{"voice": "alloy", "text": f"<speak>{half}</speak>"} for half in halves]
+    tags = [f"<voice name='{name}'>a</voice>" for name in names]
+    turns = [{"voice": "alloy", "text": f"<speak>{''.join(half)}</speak>"} for half in (tags[:60], tags[60:])]
     assert say(front, *turns).status == 200
     assert upstream.requests[0].text_voices == {"alloy": "", **{name: name for name in names}}
 
@@ -193,6 +194,24 @@ def test_each_word_is_told_with_its_speaker_within_the_turn_s_audio(front, monke
     assert words[1]["end_s"] == pytest.approx(0.8, abs=0.03)
     assert words[2]["start_s"] == pytest.approx(0.8, abs=0.03)
     assert words[3]["end_s"] == pytest.approx(1.8, abs=0.03)
+
+
+@pytest.mark.parametrize("response_format", ["pcm", "wav", "flac"])
+def test_words_are_told_behind_their_audio(front, monkeypatch, response_format):
+    async def speak(_self, request, request_id="", name=None):
+        yield AudioChunk(tone(2.0), 0.0, "", token_rate=25)
+        yield AudioChunk(tone(1.0), 0.0, "stop", spoken_characters=24, token_rate=25)
+
+    monkeypatch.setattr(FakeUpstream, "speak", speak)
+    turn = {**ANNA, "text": "One two three four five."}
+    fields = {"stream_format": "sse", "word_timestamps": True, "response_format": response_format}
+    audio, told = b"", 0
+    for event in events(say(front, turn, **fields).body):
+        audio += base64.b64decode(event.get("audio", ""))
+        for word in event.get("words", ()):
+            told += 1
+            assert word["end_s"] <= len(decode(audio, response_format)) / 24_000 + 0.02
+    assert told == 5
 
 
 def test_words_of_one_input_are_its_voice_s(front):

@@ -24,7 +24,7 @@ _NAMES = {
     "voice": "voice",
     "reference_text": "voice",
 }
-"""The fields of a turn by the inputs of a request that has one text; a text may name a language of its own."""
+"""The fields of a turn by the inputs of a request that has one text, which may name a language itself."""
 
 
 @dataclass(frozen=True)
