@@ -251,7 +251,8 @@ async def _spoken(
             async with aclosing(speech.chunks(segment, sampling)) as chunks:
                 async for samples, reason, drawn in chunks:
                     yield AudioChunk(samples, sample_rate, index, reason, spoken_tokens=drawn)
-                    ahead.look(segments)  # The first chunk of a segment goes before the next one's voice.
+                    # The first chunk of a segment goes before the next one's voice.
+                    ahead.look(sound.voice_key, segments)
             index += 1
 
 

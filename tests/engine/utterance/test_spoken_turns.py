@@ -165,6 +165,11 @@ def test_a_voice_within_a_text_is_made_ready_too(tokenizer):
     assert stages.prepared == [(VOICES["ben"].prompt_key, 1)]
 
 
+def test_the_request_s_own_voice_is_made_ready_where_another_one_begins(tokenizer):
+    _, stages = heard(tokenizer, (), text="<speak><voice name='ben'>Hi.</voice>Hi.</speak>")
+    assert stages.prepared == [(VOICES[""].prompt_key, 1)]
+
+
 @pytest.mark.parametrize(
     ("written", "named"),
     [
