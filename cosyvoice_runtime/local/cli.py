@@ -364,15 +364,14 @@ def _voice(options: argparse.Namespace, synthesizer: Synthesizer) -> Voice:
         return synthesizer.voice(
             read_audio(options.reference, "reference", wordless=not words.strip()), words
         )
-    speakers = synthesizer.speakers
-    if options.voice is None:
-        if not speakers:
-            raise InvalidInput("voice", None, "give --reference, or --voice: the checkpoint has no speakers")
-        return next(iter(speakers.values()))
-    return _named(options, synthesizer, options.voice)
+    if options.voice is None and not synthesizer.speakers:
+        raise InvalidInput("voice", None, "give --reference, or --voice: the checkpoint has no speakers")
+    return _named(options, synthesizer, options.voice or "")
 
 
 def _named(options: argparse.Namespace, synthesizer: Synthesizer, name: str) -> Voice:
-    """A speaker of the checkpoint, or a voice of the store."""
+    """A speaker of the checkpoint, or a voice of the store; without a name the first speaker, if any."""
     speakers = synthesizer.speakers
+    if speakers and not name:
+        return next(iter(speakers.values()))
     return speakers.get(name) or _store(options).get(name, speakers)

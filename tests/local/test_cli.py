@@ -389,6 +389,18 @@ def test_script_is_spoken_by_its_voices(run, recording: Path, tiny_checkpoint: P
     assert not heard[0][len(first) :][:7_200].any()
 
 
+def test_turn_without_a_voice_s_name_has_that_of_texts_without_one(
+    run, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    script, speech = tmp_path / "script", tmp_path / "speech.wav"
+    script.write_text('[{"voice": "", "text": "Hello."}]')
+    heard = []
+    for said in (["--script", script], ["Hello."]):
+        run("speak", "--checkpoint", tiny_checkpoint, *said, "-o", speech, "--seed", 1)
+        heard.append(speech.read_bytes())
+    assert heard[0] == heard[1]
+
+
 @pytest.mark.parametrize(
     ("written", "options", "named"),
     [
