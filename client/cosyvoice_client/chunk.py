@@ -23,8 +23,9 @@ class AudioChunk:
         arrived_s: seconds from sending the request to this chunk.
         finish_reason: why a segment of the text ended (``stop``, ``length``, ...), on its last chunk;
             otherwise empty.
-        spoken_characters: of a text that was pushed piece by piece, how many are spoken by then; with the
-            last chunk of a segment.
+        spoken_characters: how many characters of the text are spoken by then: with the last chunk of each
+            segment of a text that was pushed piece by piece, else of the text, or of each turn. None with
+            others.
         sample_rate: samples per second, the same for all chunks of a server.
         token_rate: speech tokens of a second at speed 1; alike.
         spoken_tokens: speech tokens that were drawn since the chunk before, and ends of segments, if the
