@@ -21,10 +21,11 @@ _NAMES = {
     "target_text": "text",
     "language": "text",
     "instruct_text": "instructions",
+    "reference_text": "instructions",
     "voice": "voice",
-    "reference_text": "voice",
 }
-"""The fields of a turn by the inputs of a request that has one text, which may name a language itself."""
+"""The fields of a turn by the inputs of a request that has one text, which may name a language itself. What the
+words of a kept voice lack are instructions."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest
 from cosyvoice_runtime.engine.utterance.turn import MOST_TURNS, Turn, read_turns
 from cosyvoice_runtime.engine.utterance.utterance import TokenGroup, speak
 from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.families.cosyvoice3 import COSYVOICE3
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.lm.text_segment import SegmentQueue
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
@@ -116,6 +117,14 @@ def test_what_is_wrong_of_a_turn_is_named_with_its_place(tokenizer, turn, field)
         laid(tokenizer, [TALK[0], turn])
     assert caught.value.field == field
     assert str(caught.value).startswith(f"{field}: ")
+
+
+def test_instructions_that_a_family_needs_are_those_of_the_turn(tokenizer):
+    """The words of a voice lack them, which no request can change."""
+    turns = [Turn("anna", "Hello.", "Whisper."), Turn("ben", "Hi.")]
+    front_end = TextFrontEnd(tokenizer, family=COSYVOICE3)
+    with pytest.raises(InvalidInput, match=r"^turns\[1\]\.instructions: .* needs an instruction"):
+        laid_out(request(turns), front_end, tokenizer, lambda voice: voice)
 
 
 def test_what_is_wrong_of_the_request_is_named_without_a_turn(tokenizer):
