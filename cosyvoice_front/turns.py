@@ -42,7 +42,8 @@ class TurnBody(BaseModel):
 
 
 def with_input(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The fields of a body; one with turns gets an empty input.
+    """The fields of a body; one with turns gets an empty input, and may have empty fields of one text, as
+    packages of clients ask for them.
 
     Raises:
         ApiError: it has turns and one text, too.
@@ -50,9 +51,9 @@ def with_input(given: Mapping[str, Any]) -> Mapping[str, Any]:
     if TURNS not in given:
         return given
     for field in _OF_ONE_TEXT:
-        if field in given:
+        if given.get(field, "") != "":
             raise invalid(field, f"{field}: it can't be combined with turns.")
-    return {**given, "input": ""}
+    return {**{name: value for name, value in given.items() if name not in _OF_ONE_TEXT}, "input": ""}
 
 
 def at_turn(number: int, error: ApiError) -> ApiError:

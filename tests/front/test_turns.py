@@ -74,6 +74,12 @@ def test_what_is_wrong_is_named_with_its_turn(start_front, upstream, fields, par
     assert upstream.requests == []
 
 
+def test_empty_fields_of_one_text_beside_turns_are_none(front, upstream):
+    assert say(front, ANNA, input="", voice="", ref_audio="", ref_text="").status == 200
+    [request] = upstream.requests
+    assert (request.text, request.voice, request.reference) == ("", None, None)
+
+
 def test_a_pause_without_turns_is_refused(front, upstream):
     answer = ask(front, turn_pause_s=1.0)
     assert (answer.status, answer.error["param"]) == (400, "turn_pause_s")
