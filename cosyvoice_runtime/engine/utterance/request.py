@@ -16,7 +16,7 @@ from cosyvoice_runtime.alignment.words import TimedWord
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.audio.audio import check_speed
 from cosyvoice_runtime.audio.silence import TrimSilence, check_trim
-from cosyvoice_runtime.engine.utterance.turn import TURN_PAUSE_S, Turn, characters_of, check_pause
+from cosyvoice_runtime.engine.utterance.turn import TURN_PAUSE_S, Turn, check_pause
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.sampling import SamplingOptions
@@ -102,11 +102,6 @@ class SpeechRequest:
         if self.turns and self.text:
             raise InvalidInput("target_text", self.text, "no text beside turns")
         check_pause(self.turn_pause_s)
-
-    @property
-    def characters(self) -> int:
-        """The characters of all that is to be spoken."""
-        return len(self.text) + characters_of(self.turns)
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ def read_turns(written: str) -> list[Turn]:
 
 
 def characters_of(turns: Sequence[Turn]) -> int:
-    """The characters of all texts together."""
+    """The number of characters of all texts together."""
     return sum(len(turn.text) for turn in turns)
 
 
