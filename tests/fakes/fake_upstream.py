@@ -21,16 +21,6 @@ def tone(seconds: float, hertz: float = 220.0) -> Samples:
     return (0.3 * np.sin(2 * np.pi * hertz * time)).astype(np.float32)
 
 
-def words_of(request: SpeechRequest, seconds: float) -> list[TimedWord]:
-    """The words that a request asks for, each as long as every other."""
-    if not request.words:
-        return []
-    texts = [turn["text"] for turn in request.turns or ()] or [request.text]
-    words = " ".join(texts).split()
-    each_s = seconds / len(words)
-    return [TimedWord(word, number * each_s, (number + 1) * each_s) for number, word in enumerate(words)]
-
-
 class FakeUpstream:
     """Speaks ``chunks`` for every request.
 
@@ -38,6 +28,7 @@ class FakeUpstream:
         rate, token_rate: samples and speech tokens per second of the chunks.
         words_by: how words are timed, where they are asked for; empty for a server that tells none. The words
             of a whole text last as long as each other.
+        told: those words; None for what stands between spaces.
         error: raised after ``error_after`` chunks.
         gates: a chunk from the second on waits until a place is released here; None for no waiting.
         requests, request_ids, names: what was asked for, and for whom.
@@ -56,6 +47,7 @@ class FakeUpstream:
         self.rate = SAMPLE_RATE
         self.token_rate = 25
         self.words_by = ""
+        self.told: list[str] | None = None
         self.error: Exception | None = None
         self.error_after = 0
         self.gates: asyncio.Semaphore | None = None
@@ -79,8 +71,7 @@ class FakeUpstream:
         self.names.append(name)
         self.active += 1
         whole = False
-        words = words_of(request, len(self.samples) / self.rate) if self.words_by else []
-        heard_s = 0.0
+        words, heard_s = self.words_of(request) if self.words_by and request.words else [], 0.0
         try:
             for index, samples in enumerate(self.chunks):
                 self.fail_at(index)
@@ -106,6 +97,12 @@ class FakeUpstream:
             self.active -= 1
             self.cancelled += not whole
             self.ended.set()
+
+    def words_of(self, request: SpeechRequest) -> list[TimedWord]:
+        texts = [turn["text"] for turn in request.turns or ()] or [request.text]
+        words = self.told or " ".join(texts).split()
+        each_s = len(self.samples) / self.rate / len(words)
+        return [TimedWord(word, number * each_s, (number + 1) * each_s) for number, word in enumerate(words)]
 
     def fail_at(self, index: int) -> None:
         if self.error is not None and index == self.error_after:
