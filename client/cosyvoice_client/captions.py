@@ -8,8 +8,9 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
+from cosyvoice_client.chinese_words import ChineseWords, WordUnit
 from cosyvoice_client.chunk import AudioChunk
 from cosyvoice_client.delivery import closed
 from cosyvoice_client.errors import InvalidArgumentError, RefusedError
@@ -35,13 +36,21 @@ class Captions:
     Args:
         files: what writes the words, by the file's path.
         blanked: puts spaces in the place of a text's tags, which are no words.
+        unit: what is timed of a Chinese text.
 
     Raises:
-        InvalidArgumentError: a file's folder is missing.
+        InvalidArgumentError: a file's folder is missing, or what Chinese words need.
     """
 
-    def __init__(self, files: dict[Path, CaptionWriter], blanked: Callable[[str], str]) -> None:
-        self._files, self._blanked = files, blanked
+    def __init__(
+        self,
+        files: dict[Path, CaptionWriter],
+        blanked: Callable[[str], str],
+        unit: WordUnit = "character",
+    ) -> None:
+        self._files, self._blanked, self._unit = files, blanked, unit
+        if unit == "word":
+            ChineseWords("")  # raises now what it would behind the speech
         self._methods: set[str] = set()
         self._shown: list[Shown] = []
         self._end_s = 0.0
@@ -74,6 +83,9 @@ class Captions:
         self._add(self._blanked(text), words, seconds)
 
     def _add(self, text: str, words: Iterable[TimedWord], seconds: float) -> None:
+        if self._unit == "word":
+            joined = ChineseWords(text)
+            words = [*joined.push(words), *joined.finish()]
         place = 0
         for word in words:
             start = text.find(word.text, place)
@@ -133,9 +145,15 @@ FILES: dict[str, tuple[str, CaptionWriter]] = {
 
 
 def add_caption_files(parser: argparse.ArgumentParser) -> None:
-    """Options that name files of words."""
+    """Options that name files of words, and what of Chinese they tell."""
     for name, (purpose, _) in FILES.items():
         parser.add_argument(f"--{name}", dest=f"{name}_file", type=Path, metavar="FILE", help=purpose)
+    parser.add_argument(
+        "--word-unit",
+        choices=get_args(WordUnit),
+        default="character",
+        help="what these files tell of Chinese text, whose words package rjieba knows (default %(default)s)",
+    )
 
 
 def asked_captions(options: argparse.Namespace, blanked: Callable[[str], str]) -> Captions | None:
@@ -146,7 +164,7 @@ def asked_captions(options: argparse.Namespace, blanked: Callable[[str], str]) -
     """
     asked = {getattr(options, f"{name}_file"): writer for name, (_, writer) in FILES.items()}
     files = {path: writer for path, writer in asked.items() if path is not None}
-    return Captions(files, blanked) if files else None
+    return Captions(files, blanked, options.word_unit) if files else None
 
 
 _TAG = re.compile(

@@ -57,6 +57,14 @@ def test_captions_end_with_sentences_and_keep_spaces_as_they_were(write):
     )
 
 
+def test_chinese_is_told_by_words_where_that_is_asked_for(tmp_path):
+    path, sent = tmp_path / "file", "我在北京大学 ok"
+    characters = [TimedWord(word, at / 2, at / 2 + 0.5) for at, word in enumerate([*sent[:6], "ok"])]
+    watched(Captions({path: FILES["vtt"][1]}, without_tags, "word"), (sent, characters, 4.0))
+    told = "我<00:00:00.500>在<00:00:01.000>北京大学 <00:00:03.000>ok"
+    assert path.read_text("utf-8").endswith(f"00:00:00.000 --> 00:00:03.500\n{told}\n")
+
+
 def test_webvtt_has_a_time_for_each_word(write):
     header, note, first, second, _ = write("vtt").split("\n\n")
     assert header == "WEBVTT"
