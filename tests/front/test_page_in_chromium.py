@@ -292,7 +292,17 @@ def test_page_works_by_keyboard_alone(page, upstream):
     for _ in range(9):
         keyboard.press("Tab")
         focused.append(page.tab.evaluate("document.activeElement.id || document.activeElement.textContent"))
-    assert focused == ["text", "How it is read", "voice", "speed", "seed", "instructions", "speak", "stop", "compare"]
+    assert focused == [
+        "text",
+        "How it is read",
+        "voice",
+        "speed",
+        "seed",
+        "instructions",
+        "speak",
+        "stop",
+        "compare",
+    ]
     page.by_id("text").focus()
     keyboard.press("Control+A")
     keyboard.type("Typed.")
