@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import Generic, TypeVar
 
 from cosyvoice_client import AudioChunk
@@ -25,7 +26,7 @@ class HeardWords:
         times: places the words, whose text it is given through this; None where nobody asks for words.
 
     Attributes:
-        by: how the words are timed: ``attention`` or ``estimate``.
+        by: how the latest words are timed: ``attention`` or ``estimate``.
     """
 
     def __init__(self, times: WordTimes | None) -> None:
@@ -75,15 +76,17 @@ class LeavingWords(Generic[T]):
     """Words, with whatever is told of them, that wait until all of their audio has left."""
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[float, T]] = deque()
+        self._waiting: deque[tuple[float, str, T]] = deque()
 
-    def add(self, word: T, end_s: float) -> None:
-        """Add the next word, which ends at this second of the speech."""
-        self._waiting.append((end_s, word))
+    def add(self, word: T, end_s: float, by: str) -> None:
+        """Add the next word, which ends at this second of the speech and is timed by this method."""
+        self._waiting.append((end_s, by, word))
 
-    def taken(self, left_s: float = math.inf) -> list[T]:
-        """The words that were not taken before and are over when this many seconds have left."""
+    def taken(self, left_s: float = math.inf) -> list[tuple[str, list[T]]]:
+        """The words that were not taken before and are over when this many seconds have left, in order and
+        behind their method."""
         taken = []
         while self._waiting and self._waiting[0][0] <= left_s + ROUNDING_S:
-            taken.append(self._waiting.popleft()[1])
-        return taken
+            taken.append(self._waiting.popleft())
+        grouped = groupby(taken, key=lambda each: each[1])
+        return [(by, [word for _, _, word in words]) for by, words in grouped]

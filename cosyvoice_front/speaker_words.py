@@ -32,11 +32,6 @@ class SpeakerWords:
             self._words.bar(end)
         self._leaving: LeavingWords[dict[str, Any]] = LeavingWords()
 
-    @property
-    def by(self) -> str:
-        """How the words are timed: ``attention`` or ``estimate``."""
-        return self._words.by
-
     async def watch(self, chunks: AsyncGenerator[AudioChunk, None]) -> AsyncGenerator[AudioChunk, None]:
         """The same chunks, whose words are timed."""
         async with aclosing(chunks):
@@ -45,9 +40,9 @@ class SpeakerWords:
                 yield chunk
         self._tell(self._words.finish())
 
-    def taken(self, left_s: float) -> list[dict[str, Any]]:
+    def taken(self, left_s: float) -> list[tuple[str, list[dict[str, Any]]]]:
         """The words that were not taken before and are over when this many seconds of audio have left, each
-        with its voice and its seconds."""
+        with its voice and its seconds, behind the method by which they are timed."""
         return self._leaving.taken(left_s)
 
     def _hear(self, chunk: AudioChunk) -> None:
@@ -59,4 +54,4 @@ class SpeakerWords:
     def _tell(self, words: Iterable[TimedWord]) -> None:
         for text, start_s, end_s in words:
             times = {"start_s": round(start_s, 3), "end_s": round(end_s, 3)}
-            self._leaving.add({"word": text, **times, "voice": self._voices[0]}, end_s)
+            self._leaving.add({"word": text, **times, "voice": self._voices[0]}, end_s, self._words.by)

@@ -173,15 +173,15 @@ async def as_events(
             async for piece in pieces:
                 yield events.delta(piece)
                 started = True
-                if words is not None and (told := words.taken(tally.left_s)):
-                    yield events.spoken_words(told, words.by)
+                for by, told in words.taken(tally.left_s) if words else ():
+                    yield events.spoken_words(told, by)
     except Exception as error:
         if not started:
             raise
         yield events.failure(_told(error))
         return
-    if words is not None and (told := words.taken(math.inf)):
-        yield events.spoken_words(told, words.by)
+    for by, told in words.taken(math.inf) if words else ():
+        yield events.spoken_words(told, by)
     turns = list(zip(speakers, tally.turns_s, strict=False))
     yield events.done(events.usage(characters, tally.tokens(speed)), tally.finish_reason, turns)
 

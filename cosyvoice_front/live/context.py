@@ -269,12 +269,12 @@ class Context:
 
     def _leave(self, words: Iterable[TimedWord]) -> None:
         for word in words:
-            self._leaving.add(word, word.end_s)
+            self._leaving.add(word, word.end_s, self._words.by)
 
     async def _tell_words(self, left_s: float) -> None:
         """Tell the words that are over when so many seconds of audio have left."""
-        if words := self._leaving.taken(left_s):
-            await self._tell(Words(words, self._words.by))
+        for by, words in self._leaving.taken(left_s):
+            await self._tell(Words(words, by))
 
     async def _tell_flushes(self) -> None:
         while self._awaited and self._awaited[0].worded <= self._transcript.spoken:

@@ -131,11 +131,13 @@ def test_first_chunk_decides_who_times_the_words():
 
 def test_words_wait_in_order_for_their_audio():
     leaving = LeavingWords()
-    for name, end_s in (("a", 0.2), ("b", 0.5004), ("c", 0.3)):
-        leaving.add(name, end_s)
+    words = [("a", 0.2, "x"), ("b", 0.5004, "x"), ("c", 0.3, "x"), ("d", 0.6, "y"), ("e", 0.6, "x")]
+    for name, end_s, by in words:
+        leaving.add(name, end_s, by)
     assert leaving.taken(0.1) == []
-    assert leaving.taken(0.4) == ["a"]
-    assert leaving.taken(0.5) == ["b", "c"]  # the server's end may be rounded up
+    assert leaving.taken(0.4) == [("x", ["a"])]
+    assert leaving.taken(0.5) == [("x", ["b", "c"])]  # the server's end may be rounded up
+    assert leaving.taken() == [("y", ["d"]), ("x", ["e"])]
     assert leaving.taken() == []
 
 
