@@ -106,7 +106,8 @@ class Front:
         audit.current().speaks(request, body.response_format)
         chunks, words = self.chunks(request, owner), None
         if body.word_timestamps:
-            words = SpeakerWords(body.spoken_turns, body.speed, self.markup(body.text_markup))
+            markup = self.markup(body.text_markup)
+            words = SpeakerWords(body.spoken_turns, body.speed, markup, body.word_unit)
             chunks = words.watch(chunks)
         pieces = encoded(
             chunks,

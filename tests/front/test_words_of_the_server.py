@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 
 import pytest
 
@@ -46,6 +47,28 @@ def test_words_of_events_are_the_server_s(front, upstream):
     assert [(word["start_s"], word["end_s"]) for word in words] == [(n / 5, (n + 1) / 5) for n in range(8)]
     assert {word["voice"] for word in words} == {"alloy"}
     assert upstream.requests[0].words is True
+
+
+def test_chinese_is_told_by_words_where_that_is_asked_for(front, upstream):
+    upstream.told = [*"我在北京大学。"]
+    words, _ = told(events(ask(front, **{**EVENTS, "input": "我在北京大学。"}, word_unit="word").body))
+    assert [word["word"] for word in words] == ["我", "在", "北京大学", "。"]
+    assert words[2]["end_s"] - words[2]["start_s"] == pytest.approx(4 * words[0]["end_s"], abs=0.01)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"word_unit": "word"}, {**EVENTS, "word_unit": "syllable"}], ids=["without words", "unknown"]
+)
+def test_unit_without_words_or_unknown_is_refused(front, fields):
+    answer = ask(front, **fields)
+    assert (answer.status, answer.error["param"]) == (400, "word_unit")
+
+
+def test_front_that_lacks_chinese_words_says_so(front, monkeypatch):
+    monkeypatch.setitem(sys.modules, "rjieba", None)
+    answer = ask(front, **EVENTS, word_unit="word")
+    assert (answer.status, answer.error["param"]) == (400, "word_unit")
+    assert "rjieba" in answer.error["message"]
 
 
 def test_nobody_asks_the_server_for_words_that_nobody_wants(front, upstream):
