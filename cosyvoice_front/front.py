@@ -106,8 +106,9 @@ class Front:
         audit.current().speaks(request, body.response_format)
         chunks, words = self.chunks(request, owner), None
         if body.word_timestamps:
-            words = SpeakerWords(body.spoken_turns, body.speed, self.markup(body.text_markup))
-            chunks = words.watch(first_apart(chunks))  # The first samples leave before all others.
+            markup = self.markup(body.text_markup)
+            words = SpeakerWords(body.spoken_turns, body.speed, markup, body.word_unit)
+            chunks = words.watch(chunks)
         pieces = encoded(
             chunks,
             partial(

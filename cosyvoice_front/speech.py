@@ -9,6 +9,7 @@ from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
 from cosyvoice_client import Reference, SpeechRequest
+from cosyvoice_client.chinese_words import WordUnit
 from cosyvoice_client.encoders import RATES, Format, usual_rate
 from cosyvoice_front.errors import ApiError, invalid, model_not_found, of_validation
 from cosyvoice_front.json_object import read_object
@@ -62,6 +63,7 @@ class SpeechBody(TextFields):
     turns: list[TurnBody] | None = Field(None, min_length=1, max_length=MOST_TURNS)
     turn_pause_s: float | None = Field(None, ge=0, le=LONGEST_TURN_PAUSE_S)
     word_timestamps: bool = False
+    word_unit: WordUnit = "character"
 
     @property
     def texts(self) -> list[str]:
@@ -116,6 +118,7 @@ class SpeechBody(TextFields):
             trim_silence=self.trim_silence,
             turns=[turn.for_server() for turn in self.turns] if self.turns else None,
             turn_pause_s=self.turn_pause_s,
+            words=self.word_timestamps or None,
         )
 
 
@@ -152,6 +155,8 @@ def checked(given: dict[str, Any], settings: FrontSettings) -> SpeechBody:
         raise invalid("word_timestamps", "word_timestamps: it goes with stream_format sse.")
     if speech.turn_pause_s is not None and speech.turns is None:
         raise invalid("turn_pause_s", "turn_pause_s: it goes with turns.")
+    if "word_unit" in given and not speech.word_timestamps:
+        raise invalid("word_unit", "word_unit: it goes with word_timestamps.")
     if speech.ref_text is not None and speech.ref_audio is None:
         raise invalid("ref_text", "ref_text: it goes with ref_audio.")
     return speech
