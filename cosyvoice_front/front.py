@@ -28,7 +28,7 @@ from cosyvoice_front.response import StreamedResponse
 from cosyvoice_front.server_client import SpeechServer, Upstream
 from cosyvoice_front.speaker_words import SpeakerWords
 from cosyvoice_front.speech import SpeechBody
-from cosyvoice_front.spoken import Speech, Tally, as_events, encoded, first_apart, placed
+from cosyvoice_front.spoken import Speech, Tally, as_events, encoded, placed
 from cosyvoice_front.text_fields import TextFields
 from cosyvoice_front.voices import Voices
 from cosyvoice_runtime.process.audit_log import AuditLog
