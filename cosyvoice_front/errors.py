@@ -106,7 +106,7 @@ def model_not_found(model: str) -> ApiError:
 
 
 def voice_not_found(voice: str) -> ApiError:
-    return ApiError(404, f"The voice {voice!r} does not exist.", param="voice", code="voice_not_found")
+    return ApiError(404, f"The voice {shown(voice)} does not exist.", param="voice", code="voice_not_found")
 
 
 def no_such_page(path: str) -> ApiError:

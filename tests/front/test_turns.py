@@ -120,6 +120,9 @@ def test_a_voice_of_somebody_else_is_none_for_a_turn(tmp_path, resources):
     assert (answer.status, answer.error["param"]) == (404, "turns[1].voice")
     assert answer.error["code"] == "voice_not_found"
     assert len(upstream.requests) == asked + 1
+    answer = say(front, {"voice": "x" * 100_000, "text": "Hi."}, key="sk-bert")
+    assert (answer.status, answer.error["param"]) == (404, "turns[0].voice")
+    assert len(answer.error["message"]) < 200
 
 
 def test_each_text_may_name_as_many_voices_as_one_alone(front, upstream):

@@ -97,8 +97,10 @@ class SpeechRequest:
         check_trim(self.trim_silence)
         if self.seed is not None and not (isinstance(self.seed, Integral) and 0 <= self.seed < 2**63):
             raise InvalidInput("seed", self.seed, "an integer from 0 to 2**63 - 1")
-        if self.instruct_text is not None and self.cross_lingual:
-            raise InvalidInput("cross_lingual", True, "it can't be combined with instruct_text")
+        instructed = self.instruct_text is not None or any(turn.instructions for turn in self.turns)
+        if instructed and self.cross_lingual:
+            limit = "it can't be combined with instruct_text, or with instructions of turns"
+            raise InvalidInput("cross_lingual", True, limit)
         if self.turns and self.text:
             raise InvalidInput("target_text", self.text, "no text beside turns")
         check_pause(self.turn_pause_s)

@@ -24,8 +24,10 @@ _NAMES = {
     "reference_text": "instructions",
     "voice": "voice",
 }
-"""The fields of a turn by the inputs of a request that has one text, which may name a language itself. What
-the words of a kept voice lack are instructions."""
+"""The fields of a turn by the inputs of a request that has one text.
+
+A text may name a language itself. What the words of a kept voice lack are instructions.
+"""
 
 
 @dataclass(frozen=True)

@@ -145,6 +145,11 @@ def test_silence_between_turns_has_limits(pause_s):
         request(turn_pause_s=pause_s)
 
 
+def test_instructions_of_a_turn_are_none_where_the_voices_sound_alone_counts():
+    with pytest.raises(InvalidInput, match=r"^cross_lingual: .* instructions of turns"):
+        request([TALK[0], Turn("ben", "Hi.", "Whisper.")], cross_lingual=True)
+
+
 def test_a_text_beside_turns_is_refused():
     with pytest.raises(InvalidInput, match=r"^target_text: "):
         request(text="Hi.")
