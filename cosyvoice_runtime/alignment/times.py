@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cosyvoice_runtime.alignment.heads import AlignmentHeads
 from cosyvoice_runtime.alignment.path import WORDLESS, TextPath
 from cosyvoice_runtime.alignment.spoken_text import SpokenWord
 from cosyvoice_runtime.alignment.words import Word, letters
 from cosyvoice_runtime.arrays import Floats
+from cosyvoice_runtime.checkpoint.alignment_heads import AlignmentHeads
 
 Spans = Sequence[tuple[int, int]]
 """First character and end of each text token."""

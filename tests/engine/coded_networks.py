@@ -41,7 +41,7 @@ class Lm:
         self.texts: list[int] = []
         self.readers: dict[str, Any] = {}
 
-    def speak(self, prompt, sampling, request_id, groups, reader, in_pieces, is_awaited):
+    def speak(self, prompt, sampling, request_id, groups, reader, in_pieces, is_awaited, with_rows):
         if self.refusal is not None:
             raise self.refusal
         self.prompts.append((prompt, sampling))

@@ -26,7 +26,7 @@ def groups(lm: Lm, spoken: Sequence[int]) -> list[TokenGroup]:
     async def work() -> list[TokenGroup]:
         stages = DirectStages(lm, Waves(), LoopCalls(), no_voice, 25, PATIENCE_S, PATIENCE_S)
         prompt = Prompt([5], spoken=spoken)
-        return [group async for group in stages.generate(prompt, SamplingOptions(), "a", 13, None)]
+        return [group async for group in stages.generate(prompt, SamplingOptions(), "a", 13, None, False)]
 
     return asyncio.run(asyncio.wait_for(work(), PATIENCE_S))
 

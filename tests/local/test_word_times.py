@@ -8,9 +8,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from cosyvoice_runtime.alignment.heads import AlignmentHeads, llm_sha256
 from cosyvoice_runtime.audio.silence import TRIMS
 from cosyvoice_runtime.checkpoint import Layout
+from cosyvoice_runtime.checkpoint.alignment_heads import AlignmentHeads, llm_sha256
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.local import SpeechRequest, Synthesizer
 from making import make_checkpoint

@@ -206,7 +206,7 @@ class CollectingReader:
     def reason(self) -> FinishReason | None:
         return self.reasons[-1]
 
-    def send(self, tokens: Sequence[int], finish_reason: FinishReason | None) -> None:
+    def send(self, tokens: Sequence[int], finish_reason: FinishReason | None, *_: object) -> None:
         self.sending.set()
         if self.hold is not None:
             assert self.hold.wait(TIMEOUT_S)
