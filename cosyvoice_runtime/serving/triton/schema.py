@@ -165,8 +165,8 @@ COSYVOICE2 = ModelSchema(
             "words",
             "STRING",
             (1,),
-            "only with the input words: JSON with by (attention or estimate) and words, which are over by the "
-            "end of this chunk: text as it was sent, start_s and end_s in the answer",
+            "only with the input words: JSON with by (attention or estimate) and words, which are over by "
+            "the end of this chunk: text as it was sent, start_s and end_s in the answer",
         ),
     ],
 )
