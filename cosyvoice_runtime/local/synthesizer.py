@@ -212,10 +212,6 @@ class Synthesizer:
                 another checkpoint made is one.
             CheckpointError: words are asked for, and `heads` raises it.
         """
-        if words and request.turns:
-            raise InvalidInput(
-                "turns", f"{len(request.turns)} turns", "one text where word times are asked for"
-            )
         self._require_own(request.voice)
         request = self._within_positions(request)
         layout = laid_out(request, self.front_end, self.tokenizer, self.hop.flow_voice)
