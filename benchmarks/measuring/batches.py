@@ -43,7 +43,7 @@ class SpeechReader:
         self._tokens: list[int] = []
         self._reason = FinishReason.ERROR
 
-    def send(self, tokens: Sequence[int], finish_reason: FinishReason | None) -> None:
+    def send(self, tokens: Sequence[int], finish_reason: FinishReason | None, *_: object) -> None:
         self._tokens += tokens
         self._reason = finish_reason or self._reason
 

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cosyvoice_runtime.alignment.calibration import Sentence, calibrate
-from cosyvoice_runtime.alignment.heads import llm_sha256
 from cosyvoice_runtime.alignment.sentences import SENTENCES
 from cosyvoice_runtime.audio.read import read_audio
 from cosyvoice_runtime.checkpoint import Layout
+from cosyvoice_runtime.checkpoint.alignment_heads import llm_sha256
 from cosyvoice_runtime.checkpoint.checksums import read_checksums
 from cosyvoice_runtime.engine.utterance.layout import lm_prompts
 from cosyvoice_runtime.engine.utterance.request import SpeechRequest

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from cosyvoice_runtime.alignment.dependence import EARLY_ROWS, attention, onsets
-from cosyvoice_runtime.alignment.heads import AlignmentHeads
 from cosyvoice_runtime.alignment.path import WORDLESS, TextPath
 from cosyvoice_runtime.alignment.words import IDEOGRAPH, letters
 from cosyvoice_runtime.arrays import Array, Floats
+from cosyvoice_runtime.checkpoint.alignment_heads import AlignmentHeads
 from cosyvoice_runtime.errors import CheckpointError
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.torch.network import SpeechLM

@@ -55,7 +55,7 @@ def attention(
         [drawn] = draws(lm, [prompt], tokens)
     finally:
         lm.scores = None
-    return drawn, scores.shares(slice(prompt.first_text, prompt.first_text + len(prompt.text)))[0]
+    return drawn, scores.shares(prompt.text_positions)[0]
 
 
 def onsets(

@@ -8,6 +8,7 @@ ends, what is left of its words gets what is left of its sound. What has been to
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 from cosyvoice_runtime.alignment.sound import AudibleFrames
 from cosyvoice_runtime.alignment.words import TimedWord, Word, WordReader
@@ -45,6 +46,10 @@ class WordTimes:
     def add(self, text: str) -> None:
         """More of the text."""
         self._words += self._reader.read(text)
+
+    def add_words(self, words: Iterable[Word]) -> None:
+        """More of the text, cut into words; whatever their ends count, positions count it, too."""
+        self._words += words
 
     def bar(self, position: int) -> None:
         """A segment ends after this many characters, and a word with it."""

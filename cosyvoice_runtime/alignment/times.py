@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cosyvoice_runtime.alignment.heads import AlignmentHeads
 from cosyvoice_runtime.alignment.path import WORDLESS, TextPath
 from cosyvoice_runtime.alignment.spoken_text import SpokenWord
 from cosyvoice_runtime.alignment.words import Word, letters
 from cosyvoice_runtime.arrays import Floats
+from cosyvoice_runtime.checkpoint.alignment_heads import AlignmentHeads
 
 Spans = Sequence[tuple[int, int]]
 """First character and end of each text token."""
@@ -40,6 +40,11 @@ class SegmentTimes:
         self._path = TextPath(self._lengths, heads.rows_per_letter)
         self._heads = heads
         self._told = 0
+
+    def trail(self, words: Sequence[Word]) -> None:
+        """Take marks that nothing says, behind the text."""
+        end = float(len(self._lengths))
+        self._places += [(word, end, end) for word in words]
 
     def push(self, shares: Floats) -> list[WordRows]:
         """Words whose end is settled by more rows of attention, ``[rows, text tokens]``."""

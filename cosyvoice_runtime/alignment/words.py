@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from cosyvoice_runtime.text.markup.unsaid import TagBlanker
 
@@ -18,6 +18,9 @@ IDEOGRAPH_UNITS, DIGIT_UNITS = 3.0, 4.0
 """A character as long as so many letters: a syllable of Chinese; a digit read out."""
 LONGEST = 256
 """Characters of a word; what has no spaces is cut."""
+
+WordMethod = Literal["attention", "estimate"]
+"""How words are timed: by the speech LM's attention, or by their lengths."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,11 @@ class WordReader:
         self._tags = TagBlanker(markup)
         self._tail = ""
         self._end = 0
+
+    @property
+    def end(self) -> int:
+        """Characters of the text so far."""
+        return self._end
 
     def read(self, text: str) -> list[Word]:
         """Words that are whole by now: another one, or a space, follows them."""

@@ -43,6 +43,7 @@ class SpokenTokens(Protocol):
         reader: Reader,
         in_pieces: bool,
         is_awaited: bool,
+        with_rows: bool,
     ) -> None:
         """Queue a request, or raise a CosyVoiceError; the reader gets tokens and errors from another thread.
 
@@ -50,6 +51,7 @@ class SpokenTokens(Protocol):
             groups: tokens of the first group that the reader gets, and of each later one.
             in_pieces: whether the text follows by :meth:`push_text`.
             is_awaited: whether a listener waits for the first group.
+            with_rows: whether the reader is told what tokens look at in the text, where that is seen.
         """
 
     def push_text(self, request_id: str, ids: Sequence[int], ended: bool) -> None:
@@ -111,18 +113,21 @@ class DirectStages:
         utterance_id: str,
         first_tokens: int,
         pieces: TextPieces | None,
+        with_rows: bool,
     ) -> AsyncGenerator[TokenGroup, None]:
         spoken, ended = parted(prompt.spoken)
         keep = SilenceFilter(self._lm.silent_tokens)
         if ended is not None:
             yield TokenGroup(keep(spoken), ended, prompt.spoken)
             return
-        reader = GroupReader(self._calls)
+        # Of tokens that have been spoken elsewhere nobody knows what they looked at.
+        with_rows, reader = with_rows and not spoken, GroupReader(self._calls)
         groups = first_tokens, self._group_tokens
         # A listener who has heard a segment has some of it left to play.
         is_awaited, self._is_awaited = self._is_awaited, False
         try:
-            self._lm.speak(prompt, sampling, utterance_id, groups, reader, pieces is not None, is_awaited)
+            in_pieces = pieces is not None
+            self._lm.speak(prompt, sampling, utterance_id, groups, reader, in_pieces, is_awaited, with_rows)
         except Exception as error:
             raise as_told(TensorrtLlmSettings.name, error) from error
         timeout_s = self._timeout_s if pieces is None else self._text_timeout_s
@@ -139,7 +144,7 @@ class DirectStages:
                 except Exception as error:
                     raise as_told(TensorrtLlmSettings.name, self._lm.with_remedy(error)) from error
                 drawn = told(group.tokens, group.finish_reason) if self._lm.takes_spoken else ()
-                yield TokenGroup(keep(group.tokens), group.finish_reason, drawn)
+                yield TokenGroup.of(group.tokens, keep, group.finish_reason, drawn, group.rows)
                 if group.finish_reason is not None:
                     return
         finally:
@@ -231,8 +236,10 @@ class GroupReader:
         self._calls = calls
         self._groups: asyncio.Queue[TokenGroup | Exception] = asyncio.Queue()
 
-    def send(self, tokens: Sequence[int], finish_reason: FinishReason | None) -> None:
-        self._calls.add(self._groups.put_nowait, TokenGroup(tokens, finish_reason))
+    def send(
+        self, tokens: Sequence[int], finish_reason: FinishReason | None, rows: Floats | None = None
+    ) -> None:
+        self._calls.add(self._groups.put_nowait, TokenGroup(tokens, finish_reason, rows=rows))
 
     def finish(self, error: Exception | None) -> None:
         if error is not None:

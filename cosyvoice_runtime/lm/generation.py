@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.errors import CHECK_TELLS, SPEECH_LM, CosyVoiceError, InvalidInput, NotFiniteError
 from cosyvoice_runtime.lm.prompt import PromptSegment, Table, num_positions
 from cosyvoice_runtime.lm.sampling import NOT_FINITE, RUNAWAY_S, Barred, SamplerState, SamplingOptions
+from cosyvoice_runtime.lm.text_rows import TextRows
 from cosyvoice_runtime.lm.text_stream import StreamState, TextStream
 
 
@@ -86,6 +88,7 @@ class Generation:
         pending: whether segments that were taken have yet to be fed.
         lost: positions that were fed and are no longer in the cache.
         stalled: whether it advances only by a feed of text, which is there or still to come.
+        rows: what its tokens look at in its text; None where nobody asks.
         plain_until: while it has fewer speech tokens, and none of them is the last or the last of a block,
             each draw is followed by one more.
     """
@@ -105,6 +108,7 @@ class Generation:
         self.given = given
         self.finish_reason: FinishReason | None = None
         self.error: CosyVoiceError | None = None
+        self.rows: TextRows | None = None
         self.sampler = SamplerState(options, prompt_speech)
         self.limits = limits
         self.stream = stream
@@ -277,12 +281,15 @@ class Progress:
         tokens: new speech tokens.
         finish_reason: set once, with the last tokens; the slot is free then.
         error: the error of this utterance alone, if the reason is ``error``.
+        rows: what all tokens since the last progress look at in the text, given ones too, float32
+            ``[tokens, text tokens]``; None where nobody asks or the engine does not see it.
     """
 
     handle: Hashable
     tokens: Sequence[int]
     finish_reason: FinishReason | None = None
     error: CosyVoiceError | None = None
+    rows: Floats | None = None
 
 
 MOST_IN_A_RUN = 5
@@ -306,8 +313,9 @@ class SilenceFilter:
         """The tokens among the next ones that are spoken."""
         if not self._silent:
             return list(tokens)
-        return [token for token in tokens if self._is_spoken(token)]
+        return [token for token in tokens if self.speaks(token)]
 
-    def _is_spoken(self, token: int) -> bool:
+    def speaks(self, token: int) -> bool:
+        """Whether the next token is spoken."""
         self._run = self._run + 1 if token in self._silent else 0
         return self._run <= MOST_IN_A_RUN

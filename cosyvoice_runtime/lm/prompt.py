@@ -89,9 +89,10 @@ class Prompt:
         return [*self.lead_text, *self.prompt_text, *self.text]
 
     @property
-    def first_text(self) -> int:
-        """The position of the first id of the text to speak, where that is there as a whole."""
-        return num_positions([SOS]) + bool(self.speaker) + len(self.lead_text) + len(self.prompt_text)
+    def text_positions(self) -> slice:
+        """The positions of the text to speak, where that is there as a whole."""
+        first = num_positions([SOS]) + bool(self.speaker) + len(self.lead_text) + len(self.prompt_text)
+        return slice(first, first + len(self.text))
 
     def check(self, config: SpeechLMConfig) -> None:
         """Raise `InvalidInput` for an empty text or an id outside its table."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -14,11 +15,18 @@ from cosyvoice_runtime.lm.generation import Drawn, FinishReason, Generation, Pro
 from cosyvoice_runtime.lm.prefills import Prefill, Prefills, Residents
 from cosyvoice_runtime.lm.prompt import NO_ADAPTERS, Prompt, check_text, num_positions
 from cosyvoice_runtime.lm.sampling import Blocked, IntArray, SamplerState, SamplingOptions, check_room
+from cosyvoice_runtime.lm.text_rows import FollowedHeads, TextRows
 from cosyvoice_runtime.lm.text_stream import TextStream
 
 
 class Steps(Protocol):
-    """Brings sequences of a cache forward."""
+    """Brings sequences of a cache forward.
+
+    Attributes:
+        sees_text: whether sequences with `Generation.rows` get a row for each id that is drawn.
+    """
+
+    sees_text: bool
 
     def advance(self, running: Sequence[Generation]) -> list[Drawn]:
         """Feed the sequences, and return ids that were drawn, in order; mostly one for each sequence.
@@ -123,6 +131,17 @@ class RunningBatch:
             prompt.adapter,
         )
 
+    def follow(self, handle: Hashable, text: slice) -> None:
+        """Have the progress of an utterance tell what its tokens look at in its text, which was added whole.
+
+        It is called before the first step of the utterance, and has no effect where steps don't see that.
+
+        Args:
+            text: positions of the text, `Prompt.text_positions`.
+        """
+        if self._steps.sees_text:
+            cast(Generation, handle).rows = TextRows(text)
+
     def push_text(self, handle: Hashable, ids: Sequence[int]) -> None:
         """Add text to a stream, which has no effect after the utterance has ended.
 
@@ -205,11 +224,16 @@ class RunningBatch:
             if sequence.finish_reason is not None:  # The id before has ended it.
                 continue
             token = sequence.accept(id_)
+            rows = sequence.rows
+            if rows is not None:
+                rows.draw(is_speech=token is not None)
             if token is not None:
                 if position == max_len:
                     sequence.finish(FinishReason.LENGTH)
                 if len(sequence.tokens) > len(sequence.given):
                     progress.append(Progress(sequence, [token], sequence.finish_reason))
+                    if rows is not None:
+                        progress[-1].rows = rows.take()
         return progress
 
 
@@ -232,9 +256,23 @@ class CachedNetwork(Protocol):
 
 
 class HostSteps:
-    """Steps that draw on the host, and wait for each draw; ``fill_id`` is the fill marker's."""
+    """Steps that draw on the host, and wait for each draw.
 
-    def __init__(self, network: CachedNetwork, cache: CacheSlots, prefill_batch: int, fill_id: int) -> None:
+    Args:
+        fill_id: id of the fill marker.
+        heads: those that follow the text; None where no row is seen.
+    """
+
+    def __init__(
+        self,
+        network: CachedNetwork,
+        cache: CacheSlots,
+        prefill_batch: int,
+        fill_id: int,
+        heads: FollowedHeads | None = None,
+    ) -> None:
+        self.sees_text = heads is not None
+        self._heads = heads
         self._network = network
         self._cache = cache
         self._residents = Residents(cache)
@@ -248,9 +286,32 @@ class HostSteps:
         sequences = self._residents.going_on([each for each in running if each.unfed], running)
         if sequences:
             ordered = sorted(sequences, key=lambda sequence: sequence.slot)
-            yield ordered, self._decode(ordered)
+            slots = [sequence.slot for sequence in ordered]  # A step feeds all slots up to the last one.
+            yield ordered, self._watched(ordered, slots, partial(self._decode, ordered))
         for group in self._prefills.groups(running):
-            yield [prefill.sequence for prefill in group], self._network.prefill(group)
+            fed = [prefill.sequence for prefill in group]
+            yield fed, self._watched(fed, range(len(fed)), partial(self._network.prefill, group))
+
+    def _watched(
+        self, sequences: Sequence[Generation], places: Sequence[int], feed: Callable[[], Logits]
+    ) -> Logits:
+        """Logits of a pass, of which those sequences get a row that have rows.
+
+        Args:
+            places: of the sequences in the pass.
+        """
+        followed = [
+            (place, each.slot, each.rows)
+            for place, each in zip(places, sequences, strict=True)
+            if each.rows is not None
+        ]
+        if self._heads is None or not followed:
+            return feed()
+        with self._heads.watched():
+            logits = feed()
+        for place, slot, rows in followed:
+            rows.look(self._heads.row(place, slot, rows.text))
+        return logits
 
     def _decode(self, sequences: list[Generation]) -> Logits:
         slots = [sequence.slot for sequence in sequences]

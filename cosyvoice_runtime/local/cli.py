@@ -217,7 +217,8 @@ def speak(options: argparse.Namespace) -> None:
 
     def utter(text: str) -> Iterator[AudioChunk]:
         chunks = _spoken(synthesizer, partial(request, text), words=captions is not None)
-        chunks = chunks if captions is None else captions.watch(text, chunks)
+        if captions is not None:
+            chunks = captions.watch("\n".join([text, *(turn.text for turn in turns)]), chunks)
         return levelled(at_rate(chunks, rate), options.target_lufs, whole=options.offline)
 
     deliver(options, utter)
@@ -259,7 +260,7 @@ def _spoken(
                 chunk.finish_reason.value if chunk.finish_reason else "",
                 sample_rate=chunk.sample_rate,
                 words=[TimedWord(*word) for word in chunk.words],
-                words_by=synthesizer.word_method if words else "",
+                words_by=chunk.words_by or "",
             )
     except CosyVoiceError as error:
         raise ClientError(str(error)) from error

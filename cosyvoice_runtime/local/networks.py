@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,8 +26,9 @@ logger = logging.getLogger(__name__)
 RUNTIMES = ("torch", "onnx")
 EXPORTED = Path("~/.cache/cosyvoice/networks")
 
-OpenBatch = Callable[[int], RunningBatch]
-"""Opens a batch of the speech LM for one utterance of this many positions."""
+OpenBatch = Callable[[int, Sequence[tuple[int, int]]], RunningBatch]
+"""Opens a batch of the speech LM for one utterance of this many positions, which tells what these heads look
+at: layer and head of each."""
 
 
 def require_runtime(name: str) -> None:
@@ -123,7 +124,7 @@ def _lm_on_torch(layout: Layout, config: ModelConfig, placing: Placing) -> tuple
     tensors = load_tensors(layout, "llm", config)
     lm = load_speech_lm(config.speech_lm, tensors, placing.device, placing.lm_dtype or torch.float32)
     load_adapters(lm, layout, config.speech_lm)
-    return lm, lambda positions: BatchDecoder(lm, slots=1, max_len=positions)
+    return lm, lambda positions, heads: BatchDecoder(lm, slots=1, max_len=positions, heads=heads)
 
 
 def _wave_on_torch(layout: Layout, config: ModelConfig, placing: Placing) -> AnyToken2Wav:
@@ -169,7 +170,7 @@ def _lm_on_onnx_runtime(layout: Layout, config: ModelConfig, placing: Placing) -
     folder = placing.folder_of(layout.directory) / f"speech_lm-{placing.weight_format}"
     _tell(folder, export_lm(layout.directory, folder, placing.weight_format))
     lm = OnnxSpeechLM(config.speech_lm, LmFiles(folder), placing.threads)
-    return lm, lambda positions: open_batch(lm, 1, positions)
+    return lm, lambda positions, _: open_batch(lm, 1, positions)
 
 
 def _wave_on_onnx_runtime(layout: Layout, config: ModelConfig, placing: Placing) -> AnyToken2Wav:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from cosyvoice_runtime.lm.prompt import Prompt, num_positions
 from cosyvoice_runtime.lm.running_batch import RunningBatch
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.text_segment import MOST_TEXT, TextPieces
-from cosyvoice_runtime.local.attention_rows import AttentionRows
 from cosyvoice_runtime.local.networks import OpenBatch
 from cosyvoice_runtime.token2wav.token2wav import AnyToken2Wav, flow_prompt
 from cosyvoice_runtime.voice.voice import Voice
@@ -28,7 +27,7 @@ class LocalStages:
     Args:
         voices: of the segments by their keys, in the form that the flow takes; more may come.
         silent_tokens: silent speech tokens, of which only the first few of a run are kept.
-        follow: makes what keeps the attention to a segment's text; None where none is asked for.
+        heads: layer and head of those that follow the text, for rows.
     """
 
     def __init__(
@@ -37,9 +36,9 @@ class LocalStages:
         token2wav: AnyToken2Wav,
         voices: Mapping[str, Voice],
         silent_tokens: Collection[int] = (),
-        follow: Callable[[Prompt], AttentionRows] | None = None,
+        heads: Sequence[tuple[int, int]] = (),
     ) -> None:
-        self._follow = follow
+        self._heads = heads
         self._open_batch = open_batch
         self._token2wav = token2wav
         self._voices = voices
@@ -53,20 +52,18 @@ class LocalStages:
         utterance_id: str,  # noqa: ARG002
         first_tokens: int,  # noqa: ARG002
         pieces: TextPieces | None,
+        with_rows: bool,
     ) -> AsyncGenerator[TokenGroup, None]:
         text = len(prompt.text) if pieces is None else MOST_TEXT
         positions = num_positions(prompt.segments()) + TokenLimits.of(sampling, text).max_tokens
-        batch = self._open_batch(positions if pieces is None else positions + MOST_TEXT)
+        batch = self._open_batch(positions if pieces is None else positions + MOST_TEXT, self._heads)
         generation = batch.add(prompt, sampling) if pieces is None else batch.add_open(prompt, sampling)
-        rows = None if self._follow is None else self._follow(prompt)
-        return self._groups(batch, generation, pieces, rows)
+        if with_rows:
+            batch.follow(generation, prompt.text_positions)
+        return self._groups(batch, generation, pieces)
 
     async def _groups(
-        self,
-        batch: RunningBatch,
-        generation: Generation,
-        pieces: TextPieces | None,
-        rows: AttentionRows | None,
+        self, batch: RunningBatch, generation: Generation, pieces: TextPieces | None
     ) -> AsyncGenerator[TokenGroup, None]:
         """Each token as a group of one, then the reason for the end."""
         keep = SilenceFilter(self._silent_tokens)
@@ -74,12 +71,9 @@ class LocalStages:
             while pieces is not None and generation.waiting:
                 ids = await pieces.get()
                 batch.end_text(generation) if ids is None else batch.push_text(generation, ids)
-            for progress in batch.step() if rows is None else rows.step(batch):
-                for token in progress.tokens:
-                    kept = keep([token])
-                    if rows is not None:
-                        rows.speak(len(kept))
-                    yield TokenGroup(kept)
+            for progress in batch.step():
+                if progress.tokens:
+                    yield TokenGroup.of(progress.tokens, keep, rows=progress.rows)
             await asyncio.sleep(0)  # The consumer gets this token before the next one is drawn.
         if generation.error is not None:
             raise generation.error
@@ -131,6 +125,7 @@ class GivenTokens(LocalStages):
         utterance_id: str,  # noqa: ARG002
         first_tokens: int,  # noqa: ARG002
         pieces: TextPieces | None,  # noqa: ARG002
+        with_rows: bool,  # noqa: ARG002
     ) -> AsyncGenerator[TokenGroup, None]:
         for token in self._tokens:
             yield TokenGroup([token])

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cosyvoice_runtime.alignment.heads import COMMAND, AlignmentHeads
+from cosyvoice_runtime.alignment.words import WordMethod
 from cosyvoice_runtime.audio.audio import Audio
+from cosyvoice_runtime.checkpoint.alignment_heads import COMMAND, AlignmentHeads
 from cosyvoice_runtime.checkpoint.layout import ALIGNMENT_HEADS, Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_speakers
@@ -35,22 +36,14 @@ from cosyvoice_runtime.engine.utterance.request import (
 )
 from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, speak_arriving, within_ceiling
 from cosyvoice_runtime.engine.utterance.utterance import Playback, Stages, speak
+from cosyvoice_runtime.engine.utterance.word_clock import VoiceTiming, WordClock, with_words, words_of
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families import DEFAULT, Family
 from cosyvoice_runtime.flow.solvers import EULER
 from cosyvoice_runtime.lm import Prompt
 from cosyvoice_runtime.lm.text_segment import SegmentQueue
-from cosyvoice_runtime.local.attention_rows import AttentionRows
 from cosyvoice_runtime.local.networks import EXPORTED, OpenBatch, Placing, open_lm, open_token2wav
 from cosyvoice_runtime.local.stages import GivenTokens, LocalStages
-from cosyvoice_runtime.local.word_times import (
-    EstimatedWords,
-    FollowedWords,
-    WordClock,
-    WordMethod,
-    with_words,
-    words_of,
-)
 from cosyvoice_runtime.process.event_loop import EventLoopThread
 from cosyvoice_runtime.settings import CosyVoice2Settings
 from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer, read_tokenizer
@@ -176,7 +169,7 @@ class Synthesizer:
                 family.prompt_frames_per_token,
             ),
             family,
-            partial(AlignmentHeads.of, layout, config.speech_lm) if hasattr(lm, "scores") else lambda: None,
+            partial(AlignmentHeads.of, layout, config.speech_lm) if family.has_qwen2 else lambda: None,
         )
 
     @cached_property
@@ -196,9 +189,9 @@ class Synthesizer:
     @property
     def no_heads(self) -> str:
         """The reason why words are timed by estimate."""
-        if hasattr(self.lm, "scores"):
+        if self.family.has_qwen2:
             return f"the checkpoint has no {ALIGNMENT_HEADS}, which {COMMAND} writes"
-        return "the attention of this speech LM is not seen; that of a Qwen2 on PyTorch is"
+        return "the attention of this speech LM is not seen; that of a Qwen2 is"
 
     @property
     def sample_rate(self) -> int:
@@ -219,16 +212,11 @@ class Synthesizer:
                 another checkpoint made is one.
             CheckpointError: words are asked for, and `heads` raises it.
         """
-        if words and request.turns:
-            raise InvalidInput(
-                "turns", f"{len(request.turns)} turns", "one text where word times are asked for"
-            )
         request = self._within_positions(self._of_own(request))
         layout = laid_out(request, self.front_end, self.tokenizer, self.hop.flow_voice)
         segments = layout.segments()
         clock = self._clock(request, segments) if words else None
-        follow = clock.follow if isinstance(clock, FollowedWords) else None
-        return self._chunks(request, layout, segments, self._stages(layout, follow), clock)
+        return self._chunks(request, layout, segments, self._stages(layout, clock), clock)
 
     def synthesize_pieces(
         self, pieces: Iterable[str | TextMark], request: SpeechRequest, interleaved: bool | None = None
@@ -295,22 +283,18 @@ class Synthesizer:
     def _layout(self, request: SpeechRequest) -> SegmentLayout:
         return SegmentLayout(request, self.front_end, self.tokenizer, self.hop.flow_voice)
 
-    def _stages(
-        self, layout: SegmentLayout | TurnsLayout, follow: Callable[[Prompt], AttentionRows] | None = None
-    ) -> LocalStages:
-        return LocalStages(self._open_batch, self.token2wav, layout.voices, self.family.silent_tokens, follow)
+    def _stages(self, layout: SegmentLayout | TurnsLayout, clock: WordClock | None = None) -> LocalStages:
+        heads = () if clock is None or self.heads is None else self.heads.heads
+        return LocalStages(self._open_batch, self.token2wav, layout.voices, self.family.silent_tokens, heads)
 
     def _clock(self, request: SpeechRequest, segments: Sequence[LaidSegment]) -> WordClock:
-        markup = request.text_markup or self.front_end.markup
-        words = words_of(request.text, markup, segments)
-        if self.heads is None:
-            return EstimatedWords(request.text, markup, words, request.speed, self.sample_rate)
-        spoken = [segment for segment in segments if segment.prompt]
         token_s = 1 / self.lm.config.token_rate
-        spans = self.tokenizer.spans
-        return FollowedWords(
-            self.lm, self.heads, words, spoken, token_s, request.speed, spans, self.sample_rate
+        clock = WordClock(
+            request.speed, VoiceTiming(self.heads, self.tokenizer.spans, token_s, self.sample_rate)
         )
+        for segment in words_of(request, request.text_markup or self.front_end.markup, segments):
+            clock.begin(segment)
+        return clock
 
     def _chunks(
         self,
@@ -323,7 +307,7 @@ class Synthesizer:
         # Nothing is played yet, so chunk sizes grow in the same way on every machine.
         heard, queue = Playback(now=lambda: 0.0), SegmentQueue()
         characters = give(segments, queue)
-        spoken = self._spoken(request, layout, queue, stages, heard)
+        spoken = self._spoken(request, layout, queue, stages, heard, with_rows=clock is not None)
         if clock is not None:
             spoken = with_words(spoken, clock)
         chunks = _iterate(with_characters(spoken, characters), heard)
@@ -336,8 +320,9 @@ class Synthesizer:
         segments: SegmentQueue,
         stages: Stages,
         heard: Playback,
+        with_rows: bool = False,
     ) -> AsyncGenerator[AudioChunk, None]:
-        utterance = Utterance.of(request, layout.sound)
+        utterance = Utterance.of(request, layout.sound, with_rows)
         return speak(utterance, segments, stages, self.hop, self.sample_rate, lambda: heard.cushion_s)
 
 

@@ -7,10 +7,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from cosyvoice_runtime.alignment.heads import AlignmentHeads
 from cosyvoice_runtime.alignment.spoken_text import matched
 from cosyvoice_runtime.alignment.times import SegmentTimes
 from cosyvoice_runtime.alignment.words import WordReader
+from cosyvoice_runtime.checkpoint.alignment_heads import AlignmentHeads
 
 HEADS = AlignmentHeads(((0, 0),), 1.0, 0.0, 1.0, "")
 

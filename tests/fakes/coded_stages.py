@@ -73,7 +73,7 @@ class CodedStages:
         self.spoken = list(spoken)
         return CodedCall(self, order)
 
-    def generate(self, prompt, sampling, utterance_id, first_tokens, pieces):
+    def generate(self, prompt, sampling, utterance_id, first_tokens, pieces, with_rows):
         self.prompts.append((prompt, sampling))
         if pieces is not None:
             return self._spoken(pieces, utterance_id)

@@ -280,7 +280,9 @@ def test_bad_request_names_the_field(synthesizer, voice, options, message):
 
 def test_pieces_have_no_more_room_than_the_speech_lm_has_positions(synthesizer, voice, monkeypatch):
     rooms, open_batch = [], synthesizer._open_batch
-    monkeypatch.setattr(synthesizer, "_open_batch", lambda room: rooms.append(room) or open_batch(1000))
+    monkeypatch.setattr(
+        synthesizer, "_open_batch", lambda room, heads: rooms.append(room) or open_batch(1000, heads)
+    )
     request = SpeechRequest("", voice, seed=1, sampling=SamplingOptions(max_ratio=1000.0))
     chunks = synthesizer.synthesize_pieces([TEXT], request, interleaved=True)
     next(chunks)

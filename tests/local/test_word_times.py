@@ -8,12 +8,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from cosyvoice_runtime.alignment.heads import AlignmentHeads, llm_sha256
 from cosyvoice_runtime.audio.silence import TRIMS
-from cosyvoice_runtime.checkpoint import Layout
+from cosyvoice_runtime.engine.utterance.turn import Turn
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.local import SpeechRequest, Synthesizer
-from making import make_checkpoint
 
 TEXT = 'Pay $25 to Dr. Li – now.<break time="300ms"/> The train <speed ratio="1.5"/>leaves at 7:45.'
 WORDS = ["Pay", "$25", "to", "Dr.", "Li", "–", "now.", "The", "train", "leaves", "at", "7:45."]
@@ -21,16 +19,8 @@ SAMPLING = SamplingOptions(min_tokens=40, max_tokens=60)
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory):
-    made = make_checkpoint(tmp_path_factory.mktemp("words") / "made", "tiny", seed=0)
-    (made / "SHA256SUMS").unlink()
-    AlignmentHeads(((0, 1), (1, 0)), 1.25, 2.0, 1.5, llm_sha256(Layout(made))).write(made)
-    return made
-
-
-@pytest.fixture(scope="module")
-def followed(checkpoint) -> Synthesizer:
-    return Synthesizer.from_checkpoint(checkpoint, ode_steps=2)
+def followed(followed_checkpoint) -> Synthesizer:
+    return Synthesizer.from_checkpoint(followed_checkpoint, ode_steps=2)
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +64,16 @@ def test_words_are_echoed_and_lie_in_what_was_heard(synthesizer, trim):
     assert len(set(told_at)) > 1
 
 
+def test_words_of_turns_are_those_of_each_text(synthesizer):
+    turns = [Turn("one", "Is it $25?"), Turn("", 'No<break time="300ms"/> – 7:45.'), Turn("one", "Yes.")]
+    voice = next(iter(synthesizer.speakers.values()))
+    words, _ = spoken(synthesizer, asked(synthesizer, "", turns=turns, find_voice=lambda name: voice))
+    assert [word.text for word in words] == ["Is", "it", "$25?", "No", "–", "7:45.", "Yes."]
+    places = [place for word in words for place in word[1:]]
+    assert places == sorted(places)
+    assert words[-1].start_s - words[-2].end_s >= 0.29
+
+
 def test_pause_that_the_text_asks_for_belongs_to_no_word(followed):
     words, _ = spoken(followed, asked(followed))
     gaps = [after.start_s - before.end_s for before, after in pairwise(words)]
@@ -93,3 +93,12 @@ def test_words_of_one_chunk_are_near_those_of_a_stream(followed):
     streamed, _ = spoken(followed, request)
     whole, _ = spoken(followed, dataclasses.replace(request, streaming=False))
     assert [word.text for word in whole] == [word.text for word in streamed]
+
+
+def test_words_on_onnx_runtime_are_those_on_torch(followed, followed_checkpoint, tmp_path):
+    other = Synthesizer.from_checkpoint(followed_checkpoint, ode_steps=2, runtime="onnx", exported=tmp_path)
+    assert other.word_method == "attention"
+    (found, _), (wanted, _) = spoken(other, asked(other)), spoken(followed, asked(followed))
+    assert [word.text for word in found] == [word.text for word in wanted]
+    for places in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(*[place[1:] for place in places], atol=0.02)

@@ -12,7 +12,7 @@ from numbers import Integral
 
 import numpy as np
 
-from cosyvoice_runtime.alignment.words import TimedWord
+from cosyvoice_runtime.alignment.words import TimedWord, WordMethod
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.audio.audio import check_speed
 from cosyvoice_runtime.audio.silence import TrimSilence, check_trim
@@ -116,6 +116,7 @@ class Utterance:
         sampling: how speech tokens are drawn; its own ``seed`` is not used.
         streaming: whether a client listens meanwhile.
         trim_silence: as in the request.
+        with_rows: whether chunks tell `AudioChunk.rows`, where the speech LM's attention is seen.
     """
 
     sound: Sound
@@ -123,12 +124,13 @@ class Utterance:
     sampling: SamplingOptions
     streaming: bool
     trim_silence: TrimSilence = "off"
+    with_rows: bool = False
 
     @classmethod
-    def of(cls, request: SpeechRequest, sound: Sound) -> Utterance:
+    def of(cls, request: SpeechRequest, sound: Sound, with_rows: bool = False) -> Utterance:
         """The utterance of a request, whose voice has this sound."""
         seed = fresh_seed() if request.seed is None else int(request.seed)
-        return cls(sound, seed, request.sampling, request.streaming, request.trim_silence)
+        return cls(sound, seed, request.sampling, request.streaming, request.trim_silence, with_rows)
 
 
 def sound_of(voice: Voice, speed: float) -> Sound:
@@ -151,7 +153,10 @@ class AudioChunk:
         spoken_tokens: all that were drawn by then since the chunk before, as `lm.spoken` tells them; another
             server goes on from all chunks' together.
         trimmed_s: seconds of silence left out before and behind the speech, since the chunk before.
+        rows, are_spoken: what the speech tokens since the chunk before look at in the segment's text, as
+            `TokenGroup` has it, if that is asked for.
         words: those of the text that are over by its end, if they are asked for.
+        words_by: how they are timed; None where nobody asks for them.
     """
 
     samples: Floats
@@ -162,7 +167,10 @@ class AudioChunk:
     is_pause: bool = False
     spoken_tokens: Sequence[int] = ()
     trimmed_s: tuple[float, float] = (0.0, 0.0)
+    rows: Floats | None = None
+    are_spoken: Sequence[bool] = ()
     words: Sequence[TimedWord] = ()
+    words_by: WordMethod | None = None
 
     @classmethod
     def silent(cls, seconds: float, sample_rate: int, segment: int) -> AudioChunk:

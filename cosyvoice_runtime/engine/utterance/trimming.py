@@ -6,6 +6,9 @@ import dataclasses
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
+import numpy as np
+
+from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.audio.silence import SilenceGate
 from cosyvoice_runtime.engine.utterance.request import AudioChunk
 
@@ -16,14 +19,19 @@ async def trimmed(
     """The chunks of an answer with the samples that a gate passes on.
 
     A silence that the text asks for stays whole. The end of a segment is told at once, with no samples where
-    they are held back, and tokens go with the next chunk. The seconds that were left out at the end come with
-    a chunk of their own, which has no samples unless all was silent.
+    they are held back, and tokens and rows go with the next chunk. The seconds that were left out at the end
+    come with a chunk of their own, which has no samples unless all was silent.
     """
     tokens: list[int] = []
+    rows: list[Floats] = []
+    are_spoken: list[bool] = []
     chunk = None
     async with aclosing(chunks):
         async for chunk in chunks:
             tokens += chunk.spoken_tokens
+            if chunk.rows is not None:
+                rows.append(chunk.rows)
+                are_spoken += chunk.are_spoken
             if chunk.is_pause:
                 if len(held := gate.interrupt()):
                     yield AudioChunk(held, chunk.sample_rate, chunk.segment)
@@ -31,9 +39,15 @@ async def trimmed(
                 continue
             samples = gate.push(chunk.samples)
             if len(samples) or chunk.finish_reason is not None:
-                cut = gate.take_trimmed_s()
-                yield dataclasses.replace(chunk, samples=samples, spoken_tokens=tokens, trimmed_s=cut)
-                tokens = []
+                yield dataclasses.replace(
+                    chunk,
+                    samples=samples,
+                    spoken_tokens=tokens,
+                    trimmed_s=gate.take_trimmed_s(),
+                    rows=np.concatenate(rows) if rows else None,
+                    are_spoken=are_spoken,
+                )
+                tokens, rows, are_spoken = [], [], []
     if chunk is not None:
         segment = chunk.segment + (not chunk.is_pause)  # As that of a pause at the end.
         rest = AudioChunk(gate.finish(), chunk.sample_rate, segment, trimmed_s=gate.take_trimmed_s())

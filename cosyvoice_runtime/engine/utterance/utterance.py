@@ -8,8 +8,11 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass
+from itertools import compress
 from types import TracebackType
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+import numpy as np
 
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.audio.silence import SilenceGate
@@ -18,7 +21,7 @@ from cosyvoice_runtime.engine.utterance.request import AudioChunk, Utterance, de
 from cosyvoice_runtime.engine.utterance.trimming import trimmed
 from cosyvoice_runtime.engine.utterance.voices_ahead import VoicesAhead
 from cosyvoice_runtime.errors import CosyVoiceError, StageError
-from cosyvoice_runtime.lm.generation import FinishReason
+from cosyvoice_runtime.lm.generation import FinishReason, SilenceFilter
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.text_segment import SegmentQueue, Silence, TextPieces, TextSegment
@@ -32,11 +35,31 @@ class TokenGroup:
     Attributes:
         drawn: all tokens that were drawn, also such that are not spoken, and the end, as `lm.spoken` tells
             them; none where the speech LM can't go on from them.
+        rows: what each token that was drawn looks at in the segment's text, float32 ``[rows, text tokens]``
+            of sum 1; None where nobody asked, or the speech LM's attention is not seen.
+        are_spoken: of each row, whether its token is spoken.
     """
 
     tokens: Sequence[int]
     finish_reason: FinishReason | None = None
     drawn: Sequence[int] = ()
+    rows: Floats | None = None
+    are_spoken: Sequence[bool] = ()
+
+    @classmethod
+    def of(
+        cls,
+        tokens: Sequence[int],
+        keep: SilenceFilter,
+        finish_reason: FinishReason | None = None,
+        drawn: Sequence[int] = (),
+        rows: Floats | None = None,
+    ) -> TokenGroup:
+        """The group of tokens that were drawn, without those that are not spoken."""
+        if rows is None:
+            return cls(keep(tokens), finish_reason, drawn)
+        are_spoken = [keep.speaks(token) for token in tokens]
+        return cls(list(compress(tokens, are_spoken)), finish_reason, drawn, rows, are_spoken)
 
 
 @dataclass(frozen=True)
@@ -59,6 +82,7 @@ class Stages(Protocol):
         utterance_id: str,
         first_tokens: int,
         pieces: TextPieces | None,
+        with_rows: bool,
     ) -> AsyncGenerator[TokenGroup, None]:
         """Speech tokens as they are drawn, at least ``first_tokens`` in the first group.
 
@@ -67,6 +91,8 @@ class Stages(Protocol):
         Args:
             pieces: the text, if it comes in pieces; the prompt's own text is empty then, and length limits
                 follow from the length of all pieces, within ``ceiling`` and ``max_tokens``.
+            with_rows: groups are to bring `TokenGroup.rows`, where the speech LM's attention is seen and the
+                text is there as a whole.
         """
 
     async def wave(
@@ -124,6 +150,14 @@ class Playback:
         self._end = seconds + (now if self._end is None else max(self._end, now))
 
 
+class Told(NamedTuple):
+    """Facts about tokens that have come since the chunk before, as `TokenGroup` has them."""
+
+    drawn: Sequence[int]
+    rows: Floats | None
+    are_spoken: Sequence[bool]
+
+
 class TokenFeed:
     """Reads groups of tokens in a task of its own, so that they pile up while audio is made.
 
@@ -131,14 +165,15 @@ class TokenFeed:
 
     Attributes:
         tokens: all that have come so far.
-        drawn: those that were drawn, as `TokenGroup` has them, since :meth:`take_drawn`.
         finish_reason: why the tokens ended; None while more may come.
     """
 
     def __init__(self, groups: AsyncGenerator[TokenGroup, None]) -> None:
         self.tokens: list[int] = []
-        self.drawn: list[int] = []
         self.finish_reason: FinishReason | None = None
+        self._drawn: list[int] = []
+        self._rows: list[Floats] = []
+        self._are_spoken: list[bool] = []
         self._groups = groups
         self._news = asyncio.Event()
         self._error: Exception | None = None
@@ -153,10 +188,11 @@ class TokenFeed:
         if self._error is not None:
             raise self._error
 
-    def take_drawn(self) -> Sequence[int]:
-        """The drawn tokens that have come since the last call."""
-        drawn, self.drawn = self.drawn, []
-        return drawn
+    def take(self) -> Told:
+        """Tell of those that have come since the last call."""
+        told = Told(self._drawn, np.concatenate(self._rows) if self._rows else None, self._are_spoken)
+        self._drawn, self._rows, self._are_spoken = [], [], []
+        return told
 
     async def __aenter__(self) -> TokenFeed:
         self._task = asyncio.create_task(self._read())
@@ -176,7 +212,10 @@ class TokenFeed:
             async with aclosing(self._groups) as groups:
                 async for group in groups:
                     self.tokens += group.tokens
-                    self.drawn += group.drawn
+                    self._drawn += group.drawn
+                    if group.rows is not None:
+                        self._rows.append(group.rows)
+                        self._are_spoken += group.are_spoken
                     self._news.set()
                     if group.finish_reason is not None:
                         self._finish(group.finish_reason)
@@ -248,9 +287,17 @@ async def _spoken(
             settings = WaveSettings(sound.voice_key, noise, sound.speed, continues=index > 0)
             hop_of_segment = hop.of_segment(sound.speed, utterance.streaming)
             speech = SegmentSpeech(stages, hop_of_segment, settings, sound.prompt_tokens, cushion_s)
-            async with aclosing(speech.chunks(segment, sampling)) as chunks:
-                async for samples, reason, drawn in chunks:
-                    yield AudioChunk(samples, sample_rate, index, reason, spoken_tokens=drawn)
+            async with aclosing(speech.chunks(segment, sampling, utterance.with_rows)) as chunks:
+                async for samples, reason, told in chunks:
+                    yield AudioChunk(
+                        samples,
+                        sample_rate,
+                        index,
+                        reason,
+                        spoken_tokens=told.drawn,
+                        rows=told.rows,
+                        are_spoken=told.are_spoken,
+                    )
                     # The first chunk of a segment goes before the next one's voice.
                     ahead.look(sound.voice_key, segments)
             index += 1
@@ -279,29 +326,30 @@ class SegmentSpeech:
         self._open = False
 
     async def chunks(
-        self, segment: TextSegment, sampling: SamplingOptions
-    ) -> AsyncGenerator[tuple[Floats, FinishReason | None, Sequence[int]], None]:
-        """Samples, float32 ``[n]``, of each chunk, and tokens that were drawn by then; the reason comes with
-        the last one."""
-        feed = TokenFeed(self._tokens(segment, sampling))
+        self, segment: TextSegment, sampling: SamplingOptions, with_rows: bool = False
+    ) -> AsyncGenerator[tuple[Floats, FinishReason | None, Told], None]:
+        """Samples, float32 ``[n]``, of each chunk, and what it tells; the reason comes with the last one."""
+        feed = TokenFeed(self._tokens(segment, sampling, with_rows))
         try:
             async with feed:
                 while feed.finish_reason is None:
                     await feed.more(self._wait_s(len(feed.tokens)))
                     while self._next_chunk(len(feed.tokens)):
                         end = self._chunk_end + self._hop.lookahead_tokens
-                        yield await self._wave(feed.tokens, end), None, feed.take_drawn()
+                        yield await self._wave(feed.tokens, end), None, feed.take()
                 samples = await self._wave(feed.tokens, len(feed.tokens), last=True)
-                yield samples, feed.finish_reason, feed.take_drawn()
+                yield samples, feed.finish_reason, feed.take()
         finally:
             if segment.pieces is not None:
                 segment.pieces.leave()
             if self._open:
                 self._stages.drop(self._id)
 
-    def _tokens(self, segment: TextSegment, sampling: SamplingOptions) -> AsyncGenerator[TokenGroup, None]:
-        first_tokens = self._hop.first_tokens(self._prompt_tokens)
-        return self._stages.generate(segment.prompt, sampling, self._id, first_tokens, segment.pieces)
+    def _tokens(
+        self, segment: TextSegment, sampling: SamplingOptions, with_rows: bool
+    ) -> AsyncGenerator[TokenGroup, None]:
+        first, with_rows = self._hop.first_tokens(self._prompt_tokens), with_rows and segment.pieces is None
+        return self._stages.generate(segment.prompt, sampling, self._id, first, segment.pieces, with_rows)
 
     def _wait_s(self, received: int) -> float | None:
         return self._hop.wait_s(self._prompt_tokens, self._chunk_end, received, self._cushion_s())

@@ -68,7 +68,7 @@ class SelectiveEngine(LmEngine, Protocol):
 
 
 class TextEngine(LmEngine, Protocol):
-    """An engine that also takes the text of an utterance in pieces, while it speaks."""
+    """An engine that also takes text in pieces, while it speaks, and may tell what tokens look at in it."""
 
     def add_open(self, prompt: Prompt, options: SamplingOptions) -> Hashable:
         """Take a slot for an utterance whose text is still to come; the prompt's own text is empty."""
@@ -81,6 +81,15 @@ class TextEngine(LmEngine, Protocol):
 
     def waits_for_text(self, handle: Hashable) -> bool:
         """Whether a step does nothing for this utterance before more text comes."""
+
+    def follow(self, handle: Hashable, text: slice) -> None:
+        """Have progress tell what the tokens of an utterance look at in its text, where that is seen.
+
+        It is called before the first step of the utterance.
+
+        Args:
+            text: positions of the text to speak.
+        """
 
 
 OpenEngine = Callable[[], LmEngine]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 import torch
 
 from cosyvoice_runtime.checkpoint import Layout, load_config
+from cosyvoice_runtime.checkpoint.alignment_heads import AlignmentHeads
 from cosyvoice_runtime.checkpoint.as_torch import load_tensors
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.gpu.cuda_graphs import (
@@ -148,6 +149,7 @@ class TorchEngine(BatchDecoder):
         shared: the GPU, if token2wav computes on it in this process.
         pool: pages that all utterances share, if they do.
         watch: called with the use of the cache.
+        heads: layer and head of those that follow the text.
     """
 
     def __init__(
@@ -160,6 +162,7 @@ class TorchEngine(BatchDecoder):
         shared: SharedGpu | None = None,
         pool: CachePool | None = None,
         watch: CacheMetrics | None = None,
+        heads: Sequence[tuple[int, int]] = (),
     ) -> None:
         on_gpu = lm.device.type == "cuda"
         self._streams = StepStreams(lm.device, shared) if on_gpu else None
@@ -169,7 +172,7 @@ class TorchEngine(BatchDecoder):
             wait_until_compiled(SPEECH_LM)
             capture = self._streams.capture(CudaGraphCapture(lm.device))
         started = time.monotonic()
-        super().__init__(lm, slots, max_len, capture, GPU_PREFILL_BATCH if on_gpu else 1, passes, pool)
+        super().__init__(lm, slots, max_len, capture, GPU_PREFILL_BATCH if on_gpu else 1, passes, pool, heads)
         if watch is not None:
             watch.opened()
         if on_gpu:
@@ -223,6 +226,7 @@ def prepare(settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> O
     tensors = load_tensors(layout, "llm", config)
     lm = load_speech_lm(config.speech_lm, tensors, settings.device, getattr(torch, settings.dtype))
     load_adapters(lm, layout, config.speech_lm)
+    heads = AlignmentHeads.of(layout, config.speech_lm)
     passes = _captured_passes(lm, settings, None if shared is None else shared.parts)
     fused = passes.step is not None
     metrics = Metrics(settings.name)
@@ -237,6 +241,7 @@ def prepare(settings: TensorrtLlmSettings, shared: SharedGpu | None = None) -> O
         shared,
         shared_pool(settings, steps_read_pages=fused),
         CacheMetrics(metrics),
+        () if heads is None else heads.heads,
     )
 
 

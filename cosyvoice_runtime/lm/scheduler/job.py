@@ -6,6 +6,9 @@ import logging
 from collections.abc import Hashable, Sequence
 from typing import Protocol
 
+import numpy as np
+
+from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.lm.generation import SilenceFilter
@@ -34,8 +37,14 @@ class Reader(Protocol):
     def cancelled(self) -> bool:
         """Whether no further tokens are wanted."""
 
-    def send(self, tokens: Sequence[int], finish_reason: FinishReason | None) -> None:
-        """Take new tokens; an exception means that no further ones are wanted."""
+    def send(
+        self, tokens: Sequence[int], finish_reason: FinishReason | None, rows: Floats | None = None
+    ) -> None:
+        """Take new tokens; an exception means that no further ones are wanted.
+
+        Args:
+            rows: what they look at in the text, as `Progress` has it.
+        """
 
     def finish(self, error: Exception | None) -> None:
         """Take the end, after the last tokens or instead of them; called once."""
@@ -101,18 +110,21 @@ class Job:
         self.handle: Hashable | None = None
         self.finish_reason: FinishReason | None = None
         self._tokens: list[int] = []
+        self._rows: list[Floats] = []
         self._sent = 0
         self._keep = SilenceFilter(request.silent_tokens)
         self._uncounted = 0
         self._counted = len(self._keep(request.prompt.spoken))
         self._due = self._next_due() if self._counted else request.first_tokens
 
-    def add(self, tokens: Sequence[int]) -> None:
-        """Keep the tokens of a step."""
+    def add(self, tokens: Sequence[int], rows: Floats | None = None) -> None:
+        """Keep the tokens of a step, and what they look at."""
         counted = len(self._keep(tokens))
         self._counted += counted
         self._uncounted += len(tokens) - counted
         self._tokens += tokens
+        if rows is not None:
+            self._rows.append(rows)
 
     @property
     def has_group(self) -> bool:
@@ -138,15 +150,15 @@ class Job:
     def send(self) -> None:
         """Give the reader all tokens; an exception means that it wants no more."""
         tokens, self._tokens = self._tokens, []
+        rows, self._rows = np.concatenate(self._rows) if self._rows else None, []
         self._sent += len(tokens)
         self._uncounted = 0
         self._due = self._next_due()
-        self.reader.send(tokens, self.finish_reason)
+        self.reader.send(tokens, self.finish_reason, rows)
 
-    def end(self, reason: FinishReason, tokens: Sequence[int], error: Exception | None) -> None:
-        """Tell the reader the last tokens and the end, or the error; a failure of the reader is logged."""
+    def end(self, reason: FinishReason, error: Exception | None) -> None:
+        """Tell the reader what is left and the end, or the error; a failure of the reader is logged."""
         self.finish_reason = reason
-        self.add(tokens)
         try:
             if error is None:
                 self.send()

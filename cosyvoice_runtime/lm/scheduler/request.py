@@ -104,6 +104,7 @@ FIELDS = (
     "first_tokens",
     "group_tokens",
     "text_open",
+    "tell_attention",
 )
 """Every tensor that `RequestReader.read` looks at besides ``input_ids``; one value each."""
 TEXT_FIELDS = ("sampling_strategy",)
@@ -123,6 +124,7 @@ class Request:
         group_tokens: tokens of each later group of a stream; None for groups that grow.
         silent_tokens: speech codes that the reader drops where they are many in a run, and does not count.
         is_awaited: whether a listener waits for the first tokens of a stream.
+        with_rows: whether its reader wants to know what its tokens look at in the text.
     """
 
     prompt: Prompt
@@ -135,6 +137,7 @@ class Request:
     group_tokens: int | None = None
     silent_tokens: frozenset[int] = frozenset()
     is_awaited: bool = True
+    with_rows: bool = False
 
 
 @dataclass(frozen=True)
@@ -165,6 +168,11 @@ class RequestReader:
     def takes_spoken(self) -> bool:
         """Whether the engine goes on from tokens that have been spoken before: those with a batch of this
         library do."""
+        return self.engine in TAKE_OPEN_TEXT
+
+    @property
+    def sees_text(self) -> bool:
+        """Whether the engine may tell what tokens look at in the text: those with a batch of this library."""
         return self.engine in TAKE_OPEN_TEXT
 
     @property
@@ -212,6 +220,7 @@ class RequestReader:
             self.max_sequence_tokens - len(ids) if text_open else None,
             None if group_tokens is None else self._group("group_tokens", group_tokens),
             frozenset() if group_tokens is None else self.silent_tokens,
+            with_rows=given.get("tell_attention", False) and self.sees_text,
         )
 
     def accept(
@@ -222,6 +231,7 @@ class RequestReader:
         groups: tuple[int, int],
         in_pieces: bool,
         is_awaited: bool,
+        with_rows: bool = False,
     ) -> Request:
         """The request of an utterance that is driven in this process.
 
@@ -229,6 +239,7 @@ class RequestReader:
             groups: tokens of the first group and of each later one.
             in_pieces: the text follows while it runs; its length limits do, too.
             is_awaited: a listener waits for its first tokens.
+            with_rows: what its tokens look at in the text is wanted.
 
         Raises:
             InvalidInput: it is too long, or the speech LM takes no text in pieces.
@@ -261,6 +272,7 @@ class RequestReader:
             group_tokens=later,
             silent_tokens=self.silent_tokens,
             is_awaited=is_awaited,
+            with_rows=with_rows and self.sees_text,
         )
 
     def _check_open(self, request_id: str) -> None:

@@ -254,11 +254,13 @@ class Scheduler:
             self._running[job.handle] = job
         if job.text is not None:
             self._open[job.handle] = job
+        elif job.request.with_rows:
+            self._text_engine.follow(job.handle, job.request.prompt.text_positions)
         self._unheard.add(job)
 
     @property
     def _text_engine(self) -> TextEngine:
-        """The engine, for requests whose text comes in pieces."""
+        """The engine, for requests whose text comes in pieces or is followed."""
         return cast(TextEngine, self._engine)
 
     def _pass_text(self) -> None:
@@ -341,12 +343,12 @@ class Scheduler:
         self._watch(self.load)
 
     def _advance(self, job: Job, progress: Progress) -> None:
+        job.add(progress.tokens, progress.rows)
         if progress.finish_reason is not None:
-            self._finish(job, progress.finish_reason, progress.error, progress.tokens)
+            self._finish(job, progress.finish_reason, progress.error)
             return
         if job.awaits_first:
             trace.note("a token is drawn", job.request.id)
-        job.add(progress.tokens)
         if job.has_group:
             self._send(job)
 
@@ -357,9 +359,7 @@ class Scheduler:
         except Exception as error:
             self._remove(job, error)
 
-    def _finish(
-        self, job: Job, reason: FinishReason, error: Exception | None = None, tokens: Sequence[int] = ()
-    ) -> None:
+    def _finish(self, job: Job, reason: FinishReason, error: Exception | None = None) -> None:
         """Take a job out and tell its reader."""
         with self._changed:
             if job.handle is None:
@@ -370,7 +370,7 @@ class Scheduler:
             self._starved.pop(job, None)
             self._named.end(job)
             self._finished[reason] += 1
-        job.end(reason, tokens, error)
+        job.end(reason, error)
 
     def _fail(self, jobs: Iterable[Job], failure: EngineError) -> None:
         for job in list(jobs):

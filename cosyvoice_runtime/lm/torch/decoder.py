@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Sequence
 
 import torch
 
@@ -14,6 +14,7 @@ from cosyvoice_runtime.lm.running_batch import DEFAULT_OPTIONS, HostSteps, Runni
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.torch.device_steps import PLAIN_PASSES, CapturedPasses, DeviceSteps
 from cosyvoice_runtime.lm.torch.kv_cache import KVCache, PagedKVCache
+from cosyvoice_runtime.lm.torch.network import NetworkHeads, SpeechLM
 from cosyvoice_runtime.lm.torch.speech_decoder import CachedLM, SpeechDecoder
 
 
@@ -32,6 +33,7 @@ class BatchDecoder(RunningBatch):
         passes: the computations that are captured.
         pool: pages that all utterances share; None: each has ``max_len`` positions of its own, which plain
             steps read without a copy.
+        heads: layer and head of those that follow the text, of which steps that are not captured tell.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class BatchDecoder(RunningBatch):
         prefill_batch: int = 1,
         passes: CapturedPasses = PLAIN_PASSES,
         pool: CachePool | None = None,
+        heads: Sequence[tuple[int, int]] = (),
     ) -> None:
         cache = (
             KVCache(lm.config, slots, max_len, lm.device, lm.dtype)
@@ -53,7 +56,8 @@ class BatchDecoder(RunningBatch):
             cache.serve_adapters()
         steps: Steps
         if capture is None:
-            steps = HostSteps(CachedLM(lm, cache), cache, prefill_batch, lm.config.fill_id)
+            followed = NetworkHeads(lm, heads) if heads and isinstance(lm, SpeechLM) else None
+            steps = HostSteps(CachedLM(lm, cache), cache, prefill_batch, lm.config.fill_id, followed)
         else:
             steps = DeviceSteps(lm, cache, prefill_batch, capture, passes)
         super().__init__(lm.config, cache, steps, prefill_batch, lm.adapters)

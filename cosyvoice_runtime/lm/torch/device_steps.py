@@ -222,12 +222,14 @@ class UnderWay(NamedTuple):
 
 
 class DeviceSteps:
-    """Steps that are captured and replayed, one ahead of what the host knows.
+    """Steps that are captured and replayed, one ahead of what the host knows. They see no text.
 
     Args:
         prefill_batch: most prompts fed in one pass.
         passes: the computations that are captured.
     """
+
+    sees_text = False
 
     def __init__(
         self,

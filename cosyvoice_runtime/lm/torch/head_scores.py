@@ -35,11 +35,15 @@ class HeadScores:
         last = queries[:, -self._rows :, chosen].transpose(1, 2)
         self._scores[layer] = last.float() @ of_heads.float().mT / math.sqrt(queries.shape[-1])
 
-    def shares(self, text: slice) -> Tensor:
-        """The heads' attention among some positions alone, float32 ``[B, heads, rows, positions]``."""
+    def shares(self, text: slice, sequences: slice = slice(None)) -> Tensor:
+        """The heads' attention among some positions alone, float32 ``[B, heads, rows, positions]``.
+
+        Args:
+            sequences: of the pass, B in all.
+        """
         layers: dict[int, int] = {}
         found = []
         for layer, _ in self._heads:
             place = layers[layer] = layers.get(layer, -1) + 1
-            found.append(self._scores[layer][:, place, :, text])
+            found.append(self._scores[layer][sequences, place, :, text])
         return torch.stack(found, dim=1).softmax(dim=-1)

@@ -5,7 +5,8 @@ B: sequences, T: positions fed at once, D: head_dim, span: cache positions that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.lm_rows import layer_tensors, outer_tensors
 from cosyvoice_runtime.flow.torch.layers import embedding
@@ -225,6 +227,31 @@ class SpeechLM(SpeechDecoder):
         mask = torch.zeros(hidden.shape, device=hidden.device, dtype=dtype)
         mask.masked_fill_(hidden, float("-inf"))
         return mask[:, None].repeat(1, 1, self.config.num_heads // self.config.num_kv_heads, 1)
+
+
+class NetworkHeads:
+    """`text_rows.FollowedHeads` of a network.
+
+    Args:
+        heads: layer and head of each.
+    """
+
+    def __init__(self, lm: SpeechLM, heads: Sequence[tuple[int, int]]) -> None:
+        self._lm = lm
+        self._scores = HeadScores(heads)
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        self._lm.scores = self._scores
+        try:
+            yield
+        finally:
+            self._lm.scores = None
+
+    def row(self, place: int, slot: int, text: slice) -> Floats:  # noqa: ARG002
+        [shares] = self._scores.shares(text, slice(place, place + 1))
+        row: Floats = shares[:, -1].mean(0).cpu().numpy()
+        return row
 
 
 def attend_from_start(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint import Layout, load_config
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary, end_of_prompt_id
 from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
@@ -92,10 +93,11 @@ class SpeechLmModel:
         reader: Reader,
         in_pieces: bool,
         is_awaited: bool,
+        with_rows: bool,
     ) -> None:
         """Draw speech tokens as `SpokenTokens` says."""
         trace.note("the speech LM has the request", request_id)
-        request = self.reader.accept(prompt, sampling, request_id, groups, in_pieces, is_awaited)
+        request = self.reader.accept(prompt, sampling, request_id, groups, in_pieces, is_awaited, with_rows)
         self.scheduler.submit(request, reader)
 
     def push_text(self, request_id: str, ids: Sequence[int], ended: bool) -> None:
@@ -152,7 +154,12 @@ class TokenReply:
     def cancelled(self) -> bool:
         return self._reply.cancelled
 
-    def send(self, tokens: Sequence[int], finish_reason: FinishReason | None) -> None:
+    def send(
+        self,
+        tokens: Sequence[int],
+        finish_reason: FinishReason | None,
+        rows: Floats | None = None,
+    ) -> None:
         trace.note("the speech LM sends tokens", self.utterance)
         ids = [*self.echo, *(self._speech_offset + token for token in tokens)]
         reason = "" if finish_reason is None else finish_reason.value
@@ -160,6 +167,7 @@ class TokenReply:
             output_ids=np.array(ids, np.int32).reshape(1, 1, -1),
             sequence_length=np.array([[len(ids)]], np.int32),
             finish_reason=np.array([[reason.encode()]], np.object_),
+            **({} if rows is None else {"attention": rows[None]}),
         )
 
     def finish(self, error: Exception | None = None) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cosyvoice_runtime.alignment.heads import AlignmentHeads, llm_sha256
 from cosyvoice_runtime.checkpoint import Layout, load_config
+from cosyvoice_runtime.checkpoint.alignment_heads import AlignmentHeads, llm_sha256
 from cosyvoice_runtime.errors import CheckpointError
 from making import make_checkpoint
 

@@ -1,0 +1,103 @@
+"""Rows of what speech tokens look at in their text, for utterances of one batch."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from lm_utterances import TEXT
+
+from capture_fake import play_back
+from cosyvoice_runtime.lm.cache import CachePool
+from cosyvoice_runtime.lm.generation import Generation
+from cosyvoice_runtime.lm.prompt import Prompt, PromptSegment, Table
+from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
+from cosyvoice_runtime.lm.torch.head_scores import HeadScores
+from cosyvoice_runtime.lm.torch.kv_cache import KVCache
+from cosyvoice_runtime.lm.torch.network import SpeechLM
+
+HEADS = [(2, 5), (0, 1)]
+LONG = 96
+PROMPTS = [
+    Prompt(TEXT[:8], [5], range(9)),
+    Prompt(TEXT[3:5]),
+    Prompt(TEXT[:30], lead_text=[1, 2, 3]),
+    Prompt([4], [3, 3]),
+]
+OPTIONS = SamplingOptions(seed=4, min_tokens=30, max_tokens=40, runaway_span=0)
+Rows = dict[Generation, list[np.ndarray]]
+
+
+@torch.inference_mode()
+def expected(lm: SpeechLM, prompt: Prompt, tokens: Sequence[int]) -> np.ndarray:
+    """Rows of one pass over prompt and tokens."""
+    given = PromptSegment(Table.SPEECH, list(tokens[:-1]))
+    fed = lm.embed([each for each in (*prompt.segments(), given) if len(each.ids)])
+    scores = lm.scores = HeadScores(HEADS, rows=len(tokens))
+    lm.prefill(fed, 0, KVCache(lm.config, 1, len(fed)).view(0, 1))
+    lm.scores = None
+    [shares] = scores.shares(prompt.text_positions)
+    return shares.mean(0).numpy()
+
+
+def spoken(decoder: BatchDecoder, prompts: Sequence[Prompt], followed: Sequence[int]) -> Rows:
+    """Utterances that begin one step after the other, and the rows that their progress brings."""
+    found: Rows = {}
+    for number, prompt in enumerate(prompts):
+        generation = decoder.add(prompt, OPTIONS)
+        found[generation] = []
+        if number in followed:
+            decoder.follow(generation, prompt.text_positions)
+        take(decoder, found)
+    while decoder.active:
+        take(decoder, found)
+    return found
+
+
+def take(decoder: BatchDecoder, found: Rows) -> None:
+    for progress in decoder.step():
+        if progress.rows is not None:
+            assert len(progress.rows) == len(progress.tokens)
+            found[progress.handle].append(progress.rows)
+
+
+@pytest.mark.parametrize("pool", [None, CachePool(8, 13)], ids=["slots", "few pages"])
+def test_rows_of_a_batch_are_those_of_each_utterance(lm, pool):
+    """Also of one that has lost its pages and is fed again."""
+    decoder = BatchDecoder(lm, 4, LONG, pool=pool, heads=HEADS)
+    found = spoken(decoder, PROMPTS, followed=[0, 1, 2])
+    for prompt, (generation, rows) in zip(PROMPTS, found.items(), strict=True):
+        if prompt is PROMPTS[3]:
+            assert rows == []
+            continue
+        assert len(generation.tokens) == sum(map(len, rows))
+        np.testing.assert_allclose(np.concatenate(rows), expected(lm, prompt, generation.tokens), atol=1e-5)
+    assert lm.scores is None
+    assert (decoder.cache_use.evictions > 0) == (pool is not None)
+
+
+def test_rows_of_given_tokens_come_with_the_first_that_is_drawn(lm):
+    decoder = BatchDecoder(lm, 1, LONG, heads=HEADS)
+    generation = decoder.add(PROMPTS[0], OPTIONS)
+    while generation.finish_reason is None:
+        decoder.step()
+    again = decoder.add(dataclasses.replace(PROMPTS[0], spoken=generation.tokens[:7]), OPTIONS)
+    decoder.follow(again, PROMPTS[0].text_positions)
+    rows = []
+    while again.finish_reason is None:
+        rows += [each.rows for each in decoder.step() if each.rows is not None]
+    assert [len(each) for each in rows] == [8, *[1] * (len(rows) - 1)]
+    np.testing.assert_allclose(np.concatenate(rows), expected(lm, PROMPTS[0], again.tokens), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"capture": play_back, "heads": HEADS}], ids=["no heads", "captured"]
+)
+def test_who_sees_no_attention_brings_no_rows(lm, options):
+    found = spoken(BatchDecoder(lm, 4, LONG, **options), PROMPTS, followed=range(4))
+    assert all(rows == [] for rows in found.values())
+    assert all(generation.tokens for generation in found)
