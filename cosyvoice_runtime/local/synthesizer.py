@@ -169,7 +169,7 @@ class Synthesizer:
                 family.prompt_frames_per_token,
             ),
             family,
-            partial(AlignmentHeads.of, layout, config.speech_lm) if hasattr(lm, "scores") else lambda: None,
+            partial(AlignmentHeads.of, layout, config.speech_lm) if family.has_qwen2 else lambda: None,
         )
 
     @cached_property
@@ -189,9 +189,9 @@ class Synthesizer:
     @property
     def no_heads(self) -> str:
         """The reason why words are timed by estimate."""
-        if hasattr(self.lm, "scores"):
+        if self.family.has_qwen2:
             return f"the checkpoint has no {ALIGNMENT_HEADS}, which {COMMAND} writes"
-        return "the attention of this speech LM is not seen; that of a Qwen2 on PyTorch is"
+        return "the attention of this speech LM is not seen; that of a Qwen2 is"
 
     @property
     def sample_rate(self) -> int:
