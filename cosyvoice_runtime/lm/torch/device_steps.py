@@ -383,7 +383,7 @@ class DeviceSteps:
         return UnderWay(sequences, places, ends, Fetch(ids), self._looks(sequences, places))
 
     def _looks(self, sequences: Sequence[Generation], places: IntArray) -> RowsUnderWay | None:
-        """What these sequences of the latest pass looked at, where they ask."""
+        """Rows of the latest pass for those of these sequences that ask for some."""
         return None if self._rows is None else self._rows.behind(places, sequences)
 
 
