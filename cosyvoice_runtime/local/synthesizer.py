@@ -212,10 +212,6 @@ class Synthesizer:
                 another checkpoint made is one.
             CheckpointError: words are asked for, and `heads` raises it.
         """
-        if words and request.turns:
-            raise InvalidInput(
-                "turns", f"{len(request.turns)} turns", "one text where word times are asked for"
-            )
         self._require_own(request.voice)
         request = self._within_positions(request)
         layout = laid_out(request, self.front_end, self.tokenizer, self.hop.flow_voice)
@@ -282,9 +278,13 @@ class Synthesizer:
         return LocalStages(self._open_batch, self.token2wav, layout.voices, self.family.silent_tokens, heads)
 
     def _clock(self, request: SpeechRequest, segments: Sequence[LaidSegment]) -> WordClock:
-        markup, rate = request.text_markup or self.front_end.markup, self.lm.config.token_rate
-        timing = VoiceTiming(self.heads, self.tokenizer.spans, 1 / rate, self.sample_rate)
-        return WordClock(words_of(request.text, markup, segments, request.speed), request.speed, timing)
+        token_s = 1 / self.lm.config.token_rate
+        clock = WordClock(
+            request.speed, VoiceTiming(self.heads, self.tokenizer.spans, token_s, self.sample_rate)
+        )
+        for segment in words_of(request, request.text_markup or self.front_end.markup, segments):
+            clock.begin(segment)
+        return clock
 
     def _chunks(
         self,
