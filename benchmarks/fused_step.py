@@ -9,6 +9,8 @@ rounded.
     python benchmarks/fused_step.py --batch 16 32 64 --share 0.25    on a part of the GPU
     python benchmarks/fused_step.py --batch 1 4 16 64 --context 500 --adapters 0 1 4 16 --rank 16 64
                                                           steps alone; sequences have the adapters in turn
+    python benchmarks/fused_step.py --batch 1 16 64 --context 500 --heads 1 4 --text 60
+                                                          steps with rows of attention behind them
 """
 
 from __future__ import annotations
@@ -18,8 +20,11 @@ import dataclasses
 import functools
 import itertools
 import json
+import statistics
+import time
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,8 +38,12 @@ from cosyvoice_runtime.lm.cache import PAGE, CachePool
 from cosyvoice_runtime.lm.generation import Generation, TokenLimits
 from cosyvoice_runtime.lm.kernels.fused_step import FusedStep
 from cosyvoice_runtime.lm.kernels.slot_draw import chained_slot_draw, slot_draw
+from cosyvoice_runtime.lm.kernels.text_rows import text_rows
 from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.lm.text_rows import TextRows
+from cosyvoice_runtime.lm.text_segment import MOST_TEXT
 from cosyvoice_runtime.lm.torch.adapters import AdaptedLinear, AdapterStack
+from cosyvoice_runtime.lm.torch.captured_rows import CapturedRows
 from cosyvoice_runtime.lm.torch.device_steps import span_sizes
 from cosyvoice_runtime.lm.torch.kv_cache import CacheView, KVCache, PagedKVCache
 from cosyvoice_runtime.lm.torch.network import SpeechLM
@@ -210,6 +219,58 @@ def adapted(
     }
 
 
+def with_rows(
+    config: ModelConfig, batch: int, context: int, repeats: int, row: GpuRow, heads: int, text: int
+) -> dict[str, float]:
+    """A fused step whose sequences all ask for rows of so many heads, each of a layer of its own.
+
+    Times on the GPU are of the step alone, of one whose queries are kept, and with rows and their transfer
+    behind it; that on the host is of launching the latter and of reading them.
+    """
+    lm = random_lm(config, torch.bfloat16)
+    step, keeping = (Step(lm, [context] * batch, paged=True) for _ in range(2))
+    layers = range(0, config.speech_lm.num_layers, max(1, config.speech_lm.num_layers // heads))
+    keeping.cache.keep_queries(lm.config, [(layer, 1) for layer in layers[:heads]])
+    for each in (step, keeping):
+        each.cache.data.normal_()
+    kept = keeping.cache.kept
+    assert kept is not None
+    rows = CapturedRows(keeping.cache, kept, text_rows)
+    sequences = [
+        Generation(lm.config, SamplingOptions(), [], TokenLimits(MAX_LEN, MAX_LEN)) for _ in range(batch)
+    ]
+    places = np.arange(batch)
+    for slot, each in enumerate(sequences):
+        each.slot, each.rows = slot, TextRows(slice(1, 1 + text))
+    plain, graph = (replayed(each.fused(row)) for each in (step, keeping))
+
+    def both() -> None:
+        graph.replay()
+        rows.behind(places, sequences)
+
+    def on_host() -> float:
+        """Milliseconds to launch rows and to read them once they are there."""
+        started = time.perf_counter()
+        under_way = rows.behind(places, sequences)
+        launched = time.perf_counter()
+        torch.cuda.synchronize()
+        arrived = time.perf_counter()
+        assert under_way is not None
+        under_way.tell(sequences)
+        for each in sequences:
+            assert each.rows is not None
+            each.rows.draw(is_speech=True)
+            each.rows.take()
+        return 1e3 * (launched - started + time.perf_counter() - arrived)
+
+    return {
+        "step ms": milliseconds(plain.replay, repeats),
+        "step that keeps queries ms": milliseconds(graph.replay, repeats),
+        "with rows ms": milliseconds(both, repeats),
+        "with rows, on the host ms": statistics.median(on_host() for _ in range(repeats)),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -226,6 +287,10 @@ def main() -> None:
     )
     parser.add_argument("--rank", type=int, nargs="+", choices=RANKS, default=[16], help="of the adapters")
     parser.add_argument("--modules", nargs="+", choices=list(PROJECTIONS), default=list(PROJECTIONS))
+    parser.add_argument(
+        "--heads", type=int, nargs="+", help="numbers of heads whose rows of attention to measure alone"
+    )
+    parser.add_argument("--text", type=int, default=60, help=f"text tokens of a row, up to {MOST_TEXT}")
     parser.add_argument("--share", type=float, help="of the GPU that steps have; default: all")
     parser.add_argument("--streamed", action="store_true", help="tiles of a part on the whole GPU, too")
     options = parser.parse_args()
@@ -238,6 +303,12 @@ def main() -> None:
         print("on", part.multiprocessors, "multiprocessors")
     on_part = part is not None or options.streamed
     bases = {batch: row.step_tiles(batch, on_part) for batch in options.batch}
+    if options.heads:
+        with torch.inference_mode():
+            for batch, context, heads in itertools.product(options.batch, options.context, options.heads):
+                result = with_rows(config, batch, context, options.repeats, row, heads, options.text)
+                print(f"batch {batch} context {context} heads {heads}:", json.dumps(result), flush=True)
+        return
     if options.adapters:
         with torch.inference_mode():
             measured = itertools.product(options.batch, options.context, options.rank, options.adapters)

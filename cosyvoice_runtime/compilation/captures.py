@@ -35,6 +35,7 @@ from cosyvoice_runtime.lm.engines.torch import GPU_PREFILL_BATCH, network_obstac
 from cosyvoice_runtime.lm.kernels.fused_step import FusedStep
 from cosyvoice_runtime.lm.kernels.prefill import FusedPrefill
 from cosyvoice_runtime.lm.kernels.slot_draw import chained_slot_draw, slot_draw
+from cosyvoice_runtime.lm.kernels.text_rows import text_rows
 from cosyvoice_runtime.lm.torch.adapters import stack_adapters
 from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
 from cosyvoice_runtime.lm.torch.device_steps import CapturedPasses
@@ -48,6 +49,9 @@ T = TypeVar("T")
 
 PAGES = 256
 """Pages of the flow; their number changes no kernel."""
+ANY_HEAD = (0, 0)
+"""Layer and head that is followed; which ones are, and how many, changes no kernel. Where none is, one kernel
+too many is compiled."""
 LAYERS = 3
 """Layers of each stack of the flow's encoder: the kernel of attention is compiled apart for the layers 0 and
 1, and then for all others."""
@@ -115,9 +119,10 @@ def capture_speech_lm(deployment: Deployment) -> None:
         FusedPrefill(lm, length),
         slot_draw,
         chained_slot_draw if row.chained else slot_draw,
+        text_rows,
     )
     pool = shared_pool(settings, steps_read_pages=True)
-    BatchDecoder(lm, settings.max_slots, length, _compute, GPU_PREFILL_BATCH, passes, pool)
+    BatchDecoder(lm, settings.max_slots, length, _compute, GPU_PREFILL_BATCH, passes, pool, [ANY_HEAD])
 
 
 def capture_token2wav(deployment: Deployment) -> None:

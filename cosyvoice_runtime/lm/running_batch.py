@@ -20,13 +20,10 @@ from cosyvoice_runtime.lm.text_stream import TextStream
 
 
 class Steps(Protocol):
-    """Brings sequences of a cache forward.
+    """Brings sequences of a cache forward."""
 
-    Attributes:
-        sees_text: whether sequences with `Generation.rows` get a row for each id that is drawn.
-    """
-
-    sees_text: bool
+    def sees_text(self, sequence: Generation, text: slice) -> bool:
+        """Whether a new sequence can get a row of attention to these positions for each id that is drawn."""
 
     def advance(self, running: Sequence[Generation]) -> list[Drawn]:
         """Feed the sequences, and return ids that were drawn, in order; mostly one for each sequence.
@@ -139,8 +136,9 @@ class RunningBatch:
         Args:
             text: positions of the text, `Prompt.text_positions`.
         """
-        if self._steps.sees_text:
-            cast(Generation, handle).rows = TextRows(text)
+        generation = cast(Generation, handle)
+        if self._steps.sees_text(generation, text):
+            generation.rows = TextRows(text)
 
     def push_text(self, handle: Hashable, ids: Sequence[int]) -> None:
         """Add text to a stream, which has no effect after the utterance has ended.
@@ -271,7 +269,6 @@ class HostSteps:
         fill_id: int,
         heads: FollowedHeads | None = None,
     ) -> None:
-        self.sees_text = heads is not None
         self._heads = heads
         self._network = network
         self._cache = cache
@@ -281,6 +278,9 @@ class HostSteps:
 
     def advance(self, running: Sequence[Generation]) -> list[Drawn]:
         return [drawn for sequences, logits in self._feed(running) for drawn in self._draw(sequences, logits)]
+
+    def sees_text(self, sequence: Generation, text: slice) -> bool:  # noqa: ARG002
+        return self._heads is not None
 
     def _feed(self, running: Sequence[Generation]) -> Iterator[tuple[list[Generation], Logits]]:
         sequences = self._residents.going_on([each for each in running if each.unfed], running)

@@ -38,6 +38,8 @@ class TextRows:
     def take(self) -> Floats:
         """Rows since the last call, float32 ``[rows, text tokens]``."""
         rows, self._rows = self._rows, []
+        if len(rows) == 1:  # This is usual; to make another array takes ten times as long.
+            return rows[0][None]
         return np.array(rows, np.float32).reshape(-1, self.text.stop - self.text.start)
 
 

@@ -68,7 +68,7 @@ def test_each_part_of_a_server_has_forms_and_none_comes_twice():
     forms = _forms(deployment(architecture.TINY, CARDS["L4"]))
     names = {form.kernel.fn.__name__ for form in forms}
     assert names >= {
-        *("_step_head", "_prefill_heads", "_slot_draw"),
+        *("_step_head", "_prefill_heads", "_slot_draw", "_text_rows"),
         *("_causal_conv", "_norm_attention", "_norm_step", "_relative_attention"),
         "_row_conv",
     }
@@ -141,6 +141,20 @@ def test_adapters_have_forms_that_fit_a_card_of_each_row(card, rank, tmp_path, m
     assert {each.kernel for each in made} == set(OF_ADAPTERS)
     assert not [each for each in made if each.failure]
     assert max(each.shared for each in made) <= CARDS[card].limits.shared_bytes
+
+
+@pytest.mark.parametrize("card", ["A100", "L4", "H100", "B200", "RTX 5090"])
+def test_rows_of_attention_have_one_form_that_fits_a_card_of_each_row(card, tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    compile_for(CARDS[card].capability)
+    forms: list[Form] = []
+    with torch.inference_mode(), collecting(forms.append):
+        capture_speech_lm(deployment(architecture.FULL, CARDS[card]))
+    [form] = [each for each in forms if each.kernel.fn.__name__ == "_text_rows"]
+    compiled = form.compile(measured=True)
+    assert not compiled.failure
+    assert not compiled.spilled
+    assert compiled.shared <= CARDS[card].limits.shared_bytes
 
 
 def test_without_adapters_nothing_is_compiled_for_them():

@@ -258,11 +258,12 @@ def _captured_passes(
     from cosyvoice_runtime.lm.kernels.fused_step import FusedStep
     from cosyvoice_runtime.lm.kernels.prefill import FusedPrefill
     from cosyvoice_runtime.lm.kernels.slot_draw import draw_after_step
+    from cosyvoice_runtime.lm.kernels.text_rows import text_rows
 
     max_len, of_steps = settings.max_sequence_tokens, () if parts is None else parts.all_for_steps
     step = FusedStep(lm, max_len, of_steps)
     step_draw = draw_plain if draw is draw_plain else draw_after_step(lm.device)
-    return CapturedPasses(step, FusedPrefill(lm, max_len), draw, step_draw)
+    return CapturedPasses(step, FusedPrefill(lm, max_len), draw, step_draw, text_rows)
 
 
 def _draw_in_graphs(device: torch.device) -> DrawSlots:

@@ -246,7 +246,9 @@ class FusedStep:
         )
         for index, (layer, following) in enumerate(zip(self._layers, norms[1:], strict=True)):
             pages = CacheLayer(cache.data[index, 0], cache.data[index, 1], cache.tables, positions)
-            self._layer(layer, following, memory, pages, tiles, chained)
+            kept = None if cache.kept is None else cache.kept.of(index, batch)
+            queries = memory.queries if kept is None else kept
+            self._layer(layer, following, memory, queries, pages, tiles, chained)
         step_head(
             memory.for_attention, self._head, self._head_bias, epsilon, memory.logits, tiles.head, chained
         )
@@ -266,20 +268,22 @@ class FusedStep:
         layer: LayerWeights,
         following: Tensor,
         memory: StepMemory,
+        queries: Tensor,
         pages: CacheLayer,
         tiles: StepTiles,
         chained: int,
     ) -> None:
-        """One layer on the residual; ``following`` is the weight of the next norm."""
+        """One layer on the residual; ``queries`` are its own, and ``following`` the weight of the next
+        norm."""
         epsilon, adapters = self._lm.config.rms_norm_eps, pages.tables.adapters
         mixed, inner = (memory.mixed, memory.shares), (memory.inner[None], memory.shares)
         normed = memory.for_attention.values[None], memory.shares
         step_qkv(
             memory.for_attention, layer.qkv, layer.qkv_bias, self._rotation, epsilon,
-            memory.queries, pages, tiles.qkv, chained,
+            queries, pages, tiles.qkv, chained,
             step_addend(layer.qkv_adapters, adapters, *normed, chained),
         )  # fmt: skip
-        step_attention(memory.queries, pages, *mixed, tiles.keys, tiles.attention_warps, chained)
+        step_attention(queries, pages, *mixed, tiles.keys, tiles.attention_warps, chained)
         step_residual(
             *mixed, layer.out, layer.mlp_norm, memory.x, memory.for_mlp, tiles.out, chained,
             step_addend(layer.out_adapters, adapters, *mixed, chained),

@@ -342,7 +342,10 @@ class FusedPrefill:
         for index, layer in enumerate(self._layers):
             data, following = cache.data[index], self._gains[index + 1]
             pages = PromptPages(data[0], data[1], cache.tables, starts, lengths, cache.max_len)
-            mixed = self._attended(layer.attention, residual.normed, pages, span)
+            packed = self._packed(layer.attention, residual.normed, pages)
+            if cache.kept is not None:
+                cache.kept.take(index, packed[:, :, : layer.attention.heads], lengths - 1)
+            mixed = self._attended(layer.attention, packed, pages, span)
             if index == len(self._layers) - 1:
                 mixed, residual = mixed[last], residual.rows(last)
             numbers = cache.tables.adapters
@@ -350,20 +353,24 @@ class FusedPrefill:
             residual.take(_fed_forward(layer.mlp, residual.normed, numbers), following, epsilon)
         return self._lm.logits(residual.normed)
 
-    def _attended(
-        self, attention: CachedAttention, normed: Tensor, pages: PromptPages, span: int | None
-    ) -> Tensor:
-        """Mixed values ``[B * T, H * D]`` from the norm ``[B * T, C]`` of the residual."""
-        batch, heads, kv_heads = len(pages.starts), attention.heads, attention.kv_heads
+    def _packed(self, attention: CachedAttention, normed: Tensor, pages: PromptPages) -> Tensor:
+        """Heads ``[B, T, H + 2 kv_heads, D]`` from the norm ``[B * T, C]`` of the residual."""
         product = _product(attention.qkv, normed, pages.tables.adapters)
-        packed = product.view(batch, -1, heads + 2 * kv_heads, attention.head_dim)
+        heads = attention.heads + 2 * attention.kv_heads
+        packed = product.view(len(pages.starts), -1, heads, attention.head_dim)
         prefill_heads(packed, attention.qkv.bias, self._rotation, pages)
+        return packed
+
+    @staticmethod
+    def _attended(attention: CachedAttention, packed: Tensor, pages: PromptPages, span: int | None) -> Tensor:
+        """Mixed values ``[B * T, H * D]``."""
+        heads, kv_heads = attention.heads, attention.kv_heads
         if span is None:
             mixed = attend_from_start(*packed.split([heads, kv_heads, kv_heads], dim=2))
         else:
             mixed = torch.empty_like(packed[:, :, :heads], memory_format=torch.contiguous_format)
             prefill_attention(packed, pages, mixed)
-        return mixed.reshape(len(normed), -1)
+        return mixed.reshape(-1, heads * attention.head_dim)
 
 
 def _product(linear: AdaptedLinear, x: Tensor, numbers: Tensor | None) -> Tensor:

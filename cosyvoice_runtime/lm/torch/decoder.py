@@ -33,7 +33,7 @@ class BatchDecoder(RunningBatch):
         passes: the computations that are captured.
         pool: pages that all utterances share; None: each has ``max_len`` positions of its own, which plain
             steps read without a copy.
-        heads: layer and head of those that follow the text, of which steps that are not captured tell.
+        heads: layer and head of those that follow the text; none where no rows of attention are told.
     """
 
     def __init__(
@@ -59,6 +59,8 @@ class BatchDecoder(RunningBatch):
             followed = NetworkHeads(lm, heads) if heads and isinstance(lm, SpeechLM) else None
             steps = HostSteps(CachedLM(lm, cache), cache, prefill_batch, lm.config.fill_id, followed)
         else:
+            if heads and isinstance(lm, SpeechLM):
+                cache.keep_queries(lm.config, heads)
             steps = DeviceSteps(lm, cache, prefill_batch, capture, passes)
         super().__init__(lm.config, cache, steps, prefill_batch, lm.adapters)
 

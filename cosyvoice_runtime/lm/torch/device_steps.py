@@ -26,6 +26,8 @@ from cosyvoice_runtime.gpu.transfer import Fetch, integers, move
 from cosyvoice_runtime.lm.generation import Drawn, Generation
 from cosyvoice_runtime.lm.prefills import Prefill, Prefills, Residents, grouped
 from cosyvoice_runtime.lm.sampling import IntArray
+from cosyvoice_runtime.lm.text_segment import MOST_TEXT
+from cosyvoice_runtime.lm.torch.captured_rows import CapturedRows, ComputeRows, RowsUnderWay, text_rows_plain
 from cosyvoice_runtime.lm.torch.kv_cache import CacheView, KVCache, PagedKVCache
 from cosyvoice_runtime.lm.torch.network import SpeechLM
 from cosyvoice_runtime.lm.torch.prefill_graphs import GraphedPrefills, LogitsPrefill
@@ -55,12 +57,14 @@ class CapturedPasses:
         step, prefill: compute logits of steps and of prompts; None: the network's own passes.
         draw: draws after prompts.
         step_draw: draws in steps.
+        rows: computes rows of attention behind steps and prompts, uncaptured.
     """
 
     step: LogitsStep | None = None
     prefill: LogitsPrefill | None = None
     draw: DrawSlots = draw_plain
     step_draw: DrawSlots = draw_plain
+    rows: ComputeRows = text_rows_plain
 
 
 PLAIN_PASSES = CapturedPasses()
@@ -197,12 +201,14 @@ class UnderWay(NamedTuple):
         sequences: the sequences drawn for.
         rows: [n] of their ids among the fetched ones.
         positions: positions of the cache at which ids that are speech are fed.
+        looks: rows of attention that the ids come with.
     """
 
     sequences: list[Generation]
     rows: IntArray
     positions: list[int]
     ids: Fetch
+    looks: RowsUnderWay | None = None
 
     def without(self, gone: Collection[Generation]) -> UnderWay:
         """The pass for the other sequences alone."""
@@ -212,24 +218,25 @@ class UnderWay(NamedTuple):
             self.rows[kept],
             [self.positions[row] for row in kept],
             self.ids,
+            self.looks,
         )
 
     def drawn(self) -> Iterator[Drawn]:
         """Wait for the ids, if any sequence still wants them."""
         if self.sequences:
             ids = self.ids.array()[self.rows].tolist()
+            if self.looks is not None:
+                self.looks.tell(self.sequences)
             yield from zip(self.sequences, ids, self.positions, strict=True)
 
 
 class DeviceSteps:
-    """Steps that are captured and replayed, one ahead of what the host knows. They see no text.
+    """Steps that are captured and replayed, one ahead of what the host knows.
 
     Args:
         prefill_batch: most prompts fed in one pass.
         passes: the computations that are captured.
     """
-
-    sees_text = False
 
     def __init__(
         self,
@@ -253,6 +260,7 @@ class DeviceSteps:
         )
         step = passes.step or lm.decode_step
         self._graphs = GraphedSteps(step, cache, passes.step_draw, self._tables, capture)
+        self._rows = None if cache.kept is None else CapturedRows(cache, cache.kept, passes.rows)
         self._uncaptured = EagerCalls()
         self._under_way: list[UnderWay] = []
         # Sequences with two draws under way: of their prompts, and of the step after them.
@@ -262,6 +270,10 @@ class DeviceSteps:
     def picks(self) -> bool:
         """Whether some sequences can be brought forward while others wait."""
         return self._graphs.picks
+
+    def sees_text(self, sequence: Generation, text: slice) -> bool:
+        """Whether rows are computed: tokens that were given are fed together, without a row of each."""
+        return self._rows is not None and not sequence.given and text.stop - text.start <= MOST_TEXT
 
     def advance(self, running: Sequence[Generation], first: Collection[Hashable] = ()) -> list[Drawn]:
         """Launch all passes that can be, then read those launched before, as `Steps.advance`.
@@ -322,7 +334,7 @@ class DeviceSteps:
         ids = self._graphs.run(slots, np.minimum(fed, span - 1), work[slots], span)
         positions = lengths[needed] + 1
         lengths[needed] = positions
-        return UnderWay(sequences, places, positions.tolist(), Fetch(ids))
+        return UnderWay(sequences, places, positions.tolist(), Fetch(ids), self._looks(sequences, places))
 
     def _prefill(self, running: Sequence[Generation]) -> Iterator[UnderWay]:
         hungry = self._residents.hungry(running)
@@ -367,7 +379,12 @@ class DeviceSteps:
 
     def _drawing(self, group: list[Prefill], ids: Tensor) -> UnderWay:
         sequences = [each.sequence for each in group]
-        return UnderWay(sequences, np.arange(len(group)), [each.end for each in group], Fetch(ids))
+        places, ends = np.arange(len(group)), [each.end for each in group]
+        return UnderWay(sequences, places, ends, Fetch(ids), self._looks(sequences, places))
+
+    def _looks(self, sequences: Sequence[Generation], places: IntArray) -> RowsUnderWay | None:
+        """Rows of the latest pass for those of these sequences that ask for some."""
+        return None if self._rows is None else self._rows.behind(places, sequences)
 
 
 def _next_work(sequence: Generation, drawing: int) -> SlotWork:

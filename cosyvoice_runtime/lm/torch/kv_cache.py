@@ -6,6 +6,7 @@ a slot, D: head_dim.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.flow.page_store import FIRST_PAGE, WASTE_PAGE
 from cosyvoice_runtime.gpu.transfer import integers, move, untouched_zeros
 from cosyvoice_runtime.lm.cache import CachePool, CacheSlots
+from cosyvoice_runtime.lm.torch.kept_queries import KeptQueries
 
 
 def cache_bytes(config: SpeechLMConfig, slots: int, max_len: int, dtype: torch.dtype) -> int:
@@ -126,12 +128,16 @@ class CacheView:
         data: as `KVCache.data`.
         tables: [B, W] of these slots.
         max_len: most positions of a slot.
+        kept: keeps queries of each pass; None where no rows of attention follow.
     """
 
-    def __init__(self, data: Tensor, tables: PageTables, max_len: int) -> None:
+    def __init__(
+        self, data: Tensor, tables: PageTables, max_len: int, kept: KeptQueries | None = None
+    ) -> None:
         self.data = data
         self.tables = tables
         self.max_len = max_len
+        self.kept = kept
 
     def at(self, positions: Tensor, span: int | None) -> PassPages:
         """The pages of a pass; can be captured.
@@ -148,8 +154,10 @@ class CacheView:
 class WholeView(CacheView):
     """Consecutive slots, from ``first`` on, whose pages are their own."""
 
-    def __init__(self, data: Tensor, tables: PageTables, max_len: int, first: int) -> None:
-        super().__init__(data, tables, max_len)
+    def __init__(
+        self, data: Tensor, tables: PageTables, max_len: int, kept: KeptQueries | None, first: int
+    ) -> None:
+        super().__init__(data, tables, max_len, kept)
         self._slots = torch.arange(len(tables.read), device=data.device)[:, None]
         self._own = data[:, :, first : first + len(tables.read)]
 
@@ -165,9 +173,11 @@ class KVCache(CacheSlots):
     Attributes:
         data: [layers, 2, pages, kv_heads, positions of a page, head_dim], keys then values.
         tables: page tables on the device.
+        kept: as of its views.
     """
 
     tables: PageTables
+    kept: KeptQueries | None = None
     _told: Ids
 
     def __init__(
@@ -190,6 +200,11 @@ class KVCache(CacheSlots):
         """Let passes know the adapter of each slot; called before there is any view."""
         numbers = torch.zeros(self.slots, dtype=torch.int32, device=self.data.device)
         self.tables = self.tables._replace(adapters=numbers)
+
+    def keep_queries(self, config: SpeechLMConfig, heads: Sequence[tuple[int, int]]) -> None:
+        """Let passes keep the queries of these heads, layer and head of each; called before there is any
+        view."""
+        self.kept = KeptQueries(config, heads, self.slots, self.data.device, self.data.dtype)
 
     @property
     def kinds(self) -> tuple[bool, ...]:
@@ -223,10 +238,10 @@ class KVCache(CacheSlots):
     def gathered(self, slots: Tensor, adapted: bool = True) -> CacheView:
         """A view of these slots [B] int64, which copies their tables and, in plain passes, what is read."""
         tables = self.tables if adapted else self.tables._replace(adapters=None)
-        return CacheView(self.data, tables.rows(slots), self.max_len)
+        return CacheView(self.data, tables.rows(slots), self.max_len, self.kept)
 
     def _viewed(self, start: int, tables: PageTables) -> CacheView:
-        return WholeView(self.data, tables, self.max_len, start)
+        return WholeView(self.data, tables, self.max_len, self.kept, start)
 
     def _allocate(
         self,
@@ -281,4 +296,4 @@ class PagedKVCache(KVCache):
         """Do nothing: `prepare` zeroes all pages that were given back."""
 
     def _viewed(self, start: int, tables: PageTables) -> CacheView:  # noqa: ARG002
-        return CacheView(self.data, tables, self.max_len)
+        return CacheView(self.data, tables, self.max_len, self.kept)

@@ -22,6 +22,7 @@ from cosyvoice_runtime.gpu.transfer import integers
 from cosyvoice_runtime.lm.prompt import PromptSegment, Table
 from cosyvoice_runtime.lm.torch.adapters import AdaptedLinear
 from cosyvoice_runtime.lm.torch.head_scores import HeadScores
+from cosyvoice_runtime.lm.torch.kept_queries import KeptQueries
 from cosyvoice_runtime.lm.torch.kv_cache import CacheView, PassPages
 from cosyvoice_runtime.lm.torch.speech_decoder import SpeechDecoder
 
@@ -31,7 +32,8 @@ class Placement(NamedTuple):
 
     cos, sin: [B, T, 1, D]; mask: [B, 1, T * queries per kv head, span], 0 or -inf,
     None for sequences that begin here: each position sees the ones before it in this pass.
-    adapters: [B] numbers, None in a pass without adapters; scores: keeps those of chosen heads.
+    adapters: [B] numbers, None in a pass without adapters; scores: keeps those of chosen heads;
+    kept: keeps their queries of the positions ``last`` [B], or of the last one of all.
     """
 
     cos: Tensor
@@ -39,6 +41,8 @@ class Placement(NamedTuple):
     mask: Tensor | None
     adapters: Tensor | None = None
     scores: HeadScores | None = None
+    kept: KeptQueries | None = None
+    last: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +77,8 @@ class CachedAttention(nn.Module):
         queries, keys = rotated[:, :, : self.heads], rotated[:, :, self.heads :]
         values = heads[:, :, self.heads + self.kv_heads :]
         pages.write(layer, keys, values)
+        if rotation.kept is not None:
+            rotation.kept.take(layer, queries, rotation.last)
         if rotation.mask is None:
             mixed = attend_from_start(queries, keys, values)
         else:
@@ -176,11 +182,24 @@ class SpeechLM(SpeechDecoder):
         text = self.text_embedding(codes.clamp(max=self.config.text_vocab_size - 1))
         return torch.where(control[..., None] < 0, text, found)
 
-    def forward(self, embeddings: Tensor, positions: Tensor, cache: CacheView, span: int | None) -> Tensor:
+    def forward(
+        self,
+        embeddings: Tensor,
+        positions: Tensor,
+        cache: CacheView,
+        span: int | None,
+        last: Tensor | None = None,
+    ) -> Tensor:
         """Run the decoder as :class:`SpeechDecoder` says; without a span the sequences begin with these
-        positions."""
+        positions.
+
+        Args:
+            last: [B] int64, the position of each sequence whose queries are kept; None: the last one of all.
+        """
         rotation, pages = self._rotation(positions, span, embeddings.dtype), cache.at(positions, span)
-        rotation = rotation._replace(adapters=cache.tables.adapters, scores=self.scores)
+        rotation = rotation._replace(
+            adapters=cache.tables.adapters, scores=self.scores, kept=cache.kept, last=last
+        )
         x = embeddings
         for index, layer in enumerate(self.layers):
             x = layer(x, index, rotation, pages)
@@ -205,7 +224,8 @@ class SpeechLM(SpeechDecoder):
             float32 logits [B, speech_rows] after the last code of each prompt.
         """
         positions = torch.arange(codes.shape[1], device=codes.device) + starts[:, None]
-        hidden = self(self.embed_codes(codes), positions.clamp(max=cache.max_len - 1), cache, span)
+        positions = positions.clamp(max=cache.max_len - 1)
+        hidden = self(self.embed_codes(codes), positions, cache, span, lengths - 1)
         return self.logits(hidden[torch.arange(len(codes), device=codes.device), lengths - 1])
 
     def _table(self, table: Table) -> nn.Embedding:

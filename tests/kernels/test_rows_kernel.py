@@ -1,0 +1,128 @@
+"""Rows of attention behind fused steps and prompts are what plain passes look at."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from cosyvoice_runtime.flow.page_store import FIRST_PAGE
+from cosyvoice_runtime.gpu.kernels.step_tiles import StepTile, StepTiles
+from cosyvoice_runtime.lm.kernels.fused_step import FusedStep
+from cosyvoice_runtime.lm.kernels.prefill import FusedPrefill
+from cosyvoice_runtime.lm.kernels.text_rows import text_rows
+from cosyvoice_runtime.lm.text_segment import MOST_TEXT
+from cosyvoice_runtime.lm.torch.captured_rows import text_rows_plain
+from cosyvoice_runtime.lm.torch.head_scores import HeadScores
+from cosyvoice_runtime.lm.torch.kv_cache import KVCache
+from cosyvoice_runtime.lm.torch.network import SpeechLM
+from making.architecture import TINY
+from small_caches import MAX_LEN, own_slots, shared_pages
+
+CONFIG = TINY.speech_lm
+HEADS = [(1, 3), (0, 1), (1, 0)]
+TEXTS = [slice(1, 9), slice(3, 4), slice(14, 35)]
+TILES = StepTiles(
+    qkv=StepTile(16, 16, 64, 2),
+    out=StepTile(16, 16, 64, 2),
+    gated=StepTile(32, 16, 64, 2),
+    down=StepTile(16, 16, 64, 2, ahead=2),
+    head=StepTile(512, 16, 64, 2),
+    keys=16,
+)
+ROUNDING = 2**-11
+"""Of float16, relative to a share of 1."""
+
+
+@pytest.fixture(scope="module")
+def lm() -> SpeechLM:
+    torch.manual_seed(5)
+    lm = SpeechLM(CONFIG).requires_grad_(False)
+    for module in lm.modules():
+        if isinstance(module, torch.nn.Linear):
+            module.weight *= 3.0  # Attention is far from even.
+    return lm
+
+
+def filled(opened_cache, slots: int) -> tuple[KVCache, KVCache]:
+    """Caches alike; passes over the second one keep queries."""
+    caches = [opened_cache(CONFIG, slots) for _ in range(2)]
+    caches[0].data[:, :, 0 if opened_cache is own_slots else FIRST_PAGE :].normal_()
+    caches[1].data.copy_(caches[0].data)
+    caches[1].keep_queries(CONFIG, HEADS)
+    return caches[0], caches[1]
+
+
+def asked(slots: list[int]) -> Tensor:
+    """A text for each sequence of a pass, asked for in another order than that of the pass."""
+    order = range(len(slots))[::-1]
+    rows = [[place, slots[place], TEXTS[place].start, TEXTS[place].stop] for place in order]
+    return torch.tensor(rows, dtype=torch.int32)
+
+
+def found(cache: KVCache, slots: list[int]) -> list[list[Tensor]]:
+    """Rows of each sequence of the pass, by the kernel and by plain operations."""
+    assert cache.kept is not None
+    both = []
+    for compute in (text_rows, text_rows_plain):
+        rows = torch.full((len(slots), MOST_TEXT), torch.nan, dtype=torch.float16)
+        compute(cache.kept, cache, asked(slots), rows)
+        in_order = [
+            row.split([text.stop - text.start, MOST_TEXT - text.stop + text.start])
+            for row, text in zip(rows.flip(0), TEXTS, strict=True)
+        ]
+        assert not any(behind.any() for _, behind in in_order)
+        both.append([row.float() for row, _ in in_order])
+    return [list(each) for each in zip(*both, strict=True)]
+
+
+def check(rows: list[Tensor], expected: Tensor) -> None:
+    assert len(expected) == 1 or expected.max() > 1.5 / len(expected)  # A row of other heads would not do.
+    for row in rows:
+        torch.testing.assert_close(row, expected, rtol=0, atol=ROUNDING)
+
+
+def seen(scores: HeadScores, place: int) -> Tensor:
+    return scores.shares(TEXTS[place])[place].mean(0)[-1]
+
+
+@pytest.mark.parametrize("opened_cache", [own_slots, shared_pages])
+@torch.inference_mode()
+def test_rows_behind_a_fused_step_are_what_a_plain_step_looks_at(lm, opened_cache):
+    slots = [3, 1, 0]
+    plain, kept = filled(opened_cache, 5)
+    own = torch.tensor(slots)
+    tokens, places = torch.tensor([7, 3, 5]), torch.tensor([40, 20, 47])
+    lm.scores = HeadScores(HEADS)
+    lm.decode_step(tokens, places, plain.gathered(own), MAX_LEN)
+    scores, lm.scores = lm.scores, None
+    FusedStep(lm, MAX_LEN)(tokens, places, kept.gathered(own), MAX_LEN, TILES)
+    for place, rows in enumerate(found(kept, slots)):
+        check(rows, seen(scores, place))
+
+
+@pytest.mark.parametrize("opened_cache", [own_slots, shared_pages])
+@torch.inference_mode()
+def test_rows_behind_fused_prompts_are_what_plain_passes_look_at(lm, opened_cache):
+    """Prompts are of different lengths, so that padding follows two of them."""
+    slots, lengths = [3, 1, 0], [17, 9, 36]
+    plain, kept = filled(opened_cache, 5)
+    codes = torch.randint(CONFIG.text_vocab_size, (3, 40))
+    given = codes, torch.tensor(lengths), torch.zeros(3, dtype=torch.int64)
+    FusedPrefill(lm, MAX_LEN)(*given, kept.gathered(torch.tensor(slots)), None)
+    rows = found(kept, slots)
+    for place, (slot, length) in enumerate(zip(slots, lengths, strict=True)):
+        lm.scores = HeadScores(HEADS)
+        lm.prefill(lm.embed_codes(codes[place, :length]), 0, plain.view(slot, slot + 1))
+        scores, lm.scores = lm.scores, None
+        expected = scores.shares(TEXTS[place])[0].mean(0)[-1]
+        check(rows[place], expected)
+
+
+@torch.inference_mode()
+def test_kept_queries_change_no_logits(lm):
+    plain, kept = filled(shared_pages, 3)
+    tokens, places = torch.tensor([7, 3, 5]), torch.tensor([40, 20, 47])
+    step = FusedStep(lm, MAX_LEN)
+    logits = [step(tokens, places, cache.view(0, 3), MAX_LEN, TILES).clone() for cache in (plain, kept)]
+    assert torch.equal(*logits)
