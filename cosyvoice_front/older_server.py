@@ -19,29 +19,37 @@ UNKNOWN = "unexpected inference input 'words'"
 
 
 async def spoken(
-    speak: Callable[[SpeechRequest], AsyncGenerator[AudioChunk, None]], request: SpeechRequest
+    speak: Callable[[SpeechRequest, str, str | None], AsyncGenerator[AudioChunk, None]],
+    request: SpeechRequest,
+    request_id: str,
+    name: str | None,
 ) -> AsyncGenerator[AudioChunk, None]:
     """The speech of a request, asked for without words where the server doesn't know them."""
     try:
-        async with aclosing(speak(request)) as chunks:
+        async with aclosing(speak(request, request_id, name)) as chunks:
             async for chunk in chunks:
                 yield chunk
     except RefusedError as error:
-        async with aclosing(speak(_without_words(request, error))) as chunks:
+        request = _without_words(request, error)
+        async with aclosing(speak(request, request_id, name)) as chunks:
             async for chunk in chunks:
                 yield chunk
 
 
 @asynccontextmanager
 async def opened(
-    open_text: Callable[[SpeechRequest], AbstractAsyncContextManager[T]], request: SpeechRequest
+    open_text: Callable[[SpeechRequest, str, str | None], AbstractAsyncContextManager[T]],
+    request: SpeechRequest,
+    request_id: str,
+    name: str | None,
 ) -> AsyncIterator[T]:
     """The speech of a text that comes piece by piece, opened alike."""
     async with AsyncExitStack() as stack:
         try:
-            speech = await stack.enter_async_context(open_text(request))
+            speech = await stack.enter_async_context(open_text(request, request_id, name))
         except RefusedError as error:
-            speech = await stack.enter_async_context(open_text(_without_words(request, error)))
+            request = _without_words(request, error)
+            speech = await stack.enter_async_context(open_text(request, request_id, name))
         yield speech
 
 

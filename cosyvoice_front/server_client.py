@@ -21,7 +21,7 @@ from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.settings import FrontSettings
 
 T = TypeVar("T")
-OpenText = Callable[[SpeechRequest], AbstractAsyncContextManager[TextSpeech]]
+OpenText = Callable[[SpeechRequest, str, str | None], AbstractAsyncContextManager[TextSpeech]]
 
 PING_S, PING_OF_SEVERAL_S = 6.0, 2.0
 """Time after which a silent server is asked for a sign of life, where there are others, too: one that has
@@ -91,9 +91,9 @@ class SpeechServer:
             ApiError: chunks may have come before.
         """
         try:
-            ask = partial(self._upstream.speak, request_id=request_id, name=_name(owner))
+            ask = self._upstream.speak
             ask = partial(older_server.spoken, ask) if request.words else ask
-            speak = partial(_with_tokens, ask, request)
+            speak = partial(_with_tokens, ask, request, request_id, _name(owner))
             spoken = unbroken(speak, self._resumes) if self._resumes else speak(None)
             async with aclosing(spoken), aclosing(at_front_rate(spoken)) as chunks:
                 async for chunk in chunks:
@@ -111,9 +111,9 @@ class SpeechServer:
             ApiError: at any time, out of whatever is done in the context.
         """
         try:
-            ask: OpenText = partial(self._upstream.speak_text, request_id=request_id, name=_name(owner))
+            ask: OpenText = self._upstream.speak_text
             ask = partial(older_server.opened, ask) if request.words else ask
-            open_text = partial(_with_tokens, ask, request)
+            open_text = partial(_with_tokens, ask, request, request_id, _name(owner))
             async with UnbrokenText(open_text, self._resumes) if self._resumes else open_text(None) as speech:
                 yield speech
         except ClientError as error:
@@ -137,10 +137,14 @@ class SpeechServer:
 
 
 def _with_tokens(
-    ask: Callable[[SpeechRequest], T], request: SpeechRequest, spoken: Sequence[int] | None
+    ask: Callable[[SpeechRequest, str, str | None], T],
+    request: SpeechRequest,
+    request_id: str,
+    name: str | None,
+    spoken: Sequence[int] | None,
 ) -> T:
     """Ask for speech that has these tokens so far; None where nobody would go on with it."""
-    return ask(replace(request, spoken_tokens=spoken))
+    return ask(replace(request, spoken_tokens=spoken), request_id, name)
 
 
 def _name(owner: str) -> str | None:

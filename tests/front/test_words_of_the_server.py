@@ -261,11 +261,11 @@ def test_words_that_are_no_json_cost_no_audio_and_are_logged_once(server, whole_
 
 
 def test_refusal_amid_a_text_in_pieces_is_no_matter_of_words():
-    def open_text(request):
+    def open_text(_request, _request_id, _name):
         raise RefusedError("upstream: voice: 'x' is not accepted")
 
     async def work():
-        async with older_server.opened(open_text, SpeechRequest("", words=True)):
+        async with older_server.opened(open_text, SpeechRequest("", words=True), "", None):
             pass
 
     with pytest.raises(RefusedError, match="voice: 'x'"):
