@@ -123,6 +123,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add_voice(parser.add_argument_group("voice of texts without a reference (default: the server's)"))
     manner = parser.add_argument_group("how they are spoken (defaults: the server's)")
     add_options(manner)
+    manner.add_argument("--words", action="store_true", default=None, help="tell when each word is heard")
     add_instruction(manner)
     options = parser.parse_args(arguments)
     if options.plot and not can_plot():

@@ -9,6 +9,7 @@ import pytest
 import soundfile
 
 import client_server
+from measuring.workload import Utterance
 
 
 def run(server, folder, *arguments):
@@ -77,6 +78,12 @@ def test_recordings_and_options_are_sent(server, tmp_path):
     assert inputs["reference_wav"]["shape"] == [1, 16000]
     assert inputs["reference_text"]["first"] == "words"
     assert inputs["speed"]["first"] == 1.5
+
+
+@pytest.mark.parametrize(("arguments", "words"), [([], None), (["--words"], True)])
+def test_times_of_words_are_asked_for_on_demand(arguments, words):
+    options = client_server.parse(arguments)
+    assert client_server.request(options, Utterance("one", "Good morning.")).words is words
 
 
 def test_plot_is_drawn(server, tmp_path):

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 from torch import Tensor
 
+from capture_fake import play_back
 from cosyvoice_runtime.flow.page_store import FIRST_PAGE
 from cosyvoice_runtime.gpu.kernels.step_tiles import StepTile, StepTiles
+from cosyvoice_runtime.lm.cache import CachePool
 from cosyvoice_runtime.lm.kernels.fused_step import FusedStep
 from cosyvoice_runtime.lm.kernels.prefill import FusedPrefill
 from cosyvoice_runtime.lm.kernels.text_rows import text_rows
+from cosyvoice_runtime.lm.prompt import Prompt
+from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.text_segment import MOST_TEXT
+from cosyvoice_runtime.lm.torch import prefill_graphs
 from cosyvoice_runtime.lm.torch.captured_rows import text_rows_plain
+from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
+from cosyvoice_runtime.lm.torch.device_steps import CapturedPasses
 from cosyvoice_runtime.lm.torch.head_scores import HeadScores
 from cosyvoice_runtime.lm.torch.kv_cache import KVCache
 from cosyvoice_runtime.lm.torch.network import SpeechLM
 from making.architecture import TINY
 from small_caches import MAX_LEN, own_slots, shared_pages
 
-CONFIG = TINY.speech_lm
+CONFIG = dataclasses.replace(TINY.speech_lm, text_vocab_size=100, speech_tokens=60)
 HEADS = [(1, 3), (0, 1), (1, 0)]
 TEXTS = [slice(1, 9), slice(3, 4), slice(14, 35)]
 TILES = StepTiles(
@@ -117,6 +126,35 @@ def test_rows_behind_fused_prompts_are_what_plain_passes_look_at(lm, opened_cach
         scores, lm.scores = lm.scores, None
         expected = scores.shares(TEXTS[place])[0].mean(0)[-1]
         check(rows[place], expected)
+
+
+@torch.inference_mode()
+def test_an_utterance_in_kernels_gets_the_rows_of_its_tokens(lm, monkeypatch):
+    """Beside another one, which asks for none."""
+    monkeypatch.setattr(prefill_graphs, "PROMPT_SIZES", (16,))
+    monkeypatch.setattr(prefill_graphs, "TEXT_SPANS", ())
+    fused = FusedStep(lm, 32)
+    passes = CapturedPasses(
+        step=lambda *fed: fused(*fed, TILES), prefill=FusedPrefill(lm, 32), rows=text_rows
+    )
+    pool = CachePool(16, 4)
+    decoder = BatchDecoder(lm, 2, 32, play_back, passes=passes, pool=pool, heads=HEADS)
+    options = SamplingOptions(seed=3, min_tokens=6, max_tokens=6)
+    prompt, found = Prompt([4, 2, 7, 9, 1], [5]), []
+    decoder.add(Prompt([4, 2, 7]), options)
+    followed = decoder.add(prompt, options)
+    decoder.follow(followed, prompt.text_positions)
+    while decoder.busy:
+        for progress in decoder.step():
+            assert (progress.rows is None) == (progress.handle is not followed)
+            found += [] if progress.rows is None else [torch.from_numpy(progress.rows)]
+    lm.scores = HeadScores(HEADS, rows=6)
+    speech = lm.speech_embedding(torch.tensor(followed.tokens[:-1]))
+    view = KVCache(CONFIG, 1, 32).view(0, 1)
+    lm.prefill(torch.cat([lm.embed(prompt.segments()), speech]), 0, view)
+    scores, lm.scores = lm.scores, None
+    expected = scores.shares(prompt.text_positions)[0].mean(0)
+    torch.testing.assert_close(torch.cat(found), expected, rtol=0, atol=ROUNDING)
 
 
 @torch.inference_mode()
