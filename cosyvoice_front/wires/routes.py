@@ -5,17 +5,18 @@ from __future__ import annotations
 from fastapi import FastAPI, Request, WebSocket
 from starlette.responses import Response
 
+from cosyvoice_front.described import described
 from cosyvoice_front.wires.cartesia import Cartesia
 from cosyvoice_front.wires.cartesia_bytes import speak_bytes
 from cosyvoice_front.wires.cartesia_messages import BytesBody
 from cosyvoice_front.wires.omni import Omni
 from cosyvoice_front.wires.serve import serve
 
-BYTES_SCHEMA = {"content": {"application/json": {"schema": BytesBody.model_json_schema()}}}
+BYTES = "/tts/bytes"
 
 
 def add_wires(app: FastAPI) -> None:
-    @app.post("/tts/bytes", openapi_extra={"requestBody": BYTES_SCHEMA})
+    @app.post(BYTES, openapi_extra={"requestBody": described(BYTES, BytesBody)})
     async def cartesia_bytes(request: Request) -> Response:
         return await speak_bytes(request.app.state.front, request)
 

@@ -154,7 +154,8 @@ class TextFrontEnd:
         """Instruction that these texts lack before them: empty where none is needed or one of them has it.
 
         Raises:
-            InvalidInput: naming ``field``, in which the first text was: it lacks one, and none is added.
+            InvalidInput: naming ``field``, in which the first text was: it lacks one, and none is added. The
+                error tells only how long the text is, as it may be another's voice's words.
         """
         shown = map(self._normaliser.visible, texts)
         if not self.family.needs_end_of_prompt or any(END_OF_PROMPT in text for text in shown):
@@ -162,7 +163,7 @@ class TextFrontEnd:
         if not self._adds_instruction:
             raise InvalidInput(
                 field,
-                texts[0],
+                f"{len(texts[0])} characters",
                 f"{self.family.name} needs an instruction before the words that ends with {END_OF_PROMPT}, "
                 f"such as {self.family.usual_instruction}",
             )

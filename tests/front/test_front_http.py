@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import re
 import shutil
 import subprocess
 from io import BytesIO
@@ -270,3 +271,14 @@ def test_description_of_the_routes_has_no_operation_twice(front):
     ]
     assert len(operations) == len(set(operations))
     assert "requestBody" in description["paths"]["/v1/audio/speech"]["post"]
+
+
+def test_references_in_the_description_of_the_routes_lead_somewhere(front):
+    body = send(front, "GET", "/openapi.json").body
+    references = {name.decode() for name in re.findall(rb'"\$ref":"#/([^"]+)"', body)}
+    assert any(name.endswith("TurnBody") for name in references)
+    for name in references:
+        part = json.loads(body)
+        for step in name.split("/"):
+            part = part[step.replace("~1", "/")]
+        assert "type" in part, name

@@ -124,7 +124,7 @@ def test_text_without_the_end_of_an_instruction_is_refused_by_name(synthesizer):
 
 def test_reference_text_without_the_end_of_an_instruction_is_refused_by_name(synthesizer, recording):
     voice = synthesizer.voice(recording, "some words")
-    with pytest.raises(InvalidInput, match=r"reference_text: 'some words' .*<\|endofprompt\|>"):
+    with pytest.raises(InvalidInput, match=r"reference_text: '10 characters' .*<\|endofprompt\|>"):
         synthesizer.synthesize(SpeechRequest("Hello.", voice))
     told = synthesizer.voice(recording, PREFIX + "some words")
     assert list(synthesizer.synthesize(SpeechRequest("Hello.", told, sampling=SamplingOptions(max_tokens=9))))

@@ -77,7 +77,7 @@ def test_transcript_keeps_its_instruction() -> None:
 
 
 def test_marker_is_demanded_in_one_of_the_texts() -> None:
-    with pytest.raises(InvalidInput, match=r"reference_text: 'words' .*You are a helpful assistant"):
+    with pytest.raises(InvalidInput, match=r"reference_text: '5 characters' .*You are a helpful assistant"):
         FRONT_END.missing_instruction("reference_text", "words", "more words")
     FRONT_END.missing_instruction("reference_text", "words", PREFIX + "more words")
     FRONT_END.missing_instruction("reference_text", PREFIX.replace("<|", "<\u200b|"))

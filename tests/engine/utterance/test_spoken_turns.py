@@ -123,8 +123,9 @@ def test_instructions_that_a_family_needs_are_those_of_the_turn(tokenizer):
     """The words of a voice lack them, which no request can change."""
     turns = [Turn("anna", "Hello.", "Whisper."), Turn("ben", "Hi.")]
     front_end = TextFrontEnd(tokenizer, family=COSYVOICE3)
-    with pytest.raises(InvalidInput, match=r"^turns\[1\]\.instructions: .* needs an instruction"):
+    with pytest.raises(InvalidInput, match=r"^turns\[1\]\.instructions: .* needs an instruction") as caught:
         laid_out(request(turns), front_end, tokenizer, lambda voice: voice)
+    assert repr(VOICES["ben"].transcript) not in str(caught.value)
 
 
 def test_what_is_wrong_of_the_request_is_named_without_a_turn(tokenizer):
