@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARY = "cosyvoice_runtime"
 WITHOUT_TORCH = (
-    "alignment", "arrays", "audio", "checkpoint", "engine", "errors", "families", "flow", "gateway", "gpu",
+    "alignment", "arrays", "audio", "book", "checkpoint", "engine", "errors", "families", "flow", "gateway", "gpu",
     "language_names", "lm", "local", "manifest", "metrics", "onnx", "process", "serving", "settings",
     "speakable", "supervisor", "text", "token2wav", "vocoder", "voice",
 )  # fmt: skip

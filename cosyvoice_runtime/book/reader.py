@@ -1,0 +1,78 @@
+"""A book spoken passage by passage, by the library or by a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from cosyvoice_client.pcm import pcm16
+from cosyvoice_runtime.alignment.words import TimedWord
+from cosyvoice_runtime.arrays import Floats
+from cosyvoice_runtime.book.chapters import Passage
+from cosyvoice_runtime.book.parts import BookParts, Part
+from cosyvoice_runtime.book.progress import BookProgress
+from cosyvoice_runtime.engine.utterance.request import derived_seed
+from cosyvoice_runtime.errors import StageError, StorageError
+
+
+class Stretch(NamedTuple):
+    """Speech of a passage.
+
+    Attributes:
+        samples: ``[n]``.
+        sample_rate: per second.
+        words: that are over by its end; seconds count from the passage's first sample.
+    """
+
+    samples: Floats
+    sample_rate: int
+    words: Sequence[TimedWord]
+
+
+class SpeechSource(Protocol):
+    """Speaks texts: the library does, and a client of a server."""
+
+    def speak(self, text: str, seed: int) -> Iterator[Stretch]:
+        """Speak a text; the same text with the same seed gives the same samples."""
+
+
+def speak_book(
+    passages: Sequence[Passage], parts: BookParts, source: SpeechSource, progress: BookProgress
+) -> list[Part]:
+    """Speak what is missing of a book, and return what is known of all its parts.
+
+    Each passage has a seed of its own, so that a book that was interrupted sounds as one that was not.
+
+    Raises:
+        StorageError: the parts have several sample rates.
+    """
+    kept = [parts.read(index) for index in range(len(passages))]
+    for passage, part in zip(passages, kept, strict=True):
+        if part is not None:
+            progress.keep(passage)
+    for index, (passage, part) in enumerate(zip(passages, kept, strict=True)):
+        if part is None:
+            progress.begin(passage)
+            kept[index] = _spoken(index, passage, parts, source, progress)
+            progress.end(passage)
+    whole = [part for part in kept if part is not None]
+    if len(rates := {part.sample_rate for part in whole}) > 1:
+        told = ", ".join(map(str, sorted(rates)))
+        raise StorageError(f"{parts.directory}: its parts have several sample rates ({told}); --restart")
+    return whole
+
+
+def _spoken(
+    index: int, passage: Passage, parts: BookParts, source: SpeechSource, progress: BookProgress
+) -> Part:
+    stretches = []
+    for stretch in source.speak(passage.text, derived_seed(parts.seed, "passage", index)):
+        stretches.append(stretch)
+        progress.hear(len(stretch.samples) / stretch.sample_rate)
+    if not sum(len(stretch.samples) for stretch in stretches):
+        raise StageError(f"passage {index + 1}: no audio came for {passage.text!r}", "INTERNAL")
+    words = [word for stretch in stretches for word in stretch.words]
+    samples = pcm16(np.concatenate([stretch.samples for stretch in stretches]))
+    return parts.write(index, samples, stretches[0].sample_rate, words)
