@@ -1,4 +1,4 @@
-"""How far a book is: one line that is written anew on a terminal, else one line a chapter."""
+"""How far a book is: a bar that is drawn anew on a terminal, else one line a chapter."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from cosyvoice_runtime.book.chapters import Passage
 
 CLEAR = "\r\x1b[K"
 """Back to the line's beginning, and away with it (ECMA-48: CR, and EL)."""
+BAR = 20
+"""Columns of the bar."""
 
 
 class BookProgress:
@@ -79,7 +81,8 @@ class BookProgress:
             self.say(line)
         elif self._stream is not None:
             width = shutil.get_terminal_size().columns - 1
-            print(f"{CLEAR}{_fitting(line, width)}", end="", file=self._stream, flush=True)
+            bar = "#" * (self.percent * BAR // 100)
+            print(f"{CLEAR}{_fitting(f'[{bar:{BAR}}] {line}', width)}", end="", file=self._stream, flush=True)
 
     def _line(self) -> str:
         title = self._titles[self._chapter]

@@ -99,6 +99,7 @@ def book(command: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     folder = options.output.with_name(options.output.name + PARTS)
     with open_parts(folder, settings, options.seed, restart=options.restart) as parts:
         lengths, rate = _spoken(passages, parts, source, progress)
+        progress.say(f"all is spoken; {options.output} is put together")
         timeline = timeline_of(passages, lengths, titles, rate, pauses)
         for path, written in _captions(options).items():
             shown = _shown(passages, parts, timeline, rate, options.markup)

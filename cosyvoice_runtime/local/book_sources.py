@@ -88,8 +88,8 @@ class ServerSource:
     """Speaks through the gRPC port of a server, with a voice that it knows or with a reference.
 
     Raises:
-        InvalidInput: an option is given of which the server has its own.
-        InvalidArgumentError: the reference or the lexicon can't be read, or the address is none.
+        InvalidInput: an option is given of which the server has its own, or the lexicon is none.
+        InvalidArgumentError: the reference can't be read, or the address is none.
     """
 
     estimate = "a server tells none"
@@ -105,9 +105,9 @@ class ServerSource:
         if options.reference is not None:
             self._reference = read_reference(options.reference, options.reference_text)
         self._options = options
-        self._lexicon = None if options.lexicon is None else options.lexicon.read_text("utf-8-sig")
         markup = MarkupOptions(options.markup, options.emoji, options.code_blocks)
         self.front_end = front_end_of(None, options.lexicon, markup)
+        self._lexicon = None if options.lexicon is None else options.lexicon.read_text("utf-8-sig")
         spoken_like = None if options.reference is None else sha256_of(options.reference)
         self.settings: Settings = {
             **how(options),

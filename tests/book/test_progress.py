@@ -55,21 +55,21 @@ def test_on_a_terminal_one_line_is_written_anew() -> None:
     first, *lines, last = stream.getvalue().split(CLEAR)
     assert (first, last) == ("", "")
     assert lines == [
-        "10 %, chapter 2 of 2",
-        "10 %, 5.0 times real time, chapter 2 of 2",
-        "40 %, 5.0 times real time, 0:00:20 left, chapter 2 of 2",
-        "40 %, 5.0 times real time, 0:00:40 left, chapter 2 of 2",
+        "[##                  ] 10 %, chapter 2 of 2",
+        "[##                  ] 10 %, 5.0 times real time, chapter 2 of 2",
+        "[########            ] 40 %, 5.0 times real time, 0:00:20 left, chapter 2 of 2",
+        "[########            ] 40 %, 5.0 times real time, 0:00:40 left, chapter 2 of 2",
     ]
 
 
 @pytest.mark.parametrize(
-    ("columns", "line"), [(28, "0 %, chapter 1 of 2: The 海"), (27, "0 %, chapter 1 of 2: The ")]
+    ("columns", "line"), [(51, "0 %, chapter 1 of 2: The 海"), (50, "0 %, chapter 1 of 2: The ")]
 )
 def test_line_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, columns: int, line: str) -> None:
     monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((columns, 24)))
     stream = Terminal()
     BookProgress(stream, PASSAGES, TITLES, lambda: 0.0).begin(PASSAGES[0])
-    assert stream.getvalue() == CLEAR + line
+    assert stream.getvalue() == f"{CLEAR}[{' ' * 20}] {line}"
 
 
 def test_nothing_is_told_without_a_stream() -> None:
