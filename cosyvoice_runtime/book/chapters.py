@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 MOST_CHARACTERS = 1_000
 """Characters of a passage: about a minute of speech, which is the most that an interruption loses."""
+DIGITS = 32
+"""Hexadecimal digits of a text's hash in a key: half of SHA-256."""
 _DOT = r"(?<!\b[A-Z])(?<!\b[A-Z]\w)(?<!\b[A-Z]\w\w)\."
 """Matches a dot, but not behind a short word with a capital, which may be an initial or an abbreviation."""
 _SENTENCE_END = re.compile(rf"(?:{_DOT}|[!?…])[\"'”’)\]]*\s+(?![a-z])|[。！？…][”’」』）]*|\n")
@@ -121,6 +123,12 @@ def _last_end(pattern: re.Pattern[str], text: str, most: int) -> int:
     return max((found.end() for found in pattern.finditer(text, 0, most)), default=0)
 
 
-def digest_of(passages: Sequence[Passage]) -> str:
-    """SHA-256 of the texts of all passages, by which a changed book is known."""
-    return hashlib.sha256(json.dumps([passage.text for passage in passages]).encode()).hexdigest()
+def keys_of(passages: Sequence[Passage]) -> list[str]:
+    """A name for each passage: a hash of its text, and how many passages before it have the same one."""
+    seen: Counter[str] = Counter()
+    keys = []
+    for passage in passages:
+        digest = hashlib.sha256(passage.text.encode()).hexdigest()[:DIGITS]
+        keys.append(f"{digest}-{seen[digest]}")
+        seen[digest] += 1
+    return keys

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import soundfile
 
 from cosyvoice_runtime.alignment.words import TimedWord
+from cosyvoice_runtime.book.chapters import DIGITS
 from cosyvoice_runtime.engine.utterance.request import fresh_seed
 from cosyvoice_runtime.errors import InvalidInput, StorageError
 from cosyvoice_runtime.voice.files import INCOMING, read_object, replace_file
@@ -27,12 +28,12 @@ FORMAT = 1
 """Version of the folder's files."""
 WHOLE = "whole"
 """Name of the output while it is written."""
-_OWN = re.compile(rf"{MANIFEST}|\d{{6}}\.(?:flac|json)|{WHOLE}\.\w+|{re.escape(INCOMING)}")
+_OWN = re.compile(rf"{MANIFEST}|[0-9a-f]{{{DIGITS}}}-\d+\.(?:flac|json)|{WHOLE}\.\w+|{re.escape(INCOMING)}")
 """Finds names of files that this module writes, which are the only ones that it removes."""
 
 Pcm = npt.NDArray[np.int16]
 Settings = Mapping[str, Any]
-"""All that the sound depends on, by names that the user knows; what JSON can hold."""
+"""All that the sound of a text depends on, by names that the user knows; what JSON can hold."""
 
 
 class Part(NamedTuple):
@@ -48,7 +49,7 @@ class Part(NamedTuple):
 
 
 class BookParts:
-    """The folder of one book, which :func:`open_parts` opens.
+    """The folder of one book, which :func:`open_parts` opens. Passages go by their keys (:func:`keys_of`).
 
     Attributes:
         directory: the folder.
@@ -58,7 +59,7 @@ class BookParts:
     def __init__(self, directory: Path, seed: int) -> None:
         self.directory, self.seed = directory, seed
 
-    def write(self, index: int, samples: Pcm, sample_rate: int, words: list[TimedWord]) -> Part:
+    def write(self, key: str, samples: Pcm, sample_rate: int, words: list[TimedWord]) -> Part:
         """Keep a passage: its sound, and then what belongs to it, so that a part is whole or not there.
 
         Raises:
@@ -72,29 +73,29 @@ class BookParts:
             "sample_rate": sample_rate,
             "words": words,
         }
-        _keep(self._sound(index), sound.getvalue())
-        _keep(self._about(index), json.dumps(content, ensure_ascii=False).encode())
+        _keep(self._sound(key), sound.getvalue())
+        _keep(self._about(key), json.dumps(content, ensure_ascii=False).encode())
         return Part(len(samples), sample_rate)
 
-    def read(self, index: int) -> Part | None:
+    def read(self, key: str) -> Part | None:
         """A passage that is kept; None where it is not, or where one of its files is damaged."""
-        content = read_object(self._about(index))
+        content = read_object(self._about(key))
         try:
-            if content is None or content["sha256"] != _sha256_of(self._sound(index)):
+            if content is None or content["sha256"] != _sha256_of(self._sound(key)):
                 return None
-            self.words(index)
+            self.words(key)
             return Part(int(content["samples"]), int(content["sample_rate"]))
         except (FileNotFoundError, KeyError, TypeError, ValueError):
             return None
 
-    def words(self, index: int) -> list[TimedWord]:
+    def words(self, key: str) -> list[TimedWord]:
         """The words of a passage that is kept; seconds count from its first sample."""
-        content = read_object(self._about(index)) or {}
+        content = read_object(self._about(key)) or {}
         return [TimedWord(str(word), float(start), float(end)) for word, start, end in content["words"]]
 
-    def sound(self, index: int) -> Pcm:
+    def sound(self, key: str) -> Pcm:
         """The samples of a passage that is kept, ``[n]``."""
-        samples: Pcm = soundfile.read(self._sound(index), dtype="int16")[0]
+        samples: Pcm = soundfile.read(self._sound(key), dtype="int16")[0]
         return samples
 
     @contextmanager
@@ -117,11 +118,11 @@ class BookParts:
         if not any(self.directory.iterdir()):
             self.directory.rmdir()
 
-    def _sound(self, index: int) -> Path:
-        return self.directory / f"{index:06}.flac"
+    def _sound(self, key: str) -> Path:
+        return self.directory / f"{key}.flac"
 
-    def _about(self, index: int) -> Path:
-        return self.directory / f"{index:06}.json"
+    def _about(self, key: str) -> Path:
+        return self.directory / f"{key}.json"
 
 
 @contextmanager
@@ -131,7 +132,7 @@ def open_parts(
     """Open a book's folder, or begin it, for this process alone.
 
     Args:
-        settings: all that the sound depends on, besides the seed.
+        settings: all that the sound depends on, besides the text and the seed.
         seed: of the book; None for the one that it was begun with, or a fresh one.
         restart: forget what was spoken.
 

@@ -10,7 +10,7 @@ import numpy as np
 from cosyvoice_client.pcm import pcm16
 from cosyvoice_runtime.alignment.words import TimedWord
 from cosyvoice_runtime.arrays import Floats
-from cosyvoice_runtime.book.chapters import Passage
+from cosyvoice_runtime.book.chapters import Passage, keys_of
 from cosyvoice_runtime.book.parts import BookParts, Part
 from cosyvoice_runtime.book.progress import BookProgress
 from cosyvoice_runtime.engine.utterance.request import derived_seed
@@ -43,19 +43,21 @@ def speak_book(
 ) -> list[Part]:
     """Speak what is missing of a book, and return what is known of all its parts.
 
-    Each passage has a seed of its own, so that a book that was interrupted sounds as one that was not.
+    Each passage has a seed of its own, by its text, so that a book that was interrupted, or of which a part
+    has changed, sounds as one that is spoken in one go.
 
     Raises:
         StorageError: the parts have several sample rates.
     """
-    kept = [parts.read(index) for index in range(len(passages))]
+    keys = keys_of(passages)
+    kept = [parts.read(key) for key in keys]
     for passage, part in zip(passages, kept, strict=True):
         if part is not None:
             progress.keep(passage)
     for index, (passage, part) in enumerate(zip(passages, kept, strict=True)):
         if part is None:
             progress.begin(passage)
-            kept[index] = _spoken(index, passage, parts, source, progress)
+            kept[index] = _spoken(keys[index], passage, parts, source, progress)
             progress.end(passage)
     whole = [part for part in kept if part is not None]
     if len(rates := {part.sample_rate for part in whole}) > 1:
@@ -65,14 +67,14 @@ def speak_book(
 
 
 def _spoken(
-    index: int, passage: Passage, parts: BookParts, source: SpeechSource, progress: BookProgress
+    key: str, passage: Passage, parts: BookParts, source: SpeechSource, progress: BookProgress
 ) -> Part:
     stretches = []
-    for stretch in source.speak(passage.text, derived_seed(parts.seed, "passage", index)):
+    for stretch in source.speak(passage.text, derived_seed(parts.seed, key, 0)):
         stretches.append(stretch)
         progress.hear(len(stretch.samples) / stretch.sample_rate)
     if not sum(len(stretch.samples) for stretch in stretches):
-        raise StageError(f"passage {index + 1}: no audio came for {passage.text!r}", "INTERNAL")
+        raise StageError(f"no audio came for {passage.text!r}", "INTERNAL")
     words = [word for stretch in stretches for word in stretch.words]
     samples = pcm16(np.concatenate([stretch.samples for stretch in stretches]))
-    return parts.write(index, samples, stretches[0].sample_rate, words)
+    return parts.write(key, samples, stretches[0].sample_rate, words)

@@ -14,7 +14,7 @@ import numpy as np
 
 from cosyvoice_client.delivery import tell
 from cosyvoice_runtime.book.binding import SUFFIXES, Imprint, bind, check_output
-from cosyvoice_runtime.book.chapters import Book, Passage, digest_of, passages_of
+from cosyvoice_runtime.book.chapters import Book, Passage, keys_of, passages_of
 from cosyvoice_runtime.book.opening import READERS, read_book
 from cosyvoice_runtime.book.parts import BookParts, Pcm, open_parts
 from cosyvoice_runtime.book.progress import BookProgress, clock
@@ -95,9 +95,8 @@ def book(command: argparse.ArgumentParser, options: argparse.Namespace) -> None:
         tell(f"word times are an estimate: {source.estimate}")
     titles = [chapter.title or asked.title for chapter in asked.chapters]
     progress = BookProgress(None if options.quiet else sys.stderr, passages, titles)
-    settings = {"text": digest_of(passages), **source.settings}
     folder = options.output.with_name(options.output.name + PARTS)
-    with open_parts(folder, settings, options.seed, restart=options.restart) as parts:
+    with open_parts(folder, source.settings, options.seed, restart=options.restart) as parts:
         lengths, rate = _spoken(passages, parts, source, progress)
         progress.say(f"all is spoken; {options.output} is put together")
         timeline = timeline_of(passages, lengths, titles, rate, pauses)
@@ -106,7 +105,7 @@ def book(command: argparse.ArgumentParser, options: argparse.Namespace) -> None:
             write_captions(path, written(shown, "estimate" if source.estimate else "attention"))
         with parts.output(options.output) as whole:
             imprint = Imprint(asked.title, asked.author, timeline.chapters, rate)
-            bind(whole, _stretches(parts, timeline), imprint)
+            bind(whole, _stretches(passages, parts, timeline), imprint)
         if not options.keep_parts:
             parts.remove()
     length = clock(timeline.chapters[-1].end / rate)
@@ -167,19 +166,19 @@ def _speakable(front_end: TextFrontEnd, options: argparse.Namespace) -> Callable
     return speakable
 
 
-def _stretches(parts: BookParts, timeline: BookTimeline) -> Iterator[Pcm]:
+def _stretches(passages: Sequence[Passage], parts: BookParts, timeline: BookTimeline) -> Iterator[Pcm]:
     """All samples of a book in order, a passage at a time."""
-    for index, silence in enumerate(timeline.silences):
+    for key, silence in zip(keys_of(passages), timeline.silences, strict=True):
         yield np.zeros(silence, np.int16)
-        yield parts.sound(index)
+        yield parts.sound(key)
 
 
 def _shown(
     passages: Sequence[Passage], parts: BookParts, timeline: BookTimeline, rate: int, markup: str
 ) -> Iterator[Shown]:
     """All words of a book, as captions show them."""
-    for index, passage in enumerate(passages):
-        words = shown_of(passage.text, parts.words(index), timeline.starts[index] / rate, markup)
+    for passage, key, start in zip(passages, keys_of(passages), timeline.starts, strict=True):
+        words = shown_of(passage.text, parts.words(key), start / rate, markup)
         first = next(words, None)
         if first is not None:
             yield from chain([first._replace(before=" ")], words)

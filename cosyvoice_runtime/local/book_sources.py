@@ -27,7 +27,7 @@ from cosyvoice_runtime.text.markup import MarkupOptions
 from cosyvoice_runtime.voice.digest import content_hash
 
 HOW = ("instruct", "cross_lingual", "language", "markup", "speed", "trim_silence", "sampling")
-"""Options on which the sound depends, besides text, voice, seed and networks."""
+"""Options on which the sound of a text depends, besides voice, seed and networks."""
 HERE = ("polyphones", "emoji", "code_blocks", "runtime", "dtype", "lookahead")
 """Further ones, of which a server has its own."""
 NOT_OF_A_SERVER = (*HERE, "threads", "device", "published_prompt_rate")

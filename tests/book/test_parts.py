@@ -14,7 +14,8 @@ from cosyvoice_runtime.book.parts import BookParts, Part, open_parts
 from cosyvoice_runtime.errors import InvalidInput, StorageError
 from full_disk import full_disk
 
-SETTINGS = {"text": "a" * 64, "speed": 1.0, "lexicon": None}
+KEY, OTHER = f"{'0a' * 16}-0", f"{'0a' * 16}-12"
+SETTINGS = {"voice": "a" * 64, "speed": 1.0, "lexicon": None}
 NOISE = np.random.default_rng(0).integers(-9000, 9000, 5000).astype(np.int16)
 WORDS = [TimedWord("“Hé", 0.1, 0.25), TimedWord("走", 0.25, 0.5)]
 
@@ -33,50 +34,54 @@ def parts(folder: Path) -> Iterator[BookParts]:
 
 
 def test_passage_is_kept_as_it_was(parts: BookParts) -> None:
-    assert parts.read(3) is None
-    assert parts.write(3, NOISE, 24_000, WORDS) == Part(5000, 24_000)
-    assert parts.read(3) == Part(5000, 24_000)
-    assert np.array_equal(parts.sound(3), NOISE)
-    assert parts.words(3) == WORDS
+    assert parts.read(KEY) is None
+    assert parts.write(KEY, NOISE, 24_000, WORDS) == Part(5000, 24_000)
+    assert parts.read(KEY) == Part(5000, 24_000)
+    assert np.array_equal(parts.sound(KEY), NOISE)
+    assert parts.words(KEY) == WORDS
 
 
-@pytest.mark.parametrize("name", ["000003.flac", "000003.json"])
+@pytest.mark.parametrize("name", [f"{KEY}.flac", f"{KEY}.json"])
 @pytest.mark.parametrize("damage", ["cut", "changed", "emptied", "missing"])
 def test_damaged_passage_is_none(parts: BookParts, name: str, damage: str) -> None:
-    parts.write(3, NOISE, 24_000, WORDS)
+    parts.write(KEY, NOISE, 24_000, WORDS)
     path = parts.directory / name
     content = path.read_bytes()
     damaged = {"cut": content[:-5], "changed": content.replace(content[40:44], b"\0\1\2\3"), "emptied": b""}
     path.unlink()
     if damage in damaged:
         path.write_bytes(damaged[damage])
-    assert parts.read(3) is None
+    assert parts.read(KEY) is None
 
 
 @pytest.mark.parametrize("content", ["[]", "{}", '{"words": [["a"]]}'])
 def test_passage_about_which_something_else_is_told_is_none(parts: BookParts, content: str) -> None:
-    parts.write(3, NOISE, 24_000, WORDS)
-    about = parts.directory / "000003.json"
+    parts.write(KEY, NOISE, 24_000, WORDS)
+    about = parts.directory / f"{KEY}.json"
     known = json.loads(about.read_text("utf-8"))
     about.write_text(json.dumps(known | json.loads(content)) if content.startswith('{"') else content)
-    assert parts.read(3) is None
+    assert parts.read(KEY) is None
 
 
 def test_book_goes_on_with_its_seed(folder: Path) -> None:
     with open_parts(folder, SETTINGS, None, restart=False) as parts:
         seed = parts.seed
-        parts.write(0, NOISE, 24_000, WORDS)
+        parts.write(KEY, NOISE, 24_000, WORDS)
     for asked in (None, seed):
         with open_parts(folder, SETTINGS, asked, restart=False) as parts:
             assert parts.seed == seed
-            assert parts.read(0) is not None
+            assert parts.read(KEY) is not None
 
 
 @pytest.mark.parametrize(
     ("settings", "seed", "words"),
     [
         (SETTINGS | {"speed": 1.5}, None, ["speed: 1.5 is not accepted", "(speed: 1.0 there)", "--restart"]),
-        (SETTINGS | {"text": "b" * 64}, 7, ["text: 'bbbbbbbbbbbb...' is", "(text: aaaaaaaaaaaa... there)"]),
+        (
+            SETTINGS | {"voice": "b" * 64},
+            7,
+            ["voice: 'bbbbbbbbbbbb...' is", "(voice: aaaaaaaaaaaa... there)"],
+        ),
         (SETTINGS | {"speed": 2.0, "lexicon": "x"}, 7, ["(lexicon: None there; speed: 1.0 there)"]),
         (SETTINGS, 8, ["seed: 8 is not accepted", "(seed: 7 there)"]),
     ],
@@ -85,12 +90,12 @@ def test_settings_that_differ_are_named_until_a_restart(
     folder: Path, settings: dict[str, object], seed: int | None, words: list[str]
 ) -> None:
     with open_parts(folder, SETTINGS, 7, restart=False) as parts:
-        parts.write(0, NOISE, 24_000, WORDS)
+        parts.write(KEY, NOISE, 24_000, WORDS)
     with pytest.raises(InvalidInput) as refused:
         open_parts(folder, settings, seed, restart=False).__enter__()
     assert [part for part in words if part not in str(refused.value)] == []
     with open_parts(folder, settings, seed, restart=True) as parts:
-        assert parts.read(0) is None
+        assert parts.read(KEY) is None
 
 
 def test_folder_is_one_process_s_alone(folder: Path, parts: BookParts) -> None:
@@ -116,7 +121,7 @@ def test_files_of_others_stay(folder: Path, restart: bool) -> None:
 
 
 def test_removed_folder_leaves_nothing_but_files_of_others(folder: Path, parts: BookParts) -> None:
-    parts.write(0, NOISE, 24_000, WORDS)
+    parts.write(KEY, NOISE, 24_000, WORDS)
     (folder / "photo.jpg").touch()
     parts.remove()
     assert [path.name for path in folder.iterdir()] == ["photo.jpg"]
@@ -138,14 +143,14 @@ def test_output_takes_its_place_when_it_is_whole(parts: BookParts, tmp_path: Pat
 
 
 def test_passage_for_which_there_is_no_room_is_an_error_and_the_others_stay(parts: BookParts) -> None:
-    parts.write(0, NOISE, 24_000, WORDS)
-    told = "000001.flac: File too large; what is spoken by now is kept"
+    parts.write(KEY, NOISE, 24_000, WORDS)
+    told = f"{OTHER}.flac: File too large; what is spoken by now is kept"
     with full_disk(1000), pytest.raises(StorageError, match=told):
-        parts.write(1, NOISE, 24_000, WORDS)
-    assert parts.read(0) is not None
-    assert parts.read(1) is None
+        parts.write(OTHER, NOISE, 24_000, WORDS)
+    assert parts.read(KEY) is not None
+    assert parts.read(OTHER) is None
     assert sorted(path.name for path in parts.directory.iterdir()) == [
-        "000000.flac",
-        "000000.json",
+        f"{KEY}.flac",
+        f"{KEY}.json",
         "book.json",
     ]

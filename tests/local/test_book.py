@@ -15,6 +15,7 @@ import pytest
 import soundfile
 
 from cosyvoice_runtime.alignment.words import TimedWord
+from cosyvoice_runtime.book.chapters import Gap, Passage, keys_of
 from cosyvoice_runtime.book.reader import Stretch
 from cosyvoice_runtime.local.book_sources import LibrarySource
 from cosyvoice_runtime.local.cli import main
@@ -116,10 +117,11 @@ def test_kept_parts_are_not_spoken_again_but_a_damaged_one_is(
     output, parts = tmp_path / "out" / "book.wav", tmp_path / "out" / "book.wav.parts"
     assert read("--keep-parts") == 0
     whole = output.read_bytes()
-    with open(parts / "000002.flac", "r+b") as file:
+    keys = keys_of([Passage(text, 0, Gap.NONE) for text in TEXTS])
+    with open(parts / f"{keys[2]}.flac", "r+b") as file:
         file.seek(60)
         file.write(b"damage")
-    (parts / "000004.json").write_text("{")
+    (parts / f"{keys[4]}.json").write_text("{")
     speech.spoken = []
     assert read("--keep-parts") == 0
     assert speech.spoken == [TEXTS[2], TEXTS[4]]
@@ -150,7 +152,19 @@ def test_changed_setting_is_named(
     assert speech.spoken == TEXTS * 2
 
 
-def test_changed_text_or_voice_is_named_and_a_pause_or_a_format_is_none(
+def test_changed_text_is_spoken_alone_as_in_one_go(read: Read, speech: CodedSpeech, tmp_path: Path) -> None:
+    output = tmp_path / "out" / "book.wav"
+    assert read("--seed", 1, "--keep-parts", "--quiet") == 0
+    changed = BOOK.replace("It blew.", "It rained.").replace("# Two", "It blew.\n\n# Two")
+    (tmp_path / "book.txt").write_text(changed, encoding="utf-8")
+    assert read("--seed", 1, "--quiet") == 0
+    assert speech.spoken == [*TEXTS, "It rained."]
+    gone_on = output.read_bytes()
+    assert read("--seed", 1, "--quiet") == 0
+    assert output.read_bytes() == gone_on
+
+
+def test_changed_voice_is_named_and_a_pause_or_a_title_is_none(
     read: Read, speech: CodedSpeech, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reference = tmp_path / "me.wav"
@@ -160,9 +174,6 @@ def test_changed_text_or_voice_is_named_and_a_pause_or_a_format_is_none(
     assert speech.spoken == TEXTS
     assert read("--reference", reference, "--quiet") == 1
     assert "voice: " in capsys.readouterr().err
-    (tmp_path / "book.txt").write_text(BOOK.replace("blew", "rained"), encoding="utf-8")
-    assert read("--quiet") == 1
-    assert "text: " in capsys.readouterr().err
     assert speech.spoken == TEXTS
 
 
@@ -249,8 +260,8 @@ def test_process_that_is_stopped_while_it_speaks_makes_the_same_file(
     assert run("none", "whole.m4b") == 0
     for stop, status, kept in (("SIGINT", 130, 2), ("SIGKILL", -signal.SIGKILL, 4)):
         assert run(stop, "stopped.m4b") == status
-        names = sorted(path.name for path in (tmp_path / "stopped.m4b.parts").glob("*.flac"))
-        assert names == [f"{number:06}.flac" for number in range(kept)]
+        names = {path.stem for path in (tmp_path / "stopped.m4b.parts").glob("*.flac")}
+        assert names == set(keys_of([Passage(text, 0, Gap.NONE) for text in TEXTS[:kept]]))
     assert run("none", "stopped.m4b") == 0
     for suffix in ("", ".srt"):
         stopped, whole = ((tmp_path / f"{name}.m4b{suffix}").read_bytes() for name in ("stopped", "whole"))
