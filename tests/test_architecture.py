@@ -13,8 +13,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARY = "cosyvoice_runtime"
 WITHOUT_TORCH = (
-    "alignment", "arrays", "audio", "checkpoint", "engine", "errors", "families", "flow", "gateway", "gpu",
-    "language_names", "lm", "local", "manifest", "metrics", "onnx", "process", "serving", "settings",
+    "alignment", "arrays", "audio", "book", "checkpoint", "engine", "errors", "families", "flow", "gateway",
+    "gpu", "language_names", "lm", "local", "manifest", "metrics", "onnx", "process", "serving", "settings",
     "speakable", "supervisor", "text", "token2wav", "vocoder", "voice",
 )  # fmt: skip
 """Packages and modules that a machine without torch runs: a server on a CPU, its clients, its voices."""

@@ -55,8 +55,7 @@ class Captions:
         self._shown: list[Shown] = []
         self._end_s = 0.0
         for path in files:
-            if not path.parent.is_dir() or path.is_dir():
-                raise InvalidArgumentError(f"{path}: expected a file in a folder that exists")
+            check_captions(path)
 
     @property
     def method(self) -> str:
@@ -80,60 +79,74 @@ class Captions:
         if methods == {""}:
             raise RefusedError("words were asked for, and the server told none")
         self._methods |= methods - {""}
-        self._add(self._blanked(text), words, seconds)
-
-    def _add(self, text: str, words: Iterable[TimedWord], seconds: float) -> None:
-        if self._unit == "word":
-            joined = ChineseWords(text)
-            words = [*joined.push(words), *joined.finish()]
-        place = 0
-        for word in words:
-            start = text.find(word.text, place)
-            between = " " if start < 0 else text[place:start]
-            before = " ".join(between.split()) or (" " if between and place else "")
-            place = place if start < 0 else start + len(word.text)
-            times = word.start_s + self._end_s, word.end_s + self._end_s
-            self._shown.append(Shown(TimedWord(word.text, *times), before))
+        self._shown += shown_of(self._blanked(text), words, self._end_s, self._unit)
         self._end_s += seconds
 
     def write(self) -> None:
         """Write all files; an InvalidArgumentError names one that can't be."""
         for path, written in self._files.items():
-            try:
-                path.write_text(written(self._shown, self.method), encoding="utf-8")
-            except OSError as error:
-                raise InvalidArgumentError(f"{path}: {error.strerror or error}") from error
+            write_captions(path, written(self._shown, self.method))
 
 
-CaptionWriter = Callable[[Sequence[Shown], str], str]
-"""Writes words, and how they are timed, as the content of a file."""
+def shown_of(text: str, words: Iterable[TimedWord], start_s: float, unit: WordUnit) -> Iterator[Shown]:
+    """The words of a text that begins at this second, and what stands before each in it.
+
+    Args:
+        text: with spaces in the place of its tags.
+    """
+    if unit == "word":
+        joined = ChineseWords(text)
+        words = [*joined.push(words), *joined.finish()]
+    place = 0
+    for word in words:
+        start = text.find(word.text, place)
+        between = " " if start < 0 else text[place:start]
+        before = " ".join(between.split()) or (" " if between and place else "")
+        place = place if start < 0 else start + len(word.text)
+        yield Shown(TimedWord(word.text, word.start_s + start_s, word.end_s + start_s), before)
 
 
-def as_json(shown: Sequence[Shown], method: str) -> str:
+def check_captions(path: Path) -> None:
+    """Raise an InvalidArgumentError where the file's folder is missing."""
+    if not path.parent.is_dir() or path.is_dir():
+        raise InvalidArgumentError(f"{path}: expected a file in a folder that exists")
+
+
+def write_captions(path: Path, content: Iterable[str]) -> None:
+    """Write a file piece by piece; an InvalidArgumentError tells that it can't be."""
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(content)
+    except OSError as error:
+        raise InvalidArgumentError(f"{path}: {error.strerror or error}") from error
+
+
+CaptionWriter = Callable[[Iterable[Shown], str], Iterator[str]]
+"""Writes words, and how they are timed, as the content of a file, piece by piece."""
+
+
+def as_json(shown: Iterable[Shown], method: str) -> Iterator[str]:
     """Words with seconds, as OpenAI's ``verbose_json`` has them, and the method."""
     words = [
         {"word": word.text, "start": round(word.start_s, 3), "end": round(word.end_s, 3)} for word, _ in shown
     ]
-    return json.dumps({"method": method, "words": words}, ensure_ascii=False, indent=1) + "\n"
+    yield json.dumps({"method": method, "words": words}, ensure_ascii=False, indent=1) + "\n"
 
 
-def as_srt(shown: Sequence[Shown], method: str) -> str:  # noqa: ARG001
+def as_srt(shown: Iterable[Shown], method: str) -> Iterator[str]:  # noqa: ARG001
     """SubRip's captions."""
-    cues = [
-        f"{number}\n{_clock(cue[0].word.start_s, ',')} --> {_clock(cue[-1].word.end_s, ',')}\n{_text(cue)}\n"
-        for number, cue in enumerate(cues_of(shown), 1)
-    ]
-    return "\n".join(cues)
+    for number, cue in enumerate(cues_of(shown), 1):
+        times = f"{_clock(cue[0].word.start_s, ',')} --> {_clock(cue[-1].word.end_s, ',')}"
+        before = "" if number == 1 else "\n"
+        yield f"{before}{number}\n{times}\n{_text(cue)}\n"
 
 
-def as_vtt(shown: Sequence[Shown], method: str) -> str:
+def as_vtt(shown: Iterable[Shown], method: str) -> Iterator[str]:
     """WebVTT's captions, with the time of each word in them (https://www.w3.org/TR/webvtt1)."""
-    note = f"WEBVTT\n\nNOTE\nWord times by {method}.\n"
-    cues = [
-        f"{_clock(cue[0].word.start_s, '.')} --> {_clock(cue[-1].word.end_s, '.')}\n{_timed_text(cue)}\n"
-        for cue in cues_of(shown)
-    ]
-    return "\n".join([note, *cues])
+    yield f"WEBVTT\n\nNOTE\nWord times by {method}.\n"
+    for cue in cues_of(shown):
+        times = f"{_clock(cue[0].word.start_s, '.')} --> {_clock(cue[-1].word.end_s, '.')}"
+        yield f"\n{times}\n{_timed_text(cue)}\n"
 
 
 FILES: dict[str, tuple[str, CaptionWriter]] = {
@@ -156,14 +169,19 @@ def add_caption_files(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def asked_files(options: argparse.Namespace) -> dict[Path, CaptionWriter]:
+    """The files that the options name, and what writes each."""
+    asked = {getattr(options, f"{name}_file"): writer for name, (_, writer) in FILES.items()}
+    return {path: writer for path, writer in asked.items() if path is not None}
+
+
 def asked_captions(options: argparse.Namespace, blanked: Callable[[str], str]) -> Captions | None:
     """The captions in the files that the options name; None for no file.
 
     Raises:
-        InvalidArgumentError: a file's folder is missing.
+        InvalidArgumentError: a file's folder is missing, or what Chinese words need.
     """
-    asked = {getattr(options, f"{name}_file"): writer for name, (_, writer) in FILES.items()}
-    files = {path: writer for path, writer in asked.items() if path is not None}
+    files = asked_files(options)
     return Captions(files, blanked, options.word_unit) if files else None
 
 
@@ -177,7 +195,7 @@ def without_tags(text: str) -> str:
     return _TAG.sub(lambda tag: " " * len(tag[0]), text)
 
 
-def cues_of(shown: Sequence[Shown]) -> Iterator[list[Shown]]:
+def cues_of(shown: Iterable[Shown]) -> Iterator[list[Shown]]:
     """Captions of a line at most, which end with sentences and before pauses."""
     cue: list[Shown] = []
     for each in shown:

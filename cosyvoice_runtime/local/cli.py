@@ -24,27 +24,29 @@ from cosyvoice_client.script import add_script, read_script
 from cosyvoice_client.words import TimedWord
 from cosyvoice_runtime.audio.levelling import check_target
 from cosyvoice_runtime.audio.read import read_audio
-from cosyvoice_runtime.audio.silence import TRIMS
 from cosyvoice_runtime.checkpoint import Layout, load_speakers
 from cosyvoice_runtime.checkpoint.layout import VOICE_ADAPTERS
 from cosyvoice_runtime.engine.utterance.turn import TURN_PAUSE_S, Turn, named, read_turns
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
-from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.local import SpeechRequest, Synthesizer
-from cosyvoice_runtime.local.kept_voices import bucket_url, kept_voices, place
+from cosyvoice_runtime.local.book import add_book
+from cosyvoice_runtime.local.kept_voices import kept_voices
 from cosyvoice_runtime.local.levelled import levelled
-from cosyvoice_runtime.local.networks import RUNTIMES, require_runtime
-from cosyvoice_runtime.local.reading import LANGUAGE_HELP, add_markup, add_read
-from cosyvoice_runtime.text.markup import MarkupOptions
+from cosyvoice_runtime.local.reading import add_read
+from cosyvoice_runtime.local.speech_options import (
+    DEFAULT_VOICES,
+    add_checkpoint,
+    add_common,
+    add_manner,
+    add_voice,
+    manner_of,
+    named_voice,
+    synthesizer_of,
+    voice_of,
+)
 from cosyvoice_runtime.text.markup.unsaid import blanked
-from cosyvoice_runtime.voice import Voice, VoiceStore
-from cosyvoice_runtime.voice.cached_voices import CachedVoices
-from cosyvoice_runtime.voice.extractors import Extractors, checkpoint_id
+from cosyvoice_runtime.voice.extractors import Extractors
 from cosyvoice_runtime.voice.names import checked_name
-from cosyvoice_runtime.voice.opening import open_voices
-
-DTYPES = ("float32", "bfloat16", "float16")
-DEFAULT_VOICES = Path("~/.cache/cosyvoice/voices")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -81,82 +83,42 @@ def parser() -> argparse.ArgumentParser:
     root = argparse.ArgumentParser(prog="cosyvoice", description=__doc__)
     commands = root.add_subparsers(required=True, metavar="COMMAND")
     _add_speak(commands.add_parser("speak", help="speak a text, or what comes through a pipe"))
+    add_book(commands.add_parser("book", help="read a book aloud, into one file with chapters"))
     _add_read(commands.add_parser("read", help="show a text as it would be spoken"))
     _add_voices(commands.add_parser("voices", help="list the voices that are kept, add or remove one"))
     return root
 
 
-def _add_common(command: argparse.ArgumentParser, *, inner: bool = False) -> None:
-    """Add the options that all commands have; an inner command keeps the values of its parent's."""
-    places = argparse.SUPPRESS if inner else DEFAULT_VOICES
-    about = "directory of kept voices, or s3://BUCKET/PREFIX"
-    command.add_argument("--voices", type=place, default=places, help=about)
-    level = argparse.SUPPRESS if inner else "warning"
-    command.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default=level)
-
-
-def _add_checkpoint(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--checkpoint", type=Path, required=True, help="directory of the checkpoint")
-    command.add_argument("--threads", type=int, default=1, help="CPU threads (default %(default)s)")
-    command.add_argument(
-        "--published-prompt-rate",
-        action="store_true",
-        help="read references for CosyVoice-300M at 24 kHz, by the published code's mistake",
-    )
-
-
 def _add_speak(command: argparse.ArgumentParser) -> None:
-    _add_common(command)
-    _add_checkpoint(command)
-    command.add_argument("--reference", type=Path, help="recording of the voice, 0.5 to 30 s")
-    command.add_argument("--reference-text", default="", help="what the reference says")
-    command.add_argument("--device", default="cpu", help="cpu or cuda (default %(default)s)")
-    command.add_argument(
-        "--runtime",
-        choices=RUNTIMES,
-        default="torch",
-        help="onnx: ONNX Runtime on a CPU (default %(default)s)",
-    )
-    command.add_argument("--dtype", choices=DTYPES, default="float32", help="of speech LM and flow")
+    add_common(command)
+    add_checkpoint(command)
+    add_voice(command)
     said = command.add_mutually_exclusive_group(required=True)
     said.add_argument("text", nargs="?", help=TEXT_HELP)
     add_script(said, command)
     add_output(command)
     add_caption_files(command)
-    command.add_argument("--voice", help="name of a kept voice or of a speaker in the checkpoint")
-    command.add_argument("--instruct", help="how to speak, in place of the reference's words")
-    command.add_argument("--cross-lingual", action="store_true", help="use only how the reference sounds")
-    command.add_argument("--language", default="auto", help=LANGUAGE_HELP)
-    command.add_argument("--lexicon", type=Path, help="file of words that are spoken as something else is")
-    command.add_argument("--polyphones", action="store_true", help="tell CosyVoice3 readings of Chinese")
-    add_markup(command)
-    command.add_argument("--speed", type=float, default=1.0, help="0.5 to 2 (default %(default)s)")
-    command.add_argument("--seed", type=int, help="repeat an utterance exactly")
-    command.add_argument(
-        "--trim-silence", choices=TRIMS, default="off", help="silence left out before, or around the speech"
-    )
+    add_manner(command)
     command.add_argument(
         "--target-lufs",
         type=float,
         metavar="LUFS",
         help="loudness, -40 to -10; with --offline measured over the whole text (default: as it comes)",
     )
-    command.add_argument("--sampling", choices=("ras", "nucleus", "greedy"), default="ras")
     command.add_argument(
         "--first-hop", type=int, help="cut the prompt so that this many tokens give the first chunk"
     )
-    command.add_argument("--lookahead", type=int, help="mel frames the vocoder waits for")
     command.add_argument("--offline", action="store_true", help="one chunk for each segment of text")
     command.set_defaults(run=speak)
 
 
 def _add_read(command: argparse.ArgumentParser) -> None:
-    _add_common(command)
+    add_common(command)
     add_read(command)
 
 
 def _add_voices(command: argparse.ArgumentParser) -> None:
-    _add_common(command)
+    add_common(command)
     command.set_defaults(run=list_voices)
     actions = command.add_subparsers(metavar="ACTION", help="default: list")
     _add_list(actions.add_parser("list", help="names, keys, words and adapters of all voices"))
@@ -165,21 +127,21 @@ def _add_voices(command: argparse.ArgumentParser) -> None:
 
 
 def _add_list(command: argparse.ArgumentParser) -> None:
-    _add_common(command, inner=True)
+    add_common(command, inner=True)
 
 
 def _add_add(command: argparse.ArgumentParser) -> None:
-    _add_common(command, inner=True)
-    _add_checkpoint(command)
+    add_common(command, inner=True)
+    add_checkpoint(command)
     command.add_argument("file", type=Path, help="recording of the voice, 0.5 to 30 s")
     command.add_argument("--text", required=True, help="what the recording says")
     command.add_argument("--adapter", help="of the checkpoint's folder adapters, that speaks with the voice")
     command.add_argument("--name", required=True, help="letters of any script, digits, dot, dash, underscore")
-    command.set_defaults(run=add_voice)
+    command.set_defaults(run=keep_voice)
 
 
 def _add_remove(command: argparse.ArgumentParser) -> None:
-    _add_common(command, inner=True)
+    add_common(command, inner=True)
     command.add_argument("name", help="of the voice, or its whole key")
     command.set_defaults(run=forget_voice)
 
@@ -191,27 +153,22 @@ def speak(options: argparse.Namespace) -> None:
     if options.target_lufs is not None:
         check_target(options.target_lufs)
     turns = _turns(options)
-    synthesizer = _synthesizer(options)
-    find_voice = partial(_named, options, synthesizer)
+    synthesizer = synthesizer_of(options, first_hop=options.first_hop)
+    find_voice = partial(named_voice, options, synthesizer)
     if turns:
         with named(0):
             voice = find_voice(turns[0].voice)
     else:
-        voice = _voice(options, synthesizer)
+        voice = voice_of(options, synthesizer)
     request = partial(
         SpeechRequest,
         voice=voice,
-        instruct_text=options.instruct,
-        cross_lingual=options.cross_lingual,
-        language=options.language,
-        speed=options.speed,
         seed=options.seed,
-        sampling=SamplingOptions(strategy=options.sampling),
         streaming=not options.offline,
-        trim_silence=options.trim_silence,
         find_voice=find_voice,
         turns=turns,
         turn_pause_s=TURN_PAUSE_S if options.turn_pause_s is None else options.turn_pause_s,
+        **manner_of(options),
     )
     captions = _captions(options, synthesizer)
 
@@ -287,7 +244,7 @@ def _on_one_line(text: str) -> str:
     )
 
 
-def add_voice(options: argparse.Namespace) -> None:
+def keep_voice(options: argparse.Namespace) -> None:
     """Store a voice under a name."""
     layout, name = Layout(options.checkpoint), checked_name(options.name)
     _require_free(name, layout)  # Errors of the name are found before anything is loaded.
@@ -317,57 +274,3 @@ def _require_free(name: str, layout: Layout) -> None:
 def forget_voice(options: argparse.Namespace) -> None:
     """Delete a voice, and the reference that an API client has sent for it."""
     kept_voices(options.voices).remove(options.name)
-
-
-def _synthesizer(options: argparse.Namespace) -> Synthesizer:
-    require_runtime(options.runtime)
-    dtypes = {}
-    if options.runtime == "torch":
-        import torch  # The import takes seconds, which commands on stored voices do without.
-
-        dtypes = dict.fromkeys(("lm_dtype", "flow_dtype"), getattr(torch, options.dtype))
-    elif options.dtype != "float32":
-        raise InvalidInput("dtype", options.dtype, f"float32 with runtime {options.runtime}")
-    synthesizer = Synthesizer.from_checkpoint(
-        options.checkpoint,
-        device=options.device,
-        threads=options.threads,
-        lookahead_frames=options.lookahead,
-        first_hop=options.first_hop,
-        runtime=options.runtime,
-        lexicon=options.lexicon,
-        polyphones=options.polyphones,
-        markup=MarkupOptions(options.markup, options.emoji, options.code_blocks),
-        published_prompt_rate=options.published_prompt_rate,
-        **dtypes,
-    )
-    if dtypes:
-        torch.set_num_threads(options.threads)
-    return synthesizer
-
-
-def _store(options: argparse.Namespace) -> VoiceStore | CachedVoices:
-    identity = checkpoint_id(Layout(options.checkpoint))
-    if isinstance(options.voices, Path):
-        return VoiceStore(options.voices.expanduser(), identity)
-    return open_voices(DEFAULT_VOICES.expanduser(), bucket_url(options.voices), identity)
-
-
-def _voice(options: argparse.Namespace, synthesizer: Synthesizer) -> Voice:
-    """The voice that was asked for: from a reference, from the store, or a speaker of the checkpoint."""
-    if options.reference is not None:
-        words = options.reference_text
-        return synthesizer.voice(
-            read_audio(options.reference, "reference", wordless=not words.strip()), words
-        )
-    if options.voice is None and not synthesizer.speakers:
-        raise InvalidInput("voice", None, "give --reference, or --voice: the checkpoint has no speakers")
-    return _named(options, synthesizer, options.voice or "")
-
-
-def _named(options: argparse.Namespace, synthesizer: Synthesizer, name: str) -> Voice:
-    """A speaker of the checkpoint, or a voice of the store; without a name the first speaker, if any."""
-    speakers = synthesizer.speakers
-    if speakers and not name:
-        return next(iter(speakers.values()))
-    return speakers.get(name) or _store(options).get(name, speakers)

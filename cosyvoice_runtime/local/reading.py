@@ -54,7 +54,7 @@ def read(options: argparse.Namespace) -> None:
         InvalidInput: the text, the language or the lexicon can't be used.
     """
     markup = MarkupOptions(options.markup, options.emoji, options.code_blocks)
-    front_end = _front_end(options.checkpoint, options.lexicon, markup)
+    front_end = front_end_of(options.checkpoint, options.lexicon, markup)
     if options.jsonl:
         for line in sys.stdin:
             print(json.dumps(_answer(front_end, line, options.language), ensure_ascii=False), flush=True)
@@ -73,7 +73,8 @@ def _lines(segment: Segment) -> Iterator[str]:
         yield f"({manner}) {segment.text.strip()}" if manner else segment.text.strip()
 
 
-def _front_end(checkpoint: Path | None, lexicon: Path | None, markup: MarkupOptions) -> TextFrontEnd:
+def front_end_of(checkpoint: Path | None, lexicon: Path | None, markup: MarkupOptions) -> TextFrontEnd:
+    """The front end of a checkpoint; None for one that counts tokens by estimate, as of CosyVoice2."""
     if checkpoint is None:
         words = None if lexicon is None else Lexicon.read(lexicon, DEFAULT.special_tokens)
         return TextFrontEnd(EstimatedTokens(), lexicon=words, markup=markup)

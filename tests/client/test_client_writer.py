@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +14,7 @@ from cosyvoice_client import AudioChunk, InvalidArgumentError, audio_writer, g71
 from cosyvoice_client.pcm import pcm16
 from cosyvoice_client.resampler import StreamResampler
 from cosyvoice_client.writer import PYAV, check_target
+from full_disk import full_disk
 
 FIRST = np.array([0.0, 0.5, -0.5], np.float32)
 SECOND = np.array([1.0, -1.0, 2.0, -2.0], np.float32)
@@ -111,17 +110,6 @@ def test_chunk_for_which_there_is_no_room_is_an_error_and_the_file_stays_valid(t
     assert read(target)[:3] == BOTH[:3]
     if name == "a.wav":
         assert target.stat().st_size == 44 + 2 * len(read(target))
-
-
-@contextmanager
-def full_disk(size):
-    """Files that grow beyond so many bytes are an error of the operating system."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,7 @@ KNOWN = {
     "cosyvoice speak --script": ["tests/local/test_cli.py"],
     "grpc_client.py --script": ["tests/client/test_client_commands.py"],
     "cosyvoice voices": ["tests/local/test_cli.py"],
+    "cosyvoice book": ["tests/local/test_book.py", "tests/book", "tests/client/test_book_of_a_server.py"],
     "-m pytest tests/front/clients": ["tests/front/clients"],
     "sbom.py": ["tests/deployment/test_docker_image.py"],
     "environment.py": ["tests/scripts/test_environment.py"],

@@ -1,0 +1,1 @@
+"""Books: their chapters, the passages that are spoken of them, and the one file that these become."""

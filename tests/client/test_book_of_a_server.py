@@ -1,0 +1,85 @@
+"""A book that a server speaks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from cosyvoice_runtime.local.cli import main
+from fake_server import coded
+
+TEXTS = ["id=3 chunks=2", "id=4 chunks=3", "id=5 chunks=1"]
+
+
+@pytest.fixture
+def read(server, tmp_path: Path):
+    """``read(texts, *options)`` reads paragraphs into ``book.wav`` and returns the exit status."""
+
+    def read(texts: list[str], *options: object) -> int:
+        (tmp_path / "book.txt").write_text("\n\n".join(texts), encoding="utf-8")
+        given = [tmp_path / "book.txt", "--server", server.grpc_url, "-o", tmp_path / "book.wav", *options]
+        return main(["book", *map(str, given)])
+
+    return read
+
+
+def test_server_speaks_each_paragraph_with_a_seed_of_its_own(server, read, tmp_path: Path) -> None:
+    reference = tmp_path / "me.wav"
+    soundfile.write(reference, 0.1 * np.random.default_rng(0).standard_normal(32_000), 16_000)
+    seeds = []
+    for number in range(3):
+        spoken_like = ["--reference", reference, "--reference-text", "Words.", "--speed", 1.5]
+        assert read(TEXTS[: number + 1], "--seed", 7, "--restart", "--quiet", *spoken_like) == 0
+        inputs = {name: given["first"] for name, given in server.report()["inputs"].items()}
+        seeds.append(inputs["seed"])
+        assert (inputs["reference_text"], inputs["speed"]) == ("Words.", 1.5)
+        assert "cross_lingual" not in inputs
+    assert len(set(seeds)) == 3
+    samples, rate = soundfile.read(tmp_path / "book.wav", dtype="int16")
+    silence = np.zeros(round(0.7 * rate), np.int16)
+    heard = [coded(3, 2), silence, coded(4, 3), silence, coded(5, 1)]
+    assert np.array_equal(samples, np.concatenate(heard))
+
+
+def test_words_share_the_sound_of_their_paragraph(read, tmp_path: Path, capsys) -> None:
+    assert read(["id=99 chunks=9"], "--srt", tmp_path / "a.srt", "--keep-parts") == 0
+    assert "word times are an estimate: a server tells none" in capsys.readouterr().err
+    times = "00:00:00,000 --> 00:00:00,900"
+    assert (tmp_path / "a.srt").read_text("utf-8") == f"1\n{times}\nid=99 chunks=9\n"
+
+
+def test_book_goes_on_after_a_server_has_failed(server, read, tmp_path: Path, capsys) -> None:
+    failing = "id=1 chunks=2 fail=UNAVAILABLE fail_after=1"
+    texts = [*TEXTS[:2], failing]
+    assert read(texts, "--seed", 1) == 1
+    assert "speech: told to fail" in capsys.readouterr().err
+    before = server.report()["finished"]
+    assert read(texts) == 1
+    assert server.report()["finished"] == before
+    assert len(list((tmp_path / "book.wav.parts").glob("*.flac"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--runtime", "onnx"], "runtime: 'onnx' is not accepted; none beside --server, which has its own"),
+        (["--threads", 2], "threads: 2 is not accepted; none beside --server"),
+        (["--emoji", "named"], "emoji: 'named' is not accepted; none beside --server"),
+        (["--reference", "none.wav"], "none.wav"),
+        (["--lexicon", "none.txt"], "none.txt"),
+    ],
+)
+def test_option_that_is_none_of_a_server_is_refused(read, tmp_path, capsys, options, words) -> None:
+    assert read(TEXTS, *options) == 1
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "book.wav.parts").exists()
+
+
+def test_server_that_is_not_there_is_named(tmp_path: Path, capsys) -> None:
+    (tmp_path / "book.txt").write_text("Words.")
+    given = [tmp_path / "book.txt", "--server", "127.0.0.1:1", "-o", tmp_path / "book.wav", "--quiet"]
+    assert main(["book", *map(str, given)]) == 1
+    assert "127.0.0.1:1" in capsys.readouterr().err
