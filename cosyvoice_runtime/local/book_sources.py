@@ -22,6 +22,7 @@ from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.local import SpeechRequest
 from cosyvoice_runtime.local.reading import front_end_of
 from cosyvoice_runtime.local.speech_options import manner_of, named_voice, synthesizer_of, voice_of
+from cosyvoice_runtime.onnx.memory import give_back_heap
 from cosyvoice_runtime.text import TextFrontEnd
 from cosyvoice_runtime.text.markup import MarkupOptions
 from cosyvoice_runtime.voice.digest import content_hash
@@ -76,6 +77,7 @@ class LibrarySource:
         """Speak a text; each stretch is a segment of it."""
         for chunk in self._synthesizer.synthesize(self._request(text, seed), words=True):
             yield Stretch(chunk.samples, chunk.sample_rate, chunk.words)
+        give_back_heap()  # Texts of many lengths would leave ever more pieces that nothing fits.
 
     def _request(self, text: str, seed: int) -> SpeechRequest:
         find_voice = self._find_voice
