@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cosyvoice_client import request as client_request
+from cosyvoice_client.captions import asked_files
+from cosyvoice_client.errors import RefusedError
 from cosyvoice_client.reference import read_reference
 from cosyvoice_client.words import TimedWord
 from cosyvoice_runtime.book.parts import Settings
@@ -20,6 +22,7 @@ from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.local import SpeechRequest
 from cosyvoice_runtime.local.reading import front_end_of
 from cosyvoice_runtime.local.speech_options import manner_of, named_voice, synthesizer_of, voice_of
+from cosyvoice_runtime.onnx.memory import give_back_heap
 from cosyvoice_runtime.text import TextFrontEnd
 from cosyvoice_runtime.text.markup import MarkupOptions
 from cosyvoice_runtime.voice.digest import content_hash
@@ -75,6 +78,7 @@ class LibrarySource:
         for chunk in self._synthesizer.synthesize(self._request(text, seed), words=True):
             words = [TimedWord(*word) for word in chunk.words]
             yield Stretch(chunk.samples, chunk.sample_rate, words, chunk.words_by or "")
+        give_back_heap()  # Texts of many lengths would leave ever more pieces that nothing fits.
 
     def _request(self, text: str, seed: int) -> SpeechRequest:
         find_voice = self._find_voice
@@ -103,7 +107,7 @@ class ServerSource:
         self._reference = None
         if options.reference is not None:
             self._reference = read_reference(options.reference, options.reference_text)
-        self._options = options
+        self._options, self._needs_words = options, bool(asked_files(options))
         markup = MarkupOptions(options.markup, options.emoji, options.code_blocks)
         self.front_end = front_end_of(None, options.lexicon, markup)
         self._lexicon = None if options.lexicon is None else options.lexicon.read_text("utf-8-sig")
@@ -116,11 +120,16 @@ class ServerSource:
         }
 
     def speak(self, text: str, seed: int) -> Iterator[Stretch]:
-        """Speak a text, as the server sends it."""
+        """Speak a text, as the server sends it.
+
+        Raises:
+            RefusedError: captions are asked for, and the server tells no words.
+        """
         with closing(self._client.speak(self._request(text, seed))) as chunks:
             for chunk in chunks:
-                words = [TimedWord(*word) for word in chunk.words]
-                yield Stretch(chunk.samples, chunk.sample_rate, words, chunk.words_by)
+                if not chunk.words_by and self._needs_words:
+                    raise RefusedError("words were asked for, and the server told none")
+                yield Stretch(chunk.samples, chunk.sample_rate, chunk.words, chunk.words_by)
 
     def _request(self, text: str, seed: int) -> client_request.SpeechRequest:
         options = self._options

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -44,11 +45,20 @@ def test_server_speaks_each_paragraph_with_a_seed_of_its_own(server, read, tmp_p
     assert np.array_equal(samples, np.concatenate(heard))
 
 
-def test_words_share_the_sound_of_their_paragraph(read, tmp_path: Path, capsys) -> None:
-    assert read(["id=99 chunks=9"], "--srt", tmp_path / "a.srt", "--keep-parts") == 0
-    assert "word times are an estimate: a server tells none" in capsys.readouterr().err
-    times = "00:00:00,000 --> 00:00:00,900"
-    assert (tmp_path / "a.srt").read_text("utf-8") == f"1\n{times}\nid=99 chunks=9\n"
+def test_captions_have_the_words_of_the_server(read, tmp_path: Path) -> None:
+    texts = ["by=attention chunks=2 id=99"]
+    assert read(texts, "--vtt", tmp_path / "a.vtt", "--keep-parts") == 0
+    told = (tmp_path / "a.vtt").read_text("utf-8")
+    assert "Word times by attention." in told
+    assert "0<" in told  # The fake names words by the numbers of their chunks.
+    (tmp_path / "book.wav").unlink()
+    assert read(texts, "--words", tmp_path / "a.json") == 0  # The parts know how they were timed.
+    assert json.loads((tmp_path / "a.json").read_text("utf-8"))["method"] == "attention"
+
+
+def test_server_that_tells_no_words_costs_no_book(read, tmp_path: Path, capsys) -> None:
+    assert read(TEXTS, "--srt", tmp_path / "a.srt") == 1
+    assert "the server told none" in capsys.readouterr().err
 
 
 def test_book_goes_on_after_a_server_has_failed(server, read, tmp_path: Path, capsys) -> None:
