@@ -189,9 +189,10 @@ def _turns(options: argparse.Namespace) -> list[Turn]:
         if options.turn_pause_s is not None:
             raise InvalidInput("turn_pause_s", options.turn_pause_s, "it goes with --script only")
         return []
-    for field in ("voice", "reference"):
+    for field in ("voice", "reference", *WRITERS):
         if (given := getattr(options, field)) is not None:
-            raise InvalidInput(field, str(given), "none beside --script, whose turns have their own")
+            limit = "none beside --script: turns have voices of their own, and words are timed of one text"
+            raise InvalidInput(field, str(given), limit)
     options.text = ""
     return read_turns(json.dumps(read_script(options.script)))
 
