@@ -6,7 +6,9 @@ import asyncio
 import json
 import random
 from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -17,15 +19,17 @@ from triton_python_backend_utils import InferenceRequest
 from coded_stages import CodedStages, sounding
 from cosyvoice_runtime.alignment.words import TimedWord
 from cosyvoice_runtime.checkpoint.alignment_heads import AlignmentHeads
+from cosyvoice_runtime.engine.utterance.request import AudioChunk
 from cosyvoice_runtime.engine.utterance.utterance import TokenGroup
 from cosyvoice_runtime.lm import FinishReason
-from cosyvoice_runtime.serving.speech.speech_inputs import outputs
+from cosyvoice_runtime.serving.speech.speech_inputs import WholeListener, outputs
 from cosyvoice_runtime.serving.triton.request import Inputs
 
 HEADS = AlignmentHeads(((0, 0),), 0.0, 0.0, 1.5, "")
 EACH = 8
 """Speech tokens of a text token."""
 SENT = 'Pay $25 to Dr. Li – now.<break time="300ms"/> The train <speed ratio="1.5"/>leaves at 7:45.'
+WORD = TimedWord("Hello.", 0.0, 0.1)
 WORDS = ["Pay", "$25", "to", "Dr.", "Li", "–", "now.", "The", "train", "leaves", "at", "7:45."]
 
 
@@ -131,6 +135,28 @@ def test_words_are_an_estimate_where_attention_is_not_told_and_say_so(answer, op
     ear = answer(SENT, **options)
     check(ear, WORDS)
     assert methods(ear) == {"estimate"}
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_method_is_said_before_any_word_is_over(answer, streams):
+    """A first chunk without words says how the others will be timed."""
+    for sees, method in ((True, "attention"), (False, "estimate")):
+        ear = answer("Unquestionably extraordinary circumstances.", Following((13, 2), sees), streams=streams)
+        assert methods(ear) == {method}
+
+
+def test_whole_answer_says_the_least_exact_method():
+    chunks = [
+        AudioChunk(np.zeros(2, np.float32), 24_000, 0, FinishReason.STOP, words=words, words_by=by)
+        for words, by in (([WORD], "attention"), ([], "estimate"), ([WORD], "attention"))
+    ]
+    for told, by in ((chunks, "attention"), ([*chunks, replace(chunks[1], words=[WORD])], "estimate")):
+        reply = Mock()
+        listener = WholeListener(reply, 25)
+        for chunk in told:
+            listener.send(chunk)
+        listener.complete()
+        assert json.loads(reply.send_only.call_args.kwargs["words"][0, 0])["by"] == by
 
 
 def test_rows_are_asked_for_with_words_and_heads_alone(answer):
