@@ -56,10 +56,10 @@ class AudibleFrames:
         count = len(waiting) // self._frame
         self._rest = waiting[count * self._frame :]
         values = np.sqrt(np.mean(waiting[: count * self._frame].reshape(-1, self._frame) ** 2, axis=1))
-        for number, value in enumerate(values.tolist()):
-            self._loudest = max(self._loudest, value)
-            if value > max(FAINT, FAINT_SHARE * self._loudest):
-                self._starts.append(start_s + number * FRAME_S)
+        loudest = np.maximum(np.maximum.accumulate(values, dtype=np.float64), self._loudest)
+        sounding = np.flatnonzero(values > np.maximum(FAINT, FAINT_SHARE * loudest))
+        self._starts += (start_s + sounding * FRAME_S).tolist()
+        self._loudest = max([self._loudest, *loudest[-1:].tolist()])
 
     def between(self, start_s: float, end_s: float) -> tuple[float, float]:
         """Seconds of the stream at which two places in the segment's sound are heard.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from cosyvoice_runtime.alignment.path import WORDLESS, TextPath
 from cosyvoice_runtime.alignment.spoken_text import SpokenWord
 from cosyvoice_runtime.alignment.words import Word, letters
@@ -49,29 +47,28 @@ class SegmentTimes:
     def push(self, shares: Floats) -> list[WordRows]:
         """Words whose end is settled by more rows of attention, ``[rows, text tokens]``."""
         self._path.push(shares)
-        settled = len(self._path.starts) - 1
-        words = []
+        settled, first = len(self._path.starts) - 1, self._told
         while self._told < len(self._places) - 1 and self._places[self._told][2] <= settled:
-            words.append(self._tell())
-        return words
+            self._told += 1
+        return self._from(first)
 
     def finish(self) -> list[WordRows]:
         """The words that are left at the end of the segment's speech."""
         self._path.finish()
-        return [self._tell() for _ in self._places[self._told :]]
+        first, self._told = self._told, len(self._places)
+        return self._from(first)
 
-    def _tell(self) -> WordRows:
-        word, start, end = self._places[self._told]
-        self._told += 1
-        return WordRows(word, self._row(start), self._row(end))
+    def _from(self, first: int) -> list[WordRows]:
+        """The words from one of them on up to those that are still to be told."""
+        starts, lead = [*self._path.starts, self._path.rows], self._lead()
 
-    def _row(self, place: float) -> float:
-        """The row of a place among the text tokens; the first one is that of the first row."""
-        if place == 0:
-            return 0.0
-        starts = [*self._path.starts, self._path.rows]
-        row = float(np.interp(place, np.arange(len(starts)), starts))
-        return min(max(row + self._lead(), 0.0), float(self._path.rows))
+        def row(place: float) -> float:
+            """The row of a place among the text tokens; the first one is that of the first row."""
+            if place == 0:
+                return 0.0
+            return min(max(between(starts, place) + lead, 0.0), float(self._path.rows))
+
+        return [WordRows(word, row(start), row(end)) for word, start, end in self._places[first : self._told]]
 
     def _lead(self) -> float:
         """Rows by which the path is ahead of the speech, by the pace of the tokens that are settled."""
@@ -80,6 +77,13 @@ class SegmentTimes:
         lasted = starts[-1] - starts[1] if settled else 0
         tokens = sum(length != WORDLESS for length in settled)
         return self._heads.lead(lasted - tokens, sum(settled))
+
+
+def between(values: Sequence[float], place: float) -> float:
+    """The value at a place among values, on a line between two of them; those at the ends go on."""
+    first = min(max(int(place), 0), len(values) - 1)
+    following = values[min(first + 1, len(values) - 1)]
+    return float(values[first] + (following - values[first]) * max(place - first, 0.0))
 
 
 def places(word: SpokenWord, text: str, spans: Spans) -> tuple[float, float]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cosyvoice_runtime.alignment.spoken_text import matched
-from cosyvoice_runtime.alignment.times import SegmentTimes
+from cosyvoice_runtime.alignment.times import SegmentTimes, between
 from cosyvoice_runtime.alignment.words import WordReader
 from cosyvoice_runtime.checkpoint.alignment_heads import AlignmentHeads
 
@@ -64,3 +64,9 @@ def test_word_is_told_when_its_end_is_settled_and_only_once():
     assert [at for at, words in enumerate(told) if words] == [4 + 8 - 1, 9 + 8 - 1]
     assert [word for words in told for word in words] == ["one", "two"]
     assert [each.word.text for each in times.finish()] == ["three"]
+
+
+@pytest.mark.parametrize("place", [-1.0, 0.0, 0.25, 1.0, 2.5, 3.0, 7.5])
+def test_a_place_between_values_is_on_the_line_between_them(place):
+    values = [2, 3, 3, 10]
+    assert between(values, place) == np.interp(place, range(4), values)

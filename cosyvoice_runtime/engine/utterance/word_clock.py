@@ -12,7 +12,7 @@ import numpy as np
 from cosyvoice_runtime.alignment.estimate import WordTimes
 from cosyvoice_runtime.alignment.sound import AudibleFrames
 from cosyvoice_runtime.alignment.spoken_text import SpokenWord, matched
-from cosyvoice_runtime.alignment.times import SegmentTimes, Spans, WordRows
+from cosyvoice_runtime.alignment.times import SegmentTimes, Spans, WordRows, between
 from cosyvoice_runtime.alignment.words import TimedWord, Word, WordMethod, WordReader
 from cosyvoice_runtime.checkpoint.alignment_heads import AlignmentHeads
 from cosyvoice_runtime.engine.utterance.layout import LaidSegment
@@ -201,8 +201,7 @@ class FollowedWords:
 
     def _at(self, row: float, token_s: float) -> float:
         """The second at which a row is heard."""
-        token = float(np.interp(row, np.arange(len(self._spoken)), self._spoken))
-        return max(0.0, self._began_s + token * token_s)
+        return max(0.0, self._began_s + between(self._spoken, row) * token_s)
 
 
 class EstimatedWords:

@@ -338,13 +338,14 @@ class FusedPrefill:
         epsilon = self._lm.config.rms_norm_eps
         residual = NormedResidual.empty(batch * positions, self._lm)
         prefill_embed(codes, self._tables, self._gains[0], epsilon, residual.x, residual.normed)
-        last = torch.arange(0, batch * positions, positions, device=codes.device) + lengths - 1
+        ends = lengths - 1
+        last = torch.arange(0, batch * positions, positions, device=codes.device) + ends
         for index, layer in enumerate(self._layers):
             data, following = cache.data[index], self._gains[index + 1]
             pages = PromptPages(data[0], data[1], cache.tables, starts, lengths, cache.max_len)
             packed = self._packed(layer.attention, residual.normed, pages)
             if cache.kept is not None:
-                cache.kept.take(index, packed[:, :, : layer.attention.heads], lengths - 1)
+                cache.kept.take(index, packed[:, :, : layer.attention.heads], ends)
             mixed = self._attended(layer.attention, packed, pages, span)
             if index == len(self._layers) - 1:
                 mixed, residual = mixed[last], residual.rows(last)

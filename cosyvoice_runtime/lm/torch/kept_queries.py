@@ -58,6 +58,8 @@ class KeptQueries:
         kept = self.of(layer, len(queries))
         if kept is None:
             return
-        each = torch.arange(len(queries), device=queries.device)
-        found = queries[:, -1] if last is None else queries[each, last]
-        kept.copy_(found.flatten(1) * (queries.shape[3] ** -0.5 * LOG2_E))
+        if last is None:
+            found = queries[:, -1]
+        else:
+            found = queries[torch.arange(len(queries), device=queries.device), last]
+        torch.mul(found.flatten(1), queries.shape[3] ** -0.5 * LOG2_E, out=kept)
