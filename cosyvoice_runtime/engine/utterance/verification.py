@@ -1,0 +1,202 @@
+"""Whether an answer says its text once: what is found of each segment, and what is done about it."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from typing import NamedTuple
+
+import numpy as np
+
+from cosyvoice_runtime.alignment.coverage import Coverage, Finding
+from cosyvoice_runtime.alignment.times import Spans
+from cosyvoice_runtime.arrays import Floats
+from cosyvoice_runtime.audio.fade import FadeOut
+from cosyvoice_runtime.engine.utterance.request import AudioChunk
+from cosyvoice_runtime.engine.utterance.verdict import Misspoken, Verification
+from cosyvoice_runtime.engine.utterance.word_clock import SegmentWords
+from cosyvoice_runtime.lm.generation import FinishReason
+
+MOST_REDRAWS = 2
+"""How often a segment is drawn again."""
+HEARD = "heard"
+"""Kind of what a verifier finds."""
+
+Verifier = Callable[[Floats, int, str], "bool | Sequence[str]"]
+"""Judges a segment by its audio: float32 samples ``[n]``, their rate, and the text that they should say. True
+or an empty list stands for right; each text of a list says what is wrong."""
+
+Attempt = Callable[[int], AsyncGenerator[AudioChunk, None]]
+"""Speaks a segment with the seed of an attempt, from 0 on."""
+
+
+class Checks(NamedTuple):
+    """How the segments of an answer are checked.
+
+    Attributes:
+        segments: texts and words of all that are spoken.
+        spans: finds the tokens of a text.
+        rows_per_letter: of the alignment heads; None where attention is not seen, and only a verifier judges.
+        token_s: seconds of a speech token at speed 1.
+        redraws: how often a segment may be drawn again; 0 where findings are only told.
+        verifier: judges audio, too; only of answers as a whole.
+    """
+
+    segments: Sequence[SegmentWords]
+    spans: Callable[[str], Spans]
+    rows_per_letter: float | None
+    token_s: float
+    redraws: int = 0
+    verifier: Verifier | None = None
+
+    def begin(self, number: int) -> SegmentCheck:
+        """The check of an attempt at a segment."""
+        return SegmentCheck(self, self.segments[number])
+
+
+class SegmentCheck:
+    """Follows one attempt at a segment, chunk by chunk."""
+
+    def __init__(self, checks: Checks, segment: SegmentWords) -> None:
+        self._checks, self._segment = checks, segment
+        spans, pace = checks.spans(segment.text), checks.rows_per_letter
+        self._coverage = None if pace is None else Coverage(segment.text, spans, pace)
+        self._is_seen = False
+        self._spoken: list[bool] = []
+        self._chunks: list[AudioChunk] = []
+        self._seconds = 0.0
+
+    def hear(self, chunk: AudioChunk) -> None:
+        """Take the next chunk, with its rows of attention."""
+        if chunk.rows is not None and self._coverage is not None:
+            self._is_seen = True
+            self._coverage.push(chunk.rows)
+            self._spoken += chunk.are_spoken
+        if self._checks.verifier is not None:
+            self._chunks.append(chunk)
+        self._seconds += chunk.seconds
+
+    @property
+    def has_stalled(self) -> bool:
+        return self._is_seen and self._coverage is not None and self._coverage.has_stalled
+
+    def findings(self, is_over: bool = True) -> list[Misspoken]:
+        """What is wrong by what was looked at; before the end, that more may follow is no fault."""
+        if not self._is_seen or self._coverage is None:
+            return []
+        return [
+            self._told(each) for each in self._coverage.findings() if is_over or each.kind != "unfinished"
+        ]
+
+    async def judged(self) -> list[Misspoken]:
+        """What is wrong with the whole segment, of which a verifier judges in a thread of its own."""
+        found, verifier = self.findings(), self._checks.verifier
+        if verifier is not None and self._chunks:
+            samples = np.concatenate([chunk.samples for chunk in self._chunks])
+            rate = self._chunks[0].sample_rate
+            verdict = await asyncio.to_thread(verifier, samples, rate, self._segment.text)
+            told = ([] if verdict else [""]) if isinstance(verdict, bool) else verdict
+            found += [Misspoken(HEARD, text, *self._place(0, len(self._segment.text))[1:]) for text in told]
+        return found
+
+    def cut(self, chunk: AudioChunk) -> AudioChunk:
+        """The last chunk of a segment that has stalled, without what was said since."""
+        assert self._coverage is not None, "nothing stalls that is not seen"
+        tokens = sum(self._spoken[: self._coverage.stalled_row])
+        said_s = tokens * self._checks.token_s / self._segment.speed - (self._seconds - chunk.seconds)
+        samples = chunk.samples[: max(0, round(said_s * chunk.sample_rate))]
+        fade = FadeOut(chunk.sample_rate)
+        fade.hear(samples)
+        return dataclasses.replace(
+            chunk,
+            samples=np.concatenate([samples, fade.rest()]),
+            finish_reason=FinishReason.INCOMPLETE,
+            spoken_characters=self._place(0, self._coverage.reached)[2],
+        )
+
+    def _told(self, found: Finding) -> Misspoken:
+        return Misspoken(found.kind, *self._place(found.start, found.end))
+
+    def _place(self, start: int, end: int) -> tuple[str, int, int]:
+        """Words between two characters of the segment's text as they were sent, and where they were."""
+        words = [each.word for each in self._segment.words if each.start < end and start < each.end]
+        if not words:
+            before = [each.word.end for each in self._segment.words if each.end <= start]
+            return "", *[max(before, default=0)] * 2
+        return " ".join(word.text for word in words), words[0].end - len(words[0].text), words[-1].end
+
+
+async def verified(
+    attempt: Attempt, checks: Checks, number: int, streams: bool
+) -> AsyncGenerator[AudioChunk, None]:
+    """The chunks of a segment, of which the last one tells what was found.
+
+    Where segments may be drawn again, an answer as a whole has the attempt in which least is found. In a
+    stream a segment is drawn again only while nothing of it was heard, and one that stalls is ended.
+    """
+    if not checks.redraws:
+        speak = _reported(attempt, checks, number)
+    elif streams:
+        speak = _guarded(attempt, checks, number)
+    else:
+        speak = _best(attempt, checks, number)
+    async with aclosing(speak) as chunks:
+        async for chunk in chunks:
+            yield chunk
+
+
+async def _reported(attempt: Attempt, checks: Checks, number: int) -> AsyncGenerator[AudioChunk, None]:
+    check = checks.begin(number)
+    async with aclosing(attempt(0)) as chunks:
+        async for chunk in chunks:
+            check.hear(chunk)
+            ends = chunk.finish_reason is not None
+            yield (
+                dataclasses.replace(chunk, verification=Verification(await check.judged())) if ends else chunk
+            )
+
+
+async def _best(attempt: Attempt, checks: Checks, number: int) -> AsyncGenerator[AudioChunk, None]:
+    best: list[AudioChunk] = []
+    least: list[Misspoken] = []
+    for redraws in range(checks.redraws + 1):
+        spoken, check = [], checks.begin(number)
+        async with aclosing(attempt(redraws)) as chunks:
+            async for chunk in chunks:
+                check.hear(chunk)
+                spoken.append(chunk)
+                if check.has_stalled and redraws < checks.redraws:
+                    break
+        if spoken[-1].finish_reason is None:
+            continue
+        found = await check.judged()
+        if not best or len(found) < len(least):
+            best, least = spoken, found
+        if not found:
+            break
+    for chunk in best[:-1]:
+        yield chunk
+    yield dataclasses.replace(best[-1], verification=Verification(least, redraws))
+
+
+async def _guarded(attempt: Attempt, checks: Checks, number: int) -> AsyncGenerator[AudioChunk, None]:
+    for redraws in range(checks.redraws + 1):
+        check, was_heard = checks.begin(number), False
+        async with aclosing(attempt(redraws)) as chunks:
+            async for chunk in chunks:
+                check.hear(chunk)
+                ends = chunk.finish_reason is not None
+                if not was_heard and redraws < checks.redraws and check.findings(is_over=ends):
+                    break
+                if check.has_stalled:
+                    found = check.findings(is_over=ends)
+                    yield dataclasses.replace(check.cut(chunk), verification=Verification(found, redraws))
+                    return
+                was_heard = True
+                if ends:
+                    found = check.findings()
+                    yield dataclasses.replace(chunk, verification=Verification(found, redraws))
+                    return
+                yield chunk
