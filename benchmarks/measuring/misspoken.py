@@ -16,7 +16,7 @@ from cosyvoice_runtime.alignment.dependence import attention
 from cosyvoice_runtime.alignment.jumping_path import JumpingPath
 from cosyvoice_runtime.alignment.words import BEGINS
 from cosyvoice_runtime.engine.utterance.layout import LaidSegment, laid_out
-from cosyvoice_runtime.lm import SamplingOptions
+from cosyvoice_runtime.lm import Generation, SamplingOptions
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
 from cosyvoice_runtime.local import SpeechRequest, Synthesizer
@@ -103,7 +103,8 @@ class Speaker:
     def tokens(self, prompts: Sequence[Prompt], seeds: Sequence[int]) -> list[list[int]]:
         """Speech tokens of many utterances, as many at a time as the batch holds."""
         batch = BatchDecoder(self._lm, SLOTS, POSITIONS)
-        left, running = list(enumerate(zip(prompts, seeds, strict=True)))[::-1], {}
+        left = list(enumerate(zip(prompts, seeds, strict=True)))[::-1]
+        running: dict[int, Generation] = {}
         found: list[list[int]] = [[] for _ in prompts]
         while left or running:
             while left and batch.free_slots:

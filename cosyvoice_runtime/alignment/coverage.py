@@ -81,8 +81,7 @@ class Coverage:
         begins = [number for number, (start, _) in enumerate(spans) if number and BEGINS.match(text[start:])]
         edges = [0, *begins, len(spans)]
         self._words = [
-            _Word(first, end, float(self._needs[first:end].sum()))
-            for first, end in pairwise(edges)
+            _Word(first, end, float(self._needs[first:end].sum())) for first, end in pairwise(edges)
         ]
         self._path = JumpingPath(len(spans))
         self._rows: list[Floats] = []

@@ -35,6 +35,7 @@ from cosyvoice_runtime.local.kept_voices import bucket_url, kept_voices, place
 from cosyvoice_runtime.local.levelled import levelled
 from cosyvoice_runtime.local.networks import RUNTIMES, require_runtime
 from cosyvoice_runtime.local.reading import LANGUAGE_HELP, add_markup, add_read
+from cosyvoice_runtime.local.verifying import add_verify, load_verifier, tell_verification
 from cosyvoice_runtime.text.markup import MarkupOptions
 from cosyvoice_runtime.voice import Voice, VoiceStore
 from cosyvoice_runtime.voice.cached_voices import CachedVoices
@@ -142,6 +143,7 @@ def _add_speak(command: argparse.ArgumentParser) -> None:
         metavar="LUFS",
         help="loudness, -40 to -10; with --offline measured over the whole text (default: as it comes)",
     )
+    add_verify(command)
     command.add_argument("--sampling", choices=("ras", "nucleus", "greedy"), default="ras")
     command.add_argument(
         "--first-hop", type=int, help="cut the prompt so that this many tokens give the first chunk"
@@ -210,6 +212,7 @@ def speak(options: argparse.Namespace) -> None:
         sampling=SamplingOptions(strategy=options.sampling),
         streaming=not options.offline,
         trim_silence=options.trim_silence,
+        verify=options.verify,
         find_voice=find_voice,
         turns=turns,
         turn_pause_s=TURN_PAUSE_S if options.turn_pause_s is None else options.turn_pause_s,
@@ -217,7 +220,7 @@ def speak(options: argparse.Namespace) -> None:
     captions = _captions(options, synthesizer)
 
     def utter(text: str) -> Iterator[AudioChunk]:
-        chunks = at_rate(_spoken(synthesizer, partial(request, text), captions), rate)
+        chunks = at_rate(_spoken(synthesizer, partial(request, text), captions, options.quiet), rate)
         return levelled(chunks, options.target_lufs, whole=options.offline)
 
     deliver(options, utter)
@@ -248,7 +251,10 @@ def _captions(options: argparse.Namespace, synthesizer: Synthesizer) -> Captions
 
 
 def _spoken(
-    synthesizer: Synthesizer, request: Callable[[], SpeechRequest], captions: Captions | None
+    synthesizer: Synthesizer,
+    request: Callable[[], SpeechRequest],
+    captions: Captions | None,
+    quiet: bool,
 ) -> Iterator[AudioChunk]:
     """The chunks of an utterance, streamed as from a server."""
     start = time.perf_counter()
@@ -261,6 +267,8 @@ def _spoken(
             arrived_s = time.perf_counter() - start
             words += chunk.words
             seconds += chunk.seconds
+            if not quiet:
+                tell_verification(chunk.verification)
             yield AudioChunk(chunk.samples, arrived_s, reason, sample_rate=chunk.sample_rate)
         if captions is not None:
             captions.add(asked.text, words, seconds)
@@ -341,6 +349,7 @@ def _synthesizer(options: argparse.Namespace) -> Synthesizer:
         polyphones=options.polyphones,
         markup=MarkupOptions(options.markup, options.emoji, options.code_blocks),
         published_prompt_rate=options.published_prompt_rate,
+        verifier=load_verifier(options.verifier),
         **dtypes,
     )
     if dtypes:

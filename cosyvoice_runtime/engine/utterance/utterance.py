@@ -285,9 +285,11 @@ async def _spoken(
                 yield AudioChunk.silent(segment.seconds, sample_rate, index)
                 continue
             attempt = partial(_attempt, utterance, segment, index, stages, hop, sample_rate, cushion_s)
-            is_checked = checks is not None and segment.pieces is None
-            speak = verified(attempt, checks, index, utterance.streaming) if is_checked else attempt(0)
-            async with aclosing(speak) as chunks:
+            if checks is None or segment.pieces is not None:
+                speech = attempt(0)
+            else:
+                speech = verified(attempt, checks, index, utterance.streaming)
+            async with aclosing(speech) as chunks:
                 async for chunk in chunks:
                     yield chunk
                     ahead.look(segments)  # The first chunk of a segment goes before the next one's voice.
@@ -316,8 +318,9 @@ async def _attempt(
     speech = SegmentSpeech(stages, hop_of_segment, settings, sound.prompt_tokens, cushion_s)
     async with aclosing(speech.chunks(segment, sampling, utterance.with_rows)) as chunks:
         async for samples, reason, told in chunks:
-            facts = {"spoken_tokens": told.drawn, "rows": told.rows, "are_spoken": told.are_spoken}
-            yield AudioChunk(samples, sample_rate, index, reason, **facts)
+            drawn, rows, are_spoken = told
+            chunk = AudioChunk(samples, sample_rate, index, reason, spoken_tokens=drawn)
+            yield dataclasses.replace(chunk, rows=rows, are_spoken=are_spoken)
 
 
 class SegmentSpeech:

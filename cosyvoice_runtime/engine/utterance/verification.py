@@ -67,6 +67,8 @@ class SegmentCheck:
         self._spoken: list[bool] = []
         self._chunks: list[AudioChunk] = []
         self._seconds = 0.0
+        self._heard: FadeOut | None = None
+        self._last: AudioChunk | None = None
 
     def hear(self, chunk: AudioChunk) -> None:
         """Take the next chunk, with its rows of attention."""
@@ -77,6 +79,10 @@ class SegmentCheck:
         if self._checks.verifier is not None:
             self._chunks.append(chunk)
         self._seconds += chunk.seconds
+        self._heard = self._heard or FadeOut(chunk.sample_rate)
+        if self._last is not None:
+            self._heard.hear(self._last.samples)
+        self._last = chunk
 
     @property
     def has_stalled(self) -> bool:
@@ -102,16 +108,16 @@ class SegmentCheck:
         return found
 
     def cut(self, chunk: AudioChunk) -> AudioChunk:
-        """The last chunk of a segment that has stalled, without what was said since."""
+        """The latest chunk of a segment that has stalled, without what was said since, and faded out."""
         assert self._coverage is not None, "nothing stalls that is not seen"
+        assert self._heard is not None, "nothing stalls before it is heard"
         tokens = sum(self._spoken[: self._coverage.stalled_row])
         said_s = tokens * self._checks.token_s / self._segment.speed - (self._seconds - chunk.seconds)
         samples = chunk.samples[: max(0, round(said_s * chunk.sample_rate))]
-        fade = FadeOut(chunk.sample_rate)
-        fade.hear(samples)
+        self._heard.hear(samples)
         return dataclasses.replace(
             chunk,
-            samples=np.concatenate([samples, fade.rest()]),
+            samples=np.concatenate([samples, self._heard.rest()]),
             finish_reason=FinishReason.INCOMPLETE,
             spoken_characters=self._place(0, self._coverage.reached)[2],
         )
@@ -124,7 +130,7 @@ class SegmentCheck:
         words = [each.word for each in self._segment.words if each.start < end and start < each.end]
         if not words:
             before = [each.word.end for each in self._segment.words if each.end <= start]
-            return "", *[max(before, default=0)] * 2
+            return "", max(before, default=0), max(before, default=0)
         return " ".join(word.text for word in words), words[0].end - len(words[0].text), words[-1].end
 
 
