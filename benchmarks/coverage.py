@@ -6,11 +6,13 @@ repeat, loop, stop or babble are forced upon it while it has the right text (``f
 
     python benchmarks/coverage.py record rows.npz        (10 minutes on two cores)
     python benchmarks/coverage.py judge rows.npz
+    python benchmarks/coverage.py hear                   (needs ``pip install pocketsphinx``)
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import time
 from collections import Counter
@@ -19,11 +21,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import torch
 
 from cosyvoice_runtime.alignment.coverage import Coverage, Finding
-from cosyvoice_runtime.local import Synthesizer
+from cosyvoice_runtime.local import SpeechRequest, Synthesizer
+from measuring.heard import distance, words
 from measuring.misspoken import FOREIGN, Speaker, Speech, read, write, wrongs
+from measuring.recognisers import HELP, recogniser
 
 VOICES = ("slt", "rms", "awb", "kal16")
 FEWEST_WORDS = 5
@@ -53,6 +58,11 @@ def parse() -> argparse.Namespace:
     command = commands.add_parser("judge", help="count findings")
     command.add_argument("rows", type=Path)
     command.set_defaults(run=judge)
+    command = commands.add_parser("hear", help="count word errors with and without segments drawn again")
+    command.add_argument("--script", type=Path, default=Path("demo_voice/held_out.json"))
+    command.add_argument("--sentences", type=int, default=100)
+    command.add_argument("--recogniser", default="measuring.heard:Recogniser", help=HELP)
+    command.set_defaults(run=hear)
     for each in commands.choices.values():
         each.add_argument("--checkpoint", type=Path, default=Path("demo_voice"))
     return parser.parse_args()
@@ -119,6 +129,36 @@ def judge(options: argparse.Namespace) -> None:
         report[made] = {kind: figures(each) for kind, each in of.items() if each}
         report[made]["all"] = figures([each for some in of.values() for each in some])
     print(json.dumps(report, indent=1, ensure_ascii=False))
+
+
+def hear(options: argparse.Namespace) -> None:
+    """Print word errors of whole answers, and of the same ones with ``verify="retry"``."""
+    recognise, synthesizer = recogniser(options.recogniser), Synthesizer.from_checkpoint(options.checkpoint)
+    texts = [text for text in json.loads(options.script.read_text("utf-8")) if is_long(text)]
+    wrong, redrawn, said = Counter[str](), [], 0
+    for number, text in enumerate(texts[: options.sentences]):
+        request = SpeechRequest(
+            text, synthesizer.speakers[voice(number)], seed=number, streaming=False, verify="retry"
+        )
+        counts = dict.fromkeys(("report", "retry"), 0)
+        answers = {"retry": list(synthesizer.synthesize(request))}
+        redraws = sum(chunk.verification.redraws for chunk in answers["retry"] if chunk.verification)
+        if redraws:
+            answers["report"] = list(synthesizer.synthesize(dataclasses.replace(request, verify="report")))
+        for verify, chunks in answers.items():
+            samples = np.concatenate([chunk.samples for chunk in chunks])
+            counts[verify] = distance(words(text), words(recognise(samples, synthesizer.sample_rate)))
+        counts["report"] = counts["report"] if redraws else counts["retry"]
+        wrong.update(counts)
+        said += len(words(text))
+        if redraws:
+            redrawn.append({"text": text, "redraws": redraws, **counts})
+    rates = {verify: round(wrong[verify] / said, 4) for verify in ("report", "retry")}
+    print(json.dumps({"words": said, "word errors": rates, "drawn again": redrawn}, indent=1))
+
+
+def is_long(text: str) -> bool:
+    return len(text.split()) >= FEWEST_WORDS
 
 
 Told = tuple[list[Finding], bool]
