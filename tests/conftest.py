@@ -28,6 +28,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 import pytest
 from hypothesis import HealthCheck, settings
 
+from cosyvoice_runtime.checkpoint import Layout
+from cosyvoice_runtime.checkpoint.alignment_heads import AlignmentHeads, llm_sha256
 from making import make_checkpoint
 
 settings.register_profile(
@@ -245,3 +247,12 @@ def one_thread() -> None:
 def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Directory of a small checkpoint with random weights, laid out like the published one."""
     return make_checkpoint(tmp_path_factory.mktemp("checkpoint") / "tiny", "tiny", seed=0)
+
+
+@pytest.fixture(scope="session")
+def followed_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, in a directory of its own, with heads that are said to follow the text."""
+    made = make_checkpoint(tmp_path_factory.mktemp("checkpoint") / "followed", "tiny", seed=0)
+    (made / "SHA256SUMS").unlink()
+    AlignmentHeads(((0, 1), (1, 0)), 1.25, 2.0, 1.5, llm_sha256(Layout(made))).write(made)
+    return made

@@ -29,6 +29,9 @@ BEAM = 60.0
 without any share."""
 MOST_ROWS = 128
 """Rows that are searched; of a token that lasts longer, the first ones are its own."""
+MOST_AT_ONCE = 50
+"""Most rows that a search adds: its time grows faster than their number. A row of a text of 60 tokens took
+9 us with 50 at once, 10 with 25 or 100, 49 with 360, and 118 alone, on a core of an AMD EPYC."""
 
 
 class TextPath:
@@ -55,9 +58,13 @@ class TextPath:
 
     def push(self, shares: Floats) -> None:
         """Take rows of the attention's shares of the text tokens, float32 ``[rows, N]``, each of sum 1."""
+        for start in range(0, len(shares), MOST_AT_ONCE):
+            self._add(shares[start : start + MOST_AT_ONCE])
+
+    def _add(self, shares: Floats) -> None:
         self._logs = np.concatenate([self._logs, np.log(shares.astype(np.float64) + FLOOR)])
         self.rows += len(shares)
-        if len(shares) and len(self.starts) < len(self._lengths):
+        if len(self.starts) < len(self._lengths):
             self._settle(self.rows - self._lag)
         spoken = self.starts[-1] - (self.rows - len(self._logs))
         self._logs = self._logs[max(spoken, len(self._logs) - MOST_ROWS) :]
@@ -81,6 +88,8 @@ class TextPath:
         """
         sums = np.concatenate([np.zeros((1, len(self._lengths))), np.cumsum(self._logs, axis=0)])
         ended = np.where(np.arange(len(sums)) == 0, 0.0, -np.inf)
+        lasted = np.arange(len(sums))[:, None] - np.arange(len(sums))  # By end and beginning.
+        lasted[lasted < 0] = -1  # None ends before it begins: the last of the costs.
         traces: list[Array] = []
         best = -np.inf, 0, 0
         for token in range(len(self.starts) - 1, len(self._lengths)):
@@ -92,7 +101,7 @@ class TextPath:
             best = max(best, (reached, token, row))
             if reached < best[0] - BEAM and not whole:
                 break
-            scores = begun + _by_end(costs)
+            scores = begun + np.append(costs, -np.inf)[lasted]
             traces.append(scores.argmax(1))
             ended = scores.max(1) + sums[:, token]
         if whole and ended[-1] > best[0] - BEAM:
@@ -120,10 +129,3 @@ class TextPath:
             return np.zeros(rows)
         ratio = (self._ages(token, rows) + 1) / (self._expected[token] + 1)
         return -WEIGHT * np.log(ratio) ** 2
-
-
-def _by_end(costs: Array) -> Array:
-    """Costs ``[end, beginning]`` of a token between two rows; none ends before it begins."""
-    rows = len(costs)
-    padded = np.concatenate([costs[::-1], np.full(rows - 1, -np.inf)])
-    return np.lib.stride_tricks.sliding_window_view(padded, rows)[::-1]

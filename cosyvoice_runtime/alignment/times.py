@@ -41,6 +41,11 @@ class SegmentTimes:
         self._heads = heads
         self._told = 0
 
+    def trail(self, words: Sequence[Word]) -> None:
+        """Take marks that nothing says, behind the text."""
+        end = float(len(self._lengths))
+        self._places += [(word, end, end) for word in words]
+
     def push(self, shares: Floats) -> list[WordRows]:
         """Words whose end is settled by more rows of attention, ``[rows, text tokens]``."""
         self._path.push(shares)

@@ -59,6 +59,11 @@ class WordReader:
         self._tail = ""
         self._end = 0
 
+    @property
+    def end(self) -> int:
+        """Characters of the text so far."""
+        return self._end
+
     def read(self, text: str) -> list[Word]:
         """Words that are whole by now: another one, or a space, follows them."""
         self._take(self._tags.push(text))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from cosyvoice_runtime.engine.frames import Frame, read_tensors, write_frame
+from cosyvoice_runtime.engine.frames import Array, Frame, read_tensors, write_frame
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, Utterance
 from cosyvoice_runtime.errors import StageError, StageSilentError, status_of
@@ -98,22 +98,27 @@ def chunk_frame(chunk: AudioChunk) -> bytes:
         "spoken": chunk.spoken_tokens,
         "trimmed_s": chunk.trimmed_s,
     }
-    return write_frame(said, {"samples": chunk.samples})
+    tensors: dict[str, Array] = {"samples": chunk.samples}
+    if chunk.rows is not None:
+        tensors |= {"rows": chunk.rows, "are_spoken": np.array(chunk.are_spoken, np.bool_)}
+    return write_frame(said, tensors)
 
 
 def read_chunk(frame: Frame, sample_rate: int) -> AudioChunk:
     reason = frame.header["reason"]
-    samples = read_tensors(frame)["samples"]
+    tensors = read_tensors(frame)
     ended = None if reason is None else FinishReason(reason)
     said = frame.header
     return AudioChunk(
-        samples,
+        tensors["samples"],
         sample_rate,
         said["segment"],
         ended,
         is_pause=said["pause"],
         spoken_tokens=said["spoken"],
         trimmed_s=tuple(said["trimmed_s"]),
+        rows=tensors.get("rows"),
+        are_spoken=tensors["are_spoken"].tolist() if "are_spoken" in tensors else (),
     )
 
 

@@ -38,7 +38,7 @@ class TextRows:
     def take(self) -> Floats:
         """Rows since the last call, float32 ``[rows, text tokens]``."""
         rows, self._rows = self._rows, []
-        return np.stack(rows) if rows else np.zeros((0, self.text.stop - self.text.start), np.float32)
+        return np.array(rows, np.float32).reshape(-1, self.text.stop - self.text.start)
 
 
 class FollowedHeads(Protocol):

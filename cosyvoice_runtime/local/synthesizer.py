@@ -182,7 +182,7 @@ class Synthesizer:
                 family.prompt_frames_per_token,
             ),
             family,
-            partial(AlignmentHeads.of, layout, config.speech_lm) if hasattr(lm, "scores") else lambda: None,
+            partial(AlignmentHeads.of, layout, config.speech_lm) if family.has_qwen2 else lambda: None,
             verifier,
         )
 
@@ -203,9 +203,9 @@ class Synthesizer:
     @property
     def no_heads(self) -> str:
         """The reason why words are timed by estimate."""
-        if hasattr(self.lm, "scores"):
+        if self.family.has_qwen2:
             return f"the checkpoint has no {ALIGNMENT_HEADS}, which {COMMAND} writes"
-        return "the attention of this speech LM is not seen; that of a Qwen2 on PyTorch is"
+        return "the attention of this speech LM is not seen; that of a Qwen2 is"
 
     @property
     def sample_rate(self) -> int:
@@ -236,7 +236,7 @@ class Synthesizer:
         segments = layout.segments()
         verify = self._verify(request)
         follows, markup = words or verify != "off", request.text_markup or self.front_end.markup
-        said = words_of(request.text, markup, segments, request.speed) if follows else []
+        said = list(words_of(request, markup, segments)) if follows else []
         clock = self._clock(request, said) if words else None
         checks = self._checks(request, verify, said) if verify != "off" else None
         return self._chunks(request, layout, segments, self._stages(layout, follows), clock, checks)
@@ -303,8 +303,12 @@ class Synthesizer:
 
     def _clock(self, request: SpeechRequest, said: Sequence[SegmentWords]) -> WordClock:
         token_s = 1 / self.lm.config.token_rate
-        timing = VoiceTiming(self.heads, self.tokenizer.spans, token_s, self.sample_rate)
-        return WordClock(said, request.speed, timing)
+        clock = WordClock(
+            request.speed, VoiceTiming(self.heads, self.tokenizer.spans, token_s, self.sample_rate)
+        )
+        for segment in said:
+            clock.begin(segment)
+        return clock
 
     def _verify(self, request: SpeechRequest) -> Verify:
         """What is to be done; an InvalidInput if it can't be."""

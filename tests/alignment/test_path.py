@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosyvoice_runtime.alignment.path import MOST_ROWS, TextPath
+from cosyvoice_runtime.alignment.path import MOST_AT_ONCE, MOST_ROWS, TextPath
 
 PACE = 1.5
 
@@ -31,6 +31,17 @@ def test_clear_rows_give_their_own_path_however_they_come(step):
     for at in range(0, len(rows), step):
         path.push(rows[at : at + step])
     assert path.finish() == begins(durations)
+
+
+def test_rows_that_come_together_are_searched_in_parts():
+    """So the time of many does not grow as their square; the path of vague ones is settled as in parts."""
+    rows = shares([9] * 40, noise=6.0, seed=3)
+    together, in_parts = (TextPath([8 / PACE] * 40, PACE) for _ in range(2))
+    together.push(rows)
+    for at in range(0, len(rows), MOST_AT_ONCE):
+        in_parts.push(rows[at : at + MOST_AT_ONCE])
+    assert together.starts == in_parts.starts
+    assert together.finish() == in_parts.finish()
 
 
 def test_beginning_is_settled_after_its_lag():

@@ -9,11 +9,8 @@ import numpy as np
 import pytest
 
 from cosyvoice_runtime.audio.silence import TRIMS
-from cosyvoice_runtime.checkpoint import Layout
-from cosyvoice_runtime.checkpoint.alignment_heads import AlignmentHeads, llm_sha256
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.local import SpeechRequest, Synthesizer
-from making import make_checkpoint
 
 TEXT = 'Pay $25 to Dr. Li – now.<break time="300ms"/> The train <speed ratio="1.5"/>leaves at 7:45.'
 WORDS = ["Pay", "$25", "to", "Dr.", "Li", "–", "now.", "The", "train", "leaves", "at", "7:45."]
@@ -21,16 +18,8 @@ SAMPLING = SamplingOptions(min_tokens=40, max_tokens=60)
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory):
-    made = make_checkpoint(tmp_path_factory.mktemp("words") / "made", "tiny", seed=0)
-    (made / "SHA256SUMS").unlink()
-    AlignmentHeads(((0, 1), (1, 0)), 1.25, 2.0, 1.5, llm_sha256(Layout(made))).write(made)
-    return made
-
-
-@pytest.fixture(scope="module")
-def followed(checkpoint) -> Synthesizer:
-    return Synthesizer.from_checkpoint(checkpoint, ode_steps=2)
+def followed(followed_checkpoint) -> Synthesizer:
+    return Synthesizer.from_checkpoint(followed_checkpoint, ode_steps=2)
 
 
 @pytest.fixture(scope="module")
@@ -93,3 +82,12 @@ def test_words_of_one_chunk_are_near_those_of_a_stream(followed):
     streamed, _ = spoken(followed, request)
     whole, _ = spoken(followed, dataclasses.replace(request, streaming=False))
     assert [word.text for word in whole] == [word.text for word in streamed]
+
+
+def test_words_on_onnx_runtime_are_those_on_torch(followed, followed_checkpoint, tmp_path):
+    other = Synthesizer.from_checkpoint(followed_checkpoint, ode_steps=2, runtime="onnx", exported=tmp_path)
+    assert other.word_method == "attention"
+    (found, _), (wanted, _) = spoken(other, asked(other)), spoken(followed, asked(followed))
+    assert [word.text for word in found] == [word.text for word in wanted]
+    for places in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(*[place[1:] for place in places], atol=0.02)

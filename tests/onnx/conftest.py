@@ -12,7 +12,7 @@ import torch
 
 from cosyvoice_runtime.checkpoint.config_lm import OneTableSpeechLMConfig, SpeechLMConfig
 from cosyvoice_runtime.checkpoint.schema import llm_schema
-from cosyvoice_runtime.lm.onnx.export import FloatArrays, write_lm
+from cosyvoice_runtime.lm.onnx.export import FloatArrays, Heads, write_lm
 from cosyvoice_runtime.lm.onnx.files import LmFiles
 from cosyvoice_runtime.lm.onnx.speech_lm import OnnxSpeechLM
 from cosyvoice_runtime.lm.torch.network import SpeechLM
@@ -70,12 +70,12 @@ def lm(config: SpeechLMConfig, published: Tensors) -> SpeechLM:
 def open_onnx(
     config: SpeechLMConfig, published: Tensors, tmp_path_factory: pytest.TempPathFactory
 ) -> OpenOnnx:
-    """``open_onnx(weight_format, **changed tensors)``."""
+    """``open_onnx(weight_format, heads, **changed tensors)``."""
 
-    def open_onnx(weight_format: str = "float32", **changes: torch.Tensor) -> OnnxSpeechLM:
+    def open_onnx(weight_format: str = "float32", heads: Heads = (), **changes: torch.Tensor) -> OnnxSpeechLM:
         files = LmFiles(tmp_path_factory.mktemp(weight_format))
         tensors = {name: tensor.numpy() for name, tensor in (published | changes).items()}
-        write_lm(config, FloatArrays(tensors), files, weight_format)
+        write_lm(config, FloatArrays(tensors), files, weight_format, heads)
         return OnnxSpeechLM(config, files, threads=1)
 
     return open_onnx

@@ -12,6 +12,7 @@ from contextlib import aclosing
 from typing import Any
 
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
+from cosyvoice_runtime.engine.utterance.arriving_words import ArrivingWords
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.incoming_text import TextMark, TextSource
 from cosyvoice_runtime.engine.utterance.layout import LaidSegment, SegmentLayout
@@ -36,6 +37,7 @@ class TextFeeder:
         blocks: the speech LM's configuration if it takes text between its speech; None to make each clause a
             segment.
         on_segment: called when a segment begins.
+        words: those of the text, if they are asked for.
 
     Attributes:
         sink: takes the segments.
@@ -50,8 +52,10 @@ class TextFeeder:
         sink: SegmentSink,
         blocks: SpeechLMConfig | None,
         on_segment: Callable[[], None] = lambda: None,
+        words: ArrivingWords | None = None,
     ) -> None:
         self.source = source
+        self._words = words
         self._clauses = layout.clauses()
         self.characters: list[int] = []
         self._layout = layout
@@ -73,7 +77,11 @@ class TextFeeder:
                 self._end_segment()
                 if self.characters:  # Silent marks at the end count with the words before them.
                     self.characters[-1] = self._clauses.characters
+                    if self._words is not None:
+                        self._words.trail(self._clauses.characters)
             else:
+                if self._words is not None:
+                    self._words.push(mark)
                 self._add(await asyncio.to_thread(self._laid_out, self._clauses.push, mark))
         self.sink.done()
 
@@ -86,22 +94,24 @@ class TextFeeder:
                 self._end_segment()
                 self.sink.pause(laid.pause_s)
             if laid.prompt is not None:
-                self._speak(laid.prompt, laid.sound, characters)
+                self._speak(laid, laid.prompt, characters)
 
-    def _speak(self, prompt: Prompt, sound: Sound | None, characters: int) -> None:
+    def _speak(self, laid: LaidSegment, prompt: Prompt, characters: int) -> None:
         is_longer = self._length is not None and self._length + len(prompt.text) > LONGEST_SEGMENT
-        if is_longer or sound != self._sound:
+        if is_longer or laid.sound != self._sound:
             self._end_segment()
-        self._sound = sound
+        self._sound = laid.sound
         if self._length is None:
-            self._begin(prompt, characters)
+            self._begin(laid, prompt, characters)
         else:
             self._extend(prompt.text, characters)
 
-    def _begin(self, prompt: Prompt, characters: int) -> None:
+    def _begin(self, laid: LaidSegment, prompt: Prompt, characters: int) -> None:
         self._on_segment()
         self.characters.append(characters)
         if self._blocks is None:
+            if self._words is not None:
+                self._words.segment(laid, characters)
             self.sink.begin(prompt, sound=self._sound)
             return
         self.sink.begin(dataclasses.replace(prompt, text=()), in_pieces=True, sound=self._sound)
@@ -111,6 +121,8 @@ class TextFeeder:
             self._end_segment()
 
     def _extend(self, text: Sequence[int], characters: int) -> None:
+        if self._words is not None:
+            self._words.extend(characters)
         self.sink.add(text)
         self._length = (self._length or 0) + len(text)
         self.characters[-1] = characters
@@ -130,6 +142,8 @@ class TextFeeder:
 
     def _end_segment(self) -> None:
         if self._length is not None:
+            if self._words is not None:
+                self._words.end()
             self.sink.end()
         self._length = None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from typing import NamedTuple
 
@@ -13,10 +13,10 @@ from cosyvoice_runtime.alignment.estimate import WordTimes
 from cosyvoice_runtime.alignment.sound import AudibleFrames
 from cosyvoice_runtime.alignment.spoken_text import SpokenWord, matched
 from cosyvoice_runtime.alignment.times import SegmentTimes, Spans, WordRows
-from cosyvoice_runtime.alignment.words import TimedWord, WordMethod, WordReader
+from cosyvoice_runtime.alignment.words import TimedWord, Word, WordMethod, WordReader
 from cosyvoice_runtime.checkpoint.alignment_heads import AlignmentHeads
 from cosyvoice_runtime.engine.utterance.layout import LaidSegment
-from cosyvoice_runtime.engine.utterance.request import AudioChunk
+from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest
 
 
 class SegmentWords(NamedTuple):
@@ -58,44 +58,69 @@ async def with_words(
 
 
 def words_of(
-    text: str, markup: str | None, segments: Sequence[LaidSegment], speed: float
-) -> list[SegmentWords]:
-    """Words of a text as it was sent, by the segments that are spoken.
+    request: SpeechRequest, markup: str | None, segments: Sequence[LaidSegment]
+) -> Iterator[SegmentWords]:
+    """Words of a request's text, or of its turns, as they were sent, by the segments that are spoken."""
+    texts = iter([turn.text for turn in request.turns] or [request.text])
+    spoken: list[LaidSegment] = []
+    for segment in segments:
+        spoken += [segment] if segment.prompt is not None else []
+        if segment.characters is not None:  # The text, or a turn, ends with it.
+            reader = WordReader(markup)
+            words = reader.read(next(texts)) + reader.finish()
+            yield from _by_segment(words, spoken, request.speed)
+            spoken = []
 
-    Args:
-        speed: of segments without one of their own.
-    """
-    reader, spoken = WordReader(markup), [segment for segment in segments if segment.prompt]
-    found = matched(reader.read(text) + reader.finish(), [segment.text for segment in spoken])
-    return [
-        SegmentWords(
-            [each for each in found if each.segment == number],
-            segment.text,
-            segment.sound.speed if segment.sound else speed,
-        )
-        for number, segment in enumerate(spoken)
-    ]
+
+def _by_segment(
+    words: Sequence[Word], segments: Sequence[LaidSegment], speed: float
+) -> Iterator[SegmentWords]:
+    found = matched(words, [segment.text for segment in segments])
+    for number, segment in enumerate(segments):
+        of_segment = [each for each in found if each.segment == number]
+        yield SegmentWords(of_segment, segment.text, segment.sound.speed if segment.sound else speed)
 
 
 class WordClock:
     """Tells the words of an answer, chunk by chunk, and takes none back.
 
-    A segment whose chunks bring rows of attention is timed by these, and any other one by estimate.
+    A segment whose chunks bring rows of attention is timed by these, and any other one by estimate. Text that
+    comes in pieces has no rows: its clock has no heads.
 
     Args:
-        segments: all that are spoken.
         speed: of the answer; segments may have their own.
 
     Attributes:
         method: how the words of the latest chunk are timed.
     """
 
-    def __init__(self, segments: Sequence[SegmentWords], speed: float, timing: VoiceTiming) -> None:
+    def __init__(self, speed: float, timing: VoiceTiming) -> None:
         self.method: WordMethod = "estimate" if timing.heads is None else "attention"
-        self._estimated = EstimatedWords(segments, speed, timing.sample_rate)
-        self._followed = None if timing.heads is None else FollowedWords(segments, timing.heads, timing)
+        self._estimated = EstimatedWords(speed, timing.sample_rate)
+        self._followed = None if timing.heads is None else FollowedWords(timing.heads, timing)
         self._methods: dict[int, WordMethod] = {}
         self._last_s = 0.0
+
+    def begin(self, segment: SegmentWords) -> None:
+        """Take the next segment, before its first chunk comes."""
+        self._estimated.add([each.word for each in segment.words])
+        self._estimated.end()
+        if self._followed is not None:
+            self._followed.begin(segment)
+
+    def add(self, words: Sequence[Word]) -> None:
+        """Take more words of a segment whose text comes in pieces."""
+        self._estimated.add(words)
+
+    def end(self) -> None:
+        """End the text of that segment."""
+        self._estimated.end()
+
+    def trail(self, words: Sequence[Word]) -> None:
+        """Take marks that nothing says, behind the text of the latest segment; nobody hears of them once that
+        has been spoken."""
+        if self._estimated.trail(words) and self._followed is not None:
+            self._followed.trail(words)
 
     def hear(self, chunk: AudioChunk) -> list[TimedWord]:
         """Words that are over by the end of a chunk, in order."""
@@ -121,14 +146,26 @@ class WordClock:
 class FollowedWords:
     """Words by the attention of the speech LM's heads."""
 
-    def __init__(self, segments: Sequence[SegmentWords], heads: AlignmentHeads, timing: VoiceTiming) -> None:
-        self._times = [SegmentTimes(of.words, of.text, timing.spans(of.text), heads) for of in segments]
-        self._token_s = [timing.token_s / of.speed for of in segments]
+    def __init__(self, heads: AlignmentHeads, timing: VoiceTiming) -> None:
+        self._heads, self._timing = heads, timing
+        self._segments: list[tuple[SegmentTimes, float]] = []
+        """Times of each, and seconds of its tokens."""
         self._frames = AudibleFrames(timing.sample_rate)
-        self._began_s: dict[int, float] = {}
+        self._current: int | None = None
+        self._began_s = 0.0
         self._spoken = [0]
         """Tokens of the segment that are spoken before each row, and behind the last one."""
         self._waiting: list[WordRows] = []
+
+    def begin(self, segment: SegmentWords) -> None:
+        """Take the next segment, before its first chunk comes."""
+        spans = self._timing.spans(segment.text)
+        times = SegmentTimes(segment.words, segment.text, spans, self._heads)
+        self._segments.append((times, self._timing.token_s / segment.speed))
+
+    def trail(self, words: Sequence[Word]) -> None:
+        """Take marks that nothing says, behind the latest segment."""
+        self._segments[-1][0].trail(words)
 
     def hear(self, chunk: AudioChunk, is_followed: bool) -> list[TimedWord]:
         """Words that are settled and whose audio is there.
@@ -136,64 +173,79 @@ class FollowedWords:
         Args:
             is_followed: whether the rows of the chunk's segment come.
         """
-        segment, begins = chunk.segment, is_followed and chunk.segment not in self._began_s
-        if begins:
-            self._began_s[segment] = self._frames.heard_s
+        if is_followed and chunk.segment != self._current:
+            self._current, self._began_s, self._spoken = chunk.segment, self._frames.heard_s, [0]
             self._frames.begin()
-            self._spoken = [0]
         self._frames.add(chunk.samples)
-        if not is_followed or chunk.is_pause:
+        if not is_followed:
             return []
-        self._began_s[segment] -= chunk.trimmed_s[0]
+        self._began_s -= chunk.trimmed_s[0]
+        times, token_s = self._segments[chunk.segment]
         if chunk.rows is not None:
             self._spoken += (self._spoken[-1] + np.cumsum(chunk.are_spoken)).tolist()
-            self._waiting += self._times[segment].push(chunk.rows)
+            self._waiting += times.push(chunk.rows)
         ends = chunk.finish_reason is not None
         if ends:
-            self._waiting += self._times[segment].finish()
+            self._waiting += times.finish()
         told = []
-        while self._waiting and (ends or self._at(segment, self._waiting[0].end) <= self._frames.heard_s):
-            told.append(self._timed(segment, self._waiting.pop(0)))
+        while self._waiting and (ends or self._at(self._waiting[0].end, token_s) <= self._frames.heard_s):
+            told.append(self._timed(self._waiting.pop(0), token_s))
         return told
 
-    def _timed(self, segment: int, word: WordRows) -> TimedWord:
-        places = self._at(segment, word.start), self._at(segment, word.end)
-        return TimedWord(
-            word.word.text, *(self._frames.narrowed(*places) if word.end > word.start else places)
-        )
+    def _timed(self, word: WordRows, token_s: float) -> TimedWord:
+        places = self._at(word.start, token_s), self._at(word.end, token_s)
+        narrowed = self._frames.narrowed(*places) if word.end > word.start else places
+        return TimedWord(word.word.text, *narrowed)
 
-    def _at(self, segment: int, row: float) -> float:
+    def _at(self, row: float, token_s: float) -> float:
         """The second at which a row is heard."""
         token = float(np.interp(row, np.arange(len(self._spoken)), self._spoken))
-        return max(0.0, self._began_s[segment] + token * self._token_s[segment])
+        return max(0.0, self._began_s + token * token_s)
 
 
 class EstimatedWords:
     """Words by their lengths, for a speech LM whose attention is not seen.
+
+    Places in the text are counted in words: several turns have a text each.
 
     Args:
         speed: of the answer.
         rate: samples per second.
     """
 
-    def __init__(self, segments: Sequence[SegmentWords], speed: float, rate: int) -> None:
+    def __init__(self, speed: float, rate: int) -> None:
         self._times = WordTimes(speed, rate=rate)
+        self._count = 0
         self._ends: list[int] = []
-        end = 0
-        for segment in segments:
-            # Their places are counted in words: several turns have a text each.
-            words = [
-                dataclasses.replace(each.word, end=end + number)
-                for number, each in enumerate(segment.words, start=1)
-            ]
-            end += len(words)
-            self._ends.append(end)
-            self._times.add_words(words)
-            self._times.bar(end)
+        self._spoken = 0
+        """Segments that have been spoken to their ends."""
+
+    def add(self, words: Sequence[Word]) -> None:
+        """Take more words of the segment that comes next, or is spoken."""
+        for word in words:
+            self._count += 1
+            self._times.add_words([dataclasses.replace(word, end=self._count)])
+
+    def end(self) -> None:
+        """End that segment."""
+        self._ends.append(self._count)
+        self._times.bar(self._count)
+
+    def trail(self, words: Sequence[Word]) -> bool:
+        """Take marks behind the latest segment; returns whether it has still to be spoken to its end."""
+        if self._spoken == len(self._ends):
+            return False
+        self.add(words)
+        self._ends.pop()
+        self.end()
+        return True
 
     def hear(self, chunk: AudioChunk) -> list[TimedWord]:
         """Words that are over by now, by the voice's pace so far."""
         told = self._times.hear(chunk.samples)
         if chunk.finish_reason is not None:
-            told += self._times.end_segment(self._ends[chunk.segment])
+            # A segment whose text comes in pieces may be over before its text is.
+            ends = self._ends[chunk.segment : chunk.segment + 1] or [self._count]
+            told += self._times.end_segment(ends[0])
+            self._spoken = chunk.segment + 1
         return told

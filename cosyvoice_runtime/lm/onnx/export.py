@@ -1,14 +1,15 @@
 """The speech LM's files for ONNX Runtime: a graph of its operators, and its weights in another file.
 
-The graph takes embeddings and gives the logits after the last position of each sequence. Keys and values are
-inputs and outputs of every layer: bound to the same memory, the cache is written in place.
+The graph takes embeddings and gives the logits after the last position of each sequence, and its queries of
+heads that follow the text. Keys and values are inputs and outputs of every layer: bound to the same memory,
+the cache is written in place.
 
 B: sequences, S: positions fed at once, P: positions of the cache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,6 +18,7 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto
 
+from cosyvoice_runtime.checkpoint.alignment_heads import AlignmentHeads
 from cosyvoice_runtime.checkpoint.checksums import write_checksums
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.fresh_directory import renew_directory
@@ -37,16 +39,20 @@ from cosyvoice_runtime.lm.onnx.files import (
     LmFiles,
     past_name,
     present_name,
+    query_name,
     wanted_manifest,
     why_not_usable,
 )
+from cosyvoice_runtime.lm.onnx.rotary import rotary
 from cosyvoice_runtime.lm.prompt import TABLES
-from cosyvoice_runtime.onnx.graph import FLOAT, NUMPY_TYPES, UINT8, Value
+from cosyvoice_runtime.onnx.graph import FAR, FLOAT, NUMPY_TYPES, UINT8, Value
 from cosyvoice_runtime.onnx.runtime_graph import INT32, IntegerProducts, RuntimeGraph
 from cosyvoice_runtime.settings.model import MANIFEST
 
 Array = npt.NDArray[Any]
 Tensors = Mapping[str, Array]
+Heads = Sequence[tuple[int, int]]
+"""Layer and head of each."""
 
 BLOCK = 32
 """Weights of a row that share a scale."""
@@ -158,13 +164,14 @@ def matrix_bytes(config: SpeechLMConfig) -> int:
 
 
 def write_graph(
-    config: SpeechLMConfig, tensors: Tensors, weight_format: str, file: BinaryIO
+    config: SpeechLMConfig, tensors: Tensors, weight_format: str, file: BinaryIO, heads: Heads = ()
 ) -> onnx.ModelProto:
     """Write the weights to ``file``, and return the graph.
 
     Args:
         tensors: arrays by their published names.
         weight_format: one of `files.WEIGHT_FORMATS`.
+        heads: whose queries are outputs.
 
     Raises:
         CheckpointError: the runtime can't rotate heads of this width.
@@ -175,15 +182,16 @@ def write_graph(
             f"engine onnx needs a multiple of {HEAD_MULTIPLE}"
         )
     graph = SpeechGraph(file, weight_format)
-    _Body(graph, config, tensors).write()
+    _Body(graph, config, tensors, heads).write()
     return graph.unchecked_model()
 
 
 class _Body:
     """The decoder's layers and head, from tensors by their published names."""
 
-    def __init__(self, graph: SpeechGraph, config: SpeechLMConfig, tensors: Tensors) -> None:
+    def __init__(self, graph: SpeechGraph, config: SpeechLMConfig, tensors: Tensors, heads: Heads) -> None:
         self._graph = graph
+        self._heads = heads
         self._config = config
         self._tensors = tensors
         self._outer = outer_tensors(config, tensors)
@@ -193,7 +201,7 @@ class _Body:
         x = graph.input(EMBEDDINGS, FLOAT, ("B", "S", config.hidden_size))
         graph.begin(x)
         rotation = [graph.input(LAST, INT32, ("B",)), graph.input(TOTAL, INT32, (1,))]
-        cosines, sines = rotary(config)
+        cosines, sines = rotary(config, np.arange(config.max_positions))
         rotation += [graph.vector("rotary.cosines", cosines), graph.vector("rotary.sines", sines)]
         added: Value | None = None
         for index in range(config.num_layers):
@@ -227,6 +235,7 @@ class _Body:
         graph, config = self._graph, self._config
         weight, bias = layer["attention.qkv.weight"], layer["attention.qkv.bias"]
         qkv = graph.linear(f"layers.{index}.qkv", weight, normed, bias)
+        self._give_queries(index, qkv)
         shape = ("B", config.num_kv_heads, "P", config.head_dim)
         memory = [(past_name(index, kind), present_name(index, kind)) for kind in KINDS]
         return graph.attention(
@@ -238,6 +247,15 @@ class _Body:
             kv_num_heads=config.num_kv_heads,
             do_rotary=1,
         )
+
+    def _give_queries(self, index: int, qkv: Value) -> None:
+        """Make the last position's queries of some heads outputs, which are cut out of ``qkv [B, S, C]``."""
+        graph, size = self._graph, self._config.head_dim
+        for layer, head in self._heads:
+            if layer == index:
+                start, end = graph.integers(-1, head * size), graph.integers(FAR, (head + 1) * size)
+                query = graph.node("Slice", qkv, start, end, graph.integers(1, 2))
+                graph.bound_output(query_name(layer, head), query, ("B", 1, size))
 
     def _norm(self, name: str, scale: Array, x: Value, added: Value | None) -> tuple[Value, Value]:
         """Norm of a sum, and the sum."""
@@ -254,14 +272,6 @@ class _Body:
 
     def _last(self, x: Value) -> Value:
         return self._graph.slice(x, 1, -1, np.iinfo(np.int64).max)
-
-
-def rotary(config: SpeechLMConfig) -> tuple[Array, Array]:
-    """Cosines and sines [positions, head_dim / 2] float32, of angles in float32 as PyTorch computes them."""
-    exponents = np.arange(0, config.head_dim, 2, dtype=np.float32) / np.float32(config.head_dim)
-    speeds = np.float32(1) / np.power(np.float32(config.rope_theta), exponents)
-    angles = np.arange(config.max_positions, dtype=np.float32)[:, None] * speeds
-    return np.cos(angles), np.sin(angles)
 
 
 PROMPT_BYTES = 64 << 20
@@ -287,9 +297,11 @@ def export_lm(checkpoint_dir: Path, directory: Path, weight_format: str) -> list
     wanted = wanted_manifest(Layout(checkpoint_dir), weight_format)
 
     def write(building: Path) -> None:
-        config = load_config(checkpoint_dir)
-        tensors = FloatArrays(load_tensors(Layout(checkpoint_dir), "llm", config))
-        write_lm(config.speech_lm, tensors, LmFiles(building), weight_format)
+        layout, config = Layout(checkpoint_dir), load_config(checkpoint_dir)
+        tensors = FloatArrays(load_tensors(layout, "llm", config))
+        known = AlignmentHeads.of(layout, config.speech_lm)
+        heads = () if known is None else known.heads
+        write_lm(config.speech_lm, tensors, LmFiles(building), weight_format, heads)
         wanted.write(building)
 
     return renew_directory(directory, lambda: why_not_usable(directory, wanted), write, MANIFEST)
@@ -311,14 +323,16 @@ class FloatArrays(Mapping[str, npt.NDArray[np.float32]]):
         return len(self._tensors)
 
 
-def write_lm(config: SpeechLMConfig, tensors: Tensors, files: LmFiles, weight_format: str) -> None:
+def write_lm(
+    config: SpeechLMConfig, tensors: Tensors, files: LmFiles, weight_format: str, heads: Heads = ()
+) -> None:
     """Write the files of a network with these published tensors; raises as `write_graph`."""
     graphs = [(files.model, files.weights, weight_format)]
     if weight_format != "float32" and matrix_bytes(config) <= PROMPT_BYTES:
         graphs.append((files.prompt_model, files.prompt_weights, "float32"))
     for model, weights, each in graphs:
         with weights.open("wb") as file:
-            onnx.save(write_graph(config, tensors, each, file), model)
+            onnx.save(write_graph(config, tensors, each, file, heads), model)
     outer = outer_tensors(config, tensors)
     for table in TABLES:
         rows = outer[f"{table.value}_embedding.weight"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,10 +20,12 @@ WEIGHT_FORMATS = ("float32", BLOCKS, ROWS)
 """Formats of the weights; in 8 bits, a block of a row shares a scale, or a whole row does."""
 EMBEDDINGS, LAST, TOTAL, LOGITS = "embeddings", "last", "total", "logits"
 """Ports of the graph."""
+QUERY = re.compile(r"query_(\d+)_(\d+)")
 KINDS = ("keys", "values")
 WRITERS = (
     "onnx/graph.py",
     "lm/onnx/export.py",
+    "lm/onnx/rotary.py",
     "onnx/runtime_graph.py",
 )
 """The modules on which the content of the files depends."""
@@ -35,6 +39,17 @@ def past_name(layer: int, kind: str) -> str:
 def present_name(layer: int, kind: str) -> str:
     """Output of a layer's keys or values."""
     return f"present_{kind}_{layer}"
+
+
+def query_name(layer: int, head: int) -> str:
+    """Output of a head's query of the last position."""
+    return f"query_{layer}_{head}"
+
+
+def heads_of(outputs: Iterable[str]) -> list[tuple[int, int]]:
+    """Layer and head of each query among the outputs."""
+    found = (QUERY.fullmatch(name) for name in outputs)
+    return [(int(match[1]), int(match[2])) for match in found if match]
 
 
 class LmFiles(NamedTuple):
@@ -86,7 +101,8 @@ def require_lm(checkpoint_dir: Path, directory: Path, weight_format: str) -> LmF
 
 def wanted_manifest(layout: Layout, weight_format: str) -> Manifest:
     """The manifest of a current export, which fits every machine."""
-    paths = (layout.weights("llm"), layout.config, layout.qwen2_config, *layout.adapter)
+    heads = () if layout.alignment_heads is None else (layout.alignment_heads,)
+    paths = (layout.weights("llm"), layout.config, layout.qwen2_config, *layout.adapter, *heads)
     return Manifest(
         sources={path.relative_to(layout.directory).as_posix(): sha256_of(path) for path in paths},
         tools=own_code(WRITERS),

@@ -21,9 +21,12 @@ from cosyvoice_runtime.lm.onnx.files import (
     LOGITS,
     TOTAL,
     LmFiles,
+    heads_of,
     past_name,
     present_name,
+    query_name,
 )
+from cosyvoice_runtime.lm.onnx.heads import OnnxHeads, Queries
 from cosyvoice_runtime.lm.prefills import Prefill
 from cosyvoice_runtime.lm.prompt import CONTROL_ROWS, PromptSegment, Table
 from cosyvoice_runtime.lm.running_batch import HostSteps, RunningBatch, fed_slots
@@ -36,6 +39,7 @@ class OnnxSpeechLM:
     """The weights, opened once, for operations of so many threads.
 
     Attributes:
+        heads: layer and head of those that follow the text, if the graph gives their queries.
         session: session of steps.
         prompt_session: session of prompts: the same, or one whose matrices are faster with many positions.
 
@@ -48,6 +52,7 @@ class OnnxSpeechLM:
         self.session = open_session(files.model, threads)
         apart = files.prompt_model.is_file()
         self.prompt_session = open_session(files.prompt_model, threads) if apart else self.session
+        self.heads = heads_of(port.name for port in self.session.get_outputs())
         forget_mapped(files.weights, files.prompt_weights)
         rows = {
             Table.CONTROL: CONTROL_ROWS,
@@ -94,8 +99,11 @@ class OnnxKVCache(CacheSlots):
 
 
 class BoundPass:
-    """Inputs and outputs of a pass over consecutive slots, bound to memory that a session reads and
-    writes."""
+    """Inputs and outputs of a pass over consecutive slots, bound to memory that a session reads and writes.
+
+    Attributes:
+        queries: as `heads.Queries`, of the latest run.
+    """
 
     def __init__(self, lm: OnnxSpeechLM, cache: OnnxKVCache, first: int, size: int, positions: int) -> None:
         config = lm.config
@@ -104,7 +112,9 @@ class BoundPass:
         self._total = np.empty(1, np.int32)
         self._logits = np.empty((size, 1, config.speech_rows), np.float32)
         inputs = {EMBEDDINGS: self._embeddings, LAST: self._last, TOTAL: self._total}
-        outputs = {LOGITS: self._logits}
+        queries = {head: np.empty((size, 1, config.head_dim), np.float32) for head in lm.heads}
+        self.queries = {head: found[:, 0] for head, found in queries.items()}
+        outputs = {LOGITS: self._logits, **{query_name(*head): found for head, found in queries.items()}}
         for layer in range(config.num_layers):
             for index, kind in enumerate(KINDS):
                 memory = cache.data[layer, index, first : first + size]
@@ -126,21 +136,30 @@ class BoundPass:
 
 
 class OnnxCachedLM:
-    """`running_batch.CachedNetwork` with logits as arrays."""
+    """`running_batch.CachedNetwork` with logits as arrays.
+
+    Attributes:
+        queries: as `heads.Queries`, of the latest pass.
+    """
 
     def __init__(self, lm: OnnxSpeechLM, cache: OnnxKVCache) -> None:
+        self.queries: Queries = {}
         self._lm = lm
         self._cache = cache
         self._steps: dict[int, BoundPass] = {}
 
     def decode(self, slots: Sequence[int], tokens: Sequence[int]) -> FloatArray:
         fed, positions = fed_slots(self._cache, slots, tokens)
-        logits = self._step(len(fed)).run(self._lm.embed_speech(fed)[:, None], positions)
+        step = self._step(len(fed))
+        logits = step.run(self._lm.embed_speech(fed)[:, None], positions)
+        self.queries = step.queries
         return logits if len(slots) == len(fed) else logits[list(slots)]
 
     def prefill(self, group: Sequence[Prefill]) -> FloatArray:
         """One prompt after the other: a CPU is as fast with them as with all together."""
-        return np.concatenate([self._feed(prefill) for prefill in group])
+        logits, queries = zip(*map(self._feed, group), strict=True)
+        self.queries = {head: np.concatenate([each[head] for each in queries]) for head in self._lm.heads}
+        return np.concatenate(logits)
 
     def sample(
         self, logits: FloatArray, states: Sequence[SamplerState], blocked: Blocked | None
@@ -152,19 +171,21 @@ class OnnxCachedLM:
             self._steps[size] = BoundPass(self._lm, self._cache, 0, size, 1)
         return self._steps[size]
 
-    def _feed(self, prefill: Prefill) -> FloatArray:
+    def _feed(self, prefill: Prefill) -> tuple[FloatArray, Queries]:
         embeddings = self._lm.embed(prefill.segments)
         slot = prefill.sequence.slot
         self._cache.lengths[slot] = prefill.end
         one_pass = BoundPass(self._lm, self._cache, slot, 1, len(embeddings))
-        return one_pass.run(embeddings[None], np.array([prefill.end - 1]))
+        return one_pass.run(embeddings[None], np.array([prefill.end - 1])), one_pass.queries
 
 
 def open_batch(lm: OnnxSpeechLM, slots: int, max_len: int) -> RunningBatch:
     """An engine with room for so many utterances of so many positions, prompt and speech together."""
     cache = OnnxKVCache(lm.config, slots, max_len)
     # One prompt in a pass: on a CPU several take as long together as one after the other.
-    steps = HostSteps(OnnxCachedLM(lm, cache), cache, prefill_batch=1, fill_id=lm.config.fill_id)
+    network = OnnxCachedLM(lm, cache)
+    heads = OnnxHeads(lm.config, cache, network, max_len) if lm.heads else None
+    steps = HostSteps(network, cache, prefill_batch=1, fill_id=lm.config.fill_id, heads=heads)
     return RunningBatch(lm.config, cache, steps)
 
 

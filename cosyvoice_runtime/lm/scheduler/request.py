@@ -104,6 +104,7 @@ FIELDS = (
     "first_tokens",
     "group_tokens",
     "text_open",
+    "tell_attention",
 )
 """Every tensor that `RequestReader.read` looks at besides ``input_ids``; one value each."""
 TEXT_FIELDS = ("sampling_strategy",)
@@ -219,6 +220,7 @@ class RequestReader:
             self.max_sequence_tokens - len(ids) if text_open else None,
             None if group_tokens is None else self._group("group_tokens", group_tokens),
             frozenset() if group_tokens is None else self.silent_tokens,
+            with_rows=given.get("tell_attention", False) and self.sees_text,
         )
 
     def accept(

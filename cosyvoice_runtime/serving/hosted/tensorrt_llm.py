@@ -158,7 +158,7 @@ class TokenReply:
         self,
         tokens: Sequence[int],
         finish_reason: FinishReason | None,
-        rows: Floats | None = None,  # noqa: ARG002
+        rows: Floats | None = None,
     ) -> None:
         trace.note("the speech LM sends tokens", self.utterance)
         ids = [*self.echo, *(self._speech_offset + token for token in tokens)]
@@ -167,6 +167,7 @@ class TokenReply:
             output_ids=np.array(ids, np.int32).reshape(1, 1, -1),
             sequence_length=np.array([[len(ids)]], np.int32),
             finish_reason=np.array([[reason.encode()]], np.object_),
+            **({} if rows is None else {"attention": rows[None]}),
         )
 
     def finish(self, error: Exception | None = None) -> None:

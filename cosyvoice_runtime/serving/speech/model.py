@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cosyvoice_runtime.checkpoint import Layout, load_config, load_speakers
+from cosyvoice_runtime.checkpoint.alignment_heads import AlignmentHeads
 from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.engine.host_client import SPEECH, host_socket, leave_socket
@@ -87,6 +88,7 @@ def load_speech_service(
         watermark=find_watermark(settings.watermark),
         trim_silence=settings.trim_silence,
         timeout_s=settings.silence_timeout_s,
+        heads=AlignmentHeads.of(layout, config.speech_lm),
     )
 
 

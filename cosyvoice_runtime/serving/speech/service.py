@@ -13,8 +13,10 @@ from typing import Any, NamedTuple, TypeVar, cast
 import numpy as np
 
 from cosyvoice_runtime.audio.silence import TrimSilence
+from cosyvoice_runtime.checkpoint.alignment_heads import AlignmentHeads
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.engine.messages import Order
+from cosyvoice_runtime.engine.utterance.arriving_words import ArrivingWords
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.incoming_text import IncomingText
 from cosyvoice_runtime.engine.utterance.layout import (
@@ -33,6 +35,7 @@ from cosyvoice_runtime.engine.utterance.request import (
 from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, speak_arriving, within_ceiling
 from cosyvoice_runtime.engine.utterance.turn import characters_of
 from cosyvoice_runtime.engine.utterance.utterance import Playback
+from cosyvoice_runtime.engine.utterance.word_clock import VoiceTiming, WordClock, with_words, words_of
 from cosyvoice_runtime.errors import ClientGoneError, InvalidInput, StageLostError
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.spoken import require_begun
@@ -54,11 +57,12 @@ T = TypeVar("T")
 
 
 class Script(NamedTuple):
-    """A request, and its segments as they are laid out."""
+    """A request, its segments as they are laid out, and what tells its words, if they are asked for."""
 
     request: SpeechRequest
     layout: SegmentLayout | TurnsLayout
     segments: Sequence[LaidSegment]
+    clock: WordClock | None = None
 
 
 LOOK_FOR_CLIENTS_S = 0.1
@@ -83,6 +87,7 @@ class SpeechService:
         watermark: starts the watermark of an utterance; None adds none.
         trim_silence: the silence that is left out for requests that don't say it.
         timeout_s: longest time without an answer of a network.
+        heads: those of the speech LM that follow the text; None where words are timed by estimate.
     """
 
     def __init__(
@@ -104,6 +109,7 @@ class SpeechService:
         watermark: MakeWatermark | None = None,
         trim_silence: TrimSilence = "off",
         timeout_s: float = 30.0,
+        heads: AlignmentHeads | None = None,
     ) -> None:
         self._engine = engine
         self._voices = voices
@@ -116,6 +122,7 @@ class SpeechService:
         self._sampling = sampling
         self._max_characters, self._speech_tokens = max_characters, speech_tokens
         self._blocks = blocks
+        self._timing = VoiceTiming(heads, tokenizer.spans, 1 / hop.token_rate, sample_rate)
         self._timeout_s, self._text_timeout_s = timeout_s, text_timeout_s
         self._open = OpenUtterances(max_characters, text_timeout_s, metrics.now)
         self._watermark = watermark
@@ -238,16 +245,21 @@ class SpeechService:
     ) -> None:
         """Speak text as it arrives; the end of the engine ends it, even while it waits for text."""
 
-        def begun(asked: SpeechRequest) -> tuple[EngineCall, TextFeeder]:
+        def begun(asked: SpeechRequest, words: bool) -> tuple[EngineCall, TextFeeder, ArrivingWords | None]:
             asked = dataclasses.replace(asked, sampling=within_ceiling(asked.sampling))
             layout = SegmentLayout(asked, self._front_end, self._tokenizer, self._hop.flow_voice)
-            call = self._call(asked, layout)
-            return call, TextFeeder(text, layout, self._hop, call, self._blocks, timer.text_came)
+            arriving = self._arriving_words(asked) if words else None
+            call = self._call(asked, layout, words and self._blocks is None)
+            feeder = TextFeeder(text, layout, self._hop, call, self._blocks, timer.text_came, arriving)
+            return call, feeder, arriving
 
-        call, feeder = await self._asked(inputs, listener.streams, begun)
+        call, feeder, arriving = await self._asked(inputs, listener.streams, begun)
         # The utterance is open.
         listener.send(AudioChunk(np.zeros(0, np.float32), self._sample_rate, 0))
-        async with aclosing(self._marked(speak_arriving(feeder, call.chunks()))) as chunks:
+        spoken = speak_arriving(feeder, call.chunks())
+        if arriving is not None:
+            spoken = with_words(spoken, arriving.clock)
+        async with aclosing(self._marked(spoken)) as chunks:
             async for chunk in chunks:
                 if not chunk.only_counts:
                     listener.send(chunk)
@@ -256,19 +268,35 @@ class SpeechService:
                 if not chunk.only_counts:
                     timer.sent(chunk.seconds, chunk.spoken_seconds)
 
-    def _script(self, request: SpeechRequest) -> Script:
+    def _script(self, request: SpeechRequest, words: bool = False) -> Script:
         layout = laid_out(request, self._front_end, self._tokenizer, self._hop.flow_voice)
-        return Script(request, layout, layout.segments())
+        segments, clock = layout.segments(), None
+        if words:
+            clock = WordClock(request.speed, self._timing)
+            for segment in words_of(request, self._markup(request), segments):
+                clock.begin(segment)
+        return Script(request, layout, segments, clock)
+
+    def _arriving_words(self, request: SpeechRequest) -> ArrivingWords:
+        # Text that is fed between speech is never there as a whole while it is spoken.
+        timing = self._timing if self._blocks is None else self._timing._replace(heads=None)
+        return ArrivingWords(WordClock(request.speed, timing), self._markup(request), request.speed)
+
+    def _markup(self, request: SpeechRequest) -> str:
+        return request.text_markup or self._front_end.markup
 
     def _chunks(self, script: Script) -> AsyncGenerator[AudioChunk, None]:
-        call = self._call(script.request, script.layout)
-        spoken = give(script.segments, call)
-        require_begun(script.request.spoken, len(spoken))
-        return self._marked(with_characters(call.chunks(), spoken))
+        call = self._call(script.request, script.layout, script.clock is not None)
+        characters = give(script.segments, call)
+        require_begun(script.request.spoken, len(characters))
+        spoken = with_characters(call.chunks(), characters)
+        return self._marked(spoken if script.clock is None else with_words(spoken, script.clock))
 
-    def _call(self, request: SpeechRequest, layout: SegmentLayout | TurnsLayout) -> EngineCall:
+    def _call(
+        self, request: SpeechRequest, layout: SegmentLayout | TurnsLayout, with_rows: bool
+    ) -> EngineCall:
         order = Order(
-            Utterance.of(request, layout.sound),
+            Utterance.of(request, layout.sound, with_rows and self._timing.heads is not None),
             self._hop,
             self._sample_rate,
             timeout_s=self._timeout_s,
@@ -280,8 +308,12 @@ class SpeechService:
     def _marked(self, spoken: AsyncGenerator[AudioChunk, None]) -> AsyncGenerator[AudioChunk, None]:
         return spoken if self._watermark is None else marked(spoken, self._watermark(self._sample_rate))
 
-    async def _asked(self, inputs: Inputs, streams: bool, use: Callable[[SpeechRequest], T]) -> T:
-        """The parsed request as ``use`` has it, made in a thread, after its reference has been analysed."""
+    async def _asked(self, inputs: Inputs, streams: bool, use: Callable[[SpeechRequest, bool], T]) -> T:
+        """The parsed request as ``use`` has it, made in a thread, after its reference has been analysed.
+
+        Args:
+            use: takes the request, and whether its words are to be told.
+        """
 
         def request(asked: SpeechInputs, voice: Voice) -> SpeechRequest:
             return asked.request(voice, streams, self._front_end.family, self._voices.changed_to)
@@ -297,13 +329,13 @@ class SpeechService:
             voice = self._voices.kept(asked.voice, any_will_do=inputs.is_probe or bool(asked.turns))
             trace.tell(voice=asked.voice)  # Not before it is found: anything may be asked for as a voice.
             trace.note("its voice is there")
-            return asked, use(request(asked, voice))
+            return asked, use(request(asked, voice), asked.words)
 
         asked, made = await asyncio.to_thread(read)
         if asked.reference is not None:
             voice = await self._voices.of(asked.reference, asked.reference_text or "", asked.share_as)
             trace.note("its voice is there")
-            made = await asyncio.to_thread(lambda: use(request(asked, voice)))
+            made = await asyncio.to_thread(lambda: use(request(asked, voice), asked.words))
         trace.note("text and voice are ready")
         return cast(T, made)
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
+from cosyvoice_runtime.alignment.words import TimedWord, WordMethod
 from cosyvoice_runtime.audio.audio import EXTRACTOR_SAMPLE_RATE, Audio, reference_audio
 from cosyvoice_runtime.audio.silence import TrimSilence
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, FindVoice, SpeechRequest
@@ -58,6 +59,7 @@ class SpeechInputs:
     trim_silence: TrimSilence
     turns: Sequence[Turn]
     turn_pause_s: float
+    words: bool
 
     @classmethod
     def read(
@@ -93,6 +95,7 @@ class SpeechInputs:
             trim_silence=cast(TrimSilence, inputs.text("trim_silence", trim_silence)),
             turns=_turns(inputs, max_characters),
             turn_pause_s=inputs.scalar("turn_pause_s", default=TURN_PAUSE_S),
+            words=bool(inputs.scalar("words", default=False)),
         )
         read._check_voice()
         return read
@@ -304,13 +307,27 @@ class WholeListener(ChunkListener):
         # A silence may follow the last segment, which knows of no characters.
         last = ends[-1][1]
         return self._outputs(
-            dataclasses.replace(last, samples=samples, finish_reason=reason, spoken_tokens=tokens)
+            dataclasses.replace(
+                last,
+                samples=samples,
+                finish_reason=reason,
+                spoken_tokens=tokens,
+                words=[word for chunk in self._chunks for word in chunk.words],
+                words_by=_least_exact([chunk.words_by for chunk in self._chunks]),
+            )
         )
+
+
+def _least_exact(methods: Sequence[WordMethod | None]) -> WordMethod | None:
+    """The method of word times that an answer tells whose segments may have several."""
+    return "estimate" if "estimate" in methods else methods[0]
 
 
 def outputs(chunk: AudioChunk, token_rate: int, tells_tokens: bool = False) -> Tensors:
     """A chunk as the models' output tensors."""
     told: dict[str, Any] = {SPOKEN: np.array(chunk.spoken_tokens, np.int32)} if tells_tokens else {}
+    if chunk.words_by is not None:
+        told["words"] = _written(chunk.words, chunk.words_by)
     return COSYVOICE2.encode_outputs(
         waveform=chunk.samples,
         finish_reason="" if chunk.finish_reason is None else chunk.finish_reason.value,
@@ -319,3 +336,12 @@ def outputs(chunk: AudioChunk, token_rate: int, tells_tokens: bool = False) -> T
         token_rate=token_rate,
         **told,
     )
+
+
+def _written(words: Sequence[TimedWord], method: WordMethod) -> str:
+    """Words as the output ``words`` has them."""
+    told = [
+        {"text": word.text, "start_s": round(word.start_s, 3), "end_s": round(word.end_s, 3)}
+        for word in words
+    ]
+    return json.dumps({"by": method, "words": told}, ensure_ascii=False)

@@ -135,6 +135,7 @@ COSYVOICE2 = ModelSchema(
             "seconds of silence between two turns, 0 to 3; default 0.3",
             optional=True,
         ),
+        TensorSpec("words", "BOOL", (1,), "tell when each word is heard; default false", optional=True),
     ],
     [
         TensorSpec("waveform", "FP32", (-1,), "the next chunk; of cosyvoice2_offline the whole speech"),
@@ -159,6 +160,14 @@ COSYVOICE2 = ModelSchema(
             (-1,),
             "only with the request's parameter tell_spoken_tokens: speech tokens since the last chunk, some "
             "of later chunks, and behind those of a segment -1 (stop), -2 (length) or -3 (repetition)",
+        ),
+        TensorSpec(
+            "words",
+            "STRING",
+            (1,),
+            "only with the input words: JSON, words of the text that are over by the end of this chunk and "
+            "were not told before, each with text, start_s and end_s from the beginning of the answer, and "
+            "by: attention, or estimate",
         ),
     ],
 )
@@ -253,6 +262,13 @@ TENSORRT_LLM = ModelSchema(
             "decode one token of a built-in prompt; the other inputs don't matter",
             optional=True,
         ),
+        TensorSpec(
+            "tell_attention",
+            "BOOL",
+            (1,),
+            "tell what each new token looks at in the text, if that came whole; default false",
+            optional=True,
+        ),
     ],
     [
         TensorSpec(
@@ -267,6 +283,13 @@ TENSORRT_LLM = ModelSchema(
             "STRING",
             (1,),
             "stop, length, repetition or cancelled; empty before the last response",
+        ),
+        TensorSpec(
+            "attention",
+            "FP32",
+            (-1, -1),
+            "only with the input tell_attention, where the engine sees it: for each new id its shares among "
+            "the text ids between sos and task_id, of sum 1, by the heads of alignment_heads.json",
         ),
     ],
 )

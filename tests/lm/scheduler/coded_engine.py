@@ -6,6 +6,7 @@ import threading
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.errors import CosyVoiceError
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
 from cosyvoice_runtime.lm.generation import Progress
@@ -187,6 +188,7 @@ class CollectingReader:
     failure: Exception | None = None
     end_failure: Exception | None = None
     groups: list[list[int]] = field(default_factory=list)
+    rows: list[Floats | None] = field(default_factory=list)
     reasons: list[FinishReason | None] = field(default_factory=list)
     ends: list[Exception | None] = field(default_factory=list)
     sending: threading.Event = field(default_factory=threading.Event)
@@ -206,7 +208,9 @@ class CollectingReader:
     def reason(self) -> FinishReason | None:
         return self.reasons[-1]
 
-    def send(self, tokens: Sequence[int], finish_reason: FinishReason | None, *_: object) -> None:
+    def send(
+        self, tokens: Sequence[int], finish_reason: FinishReason | None, rows: Floats | None = None
+    ) -> None:
         self.sending.set()
         if self.hold is not None:
             assert self.hold.wait(TIMEOUT_S)
@@ -215,6 +219,7 @@ class CollectingReader:
         if self.gone:
             raise ConnectionError("the reader has gone")
         self.groups.append(list(tokens))
+        self.rows.append(rows)
         self.reasons.append(finish_reason)
 
     def finish(self, error: Exception | None) -> None:
