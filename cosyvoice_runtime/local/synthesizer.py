@@ -36,10 +36,8 @@ from cosyvoice_runtime.engine.utterance.request import (
 )
 from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, speak_arriving, within_ceiling
 from cosyvoice_runtime.engine.utterance.utterance import Playback, Stages, speak
-from cosyvoice_runtime.engine.utterance.verdict import Verify
-from cosyvoice_runtime.engine.utterance.verification import MOST_REDRAWS, Checks, Verifier
+from cosyvoice_runtime.engine.utterance.verification import Checks, Verifier, way_to_verify
 from cosyvoice_runtime.engine.utterance.word_clock import (
-    SegmentWords,
     VoiceTiming,
     WordClock,
     with_words,
@@ -234,11 +232,13 @@ class Synthesizer:
         request = self._within_positions(request)
         layout = laid_out(request, self.front_end, self.tokenizer, self.hop.flow_voice)
         segments = layout.segments()
-        verify = self._verify(request)
+        verifier = None if request.streaming else self._verifier
+        cannot = "" if self.heads or verifier else self.no_heads
+        verify = way_to_verify(request, "report", cannot)
         follows, markup = words or verify != "off", request.text_markup or self.front_end.markup
         said = list(words_of(request, markup, segments)) if follows else []
-        clock = self._clock(request, said) if words else None
-        checks = self._checks(request, verify, said) if verify != "off" else None
+        clock = WordClock.of(said, request.speed, self._timing) if words else None
+        checks = Checks.of(said, self._timing, verify, verifier) if verify != "off" else None
         return self._chunks(request, layout, segments, self._stages(layout, follows), clock, checks)
 
     def synthesize_pieces(
@@ -301,31 +301,10 @@ class Synthesizer:
         heads = self.heads.heads if follows and self.heads is not None else ()
         return LocalStages(self._open_batch, self.token2wav, layout.voices, self.family.silent_tokens, heads)
 
-    def _clock(self, request: SpeechRequest, said: Sequence[SegmentWords]) -> WordClock:
+    @property
+    def _timing(self) -> VoiceTiming:
         token_s = 1 / self.lm.config.token_rate
-        clock = WordClock(
-            request.speed, VoiceTiming(self.heads, self.tokenizer.spans, token_s, self.sample_rate)
-        )
-        for segment in said:
-            clock.begin(segment)
-        return clock
-
-    def _verify(self, request: SpeechRequest) -> Verify:
-        """What is to be done; an InvalidInput if it can't be."""
-        can_judge = self.heads is not None or (self._verifier is not None and not request.streaming)
-        if request.verify is None:
-            return "report" if can_judge and not (request.streaming or request.turns) else "off"
-        if request.verify != "off" and request.turns:
-            raise InvalidInput("verify", request.verify, "off where several turns are spoken")
-        if request.verify != "off" and not can_judge:
-            raise InvalidInput("verify", request.verify, f"off: {self.no_heads}")
-        return request.verify
-
-    def _checks(self, request: SpeechRequest, verify: Verify, said: Sequence[SegmentWords]) -> Checks:
-        pace = None if self.heads is None else self.heads.rows_per_letter
-        token_s, redraws = 1 / self.lm.config.token_rate, MOST_REDRAWS if verify == "retry" else 0
-        verifier = None if request.streaming else self._verifier
-        return Checks(said, self.tokenizer.spans, pace, token_s, redraws, verifier)
+        return VoiceTiming(self.heads, self.tokenizer.spans, token_s, self.sample_rate)
 
     def _chunks(
         self,

@@ -35,7 +35,13 @@ class Misspoken(NamedTuple):
 
 @dataclass(frozen=True)
 class Verification:
-    """What was found of a segment, and how often it had been drawn again before."""
+    """
+    Attributes:
+        findings: what is wrong with a segment.
+        redraws: how often it was drawn again.
+        checked: whether anything was there to judge by; else nothing is known of it.
+    """
 
     findings: Sequence[Misspoken]
     redraws: int = 0
+    checked: bool = True

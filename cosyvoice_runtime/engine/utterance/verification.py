@@ -14,9 +14,10 @@ from cosyvoice_runtime.alignment.coverage import Coverage, Finding
 from cosyvoice_runtime.alignment.times import Spans
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.audio.fade import FadeOut
-from cosyvoice_runtime.engine.utterance.request import AudioChunk
-from cosyvoice_runtime.engine.utterance.verdict import Misspoken, Verification
-from cosyvoice_runtime.engine.utterance.word_clock import SegmentWords
+from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest
+from cosyvoice_runtime.engine.utterance.verdict import Misspoken, Verification, Verify
+from cosyvoice_runtime.engine.utterance.word_clock import SegmentWords, VoiceTiming
+from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.generation import FinishReason
 
 MOST_REDRAWS = 2
@@ -32,37 +33,94 @@ Attempt = Callable[[int], AsyncGenerator[AudioChunk, None]]
 """Speaks a segment with the seed of an attempt, from 0 on."""
 
 
+class SentWord(NamedTuple):
+    """A word as it was sent, its characters in the request's text, and those in the segment's text."""
+
+    text: str
+    sent_start: int
+    sent_end: int
+    start: int
+    end: int
+
+
+class CheckedSegment(NamedTuple):
+    """What a segment should say, at which speed; `spans` are its text tokens'."""
+
+    text: str
+    speed: float
+    spans: Spans
+    words: Sequence[SentWord]
+
+    @classmethod
+    def of(cls, segment: SegmentWords, spans: Spans) -> CheckedSegment:
+        words = [
+            SentWord(word.text, word.end - len(word.text), word.end, start, end)
+            for word, _, start, end in segment.words
+        ]
+        return cls(segment.text, segment.speed, spans, words)
+
+
 class Checks(NamedTuple):
     """How the segments of an answer are checked.
 
     Attributes:
-        segments: texts and words of all that are spoken.
-        spans: finds the tokens of a text.
+        segments: all that are spoken.
         rows_per_letter: of the alignment heads; None where attention is not seen, and only a verifier judges.
         token_s: seconds of a speech token at speed 1.
         redraws: how often a segment may be drawn again; 0 where findings are only told.
         verifier: judges audio, too; only of answers as a whole.
     """
 
-    segments: Sequence[SegmentWords]
-    spans: Callable[[str], Spans]
+    segments: Sequence[CheckedSegment]
     rows_per_letter: float | None
     token_s: float
     redraws: int = 0
     verifier: Verifier | None = None
+
+    @classmethod
+    def of(
+        cls,
+        segments: Sequence[SegmentWords],
+        timing: VoiceTiming,
+        verify: Verify,
+        verifier: Verifier | None = None,
+    ) -> Checks:
+        """The checks that a request asks for, which is not ``off``."""
+        checked = [CheckedSegment.of(each, timing.spans(each.text)) for each in segments]
+        pace = None if timing.heads is None else timing.heads.rows_per_letter
+        return cls(checked, pace, timing.token_s, MOST_REDRAWS if verify == "retry" else 0, verifier)
 
     def begin(self, number: int) -> SegmentCheck:
         """The check of an attempt at a segment."""
         return SegmentCheck(self, self.segments[number])
 
 
+def way_to_verify(request: SpeechRequest, default: Verify, cannot: str) -> Verify:
+    """What a request asks for, whose text is there as a whole.
+
+    Args:
+        default: of an answer as a whole where segments can be judged.
+        cannot: why they can't be; empty where they can.
+
+    Raises:
+        InvalidInput: it asks for what can't be done.
+    """
+    if request.verify is None:
+        return "off" if cannot or request.streaming or request.turns else default
+    if request.verify != "off" and request.turns:
+        raise InvalidInput("verify", request.verify, "off where several turns are spoken")
+    if request.verify != "off" and cannot:
+        raise InvalidInput("verify", request.verify, f"off: {cannot}")
+    return request.verify
+
+
 class SegmentCheck:
     """Follows one attempt at a segment, chunk by chunk."""
 
-    def __init__(self, checks: Checks, segment: SegmentWords) -> None:
+    def __init__(self, checks: Checks, segment: CheckedSegment) -> None:
         self._checks, self._segment = checks, segment
-        spans, pace = checks.spans(segment.text), checks.rows_per_letter
-        self._coverage = None if pace is None else Coverage(segment.text, spans, pace)
+        pace = checks.rows_per_letter
+        self._coverage = None if pace is None else Coverage(segment.text, segment.spans, pace)
         self._is_seen = False
         self._spoken: list[bool] = []
         self._chunks: list[AudioChunk] = []
@@ -93,7 +151,9 @@ class SegmentCheck:
         if not self._is_seen or self._coverage is None:
             return []
         return [
-            self._told(each) for each in self._coverage.findings() if is_over or each.kind != "unfinished"
+            self._misspoken(each)
+            for each in self._coverage.findings()
+            if is_over or each.kind != "unfinished"
         ]
 
     async def judged(self) -> list[Misspoken]:
@@ -122,16 +182,19 @@ class SegmentCheck:
             spoken_characters=self._place(0, self._coverage.reached)[2],
         )
 
-    def _told(self, found: Finding) -> Misspoken:
+    def _misspoken(self, found: Finding) -> Misspoken:
         return Misspoken(found.kind, *self._place(found.start, found.end))
 
     def _place(self, start: int, end: int) -> tuple[str, int, int]:
         """Words between two characters of the segment's text as they were sent, and where they were."""
-        words = [each.word for each in self._segment.words if each.start < end and start < each.end]
+        words = [word for word in self._segment.words if word.start < end and start < word.end]
         if not words:
-            before = [each.word.end for each in self._segment.words if each.end <= start]
-            return "", max(before, default=0), max(before, default=0)
-        return " ".join(word.text for word in words), words[0].end - len(words[0].text), words[-1].end
+            behind = max((word.sent_end for word in self._segment.words if word.end <= start), default=0)
+            return "", behind, behind
+        return " ".join(word.text for word in words), words[0].sent_start, words[-1].sent_end
+
+    def told(self, found: Sequence[Misspoken], redraws: int = 0) -> Verification:
+        return Verification(found, redraws, self._is_seen or self._checks.verifier is not None)
 
 
 async def verified(
@@ -158,15 +221,14 @@ async def _reported(attempt: Attempt, checks: Checks, number: int) -> AsyncGener
     async with aclosing(attempt(0)) as chunks:
         async for chunk in chunks:
             check.hear(chunk)
-            ends = chunk.finish_reason is not None
-            yield (
-                dataclasses.replace(chunk, verification=Verification(await check.judged())) if ends else chunk
-            )
+            if chunk.finish_reason is not None:
+                chunk = dataclasses.replace(chunk, verification=check.told(await check.judged()))
+            yield chunk
 
 
 async def _best(attempt: Attempt, checks: Checks, number: int) -> AsyncGenerator[AudioChunk, None]:
     best: list[AudioChunk] = []
-    least: list[Misspoken] = []
+    least: Verification | None = None
     for redraws in range(checks.redraws + 1):
         spoken, check = [], checks.begin(number)
         async with aclosing(attempt(redraws)) as chunks:
@@ -178,13 +240,14 @@ async def _best(attempt: Attempt, checks: Checks, number: int) -> AsyncGenerator
         if spoken[-1].finish_reason is None:
             continue
         found = await check.judged()
-        if not best or len(found) < len(least):
-            best, least = spoken, found
+        if least is None or len(found) < len(least.findings):
+            best, least = spoken, check.told(found)
         if not found:
             break
+    assert least is not None, "the last attempt is spoken to its end"
     for chunk in best[:-1]:
         yield chunk
-    yield dataclasses.replace(best[-1], verification=Verification(least, redraws))
+    yield dataclasses.replace(best[-1], verification=dataclasses.replace(least, redraws=redraws))
 
 
 async def _guarded(attempt: Attempt, checks: Checks, number: int) -> AsyncGenerator[AudioChunk, None]:
@@ -197,12 +260,12 @@ async def _guarded(attempt: Attempt, checks: Checks, number: int) -> AsyncGenera
                 if not was_heard and redraws < checks.redraws and check.findings(is_over=ends):
                     break
                 if check.has_stalled:
-                    found = check.findings(is_over=ends)
-                    yield dataclasses.replace(check.cut(chunk), verification=Verification(found, redraws))
+                    told = check.told(check.findings(is_over=ends), redraws)
+                    yield dataclasses.replace(check.cut(chunk), verification=told)
                     return
                 was_heard = True
                 if ends:
-                    found = check.findings()
-                    yield dataclasses.replace(chunk, verification=Verification(found, redraws))
+                    told = check.told(check.findings(), redraws)
+                    yield dataclasses.replace(chunk, verification=told)
                     return
                 yield chunk

@@ -136,6 +136,9 @@ COSYVOICE2 = ModelSchema(
             optional=True,
         ),
         TensorSpec("words", "BOOL", (1,), "tell when each word is heard; default false", optional=True),
+        TensorSpec(
+            "verify", "STRING", (1,), "words not said once: off (default), report or retry", optional=True
+        ),
     ],
     [
         TensorSpec("waveform", "FP32", (-1,), "the next chunk; of cosyvoice2_offline the whole speech"),
@@ -143,7 +146,7 @@ COSYVOICE2 = ModelSchema(
             "finish_reason",
             "STRING",
             (1,),
-            "stop, length or repetition with the last chunk of a segment of text, else empty",
+            "stop, length, repetition or incomplete with the last chunk of a segment of text, else empty",
         ),
         TensorSpec(
             "spoken_characters",
@@ -168,6 +171,9 @@ COSYVOICE2 = ModelSchema(
             "only with the input words: JSON, words of the text that are over by the end of this chunk and "
             "were not told before, each with text, start_s and end_s from the beginning of the answer, and "
             "by: attention, or estimate",
+        ),
+        TensorSpec(
+            "verification", "STRING", (1,), "with verify, at the end of a segment: JSON of what was found"
         ),
     ],
 )

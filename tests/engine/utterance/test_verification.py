@@ -12,7 +12,7 @@ from cosyvoice_runtime.alignment.spoken_text import SpokenWord
 from cosyvoice_runtime.alignment.words import Word
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest
 from cosyvoice_runtime.engine.utterance.verdict import Misspoken, Verification
-from cosyvoice_runtime.engine.utterance.verification import MOST_REDRAWS, Checks, verified
+from cosyvoice_runtime.engine.utterance.verification import MOST_REDRAWS, CheckedSegment, Checks, verified
 from cosyvoice_runtime.engine.utterance.word_clock import SegmentWords
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.generation import FinishReason
@@ -61,8 +61,8 @@ class Draws:
 
 
 def spoken(draws: Draws, streams: bool, redraws: int = MOST_REDRAWS, **options) -> list[AudioChunk]:
-    words = SegmentWords(WORDS, TEXT, 1.0)
-    checks = Checks([words], lambda _: SPANS, options.pop("pace", PACE), TOKEN / RATE, redraws, **options)
+    segment = CheckedSegment.of(SegmentWords(WORDS, TEXT, 1.0), SPANS)
+    checks = Checks([segment], options.pop("pace", PACE), TOKEN / RATE, redraws, **options)
 
     async def work() -> list[AudioChunk]:
         return [chunk async for chunk in verified(draws, checks, 0, streams)]
@@ -157,6 +157,13 @@ def test_verifier_judges_whole_answers_alone_or_with_the_attention():
     assert misspoken == Misspoken("heard", "three is mumbled", SENT.index("one"), len(SENT))
     [misspoken] = spoken(Draws(RIGHT), False, 0, verifier=lambda *_: False)[-1].verification.findings
     assert (misspoken.kind, misspoken.text) == ("heard", "")
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_nothing_is_known_of_speech_whose_attention_is_not_seen(streams):
+    draws = Draws(LOOPS)
+    assert spoken(draws, streams, pace=None)[-1].verification == Verification([], 0, checked=False)
+    assert draws.begun == 1
 
 
 def test_error_of_an_attempt_or_of_a_verifier_is_raised():
