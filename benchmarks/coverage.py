@@ -73,8 +73,12 @@ def record(options: argparse.Namespace) -> None:
     texts = json.loads(options.script.read_text("utf-8"))
     speaker = Speaker(Synthesizer.from_checkpoint(options.checkpoint))
     numbers = range(options.first, min(options.first + options.sentences, len(texts)))
-    right = [(number, turn, speaker.laid(texts[number], voice(number + turn)))
-             for number in numbers for turn in range(options.voices)]  # fmt: skip
+    turns = range(options.voices)
+    right = [
+        (number, turn, speaker.laid(texts[number], voice(number + turn)))
+        for number in numbers
+        for turn in turns
+    ]
     spoken = speaker.tokens(
         [laid.prompt for *_, laid in right], [10 * number + turn for number, turn, _ in right]
     )

@@ -99,7 +99,7 @@ class Coverage:
     def has_stalled(self) -> bool:
         """Whether speech has gone on for long without getting further in the text."""
         waited = len(self._rows) - self._advanced
-        return waited > STALLED_ROWS + PACES[1] * self._needs[self._furthest]
+        return bool(waited > STALLED_ROWS + PACES[1] * self._needs[self._furthest])
 
     @property
     def stalled_row(self) -> int:
