@@ -169,7 +169,7 @@ Told = tuple[list[Finding], bool]
 
 
 def findings(speech: Speech, rows_per_letter: float) -> Told:
-    """What is found at the end, and whether speech had stalled on the way, looked at every five rows."""
+    """Tell what is found at the end, and whether speech had stalled on the way, looked at every five rows."""
     coverage, stalled = Coverage(speech.text, speech.spans, rows_per_letter), False
     for first in range(0, len(speech.rows), 5):
         coverage.push(speech.rows[first : first + 5])

@@ -33,7 +33,7 @@ LEAST = 1e-6
 
 
 class Speech(NamedTuple):
-    """What was spoken of a segment, and what it looked at in the segment's text.
+    """Speech of a segment, and what it looked at in the segment's text.
 
     Attributes:
         kind: ``right``, or how it is wrong.
@@ -120,7 +120,7 @@ class Speaker:
     def speech(
         self, laid: LaidSegment, tokens: Sequence[int], kind: str = "right", first: int = 0, end: int = 0
     ) -> Speech:
-        """What tokens look at if the speech LM has this segment's text."""
+        """Tell what tokens look at if the speech LM has this segment's text."""
         assert laid.prompt is not None
         shares = attention(self._lm, laid.prompt, tokens, self._heads.heads)[1].mean(0)
         made = "drawn" if kind == "right" else "forced"

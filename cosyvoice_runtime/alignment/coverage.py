@@ -120,7 +120,7 @@ class Coverage:
         return self._spans[said[-1].end - 1][1] if said else 0
 
     def findings(self) -> list[Finding]:
-        """What is wrong with the speech so far if it ends here, in the order of the text."""
+        """Tell what is wrong with the speech so far if it ends here, in the order of the text."""
         if not self._rows:
             return [Finding("unfinished", 0, self._spans[-1][1], 0)]
         shares, places = np.stack(self._rows), self._path.places()
@@ -192,6 +192,6 @@ class Coverage:
                 yield self._found("astray", int(looked.min()), int(looked.max()) + 1, [first], 0)
 
     def _found(self, kind: Kind, first: int, end: int, rows: Sequence[int] | Array, other: int) -> Finding:
-        """What is wrong with some text tokens from the first of these rows on, or else from another one."""
+        """A finding of some text tokens, from the first of these rows on, or else from another one."""
         start, stop = self._spans[first][0], self._spans[end - 1][1]
         return Finding(kind, start, stop, int(rows[0]) if len(rows) else other)

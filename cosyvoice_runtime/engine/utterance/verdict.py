@@ -1,4 +1,4 @@
-"""What is found of an answer that does not say its text once."""
+"""Findings about an answer that does not say its text once."""
 
 from __future__ import annotations
 

@@ -329,7 +329,7 @@ class WholeListener(ChunkListener):
 
 
 def _of_all(segments: Sequence[Verification | None]) -> Verification | None:
-    """What was found of all segments; None where they are not checked."""
+    """The findings about all segments; None where they are not checked."""
     checked = [each for each in segments if each is not None]
     if not checked:
         return None
@@ -371,7 +371,7 @@ def _written(words: Sequence[TimedWord], method: WordMethod) -> str:
 
 
 def _found(verification: Verification) -> str:
-    """What was found, as the output ``verification`` has it."""
+    """The findings, as the output ``verification`` has them."""
     findings = [found._asdict() for found in verification.findings]
     told = {"checked": verification.checked, "redraws": verification.redraws, "findings": findings}
     return json.dumps(told, ensure_ascii=False)
