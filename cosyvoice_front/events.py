@@ -28,9 +28,9 @@ def done(usage: dict[str, int], finish_reason: str, turns: Sequence[tuple[str, f
     return event(content | ({"turns": told} if told else {}))
 
 
-def timestamps(words: Sequence[dict[str, Any]]) -> bytes:
-    """Words that have been spoken, and when."""
-    return event({"type": "speech.audio.timestamps", "words": words})
+def spoken_words(words: Sequence[dict[str, Any]], by: str) -> bytes:
+    """Words that have been spoken, when, and how that is known: by ``attention`` or by ``estimate``."""
+    return event({"type": "speech.audio.words", "by": by, "words": words})
 
 
 def failure(error: ApiError) -> bytes:

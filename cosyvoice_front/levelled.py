@@ -47,6 +47,7 @@ class LevelledEncoder:
     def __init__(self, encoder: Encoder, leveller: Leveller) -> None:
         self._encoder = encoder
         self._leveller = leveller
+        self.behind_s = encoder.behind_s + leveller.delay_s
 
     def feed(self, samples: Samples) -> bytes:
         return self._encoder.feed(self._leveller.push(samples))

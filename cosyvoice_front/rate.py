@@ -21,4 +21,4 @@ async def at_front_rate(chunks: AsyncIterable[AudioChunk]) -> AsyncGenerator[Aud
     async for chunk in chunks:
         yield (last := resampler.convert(chunk))
     if len(rest := resampler.rest()):
-        yield replace(last, samples=rest)
+        yield replace(last, samples=rest, words=())

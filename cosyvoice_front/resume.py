@@ -22,6 +22,7 @@ import numpy as np
 
 from cosyvoice_client import AudioChunk, ClientError, UnavailableError
 from cosyvoice_client.errors import LostError
+from cosyvoice_client.words import TimedWord
 from cosyvoice_front.joining import best_shift, joined, sound_alike
 
 logger = logging.getLogger(__name__)
@@ -61,7 +62,8 @@ class HeardSpeech:
     def __init__(self) -> None:
         self.samples = 0
         self.tokens: list[int] = []
-        self._segments = 0
+        self._segments = self._words = 0
+        self._word_s = 0.0
         self._head = self._tail = np.zeros(0, np.float32)
         self._shift = 0
         self.begin_again()
@@ -70,6 +72,7 @@ class HeardSpeech:
         """The next chunk is the first one of a repetition."""
         self._position, self._ended, self._begun = -self._shift, 0, time.monotonic()
         self._told: list[int] = []
+        self._told_words: list[TimedWord] = []
         self._again = np.zeros(0, np.float32)
         self._is_exact = True
 
@@ -86,6 +89,7 @@ class HeardSpeech:
         """
         begin, self._position = self._position, self._position + len(chunk.samples)
         self._told += chunk.spoken_tokens
+        self._told_words += chunk.words
         self.tokens = max(self.tokens, self._told, key=len)
         self._compare(chunk.samples, begin, self._head, 0)
         self._compare(chunk.samples, begin, self._tail, self.samples - len(self._tail))
@@ -104,7 +108,14 @@ class HeardSpeech:
         keep = round(OVERLAP_S * chunk.sample_rate)
         self._head = np.concatenate([self._head, rest[: keep - len(self._head)]])
         self._tail = np.concatenate([self._tail, rest[-keep:]])[-keep:]
-        return dataclasses.replace(chunk, samples=rest)
+        return dataclasses.replace(chunk, samples=rest, words=self._new_words())
+
+    def _new_words(self) -> list[TimedWord]:
+        """The words that have not been told. Those of a repetition are the same, at about the same times."""
+        new = self._told_words[self._words :]
+        self._words = max(self._words, len(self._told_words))
+        begun_s, self._word_s = self._word_s, max([self._word_s, *(word.end_s for word in new)])
+        return [TimedWord(text, max(begun_s, start_s), max(begun_s, end_s)) for text, start_s, end_s in new]
 
     def _goes_on(self, chunk: AudioChunk) -> Any:
         """The new samples of a repetition that is not the same to the sample, once it has come so far."""

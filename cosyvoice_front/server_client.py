@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from cosyvoice_client import AsyncSpeechClient, AudioChunk, ClientError, InvalidArgumentError, SpeechRequest
 from cosyvoice_client.address import names_several
+from cosyvoice_front import older_server
 from cosyvoice_front.audit import begin_call
 from cosyvoice_front.errors import ApiError, of_client, overloaded
 from cosyvoice_front.keys import EVERYBODY
@@ -20,6 +21,7 @@ from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.settings import FrontSettings
 
 T = TypeVar("T")
+OpenText = Callable[[SpeechRequest], AbstractAsyncContextManager[TextSpeech]]
 
 PING_S, PING_OF_SEVERAL_S = 6.0, 2.0
 """Time after which a silent server is asked for a sign of life, where there are others, too: one that has
@@ -89,7 +91,9 @@ class SpeechServer:
             ApiError: chunks may have come before.
         """
         try:
-            speak = partial(_with_tokens, self._upstream.speak, request, request_id, _name(owner))
+            ask = partial(self._upstream.speak, request_id=request_id, name=_name(owner))
+            ask = partial(older_server.spoken, ask) if request.words else ask
+            speak = partial(_with_tokens, ask, request)
             spoken = unbroken(speak, self._resumes) if self._resumes else speak(None)
             async with aclosing(spoken), aclosing(at_front_rate(spoken)) as chunks:
                 async for chunk in chunks:
@@ -107,7 +111,9 @@ class SpeechServer:
             ApiError: at any time, out of whatever is done in the context.
         """
         try:
-            open_text = partial(_with_tokens, self._upstream.speak_text, request, request_id, _name(owner))
+            ask: OpenText = partial(self._upstream.speak_text, request_id=request_id, name=_name(owner))
+            ask = partial(older_server.opened, ask) if request.words else ask
+            open_text = partial(_with_tokens, ask, request)
             async with UnbrokenText(open_text, self._resumes) if self._resumes else open_text(None) as speech:
                 yield speech
         except ClientError as error:
@@ -131,14 +137,10 @@ class SpeechServer:
 
 
 def _with_tokens(
-    ask: Callable[[SpeechRequest, str, str | None], T],
-    request: SpeechRequest,
-    request_id: str,
-    name: str | None,
-    spoken: Sequence[int] | None,
+    ask: Callable[[SpeechRequest], T], request: SpeechRequest, spoken: Sequence[int] | None
 ) -> T:
     """Ask for speech that has these tokens so far; None where nobody would go on with it."""
-    return ask(replace(request, spoken_tokens=spoken), request_id, name)
+    return ask(replace(request, spoken_tokens=spoken))
 
 
 def _name(owner: str) -> str | None:

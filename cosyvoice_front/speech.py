@@ -116,6 +116,7 @@ class SpeechBody(TextFields):
             trim_silence=self.trim_silence,
             turns=[turn.for_server() for turn in self.turns] if self.turns else None,
             turn_pause_s=self.turn_pause_s,
+            words=self.word_timestamps or None,
         )
 
 

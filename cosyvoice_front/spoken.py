@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
@@ -33,6 +34,7 @@ class Tally:
 
     Attributes:
         token_rate: speech tokens of a second at speed 1; 0 where none have been spoken.
+        left_s: seconds of the speech that a listener can decode from the bytes that have left.
         turns_s: seconds up to the end of each turn, or of a text.
         heard: is told the seconds of each chunk, before they count here.
     """
@@ -40,6 +42,7 @@ class Tally:
     def __init__(self) -> None:
         self.samples = 0
         self.token_rate = 0
+        self.left_s = 0.0
         self.finish_reason = ""
         self.turns_s: list[float] = []
         self.heard: Callable[[float], None] = lambda _seconds: None
@@ -102,14 +105,16 @@ async def encoded(
     making = loop.create_future() if instant else loop.run_in_executor(pool, make)
     if instant:
         making.set_result(make())
-    fade, started = FadeOut(RATE), False
+    fade, fed, started = FadeOut(RATE), 0, False
     try:
         async with aclosing(chunks):
             try:
                 async for samples in slices(chunks, tally):
                     encoder = await asyncio.shield(making)
                     fade.hear(samples)
+                    fed += len(samples)
                     if piece := await run(encoder, encoder.feed, pool, samples):
+                        tally.left_s = fed / RATE - encoder.behind_s
                         yield piece
                         started = True
             except Exception:
@@ -168,15 +173,15 @@ async def as_events(
             async for piece in pieces:
                 yield events.delta(piece)
                 started = True
-                if words is not None and (told := words.taken()):
-                    yield events.timestamps(told)
+                for by, told in words.taken(tally.left_s) if words else ():
+                    yield events.spoken_words(told, by)
     except Exception as error:
         if not started:
             raise
         yield events.failure(_told(error))
         return
-    if words is not None and (told := words.taken()):
-        yield events.timestamps(told)
+    for by, told in words.taken(math.inf) if words else ():
+        yield events.spoken_words(told, by)
     turns = list(zip(speakers, tally.turns_s, strict=False))
     yield events.done(events.usage(characters, tally.tokens(speed)), tally.finish_reason, turns)
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cosyvoice_client.words import NO_WORDS, TimedWord, read_words
+
 SAMPLE_RATE = 24_000
 TOKEN_RATE = 25
 """Sample rate assumed of a server that does not say its own."""
@@ -29,6 +31,9 @@ class AudioChunk:
         token_rate: speech tokens of a second at speed 1; alike.
         spoken_tokens: speech tokens that were drawn since the chunk before, and ends of segments, if the
             request asks for them; another server goes on from those of all chunks.
+        words: those that are over by the end of this chunk and were not told before, if the request asks for
+            them.
+        words_by: how they are timed, ``attention`` or ``estimate``; empty where the server tells no words.
     """
 
     samples: npt.NDArray[np.float32]
@@ -38,6 +43,8 @@ class AudioChunk:
     sample_rate: int = SAMPLE_RATE
     token_rate: int = TOKEN_RATE
     spoken_tokens: Sequence[int] = ()
+    words: Sequence[TimedWord] = ()
+    words_by: str = ""
 
     @property
     def seconds(self) -> float:
@@ -50,19 +57,24 @@ def read_chunk(result: Any, arrived_s: float) -> AudioChunk | None:
     if waveform is None:
         return None
     # Outputs after the waveform are missing from older servers.
-    reason = result.as_numpy("finish_reason")
-    text = "" if reason is None or not reason.size else reason.reshape(-1)[0].decode()
     spoken = _number(result, "spoken_characters", -1)
     tokens = result.as_numpy("spoken_tokens")
+    told = _bytes(result, "words")
     return AudioChunk(
         waveform.reshape(-1),
         arrived_s,
-        text,
+        _bytes(result, "finish_reason").decode(),
         None if spoken < 0 else spoken,
         _number(result, "sample_rate", SAMPLE_RATE),
         _number(result, "token_rate", TOKEN_RATE),
         () if tokens is None else tokens.reshape(-1).tolist(),
+        *(read_words(told) if told else NO_WORDS),
     )
+
+
+def _bytes(result: Any, name: str) -> bytes:
+    tensor = result.as_numpy(name)
+    return b"" if tensor is None or not tensor.size else tensor.reshape(-1)[0]
 
 
 def _number(result: Any, name: str, default: int) -> int:

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from cosyvoice_client.captions import add_caption_files, asked_captions, without_tags
 from cosyvoice_client.chunk import AudioChunk
 from cosyvoice_client.delivery import DEFAULT_OUTPUT, deliver, tell
 from cosyvoice_client.errors import ClientError, InvalidArgumentError
 from cosyvoice_client.reference import SERVER_RATE, Reference, read_reference
 from cosyvoice_client.request import MARKUPS, OPTIONS, TRIMS, SpeechRequest
-from cosyvoice_client.script import add_script, read_script
+from cosyvoice_client.script import add_script, read_script, said
 
 EXIT_CODES = """exit codes:
   0   spoken
@@ -43,6 +44,7 @@ def request_parser(
     said.add_argument("--text", "--target-text", help=TEXT_HELP)
     add_script(said, parser)
     add_output(parser)
+    add_caption_files(parser)
     _add_server(parser.add_argument_group("server"), url, model, timeout_s)
     add_voice(parser.add_argument_group("voice (default: the server's)"))
     add_options(parser.add_argument_group("how it is spoken (defaults: the server's)"))
@@ -59,7 +61,20 @@ def speak(options: argparse.Namespace, utter: Callable[[SpeechRequest], Iterable
     if options.script is not None:
         options.text, options.turns = "", read_script(options.script)
     voice, how = reference(options), spoken_options(options)
-    deliver(options, lambda text: utter(SpeechRequest(text, voice, **how)))
+    is_plain = options.text_markup == "plain"
+    captions = asked_captions(options, str if is_plain else without_tags)
+    if captions is None:
+        deliver(options, lambda text: utter(SpeechRequest(text, voice, **how)))
+        return
+
+    def captioned(text: str) -> Iterable[AudioChunk]:
+        asked = SpeechRequest(text, voice, words=True, **how)
+        return captions.watch(text or said(asked.turns), utter(asked))
+
+    deliver(options, captioned)
+    captions.write()
+    if "estimate" in captions.method and not options.quiet:
+        tell("word times are an estimate")
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:

@@ -35,7 +35,7 @@ def deliver(options: argparse.Namespace, utter: Utter) -> None:
         sinks = Sinks(resources, output, play=options.play, quiet=options.quiet)
         place = None
         for place, text in texts(options.text):
-            with _closed(utter(text)) as chunks:
+            with closed(utter(text)) as chunks:
                 sinks.take(_named(place, at_rate(chunks, rate)))
         if place is None:
             raise InvalidArgumentError("standard input: no line has a text")
@@ -176,7 +176,7 @@ def _named(place: str, chunks: Iterable[AudioChunk]) -> Iterator[AudioChunk]:
 
 
 @contextmanager
-def _closed(chunks: Iterable[AudioChunk]) -> Iterator[Iterable[AudioChunk]]:
+def closed(chunks: Iterable[AudioChunk]) -> Iterator[Iterable[AudioChunk]]:
     """Closes a generator at the end, which cancels what it asked for."""
     try:
         yield chunks

@@ -45,6 +45,9 @@ BASIC = "audio/basic"
 LAWS: dict[str, g711.Law] = {"g711_ulaw": "ulaw", "g711_alaw": "alaw"}
 """Formats of the telephone, by the names of OpenAI's Realtime API."""
 ANY_RATE = (8_000, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)
+FRAMES_BEHIND = 3
+"""Frames that a codec of ffmpeg's holds back at most: one that fills up, one that it looks ahead, and one of
+its container's."""
 RATES: dict[str, tuple[int, ...]] = (
     dict.fromkeys(FORMATS, ANY_RATE)
     | {"opus": (8_000, 12_000, 16_000, 24_000, 48_000)}  # what the codec knows
@@ -95,9 +98,11 @@ class Encoder(Protocol):
 
     Attributes:
         instant: whether it takes less than handing it to a thread would.
+        behind_s: the longest time for which a sample is held back, in seconds; infinite for the whole file.
     """
 
     instant: bool
+    behind_s: float
 
     def feed(self, samples: Samples) -> bytes:
         """Bytes that mono samples ``[n]`` in [-1, 1] make certain; may be none."""
@@ -159,6 +164,7 @@ class ResampledEncoder:
     def __init__(self, encoder: Encoder, rate: int, spoken_rate: int) -> None:
         self._encoder = encoder
         self._resampler = StreamResampler(spoken_rate, rate)
+        self.behind_s = encoder.behind_s + self._resampler.delay_s
 
     def feed(self, samples: Samples) -> bytes:
         return self._encoder.feed(self._resampler.push(samples))
@@ -173,7 +179,7 @@ class ResampledEncoder:
 class PcmEncoder:
     """Little-endian 16-bit integers."""
 
-    instant = True
+    instant, behind_s = True, 0.0
 
     def feed(self, samples: Samples) -> bytes:
         return pcm16(samples).tobytes()
@@ -188,7 +194,7 @@ class PcmEncoder:
 class G711Encoder:
     """A byte for each sample, by one of the telephone's two laws."""
 
-    instant = True
+    instant, behind_s = True, 0.0
 
     def __init__(self, law: g711.Law) -> None:
         self._law = law
@@ -206,7 +212,7 @@ class G711Encoder:
 class WavEncoder:
     """The same behind a header that leaves the size open."""
 
-    instant = True
+    instant, behind_s = True, 0.0
 
     def __init__(self, rate: int) -> None:
         self._header = wav_header(rate)
@@ -253,6 +259,7 @@ class CodecEncoder:
         self._stream.layout = "mono"
         self._stream.format = codec.sample_format
         self._container.start_encoding()  # else the first samples wait for the codec to be opened
+        self.behind_s = FRAMES_BEHIND * self._stream.codec_context.frame_size / rate
         self._position = 0
         self._in_use = threading.Lock()
 

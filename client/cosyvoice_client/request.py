@@ -40,6 +40,7 @@ OPTIONS: dict[str, type] = {
     "trim_silence": np.object_,
     "turns": np.object_,
     "turn_pause_s": np.float32,
+    "words": np.bool_,
 }
 """Optional inputs of one element each: numpy dtype (object for a string)."""
 
@@ -69,6 +70,7 @@ class SpeechRequest:
         turns: what several speakers say, in place of a text and a voice: objects with ``voice``, ``text``
             and, if any, ``instructions``.
         turn_pause_s: seconds of silence between two turns, 0 to 3.
+        words: have each chunk tell which words are over by its end, and when each is heard.
     """
 
     text: str = ""
@@ -92,6 +94,7 @@ class SpeechRequest:
     trim_silence: str | None = None
     turns: Sequence[Mapping[str, str]] | None = None
     turn_pause_s: float | None = None
+    words: bool | None = None
 
     def tensors(self) -> Tensors:
         """Inputs by name, each with a leading batch dimension of 1.

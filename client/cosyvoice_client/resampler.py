@@ -127,7 +127,7 @@ def at_rate(chunks: Iterable[AudioChunk], rate: int | None) -> Iterator[AudioChu
     for chunk in chunks:
         yield (last := resampler.convert(chunk))
     if len(rest := resampler.rest()):
-        yield replace(last, samples=rest)
+        yield replace(last, samples=rest, words=())
 
 
 @lru_cache(maxsize=16)

@@ -71,9 +71,10 @@ class Responses:
             await asyncio.gather(writing, ending, return_exceptions=True)
 
     async def end_requests(self) -> None:
-        """Say that no further request comes."""
-        with contextlib.suppress(grpc.RpcError, asyncio.InvalidStateError):
-            await self._call.done_writing()
+        """Say that no further request comes, which a stream of one request has said already."""
+        if isinstance(self._call, grpc.aio.StreamStreamCall):
+            with contextlib.suppress(grpc.RpcError, asyncio.InvalidStateError):
+                await self._call.done_writing()
 
     async def next(self) -> Any:
         """The next result; None at the end of the stream.
@@ -86,6 +87,7 @@ class Responses:
         answer = await self.answer()
         if answer is None or not answer.error:
             return answer and answer.result
+        await self.end_requests()  # else the server waits for more of them
         with contextlib.suppress(asyncio.TimeoutError, ClientError):
             await asyncio.wait_for(self.read_all(), END_WAIT_S)
         raise await self.told(answer.error)

@@ -52,6 +52,12 @@ def read_script(path: Path) -> Any:
         raise InvalidArgumentError(f"--script: {path} is no JSON ({error})") from error
 
 
+def said(turns: Any) -> str:
+    """All texts of turns, one behind the other; what is no turn says nothing."""
+    texts = [turn.get("text") for turn in turns or () if isinstance(turn, dict)]
+    return " ".join(text for text in texts if isinstance(text, str))
+
+
 def _turns(path: Path, written: str) -> list[dict[str, str]]:
     turns = []
     for number, line in enumerate(written.splitlines(), 1):

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import deque
+from collections.abc import Iterable
 from contextlib import aclosing
 from typing import NamedTuple
 
 from cosyvoice_client import AudioChunk, RefusedError
+from cosyvoice_client.words import TimedWord
 from cosyvoice_front import audit, request_id
 from cosyvoice_front.errors import ApiError, broken, timed_out
 from cosyvoice_front.front import Front
+from cosyvoice_front.heard_words import HeardWords, LeavingWords
 from cosyvoice_front.live.happenings import Finished, Flushed, Tell, Words
 from cosyvoice_front.live.manner import Manner
 from cosyvoice_front.live.outlet import Outlet
@@ -23,7 +27,6 @@ from cosyvoice_front.rate import at_front_rate
 from cosyvoice_front.resume import TextSpeech
 from cosyvoice_front.spoken import Tally
 from cosyvoice_runtime.alignment.estimate import WordTimes
-from cosyvoice_runtime.alignment.words import TimedWord
 from cosyvoice_runtime.speakable import without_controls
 
 logger = logging.getLogger(__name__)
@@ -70,7 +73,9 @@ class Context:
         self._outlet = Outlet(manner.encoder, front.pool, tell)
         markup = front.markup(manner.request.text_markup)
         self._transcript = Transcript(markup)
-        self._times = WordTimes(manner.request.speed or 1.0, markup)
+        times = WordTimes(manner.request.speed or 1.0, markup) if manner.request.words else None
+        self._words = HeardWords(times)
+        self._leaving: LeavingWords[TimedWord] = LeavingWords()
         self._tally = Tally()
         self.entry = audit.current().utterance(manner.request, manner.format, self._tally)
         self._changed = asyncio.Event()
@@ -97,8 +102,7 @@ class Context:
         if self._refusal is None:
             self._transcript.add(text)
             self.entry.characters = self._transcript.received
-            if self._manner.with_words:  # it takes longer than all else here
-                self._times.add(text)
+            self._words.add(text)
             self._changed.set()
 
     def flush(self) -> None:
@@ -130,7 +134,8 @@ class Context:
         else:
             await self._be_silent()
         await self._outlet.finish()
-        await self._tell_words(self._times.finish())
+        self._leave(self._words.finish())
+        await self._tell_words(math.inf)
         if self._refusal is not None:
             raise self._refusal
         reason, seconds = self._tally.finish_reason or "stop", self._tally.seconds
@@ -177,7 +182,7 @@ class Context:
         """Forget what the server doesn't have."""
         self._refusal = error if isinstance(error, ApiError) else self._front.server.told(error)
         self._transcript.cut(self._pushed)
-        self._times.cut(self._pushed)
+        self._words.cut(self._pushed)
 
     async def _hand_on(self, speech: TextSpeech) -> None:
         """Until the end of the text, as it comes. Text without a word is kept until one follows."""
@@ -250,21 +255,26 @@ class Context:
     async def _hear(self, chunk: AudioChunk) -> None:
         self._tally.add(chunk)
         await self._outlet.play(chunk.samples)
-        words = self._times.hear(chunk.samples)
+        self._leave(self._words.hear(chunk))
         if chunk.finish_reason:
-            words += self._end_segment(chunk.spoken_characters)
-        await self._tell_words(words)
+            self._end_segment(chunk.spoken_characters)
+        await self._tell_words(self._tally.seconds - self._manner.encoder.behind_s)
         await self._tell_flushes()
 
-    def _end_segment(self, spoken: int | None) -> list[TimedWord]:
+    def _end_segment(self, spoken: int | None) -> None:
         position = self._transcript.received if spoken is None else spoken
         self._transcript.speak(position)
         self._changed.set()
-        return self._times.end_segment(position)
+        self._leave(self._words.end_segment(position))
 
-    async def _tell_words(self, words: list[TimedWord]) -> None:
-        if words and self._manner.with_words:
-            await self._tell(Words(words))
+    def _leave(self, words: Iterable[TimedWord]) -> None:
+        for word in words:
+            self._leaving.add(word, word.end_s, self._words.by)
+
+    async def _tell_words(self, left_s: float) -> None:
+        """Tell the words that are over when so many seconds of audio have left."""
+        for by, words in self._leaving.taken(left_s):
+            await self._tell(Words(words, by))
 
     async def _tell_flushes(self) -> None:
         while self._awaited and self._awaited[0].worded <= self._transcript.spoken:
@@ -273,7 +283,7 @@ class Context:
 
     def _flush(self, *, told: int) -> None:
         _add(self._asked, self._here(told))
-        self._times.bar(self._transcript.received)
+        self._words.bar(self._transcript.received)
         self._changed.set()
 
     def _here(self, told: int) -> Flush:

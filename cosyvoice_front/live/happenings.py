@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from cosyvoice_client.words import TimedWord
 from cosyvoice_front.errors import ApiError
-from cosyvoice_runtime.alignment.words import TimedWord
 
 
 @dataclass(frozen=True)
@@ -18,9 +18,14 @@ class Audio:
 
 @dataclass(frozen=True)
 class Words:
-    """The next words, of audio that has been sent."""
+    """The next words, of audio that has been sent.
 
-    words: list[TimedWord]
+    Attributes:
+        by: how they are timed: ``attention`` or ``estimate``.
+    """
+
+    words: Sequence[TimedWord]
+    by: str
 
 
 @dataclass(frozen=True)

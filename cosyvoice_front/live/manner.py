@@ -12,15 +12,14 @@ from cosyvoice_client.encoders import Encoder
 class Manner:
     """
     Attributes:
-        request: voice, speed and so on; its text is empty.
+        request: voice, speed and so on; its text is empty, and its ``words`` says whether the listener
+            wants to know when each word is heard.
         format: name of the format of the context's audio.
         encoder: of that audio.
-        with_words: whether the listener wants to know when each word is heard.
         most_delay_s: how long text that has not come to an end waits for more.
     """
 
     request: SpeechRequest
     format: str
     encoder: Encoder
-    with_words: bool
     most_delay_s: float

@@ -23,15 +23,16 @@ export function readSeed(text) {
 }
 
 /**
- * Begin to speak. Events carry the audio, because they say at the end why it ended.
+ * Begin to speak. Events carry the audio, because they also say when each word is heard, and why it ended.
  *
- * Returns the seed and the pieces: {samples: Int16Array}, and at last {finishReason}.
+ * Returns the seed and the pieces: {samples: Int16Array}, {words, by} of audio that has come, and at last
+ * {finishReason}.
  */
 export async function openSpeech(request, signal) {
   const answer = await call("v1/audio/speech", {
     method: "POST",
     headers: { "Content-Type": "application/json" },
-    body: asJson({ ...request, response_format: "pcm", stream_format: "sse" }),
+    body: asJson({ ...request, response_format: "pcm", stream_format: "sse", word_timestamps: true }),
     signal,
   });
   return { seed: answer.headers.get("x-seed"), pieces: pieces(answer.body) };
@@ -41,6 +42,7 @@ async function* pieces(body) {
   for await (const event of events(body)) {
     if (event.type === "speech.audio.error") throw new ApiError(event.error.message);
     if (event.type === "speech.audio.delta") yield { samples: samplesOf(event.audio) };
+    if (event.type === "speech.audio.words") yield { words: event.words, by: event.by };
     if (event.type === "speech.audio.done") {
       yield { finishReason: event.finish_reason };
       return;

@@ -1,8 +1,8 @@
 // One spoken request and its card: it speaks, says how it went, and can be heard again.
 
-import { guessedSeconds, sentenceAt, sentencesOf } from "./sentences.js";
 import { RATE, openSpeech } from "./speech.js";
 import { MARK, download, wavFile } from "./wav.js";
+import { placeOf, wordAt } from "./words.js";
 
 const ENDINGS = {
   stop: "complete (stop)",
@@ -10,6 +10,7 @@ const ENDINGS = {
   repetition: "cut off (repetition)",
 };
 const NONE = "–";
+const FACTS = ["first-audio", "rtf", "underruns", "length", "word-times", "ended", "seed"];
 
 export class Take {
   #card;
@@ -18,7 +19,8 @@ export class Take {
   #abort = null;
   #playback = null;
   #request = null;
-  #sentences = [];
+  #words = []; // those that have been told: {start, element}
+  #lit = null; // the element of the word that is heard
   #blocks = [];
   #seed = "";
   #state = "new"; // prepared, asking, speaking, done, stopped, failed, replaying
@@ -55,11 +57,11 @@ export class Take {
   prepare(request) {
     this.#request = request;
     this.#blocks = [];
-    this.#sentences = sentencesOf(request.input);
+    this.#words = [];
     this.#card.hidden = false;
     this.#part("actions").hidden = true;
-    this.#part("text").replaceChildren(...this.#sentences.map(span));
-    for (const fact of ["first-audio", "rtf", "underruns", "length", "ended", "seed"]) this.#show(fact, NONE);
+    this.#part("text").textContent = request.input;
+    for (const fact of FACTS) this.#show(fact, NONE);
     this.#enter("prepared");
   }
 
@@ -126,9 +128,26 @@ export class Take {
     const { seed, pieces } = await openSpeech(this.#request, signal);
     this.#seed = seed;
     this.#show("seed", seed);
-    for await (const { samples, finishReason } of pieces) {
+    for await (const { samples, words, by, finishReason } of pieces) {
       if (samples) this.#take(samples, playback, started);
+      else if (words) this.#learn(words, by);
       else this.#finish(finishReason, started);
+    }
+  }
+
+  /** Wrap words that have been told, each behind the one before, so that they can be lit. */
+  #learn(words, by) {
+    this.#show("word-times", by);
+    for (const { word, start_s: start } of words) {
+      const left = this.#part("text").lastChild;
+      const place = placeOf(word, left.data);
+      if (place < 0) continue;
+      const found = left.splitText(place);
+      found.splitText(word.length);
+      const element = document.createElement("span");
+      found.replaceWith(element);
+      element.append(found);
+      this.#words.push({ start, element });
     }
   }
 
@@ -149,18 +168,12 @@ export class Take {
   }
 
   #highlight({ state, played }) {
-    const isHeard = state === "playing";
-    const now = isHeard ? sentenceAt(this.#sentences, played / this.#expectedSamples()) : -1;
-    for (const [index, element] of [...this.#part("text").children].entries()) {
-      element.classList.toggle("now", index === now);
-    }
-  }
-
-  /** Before the last audio has come, the length is a guess. */
-  #expectedSamples() {
-    const isKnown = this.#part("ended").textContent !== NONE;
-    const guess = RATE * guessedSeconds(this.#sentences, this.#request.speed ?? 1);
-    return isKnown ? this.#samples : Math.max(guess, this.#samples);
+    const index = state === "playing" ? wordAt(this.#words, played / RATE) : -1;
+    const now = this.#words[index]?.element ?? null;
+    if (now === this.#lit) return;
+    this.#lit?.classList.remove("now");
+    now?.classList.add("now");
+    this.#lit = now;
   }
 
   #download() {
@@ -180,10 +193,4 @@ export class Take {
   #part(name) {
     return this.#card.querySelector(`[data-part="${name}"]`);
   }
-}
-
-function span({ text }) {
-  const element = document.createElement("span");
-  element.textContent = text;
-  return element;
 }

@@ -7,11 +7,13 @@ import json
 import time
 import uuid
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from starlette.websockets import WebSocket
 
+from cosyvoice_client.words import TimedWord
 from cosyvoice_front import request_id
 from cosyvoice_front.errors import ApiError, invalid
 from cosyvoice_front.front import Front
@@ -24,7 +26,6 @@ from cosyvoice_front.wires.cartesia_messages import Input, Opening, socket_error
 from cosyvoice_front.wires.messages import read, read_text
 from cosyvoice_front.wires.serve import BUFFER_DELAY_MS, MAX_MESSAGE_BYTES, NORMAL, ClosedError
 from cosyvoice_front.wires.socket import Socket
-from cosyvoice_runtime.alignment.words import TimedWord
 
 REMEMBERED = 256
 """Contexts of a socket that have ended and are still known by name: late messages are nothing new."""
@@ -115,14 +116,14 @@ class Cartesia:
         opening.check_model(self._front.settings.front)
         voice = await self._front.voices.server_name(opening.voice.id, self._owner)
         request, delay_ms = opening.request(voice), opening.max_buffer_delay_ms
-        request = replace(request, **await self._front.reading(opening, request, self._owner))
+        reading = await self._front.reading(opening, request, self._owner)
+        request = replace(request, words=opening.add_timestamps or None, **reading)
         context = self.session.open(
             name,
             Manner(
                 request,
                 opening.output_format.encoding,
                 opening.output_format.encoder(opening.target_lufs),
-                bool(opening.add_timestamps),
                 (BUFFER_DELAY_MS if delay_ms is None else delay_ms) / 1000,
             ),
         )
@@ -157,7 +158,8 @@ class Cartesia:
         if isinstance(happening, Audio):
             return {"type": "chunk", "data": _base64(happening.data), **content, **self._chunk(name)}
         if isinstance(happening, Words):
-            return {"type": "timestamps", **content, "word_timestamps": _times(happening.words)}
+            times = _times(happening.words)
+            return {"type": "timestamps", **content, "word_timestamps": times, "by": happening.by}
         if isinstance(happening, Flushed):
             self._progress[name].flushes += 1
             number = self._progress[name].flushes
@@ -174,7 +176,7 @@ class Cartesia:
         await self._socket.send(json.dumps(content, separators=(",", ":")))
 
 
-def _times(words: list[TimedWord]) -> dict[str, Any]:
+def _times(words: Sequence[TimedWord]) -> dict[str, Any]:
     return {
         "words": [word.text for word in words],
         "start": [round(word.start_s, 3) for word in words],

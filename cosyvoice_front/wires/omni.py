@@ -10,6 +10,7 @@ from typing import Any
 from starlette.websockets import WebSocket
 
 from cosyvoice_client import Reference
+from cosyvoice_client.words import TimedWord
 from cosyvoice_front import request_id
 from cosyvoice_front.errors import ApiError, invalid, timed_out
 from cosyvoice_front.front import Front
@@ -22,7 +23,6 @@ from cosyvoice_front.wires.messages import read, read_text
 from cosyvoice_front.wires.omni_messages import Config, InputText, error_message
 from cosyvoice_front.wires.serve import BUFFER_DELAY_MS, MAX_MESSAGE_BYTES, NORMAL, POLICY, ClosedError
 from cosyvoice_front.wires.socket import Socket
-from cosyvoice_runtime.alignment.words import TimedWord
 
 CONFIG = "session.config"
 
@@ -133,7 +133,6 @@ class Omni:
             replace(config.request(self._voice, self._reference), **self._reading),
             config.response_format,
             make_speech_encoder(config.response_format, config.rate, config.target_lufs),
-            config.word_timestamps,
             (BUFFER_DELAY_MS if delay_ms is None else delay_ms) / 1000,
         )
         utterance = Utterance(self._count, config, self._reference.note if self._reference else "")
@@ -180,7 +179,8 @@ class Omni:
             await self._start(utterance)
             await self._send_audio(utterance, happening.data)
         elif isinstance(happening, Words):
-            await self._send(_chunk(utterance, b"", happening.words))
+            words = [_timed(word) for word in happening.words]
+            await self._send(_chunk(utterance, b"", words) | {"by": happening.by})
         elif not isinstance(happening, Flushed):
             await self._end(utterance, happening)
 
@@ -231,7 +231,7 @@ def _place(utterance: Utterance, kind: str) -> dict[str, Any]:
     return {"type": kind, "utterance_index": utterance.index, "sentence_index": 0}
 
 
-def _chunk(utterance: Utterance, data: bytes, words: list[TimedWord] | None) -> dict[str, Any]:
+def _chunk(utterance: Utterance, data: bytes, words: list[dict[str, Any]] | None) -> dict[str, Any]:
     """Audio as JSON, in place of binary messages, where words are timed."""
     utterance.messages += 1
     return _place(utterance, "audio.chunk") | {
@@ -239,7 +239,7 @@ def _chunk(utterance: Utterance, data: bytes, words: list[TimedWord] | None) -> 
         "sample_rate": utterance.config.rate,
         "channels": 1,
         "audio_b64": base64.b64encode(data).decode(),
-        "timestamps": None if words is None else [_timed(word) for word in words],
+        "timestamps": words,
     }
 
 

@@ -71,6 +71,7 @@ class Config(Message, TextFields):
             cross_lingual=for_its_sound(reference, self.instructions),
             speed=self.speed or 1.0,
             seed=secrets.randbits(63) if self.seed is None else self.seed,
+            words=self.word_timestamps or None,
         )
 
 

@@ -30,7 +30,7 @@ def make_mp3_encoder(rate: int, bit_rate: int) -> Encoder:
 class FloatEncoder:
     """Little-endian 32-bit floats."""
 
-    instant = True
+    instant, behind_s = True, 0.0
 
     def feed(self, samples: Samples) -> bytes:
         return np.clip(samples, -1.0, 1.0).astype("<f4").tobytes()

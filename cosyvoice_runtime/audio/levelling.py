@@ -33,7 +33,13 @@ def check_target(target_lufs: float) -> None:
 
 
 class Leveller(Protocol):
-    """Changes how loud mono speech of one rate is."""
+    """Changes how loud mono speech of one rate is.
+
+    Attributes:
+        delay_s: the longest time for which a sample is held back, in seconds.
+    """
+
+    delay_s: float
 
     def push(self, samples: Floats) -> Floats:
         """Take the next samples, float32 ``[n]``, and return those that are certain, ``[m]``."""
@@ -55,6 +61,8 @@ def make_leveller(rate: int, target_lufs: float, *, whole: bool) -> Leveller:
 
 class WholeLeveller:
     """Measures all of an answer, and gives it at its end."""
+
+    delay_s = math.inf
 
     def __init__(self, rate: int, target_lufs: float) -> None:
         self._rate = rate
@@ -85,6 +93,7 @@ class StreamLeveller:
         self._target = target_lufs
         self._meter = LoudnessMeter(rate)
         self._limiter = Limiter(rate)
+        self.delay_s = self._limiter.delay_s
         self._line = np.arange(self._meter.step) / self._meter.step
         self._place = 0
         self._gain_db = 0.0

@@ -29,10 +29,14 @@ class Limiter:
 
     Args:
         rate: samples per second.
+
+    Attributes:
+        delay_s: the longest time for which a sample is held back, in seconds.
     """
 
     def __init__(self, rate: int) -> None:
         self._ahead = round(rate * ATTACK_S)
+        self.delay_s = (REACH + self._ahead) / rate
         self._rise = round(RECOVERY_PER_S * FULL / rate)
         self._wave: Doubles = np.zeros(REACH)
         self._held: Doubles = np.zeros(0)

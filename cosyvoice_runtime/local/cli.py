@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+from cosyvoice_client.captions import Captions, add_caption_files, asked_captions
 from cosyvoice_client.chunk import AudioChunk
 from cosyvoice_client.command import INTERRUPTED, TEXT_HELP, add_output
 from cosyvoice_client.delivery import deliver, output_rate, target, tell
 from cosyvoice_client.errors import ClientError
 from cosyvoice_client.resampler import at_rate
 from cosyvoice_client.script import add_script, read_script
-from cosyvoice_runtime.alignment.words import TimedWord
+from cosyvoice_client.words import TimedWord
 from cosyvoice_runtime.audio.levelling import check_target
 from cosyvoice_runtime.audio.read import read_audio
 from cosyvoice_runtime.audio.silence import TRIMS
@@ -30,13 +31,13 @@ from cosyvoice_runtime.engine.utterance.turn import TURN_PAUSE_S, Turn, named, r
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.local import SpeechRequest, Synthesizer
-from cosyvoice_runtime.local.captions import WRITERS, Captions
 from cosyvoice_runtime.local.kept_voices import bucket_url, kept_voices, place
 from cosyvoice_runtime.local.levelled import levelled
 from cosyvoice_runtime.local.networks import RUNTIMES, require_runtime
 from cosyvoice_runtime.local.reading import LANGUAGE_HELP, add_markup, add_read
 from cosyvoice_runtime.local.verifying import add_verify, load_verifier, tell_verification
 from cosyvoice_runtime.text.markup import MarkupOptions
+from cosyvoice_runtime.text.markup.unsaid import blanked
 from cosyvoice_runtime.voice import Voice, VoiceStore
 from cosyvoice_runtime.voice.cached_voices import CachedVoices
 from cosyvoice_runtime.voice.extractors import Extractors, checkpoint_id
@@ -122,9 +123,7 @@ def _add_speak(command: argparse.ArgumentParser) -> None:
     said.add_argument("text", nargs="?", help=TEXT_HELP)
     add_script(said, command)
     add_output(command)
-    command.add_argument("--words", type=Path, metavar="FILE", help="write when each word is heard, as JSON")
-    command.add_argument("--srt", type=Path, metavar="FILE", help="write captions for SubRip")
-    command.add_argument("--vtt", type=Path, metavar="FILE", help="write captions for WebVTT, word by word")
+    add_caption_files(command)
     command.add_argument("--voice", help="name of a kept voice or of a speaker in the checkpoint")
     command.add_argument("--instruct", help="how to speak, in place of the reference's words")
     command.add_argument("--cross-lingual", action="store_true", help="use only how the reference sounds")
@@ -220,8 +219,10 @@ def speak(options: argparse.Namespace) -> None:
     captions = _captions(options, synthesizer)
 
     def utter(text: str) -> Iterator[AudioChunk]:
-        chunks = at_rate(_spoken(synthesizer, partial(request, text), captions, options.quiet), rate)
-        return levelled(chunks, options.target_lufs, whole=options.offline)
+        chunks = _spoken(synthesizer, partial(request, text), words=captions is not None, quiet=options.quiet)
+        if captions is not None:
+            chunks = captions.watch("\n".join([text, *(turn.text for turn in turns)]), chunks)
+        return levelled(at_rate(chunks, rate), options.target_lufs, whole=options.offline)
 
     deliver(options, utter)
     if captions is not None:
@@ -241,37 +242,29 @@ def _turns(options: argparse.Namespace) -> list[Turn]:
 
 def _captions(options: argparse.Namespace, synthesizer: Synthesizer) -> Captions | None:
     """Make what writes the files of word times that are asked for; None for no file."""
-    files = {path: writer for name, writer in WRITERS.items() if (path := getattr(options, name)) is not None}
-    if not files:
-        return None
-    method = synthesizer.word_method
-    if method == "estimate" and not options.quiet:
+    captions = asked_captions(options, partial(blanked, markup=options.markup))
+    if captions is not None and synthesizer.word_method == "estimate" and not options.quiet:
         tell(f"word times are an estimate: {synthesizer.no_heads}")
-    return Captions(files, method, options.markup)
+    return captions
 
 
 def _spoken(
-    synthesizer: Synthesizer,
-    request: Callable[[], SpeechRequest],
-    captions: Captions | None,
-    quiet: bool,
+    synthesizer: Synthesizer, request: Callable[[], SpeechRequest], *, words: bool, quiet: bool
 ) -> Iterator[AudioChunk]:
     """The chunks of an utterance, streamed as from a server."""
     start = time.perf_counter()
     try:
-        asked = request()
-        words: list[TimedWord] = []
-        seconds = 0.0
-        for chunk in synthesizer.synthesize(asked, words=captions is not None):
-            reason = chunk.finish_reason.value if chunk.finish_reason else ""
-            arrived_s = time.perf_counter() - start
-            words += chunk.words
-            seconds += chunk.seconds
+        for chunk in synthesizer.synthesize(request(), words=words):
             if not quiet:
                 tell_verification(chunk.verification)
-            yield AudioChunk(chunk.samples, arrived_s, reason, sample_rate=chunk.sample_rate)
-        if captions is not None:
-            captions.add(asked.text, words, seconds)
+            yield AudioChunk(
+                chunk.samples,
+                time.perf_counter() - start,
+                chunk.finish_reason.value if chunk.finish_reason else "",
+                sample_rate=chunk.sample_rate,
+                words=[TimedWord(*word) for word in chunk.words],
+                words_by=chunk.words_by or "",
+            )
     except CosyVoiceError as error:
         raise ClientError(str(error)) from error
 

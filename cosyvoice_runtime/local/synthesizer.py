@@ -224,17 +224,12 @@ class Synthesizer:
                 another checkpoint made is one.
             CheckpointError: words are asked for, or speech is verified, and `heads` raises it.
         """
-        if words and request.turns:
-            raise InvalidInput(
-                "turns", f"{len(request.turns)} turns", "one text where word times are asked for"
-            )
         self._require_own(request.voice)
         request = self._within_positions(request)
         layout = laid_out(request, self.front_end, self.tokenizer, self.hop.flow_voice)
         segments = layout.segments()
         verifier = None if request.streaming else self._verifier
-        cannot = "" if self.heads or verifier else self.no_heads
-        verify = way_to_verify(request, "report", cannot)
+        verify = way_to_verify(request, "report", lambda: "" if verifier or self.heads else self.no_heads)
         follows, markup = words or verify != "off", request.text_markup or self.front_end.markup
         said = list(words_of(request, markup, segments)) if follows else []
         clock = WordClock.of(said, request.speed, self._timing) if words else None

@@ -314,3 +314,40 @@ def test_script_that_is_none_is_refused_before_anything_is_sent(tmp_path, writte
     done = command("grpc_client.py", "--url", NOWHERE, "--script", tmp_path / "script")
     assert done.returncode == 2
     assert named in done.stderr
+
+
+@pytest.mark.parametrize("program", ["grpc_client.py", "http_client.py"])
+def test_words_are_written_beside_the_speech(server, tmp_path, program):
+    url = server.grpc_url if program == "grpc_client.py" else server.http_url
+    files = [tmp_path / name for name in ("a.json", "a.srt", "a.vtt")]
+    named = zip(("--words", "--srt", "--vtt"), files, strict=True)
+    options = ["--url", url, "-o", tmp_path / "a.wav", *(each for pair in named for each in pair)]
+    lines = b"chunks=2 by=estimate\nid=0 chunks=1 by=estimate\n"
+    done = command(program, *options, "--text", "-", input=lines)
+    assert done.returncode == 0, done.stderr
+    assert b"word times are an estimate" in done.stderr
+    content = json.loads(files[0].read_text())
+    times = [("0", 0.0, 0.09), ("1", 0.1, 0.19), ("0", 0.2, 0.29)]
+    assert content["method"] == "estimate"
+    assert [(word["word"], word["start"], word["end"]) for word in content["words"]] == times
+    assert files[1].read_text().startswith("1\n00:00:00,000 --> 00:00:00,")
+    assert files[2].read_text().startswith("WEBVTT")
+
+
+def test_words_of_a_script_are_those_of_its_turns(server, tmp_path):
+    script = tmp_path / "talk.txt"
+    script.write_text("anna: by=attention\nben: chunks=2\n")
+    files = ["--srt", tmp_path / "a.srt", "-o", tmp_path / "a.wav"]
+    done = command("grpc_client.py", "--url", server.grpc_url, "--script", script, *files)
+    assert done.returncode == 1
+    assert b"the server told none" in done.stderr
+    inputs = server.report()["inputs"]
+    assert inputs["words"] == {"dtype": "bool", "shape": [1, 1], "first": 1.0}
+
+
+def test_place_of_captions_is_checked_before_anything_is_sent(tmp_path):
+    done = command(
+        "grpc_client.py", "--text", "Hello.", "--url", NOWHERE, "--vtt", tmp_path / "none" / "a.vtt"
+    )
+    assert done.returncode == 2
+    assert b"expected a file in a folder that exists" in done.stderr

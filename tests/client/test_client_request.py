@@ -31,6 +31,7 @@ EVERYTHING = SpeechRequest(
     trim_silence="both",
     turns=[{"voice": "mia", "text": "Hi."}],
     turn_pause_s=0.5,
+    words=True,
 )
 
 

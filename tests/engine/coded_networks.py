@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ class Lm:
         self.holds = False
         self.prompts: list[tuple[Prompt, SamplingOptions]] = []
         self.awaited: list[bool] = []
+        self.followed: list[bool] = []
         self.stopped: list[str] = []
         self.texts: list[int] = []
         self.readers: dict[str, Any] = {}
@@ -46,18 +48,20 @@ class Lm:
             raise self.refusal
         self.prompts.append((prompt, sampling))
         self.awaited.append(is_awaited)
+        self.followed.append(with_rows)
         self.readers[request_id] = reader
         if not in_pieces:
             said = self.said[len(prompt.spoken) :]
-            threading.Thread(target=self._say, args=(reader, said, groups)).start()
+            threading.Thread(target=self._say, args=(reader, said, groups, with_rows)).start()
 
-    def _say(self, reader, said, groups) -> None:
+    def _say(self, reader, said, groups, with_rows) -> None:
+        """Each row is the number of its token."""
+        rows = np.arange(len(said), dtype=np.float32)[:, None] if with_rows else None
         first, later = groups
-        reader.send(list(said[:first]), None)
-        if self.holds:
-            return
-        for start in range(first, len(said), later):
-            reader.send(list(said[start : start + later]), None)
+        for start, end in pairwise([0, *range(first, len(said), later), len(said)]):
+            reader.send(list(said[start:end]), None, None if rows is None else rows[start:end])
+            if self.holds:
+                return
         self._end(reader)
 
     def _end(self, reader) -> None:

@@ -22,11 +22,12 @@ async def no_voice(key: str) -> None:
     raise AssertionError(f"{key} is asked for")
 
 
-def groups(lm: Lm, spoken: Sequence[int]) -> list[TokenGroup]:
+def groups(lm: Lm, spoken: Sequence[int], with_rows: bool = False) -> list[TokenGroup]:
     async def work() -> list[TokenGroup]:
         stages = DirectStages(lm, Waves(), LoopCalls(), no_voice, 25, PATIENCE_S, PATIENCE_S)
         prompt = Prompt([5], spoken=spoken)
-        return [group async for group in stages.generate(prompt, SamplingOptions(), "a", 13, None, False)]
+        given = prompt, SamplingOptions(), "a", 13, None, with_rows
+        return [group async for group in stages.generate(*given)]
 
     return asyncio.run(asyncio.wait_for(work(), PATIENCE_S))
 
@@ -68,3 +69,22 @@ def test_speech_lm_that_can_not_go_on_from_tokens_tells_none():
     found = groups(lm, ())
     assert joined([group.tokens for group in found]) == list(SPEECH)
     assert joined([group.drawn for group in found]) == []
+
+
+def test_rows_tell_which_tokens_are_spoken():
+    lm = Lm()
+    lm.said, lm.silent_tokens = [1, *[0] * 9, 2], frozenset({0})
+    found = groups(lm, (), with_rows=True)
+    rows = [row for group in found if group.rows is not None for row in group.rows[:, 0].tolist()]
+    assert rows == list(range(11))
+    are_spoken = joined([group.are_spoken for group in found])
+    assert are_spoken == [True, *[True] * 5, *[False] * 4, True]
+    assert joined([group.tokens for group in found]) == [1, *[0] * 5, 2]
+
+
+@pytest.mark.parametrize("cut", [0, 1])
+def test_nobody_knows_what_given_tokens_looked_at(cut):
+    lm = Lm()
+    found = groups(lm, ALL[:cut], with_rows=True)
+    assert lm.followed == [not cut]
+    assert all((group.rows is None) == bool(cut) for group in found if group.finish_reason is None)

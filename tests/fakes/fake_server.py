@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,12 +44,14 @@ class FakeServer:
 
 
 @contextmanager
-def fake_server(folder: Path) -> Iterator[FakeServer]:
-    """Run the fake models out of ``folder``."""
+def fake_server(folder: Path, *, is_older: bool = False) -> Iterator[FakeServer]:
+    """Run the fake models out of ``folder``; an older server doesn't know ``words``."""
     for model, decoupled in DECOUPLED.items():
         (folder / model / "1").mkdir(parents=True)
         (folder / model / "1" / "model.py").write_bytes((FAKE / "model.py").read_bytes())
         config = Template((FAKE / "config.pbtxt").read_text("utf-8")).substitute(decoupled=decoupled)
+        if is_older:
+            config = re.sub(r',\n.*"words".*', "", config)
         (folder / model / "config.pbtxt").write_text(config, "utf-8")
     settings = ServerSettings(
         http_port=0,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from cosyvoice_client import SAMPLE_RATE, AudioChunk, RefusedError, SpeechRequest
+from cosyvoice_client.words import TimedWord
 
 if TYPE_CHECKING:
     from fake_upstream import FakeUpstream
@@ -34,7 +36,7 @@ class FakeTextSpeech:
         self.pushed: list[str] = []
         self.is_complete = self.is_whole = False
         self._text = ""
-        self._spoken = 0
+        self._spoken = self._told = 0
         self._chunks: asyncio.Queue[AudioChunk | None] = asyncio.Queue()
 
     async def __aenter__(self) -> FakeTextSpeech:
@@ -95,7 +97,18 @@ class FakeTextSpeech:
         self._spoken = until
         if len(samples) or reason:
             spoken = until if reason else None
-            self._chunks.put_nowait(AudioChunk(samples, 0.0, reason, spoken, self._upstream.rate))
+            by = self._upstream.words_by if self.request.words else ""
+            chunk = AudioChunk(samples, 0.0, reason, spoken, self._upstream.rate)
+            self._chunks.put_nowait(replace(chunk, words=self._words() if by else (), words_by=by))
+
+    def _words(self) -> list[TimedWord]:
+        """The words that are over by now and were not told before."""
+        words = [
+            TimedWord(found[0], found.start() * CHARACTER_S, found.end() * CHARACTER_S)
+            for found in re.finditer(r"\S+", self._text[: self._spoken])
+        ]
+        self._told, told = len(words), self._told
+        return words[told:]
 
 
 def samples_of(text: str) -> int:

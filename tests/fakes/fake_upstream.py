@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cosyvoice_client import SAMPLE_RATE, AudioChunk, ClientError, SpeechRequest
+from cosyvoice_client.words import TimedWord
 from fake_text import FakeTextSpeech
 
 Samples = npt.NDArray[np.float32]
@@ -25,6 +26,9 @@ class FakeUpstream:
 
     Attributes:
         rate, token_rate: samples and speech tokens per second of the chunks.
+        words_by: how words are timed, where they are asked for; empty for a server that tells none. The words
+            of a whole text last as long as each other.
+        told: those words; None for what stands between spaces.
         error: raised after ``error_after`` chunks.
         gates: a chunk from the second on waits until a place is released here; None for no waiting.
         requests, request_ids, names: what was asked for, and for whom.
@@ -42,6 +46,8 @@ class FakeUpstream:
         self.chunks = list(chunks)
         self.rate = SAMPLE_RATE
         self.token_rate = 25
+        self.words_by = ""
+        self.told: list[str] | None = None
         self.error: Exception | None = None
         self.error_after = 0
         self.gates: asyncio.Semaphore | None = None
@@ -65,6 +71,7 @@ class FakeUpstream:
         self.names.append(name)
         self.active += 1
         whole = False
+        words, heard_s = self.words_of(request) if self.words_by and request.words else [], 0.0
         try:
             for index, samples in enumerate(self.chunks):
                 self.fail_at(index)
@@ -72,13 +79,30 @@ class FakeUpstream:
                     await self.gates.acquire()
                 last = index == len(self.chunks) - 1
                 reason = "stop" if last else ""
-                yield AudioChunk(samples, 0.0, reason, sample_rate=self.rate, token_rate=self.token_rate)
+                heard_s += len(samples) / self.rate
+                told = [word for word in words if word.end_s <= heard_s + 1e-6]
+                words = words[len(told) :]
+                yield AudioChunk(
+                    samples,
+                    0.0,
+                    reason,
+                    sample_rate=self.rate,
+                    token_rate=self.token_rate,
+                    words=told,
+                    words_by=self.words_by if request.words else "",
+                )
             self.fail_at(len(self.chunks))
             whole = True
         finally:
             self.active -= 1
             self.cancelled += not whole
             self.ended.set()
+
+    def words_of(self, request: SpeechRequest) -> list[TimedWord]:
+        texts = [turn["text"] for turn in request.turns or ()] or [request.text]
+        words = self.told or " ".join(texts).split()
+        each_s = len(self.samples) / self.rate / len(words)
+        return [TimedWord(word, number * each_s, (number + 1) * each_s) for number, word in enumerate(words)]
 
     def fail_at(self, index: int) -> None:
         if self.error is not None and index == self.error_after:

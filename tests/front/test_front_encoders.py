@@ -16,6 +16,7 @@ import pytest
 
 from cosyvoice_client import SAMPLE_RATE, AudioChunk
 from cosyvoice_client.encoders import FORMATS, LAWS, MARK, RATES, PcmEncoder, is_instant, make_encoder
+from cosyvoice_front.levelled import make_speech_encoder
 from cosyvoice_front.spoken import Tally, encoded
 from decoded import DELAY_SAMPLES, FRAME_SAMPLES, decode
 from eventually import eventually
@@ -62,6 +63,20 @@ def test_little_is_held_back(format):
         playable = len(decode(files[count - 1], format)) + DELAY_SAMPLES.get(format, 0)
         held = 480 * count - playable + 1  # the resampler of the test may round
         assert held / SAMPLE_RATE <= HELD_SECONDS[format] + 0.001
+
+
+@pytest.mark.parametrize(("format", "rate"), [(name, rate) for name in FORMATS for rate in RATES[name]])
+@pytest.mark.parametrize("target_lufs", [None, -20.0])
+def test_no_more_is_held_back_than_the_encoder_says(format, rate, target_lufs):
+    samples, file = tone(1.0), b""
+    encoder = make_speech_encoder(format, rate, target_lufs)
+    for start in range(0, len(samples), 480):
+        file += encoder.feed(samples[start : start + 480])
+        if start % 4_800 == 4_320 and start > 4_800:
+            playable_s = (len(decode(file, format, rate)) + DELAY_SAMPLES.get(format, 0)) / rate
+            assert (start + 480) / SAMPLE_RATE - playable_s <= encoder.behind_s + 0.001
+    assert encoder.behind_s < 0.4
+    encoder.close()
 
 
 @pytest.mark.parametrize("format", FORMATS)

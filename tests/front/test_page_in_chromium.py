@@ -83,26 +83,55 @@ def test_speaking_anew_ends_what_was_spoken(page, front, upstream):
     assert upstream.active == 0
 
 
-def test_sentences_light_up_in_order(page, upstream):
-    upstream.chunks = [tone(3)]
-    page.tab.evaluate(
-        """() => {
-          globalThis.lit = [];
-          const text = document.querySelector(".take [data-part=text]");
-          const see = () => {
-            const now = [...text.children].findIndex((sentence) => sentence.className === "now");
-            if (now >= 0 && now !== lit.at(-1)) lit.push(now);
-          };
-          new MutationObserver(see).observe(text, { subtree: true, attributes: true });
-        }"""
-    )
+WATCH_WORDS = """() => {
+  globalThis.lit = [];
+  const text = document.querySelector(".take [data-part=text]");
+  const see = () => {
+    const now = [...text.children].findIndex((word) => word.className === "now");
+    if (now >= 0 && now !== lit.at(-1)) lit.push(now);
+  };
+  new MutationObserver(see).observe(text, { subtree: true, attributes: true });
+}"""
+
+
+@pytest.mark.parametrize("words_by", ["attention", ""])
+def test_each_word_lights_up_while_it_is_heard(page, upstream, words_by):
+    upstream.chunks, upstream.words_by = [tone(0.5)] * 8, words_by
+    page.tab.evaluate(WATCH_WORDS)
     page.speak(SENTENCES)
     page.shows("Done")
+    words = SENTENCES.split()
+    assert page.tab.locator(".take .text > span").all_inner_texts() == words
     lit = page.tab.evaluate("lit")
     assert lit == sorted(lit)
-    assert (lit[0], lit[-1]) == (0, 2)
+    assert len(lit) > len(words) / 2
     assert page.tab.locator(".take .text").first.inner_text() == SENTENCES
+    assert page.fact("word-times").inner_text() == (words_by or "estimate")
     page.counts(".now", 0)
+    page.tab.evaluate(WATCH_WORDS)
+    page.press("replay")
+    page.shows("Playing again.")
+    page.shows("Done")
+    assert len(page.tab.evaluate("lit")) > len(words) / 2
+
+
+def test_word_in_a_tag_is_none(page, upstream):
+    upstream.words_by = "attention"
+    text = "Wait <break time='200ms'/> time 走 & <b>bold</b>, <b too."
+    told = ["Wait", "time", "走", "&", "bold", ",", "<b", "too."]
+    upstream.told = told
+    page.speak(text)
+    page.shows("Done")
+    assert page.tab.locator(".take .text > span").all_inner_texts() == told
+    places = page.tab.evaluate(
+        """[...document.querySelectorAll(".take .text > span")].map((word) => {
+          const before = document.createRange();
+          before.setStart(word.parentElement, 0);
+          before.setEndBefore(word);
+          return before.toString().length;
+        })"""
+    )
+    assert places == [0, 27, 32, 34, 39, 47, 49, 52]
 
 
 def test_refusal_is_shown_in_the_server_s_words(page, upstream):
@@ -118,16 +147,16 @@ def test_refusal_is_shown_in_the_server_s_words(page, upstream):
 
 
 def test_busy_server_is_shown_with_the_time_to_come_back(page, upstream):
-    upstream.error = UnavailableError(f"{upstream.url}: too many utterances")
+    upstream.error = UnavailableError(f"{upstream.url}: 4 utterances wait; try again in 1 s")
     page.speak()
-    page.shows("too many utterances Try again in 1 s.", "error")
+    page.shows("4 utterances wait; try again in 1 s Try again in 1 s.", "error")
 
 
 def test_failure_in_the_middle_is_shown_and_what_came_is_heard(page, upstream):
     upstream.error = UnavailableError(f"{upstream.url}: the stage died")
     upstream.error_after = 1
     page.speak()
-    page.shows("the stage died", "error")
+    page.shows("The speech server is away", "error")
     assert page.fact("ended").inner_text() == "failed"
     assert page.fact("length").inner_text() == "0.30 s"
     page.waits_for(f"heard.filter(Boolean).length >= {np.count_nonzero(pcm16(upstream.chunks[0]))}")
@@ -260,10 +289,20 @@ def test_page_works_by_keyboard_alone(page, upstream):
     upstream.chunks = [tone(30)]
     keyboard = page.tab.keyboard
     focused = []
-    for _ in range(8):
+    for _ in range(9):
         keyboard.press("Tab")
-        focused.append(page.tab.evaluate("document.activeElement.id"))
-    assert focused == ["text", "voice", "speed", "seed", "instructions", "speak", "stop", "compare"]
+        focused.append(page.tab.evaluate("document.activeElement.id || document.activeElement.textContent"))
+    assert focused == [
+        "text",
+        "How it is read",
+        "voice",
+        "speed",
+        "seed",
+        "instructions",
+        "speak",
+        "stop",
+        "compare",
+    ]
     page.by_id("text").focus()
     keyboard.press("Control+A")
     keyboard.type("Typed.")

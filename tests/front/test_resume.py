@@ -13,6 +13,7 @@ import pytest
 
 from cosyvoice_client import AudioChunk, UnavailableError
 from cosyvoice_client.errors import LostError, RefusedError
+from cosyvoice_client.words import TimedWord
 from cosyvoice_front.resume import UnbrokenText, unbroken
 
 RATE = 24_000
@@ -105,6 +106,42 @@ def test_tokens_of_what_was_heard_are_handed_to_each_server_that_goes_on():
     servers = Servers([*made[:3], GONE], [*made[:5], GONE], made)
     servers.heard()
     assert servers.asked[2] == list(range(10))
+
+
+def with_words(made: list[AudioChunk], late_s: float = 0.0, moved_s: float = 0.0) -> list[AudioChunk]:
+    """The chunks, which tell a word for each tenth of a second, some time after its end, and all at the end.
+
+    Args:
+        moved_s: by how much another server takes words to be later.
+    """
+    words = [TimedWord(str(number), number / 10, (number + 1) / 10 - 0.01) for number in range(30)]
+    told, heard_s = [], 0.0
+    for chunk in made:
+        heard_s += chunk.seconds
+        over = [word for word in words if word.end_s <= heard_s - late_s or heard_s > 2.99]
+        words = words[len(over) :]
+        over = [TimedWord(word.text, word.start_s + moved_s, word.end_s + moved_s) for word in over]
+        told.append(dataclasses.replace(chunk, words=over, words_by="attention"))
+    return told
+
+
+@pytest.mark.parametrize("moved_s", [0.0, 0.004, -0.03])
+@pytest.mark.parametrize(("late_s", "again_late_s"), [(0.0, 0.0), (0.3, 0.0), (0.0, 0.5)])
+@pytest.mark.parametrize(("after", "size"), [(1, 5_000), (3, 700), (7, 24_000), (8, 6_000), (11, 80_000)])
+def test_words_are_told_once_and_in_order_whichever_server_times_them(
+    after, size, late_s, again_late_s, moved_s
+):
+    first = with_words(chunks(6_000), late_s)
+    servers = Servers([*first[:after], GONE], with_words(chunks(size), again_late_s, moved_s))
+    heard = servers.heard()
+    words = [word for chunk in heard for word in chunk.words]
+    assert [word.text for word in words] == [str(number) for number in range(30)]
+    times = [second for word in words for second in word[1:]]
+    assert times == sorted(times)
+    assert np.array_equal(samples_of(heard), WHOLE)
+    ends = accumulate(chunk.seconds for chunk in heard)
+    for chunk, end_s in zip(heard, ends, strict=True):
+        assert all(word.end_s <= end_s + max(moved_s, 0.0) for word in chunk.words)
 
 
 def test_lost_end_of_a_segment_is_told_once_and_not_lost():

@@ -61,7 +61,7 @@ def test_spaces_are_not_kept_for_a_word():
 def flushed(*pieces):
     """A context that has been flushed a hundred times after each piece, and is not run."""
     front = SimpleNamespace(markup=lambda asked: "auto", pool=None)
-    context = Context(front, "anna", Manner(SpeechRequest(""), "pcm", None, False, 1.0), None)
+    context = Context(front, "anna", Manner(SpeechRequest("", words=True), "pcm", None, 1.0), None)
     for piece in pieces:
         context.push(piece)
         for _ in range(100):
@@ -76,4 +76,4 @@ def test_flushes_without_a_word_between_them_are_kept_as_one(pieces, kept):
     context = flushed(*pieces)
     assert len(context._asked) == kept
     assert sum(flush.told for flush in context._asked) == 100 * len(pieces)
-    assert len(context._times._bars) == len(pieces)
+    assert len(context._words._times._bars) == len(pieces)

@@ -142,7 +142,7 @@ def test_turns_are_not_read_as_one_text_is(front):
 
 
 def words_of(answer: Answer) -> list[tuple[str, str]]:
-    found = [each for each in events(answer.body) if each["type"] == "speech.audio.timestamps"]
+    found = [each for each in events(answer.body) if each["type"] == "speech.audio.words"]
     words = [word for each in found for word in each["words"]]
     times = [second for word in words for second in (word["start_s"], word["end_s"])]
     assert times == sorted(times)

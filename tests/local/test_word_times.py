@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from cosyvoice_runtime.audio.silence import TRIMS
+from cosyvoice_runtime.engine.utterance.turn import Turn
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.local import SpeechRequest, Synthesizer
 
@@ -61,6 +62,16 @@ def test_words_are_echoed_and_lie_in_what_was_heard(synthesizer, trim):
     assert places[0] >= 0
     assert all(word.end_s <= at + 0.011 for word, at in zip(words, told_at, strict=True))
     assert len(set(told_at)) > 1
+
+
+def test_words_of_turns_are_those_of_each_text(synthesizer):
+    turns = [Turn("one", "Is it $25?"), Turn("", 'No<break time="300ms"/> – 7:45.'), Turn("one", "Yes.")]
+    voice = next(iter(synthesizer.speakers.values()))
+    words, _ = spoken(synthesizer, asked(synthesizer, "", turns=turns, find_voice=lambda name: voice))
+    assert [word.text for word in words] == ["Is", "it", "$25?", "No", "–", "7:45.", "Yes."]
+    places = [place for word in words for place in word[1:]]
+    assert places == sorted(places)
+    assert words[-1].start_s - words[-2].end_s >= 0.29
 
 
 def test_pause_that_the_text_asks_for_belongs_to_no_word(followed):

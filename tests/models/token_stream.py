@@ -21,6 +21,7 @@ DATATYPES = {
     "seed": "UINT64",
     "streaming": "BOOL",
     "stop": "BOOL",
+    "tell_attention": "BOOL",
     "exclude_input_in_output": "BOOL",
     "sampling_strategy": "BYTES",
 }
@@ -34,6 +35,7 @@ class Answer:
     ids: list[int] = field(default_factory=list)
     groups: list[int] = field(default_factory=list)
     finish_reasons: list[str] = field(default_factory=list)
+    rows: list[np.ndarray] = field(default_factory=list)
 
 
 class TokenStream:
@@ -68,6 +70,8 @@ class TokenStream:
             assert ids.shape == (1, 1, result.as_numpy("sequence_length")[0, 0])
             self.answer.ids += ids[0, 0].tolist()
             self.answer.groups.append(ids.size)
+            if (rows := result.as_numpy("attention")) is not None:
+                self.answer.rows += list(rows[0])
             self.answer.finish_reasons.append(result.as_numpy("finish_reason")[0, 0].decode())
         self._ended = result.get_response().parameters["triton_final_response"].bool_param
         return self._ended

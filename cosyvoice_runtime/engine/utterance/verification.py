@@ -98,23 +98,25 @@ class Checks(NamedTuple):
         return SegmentCheck(self, self.segments[number])
 
 
-def way_to_verify(request: SpeechRequest, default: Verify, cannot: str) -> Verify:
+def way_to_verify(request: SpeechRequest, default: Verify, cannot: Callable[[], str]) -> Verify:
     """The way that a request asks for, whose text is there as a whole.
 
     Args:
         default: of an answer as a whole where segments can be judged.
-        cannot: why they can't be; empty where they can.
+        cannot: tells why they can't be; an empty text where they can. It is called where that matters.
 
     Raises:
         InvalidInput: it asks for what can't be done.
     """
-    if request.verify is None:
-        return "off" if cannot or request.streaming or request.turns else default
-    if request.verify != "off" and request.turns:
-        raise InvalidInput("verify", request.verify, "off where several turns are spoken")
-    if request.verify != "off" and cannot:
-        raise InvalidInput("verify", request.verify, f"off: {cannot}")
-    return request.verify
+    verify, turns = request.verify, request.turns
+    if verify == "off" or (verify is None and (request.streaming or turns or default == "off")):
+        return "off"
+    if turns:
+        raise InvalidInput("verify", verify, "off where several turns are spoken")
+    why = cannot()
+    if why and verify is not None:
+        raise InvalidInput("verify", verify, f"off: {why}")
+    return "off" if why else verify or default
 
 
 class SegmentCheck:

@@ -141,6 +141,8 @@ class WordClock:
             words = followed if method == "attention" else words
         if method is None and (words or chunk.finish_reason is not None):
             method = self._methods[chunk.segment] = "estimate"
+        if method is None and not self._methods and chunk.rows is None and not chunk.is_pause:
+            method = "estimate"  # No rows have come so far, nor will they.
         self.method = method or self.method
         return [self._after(word) for word in words]
 

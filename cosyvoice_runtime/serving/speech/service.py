@@ -287,7 +287,6 @@ class SpeechService:
         checks = Checks.of(said, self._timing, verify) if verify != "off" else None
         return Script(request, layout, segments, clock, checks)
 
-    @property
     def _no_heads(self) -> str:
         return "" if self._timing.heads else f"the checkpoint has no {ALIGNMENT_HEADS}"
 

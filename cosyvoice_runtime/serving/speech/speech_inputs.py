@@ -322,7 +322,7 @@ class WholeListener(ChunkListener):
                 finish_reason=reason,
                 spoken_tokens=tokens,
                 words=[word for chunk in self._chunks for word in chunk.words],
-                words_by=_least_exact([chunk.words_by for chunk in self._chunks]),
+                words_by=_least_exact(self._chunks),
                 verification=_of_all([chunk.verification for _, chunk in ends]),
             )
         )
@@ -339,9 +339,10 @@ def _of_all(segments: Sequence[Verification | None]) -> Verification | None:
     )
 
 
-def _least_exact(methods: Sequence[WordMethod | None]) -> WordMethod | None:
+def _least_exact(chunks: Sequence[AudioChunk]) -> WordMethod | None:
     """The method of word times that an answer tells whose segments may have several."""
-    return "estimate" if "estimate" in methods else methods[0]
+    methods = {chunk.words_by for chunk in chunks if chunk.words} or {chunks[-1].words_by}
+    return "estimate" if "estimate" in methods else methods.pop()
 
 
 def outputs(chunk: AudioChunk, token_rate: int, tells_tokens: bool = False) -> Tensors:

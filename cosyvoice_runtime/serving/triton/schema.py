@@ -168,9 +168,8 @@ COSYVOICE2 = ModelSchema(
             "words",
             "STRING",
             (1,),
-            "only with the input words: JSON, words of the text that are over by the end of this chunk and "
-            "were not told before, each with text, start_s and end_s from the beginning of the answer, and "
-            "by: attention, or estimate",
+            "only with the input words: JSON with by (attention or estimate) and words, which are over by "
+            "the end of this chunk: text as it was sent, start_s and end_s in the answer",
         ),
         TensorSpec(
             "verification", "STRING", (1,), "with verify, at the end of a segment: JSON of what was found"

@@ -9,6 +9,8 @@ A target text of ``key=value`` words steers it:
     unnamed               the error of a stream does not begin with its status
     silent                chunks without a single sample are sent as well, first
     rate                  samples per second, which older servers don't say
+    by                    how words are timed, where they are asked for: each chunk is one, named by its
+                          number. With broken, those of the second chunk are no JSON
 
 Any other text speaks one chunk per eight characters. A text that comes in pieces is spoken at each flush,
 SAMPLES_A_CHARACTER samples for a character, of the value of its number; the piece ``fail`` ends it with an
@@ -36,6 +38,7 @@ DEFAULTS = {
     "unnamed": 0,
     "silent": 0,
     "rate": 0,
+    "by": "",
 }
 TRITON_CODES = {"INVALID_ARGUMENT": "INVALID_ARG", "UNIMPLEMENTED": "UNSUPPORTED"}
 """Triton's names of statuses that gRPC calls otherwise."""
@@ -105,14 +108,18 @@ class TritonPythonModel:
             messages.put((text_of(request, "text_event"), text_of(request, "target_text")))
 
     def whole(self, request):
-        waves, reason = [], ""
+        waves, reason, rate, told = [], "", 0, []
         for response in self.responses(request):
             if response.has_error():
                 return response
-            waveform, finish_reason, _, *rate = (tensor.as_numpy() for tensor in response.output_tensors())
-            waves.append(waveform)
-            reason = finish_reason[0, 0]
-        return answer(np.concatenate(waves, axis=1), reason, rate=int(rate[0][0, 0]) if rate else 0)
+            outputs = {tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()}
+            waves.append(outputs["waveform"])
+            reason = outputs["finish_reason"][0, 0]
+            rate = int(outputs["sample_rate"][0, 0]) if "sample_rate" in outputs else 0
+            told += [json.loads(outputs["words"][0, 0])] if "words" in outputs else []
+        words = [word for each in told for word in each["words"]]
+        told = json.dumps({"by": told[0]["by"], "words": words}) if told else ""
+        return answer(np.concatenate(waves, axis=1), reason, rate=rate, told=told)
 
     def responses(self, request):
         text = pb_utils.get_input_tensor_by_name(request, "target_text").as_numpy()[0, 0].decode()
@@ -146,7 +153,8 @@ class TritonPythonModel:
             value = (wanted["id"] * 64 + index) / 32768
             last = index == wanted["chunks"] - 1
             samples = np.full((1, wanted["samples"]), value, np.float32)
-            yield answer(samples, "stop" if last else "", rate=wanted["rate"])
+            told = words(wanted, index) if wanted["by"] and asks_for_words(request) else ""
+            yield answer(samples, "stop" if last else "", rate=wanted["rate"], told=told)
 
     def gone(self, request):
         return request.is_cancelled() or header(request, "x-call-id") in self.left
@@ -173,7 +181,21 @@ def header(request, name):
     return json.loads(request.parameters() or "{}").get(name)
 
 
-def answer(waveform, reason, spoken=-1, rate=0):
+def asks_for_words(request):
+    tensor = pb_utils.get_input_tensor_by_name(request, "words")
+    return tensor is not None and bool(tensor.as_numpy()[0, 0])
+
+
+def words(wanted, index):
+    if wanted["by"] == "broken" and index == 1:
+        return "{"
+    seconds = wanted["samples"] / 24_000
+    word = {"text": str(index), "start_s": index * seconds, "end_s": (index + 0.9) * seconds}
+    by = "attention" if wanted["by"] == "broken" else wanted["by"]
+    return json.dumps({"by": by, "words": [word]})
+
+
+def answer(waveform, reason, spoken=-1, rate=0, told=""):
     tensors = [
         pb_utils.Tensor("waveform", waveform),
         pb_utils.Tensor("finish_reason", np.array([[reason]], dtype=object)),
@@ -181,6 +203,8 @@ def answer(waveform, reason, spoken=-1, rate=0):
     ]
     if rate:
         tensors.append(pb_utils.Tensor("sample_rate", np.array([[rate]], dtype=np.int32)))
+    if told:
+        tensors.append(pb_utils.Tensor("words", np.array([[told]], dtype=object)))
     return pb_utils.InferenceResponse(tensors)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from functools import partial
 
 import numpy as np
 import pytest
 from known_key import KEY
 
-from fake_text import samples_of
+from fake_text import CHARACTER_S, samples_of
 
 pytest.importorskip("aiohttp")
 REASON = "python3 scripts/environment.py --clients installs it"
@@ -29,13 +30,18 @@ async def stream(tts, text=TEXT, retries=0):
     return await livekit_plugin.stream(tts, text, once(retries))
 
 
-def test_agent_speaks_and_knows_when_each_word_is_heard(front):
+@pytest.mark.parametrize("words_by", ["attention", ""])
+def test_agent_speaks_and_knows_when_each_word_is_heard(front, upstream, words_by):
+    upstream.words_by = words_by
     samples, words = speaking(front, stream)
     assert abs(len(samples) - samples_of(TEXT + " ")) <= samples_of(" ")
     assert "".join(words).split() == TEXT.split()
     times = [word.start_time for word in words]
     assert times == sorted(times)
     assert 0 < times[-1] < len(samples) / 24_000
+    if words_by:
+        begins = [match.start() * CHARACTER_S for match in re.finditer(r"\S+", TEXT)]
+        assert times == pytest.approx(begins, abs=0.001)
 
 
 def test_second_speech_takes_the_same_socket(front, upstream):

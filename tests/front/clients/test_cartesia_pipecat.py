@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
 from known_key import KEY
 
-from fake_text import samples_of
+from fake_text import CHARACTER_S, samples_of
 
 REASON = "python3 scripts/environment.py --clients installs it"
 pytest.importorskip("loguru", reason=REASON, exc_type=ImportError)
@@ -31,13 +32,20 @@ def service(front, key=KEY, voice="default"):
     return pipecat_plugin.service(front, key, voice)
 
 
-def test_agent_speaks_and_knows_when_each_word_is_heard(front, upstream):
+@pytest.mark.parametrize("words_by", ["attention", ""])
+def test_agent_speaks_and_knows_when_each_word_is_heard(front, upstream, words_by):
+    upstream.words_by = words_by
+
     async def play(worker, ear, _errors):
         await worker.queue_frame(TTSSpeakFrame(TEXT))
         await ear.until(lambda: len(ear.of(TTSTextFrame)) == len(TEXT.split()))
         assert [frame.text for frame in ear.of(TTSTextFrame)] == TEXT.split()
         times = [frame.pts for frame in ear.of(TTSTextFrame)]
         assert times == sorted(times)
+        if words_by:
+            begins = [match.start() * CHARACTER_S for match in re.finditer(r"\S+", TEXT)]
+            apart_s = [(time - times[0]) / 1e9 for time in times]
+            assert apart_s == pytest.approx(begins, abs=0.001)
         assert ear.samples == samples_of(TEXT)
 
     run(lambda: service(front), play)

@@ -55,6 +55,17 @@ def test_engine_that_serves_no_adapters_by_voice_says_so(engine):
         reader.accept(*asked)
 
 
+@pytest.mark.parametrize("engine", ["vllm", "tensorrt_llm", "torch", "onnx"])
+def test_attention_is_told_by_engines_that_may_see_it(engine):
+    reader = RequestReader(VOCABULARY, max_tokens=100, max_sequence_tokens=60, engine=engine)
+    sees = engine in ("torch", "onnx")
+    for asked in (True, False):
+        accepted = reader.accept(Prompt((4,)), SamplingOptions(max_tokens=9), "a", (1, 1), False, True, asked)
+        given = reader.read(IDS, {"request_output_len": 20, "tell_attention": asked})
+        assert accepted.with_rows == given.with_rows == (asked and sees)
+    assert not reader.read(IDS, {"request_output_len": 20}).with_rows
+
+
 def test_two_hundred_stop_ids_are_neither_codes_nor_text():
     vocabulary = MergedVocabulary(text_tokens=50, speech_rows=230, num_stops=200)
     assert (vocabulary.code_ids, vocabulary.stop_ids) == (range(50, 80), range(80, 280))

@@ -17,10 +17,12 @@ FIRST, SECOND = "Where did Anna put the tickets for it? ", "She has no idea. "
 WAIT_S = 30.0
 
 
-def message(event: str, text: str = "", name: str = NAME, client: str | None = None) -> Inputs:
+def message(
+    event: str, text: str = "", name: str = NAME, client: str | None = None, **given: np.ndarray
+) -> Inputs:
     inputs = {"target_text": text, "utterance_id": name, "text_event": event}
     tensors = {key: np.array([[value.encode()]], np.object_) for key, value in inputs.items()}
-    tensors |= {"cross_lingual": np.array([[True]]), "seed": np.array([[1]], np.int64)}
+    tensors |= {"cross_lingual": np.array([[True]]), "seed": np.array([[1]], np.int64), **given}
     return Inputs(InferenceRequest(tensors, parameters=json.dumps({"x-client-id": client} if client else {})))
 
 
@@ -31,10 +33,18 @@ class Utterance:
         ear: what the first request brings.
     """
 
-    def __init__(self, service: SpeechService, text: str = "", name: str = NAME, client: str | None = None):
+    def __init__(
+        self,
+        service: SpeechService,
+        text: str = "",
+        name: str = NAME,
+        client: str | None = None,
+        **given: np.ndarray,
+    ):
         self.ear = Ear()
         self._service, self._name, self._client = service, name, client
-        self.speaking = asyncio.create_task(service.answer(message("open", text, name, client), self.ear))
+        opening = message("open", text, name, client, **given)
+        self.speaking = asyncio.create_task(service.answer(opening, self.ear))
 
     def say(self, event: str, text: str = "") -> asyncio.Task:
         return asyncio.create_task(self.answer_of(event, text))

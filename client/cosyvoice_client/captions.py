@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import html
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from cosyvoice_client.errors import InvalidArgumentError
-from cosyvoice_runtime.alignment.words import TimedWord
-from cosyvoice_runtime.text.markup.unsaid import blanked
+from cosyvoice_client.chunk import AudioChunk
+from cosyvoice_client.delivery import closed
+from cosyvoice_client.errors import InvalidArgumentError, RefusedError
+from cosyvoice_client.words import TimedWord
 
 MOST_CHARACTERS = 42
 """A caption is one line of Netflix' Timed Text Style Guide."""
@@ -31,28 +34,52 @@ class Captions:
 
     Args:
         files: what writes the words, by the file's path.
-        method: how words are timed, ``attention`` or ``estimate``.
-        markup: of the texts, whose tags are no words.
+        blanked: puts spaces in the place of a text's tags, which are no words.
 
     Raises:
         InvalidArgumentError: a file's folder is missing.
     """
 
-    def __init__(self, files: dict[Path, CaptionWriter], method: str, markup: str | None) -> None:
-        self._files, self._method, self._markup = files, method, markup
+    def __init__(self, files: dict[Path, CaptionWriter], blanked: Callable[[str], str]) -> None:
+        self._files, self._blanked = files, blanked
+        self._methods: set[str] = set()
         self._shown: list[Shown] = []
         self._end_s = 0.0
         for path in files:
             if not path.parent.is_dir() or path.is_dir():
                 raise InvalidArgumentError(f"{path}: expected a file in a folder that exists")
 
-    def add(self, text: str, words: Iterable[TimedWord], seconds: float) -> None:
-        """Take the words of a text that lasts so many seconds and follows the one before."""
-        text, place = blanked(text, self._markup), 0
+    @property
+    def method(self) -> str:
+        """How words are timed: ``attention`` or ``estimate``, or both."""
+        return ", ".join(sorted(self._methods))
+
+    def watch(self, text: str, chunks: Iterable[AudioChunk]) -> Iterator[AudioChunk]:
+        """The same chunks of a text, which follows the one before; their words are taken when all have come.
+
+        Raises:
+            RefusedError: no chunk tells words.
+        """
+        words: list[TimedWord] = []
+        methods, seconds = set(), 0.0
+        with closed(chunks):
+            for chunk in chunks:
+                words += chunk.words
+                methods.add(chunk.words_by)
+                seconds += chunk.seconds
+                yield chunk
+        if methods == {""}:
+            raise RefusedError("words were asked for, and the server told none")
+        self._methods |= methods - {""}
+        self._add(self._blanked(text), words, seconds)
+
+    def _add(self, text: str, words: Iterable[TimedWord], seconds: float) -> None:
+        place = 0
         for word in words:
-            start = text.index(word.text, place)
-            before = " ".join(text[place:start].split()) or (" " if start > place > 0 else "")
-            place = start + len(word.text)
+            start = text.find(word.text, place)
+            between = " " if start < 0 else text[place:start]
+            before = " ".join(between.split()) or (" " if between and place else "")
+            place = place if start < 0 else start + len(word.text)
             times = word.start_s + self._end_s, word.end_s + self._end_s
             self._shown.append(Shown(TimedWord(word.text, *times), before))
         self._end_s += seconds
@@ -61,7 +88,7 @@ class Captions:
         """Write all files; an InvalidArgumentError names one that can't be."""
         for path, written in self._files.items():
             try:
-                path.write_text(written(self._shown, self._method), encoding="utf-8")
+                path.write_text(written(self._shown, self.method), encoding="utf-8")
             except OSError as error:
                 raise InvalidArgumentError(f"{path}: {error.strerror or error}") from error
 
@@ -97,8 +124,39 @@ def as_vtt(shown: Sequence[Shown], method: str) -> str:
     return "\n".join([note, *cues])
 
 
-WRITERS: dict[str, CaptionWriter] = {"words": as_json, "srt": as_srt, "vtt": as_vtt}
-"""By the option that names the file."""
+FILES: dict[str, tuple[str, CaptionWriter]] = {
+    "words": ("write when each word is heard, as JSON", as_json),
+    "srt": ("write captions for SubRip", as_srt),
+    "vtt": ("write captions for WebVTT, word by word", as_vtt),
+}
+"""Purpose and writer of the file that each option names."""
+
+
+def add_caption_files(parser: argparse.ArgumentParser) -> None:
+    """Options that name files of words."""
+    for name, (purpose, _) in FILES.items():
+        parser.add_argument(f"--{name}", dest=f"{name}_file", type=Path, metavar="FILE", help=purpose)
+
+
+def asked_captions(options: argparse.Namespace, blanked: Callable[[str], str]) -> Captions | None:
+    """The captions in the files that the options name; None for no file.
+
+    Raises:
+        InvalidArgumentError: a file's folder is missing.
+    """
+    asked = {getattr(options, f"{name}_file"): writer for name, (_, writer) in FILES.items()}
+    files = {path: writer for path, writer in asked.items() if path is not None}
+    return Captions(files, blanked) if files else None
+
+
+_TAG = re.compile(
+    r"""</?[A-Za-z][\w:.-]*(?:\s+[\w:.-]+\s*=\s*(?:"[^"]*"|'[^']*'))*\s*/?>|<[?!][^<>]*>|\[pause:[^\[\]\n]*\]"""
+)
+
+
+def without_tags(text: str) -> str:
+    """The text with spaces in the place of what looks like a tag, of whatever markup."""
+    return _TAG.sub(lambda tag: " " * len(tag[0]), text)
 
 
 def cues_of(shown: Sequence[Shown]) -> Iterator[list[Shown]]:

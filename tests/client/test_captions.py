@@ -1,0 +1,117 @@
+"""Files of word times."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from functools import partial
+
+import numpy as np
+import pytest
+
+from cosyvoice_client.captions import FILES, Captions, without_tags
+from cosyvoice_client.chunk import AudioChunk
+from cosyvoice_client.errors import InvalidArgumentError, RefusedError
+from cosyvoice_client.words import TimedWord
+from cosyvoice_runtime.text.markup.unsaid import blanked
+
+SENT = "Tom & I <break time='1s'/> left. 我们走了，好吗 ok"
+SAID = ["Tom", "&", "I", "left.", "我", "们", "走", "了", "，", "好", "吗", "ok"]
+
+
+def watched(captions, *spoken, by="attention"):
+    """Captions that have seen texts, each with the words of its chunk and its seconds."""
+    for text, words, seconds in spoken:
+        chunk = AudioChunk(np.zeros(round(1000 * seconds), np.float32), 0.0, sample_rate=1000)
+        chunk = dataclasses.replace(chunk, words=words, words_by=by)
+        assert list(captions.watch(text, [chunk])) == [chunk]
+    captions.write()
+
+
+@pytest.fixture(params=[partial(blanked, markup=None), without_tags], ids=["library", "client"])
+def write(request, tmp_path):
+    """Writes words, each of half a second and the second text after the first, and returns the content."""
+
+    def write(kind: str) -> str:
+        path = tmp_path / "file"
+        words = [TimedWord(word, at / 2, at / 2 + 0.5) for at, word in enumerate(SAID)]
+        captions = Captions({path: FILES[kind][1]}, request.param)
+        watched(captions, (SENT, words, 7.25), ("Next.", [TimedWord("Next.", 0.1, 0.5)], 1.0))
+        return path.read_text("utf-8")
+
+    return write
+
+
+def test_json_has_words_as_they_were_sent(write):
+    content = json.loads(write("words"))
+    assert content["method"] == "attention"
+    assert [word["word"] for word in content["words"]] == [*SAID, "Next."]
+    assert content["words"][-1] == {"word": "Next.", "start": 7.35, "end": 7.75}
+
+
+def test_captions_end_with_sentences_and_keep_spaces_as_they_were(write):
+    assert write("srt") == (
+        "1\n00:00:00,000 --> 00:00:02,000\nTom & I left.\n\n"
+        "2\n00:00:02,000 --> 00:00:06,000\n我们走了，好吗 ok\n\n"
+        "3\n00:00:07,350 --> 00:00:07,750\nNext.\n"
+    )
+
+
+def test_webvtt_has_a_time_for_each_word(write):
+    header, note, first, second, _ = write("vtt").split("\n\n")
+    assert header == "WEBVTT"
+    assert note.startswith("NOTE\n")
+    assert first == (
+        "00:00:00.000 --> 00:00:02.000\nTom <00:00:00.500>&amp; <00:00:01.000>I <00:00:01.500>left."
+    )
+    assert second.endswith("，<00:00:04.500>好<00:00:05.000>吗 <00:00:05.500>ok")
+
+
+def test_caption_is_one_line_at_most_and_ends_before_a_pause(tmp_path):
+    path = tmp_path / "a.srt"
+    text = " ".join(["word"] * 20)
+    words = [TimedWord("word", at + (at > 2), at + 1 + (at > 2)) for at in range(20)]
+    watched(Captions({path: FILES["srt"][1]}, str), (text, words, 30.0))
+    lines = path.read_text().split("\n")[2::4]
+    assert lines[0] == "word word word"
+    assert max(map(len, lines)) <= 42
+    assert " ".join(lines) == text
+
+
+def test_missing_folder_is_told_before_anything_is_spoken(tmp_path):
+    with pytest.raises(InvalidArgumentError, match=r"none.*a\.srt: expected a file in a folder that exists"):
+        Captions({tmp_path / "none" / "a.srt": FILES["srt"][1]}, str)
+
+
+def test_methods_of_all_texts_are_named(tmp_path):
+    captions = Captions({tmp_path / "a.json": FILES["words"][1]}, str)
+    watched(captions, ("One.", [TimedWord("One.", 0.0, 0.5)], 1.0))
+    watched(captions, ("Two.", [TimedWord("Two.", 0.0, 0.5)], 1.0), by="estimate")
+    assert json.loads((tmp_path / "a.json").read_text())["method"] == "attention, estimate"
+
+
+def test_word_that_is_not_in_the_text_stands_apart(tmp_path):
+    words = [TimedWord(word, at, at + 1) for at, word in enumerate(["Hi,", "over", "there."])]
+    watched(Captions({tmp_path / "a.srt": FILES["srt"][1]}, str), ("Hi,there.", words, 3.0))
+    assert (tmp_path / "a.srt").read_text().split("\n")[2] == "Hi, overthere."
+
+
+def test_server_without_words_is_an_error(tmp_path):
+    captions = Captions({tmp_path / "a.srt": FILES["srt"][1]}, str)
+    with pytest.raises(RefusedError, match="the server told none"):
+        watched(captions, ("Hi.", [], 1.0), by="")
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("a<b and c>d", "a<b and c>d"),
+        ("Wait <break time='1s'/> a time", "Wait                    a time"),
+        ('<speak>Hi [pause:0.5s] <voice name="a b">you</voice></speak>', "Hi you"),
+        ("<!-- no --><p>1 < 2</p>", "1 < 2"),
+        ("[1] <3", "[1] <3"),
+    ],
+)
+def test_what_looks_like_a_tag_is_no_word(text, left):
+    assert len(without_tags(text)) == len(text)
+    assert without_tags(text).split() == left.split()
