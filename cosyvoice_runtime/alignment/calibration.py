@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,7 +10,7 @@ import numpy as np
 
 from cosyvoice_runtime.alignment.dependence import EARLY_ROWS, attention, onsets
 from cosyvoice_runtime.alignment.path import WORDLESS, TextPath
-from cosyvoice_runtime.alignment.words import IDEOGRAPH, letters
+from cosyvoice_runtime.alignment.words import BEGINS, letters
 from cosyvoice_runtime.arrays import Array, Floats
 from cosyvoice_runtime.checkpoint.alignment_heads import AlignmentHeads
 from cosyvoice_runtime.errors import CheckpointError
@@ -25,8 +24,6 @@ LEAST_GAIN = 0.1
 """A further head is kept if the error shrinks by this share."""
 MOST_ERROR_S = 0.2
 """A head whose mean error is larger follows no text: letters alone do better."""
-BEGINS = re.compile(rf" |{IDEOGRAPH.pattern}")
-"""A text token that begins a word."""
 RIDGE = 0.2
 """Holds back a slope that few words tell: their errors' variance, 1.4 rows squared, by that of slopes, 7."""
 FAR_ROWS = 12.0

@@ -14,6 +14,8 @@ _FULL_WIDTH = "\u3001-\u303f\uff01-\uff65"
 WORD = re.compile(rf"[{_IDEOGRAPHS}{_FULL_WIDTH}]|[^\s{_IDEOGRAPHS}{_FULL_WIDTH}]+")
 """A Chinese or Japanese character or mark is a word of its own; others have spaces between."""
 IDEOGRAPH = re.compile(rf"[{_IDEOGRAPHS}]")
+BEGINS = re.compile(rf" |{IDEOGRAPH.pattern}")
+"""A text token that begins a word."""
 IDEOGRAPH_UNITS, DIGIT_UNITS = 3.0, 4.0
 """A character as long as so many letters: a syllable of Chinese; a digit read out."""
 LONGEST = 256

@@ -17,6 +17,8 @@ import numpy as np
 from cosyvoice_runtime.engine.frames import Array, Frame, read_tensors, write_frame
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, Utterance
+from cosyvoice_runtime.engine.utterance.verdict import Misspoken, Verification
+from cosyvoice_runtime.engine.utterance.verification import CheckedSegment, Checks, SentWord
 from cosyvoice_runtime.errors import StageError, StageSilentError, status_of
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt
@@ -40,6 +42,7 @@ class Order:
         timeout_s: longest silence of a network.
         text_timeout_s: longest silence of the speech LM while more text may come.
         trace: the request's name in the trace of utterances, empty while there is none.
+        checks: of its segments, without a verifier; None where nobody asks for them.
     """
 
     utterance: Utterance
@@ -48,6 +51,7 @@ class Order:
     timeout_s: float = 30.0
     text_timeout_s: float = 60.0
     trace: str = ""
+    checks: Checks | None = None
 
 
 def order_frame(order: Order) -> bytes:
@@ -60,7 +64,17 @@ def read_order(said: Mapping[str, Any]) -> Order:
     utterance = dict(said["utterance"])
     utterance["sampling"] = SamplingOptions(**utterance["sampling"])
     utterance["sound"] = Sound(*utterance["sound"])
-    return Order(**{**said, "utterance": Utterance(**utterance), "hop": HopPolicy(**said["hop"])})
+    checks = None if said["checks"] is None else _checks(*said["checks"])
+    read = {"utterance": Utterance(**utterance), "hop": HopPolicy(**said["hop"]), "checks": checks}
+    return Order(**{**said, **read})
+
+
+def _checks(segments: Sequence[Sequence[Any]], *rest: Any) -> Checks:
+    read = [
+        CheckedSegment(text, speed, spans, [SentWord(*word) for word in words])
+        for text, speed, spans, words in segments
+    ]
+    return Checks(read, *rest)
 
 
 def begin_frame(prompt: Prompt, in_pieces: bool, sound: Sound | None) -> bytes:
@@ -97,6 +111,8 @@ def chunk_frame(chunk: AudioChunk) -> bytes:
         "pause": chunk.is_pause,
         "spoken": chunk.spoken_tokens,
         "trimmed_s": chunk.trimmed_s,
+        "reached": chunk.spoken_characters,
+        "verification": None if chunk.verification is None else dataclasses.astuple(chunk.verification),
     }
     tensors: dict[str, Array] = {"samples": chunk.samples}
     if chunk.rows is not None:
@@ -117,9 +133,15 @@ def read_chunk(frame: Frame, sample_rate: int) -> AudioChunk:
         is_pause=said["pause"],
         spoken_tokens=said["spoken"],
         trimmed_s=tuple(said["trimmed_s"]),
+        spoken_characters=said["reached"],
+        verification=said["verification"] and _verification(*said["verification"]),
         rows=tensors.get("rows"),
         are_spoken=tensors["are_spoken"].tolist() if "are_spoken" in tensors else (),
     )
+
+
+def _verification(findings: Sequence[Sequence[Any]], redraws: int, checked: bool) -> Verification:
+    return Verification([Misspoken(*each) for each in findings], redraws, checked)
 
 
 def end_frame(error: Exception | None = None) -> bytes:

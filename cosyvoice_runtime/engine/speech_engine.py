@@ -112,7 +112,8 @@ class SpokenUtterance:
     async def _send_chunks(self) -> None:
         order = self._order
         cushion_s = lambda: self._playback.cushion_s  # noqa: E731
-        chunks = speak(order.utterance, self._segments, self._stages, order.hop, order.sample_rate, cushion_s)
+        how = order.hop, order.sample_rate, cushion_s, order.checks
+        chunks = speak(order.utterance, self._segments, self._stages, *how)
         async with aclosing(chunks):
             async for chunk in chunks:
                 self._answer(chunk_frame(chunk), False)

@@ -26,6 +26,8 @@ class FinishReason(str, Enum):
     """The most tokens allowed, or the cache, was reached."""
     REPETITION = "repetition"
     """The output had become one short cycle."""
+    INCOMPLETE = "incomplete"
+    """Speech had stalled or gone round in circles, and the answer was ended there; no speech LM says so."""
     CANCELLED = "cancelled"
     ERROR = "error"
 

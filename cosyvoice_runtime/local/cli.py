@@ -44,6 +44,7 @@ from cosyvoice_runtime.local.speech_options import (
     synthesizer_of,
     voice_of,
 )
+from cosyvoice_runtime.local.verifying import add_verify, load_verifier, tell_verification
 from cosyvoice_runtime.text.markup.unsaid import blanked
 from cosyvoice_runtime.voice.extractors import Extractors
 from cosyvoice_runtime.voice.names import checked_name
@@ -105,6 +106,7 @@ def _add_speak(command: argparse.ArgumentParser) -> None:
         metavar="LUFS",
         help="loudness, -40 to -10; with --offline measured over the whole text (default: as it comes)",
     )
+    add_verify(command)
     command.add_argument(
         "--first-hop", type=int, help="cut the prompt so that this many tokens give the first chunk"
     )
@@ -153,7 +155,8 @@ def speak(options: argparse.Namespace) -> None:
     if options.target_lufs is not None:
         check_target(options.target_lufs)
     turns = _turns(options)
-    synthesizer = synthesizer_of(options, first_hop=options.first_hop)
+    verifier = load_verifier(options.verifier)
+    synthesizer = synthesizer_of(options, first_hop=options.first_hop, verifier=verifier)
     find_voice = partial(named_voice, options, synthesizer)
     if turns:
         with named(0):
@@ -165,6 +168,7 @@ def speak(options: argparse.Namespace) -> None:
         voice=voice,
         seed=options.seed,
         streaming=not options.offline,
+        verify=options.verify,
         find_voice=find_voice,
         turns=turns,
         turn_pause_s=TURN_PAUSE_S if options.turn_pause_s is None else options.turn_pause_s,
@@ -173,7 +177,7 @@ def speak(options: argparse.Namespace) -> None:
     captions = _captions(options, synthesizer)
 
     def utter(text: str) -> Iterator[AudioChunk]:
-        chunks = _spoken(synthesizer, partial(request, text), words=captions is not None)
+        chunks = _spoken(synthesizer, partial(request, text), words=captions is not None, quiet=options.quiet)
         if captions is not None:
             chunks = captions.watch("\n".join([text, *(turn.text for turn in turns)]), chunks)
         return levelled(at_rate(chunks, rate), options.target_lufs, whole=options.offline)
@@ -189,9 +193,9 @@ def _turns(options: argparse.Namespace) -> list[Turn]:
         if options.turn_pause_s is not None:
             raise InvalidInput("turn_pause_s", options.turn_pause_s, "it goes with --script only")
         return []
-    for field in ("voice", "reference", *WRITERS):
+    for field in ("voice", "reference"):
         if (given := getattr(options, field)) is not None:
-            limit = "none beside --script: turns have voices of their own, and words are timed of one text"
+            limit = "none beside --script: turns have voices of their own"
             raise InvalidInput(field, str(given), limit)
     options.text = ""
     return read_turns(json.dumps(read_script(options.script)))
@@ -206,12 +210,14 @@ def _captions(options: argparse.Namespace, synthesizer: Synthesizer) -> Captions
 
 
 def _spoken(
-    synthesizer: Synthesizer, request: Callable[[], SpeechRequest], *, words: bool
+    synthesizer: Synthesizer, request: Callable[[], SpeechRequest], *, words: bool, quiet: bool
 ) -> Iterator[AudioChunk]:
     """The chunks of an utterance, streamed as from a server."""
     start = time.perf_counter()
     try:
         for chunk in synthesizer.synthesize(request(), words=words):
+            if not quiet:
+                tell_verification(chunk.verification)
             yield AudioChunk(
                 chunk.samples,
                 time.perf_counter() - start,

@@ -9,6 +9,7 @@ from typing import Any
 from cosyvoice_runtime.audio.read import read_audio
 from cosyvoice_runtime.audio.silence import TRIMS
 from cosyvoice_runtime.checkpoint import Layout
+from cosyvoice_runtime.engine.utterance.verification import Verifier
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.local import Synthesizer
@@ -99,7 +100,9 @@ def manner_of(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def synthesizer_of(options: argparse.Namespace, *, first_hop: int | None = None) -> Synthesizer:
+def synthesizer_of(
+    options: argparse.Namespace, *, first_hop: int | None = None, verifier: Verifier | None = None
+) -> Synthesizer:
     """The networks that the options ask for; raises as :meth:`Synthesizer.from_checkpoint` does."""
     require_runtime(options.runtime)
     dtypes = {}
@@ -120,6 +123,7 @@ def synthesizer_of(options: argparse.Namespace, *, first_hop: int | None = None)
         polyphones=options.polyphones,
         markup=MarkupOptions(options.markup, options.emoji, options.code_blocks),
         published_prompt_rate=options.published_prompt_rate,
+        verifier=verifier,
         **dtypes,
     )
     if dtypes:

@@ -36,7 +36,13 @@ from cosyvoice_runtime.engine.utterance.request import (
 )
 from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, speak_arriving, within_ceiling
 from cosyvoice_runtime.engine.utterance.utterance import Playback, Stages, speak
-from cosyvoice_runtime.engine.utterance.word_clock import VoiceTiming, WordClock, with_words, words_of
+from cosyvoice_runtime.engine.utterance.verification import Checks, Verifier, way_to_verify
+from cosyvoice_runtime.engine.utterance.word_clock import (
+    VoiceTiming,
+    WordClock,
+    with_words,
+    words_of,
+)
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families import DEFAULT, Family
 from cosyvoice_runtime.flow.solvers import EULER
@@ -67,6 +73,7 @@ class Synthesizer:
         hop: policy that sets the chunk boundaries.
         speakers: the checkpoint's voices by name.
         family: the checkpoint's model family.
+        verifier: judges the audio of answers as a whole that are verified.
         find_heads: reads which heads of the speech LM follow the text; it returns None where none are known.
     """
 
@@ -82,8 +89,10 @@ class Synthesizer:
         speakers: Mapping[str, Voice],
         family: Family = DEFAULT,
         find_heads: Callable[[], AlignmentHeads | None] = lambda: None,
+        verifier: Verifier | None = None,
     ) -> None:
         self._find_heads = find_heads
+        self._verifier = verifier
         self.tokenizer = tokenizer
         self.front_end = front_end
         self.lm = lm
@@ -115,6 +124,7 @@ class Synthesizer:
         polyphones: bool = False,
         markup: MarkupOptions | None = None,
         published_prompt_rate: bool = False,
+        verifier: Verifier | None = None,
     ) -> Synthesizer:
         """Load a directory in a published layout; its files tell the model family.
 
@@ -136,6 +146,7 @@ class Synthesizer:
                 it reads units of pronunciation.
             markup: how that of texts is read.
             published_prompt_rate: option of :class:`Extractors`, for comparison with the published code.
+            verifier: judges the audio of answers as a whole that are verified.
 
         Raises:
             InvalidInput: ``first_hop``, ``threads``, ``ode_steps``, ``lexicon`` or ``polyphones`` can't be
@@ -170,6 +181,7 @@ class Synthesizer:
             ),
             family,
             partial(AlignmentHeads.of, layout, config.speech_lm) if family.has_qwen2 else lambda: None,
+            verifier,
         )
 
     @cached_property
@@ -210,13 +222,18 @@ class Synthesizer:
         Raises:
             InvalidInput: at once, naming the field of the request that can't be served; a voice that
                 another checkpoint made is one.
-            CheckpointError: words are asked for, and `heads` raises it.
+            CheckpointError: words are asked for, or speech is verified, and `heads` raises it.
         """
         request = self._within_positions(self._of_own(request))
         layout = laid_out(request, self.front_end, self.tokenizer, self.hop.flow_voice)
         segments = layout.segments()
-        clock = self._clock(request, segments) if words else None
-        return self._chunks(request, layout, segments, self._stages(layout, clock), clock)
+        verifier = None if request.streaming else self._verifier
+        verify = way_to_verify(request, "report", lambda: "" if verifier or self.heads else self.no_heads)
+        follows, markup = words or verify != "off", request.text_markup or self.front_end.markup
+        said = list(words_of(request, markup, segments)) if follows else []
+        clock = WordClock.of(said, request.speed, self._timing) if words else None
+        checks = Checks.of(said, self._timing, verify, verifier) if verify != "off" else None
+        return self._chunks(request, layout, segments, self._stages(layout, follows), clock, checks)
 
     def synthesize_pieces(
         self, pieces: Iterable[str | TextMark], request: SpeechRequest, interleaved: bool | None = None
@@ -232,6 +249,8 @@ class Synthesizer:
             InvalidInput: at once, or when the piece that can't be spoken has come, or at the end of a text of
                 which nothing can be.
         """
+        if request.verify not in (None, "off"):
+            raise InvalidInput("verify", request.verify, "off where text comes in pieces")
         request, text = self._within_positions(self._of_own(request)), GivenText(pieces)
         if interleaved is None:
             interleaved = self.lm.config.interleaves_text
@@ -283,18 +302,14 @@ class Synthesizer:
     def _layout(self, request: SpeechRequest) -> SegmentLayout:
         return SegmentLayout(request, self.front_end, self.tokenizer, self.hop.flow_voice)
 
-    def _stages(self, layout: SegmentLayout | TurnsLayout, clock: WordClock | None = None) -> LocalStages:
-        heads = () if clock is None or self.heads is None else self.heads.heads
+    def _stages(self, layout: SegmentLayout | TurnsLayout, follows: bool = False) -> LocalStages:
+        heads = self.heads.heads if follows and self.heads is not None else ()
         return LocalStages(self._open_batch, self.token2wav, layout.voices, self.family.silent_tokens, heads)
 
-    def _clock(self, request: SpeechRequest, segments: Sequence[LaidSegment]) -> WordClock:
+    @property
+    def _timing(self) -> VoiceTiming:
         token_s = 1 / self.lm.config.token_rate
-        clock = WordClock(
-            request.speed, VoiceTiming(self.heads, self.tokenizer.spans, token_s, self.sample_rate)
-        )
-        for segment in words_of(request, request.text_markup or self.front_end.markup, segments):
-            clock.begin(segment)
-        return clock
+        return VoiceTiming(self.heads, self.tokenizer.spans, token_s, self.sample_rate)
 
     def _chunks(
         self,
@@ -303,11 +318,13 @@ class Synthesizer:
         segments: Sequence[LaidSegment],
         stages: Stages,
         clock: WordClock | None = None,
+        checks: Checks | None = None,
     ) -> Iterator[AudioChunk]:
         # Nothing is played yet, so chunk sizes grow in the same way on every machine.
         heard, queue = Playback(now=lambda: 0.0), SegmentQueue()
         characters = give(segments, queue)
-        spoken = self._spoken(request, layout, queue, stages, heard, with_rows=clock is not None)
+        with_rows = clock is not None or checks is not None
+        spoken = self._spoken(request, layout, queue, stages, heard, with_rows, checks)
         if clock is not None:
             spoken = with_words(spoken, clock)
         chunks = _iterate(with_characters(spoken, characters), heard)
@@ -321,9 +338,11 @@ class Synthesizer:
         stages: Stages,
         heard: Playback,
         with_rows: bool = False,
+        checks: Checks | None = None,
     ) -> AsyncGenerator[AudioChunk, None]:
         utterance = Utterance.of(request, layout.sound, with_rows)
-        return speak(utterance, segments, stages, self.hop, self.sample_rate, lambda: heard.cushion_s)
+        cushion_s = lambda: heard.cushion_s  # noqa: E731
+        return speak(utterance, segments, stages, self.hop, self.sample_rate, cushion_s, checks)
 
 
 def _hop(hop: HopPolicy, first_hop: int | None) -> HopPolicy:

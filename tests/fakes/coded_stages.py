@@ -145,5 +145,6 @@ class CodedCall(SegmentQueue):
 
     def chunks(self):
         order = self._order
-        spoken = speak(order.utterance, self, self._stages, order.hop, order.sample_rate, lambda: 0.0)
+        how = order.hop, order.sample_rate, lambda: 0.0, order.checks
+        spoken = speak(order.utterance, self, self._stages, *how)
         return alongside(self._stages.lost(), spoken)

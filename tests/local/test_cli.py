@@ -415,7 +415,6 @@ def test_turn_without_a_voice_s_name_has_that_of_texts_without_one(
         ("default: Hi.", ["--turn-pause", "5"], "turn_pause_s: 5.0"),
         ("default: Hi.", ["--voice", "anna"], "voice: 'anna'"),
         ("default: Hi.", ["--reference", "me.wav"], "reference: 'me.wav'"),
-        ("default: Hi.", ["--srt", "a.srt"], "srt: 'a.srt'"),
     ],
 )
 def test_script_that_can_not_be_spoken_is_named(

@@ -17,6 +17,7 @@ from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.audio.audio import check_speed
 from cosyvoice_runtime.audio.silence import TrimSilence, check_trim
 from cosyvoice_runtime.engine.utterance.turn import TURN_PAUSE_S, Turn, check_pause
+from cosyvoice_runtime.engine.utterance.verdict import Verification, Verify, check_verify
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.sampling import SamplingOptions
@@ -70,6 +71,8 @@ class SpeechRequest:
             behind it).
         turns: what several speakers say, in place of a text, which is empty then, and of the voice.
         turn_pause_s: silence between two of them, 0 to 3 seconds.
+        verify: whether segments are checked for saying their text once: ``off``, ``report`` or ``retry``.
+            None reports of answers as a whole where that can be done, and leaves streams unchecked.
 
     Raises:
         InvalidInput: an option is out of range or contradicts another.
@@ -91,10 +94,12 @@ class SpeechRequest:
     trim_silence: TrimSilence = "off"
     turns: Sequence[Turn] = ()
     turn_pause_s: float = TURN_PAUSE_S
+    verify: Verify | None = None
 
     def __post_init__(self) -> None:
         check_speed(self.speed)
         check_trim(self.trim_silence)
+        check_verify(self.verify)
         if self.seed is not None and not (isinstance(self.seed, Integral) and 0 <= self.seed < 2**63):
             raise InvalidInput("seed", self.seed, "an integer from 0 to 2**63 - 1")
         instructed = self.instruct_text is not None or any(turn.instructions for turn in self.turns)
@@ -157,6 +162,7 @@ class AudioChunk:
             `TokenGroup` has it, if that is asked for.
         words: those of the text that are over by its end, if they are asked for.
         words_by: how they are timed; None where nobody asks for them.
+        verification: of the segment, on its last chunk; None where it is not checked.
     """
 
     samples: Floats
@@ -171,6 +177,7 @@ class AudioChunk:
     are_spoken: Sequence[bool] = ()
     words: Sequence[TimedWord] = ()
     words_by: WordMethod | None = None
+    verification: Verification | None = None
 
     @classmethod
     def silent(cls, seconds: float, sample_rate: int, segment: int) -> AudioChunk:
@@ -200,6 +207,6 @@ async def with_characters(
     """The chunks of a text that was there as a whole, whose segments have these ``spoken_characters``."""
     async with aclosing(chunks):
         async for chunk in chunks:
-            if chunk.finish_reason is not None:
+            if chunk.finish_reason is not None and chunk.spoken_characters is None:
                 chunk = dataclasses.replace(chunk, spoken_characters=characters[chunk.segment])
             yield chunk

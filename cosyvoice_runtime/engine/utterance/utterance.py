@@ -8,6 +8,7 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import compress
 from types import TracebackType
 from typing import NamedTuple, Protocol
@@ -19,6 +20,7 @@ from cosyvoice_runtime.audio.silence import SilenceGate
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, Utterance, derived_seed
 from cosyvoice_runtime.engine.utterance.trimming import trimmed
+from cosyvoice_runtime.engine.utterance.verification import Checks, verified
 from cosyvoice_runtime.engine.utterance.voices_ahead import VoicesAhead
 from cosyvoice_runtime.errors import CosyVoiceError, StageError
 from cosyvoice_runtime.lm.generation import FinishReason, SilenceFilter
@@ -245,6 +247,7 @@ def speak(
     hop: HopPolicy,
     sample_rate: int,
     cushion_s: Callable[[], float],
+    checks: Checks | None = None,
 ) -> AsyncGenerator[AudioChunk, None]:
     """Speak segments of text one after another, each chunk as soon as it is there.
 
@@ -253,11 +256,12 @@ def speak(
 
     Args:
         cushion_s: seconds of audio that the listener still has to play.
+        checks: whether segments say their texts, and what is done if not; None where nobody asks.
 
     Raises:
         Exception: what a stage raised.
     """
-    chunks = _spoken(utterance, segments, stages, hop, sample_rate, cushion_s)
+    chunks = _spoken(utterance, segments, stages, hop, sample_rate, cushion_s, checks)
     if utterance.trim_silence == "off":
         return chunks
     return trimmed(chunks, SilenceGate(sample_rate, trims_end=utterance.trim_silence == "both"))
@@ -270,6 +274,7 @@ async def _spoken(
     hop: HopPolicy,
     sample_rate: int,
     cushion_s: Callable[[], float],
+    checks: Checks | None,
 ) -> AsyncGenerator[AudioChunk, None]:
     """The chunks of :func:`speak` with all of their silence."""
     cushion_s = cushion_s if utterance.streaming else lambda: OFFLINE_CUSHION_S
@@ -279,28 +284,44 @@ async def _spoken(
             if isinstance(segment, Silence):
                 yield AudioChunk.silent(segment.seconds, sample_rate, index)
                 continue
-            sampling = dataclasses.replace(
-                utterance.sampling, seed=derived_seed(utterance.seed, "sampling", index)
-            )
-            noise = derived_seed(utterance.seed, "noise", index)
-            sound = segment.sound or utterance.sound
-            settings = WaveSettings(sound.voice_key, noise, sound.speed, continues=index > 0)
-            hop_of_segment = hop.of_segment(sound.speed, utterance.streaming)
-            speech = SegmentSpeech(stages, hop_of_segment, settings, sound.prompt_tokens, cushion_s)
-            async with aclosing(speech.chunks(segment, sampling, utterance.with_rows)) as chunks:
-                async for samples, reason, told in chunks:
-                    yield AudioChunk(
-                        samples,
-                        sample_rate,
-                        index,
-                        reason,
-                        spoken_tokens=told.drawn,
-                        rows=told.rows,
-                        are_spoken=told.are_spoken,
-                    )
+            attempt = partial(_attempt, utterance, segment, index, stages, hop, sample_rate, cushion_s)
+            if checks is None or segment.pieces is not None:
+                speech = attempt(0)
+            else:
+                speech = verified(attempt, checks, index, utterance.streaming)
+            async with aclosing(speech) as chunks:
+                async for chunk in chunks:
+                    yield chunk
                     # The first chunk of a segment goes before the next one's voice.
-                    ahead.look(sound.voice_key, segments)
+                    ahead.look((segment.sound or utterance.sound).voice_key, segments)
+            if chunk.finish_reason is FinishReason.INCOMPLETE:
+                return
             index += 1
+
+
+async def _attempt(
+    utterance: Utterance,
+    segment: TextSegment,
+    index: int,
+    stages: Stages,
+    hop: HopPolicy,
+    sample_rate: int,
+    cushion_s: Callable[[], float],
+    redraws: int,
+) -> AsyncGenerator[AudioChunk, None]:
+    """The chunks of a segment, drawn with the seed that stands for so many draws of it before."""
+    purpose = f"sampling again {redraws}" if redraws else "sampling"
+    sampling = dataclasses.replace(utterance.sampling, seed=derived_seed(utterance.seed, purpose, index))
+    noise = derived_seed(utterance.seed, "noise", index)
+    sound = segment.sound or utterance.sound
+    settings = WaveSettings(sound.voice_key, noise, sound.speed, continues=index > 0)
+    hop_of_segment = hop.of_segment(sound.speed, utterance.streaming)
+    speech = SegmentSpeech(stages, hop_of_segment, settings, sound.prompt_tokens, cushion_s)
+    async with aclosing(speech.chunks(segment, sampling, utterance.with_rows)) as chunks:
+        async for samples, reason, told in chunks:
+            drawn, rows, are_spoken = told
+            chunk = AudioChunk(samples, sample_rate, index, reason, spoken_tokens=drawn)
+            yield dataclasses.replace(chunk, rows=rows, are_spoken=are_spoken)
 
 
 class SegmentSpeech:

@@ -101,6 +101,14 @@ class WordClock:
         self._methods: dict[int, WordMethod] = {}
         self._last_s = 0.0
 
+    @classmethod
+    def of(cls, segments: Sequence[SegmentWords], speed: float, timing: VoiceTiming) -> WordClock:
+        """The clock of segments that are all there."""
+        clock = cls(speed, timing)
+        for segment in segments:
+            clock.begin(segment)
+        return clock
+
     def begin(self, segment: SegmentWords) -> None:
         """Take the next segment, before its first chunk comes."""
         self._estimated.add([each.word for each in segment.words])

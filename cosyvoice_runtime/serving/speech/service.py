@@ -15,6 +15,7 @@ import numpy as np
 from cosyvoice_runtime.audio.silence import TrimSilence
 from cosyvoice_runtime.checkpoint.alignment_heads import AlignmentHeads
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
+from cosyvoice_runtime.checkpoint.layout import ALIGNMENT_HEADS
 from cosyvoice_runtime.engine.messages import Order
 from cosyvoice_runtime.engine.utterance.arriving_words import ArrivingWords
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
@@ -35,7 +36,13 @@ from cosyvoice_runtime.engine.utterance.request import (
 from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, speak_arriving, within_ceiling
 from cosyvoice_runtime.engine.utterance.turn import characters_of
 from cosyvoice_runtime.engine.utterance.utterance import Playback
-from cosyvoice_runtime.engine.utterance.word_clock import VoiceTiming, WordClock, with_words, words_of
+from cosyvoice_runtime.engine.utterance.verification import Checks, way_to_verify
+from cosyvoice_runtime.engine.utterance.word_clock import (
+    VoiceTiming,
+    WordClock,
+    with_words,
+    words_of,
+)
 from cosyvoice_runtime.errors import ClientGoneError, InvalidInput, StageLostError
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.spoken import require_begun
@@ -57,12 +64,13 @@ T = TypeVar("T")
 
 
 class Script(NamedTuple):
-    """A request, its segments as they are laid out, and what tells its words, if they are asked for."""
+    """A request, its segments as they are laid out, and what tells and checks its words, if asked for."""
 
     request: SpeechRequest
     layout: SegmentLayout | TurnsLayout
     segments: Sequence[LaidSegment]
     clock: WordClock | None = None
+    checks: Checks | None = None
 
 
 LOOK_FOR_CLIENTS_S = 0.1
@@ -246,6 +254,8 @@ class SpeechService:
         """Speak text as it arrives; the end of the engine ends it, even while it waits for text."""
 
         def begun(asked: SpeechRequest, words: bool) -> tuple[EngineCall, TextFeeder, ArrivingWords | None]:
+            if asked.verify not in (None, "off"):
+                raise InvalidInput("verify", asked.verify, "off where text comes in pieces")
             asked = dataclasses.replace(asked, sampling=within_ceiling(asked.sampling))
             layout = SegmentLayout(asked, self._front_end, self._tokenizer, self._hop.flow_voice)
             arriving = self._arriving_words(asked) if words else None
@@ -270,12 +280,15 @@ class SpeechService:
 
     def _script(self, request: SpeechRequest, words: bool = False) -> Script:
         layout = laid_out(request, self._front_end, self._tokenizer, self._hop.flow_voice)
-        segments, clock = layout.segments(), None
-        if words:
-            clock = WordClock(request.speed, self._timing)
-            for segment in words_of(request, self._markup(request), segments):
-                clock.begin(segment)
-        return Script(request, layout, segments, clock)
+        segments, verify = layout.segments(), way_to_verify(request, "off", self._no_heads)
+        follows = words or verify != "off"
+        said = list(words_of(request, self._markup(request), segments)) if follows else []
+        clock = WordClock.of(said, request.speed, self._timing) if words else None
+        checks = Checks.of(said, self._timing, verify) if verify != "off" else None
+        return Script(request, layout, segments, clock, checks)
+
+    def _no_heads(self) -> str:
+        return "" if self._timing.heads else f"the checkpoint has no {ALIGNMENT_HEADS}"
 
     def _arriving_words(self, request: SpeechRequest) -> ArrivingWords:
         # Text that is fed between speech is never there as a whole while it is spoken.
@@ -286,14 +299,19 @@ class SpeechService:
         return request.text_markup or self._front_end.markup
 
     def _chunks(self, script: Script) -> AsyncGenerator[AudioChunk, None]:
-        call = self._call(script.request, script.layout, script.clock is not None)
+        with_rows = script.clock is not None or script.checks is not None
+        call = self._call(script.request, script.layout, with_rows, script.checks)
         characters = give(script.segments, call)
         require_begun(script.request.spoken, len(characters))
         spoken = with_characters(call.chunks(), characters)
         return self._marked(spoken if script.clock is None else with_words(spoken, script.clock))
 
     def _call(
-        self, request: SpeechRequest, layout: SegmentLayout | TurnsLayout, with_rows: bool
+        self,
+        request: SpeechRequest,
+        layout: SegmentLayout | TurnsLayout,
+        with_rows: bool,
+        checks: Checks | None = None,
     ) -> EngineCall:
         order = Order(
             Utterance.of(request, layout.sound, with_rows and self._timing.heads is not None),
@@ -302,6 +320,7 @@ class SpeechService:
             timeout_s=self._timeout_s,
             text_timeout_s=self._timeout_s + self._text_timeout_s,
             trace=trace.request(),
+            checks=checks,
         )
         return self._engine.call(order, layout.voices, request.spoken)
 

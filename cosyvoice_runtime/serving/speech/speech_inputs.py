@@ -17,6 +17,7 @@ from cosyvoice_runtime.audio.audio import EXTRACTOR_SAMPLE_RATE, Audio, referenc
 from cosyvoice_runtime.audio.silence import TrimSilence
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, FindVoice, SpeechRequest
 from cosyvoice_runtime.engine.utterance.turn import TURN_PAUSE_S, TURNS, Turn, characters_of, read_turns
+from cosyvoice_runtime.engine.utterance.verdict import Verification, Verify
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families import Family
 from cosyvoice_runtime.lm.generation import FinishReason
@@ -60,6 +61,7 @@ class SpeechInputs:
     turns: Sequence[Turn]
     turn_pause_s: float
     words: bool
+    verify: Verify | None
 
     @classmethod
     def read(
@@ -96,6 +98,7 @@ class SpeechInputs:
             turns=_turns(inputs, max_characters),
             turn_pause_s=_turn_pause(inputs),
             words=bool(inputs.scalar("words", default=False)),
+            verify=cast("Verify | None", inputs.text("verify")),
         )
         read._check_voice()
         return read
@@ -125,6 +128,7 @@ class SpeechInputs:
             trim_silence=self.trim_silence,
             turns=self.turns,
             turn_pause_s=self.turn_pause_s,
+            verify=self.verify,
         )
 
     def _permitted(self, find_voice: FindVoice, name: str) -> Voice:
@@ -231,7 +235,12 @@ def _spoken(inputs: Inputs, speech_tokens: int) -> Sequence[Sequence[int]]:
     return () if spoken is None else by_segment(spoken, speech_tokens)
 
 
-REASONS_BEST_FIRST = (FinishReason.STOP, FinishReason.LENGTH, FinishReason.REPETITION)
+REASONS_BEST_FIRST = (
+    FinishReason.STOP,
+    FinishReason.LENGTH,
+    FinishReason.REPETITION,
+    FinishReason.INCOMPLETE,
+)
 """The reasons for the end of a segment, best first."""
 
 
@@ -321,8 +330,20 @@ class WholeListener(ChunkListener):
                 spoken_tokens=tokens,
                 words=[word for chunk in self._chunks for word in chunk.words],
                 words_by=_least_exact(self._chunks),
+                verification=_of_all([chunk.verification for _, chunk in ends]),
             )
         )
+
+
+def _of_all(segments: Sequence[Verification | None]) -> Verification | None:
+    """The findings about all segments; None where they are not checked."""
+    checked = [each for each in segments if each is not None]
+    if not checked:
+        return None
+    findings = [found for each in checked for found in each.findings]
+    return Verification(
+        findings, sum(each.redraws for each in checked), all(each.checked for each in checked)
+    )
 
 
 def _least_exact(chunks: Sequence[AudioChunk]) -> WordMethod | None:
@@ -336,6 +357,8 @@ def outputs(chunk: AudioChunk, token_rate: int, tells_tokens: bool = False) -> T
     told: dict[str, Any] = {SPOKEN: np.array(chunk.spoken_tokens, np.int32)} if tells_tokens else {}
     if chunk.words_by is not None:
         told["words"] = _written(chunk.words, chunk.words_by)
+    if chunk.verification is not None:
+        told["verification"] = _found(chunk.verification)
     return COSYVOICE2.encode_outputs(
         waveform=chunk.samples,
         finish_reason="" if chunk.finish_reason is None else chunk.finish_reason.value,
@@ -353,3 +376,10 @@ def _written(words: Sequence[TimedWord], method: WordMethod) -> str:
         for word in words
     ]
     return json.dumps({"by": method, "words": told}, ensure_ascii=False)
+
+
+def _found(verification: Verification) -> str:
+    """The findings, as the output ``verification`` has them."""
+    findings = [found._asdict() for found in verification.findings]
+    told = {"checked": verification.checked, "redraws": verification.redraws, "findings": findings}
+    return json.dumps(told, ensure_ascii=False)

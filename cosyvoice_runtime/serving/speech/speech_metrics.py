@@ -79,6 +79,9 @@ class SpeechMetrics:
             "cosyvoice_underruns_total", "Pauses before chunks that came too late, more than 50 ms together."
         )
         self.audio_seconds = metrics.counter("cosyvoice_audio_seconds_total", "Seconds of speech sent.")
+        self.redraws = metrics.counter(
+            "cosyvoice_redrawn_segments_total", "Segments drawn again as their words were not said once."
+        )
         self._endings = {
             ending: metrics.counter(REQUESTS, REQUESTS_ABOUT, ending=ending.value) for ending in Ending
         }
@@ -132,6 +135,8 @@ class RequestTimer:
         """Note a chunk of the answer, before it is counted with :meth:`sent`."""
         for counter, seconds in zip(self._metrics.trimmed, chunk.trimmed_s, strict=True):
             counter.add(seconds)
+        if chunk.verification is not None:
+            self._metrics.redraws.add(chunk.verification.redraws)
         self._gate = self._gate or SilenceGate(chunk.sample_rate)
         self._gate.push(chunk.samples)
 

@@ -136,6 +136,9 @@ COSYVOICE2 = ModelSchema(
             optional=True,
         ),
         TensorSpec("words", "BOOL", (1,), "tell when each word is heard; default false", optional=True),
+        TensorSpec(
+            "verify", "STRING", (1,), "words not said once: off (default), report or retry", optional=True
+        ),
     ],
     [
         TensorSpec("waveform", "FP32", (-1,), "the next chunk; of cosyvoice2_offline the whole speech"),
@@ -143,7 +146,7 @@ COSYVOICE2 = ModelSchema(
             "finish_reason",
             "STRING",
             (1,),
-            "stop, length or repetition with the last chunk of a segment of text, else empty",
+            "stop, length, repetition or incomplete with the last chunk of a segment of text, else empty",
         ),
         TensorSpec(
             "spoken_characters",
@@ -167,6 +170,9 @@ COSYVOICE2 = ModelSchema(
             (1,),
             "only with the input words: JSON with by (attention or estimate) and words, which are over by "
             "the end of this chunk: text as it was sent, start_s and end_s in the answer",
+        ),
+        TensorSpec(
+            "verification", "STRING", (1,), "with verify, at the end of a segment: JSON of what was found"
         ),
     ],
 )

@@ -1,0 +1,47 @@
+"""Findings about an answer that does not say its text once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+from cosyvoice_runtime.errors import InvalidInput
+
+Verify = Literal["off", "report", "retry"]
+"""Whether segments are checked, and whether what is wrong is only told, or drawn again, too."""
+
+
+def check_verify(verify: str | None) -> None:
+    """Raise an InvalidInput for a value that is none of :data:`Verify`; None stands for the default."""
+    if verify is not None and verify not in get_args(Verify):
+        raise InvalidInput("verify", verify, f"one of {', '.join(get_args(Verify))}")
+
+
+class Misspoken(NamedTuple):
+    """A place at which speech does not say its text once.
+
+    Attributes:
+        kind: `alignment.coverage.Kind`, or ``heard`` by a verifier.
+        text: words of the request's text as they were sent, or what the verifier says.
+        start, end: characters of the request's text.
+    """
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Verification:
+    """
+    Attributes:
+        findings: what is wrong with a segment.
+        redraws: how often it was drawn again.
+        checked: whether anything was there to judge by; else nothing is known of it.
+    """
+
+    findings: Sequence[Misspoken]
+    redraws: int = 0
+    checked: bool = True

@@ -1,0 +1,281 @@
+"""Whether an answer says its text once: what is found of each segment, and what is done about it."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from typing import NamedTuple
+
+import numpy as np
+
+from cosyvoice_runtime.alignment.coverage import Coverage, Finding
+from cosyvoice_runtime.alignment.times import Spans
+from cosyvoice_runtime.arrays import Floats
+from cosyvoice_runtime.audio.fade import FadeOut
+from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest
+from cosyvoice_runtime.engine.utterance.verdict import Misspoken, Verification, Verify
+from cosyvoice_runtime.engine.utterance.word_clock import SegmentWords, VoiceTiming
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.lm.generation import FinishReason
+
+MOST_REDRAWS = 2
+"""How often a segment is drawn again."""
+EARLY = {"repeated", "astray"}
+"""Kinds that are sure before a segment is over. How fast it is, and whether a word that was passed over comes
+yet, is not known then: of 500 right sentences, one or two in a hundred would be called wrong."""
+HEARD = "heard"
+"""Kind of what a verifier finds."""
+
+Verifier = Callable[[Floats, int, str], "bool | Sequence[str]"]
+"""Judges a segment by its audio: float32 samples ``[n]``, their rate, and the text that they should say. True
+or an empty list stands for right; each text of a list says what is wrong."""
+
+Attempt = Callable[[int], AsyncGenerator[AudioChunk, None]]
+"""Speaks a segment with the seed of an attempt, from 0 on."""
+
+
+class SentWord(NamedTuple):
+    """A word as it was sent, its characters in the request's text, and those in the segment's text."""
+
+    text: str
+    sent_start: int
+    sent_end: int
+    start: int
+    end: int
+
+
+class CheckedSegment(NamedTuple):
+    """A text that a segment should say, at which speed; `spans` are its text tokens'."""
+
+    text: str
+    speed: float
+    spans: Spans
+    words: Sequence[SentWord]
+
+    @classmethod
+    def of(cls, segment: SegmentWords, spans: Spans) -> CheckedSegment:
+        words = [
+            SentWord(word.text, word.end - len(word.text), word.end, start, end)
+            for word, _, start, end in segment.words
+        ]
+        return cls(segment.text, segment.speed, spans, words)
+
+
+class Checks(NamedTuple):
+    """How the segments of an answer are checked.
+
+    Attributes:
+        segments: all that are spoken.
+        rows_per_letter: of the alignment heads; None where attention is not seen, and only a verifier judges.
+        token_s: seconds of a speech token at speed 1.
+        redraws: how often a segment may be drawn again; 0 where findings are only told.
+        verifier: judges audio, too; only of answers as a whole.
+    """
+
+    segments: Sequence[CheckedSegment]
+    rows_per_letter: float | None
+    token_s: float
+    redraws: int = 0
+    verifier: Verifier | None = None
+
+    @classmethod
+    def of(
+        cls,
+        segments: Sequence[SegmentWords],
+        timing: VoiceTiming,
+        verify: Verify,
+        verifier: Verifier | None = None,
+    ) -> Checks:
+        """The checks that a request asks for, which is not ``off``."""
+        checked = [CheckedSegment.of(each, timing.spans(each.text)) for each in segments]
+        pace = None if timing.heads is None else timing.heads.rows_per_letter
+        return cls(checked, pace, timing.token_s, MOST_REDRAWS if verify == "retry" else 0, verifier)
+
+    def begin(self, number: int) -> SegmentCheck:
+        """The check of an attempt at a segment."""
+        return SegmentCheck(self, self.segments[number])
+
+
+def way_to_verify(request: SpeechRequest, default: Verify, cannot: Callable[[], str]) -> Verify:
+    """The way that a request asks for, whose text is there as a whole.
+
+    Args:
+        default: of an answer as a whole where segments can be judged.
+        cannot: tells why they can't be; an empty text where they can. It is called where that matters.
+
+    Raises:
+        InvalidInput: it asks for what can't be done.
+    """
+    verify, turns = request.verify, request.turns
+    if verify == "off" or (verify is None and (request.streaming or turns or default == "off")):
+        return "off"
+    if turns:
+        raise InvalidInput("verify", verify, "off where several turns are spoken")
+    why = cannot()
+    if why and verify is not None:
+        raise InvalidInput("verify", verify, f"off: {why}")
+    return "off" if why else verify or default
+
+
+class SegmentCheck:
+    """Follows one attempt at a segment, chunk by chunk."""
+
+    def __init__(self, checks: Checks, segment: CheckedSegment) -> None:
+        self._checks, self._segment = checks, segment
+        pace = checks.rows_per_letter
+        self._coverage = None if pace is None else Coverage(segment.text, segment.spans, pace)
+        self._is_seen = False
+        self._spoken: list[bool] = []
+        self._chunks: list[AudioChunk] = []
+        self._seconds = 0.0
+        self._heard: FadeOut | None = None
+        self._last: AudioChunk | None = None
+
+    def hear(self, chunk: AudioChunk) -> None:
+        """Take the next chunk, with its rows of attention."""
+        if chunk.rows is not None and self._coverage is not None:
+            self._is_seen = True
+            self._coverage.push(chunk.rows)
+            self._spoken += chunk.are_spoken
+        if self._checks.verifier is not None:
+            self._chunks.append(chunk)
+        self._seconds += chunk.seconds
+        self._heard = self._heard or FadeOut(chunk.sample_rate)
+        if self._last is not None:
+            self._heard.hear(self._last.samples)
+        self._last = chunk
+
+    @property
+    def has_stalled(self) -> bool:
+        return self._is_seen and self._coverage is not None and self._coverage.has_stalled
+
+    def findings(self, is_over: bool = True) -> list[Misspoken]:
+        """Tell what is wrong by what was looked at; before the end, that more may follow is no fault."""
+        if not self._is_seen or self._coverage is None:
+            return []
+        return [
+            self._misspoken(each)
+            for each in self._coverage.findings()
+            if is_over or each.kind != "unfinished"
+        ]
+
+    def is_wrong(self, is_over: bool) -> bool:
+        """Whether a segment is better drawn again, before anything of it is heard."""
+        found = {each.kind for each in self.findings(is_over)}
+        return self.has_stalled or bool(found if is_over else found & EARLY)
+
+    async def judged(self) -> list[Misspoken]:
+        """Tell what is wrong with the whole segment, of which a verifier judges in a thread of its own."""
+        found, verifier = self.findings(), self._checks.verifier
+        if verifier is not None and self._chunks:
+            samples = np.concatenate([chunk.samples for chunk in self._chunks])
+            rate = self._chunks[0].sample_rate
+            verdict = await asyncio.to_thread(verifier, samples, rate, self._segment.text)
+            told = ([] if verdict else [""]) if isinstance(verdict, bool) else verdict
+            found += [Misspoken(HEARD, text, *self._place(0, len(self._segment.text))[1:]) for text in told]
+        return found
+
+    def cut(self, chunk: AudioChunk) -> AudioChunk:
+        """The latest chunk of a segment that has stalled, without what was said since, and faded out."""
+        assert self._coverage is not None, "nothing stalls that is not seen"
+        assert self._heard is not None, "nothing stalls before it is heard"
+        tokens = sum(self._spoken[: self._coverage.stalled_row])
+        said_s = tokens * self._checks.token_s / self._segment.speed - (self._seconds - chunk.seconds)
+        samples = chunk.samples[: max(0, round(said_s * chunk.sample_rate))]
+        self._heard.hear(samples)
+        return dataclasses.replace(
+            chunk,
+            samples=np.concatenate([samples, self._heard.rest()]),
+            finish_reason=FinishReason.INCOMPLETE,
+            spoken_characters=self._place(0, self._coverage.reached)[2],
+        )
+
+    def _misspoken(self, found: Finding) -> Misspoken:
+        return Misspoken(found.kind, *self._place(found.start, found.end))
+
+    def _place(self, start: int, end: int) -> tuple[str, int, int]:
+        """Words between two characters of the segment's text as they were sent, and where they were."""
+        words = [word for word in self._segment.words if word.start < end and start < word.end]
+        if not words:
+            behind = max((word.sent_end for word in self._segment.words if word.end <= start), default=0)
+            return "", behind, behind
+        return " ".join(word.text for word in words), words[0].sent_start, words[-1].sent_end
+
+    def told(self, found: Sequence[Misspoken], redraws: int = 0) -> Verification:
+        return Verification(found, redraws, self._is_seen or self._checks.verifier is not None)
+
+
+async def verified(
+    attempt: Attempt, checks: Checks, number: int, streams: bool
+) -> AsyncGenerator[AudioChunk, None]:
+    """The chunks of a segment, of which the last one tells what was found.
+
+    Where segments may be drawn again, an answer as a whole has the attempt in which least is found. In a
+    stream a segment is drawn again only while nothing of it was heard, and one that stalls is ended.
+    """
+    if not checks.redraws:
+        speak = _reported(attempt, checks, number)
+    elif streams:
+        speak = _guarded(attempt, checks, number)
+    else:
+        speak = _best(attempt, checks, number)
+    async with aclosing(speak) as chunks:
+        async for chunk in chunks:
+            yield chunk
+
+
+async def _reported(attempt: Attempt, checks: Checks, number: int) -> AsyncGenerator[AudioChunk, None]:
+    check = checks.begin(number)
+    async with aclosing(attempt(0)) as chunks:
+        async for chunk in chunks:
+            check.hear(chunk)
+            if chunk.finish_reason is not None:
+                chunk = dataclasses.replace(chunk, verification=check.told(await check.judged()))
+            yield chunk
+
+
+async def _best(attempt: Attempt, checks: Checks, number: int) -> AsyncGenerator[AudioChunk, None]:
+    best: list[AudioChunk] = []
+    least: Verification | None = None
+    for redraws in range(checks.redraws + 1):
+        spoken, check = [], checks.begin(number)
+        async with aclosing(attempt(redraws)) as chunks:
+            async for chunk in chunks:
+                check.hear(chunk)
+                spoken.append(chunk)
+                if check.has_stalled and redraws < checks.redraws:
+                    break
+        if spoken[-1].finish_reason is None:
+            continue
+        found = await check.judged()
+        if least is None or len(found) < len(least.findings):
+            best, least = spoken, check.told(found)
+        if not found:
+            break
+    assert least is not None, "the last attempt is spoken to its end"
+    for chunk in best[:-1]:
+        yield chunk
+    yield dataclasses.replace(best[-1], verification=dataclasses.replace(least, redraws=redraws))
+
+
+async def _guarded(attempt: Attempt, checks: Checks, number: int) -> AsyncGenerator[AudioChunk, None]:
+    for redraws in range(checks.redraws + 1):
+        check, was_heard = checks.begin(number), False
+        async with aclosing(attempt(redraws)) as chunks:
+            async for chunk in chunks:
+                check.hear(chunk)
+                ends = chunk.finish_reason is not None
+                if not was_heard and redraws < checks.redraws and check.is_wrong(ends):
+                    break
+                if check.has_stalled:
+                    told = check.told(check.findings(is_over=ends), redraws)
+                    yield dataclasses.replace(check.cut(chunk), verification=told)
+                    return
+                was_heard = True
+                if ends:
+                    told = check.told(check.findings(), redraws)
+                    yield dataclasses.replace(chunk, verification=told)
+                    return
+                yield chunk
