@@ -25,7 +25,7 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from itertools import pairwise
+from itertools import cycle, islice, pairwise
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -36,13 +36,14 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))  # of demo_voice, which is not installed
 
 from cosyvoice_runtime.arrays import Floats
-from cosyvoice_runtime.engine.utterance.layout import SegmentLayout
+from cosyvoice_runtime.engine.utterance.layout import SegmentLayout, TurnsLayout
 from cosyvoice_runtime.engine.utterance.utterance import TokenGroup
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.local import SpeechRequest, Synthesizer
 from cosyvoice_runtime.local.stages import LocalStages
 from cosyvoice_runtime.text import SplitLimits, TextFrontEnd
+from cosyvoice_runtime.text.validate import MAX_TARGET_CHARACTERS
 from demo_voice.training.sizes import CODES, PHASES
 from measuring import recognisers
 from measuring.drift import Drift, Spoken, across_and_within
@@ -54,8 +55,6 @@ from measuring.report import table
 from measuring.word_errors import error_figures, errors
 
 FEWEST_WORDS = 5
-MOST_CHARACTERS = 10_000
-"""Characters of one request's text."""
 
 
 class ContextStages(LocalStages):
@@ -102,7 +101,7 @@ class Variant(Synthesizer):
 
     kind: type[LocalStages] = LocalStages
 
-    def _stages(self, layout: SegmentLayout) -> LocalStages:
+    def _stages(self, layout: SegmentLayout | TurnsLayout, *_others: Any) -> LocalStages:
         return self.kind(self._open_batch, self.token2wav, layout.voices, self.family.silent_tokens)
 
 
@@ -150,13 +149,13 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def long_text(script: Path, sentences: int) -> str:
-    """The first sentences of some words, one after another; a SystemExit if they are too many."""
+    """So many sentences of some words, one after another, and from the first one again behind the last."""
     known = json.loads(script.read_text("utf-8"))
-    chosen = [sentence for sentence in known if len(sentence.split()) >= FEWEST_WORDS][:sentences]
-    text = " ".join(chosen)
-    if len(chosen) < sentences or len(text) > MOST_CHARACTERS:
-        limit = f"{len(chosen)} sentences, {len(text)} characters"
-        raise SystemExit(f"--sentences {sentences}: {limit}, at most {MOST_CHARACTERS} characters")
+    chosen = [sentence for sentence in known if len(sentence.split()) >= FEWEST_WORDS]
+    text = " ".join(islice(cycle(chosen), sentences))
+    if len(text) > MAX_TARGET_CHARACTERS:
+        limit = f"{len(text)} characters, at most {MAX_TARGET_CHARACTERS} characters"
+        raise SystemExit(f"--sentences {sentences}: {limit}")
     return text
 
 

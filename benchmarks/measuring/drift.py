@@ -16,11 +16,11 @@ import numpy as np
 import torch
 
 from cosyvoice_runtime.arrays import Array, Floats
+from cosyvoice_runtime.audio.loudness import LoudnessMeter
 from cosyvoice_runtime.audio.silence import AUDIBLE_RMS
 from demo_voice.training.f0 import track_f0
 from measuring.figures import Figures
 from measuring.likeness import SpeakerLikeness
-from measuring.loudness import loudness
 
 FRAME_S = 0.01
 SMOOTH = 5
@@ -76,7 +76,9 @@ class Drift:
         voiced = f0[f0 > 0]
         pitch = 12 * voiced.log2().median().item() if len(voiced) else float("nan")
         embedding = self._likeness.embedding(samples, rate)
-        return Traits(pitch, loudness(samples, rate), syllable_rate(samples, rate), embedding)
+        meter = LoudnessMeter(rate)
+        meter.push(samples)
+        return Traits(pitch, meter.integrated, syllable_rate(samples, rate), embedding)
 
 
 def differences(pairs: Sequence[tuple[Traits, Traits]]) -> Figures:
