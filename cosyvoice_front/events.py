@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cosyvoice_front.errors import ApiError
@@ -17,15 +17,22 @@ def delta(audio: bytes) -> bytes:
     return event({"type": "speech.audio.delta", "audio": base64.b64encode(audio).decode()})
 
 
-def done(usage: dict[str, int], finish_reason: str, turns: Sequence[tuple[str, float]] = ()) -> bytes:
-    """The end. ``finish_reason`` is ours: stop, length or repetition.
+def done(
+    usage: dict[str, int],
+    finish_reason: str,
+    turns: Sequence[tuple[str, float]] = (),
+    verification: Mapping[str, Any] | None = None,
+) -> bytes:
+    """The end. ``finish_reason`` is ours: stop, length, repetition or incomplete.
 
     Args:
         turns: the voice of each turn, and the second of the audio at which it ends.
+        verification: of a request that asks for it.
     """
     content = {"type": "speech.audio.done", "usage": usage, "finish_reason": finish_reason}
     told = [{"voice": voice, "end_s": round(end_s, 3)} for voice, end_s in turns]
-    return event(content | ({"turns": told} if told else {}))
+    found = {} if verification is None else {"verification": verification}
+    return event(content | ({"turns": told} if told else {}) | found)
 
 
 def spoken_words(words: Sequence[dict[str, Any]], by: str) -> bytes:

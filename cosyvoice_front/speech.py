@@ -18,6 +18,7 @@ from cosyvoice_front.text_fields import TextFields
 from cosyvoice_front.turns import MAX_INSTRUCTIONS, TurnBody, VoiceId, with_input
 from cosyvoice_runtime.audio.silence import TrimSilence
 from cosyvoice_runtime.engine.utterance.turn import LONGEST_TURN_PAUSE_S, MOST_TURNS, TURNS, place
+from cosyvoice_runtime.engine.utterance.verdict import Verify
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.language_names import language_tag
 from cosyvoice_runtime.settings import FrontSettings
@@ -64,6 +65,7 @@ class SpeechBody(TextFields):
     turn_pause_s: float | None = Field(None, ge=0, le=LONGEST_TURN_PAUSE_S)
     word_timestamps: bool = False
     word_unit: WordUnit = "character"
+    verify: Verify | None = None
 
     @property
     def texts(self) -> list[str]:
@@ -119,6 +121,7 @@ class SpeechBody(TextFields):
             turns=[turn.for_server() for turn in self.turns] if self.turns else None,
             turn_pause_s=self.turn_pause_s,
             words=self.word_timestamps or None,
+            verify=self.verify,
         )
 
 
@@ -157,6 +160,8 @@ def checked(given: dict[str, Any], settings: FrontSettings) -> SpeechBody:
         raise invalid("turn_pause_s", "turn_pause_s: it goes with turns.")
     if "word_unit" in given and not speech.word_timestamps:
         raise invalid("word_unit", "word_unit: it goes with word_timestamps.")
+    if speech.verify == "report" and not speech.as_events:
+        raise invalid("verify", "verify: report goes with stream_format sse.")
     if speech.ref_text is not None and speech.ref_audio is None:
         raise invalid("ref_text", "ref_text: it goes with ref_audio.")
     return speech

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 FIRST_SAMPLES = 3 * RATE // 50
 """Encoded on their own, so that the first bytes don't wait until all of the first chunk is encoded."""
-HAPPINESS = ("", "stop", "length", "repetition")
+HAPPINESS = ("", "stop", "length", "repetition", "incomplete")
 """Why a segment of the text ended, the happiest first."""
 
 
@@ -36,6 +37,7 @@ class Tally:
         token_rate: speech tokens of a second at speed 1; 0 where none have been spoken.
         left_s: seconds of the speech that a listener can decode from the bytes that have left.
         turns_s: seconds up to the end of each turn, or of a text.
+        verification: of all segments that were verified, as a chunk has it; None of none.
         heard: is told the seconds of each chunk, before they count here.
     """
 
@@ -44,6 +46,7 @@ class Tally:
         self.token_rate = 0
         self.left_s = 0.0
         self.finish_reason = ""
+        self.verification: dict[str, Any] | None = None
         self.turns_s: list[float] = []
         self.heard: Callable[[float], None] = lambda _seconds: None
 
@@ -53,6 +56,8 @@ class Tally:
         self.token_rate = chunk.token_rate
         if chunk.spoken_characters is not None:
             self.turns_s.append(self.seconds)
+        if chunk.verification is not None:
+            self.verification = _together(self.verification, chunk.verification)
         if _unhappiness(chunk.finish_reason) > _unhappiness(self.finish_reason):
             self.finish_reason = chunk.finish_reason
 
@@ -183,7 +188,8 @@ async def as_events(
     for by, told in words.taken(math.inf) if words else ():
         yield events.spoken_words(told, by)
     turns = list(zip(speakers, tally.turns_s, strict=False))
-    yield events.done(events.usage(characters, tally.tokens(speed)), tally.finish_reason, turns)
+    usage = events.usage(characters, tally.tokens(speed))
+    yield events.done(usage, tally.finish_reason, turns, tally.verification)
 
 
 async def placed(
@@ -207,6 +213,17 @@ async def run(encoder: Encoder, call: Callable[..., bytes], pool: Executor, *arg
     if encoder.instant:
         return call(*arguments)
     return await asyncio.get_running_loop().run_in_executor(pool, call, *arguments)
+
+
+def _together(before: Mapping[str, Any] | None, chunk: Mapping[str, Any]) -> dict[str, Any]:
+    """The verifications of segments as that of a text."""
+    if before is None:
+        return dict(chunk)
+    return {
+        "checked": before["checked"] and chunk["checked"],
+        "redraws": before["redraws"] + chunk["redraws"],
+        "findings": [*before["findings"], *chunk["findings"]],
+    }
 
 
 def _unhappiness(finish_reason: str) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +36,8 @@ class AudioChunk:
         words: those that are over by the end of this chunk and were not told before, if the request asks for
             them.
         words_by: how they are timed, ``attention`` or ``estimate``; empty where the server tells no words.
+        verification: with the last chunk of a segment that the request has verified: ``checked``, ``redraws``
+            and ``findings``, each with ``kind``, ``text``, and ``start`` and ``end`` in characters.
     """
 
     samples: npt.NDArray[np.float32]
@@ -46,6 +49,7 @@ class AudioChunk:
     spoken_tokens: Sequence[int] = ()
     words: Sequence[TimedWord] = ()
     words_by: str = ""
+    verification: Mapping[str, Any] | None = None
 
     @property
     def seconds(self) -> float:
@@ -60,7 +64,7 @@ def read_chunk(result: Any, arrived_s: float) -> AudioChunk | None:
     # Outputs after the waveform are missing from older servers.
     spoken = _number(result, "spoken_characters", -1)
     tokens = result.as_numpy("spoken_tokens")
-    told = _bytes(result, "words")
+    told, found = _bytes(result, "words"), _bytes(result, "verification")
     return AudioChunk(
         waveform.reshape(-1),
         arrived_s,
@@ -70,6 +74,7 @@ def read_chunk(result: Any, arrived_s: float) -> AudioChunk | None:
         _number(result, "token_rate", TOKEN_RATE),
         () if tokens is None else tokens.reshape(-1).tolist(),
         *(read_words(told) if told else NO_WORDS),
+        json.loads(found) if found else None,
     )
 
 

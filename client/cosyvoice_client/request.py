@@ -41,6 +41,7 @@ OPTIONS: dict[str, type] = {
     "turns": np.object_,
     "turn_pause_s": np.float32,
     "words": np.bool_,
+    "verify": np.object_,
 }
 """Optional inputs of one element each: numpy dtype (object for a string)."""
 
@@ -71,6 +72,7 @@ class SpeechRequest:
             and, if any, ``instructions``.
         turn_pause_s: seconds of silence between two turns, 0 to 3.
         words: have each chunk tell which words are over by its end, and when each is heard.
+        verify: what is done where words are not said once: ``off``, ``report`` or ``retry``.
     """
 
     text: str = ""
@@ -95,6 +97,7 @@ class SpeechRequest:
     turns: Sequence[Mapping[str, str]] | None = None
     turn_pause_s: float | None = None
     words: bool | None = None
+    verify: str | None = None
 
     def tensors(self) -> Tensors:
         """Inputs by name, each with a leading batch dimension of 1.

@@ -12,7 +12,7 @@ import pytest
 from speaking import TIMEOUT_S, client
 from token_stream import TokenStream
 
-from cosyvoice_client import AsyncSpeechClient, AudioChunk, SpeechRequest
+from cosyvoice_client import AsyncSpeechClient, AudioChunk, RefusedError, SpeechRequest
 from cosyvoice_client.http_client import HttpSpeechClient
 from cosyvoice_client.words import TimedWord
 from cosyvoice_runtime.checkpoint import Layout, load_config
@@ -28,6 +28,7 @@ STEPS = 4
 TEXT = "Pay $25 to Anna now. <break time='300ms'/>The train leaves at 7:45 on Monday."
 WORDS = ["Pay", "$25", "to", "Anna", "now.", "The", "train", "leaves", "at", "7:45", "on", "Monday."]
 ASKED = SpeechRequest(TEXT, voice="slt", seed=4, words=True)
+TURNS = [{"voice": "slt", "text": "Is it late?"}, {"voice": "rms", "text": "Yes, at 7:45."}]
 NEAR_S = 0.03
 """Chunks end elsewhere, and where a word's end lies is judged by the sound so far."""
 
@@ -98,8 +99,7 @@ def test_words_change_no_sample_and_come_to_nobody_else(server, streamed):
 
 
 def test_turns_and_trimmed_speech_have_words(server):
-    turns = [{"voice": "slt", "text": "Is it late?"}, {"voice": "rms", "text": "Yes, at 7:45."}]
-    request = SpeechRequest(turns=turns, seed=4, words=True, trim_silence="both")
+    request = SpeechRequest(turns=TURNS, seed=4, words=True, trim_silence="both")
     chunks = list(client(server).speak(request))
     check(chunks, ["Is", "it", "late?", "Yes,", "at", "7:45."])
     assert {chunk.words_by for chunk in chunks} == {"attention"}
@@ -146,3 +146,16 @@ def test_speech_lm_tells_what_each_token_looks_at(server):
         assert len(answer.rows) == (len(answer.ids) if asked else 0)
         assert all(row.shape == (12,) for row in answer.rows)
         np.testing.assert_allclose([row.sum() for row in answer.rows], 1, atol=1e-4)
+
+
+@pytest.mark.parametrize("verify", ["report", "retry"])
+def test_words_are_compared_with_the_text_in_streams_and_whole_answers(server, verify):
+    request = dataclasses.replace(
+        ASKED, text="Nobody in the village remembered such a cold winter.", verify=verify
+    )
+    right = {"checked": True, "redraws": 0, "findings": []}
+    assert HttpSpeechClient(server.http_url).synthesize(request).verification == right
+    *_, last = client(server).speak(request)
+    assert (last.verification, last.finish_reason) == (right, "stop")
+    with pytest.raises(RefusedError, match=r"verify.*turns"):
+        list(client(server).speak(dataclasses.replace(request, text="", voice=None, turns=TURNS)))
