@@ -79,9 +79,8 @@ def record(options: argparse.Namespace) -> None:
         for number in numbers
         for turn in turns
     ]
-    spoken = speaker.tokens(
-        [laid.prompt for *_, laid in right], [10 * number + turn for number, turn, _ in right]
-    )
+    prompts = [laid.prompt for *_, laid in right if laid.prompt is not None]
+    spoken = speaker.tokens(prompts, [10 * number + turn for number, turn, _ in right])
     speeches = [speaker.speech(laid, tokens) for (*_, laid), tokens in zip(right, spoken, strict=True)]
     first = {
         number: (laid, tokens) for (number, turn, laid), tokens in zip(right, spoken, strict=True) if not turn
@@ -96,10 +95,12 @@ def record(options: argparse.Namespace) -> None:
         for wrong in wrongs(len(words), Random(number)):
             said = " ".join(words[place] if place >= 0 else foreign[-1 - place] for place in wrong.order)
             asked.append((laid, speaker.laid(said, voice(number)), wrong, 10 * number + 5))
-    tokens = speaker.tokens([said.prompt for _, said, *_ in asked], [seed for *_, seed in asked])
+    others = [said.prompt for _, said, *_ in asked if said.prompt is not None]
     drawn = [
-        speaker.drawn(laid, said, wrong, each)
-        for (laid, said, wrong, _), each in zip(asked, tokens, strict=True)
+        speaker.drawn(laid, said, wrong, said_tokens)
+        for (laid, said, wrong, _), said_tokens in zip(
+            asked, speaker.tokens(others, [seed for *_, seed in asked]), strict=True
+        )
     ]
     speeches += [each for each in drawn if each is not None]
     write(options.rows, speeches)

@@ -240,8 +240,8 @@ def with_rows(
         Generation(lm.config, SamplingOptions(), [], TokenLimits(MAX_LEN, MAX_LEN)) for _ in range(batch)
     ]
     places = np.arange(batch)
-    for slot, each in enumerate(sequences):
-        each.slot, each.rows = slot, TextRows(slice(1, 1 + text))
+    for slot, sequence in enumerate(sequences):
+        sequence.slot, sequence.rows = slot, TextRows(slice(1, 1 + text))
     plain, graph = (replayed(each.fused(row)) for each in (step, keeping))
 
     def both() -> None:
