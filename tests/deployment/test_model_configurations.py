@@ -16,9 +16,11 @@ pytest.importorskip("tritonclient.grpc", reason="needs the environment of script
 from model_configuration import MODELS, TEMPLATES, data_type, problems, rendered, settings_of, tensors
 from triton_python_backend_utils import InferenceRequest
 
+from cosyvoice_runtime.alignment.words import TimedWord
 from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.engine.utterance.request import AudioChunk
+from cosyvoice_runtime.engine.utterance.verdict import Misspoken, Verification
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.lm.scheduler.request import RequestReader
 from cosyvoice_runtime.metrics import Metrics
@@ -255,8 +257,8 @@ def test_model_asks_for_nothing_that_is_declared_optional(configs, model):
 
 def sent_tokens(request: InferenceRequest) -> None:
     reply = TokenReply(request, VOCABULARY.speech_offset, RequestCount("tensorrt_llm"), NOT_FINITE)
-    reply.send([1, 2, 3], None)
-    reply.send([], FinishReason.STOP)
+    reply.send([1, 2, 3], None, np.full((3, 4), 0.25, np.float32))
+    reply.send([], FinishReason.STOP, np.zeros((0, 4), np.float32))
     reply.finish()
 
 
@@ -283,14 +285,17 @@ def encoded(kind: type[ReferenceModel], features: Array) -> dict[str, Any]:
     return kind.__new__(kind).encoded(features)
 
 
+ALL_TOLD: dict[str, Any] = {
+    "sample_rate": 24_000,
+    "segment": 0,
+    "words": [TimedWord("one", 0.0, 0.1)],
+    "words_by": "attention",
+    "verification": Verification([Misspoken("skipped", "two", 4, 7)]),
+}
 WRITERS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "cosyvoice2": lambda: [
-        speech_outputs(AudioChunk(np.zeros(5, np.float32), 24_000, 0), token_rate=25, tells_tokens=True),
-        speech_outputs(
-            AudioChunk(np.zeros(0, np.float32), 24_000, 0, FinishReason.STOP, spoken_tokens=[5, -1]),
-            token_rate=25,
-            tells_tokens=True,
-        ),
+        speech_outputs(AudioChunk(np.zeros(5, np.float32), **told, **ALL_TOLD), 25, tells_tokens=True)
+        for told in ({}, {"finish_reason": FinishReason.STOP, "spoken_tokens": [5, -1]})
     ],
     "tensorrt_llm": lambda: sent(sent_tokens),
     "audio_tokenizer": lambda: [encoded(AudioTokenizer, np.zeros(3, np.int32))],
@@ -318,4 +323,6 @@ def test_wrong_output_is_found(configs):
         "sample_rate is not sent",
         "token_rate is not sent",
         "spoken_tokens is not sent",
+        "words is not sent",
+        "verification is not sent",
     ]
