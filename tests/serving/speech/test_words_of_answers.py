@@ -17,6 +17,7 @@ from open_utterance import Utterance
 from triton_python_backend_utils import InferenceRequest
 
 from coded_stages import CodedStages, sounding
+from cosyvoice_runtime.alignment.sound import PAUSE_S
 from cosyvoice_runtime.alignment.words import TimedWord
 from cosyvoice_runtime.checkpoint.alignment_heads import AlignmentHeads
 from cosyvoice_runtime.engine.utterance.request import AudioChunk
@@ -203,7 +204,7 @@ def test_whole_answers_tell_what_streams_tell(answer, seed):
     check(whole, expected)
     if sees:
         for one, other in zip(words(streamed), words(whole), strict=True):
-            np.testing.assert_allclose(one[1:], other[1:], atol=0.1)
+            np.testing.assert_allclose(one[1:], other[1:], atol=PAUSE_S + 0.01)
 
 
 @pytest.mark.parametrize("clauses", [True, False], ids=["clauses", "interleaved"])
