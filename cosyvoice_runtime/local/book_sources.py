@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -31,7 +32,7 @@ HOW = ("instruct", "cross_lingual", "language", "markup", "speed", "trim_silence
 """Options on which the sound of a text depends, besides voice, seed and networks."""
 HERE = ("polyphones", "emoji", "code_blocks", "runtime", "dtype", "lookahead")
 """Further ones, of which a server has its own."""
-NOT_OF_A_SERVER = (*HERE, "threads", "device", "published_prompt_rate")
+NOT_OF_A_SERVER = (*HERE, "voices", "threads", "device", "published_prompt_rate")
 TIMEOUT_S = 60.0
 """The longest silence of a server: that of the gRPC client's command."""
 
@@ -91,7 +92,8 @@ class ServerSource:
     """Speaks through the gRPC port of a server, with a voice that it knows or with a reference.
 
     Raises:
-        InvalidInput: an option is given of which the server has its own, or the lexicon is none.
+        InvalidInput: an option is given of which the server has its own, the lexicon is none, or gRPC is
+            missing.
         InvalidArgumentError: the reference can't be read, or the address is none.
     """
 
@@ -101,7 +103,11 @@ class ServerSource:
         for name in NOT_OF_A_SERVER:
             if getattr(options, name) != defaults.get_default(name):
                 raise InvalidInput(name, getattr(options, name), "none beside --server, which has its own")
-        from cosyvoice_client.grpc_client import SpeechClient  # The library needs no gRPC.
+        if not all(map(find_spec, ("grpc", "tritonclient"))):
+            raise InvalidInput(
+                "server", options.server, "it needs gRPC: pip install -r requirements/client.txt"
+            )
+        from cosyvoice_client.grpc_client import SpeechClient
 
         self._client = SpeechClient(options.server, timeout_s=TIMEOUT_S)
         self._reference = None

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from cosyvoice_runtime.local import book_sources
 from cosyvoice_runtime.local.cli import main
 from fake_server import coded
 
@@ -86,6 +87,12 @@ def test_option_that_is_none_of_a_server_is_refused(read, tmp_path, capsys, opti
     assert read(TEXTS, *options) == 1
     assert words in capsys.readouterr().err
     assert not (tmp_path / "book.wav.parts").exists()
+
+
+def test_missing_grpc_is_named(read, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(book_sources, "find_spec", lambda name: None)
+    assert read(TEXTS) == 1
+    assert "it needs gRPC: pip install -r requirements/client.txt" in capsys.readouterr().err
 
 
 def test_server_that_is_not_there_is_named(tmp_path: Path, capsys) -> None:
