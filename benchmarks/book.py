@@ -74,7 +74,7 @@ def put_together(hours: float, format: str) -> None:
         open_parts(Path(folder) / "parts", {}, 1, restart=False) as parts,
     ):
         for key in keys:
-            parts.write(key, noise, RATE, [])
+            parts.write(key, noise, RATE, [], "estimate")
 
         def stretches() -> Iterator[Pcm]:
             start_s = time.monotonic()

@@ -32,6 +32,7 @@ EVERYTHING = SpeechRequest(
     turns=[{"voice": "mia", "text": "Hi."}],
     turn_pause_s=0.5,
     words=True,
+    verify="retry",
 )
 
 
