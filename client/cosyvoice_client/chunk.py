@@ -23,12 +23,14 @@ class AudioChunk:
         arrived_s: seconds from sending the request to this chunk.
         finish_reason: why a segment of the text ended (``stop``, ``length``, ...), on its last chunk;
             otherwise empty.
-        spoken_characters: of a text that was pushed piece by piece, how many are spoken by then; with the
-            last chunk of a segment.
+        spoken_characters: how many characters of the text are spoken by then, with the last chunk of a
+            segment; of turns, with that of a turn. A request with this ``start_character`` goes on there.
         sample_rate: samples per second, the same for all chunks of a server.
         token_rate: speech tokens of a second at speed 1; alike.
         spoken_tokens: speech tokens that were drawn since the chunk before, and ends of segments, if the
             request asks for them; another server goes on from those of all chunks.
+        start_character: of the text, at which the speech begins, if the request asks for a later one than its
+            first.
     """
 
     samples: npt.NDArray[np.float32]
@@ -38,6 +40,7 @@ class AudioChunk:
     sample_rate: int = SAMPLE_RATE
     token_rate: int = TOKEN_RATE
     spoken_tokens: Sequence[int] = ()
+    start_character: int | None = None
 
     @property
     def seconds(self) -> float:
@@ -53,7 +56,7 @@ def read_chunk(result: Any, arrived_s: float) -> AudioChunk | None:
     reason = result.as_numpy("finish_reason")
     text = "" if reason is None or not reason.size else reason.reshape(-1)[0].decode()
     spoken = _number(result, "spoken_characters", -1)
-    tokens = result.as_numpy("spoken_tokens")
+    tokens, start = result.as_numpy("spoken_tokens"), _number(result, "start_character", -1)
     return AudioChunk(
         waveform.reshape(-1),
         arrived_s,
@@ -62,6 +65,7 @@ def read_chunk(result: Any, arrived_s: float) -> AudioChunk | None:
         _number(result, "sample_rate", SAMPLE_RATE),
         _number(result, "token_rate", TOKEN_RATE),
         () if tokens is None else tokens.reshape(-1).tolist(),
+        None if start < 0 else start,
     )
 
 

@@ -40,6 +40,9 @@ OPTIONS: dict[str, type] = {
     "trim_silence": np.object_,
     "turns": np.object_,
     "turn_pause_s": np.float32,
+    "paragraph_pause_s": np.float32,
+    "sentence_pause_s": np.float32,
+    "start_character": np.int32,
 }
 """Optional inputs of one element each: numpy dtype (object for a string)."""
 
@@ -69,6 +72,11 @@ class SpeechRequest:
         turns: what several speakers say, in place of a text and a voice: objects with ``voice``, ``text``
             and, if any, ``instructions``.
         turn_pause_s: seconds of silence between two turns, 0 to 3.
+        paragraph_pause_s: seconds of silence between two paragraphs, beside that of their own, 0 to 10.
+        sentence_pause_s: seconds of silence between two segments of the text, in place of that of their own,
+            0 to 10.
+        start_character: the speech begins with the segment that holds this character of the text, and is what
+            the whole speech has from there on.
     """
 
     text: str = ""
@@ -92,6 +100,9 @@ class SpeechRequest:
     trim_silence: str | None = None
     turns: Sequence[Mapping[str, str]] | None = None
     turn_pause_s: float | None = None
+    paragraph_pause_s: float | None = None
+    sentence_pause_s: float | None = None
+    start_character: int | None = None
 
     def tensors(self) -> Tensors:
         """Inputs by name, each with a leading batch dimension of 1.

@@ -18,20 +18,19 @@ from cosyvoice_runtime.audio.audio import Audio
 from cosyvoice_runtime.checkpoint.layout import ALIGNMENT_HEADS, Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_speakers
+from cosyvoice_runtime.engine.utterance.feed import SegmentFeed
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.incoming_text import FIELD, GivenText, TextMark
 from cosyvoice_runtime.engine.utterance.layout import (
     LaidSegment,
     SegmentLayout,
     TurnsLayout,
-    give,
     laid_out,
 )
 from cosyvoice_runtime.engine.utterance.request import (
     AudioChunk,
     SpeechRequest,
     Utterance,
-    with_characters,
 )
 from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, speak_arriving, within_ceiling
 from cosyvoice_runtime.engine.utterance.utterance import Playback, Stages, speak
@@ -223,11 +222,17 @@ class Synthesizer:
             raise InvalidInput(
                 "turns", f"{len(request.turns)} turns", "one text where word times are asked for"
             )
+        if words and request.start_character:
+            raise InvalidInput("start_character", request.start_character, "0 where word times are asked for")
         self._require_own(request.voice)
         request = self._within_positions(request)
         layout = laid_out(request, self.front_end, self.tokenizer, self.hop.flow_voice)
         segments = layout.segments()
-        clock = self._clock(request, segments) if words else None
+        if words:
+            listed = list(segments)
+            clock, segments = self._clock(request, listed), iter(listed)
+        else:
+            clock = None
         follow = clock.follow if isinstance(clock, FollowedWords) else None
         return self._chunks(request, layout, segments, self._stages(layout, follow), clock)
 
@@ -267,7 +272,7 @@ class Synthesizer:
         layout = self._layout(request)
         stages = GivenTokens(tokens, self.token2wav, layout.voices)
         laid = LaidSegment(Prompt([]), characters=len(request.text))
-        return self._chunks(request, layout, [laid], stages)
+        return self._chunks(request, layout, iter([laid]), stages)
 
     def _require_own(self, voice: Voice) -> None:
         voice.require_made_with(self.extractors.checkpoint_id, voice.key)
@@ -306,17 +311,18 @@ class Synthesizer:
         self,
         request: SpeechRequest,
         layout: SegmentLayout | TurnsLayout,
-        segments: Sequence[LaidSegment],
+        segments: Iterator[LaidSegment],
         stages: Stages,
         clock: WordClock | None = None,
     ) -> Iterator[AudioChunk]:
         # Nothing is played yet, so chunk sizes grow in the same way on every machine.
         heard, queue = Playback(now=lambda: 0.0), SegmentQueue()
-        characters = give(segments, queue)
+        feed = SegmentFeed(segments, None if request.turns else len(request.text))
+        feed.begin(queue)
         spoken = self._spoken(request, layout, queue, stages, heard)
         if clock is not None:
             spoken = with_words(spoken, clock)
-        chunks = _iterate(with_characters(spoken, characters), heard)
+        chunks = _iterate(feed.chunks(spoken), heard)
         return chunks if request.streaming else _whole_segments(chunks)
 
     def _spoken(
@@ -327,7 +333,7 @@ class Synthesizer:
         stages: Stages,
         heard: Playback,
     ) -> AsyncGenerator[AudioChunk, None]:
-        utterance = Utterance.of(request, layout.sound)
+        utterance = Utterance.of(request, layout.sound, layout.first_segment)
         return speak(utterance, segments, stages, self.hop, self.sample_rate, lambda: heard.cushion_s)
 
 

@@ -31,6 +31,9 @@ EVERYTHING = SpeechRequest(
     trim_silence="both",
     turns=[{"voice": "mia", "text": "Hi."}],
     turn_pause_s=0.5,
+    paragraph_pause_s=0.75,
+    sentence_pause_s=0.25,
+    start_character=12,
 )
 
 

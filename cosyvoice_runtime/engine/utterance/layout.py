@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import chain
 
 from cosyvoice_runtime.audio.audio import paced
 from cosyvoice_runtime.engine.utterance.request import FindVoice, SpeechRequest, sound_of
@@ -13,7 +14,7 @@ from cosyvoice_runtime.engine.utterance.turn import TURNS, Turn, named
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families.tokens import END_OF_PROMPT
 from cosyvoice_runtime.lm.prompt import Prompt, split_after
-from cosyvoice_runtime.lm.text_segment import SegmentSink, Sound
+from cosyvoice_runtime.lm.text_segment import Sound
 from cosyvoice_runtime.text import (
     ClauseStream,
     Segment,
@@ -36,13 +37,16 @@ class LaidSegment:
     Attributes:
         prompt: of the speech LM; None where a silence ends the text.
         pause_s: silence before it.
+        begins_paragraph: whether a paragraph begins with it; its silence holds that of the paragraph.
         sound: its voice and pace; None for the utterance's own.
         text: what the prompt's text ids are tokens of.
-        characters: of the request's text, spoken with it; None where that is not known.
+        characters: of the request's text, spoken with it; None where that is not known, which of turns is
+            that of the last segment of each.
     """
 
     prompt: Prompt | None
     pause_s: float = 0.0
+    begins_paragraph: bool = False
     sound: Sound | None = None
     text: str = ""
     characters: int | None = None
@@ -57,10 +61,14 @@ class SegmentLayout:
     Attributes:
         sound: of segments that have no manner of their own.
         voices: all voices so far by their keys, in the form that the flow takes.
+        first_segment: index in the text of the first segment that is spoken.
+        start_character: at which that begins.
 
     Raises:
         InvalidInput: the text names the field of the request; a call may raise it, too.
     """
+
+    first_segment = start_character = 0
 
     def __init__(
         self,
@@ -79,17 +87,26 @@ class SegmentLayout:
     def __call__(self, segment: Segment) -> LaidSegment:
         if not segment.text:
             return LaidSegment(None, segment.pause_s)
+        pause_s = segment.pause_s + (self._request.paragraph_pause_s if segment.begins_paragraph else 0.0)
         rate, name = segment.manner
         voice, layout = self._layout(name)
         sound = None if segment.manner == USUAL else sound_of(voice, paced(self._request.speed, rate))
-        return LaidSegment(layout(segment.text), segment.pause_s, sound, segment.text)
+        prompt, characters = layout(segment.text), segment.characters
+        return LaidSegment(prompt, pause_s, segment.begins_paragraph, sound, segment.text, characters)
 
-    def segments(self) -> list[LaidSegment]:
-        """All segments of the request's text, where that is there as a whole."""
-        laid = list(map(self, self._front_end.spoken(self._request.text, self._request.language)))
-        last = max(number for number, segment in enumerate(laid) if segment.prompt is not None)
-        laid[last] = dataclasses.replace(laid[last], characters=len(self._request.text))
-        return laid
+    def segments(self) -> Iterator[LaidSegment]:
+        """The segments of the request's text, where that is there as a whole, each laid out when it is asked
+        for: those from its ``start_character`` on, which :attr:`first_segment` tells from then on."""
+        request = self._request
+        if request.start_character >= len(request.text) > 0:
+            limit = f"less than the {len(request.text)} characters of the text"
+            raise InvalidInput("start_character", request.start_character, limit)
+        segments = self._front_end.read(request.text, request.language)
+        if request.start_character:
+            before, segments = _from(segments, request.start_character)
+            self.first_segment = len(before)
+            self.start_character = before[-1].characters if before else 0
+        return map(self, segments)
 
     def clauses(self) -> ClauseStream:
         """Takes the request's text where that comes in pieces."""
@@ -106,6 +123,19 @@ class SegmentLayout:
         return self._layouts[name]
 
 
+def _from(segments: Iterator[Segment], character: int) -> tuple[list[Segment], Iterator[Segment]]:
+    """The segments before the one that holds a character, and all from there on, among them one that is
+    spoken."""
+    before: list[Segment] = []
+    for segment in segments:
+        if segment.text and segment.characters > character:
+            return before, chain([segment], segments)
+        if not segment.text:  # A silence is the last.
+            return before[:-1], chain(before[-1:], [segment])
+        before.append(segment)
+    return before[:-1], iter(before[-1:])
+
+
 class TurnsLayout:
     """Lays out the turns of a request, each as a text of its own, with the silence between them.
 
@@ -115,10 +145,13 @@ class TurnsLayout:
     Attributes:
         sound: of the first turn.
         voices: of all turns by their keys, in the form that the flow takes.
+        first_segment, start_character: 0, as turns begin at their beginning.
 
     Raises:
         InvalidInput: a turn can't be spoken, which the text names; or they ask for too much silence.
     """
+
+    first_segment = start_character = 0
 
     def __init__(self, request: SpeechRequest, make: Callable[[SpeechRequest], SegmentLayout]) -> None:
         find_voice = cache(request.find_voice)
@@ -128,11 +161,12 @@ class TurnsLayout:
         for number, turn in enumerate(request.turns):
             with named(number):
                 layout = make(_of_turn(request, turn, find_voice))
-                laid = layout.segments()
+                laid = list(layout.segments())
             sounds.append(layout.sound)
             self.voices |= layout.voices
             characters += len(turn.text)
-            pauses_s += sum(segment.pause_s for segment in laid)
+            paragraphs_s = request.paragraph_pause_s * sum(segment.begins_paragraph for segment in laid)
+            pauses_s += sum(segment.pause_s for segment in laid) - paragraphs_s
             self._add(laid, layout.sound, request.turn_pause_s if number else 0.0, characters)
         self.sound = sounds[0]
         if pauses_s > LONGEST_PAUSES_S:
@@ -140,9 +174,9 @@ class TurnsLayout:
                 TURNS, f"{pauses_s:g} s", f"pauses of at most {LONGEST_PAUSES_S:g} s in all texts"
             )
 
-    def segments(self) -> list[LaidSegment]:
+    def segments(self) -> Iterator[LaidSegment]:
         """The segments of all turns."""
-        return self._segments
+        return iter(self._segments)
 
     def _add(self, laid: Sequence[LaidSegment], sound: Sound, pause_s: float, characters: int) -> None:
         """Add the segments of a turn with the silence before it.
@@ -150,13 +184,14 @@ class TurnsLayout:
         Args:
             characters: of all turns up to this one.
         """
-        for segment in laid:
+        last = max(number for number, segment in enumerate(laid) if segment.prompt is not None)
+        for number, segment in enumerate(laid):
             self._segments.append(
                 dataclasses.replace(
                     segment,
                     pause_s=segment.pause_s + pause_s,
                     sound=segment.sound or sound,
-                    characters=None if segment.characters is None else characters,
+                    characters=characters if number == last else None,
                 )
             )
             pause_s = 0.0
@@ -183,17 +218,6 @@ def laid_out(
     field."""
     make = partial(SegmentLayout, front_end=front_end, tokenizer=tokenizer, flow_voice=flow_voice)
     return TurnsLayout(request, make) if request.turns else make(request)
-
-
-def give(segments: Sequence[LaidSegment], sink: SegmentSink) -> list[int | None]:
-    """Give a sink all segments of a text; returns the ``characters`` of those that are spoken."""
-    for segment in segments:
-        if segment.pause_s:
-            sink.pause(segment.pause_s)
-        if segment.prompt is not None:
-            sink.begin(segment.prompt, sound=segment.sound)
-    sink.done()
-    return [segment.characters for segment in segments if segment.prompt is not None]
 
 
 def lm_prompts(request: SpeechRequest, front_end: TextFrontEnd, tokenizer: TextTokenizer) -> list[Prompt]:

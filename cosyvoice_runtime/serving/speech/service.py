@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, aclosing
 from typing import Any, NamedTuple, TypeVar, cast
@@ -15,27 +15,24 @@ import numpy as np
 from cosyvoice_runtime.audio.silence import TrimSilence
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.engine.messages import Order
+from cosyvoice_runtime.engine.utterance.feed import SegmentFeed
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.incoming_text import IncomingText
 from cosyvoice_runtime.engine.utterance.layout import (
-    LaidSegment,
     SegmentLayout,
     TurnsLayout,
-    give,
     laid_out,
 )
 from cosyvoice_runtime.engine.utterance.request import (
     AudioChunk,
     SpeechRequest,
     Utterance,
-    with_characters,
 )
 from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, speak_arriving, within_ceiling
 from cosyvoice_runtime.engine.utterance.turn import characters_of
 from cosyvoice_runtime.engine.utterance.utterance import Playback
 from cosyvoice_runtime.errors import ClientGoneError, InvalidInput, StageLostError
 from cosyvoice_runtime.lm.sampling import SamplingOptions
-from cosyvoice_runtime.lm.spoken import require_begun
 from cosyvoice_runtime.metrics import trace
 from cosyvoice_runtime.serving.speech.admission import Admission, AdmittedUtterance
 from cosyvoice_runtime.serving.speech.engine_client import EngineCall, EngineClient
@@ -45,6 +42,7 @@ from cosyvoice_runtime.serving.speech.speech_metrics import RequestTimer, Speech
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
 from cosyvoice_runtime.serving.speech.watermark import MakeWatermark, marked
 from cosyvoice_runtime.serving.triton.request import Inputs
+from cosyvoice_runtime.settings.cosyvoice2 import PARAGRAPH_PAUSE_S
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.voice import Voice
 
@@ -54,13 +52,15 @@ T = TypeVar("T")
 
 
 class Script(NamedTuple):
-    """A request, and its segments as they are laid out."""
+    """A request, and the feed of its segments, the first of which are laid out."""
 
     request: SpeechRequest
     layout: SegmentLayout | TurnsLayout
-    segments: Sequence[LaidSegment]
+    feed: SegmentFeed
 
 
+MOST_AT_ONCE = 10_000
+"""Most characters of a text whose speech is one answer: 40 minutes, which are 230 MB of samples."""
 LOOK_FOR_CLIENTS_S = 0.1
 """The time between two checks whether clients are still there, of which Triton sends no event."""
 MEASURED_TEXT = "How fast this machine speaks says how many may speak at a time, so that nobody waits."
@@ -81,7 +81,7 @@ class SpeechService:
             text clause by clause.
         text_timeout_s: longest time without text and speech.
         watermark: starts the watermark of an utterance; None adds none.
-        trim_silence: the silence that is left out for requests that don't say it.
+        trim_silence, paragraph_pause_s: of requests that don't say them.
         timeout_s: longest time without an answer of a network.
     """
 
@@ -103,6 +103,7 @@ class SpeechService:
         text_timeout_s: float = 30.0,
         watermark: MakeWatermark | None = None,
         trim_silence: TrimSilence = "off",
+        paragraph_pause_s: float = PARAGRAPH_PAUSE_S,
         timeout_s: float = 30.0,
     ) -> None:
         self._engine = engine
@@ -119,7 +120,7 @@ class SpeechService:
         self._timeout_s, self._text_timeout_s = timeout_s, text_timeout_s
         self._open = OpenUtterances(max_characters, text_timeout_s, metrics.now)
         self._watermark = watermark
-        self._trim_silence = trim_silence
+        self._trim_silence, self._paragraph_pause_s = trim_silence, paragraph_pause_s
         self._listeners: dict[asyncio.Task[None], ChunkListener] = {}
         self._watch: asyncio.Task[None] | None = None
         self._looker = ThreadPoolExecutor(1, thread_name_prefix="clients that left")
@@ -216,6 +217,8 @@ class SpeechService:
         self, inputs: Inputs, listener: ChunkListener, timer: RequestTimer, admitted: AdmittedUtterance
     ) -> None:
         script = await self._asked(inputs, listener.streams, self._script)
+        if script.request.start_character:
+            listener.start_character = script.layout.start_character
         kept_s = spoken_s = 0.0
         async with aclosing(self._chunks(script)) as chunks:
             async for chunk in chunks:
@@ -258,17 +261,17 @@ class SpeechService:
 
     def _script(self, request: SpeechRequest) -> Script:
         layout = laid_out(request, self._front_end, self._tokenizer, self._hop.flow_voice)
-        return Script(request, layout, layout.segments())
+        characters = None if request.turns else len(request.text)
+        return Script(request, layout, SegmentFeed(layout.segments(), characters, len(request.spoken)))
 
     def _chunks(self, script: Script) -> AsyncGenerator[AudioChunk, None]:
         call = self._call(script.request, script.layout)
-        spoken = give(script.segments, call)
-        require_begun(script.request.spoken, len(spoken))
-        return self._marked(with_characters(call.chunks(), spoken))
+        script.feed.begin(call)
+        return self._marked(script.feed.chunks(call.chunks()))
 
     def _call(self, request: SpeechRequest, layout: SegmentLayout | TurnsLayout) -> EngineCall:
         order = Order(
-            Utterance.of(request, layout.sound),
+            Utterance.of(request, layout.sound, layout.first_segment),
             self._hop,
             self._sample_rate,
             timeout_s=self._timeout_s,
@@ -288,7 +291,12 @@ class SpeechService:
 
         def read() -> tuple[SpeechInputs, T | None]:
             asked = SpeechInputs.read(
-                inputs, self._sampling, self._max_characters, self._speech_tokens, self._trim_silence
+                inputs,
+                self._sampling,
+                self._max_characters if streams else min(self._max_characters, MOST_AT_ONCE),
+                self._speech_tokens,
+                self._trim_silence,
+                self._paragraph_pause_s,
             )
             trace.tell(characters=len(asked.text) + characters_of(asked.turns) or None)
             if asked.reference is not None:
