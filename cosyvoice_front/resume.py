@@ -53,30 +53,40 @@ class DifferentSpeechError(Exception):
 class HeardSpeech:
     """The samples of an utterance that have been sent, and those of a repetition that are new.
 
+    A repetition begins where the speech did, or with the last segment that :meth:`end_segment` has not ended.
+
     Attributes:
         samples: how many have been sent.
-        tokens: the speech tokens that they come from, as servers tell them.
+        tokens: the speech tokens that those of a repetition come from, as servers tell them.
+        spoken: whether the present server has said anything.
     """
 
     def __init__(self) -> None:
-        self.samples = 0
-        self.tokens: list[int] = []
-        self._segments = 0
-        self._head = self._tail = np.zeros(0, np.float32)
-        self._shift = 0
+        self.samples = self._base = self._position = 0
+        self._segments = self._shift = 0
+        self.end_segment()
         self.begin_again()
 
     def begin_again(self) -> None:
         """The next chunk is the first one of a repetition."""
-        self._position, self._ended, self._begun = -self._shift, 0, time.monotonic()
+        self._position, self._begun = self._base - self._shift, time.monotonic()
+        self.spoken = False
+        self._forget()
+
+    def end_segment(self) -> None:
+        """A repetition begins with what comes next."""
+        self.tokens: list[int] = []
+        self._base = self._position = self.samples
+        self._segments = self._shift = 0
+        self._head = self._tail = np.zeros(0, np.float32)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget what the present server has said."""
+        self._ended = 0
         self._told: list[int] = []
         self._again = np.zeros(0, np.float32)
         self._is_exact = True
-
-    @property
-    def spoken(self) -> bool:
-        """Whether the present server has said anything."""
-        return len(self._again) > 0
 
     def new(self, chunk: AudioChunk) -> AudioChunk | None:
         """The part of a chunk that has not been sent; None where all of it has.
@@ -85,9 +95,10 @@ class HeardSpeech:
             DifferentSpeechError: it differs from what has been sent, or is too late.
         """
         begin, self._position = self._position, self._position + len(chunk.samples)
+        self.spoken = self.spoken or len(chunk.samples) > 0
         self._told += chunk.spoken_tokens
         self.tokens = max(self.tokens, self._told, key=len)
-        self._compare(chunk.samples, begin, self._head, 0)
+        self._compare(chunk.samples, begin, self._head, self._base)
         self._compare(chunk.samples, begin, self._tail, self.samples - len(self._tail))
         rest = chunk.samples[max(0, self.samples - begin) :]
         kept = 2 * len(self._tail) + len(chunk.samples)
@@ -194,24 +205,33 @@ class Losses:
 
 
 async def unbroken(
-    speak: Callable[[Sequence[int]], AsyncGenerator[AudioChunk, None]], counted: Counted
+    speak: Callable[[Sequence[int], int | None], AsyncGenerator[AudioChunk, None]],
+    counted: Counted,
+    characters: int = 0,
 ) -> AsyncGenerator[AudioChunk, None]:
     """The chunks of a whole text's speech, whichever server makes them.
 
     Args:
-        speak: asks a server for the speech that has these tokens so far.
+        speak: asks a server for the speech from this character on, which has these tokens so far; None is
+            the character that the request asks for.
+        characters: of a text of which another server may begin with a segment, where one before it has ended
+            and told that; 0 where none may.
 
     Raises:
         ClientError: no server goes on with it.
     """
     heard = HeardSpeech()
     losses = Losses(heard, counted)
+    start = None
     while True:
         try:
-            async with aclosing(speak(heard.tokens)) as chunks:
+            async with aclosing(speak(heard.tokens, start)) as chunks:
                 async for chunk in chunks:
                     if (new := heard.new(chunk)) is not None:
                         yield new
+                    if chunk.spoken_characters is not None and chunk.spoken_characters < characters:
+                        start = chunk.spoken_characters
+                        heard.end_segment()
             heard.end()
             return
         except ClientError as error:

@@ -21,7 +21,7 @@ class SpeakerWords:
     """
 
     def __init__(self, turns: Sequence[tuple[str, str]], speed: float, markup: str | None) -> None:
-        self._turns = list(turns)
+        self._turns, self._were_turns = list(turns), len(turns) > 1
         self._speed, self._markup = speed, markup
         self._told: list[dict[str, Any]] = []
         self._heard_s = self._begun_s = 0.0
@@ -47,10 +47,14 @@ class SpeakerWords:
     def _hear(self, chunk: AudioChunk) -> None:
         self._heard_s += chunk.seconds
         self._tell(self._times.hear(chunk.samples))
-        if chunk.spoken_characters is not None and len(self._turns) > 1:
+        if chunk.spoken_characters is None:
+            return
+        if len(self._turns) > 1:
             self._tell(self._times.end_segment(len(self._turns[0][1])))
             del self._turns[0]
             self._begin()
+        elif not self._were_turns:
+            self._tell(self._times.end_segment(chunk.spoken_characters))
 
     def _tell(self, words: Sequence[TimedWord]) -> None:
         voice = self._turns[0][0]

@@ -33,7 +33,9 @@ class Tally:
 
     Attributes:
         token_rate: speech tokens of a second at speed 1; 0 where none have been spoken.
-        turns_s: seconds up to the end of each turn, or of a text.
+        turns_s: seconds up to the end of each turn, or of each segment of a text.
+        start_character: of the text, at which the speech begins, if it does not begin with the first.
+        spoken_characters: of the text, that are spoken up to the last end of a segment; None before.
         heard: is told the seconds of each chunk, before they count here.
     """
 
@@ -42,16 +44,25 @@ class Tally:
         self.token_rate = 0
         self.finish_reason = ""
         self.turns_s: list[float] = []
+        self.start_character: int | None = None
+        self.spoken_characters: int | None = None
         self.heard: Callable[[float], None] = lambda _seconds: None
 
     def add(self, chunk: AudioChunk) -> None:
         self.heard(len(chunk.samples) / RATE)
         self.samples += len(chunk.samples)
         self.token_rate = chunk.token_rate
+        if self.start_character is None:
+            self.start_character = chunk.start_character
         if chunk.spoken_characters is not None:
             self.turns_s.append(self.seconds)
         if _unhappiness(chunk.finish_reason) > _unhappiness(self.finish_reason):
             self.finish_reason = chunk.finish_reason
+
+    def passed(self, chunk: AudioChunk) -> None:
+        """Note that all samples of a chunk have gone out, but for what the encoder holds."""
+        if chunk.spoken_characters is not None:
+            self.spoken_characters = chunk.spoken_characters
 
     @property
     def seconds(self) -> float:
@@ -146,6 +157,7 @@ async def slices(chunks: AsyncIterator[AudioChunk], tally: Tally) -> AsyncIterat
         for samples in np.split(chunk.samples, [first]):
             if len(samples):
                 yield samples
+        tally.passed(chunk)
 
 
 async def as_events(
@@ -162,12 +174,13 @@ async def as_events(
         speakers: the voice of each turn, whose times the last event tells.
         words: of the speech, which are told behind their audio.
     """
-    started = False
+    started, told_characters = False, None
     try:
         async with aclosing(pieces):
             async for piece in pieces:
-                yield events.delta(piece)
-                started = True
+                reached = None if tally.spoken_characters == told_characters else tally.spoken_characters
+                yield events.delta(piece, reached)
+                started, told_characters = True, tally.spoken_characters
                 if words is not None and (told := words.taken()):
                     yield events.timestamps(told)
     except Exception as error:
@@ -178,7 +191,8 @@ async def as_events(
     if words is not None and (told := words.taken()):
         yield events.timestamps(told)
     turns = list(zip(speakers, tally.turns_s, strict=False))
-    yield events.done(events.usage(characters, tally.tokens(speed)), tally.finish_reason, turns)
+    usage = events.usage(characters, tally.tokens(speed))
+    yield events.done(usage, tally.finish_reason, turns, tally.spoken_characters)
 
 
 async def placed(

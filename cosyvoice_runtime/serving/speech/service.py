@@ -44,6 +44,7 @@ from cosyvoice_runtime.serving.speech.watermark import MakeWatermark, marked
 from cosyvoice_runtime.serving.triton.request import Inputs
 from cosyvoice_runtime.settings.cosyvoice2 import PARAGRAPH_PAUSE_S
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
+from cosyvoice_runtime.text.validate import MOST_AT_ONCE
 from cosyvoice_runtime.voice import Voice
 
 logger = logging.getLogger(__name__)
@@ -59,8 +60,6 @@ class Script(NamedTuple):
     feed: SegmentFeed
 
 
-MOST_AT_ONCE = 10_000
-"""Most characters of a text whose speech is one answer: 40 minutes, which are 230 MB of samples."""
 LOOK_FOR_CLIENTS_S = 0.1
 """The time between two checks whether clients are still there, of which Triton sends no event."""
 MEASURED_TEXT = "How fast this machine speaks says how many may speak at a time, so that nobody waits."
