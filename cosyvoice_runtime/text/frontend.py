@@ -138,7 +138,7 @@ class TextFrontEnd:
         """All segments of :meth:`read`."""
         return list(self.read(text, language))
 
-    def read(self, text: str, language: str = AUTO) -> Iterator[Segment]:
+    def read(self, text: str, language: str = AUTO) -> ReadSegments:
         """Segments to synthesise one after another, in order; their leading spaces belong to them.
 
         The first one is read at once, each further one when it is asked for.
@@ -157,7 +157,7 @@ class TextFrontEnd:
         first = next(iter(reading), None)
         if first is None or not first.text:
             raise InvalidInput("target_text", text, "it must hold more than punctuation and symbols")
-        return iter(reading)
+        return reading
 
     def transcript(self, text: str, language: str = AUTO) -> str:
         """The words of a reference, normalised as its target is and not split.
@@ -195,9 +195,6 @@ class TextFrontEnd:
         )
 
     def _reading(self, text: str, language: str) -> ReadSegments:
-        return ReadSegments(self._segments(text, language))
-
-    def _segments(self, text: str, language: str) -> Iterator[Segment]:
         shown = self._normaliser.visible(text)
         instruction, words = self._parted(shown)
         tagged = self._tags.part(words)
@@ -207,12 +204,10 @@ class TextFrontEnd:
         first, rest = reader.begun(tagged.words)
         language = self._normaliser.language("".join(filter(_is_words, first)), reader.language)
         original, lead = places(text, shown, self._normaliser.visible), len(shown) - len(tagged.words)
-        prefix = instruction + tagged.tag
-        end = 0
-        for segment in _joined(self._segments_of_said(chain(first, rest), language), prefix):
-            if segment.text:
-                end = max(end + 1, original(lead + reader.characters(segment.characters)))
-            yield replace(segment, characters=end if segment.text else 0)
+        segments = _joined(self._segments_of_said(chain(first, rest), language), instruction + tagged.tag)
+        manners = [part for part in first if isinstance(part, Manner)]
+        place = lambda said: original(lead + reader.characters(said))  # noqa: E731
+        return ReadSegments(_placed_in_text(segments, place), manners)
 
     def _segments_of_said(self, said: Iterable[Said], language: str) -> Iterator[Segment | Pause | Boundary]:
         """The segments, whose characters are those of what is said, and what stands between them."""
@@ -280,6 +275,19 @@ class TextFrontEnd:
         if counts_characters(language):
             return CHINESE, len
         return WESTERN if language == "en" else WITH_ORDINALS, self._tokenizer.count
+
+
+def _placed_in_text(segments: Iterable[Segment], place: Callable[[int], int]) -> Iterator[Segment]:
+    """The segments, each with the characters of the text up to its end, which are more than those before it.
+
+    Args:
+        place: finds the characters of the text up to those of what is said.
+    """
+    end = 0
+    for segment in segments:
+        if segment.text:
+            end = max(end + 1, place(segment.characters))
+        yield replace(segment, characters=end if segment.text else 0)
 
 
 def _is_words(said: Said) -> TypeGuard[str]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
-from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.text.markup.said import USUAL, Manner
 
 
@@ -30,15 +29,19 @@ class Segment:
 
 
 class ReadSegments:
-    """The segments of a text, each read when it is first asked for and then kept, as an error of the text is.
+    """The segments of a text, each read when it is first asked for and then kept, as an error is.
 
     Safe for threads.
+
+    Attributes:
+        manners: those that are known before the segments are read: of SSML all.
     """
 
-    def __init__(self, segments: Iterator[Segment]) -> None:
+    def __init__(self, segments: Iterator[Segment], manners: Sequence[Manner] = ()) -> None:
+        self.manners = manners
         self._rest = segments
         self._read: list[Segment] = []
-        self._error: InvalidInput | None = None
+        self._error: Exception | None = None
         self._lock = Lock()
 
     def __iter__(self) -> Iterator[Segment]:
@@ -58,7 +61,7 @@ class ReadSegments:
             raise self._error
         try:
             segment = next(self._rest, None)
-        except InvalidInput as error:
+        except Exception as error:
             self._error = error
             raise
         if segment is not None:

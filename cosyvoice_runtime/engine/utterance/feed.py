@@ -11,10 +11,14 @@ from itertools import islice
 
 from cosyvoice_runtime.engine.utterance.layout import LaidSegment
 from cosyvoice_runtime.engine.utterance.request import AudioChunk
+from cosyvoice_runtime.engine.utterance.streamed_text import alongside
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.spoken import FIELD
 from cosyvoice_runtime.lm.text_segment import SegmentSink
 
+FIRST = 2
+"""Segments that are laid out before the first is spoken: the first, and the one that tells whether it is the
+last."""
 AHEAD = 4
 """Segments that are given before the one that is spoken has ended, half a minute of speech: a driver waits
 for none, and a long text's prompts are never in memory together."""
@@ -38,8 +42,9 @@ class SegmentFeed:
         self._segments = segments
         self._all_characters = characters
         self._characters: deque[int | None] = deque()
-        self._most = max(AHEAD, begun + 1)
+        self._most = max(FIRST, begun + 1)
         self._first = list(islice(segments, self._most))
+        self._spoken = asyncio.Event()
         spoken = sum(segment.prompt is not None for segment in self._first)
         if begun > spoken:
             raise InvalidInput(FIELD, f"{begun} segments", f"the text has {spoken}")
@@ -54,14 +59,21 @@ class SegmentFeed:
 
         An error of a later segment ends them.
         """
-        async with aclosing(chunks):
-            async for chunk in chunks:
-                ends = chunk.finish_reason is not None
-                if ends:
+        spoken = chunks if self._is_complete else alongside(self._give_all(), chunks)
+        async with aclosing(spoken):
+            async for chunk in spoken:
+                if chunk.finish_reason is not None:
                     chunk = dataclasses.replace(chunk, spoken_characters=self._characters.popleft())
+                    self._spoken.set()
                 yield chunk
-                if ends and not self._is_complete:
-                    self._give(await asyncio.to_thread(list, islice(self._segments, 1)), 1)
+
+    async def _give_all(self) -> None:
+        """Give the rest of the segments, as those before them are spoken."""
+        while not self._is_complete:
+            while len(self._characters) > AHEAD:
+                self._spoken.clear()
+                await self._spoken.wait()
+            self._give(await asyncio.to_thread(list, islice(self._segments, 1)), 1)
 
     def _give(self, segments: list[LaidSegment], most: int) -> None:
         """Give segments; fewer than ``most`` are the last."""

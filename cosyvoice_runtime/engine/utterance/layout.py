@@ -25,7 +25,7 @@ from cosyvoice_runtime.text import (
     instruct,
     zero_shot,
 )
-from cosyvoice_runtime.text.markup.said import USUAL
+from cosyvoice_runtime.text.markup.said import USUAL, Manner
 from cosyvoice_runtime.text.markup.text_reader import LONGEST_PAUSES_S
 from cosyvoice_runtime.voice.voice import Voice
 
@@ -88,11 +88,14 @@ class SegmentLayout:
         if not segment.text:
             return LaidSegment(None, segment.pause_s)
         pause_s = segment.pause_s + (self._request.paragraph_pause_s if segment.begins_paragraph else 0.0)
-        rate, name = segment.manner
-        voice, layout = self._layout(name)
-        sound = None if segment.manner == USUAL else sound_of(voice, paced(self._request.speed, rate))
-        prompt, characters = layout(segment.text), segment.characters
+        sound = self._sound(segment.manner)
+        prompt, characters = self._layout(segment.manner.voice)[1](segment.text), segment.characters
         return LaidSegment(prompt, pause_s, segment.begins_paragraph, sound, segment.text, characters)
+
+    def _sound(self, manner: Manner) -> Sound | None:
+        if manner == USUAL:
+            return None
+        return sound_of(self._layout(manner.voice)[0], paced(self._request.speed, manner.rate))
 
     def segments(self) -> Iterator[LaidSegment]:
         """The segments of the request's text, where that is there as a whole, each laid out when it is asked
@@ -101,7 +104,10 @@ class SegmentLayout:
         if request.start_character >= len(request.text) > 0:
             limit = f"less than the {len(request.text)} characters of the text"
             raise InvalidInput("start_character", request.start_character, limit)
-        segments = self._front_end.read(request.text, request.language)
+        reading = self._front_end.read(request.text, request.language)
+        for manner in reading.manners:
+            self._sound(manner)  # What can't be is refused before anything is spoken.
+        segments = iter(reading)
         if request.start_character:
             before, segments = _from(segments, request.start_character)
             self.first_segment = len(before)

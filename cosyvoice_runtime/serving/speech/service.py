@@ -189,13 +189,13 @@ class SpeechService:
         sampling = dataclasses.replace(self._sampling, max_tokens=most)
         text = self._front_end.family.instructed(MEASURED_TEXT)
         request = SpeechRequest(text, voice, seed=0, sampling=sampling, streaming=True)
-        script = await asyncio.to_thread(self._script, request)
-        await self._seconds_of(script)  # The first one takes longer, because it fills caches.
+        await self._seconds_of(request)  # The first one takes longer, because it fills caches.
         start_s = self._metrics.now()
-        audio_s = sum(await asyncio.gather(*(self._seconds_of(script) for _ in range(at_once))))
+        audio_s = sum(await asyncio.gather(*(self._seconds_of(request) for _ in range(at_once))))
         return audio_s / max(self._metrics.now() - start_s, 1e-6)
 
-    async def _seconds_of(self, script: Script) -> float:
+    async def _seconds_of(self, request: SpeechRequest) -> float:
+        script = await asyncio.to_thread(self._script, request)
         async with aclosing(self._chunks(script)) as chunks:
             return sum([chunk.seconds async for chunk in chunks])
 

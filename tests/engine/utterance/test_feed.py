@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from coded_stages import CodedStages
-from cosyvoice_runtime.engine.utterance.feed import AHEAD, SegmentFeed
+from cosyvoice_runtime.engine.utterance.feed import AHEAD, FIRST, SegmentFeed
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.layout import LaidSegment, SegmentLayout
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest, Utterance
@@ -87,8 +87,45 @@ def test_every_segment_tells_the_characters_that_are_spoken_with_it(tokenizer):
 
 def test_few_segments_are_laid_out_ahead_of_what_is_spoken(tokenizer):
     answer = Answer(tokenizer, request())
-    assert max(answer.ahead) == AHEAD
+    assert FIRST <= max(answer.ahead) <= AHEAD + 1
     assert len(answer.ends) == len(PARAGRAPHS) > 2 * AHEAD
+
+
+def test_what_a_later_segment_can_not_have_ends_the_answer(tokenizer):
+    layout = SegmentLayout(request(), TextFrontEnd(tokenizer), tokenizer, HOP.flow_voice)
+    laid = list(layout.segments())
+
+    def failing():
+        yield from laid[:6]
+        raise InvalidInput("target_text", "the seventh", "other words")
+
+    async def hear() -> None:
+        feed, queue = SegmentFeed(failing()), SegmentQueue()
+        feed.begin(queue)
+        utterance = Utterance.of(request(), layout.sound)
+        spoken = feed.chunks(speak(utterance, queue, SeededStages([]), HOP, RATE, lambda: 0.0))
+        async for chunk in spoken:
+            ends.append(chunk.segment)
+
+    ends: list[int] = []
+    with pytest.raises(InvalidInput, match="the seventh"):
+        asyncio.run(hear())
+    assert set(ends) <= set(range(6))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<speak>One.<p>Two.</p><p>Three.</p><voice name='who'>Four.</voice></speak>", "^voice: 'who'"),
+        (
+            "<speak>One.<p>Two.</p><p>Three.</p><prosody rate='2'>Four.</prosody></speak>",
+            "a rate that times",
+        ),
+    ],
+)
+def test_what_a_document_can_not_have_is_refused_before_any_of_it_is_spoken(tokenizer, text, message):
+    with pytest.raises(InvalidInput, match=message):
+        SegmentLayout(request(text, speed=1.5), TextFrontEnd(tokenizer), tokenizer, HOP.flow_voice).segments()
 
 
 @pytest.mark.parametrize("count", range(1, 2 * AHEAD + 2))
