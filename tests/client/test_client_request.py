@@ -32,6 +32,10 @@ EVERYTHING = SpeechRequest(
     turns=[{"voice": "mia", "text": "Hi."}],
     turn_pause_s=0.5,
     words=True,
+    verify="retry",
+    paragraph_pause_s=0.75,
+    sentence_pause_s=0.25,
+    start_character=12,
 )
 
 

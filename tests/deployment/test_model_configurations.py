@@ -285,11 +285,12 @@ def encoded(kind: type[ReferenceModel], features: Array) -> dict[str, Any]:
 
 WRITERS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "cosyvoice2": lambda: [
-        speech_outputs(AudioChunk(np.zeros(5, np.float32), 24_000, 0), token_rate=25, tells_tokens=True),
+        speech_outputs(AudioChunk(np.zeros(5, np.float32), 24_000, 0), 25, True, start_character=7),
         speech_outputs(
             AudioChunk(np.zeros(0, np.float32), 24_000, 0, FinishReason.STOP, spoken_tokens=[5, -1]),
             token_rate=25,
             tells_tokens=True,
+            start_character=7,
         ),
     ],
     "tensorrt_llm": lambda: sent(sent_tokens),
@@ -315,6 +316,7 @@ def test_wrong_output_is_found(configs):
         "other is not declared",
         "finish_reason is not sent",
         "spoken_characters is not sent",
+        "start_character is not sent",
         "sample_rate is not sent",
         "token_rate is not sent",
         "spoken_tokens is not sent",

@@ -14,7 +14,7 @@ import pytest
 from cosyvoice_client import AudioChunk, UnavailableError
 from cosyvoice_client.errors import LostError, RefusedError
 from cosyvoice_client.words import TimedWord
-from cosyvoice_front.resume import UnbrokenText, unbroken
+from cosyvoice_front.resume import HeardSpeech, UnbrokenText, unbroken
 
 RATE = 24_000
 WHOLE = np.random.default_rng(0).uniform(-0.5, 0.5, 3 * RATE).astype(np.float32)
@@ -44,17 +44,21 @@ class Servers:
         self.scripts = list(scripts)
         self.counted: list[str] = []
         self.asked: list[list[int]] = []
+        self.starts: list[int | None] = []
 
-    async def speak(self, spoken: Sequence[int]) -> AsyncGenerator[AudioChunk, None]:
+    async def speak(
+        self, spoken: Sequence[int], start: int | None = None
+    ) -> AsyncGenerator[AudioChunk, None]:
         self.asked.append(list(spoken))
+        self.starts.append(start)
         for each in self.scripts.pop(0):
             if isinstance(each, Exception):
                 raise each
             yield each
 
-    def heard(self) -> list[AudioChunk]:
+    def heard(self, characters: int = 0) -> list[AudioChunk]:
         async def listen() -> list[AudioChunk]:
-            return [chunk async for chunk in unbroken(self.speak, self.counted.append)]
+            return [chunk async for chunk in unbroken(self.speak, self.counted.append, characters)]
 
         return asyncio.run(asyncio.wait_for(listen(), 30))
 
@@ -181,6 +185,48 @@ def test_another_speech_is_not_joined(wrong):
 def test_rounding_is_no_other_speech():
     servers = Servers([*chunks(6_000)[:2], GONE], chunks(6_000, WHOLE + np.float32(1e-4)))
     assert len(samples_of(servers.heard())) == len(WHOLE)
+
+
+@pytest.mark.parametrize("after", range(13))
+@pytest.mark.parametrize("size", [700, 5_000, 24_000])
+def test_speech_goes_on_with_the_segment_in_which_its_server_was_lost(after, size):
+    """A text of 30 characters has segments of 10; the last one is spoken again even where it has ended."""
+    made = chunks(6_000)
+    ended = sum(bool(chunk.finish_reason) for chunk in made[:after])
+    first = min(ended, 2)
+    again = chunks(size, WHOLE[first * RATE :], tuple(end - first * RATE for end in SEGMENTS[first:]))
+    again = [
+        dataclasses.replace(each, spoken_characters=each.spoken_characters + 10 * first)
+        if each.finish_reason
+        else each
+        for each in again
+    ]
+    servers = Servers([*made[:after], GONE], again)
+    heard = servers.heard(characters=30)
+    assert np.array_equal(samples_of(heard), WHOLE)
+    assert facts(heard) == ENDINGS
+    assert servers.starts == [None, 10 * first or None]
+
+
+def test_tokens_are_those_of_the_segment_that_is_asked_for():
+    made = with_tokens(chunks(6_000))
+    second = [dataclasses.replace(chunk, spoken_tokens=()) for chunk in made[4:]]
+    servers = Servers([*made[:6], GONE], [GONE], [*made[4:6], GONE], second)
+    assert np.array_equal(samples_of(servers.heard(characters=30)), WHOLE)
+    assert servers.asked == [[], [8, 9, 10, 11], [8, 9, 10, 11], [8, 9, 10, 11]]
+    assert servers.starts == [None, 10, 10, 10]
+
+
+def test_of_a_long_text_no_more_is_kept_than_of_its_last_segment():
+    heard = HeardSpeech()
+    for number in range(1, 200):
+        for chunk in with_tokens(chunks(6_000)):
+            heard.new(chunk)
+            if chunk.finish_reason:
+                heard.end_segment()
+        assert heard.samples == number * len(WHOLE)
+    assert heard.tokens == []
+    assert sum(len(value) for value in vars(heard).values() if hasattr(value, "__len__")) == 0
 
 
 def test_refusal_ends_what_has_not_begun_and_is_waited_for_after_a_loss():

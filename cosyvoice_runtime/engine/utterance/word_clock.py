@@ -58,27 +58,41 @@ async def with_words(
 
 
 def words_of(
-    request: SpeechRequest, markup: str | None, segments: Sequence[LaidSegment]
+    request: SpeechRequest, markup: str | None, segments: Sequence[LaidSegment], before: Sequence[str] = ()
 ) -> Iterator[SegmentWords]:
-    """Words of a request's text, or of its turns, as they were sent, by the segments that are spoken."""
-    texts = iter([turn.text for turn in request.turns] or [request.text])
-    spoken: list[LaidSegment] = []
-    for segment in segments:
-        spoken += [segment] if segment.prompt is not None else []
-        if segment.characters is not None:  # The text, or a turn, ends with it.
-            reader = WordReader(markup)
-            words = reader.read(next(texts)) + reader.finish()
-            yield from _by_segment(words, spoken, request.speed)
-            spoken = []
+    """Words of a request's text, or of its turns, as they were sent, by the segments of the text.
+
+    Args:
+        segments: all that are spoken.
+        before: words of the segments before these, which are not spoken: nothing is told of them.
+    """
+    spoken = [segment for segment in segments if segment.prompt is not None]
+    if not request.turns:
+        yield from _by_segment(_words(request.text, markup), spoken, request.speed, before)
+        return
+    turns, of_turn = iter(request.turns), []
+    for segment in spoken:
+        of_turn.append(segment)
+        if segment.characters is not None:  # The turn ends with it.
+            yield from _by_segment(_words(next(turns).text, markup), of_turn, request.speed)
+            of_turn = []
+
+
+def _words(text: str, markup: str | None) -> list[Word]:
+    reader = WordReader(markup)
+    return reader.read(text) + reader.finish()
 
 
 def _by_segment(
-    words: Sequence[Word], segments: Sequence[LaidSegment], speed: float
+    words: Sequence[Word], segments: Sequence[LaidSegment], speed: float, before: Sequence[str] = ()
 ) -> Iterator[SegmentWords]:
-    found = matched(words, [segment.text for segment in segments])
-    for number, segment in enumerate(segments):
-        of_segment = [each for each in found if each.segment == number]
-        yield SegmentWords(of_segment, segment.text, segment.sound.speed if segment.sound else speed)
+    found: dict[int, list[SpokenWord]] = {}
+    for each in matched(words, [*before, *(segment.text for segment in segments)]):
+        found.setdefault(each.segment, []).append(each)
+    yield from [SegmentWords([], "", speed)] * len(before)
+    for number, segment in enumerate(segments, len(before)):
+        own_speed = segment.sound.speed if segment.sound else speed
+        yield SegmentWords(found.get(number, []), segment.text, own_speed)
 
 
 class WordClock:
