@@ -148,6 +148,74 @@ def test_words_are_told_once_and_in_order_whichever_server_times_them(
         assert all(word.end_s <= end_s + max(moved_s, 0.0) for word in chunk.words)
 
 
+@pytest.mark.parametrize("moved_s", [0.0, 0.004, -0.03])
+@pytest.mark.parametrize("late_s", [0.0, 0.3])
+@pytest.mark.parametrize("after", [1, 4, 5, 7, 8, 9, 12])
+@pytest.mark.parametrize("size", [700, 5_000, 24_000])
+def test_words_of_a_segment_that_is_asked_for_alone_count_from_where_the_speech_began(
+    after, size, late_s, moved_s
+):
+    """A server tells all words of a segment by its end; their seconds count from where its answer begins."""
+    made = _late(with_words(chunks(6_000)), late_s)
+    ended = min(sum(bool(chunk.finish_reason) for chunk in made[:after]), 2)
+    again = []
+    for chunk in _late(with_words(chunks(size), 0.0, moved_s), late_s)[-(3 - ended) * -(-RATE // size) :]:
+        words = [TimedWord(text, begin_s - ended, end_s - ended) for text, begin_s, end_s in chunk.words]
+        again.append(dataclasses.replace(chunk, words=words))
+    servers = Servers([*made[:after], GONE], again)
+    heard = servers.heard(characters=30)
+    assert np.array_equal(samples_of(heard), WHOLE)
+    assert servers.starts == [None, 10 * ended or None]
+    words = [word for chunk in heard for word in chunk.words]
+    assert [word.text for word in words] == [str(number) for number in range(30)]
+    for number, word in enumerate(words):
+        assert word.start_s == pytest.approx(number / 10, abs=abs(moved_s) + 1e-6)
+        assert word.end_s == pytest.approx((number + 1) / 10 - 0.01, abs=abs(moved_s) + 1e-6)
+    times = [second for word in words for second in word[1:]]
+    assert times == sorted(times)
+
+
+def _late(made: list[AudioChunk], late_s: float) -> list[AudioChunk]:
+    """The chunks, whose words come some time later, at the latest with the end of their segment."""
+    told, waiting, heard_s = [], [], 0.0
+    for chunk in made:
+        heard_s += chunk.seconds
+        waiting += chunk.words
+        over = [word for word in waiting if chunk.finish_reason or word.end_s <= heard_s - late_s]
+        waiting = waiting[len(over) :]
+        told.append(dataclasses.replace(chunk, words=over))
+    return told
+
+
+def test_what_is_found_of_a_segment_is_told_once():
+    """Rounding moves its end, so that it comes again with new samples."""
+    found = {"checked": True, "redraws": 1, "findings": []}
+    time_s = np.arange(3 * RATE) / RATE
+    speech = (0.15 * (1 + np.sin(6 * np.pi * time_s)) * np.sin(400 * np.pi * time_s)).astype(np.float32)
+    rounded = speech + np.random.default_rng(1).normal(0, 4e-3, len(speech)).astype(np.float32)
+    scripts = []
+    for samples, ends in ((speech, SEGMENTS), (rounded, (RATE + 240, 2 * RATE, 3 * RATE))):
+        scripts.append(
+            [
+                dataclasses.replace(chunk, verification=found if chunk.finish_reason else None)
+                for chunk in with_tokens(chunks(6_000, samples, ends))
+            ]
+        )
+    heard = Servers([*scripts[0][:4], GONE], scripts[1]).heard()
+    assert [chunk.verification for chunk in heard if chunk.verification] == [found] * 3
+
+
+def test_text_that_has_ended_amid_a_segment_does_not_go_on_behind_that():
+    made = chunks(6_000)[:7]
+    made.append(dataclasses.replace(chunks(6_000)[7], finish_reason="incomplete", spoken_characters=17))
+    again = [dataclasses.replace(chunk) for chunk in made[4:]]
+    servers = Servers([*made, GONE], again)
+    heard = servers.heard(characters=30)
+    assert servers.starts == [None, 10]
+    assert np.array_equal(samples_of(heard), WHOLE[: 2 * RATE])
+    assert facts(heard) == [("stop", 10), ("incomplete", 17)]
+
+
 def test_lost_end_of_a_segment_is_told_once_and_not_lost():
     made = chunks(24_000)
     last = AudioChunk(WHOLE[:0], 0.0, "stop", 10)

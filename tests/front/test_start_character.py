@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 
 import numpy as np
 import pytest
 from test_front_keys import write_keys
 
 from cosyvoice_client import AudioChunk
+from cosyvoice_client.words import TimedWord
 from decoded import decode, events
 from fake_upstream import FakeUpstream
 from raw_http import ask
@@ -108,6 +110,40 @@ def test_words_end_with_their_segments(three):
     assert [word["word"] for word in words] == TEXT.split()
     ends = {word["word"]: word["end_s"] for word in words}
     assert (ends["there."], ends["you?"]) == (pytest.approx(0.6, abs=0.03), pytest.approx(0.9, abs=0.03))
+
+
+def speaks(monkeypatch, words: list[str], begins: int | None) -> None:
+    """Have the server time words, a tenth of a second each."""
+
+    async def speak(_self, request, request_id="", name=None):
+        timed = [TimedWord(word, place / 10, place / 10 + 0.1) for place, word in enumerate(words)]
+        chunk = AudioChunk(np.zeros(RATE, np.float32), 0.0, "stop", 9, words=timed, words_by="attention")
+        yield dataclasses.replace(chunk, start_character=begins)
+
+    monkeypatch.setattr(FakeUpstream, "speak", speak)
+
+
+TIMED = {"stream_format": "sse", "word_timestamps": True}
+
+
+def told(front, **fields) -> list[tuple[str, float]]:
+    found = events(ask(front, **TIMED | fields).body)
+    return [(word["word"], word["start_s"]) for event in found for word in event.get("words", ())]
+
+
+def test_words_from_a_character_on_count_from_where_the_speech_begins(monkeypatch, front):
+    speaks(monkeypatch, ["How", "are", "you?"], begins=12)
+    assert told(front, input=TEXT, start_character=15) == [("How", 0.0), ("are", 0.1), ("you?", 0.2)]
+
+
+def test_chinese_words_from_a_character_on_are_those_of_the_text_there(monkeypatch, front):
+    """A word of one character before them does not count as their beginning."""
+    text, rest = "中。中国人说中文。", "中国人说中文。"
+    speaks(monkeypatch, list(rest), begins=None)
+    whole = told(front, input=rest, word_unit="word")
+    assert len(whole[0][0]) > 1
+    speaks(monkeypatch, list(rest), begins=2)
+    assert told(front, input=text, start_character=3, word_unit="word") == whole
 
 
 def test_a_text_of_a_hundred_thousand_characters_is_taken(start_front, upstream):
