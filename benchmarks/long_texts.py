@@ -161,6 +161,7 @@ class StandIns:
         utterance_id: str,  # noqa: ARG002
         first_tokens: int,  # noqa: ARG002
         pieces: TextPieces | None,  # noqa: ARG002
+        with_rows: bool,  # noqa: ARG002
     ) -> AsyncGenerator[TokenGroup, None]:
         """Groups of a block each."""
         left = round(TOKENS_OF_TEXT * len(prompt.text))

@@ -62,14 +62,14 @@ class SegmentLayout:
     Attributes:
         sound: of segments that have no manner of their own.
         voices: all voices so far by their keys, in the form that the flow takes.
-        before: words of the segments before the first one that is spoken.
+        before: segments of the text before the first one that is spoken.
         start_character: at which that begins.
 
     Raises:
         InvalidInput: the text names the field of the request; a call may raise it, too.
     """
 
-    before: Sequence[str] = ()
+    before: Sequence[Segment] = ()
     start_character = 0
 
     def __init__(
@@ -112,7 +112,7 @@ class SegmentLayout:
         segments = iter(reading)
         if request.start_character:
             before, segments = _from(segments, request.start_character)
-            self.before = [segment.text for segment in before]
+            self.before = before
             self.start_character = before[-1].characters if before else 0
         return map(self, segments)
 
@@ -164,7 +164,7 @@ class TurnsLayout:
         InvalidInput: a turn can't be spoken, which the text names; or they ask for too much silence.
     """
 
-    before: Sequence[str] = ()
+    before: Sequence[Segment] = ()
     first_segment = start_character = 0
 
     def __init__(self, request: SpeechRequest, make: Callable[[SpeechRequest], SegmentLayout]) -> None:

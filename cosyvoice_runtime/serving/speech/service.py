@@ -289,7 +289,7 @@ class SpeechService:
         )
         if not words and verify == "off":
             return Script(request, layout, feed(segments))
-        # Words are found in the whole text, which takes some seconds for 100,000 characters.
+        # All is laid out first, for the engine is told its checks: 2 s for 100,000 characters.
         laid = list(segments)
         said = list(words_of(request, self._markup(request), laid, layout.before))
         clock = WordClock.of(said, request.speed, self._timing) if words else None
