@@ -22,26 +22,12 @@ from cosyvoice_runtime.checkpoint.tensors import load_speakers
 from cosyvoice_runtime.engine.utterance.feed import SegmentFeed
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.incoming_text import FIELD, GivenText, TextMark
-from cosyvoice_runtime.engine.utterance.layout import (
-    LaidSegment,
-    SegmentLayout,
-    TurnsLayout,
-    laid_out,
-)
-from cosyvoice_runtime.engine.utterance.request import (
-    AudioChunk,
-    SpeechRequest,
-    Utterance,
-)
+from cosyvoice_runtime.engine.utterance.layout import LaidSegment, SegmentLayout, TurnsLayout, laid_out
+from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest, Utterance
 from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, speak_arriving, within_ceiling
 from cosyvoice_runtime.engine.utterance.utterance import Playback, Stages, speak
 from cosyvoice_runtime.engine.utterance.verification import Checks, Verifier, way_to_verify
-from cosyvoice_runtime.engine.utterance.word_clock import (
-    VoiceTiming,
-    WordClock,
-    with_words,
-    words_of,
-)
+from cosyvoice_runtime.engine.utterance.word_clock import VoiceTiming, WordClock, with_words, words_of
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families import DEFAULT, Family
 from cosyvoice_runtime.flow.solvers import EULER

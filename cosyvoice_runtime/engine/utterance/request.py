@@ -14,12 +14,7 @@ from cosyvoice_runtime.alignment.words import TimedWord, WordMethod
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.audio.audio import check_speed
 from cosyvoice_runtime.audio.silence import TrimSilence, check_trim
-from cosyvoice_runtime.engine.utterance.turn import (
-    LONGEST_TURN_PAUSE_S,
-    TURN_PAUSE_S,
-    Turn,
-    check_pause,
-)
+from cosyvoice_runtime.engine.utterance.turn import LONGEST_TURN_PAUSE_S, TURN_PAUSE_S, Turn, check_pause
 from cosyvoice_runtime.engine.utterance.verdict import Verification, Verify, check_verify
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.generation import FinishReason

@@ -22,26 +22,13 @@ from cosyvoice_runtime.engine.utterance.arriving_words import ArrivingWords
 from cosyvoice_runtime.engine.utterance.feed import SegmentFeed
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.incoming_text import IncomingText
-from cosyvoice_runtime.engine.utterance.layout import (
-    SegmentLayout,
-    TurnsLayout,
-    laid_out,
-)
-from cosyvoice_runtime.engine.utterance.request import (
-    AudioChunk,
-    SpeechRequest,
-    Utterance,
-)
+from cosyvoice_runtime.engine.utterance.layout import SegmentLayout, TurnsLayout, laid_out
+from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest, Utterance
 from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, speak_arriving, within_ceiling
 from cosyvoice_runtime.engine.utterance.turn import characters_of
 from cosyvoice_runtime.engine.utterance.utterance import Playback
 from cosyvoice_runtime.engine.utterance.verification import Checks, way_to_verify
-from cosyvoice_runtime.engine.utterance.word_clock import (
-    VoiceTiming,
-    WordClock,
-    with_words,
-    words_of,
-)
+from cosyvoice_runtime.engine.utterance.word_clock import VoiceTiming, WordClock, with_words, words_of
 from cosyvoice_runtime.errors import ClientGoneError, InvalidInput, StageLostError
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.metrics import trace
