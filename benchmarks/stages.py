@@ -31,7 +31,6 @@ import torch
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
-from cosyvoice_runtime.engine.utterance.layout import LaidSegment, give
 from cosyvoice_runtime.engine.utterance.request import SpeechRequest, Utterance, sound_of
 from cosyvoice_runtime.engine.utterance.utterance import Playback, speak
 from cosyvoice_runtime.flow.paged_flow import FlowState, PagedFlow
@@ -157,7 +156,8 @@ class Pipeline:
         token_times: list[float] = []
         played = Playback(now=lambda: 0.0)
         segments = SegmentQueue()
-        give([LaidSegment(Prompt([]))], segments)
+        segments.begin(Prompt([]))
+        segments.done()
         spoken = speak(
             Utterance.of(SpeechRequest("", self.voice, seed=0), sound_of(voice, 1.0)),
             segments,

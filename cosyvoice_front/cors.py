@@ -12,6 +12,7 @@ from cosyvoice_front.errors import foreign_page
 EXPOSED = (
     "X-Request-Id",
     "X-Seed",
+    "X-Start-Character",
     "X-Audio-Sample-Rate",
     "X-Reference-Note",
     "X-AI-Generated",

@@ -31,6 +31,7 @@ PARAMETERS = {
     "text_markup": "text_markup",
     "lexicon": "lexicon",
     "trim_silence": "trim_silence",
+    "start_character": "start_character",
 }
 """The request's name of each input that the server's errors begin with."""
 REFUSALS = ("invalid_argument", "not_found")

@@ -91,6 +91,7 @@ class Front:
             },
             MEDIA_TYPE if body.as_events else content_type(body.response_format, speech.rate),
             self.settings.front.stalled_client_timeout_s,
+            partial(_start_header, speech.tally),
         )
 
     async def speech(self, body: SpeechBody, owner: str) -> Speech:
@@ -202,6 +203,12 @@ class Front:
         return await asyncio.to_thread(read_recording, data, ref_text, "ref_audio")
 
 
+def _start_header(tally: Tally) -> dict[str, str]:
+    """The header that tells where in its text speech begins that does not begin with the first character."""
+    start = tally.start_character
+    return {} if start is None else {"X-Start-Character": str(start)}
+
+
 @asynccontextmanager
 async def open_front(
     settings: Settings, metrics: Metrics, audit_log: AuditLog, upstream: Upstream | None = None
@@ -218,7 +225,11 @@ async def open_front(
         InvalidInput: the file of keys can't be read.
     """
     front = settings.front
-    server = SpeechServer(upstream) if upstream else SpeechServer.connect(front, metrics.resume)
+    server = (
+        SpeechServer(upstream)
+        if upstream
+        else SpeechServer.connect(front, metrics.resume, settings.cosyvoice2.trim_silence)
+    )
     pool = ThreadPoolExecutor(ENCODER_THREADS, thread_name_prefix="encoder")
     keys = Keys(front)
     limits = Limits.open(front, keys, metrics.counted_alone.inc)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any
 
@@ -23,12 +23,19 @@ class StreamedResponse(Response):
     Args:
         pieces: of the body, none of them empty.
         stall_s: longest time that a piece may stay unread.
+        later_headers: those that are known with the first piece.
     """
 
     def __init__(
-        self, pieces: AsyncGenerator[bytes, None], headers: dict[str, str], media_type: str, stall_s: float
+        self,
+        pieces: AsyncGenerator[bytes, None],
+        headers: dict[str, str],
+        media_type: str,
+        stall_s: float,
+        later_headers: Callable[[], dict[str, str]] = dict,
     ) -> None:
         self._pieces = pieces
+        self._later_headers = later_headers
         self._stall_s = stall_s
         self.status_code = 200
         self.background = None
@@ -58,7 +65,9 @@ class StreamedResponse(Response):
             logger.warning("given up after the first audio: %s", str(error) or type(error).__name__)
 
     def _start(self) -> dict[str, Any]:
-        return {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+        later = [(name.lower().encode(), value.encode()) for name, value in self._later_headers().items()]
+        headers = [*self.raw_headers, *later]
+        return {"type": "http.response.start", "status": self.status_code, "headers": headers}
 
 
 async def while_connected(receive: Receive, work: Coroutine[Any, Any, None]) -> None:

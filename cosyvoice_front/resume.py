@@ -43,6 +43,9 @@ TOLERANCE = 5e-3
 """The largest difference of two samples that is rounding, so that they are joined as they are; full scale is
 1. Batches on a CPU do by 3e-3."""
 
+INCOMPLETE = "incomplete"
+"""Why a text ends amid a segment: nothing of it is spoken behind that."""
+
 Counted = Callable[[str], None]
 """Called with ``resumed`` when another server goes on, or ``differs`` when its speech is another."""
 
@@ -54,32 +57,44 @@ class DifferentSpeechError(Exception):
 class HeardSpeech:
     """The samples of an utterance that have been sent, and those of a repetition that are new.
 
+    A repetition begins where the speech did, or with the last segment that :meth:`end_segment` has not ended.
+
     Attributes:
         samples: how many have been sent.
-        tokens: the speech tokens that they come from, as servers tell them.
+        tokens: the speech tokens that those of a repetition come from, as servers tell them.
+        spoken: whether the present server has said anything.
     """
 
     def __init__(self) -> None:
-        self.samples = 0
-        self.tokens: list[int] = []
-        self._segments = self._words = 0
+        self.samples = self._base = self._position = 0
+        self._segments = self._shift = self._words = 0
         self._word_s = 0.0
-        self._head = self._tail = np.zeros(0, np.float32)
-        self._shift = 0
+        self.end_segment()
         self.begin_again()
 
     def begin_again(self) -> None:
         """The next chunk is the first one of a repetition."""
-        self._position, self._ended, self._begun = -self._shift, 0, time.monotonic()
+        self._position, self._begun = self._base - self._shift, time.monotonic()
+        self.spoken = False
+        self._words_from = self._base
+        """Samples that had been sent where the present server's answer begins: its words count from there."""
+        self._forget()
+
+    def end_segment(self) -> None:
+        """A repetition begins with what comes next."""
+        self.tokens: list[int] = []
+        self._base = self._position = self.samples
+        self._segments = self._shift = self._words = 0
+        self._head = self._tail = np.zeros(0, np.float32)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget what the present server has said."""
+        self._ended = 0
         self._told: list[int] = []
         self._told_words: list[TimedWord] = []
         self._again = np.zeros(0, np.float32)
         self._is_exact = True
-
-    @property
-    def spoken(self) -> bool:
-        """Whether the present server has said anything."""
-        return len(self._again) > 0
 
     def new(self, chunk: AudioChunk) -> AudioChunk | None:
         """The part of a chunk that has not been sent; None where all of it has.
@@ -88,10 +103,14 @@ class HeardSpeech:
             DifferentSpeechError: it differs from what has been sent, or is too late.
         """
         begin, self._position = self._position, self._position + len(chunk.samples)
+        self.spoken = self.spoken or len(chunk.samples) > 0
         self._told += chunk.spoken_tokens
-        self._told_words += chunk.words
+        begun_s = self._words_from / chunk.sample_rate
+        self._told_words += [
+            TimedWord(word.text, begun_s + word.start_s, begun_s + word.end_s) for word in chunk.words
+        ]
         self.tokens = max(self.tokens, self._told, key=len)
-        self._compare(chunk.samples, begin, self._head, 0)
+        self._compare(chunk.samples, begin, self._head, self._base)
         self._compare(chunk.samples, begin, self._tail, self.samples - len(self._tail))
         rest = chunk.samples[max(0, self.samples - begin) :]
         kept = 2 * len(self._tail) + len(chunk.samples)
@@ -111,7 +130,9 @@ class HeardSpeech:
         self._tail = np.concatenate([self._tail, rest[-keep:]])[-keep:]
         chunk = dataclasses.replace(chunk, samples=rest, words=self._new_words())
         # Rounding may move an end that has been told, so that it comes with new samples.
-        return dataclasses.replace(chunk, finish_reason="", spoken_characters=None) if ends_again else chunk
+        if not ends_again:
+            return chunk
+        return dataclasses.replace(chunk, finish_reason="", spoken_characters=None, verification=None)
 
     def _new_words(self) -> list[TimedWord]:
         """The words that have not been told. Those of a repetition are the same, at about the same times."""
@@ -208,24 +229,34 @@ class Losses:
 
 
 async def unbroken(
-    speak: Callable[[Sequence[int]], AsyncGenerator[AudioChunk, None]], counted: Counted
+    speak: Callable[[Sequence[int], int | None], AsyncGenerator[AudioChunk, None]],
+    counted: Counted,
+    characters: int = 0,
 ) -> AsyncGenerator[AudioChunk, None]:
     """The chunks of a whole text's speech, whichever server makes them.
 
     Args:
-        speak: asks a server for the speech that has these tokens so far.
+        speak: asks a server for the speech from this character on, which has these tokens so far; None is
+            the character that the request asks for.
+        characters: of a text of which another server may begin with a segment, where one before it has ended
+            and told that; 0 where none may.
 
     Raises:
         ClientError: no server goes on with it.
     """
     heard = HeardSpeech()
     losses = Losses(heard, counted)
+    start = None
     while True:
         try:
-            async with aclosing(speak(heard.tokens)) as chunks:
+            async with aclosing(speak(heard.tokens, start)) as chunks:
                 async for chunk in chunks:
                     if (new := heard.new(chunk)) is not None:
                         yield new
+                    spoken = chunk.spoken_characters
+                    if spoken is not None and spoken < characters and chunk.finish_reason != INCOMPLETE:
+                        start = spoken
+                        heard.end_segment()
             heard.end()
             return
         except ClientError as error:

@@ -17,6 +17,7 @@ from cosyvoice_front.errors import ApiError, of_client, overloaded
 from cosyvoice_front.keys import EVERYBODY
 from cosyvoice_front.rate import at_front_rate
 from cosyvoice_front.resume import Counted, TextSpeech, UnbrokenText, unbroken
+from cosyvoice_runtime.audio.silence import TrimSilence
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.settings import FrontSettings
 
@@ -59,14 +60,20 @@ class SpeechServer:
 
     Args:
         resumes: counts the utterances that another server goes on with; None where none does.
+        trim_silence: the servers', of requests that don't say it.
     """
 
-    def __init__(self, upstream: Upstream, resumes: Counted | None = None) -> None:
+    def __init__(
+        self, upstream: Upstream, resumes: Counted | None = None, trim_silence: TrimSilence = "off"
+    ) -> None:
         self._upstream = upstream
         self._resumes = resumes
+        self._trim_silence = trim_silence
 
     @classmethod
-    def connect(cls, settings: FrontSettings, resumes: Counted) -> SpeechServer:
+    def connect(
+        cls, settings: FrontSettings, resumes: Counted, trim_silence: TrimSilence = "off"
+    ) -> SpeechServer:
         """To be called in the event loop that uses it; an InvalidInput tells of an address that leads
         nowhere."""
         try:
@@ -80,7 +87,7 @@ class SpeechServer:
             )
         except InvalidArgumentError as error:
             raise InvalidInput("front.grpc_url", settings.grpc_url, str(error)) from None
-        return cls(client, resumes if settings.resume else None)
+        return cls(client, resumes if settings.resume else None, trim_silence)
 
     async def speak(
         self, request: SpeechRequest, request_id: str, owner: str
@@ -94,12 +101,19 @@ class SpeechServer:
             ask = self._upstream.speak
             ask = partial(older_server.spoken, ask) if request.words else ask
             speak = partial(_with_tokens, ask, request, request_id, _name(owner))
-            spoken = unbroken(speak, self._resumes) if self._resumes else speak(None)
+            segments = self._characters(request)
+            spoken = unbroken(speak, self._resumes, segments) if self._resumes else speak(None)
             async with aclosing(spoken), aclosing(at_front_rate(spoken)) as chunks:
                 async for chunk in chunks:
                     yield chunk
         except ClientError as error:
             raise self.told(error) from error
+
+    def _characters(self, request: SpeechRequest) -> int:
+        """Characters of a text whose segments are asked for alone; 0 where silence of one is sent with the
+        next, or the text is in turns."""
+        trims = request.trim_silence or self._trim_silence
+        return 0 if trims == "both" or request.turns else len(request.text)
 
     @asynccontextmanager
     async def speak_text(
@@ -142,9 +156,15 @@ def _with_tokens(
     request_id: str,
     name: str | None,
     spoken: Sequence[int] | None,
+    start: int | None = None,
 ) -> T:
-    """Ask for speech that has these tokens so far; None where nobody would go on with it."""
-    return ask(replace(request, spoken_tokens=spoken), request_id, name)
+    """Ask for speech that has these tokens so far; None where nobody would go on with it.
+
+    Args:
+        start: character of the text that it begins with; None for the request's own.
+    """
+    start = request.start_character if start is None else start
+    return ask(replace(request, spoken_tokens=spoken, start_character=start), request_id, name)
 
 
 def _name(owner: str) -> str | None:

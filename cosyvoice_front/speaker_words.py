@@ -45,6 +45,7 @@ class SpeakerWords:
             self._words.add(text)
             self._words.bar(end)
         self._chinese = _chinese("\n".join(texts)) if unit == "word" else None
+        self._is_first = True
         self._leaving: LeavingWords[dict[str, Any]] = LeavingWords()
 
     async def watch(self, chunks: AsyncGenerator[AudioChunk, None]) -> AsyncGenerator[AudioChunk, None]:
@@ -62,11 +63,18 @@ class SpeakerWords:
         return self._leaving.taken(left_s)
 
     def _hear(self, chunk: AudioChunk) -> None:
+        if self._chinese is not None and self._is_first and chunk.start_character:
+            self._chinese.begin_at(chunk.start_character)
+        self._is_first = False
         self._tell(self._words.hear(chunk))
-        if chunk.spoken_characters is not None and len(self._voices) > 1:
-            self._tell(self._words.end_segment(self._ends.pop(0)))
-            self._end_word()
-            del self._voices[0]
+        if chunk.spoken_characters is None:
+            return
+        if len(self._voices) == 1:
+            self._tell(self._words.end_segment(chunk.spoken_characters))
+            return
+        self._tell(self._words.end_segment(self._ends.pop(0)))
+        self._end_word()
+        del self._voices[0]
 
     def _end_word(self) -> None:
         if self._chinese is not None:

@@ -24,6 +24,8 @@ from cosyvoice_runtime.language_names import language_tag
 from cosyvoice_runtime.settings import FrontSettings
 from cosyvoice_runtime.settings.front import DEFAULT_VOICE
 from cosyvoice_runtime.speakable import without_controls
+from cosyvoice_runtime.text.markup.pauses import LONGEST_S
+from cosyvoice_runtime.text.validate import MOST_AT_ONCE
 
 SPEEDS = (0.5, 2.0)
 """Speeds that the vocoder can do; OpenAI's API goes further."""
@@ -63,6 +65,9 @@ class SpeechBody(TextFields):
     ref_text: str | None = None
     turns: list[TurnBody] | None = Field(None, min_length=1, max_length=MOST_TURNS)
     turn_pause_s: float | None = Field(None, ge=0, le=LONGEST_TURN_PAUSE_S)
+    paragraph_pause_s: float | None = Field(None, ge=0, le=LONGEST_S)
+    sentence_pause_s: float | None = Field(None, ge=0, le=LONGEST_S)
+    start_character: int = Field(0, ge=0)
     word_timestamps: bool = False
     word_unit: WordUnit = "character"
     verify: Verify | None = None
@@ -80,8 +85,8 @@ class SpeechBody(TextFields):
 
     @property
     def characters(self) -> int:
-        """Of all texts."""
-        return sum(map(len, self.texts))
+        """Of all texts, from the one on at which the speech begins."""
+        return sum(map(len, self.texts)) - self.start_character
 
     @property
     def voice_name(self) -> str | None:
@@ -122,6 +127,9 @@ class SpeechBody(TextFields):
             turn_pause_s=self.turn_pause_s,
             words=self.word_timestamps or None,
             verify=self.verify,
+            paragraph_pause_s=self.paragraph_pause_s,
+            sentence_pause_s=self.sentence_pause_s,
+            start_character=self.start_character or None,
         )
 
 
@@ -154,6 +162,7 @@ def checked(given: dict[str, Any], settings: FrontSettings) -> SpeechBody:
     if not SPEEDS[0] <= speech.speed <= SPEEDS[1]:
         raise invalid("speed", f"speed: {speech.speed:g} is not {SPEEDS[0]:g} to {SPEEDS[1]:g}.")
     _check_rate(speech)
+    _check_start(speech)
     if speech.word_timestamps and not speech.as_events:
         raise invalid("word_timestamps", "word_timestamps: it goes with stream_format sse.")
     if speech.turn_pause_s is not None and speech.turns is None:
@@ -170,8 +179,23 @@ def checked(given: dict[str, Any], settings: FrontSettings) -> SpeechBody:
 def _check_texts(speech: SpeechBody, most: int) -> None:
     for number, text in enumerate(speech.texts):
         check_text(text, most, f"{place(number)}.text" if speech.turns else "input")
-    if speech.characters > most:
-        raise _too_long(TURNS, speech.characters, most)
+    if (characters := sum(map(len, speech.texts))) > most:
+        raise _too_long(TURNS, characters, most)
+    if speech.target_lufs is not None and speech.is_measured_whole and characters > MOST_AT_ONCE:
+        message = (
+            f"target_lufs: with stream false for at most {MOST_AT_ONCE} characters, these are {characters}."
+        )
+        raise invalid("target_lufs", message)
+
+
+def _check_start(speech: SpeechBody) -> None:
+    """Raise an ApiError where the speech is to begin behind its text, or amid what has but a beginning."""
+    start = speech.start_character
+    if start and speech.turns:
+        raise invalid("start_character", f"start_character: it can't be combined with {TURNS}.")
+    if start and start >= len(speech.input):
+        limit = f"less than the {len(speech.input)} characters of input"
+        raise invalid("start_character", f"start_character: {start} is not {limit}.")
 
 
 def check_text(text: str, most: int, param: str) -> None:

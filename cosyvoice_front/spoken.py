@@ -36,8 +36,10 @@ class Tally:
     Attributes:
         token_rate: speech tokens of a second at speed 1; 0 where none have been spoken.
         left_s: seconds of the speech that a listener can decode from the bytes that have left.
-        turns_s: seconds up to the end of each turn, or of a text.
         verification: of all segments that were verified, as a chunk has it; None of none.
+        turns_s: seconds up to the end of each turn, or of each segment of a text.
+        start_character: of the text, at which the speech begins, if it does not begin with the first.
+        spoken_characters: of the text, that are spoken up to the last end of a segment; None before.
         heard: is told the seconds of each chunk, before they count here.
     """
 
@@ -48,18 +50,27 @@ class Tally:
         self.finish_reason = ""
         self.verification: dict[str, Any] | None = None
         self.turns_s: list[float] = []
+        self.start_character: int | None = None
+        self.spoken_characters: int | None = None
         self.heard: Callable[[float], None] = lambda _seconds: None
 
     def add(self, chunk: AudioChunk) -> None:
         self.heard(len(chunk.samples) / RATE)
         self.samples += len(chunk.samples)
         self.token_rate = chunk.token_rate
+        if self.start_character is None:
+            self.start_character = chunk.start_character
         if chunk.spoken_characters is not None:
             self.turns_s.append(self.seconds)
         if chunk.verification is not None:
             self.verification = _together(self.verification, chunk.verification)
         if _unhappiness(chunk.finish_reason) > _unhappiness(self.finish_reason):
             self.finish_reason = chunk.finish_reason
+
+    def passed(self, chunk: AudioChunk) -> None:
+        """Note that all samples of a chunk have gone out, but for what the encoder holds."""
+        if chunk.spoken_characters is not None:
+            self.spoken_characters = chunk.spoken_characters
 
     @property
     def seconds(self) -> float:
@@ -156,6 +167,7 @@ async def slices(chunks: AsyncIterator[AudioChunk], tally: Tally) -> AsyncIterat
         for samples in np.split(chunk.samples, [first]):
             if len(samples):
                 yield samples
+        tally.passed(chunk)
 
 
 async def as_events(
@@ -172,12 +184,13 @@ async def as_events(
         speakers: the voice of each turn, whose times the last event tells.
         words: of the speech, which are told behind their audio.
     """
-    started = False
+    started, told_characters = False, None
     try:
         async with aclosing(pieces):
             async for piece in pieces:
-                yield events.delta(piece)
-                started = True
+                reached = None if tally.spoken_characters == told_characters else tally.spoken_characters
+                yield events.delta(piece, reached)
+                started, told_characters = True, tally.spoken_characters
                 for by, told in words.taken(tally.left_s) if words else ():
                     yield events.spoken_words(told, by)
     except Exception as error:
@@ -189,7 +202,7 @@ async def as_events(
         yield events.spoken_words(told, by)
     turns = list(zip(speakers, tally.turns_s, strict=False))
     usage = events.usage(characters, tally.tokens(speed))
-    yield events.done(usage, tally.finish_reason, turns, tally.verification)
+    yield events.done(usage, tally.finish_reason, turns, tally.verification, tally.spoken_characters)
 
 
 async def placed(

@@ -38,6 +38,10 @@ class ChineseWords:
         self._place = 0
         self._held: list[TimedWord] = []
 
+    def begin_at(self, place: int) -> None:
+        """The first word comes behind this many characters of the text."""
+        self._place = place
+
     def push(self, words: Iterable[TimedWord]) -> list[TimedWord]:
         """The words that these end, in order; together they are the text as it was sent."""
         told: list[TimedWord] = []

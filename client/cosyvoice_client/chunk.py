@@ -26,9 +26,8 @@ class AudioChunk:
         arrived_s: seconds from sending the request to this chunk.
         finish_reason: why a segment of the text ended (``stop``, ``length``, ...), on its last chunk;
             otherwise empty.
-        spoken_characters: how many characters of the text are spoken by then: with the last chunk of each
-            segment of a text that was pushed piece by piece, else of the text, or of each turn. None with
-            others.
+        spoken_characters: how many characters of the text are spoken by then, with the last chunk of a
+            segment; of turns, with that of a turn. A request with this ``start_character`` goes on there.
         sample_rate: samples per second, the same for all chunks of a server.
         token_rate: speech tokens of a second at speed 1; alike.
         spoken_tokens: speech tokens that were drawn since the chunk before, and ends of segments, if the
@@ -38,6 +37,8 @@ class AudioChunk:
         words_by: how they are timed, ``attention`` or ``estimate``; empty where the server tells no words.
         verification: with the last chunk of a segment that the request has verified: ``checked``, ``redraws``
             and ``findings``, each with ``kind``, ``text``, and ``start`` and ``end`` in characters.
+        start_character: of the text, at which the speech begins, if the request asks for a later one than its
+            first.
     """
 
     samples: npt.NDArray[np.float32]
@@ -50,6 +51,7 @@ class AudioChunk:
     words: Sequence[TimedWord] = ()
     words_by: str = ""
     verification: Mapping[str, Any] | None = None
+    start_character: int | None = None
 
     @property
     def seconds(self) -> float:
@@ -63,7 +65,7 @@ def read_chunk(result: Any, arrived_s: float) -> AudioChunk | None:
         return None
     # Outputs after the waveform are missing from older servers.
     spoken = _number(result, "spoken_characters", -1)
-    tokens = result.as_numpy("spoken_tokens")
+    tokens, start = result.as_numpy("spoken_tokens"), _number(result, "start_character", -1)
     told, found = _bytes(result, "words"), _bytes(result, "verification")
     return AudioChunk(
         waveform.reshape(-1),
@@ -75,6 +77,7 @@ def read_chunk(result: Any, arrived_s: float) -> AudioChunk | None:
         () if tokens is None else tokens.reshape(-1).tolist(),
         *(read_words(told) if told else NO_WORDS),
         json.loads(found) if found else None,
+        None if start < 0 else start,
     )
 
 

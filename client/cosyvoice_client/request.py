@@ -42,6 +42,9 @@ OPTIONS: dict[str, type] = {
     "turn_pause_s": np.float32,
     "words": np.bool_,
     "verify": np.object_,
+    "paragraph_pause_s": np.float32,
+    "sentence_pause_s": np.float32,
+    "start_character": np.int32,
 }
 """Optional inputs of one element each: numpy dtype (object for a string)."""
 
@@ -73,6 +76,11 @@ class SpeechRequest:
         turn_pause_s: seconds of silence between two turns, 0 to 3.
         words: have each chunk tell which words are over by its end, and when each is heard.
         verify: what is done where words are not said once: ``off``, ``report`` or ``retry``.
+        paragraph_pause_s: seconds of silence between two paragraphs, beside that of their own, 0 to 10.
+        sentence_pause_s: seconds of silence between two segments of the text, in place of that of their own,
+            0 to 10.
+        start_character: the speech begins with the segment that holds this character of the text, and is what
+            the whole speech has from there on.
     """
 
     text: str = ""
@@ -98,6 +106,9 @@ class SpeechRequest:
     turn_pause_s: float | None = None
     words: bool | None = None
     verify: str | None = None
+    paragraph_pause_s: float | None = None
+    sentence_pause_s: float | None = None
+    start_character: int | None = None
 
     def tensors(self) -> Tensors:
         """Inputs by name, each with a leading batch dimension of 1.

@@ -54,7 +54,7 @@ class WordTimes:
     def bar(self, position: int) -> None:
         """A segment ends after this many characters, and a word with it."""
         self._words += self._reader.break_off()
-        if not self._bars or self._bars[-1] < position:
+        if (self._bars[-1] if self._bars else 0) < position:
             self._bars.append(position)
 
     def cut(self, position: int) -> None:

@@ -41,16 +41,17 @@ class SilenceGate:
     Args:
         rate: samples per second.
         trims_end: whether the silence behind the speech is left out, too.
+        trims_start: whether that before it is; otherwise it passes at once.
 
     Attributes:
         onset: sample in which speech begins, counted from the first one pushed; None before it is heard.
     """
 
-    def __init__(self, rate: int, trims_end: bool = False) -> None:
+    def __init__(self, rate: int, trims_end: bool = False, trims_start: bool = True) -> None:
         self.onset: int | None = None
         self.rate = rate
         self._hop = round(rate * HOP_S)
-        self._trims_end = trims_end
+        self._trims_end, self._trims_start = trims_end, trims_start
         self._trimmed = [0, 0]
         self._begin()
 
@@ -70,6 +71,8 @@ class SilenceGate:
         self._held = np.concatenate([self._held, samples])
         audible = self._audible()
         if self.onset is None and not self._hears_onset(audible):
+            if not self._trims_start:
+                return self._pass(len(self._held))
             self._forget(len(self._held) - SILENT_HOPS * self._hop)
             return self._held[:0]
         if self._trims_end:
@@ -79,13 +82,18 @@ class SilenceGate:
             return self._pass(min(self._end, len(self._held)))
         return self._pass(len(self._held))
 
+    @property
+    def rest(self) -> Floats:
+        """The samples that are held, float32 ``[n]``: silence, and less than a hop that may be more."""
+        return self._held[self._done :]
+
     def interrupt(self) -> Floats:
         """Return what is held and stays, before a stretch that is none of the gate's; it judges anew behind.
 
         Silence before the onset does not stay, and later one does.
         """
-        held = self._held[self._done :]
-        if self.onset is None:
+        held = self.rest
+        if self._is_leaving_out:
             self._trimmed[0] += self._position + len(held)
             held = held[:0]
         self._begin()
@@ -93,10 +101,10 @@ class SilenceGate:
 
     def finish(self) -> Floats:
         """Return what is left at the end of the answer: nothing, or 100 ms where no speech was heard."""
-        held = self._held[self._done :]
-        left = held[-SILENT_HOPS * self._hop :] if self.onset is None else held[:0]
-        cut = self._position + len(held) if self.onset is None else len(held)
-        self._trimmed[self.onset is not None] += cut - len(left)
+        held, before = self.rest, self._is_leaving_out
+        left = held[-SILENT_HOPS * self._hop :] if before else held[:0]
+        cut = self._position + len(held) if before else len(held)
+        self._trimmed[not before] += cut - len(left)
         self._begin()
         return left
 
@@ -105,6 +113,11 @@ class SilenceGate:
         before, behind = self._trimmed
         self._trimmed = [0, 0]
         return before / self.rate, behind / self.rate
+
+    @property
+    def _is_leaving_out(self) -> bool:
+        """Whether nothing has been heard yet, and what comes is left out therefore."""
+        return self.onset is None and self._trims_start
 
     def _audible(self) -> Array:
         """Whether each whole window of what is held is heard, bool ``[windows]``."""
@@ -118,8 +131,9 @@ class SilenceGate:
         onsets = np.flatnonzero(audible[:-1] & audible[1:])
         if not len(onsets):
             return False
-        self._done = max(0, int(onsets[0]) - KEPT_HOPS) * self._hop
-        self._trimmed[0] += self._position + self._done
+        if self._trims_start:
+            self._done = max(0, int(onsets[0]) - KEPT_HOPS) * self._hop
+            self._trimmed[0] += self._position + self._done
         self.onset = self._position + int(onsets[0]) * self._hop
         return True
 

@@ -69,9 +69,3 @@ def within(limits: TokenLimits, spoken: Sequence[int]) -> Sequence[int]:
     if len(tokens) == limits.max_tokens and ended is None:
         return told(tokens, FinishReason.LENGTH)
     return spoken
-
-
-def require_begun(spoken: Sequence[Sequence[int]], segments: int) -> None:
-    """Raise an InvalidInput if more segments have been spoken than a text has."""
-    if len(spoken) > segments:
-        raise InvalidInput(FIELD, f"{len(spoken)} segments", f"the text has {segments}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from functools import cached_property, partial
 from itertools import groupby
@@ -19,30 +19,15 @@ from cosyvoice_runtime.checkpoint.alignment_heads import COMMAND, AlignmentHeads
 from cosyvoice_runtime.checkpoint.layout import ALIGNMENT_HEADS, Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_speakers
+from cosyvoice_runtime.engine.utterance.feed import SegmentFeed
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.incoming_text import FIELD, GivenText, TextMark
-from cosyvoice_runtime.engine.utterance.layout import (
-    LaidSegment,
-    SegmentLayout,
-    TurnsLayout,
-    give,
-    laid_out,
-)
-from cosyvoice_runtime.engine.utterance.request import (
-    AudioChunk,
-    SpeechRequest,
-    Utterance,
-    with_characters,
-)
+from cosyvoice_runtime.engine.utterance.layout import LaidSegment, SegmentLayout, TurnsLayout, laid_out
+from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest, Utterance
 from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, speak_arriving, within_ceiling
 from cosyvoice_runtime.engine.utterance.utterance import Playback, Stages, speak
 from cosyvoice_runtime.engine.utterance.verification import Checks, Verifier, way_to_verify
-from cosyvoice_runtime.engine.utterance.word_clock import (
-    VoiceTiming,
-    WordClock,
-    with_words,
-    words_of,
-)
+from cosyvoice_runtime.engine.utterance.word_clock import VoiceTiming, WordClock, with_words, words_of
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families import DEFAULT, Family
 from cosyvoice_runtime.flow.solvers import EULER
@@ -229,11 +214,13 @@ class Synthesizer:
         segments = layout.segments()
         verifier = None if request.streaming else self._verifier
         verify = way_to_verify(request, "report", lambda: "" if verifier or self.heads else self.no_heads)
-        follows, markup = words or verify != "off", request.text_markup or self.front_end.markup
-        said = list(words_of(request, markup, segments)) if follows else []
+        if not words and verify == "off":
+            return self._chunks(request, layout, segments, self._stages(layout))
+        laid, markup = list(segments), request.text_markup or self.front_end.markup
+        said = list(words_of(request, markup, laid, layout.before))
         clock = WordClock.of(said, request.speed, self._timing) if words else None
         checks = Checks.of(said, self._timing, verify, verifier) if verify != "off" else None
-        return self._chunks(request, layout, segments, self._stages(layout, follows), clock, checks)
+        return self._chunks(request, layout, iter(laid), self._stages(layout, True), clock, checks)
 
     def synthesize_pieces(
         self, pieces: Iterable[str | TextMark], request: SpeechRequest, interleaved: bool | None = None
@@ -271,7 +258,7 @@ class Synthesizer:
         layout = self._layout(self._of_own(request))
         stages = GivenTokens(tokens, self.token2wav, layout.voices)
         laid = LaidSegment(Prompt([]), characters=len(request.text))
-        return self._chunks(request, layout, [laid], stages)
+        return self._chunks(request, layout, iter([laid]), stages)
 
     def _of_own(self, request: SpeechRequest) -> SpeechRequest:
         """The request, whose further voices are checked where they are found.
@@ -315,19 +302,20 @@ class Synthesizer:
         self,
         request: SpeechRequest,
         layout: SegmentLayout | TurnsLayout,
-        segments: Sequence[LaidSegment],
+        segments: Iterator[LaidSegment],
         stages: Stages,
         clock: WordClock | None = None,
         checks: Checks | None = None,
     ) -> Iterator[AudioChunk]:
         # Nothing is played yet, so chunk sizes grow in the same way on every machine.
         heard, queue = Playback(now=lambda: 0.0), SegmentQueue()
-        characters = give(segments, queue)
+        feed = SegmentFeed(segments, None if request.turns else len(request.text))
+        feed.begin(queue)
         with_rows = clock is not None or checks is not None
         spoken = self._spoken(request, layout, queue, stages, heard, with_rows, checks)
         if clock is not None:
             spoken = with_words(spoken, clock)
-        chunks = _iterate(with_characters(spoken, characters), heard)
+        chunks = _iterate(feed.chunks(spoken), heard)
         return chunks if request.streaming else _whole_segments(chunks)
 
     def _spoken(
@@ -340,7 +328,7 @@ class Synthesizer:
         with_rows: bool = False,
         checks: Checks | None = None,
     ) -> AsyncGenerator[AudioChunk, None]:
-        utterance = Utterance.of(request, layout.sound, with_rows)
+        utterance = Utterance.of(request, layout.sound, layout.first_segment, with_rows)
         cushion_s = lambda: heard.cushion_s  # noqa: E731
         return speak(utterance, segments, stages, self.hop, self.sample_rate, cushion_s, checks)
 

@@ -21,6 +21,12 @@ CPU_FIRST_HOP = 18
 WatermarkName = Annotated[str, Field(pattern=r"^(none|[\w.]+:\w+)$"), Accepted("MODULE:CLASS or none")]
 
 
+PARAGRAPH_PAUSE_S = 0.5
+"""Silence between two paragraphs, beside the silence of a sentence's end.
+
+Amazon Polly, too, makes the pause of ``<p>`` longer than that of a sentence; half a second is the ``medium``
+break of SSML here.
+"""
 NO_BUCKET = "none"
 BucketUrl = Annotated[
     str, Field(pattern=r"^(none|s3://[^/\s?#]+(/[^\s?#]*)?)$"), Accepted("s3://BUCKET/PREFIX or none")
@@ -64,6 +70,13 @@ class CosyVoice2Settings(ModelSettings):
         description="[Silence](text.md#silence-at-the-ends) that answers are sent without: none, that before "
         "the speech, or also that behind it, unless a request says so.",
     )
+    paragraph_pause_s: float = Field(
+        PARAGRAPH_PAUSE_S,
+        ge=0.0,
+        le=10.0,
+        description="[Silence between two paragraphs](text.md#paragraphs), beside what their segments have "
+        "of their own, unless a request says so.",
+    )
     max_voices: int = Field(
         1000,
         ge=1,
@@ -77,7 +90,12 @@ class CosyVoice2Settings(ModelSettings):
         description="Days that voices of requests' references stay on disk after their last use; 0 keeps "
         "them in memory alone.",
     )
-    max_text_characters: int = Field(5000, ge=1, le=10_000, description="Longest text of one request.")
+    max_text_characters: int = Field(
+        5000,
+        ge=1,
+        le=100_000,
+        description="Longest text of one request; of more than 10,000 characters the answer is a stream.",
+    )
     lexicon: Annotated[str, Field(min_length=1), Accepted("a file, or none")] = Field(
         "none",
         description="File of [words that are spoken as something else](text.md#words-that-are-misread).",

@@ -79,7 +79,7 @@ class FrontSettings(Section):
     lexicons: OptionalPath = Field(
         "", description="Directory of [lexicons](front.md#lexicons) by key, voice and id; none without it."
     )
-    max_text_characters: int = Field(4096, ge=1, le=10_000, description="Longest text of one request.")
+    max_text_characters: int = Field(4096, ge=1, le=100_000, description="Longest text of one request.")
     max_request_mib: int = Field(16, ge=1, le=1024, description="Largest body of a request.")
     voices_per_key: int = Field(
         100, ge=0, le=100_000, description="Uploaded voices that one key may keep; 0 is no limit."

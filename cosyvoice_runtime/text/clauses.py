@@ -11,7 +11,7 @@ from cosyvoice_runtime.speakable import is_speakable
 from cosyvoice_runtime.text.controls import ControlDropper
 from cosyvoice_runtime.text.language import LanguageTags, is_told, resolve
 from cosyvoice_runtime.text.markup import MarkupOptions, TextReader
-from cosyvoice_runtime.text.markup.said import USUAL, Manner, Said
+from cosyvoice_runtime.text.markup.said import USUAL, Boundary, Manner, Said
 from cosyvoice_runtime.text.normalise import Normaliser
 from cosyvoice_runtime.text.polyphones import Pronounced, as_it_is
 from cosyvoice_runtime.text.segment import Segment
@@ -39,16 +39,30 @@ def sentence_end(text: str, style_up_to: Callable[[int], SplitStyle | None]) -> 
         style_up_to: how the first characters are split, by their number; None where that is not known yet.
     """
     for match in _SENTENCE_END.finditer(text):
-        mark, spaces, following = match.groups()
-        is_clear = spaces or not mark.isascii() or not following.isascii()
-        if not is_clear:
-            continue
-        style = style_up_to(match.end())
-        if style is None:
-            return 0
-        if style.ends_sentence(text, match.start()) and not style.announces(mark, following):
-            return match.end()
+        if _is_clear(match):
+            style = style_up_to(match.end())
+            if style is None:
+                return 0
+            if _ends(match, style):
+                return match.end()
     return 0
+
+
+def sentence_ends(text: str, style: SplitStyle, least: int) -> Iterator[int]:
+    """Lengths, of more than ``least`` characters, up to ends of sentences that no later text changes."""
+    for match in _SENTENCE_END.finditer(text, least):
+        if _is_clear(match) and _ends(match, style):
+            yield match.end()
+
+
+def _is_clear(match: re.Match[str]) -> bool:
+    """Whether a mark may end a sentence by what follows it."""
+    mark, spaces, following = match.groups()
+    return bool(spaces) or not mark.isascii() or not following.isascii()
+
+
+def _ends(match: re.Match[str], style: SplitStyle) -> bool:
+    return style.ends_sentence(match.string, match.start()) and not style.announces(match[1], match[3])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +107,7 @@ class ClauseStream:
         self._reader = TextReader(normaliser.special, markup, language, normaliser)
         self._pause_s = 0.0
         self._manner = USUAL
+        self._begins_paragraph = False
         self._tags = tags or LanguageTags()
         self._tag = ""
         self._normaliser = normaliser
@@ -106,6 +121,7 @@ class ClauseStream:
         self._spoken = 0
         self._begins = True
         self._ends = False
+        self._any = False
 
     def push(self, text: str) -> list[Clause]:
         """Take more text; return the clauses that are complete now."""
@@ -147,6 +163,8 @@ class ClauseStream:
                 clauses += self._rest()
                 if isinstance(part, Manner):
                     self._manner = part
+                elif isinstance(part, Boundary):
+                    self._begins_paragraph = self._any
                 else:
                     self._pause_s += part.seconds
         return clauses
@@ -162,6 +180,11 @@ class ClauseStream:
         """The silence before what comes next."""
         pause_s, self._pause_s = self._pause_s, 0.0
         return pause_s
+
+    def _paragraph(self) -> bool:
+        """Whether a paragraph begins with what comes next."""
+        begins, self._begins_paragraph = self._begins_paragraph, False
+        return begins
 
     def _complete(self) -> list[Clause]:
         """The clauses that are complete now."""
@@ -208,7 +231,8 @@ class ClauseStream:
             if number == len(texts):
                 self._spoken = self._characters()
             spoken = self._tag + self._pronounced(clause, language)
-            yield Clause(spoken, self._pause(), self._manner, characters=self._spoken)
+            self._any = True
+            yield Clause(spoken, self._pause(), self._manner, self._paragraph(), characters=self._spoken)
 
     def _characters(self) -> int:
         """Characters that came up to the end of what has been taken."""

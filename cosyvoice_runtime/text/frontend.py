@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import replace
 from functools import lru_cache
-from typing import Protocol, TypeGuard
+from itertools import chain, groupby
+from typing import Protocol, TypeGuard, cast
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families import DEFAULT, Family
 from cosyvoice_runtime.families.tokens import END_OF_PROMPT
 from cosyvoice_runtime.language_names import AUTO
 from cosyvoice_runtime.speakable import is_speakable
+from cosyvoice_runtime.text.blocks import TextBlock, blocks, placed
 from cosyvoice_runtime.text.clauses import ClauseStream
 from cosyvoice_runtime.text.language import LanguageTags, counts_characters, resolve
 from cosyvoice_runtime.text.lexicon import Lexicon
 from cosyvoice_runtime.text.markup import MarkupOptions, TextMarkup, TextReader
-from cosyvoice_runtime.text.markup.said import USUAL, Manner, Pause, Said
+from cosyvoice_runtime.text.markup.said import USUAL, Boundary, Manner, Pause, Said
 from cosyvoice_runtime.text.normalise import Mode, Normaliser
+from cosyvoice_runtime.text.places import places
 from cosyvoice_runtime.text.polyphones import as_it_is, pronounced
-from cosyvoice_runtime.text.segment import Segment
+from cosyvoice_runtime.text.segment import ReadSegments, Segment
 from cosyvoice_runtime.text.split import (
     CHINESE,
     WESTERN,
     WITH_ORDINALS,
     Count,
+    Placed,
     SplitLimits,
     SplitStyle,
-    bounded,
-    split,
+    complete,
+    cut_sentences,
+    grouped,
 )
 from cosyvoice_runtime.text.validate import (
     MAX_PROMPT_CHARACTERS,
@@ -40,7 +45,10 @@ from cosyvoice_runtime.text.validate import (
 )
 
 CACHED_TEXTS = 1024
-"""Normalised texts kept; at 10,000 characters each at most 40 MB."""
+"""Texts kept of up to :data:`LONGEST_CACHED` characters, at most 60 MB."""
+LONGEST_CACHED = 10_000
+CACHED_LONG_TEXTS = 8
+"""Longer texts kept, at most 12 MB, for requests that go on in the midst of one."""
 
 
 LONGEST_CLAUSE = 160
@@ -99,8 +107,9 @@ class TextFrontEnd:
         self._markup = MarkupOptions("plain") if normaliser == "none" else markup or MarkupOptions()
         self._pronounced = pronounced if polyphones else as_it_is
         self._tags = LanguageTags(family.language_tags)
-        self._cached_segments: Callable[[str, str], tuple[Segment, ...]]
-        self._cached_segments = lru_cache(cached_texts)(self._segments)
+        self._cached_reading: Callable[[str, str], ReadSegments] = lru_cache(cached_texts)(self._reading)
+        self._cached_long_reading: Callable[[str, str], ReadSegments]
+        self._cached_long_reading = lru_cache(min(cached_texts, CACHED_LONG_TEXTS))(self._reading)
         self._cached_normalised: Callable[[str, str], str] = lru_cache(cached_texts)(self._normalised)
 
     @property
@@ -117,7 +126,8 @@ class TextFrontEnd:
             asked._markup = replace(self._markup, markup=text_markup)
         if lexicon is not None:
             asked._normaliser = self._normaliser.with_words(lexicon)
-        asked._cached_segments, asked._cached_normalised = asked._segments, asked._normalised
+        asked._cached_reading = asked._cached_long_reading = asked._reading
+        asked._cached_normalised = asked._normalised
         return asked
 
     def segments(self, text: str, language: str = AUTO) -> list[str]:
@@ -125,7 +135,13 @@ class TextFrontEnd:
         return [segment.text for segment in self.spoken(text, language) if segment.text]
 
     def spoken(self, text: str, language: str = AUTO) -> list[Segment]:
+        """All segments of :meth:`read`."""
+        return list(self.read(text, language))
+
+    def read(self, text: str, language: str = AUTO) -> ReadSegments:
         """Segments to synthesise one after another, in order; their leading spaces belong to them.
+
+        The first one is read at once, each further one when it is asked for.
 
         Args:
             text: what is to be spoken.
@@ -136,10 +152,12 @@ class TextFrontEnd:
                 long or malformed; or ``language`` is not a language tag.
         """
         require_text("target_text", text, MAX_TARGET_CHARACTERS)
-        segments = self._cached_segments(self._normaliser.visible(text), language)
-        if not any(segment.text for segment in segments):
+        is_long = len(text) > LONGEST_CACHED
+        reading = (self._cached_long_reading if is_long else self._cached_reading)(text, language)
+        first = next(iter(reading), None)
+        if first is None or not first.text:
             raise InvalidInput("target_text", text, "it must hold more than punctuation and symbols")
-        return list(segments)
+        return reading
 
     def transcript(self, text: str, language: str = AUTO) -> str:
         """The words of a reference, normalised as its target is and not split.
@@ -177,37 +195,69 @@ class TextFrontEnd:
             self._normaliser, self._rules, longest, language, self._pronounced, self._tags, self._markup
         )
 
-    def _segments(self, text: str, language: str) -> tuple[Segment, ...]:
-        instruction, words = self._parted(text)
+    def _reading(self, text: str, language: str) -> ReadSegments:
+        shown = self._normaliser.visible(text)
+        instruction, words = self._parted(shown)
         tagged = self._tags.part(words)
         language = tagged.language(language)
         resolve("", language)
         reader = TextReader(self._normaliser.special, self._markup, language, self._normaliser)
-        said = reader.whole(tagged.words)
-        language = self._normaliser.language("".join(filter(_is_words, said)), reader.language)
-        return tuple(_joined(self._segments_of_said(said, language), instruction + tagged.tag))
+        first, rest = reader.begun(tagged.words)
+        language = self._normaliser.language("".join(filter(_is_words, first)), reader.language)
+        original, lead = places(text, shown, self._normaliser.visible), len(shown) - len(tagged.words)
+        segments = _joined(self._segments_of_said(chain(first, rest), language), instruction + tagged.tag)
+        manners = [part for part in first if isinstance(part, Manner)]
+        place = lambda said: original(lead + reader.characters(said))  # noqa: E731
+        return ReadSegments(_placed_in_text(segments, place), manners)
 
-    def _segments_of_said(self, said: Sequence[Said], language: str) -> Iterator[Segment | Pause]:
-        manner = USUAL
-        for part in said:
-            if isinstance(part, Manner):
-                manner = part
-            elif isinstance(part, Pause):
-                yield part
-            else:
-                yield from (Segment(text, manner=manner) for text in self._words(part, language))
+    def _segments_of_said(self, said: Iterable[Said], language: str) -> Iterator[Segment | Pause | Boundary]:
+        """The segments, whose characters are those of what is said, and what stands between them."""
+        manner, (style, _) = USUAL, self._rules(language)
+        parts = blocks(said, style, self._normaliser.special)
+        for _, run in groupby(parts, key=lambda part: isinstance(part, TextBlock)):
+            first = next(run)
+            if isinstance(first, TextBlock):
+                for text, end in self._words(chain([first], cast(Iterator[TextBlock], run)), language):
+                    yield Segment(text, manner=manner, characters=end)
+                continue
+            for part in chain([first], cast(Iterator[Manner | Pause | Boundary], run)):
+                if isinstance(part, Manner):
+                    manner = part
+                else:
+                    yield part
 
-    def _words(self, text: str, language: str) -> list[str]:
+    def _words(self, words: Iterator[TextBlock], language: str) -> Iterator[Placed]:
         """The segments of words that are spoken in one manner."""
-        normalised = self._normaliser(text, language)
         style, count = self._rules(language)
         special = self._normaliser.special
-        if holds_control_token(text, special):
-            hard = self._limits.hard
-            segments = [normalised] if hard is None else list(bounded(normalised, hard, count, special))
+        first = next(words)
+        if holds_control_token(first.words, special):
+            prepared = Placed(first.words, first.said + len(first.words))
+            segments = cut_sentences([prepared], self._limits.hard, count, special, first.said)
         else:
-            segments = split(normalised, style, self._limits, count, special)
-        return [self._pronounced(segment, language) for segment in filter(is_speakable, segments)]
+            sentences = self._sentences(chain([first], words), language, style)
+            segments = grouped(sentences, self._limits, count, special, first.said)
+        for segment in segments:
+            if is_speakable(segment.text):
+                yield segment._replace(text=self._pronounced(segment.text, language))
+
+    def _sentences(self, words: Iterable[TextBlock], language: str, style: SplitStyle) -> Iterator[Placed]:
+        """The normalised sentences of words."""
+        spaces, begun = "", False
+        for block in words:
+            written = block.words.rstrip() if block.is_last else block.words
+            before = len(written)
+            written = written if begun else written.lstrip()
+            begun = bool(written)
+            normalised = spaces + self._normaliser.part(written, language, following=block.following)
+            if block.is_last:
+                normalised, spaces = complete(self._normaliser.ending(normalised, language), style), ""
+            else:  # Spaces behind the last mark begin the next sentence.
+                spaces = normalised[len(normalised.rstrip()) :] if written.strip() else spaces
+                normalised = normalised.rstrip()
+            start = block.said + before - len(written)
+            for sentence in placed(normalised, written.rstrip(), style):
+                yield sentence._replace(end=start + sentence.end)
 
     def _normalised(self, text: str, language: str) -> str:
         instruction, words = self._parted(text)
@@ -228,18 +278,34 @@ class TextFrontEnd:
         return WESTERN if language == "en" else WITH_ORDINALS, self._tokenizer.count
 
 
+def _placed_in_text(segments: Iterable[Segment], place: Callable[[int], int]) -> Iterator[Segment]:
+    """The segments, each with the characters of the text up to its end, which are more than those before it.
+
+    Args:
+        place: finds the characters of the text up to those of what is said.
+    """
+    end = 0
+    for segment in segments:
+        if segment.text:
+            end = max(end + 1, place(segment.characters))
+        yield replace(segment, characters=end if segment.text else 0)
+
+
 def _is_words(said: Said) -> TypeGuard[str]:
     return isinstance(said, str)
 
 
-def _joined(parts: Iterable[Segment | Pause], prefix: str) -> Iterator[Segment]:
-    """The segments, each with the prefix before its words and with the pauses before it."""
-    pause_s = 0.0
+def _joined(parts: Iterable[Segment | Pause | Boundary], prefix: str) -> Iterator[Segment]:
+    """The segments, each with the prefix before its words, and with the pauses and the paragraph that begin
+    before it."""
+    pause_s, begun, begins = 0.0, False, False
     for part in parts:
         if isinstance(part, Pause):
             pause_s += part.seconds
+        elif isinstance(part, Boundary):
+            begins = begun
         else:
-            yield replace(part, text=prefix + part.text, pause_s=pause_s)
-            pause_s = 0.0
+            yield replace(part, text=prefix + part.text, pause_s=pause_s, begins_paragraph=begins)
+            pause_s, begun, begins = 0.0, True, False
     if pause_s:
         yield Segment("", pause_s)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from cosyvoice_runtime.families.tokens import SPECIAL_TOKENS_AND_UNITS
 from cosyvoice_runtime.text import dots
@@ -158,23 +159,62 @@ WESTERN = SplitStyle(marks=".?!;:", final=".")
 WITH_ORDINALS = replace(WESTERN, dots=dots.OTHERS)
 
 
+class Placed(NamedTuple):
+    """A stretch of normalised text.
+
+    Attributes:
+        end: characters of what was normalised up to its end.
+    """
+
+    text: str
+    end: int
+
+
 def split(
     text: str, style: SplitStyle, limits: SplitLimits, count: Count, special: re.Pattern[str] = SPECIAL
 ) -> list[str]:
     """Segments of a text, in order, the last with a final mark."""
-    segments, current = [], ""
-    for sentence in sentences(complete(text, style), style):
-        parts = [sentence] if limits.hard is None else bounded(sentence, limits.hard, count, special)
-        for part in parts:
-            if count(current + part) > limits.maximum and count(current) > limits.minimum:
-                segments.append(current)
-                current = ""
-            current += part
-    if segments and count(current) < limits.merge:
-        segments[-1] += current
-    elif current:
-        segments.append(current)
-    return segments
+    parts = (Placed(sentence, 0) for sentence in sentences(complete(text, style), style))
+    return [segment.text for segment in grouped(parts, limits, count, special)]
+
+
+def grouped(
+    parts: Iterable[Placed],
+    limits: SplitLimits,
+    count: Count,
+    special: re.Pattern[str] = SPECIAL,
+    start: int = 0,
+) -> Iterator[Placed]:
+    """Segments of sentences that come one after another, each as soon as no further sentence changes it.
+
+    Args:
+        start: the place before the first sentence.
+    """
+    before, current = Placed("", 0), Placed("", 0)
+    for part in cut_sentences(parts, limits.hard, count, special, start):
+        if count(current.text + part.text) > limits.maximum and count(current.text) > limits.minimum:
+            if before.text:
+                yield before
+            before, current = current, Placed("", 0)
+        current = Placed(current.text + part.text, part.end)
+    if before.text and count(current.text) < limits.merge:
+        before, current = Placed(before.text + current.text, max(before.end, current.end)), Placed("", 0)
+    yield from filter(lambda segment: segment.text, (before, current))
+
+
+def cut_sentences(
+    sentences: Iterable[Placed], hard: int | None, count: Count, special: re.Pattern[str], start: int
+) -> Iterator[Placed]:
+    """The sentences, those longer than ``hard`` in parts."""
+    for sentence in sentences:
+        if hard is None:
+            yield sentence
+            continue
+        said = 0
+        for part in bounded(sentence.text, hard, count, special):
+            said += len(part)
+            yield Placed(part, start + (sentence.end - start) * said // len(sentence.text))
+        start = sentence.end
 
 
 def complete(text: str, style: SplitStyle) -> str:

@@ -29,8 +29,11 @@ def holds_control_token(text: str, special: re.Pattern[str] = SPECIAL) -> bool:
     return END_OF_PROMPT in text or any(token.startswith("<|") for token in special.findall(text))
 
 
-MAX_TARGET_CHARACTERS = 10_000
-"""About 40 minutes of speech in one request: longer texts belong in several requests."""
+MAX_TARGET_CHARACTERS = 100_000
+"""Two hours of English speech in one request, or seven of Chinese."""
+
+MOST_AT_ONCE = 10_000
+"""Most characters of a text whose speech is kept until its end: 40 minutes, which are 230 MB of samples."""
 
 MAX_PROMPT_CHARACTERS = 1_000
 """A reference is at most 30 s long, which fast speech fills with about 500 characters."""

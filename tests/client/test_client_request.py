@@ -33,6 +33,9 @@ EVERYTHING = SpeechRequest(
     turn_pause_s=0.5,
     words=True,
     verify="retry",
+    paragraph_pause_s=0.75,
+    sentence_pause_s=0.25,
+    start_character=12,
 )
 
 

@@ -294,7 +294,7 @@ ALL_TOLD: dict[str, Any] = {
 }
 WRITERS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "cosyvoice2": lambda: [
-        speech_outputs(AudioChunk(np.zeros(5, np.float32), **told, **ALL_TOLD), 25, tells_tokens=True)
+        speech_outputs(AudioChunk(np.zeros(5, np.float32), **told, **ALL_TOLD), 25, True, start_character=7)
         for told in ({}, {"finish_reason": FinishReason.STOP, "spoken_tokens": [5, -1]})
     ],
     "tensorrt_llm": lambda: sent(sent_tokens),
@@ -320,6 +320,7 @@ def test_wrong_output_is_found(configs):
         "other is not declared",
         "finish_reason is not sent",
         "spoken_characters is not sent",
+        "start_character is not sent",
         "sample_rate is not sent",
         "token_rate is not sent",
         "spoken_tokens is not sent",

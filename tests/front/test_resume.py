@@ -14,7 +14,7 @@ import pytest
 from cosyvoice_client import AudioChunk, UnavailableError
 from cosyvoice_client.errors import LostError, RefusedError
 from cosyvoice_client.words import TimedWord
-from cosyvoice_front.resume import UnbrokenText, unbroken
+from cosyvoice_front.resume import HeardSpeech, UnbrokenText, unbroken
 
 RATE = 24_000
 WHOLE = np.random.default_rng(0).uniform(-0.5, 0.5, 3 * RATE).astype(np.float32)
@@ -44,17 +44,21 @@ class Servers:
         self.scripts = list(scripts)
         self.counted: list[str] = []
         self.asked: list[list[int]] = []
+        self.starts: list[int | None] = []
 
-    async def speak(self, spoken: Sequence[int]) -> AsyncGenerator[AudioChunk, None]:
+    async def speak(
+        self, spoken: Sequence[int], start: int | None = None
+    ) -> AsyncGenerator[AudioChunk, None]:
         self.asked.append(list(spoken))
+        self.starts.append(start)
         for each in self.scripts.pop(0):
             if isinstance(each, Exception):
                 raise each
             yield each
 
-    def heard(self) -> list[AudioChunk]:
+    def heard(self, characters: int = 0) -> list[AudioChunk]:
         async def listen() -> list[AudioChunk]:
-            return [chunk async for chunk in unbroken(self.speak, self.counted.append)]
+            return [chunk async for chunk in unbroken(self.speak, self.counted.append, characters)]
 
         return asyncio.run(asyncio.wait_for(listen(), 30))
 
@@ -144,6 +148,74 @@ def test_words_are_told_once_and_in_order_whichever_server_times_them(
         assert all(word.end_s <= end_s + max(moved_s, 0.0) for word in chunk.words)
 
 
+@pytest.mark.parametrize("moved_s", [0.0, 0.004, -0.03])
+@pytest.mark.parametrize("late_s", [0.0, 0.3])
+@pytest.mark.parametrize("after", [1, 4, 5, 7, 8, 9, 12])
+@pytest.mark.parametrize("size", [700, 5_000, 24_000])
+def test_words_of_a_segment_that_is_asked_for_alone_count_from_where_the_speech_began(
+    after, size, late_s, moved_s
+):
+    """A server tells all words of a segment by its end; their seconds count from where its answer begins."""
+    made = _late(with_words(chunks(6_000)), late_s)
+    ended = min(sum(bool(chunk.finish_reason) for chunk in made[:after]), 2)
+    again = []
+    for chunk in _late(with_words(chunks(size), 0.0, moved_s), late_s)[-(3 - ended) * -(-RATE // size) :]:
+        words = [TimedWord(text, begin_s - ended, end_s - ended) for text, begin_s, end_s in chunk.words]
+        again.append(dataclasses.replace(chunk, words=words))
+    servers = Servers([*made[:after], GONE], again)
+    heard = servers.heard(characters=30)
+    assert np.array_equal(samples_of(heard), WHOLE)
+    assert servers.starts == [None, 10 * ended or None]
+    words = [word for chunk in heard for word in chunk.words]
+    assert [word.text for word in words] == [str(number) for number in range(30)]
+    for number, word in enumerate(words):
+        assert word.start_s == pytest.approx(number / 10, abs=abs(moved_s) + 1e-6)
+        assert word.end_s == pytest.approx((number + 1) / 10 - 0.01, abs=abs(moved_s) + 1e-6)
+    times = [second for word in words for second in word[1:]]
+    assert times == sorted(times)
+
+
+def _late(made: list[AudioChunk], late_s: float) -> list[AudioChunk]:
+    """The chunks, whose words come some time later, at the latest with the end of their segment."""
+    told, waiting, heard_s = [], [], 0.0
+    for chunk in made:
+        heard_s += chunk.seconds
+        waiting += chunk.words
+        over = [word for word in waiting if chunk.finish_reason or word.end_s <= heard_s - late_s]
+        waiting = waiting[len(over) :]
+        told.append(dataclasses.replace(chunk, words=over))
+    return told
+
+
+def test_what_is_found_of_a_segment_is_told_once():
+    """Rounding moves its end, so that it comes again with new samples."""
+    found = {"checked": True, "redraws": 1, "findings": []}
+    time_s = np.arange(3 * RATE) / RATE
+    speech = (0.15 * (1 + np.sin(6 * np.pi * time_s)) * np.sin(400 * np.pi * time_s)).astype(np.float32)
+    rounded = speech + np.random.default_rng(1).normal(0, 4e-3, len(speech)).astype(np.float32)
+    scripts = []
+    for samples, ends in ((speech, SEGMENTS), (rounded, (RATE + 240, 2 * RATE, 3 * RATE))):
+        scripts.append(
+            [
+                dataclasses.replace(chunk, verification=found if chunk.finish_reason else None)
+                for chunk in with_tokens(chunks(6_000, samples, ends))
+            ]
+        )
+    heard = Servers([*scripts[0][:4], GONE], scripts[1]).heard()
+    assert [chunk.verification for chunk in heard if chunk.verification] == [found] * 3
+
+
+def test_text_that_has_ended_amid_a_segment_does_not_go_on_behind_that():
+    made = chunks(6_000)[:7]
+    made.append(dataclasses.replace(chunks(6_000)[7], finish_reason="incomplete", spoken_characters=17))
+    again = [dataclasses.replace(chunk) for chunk in made[4:]]
+    servers = Servers([*made, GONE], again)
+    heard = servers.heard(characters=30)
+    assert servers.starts == [None, 10]
+    assert np.array_equal(samples_of(heard), WHOLE[: 2 * RATE])
+    assert facts(heard) == [("stop", 10), ("incomplete", 17)]
+
+
 def test_lost_end_of_a_segment_is_told_once_and_not_lost():
     made = chunks(24_000)
     last = AudioChunk(WHOLE[:0], 0.0, "stop", 10)
@@ -181,6 +253,48 @@ def test_another_speech_is_not_joined(wrong):
 def test_rounding_is_no_other_speech():
     servers = Servers([*chunks(6_000)[:2], GONE], chunks(6_000, WHOLE + np.float32(1e-4)))
     assert len(samples_of(servers.heard())) == len(WHOLE)
+
+
+@pytest.mark.parametrize("after", range(13))
+@pytest.mark.parametrize("size", [700, 5_000, 24_000])
+def test_speech_goes_on_with_the_segment_in_which_its_server_was_lost(after, size):
+    """A text of 30 characters has segments of 10; the last one is spoken again even where it has ended."""
+    made = chunks(6_000)
+    ended = sum(bool(chunk.finish_reason) for chunk in made[:after])
+    first = min(ended, 2)
+    again = chunks(size, WHOLE[first * RATE :], tuple(end - first * RATE for end in SEGMENTS[first:]))
+    again = [
+        dataclasses.replace(each, spoken_characters=each.spoken_characters + 10 * first)
+        if each.finish_reason
+        else each
+        for each in again
+    ]
+    servers = Servers([*made[:after], GONE], again)
+    heard = servers.heard(characters=30)
+    assert np.array_equal(samples_of(heard), WHOLE)
+    assert facts(heard) == ENDINGS
+    assert servers.starts == [None, 10 * first or None]
+
+
+def test_tokens_are_those_of_the_segment_that_is_asked_for():
+    made = with_tokens(chunks(6_000))
+    second = [dataclasses.replace(chunk, spoken_tokens=()) for chunk in made[4:]]
+    servers = Servers([*made[:6], GONE], [GONE], [*made[4:6], GONE], second)
+    assert np.array_equal(samples_of(servers.heard(characters=30)), WHOLE)
+    assert servers.asked == [[], [8, 9, 10, 11], [8, 9, 10, 11], [8, 9, 10, 11]]
+    assert servers.starts == [None, 10, 10, 10]
+
+
+def test_of_a_long_text_no_more_is_kept_than_of_its_last_segment():
+    heard = HeardSpeech()
+    for number in range(1, 200):
+        for chunk in with_tokens(chunks(6_000)):
+            heard.new(chunk)
+            if chunk.finish_reason:
+                heard.end_segment()
+        assert heard.samples == number * len(WHOLE)
+    assert heard.tokens == []
+    assert sum(len(value) for value in vars(heard).values() if hasattr(value, "__len__")) == 0
 
 
 def test_refusal_ends_what_has_not_begun_and_is_waited_for_after_a_loss():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.generation import FinishReason, TokenLimits
-from cosyvoice_runtime.lm.spoken import ENDS, MOST_SPOKEN, by_segment, parted, require_begun, told, within
+from cosyvoice_runtime.lm.spoken import ENDS, MOST_SPOKEN, by_segment, parted, told, within
 
 TOKENS = 70
 tokens = st.lists(st.integers(0, TOKENS - 1), max_size=5)
@@ -44,9 +44,6 @@ def test_too_much_is_refused():
         by_segment(np.ones(MOST_SPOKEN + 1, np.int32), TOKENS)
     with pytest.raises(InvalidInput, match="'4 tokens of a segment' is not accepted; at most 3"):
         within(LIMITS, [1, 1, 1, 1, -1])
-    with pytest.raises(InvalidInput, match="'2 segments' is not accepted; the text has 1"):
-        require_begun([[1, -1], [1]], 1)
-    require_begun([[1, -1], [1]], 2)
 
 
 @pytest.mark.parametrize(

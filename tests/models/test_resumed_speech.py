@@ -46,6 +46,7 @@ class Servers:
 
     Attributes:
         counted: by the front.
+        starts: character with which each server was asked to begin.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Servers:
         self._request = dataclasses.replace(REQUEST, trim_silence=trim)
         self._asked = 0
         self.counted: list[str] = []
+        self.starts: list[int | None] = []
 
     def next(
         self, text: str, spoken: Sequence[int], turns: Sequence[dict[str, str]] | None = None
@@ -73,13 +75,16 @@ class Servers:
         return await self._unbroken("", TURNS)
 
     async def _unbroken(self, text: str, turns: Sequence[dict[str, str]] | None = None) -> list[AudioChunk]:
-        async def speak(spoken: Sequence[int]) -> AsyncGenerator[AudioChunk, None]:
+        async def speak(spoken: Sequence[int], start: int | None) -> AsyncGenerator[AudioChunk, None]:
             request, lost = self.next(text, spoken, turns)
+            self.starts.append(start)
+            request = dataclasses.replace(request, start_character=start)
             async with aclosing(self._client.speak(request)) as chunks:
                 async for chunk in until(chunks, lost):
                     yield chunk
 
-        return [chunk async for chunk in unbroken(speak, self.counted.append)]
+        characters = 0 if self._request.trim_silence == "both" else len(text)
+        return [chunk async for chunk in unbroken(speak, self.counted.append, characters)]
 
     async def in_pieces(self) -> list[AudioChunk]:
         def open_text(spoken: Sequence[int]) -> LostText:
@@ -144,10 +149,42 @@ def test_what_was_heard_stands_and_speech_goes_on_whatever_the_other_server_draw
                 assert_same_audio(samples(await getattr(same, way)()), samples(uncut))
                 gone_on = await getattr(other, way)()
                 assert same.counted == other.counted == ["resumed"]
+                from_segments = way == "whole" and trim != "both" and lost > 1
+                assert [start is not None for start in same.starts[1:]] == [from_segments] * (
+                    way != "in_pieces"
+                )
                 assert_same_audio(samples(gone_on)[: len(heard)], heard)
                 assert len(ends(gone_on)) == len(ends(uncut))
                 if lost == 1:
                     assert not np.array_equal(samples(gone_on), samples(uncut))
+
+    asyncio.run(work())
+
+
+def test_an_answer_from_a_character_on_is_the_end_of_the_whole(server):
+    """Streamed and at once, from each end of a segment that the whole tells."""
+    text = "Where did she put it?\n\nNo idea.\n\n# Late\nIt is late; go on."
+
+    async def work() -> None:
+        async with AsyncSpeechClient(server.grpc_url, timeout_s=TIMEOUT_S) as client:
+            asked = dataclasses.replace(REQUEST, text=text, spoken_tokens=None, paragraph_pause_s=0.2)
+            whole = [chunk async for chunk in client.speak(asked)]
+            assert {chunk.start_character for chunk in whole} == {None}
+            told = [chunk.spoken_characters for chunk in whole if chunk.finish_reason]
+            assert told == [21, 31, 39, len(text)]
+            for number, start in enumerate(told[:-1], 1):
+                later = dataclasses.replace(asked, start_character=start + 1)
+                heard = [chunk async for chunk in client.speak(later)]
+                ended = [place for place, chunk in enumerate(whole, 1) if chunk.finish_reason]
+                assert_same_audio(samples(heard), samples(whole[ended[number - 1] :]))
+                assert {chunk.start_character for chunk in heard} == {start}
+                assert [chunk.spoken_characters for chunk in heard if chunk.finish_reason] == told[number:]
+                at_once = await client.synthesize(later)
+                assert_same_audio(at_once.samples, samples(heard))
+                assert (at_once.start_character, at_once.spoken_characters) == (start, len(text))
+            limit = f"start_character: {len(text)} is not accepted; less than the {len(text)} characters"
+            with pytest.raises(RefusedError, match=limit):
+                await client.synthesize(dataclasses.replace(asked, start_character=len(text)))
 
     asyncio.run(work())
 

@@ -110,7 +110,7 @@ PLAIN = [
     "他说：“好！”（注）【重点】《书》——走了…… 5~10个，¥30。",
     "[breath] Well <strong>now</strong> [laughter][R][IY1][D] {\"a\": [1, 2]}",
     "Am 3. Oktober 1990; 1. FC Köln; List<String>, std::vector<int>::size, /usr/local/bin, C:\\new\\table",
-    " First.  Two spaces.\tA tab.\nA line. \n A line, \nand one: \n\n12:30 \n",
+    " First.  Two spaces.\tA tab.\nA line. \n A line, \nand one: \n12:30 \n",
 ]  # fmt: skip
 
 
@@ -185,7 +185,7 @@ def test_an_image_that_stands_alone_has_a_pause_after_its_words(text: str, said:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("1. mix flour\n2. add water\n\nthen bake", "1, mix flour. 2, add water. then bake"),
+        ("1. mix flour\n\nthen bake", "1, mix flour⟦Boundary.PARAGRAPH⟧then bake"),
         ("1) mix flour\n2) add water", "1, mix flour. 2, add water"),
         ("- mix flour\n- add water", "mix flour. add water"),
         ("1. iPhone\n   - small\n2. iPad", "1, iPhone. small. 2, iPad"),
@@ -233,7 +233,7 @@ def test_heading_and_item_wait_for_their_line_alone() -> None:
     stream = TextFrontEnd(WordCounter()).clauses()
     assert [clause.text for clause in stream.push("# Plan\n\n1. Mix **flour** and salt.\n2. X")] == [
         "Plan.",
-        " one, Mix flour and salt.",
+        "one, Mix flour and salt.",
     ]
 
 

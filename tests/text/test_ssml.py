@@ -16,7 +16,7 @@ from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families import COSYVOICE2, COSYVOICE3, COSYVOICE_300M, Family
 from cosyvoice_runtime.text.frontend import TextFrontEnd
 from cosyvoice_runtime.text.markup import MarkupOptions, TextReader, ssml
-from cosyvoice_runtime.text.markup.said import Manner, Pause, Said, joined
+from cosyvoice_runtime.text.markup.said import Boundary, Manner, Pause, Said, joined
 from cosyvoice_runtime.text.normalise import Normaliser
 from cosyvoice_runtime.text.segment import Segment
 from cosyvoice_runtime.text.validate import special_pattern
@@ -80,7 +80,7 @@ def test_any_pieces_are_said_as_the_whole(text: str, cuts: list[int]) -> None:
         ("Hi<break/>you", ["Hi", Pause(0.5), "you"]),
         ("a<break strength='none'/>b", ["ab"]),
         ("a<break time='+1.25s'/>b", ["a", Pause(1.25), "b"]),
-        ("<p>One</p> <p>Two</p>", ["One. Two"]),
+        ("<p>One</p> <p>Two</p>", ["One", Boundary.PARAGRAPH, "Two"]),
         ("<s>你好</s><s>再见</s>", ["你好。再见"]),
         ("<sub alias='engine x'>nginx</sub> is", ["engine x is"]),
         ("b<sub alias='x'>c d e</sub>f", ["bxf"]),
@@ -208,7 +208,7 @@ def test_what_changes_nothing_is_logged_once_and_its_words_are_said(caplog, monk
     marked = "<prosody pitch='high' volume='loud'>A <emphasis level='strong'>big</emphasis> one.</prosody>"
     for _ in range(2):
         assert FRONT_END.spoken(f"<speak>{marked}</speak>") == [Segment("A big one.")]
-        FRONT_END._cached_segments.cache_clear()  # type: ignore[attr-defined]
+        FRONT_END._cached_reading.cache_clear()  # type: ignore[attr-defined]
     assert [record.message for record in caplog.records] == [
         "pitch of <prosody> of SSML changes nothing here",
         "volume of <prosody> of SSML changes nothing here",

@@ -16,9 +16,9 @@ from cosyvoice_runtime.text.tokenizer import TextTokenizer
 class CountingNormaliser(Normaliser):
     calls = 0
 
-    def __call__(self, text: str, language: str = "auto") -> str:
+    def part(self, text: str, language: str, following: str = "") -> str:
         type(self).calls += 1
-        return super().__call__(text, language)
+        return super().part(text, language, following)
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_threads_get_equal_segments(tokenizer: TextTokenizer) -> None:
         assert list(pool.map(front_end.segments, texts * 10)) == expected * 10
 
 
-@pytest.mark.parametrize("text", ["", "   ", "\n", "。！？", "!!! ???", "👍", "\x00", "a" * 10_001])
+@pytest.mark.parametrize("text", ["", "   ", "\n", "。！？", "!!! ???", "👍", "\x00", "a" * 100_001])
 def test_nothing_to_speak_is_invalid_input(counter: WordCounter, text: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         TextFrontEnd(counter).segments(text)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import chain
 
 from cosyvoice_runtime.audio.audio import paced
 from cosyvoice_runtime.engine.utterance.request import FindVoice, SpeechRequest, sound_of
@@ -14,7 +15,7 @@ from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families.tokens import END_OF_PROMPT
 from cosyvoice_runtime.language_names import language_tag
 from cosyvoice_runtime.lm.prompt import Prompt, split_after
-from cosyvoice_runtime.lm.text_segment import SegmentSink, Sound
+from cosyvoice_runtime.lm.text_segment import Sound
 from cosyvoice_runtime.text import (
     ClauseStream,
     Segment,
@@ -25,7 +26,7 @@ from cosyvoice_runtime.text import (
     instruct,
     zero_shot,
 )
-from cosyvoice_runtime.text.markup.said import USUAL
+from cosyvoice_runtime.text.markup.said import USUAL, Manner
 from cosyvoice_runtime.text.markup.text_reader import LONGEST_PAUSES_S
 from cosyvoice_runtime.voice.voice import Voice
 
@@ -37,13 +38,16 @@ class LaidSegment:
     Attributes:
         prompt: of the speech LM; None where a silence ends the text.
         pause_s: silence before it.
+        begins_paragraph: whether a paragraph begins with it; its silence holds that of the paragraph.
         sound: its voice and pace; None for the utterance's own.
         text: what the prompt's text ids are tokens of.
-        characters: of the request's text, spoken with it; None where that is not known.
+        characters: of the request's text, spoken with it; None where that is not known, which of turns is
+            that of the last segment of each.
     """
 
     prompt: Prompt | None
     pause_s: float = 0.0
+    begins_paragraph: bool = False
     sound: Sound | None = None
     text: str = ""
     characters: int | None = None
@@ -58,10 +62,15 @@ class SegmentLayout:
     Attributes:
         sound: of segments that have no manner of their own.
         voices: all voices so far by their keys, in the form that the flow takes.
+        before: segments of the text before the first one that is spoken.
+        start_character: at which that begins.
 
     Raises:
         InvalidInput: the text names the field of the request; a call may raise it, too.
     """
+
+    before: Sequence[Segment] = ()
+    start_character = 0
 
     def __init__(
         self,
@@ -80,17 +89,37 @@ class SegmentLayout:
     def __call__(self, segment: Segment) -> LaidSegment:
         if not segment.text:
             return LaidSegment(None, segment.pause_s)
-        rate, name = segment.manner
-        voice, layout = self._layout(name)
-        sound = None if segment.manner == USUAL else sound_of(voice, paced(self._request.speed, rate))
-        return LaidSegment(layout(segment.text), segment.pause_s, sound, segment.text)
+        pause_s = segment.pause_s + (self._request.paragraph_pause_s if segment.begins_paragraph else 0.0)
+        sound = self._sound(segment.manner)
+        prompt, characters = self._layout(segment.manner.voice)[1](segment.text), segment.characters
+        return LaidSegment(prompt, pause_s, segment.begins_paragraph, sound, segment.text, characters)
 
-    def segments(self) -> list[LaidSegment]:
-        """All segments of the request's text, where that is there as a whole."""
-        laid = list(map(self, self._front_end.spoken(self._request.text, self._request.language)))
-        last = max(number for number, segment in enumerate(laid) if segment.prompt is not None)
-        laid[last] = dataclasses.replace(laid[last], characters=len(self._request.text))
-        return laid
+    def _sound(self, manner: Manner) -> Sound | None:
+        if manner == USUAL:
+            return None
+        return sound_of(self._layout(manner.voice)[0], paced(self._request.speed, manner.rate))
+
+    def segments(self) -> Iterator[LaidSegment]:
+        """The segments of the request's text, where that is there as a whole, each laid out when it is asked
+        for: those from its ``start_character`` on, which :attr:`first_segment` tells from then on."""
+        request = self._request
+        if request.start_character >= len(request.text) > 0:
+            limit = f"less than the {len(request.text)} characters of the text"
+            raise InvalidInput("start_character", request.start_character, limit)
+        reading = self._front_end.read(request.text, request.language)
+        for manner in reading.manners:
+            self._sound(manner)  # What can't be is refused before anything is spoken.
+        segments = iter(reading)
+        if request.start_character:
+            before, segments = _from(segments, request.start_character)
+            self.before = before
+            self.start_character = before[-1].characters if before else 0
+        return map(self, segments)
+
+    @property
+    def first_segment(self) -> int:
+        """Index in the text of the first segment that is spoken."""
+        return len(self.before)
 
     def clauses(self) -> ClauseStream:
         """Takes the request's text where that comes in pieces."""
@@ -107,6 +136,19 @@ class SegmentLayout:
         return self._layouts[name]
 
 
+def _from(segments: Iterator[Segment], character: int) -> tuple[list[Segment], Iterator[Segment]]:
+    """The segments before the one that holds a character, and all from there on, among them one that is
+    spoken."""
+    before: list[Segment] = []
+    for segment in segments:
+        if segment.text and segment.characters > character:
+            return before, chain([segment], segments)
+        if not segment.text:  # A silence is the last.
+            return before[:-1], chain(before[-1:], [segment])
+        before.append(segment)
+    return before[:-1], iter(before[-1:])
+
+
 class TurnsLayout:
     """Lays out the turns of a request, each as a text of its own, with the silence between them.
 
@@ -116,10 +158,14 @@ class TurnsLayout:
     Attributes:
         sound: of the first turn.
         voices: of all turns by their keys, in the form that the flow takes.
+        before, first_segment, start_character: none and 0, as turns begin at their beginning.
 
     Raises:
         InvalidInput: a turn can't be spoken, which the text names; or they ask for too much silence.
     """
+
+    before: Sequence[Segment] = ()
+    first_segment = start_character = 0
 
     def __init__(self, request: SpeechRequest, make: Callable[[SpeechRequest], SegmentLayout]) -> None:
         language_tag(request.language)  # A language that a turn's text names is the turn's fault.
@@ -130,11 +176,12 @@ class TurnsLayout:
         for number, turn in enumerate(request.turns):
             with named(number):
                 layout = make(_of_turn(request, turn, find_voice))
-                laid = layout.segments()
+                laid = list(layout.segments())
             sounds.append(layout.sound)
             self.voices |= layout.voices
             characters += len(turn.text)
-            pauses_s += sum(segment.pause_s for segment in laid)
+            paragraphs_s = request.paragraph_pause_s * sum(segment.begins_paragraph for segment in laid)
+            pauses_s += sum(segment.pause_s for segment in laid) - paragraphs_s
             self._add(laid, layout.sound, request.turn_pause_s if number else 0.0, characters)
         self.sound = sounds[0]
         if pauses_s > LONGEST_PAUSES_S:
@@ -142,9 +189,9 @@ class TurnsLayout:
                 TURNS, f"{pauses_s:g} s", f"pauses of at most {LONGEST_PAUSES_S:g} s in all texts"
             )
 
-    def segments(self) -> list[LaidSegment]:
+    def segments(self) -> Iterator[LaidSegment]:
         """The segments of all turns."""
-        return self._segments
+        return iter(self._segments)
 
     def _add(self, laid: Sequence[LaidSegment], sound: Sound, pause_s: float, characters: int) -> None:
         """Add the segments of a turn with the silence before it.
@@ -152,13 +199,14 @@ class TurnsLayout:
         Args:
             characters: of all turns up to this one.
         """
-        for segment in laid:
+        last = max(number for number, segment in enumerate(laid) if segment.prompt is not None)
+        for number, segment in enumerate(laid):
             self._segments.append(
                 dataclasses.replace(
                     segment,
                     pause_s=segment.pause_s + pause_s,
                     sound=segment.sound or sound,
-                    characters=None if segment.characters is None else characters,
+                    characters=characters if number == last else None,
                 )
             )
             pause_s = 0.0
@@ -185,17 +233,6 @@ def laid_out(
     field."""
     make = partial(SegmentLayout, front_end=front_end, tokenizer=tokenizer, flow_voice=flow_voice)
     return TurnsLayout(request, make) if request.turns else make(request)
-
-
-def give(segments: Sequence[LaidSegment], sink: SegmentSink) -> list[int | None]:
-    """Give a sink all segments of a text; returns the ``characters`` of those that are spoken."""
-    for segment in segments:
-        if segment.pause_s:
-            sink.pause(segment.pause_s)
-        if segment.prompt is not None:
-            sink.begin(segment.prompt, sound=segment.sound)
-    sink.done()
-    return [segment.characters for segment in segments if segment.prompt is not None]
 
 
 def lm_prompts(request: SpeechRequest, front_end: TextFrontEnd, tokenizer: TextTokenizer) -> list[Prompt]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import secrets
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
 
@@ -16,14 +14,16 @@ from cosyvoice_runtime.alignment.words import TimedWord, WordMethod
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.audio.audio import check_speed
 from cosyvoice_runtime.audio.silence import TrimSilence, check_trim
-from cosyvoice_runtime.engine.utterance.turn import TURN_PAUSE_S, Turn, check_pause
+from cosyvoice_runtime.engine.utterance.turn import LONGEST_TURN_PAUSE_S, TURN_PAUSE_S, Turn, check_pause
 from cosyvoice_runtime.engine.utterance.verdict import Verification, Verify, check_verify
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.text_segment import Sound
+from cosyvoice_runtime.settings.cosyvoice2 import PARAGRAPH_PAUSE_S
 from cosyvoice_runtime.text import Lexicon
 from cosyvoice_runtime.text.markup import TextMarkup
+from cosyvoice_runtime.text.markup.pauses import LONGEST_S
 from cosyvoice_runtime.voice.voice import Voice
 
 
@@ -73,6 +73,12 @@ class SpeechRequest:
         turn_pause_s: silence between two of them, 0 to 3 seconds.
         verify: whether segments are checked for saying their text once: ``off``, ``report`` or ``retry``.
             None reports of answers as a whole where that can be done, and leaves streams unchecked.
+        paragraph_pause_s: silence between two paragraphs, beside what their segments have of their own, 0 to
+            10 seconds.
+        sentence_pause_s: silence between two segments, in place of what they have of their own, 0 to 10
+            seconds; None leaves that.
+        start_character: the speech begins with the segment that holds this character of the text. Its
+            samples are those of the whole speech from there on.
 
     Raises:
         InvalidInput: an option is out of range or contradicts another.
@@ -95,6 +101,9 @@ class SpeechRequest:
     turns: Sequence[Turn] = ()
     turn_pause_s: float = TURN_PAUSE_S
     verify: Verify | None = None
+    paragraph_pause_s: float = PARAGRAPH_PAUSE_S
+    sentence_pause_s: float | None = None
+    start_character: int = 0
 
     def __post_init__(self) -> None:
         check_speed(self.speed)
@@ -108,7 +117,17 @@ class SpeechRequest:
             raise InvalidInput("cross_lingual", True, limit)
         if self.turns and self.text:
             raise InvalidInput("target_text", self.text, "no text beside turns")
-        check_pause(self.turn_pause_s)
+        check_pause("turn_pause_s", self.turn_pause_s, LONGEST_TURN_PAUSE_S)
+        check_pause("paragraph_pause_s", self.paragraph_pause_s, LONGEST_S)
+        check_pause("sentence_pause_s", self.sentence_pause_s or 0.0, LONGEST_S)
+        self._check_start()
+
+    def _check_start(self) -> None:
+        start = self.start_character
+        if not (isinstance(start, Integral) and start >= 0):
+            raise InvalidInput("start_character", start, "an integer from 0 on")
+        if start and self.turns:
+            raise InvalidInput("start_character", start, "0 beside turns")
 
 
 @dataclass(frozen=True)
@@ -120,7 +139,8 @@ class Utterance:
         seed: the seeds of all segments are derived from it.
         sampling: how speech tokens are drawn; its own ``seed`` is not used.
         streaming: whether a client listens meanwhile.
-        trim_silence: as in the request.
+        trim_silence, sentence_pause_s: as in the request.
+        first_segment: index in the text of the first segment that is spoken.
         with_rows: whether chunks tell `AudioChunk.rows`, where the speech LM's attention is seen.
     """
 
@@ -129,13 +149,25 @@ class Utterance:
     sampling: SamplingOptions
     streaming: bool
     trim_silence: TrimSilence = "off"
+    sentence_pause_s: float | None = None
+    first_segment: int = 0
     with_rows: bool = False
 
     @classmethod
-    def of(cls, request: SpeechRequest, sound: Sound, with_rows: bool = False) -> Utterance:
-        """The utterance of a request, whose voice has this sound."""
-        seed = fresh_seed() if request.seed is None else int(request.seed)
-        return cls(sound, seed, request.sampling, request.streaming, request.trim_silence, with_rows)
+    def of(
+        cls, request: SpeechRequest, sound: Sound, first_segment: int = 0, with_rows: bool = False
+    ) -> Utterance:
+        """The utterance of a request, whose voice has this sound, from this segment of its text on."""
+        return cls(
+            sound,
+            fresh_seed() if request.seed is None else int(request.seed),
+            request.sampling,
+            request.streaming,
+            request.trim_silence,
+            request.sentence_pause_s,
+            first_segment,
+            with_rows,
+        )
 
 
 def sound_of(voice: Voice, speed: float) -> Sound:
@@ -199,14 +231,3 @@ class AudioChunk:
     def spoken_seconds(self) -> float:
         """The duration of speech in it: of a silence that the text asks for, none."""
         return 0.0 if self.is_pause else self.seconds
-
-
-async def with_characters(
-    chunks: AsyncGenerator[AudioChunk, None], characters: Sequence[int | None]
-) -> AsyncGenerator[AudioChunk, None]:
-    """The chunks of a text that was there as a whole, whose segments have these ``spoken_characters``."""
-    async with aclosing(chunks):
-        async for chunk in chunks:
-            if chunk.finish_reason is not None and chunk.spoken_characters is None:
-                chunk = dataclasses.replace(chunk, spoken_characters=characters[chunk.segment])
-            yield chunk

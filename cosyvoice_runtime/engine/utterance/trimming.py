@@ -25,17 +25,26 @@ async def trimmed(
     tokens: list[int] = []
     rows: list[Floats] = []
     are_spoken: list[bool] = []
-    chunk = None
+    chunk, before_s, behind_s = None, 0.0, 0.0
+
+    def cut() -> tuple[float, float]:
+        """The seconds left out since the last call, those of the chunks that came among them."""
+        nonlocal before_s, behind_s
+        gated, given = gate.take_trimmed_s(), (before_s, behind_s)
+        before_s = behind_s = 0.0
+        return gated[0] + given[0], gated[1] + given[1]
+
     async with aclosing(chunks):
         async for chunk in chunks:
             tokens += chunk.spoken_tokens
             if chunk.rows is not None:
                 rows.append(chunk.rows)
                 are_spoken += chunk.are_spoken
+            before_s, behind_s = before_s + chunk.trimmed_s[0], behind_s + chunk.trimmed_s[1]
             if chunk.is_pause:
                 if len(held := gate.interrupt()):
                     yield AudioChunk(held, chunk.sample_rate, chunk.segment)
-                yield dataclasses.replace(chunk, trimmed_s=gate.take_trimmed_s())
+                yield dataclasses.replace(chunk, trimmed_s=cut())
                 continue
             samples = gate.push(chunk.samples)
             if len(samples) or chunk.finish_reason is not None:
@@ -50,6 +59,6 @@ async def trimmed(
                 tokens, rows, are_spoken = [], [], []
     if chunk is not None:
         segment = chunk.segment + (not chunk.is_pause)  # As that of a pause at the end.
-        rest = AudioChunk(gate.finish(), chunk.sample_rate, segment, trimmed_s=gate.take_trimmed_s())
+        rest = AudioChunk(gate.finish(), chunk.sample_rate, segment, trimmed_s=cut())
         if len(rest.samples) or any(rest.trimmed_s):
             yield rest

@@ -67,10 +67,10 @@ def characters_of(turns: Sequence[Turn]) -> int:
     return sum(len(turn.text) for turn in turns)
 
 
-def check_pause(seconds: float) -> None:
-    """Raise an InvalidInput where the silence between two turns is none or too long."""
-    if not 0 <= seconds <= LONGEST_TURN_PAUSE_S:
-        raise InvalidInput("turn_pause_s", seconds, f"0 to {LONGEST_TURN_PAUSE_S:g} seconds")
+def check_pause(field: str, seconds: float, longest_s: float) -> None:
+    """Raise an InvalidInput about a field where its silence is none or longer than this."""
+    if not 0 <= seconds <= longest_s:
+        raise InvalidInput(field, seconds, f"0 to {longest_s:g} seconds")
 
 
 def place(number: int) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.audio.silence import SilenceGate
+from cosyvoice_runtime.engine.utterance.gaps import with_gaps
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, Utterance, derived_seed
 from cosyvoice_runtime.engine.utterance.trimming import trimmed
@@ -252,7 +253,8 @@ def speak(
     """Speak segments of text one after another, each chunk as soon as it is there.
 
     The same segments with the same seed give the same audio, whenever they come. Closing the generator, or an
-    error, frees the utterance in all stages. Silence is left out as the utterance asks for it.
+    error, frees the utterance in all stages. Silence is left out and put between segments as the utterance
+    asks for it.
 
     Args:
         cushion_s: seconds of audio that the listener still has to play.
@@ -262,9 +264,13 @@ def speak(
         Exception: what a stage raised.
     """
     chunks = _spoken(utterance, segments, stages, hop, sample_rate, cushion_s, checks)
+    follows = utterance.first_segment > 0
+    if utterance.sentence_pause_s is not None:
+        chunks = with_gaps(chunks, utterance.sentence_pause_s, follows)
     if utterance.trim_silence == "off":
         return chunks
-    return trimmed(chunks, SilenceGate(sample_rate, trims_end=utterance.trim_silence == "both"))
+    trims_end = utterance.trim_silence == "both"
+    return trimmed(chunks, SilenceGate(sample_rate, trims_end, trims_start=not follows))
 
 
 async def _spoken(
@@ -278,7 +284,7 @@ async def _spoken(
 ) -> AsyncGenerator[AudioChunk, None]:
     """The chunks of :func:`speak` with all of their silence."""
     cushion_s = cushion_s if utterance.streaming else lambda: OFFLINE_CUSHION_S
-    index = 0
+    index = utterance.first_segment
     with closing(VoicesAhead(utterance.sound.voice_key, stages.prepare)) as ahead:
         while (segment := await segments.next()) is not None:
             if isinstance(segment, Silence):
@@ -314,7 +320,8 @@ async def _attempt(
     sampling = dataclasses.replace(utterance.sampling, seed=derived_seed(utterance.seed, purpose, index))
     noise = derived_seed(utterance.seed, "noise", index)
     sound = segment.sound or utterance.sound
-    settings = WaveSettings(sound.voice_key, noise, sound.speed, continues=index > 0)
+    continues = index > utterance.first_segment
+    settings = WaveSettings(sound.voice_key, noise, sound.speed, continues)
     hop_of_segment = hop.of_segment(sound.speed, utterance.streaming)
     speech = SegmentSpeech(stages, hop_of_segment, settings, sound.prompt_tokens, cushion_s)
     async with aclosing(speech.chunks(segment, sampling, utterance.with_rows)) as chunks:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from typing import NamedTuple
 
@@ -17,6 +18,11 @@ from cosyvoice_runtime.alignment.words import TimedWord, Word, WordMethod, WordR
 from cosyvoice_runtime.checkpoint.alignment_heads import AlignmentHeads
 from cosyvoice_runtime.engine.utterance.layout import LaidSegment
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest
+from cosyvoice_runtime.text import Segment
+
+WINDOW, LOOK_AHEAD = 8, 2
+"""Segments whose words are found together, and those behind them that are looked at, too: the time to find
+them grows with the square of their number."""
 
 
 class SegmentWords(NamedTuple):
@@ -58,27 +64,63 @@ async def with_words(
 
 
 def words_of(
-    request: SpeechRequest, markup: str | None, segments: Sequence[LaidSegment]
+    request: SpeechRequest,
+    markup: str | None,
+    segments: Sequence[LaidSegment],
+    before: Sequence[Segment] = (),
 ) -> Iterator[SegmentWords]:
-    """Words of a request's text, or of its turns, as they were sent, by the segments that are spoken."""
-    texts = iter([turn.text for turn in request.turns] or [request.text])
-    spoken: list[LaidSegment] = []
-    for segment in segments:
-        spoken += [segment] if segment.prompt is not None else []
-        if segment.characters is not None:  # The text, or a turn, ends with it.
-            reader = WordReader(markup)
-            words = reader.read(next(texts)) + reader.finish()
-            yield from _by_segment(words, spoken, request.speed)
-            spoken = []
+    """Words of a request's text, or of its turns, as they were sent, by the segments of the text.
+
+    Args:
+        segments: all that are spoken.
+        before: the segments of the text before these, which are not spoken: nothing is told of them.
+    """
+    spoken = [segment for segment in segments if segment.prompt is not None]
+    if not request.turns:
+        ends = [segment.characters or 0 for segment in (*before, *spoken)]
+        texts = [segment.text for segment in (*before, *spoken)]
+        found = _found(_words(request.text, markup), texts, ends)
+        yield from [SegmentWords([], "", request.speed)] * len(before)
+        yield from _by_segment(found, spoken, request.speed, len(before))
+        return
+    turns, of_turn = iter(request.turns), []
+    for segment in spoken:
+        of_turn.append(segment)
+        if segment.characters is not None:  # The turn ends with it.
+            found = matched(_words(next(turns).text, markup), [each.text for each in of_turn])
+            yield from _by_segment(found, of_turn, request.speed)
+            of_turn = []
+
+
+def _words(text: str, markup: str | None) -> list[Word]:
+    reader = WordReader(markup)
+    return reader.read(text) + reader.finish()
+
+
+def _found(words: Sequence[Word], texts: Sequence[str], ends: Sequence[int]) -> Iterator[SpokenWord]:
+    """The words in the texts of segments, as `matched` finds them, of a long text window by window.
+
+    Args:
+        ends: characters of the text up to the end of each segment, about.
+    """
+    first = 0
+    while (stop := first + WINDOW + LOOK_AHEAD) < len(texts):
+        near = words[: bisect_right(words, ends[stop - 1], key=lambda word: word.end)]
+        found = [each for each in matched(near, texts[first:stop]) if each.segment < WINDOW]
+        yield from (each._replace(segment=first + each.segment) for each in found)
+        first, words = first + WINDOW, words[len(found) :]
+    yield from (each._replace(segment=first + each.segment) for each in matched(words, texts[first:]))
 
 
 def _by_segment(
-    words: Sequence[Word], segments: Sequence[LaidSegment], speed: float
+    found: Iterable[SpokenWord], segments: Sequence[LaidSegment], speed: float, first: int = 0
 ) -> Iterator[SegmentWords]:
-    found = matched(words, [segment.text for segment in segments])
-    for number, segment in enumerate(segments):
-        of_segment = [each for each in found if each.segment == number]
-        yield SegmentWords(of_segment, segment.text, segment.sound.speed if segment.sound else speed)
+    words: dict[int, list[SpokenWord]] = {}
+    for each in found:
+        words.setdefault(each.segment, []).append(each)
+    for number, segment in enumerate(segments, first):
+        own_speed = segment.sound.speed if segment.sound else speed
+        yield SegmentWords(words.get(number, []), segment.text, own_speed)
 
 
 class WordClock:

@@ -87,6 +87,7 @@ def load_speech_service(
         text_timeout_s=settings.text_timeout_s,
         watermark=find_watermark(settings.watermark),
         trim_silence=settings.trim_silence,
+        paragraph_pause_s=settings.paragraph_pause_s,
         timeout_s=settings.silence_timeout_s,
         heads=AlignmentHeads.of(layout, config.speech_lm),
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, aclosing
+from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -18,34 +19,18 @@ from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.checkpoint.layout import ALIGNMENT_HEADS
 from cosyvoice_runtime.engine.messages import Order
 from cosyvoice_runtime.engine.utterance.arriving_words import ArrivingWords
+from cosyvoice_runtime.engine.utterance.feed import SegmentFeed
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.incoming_text import IncomingText
-from cosyvoice_runtime.engine.utterance.layout import (
-    LaidSegment,
-    SegmentLayout,
-    TurnsLayout,
-    give,
-    laid_out,
-)
-from cosyvoice_runtime.engine.utterance.request import (
-    AudioChunk,
-    SpeechRequest,
-    Utterance,
-    with_characters,
-)
+from cosyvoice_runtime.engine.utterance.layout import SegmentLayout, TurnsLayout, laid_out
+from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest, Utterance
 from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, speak_arriving, within_ceiling
 from cosyvoice_runtime.engine.utterance.turn import characters_of
 from cosyvoice_runtime.engine.utterance.utterance import Playback
 from cosyvoice_runtime.engine.utterance.verification import Checks, way_to_verify
-from cosyvoice_runtime.engine.utterance.word_clock import (
-    VoiceTiming,
-    WordClock,
-    with_words,
-    words_of,
-)
+from cosyvoice_runtime.engine.utterance.word_clock import VoiceTiming, WordClock, with_words, words_of
 from cosyvoice_runtime.errors import ClientGoneError, InvalidInput, StageLostError
 from cosyvoice_runtime.lm.sampling import SamplingOptions
-from cosyvoice_runtime.lm.spoken import require_begun
 from cosyvoice_runtime.metrics import trace
 from cosyvoice_runtime.serving.speech.admission import Admission, AdmittedUtterance
 from cosyvoice_runtime.serving.speech.engine_client import EngineCall, EngineClient
@@ -55,7 +40,9 @@ from cosyvoice_runtime.serving.speech.speech_metrics import RequestTimer, Speech
 from cosyvoice_runtime.serving.speech.voice_book import VoiceBook
 from cosyvoice_runtime.serving.speech.watermark import MakeWatermark, marked
 from cosyvoice_runtime.serving.triton.request import Inputs
+from cosyvoice_runtime.settings.cosyvoice2 import PARAGRAPH_PAUSE_S
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
+from cosyvoice_runtime.text.validate import MOST_AT_ONCE
 from cosyvoice_runtime.voice import Voice
 
 logger = logging.getLogger(__name__)
@@ -64,11 +51,11 @@ T = TypeVar("T")
 
 
 class Script(NamedTuple):
-    """A request, its segments as they are laid out, and what tells and checks its words, if asked for."""
+    """A request, the feed of its segments, and what tells and checks its words, if asked for."""
 
     request: SpeechRequest
     layout: SegmentLayout | TurnsLayout
-    segments: Sequence[LaidSegment]
+    feed: SegmentFeed
     clock: WordClock | None = None
     checks: Checks | None = None
 
@@ -93,7 +80,7 @@ class SpeechService:
             text clause by clause.
         text_timeout_s: longest time without text and speech.
         watermark: starts the watermark of an utterance; None adds none.
-        trim_silence: the silence that is left out for requests that don't say it.
+        trim_silence, paragraph_pause_s: of requests that don't say them.
         timeout_s: longest time without an answer of a network.
         heads: those of the speech LM that follow the text; None where words are timed by estimate.
     """
@@ -116,6 +103,7 @@ class SpeechService:
         text_timeout_s: float = 30.0,
         watermark: MakeWatermark | None = None,
         trim_silence: TrimSilence = "off",
+        paragraph_pause_s: float = PARAGRAPH_PAUSE_S,
         timeout_s: float = 30.0,
         heads: AlignmentHeads | None = None,
     ) -> None:
@@ -134,7 +122,7 @@ class SpeechService:
         self._timeout_s, self._text_timeout_s = timeout_s, text_timeout_s
         self._open = OpenUtterances(max_characters, text_timeout_s, metrics.now)
         self._watermark = watermark
-        self._trim_silence = trim_silence
+        self._trim_silence, self._paragraph_pause_s = trim_silence, paragraph_pause_s
         self._listeners: dict[asyncio.Task[None], ChunkListener] = {}
         self._watch: asyncio.Task[None] | None = None
         self._looker = ThreadPoolExecutor(1, thread_name_prefix="clients that left")
@@ -204,13 +192,13 @@ class SpeechService:
         sampling = dataclasses.replace(self._sampling, max_tokens=most)
         text = self._front_end.family.instructed(MEASURED_TEXT)
         request = SpeechRequest(text, voice, seed=0, sampling=sampling, streaming=True)
-        script = await asyncio.to_thread(self._script, request)
-        await self._seconds_of(script)  # The first one takes longer, because it fills caches.
+        await self._seconds_of(request)  # The first one takes longer, because it fills caches.
         start_s = self._metrics.now()
-        audio_s = sum(await asyncio.gather(*(self._seconds_of(script) for _ in range(at_once))))
+        audio_s = sum(await asyncio.gather(*(self._seconds_of(request) for _ in range(at_once))))
         return audio_s / max(self._metrics.now() - start_s, 1e-6)
 
-    async def _seconds_of(self, script: Script) -> float:
+    async def _seconds_of(self, request: SpeechRequest) -> float:
+        script = await asyncio.to_thread(self._script, request)
         async with aclosing(self._chunks(script)) as chunks:
             return sum([chunk.seconds async for chunk in chunks])
 
@@ -231,6 +219,8 @@ class SpeechService:
         self, inputs: Inputs, listener: ChunkListener, timer: RequestTimer, admitted: AdmittedUtterance
     ) -> None:
         script = await self._asked(inputs, listener.streams, self._script)
+        if script.request.start_character:
+            listener.start_character = script.layout.start_character
         kept_s = spoken_s = 0.0
         async with aclosing(self._chunks(script)) as chunks:
             async for chunk in chunks:
@@ -281,11 +271,17 @@ class SpeechService:
     def _script(self, request: SpeechRequest, words: bool = False) -> Script:
         layout = laid_out(request, self._front_end, self._tokenizer, self._hop.flow_voice)
         segments, verify = layout.segments(), way_to_verify(request, "off", self._no_heads)
-        follows = words or verify != "off"
-        said = list(words_of(request, self._markup(request), segments)) if follows else []
+        feed = partial(
+            SegmentFeed, characters=None if request.turns else len(request.text), begun=len(request.spoken)
+        )
+        if not words and verify == "off":
+            return Script(request, layout, feed(segments))
+        # All is laid out first, for the engine is told its checks: 2 s for 100,000 characters.
+        laid = list(segments)
+        said = list(words_of(request, self._markup(request), laid, layout.before))
         clock = WordClock.of(said, request.speed, self._timing) if words else None
         checks = Checks.of(said, self._timing, verify) if verify != "off" else None
-        return Script(request, layout, segments, clock, checks)
+        return Script(request, layout, feed(iter(laid)), clock, checks)
 
     def _no_heads(self) -> str:
         return "" if self._timing.heads else f"the checkpoint has no {ALIGNMENT_HEADS}"
@@ -299,22 +295,22 @@ class SpeechService:
         return request.text_markup or self._front_end.markup
 
     def _chunks(self, script: Script) -> AsyncGenerator[AudioChunk, None]:
-        with_rows = script.clock is not None or script.checks is not None
-        call = self._call(script.request, script.layout, with_rows, script.checks)
-        characters = give(script.segments, call)
-        require_begun(script.request.spoken, len(characters))
-        spoken = with_characters(call.chunks(), characters)
+        follows = script.clock is not None or script.checks is not None
+        call = self._call(script.request, script.layout, follows, script.checks)
+        script.feed.begin(call)
+        spoken = script.feed.chunks(call.chunks())
         return self._marked(spoken if script.clock is None else with_words(spoken, script.clock))
 
     def _call(
         self,
         request: SpeechRequest,
         layout: SegmentLayout | TurnsLayout,
-        with_rows: bool,
+        follows: bool,
         checks: Checks | None = None,
     ) -> EngineCall:
+        with_rows = follows and self._timing.heads is not None
         order = Order(
-            Utterance.of(request, layout.sound, with_rows and self._timing.heads is not None),
+            Utterance.of(request, layout.sound, layout.first_segment, with_rows),
             self._hop,
             self._sample_rate,
             timeout_s=self._timeout_s,
@@ -339,7 +335,12 @@ class SpeechService:
 
         def read() -> tuple[SpeechInputs, T | None]:
             asked = SpeechInputs.read(
-                inputs, self._sampling, self._max_characters, self._speech_tokens, self._trim_silence
+                inputs,
+                self._sampling,
+                self._max_characters if streams else min(self._max_characters, MOST_AT_ONCE),
+                self._speech_tokens,
+                self._trim_silence,
+                self._paragraph_pause_s,
             )
             trace.tell(characters=len(asked.text) + characters_of(asked.turns) or None)
             if asked.reference is not None:

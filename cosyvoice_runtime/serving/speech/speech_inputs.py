@@ -27,6 +27,7 @@ from cosyvoice_runtime.lm.spoken import by_segment
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply
 from cosyvoice_runtime.serving.triton.schema import COSYVOICE2
 from cosyvoice_runtime.serving.triton.tensor_spec import Tensors
+from cosyvoice_runtime.settings.cosyvoice2 import PARAGRAPH_PAUSE_S
 from cosyvoice_runtime.text import Lexicon
 from cosyvoice_runtime.text.markup import MARKUPS, TextMarkup
 from cosyvoice_runtime.voice import Voice
@@ -62,6 +63,9 @@ class SpeechInputs:
     turn_pause_s: float
     words: bool
     verify: Verify | None
+    paragraph_pause_s: float
+    sentence_pause_s: float | None
+    start_character: int
 
     @classmethod
     def read(
@@ -71,12 +75,13 @@ class SpeechInputs:
         max_characters: int,
         speech_tokens: int,
         trim_silence: TrimSilence = "off",
+        paragraph_pause_s: float = PARAGRAPH_PAUSE_S,
     ) -> SpeechInputs:
         """Parse a request's inputs with the deployment's sampling; an InvalidInput names an invalid one.
 
         Args:
             speech_tokens: how many tokens the speech LM knows.
-            trim_silence: the deployment's, for a request without its own.
+            trim_silence, paragraph_pause_s: the deployment's, for a request without its own.
         """
         read = cls(
             text=_target_text(inputs, max_characters),
@@ -99,6 +104,9 @@ class SpeechInputs:
             turn_pause_s=_turn_pause(inputs),
             words=bool(inputs.scalar("words", default=False)),
             verify=cast("Verify | None", inputs.text("verify")),
+            paragraph_pause_s=inputs.scalar("paragraph_pause_s", default=paragraph_pause_s),
+            sentence_pause_s=inputs.scalar("sentence_pause_s"),
+            start_character=_start_character(inputs),
         )
         read._check_voice()
         return read
@@ -129,6 +137,9 @@ class SpeechInputs:
             turns=self.turns,
             turn_pause_s=self.turn_pause_s,
             verify=self.verify,
+            paragraph_pause_s=self.paragraph_pause_s,
+            sentence_pause_s=self.sentence_pause_s,
+            start_character=self.start_character,
         )
 
     def _permitted(self, find_voice: FindVoice, name: str) -> Voice:
@@ -183,6 +194,13 @@ def _turn_pause(inputs: Inputs) -> float:
     if seconds is not None and inputs.text(TURNS) is None:
         raise InvalidInput("turn_pause_s", seconds, "it goes with turns only")
     return TURN_PAUSE_S if seconds is None else seconds
+
+
+def _start_character(inputs: Inputs) -> int:
+    start: int = inputs.scalar("start_character", default=0)
+    if start and inputs.text("utterance_id") is not None:
+        raise InvalidInput("start_character", start, "0 where the text comes in pieces")
+    return start
 
 
 def _text_markup(inputs: Inputs) -> TextMarkup | None:
@@ -251,9 +269,13 @@ class ChunkListener:
         token_rate: speech tokens per second, which every answer contains.
         call: id of the gateway's call, if known.
         tells_tokens: whether it is told the speech tokens, too.
+
+    Attributes:
+        start_character: at which the answer begins, where a request asks for one from a later character on.
     """
 
     streams: ClassVar[bool] = True
+    start_character: int | None = None
 
     def __init__(
         self, reply: Reply, token_rate: int, call: str | None = None, tells_tokens: bool = False
@@ -291,7 +313,7 @@ class ChunkListener:
         self._reply.finish(error)
 
     def _outputs(self, chunk: AudioChunk) -> Tensors:
-        return outputs(chunk, self._token_rate, self._tells_tokens)
+        return outputs(chunk, self._token_rate, self._tells_tokens, self.start_character)
 
 
 class WholeListener(ChunkListener):
@@ -352,13 +374,17 @@ def _least_exact(chunks: Sequence[AudioChunk]) -> WordMethod | None:
     return "estimate" if "estimate" in methods else methods.pop()
 
 
-def outputs(chunk: AudioChunk, token_rate: int, tells_tokens: bool = False) -> Tensors:
+def outputs(
+    chunk: AudioChunk, token_rate: int, tells_tokens: bool = False, start_character: int | None = None
+) -> Tensors:
     """A chunk as the models' output tensors."""
     told: dict[str, Any] = {SPOKEN: np.array(chunk.spoken_tokens, np.int32)} if tells_tokens else {}
     if chunk.words_by is not None:
         told["words"] = _written(chunk.words, chunk.words_by)
     if chunk.verification is not None:
         told["verification"] = _found(chunk.verification)
+    if start_character is not None:
+        told["start_character"] = start_character
     return COSYVOICE2.encode_outputs(
         waveform=chunk.samples,
         finish_reason="" if chunk.finish_reason is None else chunk.finish_reason.value,

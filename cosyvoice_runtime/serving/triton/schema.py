@@ -139,6 +139,30 @@ COSYVOICE2 = ModelSchema(
         TensorSpec(
             "verify", "STRING", (1,), "words not said once: off (default), report or retry", optional=True
         ),
+        TensorSpec(
+            "paragraph_pause_s",
+            "FP32",
+            (1,),
+            "seconds of silence between two paragraphs, beside that of their own, 0 to 10; default as "
+            "deployed",
+            optional=True,
+        ),
+        TensorSpec(
+            "sentence_pause_s",
+            "FP32",
+            (1,),
+            "seconds of silence between two segments of text, in place of that of their own, 0 to 10; "
+            "default their own",
+            optional=True,
+        ),
+        TensorSpec(
+            "start_character",
+            "INT32",
+            (1,),
+            "begin with the segment that holds this character of the text: what the whole answer has from "
+            "there on; default 0",
+            optional=True,
+        ),
     ],
     [
         TensorSpec("waveform", "FP32", (-1,), "the next chunk; of cosyvoice2_offline the whole speech"),
@@ -153,7 +177,14 @@ COSYVOICE2 = ModelSchema(
             "INT32",
             (1,),
             "with the last chunk of a segment, how many characters of the text are spoken by then, else -1; "
-            "of a text that came whole, with the last segment alone, or the last one of each turn",
+            "of turns, with the last segment of each alone. A request with this start_character goes on "
+            "there",
+        ),
+        TensorSpec(
+            "start_character",
+            "INT32",
+            (1,),
+            "only with an input of this name above 0: the character of the text at which the answer begins",
         ),
         TensorSpec("sample_rate", "INT32", (1,), "samples of the waveform per second"),
         TensorSpec("token_rate", "INT32", (1,), "speech tokens of a second at speed 1"),

@@ -30,7 +30,9 @@ class Break(IntEnum):
     LINE = 4
     """The end of a line of prose or verse."""
     PARAGRAPH = 5
-    """The end of a heading, an item, a row or a paragraph."""
+    """The end of an item or a row."""
+    BLANK = 6
+    """An empty line, or the beginning or the end of a heading: a paragraph ends."""
 
 
 def is_east_asian(text: str) -> bool:

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from typing import NamedTuple
 
 from cosyvoice_runtime.text.markup.line_ends import Break, between
-from cosyvoice_runtime.text.markup.said import Manner, Pause, Said, joined
+from cosyvoice_runtime.text.markup.said import Boundary, Manner, Pause, Said, joined
 
 _TAIL = 12
 _HEARD = 200
@@ -58,6 +58,8 @@ class Output:
             written: characters of the text up to the end of what the words stand for.
             same: they are the same characters.
         """
+        if self._break is Break.BLANK and self._tail:
+            self.mark(Boundary.PARAGRAPH)
         held = ""
         if self._spaces or self._break is not Break.NONE:
             held = between(self._tail, words[:1], self._break, self._spaces, self._length)
@@ -71,8 +73,9 @@ class Output:
         self._tail = (self._tail + said)[-_TAIL:]
         self.heard = (self.heard + said)[-_HEARD:]
 
-    def mark(self, mark: Pause | Manner) -> None:
-        """End what is said so far: a silence comes, or another manner. A silence of 0 s changes nothing."""
+    def mark(self, mark: Pause | Manner | Boundary) -> None:
+        """End what is said so far: a silence, another manner or a paragraph comes. A silence of 0 s changes
+        nothing."""
         if mark == Pause(0.0):
             return
         self._said.append(mark)

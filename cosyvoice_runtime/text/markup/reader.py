@@ -19,8 +19,10 @@ from cosyvoice_runtime.text.markup.said import Said
 from cosyvoice_runtime.text.markup.tags import cut_off
 from cosyvoice_runtime.text.reading.languages.known import language_of
 
-_LINE_END = re.compile(r"\r\n|[\r\n]")
+LINE_END = re.compile(r"\r\n|[\r\n]")
 _SPACES = re.compile(r"[ \t]+")
+_EMPTY_LINES = re.compile(r"(?:\r\n|[\r\n])(?:[ \t]*+(?:\r\n|[\r\n]))++[ \t]*+")
+"""Finds the empty lines between two paragraphs of a text without markup."""
 _INTEREST = re.compile(rf"{QUESTIONED.pattern}|[\r\n]")
 MAY_BE_MARKED = re.compile(rf"{QUESTIONED.pattern}|[\r\n]|\A\s*(?:[#>+–—·•-]|[0-9]{{1,3}}[.)])")
 _NO_CELL = re.compile(r"[\s—–-]*")
@@ -76,6 +78,7 @@ class MarkupReader:
     def _begin(self) -> None:
         """Forget what was before: what comes is the start of a text."""
         self._starts_line = self._depth == 0
+        self._is_heading = False
         self._bold = ""
 
     def push(self, text: str) -> list[Said]:
@@ -107,11 +110,10 @@ class MarkupReader:
         return self._out.characters(said)
 
     def _take(self, text: str, complete: bool) -> None:
-        if self._options.markup == "plain":
-            self._written += len(text)
-            self._say(text, same=True)
-            return
         self._text += text
+        if self._options.markup == "plain":
+            self._take_plain(complete)
+            return
         try:
             while self._at < len(self._text):
                 self._step(complete)
@@ -122,13 +124,28 @@ class MarkupReader:
             self._written += cut
             self._text, self._at = self._text[cut:], self._at - cut
 
+    def _take_plain(self, complete: bool) -> None:
+        """Say all that has come, but for the end of a line after which an empty one may come."""
+        end = len(self._text if complete else self._text.rstrip(" \t\r\n"))
+        for lines in _EMPTY_LINES.finditer(self._text, 0, end):
+            self._say_up_to(lines.start())
+            self._out.hold("", Break.BLANK)
+            self._pass(lines.end())
+        self._say_up_to(end)
+        self._written += end
+        self._text, self._at = self._text[end:], 0
+
+    def _say_up_to(self, end: int) -> None:
+        if end > self._at:
+            self._say_here(end)
+
     def _step(self, complete: bool) -> None:
         """Read what stands at the place: some of it at least, or raise :class:`Wait`."""
         if self._until is not None:
             self._skip(self._until, complete)
         elif self._fence:
             self._skip_line(complete)
-        elif ended := _LINE_END.match(self._text, self._at):
+        elif ended := LINE_END.match(self._text, self._at):
             if ended[0] == "\r" and ended.end() == len(self._text) and not complete:
                 raise Wait
             self._end_line(ended.end())
@@ -148,7 +165,7 @@ class MarkupReader:
 
     def _skip_line(self, complete: bool) -> None:
         """Leave out a line of a block of code."""
-        ended = _LINE_END.search(self._text, self._at)
+        ended = LINE_END.search(self._text, self._at)
         if not complete and (ended is None or (ended[0] == "\r" and ended.end() == len(self._text))):
             raise Wait
         line = self._text[self._at : ended.start() if ended else len(self._text)].strip()
@@ -161,10 +178,12 @@ class MarkupReader:
 
     def _end_line(self, end: int) -> None:
         """Hold a line's end until something is said after it."""
-        again = self._out.holds_line_end or self._starts_line
-        self._out.hold(self._text[self._at : end], Break.PARAGRAPH if again else Break.LINE)
+        kind = Break.PARAGRAPH if self._starts_line else Break.LINE
+        if self._out.holds_line_end or self._is_heading:
+            kind = Break.BLANK
+        self._out.hold(self._text[self._at : end], kind)
         self._pass(end)
-        self._starts_line, self._bold = self._depth == 0, ""
+        self._begin()
 
     def _start_line(self, complete: bool) -> None:
         if spaces := _SPACES.match(self._text, self._at):
@@ -187,7 +206,8 @@ class MarkupReader:
         return None if self._options.markup == "markdown" else self._item + 1
 
     def _begin_block(self, begins: blocks.Beginning) -> None:
-        self._out.hold("", Break.PARAGRAPH)
+        self._is_heading = begins.block is Block.HEADING
+        self._out.hold("", Break.BLANK if self._is_heading else Break.PARAGRAPH)
         if begins.block is Block.FENCE:
             self._begin_code(begins)
         self._pass(begins.end)
@@ -294,10 +314,10 @@ class MarkupReader:
 
     def _say_arrow(self, end: int, complete: bool) -> bool:
         """Say the word for an arrow up to a place; False where it is a pause."""
-        after = _LINE_END.split(self._text[end : end + arrows.REACH], maxsplit=1)
+        after = LINE_END.split(self._text[end : end + arrows.REACH], maxsplit=1)
         if len(after) == 1 and len(after[0]) < arrows.REACH and not complete:
             raise Wait
-        before = _LINE_END.split(self._text[max(0, self._at - 2 * arrows.REACH) : self._at])[-1]
+        before = LINE_END.split(self._text[max(0, self._at - 2 * arrows.REACH) : self._at])[-1]
         arrow, language = self._text[self._at : end], self._language_at(end, complete)
         word = arrows.word(arrow, before, after[0], language)
         if not word:

@@ -1,8 +1,9 @@
-"""The parts of what is said of a text: words, each stretch in one manner, and the silences between them."""
+"""The parts of what is said of a text: words, each stretch in one manner, paragraphs, and silences."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import Enum
 from typing import NamedTuple, Protocol
 
 
@@ -24,8 +25,15 @@ class Manner(NamedTuple):
     voice: str = ""
 
 
-Said = str | Pause | Manner
-"""A part of what is said: words, a silence, or the manner of what follows."""
+class Boundary(Enum):
+    """A boundary between two stretches of words."""
+
+    PARAGRAPH = "paragraph"
+    """A paragraph or a heading ended, and another one begins."""
+
+
+Said = str | Pause | Manner | Boundary
+"""A part of what is said: words, a silence, the manner of what follows, or the beginning of a paragraph."""
 USUAL = Manner()
 
 

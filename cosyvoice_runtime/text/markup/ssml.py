@@ -48,7 +48,14 @@ _SILENT = ("audio", "desc", "lexicon", "lookup", "mark", "meta", "metadata")
 """Elements of the standard that change nothing here; the words of ``audio`` are spoken."""
 _UNSAID = ("desc", "metadata")
 _TRANSPARENT = ("emphasis", "token", "w")
-_PARAGRAPHS = ("speak", "p", "paragraph", "s", "sentence")
+_BREAKS = {
+    "speak": Break.PARAGRAPH,
+    "p": Break.BLANK,
+    "paragraph": Break.BLANK,
+    "s": Break.PARAGRAPH,
+    "sentence": Break.PARAGRAPH,
+}
+"""The break at both ends of an element."""
 _WARNED: set[str] = set()
 
 
@@ -198,8 +205,8 @@ class SsmlReader:
         inner = self._open.pop()
         if inner.replaced:
             self._out.say(self._in_language(inner.replaced, inner.language), self._written)
-        if name in _PARAGRAPHS:
-            self._out.hold("", Break.PARAGRAPH)
+        if name in _BREAKS:
+            self._out.hold("", _BREAKS[name])
         if len(self._open) == 1:
             self._bytes = 0
         if inner.manner != self._open[-1].manner:
@@ -239,13 +246,13 @@ class SsmlReader:
         self._languages.tell("", inner.language or self._asked)
         if name == "speak":
             inner = inner._replace(language=self._of_document(attributes) or outer.language)
-        if name in _PARAGRAPHS:
-            self._out.hold("", Break.PARAGRAPH)
+        if name in _BREAKS:
+            self._out.hold("", _BREAKS[name])
             return inner
         if make := _ELEMENTS.get(name):
             return make(self, inner, attributes)
         if ":" not in name and name not in (*_SILENT, *_TRANSPARENT):
-            raise InvalidInput(FIELD, f"<{name}>", f"one of {', '.join(sorted((*_PARAGRAPHS, *_ELEMENTS)))}")
+            raise InvalidInput(FIELD, f"<{name}>", f"one of {', '.join(sorted((*_BREAKS, *_ELEMENTS)))}")
         _warn(f"<{name}>")
         return inner._replace(replaced="") if name in _UNSAID else inner
 

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from coded_stages import TOKEN_SAMPLES, CodedStages
+from cosyvoice_runtime.engine.utterance.feed import SegmentFeed
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
-from cosyvoice_runtime.engine.utterance.layout import LaidSegment, give, laid_out
-from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest, Utterance, with_characters
+from cosyvoice_runtime.engine.utterance.layout import LaidSegment, laid_out
+from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest, Utterance
 from cosyvoice_runtime.engine.utterance.turn import MOST_TURNS, Turn, read_turns
 from cosyvoice_runtime.engine.utterance.utterance import TokenGroup, speak
 from cosyvoice_runtime.errors import InvalidInput
@@ -47,7 +48,7 @@ def request(turns: Sequence[Turn] = TALK, **options) -> SpeechRequest:
 
 def laid(tokenizer, turns: Sequence[Turn] = TALK, **options) -> list[LaidSegment]:
     asked = request(turns, **options)
-    return laid_out(asked, TextFrontEnd(tokenizer), tokenizer, lambda voice: voice).segments()
+    return list(laid_out(asked, TextFrontEnd(tokenizer), tokenizer, lambda voice: voice).segments())
 
 
 def heard(tokenizer, turns: Sequence[Turn] = TALK, tokens: int = 60, **options):
@@ -58,9 +59,10 @@ def heard(tokenizer, turns: Sequence[Turn] = TALK, tokens: int = 60, **options):
 
     async def listen() -> tuple[list[AudioChunk], CodedStages]:
         stages, queue = CodedStages([*groups, TokenGroup([], FinishReason.STOP)]), SegmentQueue()
-        characters = give(layout.segments(), queue)
+        feed = SegmentFeed(layout.segments())
+        feed.begin(queue)
         utterance = Utterance.of(asked, layout.sound)
-        chunks = with_characters(speak(utterance, queue, stages, HOP, RATE, lambda: 0.0), characters)
+        chunks = feed.chunks(speak(utterance, queue, stages, HOP, RATE, lambda: 0.0))
         return [chunk async for chunk in chunks], stages
 
     return asyncio.run(listen())
@@ -98,7 +100,7 @@ def test_a_turn_is_spoken_as_it_would_be_alone(tokenizer):
             alone += laid_out(one, TextFrontEnd(tokenizer), tokenizer, lambda voice: voice).segments()
         together = laid(tokenizer, turns, instruct_text=asked)
         assert [str(segment.prompt) for segment in together] == [str(segment.prompt) for segment in alone]
-    assert together[2].sound.voice_key == VOICES["anna"].prompt_key
+    assert together[3].sound.voice_key == VOICES["anna"].prompt_key
 
 
 @pytest.mark.parametrize(

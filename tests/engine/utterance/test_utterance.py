@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from coded_stages import TOKEN_SAMPLES, CodedStages
+from cosyvoice_runtime.engine.utterance.feed import SegmentFeed
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
-from cosyvoice_runtime.engine.utterance.layout import SegmentLayout, give
+from cosyvoice_runtime.engine.utterance.layout import SegmentLayout
 from cosyvoice_runtime.engine.utterance.request import (
     AudioChunk,
     SpeechRequest,
     Utterance,
-    with_characters,
 )
 from cosyvoice_runtime.engine.utterance.utterance import (
     OFFLINE_CUSHION_S,
@@ -78,9 +78,10 @@ class Heard:
         playback = Playback(lambda: float(next(clock)))
         layout = SegmentLayout(asked, TextFrontEnd(tokenizer), tokenizer, hop.flow_voice)
         segments = SegmentQueue()
-        give(layout.segments(), segments)
+        feed = SegmentFeed(layout.segments(), len(asked.text))
+        feed.begin(segments)
         utterance = Utterance.of(asked, layout.sound)
-        spoken = speak(utterance, segments, stages, hop, SAMPLE_RATE, lambda: playback.cushion_s)
+        spoken = feed.chunks(speak(utterance, segments, stages, hop, SAMPLE_RATE, lambda: playback.cushion_s))
         async with aclosing(spoken) as chunks:
             async for chunk in chunks:
                 self.chunks.append(chunk)
@@ -281,15 +282,3 @@ def test_nobody_looks_at_the_clock_for_a_request_that_is_answered_as_a_whole():
     whole, streamed = (HOP.of_segment(1.0, streaming) for streaming in (False, True))
     assert streamed.wait_s(15, 10, 600, OFFLINE_CUSHION_S) is not None
     assert whole.wait_s(15, 10, 600, OFFLINE_CUSHION_S) is None
-
-
-def test_end_of_the_last_segment_alone_says_how_many_characters_were_spoken():
-    async def spoken(text: str) -> list[int | None]:
-        async def chunks():
-            for segment in range(2):
-                for reason in (None, FinishReason.STOP):
-                    yield AudioChunk(np.zeros(1, np.float32), SAMPLE_RATE, segment, reason)
-
-        return [chunk.spoken_characters async for chunk in with_characters(chunks(), [None, len(text)])]
-
-    assert asyncio.run(spoken("Two. Three.")) == [None, None, None, 11]

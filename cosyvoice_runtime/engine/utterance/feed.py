@@ -1,0 +1,92 @@
+"""The segments of a whole text on their way to its driver, laid out while those before them are spoken."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections import deque
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from itertools import islice
+
+from cosyvoice_runtime.engine.utterance.layout import LaidSegment
+from cosyvoice_runtime.engine.utterance.request import AudioChunk
+from cosyvoice_runtime.engine.utterance.streamed_text import alongside
+from cosyvoice_runtime.errors import InvalidInput
+from cosyvoice_runtime.lm.spoken import FIELD
+from cosyvoice_runtime.lm.text_segment import SegmentSink
+
+FIRST = 2
+"""Segments that are laid out before the first is spoken: the first, and the one that tells whether it is the
+last."""
+AHEAD = 4
+"""Segments that are given before the one that is spoken has ended, half a minute of speech: a driver waits
+for none, and a long text's prompts are never in memory together."""
+
+
+class SegmentFeed:
+    """Gives a sink the segments of a text, a few of them ahead of what is spoken.
+
+    Args:
+        segments: from the first that is spoken on; laying one out may take milliseconds.
+        characters: of the text, which are spoken with its last segment; None where the segments tell it.
+        begun: segments of which something has been spoken, which the text must have.
+
+    Raises:
+        InvalidInput: one of the first segments can't be spoken, or the text has fewer than have been begun.
+    """
+
+    def __init__(
+        self, segments: Iterator[LaidSegment], characters: int | None = None, begun: int = 0
+    ) -> None:
+        self._segments = segments
+        self._all_characters = characters
+        self._characters: deque[int | None] = deque()
+        self._most = max(FIRST, begun + 1)
+        self._first = list(islice(segments, self._most))
+        self._spoken = asyncio.Event()
+        spoken = sum(segment.prompt is not None for segment in self._first)
+        if begun > spoken:
+            raise InvalidInput(FIELD, f"{begun} segments", f"the text has {spoken}")
+
+    def begin(self, sink: SegmentSink) -> None:
+        """Give the first segments."""
+        self._sink = sink
+        self._give(self._first, self._most)
+
+    async def chunks(self, chunks: AsyncGenerator[AudioChunk, None]) -> AsyncGenerator[AudioChunk, None]:
+        """The chunks that a driver makes of the segments, each with the characters that are spoken by then.
+
+        An error of a later segment ends them.
+        """
+        spoken = chunks if self._is_complete else alongside(self._give_all(), chunks)
+        async with aclosing(spoken):
+            async for chunk in spoken:
+                if chunk.finish_reason is not None:
+                    characters = self._characters.popleft()
+                    if chunk.spoken_characters is None:  # One that is cut knows its own.
+                        chunk = dataclasses.replace(chunk, spoken_characters=characters)
+                    self._spoken.set()
+                yield chunk
+
+    async def _give_all(self) -> None:
+        """Give the rest of the segments, as those before them are spoken."""
+        while not self._is_complete:
+            while len(self._characters) > AHEAD:
+                self._spoken.clear()
+                await self._spoken.wait()
+            self._give(await asyncio.to_thread(list, islice(self._segments, 1)), 1)
+
+    def _give(self, segments: list[LaidSegment], most: int) -> None:
+        """Give segments; fewer than ``most`` are the last."""
+        for segment in segments:
+            if segment.pause_s:
+                self._sink.pause(segment.pause_s)
+            if segment.prompt is not None:
+                self._sink.begin(segment.prompt, sound=segment.sound)
+                self._characters.append(segment.characters)
+        self._is_complete = len(segments) < most
+        if self._is_complete:
+            self._sink.done()
+            if self._all_characters is not None and self._characters:
+                self._characters[-1] = self._all_characters

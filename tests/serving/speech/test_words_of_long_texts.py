@@ -1,0 +1,214 @@
+"""Words and verification of texts of many segments, from a later one on, and with silence between them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+
+import numpy as np
+import pytest
+from coded_listener import TEXT, VOICE, Ear
+from triton_python_backend_utils import InferenceRequest
+
+from coded_stages import sounding
+from cosyvoice_runtime.alignment.spoken_text import matched
+from cosyvoice_runtime.alignment.words import TimedWord, WordReader
+from cosyvoice_runtime.checkpoint.alignment_heads import AlignmentHeads
+from cosyvoice_runtime.engine.utterance.gaps import KEPT_S
+from cosyvoice_runtime.engine.utterance.layout import LaidSegment
+from cosyvoice_runtime.engine.utterance.request import SpeechRequest
+from cosyvoice_runtime.engine.utterance.utterance import TokenGroup
+from cosyvoice_runtime.engine.utterance.word_clock import words_of
+from cosyvoice_runtime.lm import FinishReason
+from cosyvoice_runtime.lm.prompt import Prompt
+from cosyvoice_runtime.serving.triton.request import Inputs
+from cosyvoice_runtime.text import Segment
+
+HEADS = AlignmentHeads(((0, 0),), 0.0, 0.0, 1.0, "")
+EACH = 8
+"""Speech tokens of a text token."""
+PARAGRAPHS = [f"Paragraph {number} has words – and costs ${number}." for number in range(1, 8)]
+LONG = "\n\n".join(PARAGRAPHS)
+SENT = LONG.split()
+FOURTH = LONG.index(PARAGRAPHS[3])
+
+
+class Reading:
+    """A speech LM that looks at each text token in turn, and says it with so many speech tokens.
+
+    Args:
+        lead: silent tokens before each segment.
+        misread: segments, of those that are spoken, in which it skips words or says some for ever.
+        sees: whether it tells where it looks.
+    """
+
+    def __init__(self, lead: int = 0, misread: dict[int, str] | None = None, sees: bool = True) -> None:
+        self._lead, self._misread, self._sees = lead, misread or {}, sees
+        self._count = 0
+
+    async def generate(
+        self, prompt, _sampling, _id, _first, _pieces, with_rows
+    ) -> AsyncGenerator[TokenGroup]:
+        text = len(prompt.text)
+        ways = {
+            "skips": [*range(3), *range(text - 5, text)],
+            "stalls": [*range(4), *[2, 3] * 20],
+        }
+        looks: Sequence[int] = ways.get(self._misread.get(self._count, ""), range(text))
+        self._count += 1
+        looks = [0] * self._lead + np.repeat(looks, EACH).tolist()
+        tokens = [0] * self._lead + [1] * (len(looks) - self._lead)
+        for start in range(0, len(tokens), 10):
+            part = slice(start, start + 10)
+            rows = np.eye(text, dtype=np.float32)[looks[part]]
+            seen = {"rows": rows, "are_spoken": [True] * len(rows)} if with_rows and self._sees else {}
+            yield TokenGroup(tokens[part], **seen)
+            await asyncio.sleep(0)
+        yield TokenGroup([], FinishReason.STOP)
+
+
+@pytest.fixture
+def answer(open_service):
+    """``answer(speech_lm, ...)`` is what a client hears of the long text."""
+
+    def answer(
+        speech_lm: Reading | None = None,
+        heads: AlignmentHeads | None = HEADS,
+        streams: bool = True,
+        words: bool = True,
+        verify: str = "off",
+        start: int = 0,
+        pause_s: float | None = None,
+        trim: str = "off",
+    ) -> Ear:
+        async def run() -> Ear:
+            stages, service, _ = open_service(heads=heads)
+            stages.generate, stages.samples_of = (speech_lm or Reading()).generate, sounding
+            inputs = {
+                "target_text": np.array([[LONG.encode()]], np.object_),
+                "words": np.array([[words]]),
+                "verify": np.array([[verify.encode()]], np.object_),
+                "trim_silence": np.array([[trim.encode()]], np.object_),
+                "start_character": np.array([[start]], np.int32),
+            }
+            if pause_s is not None:
+                inputs["sentence_pause_s"] = np.array([[pause_s]], np.float32)
+            ear = Ear(streams=streams)
+            await service.answer(Inputs(InferenceRequest({**TEXT, **inputs})), ear)
+            assert ear.errors == [None]
+            return ear
+
+        return asyncio.run(run())
+
+    return answer
+
+
+def words(ear: Ear) -> list[TimedWord]:
+    return [word for chunk in ear.chunks for word in chunk.words]
+
+
+def check(ear: Ear, sent: Sequence[str]) -> None:
+    """Words are those that were sent, in order, and lie in what has been heard by then."""
+    heard_s = last_s = 0.0
+    for chunk in ear.chunks:
+        heard_s += chunk.seconds
+        for word in chunk.words:
+            assert last_s <= word.start_s <= word.end_s <= heard_s + 0.011
+            last_s = word.end_s
+    assert [word.text for word in words(ear)] == list(sent)
+
+
+def begins_s(ear: Ear) -> list[float]:
+    """Seconds of the answer at which the speech of each segment begins: none of it has silence within."""
+    samples = np.concatenate([chunk.samples for chunk in ear.chunks])
+    loud = np.flatnonzero(samples)
+    first = loud[np.flatnonzero(np.diff(loud, prepend=-10_000) > 2_000)]
+    return (first / 24_000).tolist()
+
+
+HOW = pytest.mark.parametrize(
+    "how", [{}, {"heads": None}, {"speech_lm": Reading(sees=False)}], ids=["attention", "no heads", "blind"]
+)
+
+
+@HOW
+@pytest.mark.parametrize("streams", [True, False])
+def test_all_words_of_a_long_text_are_told(answer, how, streams):
+    check(answer(streams=streams, **how), SENT)
+
+
+@HOW
+@pytest.mark.parametrize("start", [FOURTH, FOURTH + 20])
+def test_words_from_a_later_character_on_are_those_of_the_whole_from_there(answer, how, start):
+    rest, whole = answer(start=start, **how), answer(**how)
+    sent = LONG[FOURTH:].split()
+    check(rest, sent)
+    if "heads" in how or "speech_lm" in how:
+        return  # An estimate has learned no pace where the answer begins.
+    before_s = sum(chunk.seconds for chunk in whole.chunks if chunk.segment < 3)
+    later = [TimedWord(text, start_s + before_s, end_s + before_s) for text, start_s, end_s in words(rest)]
+    for word, same in zip(later, words(whole)[-len(sent) :], strict=True):
+        np.testing.assert_allclose(word[1:], same[1:], atol=1e-3)
+
+
+@pytest.mark.parametrize("heads", [HEADS, None], ids=["attention", "estimate"])
+@pytest.mark.parametrize("trim", ["off", "both"])
+@pytest.mark.parametrize("start", [0, FOURTH])
+def test_words_lie_in_speech_that_has_silence_between_its_segments(answer, heads, trim, start):
+    ear = answer(Reading(lead=20), heads, start=start, pause_s=0.7, trim=trim)
+    check(ear, LONG[start:].split())
+    begins = begins_s(ear)
+    assert len(begins) == LONG[start:].count("\n\n") + 1
+    first = [word for word in words(ear) if word.text == "Paragraph"]
+    for word, begin_s, next_s in zip(first, begins, [*begins[1:], 1e9], strict=True):
+        assert begin_s - 0.03 <= word.start_s < begin_s + 0.1
+        assert word.end_s < next_s - 0.7 + KEPT_S
+
+
+@pytest.mark.parametrize(("start", "spoken"), [(0, 5), (FOURTH, 2)])
+def test_what_is_wrong_is_told_by_the_characters_of_the_whole_text(answer, start, spoken):
+    ear = answer(Reading(misread={spoken: "skips"}), words=False, verify="report", start=start)
+    verified = [chunk.verification for chunk in ear.chunks if chunk.finish_reason is not None]
+    skipped = [[found for found in each.findings if found.kind == "skipped"] for each in verified]
+    assert [number for number, each in enumerate(skipped) if each] == [spoken]
+    begin = LONG.index(PARAGRAPHS[5])
+    for found in skipped[spoken]:
+        assert LONG[found.start : found.end] == found.text
+        assert begin <= found.start < found.end <= begin + len(PARAGRAPHS[5])
+
+
+@pytest.mark.parametrize("pause_s", [None, 0.7])
+@pytest.mark.parametrize("told", [True, False], ids=["words", "no words"])
+def test_answer_that_stalls_amid_a_long_text_ends_there(answer, pause_s, told):
+    ear = answer(Reading(misread={5: "stalls"}), words=told, verify="retry", pause_s=pause_s)
+    ends = [chunk for chunk in ear.chunks if chunk.finish_reason is not None]
+    assert [chunk.finish_reason.value for chunk in ends] == ["stop"] * 5 + ["incomplete"]
+    begin = LONG.index(PARAGRAPHS[5])
+    assert [chunk.spoken_characters for chunk in ends[:5]] == [
+        len("\n\n".join(PARAGRAPHS[:count])) for count in range(1, 6)
+    ]
+    assert begin <= ends[-1].spoken_characters < begin + len(PARAGRAPHS[5])
+    assert ends[-1].verification.findings
+    said, before = [word.text for word in words(ear)], LONG[:begin].split()
+    assert said[: len(before)] == (before if told else [])
+
+
+@pytest.mark.parametrize("behind", [0, 3, -3])
+def test_words_that_are_found_window_by_window_are_those_found_at_once(behind):
+    """The ends of segments may be known about alone."""
+    words = [f"word{place % 7}" if place % 3 else f"${place}." for place in range(300)]
+    texts = [" ".join(words[place : place + 5]) for place in range(0, 300, 5)]
+    texts = [text.replace("$", "dollars ") for text in texts]
+    text, ends = " ".join(words), [len(" ".join(words[: place + 5])) + behind for place in range(0, 300, 5)]
+    segments = [
+        LaidSegment(Prompt([]), text=said, characters=end) for said, end in zip(texts, ends, strict=True)
+    ]
+    found = list(words_of(SpeechRequest(text, VOICE), "plain", segments))
+    read = WordReader("plain")
+    whole = matched(read.read(text) + read.finish(), texts)
+    assert [word for segment in found for word in segment.words] == whole
+    assert [len(segment.words) for segment in found] == [5] * 60
+    later = [Segment(said, characters=end) for said, end in zip(texts[:30], ends[:30], strict=True)]
+    rest = list(words_of(SpeechRequest(text, VOICE), "plain", segments[30:], later))
+    assert rest[30:] == found[30:]
+    assert [segment.words for segment in rest[:30]] == [[]] * 30
