@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import long_text
+import voice_drift
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.engine.utterance.request import AudioChunk
 from cosyvoice_runtime.engine.utterance.utterance import TokenGroup
@@ -72,8 +72,8 @@ def test_joins_and_halves_are_told_apart():
 def test_figures_of_a_text_can_be_written_and_shown():
     drift = Drift(OneLikeness())
     segments = [drift.spoken(voiced(hertz), RATE) for hertz in (120, 130, 140)]
-    figures = json.loads(json.dumps(long_text.drift_figures(segments)))
-    shown = long_text.drift_table([{"speaker": "slt", "context": "reference", **figures}])
+    figures = json.loads(json.dumps(voice_drift.drift_figures(segments)))
+    shown = voice_drift.drift_table([{"speaker": "slt", "context": "reference", **figures}])
     assert f"{figures['across']['pitch_semitones'][0]:.3f} (" in shown
     assert figures["first_quarter_from_last"] == 0
 
@@ -98,7 +98,7 @@ def test_segments_are_measured_whole():
         return "one word"
 
     request = SimpleNamespace(text="One word.|Another word.")
-    figures = long_text.measured(TwoSegments(), request, Drift(OneLikeness()), hear)
+    figures = voice_drift.measured(TwoSegments(), request, Drift(OneLikeness()), hear)
     assert heard == [2 * RATE, 2 * RATE]
     assert (figures["segments"], figures["seconds"]) == (2, 4.0)
     assert figures["corpus"] == 25.0  # Percent: one word of four.
@@ -129,24 +129,24 @@ def prompts_of(kind: type[LocalStages], monkeypatch: pytest.MonkeyPatch) -> list
 
 
 def test_context_is_the_segment_before_behind_the_reference(monkeypatch):
-    first, second = prompts_of(long_text.ContextStages, monkeypatch)
+    first, second = prompts_of(voice_drift.ContextStages, monkeypatch)
     assert first == Prompt([1, 2], [50], [0, 729])
     assert second == Prompt([3], [50, 1, 2], [0, 729, 731, 5])
 
 
 def test_counted_context_goes_on_modulo_nine(monkeypatch):
-    _, second = prompts_of(long_text.CountedStages, monkeypatch)
+    _, second = prompts_of(voice_drift.CountedStages, monkeypatch)
     assert second.prompt_speech == [0, 729, 2 * 729 + 2, 3 * 729 + 5]
 
 
 def test_sentences_begin_again_behind_the_last_one(tmp_path):
     script = tmp_path / "script.json"
     script.write_text(json.dumps(["One two three four five.", "Too short.", "Six seven eight nine ten."]))
-    assert long_text.long_text(script, 3) == (
+    assert voice_drift.long_text(script, 3) == (
         "One two three four five. Six seven eight nine ten. One two three four five."
     )
 
 
 def test_too_long_a_text_is_refused():
     with pytest.raises(SystemExit, match=f"at most {MAX_TARGET_CHARACTERS} characters"):
-        long_text.long_text(long_text.parse([]).script, MAX_TARGET_CHARACTERS // 20)
+        voice_drift.long_text(voice_drift.parse([]).script, MAX_TARGET_CHARACTERS // 20)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How much a voice changes from one segment of a long text to the next, against changes within segments.
 
-    python benchmarks/long_text.py --recogniser measuring.heard:Recogniser
+    python benchmarks/voice_drift.py --recogniser measuring.heard:Recogniser
 
 Speaks held-out sentences of the demo voice as one text, in this process and with one thread. Pitch is the
 median F0 in semitones, loudness is in LUFS (ITU-R BS.1770-4), rate is peaks of the level a second of speech.
@@ -126,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(json.dumps(row), file=sys.stderr, flush=True)
             rows.append(row)
     if options.json:
-        report = {"benchmark": "long_text", **provenance(), "rows": rows}
+        report = {"benchmark": "voice_drift", **provenance(), "rows": rows}
         options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     print(drift_table(rows))
     return 0
