@@ -182,7 +182,7 @@ class StandIns:
         cushion_s: float,  # noqa: ARG002
     ) -> Floats:
         """A wave of one loudness."""
-        return np.resize(np.float32([0.1, -0.1]), len(tokens) * SAMPLES_OF_TOKEN)
+        return np.resize(np.array([0.1, -0.1], np.float32), len(tokens) * SAMPLES_OF_TOKEN)
 
     async def prepare(self, voice_key: str) -> None:
         """Do nothing."""

@@ -77,8 +77,8 @@ def words_of(
     """
     spoken = [segment for segment in segments if segment.prompt is not None]
     if not request.turns:
-        ends = [segment.characters or 0 for segment in (*before, *spoken)]
-        texts = [segment.text for segment in (*before, *spoken)]
+        whole: list[Segment | LaidSegment] = [*before, *spoken]
+        ends, texts = [each.characters or 0 for each in whole], [each.text for each in whole]
         found = _found(_words(request.text, markup), texts, ends)
         yield from [SegmentWords([], "", request.speed)] * len(before)
         yield from _by_segment(found, spoken, request.speed, len(before))
@@ -87,8 +87,8 @@ def words_of(
     for segment in spoken:
         of_turn.append(segment)
         if segment.characters is not None:  # The turn ends with it.
-            found = matched(_words(next(turns).text, markup), [each.text for each in of_turn])
-            yield from _by_segment(found, of_turn, request.speed)
+            said = matched(_words(next(turns).text, markup), [each.text for each in of_turn])
+            yield from _by_segment(said, of_turn, request.speed)
             of_turn = []
 
 
