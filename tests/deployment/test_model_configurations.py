@@ -19,6 +19,7 @@ from triton_python_backend_utils import InferenceRequest
 from cosyvoice_runtime.arrays import Array
 from cosyvoice_runtime.checkpoint.merged_vocabulary import MergedVocabulary
 from cosyvoice_runtime.engine.utterance.request import AudioChunk
+from cosyvoice_runtime.engine.utterance.verdict import Verification
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.lm.scheduler.request import RequestReader
 from cosyvoice_runtime.metrics import Metrics
@@ -283,11 +284,12 @@ def encoded(kind: type[ReferenceModel], features: Array) -> dict[str, Any]:
     return kind.__new__(kind).encoded(features)
 
 
+FOUND: dict[str, Any] = {"words_by": "attention", "verification": Verification([], 0)}
 WRITERS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "cosyvoice2": lambda: [
-        speech_outputs(AudioChunk(np.zeros(5, np.float32), 24_000, 0), 25, True, start_character=7),
+        speech_outputs(AudioChunk(np.zeros(5, np.float32), 24_000, 0, **FOUND), 25, True, start_character=7),
         speech_outputs(
-            AudioChunk(np.zeros(0, np.float32), 24_000, 0, FinishReason.STOP, spoken_tokens=[5, -1]),
+            AudioChunk(np.zeros(0, np.float32), 24_000, 0, FinishReason.STOP, spoken_tokens=[5, -1], **FOUND),
             token_rate=25,
             tells_tokens=True,
             start_character=7,
@@ -320,4 +322,6 @@ def test_wrong_output_is_found(configs):
         "sample_rate is not sent",
         "token_rate is not sent",
         "spoken_tokens is not sent",
+        "words is not sent",
+        "verification is not sent",
     ]
