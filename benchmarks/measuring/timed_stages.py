@@ -182,6 +182,7 @@ class TimedStages:
         reader: Reader,
         in_pieces: bool,
         is_awaited: bool,  # noqa: ARG002
+        with_rows: bool,  # noqa: ARG002
     ) -> None:
         """Draw all speech tokens at once."""
         if in_pieces:
