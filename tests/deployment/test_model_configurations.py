@@ -256,8 +256,8 @@ def test_model_asks_for_nothing_that_is_declared_optional(configs, model):
 
 def sent_tokens(request: InferenceRequest) -> None:
     reply = TokenReply(request, VOCABULARY.speech_offset, RequestCount("tensorrt_llm"), NOT_FINITE)
-    reply.send([1, 2, 3], None)
-    reply.send([], FinishReason.STOP)
+    reply.send([1, 2, 3], None, rows=np.ones((3, 2), np.float32) / 2)
+    reply.send([], FinishReason.STOP, rows=np.ones((0, 2), np.float32))
     reply.finish()
 
 
