@@ -10,7 +10,7 @@ from typing import Any
 from cosyvoice_client import SpeechRequest
 from cosyvoice_front.errors import PARAMETERS, ApiError, invalid
 from cosyvoice_front.shown import shown
-from cosyvoice_front.speech import SpeechBody, checked, given_fields
+from cosyvoice_front.speech import SpeechBody, check_text, checked, given_fields
 from cosyvoice_runtime.audio.audio import paced
 from cosyvoice_runtime.engine.utterance.turn import TURNS
 from cosyvoice_runtime.errors import InvalidInput
@@ -21,6 +21,7 @@ from cosyvoice_runtime.text.frontend import TextFrontEnd
 from cosyvoice_runtime.text.lexicon import Lexicon
 from cosyvoice_runtime.text.markup import MarkupOptions
 from cosyvoice_runtime.text.segment import Segment
+from cosyvoice_runtime.text.validate import MOST_AT_ONCE
 
 
 class Reading:
@@ -53,7 +54,9 @@ class Reading:
             if segment.manner.voice and segment.manner.voice not in voices:
                 message = f"voice: {shown(segment.manner.voice)}: <voice> in this text may not name it."
                 raise ApiError(404, message, param="voice", code="voice_not_found")
-        return [_shown(segment) for segment in spoken]
+        pause_s = request.paragraph_pause_s
+        pause_s = self._settings.paragraph_pause_s if pause_s is None else pause_s
+        return [_shown(segment, pause_s) for segment in spoken]
 
     @cached_property
     def _front_end(self) -> TextFrontEnd:
@@ -68,14 +71,16 @@ def read_body(body: bytes, settings: FrontSettings) -> SpeechBody:
     given = given_fields(body)
     if TURNS in given:
         raise invalid(TURNS, "turns: one text is read at a time, as input.")
-    return checked({"model": settings.models[0], **given}, settings)
+    asked = checked({"model": settings.models[0], **given}, settings)
+    check_text(asked.input, min(MOST_AT_ONCE, settings.max_text_characters), "input")
+    return asked
 
 
-def _shown(segment: Segment) -> dict[str, Any]:
+def _shown(segment: Segment, paragraph_pause_s: float) -> dict[str, Any]:
     manner = segment.manner
     return {
         "text": segment.text.strip(),
-        "pause_s": segment.pause_s,
+        "pause_s": segment.pause_s + (paragraph_pause_s if segment.begins_paragraph else 0.0),
         "rate": manner.rate,
         "voice": manner.voice or None,
     }

@@ -177,6 +177,7 @@ def checked(given: dict[str, Any], settings: FrontSettings) -> SpeechBody:
 
 
 def _check_texts(speech: SpeechBody, most: int) -> None:
+    most = min(most, MOST_AT_ONCE) if speech.turns else most
     for number, text in enumerate(speech.texts):
         check_text(text, most, f"{place(number)}.text" if speech.turns else "input")
     if (characters := sum(map(len, speech.texts))) > most:

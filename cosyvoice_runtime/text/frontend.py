@@ -249,7 +249,8 @@ class TextFrontEnd:
             before = len(written)
             written = written if begun else written.lstrip()
             begun = bool(written)
-            normalised = spaces + self._normaliser.part(written, language, following=block.following)
+            normalised = self._normaliser.part(written, language, following=block.following)
+            normalised = normalised if normalised[:1].isspace() else spaces + normalised
             if block.is_last:
                 normalised, spaces = complete(self._normaliser.ending(normalised, language), style), ""
             else:  # Spaces behind the last mark begin the next sentence.

@@ -33,7 +33,8 @@ MAX_TARGET_CHARACTERS = 100_000
 """Two hours of English speech in one request, or seven of Chinese."""
 
 MOST_AT_ONCE = 10_000
-"""Most characters of a text whose speech is kept until its end: 40 minutes, which are 230 MB of samples."""
+"""Most characters of a text that is laid out, or whose speech is kept, as a whole: 40 minutes, 230 MB of
+samples."""
 
 MAX_PROMPT_CHARACTERS = 1_000
 """A reference is at most 30 s long, which fast speech fills with about 500 characters."""

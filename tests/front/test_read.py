@@ -41,6 +41,20 @@ def test_markup_and_lexicon_are_the_request_s(front):
     assert plain != segments(front, input="**2**", language="en")
 
 
+def test_paragraphs_are_shown_with_the_silence_before_them(front):
+    text = "# One\nTwo.\n\nThree."
+    for fields, pause_s in (({}, 0.5), ({"paragraph_pause_s": 1.25}, 1.25), ({"paragraph_pause_s": 0}, 0.0)):
+        expected = [segment("One."), segment("Two.", pause_s), segment("Three.", pause_s)]
+        assert segments(front, input=text, **fields) == expected
+
+
+def test_a_text_whose_reading_takes_long_is_refused(start_front):
+    front = start_front(max_text_characters=100_000)
+    answer = read(front, input="Hi. " * 2_501)
+    assert (answer.status, answer.error["param"]) == (400, "input")
+    assert "10004 characters, at most 10000" in answer.error["message"]
+
+
 SSML = "<speak>{}</speak>"
 MANY = "".join(f"<voice name='v{number}'>x</voice>" for number in range(101))
 

@@ -153,6 +153,10 @@ def test_a_text_of_a_hundred_thousand_characters_is_taken(start_front, upstream)
     assert answer.status == 200
     assert len(decode(answer.body, "pcm")) == len(upstream.samples)
     assert upstream.requests[0].text == text
+    turns = [{"voice": "alloy", "text": text[:9_000]}] * 2
+    answer = ask(front, input=None, voice=None, turns=turns)
+    assert (answer.status, answer.error["param"]) == (400, "turns")
+    assert "at most 10000" in answer.error["message"]
     answer = ask(front, input=text + "Hello.")
     assert (answer.status, answer.error["code"]) == (400, "string_above_max_length")
     for fields in ({}, {"target_lufs": -16}, {"target_lufs": -16, "stream": False}):

@@ -12,7 +12,7 @@ from cosyvoice_runtime.errors import InvalidInput
 
 TURNS = "turns"
 MOST_TURNS = 200
-"""Most turns of a request: the longest text of a request (10,000 characters) has 200 of 50."""
+"""Most turns of a request: as many as the 10,000 characters of all have with 50 each."""
 TURN_PAUSE_S = 0.3
 """Seconds of silence between two turns, where a request says nothing."""
 LONGEST_TURN_PAUSE_S = 3.0

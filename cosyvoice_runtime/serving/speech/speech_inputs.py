@@ -30,6 +30,7 @@ from cosyvoice_runtime.serving.triton.tensor_spec import Tensors
 from cosyvoice_runtime.settings.cosyvoice2 import PARAGRAPH_PAUSE_S
 from cosyvoice_runtime.text import Lexicon
 from cosyvoice_runtime.text.markup import MARKUPS, TextMarkup
+from cosyvoice_runtime.text.validate import MOST_AT_ONCE
 from cosyvoice_runtime.voice import Voice
 
 SAMPLING_INPUTS = ("top_k", "top_p", "temperature", "repetition_penalty", "max_tokens")
@@ -183,9 +184,9 @@ def _turns(inputs: Inputs, max_characters: int) -> Sequence[Turn]:
         return ()
     if inputs.text("utterance_id") is not None:
         raise InvalidInput(TURNS, written, "they come whole, without utterance_id")
-    turns = read_turns(written)
-    if (characters := characters_of(turns)) > max_characters:
-        raise InvalidInput(TURNS, f"{characters} characters", f"at most {max_characters}")
+    turns, most = read_turns(written), min(max_characters, MOST_AT_ONCE)  # They are laid out at once.
+    if (characters := characters_of(turns)) > most:
+        raise InvalidInput(TURNS, f"{characters} characters", f"at most {most}")
     return turns
 
 
