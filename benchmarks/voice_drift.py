@@ -77,7 +77,7 @@ class ContextStages(LocalStages):
 
 
 class CountedStages(ContextStages):
-    """The same with prompts that are counted as the training's were."""
+    """Stages of the same context, whose prompts are counted as the training's were."""
 
     counts = True
 

@@ -49,7 +49,7 @@ class SpeakerWords:
         self._leaving: LeavingWords[dict[str, Any]] = LeavingWords()
 
     async def watch(self, chunks: AsyncGenerator[AudioChunk, None]) -> AsyncGenerator[AudioChunk, None]:
-        """The same chunks, whose words are timed."""
+        """Pass on the chunks, and time their words."""
         async with aclosing(chunks):
             async for chunk in chunks:
                 self._hear(chunk)

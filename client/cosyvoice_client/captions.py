@@ -63,7 +63,7 @@ class Captions:
         return ", ".join(sorted(self._methods))
 
     def watch(self, text: str, chunks: Iterable[AudioChunk]) -> Iterator[AudioChunk]:
-        """The same chunks of a text, which follows the one before; their words are taken when all have come.
+        """Pass on the chunks of a text, which follows the one before; words are taken when all have come.
 
         Raises:
             RefusedError: no chunk tells words.

@@ -49,7 +49,7 @@ class Binding:
 BINDINGS = {
     # Half of the 128 kbit/s that ffmpeg gives two channels by default; media type 2 is an audiobook's.
     ".m4b": Binding("ipod", "aac", "fltp", 64_000, metadata=(("media_type", "2"), ("genre", "Audiobook"))),
-    # Of one voice Opus keeps the full band from 21 kbit/s on (Xiph's wiki, "Opus Recommended Settings").
+    # Opus keeps the full band of one voice from 21 kbit/s on (Xiph's wiki, "Opus Recommended Settings").
     ".opus": Binding("ogg", "libopus", "s16", 32_000, (24_000, 48_000), (("genre", "Audiobook"),)),
 }
 
@@ -151,7 +151,7 @@ def _chapter(number: int, mark: ChapterMark, rate: int) -> Any:
 
 
 def _short(stretches: Iterable[Pcm], most: int) -> Iterator[Floats]:
-    """The same samples in pieces of at most so many, as the networks give them."""
+    """Cut samples into pieces of at most so many, as the networks give them."""
     for samples in stretches:
         for start in range(0, len(samples), most):
             yield _floats(samples[start : start + most])

@@ -61,7 +61,7 @@ class ChapterList:
         self._chapters[-1][1].append(paragraph)
 
     def all(self) -> list[Chapter]:
-        """Those that hold something."""
+        """The chapters that hold something."""
         return [Chapter(title, paragraphs) for title, paragraphs in self._chapters if paragraphs]
 
 

@@ -11,6 +11,7 @@ from cosyvoice_runtime.engine.utterance.streamed_text import alongside
 from cosyvoice_runtime.engine.utterance.utterance import TokenGroup, WaveSettings, speak
 from cosyvoice_runtime.errors import StageLostError
 from cosyvoice_runtime.lm import FinishReason
+from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.text_segment import SegmentQueue
 from cosyvoice_runtime.voice.voice import Voice
 
@@ -134,6 +135,25 @@ def sounding(tokens):
     """Samples of tokens, as `CodedStages.samples_of`: 0 is silent, any other as loud as speech."""
     loud = np.repeat(np.array(tokens) != 0, TOKEN_SAMPLES)
     return np.where(loud, np.resize(np.float32([0.1, -0.1]), len(loud)), np.float32(0))
+
+
+def spoken_parts(utterance, parts, tokens, hop):
+    """The chunks of an answer; its parts are segments of these tokens (None) and seconds of silence."""
+
+    async def run():
+        groups = [TokenGroup([token], drawn=[token]) for token in tokens]
+        stages = CodedStages([*groups, TokenGroup([], FinishReason.STOP, drawn=[-1])])
+        stages.samples_of = sounding
+        segments = SegmentQueue()
+        for part in parts:
+            if part is None:
+                segments.begin(Prompt([5]))
+            else:
+                segments.pause(part)
+        segments.done()
+        return [chunk async for chunk in speak(utterance, segments, stages, hop, 24_000, lambda: 0.0)]
+
+    return asyncio.run(run())
 
 
 class CodedCall(SegmentQueue):

@@ -8,9 +8,8 @@ from contextlib import aclosing
 
 import numpy as np
 
-from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.audio.silence import HOP_S, KEPT_HOPS, SilenceGate
-from cosyvoice_runtime.engine.utterance.request import AudioChunk
+from cosyvoice_runtime.engine.utterance.request import AudioChunk, ToldTokens
 
 KEPT_S = 2 * KEPT_HOPS * HOP_S
 """Seconds of a segment's own silence that stay at the end of one segment and the beginning of the next."""
@@ -28,10 +27,8 @@ async def with_gaps(
     Args:
         follows: whether a segment that is not in this answer goes before the first one.
     """
-    tokens: list[int] = []
+    told = ToldTokens()
     gate: SilenceGate | None = None
-    rows: list[Floats] = []
-    are_spoken: list[bool] = []
     chunk, tail, dropped_s = None, np.zeros(0, np.float32), 0.0
     async with aclosing(chunks):
         async for chunk in chunks:
@@ -45,23 +42,14 @@ async def with_gaps(
                     yield AudioChunk.silent(max(0.0, pause_s - KEPT_S), chunk.sample_rate, chunk.segment)
             samples, ends = gate.push(chunk.samples), chunk.finish_reason is not None
             cut_s = gate.take_trimmed_s()[0]
-            tokens += chunk.spoken_tokens
-            if chunk.rows is not None:
-                rows.append(chunk.rows)
-                are_spoken += chunk.are_spoken
+            told.add(chunk.spoken_tokens, chunk.rows, chunk.are_spoken)
             if ends:
                 tail = gate.rest if gate.onset is not None else tail
                 samples = np.concatenate([samples, gate.finish()])
                 gate, follows = None, True
             if len(samples) or ends:
-                yield dataclasses.replace(
-                    chunk,
-                    samples=samples,
-                    spoken_tokens=tokens,
-                    trimmed_s=(cut_s, dropped_s),
-                    rows=np.concatenate(rows) if rows else None,
-                    are_spoken=are_spoken,
-                )
-                tokens, rows, are_spoken, dropped_s = [], [], [], 0.0
+                cut = cut_s, dropped_s
+                yield dataclasses.replace(chunk, samples=samples, trimmed_s=cut, **told.take()._asdict())
+                dropped_s = 0.0
     if chunk is not None and len(tail):
         yield AudioChunk(tail, chunk.sample_rate, chunk.segment + 1)

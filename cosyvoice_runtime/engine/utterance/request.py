@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
+from typing import NamedTuple
 
 import numpy as np
 
@@ -231,3 +232,33 @@ class AudioChunk:
     def spoken_seconds(self) -> float:
         """The duration of speech in it: of a silence that the text asks for, none."""
         return 0.0 if self.is_pause else self.seconds
+
+
+class Told(NamedTuple):
+    """Facts about tokens that were drawn, under the names that they have in an :class:`AudioChunk`."""
+
+    spoken_tokens: Sequence[int]
+    rows: Floats | None
+    are_spoken: Sequence[bool]
+
+
+class ToldTokens:
+    """Facts about tokens that wait for a chunk to go with."""
+
+    def __init__(self) -> None:
+        self._tokens: list[int] = []
+        self._rows: list[Floats] = []
+        self._are_spoken: list[bool] = []
+
+    def add(self, tokens: Sequence[int], rows: Floats | None, are_spoken: Sequence[bool]) -> None:
+        """Take facts about more tokens."""
+        self._tokens += tokens
+        if rows is not None:
+            self._rows.append(rows)
+            self._are_spoken += are_spoken
+
+    def take(self) -> Told:
+        """Tell of all that have come since the last call."""
+        told = Told(self._tokens, np.concatenate(self._rows) if self._rows else None, self._are_spoken)
+        self._tokens, self._rows, self._are_spoken = [], [], []
+        return told

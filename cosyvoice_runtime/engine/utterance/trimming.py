@@ -6,11 +6,8 @@ import dataclasses
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-import numpy as np
-
-from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.audio.silence import SilenceGate
-from cosyvoice_runtime.engine.utterance.request import AudioChunk
+from cosyvoice_runtime.engine.utterance.request import AudioChunk, ToldTokens
 
 
 async def trimmed(
@@ -22,9 +19,7 @@ async def trimmed(
     they are held back, and tokens and rows go with the next chunk. The seconds that were left out at the end
     come with a chunk of their own, which has no samples unless all was silent.
     """
-    tokens: list[int] = []
-    rows: list[Floats] = []
-    are_spoken: list[bool] = []
+    told = ToldTokens()
     chunk, before_s, behind_s = None, 0.0, 0.0
 
     def cut() -> tuple[float, float]:
@@ -36,10 +31,7 @@ async def trimmed(
 
     async with aclosing(chunks):
         async for chunk in chunks:
-            tokens += chunk.spoken_tokens
-            if chunk.rows is not None:
-                rows.append(chunk.rows)
-                are_spoken += chunk.are_spoken
+            told.add(chunk.spoken_tokens, chunk.rows, chunk.are_spoken)
             before_s, behind_s = before_s + chunk.trimmed_s[0], behind_s + chunk.trimmed_s[1]
             if chunk.is_pause:
                 if len(held := gate.interrupt()):
@@ -48,15 +40,8 @@ async def trimmed(
                 continue
             samples = gate.push(chunk.samples)
             if len(samples) or chunk.finish_reason is not None:
-                yield dataclasses.replace(
-                    chunk,
-                    samples=samples,
-                    spoken_tokens=tokens,
-                    trimmed_s=gate.take_trimmed_s(),
-                    rows=np.concatenate(rows) if rows else None,
-                    are_spoken=are_spoken,
-                )
-                tokens, rows, are_spoken = [], [], []
+                cut_s = gate.take_trimmed_s()
+                yield dataclasses.replace(chunk, samples=samples, trimmed_s=cut_s, **told.take()._asdict())
     if chunk is not None:
         segment = chunk.segment + (not chunk.is_pause)  # As that of a pause at the end.
         rest = AudioChunk(gate.finish(), chunk.sample_rate, segment, trimmed_s=cut())

@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import compress
 from types import TracebackType
-from typing import NamedTuple, Protocol
-
-import numpy as np
+from typing import Protocol
 
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.audio.silence import SilenceGate
 from cosyvoice_runtime.engine.utterance.gaps import with_gaps
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
-from cosyvoice_runtime.engine.utterance.request import AudioChunk, Utterance, derived_seed
+from cosyvoice_runtime.engine.utterance.request import AudioChunk, Told, ToldTokens, Utterance, derived_seed
 from cosyvoice_runtime.engine.utterance.trimming import trimmed
 from cosyvoice_runtime.engine.utterance.verification import Checks, verified
 from cosyvoice_runtime.engine.utterance.voices_ahead import VoicesAhead
@@ -153,14 +151,6 @@ class Playback:
         self._end = seconds + (now if self._end is None else max(self._end, now))
 
 
-class Told(NamedTuple):
-    """Facts about tokens that have come since the chunk before, as `TokenGroup` has them."""
-
-    drawn: Sequence[int]
-    rows: Floats | None
-    are_spoken: Sequence[bool]
-
-
 class TokenFeed:
     """Reads groups of tokens in a task of its own, so that they pile up while audio is made.
 
@@ -168,15 +158,14 @@ class TokenFeed:
 
     Attributes:
         tokens: all that have come so far.
+        told: what was drawn since the chunk before.
         finish_reason: why the tokens ended; None while more may come.
     """
 
     def __init__(self, groups: AsyncGenerator[TokenGroup, None]) -> None:
         self.tokens: list[int] = []
+        self.told = ToldTokens()
         self.finish_reason: FinishReason | None = None
-        self._drawn: list[int] = []
-        self._rows: list[Floats] = []
-        self._are_spoken: list[bool] = []
         self._groups = groups
         self._news = asyncio.Event()
         self._error: Exception | None = None
@@ -190,12 +179,6 @@ class TokenFeed:
         self._news.clear()
         if self._error is not None:
             raise self._error
-
-    def take(self) -> Told:
-        """Tell of those that have come since the last call."""
-        told = Told(self._drawn, np.concatenate(self._rows) if self._rows else None, self._are_spoken)
-        self._drawn, self._rows, self._are_spoken = [], [], []
-        return told
 
     async def __aenter__(self) -> TokenFeed:
         self._task = asyncio.create_task(self._read())
@@ -215,10 +198,7 @@ class TokenFeed:
             async with aclosing(self._groups) as groups:
                 async for group in groups:
                     self.tokens += group.tokens
-                    self._drawn += group.drawn
-                    if group.rows is not None:
-                        self._rows.append(group.rows)
-                        self._are_spoken += group.are_spoken
+                    self.told.add(group.drawn, group.rows, group.are_spoken)
                     self._news.set()
                     if group.finish_reason is not None:
                         self._finish(group.finish_reason)
@@ -326,9 +306,7 @@ async def _attempt(
     speech = SegmentSpeech(stages, hop_of_segment, settings, sound.prompt_tokens, cushion_s)
     async with aclosing(speech.chunks(segment, sampling, utterance.with_rows)) as chunks:
         async for samples, reason, told in chunks:
-            drawn, rows, are_spoken = told
-            chunk = AudioChunk(samples, sample_rate, index, reason, spoken_tokens=drawn)
-            yield dataclasses.replace(chunk, rows=rows, are_spoken=are_spoken)
+            yield AudioChunk(samples, sample_rate, index, reason, **told._asdict())
 
 
 class SegmentSpeech:
@@ -364,9 +342,9 @@ class SegmentSpeech:
                     await feed.more(self._wait_s(len(feed.tokens)))
                     while self._next_chunk(len(feed.tokens)):
                         end = self._chunk_end + self._hop.lookahead_tokens
-                        yield await self._wave(feed.tokens, end), None, feed.take()
+                        yield await self._wave(feed.tokens, end), None, feed.told.take()
                 samples = await self._wave(feed.tokens, len(feed.tokens), last=True)
-                yield samples, feed.finish_reason, feed.take()
+                yield samples, feed.finish_reason, feed.told.take()
         finally:
             if segment.pieces is not None:
                 segment.pieces.leave()

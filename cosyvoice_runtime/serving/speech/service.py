@@ -227,7 +227,7 @@ class SpeechService:
                 if not chunk.only_counts:
                     listener.send(chunk)
                     trace.note("cosyvoice2 has sent audio")
-                # What only counts the chunk doesn't hold it up.
+                # The chunk has been sent: counting must not hold it up.
                 timer.made(chunk)
                 admitted.spoke(chunk.spoken_seconds + sum(chunk.trimmed_s))
                 if chunk.only_counts:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import numpy as np
 import pytest
 
-from coded_stages import TOKEN_SAMPLES, CodedStages, sounding
+from coded_stages import TOKEN_SAMPLES, spoken_parts
 from cosyvoice_runtime.engine.utterance.gaps import KEPT_S
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, Utterance
-from cosyvoice_runtime.engine.utterance.utterance import TokenGroup, speak
 from cosyvoice_runtime.lm.generation import FinishReason
-from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
-from cosyvoice_runtime.lm.text_segment import SegmentQueue, Sound
+from cosyvoice_runtime.lm.text_segment import Sound
 
 RATE = 24_000
 HOP = HopPolicy(25, 3, 10, 25, 100, 25)
@@ -37,23 +33,8 @@ def spoken(
     tokens=TOKENS,
 ) -> list[AudioChunk]:
     """The chunks of an answer; its parts are segments (None) and seconds of silence."""
-
-    async def run() -> list[AudioChunk]:
-        groups = [TokenGroup([token], drawn=[token]) for token in tokens]
-        stages = CodedStages([*groups, TokenGroup([], FinishReason.STOP, drawn=[-1])])
-        stages.samples_of = sounding
-        segments = SegmentQueue()
-        for part in parts:
-            if part is None:
-                segments.begin(Prompt([5]))
-            else:
-                segments.pause(part)
-        segments.done()
-        sound = Sound("voice", 15)
-        utterance = Utterance(sound, 1, SamplingOptions(), streaming, trim, pause_s, first)
-        return [chunk async for chunk in speak(utterance, segments, stages, hop, RATE, lambda: 0.0)]
-
-    return asyncio.run(run())
+    utterance = Utterance(Sound("voice", 15), 1, SamplingOptions(), streaming, trim, pause_s, first)
+    return spoken_parts(utterance, parts, tokens, hop)
 
 
 def samples_of(chunks: list[AudioChunk]) -> np.ndarray:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import numpy as np
 
 from coded_stages import TOKEN_SAMPLES
+from cosyvoice_runtime.alignment.words import TimedWord
 from cosyvoice_runtime.engine.utterance.utterance import TokenGroup
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.voice import Voice
@@ -46,6 +48,21 @@ class Ear:
     @property
     def tokens(self) -> list[int]:
         return np.concatenate([chunk.samples for chunk in self.chunks])[::TOKEN_SAMPLES].astype(int).tolist()
+
+
+def words(ear: Ear) -> list[TimedWord]:
+    return [word for chunk in ear.chunks for word in chunk.words]
+
+
+def check(ear: Ear, sent: Sequence[str]) -> None:
+    """Words are echoed in order, never go back, and lie in what has been heard by then."""
+    heard_s = last_s = 0.0
+    for chunk in ear.chunks:
+        heard_s += chunk.seconds
+        for word in chunk.words:
+            assert last_s <= word.start_s <= word.end_s <= heard_s + 0.011
+            last_s = word.end_s
+    assert [word.text for word in words(ear)] == list(sent)
 
 
 def groups(count: int) -> list[TokenGroup]:

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from coded_listener import TEXT, Ear
+from coded_listener import TEXT, Ear, check, words
 from open_utterance import Utterance
 from triton_python_backend_utils import InferenceRequest
 
@@ -98,21 +98,6 @@ def answer(open_service) -> Callable[..., Ear]:
         return asyncio.run(run())
 
     return answer
-
-
-def words(ear: Ear) -> list[TimedWord]:
-    return [word for chunk in ear.chunks for word in chunk.words]
-
-
-def check(ear: Ear, sent: Sequence[str]) -> None:
-    """Words are echoed in order, never go back, and lie in what has been heard by then."""
-    heard_s = last_s = 0.0
-    for chunk in ear.chunks:
-        heard_s += chunk.seconds
-        for word in chunk.words:
-            assert last_s <= word.start_s <= word.end_s <= heard_s + 0.011
-            last_s = word.end_s
-    assert [word.text for word in words(ear)] == list(sent)
 
 
 def methods(ear: Ear) -> set[str | None]:

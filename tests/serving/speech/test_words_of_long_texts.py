@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 import numpy as np
 import pytest
-from coded_listener import TEXT, VOICE, Ear
+from coded_listener import TEXT, VOICE, Ear, check, words
 from triton_python_backend_utils import InferenceRequest
 
 from coded_stages import sounding
@@ -101,21 +101,6 @@ def answer(open_service):
         return asyncio.run(run())
 
     return answer
-
-
-def words(ear: Ear) -> list[TimedWord]:
-    return [word for chunk in ear.chunks for word in chunk.words]
-
-
-def check(ear: Ear, sent: Sequence[str]) -> None:
-    """Words are those that were sent, in order, and lie in what has been heard by then."""
-    heard_s = last_s = 0.0
-    for chunk in ear.chunks:
-        heard_s += chunk.seconds
-        for word in chunk.words:
-            assert last_s <= word.start_s <= word.end_s <= heard_s + 0.011
-            last_s = word.end_s
-    assert [word.text for word in words(ear)] == list(sent)
 
 
 def begins_s(ear: Ear) -> list[float]:
