@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple, TypeVar
+from weakref import ref
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -64,6 +65,8 @@ class Trace(TorchDispatchMode):
         self._operations: list[tuple[Callable[..., Any], Any, Any]] = []
         self._made: list[torch.Tensor] = []
         self._places: dict[int, Made] = {}  # by the id of a tensor in the list, where it stays alive
+        self._storages: set[int] = set()
+        self._own: list[ref[torch.Tensor]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if torch.Tag.data_dependent_output in func.tags:
@@ -72,9 +75,13 @@ class Trace(TorchDispatchMode):
             func = torch.ops.aten.lift_fresh_copy.default  # a replay must not find a changed constant
         self._operations.append((func, self.named(args), self.named(kwargs or {})))
         result = func(*args, **(kwargs or {}))
+        given = {storage(tensor) for tensor in tensors([args, kwargs or {}])}
         for tensor in tensors(result):
             self._places[id(tensor)] = Made(len(self._made))
             self._made.append(tensor)
+            if storage(tensor) in self._storages or storage(tensor) not in given:
+                self._storages.add(storage(tensor))
+                self._own.append(ref(tensor))
         return result
 
     def named(self, value: Any) -> Any:
@@ -82,9 +89,17 @@ class Trace(TorchDispatchMode):
         return replaced(value, torch.Tensor, lambda tensor: self._places.get(id(tensor), tensor))
 
     def close(self) -> None:
-        """Free what the operations have made."""
+        """Free what the operations have made.
+
+        Raises:
+            RuntimeError: somebody keeps a tensor that was made inside. Its memory is the pool's, where graphs
+                that were captured before have theirs, too.
+        """
         self._made.clear()
         self._places.clear()
+        kept = [tuple(tensor.shape) for made in self._own if (tensor := made()) is not None]
+        if kept:
+            raise RuntimeError(f"tensors made while capturing are kept: {kept}")
 
     def again(self, wanted: Any) -> Any:
         """Run the operations again; ``wanted`` comes back with tensors instead of their places."""
@@ -150,8 +165,13 @@ class TracingCapture:
         return CapturedGraph(replay, result, compute)
 
 
+def storage(tensor: torch.Tensor) -> int:
+    """What names the memory of a tensor and of its views."""
+    return tensor.untyped_storage()._cdata
+
+
 def tensors(value: Any) -> Iterator[torch.Tensor]:
-    """All in nested dataclasses and sequences."""
+    """All in nested dataclasses, sequences and dicts."""
     if isinstance(value, torch.Tensor):
         yield value
     elif is_dataclass(value):
@@ -160,3 +180,5 @@ def tensors(value: Any) -> Iterator[torch.Tensor]:
     elif isinstance(value, list | tuple):
         for part in value:
             yield from tensors(part)
+    elif isinstance(value, dict):
+        yield from tensors([*value.values()])

@@ -158,11 +158,12 @@ class WholeView(CacheView):
         self, data: Tensor, tables: PageTables, max_len: int, kept: KeptQueries | None, first: int
     ) -> None:
         super().__init__(data, tables, max_len, kept)
-        self._slots = torch.arange(len(tables.read), device=data.device)[:, None]
         self._own = data[:, :, first : first + len(tables.read)]
 
     def at(self, positions: Tensor, span: int | None) -> PassPages:
-        return WholePassPages(self._own, self._slots, positions, self.tables.read, span or 0)
+        # Made in each pass: the memory of a tensor that one capture makes is not kept for the others.
+        slots = torch.arange(len(positions), device=positions.device)[:, None]
+        return WholePassPages(self._own, slots, positions, self.tables.read, span or 0)
 
 
 class KVCache(CacheSlots):
