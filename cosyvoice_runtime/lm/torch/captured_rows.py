@@ -23,6 +23,11 @@ from cosyvoice_runtime.lm.text_segment import MOST_TEXT
 from cosyvoice_runtime.lm.torch.kept_queries import KeptQueries
 from cosyvoice_runtime.lm.torch.kv_cache import KVCache
 
+MOST_GIVEN = 32
+"""The most lists of sequences that stay on the device, for the same ones ask in step after step."""
+Asked = tuple[tuple[int, int, int, int], ...]
+"""What `ComputeRows` is told of each sequence."""
+
 
 class ComputeRows(Protocol):
     """Computes rows of attention behind a pass."""
@@ -86,7 +91,8 @@ class CapturedRows:
         self._kept = kept
         self._compute = compute
         self._rows = torch.zeros(cache.slots, MOST_TEXT, dtype=torch.float16, device=cache.data.device)
-        self._launched([(0, 0, 0, 1)])
+        self._given: dict[Asked, Tensor] = {}
+        self._launched(((0, 0, 0, 1),))
 
     def behind(self, places: IntArray, sequences: Sequence[Generation]) -> RowsUnderWay | None:
         """Launch the rows of the latest pass without waiting; None if none of the sequences asks for any.
@@ -97,15 +103,18 @@ class CapturedRows:
         asking = [each for each in sequences if each.rows is not None]
         if not asking:
             return None
-        asked = [
+        asked = tuple(
             (place, each.slot, each.rows.text.start, each.rows.text.stop)
             for place, each in zip(places.tolist(), sequences, strict=True)
             if each.rows is not None
-        ]
+        )
         return RowsUnderWay(Fetch(self._launched(asked)), asking)
 
-    def _launched(self, asked: Sequence[tuple[int, int, int, int]]) -> Tensor:
-        rows = self._rows[: len(asked)]
-        given = moved(torch.tensor(asked, dtype=torch.int32), rows.device)
+    def _launched(self, asked: Asked) -> Tensor:
+        rows, given = self._rows[: len(asked)], self._given.get(asked)
+        if given is None:
+            if len(self._given) >= MOST_GIVEN:
+                self._given.clear()
+            given = self._given[asked] = moved(torch.tensor(asked, dtype=torch.int32), rows.device)
         self._compute(self._kept, self._cache, given, rows)
         return rows
