@@ -71,8 +71,8 @@ def read_order(said: Mapping[str, Any]) -> Order:
 
 def _checks(segments: Sequence[Sequence[Any]], *rest: Any) -> Checks:
     read = [
-        CheckedSegment(text, speed, spans, [SentWord(*word) for word in words])
-        for text, speed, spans, words in segments
+        CheckedSegment(text, speed, spans, [SentWord(*word) for word in words], turn)
+        for text, speed, spans, words, turn in segments
     ]
     return Checks(read, *rest)
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import get_args
 
 from cosyvoice_client.delivery import tell
+from cosyvoice_runtime.engine.utterance.turn import place
 from cosyvoice_runtime.engine.utterance.verdict import Misspoken, Verification, Verify
 from cosyvoice_runtime.engine.utterance.verification import Verifier
 from cosyvoice_runtime.errors import InvalidInput
@@ -53,4 +54,8 @@ def tell_verification(verification: Verification | None) -> None:
 
 
 def _lines(findings: Sequence[Misspoken]) -> list[str]:
-    return [f"{each.kind}: {each.text!r}, characters {each.start} to {each.end}" for each in findings]
+    return [
+        f"{each.kind}: {each.text!r}, characters {each.start} to {each.end}"
+        + ("" if each.turn is None else f", in {place(each.turn)}")
+        for each in findings
+    ]

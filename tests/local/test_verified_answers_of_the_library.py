@@ -13,7 +13,7 @@ from cosyvoice_runtime.engine.utterance.verification import MOST_REDRAWS
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.local import SpeechRequest, Synthesizer, Turn
-from cosyvoice_runtime.local.verifying import load_verifier
+from cosyvoice_runtime.local.verifying import load_verifier, tell_verification
 from making import make_checkpoint
 
 TEXT = "Pay $25 to Dr. Li. The train leaves at 7:45."
@@ -69,10 +69,24 @@ def test_default_reports_of_whole_answers_whose_attention_is_seen(seen, unseen):
     assert verifications(seen, asked(seen, streaming=False))[0] is not None
     assert verifications(seen, asked(seen)) == [None]
     assert verifications(unseen, asked(unseen, streaming=False)) == [None]
-    turns = asked(
-        seen, text="", turns=[Turn("", TEXT)], streaming=False, find_voice=lambda _: asked(seen).voice
-    )
-    assert verifications(seen, turns) == [None]
+
+
+@pytest.mark.parametrize("options", [{"streaming": False}, {"verify": "report"}, {"verify": "retry"}])
+def test_findings_of_turns_name_the_turn_and_its_words_in_the_whole_script(seen, options, capsys):
+    texts = [TEXT, "Who pays Dr. Li?"]
+    turns = [Turn("", text) for text in texts]
+    request = asked(seen, text="", turns=turns, find_voice=lambda _: asked(seen).voice, **options)
+    first, second = verifications(seen, request)
+    assert first.findings
+    assert second.findings
+    for number, verification in enumerate((first, second)):
+        begin = sum(map(len, texts[:number]))
+        for found in verification.findings:
+            assert found.turn == number
+            assert begin <= found.start <= found.end <= begin + len(texts[number])
+            assert "".join(texts)[found.start : found.end].split() == found.text.split()
+    tell_verification(second)
+    assert "in turns[1]" in capsys.readouterr().err
 
 
 def test_words_and_verification_come_together(seen):
@@ -86,11 +100,6 @@ def test_what_can_not_be_verified_is_refused(seen, unseen):
         unseen.synthesize(asked(unseen, verify="report"))
     with pytest.raises(InvalidInput, match=r"verify.*retry.*pieces"):
         seen.synthesize_pieces([TEXT], asked(seen, verify="retry"))
-    turns = [Turn("", TEXT)]
-    with pytest.raises(InvalidInput, match=r"verify.*report.*turns"):
-        seen.synthesize(
-            asked(seen, text="", turns=turns, verify="report", find_voice=lambda _: asked(seen).voice)
-        )
 
 
 class Mumbled:

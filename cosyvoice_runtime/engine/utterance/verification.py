@@ -47,12 +47,14 @@ class SentWord(NamedTuple):
 
 
 class CheckedSegment(NamedTuple):
-    """A text that a segment should say, at which speed; `spans` are its text tokens'."""
+    """A text that a segment should say, at which speed; `spans` are its text tokens', `turn` as in
+    `Misspoken`."""
 
     text: str
     speed: float
     spans: Spans
     words: Sequence[SentWord]
+    turn: int | None = None
 
     @classmethod
     def of(cls, segment: SegmentWords, spans: Spans) -> CheckedSegment:
@@ -60,7 +62,7 @@ class CheckedSegment(NamedTuple):
             SentWord(word.text, word.end - len(word.text), word.end, start, end)
             for word, _, start, end in segment.words
         ]
-        return cls(segment.text, segment.speed, spans, words)
+        return cls(segment.text, segment.speed, spans, words, segment.turn)
 
 
 class Checks(NamedTuple):
@@ -108,11 +110,9 @@ def way_to_verify(request: SpeechRequest, default: Verify, cannot: Callable[[], 
     Raises:
         InvalidInput: it asks for what can't be done.
     """
-    verify, turns = request.verify, request.turns
-    if verify == "off" or (verify is None and (request.streaming or turns or default == "off")):
+    verify = request.verify
+    if verify == "off" or (verify is None and (request.streaming or default == "off")):
         return "off"
-    if turns:
-        raise InvalidInput("verify", verify, "off where several turns are spoken")
     why = cannot()
     if why and verify is not None:
         raise InvalidInput("verify", verify, f"off: {why}")
@@ -174,7 +174,8 @@ class SegmentCheck:
             rate = self._chunks[0].sample_rate
             verdict = await asyncio.to_thread(verifier, samples, rate, self._segment.text)
             told = ([] if verdict else [""]) if isinstance(verdict, bool) else verdict
-            found += [Misspoken(HEARD, text, *self._place(0, len(self._segment.text))[1:]) for text in told]
+            place, turn = self._place(0, len(self._segment.text))[1:], self._segment.turn
+            found += [Misspoken(HEARD, text, *place, turn) for text in told]
         return found
 
     def cut(self, chunk: AudioChunk) -> AudioChunk:
@@ -193,13 +194,14 @@ class SegmentCheck:
         )
 
     def _misspoken(self, found: Finding) -> Misspoken:
-        return Misspoken(found.kind, *self._place(found.start, found.end))
+        return Misspoken(found.kind, *self._place(found.start, found.end), self._segment.turn)
 
     def _place(self, start: int, end: int) -> tuple[str, int, int]:
         """Words between two characters of the segment's text as they were sent, and where they were."""
         words = [word for word in self._segment.words if word.start < end and start < word.end]
         if not words:
-            behind = max((word.sent_end for word in self._segment.words if word.end <= start), default=0)
+            begin = self._segment.words[0].sent_start if self._segment.words else 0
+            behind = max((word.sent_end for word in self._segment.words if word.end <= start), default=begin)
             return "", behind, behind
         return " ".join(word.text for word in words), words[0].sent_start, words[-1].sent_end
 

@@ -159,6 +159,14 @@ def test_verifier_judges_whole_answers_alone_or_with_the_attention():
     assert (misspoken.kind, misspoken.text) == ("heard", "")
 
 
+def test_findings_before_the_first_word_are_at_its_beginning():
+    segment = CheckedSegment.of(SegmentWords(WORDS[2:], TEXT, 1.0, 1), SPANS)
+    check = Checks([segment], PACE, TOKEN / RATE).begin(0)
+    check.hear(AudioChunk(np.zeros(40, np.float32), RATE, 0, rows=looks((0, 2, 3)), are_spoken=[True] * 24))
+    [found] = check.findings()
+    assert found == Misspoken("skipped", "", SENT.index("three"), SENT.index("three"), 1)
+
+
 @pytest.mark.parametrize("streams", [True, False])
 def test_nothing_is_known_of_speech_whose_attention_is_not_seen(streams):
     draws = Draws(LOOPS)

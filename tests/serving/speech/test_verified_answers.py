@@ -66,16 +66,22 @@ class Looking:
 
 @pytest.fixture
 def answer(open_service):
-    """``answer(speech_lm, streams, verify)`` is what a client hears."""
+    """``answer(speech_lm, streams, verify)`` is what a client hears of `SENT`, or of other inputs."""
 
-    def answer(speech_lm: Looking, streams: bool, verify: str, heads: AlignmentHeads | None = HEADS) -> Ear:
+    def answer(
+        speech_lm: Looking,
+        streams: bool,
+        verify: str,
+        heads: AlignmentHeads | None = HEADS,
+        **inputs: str,
+    ) -> Ear:
         async def run() -> Ear:
             stages, service, _ = open_service(heads=heads)
             stages.generate, stages.samples_of = speech_lm.generate, sounding
             ear = Ear(streams=streams)
-            asked = {"target_text": SENT, "verify": verify}
-            inputs = {name: np.array([[text.encode()]], np.object_) for name, text in asked.items()}
-            await service.answer(Inputs(InferenceRequest({**TEXT, **inputs})), ear)
+            asked = {"target_text": SENT, "verify": verify, **inputs}
+            tensors = {name: np.array([[text.encode()]], np.object_) for name, text in asked.items()}
+            await service.answer(Inputs(InferenceRequest({**TEXT, **tensors})), ear)
             return ear
 
         return asyncio.run(run())
@@ -95,6 +101,27 @@ def test_report_tells_what_was_skipped(answer, streams):
     assert found.kind == "skipped"
     assert SENT[found.start : found.end] == found.text
     assert found.text == "to seven"
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_each_turn_is_judged_by_its_own_words(answer, streams):
+    turns = json.dumps([{"voice": "", "text": "Hello there."}, {"voice": "", "text": SENT}])
+    ear = answer(Looking(all_once, without_some), streams, "report", target_text="", turns=turns)
+    first, second = (chunk.verification for chunk in ear.chunks if chunk.finish_reason is not None)
+    assert first.findings == []
+    [found] = second.findings
+    begin = len("Hello there.")
+    assert (found.kind, found.text, found.turn) == ("skipped", "to seven", 1)
+    assert SENT[found.start - begin : found.end - begin] == "to seven"
+    assert json.loads(outputs(last(ear), 25)["verification"].item())["findings"] == [found._asdict()]
+
+
+def test_turn_that_stalls_ends_the_stream_at_its_place_in_all_texts(answer):
+    turns = json.dumps([{"voice": "", "text": "Hello there."}, {"voice": "", "text": SENT}])
+    ear = answer(Looking(all_once, for_ever), True, "retry", target_text="", turns=turns)
+    assert last(ear).finish_reason is FinishReason.INCOMPLETE
+    begin = len("Hello there.")
+    assert begin < last(ear).spoken_characters < begin + len(SENT)
 
 
 def test_whole_answer_is_drawn_again_with_another_seed(answer):
@@ -133,6 +160,7 @@ def parsed(data: bytes) -> Frame:
 
 
 FOUND = Verification([Misspoken("skipped", "old train", 4, 13)], 1)
+OF_TURN = Verification([Misspoken("skipped", "old train", 4, 13, 3)], 1)
 
 
 def test_output_is_json():
@@ -144,7 +172,7 @@ def test_output_is_json():
 
 
 def test_checks_and_findings_go_to_the_engine_and_back():
-    segment = CheckedSegment("old train", 1.5, [(0, 3), (3, 9)], [SentWord("old", 4, 7, 0, 3)])
+    segment = CheckedSegment("old train", 1.5, [(0, 3), (3, 9)], [SentWord("old", 4, 7, 0, 3)], 2)
     hop = HopPolicy(25, 3, 10, 25, 100, 25)
     utterance = Utterance(Sound("voice", 15), 1, SamplingOptions(), True)
     order = Order(utterance, hop, 24_000, checks=Checks([segment], 1.2, 0.04, 2))
@@ -153,7 +181,7 @@ def test_checks_and_findings_go_to_the_engine_and_back():
     assert read.checks.begin(0).findings() == []
     assert read_order(parsed(order_frame(Order(utterance, hop, 24_000))).header[ORDER]).checks is None
     chunk = AudioChunk(
-        np.zeros(3, np.float32), 24_000, 0, FinishReason.INCOMPLETE, spoken_characters=7, verification=FOUND
+        np.zeros(3, np.float32), 24_000, 0, FinishReason.INCOMPLETE, spoken_characters=7, verification=OF_TURN
     )
     told = read_chunk(parsed(chunk_frame(chunk)), 24_000)
-    assert (told.verification, told.spoken_characters) == (FOUND, 7)
+    assert (told.verification, told.spoken_characters) == (OF_TURN, 7)
