@@ -28,6 +28,7 @@ from cosyvoice_runtime.voice.voice import Voice
 
 ORDER, BEGIN, PAUSE, TEXT, END, DONE, VOICE = "order", "begin", "pause", "text", "end_text", "done", "voice"
 """Keys of a header; each stands in messages of one kind."""
+CHECK = "check"
 SIGN_OF_LIFE_S = 1.0
 """Time between two signs of life of the engine."""
 MOST_MESSAGE = 1 << 16
@@ -42,7 +43,8 @@ class Order:
         timeout_s: longest silence of a network.
         text_timeout_s: longest silence of the speech LM while more text may come.
         trace: the request's name in the trace of utterances, empty while there is none.
-        checks: of its segments, without a verifier; None where nobody asks for them.
+        checks: of its segments, without a verifier; None where nobody asks for them. Those of the segments
+            that are spoken come with them.
     """
 
     utterance: Utterance
@@ -56,6 +58,10 @@ class Order:
 
 def order_frame(order: Order) -> bytes:
     said = {field.name: getattr(order, field.name) for field in dataclasses.fields(order)}
+    if order.checks is not None:
+        said["checks"] = order.checks._replace(
+            segments=order.checks.segments[: order.utterance.first_segment]
+        )
     hop = {field.name: getattr(order.hop, field.name) for field in dataclasses.fields(order.hop)}
     return write_frame({ORDER: {**said, "hop": hop, "utterance": dataclasses.asdict(order.utterance)}})
 
@@ -64,22 +70,23 @@ def read_order(said: Mapping[str, Any]) -> Order:
     utterance = dict(said["utterance"])
     utterance["sampling"] = SamplingOptions(**utterance["sampling"])
     utterance["sound"] = Sound(*utterance["sound"])
-    checks = None if said["checks"] is None else _checks(*said["checks"])
+    checks = None if said["checks"] is None else Checks(*said["checks"])
+    if checks is not None:
+        checks = checks._replace(segments=[read_check(each) for each in checks.segments])
     read = {"utterance": Utterance(**utterance), "hop": HopPolicy(**said["hop"]), "checks": checks}
     return Order(**{**said, **read})
 
 
-def _checks(segments: Sequence[Sequence[Any]], *rest: Any) -> Checks:
-    read = [
-        CheckedSegment(text, speed, spans, [SentWord(*word) for word in words], turn)
-        for text, speed, spans, words, turn in segments
-    ]
-    return Checks(read, *rest)
+def read_check(said: Sequence[Any]) -> CheckedSegment:
+    check = CheckedSegment(*said)
+    return check._replace(words=[SentWord(*word) for word in check.words])
 
 
-def begin_frame(prompt: Prompt, in_pieces: bool, sound: Sound | None) -> bytes:
+def begin_frame(
+    prompt: Prompt, in_pieces: bool, sound: Sound | None, check: CheckedSegment | None = None
+) -> bytes:
     said = {field.name: _plain(getattr(prompt, field.name)) for field in dataclasses.fields(prompt)}
-    return write_frame({BEGIN: said, "in_pieces": in_pieces, "sound": sound})
+    return write_frame({BEGIN: said, "in_pieces": in_pieces, "sound": sound, CHECK: check})
 
 
 def voice_frame(voice: Voice) -> bytes:

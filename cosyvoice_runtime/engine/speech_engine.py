@@ -10,12 +10,15 @@ from cosyvoice_runtime.engine.batches.chunk import PromptTensors
 from cosyvoice_runtime.engine.direct_stages import DirectStages, SpokenTokens, Waves
 from cosyvoice_runtime.engine.frames import Answer, Frame, read_tensors, write_frame
 from cosyvoice_runtime.engine.messages import (
+    BEGIN,
+    CHECK,
     ORDER,
     SIGN_OF_LIFE_S,
     VOICE,
     Order,
     chunk_frame,
     end_frame,
+    read_check,
     read_order,
     take_text,
 )
@@ -79,6 +82,8 @@ class SpokenUtterance:
     def take(self, frame: Frame) -> None:
         """Take a further message of the caller; one that makes no sense raises an error."""
         if VOICE not in frame.header:
+            if self._order.checks is not None and BEGIN in frame.header:
+                self._order.checks.segments.append(read_check(frame.header[CHECK]))
             take_text(frame, self._segments)
         elif self._voice is not None and not self._voice.done():
             tensors = read_tensors(frame)

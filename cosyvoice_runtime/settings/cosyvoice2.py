@@ -77,6 +77,11 @@ class CosyVoice2Settings(ModelSettings):
         description="[Silence between two paragraphs](text.md#paragraphs), beside what their segments have "
         "of their own, unless a request says so.",
     )
+    verify: Literal["off", "report", "retry"] = Field(
+        "off",
+        description="Whether [all words were spoken, once](library.md#were-all-words-spoken-once), of "
+        "answers as a whole, where that is seen, unless a request says so.",
+    )
     max_voices: int = Field(
         1000,
         ge=1,

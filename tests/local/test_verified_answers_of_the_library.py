@@ -89,6 +89,22 @@ def test_findings_of_turns_name_the_turn_and_its_words_in_the_whole_script(seen,
     assert "in turns[1]" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("interleaved", [None, True, False])
+def test_text_in_pieces_is_judged_clause_by_clause(seen, interleaved):
+    pieces = ["Pay $25 to", " Dr. Li. The train", " leaves at 7:45."]
+    chunks = list(seen.synthesize_pieces(pieces, asked(seen, verify="report"), interleaved))
+    ends = [chunk for chunk in chunks if chunk.finish_reason is not None]
+    assert len(ends) == 2
+    begin = 0
+    for chunk in ends:
+        assert chunk.verification.checked
+        for found in chunk.verification.findings:
+            assert begin <= found.start <= found.end <= chunk.spoken_characters
+            assert TEXT[found.start : found.end].split() == found.text.split()
+        begin = chunk.spoken_characters
+    assert all(chunk.verification is None for chunk in seen.synthesize_pieces(pieces, asked(seen)))
+
+
 def test_words_and_verification_come_together(seen):
     chunks = list(seen.synthesize(asked(seen, verify="report"), words=True))
     assert [word.text for chunk in chunks for word in chunk.words] == TEXT.split()
@@ -98,8 +114,8 @@ def test_words_and_verification_come_together(seen):
 def test_what_can_not_be_verified_is_refused(seen, unseen):
     with pytest.raises(InvalidInput, match=r"verify.*report.*alignment_heads\.json"):
         unseen.synthesize(asked(unseen, verify="report"))
-    with pytest.raises(InvalidInput, match=r"verify.*retry.*pieces"):
-        seen.synthesize_pieces([TEXT], asked(seen, verify="retry"))
+    with pytest.raises(InvalidInput, match=r"verify.*retry.*alignment_heads\.json"):
+        unseen.synthesize_pieces([TEXT], asked(unseen, verify="retry"))
 
 
 class Mumbled:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from typing import NamedTuple
 
@@ -14,9 +14,10 @@ from cosyvoice_runtime.alignment.coverage import Coverage, Finding
 from cosyvoice_runtime.alignment.times import Spans
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.audio.fade import FadeOut
+from cosyvoice_runtime.engine.utterance.layout import LaidSegment, SegmentLayout, TurnsLayout
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest
 from cosyvoice_runtime.engine.utterance.verdict import Misspoken, Verification, Verify
-from cosyvoice_runtime.engine.utterance.word_clock import SegmentWords, VoiceTiming
+from cosyvoice_runtime.engine.utterance.word_clock import SegmentWords, VoiceTiming, WordClock, words_of
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.generation import FinishReason
 
@@ -69,17 +70,19 @@ class Checks(NamedTuple):
     """How the segments of an answer are checked.
 
     Attributes:
-        segments: all that are spoken.
+        segments: those of the text that are known, each before it is spoken.
         rows_per_letter: of the alignment heads; None where attention is not seen, and only a verifier judges.
         token_s: seconds of a speech token at speed 1.
         redraws: how often a segment may be drawn again; 0 where findings are only told.
+        goes_on: whether a segment follows one that is ended early.
         verifier: judges audio, too; only of answers as a whole.
     """
 
-    segments: Sequence[CheckedSegment]
+    segments: list[CheckedSegment]
     rows_per_letter: float | None
     token_s: float
     redraws: int = 0
+    goes_on: bool = False
     verifier: Verifier | None = None
 
     @classmethod
@@ -89,11 +92,26 @@ class Checks(NamedTuple):
         timing: VoiceTiming,
         verify: Verify,
         verifier: Verifier | None = None,
-    ) -> Checks:
-        """The checks that a request asks for, which is not ``off``."""
-        checked = [CheckedSegment.of(each, timing.spans(each.text)) for each in segments]
+    ) -> Checks | None:
+        """The checks of a text that is there as a whole; None for ``off``."""
+        if verify == "off":
+            return None
         pace = None if timing.heads is None else timing.heads.rows_per_letter
-        return cls(checked, pace, timing.token_s, MOST_REDRAWS if verify == "retry" else 0, verifier)
+        redraws = MOST_REDRAWS if verify == "retry" else 0
+        checks = cls([], pace, timing.token_s, redraws, verifier=verifier)
+        for segment in segments:
+            checks.add(segment, timing)
+        return checks
+
+    @classmethod
+    def of_pieces(cls, timing: VoiceTiming, verify: Verify) -> Checks | None:
+        """The checks of a text that comes in pieces, whose segments are added before they are spoken."""
+        checks = cls.of([], timing, verify)
+        return checks and checks._replace(goes_on=True)
+
+    def add(self, segment: SegmentWords, timing: VoiceTiming) -> None:
+        """Take the next segment, before it is spoken."""
+        self.segments.append(CheckedSegment.of(segment, timing.spans(segment.text)))
 
     def begin(self, number: int) -> SegmentCheck:
         """The check of an attempt at a segment."""
@@ -101,7 +119,7 @@ class Checks(NamedTuple):
 
 
 def way_to_verify(request: SpeechRequest, default: Verify, cannot: Callable[[], str]) -> Verify:
-    """The way that a request asks for, whose text is there as a whole.
+    """The way that a request asks for.
 
     Args:
         default: of an answer as a whole where segments can be judged.
@@ -117,6 +135,28 @@ def way_to_verify(request: SpeechRequest, default: Verify, cannot: Callable[[], 
     if why and verify is not None:
         raise InvalidInput("verify", verify, f"off: {why}")
     return "off" if why else verify or default
+
+
+def followed(
+    request: SpeechRequest,
+    layout: SegmentLayout | TurnsLayout,
+    markup: str | None,
+    timing: VoiceTiming,
+    words: bool,
+    verify: Verify,
+    verifier: Verifier | None = None,
+) -> tuple[Iterator[LaidSegment], WordClock | None, Checks | None]:
+    """Segments of a text that is there as a whole, with what tells and what checks its words, if asked for.
+
+    Where words are told or checked, all is laid out first, to find them: 2 s for 100,000 characters.
+    """
+    segments = layout.segments()
+    if not words and verify == "off":
+        return segments, None, None
+    laid = list(segments)
+    said = list(words_of(request, markup, laid, layout.before))
+    clock = WordClock.of(said, request.speed, timing) if words else None
+    return iter(laid), clock, Checks.of(said, timing, verify, verifier)
 
 
 class SegmentCheck:

@@ -138,13 +138,17 @@ class EngineCall:
         self._spoken = iter(spoken)
         self._timeout_s = timeout_s
         self._unsent = [order_frame(order)]
+        self._begun = order.utterance.first_segment
         self._connection: HostConnection | None = None
 
     def begin(self, prompt: Prompt, in_pieces: bool = False, sound: Sound | None = None) -> None:
         text = MOST_TEXT if in_pieces else len(prompt.text)
         limits = TokenLimits.of(self._order.utterance.sampling, text)
         spoken = within(limits, next(self._spoken, ()))
-        self._send(begin_frame(dataclasses.replace(prompt, spoken=spoken), in_pieces, sound))
+        checks = self._order.checks
+        check = None if checks is None else checks.segments[self._begun]
+        self._send(begin_frame(dataclasses.replace(prompt, spoken=spoken), in_pieces, sound, check))
+        self._begun += 1
 
     def pause(self, seconds: float) -> None:
         self._send(write_frame({PAUSE: seconds}))

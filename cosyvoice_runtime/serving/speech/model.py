@@ -89,6 +89,7 @@ def load_speech_service(
         trim_silence=settings.trim_silence,
         paragraph_pause_s=settings.paragraph_pause_s,
         timeout_s=settings.silence_timeout_s,
+        verify=settings.verify,
         heads=AlignmentHeads.of(layout, config.speech_lm),
     )
 
