@@ -27,7 +27,8 @@ from cosyvoice_runtime.engine.utterance.layout import LaidSegment, SegmentLayout
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest, Utterance
 from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, speak_arriving, within_ceiling
 from cosyvoice_runtime.engine.utterance.utterance import Playback, Stages, speak
-from cosyvoice_runtime.engine.utterance.verification import Checks, Verifier, followed, way_to_verify
+from cosyvoice_runtime.engine.utterance.verification import Checks, followed, way_to_verify
+from cosyvoice_runtime.engine.utterance.verifier import Verifier, in_threads
 from cosyvoice_runtime.engine.utterance.word_clock import VoiceTiming, WordClock, with_words
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families import DEFAULT, Family
@@ -78,7 +79,7 @@ class Synthesizer:
         verifier: Verifier | None = None,
     ) -> None:
         self._find_heads = find_heads
-        self._verifier = verifier
+        self._judge = None if verifier is None else in_threads(verifier)
         self.tokenizer = tokenizer
         self.front_end = front_end
         self.lm = lm
@@ -212,12 +213,12 @@ class Synthesizer:
         """
         request = self._within_positions(self._of_own(request))
         layout = laid_out(request, self.front_end, self.tokenizer, self.hop.flow_voice)
-        verifier = None if request.streaming else self._verifier
-        verify = way_to_verify(request, "report", lambda: "" if verifier or self.heads else self.no_heads)
+        judge = None if request.streaming else self._judge
+        verify = way_to_verify(request, "report", lambda: "" if judge or self.heads else self.no_heads)
         if not words and verify == "off":  # Its heads are not read.
             return self._chunks(request, layout, layout.segments(), self._stages(layout))
         markup = request.text_markup or self.front_end.markup
-        segments, clock, checks = followed(request, layout, markup, self._timing, words, verify, verifier)
+        segments, clock, checks = followed(request, layout, markup, self._timing, words, verify, judge)
         return self._chunks(request, layout, segments, self._stages(layout, True), clock, checks)
 
     def synthesize_pieces(

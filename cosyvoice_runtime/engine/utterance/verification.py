@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
@@ -12,11 +11,11 @@ import numpy as np
 
 from cosyvoice_runtime.alignment.coverage import Coverage, Finding
 from cosyvoice_runtime.alignment.times import Spans
-from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.audio.fade import FadeOut
 from cosyvoice_runtime.engine.utterance.layout import LaidSegment, SegmentLayout, TurnsLayout
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest
 from cosyvoice_runtime.engine.utterance.verdict import Misspoken, Verification, Verify
+from cosyvoice_runtime.engine.utterance.verifier import Judge
 from cosyvoice_runtime.engine.utterance.word_clock import SegmentWords, VoiceTiming, WordClock, words_of
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.generation import FinishReason
@@ -28,10 +27,6 @@ EARLY = {"repeated", "astray"}
 yet, is not known then: of 500 right sentences, one or two in a hundred would be called wrong."""
 HEARD = "heard"
 """Kind of what a verifier finds."""
-
-Verifier = Callable[[Floats, int, str], "bool | Sequence[str]"]
-"""Judges a segment by its audio: float32 samples ``[n]``, their rate, and the text that they should say. True
-or an empty list stands for right; each text of a list says what is wrong."""
 
 Attempt = Callable[[int], AsyncGenerator[AudioChunk, None]]
 """Speaks a segment with the seed of an attempt, from 0 on."""
@@ -75,7 +70,7 @@ class Checks(NamedTuple):
         token_s: seconds of a speech token at speed 1.
         redraws: how often a segment may be drawn again; 0 where findings are only told.
         goes_on: whether a segment follows one that is ended early.
-        verifier: judges audio, too; only of answers as a whole.
+        judge: of audio, too; only of answers as a whole.
     """
 
     segments: list[CheckedSegment]
@@ -83,7 +78,7 @@ class Checks(NamedTuple):
     token_s: float
     redraws: int = 0
     goes_on: bool = False
-    verifier: Verifier | None = None
+    judge: Judge | None = None
 
     @classmethod
     def of(
@@ -91,14 +86,14 @@ class Checks(NamedTuple):
         segments: Sequence[SegmentWords],
         timing: VoiceTiming,
         verify: Verify,
-        verifier: Verifier | None = None,
+        judge: Judge | None = None,
     ) -> Checks | None:
         """The checks of a text that is there as a whole; None for ``off``."""
         if verify == "off":
             return None
         pace = None if timing.heads is None else timing.heads.rows_per_letter
         redraws = MOST_REDRAWS if verify == "retry" else 0
-        checks = cls([], pace, timing.token_s, redraws, verifier=verifier)
+        checks = cls([], pace, timing.token_s, redraws, judge=judge)
         for segment in segments:
             checks.add(segment, timing)
         return checks
@@ -144,7 +139,7 @@ def followed(
     timing: VoiceTiming,
     words: bool,
     verify: Verify,
-    verifier: Verifier | None = None,
+    judge: Judge | None = None,
 ) -> tuple[Iterator[LaidSegment], WordClock | None, Checks | None]:
     """Segments of a text that is there as a whole, with what tells and what checks its words, if asked for.
 
@@ -156,7 +151,7 @@ def followed(
     laid = list(segments)
     said = list(words_of(request, markup, laid, layout.before))
     clock = WordClock.of(said, request.speed, timing) if words else None
-    return iter(laid), clock, Checks.of(said, timing, verify, verifier)
+    return iter(laid), clock, Checks.of(said, timing, verify, judge)
 
 
 class SegmentCheck:
@@ -179,7 +174,7 @@ class SegmentCheck:
             self._is_seen = True
             self._coverage.push(chunk.rows)
             self._spoken += chunk.are_spoken
-        if self._checks.verifier is not None:
+        if self._checks.judge is not None:
             self._chunks.append(chunk)
         self._seconds += chunk.seconds
         self._heard = self._heard or FadeOut(chunk.sample_rate)
@@ -207,12 +202,12 @@ class SegmentCheck:
         return self.has_stalled or bool(found if is_over else found & EARLY)
 
     async def judged(self) -> list[Misspoken]:
-        """Tell what is wrong with the whole segment, of which a verifier judges in a thread of its own."""
-        found, verifier = self.findings(), self._checks.verifier
-        if verifier is not None and self._chunks:
+        """Tell what is wrong with the whole segment, also by its sound."""
+        found, judge = self.findings(), self._checks.judge
+        if judge is not None and self._chunks:
             samples = np.concatenate([chunk.samples for chunk in self._chunks])
             rate = self._chunks[0].sample_rate
-            verdict = await asyncio.to_thread(verifier, samples, rate, self._segment.text)
+            verdict = await judge(samples, rate, self._segment.text)
             told = ([] if verdict else [""]) if isinstance(verdict, bool) else verdict
             place, turn = self._place(0, len(self._segment.text))[1:], self._segment.turn
             found += [Misspoken(HEARD, text, *place, turn) for text in told]
@@ -246,7 +241,7 @@ class SegmentCheck:
         return " ".join(word.text for word in words), words[0].sent_start, words[-1].sent_end
 
     def told(self, found: Sequence[Misspoken], redraws: int = 0) -> Verification:
-        return Verification(found, redraws, self._is_seen or self._checks.verifier is not None)
+        return Verification(found, redraws, self._is_seen or self._checks.judge is not None)
 
 
 async def verified(

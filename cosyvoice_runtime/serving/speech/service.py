@@ -8,6 +8,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, aclosing
+from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -28,6 +29,7 @@ from cosyvoice_runtime.engine.utterance.turn import characters_of
 from cosyvoice_runtime.engine.utterance.utterance import Playback
 from cosyvoice_runtime.engine.utterance.verdict import Verify
 from cosyvoice_runtime.engine.utterance.verification import Checks, followed, way_to_verify
+from cosyvoice_runtime.engine.utterance.verifier import Judge, within
 from cosyvoice_runtime.engine.utterance.word_clock import VoiceTiming, WordClock, with_words
 from cosyvoice_runtime.errors import ClientGoneError, InvalidInput, StageLostError
 from cosyvoice_runtime.lm.sampling import SamplingOptions
@@ -82,6 +84,7 @@ class SpeechService:
         watermark: starts the watermark of an utterance; None adds none.
         trim_silence, paragraph_pause_s, verify: of requests that don't say them; `verify` is that of answers
             as a whole alone.
+        judge: of the sound of answers as a whole that are verified.
         timeout_s: longest time without an answer of a network.
         heads: those of the speech LM that follow the text; None where words are timed by estimate.
     """
@@ -107,23 +110,22 @@ class SpeechService:
         paragraph_pause_s: float = PARAGRAPH_PAUSE_S,
         timeout_s: float = 30.0,
         verify: Verify = "off",
+        judge: Judge | None = None,
         heads: AlignmentHeads | None = None,
     ) -> None:
         self._engine = engine
         self._voices = voices
-        self._front_end = front_end
-        self._tokenizer = tokenizer
+        self._front_end, self._tokenizer = front_end, tokenizer
         self._hop = hop
         self._sample_rate = sample_rate
-        self._metrics = metrics
-        self._admission = admission
+        self._metrics, self._admission = metrics, admission
         self._sampling = sampling
         self._max_characters, self._speech_tokens = max_characters, speech_tokens
         self._blocks = blocks
         self._timing = VoiceTiming(heads, tokenizer.spans, 1 / hop.token_rate, sample_rate)
         self._timeout_s, self._text_timeout_s, self._verify = timeout_s, text_timeout_s, verify
         self._open = OpenUtterances(max_characters, text_timeout_s, metrics.now)
-        self._watermark = watermark
+        self._watermark, self._judge = watermark, judge
         self._trim_silence, self._paragraph_pause_s = trim_silence, paragraph_pause_s
         self._listeners: dict[asyncio.Task[None], ChunkListener] = {}
         self._watch: asyncio.Task[None] | None = None
@@ -220,7 +222,9 @@ class SpeechService:
     async def _speak_once(
         self, inputs: Inputs, listener: ChunkListener, timer: RequestTimer, admitted: AdmittedUtterance
     ) -> None:
-        script = await self._asked(inputs, listener.streams, self._script)
+        judge = None if listener.streams or inputs.is_probe else self._judge
+        judge = judge and within(judge, admitted.aside)
+        script = await self._asked(inputs, listener.streams, partial(self._script, judge=judge))
         if script.request.start_character:
             listener.start_character = script.layout.start_character
         kept_s = spoken_s = 0.0
@@ -275,17 +279,17 @@ class SpeechService:
                 if not chunk.only_counts:
                     timer.sent(chunk.seconds, chunk.spoken_seconds)
 
-    def _script(self, request: SpeechRequest, words: bool = False) -> Script:
+    def _script(self, request: SpeechRequest, words: bool = False, judge: Judge | None = None) -> Script:
         layout = laid_out(request, self._front_end, self._tokenizer, self._hop.flow_voice)
-        verify, markup = self._way_to_verify(request), self._markup(request)
-        segments, clock, checks = followed(request, layout, markup, self._timing, words, verify)
+        verify, markup = self._way_to_verify(request, judge), self._markup(request)
+        segments, clock, checks = followed(request, layout, markup, self._timing, words, verify, judge)
         characters = None if request.turns else len(request.text)
         feed = SegmentFeed(segments, characters, begun=len(request.spoken))
         return Script(request, layout, feed, clock, checks)
 
-    def _way_to_verify(self, request: SpeechRequest) -> Verify:
+    def _way_to_verify(self, request: SpeechRequest, judge: Judge | None = None) -> Verify:
         no_heads = f"the checkpoint has no {ALIGNMENT_HEADS}"
-        return way_to_verify(request, self._verify, lambda: "" if self._timing.heads else no_heads)
+        return way_to_verify(request, self._verify, lambda: "" if judge or self._timing.heads else no_heads)
 
     def _markup(self, request: SpeechRequest) -> str:
         return request.text_markup or self._front_end.markup

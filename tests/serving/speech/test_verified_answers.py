@@ -183,6 +183,43 @@ def test_default_is_that_of_whole_answers_alone(open_service, default):
             assert (last(ear).verification is not None) == is_checked
 
 
+@pytest.mark.parametrize("heads", [HEADS, None])
+def test_verifier_judges_whole_answers_that_ask_alone(open_service, heads):
+    heard_texts = []
+
+    async def judge(samples, rate, text):
+        assert len(samples)
+        heard_texts.append(text)
+        return ["mumbled"] if len(heard_texts) == 1 else True
+
+    def said(streams: bool, **inputs: str) -> AudioChunk:
+        tensors = {name: np.array([[text.encode()]], np.object_) for name, text in inputs.items()}
+        opened = open_service(heads=heads, judge=judge)
+        opened[0].groups = [TokenGroup([1] * 20), TokenGroup([], FinishReason.STOP)]
+        return last(heard(opened, {**TEXT, **tensors}, streams=streams))
+
+    assert said(streams=False).verification is None
+    assert said(streams=True, verify="off").verification is None
+    assert heard_texts == []
+    assert said(streams=False, verify="retry").verification == Verification([], 1)
+    assert heard_texts == ["Hello there."] * 2
+    if heads is not None:
+        assert said(streams=True, verify="report").verification == Verification([], 0, checked=False)
+        assert len(heard_texts) == 2
+
+
+def test_error_of_the_verifier_is_that_of_its_request(open_service):
+    async def judge(*_segment):
+        raise RuntimeError("no model")
+
+    opened = open_service(heads=HEADS, judge=judge)
+    opened[0].groups = [TokenGroup([1] * 20), TokenGroup([], FinishReason.STOP)]
+    asked = {"verify": np.array([[b"report"]], np.object_)}
+    [error] = heard(opened, {**TEXT, **asked}, streams=False).errors
+    assert str(error) == "no model"
+    assert opened[2].count == 0
+
+
 def pieces_of(
     open_service, speech_lm: Looking, verify: str, *pieces: str, **options: object
 ) -> OpenUtterance:
