@@ -140,7 +140,7 @@ class Context:
             raise self._refusal
         reason, seconds = self._tally.finish_reason or "stop", self._tally.seconds
         logger.info("%d characters, %.2f s of speech: %s", self._transcript.received, seconds, reason)
-        await self._tell(Finished(reason, seconds))
+        await self._tell(Finished(reason, seconds, self._tally.verification))
 
     async def _words_come(self) -> bool:
         """Wait for the first word, or for the end of a text without any."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from cosyvoice_client.words import TimedWord
 from cosyvoice_front.errors import ApiError
@@ -38,11 +39,20 @@ class Finished:
     """All has been spoken.
 
     Attributes:
-        finish_reason: stop, length or repetition.
+        finish_reason: stop, length, repetition or incomplete.
+        verification: of all segments, where that is asked for.
     """
 
     finish_reason: str
     seconds: float
+    verification: Mapping[str, Any] | None = None
+
+    @property
+    def found(self) -> dict[str, Any]:
+        """Fields of a protocol's last message, where a verification is asked for."""
+        if self.verification is None:
+            return {}
+        return {"finish_reason": self.finish_reason, "verification": self.verification}
 
 
 @dataclass(frozen=True)

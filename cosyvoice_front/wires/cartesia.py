@@ -117,7 +117,8 @@ class Cartesia:
         voice = await self._front.voices.server_name(opening.voice.id, self._owner)
         request, delay_ms = opening.request(voice), opening.max_buffer_delay_ms
         reading = await self._front.reading(opening, request, self._owner)
-        request = replace(request, words=opening.add_timestamps or None, **reading)
+        words = opening.add_timestamps or None
+        request = replace(request, words=words, verify=opening.verify, **reading)
         context = self.session.open(
             name,
             Manner(
@@ -164,7 +165,8 @@ class Cartesia:
             self._progress[name].flushes += 1
             number = self._progress[name].flushes
             return {"type": "flush_done", **content, "flush_done": True, "flush_id": number}
-        return {"type": "done", **content, "done": True, "status_code": 200}
+        found = happening.found if isinstance(happening, Finished) else {}
+        return {"type": "done", **content, "done": True, "status_code": 200, **found}
 
     def _chunk(self, name: str) -> dict[str, Any]:
         """``step_time``: milliseconds since the chunk before."""

@@ -18,6 +18,7 @@ from cosyvoice_front.speech import SPEEDS, Language
 from cosyvoice_front.text_fields import TextFields
 from cosyvoice_front.wires.messages import Message
 from cosyvoice_front.wires.raw_audio import Encoding, make_mp3_encoder, make_raw_encoder
+from cosyvoice_runtime.engine.utterance.verdict import Verify
 from cosyvoice_runtime.settings import FrontSettings
 
 VERSION_HEADER, VERSION_PARAMETER = "cartesia-version", "cartesia_version"
@@ -146,6 +147,7 @@ class Opening(Speaking):
 
     output_format: RawFormat
     add_timestamps: bool | None = False
+    verify: Verify | None = None
     max_buffer_delay_ms: int | None = Field(None, ge=0, le=MOST_DELAY_MS)
 
 

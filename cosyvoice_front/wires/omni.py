@@ -185,13 +185,15 @@ class Omni:
             await self._end(utterance, happening)
 
     async def _end(self, utterance: Utterance, happening: Finished | Failed) -> None:
-        failed = isinstance(happening, Failed)
-        if isinstance(happening, Failed):
+        failed, found = isinstance(happening, Failed), {}
+        if isinstance(happening, Finished):
+            found = happening.found
+        else:
             message = error_message(happening.error, request_id.current.get())
             await self._send(message | {"partial_audio": utterance.sent_bytes > 0})
         await self._start(utterance)
         await self._send(
-            _place(utterance, "audio.done") | {"total_bytes": utterance.sent_bytes, "error": failed}
+            _place(utterance, "audio.done") | {"total_bytes": utterance.sent_bytes, "error": failed} | found
         )
         if not utterance.is_open:
             await self._close(utterance)

@@ -15,6 +15,7 @@ from cosyvoice_front.speech import SPEEDS, Language, for_its_sound
 from cosyvoice_front.text_fields import TextFields
 from cosyvoice_front.turns import MAX_INSTRUCTIONS
 from cosyvoice_front.wires.messages import Message
+from cosyvoice_runtime.engine.utterance.verdict import Verify
 from cosyvoice_runtime.settings import FrontSettings
 
 
@@ -37,6 +38,7 @@ class Config(Message, TextFields):
     ref_audio: str | None = None
     ref_text: str | None = None
     word_timestamps: bool = False
+    verify: Verify | None = None
     split_granularity: Literal["none", "sentence", "clause"] = "none"
     stream_audio: bool = True
     max_buffer_delay_ms: int | None = Field(None, ge=0, le=60_000)
@@ -72,6 +74,7 @@ class Config(Message, TextFields):
             speed=self.speed or 1.0,
             seed=secrets.randbits(63) if self.seed is None else self.seed,
             words=self.word_timestamps or None,
+            verify=self.verify,
         )
 
 

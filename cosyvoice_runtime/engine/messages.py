@@ -1,8 +1,9 @@
 """The messages of cosyvoice2 and the engine about one utterance.
 
-The caller sends an :class:`Order`, then its segments, text of segments that comes in pieces, and the voice if
-the engine asks for it. The engine sends chunks, a sign of life each second, and in the end ``last``, with a
-``status`` and a ``message`` where that is an error. A caller that hangs up has cancelled the utterance.
+The caller sends an :class:`Order`, then its segments, text of segments that comes in pieces, and the voice,
+or a verifier's verdict, if the engine asks for it. The engine sends chunks, a sign of life each second, and
+in the end ``last``, with a ``status`` and a ``message`` where that is an error. A caller that hangs up has
+cancelled the utterance.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.engine.frames import Array, Frame, read_tensors, write_frame
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, Utterance
 from cosyvoice_runtime.engine.utterance.verdict import Misspoken, Verification
 from cosyvoice_runtime.engine.utterance.verification import CheckedSegment, Checks, SentWord
+from cosyvoice_runtime.engine.utterance.verifier import Judge
 from cosyvoice_runtime.errors import StageError, StageSilentError, status_of
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt
@@ -28,6 +31,9 @@ from cosyvoice_runtime.voice.voice import Voice
 
 ORDER, BEGIN, PAUSE, TEXT, END, DONE, VOICE = "order", "begin", "pause", "text", "end_text", "done", "voice"
 """Keys of a header; each stands in messages of one kind."""
+CHECK = "check"
+JUDGE, VERDICT = "judge", "verdict"
+"""Keys of the engine's question about a segment's sound, and of the answer."""
 SIGN_OF_LIFE_S = 1.0
 """Time between two signs of life of the engine."""
 MOST_MESSAGE = 1 << 16
@@ -42,7 +48,8 @@ class Order:
         timeout_s: longest silence of a network.
         text_timeout_s: longest silence of the speech LM while more text may come.
         trace: the request's name in the trace of utterances, empty while there is none.
-        checks: of its segments, without a verifier; None where nobody asks for them.
+        checks: of its segments; None where nobody asks for them. Those of the segments that are spoken come
+            with them, and the caller is asked for the judge's verdicts.
     """
 
     utterance: Utterance
@@ -56,30 +63,55 @@ class Order:
 
 def order_frame(order: Order) -> bytes:
     said = {field.name: getattr(order, field.name) for field in dataclasses.fields(order)}
+    if (checks := order.checks) is not None:
+        before = checks.segments[: order.utterance.first_segment]
+        said["checks"] = [*checks._replace(segments=before, judge=None), checks.judge is not None]
     hop = {field.name: getattr(order.hop, field.name) for field in dataclasses.fields(order.hop)}
     return write_frame({ORDER: {**said, "hop": hop, "utterance": dataclasses.asdict(order.utterance)}})
 
 
-def read_order(said: Mapping[str, Any]) -> Order:
+def read_order(said: Mapping[str, Any], judge: Judge | None = None) -> Order:
+    """The order that a message brings.
+
+    Args:
+        judge: asks the caller, if that has a verifier.
+    """
     utterance = dict(said["utterance"])
     utterance["sampling"] = SamplingOptions(**utterance["sampling"])
     utterance["sound"] = Sound(*utterance["sound"])
-    checks = None if said["checks"] is None else _checks(*said["checks"])
+    checks = None
+    if said["checks"] is not None:
+        *fields, is_judged = said["checks"]
+        checks = Checks(*fields)
+        before = [read_check(each) for each in checks.segments]
+        checks = checks._replace(segments=before, judge=judge if is_judged else None)
     read = {"utterance": Utterance(**utterance), "hop": HopPolicy(**said["hop"]), "checks": checks}
     return Order(**{**said, **read})
 
 
-def _checks(segments: Sequence[Sequence[Any]], *rest: Any) -> Checks:
-    read = [
-        CheckedSegment(text, speed, spans, [SentWord(*word) for word in words])
-        for text, speed, spans, words in segments
-    ]
-    return Checks(read, *rest)
+def read_check(said: Sequence[Any]) -> CheckedSegment:
+    check = CheckedSegment(*said)
+    return check._replace(words=[SentWord(*word) for word in check.words])
 
 
-def begin_frame(prompt: Prompt, in_pieces: bool, sound: Sound | None) -> bytes:
+def begin_frame(
+    prompt: Prompt, in_pieces: bool, sound: Sound | None, check: CheckedSegment | None = None
+) -> bytes:
     said = {field.name: _plain(getattr(prompt, field.name)) for field in dataclasses.fields(prompt)}
-    return write_frame({BEGIN: said, "in_pieces": in_pieces, "sound": sound})
+    return write_frame({BEGIN: said, "in_pieces": in_pieces, "sound": sound, CHECK: check})
+
+
+def judge_frame(samples: Floats, rate: int, text: str) -> bytes:
+    return write_frame({JUDGE: text, "rate": rate}, {"samples": samples})
+
+
+async def verdict_frame(frame: Frame, checks: Checks | None) -> bytes:
+    """The answer to a :func:`judge_frame`; what the judge raises is raised."""
+    judge = checks and checks.judge
+    assert judge is not None, "the engine asks where the order has a judge"
+    samples = read_tensors(frame)["samples"].copy()  # The verifier may write on them.
+    verdict = await judge(samples, frame.header["rate"], frame.header[JUDGE])
+    return write_frame({VERDICT: verdict if isinstance(verdict, bool) else list(verdict)})
 
 
 def voice_frame(voice: Voice) -> bytes:

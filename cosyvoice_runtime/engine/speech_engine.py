@@ -6,20 +6,27 @@ import asyncio
 from contextlib import aclosing
 from dataclasses import replace
 
+from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.engine.batches.chunk import PromptTensors
 from cosyvoice_runtime.engine.direct_stages import DirectStages, SpokenTokens, Waves
 from cosyvoice_runtime.engine.frames import Answer, Frame, read_tensors, write_frame
 from cosyvoice_runtime.engine.messages import (
+    BEGIN,
+    CHECK,
     ORDER,
     SIGN_OF_LIFE_S,
+    VERDICT,
     VOICE,
     Order,
     chunk_frame,
     end_frame,
+    judge_frame,
+    read_check,
     read_order,
     take_text,
 )
 from cosyvoice_runtime.engine.utterance.utterance import Playback, speak
+from cosyvoice_runtime.engine.utterance.verifier import Verdict
 from cosyvoice_runtime.lm.text_segment import SegmentQueue
 from cosyvoice_runtime.metrics import trace
 from cosyvoice_runtime.process.event_loop import LoopCalls
@@ -41,7 +48,7 @@ class SpeechEngine:
 
     def begin(self, frame: Frame, calls: LoopCalls, answer: Answer) -> SpokenUtterance:
         """Begin the utterance of an order, in the event loop of ``calls``; an invalid one raises an error."""
-        order = read_order(frame.header[ORDER])
+        order = read_order(frame.header[ORDER], lambda *segment: spoken.judged(*segment))
         order = replace(order, hop=replace(order.hop, growth=self._hop_growth))
         spoken = SpokenUtterance(self, order, calls, answer)
         self._spoken.add(spoken)
@@ -72,13 +79,19 @@ class SpokenUtterance:
         self._engine, self._order, self._answer = engine, order, answer
         self._segments = SegmentQueue()
         self._voice: asyncio.Future[PromptTensors] | None = None  # Asked for, one after another.
+        self._verdict: asyncio.Future[Verdict] | None = None
         self._playback = Playback(asyncio.get_running_loop().time)
         self._stages = engine.stages(order, self, calls)
         self._task = asyncio.get_running_loop().create_task(self._speak())
 
     def take(self, frame: Frame) -> None:
         """Take a further message of the caller; one that makes no sense raises an error."""
-        if VOICE not in frame.header:
+        if VERDICT in frame.header:
+            if self._verdict is not None and not self._verdict.done():
+                self._verdict.set_result(frame.header[VERDICT])
+        elif VOICE not in frame.header:
+            if self._order.checks is not None and BEGIN in frame.header:
+                self._order.checks.segments.append(read_check(frame.header[CHECK]))
             take_text(frame, self._segments)
         elif self._voice is not None and not self._voice.done():
             tensors = read_tensors(frame)
@@ -97,6 +110,12 @@ class SpokenUtterance:
         self._answer(write_frame({VOICE: key}), False)
         async with asyncio.timeout(self._order.timeout_s):
             return await self._voice
+
+    async def judged(self, samples: Floats, rate: int, text: str) -> Verdict:
+        """Ask the caller what its verifier hears, which may take any time."""
+        self._verdict = asyncio.get_running_loop().create_future()
+        self._answer(judge_frame(samples, rate, text), False)
+        return await self._verdict
 
     async def _speak(self) -> None:
         try:

@@ -27,6 +27,7 @@ from cosyvoice_runtime.audio.read import read_audio
 from cosyvoice_runtime.checkpoint import Layout, load_speakers
 from cosyvoice_runtime.checkpoint.layout import VOICE_ADAPTERS
 from cosyvoice_runtime.engine.utterance.turn import TURN_PAUSE_S, Turn, named, read_turns
+from cosyvoice_runtime.engine.utterance.verifier import load_verifier
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.local import SpeechRequest, Synthesizer
 from cosyvoice_runtime.local.book import add_book
@@ -44,7 +45,7 @@ from cosyvoice_runtime.local.speech_options import (
     synthesizer_of,
     voice_of,
 )
-from cosyvoice_runtime.local.verifying import add_verify, load_verifier, tell_verification
+from cosyvoice_runtime.local.verifying import add_verify, tell_verification
 from cosyvoice_runtime.text.markup.unsaid import blanked
 from cosyvoice_runtime.voice.extractors import Extractors
 from cosyvoice_runtime.voice.names import checked_name
@@ -155,7 +156,7 @@ def speak(options: argparse.Namespace) -> None:
     if options.target_lufs is not None:
         check_target(options.target_lufs)
     turns = _turns(options)
-    verifier = load_verifier(options.verifier)
+    verifier = None if options.verifier is None else load_verifier(options.verifier)
     synthesizer = synthesizer_of(options, first_hop=options.first_hop, verifier=verifier)
     find_voice = partial(named_voice, options, synthesizer)
     if turns:

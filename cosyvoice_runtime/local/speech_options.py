@@ -9,7 +9,7 @@ from typing import Any
 from cosyvoice_runtime.audio.read import read_audio
 from cosyvoice_runtime.audio.silence import TRIMS
 from cosyvoice_runtime.checkpoint import Layout
-from cosyvoice_runtime.engine.utterance.verification import Verifier
+from cosyvoice_runtime.engine.utterance.verifier import Verifier
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.local import Synthesizer

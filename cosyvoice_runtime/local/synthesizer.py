@@ -19,6 +19,7 @@ from cosyvoice_runtime.checkpoint.alignment_heads import COMMAND, AlignmentHeads
 from cosyvoice_runtime.checkpoint.layout import ALIGNMENT_HEADS, Layout
 from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_speakers
+from cosyvoice_runtime.engine.utterance.arriving_words import ArrivingWords
 from cosyvoice_runtime.engine.utterance.feed import SegmentFeed
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.incoming_text import FIELD, GivenText, TextMark
@@ -26,8 +27,9 @@ from cosyvoice_runtime.engine.utterance.layout import LaidSegment, SegmentLayout
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest, Utterance
 from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, speak_arriving, within_ceiling
 from cosyvoice_runtime.engine.utterance.utterance import Playback, Stages, speak
-from cosyvoice_runtime.engine.utterance.verification import Checks, Verifier, way_to_verify
-from cosyvoice_runtime.engine.utterance.word_clock import VoiceTiming, WordClock, with_words, words_of
+from cosyvoice_runtime.engine.utterance.verification import Checks, followed, way_to_verify
+from cosyvoice_runtime.engine.utterance.verifier import Verifier, in_threads
+from cosyvoice_runtime.engine.utterance.word_clock import VoiceTiming, WordClock, with_words
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families import DEFAULT, Family
 from cosyvoice_runtime.flow.solvers import EULER
@@ -77,7 +79,7 @@ class Synthesizer:
         verifier: Verifier | None = None,
     ) -> None:
         self._find_heads = find_heads
-        self._verifier = verifier
+        self._judge = None if verifier is None else in_threads(verifier)
         self.tokenizer = tokenizer
         self.front_end = front_end
         self.lm = lm
@@ -211,16 +213,13 @@ class Synthesizer:
         """
         request = self._within_positions(self._of_own(request))
         layout = laid_out(request, self.front_end, self.tokenizer, self.hop.flow_voice)
-        segments = layout.segments()
-        verifier = None if request.streaming else self._verifier
-        verify = way_to_verify(request, "report", lambda: "" if verifier or self.heads else self.no_heads)
-        if not words and verify == "off":
-            return self._chunks(request, layout, segments, self._stages(layout))
-        laid, markup = list(segments), request.text_markup or self.front_end.markup
-        said = list(words_of(request, markup, laid, layout.before))
-        clock = WordClock.of(said, request.speed, self._timing) if words else None
-        checks = Checks.of(said, self._timing, verify, verifier) if verify != "off" else None
-        return self._chunks(request, layout, iter(laid), self._stages(layout, True), clock, checks)
+        judge = None if request.streaming else self._judge
+        verify = way_to_verify(request, "report", lambda: "" if judge or self.heads else self.no_heads)
+        if not words and verify == "off":  # Its heads are not read.
+            return self._chunks(request, layout, layout.segments(), self._stages(layout))
+        markup = request.text_markup or self.front_end.markup
+        segments, clock, checks = followed(request, layout, markup, self._timing, words, verify, judge)
+        return self._chunks(request, layout, segments, self._stages(layout, True), clock, checks)
 
     def synthesize_pieces(
         self, pieces: Iterable[str | TextMark], request: SpeechRequest, interleaved: bool | None = None
@@ -230,24 +229,28 @@ class Synthesizer:
         Args:
             pieces: parts of the text, divided anywhere, and marks between them.
             interleaved: whether the speech LM gets clauses while it speaks, or each one as a segment; None
-                is what the checkpoint was trained for.
+                is what the checkpoint was trained for. With `verify` each one is a segment.
 
         Raises:
             InvalidInput: at once, or when the piece that can't be spoken has come, or at the end of a text of
                 which nothing can be.
         """
-        if request.verify not in (None, "off"):
-            raise InvalidInput("verify", request.verify, "off where text comes in pieces")
         request, text = self._within_positions(self._of_own(request)), GivenText(pieces)
+        verify = way_to_verify(request, "off", lambda: "" if self.heads else self.no_heads)
+        checks, words = None, None
+        if verify != "off":
+            checks = Checks.of_pieces(self._timing, verify)
+            markup = request.text_markup or self.front_end.markup
+            words = ArrivingWords(None, markup, request.speed, self._timing, checks)
         if interleaved is None:
             interleaved = self.lm.config.interleaves_text
-        blocks, segments = self.lm.config if interleaved else None, SegmentQueue()
+        blocks, segments = self.lm.config if interleaved and checks is None else None, SegmentQueue()
         layout = self._layout(request)
-        feeder = TextFeeder(text, layout, self.hop, segments, blocks)
+        feeder = TextFeeder(text, layout, self.hop, segments, blocks, words=words)
         request = dataclasses.replace(request, sampling=within_ceiling(request.sampling))
-        heard, stages = Playback(now=lambda: 0.0), self._stages(layout)
-        spoken = speak_arriving(feeder, self._spoken(request, layout, segments, stages, heard))
-        return _at_least_one(_iterate(spoken, heard), text)
+        heard, stages = Playback(now=lambda: 0.0), self._stages(layout, checks is not None)
+        chunks = self._spoken(request, layout, segments, stages, heard, checks is not None, checks)
+        return _at_least_one(_iterate(speak_arriving(feeder, chunks), heard), text)
 
     def synthesize_tokens(self, tokens: Iterable[int], request: SpeechRequest) -> Iterator[AudioChunk]:
         """Speak the given speech tokens in the request's voice; its text is ignored.

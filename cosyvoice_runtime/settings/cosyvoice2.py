@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 CPU_FIRST_HOP = 18
 """Speech tokens; CosyVoice2's vocoder holds 10.5 of them back, CosyVoice3's 2.5."""
-WatermarkName = Annotated[str, Field(pattern=r"^(none|[\w.]+:\w+)$"), Accepted("MODULE:CLASS or none")]
+NO_CLASS = "none"
+ClassName = Annotated[str, Field(pattern=r"^(none|[\w.]+:\w+)$"), Accepted("MODULE:CLASS or none")]
 
 
 PARAGRAPH_PAUSE_S = 0.5
@@ -61,7 +62,7 @@ class CosyVoice2Settings(ModelSettings):
     default_voice: Annotated[str, Field(pattern=r"^\S+$"), Accepted("a name without spaces")] = Field(
         "default", description="Voice of a request that brings no reference and names none."
     )
-    watermark: WatermarkName = Field(
+    watermark: ClassName = Field(
         "none",
         description="What marks the sound of all speech, see cosyvoice_runtime/serving/speech/watermark.py.",
     )
@@ -76,6 +77,16 @@ class CosyVoice2Settings(ModelSettings):
         le=10.0,
         description="[Silence between two paragraphs](text.md#paragraphs), beside what their segments have "
         "of their own, unless a request says so.",
+    )
+    verify: Literal["off", "report", "retry"] = Field(
+        "off",
+        description="Whether [all words were spoken, once](library.md#were-all-words-spoken-once), of "
+        "answers as a whole, where that is seen, unless a request says so.",
+    )
+    verifier: ClassName = Field(
+        NO_CLASS,
+        description="What judges the sound of whole answers, too, whose requests ask for `verify`, see "
+        "cosyvoice_runtime/engine/utterance/verifier.py.",
     )
     max_voices: int = Field(
         1000,

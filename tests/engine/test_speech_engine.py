@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import astuple
 from pathlib import Path
@@ -18,11 +18,15 @@ import numpy as np
 import pytest
 from coded_networks import SPEECH, TOKEN_SAMPLES, Lm, Waves
 
+from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.engine import host_client, speech_engine
 from cosyvoice_runtime.engine.messages import Order
 from cosyvoice_runtime.engine.speech_engine import SpeechEngine
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, Utterance
+from cosyvoice_runtime.engine.utterance.verdict import Verification
+from cosyvoice_runtime.engine.utterance.verification import CheckedSegment, Checks
+from cosyvoice_runtime.engine.utterance.verifier import Judge
 from cosyvoice_runtime.errors import (
     CosyVoiceError,
     InvalidInput,
@@ -116,6 +120,44 @@ def test_every_token_of_every_segment_is_heard_once_in_order(path, lm):
     assert str(parts) == str([Prompt(*map(list, astuple(prompt))).segments() for prompt in prompts])
     assert {sampling.top_k for _, sampling in lm.prompts} == {7}
     assert len({sampling.seed for _, sampling in lm.prompts}) == 2
+
+
+def judged(judge: Judge, redraws: int = 2) -> Order:
+    checks = Checks([CheckedSegment("said", 1.0, [(0, 4)], [])], None, 0.04, redraws, judge=judge)
+    return dataclasses.replace(order(streaming=False), checks=checks)
+
+
+def spoken(engine: EngineClient, order: Order) -> Coroutine[Any, Any, list[AudioChunk]]:
+    call = engine.call(order, VOICES)
+    call.begin(Prompt([5]))
+    call.done()
+    return heard(call)
+
+
+def test_caller_judges_each_attempt_at_a_segment_while_others_are_spoken(path, lm):
+    asked: list[tuple[list[int], int, str]] = []
+
+    async def use(engine: EngineClient) -> list[AudioChunk]:
+        async def judge(samples: Floats, rate: int, text: str) -> bool | list[str]:
+            assert tokens(await heard(called(engine))) == [*SPEECH]
+            asked.append((samples[::TOKEN_SAMPLES].astype(int).tolist(), rate, text))
+            return len(asked) > 1 or ["mumbled"]
+
+        return await spoken(engine, judged(judge))
+
+    chunks = run(path, use)
+    assert asked == [([*SPEECH], RATE, "said")] * 2
+    assert tokens(chunks) == [*SPEECH]
+    assert chunks[-1].verification == Verification([], 1)
+
+
+def test_error_of_the_verifier_is_the_callers_and_ends_the_utterance(path, waves):
+    async def judge(*_segment: object) -> bool:
+        raise ValueError("no model")
+
+    with pytest.raises(ValueError, match="no model"):
+        run(path, lambda engine: spoken(engine, judged(judge)))
+    assert tokens(run(path, lambda engine: heard(called(engine)))) == [*SPEECH]
 
 
 def test_silences_are_heard_in_their_places_and_no_network_computes_them(path, waves):

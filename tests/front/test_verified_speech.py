@@ -11,10 +11,13 @@ import pytest
 from cosyvoice_client import SpeechRequest
 from cosyvoice_client.chunk import read_chunk
 from decoded import events
+from fake_text import FakeTextSpeech
 from fake_upstream import FakeUpstream, tone
 from raw_http import ask
+from wire_client import asked, open_cartesia, open_omni
 
 FINDING = {"kind": "skipped", "text": "said here", "start": 16, "end": 25}
+FOUND = {"checked": True, "redraws": 1, "findings": [FINDING]}
 OF_SEGMENTS = [
     {"checked": True, "redraws": 1, "findings": []},
     None,
@@ -32,6 +35,20 @@ class VerifyingUpstream(FakeUpstream):
             yield dataclasses.replace(
                 chunk, verification=told, finish_reason="incomplete" if told else "stop"
             )
+
+    def speak_text(self, request, request_id="", name=None):
+        self.requests.append(request)
+        self.texts.append(VerifyingText(self, request))
+        return self.texts[-1]
+
+
+class VerifyingText(FakeTextSpeech):
+    """Tells what it has found of each segment, if it is asked for."""
+
+    async def __aiter__(self):
+        async for chunk in super().__aiter__():
+            told = FOUND if self.request.verify not in (None, "off") and chunk.finish_reason else None
+            yield dataclasses.replace(chunk, verification=told)
 
 
 @pytest.fixture
@@ -58,6 +75,38 @@ def test_speech_alone_is_drawn_again_and_has_no_report(front, upstream):
     for way in ("report", "always"):
         answer = ask(front, verify=way)
         assert (answer.status, answer.error["param"]) == (400, "verify")
+
+
+@pytest.mark.parametrize("verify", [None, "off", "report", "retry"])
+def test_sockets_tell_what_was_found_in_their_last_message(front, upstream, verify):
+    asks = {} if verify is None else {"verify": verify}
+    with open_cartesia(front) as wire:
+        wire.send(asked("One. ", max_buffer_delay_ms=0, **asks, **{"continue": True}))
+        wire.send(asked("Two.", max_buffer_delay_ms=0, **asks))
+        cartesia = wire.until("done")
+    with open_omni(front) as wire:
+        config = {"type": "session.config", "response_format": "pcm", **asks}
+        wire.send(config, {"type": "input.text", "text": "One."}, {"type": "input.done"})
+        omni = [each for each in wire.until("session.done") if isinstance(each, dict)]
+    assert [request.verify for request in upstream.requests] == [verify] * 2
+    assert not any("verification" in each for each in [*cartesia[:-1], omni[0], omni[-1]])
+    if verify in (None, "off"):
+        assert "verification" not in cartesia[-1] | omni[-2]
+        return
+    assert omni[-2]["type"] == "audio.done"
+    assert omni[-2]["verification"] == FOUND
+    assert omni[-2]["finish_reason"] == cartesia[-1]["finish_reason"] == "stop"
+    assert cartesia[-1]["verification"] == {"checked": True, "redraws": 2, "findings": [FINDING, FINDING]}
+
+
+def test_sockets_refuse_another_way(front, upstream):
+    with open_cartesia(front) as wire:
+        wire.send(asked("One.", verify="always"))
+        assert "verify" in wire.until("error")[-1]["message"]
+    with open_omni(front) as wire:
+        wire.send({"type": "session.config", "response_format": "pcm", "verify": "always"})
+        assert wire.until("error")[-1]["param"] == "verify"
+    assert upstream.requests == []
 
 
 def test_client_sends_and_reads_what_the_server_has():

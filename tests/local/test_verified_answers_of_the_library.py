@@ -10,10 +10,11 @@ import pytest
 from cosyvoice_runtime.checkpoint import Layout
 from cosyvoice_runtime.checkpoint.alignment_heads import AlignmentHeads, llm_sha256
 from cosyvoice_runtime.engine.utterance.verification import MOST_REDRAWS
+from cosyvoice_runtime.engine.utterance.verifier import load_verifier
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import SamplingOptions
 from cosyvoice_runtime.local import SpeechRequest, Synthesizer, Turn
-from cosyvoice_runtime.local.verifying import load_verifier
+from cosyvoice_runtime.local.verifying import tell_verification
 from making import make_checkpoint
 
 TEXT = "Pay $25 to Dr. Li. The train leaves at 7:45."
@@ -69,10 +70,40 @@ def test_default_reports_of_whole_answers_whose_attention_is_seen(seen, unseen):
     assert verifications(seen, asked(seen, streaming=False))[0] is not None
     assert verifications(seen, asked(seen)) == [None]
     assert verifications(unseen, asked(unseen, streaming=False)) == [None]
-    turns = asked(
-        seen, text="", turns=[Turn("", TEXT)], streaming=False, find_voice=lambda _: asked(seen).voice
-    )
-    assert verifications(seen, turns) == [None]
+
+
+@pytest.mark.parametrize("options", [{"streaming": False}, {"verify": "report"}, {"verify": "retry"}])
+def test_findings_of_turns_name_the_turn_and_its_words_in_the_whole_script(seen, options, capsys):
+    texts = [TEXT, "Who pays Dr. Li?"]
+    turns = [Turn("", text) for text in texts]
+    request = asked(seen, text="", turns=turns, find_voice=lambda _: asked(seen).voice, **options)
+    first, second = verifications(seen, request)
+    assert first.findings
+    assert second.findings
+    for number, verification in enumerate((first, second)):
+        begin = sum(map(len, texts[:number]))
+        for found in verification.findings:
+            assert found.turn == number
+            assert begin <= found.start <= found.end <= begin + len(texts[number])
+            assert "".join(texts)[found.start : found.end].split() == found.text.split()
+    tell_verification(second)
+    assert "in turns[1]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("interleaved", [None, True, False])
+def test_text_in_pieces_is_judged_clause_by_clause(seen, interleaved):
+    pieces = ["Pay $25 to", " Dr. Li. The train", " leaves at 7:45."]
+    chunks = list(seen.synthesize_pieces(pieces, asked(seen, verify="report"), interleaved))
+    ends = [chunk for chunk in chunks if chunk.finish_reason is not None]
+    assert len(ends) == 2
+    begin = 0
+    for chunk in ends:
+        assert chunk.verification.checked
+        for found in chunk.verification.findings:
+            assert begin <= found.start <= found.end <= chunk.spoken_characters
+            assert TEXT[found.start : found.end].split() == found.text.split()
+        begin = chunk.spoken_characters
+    assert all(chunk.verification is None for chunk in seen.synthesize_pieces(pieces, asked(seen)))
 
 
 def test_words_and_verification_come_together(seen):
@@ -84,13 +115,8 @@ def test_words_and_verification_come_together(seen):
 def test_what_can_not_be_verified_is_refused(seen, unseen):
     with pytest.raises(InvalidInput, match=r"verify.*report.*alignment_heads\.json"):
         unseen.synthesize(asked(unseen, verify="report"))
-    with pytest.raises(InvalidInput, match=r"verify.*retry.*pieces"):
-        seen.synthesize_pieces([TEXT], asked(seen, verify="retry"))
-    turns = [Turn("", TEXT)]
-    with pytest.raises(InvalidInput, match=r"verify.*report.*turns"):
-        seen.synthesize(
-            asked(seen, text="", turns=turns, verify="report", find_voice=lambda _: asked(seen).voice)
-        )
+    with pytest.raises(InvalidInput, match=r"verify.*retry.*alignment_heads\.json"):
+        unseen.synthesize_pieces([TEXT], asked(unseen, verify="retry"))
 
 
 class Mumbled:
@@ -106,9 +132,3 @@ def test_verifier_judges_whole_answers_of_any_speech_lm(tiny_checkpoint):
     [verification] = verifications(synthesizer, asked(synthesizer, streaming=False))
     assert [(found.kind, found.text) for found in verification.findings] == [("heard", "True Pay twen")]
     assert verifications(synthesizer, asked(synthesizer)) == [None]
-
-
-@pytest.mark.parametrize("name", ["nothing", "no.such:Thing", "math:Thing", "math:pi", ":"])
-def test_verifier_that_is_no_class_is_named(name):
-    with pytest.raises(InvalidInput, match=r"verifier.*MODULE:CLASS"):
-        load_verifier(name)

@@ -45,6 +45,7 @@ def server(serve_all, tmp_path_factory) -> Iterator[Server]:
         "tensorrt_llm.engine_dir": directory,
         "tensorrt_llm.weight_format": "float32",
         "cosyvoice2.silence_timeout_s": 600,
+        "cosyvoice2.verifier": "tests.fakes.hearing:Hearing",
         "cosyvoice2.voices_dir": tmp_path_factory.mktemp("voices"),
     }
     with serve_all(**texts) as server:
@@ -108,7 +109,7 @@ def test_turns_and_trimmed_speech_have_words(server):
 
 def test_text_in_pieces_has_words_by_attention_where_each_clause_is_a_segment(server):
     async def work() -> list[AudioChunk]:
-        request = dataclasses.replace(ASKED, text="")
+        request = dataclasses.replace(ASKED, text="", verify="report")
         async with (
             AsyncSpeechClient(server.grpc_url, timeout_s=TIMEOUT_S) as speaker,
             speaker.speak_text(request) as speech,
@@ -121,6 +122,8 @@ def test_text_in_pieces_has_words_by_attention_where_each_clause_is_a_segment(se
     chunks = asyncio.run(work())
     check(chunks, WORDS)
     assert {chunk.words_by for chunk in chunks if chunk.words} == {"attention"}
+    right = {"checked": True, "redraws": 0, "findings": []}
+    assert [chunk.verification for chunk in chunks if chunk.finish_reason] == [right] * 2
 
 
 def test_speech_goes_on_with_words_where_another_server_has_begun(server, streamed):
@@ -158,5 +161,18 @@ def test_words_are_compared_with_the_text_in_streams_and_whole_answers(server, v
     assert HttpSpeechClient(server.http_url).synthesize(request).verification == right
     *_, last = client(server).speak(request)
     assert (last.verification, last.finish_reason) == (right, "stop")
-    with pytest.raises(RefusedError, match=r"verify.*turns"):
-        list(client(server).speak(dataclasses.replace(request, text="", voice=None, turns=TURNS)))
+    turns = client(server).speak(dataclasses.replace(request, text="", voice=None, turns=TURNS))
+    assert [chunk.verification for chunk in turns if chunk.finish_reason] == [right] * len(TURNS)
+
+
+def test_verifier_of_the_server_judges_whole_answers_that_ask(server):
+    request = dataclasses.replace(ASKED, text="Never mumble.", verify="retry")
+    speak = HttpSpeechClient(server.http_url).synthesize
+    found = {"kind": "heard", "text": "mumbled", "start": 0, "end": len(request.text)}
+    assert speak(request).verification == {"checked": True, "redraws": 2, "findings": [found]}
+    assert speak(dataclasses.replace(request, verify=None)).verification is None
+    *_, last = client(server).speak(request)
+    assert last.verification["findings"] == []
+    with pytest.raises(RefusedError, match="AssertionError"):
+        speak(dataclasses.replace(request, text="Then it may explode."))
+    assert speak(dataclasses.replace(request, text="All is well again.")).verification["findings"] == []

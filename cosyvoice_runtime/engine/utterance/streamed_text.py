@@ -37,7 +37,7 @@ class TextFeeder:
         blocks: the speech LM's configuration if it takes text between its speech; None to make each clause a
             segment.
         on_segment: called when a segment begins.
-        words: those of the text, if they are asked for.
+        words: those of the text, if they are told or checked.
 
     Attributes:
         sink: takes the segments.
@@ -159,6 +159,7 @@ async def speak_arriving(
         async for chunk in spoken:
             feeder.source.spoke()
             ended = chunk.finish_reason is not None
+            # Of a segment that is cut, too: the next one goes on behind it.
             characters = feeder.characters[chunk.segment] if ended else None
             yield dataclasses.replace(chunk, spoken_characters=characters)
 

@@ -280,7 +280,7 @@ async def _spoken(
                     yield chunk
                     # The first chunk of a segment goes before the next one's voice.
                     ahead.look((segment.sound or utterance.sound).voice_key, segments)
-            if chunk.finish_reason is FinishReason.INCOMPLETE:
+            if chunk.finish_reason is FinishReason.INCOMPLETE and not (checks and checks.goes_on):
                 return
             index += 1
 

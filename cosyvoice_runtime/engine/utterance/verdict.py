@@ -24,13 +24,15 @@ class Misspoken(NamedTuple):
     Attributes:
         kind: `alignment.coverage.Kind`, or ``heard`` by a verifier.
         text: words of the request's text as they were sent, or what the verifier says.
-        start, end: characters of the request's text.
+        start, end: characters of the request's text, or of the texts of its turns, one behind another.
+        turn: number of the turn, from 0 on; None of a text.
     """
 
     kind: str
     text: str
     start: int
     end: int
+    turn: int | None = None
 
 
 @dataclass(frozen=True)

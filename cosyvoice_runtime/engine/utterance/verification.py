@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from typing import NamedTuple
 
@@ -12,11 +11,12 @@ import numpy as np
 
 from cosyvoice_runtime.alignment.coverage import Coverage, Finding
 from cosyvoice_runtime.alignment.times import Spans
-from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.audio.fade import FadeOut
+from cosyvoice_runtime.engine.utterance.layout import LaidSegment, SegmentLayout, TurnsLayout
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest
 from cosyvoice_runtime.engine.utterance.verdict import Misspoken, Verification, Verify
-from cosyvoice_runtime.engine.utterance.word_clock import SegmentWords, VoiceTiming
+from cosyvoice_runtime.engine.utterance.verifier import Judge
+from cosyvoice_runtime.engine.utterance.word_clock import SegmentWords, VoiceTiming, WordClock, words_of
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.generation import FinishReason
 
@@ -27,10 +27,6 @@ EARLY = {"repeated", "astray"}
 yet, is not known then: of 500 right sentences, one or two in a hundred would be called wrong."""
 HEARD = "heard"
 """Kind of what a verifier finds."""
-
-Verifier = Callable[[Floats, int, str], "bool | Sequence[str]"]
-"""Judges a segment by its audio: float32 samples ``[n]``, their rate, and the text that they should say. True
-or an empty list stands for right; each text of a list says what is wrong."""
 
 Attempt = Callable[[int], AsyncGenerator[AudioChunk, None]]
 """Speaks a segment with the seed of an attempt, from 0 on."""
@@ -47,12 +43,14 @@ class SentWord(NamedTuple):
 
 
 class CheckedSegment(NamedTuple):
-    """A text that a segment should say, at which speed; `spans` are its text tokens'."""
+    """A text that a segment should say, at which speed; `spans` are its text tokens', `turn` as in
+    `Misspoken`."""
 
     text: str
     speed: float
     spans: Spans
     words: Sequence[SentWord]
+    turn: int | None = None
 
     @classmethod
     def of(cls, segment: SegmentWords, spans: Spans) -> CheckedSegment:
@@ -60,25 +58,27 @@ class CheckedSegment(NamedTuple):
             SentWord(word.text, word.end - len(word.text), word.end, start, end)
             for word, _, start, end in segment.words
         ]
-        return cls(segment.text, segment.speed, spans, words)
+        return cls(segment.text, segment.speed, spans, words, segment.turn)
 
 
 class Checks(NamedTuple):
     """How the segments of an answer are checked.
 
     Attributes:
-        segments: all that are spoken.
+        segments: those of the text that are known, each before it is spoken.
         rows_per_letter: of the alignment heads; None where attention is not seen, and only a verifier judges.
         token_s: seconds of a speech token at speed 1.
         redraws: how often a segment may be drawn again; 0 where findings are only told.
-        verifier: judges audio, too; only of answers as a whole.
+        goes_on: whether a segment follows one that is ended early.
+        judge: of audio, too; only of answers as a whole.
     """
 
-    segments: Sequence[CheckedSegment]
+    segments: list[CheckedSegment]
     rows_per_letter: float | None
     token_s: float
     redraws: int = 0
-    verifier: Verifier | None = None
+    goes_on: bool = False
+    judge: Judge | None = None
 
     @classmethod
     def of(
@@ -86,12 +86,27 @@ class Checks(NamedTuple):
         segments: Sequence[SegmentWords],
         timing: VoiceTiming,
         verify: Verify,
-        verifier: Verifier | None = None,
-    ) -> Checks:
-        """The checks that a request asks for, which is not ``off``."""
-        checked = [CheckedSegment.of(each, timing.spans(each.text)) for each in segments]
+        judge: Judge | None = None,
+    ) -> Checks | None:
+        """The checks of a text that is there as a whole; None for ``off``."""
+        if verify == "off":
+            return None
         pace = None if timing.heads is None else timing.heads.rows_per_letter
-        return cls(checked, pace, timing.token_s, MOST_REDRAWS if verify == "retry" else 0, verifier)
+        redraws = MOST_REDRAWS if verify == "retry" else 0
+        checks = cls([], pace, timing.token_s, redraws, judge=judge)
+        for segment in segments:
+            checks.add(segment, timing)
+        return checks
+
+    @classmethod
+    def of_pieces(cls, timing: VoiceTiming, verify: Verify) -> Checks | None:
+        """The checks of a text that comes in pieces, whose segments are added before they are spoken."""
+        checks = cls.of([], timing, verify)
+        return checks and checks._replace(goes_on=True)
+
+    def add(self, segment: SegmentWords, timing: VoiceTiming) -> None:
+        """Take the next segment, before it is spoken."""
+        self.segments.append(CheckedSegment.of(segment, timing.spans(segment.text)))
 
     def begin(self, number: int) -> SegmentCheck:
         """The check of an attempt at a segment."""
@@ -99,7 +114,7 @@ class Checks(NamedTuple):
 
 
 def way_to_verify(request: SpeechRequest, default: Verify, cannot: Callable[[], str]) -> Verify:
-    """The way that a request asks for, whose text is there as a whole.
+    """The way that a request asks for.
 
     Args:
         default: of an answer as a whole where segments can be judged.
@@ -108,15 +123,35 @@ def way_to_verify(request: SpeechRequest, default: Verify, cannot: Callable[[], 
     Raises:
         InvalidInput: it asks for what can't be done.
     """
-    verify, turns = request.verify, request.turns
-    if verify == "off" or (verify is None and (request.streaming or turns or default == "off")):
+    verify = request.verify
+    if verify == "off" or (verify is None and (request.streaming or default == "off")):
         return "off"
-    if turns:
-        raise InvalidInput("verify", verify, "off where several turns are spoken")
     why = cannot()
     if why and verify is not None:
         raise InvalidInput("verify", verify, f"off: {why}")
     return "off" if why else verify or default
+
+
+def followed(
+    request: SpeechRequest,
+    layout: SegmentLayout | TurnsLayout,
+    markup: str | None,
+    timing: VoiceTiming,
+    words: bool,
+    verify: Verify,
+    judge: Judge | None = None,
+) -> tuple[Iterator[LaidSegment], WordClock | None, Checks | None]:
+    """Segments of a text that is there as a whole, with what tells and what checks its words, if asked for.
+
+    Where words are told or checked, all is laid out first, to find them: 2 s for 100,000 characters.
+    """
+    segments = layout.segments()
+    if not words and verify == "off":
+        return segments, None, None
+    laid = list(segments)
+    said = list(words_of(request, markup, laid, layout.before))
+    clock = WordClock.of(said, request.speed, timing) if words else None
+    return iter(laid), clock, Checks.of(said, timing, verify, judge)
 
 
 class SegmentCheck:
@@ -139,7 +174,7 @@ class SegmentCheck:
             self._is_seen = True
             self._coverage.push(chunk.rows)
             self._spoken += chunk.are_spoken
-        if self._checks.verifier is not None:
+        if self._checks.judge is not None:
             self._chunks.append(chunk)
         self._seconds += chunk.seconds
         self._heard = self._heard or FadeOut(chunk.sample_rate)
@@ -167,14 +202,15 @@ class SegmentCheck:
         return self.has_stalled or bool(found if is_over else found & EARLY)
 
     async def judged(self) -> list[Misspoken]:
-        """Tell what is wrong with the whole segment, of which a verifier judges in a thread of its own."""
-        found, verifier = self.findings(), self._checks.verifier
-        if verifier is not None and self._chunks:
+        """Tell what is wrong with the whole segment, also by its sound."""
+        found, judge = self.findings(), self._checks.judge
+        if judge is not None and self._chunks:
             samples = np.concatenate([chunk.samples for chunk in self._chunks])
             rate = self._chunks[0].sample_rate
-            verdict = await asyncio.to_thread(verifier, samples, rate, self._segment.text)
+            verdict = await judge(samples, rate, self._segment.text)
             told = ([] if verdict else [""]) if isinstance(verdict, bool) else verdict
-            found += [Misspoken(HEARD, text, *self._place(0, len(self._segment.text))[1:]) for text in told]
+            place, turn = self._place(0, len(self._segment.text))[1:], self._segment.turn
+            found += [Misspoken(HEARD, text, *place, turn) for text in told]
         return found
 
     def cut(self, chunk: AudioChunk) -> AudioChunk:
@@ -193,18 +229,19 @@ class SegmentCheck:
         )
 
     def _misspoken(self, found: Finding) -> Misspoken:
-        return Misspoken(found.kind, *self._place(found.start, found.end))
+        return Misspoken(found.kind, *self._place(found.start, found.end), self._segment.turn)
 
     def _place(self, start: int, end: int) -> tuple[str, int, int]:
         """Words between two characters of the segment's text as they were sent, and where they were."""
         words = [word for word in self._segment.words if word.start < end and start < word.end]
         if not words:
-            behind = max((word.sent_end for word in self._segment.words if word.end <= start), default=0)
+            begin = self._segment.words[0].sent_start if self._segment.words else 0
+            behind = max((word.sent_end for word in self._segment.words if word.end <= start), default=begin)
             return "", behind, behind
         return " ".join(word.text for word in words), words[0].sent_start, words[-1].sent_end
 
     def told(self, found: Sequence[Misspoken], redraws: int = 0) -> Verification:
-        return Verification(found, redraws, self._is_seen or self._checks.verifier is not None)
+        return Verification(found, redraws, self._is_seen or self._checks.judge is not None)
 
 
 async def verified(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from bisect import bisect_right
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -31,11 +31,14 @@ class SegmentWords(NamedTuple):
     Attributes:
         text: that is spoken.
         speed: at which it is.
+        turn: whose segment it is, from 0 on; None of a text. The places of words are counted in the texts of
+            all turns, one behind another.
     """
 
     words: Sequence[SpokenWord]
     text: str
     speed: float
+    turn: int | None = None
 
 
 class VoiceTiming(NamedTuple):
@@ -60,7 +63,7 @@ async def with_words(
     """The chunks, each with the words that are over by its end."""
     async with aclosing(chunks):
         async for chunk in chunks:
-            yield dataclasses.replace(chunk, words=clock.hear(chunk), words_by=clock.method)
+            yield replace(chunk, words=clock.hear(chunk), words_by=clock.method)
 
 
 def words_of(
@@ -83,13 +86,14 @@ def words_of(
         yield from [SegmentWords([], "", request.speed)] * len(before)
         yield from _by_segment(found, spoken, request.speed, len(before))
         return
-    turns, of_turn = iter(request.turns), []
+    turn, begin, of_turn = 0, 0, []
     for segment in spoken:
         of_turn.append(segment)
         if segment.characters is not None:  # The turn ends with it.
-            said = matched(_words(next(turns).text, markup), [each.text for each in of_turn])
-            yield from _by_segment(said, of_turn, request.speed)
-            of_turn = []
+            words = [replace(word, end=begin + word.end) for word in _words(request.turns[turn].text, markup)]
+            said = _by_segment(matched(words, [each.text for each in of_turn]), of_turn, request.speed)
+            yield from (each._replace(turn=turn) for each in said)
+            turn, begin, of_turn = turn + 1, segment.characters, []
 
 
 def _words(text: str, markup: str | None) -> list[Word]:
@@ -275,7 +279,7 @@ class EstimatedWords:
         """Take more words of the segment that comes next, or is spoken."""
         for word in words:
             self._count += 1
-            self._times.add_words([dataclasses.replace(word, end=self._count)])
+            self._times.add_words([replace(word, end=self._count)])
 
     def end(self) -> None:
         """End that segment."""

@@ -245,7 +245,7 @@ class Admission(RefusalQueue):
     ) -> None:
         super().__init__(open_board(path), now)
         self._board["held"] = 0
-        self._share_s, self._counted_s = 0.0, self.now()
+        self._share_s, self._counted_s, self._aside = 0.0, self.now(), 0
         self.capacity.fix(limit)
 
     @contextmanager
@@ -280,6 +280,21 @@ class Admission(RefusalQueue):
         start: of n at a time, each has 1/n.
         """
         return self._share_s + (self.now() - self._counted_s) / max(self.count, 1)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Give an utterance's place to others for the time of the block, unless as many as may be spoken have
+        done so. Where that has been taken by then, one more than the limit is spoken."""
+        given = int(self._aside < self.capacity.limit)
+        self._aside += given
+        self._change_count(-given)
+        if given:
+            self._board["freed_s"] = self.now()
+        try:
+            yield
+        finally:
+            self._change_count(given)
+            self._aside -= given
 
     def _change_count(self, by: int) -> None:
         self._share_s, self._counted_s = self.share_s(), self.now()
@@ -324,6 +339,18 @@ class AdmittedUtterance:
         if self._learns and self._begun:
             self._admission.capacity.played(late, self._admission.now())
         self._begun = True
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Use nothing of the machine for the time of the block: it teaches nothing, and others have the
+        place."""
+        begun_s, had_s = self._admission.now(), self._admission.share_s()
+        try:
+            with self._admission.aside():
+                yield
+        finally:
+            self._since_s += self._admission.now() - begun_s
+            self._had_s += self._admission.share_s() - had_s
 
     def _begin_part(self) -> None:
         self._audio_s, self._since_s, self._had_s = 0.0, self._admission.now(), self._admission.share_s()

@@ -16,6 +16,7 @@ from cosyvoice_runtime.engine.host_client import HostClient, HostConnection, req
 from cosyvoice_runtime.engine.messages import (
     DONE,
     END,
+    JUDGE,
     PAUSE,
     TEXT,
     VOICE,
@@ -25,6 +26,7 @@ from cosyvoice_runtime.engine.messages import (
     read_chunk,
     read_error,
     silence_of,
+    verdict_frame,
     voice_frame,
 )
 from cosyvoice_runtime.engine.utterance.request import AudioChunk
@@ -138,13 +140,17 @@ class EngineCall:
         self._spoken = iter(spoken)
         self._timeout_s = timeout_s
         self._unsent = [order_frame(order)]
+        self._begun = order.utterance.first_segment
         self._connection: HostConnection | None = None
 
     def begin(self, prompt: Prompt, in_pieces: bool = False, sound: Sound | None = None) -> None:
         text = MOST_TEXT if in_pieces else len(prompt.text)
         limits = TokenLimits.of(self._order.utterance.sampling, text)
         spoken = within(limits, next(self._spoken, ()))
-        self._send(begin_frame(dataclasses.replace(prompt, spoken=spoken), in_pieces, sound))
+        checks = self._order.checks
+        check = None if checks is None else checks.segments[self._begun]
+        self._send(begin_frame(dataclasses.replace(prompt, spoken=spoken), in_pieces, sound, check))
+        self._begun += 1
 
     def pause(self, seconds: float) -> None:
         self._send(write_frame({PAUSE: seconds}))
@@ -165,6 +171,7 @@ class EngineCall:
             StageLostError: the engine is down, or ended before the utterance did.
             StageError: the utterance failed.
             StageSilentError: the engine, or a network in it, did not answer in time.
+            Exception: the verifier raised it.
         """
         complete = False
         try:
@@ -172,6 +179,8 @@ class EngineCall:
             while not (frame := await self._next()).header.get("last"):
                 if VOICE in frame.header:
                     self._send(voice_frame(self._voices[frame.header[VOICE]]))
+                elif JUDGE in frame.header:
+                    self._send(await verdict_frame(frame, self._order.checks))
                 elif "segment" in frame.header:
                     yield read_chunk(frame, self._order.sample_rate)
             self._raise_error(frame.header)

@@ -17,6 +17,7 @@ from cosyvoice_runtime.checkpoint.config_flow import FlowConfig
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.engine.host_client import SPEECH, host_socket, leave_socket
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
+from cosyvoice_runtime.engine.utterance.verifier import Judge, in_threads, load_verifier
 from cosyvoice_runtime.errors import CosyVoiceError, InvalidInput
 from cosyvoice_runtime.families import Family
 from cosyvoice_runtime.lm.sampling import SamplingOptions
@@ -36,6 +37,7 @@ from cosyvoice_runtime.serving.speech.watermark import find_watermark
 from cosyvoice_runtime.serving.triton.load import read_settings
 from cosyvoice_runtime.serving.triton.request import Inputs, Reply
 from cosyvoice_runtime.settings import CosyVoice2Settings
+from cosyvoice_runtime.settings.cosyvoice2 import NO_CLASS
 from cosyvoice_runtime.text import Lexicon, TextFrontEnd, TextTokenizer, read_tokenizer
 from cosyvoice_runtime.text.frontend import TokenCounter
 from cosyvoice_runtime.text.markup import MarkupOptions
@@ -89,6 +91,8 @@ def load_speech_service(
         trim_silence=settings.trim_silence,
         paragraph_pause_s=settings.paragraph_pause_s,
         timeout_s=settings.silence_timeout_s,
+        verify=settings.verify,
+        judge=_judge(settings.verifier),
         heads=AlignmentHeads.of(layout, config.speech_lm),
     )
 
@@ -118,6 +122,10 @@ def _blocks(settings: CosyVoice2Settings, speech_lm: SpeechLMConfig) -> SpeechLM
     interleaved = speech_lm.interleaves_text and feeding != "clauses"
     logger.info("text in pieces is %s", "fed between speech" if interleaved else "spoken clause by clause")
     return speech_lm if interleaved else None
+
+
+def _judge(name: str) -> Judge | None:
+    return None if name == NO_CLASS else in_threads(load_verifier(name, "cosyvoice2.verifier"))
 
 
 def open_admission(settings: CosyVoice2Settings) -> Admission:

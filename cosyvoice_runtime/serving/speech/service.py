@@ -27,8 +27,10 @@ from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest
 from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, speak_arriving, within_ceiling
 from cosyvoice_runtime.engine.utterance.turn import characters_of
 from cosyvoice_runtime.engine.utterance.utterance import Playback
-from cosyvoice_runtime.engine.utterance.verification import Checks, way_to_verify
-from cosyvoice_runtime.engine.utterance.word_clock import VoiceTiming, WordClock, with_words, words_of
+from cosyvoice_runtime.engine.utterance.verdict import Verify
+from cosyvoice_runtime.engine.utterance.verification import Checks, followed, way_to_verify
+from cosyvoice_runtime.engine.utterance.verifier import Judge, within
+from cosyvoice_runtime.engine.utterance.word_clock import VoiceTiming, WordClock, with_words
 from cosyvoice_runtime.errors import ClientGoneError, InvalidInput, StageLostError
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.metrics import trace
@@ -56,8 +58,8 @@ class Script(NamedTuple):
     request: SpeechRequest
     layout: SegmentLayout | TurnsLayout
     feed: SegmentFeed
-    clock: WordClock | None = None
-    checks: Checks | None = None
+    clock: WordClock | None
+    checks: Checks | None
 
 
 LOOK_FOR_CLIENTS_S = 0.1
@@ -80,7 +82,9 @@ class SpeechService:
             text clause by clause.
         text_timeout_s: longest time without text and speech.
         watermark: starts the watermark of an utterance; None adds none.
-        trim_silence, paragraph_pause_s: of requests that don't say them.
+        trim_silence, paragraph_pause_s, verify: of requests that don't say them; `verify` is that of answers
+            as a whole alone.
+        judge: of the sound of answers as a whole that are verified.
         timeout_s: longest time without an answer of a network.
         heads: those of the speech LM that follow the text; None where words are timed by estimate.
     """
@@ -105,23 +109,23 @@ class SpeechService:
         trim_silence: TrimSilence = "off",
         paragraph_pause_s: float = PARAGRAPH_PAUSE_S,
         timeout_s: float = 30.0,
+        verify: Verify = "off",
+        judge: Judge | None = None,
         heads: AlignmentHeads | None = None,
     ) -> None:
         self._engine = engine
         self._voices = voices
-        self._front_end = front_end
-        self._tokenizer = tokenizer
+        self._front_end, self._tokenizer = front_end, tokenizer
         self._hop = hop
         self._sample_rate = sample_rate
-        self._metrics = metrics
-        self._admission = admission
+        self._metrics, self._admission = metrics, admission
         self._sampling = sampling
         self._max_characters, self._speech_tokens = max_characters, speech_tokens
         self._blocks = blocks
         self._timing = VoiceTiming(heads, tokenizer.spans, 1 / hop.token_rate, sample_rate)
-        self._timeout_s, self._text_timeout_s = timeout_s, text_timeout_s
+        self._timeout_s, self._text_timeout_s, self._verify = timeout_s, text_timeout_s, verify
         self._open = OpenUtterances(max_characters, text_timeout_s, metrics.now)
-        self._watermark = watermark
+        self._watermark, self._judge = watermark, judge
         self._trim_silence, self._paragraph_pause_s = trim_silence, paragraph_pause_s
         self._listeners: dict[asyncio.Task[None], ChunkListener] = {}
         self._watch: asyncio.Task[None] | None = None
@@ -218,7 +222,9 @@ class SpeechService:
     async def _speak_once(
         self, inputs: Inputs, listener: ChunkListener, timer: RequestTimer, admitted: AdmittedUtterance
     ) -> None:
-        script = await self._asked(inputs, listener.streams, self._script)
+        judge = None if listener.streams or inputs.is_probe else self._judge
+        judge = judge and within(judge, admitted.aside)
+        script = await self._asked(inputs, listener.streams, partial(self._script, judge=judge))
         if script.request.start_character:
             listener.start_character = script.layout.start_character
         kept_s = spoken_s = 0.0
@@ -243,22 +249,27 @@ class SpeechService:
     ) -> None:
         """Speak text as it arrives; the end of the engine ends it, even while it waits for text."""
 
-        def begun(asked: SpeechRequest, words: bool) -> tuple[EngineCall, TextFeeder, ArrivingWords | None]:
-            if asked.verify not in (None, "off"):
-                raise InvalidInput("verify", asked.verify, "off where text comes in pieces")
+        def begun(asked: SpeechRequest, words: bool) -> tuple[EngineCall, TextFeeder, WordClock | None]:
+            checks = Checks.of_pieces(self._timing, self._way_to_verify(asked))
+            blocks = self._blocks if checks is None else None  # What is fed between speech can't be checked.
             asked = dataclasses.replace(asked, sampling=within_ceiling(asked.sampling))
             layout = SegmentLayout(asked, self._front_end, self._tokenizer, self._hop.flow_voice)
-            arriving = self._arriving_words(asked) if words else None
-            call = self._call(asked, layout, words and self._blocks is None)
-            feeder = TextFeeder(text, layout, self._hop, call, self._blocks, timer.text_came, arriving)
-            return call, feeder, arriving
+            # Text that is fed between speech is never there as a whole while it is spoken.
+            timing = self._timing if blocks is None else self._timing._replace(heads=None)
+            clock = WordClock(asked.speed, timing) if words else None
+            arriving = None
+            if words or checks is not None:
+                arriving = ArrivingWords(clock, self._markup(asked), asked.speed, timing, checks)
+            call = self._call(asked, layout, arriving is not None and blocks is None, checks)
+            feeder = TextFeeder(text, layout, self._hop, call, blocks, timer.text_came, arriving)
+            return call, feeder, clock
 
-        call, feeder, arriving = await self._asked(inputs, listener.streams, begun)
+        call, feeder, clock = await self._asked(inputs, listener.streams, begun)
         # The utterance is open.
         listener.send(AudioChunk(np.zeros(0, np.float32), self._sample_rate, 0))
         spoken = speak_arriving(feeder, call.chunks())
-        if arriving is not None:
-            spoken = with_words(spoken, arriving.clock)
+        if clock is not None:
+            spoken = with_words(spoken, clock)
         async with aclosing(self._marked(spoken)) as chunks:
             async for chunk in chunks:
                 if not chunk.only_counts:
@@ -268,28 +279,17 @@ class SpeechService:
                 if not chunk.only_counts:
                     timer.sent(chunk.seconds, chunk.spoken_seconds)
 
-    def _script(self, request: SpeechRequest, words: bool = False) -> Script:
+    def _script(self, request: SpeechRequest, words: bool = False, judge: Judge | None = None) -> Script:
         layout = laid_out(request, self._front_end, self._tokenizer, self._hop.flow_voice)
-        segments, verify = layout.segments(), way_to_verify(request, "off", self._no_heads)
-        feed = partial(
-            SegmentFeed, characters=None if request.turns else len(request.text), begun=len(request.spoken)
-        )
-        if not words and verify == "off":
-            return Script(request, layout, feed(segments))
-        # All is laid out first, for the engine is told its checks: 2 s for 100,000 characters.
-        laid = list(segments)
-        said = list(words_of(request, self._markup(request), laid, layout.before))
-        clock = WordClock.of(said, request.speed, self._timing) if words else None
-        checks = Checks.of(said, self._timing, verify) if verify != "off" else None
-        return Script(request, layout, feed(iter(laid)), clock, checks)
+        verify, markup = self._way_to_verify(request, judge), self._markup(request)
+        segments, clock, checks = followed(request, layout, markup, self._timing, words, verify, judge)
+        characters = None if request.turns else len(request.text)
+        feed = SegmentFeed(segments, characters, begun=len(request.spoken))
+        return Script(request, layout, feed, clock, checks)
 
-    def _no_heads(self) -> str:
-        return "" if self._timing.heads else f"the checkpoint has no {ALIGNMENT_HEADS}"
-
-    def _arriving_words(self, request: SpeechRequest) -> ArrivingWords:
-        # Text that is fed between speech is never there as a whole while it is spoken.
-        timing = self._timing if self._blocks is None else self._timing._replace(heads=None)
-        return ArrivingWords(WordClock(request.speed, timing), self._markup(request), request.speed)
+    def _way_to_verify(self, request: SpeechRequest, judge: Judge | None = None) -> Verify:
+        no_heads = f"the checkpoint has no {ALIGNMENT_HEADS}"
+        return way_to_verify(request, self._verify, lambda: "" if judge or self._timing.heads else no_heads)
 
     def _markup(self, request: SpeechRequest) -> str:
         return request.text_markup or self._front_end.markup

@@ -16,8 +16,7 @@ from typing import Protocol
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.engine.utterance.request import AudioChunk
 from cosyvoice_runtime.errors import InvalidInput
-
-OFF = "none"
+from cosyvoice_runtime.settings.cosyvoice2 import NO_CLASS
 
 
 class Watermark(Protocol):
@@ -38,7 +37,7 @@ MakeWatermark = Callable[[int], Watermark]
 def find_watermark(name: str) -> MakeWatermark | None:
     """The class that a setting names as ``MODULE:CLASS``, None for ``none``; an InvalidInput if it is
     missing."""
-    if name == OFF:
+    if name == NO_CLASS:
         return None
     module, _, attribute = name.partition(":")
     try:

@@ -137,7 +137,11 @@ COSYVOICE2 = ModelSchema(
         ),
         TensorSpec("words", "BOOL", (1,), "tell when each word is heard; default false", optional=True),
         TensorSpec(
-            "verify", "STRING", (1,), "words not said once: off (default), report or retry", optional=True
+            "verify",
+            "STRING",
+            (1,),
+            "words not said once: off, report or retry; default: the deployment's",
+            optional=True,
         ),
         TensorSpec(
             "paragraph_pause_s",

@@ -145,18 +145,29 @@ def test_stream_that_stalls_is_ended_with_the_character_that_was_reached():
 def test_verifier_judges_whole_answers_alone_or_with_the_attention():
     heard = []
 
-    def verifier(samples, rate, text):
+    async def judge(samples, rate, text):
         heard.append((len(samples), rate, text))
         return len(heard) > 1 or ["three is mumbled"]
 
-    chunks = spoken(Draws(RIGHT, RIGHT), streams=False, verifier=verifier)
+    async def wrong(*_):
+        return False
+
+    chunks = spoken(Draws(RIGHT, RIGHT), streams=False, judge=judge)
     assert heard == [(TOKEN * len(looks(RIGHT)), RATE, TEXT)] * 2
     assert chunks[-1].verification == Verification([], 1)
     heard.clear()
-    [misspoken] = spoken(Draws(SKIPS), False, 0, verifier=verifier, pace=None)[-1].verification.findings
+    [misspoken] = spoken(Draws(SKIPS), False, 0, judge=judge, pace=None)[-1].verification.findings
     assert misspoken == Misspoken("heard", "three is mumbled", SENT.index("one"), len(SENT))
-    [misspoken] = spoken(Draws(RIGHT), False, 0, verifier=lambda *_: False)[-1].verification.findings
+    [misspoken] = spoken(Draws(RIGHT), False, 0, judge=wrong)[-1].verification.findings
     assert (misspoken.kind, misspoken.text) == ("heard", "")
+
+
+def test_findings_before_the_first_word_are_at_its_beginning():
+    segment = CheckedSegment.of(SegmentWords(WORDS[2:], TEXT, 1.0, 1), SPANS)
+    check = Checks([segment], PACE, TOKEN / RATE).begin(0)
+    check.hear(AudioChunk(np.zeros(40, np.float32), RATE, 0, rows=looks((0, 2, 3)), are_spoken=[True] * 24))
+    [found] = check.findings()
+    assert found == Misspoken("skipped", "", SENT.index("three"), SENT.index("three"), 1)
 
 
 @pytest.mark.parametrize("streams", [True, False])
@@ -167,11 +178,11 @@ def test_nothing_is_known_of_speech_whose_attention_is_not_seen(streams):
 
 
 def test_error_of_an_attempt_or_of_a_verifier_is_raised():
-    def verifier(samples, rate, text):
+    async def judge(samples, rate, text):
         raise RuntimeError("no model")
 
     with pytest.raises(RuntimeError, match="no model"):
-        spoken(Draws(RIGHT), streams=False, verifier=verifier)
+        spoken(Draws(RIGHT), streams=False, judge=judge)
 
 
 def test_unknown_way_to_verify_is_refused():

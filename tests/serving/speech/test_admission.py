@@ -50,6 +50,21 @@ def test_the_place_over_the_limit_is_refused_until_one_is_left(clock, places):
     assert admission.count == 2
 
 
+def test_utterance_that_waits_for_a_verifier_gives_its_place_to_as_many_as_may_be_spoken(clock):
+    admission = Admission(2, now=clock)
+    with ExitStack() as stack:
+        for _ in range(4):
+            admitted = stack.enter_context(admission.admit())
+            stack.enter_context(admitted.aside())
+        refusal(admission)
+    assert admission.count == 0
+    with admission.admit() as admitted:
+        with suppress(ZeroDivisionError), admitted.aside():
+            assert admission.count == 0
+            raise ZeroDivisionError
+        assert admission.count == 1
+
+
 def test_place_is_free_after_an_error():
     admission = Admission(1)
     for _ in range(3):

@@ -178,6 +178,19 @@ def test_work_for_a_client_that_leaves_amid_a_chunk_of_another_is_work():
     assert admission.capacity.speed == pytest.approx(WHOLE_SPEED)
 
 
+def test_time_in_which_an_utterance_waits_for_a_verifier_teaches_nothing():
+    admission, clock = machine(limit=1)
+    for _ in range(50):
+        with admission.admit() as judged:
+            for audio_s, took_s in WHOLE:
+                clock.time += took_s
+                judged.spoke(audio_s)
+            with judged.aside():
+                utter(admission, clock, WHOLE)
+                clock.time += 5.0
+    assert admission.capacity.speed == pytest.approx(WHOLE_SPEED)
+
+
 def test_clients_that_hear_a_first_chunk_alone_raise_no_limit():
     admission = Admission(None)
     admission.capacity.start(40.0)
