@@ -27,9 +27,9 @@ from cosyvoice_runtime.engine.utterance.layout import LaidSegment, SegmentLayout
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest, Utterance
 from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, speak_arriving, within_ceiling
 from cosyvoice_runtime.engine.utterance.utterance import Playback, Stages, speak
-from cosyvoice_runtime.engine.utterance.verification import Checks, followed, way_to_verify
+from cosyvoice_runtime.engine.utterance.verification import Checks, followed, told, way_to_verify
 from cosyvoice_runtime.engine.utterance.verifier import Verifier, in_threads
-from cosyvoice_runtime.engine.utterance.word_clock import VoiceTiming, WordClock, with_words
+from cosyvoice_runtime.engine.utterance.word_clock import VoiceTiming, WordClock
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families import DEFAULT, Family
 from cosyvoice_runtime.flow.solvers import EULER
@@ -250,7 +250,8 @@ class Synthesizer:
         request = dataclasses.replace(request, sampling=within_ceiling(request.sampling))
         heard, stages = Playback(now=lambda: 0.0), self._stages(layout, checks is not None)
         chunks = self._spoken(request, layout, segments, stages, heard, checks is not None, checks)
-        return _at_least_one(_iterate(speak_arriving(feeder, chunks), heard), text)
+        spoken = told(speak_arriving(feeder, chunks), None, checks)
+        return _at_least_one(_iterate(spoken, heard), text)
 
     def synthesize_tokens(self, tokens: Iterable[int], request: SpeechRequest) -> Iterator[AudioChunk]:
         """Speak the given speech tokens in the request's voice; its text is ignored.
@@ -316,9 +317,7 @@ class Synthesizer:
         feed.begin(queue)
         with_rows = clock is not None or checks is not None
         spoken = self._spoken(request, layout, queue, stages, heard, with_rows, checks)
-        if clock is not None:
-            spoken = with_words(spoken, clock)
-        chunks = _iterate(feed.chunks(spoken), heard)
+        chunks = _iterate(told(feed.chunks(spoken), clock, checks), heard)
         return chunks if request.streaming else _whole_segments(chunks)
 
     def _spoken(
@@ -333,7 +332,8 @@ class Synthesizer:
     ) -> AsyncGenerator[AudioChunk, None]:
         utterance = Utterance.of(request, layout.sound, layout.first_segment, with_rows)
         cushion_s = lambda: heard.cushion_s  # noqa: E731
-        return speak(utterance, segments, stages, self.hop, self.sample_rate, cushion_s, checks)
+        of_draws = checks and checks.of_draws
+        return speak(utterance, segments, stages, self.hop, self.sample_rate, cushion_s, of_draws)
 
 
 def _hop(hop: HopPolicy, first_hop: int | None) -> HopPolicy:

@@ -16,7 +16,13 @@ from cosyvoice_runtime.engine.utterance.layout import LaidSegment, SegmentLayout
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest
 from cosyvoice_runtime.engine.utterance.verdict import Misspoken, Verification, Verify
 from cosyvoice_runtime.engine.utterance.verifier import Judge
-from cosyvoice_runtime.engine.utterance.word_clock import SegmentWords, VoiceTiming, WordClock, words_of
+from cosyvoice_runtime.engine.utterance.word_clock import (
+    SegmentWords,
+    VoiceTiming,
+    WordClock,
+    with_words,
+    words_of,
+)
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.generation import FinishReason
 
@@ -107,6 +113,11 @@ class Checks(NamedTuple):
     def add(self, segment: SegmentWords, timing: VoiceTiming) -> None:
         """Take the next segment, before it is spoken."""
         self.segments.append(CheckedSegment.of(segment, timing.spans(segment.text)))
+
+    @property
+    def of_draws(self) -> Checks | None:
+        """What the engine checks while it draws; None where findings are only told, by whoever hears it."""
+        return self if self.redraws else None
 
     def begin(self, number: int) -> SegmentCheck:
         """The check of an attempt at a segment."""
@@ -247,30 +258,44 @@ class SegmentCheck:
 async def verified(
     attempt: Attempt, checks: Checks, number: int, streams: bool
 ) -> AsyncGenerator[AudioChunk, None]:
-    """The chunks of a segment, of which the last one tells what was found.
+    """The chunks of a segment that may be drawn again, of which the last one tells what was found.
 
-    Where segments may be drawn again, an answer as a whole has the attempt in which least is found. In a
-    stream a segment is drawn again only while nothing of it was heard, and one that stalls is ended.
+    An answer as a whole has the attempt in which least is found. In a stream a segment is drawn again only
+    while nothing of it was heard, and one that stalls is ended.
     """
-    if not checks.redraws:
-        speak = _reported(attempt, checks, number)
-    elif streams:
-        speak = _guarded(attempt, checks, number)
-    else:
-        speak = _best(attempt, checks, number)
+    speak = (_guarded if streams else _best)(attempt, checks, number)
     async with aclosing(speak) as chunks:
         async for chunk in chunks:
             yield chunk
 
 
-async def _reported(attempt: Attempt, checks: Checks, number: int) -> AsyncGenerator[AudioChunk, None]:
-    check = checks.begin(number)
-    async with aclosing(attempt(0)) as chunks:
+def told(
+    chunks: AsyncGenerator[AudioChunk, None], clock: WordClock | None, checks: Checks | None
+) -> AsyncGenerator[AudioChunk, None]:
+    """The chunks of an answer with the words that are heard, and what is found where that is only told."""
+    if checks is not None and checks.of_draws is None:
+        chunks = _reported(chunks, checks)
+    return chunks if clock is None else with_words(chunks, clock)
+
+
+async def _reported(
+    chunks: AsyncGenerator[AudioChunk, None], checks: Checks
+) -> AsyncGenerator[AudioChunk, None]:
+    """The chunks, of which the last one of each segment tells what was found."""
+    check: SegmentCheck | None = None
+    async with aclosing(chunks):
         async for chunk in chunks:
+            if chunk.is_pause:
+                yield chunk
+                continue
+            check = check or checks.begin(chunk.segment)
+            if chunk.finish_reason is None:
+                yield chunk
+                check.hear(chunk)  # Behind it: nobody waits for that.
+                continue
             check.hear(chunk)
-            if chunk.finish_reason is not None:
-                chunk = dataclasses.replace(chunk, verification=check.told(await check.judged()))
-            yield chunk
+            yield dataclasses.replace(chunk, verification=check.told(await check.judged()))
+            check = None
 
 
 async def _best(attempt: Attempt, checks: Checks, number: int) -> AsyncGenerator[AudioChunk, None]:

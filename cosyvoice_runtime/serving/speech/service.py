@@ -28,9 +28,9 @@ from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, speak_a
 from cosyvoice_runtime.engine.utterance.turn import characters_of
 from cosyvoice_runtime.engine.utterance.utterance import Playback
 from cosyvoice_runtime.engine.utterance.verdict import Verify
-from cosyvoice_runtime.engine.utterance.verification import Checks, followed, way_to_verify
+from cosyvoice_runtime.engine.utterance.verification import Checks, followed, told, way_to_verify
 from cosyvoice_runtime.engine.utterance.verifier import Judge, within
-from cosyvoice_runtime.engine.utterance.word_clock import VoiceTiming, WordClock, with_words
+from cosyvoice_runtime.engine.utterance.word_clock import VoiceTiming, WordClock
 from cosyvoice_runtime.errors import ClientGoneError, InvalidInput, StageLostError
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.metrics import trace
@@ -249,7 +249,9 @@ class SpeechService:
     ) -> None:
         """Speak text as it arrives; the end of the engine ends it, even while it waits for text."""
 
-        def begun(asked: SpeechRequest, words: bool) -> tuple[EngineCall, TextFeeder, WordClock | None]:
+        def begun(
+            asked: SpeechRequest, words: bool
+        ) -> tuple[EngineCall, TextFeeder, WordClock | None, Checks | None]:
             checks = Checks.of_pieces(self._timing, self._way_to_verify(asked))
             blocks = self._blocks if checks is None else None  # What is fed between speech can't be checked.
             asked = dataclasses.replace(asked, sampling=within_ceiling(asked.sampling))
@@ -262,14 +264,12 @@ class SpeechService:
                 arriving = ArrivingWords(clock, self._markup(asked), asked.speed, timing, checks)
             call = self._call(asked, layout, arriving is not None and blocks is None, checks)
             feeder = TextFeeder(text, layout, self._hop, call, blocks, timer.text_came, arriving)
-            return call, feeder, clock
+            return call, feeder, clock, checks
 
-        call, feeder, clock = await self._asked(inputs, listener.streams, begun)
+        call, feeder, clock, checks = await self._asked(inputs, listener.streams, begun)
         # The utterance is open.
         listener.send(AudioChunk(np.zeros(0, np.float32), self._sample_rate, 0))
-        spoken = speak_arriving(feeder, call.chunks())
-        if clock is not None:
-            spoken = with_words(spoken, clock)
+        spoken = told(speak_arriving(feeder, call.chunks()), clock, checks)
         async with aclosing(self._marked(spoken)) as chunks:
             async for chunk in chunks:
                 if not chunk.only_counts:
@@ -298,8 +298,7 @@ class SpeechService:
         follows = script.clock is not None or script.checks is not None
         call = self._call(script.request, script.layout, follows, script.checks)
         script.feed.begin(call)
-        spoken = script.feed.chunks(call.chunks())
-        return self._marked(spoken if script.clock is None else with_words(spoken, script.clock))
+        return self._marked(told(script.feed.chunks(call.chunks()), script.clock, script.checks))
 
     def _call(
         self,
@@ -316,7 +315,7 @@ class SpeechService:
             timeout_s=self._timeout_s,
             text_timeout_s=self._timeout_s + self._text_timeout_s,
             trace=trace.request(),
-            checks=checks,
+            checks=checks and checks.of_draws,
         )
         return self._engine.call(order, layout.voices, request.spoken)
 

@@ -12,7 +12,13 @@ from cosyvoice_runtime.alignment.spoken_text import SpokenWord
 from cosyvoice_runtime.alignment.words import Word
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest
 from cosyvoice_runtime.engine.utterance.verdict import Misspoken, Verification
-from cosyvoice_runtime.engine.utterance.verification import MOST_REDRAWS, CheckedSegment, Checks, verified
+from cosyvoice_runtime.engine.utterance.verification import (
+    MOST_REDRAWS,
+    CheckedSegment,
+    Checks,
+    told,
+    verified,
+)
 from cosyvoice_runtime.engine.utterance.word_clock import SegmentWords
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.generation import FinishReason
@@ -65,7 +71,8 @@ def spoken(draws: Draws, streams: bool, redraws: int = MOST_REDRAWS, **options) 
     checks = Checks([segment], options.pop("pace", PACE), TOKEN / RATE, redraws, **options)
 
     async def work() -> list[AudioChunk]:
-        return [chunk async for chunk in verified(draws, checks, 0, streams)]
+        chunks = verified(draws, checks, 0, streams) if redraws else told(draws(0), None, checks)
+        return [chunk async for chunk in chunks]
 
     chunks = asyncio.run(work())
     assert draws.closed == draws.begun
