@@ -116,7 +116,7 @@ class Checks(NamedTuple):
 
     @property
     def of_draws(self) -> Checks | None:
-        """What the engine checks while it draws; None where findings are only told, by whoever hears it."""
+        """The checks that the engine makes while it draws; None where findings are only told, by its caller."""
         return self if self.redraws else None
 
     def begin(self, number: int) -> SegmentCheck:

@@ -26,7 +26,7 @@ from cosyvoice_runtime.lm.torch.kv_cache import KVCache
 MOST_GIVEN = 32
 """The most lists of sequences that stay on the device, for the same ones ask in step after step."""
 Asked = tuple[tuple[int, int, int, int], ...]
-"""What `ComputeRows` is told of each sequence."""
+"""The values of each sequence that `ComputeRows` takes."""
 
 
 class ComputeRows(Protocol):
