@@ -32,6 +32,7 @@ from cosyvoice_runtime.voice.voice import Voice
 ORDER, BEGIN, PAUSE, TEXT, END, DONE, VOICE = "order", "begin", "pause", "text", "end_text", "done", "voice"
 """Keys of a header; each stands in messages of one kind."""
 CHECK = "check"
+"""Key, beside ``begin``, of what the segment is checked by."""
 JUDGE, VERDICT = "judge", "verdict"
 """Keys of the engine's question about a segment's sound, and of the answer."""
 SIGN_OF_LIFE_S = 1.0

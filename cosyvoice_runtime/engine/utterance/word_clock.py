@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from bisect import bisect_right
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -63,7 +63,7 @@ async def with_words(
     """The chunks, each with the words that are over by its end."""
     async with aclosing(chunks):
         async for chunk in chunks:
-            yield replace(chunk, words=clock.hear(chunk), words_by=clock.method)
+            yield dataclasses.replace(chunk, words=clock.hear(chunk), words_by=clock.method)
 
 
 def words_of(
@@ -90,7 +90,8 @@ def words_of(
     for segment in spoken:
         of_turn.append(segment)
         if segment.characters is not None:  # The turn ends with it.
-            words = [replace(word, end=begin + word.end) for word in _words(request.turns[turn].text, markup)]
+            sent = _words(request.turns[turn].text, markup)
+            words = [dataclasses.replace(word, end=begin + word.end) for word in sent]
             said = _by_segment(matched(words, [each.text for each in of_turn]), of_turn, request.speed)
             yield from (each._replace(turn=turn) for each in said)
             turn, begin, of_turn = turn + 1, segment.characters, []
@@ -279,7 +280,7 @@ class EstimatedWords:
         """Take more words of the segment that comes next, or is spoken."""
         for word in words:
             self._count += 1
-            self._times.add_words([replace(word, end=self._count)])
+            self._times.add_words([dataclasses.replace(word, end=self._count)])
 
     def end(self) -> None:
         """End that segment."""
