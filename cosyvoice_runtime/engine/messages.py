@@ -18,12 +18,12 @@ from cosyvoice_runtime.engine.frames import Array, Frame, read_tensors, write_fr
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, Utterance
 from cosyvoice_runtime.engine.utterance.verdict import Misspoken, Verification
-from cosyvoice_runtime.engine.utterance.verification import CheckedSegment, Checks, SentWord
+from cosyvoice_runtime.engine.utterance.verification import Checks
 from cosyvoice_runtime.errors import StageError, StageSilentError, status_of
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
-from cosyvoice_runtime.lm.text_segment import SegmentSink, Sound
+from cosyvoice_runtime.lm.text_segment import CheckedText, SegmentSink, SentWord, Sound
 from cosyvoice_runtime.voice.voice import Voice
 
 ORDER, BEGIN, PAUSE, TEXT, END, DONE, VOICE = "order", "begin", "pause", "text", "end_text", "done", "voice"
@@ -64,22 +64,16 @@ def read_order(said: Mapping[str, Any]) -> Order:
     utterance = dict(said["utterance"])
     utterance["sampling"] = SamplingOptions(**utterance["sampling"])
     utterance["sound"] = Sound(*utterance["sound"])
-    checks = None if said["checks"] is None else _checks(*said["checks"])
+    checks = said["checks"] and Checks(*said["checks"])
     read = {"utterance": Utterance(**utterance), "hop": HopPolicy(**said["hop"]), "checks": checks}
     return Order(**{**said, **read})
 
 
-def _checks(segments: Sequence[Sequence[Any]], *rest: Any) -> Checks:
-    read = [
-        CheckedSegment(text, speed, spans, [SentWord(*word) for word in words])
-        for text, speed, spans, words in segments
-    ]
-    return Checks(read, *rest)
-
-
-def begin_frame(prompt: Prompt, in_pieces: bool, sound: Sound | None) -> bytes:
+def begin_frame(
+    prompt: Prompt, in_pieces: bool, sound: Sound | None, checked: CheckedText | None = None
+) -> bytes:
     said = {field.name: _plain(getattr(prompt, field.name)) for field in dataclasses.fields(prompt)}
-    return write_frame({BEGIN: said, "in_pieces": in_pieces, "sound": sound})
+    return write_frame({BEGIN: said, "in_pieces": in_pieces, "sound": sound, "checked": checked})
 
 
 def voice_frame(voice: Voice) -> bytes:
@@ -91,8 +85,9 @@ def take_text(frame: Frame, segments: SegmentSink) -> None:
     """Give the segments the text that a message brings, if any."""
     said = frame.header
     if BEGIN in said:
-        sound = said["sound"]
-        segments.begin(Prompt(**said[BEGIN]), bool(said["in_pieces"]), sound and Sound(*sound))
+        sound, checked = said["sound"], said["checked"]
+        how = sound and Sound(*sound), checked and _checked(*checked)
+        segments.begin(Prompt(**said[BEGIN]), bool(said["in_pieces"]), *how)
     elif PAUSE in said:
         segments.pause(said[PAUSE])
     elif TEXT in said:
@@ -101,6 +96,12 @@ def take_text(frame: Frame, segments: SegmentSink) -> None:
         segments.end()
     elif DONE in said:
         segments.done()
+
+
+def _checked(
+    text: str, speed: float, spans: Sequence[tuple[int, int]], words: Sequence[Sequence[Any]], begins: int
+) -> CheckedText:
+    return CheckedText(text, speed, spans, [SentWord(*word) for word in words], begins)
 
 
 def chunk_frame(chunk: AudioChunk) -> bytes:

@@ -26,8 +26,8 @@ from cosyvoice_runtime.engine.utterance.layout import LaidSegment, SegmentLayout
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest, Utterance
 from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, speak_arriving, within_ceiling
 from cosyvoice_runtime.engine.utterance.utterance import Playback, Stages, speak
-from cosyvoice_runtime.engine.utterance.verification import Checks, Verifier, way_to_verify
-from cosyvoice_runtime.engine.utterance.word_clock import VoiceTiming, WordClock, with_words, words_of
+from cosyvoice_runtime.engine.utterance.verification import Checks, Verifier, checked_text, way_to_verify
+from cosyvoice_runtime.engine.utterance.word_clock import VoiceTiming, WordClock, with_words
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.families import DEFAULT, Family
 from cosyvoice_runtime.flow.solvers import EULER
@@ -210,17 +210,14 @@ class Synthesizer:
             CheckpointError: words are asked for, or speech is verified, and `heads` raises it.
         """
         request = self._within_positions(self._of_own(request))
-        layout = laid_out(request, self.front_end, self.tokenizer, self.hop.flow_voice)
-        segments = layout.segments()
         verifier = None if request.streaming else self._verifier
         verify = way_to_verify(request, "report", lambda: "" if verifier or self.heads else self.no_heads)
-        if not words and verify == "off":
-            return self._chunks(request, layout, segments, self._stages(layout))
-        laid, markup = list(segments), request.text_markup or self.front_end.markup
-        said = list(words_of(request, markup, laid, layout.before))
-        clock = WordClock.of(said, request.speed, self._timing) if words else None
-        checks = Checks.of(said, self._timing, verify, verifier) if verify != "off" else None
-        return self._chunks(request, layout, iter(laid), self._stages(layout, True), clock, checks)
+        follows = words or verify != "off"
+        layout = laid_out(request, self.front_end, self.tokenizer, self.hop.flow_voice, follows)
+        segments = layout.segments()
+        clock = WordClock(request.speed, self._timing, layout.first_segment) if words else None
+        checks = None if verify == "off" else Checks.of(self._timing, verify, verifier)
+        return self._chunks(request, layout, segments, self._stages(layout, follows), clock, checks)
 
     def synthesize_pieces(
         self, pieces: Iterable[str | TextMark], request: SpeechRequest, interleaved: bool | None = None
@@ -309,7 +306,9 @@ class Synthesizer:
     ) -> Iterator[AudioChunk]:
         # Nothing is played yet, so chunk sizes grow in the same way on every machine.
         heard, queue = Playback(now=lambda: 0.0), SegmentQueue()
-        feed = SegmentFeed(segments, None if request.turns else len(request.text))
+        characters = None if request.turns else len(request.text)
+        checked = checks and partial(checked_text, speed=request.speed, spans=self.tokenizer.spans)
+        feed = SegmentFeed(segments, characters, clock=clock, checked=checked)
         feed.begin(queue)
         with_rows = clock is not None or checks is not None
         spoken = self._spoken(request, layout, queue, stages, heard, with_rows, checks)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import deque
 
 from cosyvoice_runtime.alignment.spoken_text import matched
 from cosyvoice_runtime.alignment.words import Word, WordReader
 from cosyvoice_runtime.engine.utterance.layout import LaidSegment
-from cosyvoice_runtime.engine.utterance.word_clock import SegmentWords, WordClock
+from cosyvoice_runtime.engine.utterance.word_clock import WordClock
 
 
 class ArrivingWords:
@@ -15,13 +16,11 @@ class ArrivingWords:
 
     Args:
         markup: of the text.
-        speed: of clauses without one of their own.
     """
 
-    def __init__(self, clock: WordClock, markup: str | None, speed: float) -> None:
+    def __init__(self, clock: WordClock, markup: str | None) -> None:
         self.clock = clock
         self._reader = WordReader(markup)
-        self._speed = speed
         self._words: deque[Word] = deque()
 
     def push(self, text: str) -> None:
@@ -31,8 +30,7 @@ class ArrivingWords:
     def segment(self, laid: LaidSegment, characters: int) -> None:
         """A clause is a segment of its own, which ends after so many characters of the text."""
         words = matched(self._up_to(characters), [laid.text])
-        speed = laid.sound.speed if laid.sound else self._speed
-        self.clock.begin(SegmentWords(words, laid.text, speed))
+        self.clock.begin(dataclasses.replace(laid, words=words))
 
     def extend(self, characters: int) -> None:
         """A clause belongs to a segment that others may extend."""

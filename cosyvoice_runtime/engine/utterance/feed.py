@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from itertools import islice
 
 from cosyvoice_runtime.engine.utterance.layout import LaidSegment
 from cosyvoice_runtime.engine.utterance.request import AudioChunk
 from cosyvoice_runtime.engine.utterance.streamed_text import alongside
+from cosyvoice_runtime.engine.utterance.word_clock import WordClock
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.spoken import FIELD
-from cosyvoice_runtime.lm.text_segment import SegmentSink
+from cosyvoice_runtime.lm.text_segment import CheckedText, SegmentSink
 
 FIRST = 2
 """Segments that are laid out before the first is spoken: the first, and the one that tells whether it is the
@@ -31,15 +32,22 @@ class SegmentFeed:
         segments: from the first that is spoken on; laying one out may take milliseconds.
         characters: of the text, which are spoken with its last segment; None where the segments tell it.
         begun: segments of which something has been spoken, which the text must have.
+        clock: takes each segment that is given, if its words are told.
+        checked: makes what each segment should say, if that is checked.
 
     Raises:
         InvalidInput: one of the first segments can't be spoken, or the text has fewer than have been begun.
     """
 
     def __init__(
-        self, segments: Iterator[LaidSegment], characters: int | None = None, begun: int = 0
+        self,
+        segments: Iterator[LaidSegment],
+        characters: int | None = None,
+        begun: int = 0,
+        clock: WordClock | None = None,
+        checked: Callable[[LaidSegment], CheckedText] | None = None,
     ) -> None:
-        self._segments = segments
+        self._segments, self._clock, self._checked = segments, clock, checked
         self._all_characters = characters
         self._characters: deque[int | None] = deque()
         self._most = max(FIRST, begun + 1)
@@ -83,7 +91,10 @@ class SegmentFeed:
             if segment.pause_s:
                 self._sink.pause(segment.pause_s)
             if segment.prompt is not None:
-                self._sink.begin(segment.prompt, sound=segment.sound)
+                if self._clock is not None:
+                    self._clock.begin(segment)
+                checked = None if self._checked is None else self._checked(segment)
+                self._sink.begin(segment.prompt, sound=segment.sound, checked=checked)
                 self._characters.append(segment.characters)
         self._is_complete = len(segments) < most
         if self._is_complete:

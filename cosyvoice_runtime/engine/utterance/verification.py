@@ -14,11 +14,13 @@ from cosyvoice_runtime.alignment.coverage import Coverage, Finding
 from cosyvoice_runtime.alignment.times import Spans
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.audio.fade import FadeOut
+from cosyvoice_runtime.engine.utterance.layout import LaidSegment
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest
 from cosyvoice_runtime.engine.utterance.verdict import Misspoken, Verification, Verify
-from cosyvoice_runtime.engine.utterance.word_clock import SegmentWords, VoiceTiming
+from cosyvoice_runtime.engine.utterance.word_clock import VoiceTiming
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.generation import FinishReason
+from cosyvoice_runtime.lm.text_segment import CheckedText, SentWord
 
 MOST_REDRAWS = 2
 """How often a segment is drawn again."""
@@ -36,66 +38,40 @@ Attempt = Callable[[int], AsyncGenerator[AudioChunk, None]]
 """Speaks a segment with the seed of an attempt, from 0 on."""
 
 
-class SentWord(NamedTuple):
-    """A word as it was sent, its characters in the request's text, and those in the segment's text."""
-
-    text: str
-    sent_start: int
-    sent_end: int
-    start: int
-    end: int
-
-
-class CheckedSegment(NamedTuple):
-    """A text that a segment should say, at which speed; `spans` are its text tokens'."""
-
-    text: str
-    speed: float
-    spans: Spans
-    words: Sequence[SentWord]
-
-    @classmethod
-    def of(cls, segment: SegmentWords, spans: Spans) -> CheckedSegment:
-        words = [
-            SentWord(word.text, word.end - len(word.text), word.end, start, end)
-            for word, _, start, end in segment.words
-        ]
-        return cls(segment.text, segment.speed, spans, words)
-
-
 class Checks(NamedTuple):
     """How the segments of an answer are checked.
 
     Attributes:
-        segments: all that are spoken.
         rows_per_letter: of the alignment heads; None where attention is not seen, and only a verifier judges.
         token_s: seconds of a speech token at speed 1.
         redraws: how often a segment may be drawn again; 0 where findings are only told.
         verifier: judges audio, too; only of answers as a whole.
     """
 
-    segments: Sequence[CheckedSegment]
     rows_per_letter: float | None
     token_s: float
     redraws: int = 0
     verifier: Verifier | None = None
 
     @classmethod
-    def of(
-        cls,
-        segments: Sequence[SegmentWords],
-        timing: VoiceTiming,
-        verify: Verify,
-        verifier: Verifier | None = None,
-    ) -> Checks:
+    def of(cls, timing: VoiceTiming, verify: Verify, verifier: Verifier | None = None) -> Checks:
         """The checks that a request asks for, which is not ``off``."""
-        checked = [CheckedSegment.of(each, timing.spans(each.text)) for each in segments]
         pace = None if timing.heads is None else timing.heads.rows_per_letter
-        return cls(checked, pace, timing.token_s, MOST_REDRAWS if verify == "retry" else 0, verifier)
+        return cls(pace, timing.token_s, MOST_REDRAWS if verify == "retry" else 0, verifier)
 
-    def begin(self, number: int) -> SegmentCheck:
-        """The check of an attempt at a segment."""
-        return SegmentCheck(self, self.segments[number])
+
+def checked_text(segment: LaidSegment, speed: float, spans: Callable[[str], Spans]) -> CheckedText:
+    """The text that a segment should say, whose words have been found.
+
+    Args:
+        speed: of a segment without one of its own.
+        spans: finds the tokens of a text.
+    """
+    words = [
+        SentWord(word.text, word.end - len(word.text), word.end, start, end)
+        for word, _, start, end in segment.words
+    ]
+    return CheckedText(segment.text, segment.speed(speed), spans(segment.text), words, segment.begins)
 
 
 def way_to_verify(request: SpeechRequest, default: Verify, cannot: Callable[[], str]) -> Verify:
@@ -122,7 +98,7 @@ def way_to_verify(request: SpeechRequest, default: Verify, cannot: Callable[[], 
 class SegmentCheck:
     """Follows one attempt at a segment, chunk by chunk."""
 
-    def __init__(self, checks: Checks, segment: CheckedSegment) -> None:
+    def __init__(self, checks: Checks, segment: CheckedText) -> None:
         self._checks, self._segment = checks, segment
         pace = checks.rows_per_letter
         self._coverage = None if pace is None else Coverage(segment.text, segment.spans, pace)
@@ -199,7 +175,8 @@ class SegmentCheck:
         """Words between two characters of the segment's text as they were sent, and where they were."""
         words = [word for word in self._segment.words if word.start < end and start < word.end]
         if not words:
-            behind = max((word.sent_end for word in self._segment.words if word.end <= start), default=0)
+            before = (word.sent_end for word in self._segment.words if word.end <= start)
+            behind = max(before, default=self._segment.begins)
             return "", behind, behind
         return " ".join(word.text for word in words), words[0].sent_start, words[-1].sent_end
 
@@ -208,7 +185,7 @@ class SegmentCheck:
 
 
 async def verified(
-    attempt: Attempt, checks: Checks, number: int, streams: bool
+    attempt: Attempt, checks: Checks, segment: CheckedText, streams: bool
 ) -> AsyncGenerator[AudioChunk, None]:
     """The chunks of a segment, of which the last one tells what was found.
 
@@ -216,18 +193,20 @@ async def verified(
     stream a segment is drawn again only while nothing of it was heard, and one that stalls is ended.
     """
     if not checks.redraws:
-        speak = _reported(attempt, checks, number)
+        speak = _reported(attempt, checks, segment)
     elif streams:
-        speak = _guarded(attempt, checks, number)
+        speak = _guarded(attempt, checks, segment)
     else:
-        speak = _best(attempt, checks, number)
+        speak = _best(attempt, checks, segment)
     async with aclosing(speak) as chunks:
         async for chunk in chunks:
             yield chunk
 
 
-async def _reported(attempt: Attempt, checks: Checks, number: int) -> AsyncGenerator[AudioChunk, None]:
-    check = checks.begin(number)
+async def _reported(
+    attempt: Attempt, checks: Checks, segment: CheckedText
+) -> AsyncGenerator[AudioChunk, None]:
+    check = SegmentCheck(checks, segment)
     async with aclosing(attempt(0)) as chunks:
         async for chunk in chunks:
             check.hear(chunk)
@@ -236,11 +215,11 @@ async def _reported(attempt: Attempt, checks: Checks, number: int) -> AsyncGener
             yield chunk
 
 
-async def _best(attempt: Attempt, checks: Checks, number: int) -> AsyncGenerator[AudioChunk, None]:
+async def _best(attempt: Attempt, checks: Checks, segment: CheckedText) -> AsyncGenerator[AudioChunk, None]:
     best: list[AudioChunk] = []
     least: Verification | None = None
     for redraws in range(checks.redraws + 1):
-        spoken, check = [], checks.begin(number)
+        spoken, check = [], SegmentCheck(checks, segment)
         async with aclosing(attempt(redraws)) as chunks:
             async for chunk in chunks:
                 check.hear(chunk)
@@ -260,9 +239,11 @@ async def _best(attempt: Attempt, checks: Checks, number: int) -> AsyncGenerator
     yield dataclasses.replace(best[-1], verification=dataclasses.replace(least, redraws=redraws))
 
 
-async def _guarded(attempt: Attempt, checks: Checks, number: int) -> AsyncGenerator[AudioChunk, None]:
+async def _guarded(
+    attempt: Attempt, checks: Checks, segment: CheckedText
+) -> AsyncGenerator[AudioChunk, None]:
     for redraws in range(checks.redraws + 1):
-        check, was_heard = checks.begin(number), False
+        check, was_heard = SegmentCheck(checks, segment), False
         async with aclosing(attempt(redraws)) as chunks:
             async for chunk in chunks:
                 check.hear(chunk)

@@ -32,7 +32,7 @@ from cosyvoice_runtime.errors import StageError, StageLostError
 from cosyvoice_runtime.lm.generation import TokenLimits
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.spoken import within
-from cosyvoice_runtime.lm.text_segment import MOST_TEXT, Sound
+from cosyvoice_runtime.lm.text_segment import MOST_TEXT, CheckedText, Sound
 from cosyvoice_runtime.serving.triton.schema import AUDIO_TOKENIZER, SPEAKER_EMBEDDING
 from cosyvoice_runtime.serving.triton.tensor_spec import ModelSchema, Tensors
 from cosyvoice_runtime.settings.repository import HOST
@@ -140,11 +140,17 @@ class EngineCall:
         self._unsent = [order_frame(order)]
         self._connection: HostConnection | None = None
 
-    def begin(self, prompt: Prompt, in_pieces: bool = False, sound: Sound | None = None) -> None:
+    def begin(
+        self,
+        prompt: Prompt,
+        in_pieces: bool = False,
+        sound: Sound | None = None,
+        checked: CheckedText | None = None,
+    ) -> None:
         text = MOST_TEXT if in_pieces else len(prompt.text)
         limits = TokenLimits.of(self._order.utterance.sampling, text)
         spoken = within(limits, next(self._spoken, ()))
-        self._send(begin_frame(dataclasses.replace(prompt, spoken=spoken), in_pieces, sound))
+        self._send(begin_frame(dataclasses.replace(prompt, spoken=spoken), in_pieces, sound, checked))
 
     def pause(self, seconds: float) -> None:
         self._send(write_frame({PAUSE: seconds}))

@@ -27,8 +27,8 @@ from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest
 from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, speak_arriving, within_ceiling
 from cosyvoice_runtime.engine.utterance.turn import characters_of
 from cosyvoice_runtime.engine.utterance.utterance import Playback
-from cosyvoice_runtime.engine.utterance.verification import Checks, way_to_verify
-from cosyvoice_runtime.engine.utterance.word_clock import VoiceTiming, WordClock, with_words, words_of
+from cosyvoice_runtime.engine.utterance.verification import Checks, checked_text, way_to_verify
+from cosyvoice_runtime.engine.utterance.word_clock import VoiceTiming, WordClock, with_words
 from cosyvoice_runtime.errors import ClientGoneError, InvalidInput, StageLostError
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.metrics import trace
@@ -269,19 +269,20 @@ class SpeechService:
                     timer.sent(chunk.seconds, chunk.spoken_seconds)
 
     def _script(self, request: SpeechRequest, words: bool = False) -> Script:
-        layout = laid_out(request, self._front_end, self._tokenizer, self._hop.flow_voice)
-        segments, verify = layout.segments(), way_to_verify(request, "off", self._no_heads)
-        feed = partial(
-            SegmentFeed, characters=None if request.turns else len(request.text), begun=len(request.spoken)
+        verify = way_to_verify(request, "off", self._no_heads)
+        checks = None if verify == "off" else Checks.of(self._timing, verify)
+        parts = self._front_end, self._tokenizer, self._hop.flow_voice
+        layout = laid_out(request, *parts, with_words=words or checks is not None)
+        segments = layout.segments()
+        clock = WordClock(request.speed, self._timing, layout.first_segment) if words else None
+        feed = SegmentFeed(
+            segments,
+            None if request.turns else len(request.text),
+            len(request.spoken),
+            clock,
+            checks and partial(checked_text, speed=request.speed, spans=self._timing.spans),
         )
-        if not words and verify == "off":
-            return Script(request, layout, feed(segments))
-        # All is laid out first, for the engine is told its checks: 2 s for 100,000 characters.
-        laid = list(segments)
-        said = list(words_of(request, self._markup(request), laid, layout.before))
-        clock = WordClock.of(said, request.speed, self._timing) if words else None
-        checks = Checks.of(said, self._timing, verify) if verify != "off" else None
-        return Script(request, layout, feed(iter(laid)), clock, checks)
+        return Script(request, layout, feed, clock, checks)
 
     def _no_heads(self) -> str:
         return "" if self._timing.heads else f"the checkpoint has no {ALIGNMENT_HEADS}"
@@ -289,10 +290,8 @@ class SpeechService:
     def _arriving_words(self, request: SpeechRequest) -> ArrivingWords:
         # Text that is fed between speech is never there as a whole while it is spoken.
         timing = self._timing if self._blocks is None else self._timing._replace(heads=None)
-        return ArrivingWords(WordClock(request.speed, timing), self._markup(request), request.speed)
-
-    def _markup(self, request: SpeechRequest) -> str:
-        return request.text_markup or self._front_end.markup
+        markup = request.text_markup or self._front_end.markup
+        return ArrivingWords(WordClock(request.speed, timing), markup)
 
     def _chunks(self, script: Script) -> AsyncGenerator[AudioChunk, None]:
         follows = script.clock is not None or script.checks is not None

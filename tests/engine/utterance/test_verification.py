@@ -10,15 +10,21 @@ import pytest
 
 from cosyvoice_runtime.alignment.spoken_text import SpokenWord
 from cosyvoice_runtime.alignment.words import Word
+from cosyvoice_runtime.engine.utterance.layout import LaidSegment
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest
 from cosyvoice_runtime.engine.utterance.verdict import Misspoken, Verification
-from cosyvoice_runtime.engine.utterance.verification import MOST_REDRAWS, CheckedSegment, Checks, verified
-from cosyvoice_runtime.engine.utterance.word_clock import SegmentWords
+from cosyvoice_runtime.engine.utterance.verification import (
+    MOST_REDRAWS,
+    Checks,
+    checked_text,
+    verified,
+)
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.generation import FinishReason
 
-SENT = "<b>one two three four"
-"""The text as it was sent, whose tag is not spoken."""
+SENT = "Before. <b>one two three four"
+"""The text as it was sent, whose second segment is spoken without its tag."""
+BEGINS = SENT.index(" <b>")
 TEXT = "one two three four"
 SPANS = [(0, 3), (3, 7), (7, 13), (13, 18)]
 WORDS = [
@@ -61,11 +67,12 @@ class Draws:
 
 
 def spoken(draws: Draws, streams: bool, redraws: int = MOST_REDRAWS, **options) -> list[AudioChunk]:
-    segment = CheckedSegment.of(SegmentWords(WORDS, TEXT, 1.0), SPANS)
-    checks = Checks([segment], options.pop("pace", PACE), TOKEN / RATE, redraws, **options)
+    segment = LaidSegment(None, text=TEXT, words=options.pop("words", WORDS), begins=BEGINS)
+    checked = checked_text(segment, 1.0, lambda _: SPANS)
+    checks = Checks(options.pop("pace", PACE), TOKEN / RATE, redraws, **options)
 
     async def work() -> list[AudioChunk]:
-        return [chunk async for chunk in verified(draws, checks, 0, streams)]
+        return [chunk async for chunk in verified(draws, checks, checked, streams)]
 
     chunks = asyncio.run(work())
     assert draws.closed == draws.begun
@@ -140,6 +147,13 @@ def test_stream_that_stalls_is_ended_with_the_character_that_was_reached():
     heard = sum(len(chunk.samples) for chunk in chunks) / TOKEN
     assert heard < len(looks(LOOPS)) - 80
     assert abs(float(chunks[-1].samples[-1])) < 0.01
+
+
+def test_what_no_word_of_the_text_is_sent_for_lies_behind_the_segments_before():
+    """The end of a number that two segments share belongs to a word of the first one."""
+    chunks = spoken(Draws(LOOPS, reason=LENGTH), streams=True, words=WORDS[3:])
+    assert chunks[-1].spoken_characters == BEGINS
+    assert {found.start for found in chunks[-1].verification.findings} == {BEGINS}
 
 
 def test_verifier_judges_whole_answers_alone_or_with_the_attention():

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from weakref import WeakSet
 
 import numpy as np
 import pytest
-from coded_listener import TEXT, VOICE, Ear, check, words
+from coded_listener import TEXT, Ear, check, words
 from triton_python_backend_utils import InferenceRequest
 
 from coded_stages import sounding
-from cosyvoice_runtime.alignment.spoken_text import matched
-from cosyvoice_runtime.alignment.words import TimedWord, WordReader
+from cosyvoice_runtime.alignment.words import TimedWord
 from cosyvoice_runtime.checkpoint.alignment_heads import AlignmentHeads
+from cosyvoice_runtime.engine.messages import order_frame
+from cosyvoice_runtime.engine.utterance import word_clock
 from cosyvoice_runtime.engine.utterance.gaps import KEPT_S
-from cosyvoice_runtime.engine.utterance.layout import LaidSegment
-from cosyvoice_runtime.engine.utterance.request import SpeechRequest
 from cosyvoice_runtime.engine.utterance.utterance import TokenGroup
-from cosyvoice_runtime.engine.utterance.word_clock import words_of
 from cosyvoice_runtime.lm import FinishReason
-from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.serving.triton.request import Inputs
-from cosyvoice_runtime.text import Segment
 
 HEADS = AlignmentHeads(((0, 0),), 0.0, 0.0, 1.0, "")
 EACH = 8
@@ -174,26 +171,45 @@ def test_answer_that_stalls_amid_a_long_text_ends_there(answer, pause_s, told):
     ]
     assert begin <= ends[-1].spoken_characters < begin + len(PARAGRAPHS[5])
     assert ends[-1].verification.findings
-    said, before = [word.text for word in words(ear)], LONG[:begin].split()
-    assert said[: len(before)] == (before if told else [])
+    check(ear, LONG[: ends[-1].spoken_characters].split() if told else [])
 
 
-@pytest.mark.parametrize("behind", [0, 3, -3])
-def test_words_that_are_found_window_by_window_are_those_found_at_once(behind):
-    """The ends of segments may be known about alone."""
-    words = [f"word{place % 7}" if place % 3 else f"${place}." for place in range(300)]
-    texts = [" ".join(words[place : place + 5]) for place in range(0, 300, 5)]
-    texts = [text.replace("$", "dollars ") for text in texts]
-    text, ends = " ".join(words), [len(" ".join(words[: place + 5])) + behind for place in range(0, 300, 5)]
-    segments = [
-        LaidSegment(Prompt([]), text=said, characters=end) for said, end in zip(texts, ends, strict=True)
-    ]
-    found = list(words_of(SpeechRequest(text, VOICE), "plain", segments))
-    read = WordReader("plain")
-    whole = matched(read.read(text) + read.finish(), texts)
-    assert [word for segment in found for word in segment.words] == whole
-    assert [len(segment.words) for segment in found] == [5] * 60
-    later = [Segment(said, characters=end) for said, end in zip(texts[:30], ends[:30], strict=True)]
-    rest = list(words_of(SpeechRequest(text, VOICE), "plain", segments[30:], later))
-    assert rest[30:] == found[30:]
-    assert [segment.words for segment in rest[:30]] == [[]] * 30
+@HOW
+def test_what_is_kept_of_a_text_s_segments_does_not_grow_with_it(answer, how, monkeypatch):
+    """What is told of the segments, and what times them, is made while those before them are spoken."""
+    alive = WeakSet()
+    most = 0
+
+    class Counted(word_clock.SegmentTimes):
+        def __init__(self, *parts) -> None:
+            nonlocal most
+            super().__init__(*parts)
+            alive.add(self)
+            most = max(most, len(alive))
+
+    monkeypatch.setattr(word_clock, "SegmentTimes", Counted)
+    check(answer(**how), SENT)
+    assert most == (0 if how else 2)  # The next one is made before the last one goes.
+
+
+def test_order_does_not_grow_with_the_text_that_is_checked(open_service):
+    text = "今天天气很好，我们去公园玩吧。" * 1_300
+    sizes = []
+
+    async def run() -> Ear:
+        stages, service, _ = open_service(heads=HEADS, max_characters=len(text))
+        stages.generate, stages.samples_of = Reading().generate, sounding
+        call = stages.call
+        stages.call = lambda order, *rest: sizes.append(len(order_frame(order))) or call(order, *rest)
+        inputs = {
+            name: np.array([[said.encode()]], np.object_)
+            for name, said in {"target_text": text, "verify": "report"}.items()
+        }
+        ear = Ear()
+        await service.answer(Inputs(InferenceRequest({**TEXT, **inputs})), ear)
+        return ear
+
+    ear = asyncio.run(run())
+    assert ear.errors == [None]
+    assert max(sizes) < 2_000
+    assert sum(chunk.verification is not None for chunk in ear.chunks) > 100
