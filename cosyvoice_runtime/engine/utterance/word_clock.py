@@ -156,7 +156,7 @@ class FollowedWords:
         self._frames.add(chunk.samples)
         if not is_followed or self._times is None:
             return []
-        self._began_s -= chunk.trimmed_s[0]
+        self._began_s += chunk.earlier_s - chunk.trimmed_s[0]
         if chunk.rows is not None:
             self._spoken += (self._spoken[-1] + np.cumsum(chunk.are_spoken)).tolist()
             self._waiting += self._times.push(chunk.rows)
@@ -183,8 +183,9 @@ class FollowedWords:
 
     def _timed(self, word: WordRows) -> TimedWord:
         places = self._at(word.start), self._at(word.end)
-        narrowed = self._frames.narrowed(*places) if word.end > word.start else places
-        return TimedWord(word.word.text, *narrowed)
+        start_s, end_s = self._frames.narrowed(*places) if word.end > word.start else places
+        heard_s = self._frames.heard_s
+        return TimedWord(word.word.text, min(start_s, heard_s), min(end_s, heard_s))
 
     def _at(self, row: float) -> float:
         """The second at which a row is heard."""
@@ -207,6 +208,7 @@ class EstimatedWords:
         self._ends: list[int] = []
         self._spoken = 0
         """Segments that have been spoken to their ends."""
+        self._told = 0
 
     def add(self, words: Sequence[Word]) -> None:
         """Take more words of the segment that comes next, or is spoken."""
@@ -230,10 +232,16 @@ class EstimatedWords:
 
     def hear(self, chunk: AudioChunk) -> list[TimedWord]:
         """Words that are over by now, by the voice's pace so far."""
-        told = self._times.hear(chunk.samples)
+        # A segment whose text comes in pieces may be over before its text is.
+        [end] = self._ends[chunk.segment : chunk.segment + 1] or [self._count]
+        is_silence = chunk.is_pause or 0 < chunk.seconds == chunk.earlier_s
+        if is_silence or self._told == end:
+            self._times.pass_by(chunk.samples)
+            told = []
+        else:
+            told = self._times.hear(chunk.samples)
         if chunk.finish_reason is not None:
-            # A segment whose text comes in pieces may be over before its text is.
-            ends = self._ends[chunk.segment : chunk.segment + 1] or [self._count]
-            told += self._times.end_segment(ends[0])
+            told += self._times.end_segment(end)
             self._spoken = chunk.segment + 1
+        self._told += len(told)
         return told

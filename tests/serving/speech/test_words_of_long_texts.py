@@ -34,13 +34,15 @@ class Reading:
     """A speech LM that looks at each text token in turn, and says it with so many speech tokens.
 
     Args:
-        lead: silent tokens before each segment.
+        lead, tail: silent tokens before and behind each segment.
         misread: segments, of those that are spoken, in which it skips words or says some for ever.
         sees: whether it tells where it looks.
     """
 
-    def __init__(self, lead: int = 0, misread: dict[int, str] | None = None, sees: bool = True) -> None:
-        self._lead, self._misread, self._sees = lead, misread or {}, sees
+    def __init__(
+        self, lead: int = 0, misread: dict[int, str] | None = None, sees: bool = True, tail: int = 0
+    ) -> None:
+        self._lead, self._misread, self._sees, self._tail = lead, misread or {}, sees, tail
         self._count = 0
 
     async def generate(
@@ -53,8 +55,9 @@ class Reading:
         }
         looks: Sequence[int] = ways.get(self._misread.get(self._count, ""), range(text))
         self._count += 1
-        looks = [0] * self._lead + np.repeat(looks, EACH).tolist()
-        tokens = [0] * self._lead + [1] * (len(looks) - self._lead)
+        said = np.repeat(looks, EACH).tolist()
+        looks = [0] * self._lead + said + said[-1:] * self._tail
+        tokens = [0] * self._lead + [1] * len(said) + [0] * self._tail
         for start in range(0, len(tokens), 10):
             part = slice(start, start + 10)
             rows = np.eye(text, dtype=np.float32)[looks[part]]
@@ -77,16 +80,19 @@ def answer(open_service):
         start: int = 0,
         pause_s: float | None = None,
         trim: str = "off",
+        text: str = LONG,
+        paragraph_pause_s: float = 0.5,
     ) -> Ear:
         async def run() -> Ear:
             stages, service, _ = open_service(heads=heads)
             stages.generate, stages.samples_of = (speech_lm or Reading()).generate, sounding
             inputs = {
-                "target_text": np.array([[LONG.encode()]], np.object_),
+                "target_text": np.array([[text.encode()]], np.object_),
                 "words": np.array([[words]]),
                 "verify": np.array([[verify.encode()]], np.object_),
                 "trim_silence": np.array([[trim.encode()]], np.object_),
                 "start_character": np.array([[start]], np.int32),
+                "paragraph_pause_s": np.array([[paragraph_pause_s]], np.float32),
             }
             if pause_s is not None:
                 inputs["sentence_pause_s"] = np.array([[pause_s]], np.float32)
@@ -145,6 +151,33 @@ def test_words_lie_in_speech_that_has_silence_between_its_segments(answer, heads
     for word, begin_s, next_s in zip(first, begins, [*begins[1:], 1e9], strict=True):
         assert begin_s - 0.03 <= word.start_s < begin_s + 0.1
         assert word.end_s < next_s - 0.7 + KEPT_S
+
+
+@pytest.mark.parametrize("paragraph_s", [0.0, 0.5])
+@pytest.mark.parametrize("pause_s", [None, 0.0, 0.7])
+@pytest.mark.parametrize("trim", ["start", "both"])
+def test_words_of_trimmed_speech_are_told_where_it_is(answer, trim, pause_s, paragraph_s):
+    """Without the silence at the ends of the answer, all words are as much earlier as its first one is."""
+    speech = {"pause_s": pause_s, "paragraph_pause_s": paragraph_s}
+    whole, ear = (answer(Reading(20, tail=14), trim=how, **speech) for how in ("off", trim))
+    check(ear, SENT)
+    cut_s = begins_s(whole)[0] - begins_s(ear)[0]
+    assert cut_s > 0.7
+    for word, same in zip(words(ear)[1:], words(whole)[1:], strict=True):
+        np.testing.assert_allclose(np.add(word[1:], cut_s), same[1:], atol=0.011)
+
+
+@HOW
+@pytest.mark.parametrize("trim", ["off", "start", "both"])
+@pytest.mark.parametrize("pause_s", [None, 0.0, 0.7])
+def test_marks_between_paragraphs_are_told_once_and_change_no_method(answer, how, trim, pause_s):
+    """A mark takes no time, so that it may be over before anything of its segment is heard."""
+    text = "\n\n".join(f"– Paragraph {number} costs ${number}. 🙂" for number in range(1, 5))
+    speech_lm = Reading(20, tail=14, sees="speech_lm" not in how)
+    ear = answer(**{**how, "speech_lm": speech_lm}, trim=trim, pause_s=pause_s, text=text)
+    check(ear, text.split())
+    method = "estimate" if how else "attention"
+    assert {chunk.words_by for chunk in ear.chunks if chunk.words} == {method}
 
 
 @pytest.mark.parametrize(("start", "spoken"), [(0, 5), (FOURTH, 2)])
